@@ -1,0 +1,75 @@
+// apiary/core/ids.h - strong 32-bit identifiers and ranges of them.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
+APIARY_NAMESPACE_BEGIN
+
+// A 32-bit index that does not mix with indices of another tag. Default: not valid.
+template <class Tag>
+struct id {
+  std::uint32_t value = ~std::uint32_t{0};
+
+  constexpr id() noexcept = default;
+  constexpr explicit id(std::uint32_t v) noexcept : value(v) {}
+
+  [[nodiscard]] constexpr bool valid() const noexcept { return value != ~std::uint32_t{0}; }
+  friend constexpr auto operator<=>(id, id) noexcept = default;
+};
+
+using cell_id = id<struct cell_tag>;  // a cell of a tree: GPU, pair, socket, node, rack, ...
+using node_id = id<struct node_tag>;  // a machine of a node table
+using job_id = id<struct job_tag>;    // a running or requested piece of work; the host chooses it
+using tenant_id = id<struct tenant_tag>;  // an owner of quota
+
+// Level of a cell above the leaves: 0 = leaf (one GPU).
+using level_t = std::uint32_t;
+
+// The ids first, first+1, ..., last-1.
+template <class Id>
+struct id_range {
+  Id first{0};
+  Id last{0};
+
+  struct iterator {
+    using iterator_category = std::input_iterator_tag;
+    using iterator_concept = std::forward_iterator_tag;
+    using value_type = Id;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Id*;
+    using reference = Id;
+
+    std::uint32_t at = 0;
+
+    constexpr Id operator*() const noexcept { return Id(at); }
+    constexpr iterator& operator++() noexcept {
+      ++at;
+      return *this;
+    }
+    constexpr iterator operator++(int) noexcept { return iterator{at++}; }
+    friend constexpr bool operator==(iterator, iterator) noexcept = default;
+  };
+
+  [[nodiscard]] constexpr iterator begin() const noexcept { return {first.value}; }
+  [[nodiscard]] constexpr iterator end() const noexcept { return {last.value}; }
+  [[nodiscard]] constexpr std::uint32_t size() const noexcept { return last.value - first.value; }
+  [[nodiscard]] constexpr bool empty() const noexcept { return first == last; }
+  [[nodiscard]] constexpr bool contains(Id i) const noexcept {
+    return i.value - first.value < last.value - first.value;
+  }
+  [[nodiscard]] constexpr Id operator[](std::uint32_t i) const noexcept {
+    APIARY_ASSERT(i < size());
+    return Id(first.value + i);
+  }
+  friend constexpr bool operator==(id_range, id_range) noexcept = default;
+};
+
+static_assert(sizeof(cell_id) == 4);
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,84 @@
+// apiary/model/tree.h - the concept of a tree of cells, and what follows from it.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+
+#include <concepts>
+#include <cstdint>
+
+APIARY_NAMESPACE_BEGIN
+
+// A forest of cells, all leaves at level 0, all roots at the highest level, numbered in level
+// order: the roots first, then each lower level from left to right.
+//
+// Model: HiveD (OSDI 2020) section 3: GPU, PCIe pair, socket, node, rack, ... are cells of levels
+// 0, 1, 2, ...
+//
+// | expression             | meaning (c: a cell, l: a level)                                  |
+// cost           |
+// |------------------------|------------------------------------------------------------------|----------------|
+// | t.num_levels()         | number of levels, at least 1                                     |
+// O(1)           | | t.num_cells()          | number of cells; ids are 0, ..., num_cells()-1 | O(1)
+// | | t.cells(l)             | the cells of level l                                             |
+// O(1)           | | t.level(c)             | the level of c | O(levels)      | | t.parent(c, l) |
+// the cell above c, not valid at a root; l == level(c)             | O(1)           | |
+// t.children(c, l)       | the cells right below c, empty at a leaf; l == level(c)          | O(1)
+// | | t.ancestor(c, l)       | the cell of level l >= level(c) that contains c (c itself there) |
+// O(levels)      | | t.descendants(c, l)    | the cells of level l <= level(c) inside c: one
+// contiguous range  | O(levels)      |
+//
+// parent and children take the level along because walks know it, and finding it costs more than
+// the step.
+template <class T>
+concept CellTree = std::copyable<T> && requires(const T& t, cell_id c, level_t l) {
+  { t.num_levels() } -> std::same_as<level_t>;
+  { t.num_cells() } -> std::same_as<std::uint32_t>;
+  { t.cells(l) } -> std::same_as<id_range<cell_id>>;
+  { t.level(c) } -> std::same_as<level_t>;
+  { t.parent(c, l) } -> std::same_as<cell_id>;
+  { t.children(c, l) } -> std::same_as<id_range<cell_id>>;
+  { t.ancestor(c, l) } -> std::same_as<cell_id>;
+  { t.descendants(c, l) } -> std::same_as<id_range<cell_id>>;
+};
+
+// The leaves of c.
+template <CellTree Tree>
+[[nodiscard]] constexpr id_range<cell_id> leaves(const Tree& tree, cell_id c) noexcept {
+  return tree.descendants(c, 0);
+}
+
+// Whether a contains b; a cell contains itself.
+template <CellTree Tree>
+[[nodiscard]] constexpr bool contains(const Tree& tree, cell_id a, cell_id b) noexcept {
+  const level_t l = tree.level(b);
+  return tree.level(a) >= l && tree.descendants(a, l).contains(b);
+}
+
+// The lowest cell that contains both; not valid when they lie under different roots. Cost:
+// O(levels^2).
+template <CellTree Tree>
+[[nodiscard]] constexpr cell_id lowest_common_ancestor(const Tree& tree, cell_id a,
+                                                       cell_id b) noexcept {
+  const level_t la = tree.level(a);
+  const level_t lb = tree.level(b);
+  level_t l = la > lb ? la : lb;
+  a = tree.ancestor(a, l);
+  b = tree.ancestor(b, l);
+  while (a != b && a.valid()) {
+    a = tree.parent(a, l);
+    b = tree.parent(b, l);
+    ++l;
+  }
+  return a;
+}
+
+// The children of the parent of c, c among them; the roots for a root.
+template <CellTree Tree>
+[[nodiscard]] constexpr id_range<cell_id> siblings(const Tree& tree, cell_id c) noexcept {
+  const level_t l = tree.level(c);
+  const cell_id parent = tree.parent(c, l);
+  return parent.valid() ? tree.children(parent, l + 1) : tree.cells(l);
+}
+
+APIARY_NAMESPACE_END
