@@ -1,0 +1,57 @@
+// apiary/model/request.h - what is asked of a scheduler.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/resources.h>
+
+#include <cstdint>
+
+APIARY_NAMESPACE_BEGIN
+
+// A GPU in thousandths: 1000 is a whole one.
+using milli_gpu = std::uint16_t;
+inline constexpr milli_gpu whole_gpu = 1000;
+
+// Kinds of GPU (T4, V100, ...) as small numbers, and sets of them; any_model is the set of all.
+using gpu_model = std::uint8_t;
+using model_set = std::uint64_t;
+inline constexpr gpu_model max_gpu_models = 64;
+inline constexpr model_set any_model = ~model_set{0};
+
+[[nodiscard]] constexpr bool contains(model_set set, gpu_model model) noexcept {
+  return (set >> model & 1) != 0;
+}
+
+// A task for one node that takes CPU, memory and a share of one GPU, some whole GPUs, or no GPU:
+//   devices == 0                        no GPU; gpu_milli and models do not count
+//   devices == 1, gpu_milli < 1000      a share of one device
+//   devices >= 1, gpu_milli == 1000     whole devices that are completely free
+// and nothing else is valid.
+struct share {
+  job_id job{};
+  std::uint32_t cpu_milli = 0;
+  std::uint32_t memory_mib = 0;
+  std::uint32_t devices = 0;
+  milli_gpu gpu_milli = 0;       // of each device
+  model_set models = any_model;  // the kinds of GPU that will do
+
+  [[nodiscard]] constexpr resources host() const noexcept { return {cpu_milli, memory_mib}; }
+  [[nodiscard]] constexpr bool wants_gpu() const noexcept { return devices != 0; }
+  [[nodiscard]] constexpr bool wants_whole_gpus() const noexcept {
+    return wants_gpu() && gpu_milli == whole_gpu;
+  }
+  [[nodiscard]] constexpr bool wants_part_of_gpu() const noexcept {
+    return wants_gpu() && gpu_milli != whole_gpu;
+  }
+  [[nodiscard]] constexpr bool valid() const noexcept {
+    return devices == 0 || gpu_milli == whole_gpu ||
+           (devices == 1 && gpu_milli > 0 && gpu_milli < whole_gpu);
+  }
+  // Thousandths of GPUs in all.
+  [[nodiscard]] constexpr std::uint64_t total_gpu_milli() const noexcept {
+    return wants_gpu() ? std::uint64_t{devices} * gpu_milli : 0;
+  }
+};
+
+APIARY_NAMESPACE_END
