@@ -1,0 +1,15 @@
+# apiary/tests/cmake/run_and_compare.cmake - runs a program; its output must equal a file.
+# SPDX-License-Identifier: MIT
+#
+# cmake -DPROGRAM=<path> -DEXPECTED=<file> -P run_and_compare.cmake
+if(NOT EXISTS "${EXPECTED}")
+  message(FATAL_ERROR "${EXPECTED} does not exist: what should ${PROGRAM} print?")
+endif()
+execute_process(COMMAND "${PROGRAM}" RESULT_VARIABLE result OUTPUT_VARIABLE output)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${PROGRAM} ended with ${result} after printing:\n${output}")
+endif()
+file(READ "${EXPECTED}" expected)
+if(NOT output STREQUAL expected)
+  message(FATAL_ERROR "${PROGRAM} printed:\n${output}\nexpected (${EXPECTED}):\n${expected}")
+endif()
