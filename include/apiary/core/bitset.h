@@ -57,14 +57,7 @@ class summary_bitset {
     const std::uint64_t old = word;
     word |= bit(i);
     count_ += word != old ? 1 : 0;
-    if (old != 0) return;
-    for (std::uint32_t l = 1; l < depth_; ++l) {
-      i /= 64;
-      std::uint64_t& above = words_[first_[l] + i / 64];
-      const bool was_empty = above == 0;
-      above |= bit(i);
-      if (!was_empty) return;
-    }
+    if (old == 0) announce(i / 64);
   }
 
   // Removes i; no effect on what is no member.
@@ -75,13 +68,45 @@ class summary_bitset {
     word &= ~bit(i);
     if (word == old) return;
     --count_;
-    for (std::uint32_t l = 1; l < depth_ && words_[first_[l - 1] + i / 64] == 0; ++l) {
-      i /= 64;
-      words_[first_[l] + i / 64] &= ~bit(i);
-    }
+    if (word == 0) retract(i / 64);
   }
 
   void assign(std::uint32_t i, bool value) noexcept { value ? set(i) : reset(i); }
+
+  // Adds (removes) all of first, ..., last-1. Cost: O((last - first) / 64 + log64 size).
+  void set_range(std::uint32_t first, std::uint32_t last) noexcept {
+    APIARY_ASSERT(first <= last && last <= size_);
+    for (; first < last; first = (first / 64 + 1) * 64) {
+      std::uint64_t& word = words_[first / 64];
+      const std::uint64_t old = word;
+      word |= range_mask(first, last);
+      count_ += ones(word ^ old);
+      if (old == 0) announce(first / 64);
+    }
+  }
+  void reset_range(std::uint32_t first, std::uint32_t last) noexcept {
+    APIARY_ASSERT(first <= last && last <= size_);
+    for (; first < last; first = (first / 64 + 1) * 64) {
+      std::uint64_t& word = words_[first / 64];
+      const std::uint64_t old = word;
+      word &= ~range_mask(first, last);
+      count_ -= ones(word ^ old);
+      if (word == 0 && old != 0) retract(first / 64);
+    }
+  }
+
+  // Keeps what is in both. Requires: equal sizes. Cost: O(size / 64).
+  summary_bitset& operator&=(const summary_bitset& other) noexcept {
+    APIARY_ASSERT(size_ == other.size_);
+    count_ = 0;
+    for (std::size_t w = 0; w < end(0); ++w) {
+      const std::uint64_t old = words_[w];
+      words_[w] &= other.words_[w];
+      count_ += ones(words_[w]);
+      if (words_[w] == 0 && old != 0) retract(static_cast<std::uint32_t>(w));
+    }
+    return *this;
+  }
 
   // The least member, npos when there is none.
   [[nodiscard]] std::uint32_t find_first() const noexcept { return find_next(0); }
@@ -103,14 +128,20 @@ class summary_bitset {
     return npos;
   }
 
-  // The least member >= i of both sets, npos when there is none. Requires: equal sizes.
-  // Cost: O(log64 size) and a step for every pair of words that both have members but none in
-  // common.
+  // The least of first, ..., last-1 that is in both sets, npos when there is none. Requires: equal
+  // sizes, last <= size. Cost: O(log64 size) and a step for every pair of words in the range that
+  // both have members but none in common.
+  [[nodiscard]] friend std::uint32_t find_next_of_both(const summary_bitset& a,
+                                                       const summary_bitset& b, std::uint32_t first,
+                                                       std::uint32_t last) noexcept {
+    APIARY_ASSERT(a.size_ == b.size_ && last <= a.size_);
+    const std::uint32_t i = a.next_common(b, 0, first, last);
+    return i < last ? i : npos;
+  }
   [[nodiscard]] friend std::uint32_t find_next_of_both(const summary_bitset& a,
                                                        const summary_bitset& b,
-                                                       std::uint32_t i) noexcept {
-    APIARY_ASSERT(a.size_ == b.size_);
-    return i < a.size_ ? a.next_common(b, 0, i) : npos;
+                                                       std::uint32_t first) noexcept {
+    return find_next_of_both(a, b, first, a.size_);
   }
   [[nodiscard]] friend std::uint32_t find_first_of_both(const summary_bitset& a,
                                                         const summary_bitset& b) noexcept {
@@ -121,10 +152,9 @@ class summary_bitset {
   // / 64 + 1).
   [[nodiscard]] bool all_of(std::uint32_t first, std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
-    while (first < last) {
+    for (; first < last; first = (first / 64 + 1) * 64) {
       const std::uint64_t mask = range_mask(first, last);
       if ((words_[first / 64] & mask) != mask) return false;
-      first = (first / 64 + 1) * 64;
     }
     return true;
   }
@@ -132,12 +162,10 @@ class summary_bitset {
   // How many of first, ..., last-1 are members. Cost: O((last - first) / 64 + 1).
   [[nodiscard]] std::uint32_t count_of(std::uint32_t first, std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
-    int n = 0;
-    while (first < last) {
-      n += std::popcount(words_[first / 64] & range_mask(first, last));
-      first = (first / 64 + 1) * 64;
-    }
-    return static_cast<std::uint32_t>(n);
+    std::uint32_t n = 0;
+    for (; first < last; first = (first / 64 + 1) * 64)
+      n += ones(words_[first / 64] & range_mask(first, last));
+    return n;
   }
 
   // Bytes on the heap.
@@ -155,6 +183,9 @@ class summary_bitset {
   }
   static constexpr std::uint32_t low(std::uint64_t word) noexcept {
     return static_cast<std::uint32_t>(std::countr_zero(word));
+  }
+  static constexpr std::uint32_t ones(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(std::popcount(word));
   }
   // The bits of the word of `first` that lie in first, ..., last-1. Requires: first < last.
   static constexpr std::uint64_t range_mask(std::uint32_t first, std::uint32_t last) noexcept {
@@ -176,21 +207,38 @@ class summary_bitset {
     count_ = size_;
   }
 
-  // The least index >= i of level l that is set in both.
-  [[nodiscard]] std::uint32_t next_common(const summary_bitset& b, std::uint32_t l,
-                                          std::uint32_t i) const noexcept {
+  // Word i of level 0 has become non-empty (empty): tells the summaries.
+  void announce(std::uint32_t i) noexcept {
+    for (std::uint32_t l = 1; l < depth_; ++l, i /= 64) {
+      std::uint64_t& above = words_[first_[l] + i / 64];
+      const bool was_empty = above == 0;
+      above |= bit(i);
+      if (!was_empty) return;
+    }
+  }
+  void retract(std::uint32_t i) noexcept {
+    for (std::uint32_t l = 1; l < depth_; ++l, i /= 64) {
+      std::uint64_t& above = words_[first_[l] + i / 64];
+      above &= ~bit(i);
+      if (above != 0) return;
+    }
+  }
+
+  // The least index >= i of level l that is set in both; not exact from `last` on.
+  [[nodiscard]] std::uint32_t next_common(const summary_bitset& b, std::uint32_t l, std::uint32_t i,
+                                          std::uint32_t last) const noexcept {
     std::uint64_t mask = ~std::uint64_t{0} << (i % 64);
-    i /= 64;
-    while (true) {
-      const std::size_t w = first_[l] + i;
-      if (w >= end(l)) return npos;
+    while (i < last) {
+      const std::size_t w = first_[l] + i / 64;
       if (const std::uint64_t here = words_[w] & b.words_[w] & mask; here != 0)
-        return i * 64 + low(here);
+        return i / 64 * 64 + low(here);
       if (l + 1 == depth_) return npos;  // the uppermost level is one word
-      i = next_common(b, l + 1, i + 1);
+      i = next_common(b, l + 1, i / 64 + 1, (last - 1) / 64 + 1);
       if (i == npos) return npos;
+      i *= 64;
       mask = ~std::uint64_t{0};
     }
+    return npos;
   }
 
   std::vector<std::uint64_t> words_;    // level 0 (the members), then each summary

@@ -7,7 +7,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -38,12 +37,9 @@ struct id_range {
   Id last{0};
 
   struct iterator {
-    using iterator_category = std::input_iterator_tag;
-    using iterator_concept = std::forward_iterator_tag;
+    // The standard library derives the rest (a forward iterator), without <iterator> here.
     using value_type = Id;
     using difference_type = std::ptrdiff_t;
-    using pointer = const Id*;
-    using reference = Id;
 
     std::uint32_t at = 0;
 

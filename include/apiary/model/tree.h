@@ -15,18 +15,20 @@ APIARY_NAMESPACE_BEGIN
 // Model: HiveD (OSDI 2020) section 3: GPU, PCIe pair, socket, node, rack, ... are cells of levels
 // 0, 1, 2, ...
 //
-// | expression             | meaning (c: a cell, l: a level)                                  |
-// cost           |
-// |------------------------|------------------------------------------------------------------|----------------|
-// | t.num_levels()         | number of levels, at least 1                                     |
-// O(1)           | | t.num_cells()          | number of cells; ids are 0, ..., num_cells()-1 | O(1)
-// | | t.cells(l)             | the cells of level l                                             |
-// O(1)           | | t.level(c)             | the level of c | O(levels)      | | t.parent(c, l) |
-// the cell above c, not valid at a root; l == level(c)             | O(1)           | |
-// t.children(c, l)       | the cells right below c, empty at a leaf; l == level(c)          | O(1)
-// | | t.ancestor(c, l)       | the cell of level l >= level(c) that contains c (c itself there) |
-// O(levels)      | | t.descendants(c, l)    | the cells of level l <= level(c) inside c: one
-// contiguous range  | O(levels)      |
+// (c: a cell, l: a level)
+// | expression          | meaning                                         | cost      |
+// |---------------------|-------------------------------------------------|-----------|
+// | t.num_levels()      | number of levels, at least 1                    | O(1)      |
+// | t.num_cells()       | number of cells; ids are 0, ..., num_cells()-1  | O(1)      |
+// | t.cells(l)          | the cells of level l                            | O(1)      |
+// | t.level(c)          | the level of c                                  | O(levels) |
+// | t.parent(c, l)      | the cell above c, not valid at a root;          | O(1)      |
+// |                     | l == level(c)                                   |           |
+// | t.children(c, l)    | the cells right below c, empty at a leaf;       | O(1)      |
+// |                     | l == level(c)                                   |           |
+// | t.ancestor(c, l)    | the cell of level l >= level(c) that contains c | O(levels) |
+// | t.descendants(c, l) | the cells of level l <= level(c) inside c: one  | O(levels) |
+// |                     | contiguous range                                |           |
 //
 // parent and children take the level along because walks know it, and finding it costs more than
 // the step.

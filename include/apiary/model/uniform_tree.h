@@ -1,5 +1,5 @@
-// apiary/model/uniform_tree.h - a cell tree in which all cells of a level split alike: pure
-// arithmetic. SPDX-License-Identifier: MIT
+// apiary/model/uniform_tree.h - a cell tree in which all cells of a level split alike.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/fast_div.h>
@@ -19,7 +19,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // Model:    HiveD (OSDI 2020) section 3, hierarchical uniform composability.
 // Requires: 1 to 10 levels, every fan-out >= 1, fewer than 2^31 cells in all (tree_spec.h checks
-// user input). Cost:     as in the table of CellTree; parent is one multiplication.
+//           user input).
+// Cost:     as in the table of CellTree; parent is one multiplication.
 class uniform_tree {
  public:
   static constexpr level_t max_levels = 10;
