@@ -37,7 +37,11 @@ class dense_map {
   }
 
   // Appends a value; its id.
-  Id push_back(T value) {
+  Id push_back(const T& value) {
+    values_.push_back(value);
+    return Id(size() - 1);
+  }
+  Id push_back(T&& value) {
     values_.push_back(std::move(value));
     return Id(size() - 1);
   }

@@ -1,0 +1,96 @@
+// apiary/metric/task_mix.h - the tasks that a cluster typically serves, with weights.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/model/request.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// What makes two tasks the same kind for a metric: all but memory.
+struct task_kind {
+  std::uint32_t cpu_milli = 0;
+  milli_gpu gpu_milli = 0;    // of each device
+  std::uint32_t devices = 0;  // 0: no GPU
+  model_set models = any_model;
+  // Which statement of GPU models the task came with, numbered in ascending order of text: kinds
+  // that say the same set in different words are different kinds.
+  std::uint32_t spec = 0;
+
+  friend bool operator==(const task_kind&, const task_kind&) noexcept = default;
+};
+
+struct typical_task {
+  task_kind kind{};
+  std::uint32_t weight = 0;
+  double probability = 0.0;  // weight over the sum of the weights, rounded as published
+};
+
+// The target workload against which fragmentation is measured.
+//
+// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3.2: the most frequent kinds of a
+// history.
+class task_mix {
+ public:
+  task_mix() = default;
+
+  // Kinds with weights that the caller knows. Requires: the weights' sum is below 2^32.
+  explicit task_mix(std::vector<std::pair<task_kind, std::uint32_t>> kinds) {
+    for (const auto& [kind, weight] : kinds) total_weight_ += weight;
+    APIARY_VERIFY(total_weight_ >> 32 == 0);
+    for (const auto& [kind, weight] : kinds) {
+      tasks_.push_back(
+          {kind, weight, static_cast<double>(weight) / static_cast<double>(total_weight_)});
+    }
+  }
+
+  // The shortest prefix of the kinds, most frequent first, that covers `coverage_percent` of the
+  // tasks seen; ties by (cpu, milli, devices, spec), greater first. Cost: O(n log n).
+  [[nodiscard]] static task_mix from_history(std::span<const task_kind> seen,
+                                             std::uint32_t coverage_percent = 95) {
+    const auto key = [](const task_kind& k) {
+      return std::tuple(k.cpu_milli, k.gpu_milli, k.devices, k.spec);
+    };
+    std::vector<task_kind> sorted(seen.begin(), seen.end());
+    std::sort(sorted.begin(), sorted.end(),
+              [&](const task_kind& a, const task_kind& b) { return key(a) > key(b); });
+    task_mix mix;
+    for (const task_kind& kind : sorted) {
+      if (mix.tasks_.empty() || key(mix.tasks_.back().kind) != key(kind))
+        mix.tasks_.push_back({kind, 0, 0.0});
+      ++mix.tasks_.back().weight;
+    }
+    std::stable_sort(
+        mix.tasks_.begin(), mix.tasks_.end(),
+        [](const typical_task& a, const typical_task& b) { return a.weight > b.weight; });
+    const auto n = static_cast<double>(seen.size());
+    const double wanted = coverage_percent * n / 100.0;
+    std::size_t taken = 0;
+    while (taken < mix.tasks_.size() && static_cast<double>(mix.total_weight_) < wanted) {
+      mix.total_weight_ += mix.tasks_[taken++].weight;
+    }
+    const bool all = taken == mix.tasks_.size();
+    mix.tasks_.resize(taken);
+    for (typical_task& task : mix.tasks_) {
+      task.probability = task.weight / n;
+      if (!all) task.probability /= static_cast<double>(mix.total_weight_) / n;
+    }
+    return mix;
+  }
+
+  [[nodiscard]] std::span<const typical_task> tasks() const noexcept { return tasks_; }
+  [[nodiscard]] std::uint64_t total_weight() const noexcept { return total_weight_; }
+
+ private:
+  std::vector<typical_task> tasks_;
+  std::uint64_t total_weight_ = 0;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,33 @@
+// apiary/policy/node_score.h - the concept of a score that ranks nodes for a task.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+
+#include <concepts>
+#include <cstdint>
+
+APIARY_NAMESPACE_BEGIN
+
+// How well a node suits a task: an integer, more is better, equal is decided by the lowest node id.
+//
+// | expression               | meaning (t: a valid task that fits on node n now)                |
+// cost              |
+// |--------------------------|------------------------------------------------------------------|-------------------|
+// | s.update(nodes, n)       | called once per node at first and after each change of n         |
+// O(GPUs of n)      | | c.score(nodes, n, t)     | 0, ..., max_score; depends on nothing but t and
+// the state of n   | O(GPUs of n)      | | s.devices(nodes, n, t)   | the devices of n that t would
+// take, as a mask                    | O(GPUs of n)      |
+template <class S>
+concept NodeScore = std::movable<S> &&
+    requires(S& s, const S& c, const node_table& nodes, node_id n, const share& t) {
+  s.update(nodes, n);
+  { c.score(nodes, n, t) } -> std::same_as<std::uint32_t>;
+  { s.devices(nodes, n, t) } -> std::same_as<std::uint32_t>;
+};
+
+inline constexpr std::uint32_t max_score = 200;
+
+APIARY_NAMESPACE_END
