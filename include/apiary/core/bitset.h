@@ -159,6 +159,15 @@ class summary_bitset {
     return true;
   }
 
+  // The same, but for i, which is one of them.
+  [[nodiscard]] bool all_but(std::uint32_t i, std::uint32_t first,
+                             std::uint32_t last) const noexcept {
+    APIARY_ASSERT(first <= i && i < last && last <= size_);
+    if ((last - 1) / 64 != first / 64) return all_of(first, i) && all_of(i + 1, last);
+    const std::uint64_t mask = range_mask(first, last);
+    return ((words_[first / 64] | bit(i)) & mask) == mask;
+  }
+
   // How many of first, ..., last-1 are members. Cost: O((last - first) / 64 + 1).
   [[nodiscard]] std::uint32_t count_of(std::uint32_t first, std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= last && last <= size_);

@@ -1,0 +1,264 @@
+// apiary/alloc/buddy_allocator.h - buddy allocation of cells of a tree.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/cell_allocator.h>
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/tree.h>
+
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+APIARY_NAMESPACE_BEGIN
+
+// What to look for: a cell of `level` that is free or lies in a free cell of at most level
+// `highest`, and whose bit is set in `usable` if that is given. Requires of `usable`: one bit a
+// cell, and the parts of a usable cell are usable (health.h makes such sets).
+struct cell_request {
+  level_t level = 0;
+  level_t highest = ~level_t{0};
+  const summary_bitset* usable = nullptr;
+};
+
+// What it costs to grant a cell, e.g. how many guests must leave it.
+template <class F>
+concept CellCost = requires(const F& cost, cell_id c) {
+  { cost(c) } -> std::convertible_to<std::uint32_t>;
+};
+
+// Allocates cells of a tree by splitting and merging (buddy system).
+//
+// A free cell is split only if no smaller one serves: among the free cells of the lowest level that
+// holds a candidate, the candidate of least id, or of least cost and then least id. Merging is
+// complete at once, so the free cells follow from the live ones.
+//
+// Model:    Knuth, TAOCP volume 1, section 2.5; HiveD (OSDI 2020) section 4. Differs: arbitrary
+//           fan-out, first fit by id (bitset searched by summaries), choice by cost.
+// Requires: at most 32 levels.
+// Cost:     allocate, release O(levels * log64 cells). With `usable`, a step more for every run of
+//           free cells without a usable one. With a cost, one call a candidate until a cost is 0.
+//           2 bits a cell.
+// Invalid:  release of a cell that is not live aborts (APIARY_VERIFY).
+// Example:  examples/buddy_allocation.cpp
+template <CellTree Tree>
+class buddy_allocator {
+ public:
+  explicit buddy_allocator(Tree tree)
+      : tree_(std::move(tree)), free_(tree_.num_cells()), live_(tree_.num_cells()) {
+    APIARY_VERIFY(tree_.num_levels() <= free_count_.size());
+    for (level_t l = 0; l <= top(); ++l) no_free_below_[l] = tree_.cells(l).last.value;
+    const id_range<cell_id> roots = tree_.cells(top());
+    insert_free(top(), roots.first.value, roots.last.value);
+  }
+
+  // The cell that allocate would grant; nullopt when there is none.
+  [[nodiscard]] std::optional<cell_id> find(cell_request request) const noexcept {
+    for (std::uint32_t levels = levels_to_search(request); levels != 0; levels &= levels - 1) {
+      const level_t from = lowest(levels);
+      const cell_id c = request.usable == nullptr
+                            ? tree_.descendants(first_free(from), request.level).first
+                            : first_usable(request, from);
+      if (c.valid()) return c;
+    }
+    return std::nullopt;
+  }
+  template <CellCost Cost>
+  [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
+    for (std::uint32_t levels = levels_to_search(request); levels != 0; levels &= levels - 1) {
+      const cell_id c = cheapest(request, lowest(levels), cost);
+      if (c.valid()) return c;
+    }
+    return std::nullopt;
+  }
+
+  // Grants what find would return; nullopt when that is nothing.
+  std::optional<cell_id> allocate(level_t level) {
+    const std::uint32_t levels = levels_to_search({.level = level});
+    if (levels == 0) return std::nullopt;
+    level_t l = lowest(levels);
+    cell_id c = first_free(l);
+    free_.reset(c.value);
+    no_free_below_[l] = c.value + 1;
+    free_removed(l, 1);
+    while (l > level) {
+      const id_range<cell_id> parts = tree_.children(c, l);
+      c = parts.first;
+      insert_free(--l, c.value + 1, parts.last.value);
+    }
+    live_.set(c.value);
+    return c;
+  }
+  std::optional<cell_id> allocate(cell_request request) { return take(find(request)); }
+  template <CellCost Cost>
+  std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
+    return take(find(request, cost));
+  }
+
+  // Grants c if it is free or part of a free cell; whether it did.
+  bool allocate_at(cell_id c) {
+    const std::optional<level_t> from = enclosing_free_level(c);
+    if (!from) return false;
+    take(c, *from);
+    return true;
+  }
+
+  // Takes the live cell c back and merges it with its buddies as far as all of them are free.
+  void release(cell_id c) {
+    APIARY_VERIFY(c.value < tree_.num_cells() && live_.test(c.value));
+    live_.reset(c.value);
+    level_t l = tree_.level(c);
+    for (cell_id above = tree_.parent(c, l); above.valid(); above = tree_.parent(c, ++l)) {
+      const id_range<cell_id> buddies = tree_.children(above, l + 1);
+      if (!free_.all_but(c.value, buddies.first.value, buddies.last.value)) break;
+      free_.reset_range(buddies.first.value, buddies.last.value);
+      free_removed(l, buddies.size() - 1);
+      c = above;
+    }
+    free_.set(c.value);
+    free_added(l, c.value, 1);
+  }
+
+  // Free cells of level l that are not part of a larger free cell.
+  [[nodiscard]] std::uint32_t free_count(level_t l) const noexcept {
+    APIARY_ASSERT(l < tree_.num_levels());
+    return free_count_[l];
+  }
+  // The level of the free cell that c is or is part of; nullopt when a leaf of c is in a live cell.
+  [[nodiscard]] std::optional<level_t> enclosing_free_level(cell_id c) const noexcept {
+    level_t l = tree_.level(c);
+    while (!free_.test(c.value)) {
+      c = tree_.parent(c, l);
+      if (!c.valid()) return std::nullopt;
+      ++l;
+    }
+    return l;
+  }
+  [[nodiscard]] bool is_live(cell_id c) const noexcept { return live_.test(c.value); }
+
+  // Both by the value of the cell ids; a free cell's parts are not members.
+  [[nodiscard]] const summary_bitset& free_cells() const noexcept { return free_; }
+  [[nodiscard]] const summary_bitset& live_cells() const noexcept { return live_; }
+  [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
+
+  // Bytes on the heap, without the tree.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    return free_.memory_bytes() + live_.memory_bytes();
+  }
+
+  // Requires: allocators of the same tree.
+  friend bool operator==(const buddy_allocator& a, const buddy_allocator& b) noexcept {
+    return a.free_ == b.free_ && a.live_ == b.live_ && a.free_count_ == b.free_count_;
+  }
+
+ private:
+  [[nodiscard]] level_t top() const noexcept { return tree_.num_levels() - 1; }
+  [[nodiscard]] static level_t lowest(std::uint32_t levels) noexcept {
+    return static_cast<level_t>(std::countr_zero(levels));
+  }
+  // The levels from request.level to request.highest that have free cells, as bits.
+  [[nodiscard]] std::uint32_t levels_to_search(cell_request request) const noexcept {
+    APIARY_ASSERT(request.level <= top());
+    APIARY_ASSERT(request.usable == nullptr || request.usable->size() == tree_.num_cells());
+    const std::uint32_t below_highest = request.highest < 31 ? (2U << request.highest) - 1 : ~0U;
+    return levels_with_free_ & below_highest & (~0U << request.level);
+  }
+
+  // The cells first, ..., last-1 of level l become free by themselves.
+  void insert_free(level_t l, std::uint32_t first, std::uint32_t last) noexcept {
+    if (first == last) return;
+    free_.set_range(first, last);
+    free_added(l, first, last - first);
+  }
+  // n > 0 cells of level l have been added to free_, the least of them `first`.
+  void free_added(level_t l, std::uint32_t first, std::uint32_t n) noexcept {
+    if (first < no_free_below_[l]) no_free_below_[l] = first;
+    free_count_[l] += n;
+    levels_with_free_ |= 1U << l;
+  }
+  // n cells of level l have been removed from free_.
+  void free_removed(level_t l, std::uint32_t n) noexcept {
+    free_count_[l] -= n;
+    const std::uint32_t none = free_count_[l] == 0 ? 1U : 0U;
+    levels_with_free_ &= ~(none << l);
+  }
+
+  // The first free cell of level l. Requires: there is one.
+  [[nodiscard]] cell_id first_free(level_t l) const noexcept {
+    return cell_id(free_.find_next(no_free_below_[l]));
+  }
+  // The first free cell of level l from c on; not valid when there is none. c may be the end.
+  [[nodiscard]] cell_id next_free(cell_id c, level_t l) const noexcept {
+    const std::uint32_t i = free_.find_next(c.value);
+    return i < tree_.cells(l).last.value ? cell_id(i) : cell_id();
+  }
+
+  // The first usable cell of the wanted level inside the free cells of level `from`.
+  [[nodiscard]] cell_id first_usable(cell_request request, level_t from) const noexcept {
+    const summary_bitset& usable = *request.usable;
+    const id_range<cell_id> level = tree_.cells(from);
+    if (from == request.level)
+      return cell_id(find_next_of_both(free_, usable, level.first.value, level.last.value));
+    const std::uint32_t end = tree_.cells(request.level).last.value;
+    cell_id f = first_free(from);
+    while (f.valid()) {
+      const id_range<cell_id> inside = tree_.descendants(f, request.level);
+      const std::uint32_t u = usable.find_next(inside.first.value);
+      if (u < inside.last.value) return cell_id(u);
+      if (u >= end) break;
+      f = next_free(tree_.ancestor(cell_id(u), from), from);
+    }
+    return cell_id();
+  }
+
+  // The cheapest (usable) cell of the wanted level inside the free cells of level `from`.
+  template <CellCost Cost>
+  [[nodiscard]] cell_id cheapest(cell_request request, level_t from, const Cost& cost) const {
+    cell_id best;
+    std::uint32_t least = 0;
+    for (cell_id f = first_free(from); f.valid(); f = next_free(cell_id(f.value + 1), from)) {
+      for (const cell_id c : tree_.descendants(f, request.level)) {
+        if (request.usable != nullptr && !request.usable->test(c.value)) continue;
+        const std::uint32_t price = cost(c);
+        if (best.valid() && price >= least) continue;
+        best = c;
+        least = price;
+        if (least == 0) return best;
+      }
+    }
+    return best;
+  }
+
+  std::optional<cell_id> take(std::optional<cell_id> c) {
+    if (c) take(*c, *enclosing_free_level(*c));
+    return c;
+  }
+
+  // Splits the free cell of level `from` around c until c is free by itself, and grants it.
+  void take(cell_id c, level_t from) {
+    live_.set(c.value);
+    for (level_t l = tree_.level(c); l < from; ++l) {
+      const cell_id above = tree_.parent(c, l);
+      const id_range<cell_id> buddies = tree_.children(above, l + 1);
+      insert_free(l, buddies.first.value, c.value);
+      insert_free(l, c.value + 1, buddies.last.value);
+      c = above;
+    }
+    free_.reset(c.value);
+    free_removed(from, 1);
+  }
+
+  Tree tree_;
+  summary_bitset free_;
+  summary_bitset live_;
+  std::array<std::uint32_t, 32> free_count_{};     // of each level
+  std::array<std::uint32_t, 32> no_free_below_{};  // of each level, a hint: search from here
+  std::uint32_t levels_with_free_ = 0;             // bit l: free_count_[l] > 0
+};
+
+APIARY_NAMESPACE_END

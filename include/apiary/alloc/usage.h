@@ -1,0 +1,105 @@
+// apiary/alloc/usage.h - how many leaves of each cell every priority class uses.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/tree.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A leaf is used by one priority class or by none; a cell knows how many of its leaves each class
+// uses. Classes are 0, 1, ..., classes-1, a higher one takes precedence; HiveD's opportunistic
+// tasks are class 0.
+//
+// Model:    cells x classes of 32-bit counts, each "this class or a higher one", so that free_at is
+//           one subtraction; a leaf is one byte.
+// Requires: 1 to 255 classes.
+// Cost:     assign O(levels * distance of the two classes), queries O(1) (free_at: O(levels), for
+//           the number of leaves); 4 * classes bytes a cell above the leaves, 1 byte a leaf.
+template <CellTree Tree>
+class usage {
+ public:
+  using class_t = std::uint8_t;
+  static constexpr class_t unused = 255;
+
+  usage(Tree tree, class_t classes)
+      : tree_(std::move(tree)),
+        classes_(classes),
+        first_leaf_(tree_.cells(0).first.value),
+        at_least_(std::size_t{first_leaf_} * classes),
+        class_of_(tree_.num_cells() - first_leaf_, unused) {
+    APIARY_VERIFY(classes >= 1 && classes < unused);
+  }
+
+  // Gives the leaf to a class, or to none (`unused`); whom it belonged to.
+  class_t assign(cell_id leaf, class_t to) noexcept {
+    APIARY_ASSERT(leaf.value >= first_leaf_ && leaf.value < tree_.num_cells());
+    APIARY_ASSERT(to < classes_ || to == unused);
+    class_t& at = class_of_[leaf.value - first_leaf_];
+    const class_t from = at;
+    at = to;
+    // Classes in [low, high) see one leaf more, or one less.
+    const unsigned before = end(from);
+    const unsigned after = end(to);
+    const unsigned low = before < after ? before : after;
+    const unsigned high = before < after ? after : before;
+    const std::uint32_t step = before < after ? 1U : ~0U;
+    level_t l = 0;
+    for (cell_id c = tree_.parent(leaf, l); c.valid() && low < high; c = tree_.parent(c, l)) {
+      std::uint32_t* const row = &at_least_[std::size_t{c.value} * classes_];
+      for (unsigned k = low; k < high; ++k) row[k] += step;
+      ++l;
+    }
+    return from;
+  }
+
+  [[nodiscard]] class_t class_of(cell_id leaf) const noexcept {
+    APIARY_ASSERT(leaf.value >= first_leaf_ && leaf.value < tree_.num_cells());
+    return class_of_[leaf.value - first_leaf_];
+  }
+  // Leaves of c used by class k, and by k or a higher class.
+  [[nodiscard]] std::uint32_t used(cell_id c, class_t k) const noexcept {
+    APIARY_ASSERT(k < classes_);
+    return used_at_least(c, k) -
+           (k + 1 < classes_ ? used_at_least(c, static_cast<class_t>(k + 1)) : 0);
+  }
+  [[nodiscard]] std::uint32_t used_at_least(cell_id c, class_t k) const noexcept {
+    APIARY_ASSERT(k < classes_ && c.value < tree_.num_cells());
+    if (c.value < first_leaf_) return at_least_[std::size_t{c.value} * classes_ + k];
+    return end(class_of_[c.value - first_leaf_]) > k ? 1 : 0;
+  }
+  // Leaves of c that class k may take: unused ones and those of lower classes.
+  [[nodiscard]] std::uint32_t free_at(cell_id c, class_t k) const noexcept {
+    return leaves(tree_, c).size() - used_at_least(c, k);
+  }
+
+  [[nodiscard]] class_t num_classes() const noexcept { return classes_; }
+  [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
+
+  // Bytes on the heap, without the tree.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    return at_least_.capacity() * sizeof(std::uint32_t) + class_of_.capacity() * sizeof(class_t);
+  }
+
+  // Requires: usage of the same tree.
+  friend bool operator==(const usage& a, const usage& b) noexcept {
+    return a.classes_ == b.classes_ && a.class_of_ == b.class_of_ && a.at_least_ == b.at_least_;
+  }
+
+ private:
+  // The leaf counts for the classes below this.
+  static constexpr unsigned end(class_t k) noexcept { return k == unused ? 0U : k + 1U; }
+
+  Tree tree_;
+  class_t classes_;
+  std::uint32_t first_leaf_;
+  std::vector<std::uint32_t> at_least_;  // of each cell above the leaves, `classes_` counts
+  std::vector<class_t> class_of_;        // of each leaf
+};
+
+APIARY_NAMESPACE_END
