@@ -91,21 +91,28 @@ class score_tree {
     return result.index;
   }
 
-  // A uniformly random candidate, npos when there is none.
-  // Cost: O(size / candidates()) draws; after 64 in vain a walk over the candidates.
-  [[nodiscard]] std::uint32_t random_candidate(rng& random) const noexcept {
+  // A uniformly random candidate, of those in `allowed` if that is given; npos when there is none.
+  // Cost: O(size / number of such candidates) draws; after 64 in vain a walk over the candidates.
+  [[nodiscard]] std::uint32_t random_candidate(rng& random,
+                                               const summary_bitset* allowed = nullptr) const {
+    APIARY_ASSERT(allowed == nullptr || allowed->size() == size_);
     if (candidates_ == 0) return npos;
+    const auto counts = [&](std::uint32_t i) {
+      return scores_[i] != 0 && (allowed == nullptr || allowed->test(i));
+    };
     for (int attempt = 0; attempt < 64; ++attempt) {
       const std::uint32_t i = random.uniform(size_);
-      if (scores_[i] != 0) return i;
+      if (counts(i)) return i;
     }
-    std::uint32_t skip = random.uniform(candidates_);
-    for (std::uint32_t i = 0;; ++i) {
-      if (i % block == 0 && depth_ > 1) {
-        while (scores_[first_[1] + i / block] == 0) i += block;
+    std::vector<std::uint32_t> found;
+    for (std::uint32_t i = 0; i < size_; ++i) {
+      if (i % block == 0 && depth_ > 1 && scores_[first_[1] + i / block] == 0) {
+        i += block - 1;  // nobody in this block
+      } else if (counts(i)) {
+        found.push_back(i);
       }
-      if (scores_[i] != 0 && skip-- == 0) return i;
     }
+    return found.empty() ? npos : found[random.uniform(static_cast<std::uint32_t>(found.size()))];
   }
 
   // Bytes on the heap.

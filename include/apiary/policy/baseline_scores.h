@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/alloc/fraction_pool.h>
+#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/score_tree.h>
@@ -104,7 +105,10 @@ class random_fit {
   [[nodiscard]] std::uint32_t score(const node_table&, node_id, const share&) const noexcept {
     return 0;
   }
-  // Chooses among the candidates in place of "the first of the best".
+  // In place of "the first of the best": any candidate, of those allowed if that is given.
+  [[nodiscard]] std::uint32_t choose(const score_tree& candidates, const summary_bitset* allowed) {
+    return candidates.random_candidate(random_, allowed);
+  }
   [[nodiscard]] std::uint32_t choose(const score_tree& candidates) noexcept {
     return candidates.random_candidate(random_);
   }

@@ -65,20 +65,14 @@ class gradient_placer {
   [[nodiscard]] std::uint32_t num_kinds() const noexcept { return kinds_.size(); }
   [[nodiscard]] const share& request(kind_id k) const noexcept { return kinds_[k].request; }
 
-  // Where a task of kind k goes, nullopt when no node can take it now; with `allowed` only its
-  // members count.
+  // Where a task of kind k goes, nullopt when no node can take it now; with `allowed`, a bit a
+  // node, only its members count.
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k) {
-    kind& wanted = refresh(nodes, k);
-    if constexpr (requires(Score & s) { s.choose(wanted.scores); }) {
-      return at(nodes, wanted, score_.choose(wanted.scores));
-    } else {
-      return at(nodes, wanted, wanted.scores.best());
-    }
+    return place(nodes, k, nullptr);
   }
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
                                                const summary_bitset& allowed) {
-    kind& wanted = refresh(nodes, k);
-    return at(nodes, wanted, wanted.scores.best_of(allowed));
+    return place(nodes, k, &allowed);
   }
 
   // To be called after each change of node n.
@@ -138,10 +132,17 @@ class gradient_placer {
     k.scores.set(n.value,
                  static_cast<std::uint8_t>(fitting ? score_.score(nodes, n, k.request) + 1 : 0));
   }
-  [[nodiscard]] std::optional<placement> at(const node_table& nodes, const kind& k,
-                                            std::uint32_t n) {
+  [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
+                                               const summary_bitset* allowed) {
+    const kind& wanted = refresh(nodes, k);
+    std::uint32_t n = 0;
+    if constexpr (requires { score_.choose(wanted.scores, allowed); }) {
+      n = score_.choose(wanted.scores, allowed);
+    } else {
+      n = allowed == nullptr ? wanted.scores.best() : wanted.scores.best_of(*allowed);
+    }
     if (n == score_tree::npos) return std::nullopt;
-    return placement{node_id(n), score_.devices(nodes, node_id(n), k.request)};
+    return placement{node_id(n), score_.devices(nodes, node_id(n), wanted.request)};
   }
 
   Score score_;

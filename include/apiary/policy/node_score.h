@@ -20,6 +20,11 @@ APIARY_NAMESPACE_BEGIN
 // O(GPUs of n)      | | c.score(nodes, n, t)     | 0, ..., max_score; depends on nothing but t and
 // the state of n   | O(GPUs of n)      | | s.devices(nodes, n, t)   | the devices of n that t would
 // take, as a mask                    | O(GPUs of n)      |
+//
+// A score may also have s.choose(candidates, allowed): an index of the score_tree `candidates`, a
+// member of
+// `*allowed` if that is not null, or npos when there is none; it replaces "the lowest id of the
+// best".
 template <class S>
 concept NodeScore = std::movable<S> &&
     requires(S& s, const S& c, const node_table& nodes, node_id n, const share& t) {

@@ -1,0 +1,107 @@
+// apiary/tests/alloc/fraction_pool_test.cpp - taking and giving of devices and host resources.
+// SPDX-License-Identifier: MIT
+#include "support/naive_sharing.h"
+#include "support/scale.h"
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/core/rng.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+node_table one_node() {
+  node_table nodes;
+  nodes.add({{8000, 4096}, 4, 1});
+  return nodes;
+}
+
+TEST_CASE("a task fits if everything it asks for is there") {
+  node_table nodes = one_node();
+  const node_id n(0);
+  nodes[n].gpu_left = {400, 1000, 700, 1000};
+  CHECK(fits(share{.cpu_milli = 8000, .memory_mib = 4096, .devices = 2, .gpu_milli = 1000},
+             nodes[n]));
+  CHECK_FALSE(fits(share{.devices = 3, .gpu_milli = 1000}, nodes[n]));
+  CHECK_FALSE(fits(share{.cpu_milli = 8001}, nodes[n]));
+  CHECK_FALSE(fits(share{.memory_mib = 4097}, nodes[n]));
+  CHECK_FALSE(fits(share{.devices = 1, .gpu_milli = 100, .models = 1}, nodes[n]));
+  CHECK(fits(share{.devices = 1, .gpu_milli = 100, .models = 3}, nodes[n]));
+  CHECK(fits(share{.models = 1}, nodes[n]));  // no GPU asked for: any node
+  nodes[n].gpu_left = {400, 300, 700, 0};
+  CHECK(fits(share{.devices = 1, .gpu_milli = 700}, nodes[n]));
+  CHECK_FALSE(fits(share{.devices = 1, .gpu_milli = 701}, nodes[n]));
+  nodes[n].healthy = false;
+  CHECK_FALSE(fits(share{}, nodes[n]));
+}
+
+TEST_CASE("devices are chosen by the documented rules") {
+  node_table nodes = one_node();
+  node_state& node = nodes[node_id(0)];
+  node.gpu_left = {400, 1000, 300, 1000};
+  CHECK(first_free_devices(node, 0) == 0);
+  CHECK(first_free_devices(node, 1) == 0b0010);
+  CHECK(first_free_devices(node, 2) == 0b1010);
+  CHECK(tightest_device(node, 300) == 0b0100);
+  CHECK(tightest_device(node, 301) == 0b0001);
+  CHECK(tightest_device(node, 401) == 0b0010);
+  node.gpu_left = {400, 400, 300, 1000};
+  CHECK(tightest_device(node, 350) == 0b0001);  // the lowest-numbered of equals
+}
+
+TEST_CASE("a placement that does not suit is refused, whatever it is") {
+  const node_table nodes = one_node();
+  const share two{.devices = 2, .gpu_milli = 1000};
+  CHECK(can_take(nodes, two, {node_id(0), 0b1001}));
+  CHECK_FALSE(can_take(nodes, two, {node_id(0), 0b0001}));
+  CHECK_FALSE(can_take(nodes, two, {node_id(0), 0b0111}));
+  CHECK_FALSE(can_take(nodes, two, {node_id(0), 0b10001}));
+  CHECK_FALSE(can_take(nodes, two, {node_id(0), 0x80000001}));
+  CHECK_FALSE(can_take(nodes, two, {node_id(1), 0b0011}));
+  CHECK_FALSE(can_take(nodes, two, {node_id(), 0b0011}));
+  CHECK_FALSE(can_take(nodes, share{.cpu_milli = 1}, {node_id(0), 0b0001}));
+  CHECK(can_take(nodes, share{.cpu_milli = 1}, {node_id(0), 0}));
+  node_table used = nodes;
+  used[node_id(0)].gpu_left[3] = 999;
+  CHECK_FALSE(can_take(used, two, {node_id(0), 0b1001}));
+}
+
+TEST_CASE("what is given back in any order leaves the table as it was") {
+  rng random(7);
+  node_table nodes = apiary_test::random_nodes(random, 5);
+  const node_table before = nodes;
+  struct taken {
+    share task;
+    placement where;
+  };
+  std::vector<taken> running;
+  const std::uint32_t steps = apiary_test::scaled(200000U);
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    const share task = apiary_test::random_task(random, step);
+    const node_id n(random.uniform(nodes.size()));
+    if (fits(task, nodes[n]) && random.uniform(4) != 0) {
+      std::uint32_t devices = 0;
+      if (task.wants_whole_gpus()) devices = first_free_devices(nodes[n], task.devices);
+      if (task.wants_part_of_gpu()) devices = tightest_device(nodes[n], task.gpu_milli);
+      REQUIRE(can_take(nodes, task, {n, devices}));
+      const std::uint32_t gpu_left = nodes[n].total_gpu_left();
+      take(nodes, task, {n, devices});
+      REQUIRE(nodes[n].total_gpu_left() + task.total_gpu_milli() == gpu_left);
+      running.push_back({task, {n, devices}});
+    } else if (!running.empty()) {
+      const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
+      give(nodes, running[i].task, running[i].where);
+      running[i] = running.back();
+      running.pop_back();
+    }
+  }
+  shuffle(running, random);
+  for (const taken& t : running) give(nodes, t.task, t.where);
+  CHECK(nodes == before);
+}
+
+}  // namespace

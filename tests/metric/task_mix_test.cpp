@@ -1,0 +1,63 @@
+// apiary/tests/metric/task_mix_test.cpp - the typical tasks of a history.
+// SPDX-License-Identifier: MIT
+#include <apiary/metric/task_mix.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+std::vector<task_kind> times(std::vector<task_kind> seen, const task_kind& kind, int n) {
+  for (int i = 0; i < n; ++i) seen.push_back(kind);
+  return seen;
+}
+
+const task_kind small{1000, 500, 1};
+const task_kind large{9000, 1000, 8};
+const task_kind rare{2000, 250, 1};
+
+TEST_CASE("the shortest prefix of the most frequent kinds that covers enough is taken") {
+  const std::vector<task_kind> seen = times(times(times({}, rare, 5), small, 60), large, 35);
+  const task_mix mix = task_mix::from_history(seen);  // 60 + 35 of 100 are 95 percent
+  REQUIRE(mix.tasks().size() == 2);
+  CHECK(mix.tasks()[0].kind == small);
+  CHECK(mix.tasks()[0].weight == 60);
+  CHECK(mix.tasks()[1].kind == large);
+  CHECK(mix.total_weight() == 95);
+  CHECK(mix.tasks()[0].probability == (60.0 / 100.0) / (95.0 / 100.0));
+
+  const task_mix all = task_mix::from_history(seen, 96);
+  REQUIRE(all.tasks().size() == 3);
+  CHECK(all.tasks()[2].kind == rare);
+  CHECK(all.tasks()[2].probability == 0.05);
+}
+
+TEST_CASE("equally frequent kinds stand in descending order of what they ask for") {
+  const task_kind a{1000, 500, 1, any_model, 0};
+  const task_kind b{1000, 500, 1, any_model, 1};  // other words for the same
+  const task_kind c{1000, 501, 1, any_model, 0};
+  const task_kind d{2000, 0, 0, any_model, 0};
+  const task_mix mix = task_mix::from_history(std::vector<task_kind>{a, b, c, d}, 100);
+  REQUIRE(mix.tasks().size() == 4);
+  CHECK(mix.tasks()[0].kind == d);
+  CHECK(mix.tasks()[1].kind == c);
+  CHECK(mix.tasks()[2].kind == b);
+  CHECK(mix.tasks()[3].kind == a);
+}
+
+TEST_CASE("no history, no mix") {
+  CHECK(task_mix::from_history({}).tasks().empty());
+  CHECK(task_mix().total_weight() == 0);
+}
+
+TEST_CASE("kinds with weights of the caller's") {
+  const task_mix mix({{small, 3}, {large, 1}});
+  CHECK(mix.total_weight() == 4);
+  CHECK(mix.tasks()[1].probability == 0.25);
+}
+
+}  // namespace

@@ -1,0 +1,56 @@
+// apiary/tests/model/node_table_test.cpp - nodes, their devices, and the sizes of their tasks.
+// SPDX-License-Identifier: MIT
+#include <apiary/model/node_table.h>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using namespace apiary;
+
+TEST_CASE("a new node is free and healthy") {
+  node_table nodes;
+  const node_id a = nodes.add({{96000, 393216}, 8, 2});
+  const node_id b = nodes.add({{32000, 1024}, 0, 0});
+  CHECK(nodes.size() == 2);
+  CHECK(nodes.total_gpus() == 8);
+  CHECK(nodes[a].left == resources{96000, 393216});
+  CHECK(nodes[a].devices().size() == 8);
+  CHECK(nodes[a].free_gpus() == 8);
+  CHECK(nodes[a].total_gpu_left() == 8000);
+  CHECK(nodes[a].healthy);
+  CHECK(nodes[b].devices().empty());
+  CHECK(nodes.shape(b) == node_shape{{32000, 1024}, 0, 0});
+  CHECK(nodes.contains(b));
+  CHECK_FALSE(nodes.contains(node_id(2)));
+  CHECK_FALSE(nodes.contains(node_id()));
+}
+
+TEST_CASE("a model is accessible only on a node that has GPUs") {
+  node_table nodes;
+  const node_id a = nodes.add({{1, 1}, 2, 5});
+  const node_id b = nodes.add({{1, 1}, 0, 0});
+  CHECK(nodes[a].accessible(any_model));
+  CHECK(nodes[a].accessible(model_set{1} << 5));
+  CHECK_FALSE(nodes[a].accessible(model_set{1} << 4));
+  CHECK_FALSE(nodes[b].accessible(any_model));
+}
+
+TEST_CASE("the sizes of the tasks on a node are a set with counts behind it") {
+  node_table nodes;
+  const node_id a = nodes.add({{1, 1}, max_gpus_per_node, 0});
+  const node_table empty = nodes;
+  nodes.count_task(a, 0, true);
+  nodes.count_task(a, 0, true);
+  nodes.count_task(a, max_gpus_per_node, true);
+  CHECK(nodes[a].task_sizes == (1U | 1U << max_gpus_per_node));
+  nodes.count_task(a, 0, false);
+  CHECK(nodes[a].task_sizes == (1U | 1U << max_gpus_per_node));
+  nodes.count_task(a, 0, false);
+  CHECK(nodes[a].task_sizes == 1U << max_gpus_per_node);
+  CHECK_FALSE(nodes == empty);
+  nodes.count_task(a, max_gpus_per_node, false);
+  CHECK(nodes == empty);
+}
+
+}  // namespace
