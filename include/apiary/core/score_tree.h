@@ -104,15 +104,15 @@ class score_tree {
       const std::uint32_t i = random.uniform(size_);
       if (counts(i)) return i;
     }
-    std::vector<std::uint32_t> found;
+    std::vector<std::uint32_t> left;
     for (std::uint32_t i = 0; i < size_; ++i) {
       if (i % block == 0 && depth_ > 1 && scores_[first_[1] + i / block] == 0) {
         i += block - 1;  // nobody in this block
       } else if (counts(i)) {
-        found.push_back(i);
+        left.push_back(i);
       }
     }
-    return found.empty() ? npos : found[random.uniform(static_cast<std::uint32_t>(found.size()))];
+    return left.empty() ? npos : left[random.uniform(static_cast<std::uint32_t>(left.size()))];
   }
 
   // Bytes on the heap.
