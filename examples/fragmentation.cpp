@@ -1,0 +1,41 @@
+// Two nodes have 1.4 idle GPUs each, but not the same use for them.
+// Fragmentation says how much of the idle GPUs a typical workload cannot use, and why.
+// SPDX-License-Identifier: MIT
+#include <apiary/metric/cluster_fragmentation.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/published_fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+
+#include <cstdio>
+
+using namespace apiary;
+
+int main() {
+  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .devices = 1}, 5},   // half a GPU
+                          {{.cpu_milli = 8000, .gpu_milli = 1000, .devices = 1}, 3},  // a GPU
+                          {{.cpu_milli = 16'000, .gpu_milli = 1000, .devices = 2}, 1},  // two GPUs
+                          {{.cpu_milli = 2000}, 1}});                                   // no GPU
+  node_table nodes;
+  const node_id compact = nodes.add({.host = {.cpu_milli = 32'000}, .gpus = 2});
+  const node_id scattered = nodes.add({.host = {.cpu_milli = 32'000}, .gpus = 4});
+  nodes[compact].gpu_left = {1000, 400};
+  nodes[scattered].gpu_left = {350, 350, 350, 350};
+
+  const fragmentation exact(typical);
+  const published_fragmentation by_class(typical);
+  for (const node_id n : {compact, scattered}) {
+    const fragmentation_classes c = by_class.classes(nodes[n]);
+    std::printf(
+        "node %u: %u of 1000ths idle, %.0f of no use: too small or too few %.0f, no GPU wanted "
+        "%.0f\n",
+        n.value, nodes[n].total_gpu_left(), exact(nodes[n]), c.q2, c.xl);
+  }
+
+  cluster_fragmentation cluster(exact, nodes);
+  std::printf("cluster: %.0f\n", cluster.total());
+  nodes[compact].left.cpu_milli = 3000;  // somebody takes nearly all its CPU
+  cluster.update(nodes, compact);
+  std::printf("cluster, CPU gone: %.0f, of which for lack of CPU %.0f\n", cluster.total(),
+              by_class.classes(nodes[compact]).q4);
+}

@@ -1,0 +1,61 @@
+// A policy of one's own: the node with the fewest GPUs that are still whole, so that big tasks find
+// big nodes. A score is an object with three functions; the scheduler around it is the one FGD
+// uses. SPDX-License-Identifier: MIT
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/model/node_table.h>
+#include <apiary/policy/baseline_scores.h>
+#include <apiary/policy/node_score.h>
+#include <apiary/sched/gpu_sharing.h>
+
+#include <cstdint>
+#include <cstdio>
+
+using namespace apiary;
+
+struct fewest_whole_gpus {
+  // Called after each change of a node; this score keeps nothing.
+  void update(const node_table&, node_id) const {}
+
+  // More is better: a node whose last whole device is gone scores highest.
+  std::uint32_t score(const node_table& nodes, node_id n, const share& task) const {
+    std::uint32_t whole = nodes[n].free_gpus();
+    if (task.wants_whole_gpus()) whole -= task.devices;
+    return max_gpus_per_node - whole;
+  }
+
+  std::uint32_t devices(const node_table& nodes, node_id n, const share& task) const {
+    if (!task.wants_gpu()) return 0;
+    if (task.wants_whole_gpus()) return first_free_devices(nodes[n], task.devices);
+    return tightest_device(nodes[n], task.gpu_milli);
+  }
+};
+static_assert(NodeScore<fewest_whole_gpus>);
+
+// Places four tasks of one GPU, then one of four.
+template <class Score>
+void show(const char* name, Score score) {
+  node_table nodes;
+  nodes.add({.host = {.cpu_milli = 16'000}, .gpus = 4});
+  nodes.add({.host = {.cpu_milli = 64'000}, .gpus = 2});
+  nodes.add({.host = {.cpu_milli = 64'000}, .gpus = 2});
+  auto scheduler = gpu_sharing<Score>::create(nodes, score).value();
+  std::printf("%-18s", name);
+  for (std::uint32_t job = 0; job < 5; ++job) {
+    const share task{.job = job_id(job),
+                     .cpu_milli = 1000,
+                     .devices = job < 4 ? 1U : 4U,
+                     .gpu_milli = whole_gpu};
+    const auto where = scheduler.propose(task);
+    if (where.ok() && scheduler.commit(task, *where).ok()) {
+      std::printf("  job %u: node %u", job, where->node.value);
+    } else {
+      std::printf("  job %u: none  ", job);
+    }
+  }
+  std::printf("\n");
+}
+
+int main() {
+  show("best_fit", best_fit{});
+  show("fewest_whole_gpus", fewest_whole_gpus{});
+}
