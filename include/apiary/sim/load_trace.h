@@ -1,0 +1,72 @@
+// apiary/sim/load_trace.h - how full and how fragmented a cluster was after each arrival.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/metric/cluster_fragmentation.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/plan.h>
+#include <apiary/model/request.h>
+#include <apiary/sim/replay.h>
+#include <apiary/sim/workload.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The cluster after one arrival. Amounts in thousandths of GPUs.
+struct load_sample {
+  std::uint64_t arrived = 0;  // asked for so far, by failed tasks too
+  std::uint64_t used = 0;
+  double fragmentation = 0.0;  // F of the cluster
+
+  friend bool operator==(const load_sample&, const load_sample&) noexcept = default;
+};
+
+// Carries out decisions on a cluster of its own and looks at it after each, so that neither the
+// scheduler nor the time it takes is disturbed.
+//
+// Returns kFailedPrecondition for a decision that cannot be carried out: a node that does not
+// exist, a device that has not that much left. Requires: `answers` are for a prefix of the
+// arrivals; the tasks are valid(). Cost: O(1) an arrival and O(GPUs of a node) a placed one.
+[[nodiscard]] inline absl::StatusOr<std::vector<load_sample>> trace_load(node_table nodes,
+                                                                         fragmentation metric,
+                                                                         const workload& work,
+                                                                         const decisions& answers) {
+  APIARY_ASSERT(answers.size() <= work.arrivals.size());
+  cluster_fragmentation fragmented(std::move(metric), nodes);
+  std::vector<load_sample> samples;
+  samples.reserve(answers.size());
+  load_sample now;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const named_task& task = work.tasks[work.arrivals[i]];
+    now.arrived += task.request.total_gpu_milli();
+    if (const std::optional<placement>& where = answers[i]) {
+      if (!can_take(nodes, task.request, *where)) {
+        return absl::FailedPreconditionError(
+            "arrival " + std::to_string(i + 1) + ", task " + task.name + ": node " +
+            std::to_string(where->node.value) + " has not what the decision takes");
+      }
+      take(nodes, task.request, *where);
+      fragmented.update(nodes, where->node);
+      now.used += task.request.total_gpu_milli();
+    }
+    now.fragmentation = fragmented.total();
+    samples.push_back(now);
+  }
+  return samples;
+}
+
+APIARY_NAMESPACE_END

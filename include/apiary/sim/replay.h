@@ -1,0 +1,60 @@
+// apiary/sim/replay.h - drives a scheduler through a workload.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/plan.h>
+#include <apiary/model/request.h>
+#include <apiary/sim/workload.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// What became of each arrival, in order: a place, or none when nothing fitted.
+using decisions = std::vector<std::optional<placement>>;
+
+// Lets the tasks of a workload arrive one by one. Each is placed, or dropped when nothing fits at
+// that moment; nothing departs. The i-th arrival is job_id(i).
+//
+// After each decision `observe(done, answer)` is called with the number of decisions so far and the
+// last one, for a progress bar or a clock of the caller's.
+// Returns the decisions, or the first status of the scheduler other than kResourceExhausted.
+// Requires: propose(share) -> StatusOr<placement>, commit(share, placement) -> Status.
+template <class Scheduler, class Observer>
+[[nodiscard]] absl::StatusOr<decisions> replay(Scheduler& scheduler, const workload& work,
+                                               Observer&& observe) {
+  decisions answers;
+  answers.reserve(work.arrivals.size());
+  for (const std::uint32_t t : work.arrivals) {
+    share task = work.tasks[t].request;
+    task.job = job_id(static_cast<std::uint32_t>(answers.size()));
+    const absl::StatusOr<placement> where = scheduler.propose(task);
+    if (where.ok()) {
+      APIARY_RETURN_IF_ERROR(scheduler.commit(task, *where));
+      answers.push_back(*where);
+    } else if (absl::IsResourceExhausted(where.status())) {
+      answers.push_back(std::nullopt);
+    } else {
+      return where.status();
+    }
+    observe(answers.size(), answers.back());
+  }
+  return answers;
+}
+
+template <class Scheduler>
+[[nodiscard]] absl::StatusOr<decisions> replay(Scheduler& scheduler, const workload& work) {
+  return replay(scheduler, work, [](std::size_t, const std::optional<placement>&) {});
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,103 @@
+// apiary/sim/report.h - what a replay came to as text: curves, decisions, a table.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/plan.h>
+#include <apiary/sim/decimal.h>
+#include <apiary/sim/load_curves.h>
+#include <apiary/sim/workload.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// "policy,metric,0,1,...,last": the header line of curve_lines().
+[[nodiscard]] inline std::string curve_header(std::uint32_t last = 130) {
+  std::string line = "policy,metric";
+  for (std::uint32_t k = 0; k <= last; ++k) line += "," + std::to_string(k);
+  return line + "\n";
+}
+
+// Three lines, one a metric, with the shortest text of each number and nothing for NaN.
+[[nodiscard]] inline std::string curve_lines(std::string_view policy, const load_curves& curves) {
+  std::string text;
+  const auto line = [&](std::string_view metric, const std::vector<double>& values) {
+    text += policy;
+    text += ',';
+    text += metric;
+    for (const double value : values) text += "," + shortest_text(value);
+    text += '\n';
+  };
+  line("allocation", curves.allocation);
+  line("fragmentation_amount", curves.fragmentation_amount);
+  line("fragmentation_ratio", curves.fragmentation_ratio);
+  return text;
+}
+
+// "task node devices": the devices joined by '-' and left out, with their space, for a task without
+// GPUs; '-' in place of the node and the rest for a task that was dropped.
+// Requires: i < work.arrivals.size().
+[[nodiscard]] inline std::string decision_line(const cluster& nodes, const workload& work,
+                                               std::size_t i,
+                                               const std::optional<placement>& answer) {
+  std::string line = work.tasks[work.arrivals[i]].name;
+  if (!answer) return line + " -";
+  line += ' ';
+  line += nodes.names[answer->node];
+  char before = ' ';
+  for (std::uint32_t mask = answer->device_mask; mask != 0; mask &= mask - 1) {
+    line += before;
+    line += std::to_string(std::countr_zero(mask));
+    before = '-';
+  }
+  return line;
+}
+
+// One policy's line of a table.
+struct replay_summary {
+  std::string policy{};
+  std::uint64_t placed = 0;
+  std::uint64_t failed = 0;
+  double allocation = 0.0;            // % of the GPUs, at the end
+  double fragmentation = 0.0;         // % of the GPUs, at the end
+  double decisions_per_second = 0.0;  // as the caller measured
+};
+
+// A table with a title line, a line a policy, columns aligned.
+[[nodiscard]] inline std::string summary_table(std::span<const replay_summary> rows) {
+  using line = std::array<std::string, 6>;
+  std::vector<line> lines{
+      {"policy", "placed", "failed", "GPUs allocated", "fragmentation", "decisions/s"}};
+  for (const replay_summary& r : rows) {
+    lines.push_back({r.policy, std::to_string(r.placed), std::to_string(r.failed),
+                     fixed_text(r.allocation, 2) + " %", fixed_text(r.fragmentation, 2) + " %",
+                     fixed_text(r.decisions_per_second, 0)});
+  }
+  std::array<std::size_t, 6> width{};
+  for (const line& l : lines) {
+    for (std::size_t c = 0; c < l.size(); ++c) width[c] = std::max(width[c], l[c].size());
+  }
+  std::string text;
+  for (const line& l : lines) {
+    text += l[0] + std::string(width[0] - l[0].size(), ' ');
+    for (std::size_t c = 1; c < l.size(); ++c) {
+      text += "  " + std::string(width[c] - l[c].size(), ' ') + l[c];
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+APIARY_NAMESPACE_END
