@@ -10,6 +10,12 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// So many cells of a level.
+struct cell_count {
+  level_t level = 0;
+  std::uint32_t count = 0;
+};
+
 // Hands out disjoint cells of a tree.
 //
 // (a: an allocator, c: a cell, l: a level; a live cell is one granted and not yet released)

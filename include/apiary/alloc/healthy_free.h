@@ -1,0 +1,83 @@
+// apiary/alloc/healthy_free.h - how many healthy cells of each level are free.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/buddy_allocator.h>
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/health.h>
+#include <apiary/model/tree.h>
+
+#include <cstdint>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Counts, for every level, the healthy cells that are free, parts of larger free cells included,
+// while cells are granted, released, marked bad and healed. With quota_ledger::doomed it tells how
+// many cells of a tenant must land on bad hardware.
+//
+// Requires: every change of the allocator or of the health inside a cell is made by update.
+// Cost:     update O(levels + cells inside / 64), where it is neither granted nor wholly free also
+//           the free cells inside; count O(1).
+template <CellTree Tree>
+class healthy_free {
+ public:
+  healthy_free(const buddy_allocator<Tree>& cells, const health<Tree>& state)
+      : counts_(cells.tree().num_levels(), 0) {
+    for (const cell_id root : cells.tree().cells(cells.tree().num_levels() - 1))
+      account(cells, state, root, 1);
+  }
+
+  // Makes a change within cell c: grants or releases c or parts of it, or marks c or parts of it.
+  template <class Change>
+  void update(const buddy_allocator<Tree>& cells, const health<Tree>& state, cell_id c,
+              Change&& change) {
+    account(cells, state, c, ~std::uint32_t{0});
+    change();
+    account(cells, state, c, 1);
+  }
+
+  [[nodiscard]] std::uint32_t count(level_t l) const noexcept {
+    APIARY_ASSERT(l < counts_.size());
+    return counts_[l];
+  }
+
+  friend bool operator==(const healthy_free&, const healthy_free&) = default;
+
+ private:
+  // Adds `times` the healthy free cells inside c, and those around it: cells above c are free only
+  // together with it.
+  void account(const buddy_allocator<Tree>& cells, const health<Tree>& state, cell_id c,
+               std::uint32_t times) noexcept {
+    const Tree& tree = cells.tree();
+    level_t l = tree.level(c);
+    if (const auto from = cells.enclosing_free_level(c)) {
+      add_inside(tree, state, c, l, times);
+      for (; l < *from; ++l) {
+        c = tree.parent(c, l);
+        if (state.healthy(c)) counts_[l + 1] += times;
+      }
+      return;
+    }
+    if (cells.is_live(c)) return;
+    while (l-- > 0) {
+      const id_range<cell_id> inside = tree.descendants(c, l);
+      for (std::uint32_t f = cells.free_cells().find_next(inside.first.value);
+           f < inside.last.value; f = cells.free_cells().find_next(f + 1)) {
+        add_inside(tree, state, cell_id(f), l, times);
+      }
+    }
+  }
+  void add_inside(const Tree& tree, const health<Tree>& state, cell_id c, level_t level,
+                  std::uint32_t times) noexcept {
+    for (level_t l = 0; l <= level; ++l) {
+      const id_range<cell_id> inside = tree.descendants(c, l);
+      counts_[l] += times * state.usable().count_of(inside.first.value, inside.last.value);
+    }
+  }
+
+  std::vector<std::uint32_t> counts_;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,131 @@
+// apiary/alloc/journal.h - tentative changes that can be taken back.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// An undo log: what has to be called, in reverse order, to take changes back.
+//
+// Model:    write-ahead undo logging with savepoints. A record is a function, an object and the
+//           bytes of the arguments.
+// Requires: objects stay where they are while records name them; undo functions record nothing.
+// Cost:     on_rollback O(1) amortised, nothing allocated beyond the vector of 40-byte records;
+//           rollback calls each undo function once; commit O(1).
+// Example:  examples/what_if.cpp
+class journal {
+ public:
+  using mark_type = std::size_t;
+
+  // On rollback calls object.Undo(args...) or Undo(object, args...). Requires: at most 24 bytes of
+  // trivially copyable arguments.
+  template <auto Undo, class Object, class... Args>
+  void on_rollback(Object& object, Args... args) {
+    static_assert((std::is_trivially_copyable_v<Args> && ...));
+    static_assert((std::size_t{0} + ... + sizeof(Args)) <= sizeof(record::arguments));
+    record& r = records_.emplace_back();
+    r.undo = &call<Undo, Object, Args...>;
+    r.object = &object;
+    unsigned char* at = r.arguments.data();
+    ((std::memcpy(at, &args, sizeof(Args)), at += sizeof(Args)), ...);
+  }
+
+  // The present, for a later rollback.
+  [[nodiscard]] mark_type mark() const noexcept { return records_.size(); }
+  // Takes back all changes recorded since `mark`, the last one first.
+  void rollback(mark_type mark) {
+    APIARY_ASSERT(mark <= records_.size());
+    while (records_.size() > mark) {
+      const record last = records_.back();
+      records_.pop_back();
+      last.undo(last.object, last.arguments.data());
+    }
+  }
+  // Makes all recorded changes final.
+  void commit() noexcept { records_.clear(); }
+
+ private:
+  friend class transaction;
+
+  struct record {
+    void (*undo)(void* object, const unsigned char* arguments) = nullptr;
+    void* object = nullptr;
+    std::array<unsigned char, 24> arguments;
+  };
+
+  template <class T>
+  [[nodiscard]] static T take(const unsigned char*& at) noexcept {
+    std::array<unsigned char, sizeof(T)> bytes;
+    std::memcpy(bytes.data(), at, sizeof(T));
+    at += sizeof(T);
+    return std::bit_cast<T>(bytes);
+  }
+  template <auto Undo, class Object, class... Args>
+  static void call(void* object, const unsigned char* at) {
+    // A constructor called with braces evaluates its arguments from left to right.
+    struct in_order {
+      in_order(Object& o, Args... args) {
+        if constexpr (std::is_member_function_pointer_v<decltype(Undo)>) {
+          static_cast<void>((o.*Undo)(args...));
+        } else {
+          static_cast<void>(Undo(o, args...));
+        }
+      }
+    };
+    in_order{*static_cast<Object*>(object), take<Args>(at)...};
+  }
+
+  std::vector<record> records_;
+  std::size_t open_ = 0;  // transactions
+};
+
+// A stretch of changes that are taken back together unless committed. Transactions nest: the inner
+// one ends first; what it committed goes with the outer one if that is rolled back.
+class transaction {
+ public:
+  explicit transaction(journal& log) noexcept : log_(log), mark_(log.mark()), depth_(++log.open_) {}
+  transaction(const transaction&) = delete;
+  transaction& operator=(const transaction&) = delete;
+  ~transaction() {
+    if (open_) rollback();
+  }
+
+  // As journal::on_rollback. Requires: no transaction inside this one is open.
+  template <auto Undo, class Object, class... Args>
+  void on_rollback(Object& object, Args... args) {
+    APIARY_ASSERT(open_ && log_.open_ == depth_);
+    log_.on_rollback<Undo>(object, args...);
+  }
+
+  void commit() noexcept {
+    close();
+    if (log_.open_ == 0) log_.commit();
+  }
+  void rollback() {
+    close();
+    log_.rollback(mark_);
+  }
+
+ private:
+  void close() noexcept {
+    APIARY_VERIFY(open_ && log_.open_ == depth_);
+    open_ = false;
+    --log_.open_;
+  }
+
+  journal& log_;
+  journal::mark_type mark_;
+  std::size_t depth_;
+  bool open_ = true;
+};
+
+APIARY_NAMESPACE_END

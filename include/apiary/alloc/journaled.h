@@ -1,0 +1,92 @@
+// apiary/alloc/journaled.h - grants, usage and quotas changed within a transaction.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/cell_allocator.h>
+#include <apiary/alloc/journal.h>
+#include <apiary/alloc/quota_ledger.h>
+#include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/alloc/usage.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/tree.h>
+
+#include <cstdint>
+#include <optional>
+
+APIARY_NAMESPACE_BEGIN
+
+// Each function does what the member function of the same name does, and has it taken back if the
+// transaction is rolled back.
+
+namespace detail {
+
+template <CellAllocator Allocator>
+void take_again(Allocator& allocator, cell_id c) {
+  const bool taken = allocator.allocate_at(c);
+  APIARY_VERIFY(taken);
+}
+inline void promise_again(safe_buddy_allocator& allocator, cell_count promises) {
+  const bool promised = allocator.promise(promises);
+  APIARY_VERIFY(promised);
+}
+inline void charge_again(quota_ledger& ledger, tenant_id tenant, level_t level) {
+  const bool charged = ledger.charge(tenant, level);
+  APIARY_VERIFY(charged);
+}
+
+}  // namespace detail
+
+// what: a level, or a cell_request with or without a cost.
+template <CellAllocator Allocator, class... What>
+std::optional<cell_id> allocate(transaction& tx, Allocator& allocator, const What&... what) {
+  const std::optional<cell_id> c = allocator.allocate(what...);
+  if (c) tx.on_rollback<&Allocator::release>(allocator, *c);
+  return c;
+}
+template <CellAllocator Allocator>
+bool allocate_at(transaction& tx, Allocator& allocator, cell_id c) {
+  if (!allocator.allocate_at(c)) return false;
+  tx.on_rollback<&Allocator::release>(allocator, c);
+  return true;
+}
+template <CellAllocator Allocator>
+void release(transaction& tx, Allocator& allocator, cell_id c) {
+  allocator.release(c);
+  tx.on_rollback<&detail::take_again<Allocator>>(allocator, c);
+}
+
+inline bool promise(transaction& tx, safe_buddy_allocator& allocator, cell_count more) {
+  if (!allocator.promise(more)) return false;
+  tx.on_rollback<&safe_buddy_allocator::withdraw>(allocator, more);
+  return true;
+}
+inline void withdraw(transaction& tx, safe_buddy_allocator& allocator, cell_count promises) {
+  allocator.withdraw(promises);
+  tx.on_rollback<&detail::promise_again>(allocator, promises);
+}
+
+template <CellTree Tree>
+typename usage<Tree>::class_t assign(transaction& tx, usage<Tree>& use, cell_id leaf,
+                                     typename usage<Tree>::class_t to) {
+  const auto from = use.assign(leaf, to);
+  tx.on_rollback<&usage<Tree>::assign>(use, leaf, from);
+  return from;
+}
+
+[[nodiscard]] inline bool charge(transaction& tx, quota_ledger& ledger, tenant_id tenant,
+                                 level_t level) {
+  if (!ledger.charge(tenant, level)) return false;
+  tx.on_rollback<&quota_ledger::refund>(ledger, tenant, level);
+  return true;
+}
+inline void refund(transaction& tx, quota_ledger& ledger, tenant_id tenant, level_t level) {
+  ledger.refund(tenant, level);
+  tx.on_rollback<&detail::charge_again>(ledger, tenant, level);
+}
+inline void set_quota(transaction& tx, quota_ledger& ledger, tenant_id tenant, cell_count quota) {
+  const cell_count before{quota.level, ledger.quota(tenant, quota.level)};
+  ledger.set_quota(tenant, quota);
+  tx.on_rollback<&quota_ledger::set_quota>(ledger, tenant, before);
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,104 @@
+// apiary/alloc/quota_ledger.h - how many cells of each level every tenant may have and has.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/cell_allocator.h>
+#include <apiary/core/ids.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// For every tenant and level, a quota of cells (r) and how many of them are in use (a). It counts
+// only: whether the quotas can be granted together, say can_grant_all and safe_buddy_allocator.
+//
+// Model:   HiveD (OSDI 2020) section 4: r - a of all tenants is what the allocator has promised.
+// Cost:    O(1) a call; 8 bytes a tenant and level.
+// Invalid: refunding what is not in use aborts (APIARY_VERIFY).
+class quota_ledger {
+ public:
+  explicit quota_ledger(level_t num_levels)
+      : levels_(num_levels), total_remaining_(num_levels, 0) {}
+
+  // A tenant without quota.
+  tenant_id add_tenant() {
+    const tenant_id tenant(num_tenants());
+    entries_.resize(entries_.size() + levels_);
+    ++tenants_;
+    return tenant;
+  }
+  // Requires: quota.count >= allocated(tenant, quota.level): first refund what is beyond it.
+  void set_quota(tenant_id tenant, cell_count quota) noexcept {
+    entry& e = at(tenant, quota.level);
+    APIARY_VERIFY(quota.count >= e.allocated);
+    total_remaining_[quota.level] += quota.count - e.quota;
+    e.quota = quota.count;
+  }
+
+  // Takes one cell of the level into use if the quota has one left; whether it had.
+  [[nodiscard]] bool charge(tenant_id tenant, level_t level) noexcept {
+    entry& e = at(tenant, level);
+    if (e.allocated == e.quota) return false;
+    ++e.allocated;
+    --total_remaining_[level];
+    return true;
+  }
+  void refund(tenant_id tenant, level_t level) noexcept {
+    entry& e = at(tenant, level);
+    APIARY_VERIFY(e.allocated > 0);
+    --e.allocated;
+    ++total_remaining_[level];
+  }
+
+  [[nodiscard]] std::uint32_t quota(tenant_id tenant, level_t level) const noexcept {
+    return at(tenant, level).quota;
+  }
+  [[nodiscard]] std::uint32_t allocated(tenant_id tenant, level_t level) const noexcept {
+    return at(tenant, level).allocated;
+  }
+  [[nodiscard]] std::uint32_t remaining(tenant_id tenant, level_t level) const noexcept {
+    return at(tenant, level).quota - at(tenant, level).allocated;
+  }
+  // Of all tenants together, by level.
+  [[nodiscard]] std::span<const std::uint32_t> total_remaining() const noexcept {
+    return total_remaining_;
+  }
+
+  // How many of the tenant's remaining cells of a level are forced onto bad hardware, where so many
+  // free cells of the level are healthy (healthy_free.h): never one that the counts do not force.
+  [[nodiscard]] std::uint32_t doomed(tenant_id tenant, cell_count healthy_free) const noexcept {
+    const std::uint32_t left = remaining(tenant, healthy_free.level);
+    return left > healthy_free.count ? left - healthy_free.count : 0;
+  }
+
+  [[nodiscard]] std::uint32_t num_tenants() const noexcept { return tenants_; }
+  [[nodiscard]] level_t num_levels() const noexcept { return levels_; }
+
+  friend bool operator==(const quota_ledger&, const quota_ledger&) = default;
+
+ private:
+  struct entry {
+    std::uint32_t quota = 0;
+    std::uint32_t allocated = 0;
+    friend bool operator==(const entry&, const entry&) = default;
+  };
+
+  [[nodiscard]] entry& at(tenant_id tenant, level_t level) noexcept {
+    APIARY_ASSERT(tenant.value < tenants_ && level < levels_);
+    return entries_[std::size_t{tenant.value} * levels_ + level];
+  }
+  [[nodiscard]] const entry& at(tenant_id tenant, level_t level) const noexcept {
+    APIARY_ASSERT(tenant.value < tenants_ && level < levels_);
+    return entries_[std::size_t{tenant.value} * levels_ + level];
+  }
+
+  level_t levels_;
+  std::uint32_t tenants_ = 0;
+  std::vector<entry> entries_;  // of each tenant, a row of levels
+  std::vector<std::uint32_t> total_remaining_;
+};
+
+APIARY_NAMESPACE_END
