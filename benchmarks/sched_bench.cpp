@@ -1,0 +1,198 @@
+// apiary/benchmarks/sched_bench.cpp - FGD decisions, beside scoring every node and beside the other
+// policies. SPDX-License-Identifier: MIT
+#include "tests/support/naive_sharing.h"
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/policy/baseline_scores.h>
+#include <apiary/policy/fragmentation_gradient.h>
+#include <apiary/policy/published_fragmentation_gradient.h>
+#include <apiary/sched/fgd.h>
+#include <apiary/sim/generator.h>
+#include <apiary/sim/openb_reader.h>
+#include <apiary/sim/replay.h>
+#include <apiary/sim/workload.h>
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+struct experiment {
+  cluster machines;
+  workload work;
+  task_mix mix;
+};
+
+// The default experiment of the openb trace, or where there is no data a synthetic one like it.
+experiment load() {
+  const std::string data = std::string(APIARY_DATA_DIR) + "/openb/";
+  experiment e;
+  if (std::filesystem::exists(data)) {
+    gpu_model_names models;
+    const auto lines = [&](const char* name) { return line_reader::open(data + name).value(); };
+    const cluster listed = read_nodes(lines("openb_node_list_gpu_node.csv"), models).value();
+    e.machines = read_node_order(lines("arrivals/default_42_nodes.txt"), listed).value();
+    e.work.tasks = read_tasks(lines("openb_pod_list_default.csv"), models).value();
+    e.work.arrivals = read_arrivals(lines("arrivals/default_42_pods.txt"), e.work.tasks).value();
+  } else {
+    synthetic_trace made = openb_like({});
+    e.machines = std::move(made.nodes);
+    e.work = std::move(made.work);
+  }
+  e.mix = task_mix::from_history(task_kinds(e.work.tasks));
+  return e;
+}
+
+// The trace's cluster and load, made `gpus` GPUs large: a part of it, or copies of it behind one
+// another.
+experiment scaled(std::uint64_t gpus) {
+  static const experiment once = load();
+  experiment e{{}, {once.work.tasks, {}}, once.mix};
+  for (std::uint32_t n = 0; e.machines.nodes.total_gpus() < gpus;
+       n = (n + 1) % once.machines.nodes.size()) {
+    e.machines.nodes.add(once.machines.nodes.shape(node_id(n)));
+  }
+  const double copies = static_cast<double>(e.machines.nodes.size()) / once.machines.nodes.size();
+  const auto arrivals =
+      static_cast<std::size_t>(copies * static_cast<double>(once.work.arrivals.size()));
+  for (std::size_t i = 0; i < arrivals; ++i) {
+    e.work.arrivals.push_back(once.work.arrivals[i % once.work.arrivals.size()]);
+  }
+  return e;
+}
+
+constexpr std::int64_t trace_gpus = 6212;
+
+std::uint64_t checksum(const decisions& answers) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const std::optional<placement>& where : answers) {
+    const std::uint64_t word =
+        where ? std::uint64_t{where->node.value} << 32 | where->device_mask : ~std::uint64_t{0};
+    hash = (hash ^ word) * 0x100000001b3U;
+  }
+  return hash;
+}
+
+// The decisions of the naive scorer on the trace, which FGD must repeat.
+std::uint64_t naive_checksum = 0;
+
+void report(benchmark::State& state, const experiment& e) {
+  const auto decided = static_cast<std::int64_t>(e.work.arrivals.size());
+  state.SetItemsProcessed(state.iterations() * decided);
+  state.counters["nodes"] = e.machines.nodes.size();
+  state.counters["s/decision"] = benchmark::Counter(
+      static_cast<double>(decided),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+// Every node scored for every task, both fragmentation values from scratch: the rival.
+void naive(benchmark::State& state) {
+  const experiment e = scaled(trace_gpus);
+  for (auto _ : state) {
+    node_table nodes = e.machines.nodes;
+    decisions answers;
+    for (const std::uint32_t t : e.work.arrivals) {
+      const share& task = e.work.tasks[t].request;
+      answers.push_back(apiary_test::naive_fgd(e.mix, nodes, task));
+      if (answers.back()) take(nodes, task, *answers.back());
+    }
+    naive_checksum = checksum(answers);
+  }
+  report(state, e);
+}
+BENCHMARK(naive)->Unit(benchmark::kMillisecond)->Iterations(1);
+
+// Every node scored for every task by the exact form: what the tables alone give.
+void scan_of_exact_scores(benchmark::State& state) {
+  const experiment e = scaled(trace_gpus);
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    node_table nodes = e.machines.nodes;
+    fragmentation_gradient gradient{fragmentation(e.mix)};
+    for (const node_id n : nodes.ids()) gradient.update(nodes, n);
+    decisions answers;
+    for (const std::uint32_t t : e.work.arrivals) {
+      const share& task = e.work.tasks[t].request;
+      std::uint32_t best = 0;
+      std::optional<node_id> chosen;
+      for (const node_id n : nodes.ids()) {
+        if (!fits(task, nodes[n])) continue;
+        const std::uint32_t score = gradient.score(nodes, n, task);
+        if (chosen && score <= best) continue;
+        best = score;
+        chosen = n;
+      }
+      answers.push_back(std::nullopt);
+      if (!chosen) continue;
+      answers.back() = placement{*chosen, gradient.devices(nodes, *chosen, task)};
+      take(nodes, task, *answers.back());
+      gradient.update(nodes, *chosen);
+    }
+    sum = checksum(answers);
+  }
+  if (naive_checksum != 0 && sum != naive_checksum)
+    state.SkipWithError("other decisions than the naive scorer's");
+  report(state, e);
+}
+BENCHMARK(scan_of_exact_scores)->Unit(benchmark::kMillisecond);
+
+template <class Score>
+std::uint64_t run(benchmark::State& state, const experiment& e, const Score& score) {
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    auto scheduler = gpu_sharing<Score>::create(e.machines.nodes, score).value();
+    state.ResumeTiming();
+    const decisions answers = replay(scheduler, e.work).value();
+    state.PauseTiming();
+    const std::uint64_t now = checksum(answers);
+    if (sum != 0 && now != sum) state.SkipWithError("other decisions than in the run before");
+    sum = now;
+    state.ResumeTiming();
+  }
+  report(state, e);
+  return sum;
+}
+
+// Propose and commit of every arrival; building the scheduler is not counted.
+void fgd_by_gpus(benchmark::State& state) {
+  const experiment e = scaled(static_cast<std::uint64_t>(state.range(0)));
+  const std::uint64_t sum = run(state, e, fragmentation_gradient(fragmentation(e.mix)));
+  if (state.range(0) == trace_gpus && naive_checksum != 0 && sum != naive_checksum) {
+    state.SkipWithError("other decisions than the naive scorer's");
+  }
+}
+BENCHMARK(fgd_by_gpus)
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(trace_gpus)
+    ->Arg(1000)
+    ->Arg(10000)
+    ->Arg(100000)
+    ->Arg(100 * trace_gpus)
+    ->Arg(1000000);
+
+template <class Score>
+void policy(benchmark::State& state, const Score& score) {
+  run(state, scaled(trace_gpus), score);
+}
+BENCHMARK_CAPTURE(policy, best_fit, best_fit{})->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(policy, dot_prod, dot_prod{})->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(policy, gpu_packing, gpu_packing{})->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(policy, gpu_clustering, gpu_clustering{})->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(policy, random_fit, random_fit(1))->Unit(benchmark::kMillisecond);
+void published_rounding(benchmark::State& state) {
+  const experiment e = scaled(trace_gpus);
+  run(state, e, published_fragmentation_gradient(e.mix));
+}
+BENCHMARK(published_rounding)->Unit(benchmark::kMillisecond);
+
+}  // namespace
