@@ -1,5 +1,6 @@
 // apiary/benchmarks/sched_bench.cpp - FGD decisions, beside scoring every node and beside the other
-// policies. SPDX-License-Identifier: MIT
+// policies.
+// SPDX-License-Identifier: MIT
 #include "tests/support/naive_sharing.h"
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>

@@ -1,6 +1,7 @@
 // Six tasks arrive at two nodes of two GPUs: half devices and whole ones. FGD puts the halves
 // together and keeps whole devices for the tasks that need them; a departure and a broken node are
-// part of life. SPDX-License-Identifier: MIT
+// part of life.
+// SPDX-License-Identifier: MIT
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>

@@ -1,6 +1,7 @@
 // A policy of one's own: the node with the fewest GPUs that are still whole, so that big tasks find
 // big nodes. A score is an object with three functions; the scheduler around it is the one FGD
-// uses. SPDX-License-Identifier: MIT
+// uses.
+// SPDX-License-Identifier: MIT
 #include <apiary/alloc/fraction_pool.h>
 #include <apiary/model/node_table.h>
 #include <apiary/policy/baseline_scores.h>

@@ -1,5 +1,6 @@
 // apiary/tests/metric/cluster_fragmentation_test.cpp - the incremental sum against the recomputed
-// one. SPDX-License-Identifier: MIT
+// one.
+// SPDX-License-Identifier: MIT
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/alloc/fraction_pool.h>

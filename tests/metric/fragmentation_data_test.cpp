@@ -1,5 +1,6 @@
 // apiary/tests/metric/fragmentation_data_test.cpp - published values on the typical tasks of the
-// openb trace. SPDX-License-Identifier: MIT
+// openb trace.
+// SPDX-License-Identifier: MIT
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/published_fragmentation.h>
 #include <apiary/metric/task_mix.h>

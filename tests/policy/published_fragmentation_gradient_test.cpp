@@ -1,5 +1,6 @@
 // apiary/tests/policy/published_fragmentation_gradient_test.cpp - the score with published
-// rounding, by hand. SPDX-License-Identifier: MIT
+// rounding, by hand.
+// SPDX-License-Identifier: MIT
 #include <apiary/policy/published_fragmentation_gradient.h>
 
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // apiary/alloc/fraction_pool.h - taking shares of devices, whole devices and host resources of a
-// node, and back. SPDX-License-Identifier: MIT
+// node, and back.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/ids.h>

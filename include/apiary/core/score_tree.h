@@ -1,5 +1,6 @@
 // apiary/core/score_tree.h - small scores by index: the highest score and the lowest index that has
-// it. SPDX-License-Identifier: MIT
+// it.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/bitset.h>

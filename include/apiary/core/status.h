@@ -1,5 +1,6 @@
 // apiary/core/status.h - returning Abseil's Status early, and strings that every build of Abseil
-// accepts. SPDX-License-Identifier: MIT
+// accepts.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>

@@ -1,5 +1,6 @@
 // apiary/metric/cluster_fragmentation.h - fragmentation of a whole cluster, kept up to date node by
-// node. SPDX-License-Identifier: MIT
+// node.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>

@@ -1,5 +1,6 @@
 // apiary/metric/published_fragmentation.h - fragmentation by class, with the rounding of the
-// published figures. SPDX-License-Identifier: MIT
+// published figures.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>

@@ -1,5 +1,6 @@
 // apiary/policy/baseline_scores.h - the policies that FGD was published against, as small objects
-// to copy. SPDX-License-Identifier: MIT
+// to copy.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/fraction_pool.h>

@@ -1,5 +1,6 @@
 // apiary/policy/fragmentation_gradient.h - the score of FGD: by how little a placement fragments
-// its node. SPDX-License-Identifier: MIT
+// its node.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/fraction_pool.h>

@@ -1,5 +1,6 @@
 // apiary/policy/gradient_placer.h - the node with the best score for a task, without scanning the
-// nodes. SPDX-License-Identifier: MIT
+// nodes.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/fraction_pool.h>

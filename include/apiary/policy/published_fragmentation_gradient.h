@@ -1,5 +1,6 @@
 // apiary/policy/published_fragmentation_gradient.h - the score of FGD, rounded as in the published
-// simulator. SPDX-License-Identifier: MIT
+// simulator.
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/fraction_pool.h>
