@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # cmake -DPROGRAM=<path> -DEXPECTED=<file> -P run_and_compare.cmake
+cmake_minimum_required(VERSION 3.25)
 if(NOT EXISTS "${EXPECTED}")
   message(FATAL_ERROR "${EXPECTED} does not exist: what should ${PROGRAM} print?")
 endif()
