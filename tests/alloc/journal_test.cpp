@@ -1,0 +1,196 @@
+// apiary/tests/alloc/journal_test.cpp - what is rolled back was never there.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/journal.h>
+#include <apiary/alloc/journaled.h>
+#include <apiary/alloc/quota_ledger.h>
+#include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/alloc/usage.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/model/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <support/scale.h>
+#include <support/tree_suite.h>
+#include <type_traits>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+static_assert(!std::is_copy_constructible_v<transaction>);
+
+struct text {
+  std::string value;
+  void append(char a, std::uint64_t b, char c) { value += a + std::to_string(b) + c; }
+};
+void append_digit(text& t, double d) { t.value += std::to_string(static_cast<int>(d)); }
+
+// Everything that a transaction may touch.
+struct state {
+  buddy_allocator<ragged_tree> cells;
+  safe_buddy_allocator guarded;
+  usage<ragged_tree> use;
+  quota_ledger quotas;
+
+  state(const ragged_tree& ragged, const uniform_tree& uniform)
+      : cells(ragged), guarded(uniform), use(ragged, 4), quotas(uniform.num_levels()) {
+    quotas.add_tenant();
+    quotas.add_tenant();
+  }
+  friend bool operator==(const state&, const state&) = default;
+};
+
+template <CellAllocator Allocator>
+std::optional<cell_id> some_live(const Allocator& cells, rng& random) {
+  const summary_bitset& live = cells.live_cells();
+  std::uint32_t c = live.find_next(random.uniform(live.size()));
+  if (c == summary_bitset::npos) c = live.find_first();
+  if (c == summary_bitset::npos) return std::nullopt;
+  return cell_id(c);
+}
+
+void change_something(transaction& tx, state& s, rng& random) {
+  const uniform_tree& tree = s.guarded.tree();
+  const level_t level = random.uniform(tree.num_levels());
+  const tenant_id tenant(random.uniform(2));
+  const cell_id any(random.uniform(s.cells.tree().num_cells()));
+  switch (random.uniform(14)) {
+    case 0:
+      allocate(tx, s.cells, random.uniform(s.cells.tree().num_levels()));
+      break;
+    case 1:
+      allocate(tx, s.cells, cell_request{.level = random.uniform(s.cells.tree().num_levels())},
+               [](cell_id c) { return c.value % 3; });
+      break;
+    case 2:
+      allocate_at(tx, s.cells, any);
+      break;
+    case 3:
+    case 4:
+      if (const auto c = some_live(s.cells, random)) release(tx, s.cells, *c);
+      break;
+    case 5:
+      promise(tx, s.guarded, {level, 1 + random.uniform(2)});
+      break;
+    case 6:
+      if (s.guarded.promised(level) > 0) withdraw(tx, s.guarded, {level, 1});
+      break;
+    case 7:
+      allocate(tx, s.guarded, level);
+      break;
+    case 8:
+      allocate_at(tx, s.guarded, cell_id(random.uniform(tree.num_cells())));
+      break;
+    case 9:
+      if (const auto c = some_live(s.guarded.cells(), random)) release(tx, s.guarded, *c);
+      break;
+    case 10: {
+      const id_range<cell_id> all = s.use.tree().cells(0);
+      const std::uint32_t k = random.uniform(5);
+      assign(tx, s.use, all[random.uniform(all.size())],
+             k == 4 ? usage<ragged_tree>::unused : static_cast<std::uint8_t>(k));
+      break;
+    }
+    case 11:
+      static_cast<void>(charge(tx, s.quotas, tenant, level));
+      break;
+    case 12:
+      if (s.quotas.allocated(tenant, level) > 0) refund(tx, s.quotas, tenant, level);
+      break;
+    default:
+      set_quota(tx, s.quotas, tenant,
+                {level, s.quotas.allocated(tenant, level) + random.uniform(3)});
+  }
+}
+
+// A transaction of random changes and random transactions inside it.
+void tentative(journal& log, state& s, rng& random, int depth, std::uint64_t& changes) {
+  const state before = s;
+  std::optional<state> committed;
+  {
+    transaction tx(log);
+    for (std::uint32_t i = random.uniform(40); i > 0; --i) {
+      if (depth < 4 && random.uniform(20) == 0) {
+        tentative(log, s, random, depth + 1, changes);
+      } else {
+        change_something(tx, s, random);
+        ++changes;
+      }
+    }
+    switch (random.uniform(3)) {
+      case 0:
+        committed = s;
+        tx.commit();
+        break;
+      case 1:
+        tx.rollback();
+        REQUIRE(s == before);
+        break;
+      default:
+        break;  // the end of the scope rolls back
+    }
+  }
+  REQUIRE(s == (committed ? *committed : before));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "nested transactions over cells, usage and quotas roll back to the copy, a million changes") {
+  rng random(51);
+  journal log;
+  const auto target = apiary_test::scaled<std::uint64_t>(1'000'000);
+  std::uint64_t changes = 0;
+  for (std::uint64_t round = 0; changes < target; ++round) {
+    CAPTURE(round);
+    state s(ragged_tree(apiary_test::random_table(random, 4, 40)), uniform_tree({3, 2, 2, 2}));
+    for (int i = 0; i < 200; ++i) tentative(log, s, random, 0, changes);
+    REQUIRE(log.mark() == 0);
+  }
+}
+
+TEST_CASE("undo functions are called last first, with their own arguments") {
+  journal log;
+  text t;
+  log.on_rollback<&text::append>(t, 'a', std::uint64_t{7}, 'b');
+  const journal::mark_type mark = log.mark();
+  log.on_rollback<&append_digit>(t, 3.0);
+  log.on_rollback<&text::append>(t, 'x', std::uint64_t{1} << 40, 'y');
+  log.rollback(mark);
+  CHECK(t.value == "x1099511627776y3");
+  CHECK(log.mark() == mark);
+  log.rollback(0);
+  CHECK(t.value == "x1099511627776y3a7b");
+}
+
+TEST_CASE("what an inner transaction committed goes with the outer one") {
+  journal log;
+  text t;
+  {
+    transaction outer(log);
+    outer.on_rollback<&append_digit>(t, 1.0);
+    {
+      transaction inner(log);
+      inner.on_rollback<&append_digit>(t, 2.0);
+      inner.commit();
+    }
+    CHECK(t.value.empty());
+    { const transaction abandoned(log); }
+    CHECK(t.value.empty());
+  }
+  CHECK(t.value == "21");
+  {
+    transaction outer(log);
+    outer.on_rollback<&append_digit>(t, 5.0);
+    outer.commit();
+  }
+  log.rollback(0);
+  CHECK(t.value == "21");
+}

@@ -1,0 +1,82 @@
+// apiary/tests/alloc/usage_test.cpp - counts of used leaves against counting the leaves.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/buddy_allocator.h>
+#include <apiary/alloc/usage.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/model/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <support/archetypes.h>
+#include <support/scale.h>
+#include <support/tree_suite.h>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+template <CellTree Tree>
+void check_against_counting(const Tree& tree, std::uint8_t classes, rng& random, int steps) {
+  using use = usage<Tree>;
+  use counts(tree, classes);
+  const std::uint32_t first_leaf = tree.cells(0).first.value;
+  std::vector<std::uint8_t> owner(tree.num_cells() - first_leaf, use::unused);
+  for (int step = 0; step < steps; ++step) {
+    const cell_id leaf(first_leaf + random.uniform(tree.num_cells() - first_leaf));
+    const std::uint32_t dice = random.uniform(classes + 1U);
+    const std::uint8_t to = dice == classes ? use::unused : static_cast<std::uint8_t>(dice);
+    std::uint8_t& at = owner[leaf.value - first_leaf];
+    REQUIRE(counts.class_of(leaf) == at);
+    REQUIRE(counts.assign(leaf, to) == at);
+    at = to;
+    for (std::uint32_t i = 0; i < tree.num_cells(); ++i) {
+      const cell_id c(i);
+      for (std::uint8_t k = 0; k < classes; ++k) {
+        std::uint32_t used = 0;
+        std::uint32_t free = 0;
+        for (const cell_id l : leaves(tree, c)) {
+          const std::uint8_t by = owner[l.value - first_leaf];
+          used += by == k ? 1U : 0U;
+          free += by == use::unused || by < k ? 1U : 0U;
+        }
+        REQUIRE(counts.used(c, k) == used);
+        REQUIRE(counts.free_at(c, k) == free);
+        REQUIRE(counts.used_at_least(c, k) == leaves(tree, c).size() - free);
+      }
+    }
+  }
+  for (const cell_id leaf : tree.cells(0)) counts.assign(leaf, use::unused);
+  REQUIRE(counts == use(tree, classes));
+}
+
+}  // namespace
+
+TEST_CASE("used and free leaves of every cell and class follow random assignments") {
+  rng random(6);
+  check_against_counting(uniform_tree({2, 4, 4, 2}), 4, random, apiary_test::scaled(500));
+  check_against_counting(uniform_tree({3}), 1, random, 100);
+  check_against_counting(apiary_test::tree_archetype::make(), 2, random, 100);
+  for (int round = 0; round < apiary_test::scaled(60); ++round) {
+    CAPTURE(round);
+    const auto classes = static_cast<std::uint8_t>(1 + random.uniform(8));
+    check_against_counting(ragged_tree(apiary_test::random_table(random, 5, 60)), classes, random,
+                           50);
+  }
+}
+
+TEST_CASE("a million leaves of four classes need at most 40 bytes a leaf") {
+  const uniform_tree tree({8192, 16, 2, 2, 2});
+  const buddy_allocator cells(tree);
+  const usage counts(tree, 4);
+  const std::size_t bytes =
+      sizeof(tree) + sizeof(cells) + cells.memory_bytes() + sizeof(counts) + counts.memory_bytes();
+  REQUIRE(tree.num_leaves() == 1'048'576);
+  CHECK(bytes <= std::size_t{40} * tree.num_leaves());
+  const double per_leaf = static_cast<double>(bytes) / tree.num_leaves();
+  MESSAGE(per_leaf, " bytes a leaf");
+}
