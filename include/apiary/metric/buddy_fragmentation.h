@@ -1,0 +1,90 @@
+// apiary/metric/buddy_fragmentation.h - how far free leaves are scattered over small free cells.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/tree.h>
+#include <apiary/model/uniform_tree.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+APIARY_NAMESPACE_BEGIN
+
+// The free cells of an allocator, by level; no free cell is part of another.
+//
+// Model: the external fragmentation of memory allocators: the share of what is free that is of no
+//        use to a request of a given size (Gorman, Whitcroft, 2006: unusable free space index).
+struct buddy_fragmentation {
+  static constexpr level_t max_levels = 32;
+
+  std::array<std::uint32_t, max_levels> free_cells{};   // of each level
+  std::array<std::uint64_t, max_levels> free_leaves{};  // inside the free cells of each level
+  std::uint32_t largest = 0;                            // leaves of the largest free cell
+
+  // Leaves in free cells of this level and above.
+  [[nodiscard]] std::uint64_t leaves_from(level_t l) const noexcept {
+    std::uint64_t sum = 0;
+    for (; l < max_levels; ++l) sum += free_leaves[l];
+    return sum;
+  }
+  // The level of the largest free cells; nullopt when nothing is free.
+  [[nodiscard]] std::optional<level_t> largest_level() const noexcept {
+    for (level_t l = max_levels; l-- > 0;)
+      if (free_cells[l] != 0) return l;
+    return std::nullopt;
+  }
+  // The share of free leaves that no request of level l can use: 0 when whole cells of that level
+  // make up all that is free, 1 when there is none; 0 when nothing is free.
+  [[nodiscard]] double unusable(level_t l) const noexcept {
+    const std::uint64_t all = leaves_from(0);
+    if (all == 0) return 0;
+    return 1 - static_cast<double>(leaves_from(l)) / static_cast<double>(all);
+  }
+  // 1 - largest free cell / all that is free; 0 when nothing is free.
+  [[nodiscard]] double external() const noexcept {
+    const std::uint64_t all = leaves_from(0);
+    return all == 0 ? 0 : 1 - static_cast<double>(largest) / static_cast<double>(all);
+  }
+
+  friend bool operator==(const buddy_fragmentation&, const buddy_fragmentation&) = default;
+};
+
+// free_cells[l] free cells of each level l of a uniform tree. Cost: O(levels).
+[[nodiscard]] inline buddy_fragmentation measure_fragmentation(
+    const uniform_tree& tree, std::span<const std::uint32_t> free_cells) noexcept {
+  APIARY_ASSERT(free_cells.size() == tree.num_levels());
+  buddy_fragmentation result;
+  for (level_t l = 0; l < tree.num_levels(); ++l) {
+    result.free_cells[l] = free_cells[l];
+    result.free_leaves[l] = std::uint64_t{free_cells[l]} * tree.leaves_per_cell(l);
+    if (free_cells[l] != 0) result.largest = tree.leaves_per_cell(l);
+  }
+  return result;
+}
+
+// The free cells of any tree of at most 32 levels, as a set of the values of their ids. Cost:
+// O(levels * free cells).
+template <CellTree Tree>
+[[nodiscard]] buddy_fragmentation measure_fragmentation(const Tree& tree,
+                                                        const summary_bitset& free) noexcept {
+  APIARY_ASSERT(free.size() == tree.num_cells() &&
+                tree.num_levels() <= buddy_fragmentation::max_levels);
+  buddy_fragmentation result;
+  for (level_t l = 0; l < tree.num_levels(); ++l) {
+    const id_range<cell_id> level = tree.cells(l);
+    for (std::uint32_t c = free.find_next(level.first.value); c < level.last.value;
+         c = free.find_next(c + 1)) {
+      const std::uint32_t n = leaves(tree, cell_id(c)).size();
+      ++result.free_cells[l];
+      result.free_leaves[l] += n;
+      if (n > result.largest) result.largest = n;
+    }
+  }
+  return result;
+}
+
+APIARY_NAMESPACE_END
