@@ -45,11 +45,11 @@ class csv_reader {
     for (std::size_t c = 0; c < columns.size(); ++c) {
       for (std::size_t i = 0; i < csv.fields_.size(); ++i) {
         if (csv.fields_[i] != columns[c].name) continue;
-        if (csv.place_[c] != absent) return csv.error("two columns " + quoted(columns[c].name));
+        if (csv.place_[c] != absent) return csv.error("two columns " + shown(columns[c].name));
         csv.place_[c] = i;
       }
       if (columns[c].required && csv.place_[c] == absent) {
-        return csv.error("no column " + quoted(columns[c].name));
+        return csv.error("no column " + shown(columns[c].name));
       }
     }
     csv.width_ = csv.fields_.size();
@@ -78,7 +78,7 @@ class csv_reader {
     std::uint32_t value = 0;
     const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (fault != std::errc() || end != text.data() + text.size() || value > most) {
-      return error(std::string(columns_[c].name) + " is " + quoted(text) +
+      return error(std::string(columns_[c].name) + " is " + shown(text) +
                    ", not a whole number from 0 to " + std::to_string(most));
     }
     return value;
@@ -88,7 +88,7 @@ class csv_reader {
   [[nodiscard]] absl::StatusOr<std::string> name(std::size_t c) const {
     const std::string_view text = (*this)[c];
     if (text.empty() || text.find(' ') != std::string_view::npos) {
-      return error(std::string(columns_[c].name) + " is " + quoted(text) +
+      return error(std::string(columns_[c].name) + " is " + shown(text) +
                    ", not a name without spaces");
     }
     return std::string(text);

@@ -22,7 +22,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // The text as it can be shown in a message: cut at 60 bytes, unprintable ones as \xNN, in quotes.
-[[nodiscard]] inline std::string quoted(std::string_view text) {
+[[nodiscard]] inline std::string shown(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : text.substr(0, 60)) {
@@ -79,7 +79,7 @@ class line_reader {
       return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
     });
     if (control != line.end()) {
-      return error("control character " + quoted({&*control, 1}) + " at byte " +
+      return error("control character " + shown({&*control, 1}) + " at byte " +
                    std::to_string(control - line.begin() + 1));
     }
     return true;

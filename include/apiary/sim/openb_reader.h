@@ -71,17 +71,17 @@ class gpu_model_names {
     if (shape.gpus > 0) {
       APIARY_ASSIGN_OR_RETURN(const std::string model_name, csv.name(model));
       if (model_name.find('|') != std::string::npos)
-        return csv.error("model is " + quoted(model_name) + ", a node has only one");
+        return csv.error("model is " + shown(model_name) + ", a node has only one");
       const std::optional<gpu_model> number = models.intern(model_name);
       if (!number) {
-        return csv.error("model " + quoted(model_name) + " is one more than " +
+        return csv.error("model " + shown(model_name) + " is one more than " +
                          std::to_string(max_gpu_models));
       }
       shape.model = *number;
     }
     const auto [first, is_new] = line_of.try_emplace(name, csv.lines().number());
     if (!is_new) {
-      return csv.error("node " + quoted(name) + " is already in line " +
+      return csv.error("node " + shown(name) + " is already in line " +
                        std::to_string(first->second));
     }
     read.nodes.add(shape);
@@ -103,10 +103,10 @@ class gpu_model_names {
     APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
     if (!more) break;
     const auto found = by_name.find(line);
-    if (found == by_name.end()) return lines.error("no node is called " + quoted(line));
+    if (found == by_name.end()) return lines.error("no node is called " + shown(line));
     std::uint64_t& seen = line_of[found->second.value];
     if (seen != 0) {
-      return lines.error("node " + quoted(line) + " is already in line " + std::to_string(seen));
+      return lines.error("node " + shown(line) + " is already in line " + std::to_string(seen));
     }
     seen = lines.number();
     ordered.nodes.add(nodes.nodes.shape(found->second));
@@ -114,7 +114,7 @@ class gpu_model_names {
   }
   for (const node_id n : nodes.names.ids()) {
     if (line_of[n.value] == 0)
-      return lines.error_in_all("node " + quoted(nodes.names[n]) + " is missing");
+      return lines.error_in_all("node " + shown(nodes.names[n]) + " is missing");
   }
   return ordered;
 }
@@ -172,12 +172,12 @@ class gpu_model_names {
       spec = csv[gpu_spec];
       std::string why;
       const std::optional<model_set> set = parse_gpu_spec(spec, models, why);
-      if (!set) return csv.error("gpu_spec is " + quoted(spec) + ", which " + why);
+      if (!set) return csv.error("gpu_spec is " + shown(spec) + ", which " + why);
       request.models = *set;
     }
     const auto [first, is_new] = line_of.try_emplace(task.name, csv.lines().number());
     if (!is_new) {
-      return csv.error("task " + quoted(task.name) + " is already in line " +
+      return csv.error("task " + shown(task.name) + " is already in line " +
                        std::to_string(first->second));
     }
     tasks.push_back(std::move(task));
@@ -206,7 +206,7 @@ class gpu_model_names {
     APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
     if (!more) break;
     const auto found = by_name.find(line);
-    if (found == by_name.end()) return lines.error("no task is called " + quoted(line));
+    if (found == by_name.end()) return lines.error("no task is called " + shown(line));
     arrivals.push_back(found->second);
   }
   if (arrivals.empty()) return lines.error_in_all("the file is empty");

@@ -1,0 +1,251 @@
+// Tasks arrive one by one at a cluster of shared GPUs, once for each of six policies: how many GPUs
+// end up allocated, and how much of the rest is too fragmented for the tasks that typically come.
+// SPDX-License-Identifier: MIT
+#include "replay_options.h"
+#include "replay_output.h"
+#include "replay_plot.h"
+#include <apiary/core/status.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/policy/baseline_scores.h>
+#include <apiary/policy/published_fragmentation_gradient.h>
+#include <apiary/sched/fgd.h>
+#include <apiary/sched/gpu_sharing.h>
+#include <apiary/sim/generator.h>
+#include <apiary/sim/line_reader.h>
+#include <apiary/sim/load_curves.h>
+#include <apiary/sim/load_trace.h>
+#include <apiary/sim/openb_reader.h>
+#include <apiary/sim/replay.h>
+#include <apiary/sim/report.h>
+#include <apiary/sim/workload.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace example;
+
+namespace {
+
+absl::StatusOr<synthetic_trace> load(const options& o) {
+  if (o.synthetic()) return openb_like({.seed = o.seed.value_or(1)});
+  synthetic_trace trace{};
+  gpu_model_names models;
+  APIARY_ASSIGN_OR_RETURN(line_reader nodes, line_reader::open(o.nodes));
+  APIARY_ASSIGN_OR_RETURN(trace.nodes, read_nodes(std::move(nodes), models));
+  if (trace.nodes.nodes.total_gpus() == 0) {
+    return absl::InvalidArgumentError(o.nodes + ": no node has a GPU");
+  }
+  if (!o.node_order.empty()) {
+    APIARY_ASSIGN_OR_RETURN(line_reader order, line_reader::open(o.node_order));
+    APIARY_ASSIGN_OR_RETURN(trace.nodes, read_node_order(std::move(order), trace.nodes));
+  }
+  APIARY_ASSIGN_OR_RETURN(line_reader pods, line_reader::open(o.pods));
+  APIARY_ASSIGN_OR_RETURN(trace.work.tasks, read_tasks(std::move(pods), models));
+  if (!o.arrivals.empty()) {
+    APIARY_ASSIGN_OR_RETURN(line_reader arrivals, line_reader::open(o.arrivals));
+    APIARY_ASSIGN_OR_RETURN(trace.work.arrivals,
+                            read_arrivals(std::move(arrivals), trace.work.tasks));
+  } else if (o.seed) {
+    trace.work.arrivals = in_random_order(trace.work.tasks, *o.seed);
+  } else {
+    trace.work.arrivals = in_order(trace.work.tasks);
+  }
+  return trace;
+}
+
+// What one policy came to.
+struct result {
+  replay_summary summary;
+  decisions answers;
+  load_curves curves;
+};
+
+class study {
+ public:
+  explicit study(const synthetic_trace& trace)
+      : trace_(trace), mix_(task_mix::from_history(task_kinds(trace.work.tasks))) {}
+
+  [[nodiscard]] const task_mix& mix() const noexcept { return mix_; }
+
+  template <class Score>
+  absl::StatusOr<result> run(const std::string& policy, Score score) const {
+    using clock = std::chrono::steady_clock;
+    const bool bar = ::isatty(STDERR_FILENO) == 1;
+    const std::size_t step = trace_.work.arrivals.size() / 40 + 1;
+    const auto progress = [&](std::size_t done, const std::optional<placement>&) {
+      if (!bar || done % step != 0) return;
+      const std::string filled(done / step, '#');
+      std::fprintf(stderr, "\r%-16s [%-40s]", policy.c_str(), filled.c_str());
+    };
+    result r;
+    const clock::time_point begin = clock::now();
+    APIARY_ASSIGN_OR_RETURN(auto scheduler,
+                            gpu_sharing<Score>::create(trace_.nodes.nodes, std::move(score)));
+    APIARY_ASSIGN_OR_RETURN(r.answers, replay(scheduler, trace_.work, progress));
+    const std::chrono::duration<double> seconds = clock::now() - begin;
+    if (bar) std::fputs("\r\033[K", stderr);
+
+    APIARY_ASSIGN_OR_RETURN(
+        const std::vector<load_sample> samples,
+        trace_load(trace_.nodes.nodes, fragmentation(mix_), trace_.work, r.answers));
+    const std::uint64_t gpus = trace_.nodes.nodes.total_gpus();
+    r.curves = curves_of(samples, gpus);
+    const auto placed =
+        std::count_if(r.answers.begin(), r.answers.end(),
+                      [](const std::optional<placement>& answer) { return answer.has_value(); });
+    const double percent = 0.1 / static_cast<double>(gpus);
+    r.summary = {.policy = policy,
+                 .placed = static_cast<std::size_t>(placed),
+                 .failed = r.answers.size() - static_cast<std::size_t>(placed),
+                 .allocation = static_cast<double>(samples.back().used) * percent,
+                 .fragmentation = samples.back().fragmentation * percent,
+                 .decisions_per_second =
+                     static_cast<double>(r.answers.size()) / std::max(seconds.count(), 1e-9)};
+    return r;
+  }
+
+ private:
+  const synthetic_trace& trace_;
+  task_mix mix_;
+};
+
+absl::StatusOr<std::vector<result>> run_policies(const synthetic_trace& trace, const options& o) {
+  const study s(trace);
+  std::vector<result> results;
+  const auto add = [&](const char* name, auto score) {
+    if (!o.runs(name)) return absl::OkStatus();
+    APIARY_ASSIGN_OR_RETURN(result r, s.run(name, std::move(score)));
+    results.push_back(std::move(r));
+    return absl::OkStatus();
+  };
+  if (o.published) {
+    APIARY_RETURN_IF_ERROR(add("fgd", published_fragmentation_gradient(s.mix())));
+  } else {
+    APIARY_RETURN_IF_ERROR(add("fgd", fragmentation_gradient(fragmentation(s.mix()))));
+  }
+  APIARY_RETURN_IF_ERROR(add("best_fit", best_fit()));
+  APIARY_RETURN_IF_ERROR(add("dot_prod", dot_prod()));
+  APIARY_RETURN_IF_ERROR(add("gpu_packing", gpu_packing()));
+  APIARY_RETURN_IF_ERROR(add("gpu_clustering", gpu_clustering()));
+  APIARY_RETURN_IF_ERROR(add("random", random_fit(o.seed.value_or(1))));
+  return results;
+}
+
+// The curves of all policies as CSV.
+std::string csv_of(const std::vector<result>& results) {
+  std::string text = curve_header();
+  for (const result& r : results) text += curve_lines(r.summary.policy, r.curves);
+  return text;
+}
+
+std::string decision_lines(const synthetic_trace& trace, const decisions& answers) {
+  std::string text;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    text += decision_line(trace.nodes, trace.work, i, answers[i]) + "\n";
+  }
+  return text;
+}
+
+// The table. Speeds, which no two runs share, are a column of it on a terminal and go to standard
+// error elsewhere.
+absl::Status print_table(const std::vector<result>& results) {
+  const bool speeds = ::isatty(STDOUT_FILENO) == 1;
+  std::vector<replay_summary> rows;
+  for (const result& r : results) {
+    rows.push_back(r.summary);
+    if (speeds) continue;
+    rows.back().decisions_per_second = 0.0;
+    std::fprintf(stderr, "%s: %.0f decisions/s\n", r.summary.policy.c_str(),
+                 r.summary.decisions_per_second);
+  }
+  return print(summary_table(rows));
+}
+
+std::string with_extension(const std::string& path, const char* extension) {
+  return std::filesystem::path(path).replace_extension(extension).string();
+}
+
+// All that can be wrong with the arguments and files is found out here, before the work.
+struct task {
+  options chosen;
+  synthetic_trace trace{};
+  std::vector<std::optional<output_file>> files{};  // by output
+  bool draws = false;
+};
+enum output : std::size_t { curves_file, decisions_file, script_file, plot_file };
+
+absl::StatusOr<task> prepare(const options& chosen) {
+  task t{.chosen = chosen};
+  options& o = t.chosen;
+  APIARY_ASSIGN_OR_RETURN(t.trace, load(o));
+  t.draws = !o.plot.empty() && is_installed("gnuplot");
+  std::string script;
+  if (!o.plot.empty() && !t.draws) {
+    script = with_extension(o.plot, ".gnuplot");
+    if (o.curves.empty()) o.curves = with_extension(o.plot, ".csv");
+  }
+  APIARY_ASSIGN_OR_RETURN(t.files, open_outputs({o.nodes, o.pods, o.node_order, o.arrivals},
+                                                {o.curves, o.decisions, script, o.plot}));
+  return t;
+}
+
+// Runs the policies, prints the table and leaves the files.
+absl::Status perform(task t) {
+  APIARY_ASSIGN_OR_RETURN(const std::vector<result> results, run_policies(t.trace, t.chosen));
+  APIARY_RETURN_IF_ERROR(print_table(results));
+  const auto write = [&](output which, const std::string& text) {
+    return t.files[which] ? t.files[which]->write(text) : absl::OkStatus();
+  };
+  APIARY_RETURN_IF_ERROR(write(curves_file, csv_of(results)));
+  APIARY_RETURN_IF_ERROR(write(decisions_file, decision_lines(t.trace, results.front().answers)));
+  if (!t.chosen.plot.empty()) {
+    std::vector<named_curves> curves;
+    for (const result& r : results) curves.push_back({r.summary.policy, r.curves});
+    if (t.draws) {
+      APIARY_RETURN_IF_ERROR(draw(plot_script(curves, t.files[plot_file]->written())));
+    } else {
+      t.files[plot_file].reset();
+      APIARY_RETURN_IF_ERROR(write(script_file, plot_script(curves, t.chosen.plot)));
+      std::fputs("gnuplot is not installed; the plot's script is kept\n", stderr);
+    }
+  }
+  for (std::optional<output_file>& file : t.files) {
+    if (!file) continue;
+    APIARY_RETURN_IF_ERROR(file->commit());
+    std::fprintf(stderr, "wrote %s\n", file->path().c_str());
+  }
+  return absl::OkStatus();
+}
+
+int fail(const absl::Status& why, int exit_status) {
+  std::fprintf(stderr, "replay: %s\n", std::string(why.message()).c_str());
+  return exit_status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const absl::Status streams = check_standard_streams();
+  if (!streams.ok()) return fail(streams, 1);
+  const absl::StatusOr<options> o = parse_options({argv + 1, argv + argc});
+  if (!o.ok()) return fail(o.status(), 2);
+  if (o->help) {
+    const absl::Status printed = print(usage);
+    return printed.ok() ? 0 : fail(printed, 1);
+  }
+  absl::StatusOr<task> t = prepare(*o);
+  if (!t.ok()) return fail(t.status(), 2);
+  const absl::Status done = perform(*std::move(t));
+  return done.ok() ? 0 : fail(done, 1);
+}

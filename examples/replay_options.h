@@ -1,0 +1,160 @@
+// apiary/examples/replay_options.h - the command line of replay.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/status.h>
+#include <apiary/sim/line_reader.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace example {
+
+inline constexpr const char* usage =
+    "usage: replay [--nodes FILE --pods FILE [--node-order FILE] [--arrivals FILE]]\n"
+    "              [--policy fgd|best_fit|dot_prod|gpu_packing|gpu_clustering|random|all]\n"
+    "              [--rounding exact|published] [--seed N]\n"
+    "              [--curves FILE] [--decisions FILE] [--plot FILE.svg] [--help]\n"
+    "\n"
+    "Lets the tasks of a trace arrive one by one at a GPU cluster, once for each policy, and\n"
+    "compares how many GPUs end up allocated and how fragmented the rest is.\n"
+    "\n"
+    "  --nodes FILE       node list: columns sn, cpu_milli, memory_mib, gpu, model\n"
+    "  --pods FILE        task list: columns name, cpu_milli, memory_mib, num_gpu, gpu_milli\n"
+    "                     and, if it has one, gpu_spec\n"
+    "  --node-order FILE  node names, one a line: of equally good nodes, the first is taken\n"
+    "  --arrivals FILE    task names in order of arrival, one a line; a name may come again\n"
+    "  --policy NAME      one policy instead of all\n"
+    "  --rounding WHICH   published: fgd rounds as in the published simulator (default: exact)\n"
+    "  --seed N           of the synthetic trace, of the order of arrival when there is no\n"
+    "                     --arrivals, and of the policy random\n"
+    "  --curves FILE      writes the curves as CSV\n"
+    "  --decisions FILE   writes a line an arrival: task, node, devices (needs --policy NAME)\n"
+    "  --plot FILE.svg    draws the curves with gnuplot\n"
+    "\n"
+    "Without --nodes and --pods the trace is synthetic, and the plot goes to replay.svg unless\n"
+    "--plot says otherwise. Exit status: 0, 1 when output failed, 2 for bad arguments or input.\n";
+
+inline constexpr std::array<std::string_view, 6> policies{
+    "fgd", "best_fit", "dot_prod", "gpu_packing", "gpu_clustering", "random"};
+
+struct options {
+  std::string nodes, pods, node_order, arrivals;  // inputs; empty: not given
+  std::string curves, decisions, plot;            // outputs; empty: not given
+  std::string policy = "all";
+  bool published = false;
+  std::optional<std::uint64_t> seed{};
+  bool help = false;
+
+  [[nodiscard]] bool synthetic() const noexcept { return nodes.empty(); }
+  [[nodiscard]] bool runs(std::string_view name) const noexcept {
+    return policy == "all" || policy == name;
+  }
+};
+
+namespace detail {
+
+inline absl::Status fault(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+// What does not suit each other.
+inline absl::Status check(const options& o) {
+  if (o.nodes.empty() != o.pods.empty()) return fault("--nodes and --pods need each other");
+  if (o.synthetic() && !(o.node_order.empty() && o.arrivals.empty())) {
+    return fault("--node-order and --arrivals need --nodes and --pods");
+  }
+  if (!o.decisions.empty() && o.policy == "all") {
+    return fault("--decisions needs --policy with the name of one policy");
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status set_choice(options& o, std::string_view flag, const std::string& value) {
+  if (flag == "--policy") {
+    o.policy = value;
+    if (value == "all" || std::find(policies.begin(), policies.end(), value) != policies.end()) {
+      return absl::OkStatus();
+    }
+    return fault("--policy " + apiary::shown(value) + " is none of fgd, best_fit, dot_prod, " +
+                 "gpu_packing, gpu_clustering, random, all");
+  }
+  if (flag == "--rounding") {
+    o.published = value == "published";
+    if (o.published || value == "exact") return absl::OkStatus();
+    return fault("--rounding " + apiary::shown(value) + " is neither exact nor published");
+  }
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seed);
+  if (error != std::errc() || end != value.data() + value.size()) {
+    return fault("--seed " + apiary::shown(value) + " is not a whole number below 2^64");
+  }
+  o.seed = seed;
+  return absl::OkStatus();
+}
+
+}  // namespace detail
+
+// Reads "--flag value" and "--flag=value"; kInvalidArgument that names the flag.
+inline absl::StatusOr<options> parse_options(std::span<const char* const> arguments) {
+  options o;
+  const std::array<std::pair<std::string_view, std::string*>, 7> files{
+      {{"--nodes", &o.nodes},
+       {"--pods", &o.pods},
+       {"--node-order", &o.node_order},
+       {"--arrivals", &o.arrivals},
+       {"--curves", &o.curves},
+       {"--decisions", &o.decisions},
+       {"--plot", &o.plot}}};
+  std::vector<std::string_view> seen;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string_view flag = arguments[i];
+    const std::size_t equals = flag.find('=');
+    std::optional<std::string> value;
+    if (flag.starts_with("--") && equals != std::string_view::npos) {
+      value = flag.substr(equals + 1);
+      flag = flag.substr(0, equals);
+    }
+    const auto* const file =
+        std::find_if(files.begin(), files.end(), [&](const auto& f) { return f.first == flag; });
+    const bool choice = flag == "--policy" || flag == "--rounding" || flag == "--seed";
+    if (file == files.end() && !choice && flag != "--help") {
+      return detail::fault(apiary::shown(flag) + " is not an option; --help lists them");
+    }
+    const std::string name(flag);
+    if (std::find(seen.begin(), seen.end(), flag) != seen.end()) {
+      return detail::fault(name + " is given twice");
+    }
+    seen.push_back(flag);
+    if (flag == "--help") {
+      if (value) return detail::fault("--help takes no value");
+      o.help = true;
+      continue;
+    }
+    if (!value && i + 1 < arguments.size()) value = arguments[++i];
+    if (!value || value->empty() || value->starts_with("--")) {
+      return detail::fault(name + " needs a value");
+    }
+    if (file != files.end()) {
+      *file->second = *value;
+    } else {
+      APIARY_RETURN_IF_ERROR(detail::set_choice(o, flag, *value));
+    }
+  }
+  if (!o.help) APIARY_RETURN_IF_ERROR(detail::check(o));
+  if (o.synthetic() && o.plot.empty()) o.plot = "replay.svg";
+  return o;
+}
+
+}  // namespace example
