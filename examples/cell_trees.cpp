@@ -1,0 +1,55 @@
+// A cluster of equal racks, and an older one whose nodes have 8, 4, 4 and 2 devices.
+// Both trees answer the same questions, so that one function serves both.
+// SPDX-License-Identifier: MIT
+#include <apiary/metric/locality.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/model/tree_spec.h>
+#include <apiary/model/uniform_tree.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// What the second node consists of, and where it meets two others.
+template <class Tree>
+void describe(const named_tree<Tree>& named) {
+  const Tree& tree = named.tree();
+  const level_t node = *named.find_level("node");
+  const cell_id second = tree.at(node, 1);
+  const auto devices = leaves(tree, second);
+  std::printf("%s: %u devices; %s has %s to %s, in %s\n", named.chain_name().c_str(),
+              tree.cells(0).size(), named.cell_name(second).c_str(),
+              named.cell_name(devices[0]).c_str(),
+              named.cell_name(devices[devices.size() - 1]).c_str(),
+              named.cell_name(tree.parent(second, node)).c_str());
+  for (const std::uint32_t other : {2U, 3U}) {
+    const std::vector<cell_id> gang{second, tree.at(node, other)};
+    const level_t spread = spread_level(tree, gang);
+    std::printf("  %s and %s meet in %s\n", named.cell_name(gang[0]).c_str(),
+                named.cell_name(gang[1]).c_str(),
+                spread < tree.num_levels() ? named.level_name(spread).c_str() : "no cell");
+  }
+}
+
+}  // namespace
+
+int main() {
+  const auto even =
+      named_tree<uniform_tree>::create({"v100", {{"rack", {2}}, {"node", {2}}, {"gpu", {8}}}});
+  const auto old = named_tree<ragged_tree>::create(
+      {"k80",
+       {{"rack", {2}}, {"node", {3, 1}, {"ada", "bob", "cy", "dot"}}, {"gpu", {8, 4, 4, 2}}}});
+  if (!even.ok() || !old.ok()) return 1;
+  describe(*even);
+  describe(*old);
+  std::printf("k80 gpu-13 is in %s\n",
+              old->cell_name(old->tree().parent(*old->find_cell("gpu-13"), 0)).c_str());
+
+  const auto wrong = named_tree<uniform_tree>::create({"v100", {{"node", {0}}, {"node", {8}}}});
+  std::printf("%s\n", std::string(wrong.status().message()).c_str());
+}
