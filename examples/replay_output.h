@@ -35,7 +35,9 @@ class output_file {
     out.path_ = out.written_ = path;
     if (exists && !S_ISREG(there.st_mode)) return out;
     std::error_code unresolved;
-    if (exists) out.path_ = std::filesystem::canonical(path, unresolved).string();
+    out.path_ = (exists ? std::filesystem::canonical(path, unresolved)
+                        : std::filesystem::absolute(path, unresolved))
+                    .string();
     if (unresolved) return absl::ErrnoToStatus(unresolved.value(), path);
     std::string name = out.path_ + ".XXXXXX";
     const int file = ::mkstemp(name.data());
@@ -97,9 +99,11 @@ inline bool same_file(const std::string& a, const std::string& b) {
   const bool b_exists = ::stat(b.c_str(), &right) == 0;
   if (a_exists != b_exists) return false;
   if (a_exists) return left.st_dev == right.st_dev && left.st_ino == right.st_ino;
-  std::error_code ignored;
-  return std::filesystem::weakly_canonical(a, ignored) ==
-         std::filesystem::weakly_canonical(b, ignored);
+  const auto place = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
+  };
+  return place(a) == place(b);
 }
 
 // Opens an output for each path, none for an empty one. kInvalidArgument for a path that is taken:

@@ -28,6 +28,12 @@ struct named_curves {
   apiary::load_curves curves;
 };
 
+inline const char* color_of(std::size_t curve) {
+  constexpr std::array<const char*, 6> colors{"#d55e00", "#0072b2", "#009e73",
+                                              "#b5489a", "#b8860b", "#6b6b6b"};
+  return colors[curve % colors.size()];
+}
+
 // Whether a program of that name is in the directories of PATH.
 inline bool is_installed(const std::string& program) {
   const char* path = std::getenv("PATH");
@@ -54,80 +60,114 @@ inline int interesting_from(std::span<const named_curves> all) {
   return std::max(0, static_cast<int>(from) / 10 * 10 - 10);
 }
 
+// The curve of one panel: one of the members of load_curves.
+using panel_values = std::vector<double> apiary::load_curves::*;
+
+// A label with the policy's name and last value at the end of each curve, moved up or down where
+// they would overlap. `height` is the extent of the panel's y axis.
+inline std::string end_labels(std::span<const named_curves> all, panel_values values,
+                              double height) {
+  struct label {
+    std::size_t curve;
+    double value;
+    double y;
+  };
+  std::vector<label> labels;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (const double value : all[i].curves.*values) {
+      if (std::isnan(value)) continue;
+      if (labels.empty() || labels.back().curve != i) labels.push_back({i, value, value});
+      labels.back().value = labels.back().y = value;
+    }
+  }
+  std::sort(labels.begin(), labels.end(),
+            [](const label& a, const label& b) { return a.value < b.value; });
+  const double gap = height * 0.052;
+  for (int round = 0; round < 100; ++round) {
+    for (std::size_t i = 1; i < labels.size(); ++i) {
+      const double overlap = gap - (labels[i].y - labels[i - 1].y);
+      if (overlap <= 0.0) continue;
+      labels[i].y += overlap / 2;
+      labels[i - 1].y -= overlap / 2;
+    }
+  }
+  std::string text = "unset label\n";
+  for (const label& l : labels) {
+    text += "set label '" + all[l.curve].policy + " " + apiary::fixed_text(l.value, 1) +
+            "' at graph 1.02, first " + apiary::fixed_text(l.y, 4) +
+            " left noenhanced textcolor '" + color_of(l.curve) + "'\n";
+  }
+  return text;
+}
+
 // A script for gnuplot, data included, that draws allocation and fragmentation over the load.
 inline std::string plot_script(std::span<const named_curves> all, const std::string& output) {
-  constexpr std::array<const char*, 6> colors{"#d55e00", "#0072b2", "#009e73",
-                                              "#cc79a7", "#e69f00", "#7f7f7f"};
-  constexpr std::array<int, 6> dashes{1, 1, 1, 1, 1, 2};
-  std::string script;
-  std::string keys = "plot ";
-  std::string allocation = "plot x with lines linecolor '#b0b0b0' dashtype 3 linewidth 1.5 notitle";
-  std::string fragmentation = "plot ";
+  std::string data;
+  std::string allocation = "plot x with lines linecolor '#909090' dashtype 3 linewidth 1.5 notitle";
+  std::string fragmentation = "plot NaN notitle";
+  std::size_t last = 10;
+  double worst = 1.0;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::string data = "$curves" + std::to_string(i);
-    script += data + " << END\n";
     const apiary::load_curves& c = all[i].curves;
+    std::string points;
     for (std::size_t load = 0; load < c.allocation.size(); ++load) {
       if (std::isnan(c.allocation[load])) continue;
-      script += std::to_string(load) + " " + apiary::shortest_text(c.allocation[load]) + " " +
+      points += std::to_string(load) + " " + apiary::shortest_text(c.allocation[load]) + " " +
                 apiary::shortest_text(c.fragmentation_amount[load]) + "\n";
+      last = std::max(last, load);
+      worst = std::max(worst, c.fragmentation_amount[load]);
     }
-    script += "END\n";
-    const std::string style = std::string(" with lines linecolor '") + colors[i % colors.size()] +
-                              "' dashtype " + std::to_string(dashes[i % dashes.size()]) +
-                              " linewidth " + (all[i].policy == "fgd" ? "3.5" : "2");
-    const std::string separator = i == 0 ? "" : ", ";
-    keys += separator + "NaN" + style + " title '" + all[i].policy + "'";
-    allocation += ", " + data + " using 1:2" + style + " notitle";
-    fragmentation += separator + data + " using 1:3" + style + " notitle";
+    if (points.empty()) continue;
+    const std::string name = "$curves" + std::to_string(i);
+    data += name + " << END\n" + points + "END\n";
+    const std::string style = std::string(" with lines linecolor '") + color_of(i) +
+                              "' linewidth " + (all[i].policy == "fgd" ? "4" : "2.5") + " notitle";
+    allocation += ", " + name + " using 1:2" + style;
+    fragmentation += ", " + name + " using 1:3" + style;
   }
-  std::string quoted_output = "'";
-  for (const char c : output) quoted_output += c == '\'' ? std::string("''") : std::string(1, c);
-  quoted_output += "'";
-  const std::string from = std::to_string(interesting_from(all));
-  script +=
-      "set encoding utf8\n"
-      "set terminal svg size 1200,600 font 'Helvetica,16' background '#ffffff'\n"
-      "set output " +
-      quoted_output +
-      "\n"
-      "set multiplot\n"
-      "set grid linecolor '#e4e4e4' linetype 1\n"
-      "set border 3 linecolor '#606060'\n"
-      "set tics nomirror out\n"
-      "set xlabel 'load that arrived, % of the GPUs'\n"
-      "set bmargin at screen 0.22\n"
-      "set tmargin at screen 0.90\n"
-      "set lmargin at screen 0.07\n"
-      "set rmargin at screen 0.49\n"
-      "set xrange [" +
-      from +
-      ":130]\n"
-      "set yrange [" +
-      from +
-      ":100]\n"
-      "set title 'GPUs allocated, % (higher is better)'\n"
-      "set label 1 'everything placed' at graph 0.30, graph 0.62 right textcolor '#808080'\n" +
-      allocation +
-      "\n"
-      "unset label 1\n"
-      "set lmargin at screen 0.56\n"
-      "set rmargin at screen 0.98\n"
-      "set xrange [0:130]\n"
-      "set yrange [0:*]\n"
-      "set title 'Idle GPUs that typical tasks cannot use, % of the GPUs (lower is better)'\n" +
-      fragmentation +
-      "\n"
-      "unset title\nunset xlabel\nunset tics\nunset border\nunset grid\n"
-      "set lmargin at screen 0.03\nset rmargin at screen 0.98\n"
-      "set bmargin at screen 0.01\nset tmargin at screen 0.10\n"
-      "set xrange [0:1]\nset yrange [0:1]\n"
-      "set key center center horizontal maxrows 1 samplen 2.5\n" +
-      keys +
-      "\n"
-      "unset multiplot\n"
-      "set output\n";
-  return script;
+  std::string file = "'";
+  for (const char c : output) file += c == '\'' ? std::string("''") : std::string(1, c);
+  file += "'";
+  const int from = interesting_from(all);
+  const double top = std::ceil(worst * 1.02);
+  const std::string until = std::to_string((last + 9) / 10 * 10);
+  return data +
+         "set terminal svg size 1280,540 font 'Helvetica,16' background '#ffffff'\n"
+         "set output " +
+         file +
+         "\n"
+         "set multiplot\n"
+         "set grid linecolor '#e4e4e4' linetype 1\n"
+         "set border 3 linecolor '#606060'\n"
+         "set tics nomirror out textcolor '#404040'\n"
+         "set xlabel 'load that has arrived, % of the GPUs'\n"
+         "set bmargin at screen 0.15\n"
+         "set tmargin at screen 0.89\n"
+         "set lmargin at screen 0.045\n"
+         "set rmargin at screen 0.355\n"
+         "set xrange [" +
+         std::to_string(from) + ":" + until +
+         "]\n"
+         "set yrange [" +
+         std::to_string(from) +
+         ":100]\n"
+         "set title 'GPUs allocated, % (more is better)'\n" +
+         end_labels(all, &apiary::load_curves::allocation, 100.0 - from) +
+         "set label 'everything placed' at 97.5, 98.5 right textcolor '#606060'\n" + allocation +
+         "\n"
+         "set lmargin at screen 0.545\n"
+         "set rmargin at screen 0.855\n"
+         "set xrange [0:" +
+         until +
+         "]\n"
+         "set yrange [0:" +
+         apiary::fixed_text(top, 0) +
+         "]\n"
+         "set title 'GPUs idle but useless to typical tasks, % (less is better)'\n" +
+         end_labels(all, &apiary::load_curves::fragmentation_amount, top) + fragmentation +
+         "\n"
+         "unset multiplot\n"
+         "set output\n";
 }
 
 // Runs gnuplot on a script.
