@@ -76,11 +76,9 @@ class task_mix {
     while (taken < mix.tasks_.size() && static_cast<double>(mix.total_weight_) < wanted) {
       mix.total_weight_ += mix.tasks_[taken++].weight;
     }
-    const bool all = taken == mix.tasks_.size();
     mix.tasks_.resize(taken);
     for (typical_task& task : mix.tasks_) {
-      task.probability = task.weight / n;
-      if (!all) task.probability /= static_cast<double>(mix.total_weight_) / n;
+      task.probability = task.weight / n / (static_cast<double>(mix.total_weight_) / n);
     }
     return mix;
   }
