@@ -21,10 +21,13 @@
 #include <apiary/core/score_tree.h>
 #include <apiary/core/shared_array.h>
 #include <apiary/core/status.h>
+#include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
+#include <apiary/metric/locality.h>
 #include <apiary/metric/published_fragmentation.h>
 #include <apiary/metric/task_mix.h>
+#include <apiary/metric/utilization.h>
 #include <apiary/model/health.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/plan.h>
@@ -32,6 +35,7 @@
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 #include <apiary/model/tree.h>
+#include <apiary/model/tree_spec.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/baseline_scores.h>
 #include <apiary/policy/fragmentation_gradient.h>

@@ -2,7 +2,7 @@
 # offence named on a bad one.
 # SPDX-License-Identifier: MIT
 #
-# cmake -DCHECKER=<layers|umbrella|banners|budget|readme|output|failure> -DWORK=<directory>
+# cmake -DCHECKER=<layers|umbrella|banners|budget|readme|output|failure|discovery> -DWORK=<directory>
 #       -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
@@ -164,6 +164,33 @@ elseif(CHECKER STREQUAL "failure")
   run("without saying" "-DMATCH=whoops" ${check} sh -c "echo sorry && exit 1")
   run(OK "-DMATCH=whoops" "-DRESULT=abort" ${check} sh -c "echo whoops && kill -ABRT $$")
   run("ended with" "-DMATCH=whoops" "-DRESULT=abort" ${check} sh -c "echo whoops && exit 1")
+
+elseif(CHECKER STREQUAL "discovery")
+  set(check "-DPREFIX=a." "-DFILE=${WORK}/tests.cmake" "-DPROPERTIES=SKIP_RETURN_CODE 77"
+            "-DPROGRAM=${WORK}/list" -P "${here}/discover_tests.cmake")
+  # The program that stands for a test binary prints these names; "@" stands for a semicolon.
+  function(write_list)
+    list(JOIN ARGN "\n" names)
+    string(REPLACE "@" ";" names "${names}")
+    file(WRITE "${WORK}/list" "#!/bin/sh\ncat << 'END'\n[doctest] names\n====\n${names}\nEND\n")
+    file(CHMOD "${WORK}/list" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  endfunction()
+  write_list("one, two@ three" "a [range) of \"cells\"")
+  run(OK ${check})
+  file(READ "${WORK}/tests.cmake" script)
+  foreach(expected "([==[a.one, two; three]==]" "[==[--test-case=one\\, two; three]==]"
+                   "([==[a.a [range) of \"cells\"]==]" "PROPERTIES SKIP_RETURN_CODE 77)")
+    string(FIND "${script}" "${expected}" at)
+    if(at EQUAL -1)
+      message(SEND_ERROR "no '${expected}' in:\n${script}")
+    endif()
+  endforeach()
+  write_list("twice" "once" "twice")
+  run("two test cases 'twice'" ${check})
+  write_list()
+  run("has no test case" ${check})
+  file(WRITE "${WORK}/list" "#!/bin/sh\nexit 1\n")
+  run("does not list" ${check})
 
 else()
   message(FATAL_ERROR "no such checker: ${CHECKER}")

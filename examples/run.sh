@@ -1,0 +1,32 @@
+#!/bin/sh
+# apiary/examples/run.sh - installs what is missing (Debian, Ubuntu), builds and runs an example.
+# SPDX-License-Identifier: MIT
+#
+# sh examples/run.sh [argument of examples/replay.cpp...]
+#
+# The output of the build goes to standard error, so that standard output is the program's. The
+# build is kept in build/examples.
+set -eu
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=$source/build/examples
+
+{
+  if command -v dpkg-query > /dev/null; then
+    missing=
+    for package in g++ cmake ninja-build libabsl-dev gnuplot-nox; do
+      dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
+        missing="$missing $package"
+    done
+    if [ -n "$missing" ]; then
+      sudo=$(command -v sudo || true)
+      [ "$(id -u)" -ne 0 ] || sudo=
+      $sudo apt-get -q update
+      $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends \
+        $missing
+    fi
+  fi
+  cmake -G Ninja -S "$source" -B "$build" -DAPIARY_BUILD_TESTS=OFF -DAPIARY_BUILD_BENCHMARKS=OFF
+  cmake --build "$build" --target example_replay
+} >&2
+
+exec "$build/examples/replay" "$@"

@@ -1,0 +1,51 @@
+#!/bin/sh
+# apiary/tests/run.sh - installs what is missing (Debian, Ubuntu), builds everything, runs all tests.
+# SPDX-License-Identifier: MIT
+#
+# sh tests/run.sh [option of CMake...]
+#
+# Ends with the line "N passed, N failed", and with 0 when none failed. The build is kept in
+# build/tests, or where the environment variable APIARY_BUILD_DIR says.
+set -eu
+cd "$(dirname "$0")/.."
+build=${APIARY_BUILD_DIR:-build/tests}
+
+if command -v dpkg-query > /dev/null; then
+  missing=
+  for package in g++ cmake ninja-build libabsl-dev libbenchmark-dev doctest-dev; do
+    dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
+      missing="$missing $package"
+  done
+  if [ -n "$missing" ]; then
+    sudo=$(command -v sudo || true)
+    [ "$(id -u)" -ne 0 ] || sudo=
+    $sudo apt-get -q update
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing
+  fi
+fi
+
+if ! { cmake -G Ninja -S . -B "$build" "$@" && cmake --build "$build"; }; then
+  echo "the build failed"
+  echo "0 passed, 1 failed"
+  exit 1
+fi
+
+report=$PWD/$build/report.xml
+case $build in /*) report=$build/report.xml ;; esac
+rm -f "$report"
+ctest --test-dir "$build" -j "$(nproc)" --output-on-failure --output-junit "$report" || true
+
+# How many tests the report counts as $1.
+count() {
+  sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1
+}
+if [ ! -s "$report" ] || [ "$(count tests)" -eq 0 ]; then
+  echo "no test ran"
+  echo "0 passed, 1 failed"
+  exit 1
+fi
+failed=$(count failures)
+skipped=$(($(count skipped) + $(count disabled)))
+echo "$(($(count tests) - failed - skipped)) passed, $failed failed$(
+  [ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
+[ "$failed" -eq 0 ]
