@@ -1,0 +1,64 @@
+// apiary/tests/sim/load_trace_test.cpp - decisions carried out, and those that cannot be.
+// SPDX-License-Identifier: MIT
+#include <apiary/metric/cluster_fragmentation.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/plan.h>
+#include <apiary/sim/load_trace.h>
+#include <apiary/sim/replay.h>
+#include <apiary/sim/workload.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+workload three_halves() {
+  workload work;
+  work.tasks.push_back(
+      {.name = "half", .request = {.cpu_milli = 1, .devices = 1, .gpu_milli = 500}});
+  work.tasks.push_back({.name = "cpu", .request = {.cpu_milli = 1}});
+  work.arrivals = {0, 1, 0, 0};
+  return work;
+}
+
+node_table two_nodes() {
+  node_table nodes;
+  nodes.add({.host = {10, 10}, .gpus = 1});
+  nodes.add({.host = {10, 10}, .gpus = 1});
+  return nodes;
+}
+
+const task_mix whole_gpus({{{.cpu_milli = 1, .gpu_milli = 1000, .devices = 1}, 1}});
+
+}  // namespace
+
+TEST_CASE("used is what was placed, arrived is what was asked") {
+  const decisions answers{placement{node_id(0), 1}, placement{node_id(0), 0}, std::nullopt,
+                          placement{node_id(1), 1}};
+  const auto samples = trace_load(two_nodes(), fragmentation(whole_gpus), three_halves(), answers);
+  REQUIRE(samples.ok());
+  // A device of which half is taken is of no use to tasks that want it whole.
+  const std::vector<load_sample> expected{
+      {500, 500, 500.0}, {500, 500, 500.0}, {1000, 500, 500.0}, {1500, 1000, 1000.0}};
+  CHECK(*samples == expected);
+}
+
+TEST_CASE("a decision that cannot be carried out is named") {
+  for (const placement wrong : {placement{node_id(0), 1}, placement{node_id(0), 2},
+                                placement{node_id(2), 1}, placement{node_id(), 1}}) {
+    const decisions answers{placement{node_id(0), 1}, std::nullopt, placement{node_id(0), 1},
+                            wrong};
+    const auto samples =
+        trace_load(two_nodes(), fragmentation(whole_gpus), three_halves(), answers);
+    CHECK(samples.status().code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(std::string(samples.status().message()).starts_with("arrival 4, task half: node "));
+  }
+}
