@@ -5,11 +5,12 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <vector>
 
 using namespace apiary;
@@ -51,7 +52,8 @@ class temporary {
 
  private:
   std::string path_ = (std::filesystem::temp_directory_path() /
-                       ("line_reader_test_" + std::to_string(reinterpret_cast<std::size_t>(this))))
+                       ("line_reader_test_" + std::to_string(::getpid()) + "_" +
+                        std::to_string(reinterpret_cast<std::uintptr_t>(this))))
                           .string();
 };
 

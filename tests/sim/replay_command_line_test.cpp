@@ -1,0 +1,349 @@
+// apiary/tests/sim/replay_command_line_test.cpp - the program replay, run in a folder of its own.
+// SPDX-License-Identifier: MIT
+#define main replay_main
+#include "../../examples/replay.cpp"
+#undef main
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+// What a run of the program left.
+struct ended {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+const std::string nodes_text =
+    "sn,cpu_milli,memory_mib,gpu,model\nx,64000,1000,2,T4\ny,8000,1000,1,T4\n";
+const std::string pods_text =
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,10,1,600\nb,1000,10,2,1000\n"
+    "c,1000,10,1,400\nd,1000,10,1,100\ne,1000,10,0,0\n";
+
+// A folder, with a small trace in it, that is gone with the object.
+class workplace {
+ public:
+  workplace() {
+    std::string name = (std::filesystem::temp_directory_path() / "replay_test_XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+    put("nodes", nodes_text);
+    put("pods", pods_text);
+  }
+  workplace(const workplace&) = delete;
+  workplace& operator=(const workplace&) = delete;
+  ~workplace() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  void put(const std::string& name, const std::string& text) const {
+    std::FILE* file = std::fopen((path_ / name).c_str(), "wb");
+    REQUIRE(file != nullptr);
+    REQUIRE(std::fwrite(text.data(), 1, text.size(), file) == text.size());
+    REQUIRE(std::fclose(file) == 0);
+  }
+  [[nodiscard]] std::string get(const std::string& name) const {
+    std::FILE* file = std::fopen((path_ / name).c_str(), "rb");
+    REQUIRE_MESSAGE(file != nullptr, name);
+    std::string text;
+    for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
+    std::fclose(file);
+    return text;
+  }
+  [[nodiscard]] std::set<std::string> names() const {
+    std::set<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      all.insert(entry.path().filename().string());
+    }
+    return all;
+  }
+
+  // Runs replay in another process, where `before` is called first.
+  [[nodiscard]] ended run(
+      std::vector<std::string> arguments, const std::function<void()>& before = [] {}) const {
+    static const std::string out =
+        (path_.parent_path() / ("replay_out_" + std::to_string(::getpid()))).string();
+    static const std::string err = out + "_err";
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      arguments.insert(arguments.begin(), "replay");
+      std::vector<char*> argv;
+      for (std::string& argument : arguments) argv.push_back(argument.data());
+      argv.push_back(nullptr);
+      const int to_out = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      const int to_err = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      const bool ready =
+          ::dup2(to_out, 1) == 1 && ::dup2(to_err, 2) == 2 && ::chdir(path_.c_str()) == 0;
+      if (!ready) ::_exit(99);
+      before();
+      const int status = replay_main(static_cast<int>(arguments.size()), argv.data());
+      std::fflush(nullptr);
+      ::_exit(status);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    ended end{WEXITSTATUS(status), get(out), get(err)};
+    std::remove(out.c_str());
+    std::remove(err.c_str());
+    return end;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+const std::set<std::string> inputs{"nodes", "pods"};
+const std::vector<std::string> trace{"--nodes", "nodes", "--pods", "pods"};
+
+std::vector<std::string> with_trace(std::vector<std::string> more) {
+  more.insert(more.begin(), trace.begin(), trace.end());
+  return more;
+}
+
+}  // namespace
+
+TEST_CASE("a bad command line ends with 2 and says why, and leaves nothing") {
+  const workplace here;
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& why) {
+    CAPTURE(why);
+    const ended end = here.run(arguments);
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    CHECK(end.err == "replay: " + why + "\n");
+    CHECK(here.names() == inputs);
+  };
+  refused({"nodes"}, "\"nodes\" is not an option; --help lists them");
+  refused({"-h"}, "\"-h\" is not an option; --help lists them");
+  refused({""}, "\"\" is not an option; --help lists them");
+  refused({"--node", "nodes"}, "\"--node\" is not an option; --help lists them");
+  refused({"--nodes"}, "--nodes needs a value");
+  refused({"--nodes="}, "--nodes needs a value");
+  refused({"--nodes", "--pods", "pods"}, "--nodes needs a value");
+  refused({"--help=1"}, "--help takes no value");
+  refused({"--help", "--help"}, "--help is given twice");
+  refused({"--seed", "1", "--seed=1"}, "--seed is given twice");
+  refused({"--nodes", "nodes"}, "--nodes and --pods need each other");
+  refused({"--pods", "pods"}, "--nodes and --pods need each other");
+  refused({"--arrivals", "a"}, "--node-order and --arrivals need --nodes and --pods");
+  refused({"--node-order", "a"}, "--node-order and --arrivals need --nodes and --pods");
+  refused({"--policy", "best"},
+          "--policy \"best\" is none of fgd, best_fit, dot_prod, gpu_packing, gpu_clustering, "
+          "random, all");
+  refused({"--rounding", "half"}, "--rounding \"half\" is neither exact nor published");
+  refused(with_trace({"--decisions", "d"}),
+          "--decisions needs --policy with the name of one policy");
+  for (const char* seed : {"-1", "1.5", "0x1", " 1", "18446744073709551616"}) {
+    refused({"--seed", seed},
+            "--seed \"" + std::string(seed) + "\" is not a whole number below 2^64");
+  }
+}
+
+TEST_CASE("a bad file ends with 2 and its line, before anything is written") {
+  const workplace here;
+  here.put("bad_nodes", nodes_text + "z,1,1,-1,T4\n");
+  here.put("bad_pods", pods_text + "f,1,1,1,0\n");
+  here.put("bad_names", "x\ny\nw\n");
+  here.put("no_gpus", "sn,cpu_milli,memory_mib,gpu,model\nx,1,1,0,\n");
+  const std::set<std::string> names = here.names();
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& why) {
+    CAPTURE(why);
+    std::vector<std::string> all{"--curves", "curves", "--plot", "plot.svg"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const ended end = here.run(all);
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    CHECK(end.err == "replay: " + why + "\n");
+    CHECK(here.names() == names);
+  };
+  refused({"--nodes", "bad_nodes", "--pods", "pods"},
+          "bad_nodes:4: gpu is \"-1\", not a whole number from 0 to 16");
+  refused({"--nodes", "nodes", "--pods", "bad_pods"}, "bad_pods:7: gpu_milli is 0 of one GPU");
+  refused(with_trace({"--node-order", "bad_names"}), "bad_names:3: no node is called \"w\"");
+  refused(with_trace({"--arrivals", "bad_names"}), "bad_names:1: no task is called \"x\"");
+  refused({"--nodes", "no_gpus", "--pods", "pods"}, "no_gpus: no node has a GPU");
+  refused({"--nodes", "none", "--pods", "pods"}, "none: No such file or directory");
+  refused({"--nodes", ".", "--pods", "pods"}, ".: Is a directory");
+}
+
+TEST_CASE("outputs that cannot be are found before the work") {
+  const workplace here;
+  here.put("old", "old text");
+  const std::set<std::string> names = here.names();
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& why) {
+    CAPTURE(why);
+    const ended end = here.run(with_trace(arguments));
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    CHECK(end.err == "replay: " + why + "\n");
+    CHECK(here.names() == names);
+    CHECK(here.get("old") == "old text");
+    CHECK(here.get("nodes") == nodes_text);
+  };
+  const std::string twice = ": one file cannot be two of inputs and outputs";
+  refused({"--curves", "old", "--plot", "no/such/plot.svg"},
+          "no/such/plot.svg: No such file or directory");
+  refused({"--curves", "."}, ".: Is a directory");
+  refused({"--curves", "new", "--plot", "new"}, "new" + twice);
+  refused({"--curves", "new", "--plot", "./new"}, "./new" + twice);
+  refused({"--curves", "old", "--plot", "./old"}, "./old" + twice);
+  refused({"--curves", "nodes"}, "nodes" + twice);
+}
+
+TEST_CASE("a run prints its table and leaves whole files") {
+  const workplace here;
+  const ended end =
+      here.run(with_trace({"--policy=best_fit", "--decisions", "decisions", "--curves", "curves"}));
+  CHECK(end.status == 0);
+  CHECK(end.out ==
+        "policy    placed  failed  GPUs allocated  fragmentation\n"
+        "best_fit       4       1        100.00 %         0.00 %\n");
+  CHECK(here.get("decisions") == "a y 0\nb x 0-1\nc y 0\nd -\ne y\n");
+  const std::string curves = here.get("curves");
+  CHECK(curves.starts_with(curve_header() + "best_fit,allocation,"));
+  CHECK(curves.find("\nbest_fit,fragmentation_ratio,") != std::string::npos);
+  CHECK(here.names() == std::set<std::string>{"curves", "decisions", "nodes", "pods"});
+}
+
+TEST_CASE("orders of nodes and arrivals are followed") {
+  const workplace here;
+  here.put("node_order", "y\nx\n");
+  here.put("arrivals", "e\r\nd\r\nd\r\n");
+  const auto decisions = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = with_trace({"--policy", "dot_prod", "--decisions", "d"});
+    all.insert(all.end(), more.begin(), more.end());
+    CHECK(here.run(all).status == 0);
+    return here.get("d");
+  };
+  const std::string in_file_order = decisions({});
+  CHECK(in_file_order.starts_with("a "));
+  CHECK(decisions({"--arrivals", "arrivals"}).starts_with("e "));
+  std::set<std::string> orders;
+  for (const char* seed : {"1", "2", "3", "4", "5", "6"}) {
+    const std::string once = decisions({"--seed", seed});
+    CHECK(once == decisions({"--seed", seed}));
+    orders.insert(once);
+  }
+  CHECK(orders.size() > 1);
+  here.put("twins", "sn,cpu_milli,memory_mib,gpu,model\nx,64000,1000,1,T4\ny,64000,1000,1,T4\n");
+  const std::vector<std::string> twins{"--nodes",  "twins",       "--pods",      "pods",
+                                       "--policy", "gpu_packing", "--decisions", "d"};
+  std::vector<std::string> turned = twins;
+  turned.insert(turned.end(), {"--node-order", "node_order"});
+  CHECK(here.run(twins).status == 0);
+  CHECK(here.get("d").starts_with("a x 0\n"));
+  CHECK(here.run(turned).status == 0);
+  CHECK(here.get("d").starts_with("a y 0\n"));
+}
+
+TEST_CASE("a file that is there is replaced, with its permissions, also through a link") {
+  const workplace here;
+  here.put("old", "old text");
+  const auto replaced = [&](const std::string& name) {
+    return here
+        .run(with_trace({"--curves", name}),
+             [] {
+               if (::chmod("old", 0640) != 0 ||
+                   (::access("link", F_OK) != 0 && ::symlink("old", "link") != 0))
+                 ::_exit(98);
+             })
+        .status;
+  };
+  CHECK(replaced("old") == 0);
+  CHECK(here.get("old").starts_with("policy,metric,0,"));
+  here.put("old", "old text");
+  CHECK(replaced("link") == 0);
+  CHECK(here.get("old").starts_with("policy,metric,0,"));
+  CHECK(here.names() == std::set<std::string>{"link", "nodes", "old", "pods"});
+  const ended mode = here.run({"--help"}, [] {
+    struct stat old {};
+    if (::stat("old", &old) != 0 || (old.st_mode & 0777U) != 0640) ::_exit(97);
+  });
+  CHECK(mode.status == 0);
+}
+
+TEST_CASE("output that cannot be written ends with 1 and leaves no file") {
+  const workplace here;
+  const auto to_full_device = [] {
+    if (::dup2(::open("/dev/full", O_WRONLY), 1) != 1) ::_exit(98);
+  };
+  const auto closed = [] { ::close(1); };
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"}, with_trace({"--curves", "curves"})}) {
+    const ended full = here.run(arguments, to_full_device);
+    CHECK(full.status == 1);
+    CHECK(full.err.ends_with("replay: standard output: No space left on device\n"));
+    const ended none = here.run(arguments, closed);
+    CHECK(none.status == 1);
+    CHECK(none.err == "replay: standard output: Bad file descriptor\n");
+  }
+  const ended curves = here.run(with_trace({"--curves", "/dev/full"}));
+  CHECK(curves.status == 1);
+  CHECK(curves.err.ends_with("replay: /dev/full: No space left on device\n"));
+  CHECK(here.names() == inputs);
+}
+
+TEST_CASE("standard input and error may be closed") {
+  const workplace here;
+  const ended end = here.run(with_trace({"--curves", "curves"}), [] {
+    ::close(0);
+    ::close(2);
+  });
+  CHECK(end.status == 0);
+  CHECK(end.out.starts_with("policy "));
+  CHECK(here.get("curves").ends_with("\n"));
+  CHECK(here.get("curves").find("decisions/s") == std::string::npos);
+}
+
+TEST_CASE("without gnuplot the curves and the script of the plot are kept") {
+  const workplace here;
+  const ended end = here.run(with_trace({"--plot", "it's.svg"}), [] { ::setenv("PATH", "", 1); });
+  CHECK(end.status == 0);
+  CHECK(end.out.starts_with("policy "));
+  CHECK(end.err.find("gnuplot is not installed") != std::string::npos);
+  CHECK(here.names() == std::set<std::string>{"it's.csv", "it's.gnuplot", "nodes", "pods"});
+  CHECK(here.get("it's.gnuplot").find("set output 'it''s.svg'\n") != std::string::npos);
+  CHECK(here.get("it's.csv").starts_with(curve_header()));
+}
+
+TEST_CASE("with gnuplot there is a plot") {
+  if (!is_installed("gnuplot")) {
+    MESSAGE("gnuplot is not installed: nothing drawn");
+    return;
+  }
+  const workplace here;
+  const ended end = here.run(with_trace({"--plot", "it's.svg"}));
+  CHECK(end.status == 0);
+  CHECK(here.names() == std::set<std::string>{"it's.svg", "nodes", "pods"});
+  const std::string plot = here.get("it's.svg");
+  CHECK(plot.starts_with("<?xml"));
+  CHECK(plot.ends_with("</svg>\n\n"));
+  for (const char* name : {"fgd", "best_fit", "random", "everything placed", "GPUs allocated"}) {
+    CHECK(plot.find(name) != std::string::npos);
+  }
+}
+
+TEST_CASE("help is the usage") {
+  const workplace here;
+  const ended end = here.run({"--help"});
+  CHECK(end.status == 0);
+  CHECK(end.out == usage);
+  CHECK(end.err.empty());
+  CHECK(here.names() == inputs);
+}
