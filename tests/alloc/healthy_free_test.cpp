@@ -38,10 +38,11 @@ void check_against_counting(const Tree& tree, rng& random, int steps) {
         counts.update(cells, good, any, [&] { cells.allocate_at(any); });
         break;
       default:
-        const std::uint32_t live = cells.live_cells().find_next(any.value);
-        if (live == summary_bitset::npos) break;
-        const cell_id c(live);
-        counts.update(cells, good, c, [&] { cells.release(c); });
+        for (cell_id c = any; c.value < tree.num_cells(); c = cell_id(c.value + 1)) {
+          if (!cells.is_live(c)) continue;
+          counts.update(cells, good, c, [&] { cells.release(c); });
+          break;
+        }
     }
     for (level_t l = 0; l < tree.num_levels(); ++l) {
       std::uint32_t expected = 0;

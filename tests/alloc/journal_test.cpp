@@ -47,13 +47,13 @@ struct state {
   friend bool operator==(const state&, const state&) = default;
 };
 
-template <CellAllocator Allocator>
-std::optional<cell_id> some_live(const Allocator& cells, rng& random) {
-  const summary_bitset& live = cells.live_cells();
-  std::uint32_t c = live.find_next(random.uniform(live.size()));
-  if (c == summary_bitset::npos) c = live.find_first();
-  if (c == summary_bitset::npos) return std::nullopt;
-  return cell_id(c);
+template <CellTree Tree>
+std::optional<cell_id> some_live(const buddy_allocator<Tree>& cells, rng& random) {
+  const std::uint32_t n = cells.tree().num_cells();
+  const std::uint32_t from = random.uniform(n);
+  for (std::uint32_t i = 0; i < n; ++i)
+    if (const cell_id c((from + i) % n); cells.is_live(c)) return c;
+  return std::nullopt;
 }
 
 void change_something(transaction& tx, state& s, rng& random) {

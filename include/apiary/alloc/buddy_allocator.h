@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -50,7 +51,7 @@ template <CellTree Tree>
 class buddy_allocator {
  public:
   explicit buddy_allocator(Tree tree)
-      : tree_(std::move(tree)), free_(tree_.num_cells()), live_(tree_.num_cells()) {
+      : tree_(std::move(tree)), free_(tree_.num_cells()), live_(tree_.num_cells() / 64 + 1) {
     APIARY_VERIFY(tree_.num_levels() <= free_count_.size());
     for (level_t l = 0; l <= top(); ++l) no_free_below_[l] = tree_.cells(l).last.value;
     const id_range<cell_id> roots = tree_.cells(top());
@@ -59,45 +60,19 @@ class buddy_allocator {
 
   // The cell that allocate would grant; nullopt when there is none.
   [[nodiscard]] std::optional<cell_id> find(cell_request request) const noexcept {
-    for (std::uint32_t levels = levels_to_search(request); levels != 0; levels &= levels - 1) {
-      const level_t from = lowest(levels);
-      const cell_id c = request.usable == nullptr
-                            ? tree_.descendants(first_free(from), request.level).first
-                            : first_usable(request, from);
-      if (c.valid()) return c;
-    }
-    return std::nullopt;
+    return optional(first(request));
   }
   template <CellCost Cost>
   [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
-    for (std::uint32_t levels = levels_to_search(request); levels != 0; levels &= levels - 1) {
-      const cell_id c = cheapest(request, lowest(levels), cost);
-      if (c.valid()) return c;
-    }
-    return std::nullopt;
+    return optional(cheapest(request, cost));
   }
 
   // Grants what find would return; nullopt when that is nothing.
-  std::optional<cell_id> allocate(level_t level) {
-    const std::uint32_t levels = levels_to_search({.level = level});
-    if (levels == 0) return std::nullopt;
-    level_t l = lowest(levels);
-    cell_id c = first_free(l);
-    free_.reset(c.value);
-    no_free_below_[l] = c.value + 1;
-    free_removed(l, 1);
-    while (l > level) {
-      const id_range<cell_id> parts = tree_.children(c, l);
-      c = parts.first;
-      insert_free(--l, c.value + 1, parts.last.value);
-    }
-    live_.set(c.value);
-    return c;
-  }
-  std::optional<cell_id> allocate(cell_request request) { return take(find(request)); }
+  std::optional<cell_id> allocate(level_t level) { return optional(take_first(level)); }
+  std::optional<cell_id> allocate(cell_request request) { return take(first(request)); }
   template <CellCost Cost>
   std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
-    return take(find(request, cost));
+    return take(cheapest(request, cost));
   }
 
   // Grants c if it is free or part of a free cell; whether it did.
@@ -110,14 +85,13 @@ class buddy_allocator {
 
   // Takes the live cell c back and merges it with its buddies as far as all of them are free.
   void release(cell_id c) {
-    APIARY_VERIFY(c.value < tree_.num_cells() && live_.test(c.value));
-    live_.reset(c.value);
+    APIARY_VERIFY(c.value < tree_.num_cells() && is_live(c));
+    live_[c.value / 64] &= ~bit(c);
     level_t l = tree_.level(c);
     for (cell_id above = tree_.parent(c, l); above.valid(); above = tree_.parent(c, ++l)) {
       const id_range<cell_id> buddies = tree_.children(above, l + 1);
       if (!free_.all_but(c.value, buddies.first.value, buddies.last.value)) break;
-      free_.reset_range(buddies.first.value, buddies.last.value);
-      free_removed(l, buddies.size() - 1);
+      merge(buddies, l);
       c = above;
     }
     free_.set(c.value);
@@ -139,16 +113,18 @@ class buddy_allocator {
     }
     return l;
   }
-  [[nodiscard]] bool is_live(cell_id c) const noexcept { return live_.test(c.value); }
+  [[nodiscard]] bool is_live(cell_id c) const noexcept {
+    APIARY_ASSERT(c.value < tree_.num_cells());
+    return (live_[c.value / 64] & bit(c)) != 0;
+  }
 
-  // Both by the value of the cell ids; a free cell's parts are not members.
+  // By the value of the cell ids; the parts of a free cell are not members.
   [[nodiscard]] const summary_bitset& free_cells() const noexcept { return free_; }
-  [[nodiscard]] const summary_bitset& live_cells() const noexcept { return live_; }
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
 
   // Bytes on the heap, without the tree.
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
-    return free_.memory_bytes() + live_.memory_bytes();
+    return free_.memory_bytes() + live_.capacity() * sizeof(std::uint64_t);
   }
 
   // Requires: allocators of the same tree.
@@ -157,6 +133,15 @@ class buddy_allocator {
   }
 
  private:
+  // Private functions return cells that may be not valid: one register. An optional built in a
+  // function that is not inlined goes through memory, and stalls on it.
+  [[nodiscard]] static std::optional<cell_id> optional(cell_id c) noexcept {
+    return c.valid() ? std::optional(c) : std::nullopt;
+  }
+
+  [[nodiscard]] static std::uint64_t bit(cell_id c) noexcept {
+    return std::uint64_t{1} << (c.value % 64);
+  }
   [[nodiscard]] level_t top() const noexcept { return tree_.num_levels() - 1; }
   [[nodiscard]] static level_t lowest(std::uint32_t levels) noexcept {
     return static_cast<level_t>(std::countr_zero(levels));
@@ -177,7 +162,8 @@ class buddy_allocator {
   }
   // n > 0 cells of level l have been added to free_, the least of them `first`.
   void free_added(level_t l, std::uint32_t first, std::uint32_t n) noexcept {
-    if (first < no_free_below_[l]) no_free_below_[l] = first;
+    std::uint32_t& hint = no_free_below_[l];
+    hint = first < hint ? first : hint;
     free_count_[l] += n;
     levels_with_free_ |= 1U << l;
   }
@@ -196,6 +182,25 @@ class buddy_allocator {
   [[nodiscard]] cell_id next_free(cell_id c, level_t l) const noexcept {
     const std::uint32_t i = free_.find_next(c.value);
     return i < tree_.cells(l).last.value ? cell_id(i) : cell_id();
+  }
+
+  [[nodiscard]] cell_id first(cell_request request) const noexcept {
+    for (std::uint32_t levels = levels_to_search(request); levels != 0; levels &= levels - 1) {
+      const level_t from = lowest(levels);
+      const cell_id c = request.usable == nullptr
+                            ? tree_.descendants(first_free(from), request.level).first
+                            : first_usable(request, from);
+      if (c.valid()) return c;
+    }
+    return cell_id();
+  }
+  template <CellCost Cost>
+  [[nodiscard]] cell_id cheapest(cell_request request, const Cost& cost) const {
+    for (std::uint32_t levels = levels_to_search(request); levels != 0; levels &= levels - 1) {
+      const cell_id c = cheapest(request, lowest(levels), cost);
+      if (c.valid()) return c;
+    }
+    return cell_id();
   }
 
   // The first usable cell of the wanted level inside the free cells of level `from`.
@@ -234,14 +239,43 @@ class buddy_allocator {
     return best;
   }
 
-  std::optional<cell_id> take(std::optional<cell_id> c) {
-    if (c) take(*c, *enclosing_free_level(*c));
+  // Grants the first free cell of the level, split off a larger one if there is none.
+  cell_id take_first(level_t level) {
+    const std::uint32_t levels = levels_to_search({.level = level});
+    if (levels == 0) return cell_id();
+    level_t l = lowest(levels);
+    cell_id c = first_free(l);
+    free_.reset(c.value);
+    no_free_below_[l] = c.value + 1;
+    free_removed(l, 1);
+    if (l > level) c = split(c, l, level);
+    live_[c.value / 64] |= bit(c);
     return c;
+  }
+  // Splits c of level l, which is free no longer, down to its first cell of the level. As merge, it
+  // is the rarer way, and inlined it would cost the other one its registers.
+  [[gnu::noinline]] cell_id split(cell_id c, level_t l, level_t level) noexcept {
+    while (l > level) {
+      const id_range<cell_id> parts = tree_.children(c, l);
+      c = parts.first;
+      insert_free(--l, c.value + 1, parts.last.value);
+    }
+    return c;
+  }
+  // The cells of level l, all but one of them free, become parts of a free cell.
+  [[gnu::noinline]] void merge(id_range<cell_id> buddies, level_t l) noexcept {
+    free_.reset_range(buddies.first.value, buddies.last.value);
+    free_removed(l, buddies.size() - 1);
+  }
+
+  std::optional<cell_id> take(cell_id c) {
+    if (c.valid()) take(c, *enclosing_free_level(c));
+    return optional(c);
   }
 
   // Splits the free cell of level `from` around c until c is free by itself, and grants it.
   void take(cell_id c, level_t from) {
-    live_.set(c.value);
+    live_[c.value / 64] |= bit(c);
     for (level_t l = tree_.level(c); l < from; ++l) {
       const cell_id above = tree_.parent(c, l);
       const id_range<cell_id> buddies = tree_.children(above, l + 1);
@@ -255,7 +289,7 @@ class buddy_allocator {
 
   Tree tree_;
   summary_bitset free_;
-  summary_bitset live_;
+  std::vector<std::uint64_t> live_;                // a bit a cell, by the value of its id
   std::array<std::uint32_t, 32> free_count_{};     // of each level
   std::array<std::uint32_t, 32> no_free_below_{};  // of each level, a hint: search from here
   std::uint32_t levels_with_free_ = 0;             // bit l: free_count_[l] > 0

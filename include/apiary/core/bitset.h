@@ -34,16 +34,17 @@ class summary_bitset {
       first_[depth_++] = total;
       bits = bits / 64 + (bits % 64 != 0 ? 1 : 0);
       total += bits;
-    } while (bits > 1);
+    } while (bits > 1 || depth_ < 2);
     words_.resize(total);
     if (value) fill();
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
-  [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
-  [[nodiscard]] bool any() const noexcept { return count_ != 0; }
-  [[nodiscard]] bool none() const noexcept { return count_ == 0; }
-  [[nodiscard]] bool all() const noexcept { return count_ == size_; }
+  [[nodiscard]] bool any() const noexcept { return !words_.empty() && words_.back() != 0; }
+  [[nodiscard]] bool none() const noexcept { return !any(); }
+  [[nodiscard]] bool all() const noexcept { return all_of(0, size_); }
+  // Cost: O(size / 64). A count kept up to date would cost more than the change of a member.
+  [[nodiscard]] std::uint32_t count() const noexcept { return count_of(0, size_); }
 
   [[nodiscard]] bool test(std::uint32_t i) const noexcept {
     APIARY_ASSERT(i < size_);
@@ -53,22 +54,15 @@ class summary_bitset {
   // Adds i; no effect on a member.
   void set(std::uint32_t i) noexcept {
     APIARY_ASSERT(i < size_);
-    std::uint64_t& word = words_[i / 64];
-    const std::uint64_t old = word;
-    word |= bit(i);
-    count_ += word != old ? 1 : 0;
-    if (old == 0) announce(i / 64);
+    words_[i / 64] |= bit(i);
+    announce(i / 64);
   }
 
   // Removes i; no effect on what is no member.
   void reset(std::uint32_t i) noexcept {
     APIARY_ASSERT(i < size_);
-    std::uint64_t& word = words_[i / 64];
-    const std::uint64_t old = word;
-    word &= ~bit(i);
-    if (word == old) return;
-    --count_;
-    if (word == 0) retract(i / 64);
+    words_[i / 64] &= ~bit(i);
+    update(i / 64);
   }
 
   void assign(std::uint32_t i, bool value) noexcept { value ? set(i) : reset(i); }
@@ -77,33 +71,24 @@ class summary_bitset {
   void set_range(std::uint32_t first, std::uint32_t last) noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
     for (; first < last; first = (first / 64 + 1) * 64) {
-      std::uint64_t& word = words_[first / 64];
-      const std::uint64_t old = word;
-      word |= range_mask(first, last);
-      count_ += ones(word ^ old);
-      if (old == 0) announce(first / 64);
+      words_[first / 64] |= range_mask(first, last);
+      announce(first / 64);
     }
   }
   void reset_range(std::uint32_t first, std::uint32_t last) noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
     for (; first < last; first = (first / 64 + 1) * 64) {
-      std::uint64_t& word = words_[first / 64];
-      const std::uint64_t old = word;
-      word &= ~range_mask(first, last);
-      count_ -= ones(word ^ old);
-      if (word == 0 && old != 0) retract(first / 64);
+      words_[first / 64] &= ~range_mask(first, last);
+      update(first / 64);
     }
   }
 
   // Keeps what is in both. Requires: equal sizes. Cost: O(size / 64).
   summary_bitset& operator&=(const summary_bitset& other) noexcept {
     APIARY_ASSERT(size_ == other.size_);
-    count_ = 0;
     for (std::size_t w = 0; w < end(0); ++w) {
-      const std::uint64_t old = words_[w];
       words_[w] &= other.words_[w];
-      count_ += ones(words_[w]);
-      if (words_[w] == 0 && old != 0) retract(static_cast<std::uint32_t>(w));
+      update(static_cast<std::uint32_t>(w));
     }
     return *this;
   }
@@ -165,7 +150,7 @@ class summary_bitset {
     APIARY_ASSERT(first <= i && i < last && last <= size_);
     if ((last - 1) / 64 != first / 64) return all_of(first, i) && all_of(i + 1, last);
     const std::uint64_t mask = range_mask(first, last);
-    return ((words_[first / 64] | bit(i)) & mask) == mask;
+    return ((words_[i / 64] | bit(i)) & mask) == mask;
   }
 
   // How many of first, ..., last-1 are members. Cost: O((last - first) / 64 + 1).
@@ -213,10 +198,11 @@ class summary_bitset {
       }
       bits = static_cast<std::uint32_t>(end(l) - first_[l]);
     }
-    count_ = size_;
   }
 
-  // Word i of level 0 has become non-empty (empty): tells the summaries.
+  // Brings the summaries up to date with word i of level 0, to which members were added (from which
+  // some were removed). The lowest summary is written in any case: whether a sparse word was empty
+  // is not to be foretold, and a missed branch costs more than the store.
   void announce(std::uint32_t i) noexcept {
     for (std::uint32_t l = 1; l < depth_; ++l, i /= 64) {
       std::uint64_t& above = words_[first_[l] + i / 64];
@@ -225,11 +211,13 @@ class summary_bitset {
       if (!was_empty) return;
     }
   }
-  void retract(std::uint32_t i) noexcept {
+  void update(std::uint32_t i) noexcept {
+    bool empty = words_[i] == 0;
     for (std::uint32_t l = 1; l < depth_; ++l, i /= 64) {
       std::uint64_t& above = words_[first_[l] + i / 64];
-      above &= ~bit(i);
-      if (above != 0) return;
+      above &= ~(std::uint64_t{empty} << (i % 64));
+      empty = above == 0;
+      if (!empty) return;
     }
   }
 
@@ -254,7 +242,6 @@ class summary_bitset {
   std::array<std::size_t, 6> first_{};  // where each level begins
   std::uint32_t depth_ = 0;
   std::uint32_t size_ = 0;
-  std::uint32_t count_ = 0;
 };
 
 APIARY_NAMESPACE_END
