@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <support/archetypes.h>
 #include <support/scale.h>
 #include <support/tree_suite.h>
 #include <type_traits>
@@ -193,4 +194,18 @@ TEST_CASE("what an inner transaction committed goes with the outer one") {
   }
   log.rollback(0);
   CHECK(t.value == "21");
+}
+
+TEST_CASE("whatever is a cell allocator can be changed within a transaction") {
+  journal log;
+  auto cells = apiary_test::cell_allocator_archetype::make();
+  {
+    transaction tx(log);
+    CHECK(allocate(tx, cells, level_t{0}) == cell_id(0));
+    release(tx, cells, cell_id(0));
+    CHECK(allocate_at(tx, cells, cell_id(0)));
+    CHECK_FALSE(allocate(tx, cells, level_t{0}).has_value());
+    CHECK(cells.free_count(0) == 0);
+  }
+  CHECK(cells.free_count(0) == 1);
 }
