@@ -1,8 +1,13 @@
 // apiary/benchmarks/alloc_bench.cpp - granting and taking back cells, beside what it must beat.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
+#include <apiary/alloc/journal.h>
+#include <apiary/alloc/journaled.h>
+#include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/model/health.h>
 #include <apiary/model/uniform_tree.h>
 
 #include <benchmark/benchmark.h>
@@ -11,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -182,10 +188,170 @@ void sizes(benchmark::internal::Benchmark* b) {
   b->RangeMultiplier(4)->Range(1024, 1'048'576)->Complexity();
 }
 
+// The guarded allocator, every cell promised that will be asked for.
+class guarded {
+ public:
+  explicit guarded(const uniform_tree& tree) : cells_(tree) {}
+  std::optional<cell_id> allocate(level_t level) {
+    if (!cells_.promise({level, 1})) return std::nullopt;
+    return cells_.allocate(level);
+  }
+  void release(cell_id c) {
+    cells_.release(c);
+    cells_.withdraw({cells_.tree().level(c), 1});
+  }
+
+ private:
+  safe_buddy_allocator cells_;
+};
+
 BENCHMARK(allocate_release<buddy_allocator<uniform_tree>, cell_id>)
     ->Name("pair/buddy")
     ->Apply(sizes);
 BENCHMARK(allocate_release<heap, void*>)->Name("pair/malloc")->Apply(sizes);
 BENCHMARK(allocate_release<linear_lists, cell_id>)->Name("pair/linear_lists")->Apply(sizes);
+
+BENCHMARK(allocate_release<guarded, cell_id>)->Name("pair/guarded")->Apply(sizes);
+
+// A busy cluster, every eighth node of it bad: a node is granted among the healthy ones, and taken
+// back. The rival asks a predicate about every free cell.
+template <bool by_bitset>
+void allocate_healthy(benchmark::State& state) {
+  const uniform_tree tree = cluster(state.range(0));
+  const level_t node = 3;
+  buddy_allocator<uniform_tree> cells(tree);
+  health<uniform_tree> good(tree);
+  rng random(9);
+  // Only nodes of the last rack are free and healthy; its first one is taken.
+  const cell_id last = tree.at(4, tree.cells(4).size() - 1);
+  for (const cell_id c : tree.cells(node)) {
+    if (tree.parent(c, node) == last) continue;
+    if (random.uniform(8) == 0) {
+      good.mark_bad(c);
+    } else {
+      cells.allocate_at(c);
+    }
+  }
+  cells.allocate_at(tree.children(last, 4)[0]);
+  const std::uint32_t free_before = cells.free_count(node);
+  std::uint64_t granted = 0;
+  std::uint64_t rounds = 0;
+  for (auto _ : state) {
+    std::optional<cell_id> c;
+    if constexpr (by_bitset) {
+      c = cells.allocate({.level = node, .usable = &good.usable()});
+    } else {
+      c = cells.allocate({.level = node}, [&](cell_id f) { return good.healthy(f) ? 0U : 1U; });
+    }
+    granted += c && good.healthy(*c) && tree.parent(*c, node) == last ? 1U : 0U;
+    cells.release(*c);
+    ++rounds;
+  }
+  if (granted != rounds || cells.free_count(node) != free_before)
+    state.SkipWithError("a bad node was granted");
+  state.SetComplexityN(state.range(0));
+}
+
+BENCHMARK(allocate_healthy<true>)->Name("healthy_node/bitsets")->Apply(sizes);
+BENCHMARK(allocate_healthy<false>)->Name("healthy_node/predicate")->Apply(sizes);
+
+// What if eight nodes were granted? Tried on the state and rolled back, or tried on a copy.
+template <bool by_journal>
+void what_if(benchmark::State& state) {
+  const uniform_tree tree = cluster(state.range(0));
+  buddy_allocator<uniform_tree> cells(tree);
+  usage<uniform_tree> use(tree, 4);
+  rng random(11);
+  for (std::uint32_t i = 0; i < tree.cells(3).size() / 2; ++i)
+    cells.allocate_at(tree.at(3, random.uniform(tree.cells(3).size())));
+  const buddy_allocator<uniform_tree> before = cells;
+  const auto try_nodes = [&](auto&& grant, auto&& assign_leaf) {
+    std::uint64_t sum = 0;
+    for (int i = 0; i < 8; ++i) {
+      const cell_id c = *grant();
+      for (const cell_id leaf : leaves(tree, c)) assign_leaf(leaf);
+      sum += tree.index(c, 3);
+    }
+    return sum;
+  };
+  std::uint64_t sum = 0;
+  std::uint64_t rounds = 0;
+  journal log;
+  for (auto _ : state) {
+    if constexpr (by_journal) {
+      transaction tx(log);
+      sum += try_nodes([&] { return allocate(tx, cells, level_t{3}); },
+                       [&](cell_id leaf) { assign(tx, use, leaf, 2); });
+    } else {
+      buddy_allocator<uniform_tree> copy = cells;
+      usage<uniform_tree> use_copy = use;
+      sum += try_nodes([&] { return copy.allocate(3); },
+                       [&](cell_id leaf) { use_copy.assign(leaf, 2); });
+    }
+    ++rounds;
+  }
+  transaction tx(log);
+  const std::uint64_t once = try_nodes([&] { return allocate(tx, cells, level_t{3}); },
+                                       [&](cell_id leaf) { assign(tx, use, leaf, 2); });
+  tx.rollback();
+  if (sum != rounds * once || !(cells == before)) state.SkipWithError("the state was changed");
+  state.SetComplexityN(state.range(0));
+}
+
+BENCHMARK(what_if<true>)->Name("what_if/journal")->Apply(sizes);
+BENCHMARK(what_if<false>)->Name("what_if/copy")->Apply(sizes);
+
+// A leaf changes hands: counts of four classes on the way to the root. The rival is HiveD's shape,
+// a map from priority to count in each cell.
+class map_usage {
+ public:
+  explicit map_usage(const uniform_tree& tree) : tree_(tree), used_(tree.num_cells()) {}
+  void assign(cell_id leaf, int from, int to) {
+    level_t l = 0;
+    for (cell_id c = leaf; c.valid(); c = tree_.parent(c, l++)) {
+      std::map<int, std::uint32_t>& used = used_[c.value];
+      if (from >= 0 && --used[from] == 0) used.erase(from);
+      if (to >= 0) ++used[to];
+    }
+  }
+  [[nodiscard]] std::uint32_t used(cell_id c, int k) { return used_[c.value][k]; }
+
+ private:
+  uniform_tree tree_;
+  std::vector<std::map<int, std::uint32_t>> used_;
+};
+
+template <bool by_table>
+void assign_leaf(benchmark::State& state) {
+  const uniform_tree tree = cluster(state.range(0));
+  using table = usage<uniform_tree>;
+  table counts(tree, 4);
+  map_usage maps(tree);
+  std::vector<int> owner(tree.num_leaves(), -1);
+  rng random(13);
+  for (auto _ : state) {
+    const std::uint32_t i = random.uniform(tree.num_leaves());
+    const int to = static_cast<int>(random.uniform(5)) - 1;
+    if constexpr (by_table) {
+      counts.assign(tree.at(0, i), to < 0 ? table::unused : static_cast<table::class_t>(to));
+    } else {
+      maps.assign(tree.at(0, i), owner[i], to);
+    }
+    owner[i] = to;
+  }
+  for (int k = 0; k < 4; ++k) {
+    std::uint32_t used = 0;
+    for (const cell_id root : tree.cells(4))
+      used += by_table ? counts.used(root, static_cast<table::class_t>(k)) : maps.used(root, k);
+    if (used != static_cast<std::uint32_t>(std::count(owner.begin(), owner.end(), k)))
+      state.SkipWithError("leaves were lost");
+  }
+}
+
+BENCHMARK(assign_leaf<true>)->Name("usage/table")->RangeMultiplier(32)->Range(1024, 1'048'576);
+BENCHMARK(assign_leaf<false>)
+    ->Name("usage/map_a_cell")
+    ->RangeMultiplier(32)
+    ->Range(1024, 1'048'576);
 
 }  // namespace
