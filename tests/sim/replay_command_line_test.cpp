@@ -322,20 +322,28 @@ TEST_CASE("without gnuplot the curves and the script of the plot are kept") {
   CHECK(here.get("it's.csv").starts_with(curve_header()));
 }
 
-TEST_CASE("with gnuplot there is a plot") {
+TEST_CASE("with gnuplot there is a plot, also when standard input and error are closed") {
   if (!is_installed("gnuplot")) {
     MESSAGE("gnuplot is not installed: nothing drawn");
     return;
   }
   const workplace here;
-  const ended end = here.run(with_trace({"--plot", "it's.svg"}));
-  CHECK(end.status == 0);
-  CHECK(here.names() == std::set<std::string>{"it's.svg", "nodes", "pods"});
-  const std::string plot = here.get("it's.svg");
-  CHECK(plot.starts_with("<?xml"));
-  CHECK(plot.ends_with("</svg>\n\n"));
-  for (const char* name : {"fgd", "best_fit", "random", "everything placed", "GPUs allocated"}) {
-    CHECK(plot.find(name) != std::string::npos);
+  for (const bool closed : {false, true}) {
+    const ended end = here.run(with_trace({"--plot", "it's.svg"}), [&] {
+      if (closed) {
+        ::close(0);
+        ::close(2);
+      }
+    });
+    CHECK(end.status == 0);
+    CHECK(here.names() == std::set<std::string>{"it's.svg", "nodes", "pods"});
+    const std::string plot = here.get("it's.svg");
+    CHECK(plot.starts_with("<?xml"));
+    CHECK(plot.ends_with("</svg>\n\n"));
+    for (const char* name : {"fgd", "best_fit", "random", "everything placed", "GPUs allocated"}) {
+      CHECK(plot.find(name) != std::string::npos);
+    }
+    here.put("it's.svg", "");
   }
 }
 
