@@ -8,8 +8,6 @@
 #include <apiary/model/tree.h>
 #include <apiary/model/uniform_tree.h>
 
-#include <absl/container/flat_hash_map.h>
-#include <absl/container/flat_hash_set.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -20,6 +18,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -132,8 +132,8 @@ class named_tree {
       std::span<const chain_spec> specs) {
     detail::fault_list faults;
     if (specs.empty()) faults.add("cluster", "no chains");
-    absl::flat_hash_map<std::string, std::string> chain_of;  // by cell name
-    absl::flat_hash_set<std::string> names;
+    std::unordered_map<std::string, std::string> chain_of;  // by cell name
+    std::unordered_set<std::string> names;
     for (const chain_spec& spec : specs) {
       if (!names.insert(spec.name).second) faults.add(detail::place_of(spec), "name used twice");
       check(spec, faults);
@@ -226,15 +226,15 @@ class named_tree {
   static void check(const chain_spec& spec, detail::fault_list& faults) {
     detail::check_shape(spec, Tree::max_levels, std::same_as<Tree, uniform_tree>, faults);
     if (spec.name.empty()) faults.add(detail::place_of(spec), "no name");
-    absl::flat_hash_set<std::string_view> level_names;
-    absl::flat_hash_set<std::string_view> running;  // levels with running names
+    std::unordered_set<std::string_view> level_names;
+    std::unordered_set<std::string_view> running;  // levels with running names
     for (const level_spec& level : spec.levels) {
       const std::string place = detail::place_of(spec, level);
       if (level.name.empty()) faults.add(place, "no name");
       if (!level_names.insert(level.name).second) faults.add(place, "name used twice");
       if (level.cell_names.empty()) running.insert(level.name);
     }
-    absl::flat_hash_set<std::string_view> cell_names;
+    std::unordered_set<std::string_view> cell_names;
     for (const level_spec& level : spec.levels) {
       const std::string place = detail::place_of(spec, level);
       for (const std::string& name : level.cell_names) {
@@ -269,7 +269,7 @@ class named_tree {
   Tree tree_;
   std::string chain_name_;
   std::vector<named_level> levels_;  // from the leaves up
-  absl::flat_hash_map<std::string, cell_id> given_names_;
+  std::unordered_map<std::string, cell_id> given_names_;
 };
 
 APIARY_NAMESPACE_END

@@ -1,0 +1,14 @@
+// apiary/tests/abort/double_release.cpp - a cell is taken back twice.
+// SPDX-License-Identifier: MIT
+// EXPECT: buddy_allocator\.h:[0-9]+: apiary: c\.value < tree_\.num_cells\(\) && is_live\(c\) does not hold
+#include <apiary/alloc/buddy_allocator.h>
+#include <apiary/model/uniform_tree.h>
+
+int main() {
+  apiary::buddy_allocator cells(apiary::uniform_tree({2, 4}));
+  const auto c = cells.allocate(0);
+  if (!c) return 1;
+  cells.release(*c);
+  cells.release(*c);
+  return 0;
+}
