@@ -228,6 +228,11 @@ absl::Status perform(task t) {
   return absl::OkStatus();
 }
 
+// In the folder of a program that was called by a path, otherwise in the present one.
+std::string beside(const char* program, const char* name) {
+  return std::filesystem::path(program).replace_filename(name).string();
+}
+
 int fail(const absl::Status& why, int exit_status) {
   std::fprintf(stderr, "replay: %s\n", std::string(why.message()).c_str());
   return exit_status;
@@ -238,8 +243,9 @@ int fail(const absl::Status& why, int exit_status) {
 int main(int argc, char** argv) {
   const absl::Status streams = check_standard_streams();
   if (!streams.ok()) return fail(streams, 1);
-  const absl::StatusOr<options> o = parse_options({argv + 1, argv + argc});
+  absl::StatusOr<options> o = parse_options({argv + 1, argv + argc});
   if (!o.ok()) return fail(o.status(), 2);
+  if (o->synthetic() && o->plot.empty()) o->plot = beside(argv[0], "replay.svg");
   if (o->help) {
     const absl::Status printed = print(usage);
     return printed.ok() ? 0 : fail(printed, 1);

@@ -45,8 +45,9 @@ inline constexpr const char* usage =
     "  --decisions FILE   writes a line an arrival: task, node, devices (needs --policy NAME)\n"
     "  --plot FILE.svg    draws the curves with gnuplot\n"
     "\n"
-    "Without --nodes and --pods the trace is synthetic, and the plot goes to replay.svg unless\n"
-    "--plot says otherwise. Exit status: 0, 1 when output failed, 2 for bad arguments or input.\n";
+    "Without --nodes and --pods the trace is synthetic, and there is a plot in any case: without\n"
+    "--plot it is replay.svg beside the program, or here if the program was not called by a path.\n"
+    "Exit status: 0, 1 when output failed, 2 for bad arguments or input.\n";
 
 inline constexpr std::array<std::string_view, 6> policies{
     "fgd", "best_fit", "dot_prod", "gpu_packing", "gpu_clustering", "random"};
@@ -153,7 +154,6 @@ inline absl::StatusOr<options> parse_options(std::span<const char* const> argume
     }
   }
   if (!o.help) APIARY_RETURN_IF_ERROR(detail::check(o));
-  if (o.synthetic() && o.plot.empty()) o.plot = "replay.svg";
   return o;
 }
 

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
@@ -74,7 +75,8 @@ class workplace {
 
   // Runs replay in another process, where `before` is called first.
   [[nodiscard]] ended run(
-      std::vector<std::string> arguments, const std::function<void()>& before = [] {}) const {
+      std::vector<std::string> arguments, const std::function<void()>& before = [] {},
+      const char* program = "replay") const {
     static const std::string out =
         (path_.parent_path() / ("replay_out_" + std::to_string(::getpid()))).string();
     static const std::string err = out + "_err";
@@ -82,7 +84,7 @@ class workplace {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-      arguments.insert(arguments.begin(), "replay");
+      arguments.insert(arguments.begin(), program);
       std::vector<char*> argv;
       for (std::string& argument : arguments) argv.push_back(argument.data());
       argv.push_back(nullptr);
@@ -345,6 +347,21 @@ TEST_CASE("with gnuplot there is a plot, also when standard input and error are 
     }
     here.put("it's.svg", "");
   }
+}
+
+TEST_CASE("without arguments six policies run, and the plot is beside the program") {
+  const workplace here;
+  const auto without_gnuplot = [] {
+    if (::mkdir("bin", 0700) != 0) ::_exit(98);
+    ::setenv("PATH", "", 1);
+  };
+  const ended end = here.run({}, without_gnuplot, "bin/replay");
+  CHECK(end.status == 0);
+  CHECK(std::count(end.out.begin(), end.out.end(), '\n') == 7);
+  CHECK(here.get("bin/replay.csv").starts_with(curve_header()));
+  CHECK(here.names() == std::set<std::string>{"bin", "nodes", "pods"});
+  CHECK(here.run({"--policy", "fgd"}).status == 0);
+  CHECK(here.names().size() > 3);  // by name only: in the present folder
 }
 
 TEST_CASE("help is the usage") {
