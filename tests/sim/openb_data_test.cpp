@@ -143,11 +143,12 @@ void reproduce(const std::string& trace, std::initializer_list<int> seeds) {
          {"DotProd", decide(e, dot_prod())},
          {"GpuPacking", decide(e, gpu_packing())},
          {"GpuClustering", decide(e, gpu_clustering())}}};
-    for (const auto& [policy, answers] : runs) {
+    for (const auto& run : runs) {
+      const std::string& policy = run.first;
       CAPTURE(policy);
       CAPTURE(seed);
       const auto& expected = published.at(trace + "," + policy + "," + std::to_string(seed));
-      const load_curves found = curves(e, answers);
+      const load_curves found = curves(e, run.second);
       CHECK(differences(joined(found.allocation), expected[0]) == 0);
       CHECK(differences(joined(found.fragmentation_amount), expected[1]) == 0);
       CHECK(differences(joined(found.fragmentation_ratio), expected[2]) == 0);
@@ -218,10 +219,11 @@ TEST_CASE("random placement comes as far as the published one") {
     return std::strtod(line.c_str() + line.rfind(',') + 1, nullptr);
   };
   constexpr int repeats = 10;
-  for (const auto& [trace, orders] : {std::pair<std::string, int>("default", 5),
-                                      {"gpushare100", 2},
-                                      {"gpuspec33", 2},
-                                      {"multigpu50", 2}}) {
+  const std::array<std::pair<std::string, int>, 4> traces{
+      {{"default", 5}, {"gpushare100", 2}, {"gpuspec33", 2}, {"multigpu50", 2}}};
+  for (const auto& one : traces) {
+    const std::string& trace = one.first;
+    const int orders = one.second;
     double ours = 0.0;
     double theirs = 0.0;
     for (int seed = 42; seed < 42 + orders; ++seed) {
