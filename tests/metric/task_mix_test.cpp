@@ -49,6 +49,32 @@ TEST_CASE("equally frequent kinds stand in descending order of what they ask for
   CHECK(mix.tasks()[3].kind == a);
 }
 
+TEST_CASE("kinds that differ in the models alone are different kinds") {
+  const task_kind t4{1000, 500, 1, 0b01};
+  const task_kind v100{1000, 500, 1, 0b10};
+  const task_mix mix = task_mix::from_history(times(times({}, t4, 30), v100, 30), 100);
+  REQUIRE(mix.tasks().size() == 2);
+  CHECK(mix.tasks()[0].kind == v100);
+  CHECK(mix.tasks()[1].kind == t4);
+  CHECK(mix.tasks()[1].weight == 30);
+}
+
+TEST_CASE("kinds of weight 0 are none") {
+  const task_mix mix({{small, 0}, {large, 2}});
+  REQUIRE(mix.tasks().size() == 1);
+  CHECK(mix.tasks()[0].kind == large);
+  CHECK(task_mix({{small, 0}}).tasks().empty());
+}
+
+TEST_CASE("which kinds make sense") {
+  CHECK(small.valid());
+  CHECK(large.valid());
+  CHECK(task_kind{1000}.valid());
+  CHECK_FALSE(task_kind{1000, 1500, 1}.valid());
+  CHECK_FALSE(task_kind{1000, 0, 1}.valid());
+  CHECK_FALSE(task_kind{1000, 500, 2}.valid());
+}
+
 TEST_CASE("no history, no mix") {
   CHECK(task_mix::from_history({}).tasks().empty());
   CHECK(task_mix().total_weight() == 0);

@@ -36,6 +36,11 @@ TEST_CASE("dot_prod falls with the product of what is left and what is asked") {
   CHECK(dot_prod{}.score(nodes, n, {}) == 100);
   // 1 - (0.5 * 0.25 + 0.5 * 0.5) / 2 = 0.8125
   CHECK(dot_prod{}.score(nodes, n, {.cpu_milli = 32000, .devices = 4, .gpu_milli = 1000}) == 81);
+  // Amounts whose product is near 2^64.
+  const node_table huge = one_node(~0U, {1000, 1000, 1000});
+  for (const std::uint32_t devices : {1U, 2U, 3U})
+    CHECK(dot_prod{}.score(huge, n, {.cpu_milli = ~0U, .devices = devices, .gpu_milli = 1000}) ==
+          0);
 }
 
 TEST_CASE("gpu_packing prefers shared devices, then free devices, then free nodes") {

@@ -85,6 +85,34 @@ TEST_CASE("every bad call names what is wrong and changes nothing") {
         kInvalidArgument);
 }
 
+TEST_CASE("the same commit again says that the job runs, even where its own place is taken by it") {
+  gpu_sharing<best_fit> scheduler = two_nodes();
+  const share task{.job = job_id(1), .devices = 2, .gpu_milli = 1000};
+  const placement where = scheduler.propose(task).value();
+  REQUIRE(scheduler.commit(task, where).ok());
+  CHECK(scheduler.commit(task, where).code() == absl::StatusCode::kAlreadyExists);
+}
+
+TEST_CASE("nodes that hold more than their shape, or nonsense, are refused") {
+  const auto refused = [](auto&& damage) {
+    node_table nodes;
+    nodes.add({{8000, 8000}, 2, 0});
+    const node_id n = nodes.add({{8000, 8000}, 4, 1});
+    damage(nodes[n]);
+    const absl::Status status = gpu_sharing<best_fit>::create(nodes, best_fit{}).status();
+    return status.code() == absl::StatusCode::kInvalidArgument &&
+           std::string(status.message()).find("node 1") != std::string::npos;
+  };
+  CHECK(refused([](node_state& s) { s.gpus = 200; }));
+  CHECK(refused([](node_state& s) { s.gpus = 3; }));
+  CHECK(refused([](node_state& s) { s.model = 2; }));
+  CHECK(refused([](node_state& s) { s.left.cpu_milli = 8001; }));
+  CHECK(refused([](node_state& s) { s.left.memory_mib = 8001; }));
+  CHECK(refused([](node_state& s) { s.gpu_left[3] = 1001; }));
+  CHECK(refused([](node_state& s) { s.gpu_left[4] = 1; }));
+  CHECK_FALSE(refused([](node_state& s) { s.gpu_left[3] = 10; }));  // in use already
+}
+
 TEST_CASE("a proposal that went stale is refused, never double-booked") {
   gpu_sharing<best_fit> scheduler = two_nodes();
   const share a{.job = job_id(1), .devices = 2, .gpu_milli = 1000};

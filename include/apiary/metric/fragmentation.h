@@ -3,8 +3,6 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/dense_map.h>
-#include <apiary/core/ids.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
@@ -24,58 +22,27 @@ APIARY_NAMESPACE_BEGIN
 //
 // A kind that asks for no GPU, may not run on the node's model, lacks CPU or lacks devices can use
 // nothing of it; any other kind can use the devices that have its share left. With integer weights
-// c_m = W * p_m, where W is their sum, W * F is an integer; what the kinds can use, W * (left - F),
-// comes out of two small tables: a kind for one device is served by exactly the devices with its
-// share left, so each device adds left * H[left], and kinds for several whole devices add 1000 *
-// free * M[free].
+// c_m = W * p_m, where W is their sum, W * F is an integer. What the kinds can use, W * (left - F),
+// comes out of small tables: a kind for one device is served by exactly the devices with its share
+// left, so each device adds left * H[left], and kinds for several whole devices add
+// 1000 * free * M[free].
 //
-// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3; the exact form in place of
-// doubles. Cost:  O(GPUs of a node) look-ups; the tables take 4 bytes for each (class of models
-// with the same accessible
-//        kinds) x (distinct CPU demand) x (distinct share), a few KiB, and 1 KiB for ranks.
+// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3; the exact form instead of doubles.
+// Cost:  O(GPUs of a node) look-ups and O(log distinct CPU demands). Models that may serve the same
+//        kinds share a table of (distinct CPU demands + 1) * (distinct shares + 18) * 4 bytes and
+//        2 KiB of ranks: 5 KiB for the openb trace.
+//        Construction O(kinds of the mix + table).
 class fragmentation {
  public:
   explicit fragmentation(const task_mix& mix) : total_weight_(mix.total_weight()) {
-    std::vector<std::uint32_t> shares;
-    for (const typical_task& t : mix.tasks()) {
-      if (t.kind.devices == 0) continue;
-      cpus_.push_back(t.kind.cpu_milli);
-      if (t.kind.devices == 1) shares.push_back(t.kind.gpu_milli);
-    }
-    const auto sort_unique = [](std::vector<std::uint32_t>& values) {
-      std::sort(values.begin(), values.end());
-      values.erase(std::unique(values.begin(), values.end()), values.end());
-    };
-    sort_unique(cpus_);
-    sort_unique(shares);
-    for (std::uint32_t left = 0; left <= whole_gpu; ++left) {
-      const auto above = std::upper_bound(shares.begin(), shares.end(), left);
-      share_rank_[left] = static_cast<std::uint16_t>(above - shares.begin());
-    }
-    row_size_ = static_cast<std::uint32_t>(shares.size()) + 1 + max_gpus_per_node + 1;
-    const auto num_rows = static_cast<std::uint32_t>(cpus_.size()) + 1;
-
-    std::vector<std::vector<bool>> classes;  // which kinds each class of models may serve
+    std::vector<std::vector<bool>> classes;  // which kinds each table is for
     for (gpu_model model = 0; model < max_gpu_models; ++model) {
-      std::vector<bool> accessible;
-      for (const typical_task& t : mix.tasks())
-        accessible.push_back(contains(t.kind.models, model));
-      const auto same = std::find(classes.begin(), classes.end(), accessible);
-      class_offset_[model] =
-          static_cast<std::uint32_t>(same - classes.begin()) * num_rows * row_size_;
-      if (same == classes.end()) classes.push_back(std::move(accessible));
-    }
-    table_.assign(classes.size() * num_rows * row_size_, 0);
-    std::uint32_t* entries = table_.data();
-    for (const std::vector<bool>& accessible : classes) {
-      for (std::uint32_t r = 0; r < num_rows; ++r, entries += row_size_) {
-        for (std::size_t m = 0; m < mix.tasks().size(); ++m) {
-          const typical_task& t = mix.tasks()[m];
-          if (accessible[m] && t.kind.devices != 0 && r > 0 && t.kind.cpu_milli <= cpus_[r - 1]) {
-            count(entries, t, static_cast<std::uint32_t>(shares.size()));
-          }
-        }
-      }
+      std::vector<bool> served = served_by(mix, model);
+      const auto same = std::find(classes.begin(), classes.end(), served);
+      table_of_[model] = static_cast<std::uint8_t>(same - classes.begin());
+      if (same != classes.end()) continue;
+      tables_.emplace_back(mix, served);
+      classes.push_back(std::move(served));
     }
   }
 
@@ -85,7 +52,7 @@ class fragmentation {
   // What applies to nodes of one model with so much CPU left.
   class row {
    public:
-    // Adds up what kinds for one device can use of a device with `left`, times W.
+    // What kinds for one device can use of a device with `left`, times W.
     [[nodiscard]] std::uint64_t of_device(milli_gpu left) const noexcept {
       return std::uint64_t{left} * single_[ranks_[left]];
     }
@@ -106,18 +73,19 @@ class fragmentation {
 
    private:
     friend class fragmentation;
-    const std::uint32_t* single_ = nullptr;
-    const std::uint32_t* several_ = nullptr;
-    const std::uint16_t* ranks_ = nullptr;
+    const std::uint32_t* single_ = nullptr;   // H by rank of the share left
+    const std::uint32_t* several_ = nullptr;  // M by number of free devices
+    const std::uint16_t* ranks_ = nullptr;    // of shares left
   };
 
   [[nodiscard]] row row_of(gpu_model model, std::uint32_t cpu_left) const noexcept {
-    std::uint32_t r = 0;
-    for (const std::uint32_t cpu : cpus_) r += cpu <= cpu_left ? 1 : 0;
+    APIARY_ASSERT(model < max_gpu_models);
+    const table& t = tables_[table_of_[model]];
+    const std::size_t at = rank(t.cpus, cpu_left) * t.row_size;
     row result;
-    result.single_ = table_.data() + class_offset_[model] + std::size_t{r} * row_size_;
-    result.several_ = result.single_ + (row_size_ - max_gpus_per_node - 1);
-    result.ranks_ = share_rank_.data();
+    result.single_ = t.counts.data() + at;
+    result.several_ = result.single_ + (t.row_size - max_gpus_per_node - 1);
+    result.ranks_ = t.share_rank.data();
     return result;
   }
 
@@ -131,30 +99,73 @@ class fragmentation {
   }
   // F in thousandths of GPUs; 0 for an empty mix.
   [[nodiscard]] double operator()(const node_state& node) const noexcept {
-    return total_weight_ == 0
-               ? 0.0
-               : static_cast<double>(weighted(node)) / static_cast<double>(total_weight_);
+    if (total_weight_ == 0) return 0.0;
+    return static_cast<double>(weighted(node)) / static_cast<double>(total_weight_);
   }
 
  private:
-  // Counts a kind into every entry of a row that serves it.
-  void count(std::uint32_t* entries, const typical_task& t,
-             std::uint32_t num_shares) const noexcept {
-    if (t.kind.devices == 1) {
-      for (std::uint32_t rank = share_rank_[t.kind.gpu_milli]; rank <= num_shares; ++rank)
-        entries[rank] += t.weight;
-    } else {
-      std::uint32_t* const several = entries + num_shares + 1;
-      for (std::uint32_t free = t.kind.devices; free <= max_gpus_per_node; ++free)
-        several[free] += t.weight;
+  // For the kinds that some models serve: H and M for each rank of the CPU left.
+  struct table {
+    std::vector<std::uint32_t> cpus;    // distinct demands, ascending
+    std::vector<std::uint32_t> counts;  // a row for each rank of CPU: H by rank of share, then M
+    std::array<std::uint16_t, whole_gpu + 1> share_rank{};
+    std::size_t row_size = 0;
+
+    table(const task_mix& mix, const std::vector<bool>& served) {
+      std::vector<std::uint32_t> shares;
+      for (std::size_t m = 0; m < served.size(); ++m) {
+        const task_kind& kind = mix.tasks()[m].kind;
+        if (served[m]) cpus.push_back(kind.cpu_milli);
+        if (served[m] && kind.devices == 1) shares.push_back(kind.gpu_milli);
+      }
+      sort_unique(cpus);
+      sort_unique(shares);
+      for (std::uint32_t left = 0; left <= whole_gpu; ++left)
+        share_rank[left] = static_cast<std::uint16_t>(rank(shares, left));
+      const std::size_t several = shares.size() + 1;  // where M begins
+      row_size = several + max_gpus_per_node + 1;
+      counts.assign((cpus.size() + 1) * row_size, 0);
+      // Each kind where it begins to fit, then sums along CPU and along shares or devices.
+      for (std::size_t m = 0; m < served.size(); ++m) {
+        const typical_task& t = mix.tasks()[m];
+        if (!served[m] || t.kind.devices > max_gpus_per_node) continue;
+        const std::size_t at =
+            t.kind.devices == 1 ? share_rank[t.kind.gpu_milli] : several + t.kind.devices;
+        counts[rank(cpus, t.kind.cpu_milli) * row_size + at] += t.weight;
+      }
+      for (std::size_t i = row_size; i < counts.size(); ++i) counts[i] += counts[i - row_size];
+      for (std::size_t begin = 0; begin < counts.size(); begin += row_size) {
+        for (std::size_t i = 1; i < row_size; ++i) {
+          if (i != several) counts[begin + i] += counts[begin + i - 1];
+        }
+      }
     }
+  };
+
+  [[nodiscard]] static std::vector<bool> served_by(const task_mix& mix, gpu_model model) {
+    std::vector<bool> served;
+    for (const typical_task& t : mix.tasks())
+      served.push_back(t.kind.devices != 0 && contains(t.kind.models, model));
+    return served;
+  }
+  static void sort_unique(std::vector<std::uint32_t>& values) {
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+  }
+  // How many of the ascending values are at most x. No branch depends on x.
+  [[nodiscard]] static std::size_t rank(std::span<const std::uint32_t> values,
+                                        std::uint32_t x) noexcept {
+    const std::uint32_t* at = values.data();
+    for (std::size_t n = values.size(); n > 0;) {
+      const std::size_t half = (n + 1) / 2;
+      at += at[half - 1] <= x ? half : 0;
+      n -= half;
+    }
+    return static_cast<std::size_t>(at - values.data());
   }
 
-  std::vector<std::uint32_t> cpus_;   // distinct CPU demands of kinds with GPUs, ascending
-  std::vector<std::uint32_t> table_;  // by class of models, rank of CPU left: H, then M
-  std::array<std::uint16_t, whole_gpu + 1> share_rank_{};
-  std::array<std::uint32_t, max_gpu_models> class_offset_{};
-  std::uint32_t row_size_ = 0;
+  std::vector<table> tables_;
+  std::array<std::uint8_t, max_gpu_models> table_of_{};
   std::uint64_t total_weight_ = 0;
 };
 

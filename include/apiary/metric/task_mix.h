@@ -24,6 +24,10 @@ struct task_kind {
   // that say the same set in different words are different kinds.
   std::uint32_t spec = 0;
 
+  // As share::valid().
+  [[nodiscard]] constexpr bool valid() const noexcept {
+    return share{.devices = devices, .gpu_milli = gpu_milli}.valid();
+  }
   friend bool operator==(const task_kind&, const task_kind&) noexcept = default;
 };
 
@@ -41,28 +45,33 @@ class task_mix {
  public:
   task_mix() = default;
 
-  // Kinds with weights that the caller knows. Requires: the weights' sum is below 2^32.
+  // Kinds with weights that the caller knows; those of weight 0 do not count.
+  // Requires: every kind is valid(), the weights' sum is below 2^32.
   explicit task_mix(std::vector<std::pair<task_kind, std::uint32_t>> kinds) {
     for (const auto& [kind, weight] : kinds) total_weight_ += weight;
     APIARY_VERIFY(total_weight_ >> 32 == 0);
     for (const auto& [kind, weight] : kinds) {
+      APIARY_VERIFY(kind.valid());
+      if (weight == 0) continue;
       tasks_.push_back(
           {kind, weight, static_cast<double>(weight) / static_cast<double>(total_weight_)});
     }
   }
 
   // The shortest prefix of the kinds, most frequent first, that covers `coverage_percent` of the
-  // tasks seen; ties by (cpu, milli, devices, spec), greater first. Cost: O(n log n).
+  // tasks seen; ties by (cpu, milli, devices, spec, models), greater first. Requires: every kind is
+  // valid(). Cost: O(n log n).
   [[nodiscard]] static task_mix from_history(std::span<const task_kind> seen,
                                              std::uint32_t coverage_percent = 95) {
     const auto key = [](const task_kind& k) {
-      return std::tuple(k.cpu_milli, k.gpu_milli, k.devices, k.spec);
+      return std::tuple(k.cpu_milli, k.gpu_milli, k.devices, k.spec, k.models);
     };
     std::vector<task_kind> sorted(seen.begin(), seen.end());
     std::sort(sorted.begin(), sorted.end(),
               [&](const task_kind& a, const task_kind& b) { return key(a) > key(b); });
     task_mix mix;
     for (const task_kind& kind : sorted) {
+      APIARY_VERIFY(kind.valid());
       if (mix.tasks_.empty() || key(mix.tasks_.back().kind) != key(kind))
         mix.tasks_.push_back({kind, 0, 0.0});
       ++mix.tasks_.back().weight;

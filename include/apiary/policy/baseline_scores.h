@@ -54,7 +54,7 @@ struct dot_prod : tightest_devices {
     const std::uint64_t cpu = std::uint64_t{node.left.cpu_milli} * task.cpu_milli;
     const std::uint64_t gpu = node.total_gpu_left() * task.total_gpu_milli();
     constexpr std::uint64_t unit = std::uint64_t{128000} * 128000 / 50;
-    const std::uint64_t product = cpu + 256 * gpu;
+    const std::uint64_t product = std::min(cpu, 100 * unit) + 256 * gpu;
     return product < 100 * unit ? static_cast<std::uint32_t>((100 * unit - product) / unit) : 0;
   }
 };
@@ -109,9 +109,6 @@ class random_fit {
   // In place of "the first of the best": any candidate, of those allowed if that is given.
   [[nodiscard]] std::uint32_t choose(const score_tree& candidates, const summary_bitset* allowed) {
     return candidates.random_candidate(random_, allowed);
-  }
-  [[nodiscard]] std::uint32_t choose(const score_tree& candidates) noexcept {
-    return candidates.random_candidate(random_);
   }
   [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
                                       const share& task) noexcept {

@@ -14,7 +14,7 @@
 #include <apiary/model/request.h>
 #include <apiary/policy/node_score.h>
 
-#include <cstddef>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -44,6 +44,13 @@ using kind_id = id<struct kind_tag>;
 //           and kind, 16 a node.
 template <NodeScore Score>
 class gradient_placer {
+  static constexpr bool chooses =
+      requires(Score & s, const score_tree& candidates, const summary_bitset* allowed) {
+    { s.choose(candidates, allowed) } -> std::same_as<std::uint32_t>;
+  };
+  static_assert(
+      chooses || !requires { &Score::choose; }, "choose has not the form that NodeScore describes");
+
  public:
   gradient_placer(const node_table& nodes, Score score)
       : score_(std::move(score)), order_(nodes.size() + 1) {
@@ -57,14 +64,12 @@ class gradient_placer {
   // A kind for requests like `task`, with every node scored. Requires: task.valid(). Cost:
   // O(nodes).
   kind_id prepare(const node_table& nodes, const share& task) {
-    APIARY_ASSERT(task.valid());
     return fill(kinds_.push_back({}), nodes, task);
   }
-  // Gives the scores of kind k to requests like `task` instead. Cost: O(nodes).
+  // Gives the scores of kind k to requests like `task` instead. Requires: task.valid(). Cost: O(nodes).
   void replace(kind_id k, const node_table& nodes, const share& task) { fill(k, nodes, task); }
 
   [[nodiscard]] std::uint32_t num_kinds() const noexcept { return kinds_.size(); }
-  [[nodiscard]] const share& request(kind_id k) const noexcept { return kinds_[k].request; }
 
   // Where a task of kind k goes, nullopt when no node can take it now; with `allowed`, a bit a
   // node, only its members count.
@@ -115,6 +120,7 @@ class gradient_placer {
   }
 
   kind_id fill(kind_id k, const node_table& nodes, const share& task) {
+    APIARY_ASSERT(task.valid());
     kinds_[k] = {task, score_tree(nodes.size()), changes_};
     for (const node_id n : nodes.ids()) rescore(nodes, kinds_[k], n);
     return k;
@@ -129,15 +135,19 @@ class gradient_placer {
     return wanted;
   }
   void rescore(const node_table& nodes, kind& k, node_id n) {
-    const bool fitting = fits(k.request, nodes[n]);
-    k.scores.set(n.value,
-                 static_cast<std::uint8_t>(fitting ? score_.score(nodes, n, k.request) + 1 : 0));
+    std::uint32_t entry = 0;  // score + 1; 0: does not fit
+    if (fits(k.request, nodes[n])) {
+      const std::uint32_t score = score_.score(nodes, n, k.request);
+      APIARY_ASSERT(score <= max_score);
+      entry = (score < max_score ? score : max_score) + 1;
+    }
+    k.scores.set(n.value, static_cast<std::uint8_t>(entry));
   }
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
                                                const summary_bitset* allowed) {
     const kind& wanted = refresh(nodes, k);
     std::uint32_t n = 0;
-    if constexpr (requires { score_.choose(wanted.scores, allowed); }) {
+    if constexpr (chooses) {
       n = score_.choose(wanted.scores, allowed);
     } else {
       n = allowed == nullptr ? wanted.scores.best() : wanted.scores.best_of(*allowed);

@@ -12,19 +12,19 @@
 APIARY_NAMESPACE_BEGIN
 
 // How well a node suits a task: an integer, more is better, equal is decided by the lowest node id.
+// (s: a score, c: a constant one, n: a node, t: a valid task that fits on n now)
 //
-// | expression               | meaning (t: a valid task that fits on node n now)                |
-// cost              |
-// |--------------------------|------------------------------------------------------------------|-------------------|
-// | s.update(nodes, n)       | called once per node at first and after each change of n         |
-// O(GPUs of n)      | | c.score(nodes, n, t)     | 0, ..., max_score; depends on nothing but t and
-// the state of n   | O(GPUs of n)      | | s.devices(nodes, n, t)   | the devices of n that t would
-// take, as a mask                    | O(GPUs of n)      |
+// | expression             | meaning                                              | cost         |
+// |------------------------|------------------------------------------------------|--------------|
+// | s.update(nodes, n)     | called for each node at first, and after each change | O(GPUs of n) |
+// |                        | of n                                                 |              |
+// | c.score(nodes, n, t)   | 0, ..., max_score; depends on nothing but t and the  | O(GPUs of n) |
+// |                        | state of n                                           |              |
+// | s.devices(nodes, n, t) | the devices of n that t would take, as a mask        | O(GPUs of n) |
 //
-// A score may also have s.choose(candidates, allowed): an index of the score_tree `candidates`, a
-// member of
-// `*allowed` if that is not null, or npos when there is none; it replaces "the lowest id of the
-// best".
+// A score may also have s.choose(candidates, allowed), which replaces "the lowest id of the best":
+// an index of the score_tree `candidates`, one of `*allowed` if that is not null, npos if there is
+// none.
 template <class S>
 concept NodeScore = std::movable<S> &&
     requires(S& s, const S& c, const node_table& nodes, node_id n, const share& t) {

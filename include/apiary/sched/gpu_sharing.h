@@ -43,9 +43,14 @@ class gpu_sharing {
  public:
   static constexpr std::uint32_t max_kinds = 1024;
 
-  // kInvalidArgument: no node.
+  // kInvalidArgument: no node, or a node whose state is not what is left of its shape.
   [[nodiscard]] static absl::StatusOr<gpu_sharing> create(node_table nodes, Score score) {
     if (nodes.size() == 0) return absl::InvalidArgumentError("a cluster needs at least one node");
+    for (const node_id n : nodes.ids()) {
+      if (consistent(nodes[n], nodes.shape(n))) continue;
+      return absl::InvalidArgumentError("node " + std::to_string(n.value) +
+                                        ": its state is not what is left of its shape");
+    }
     return gpu_sharing(std::move(nodes), std::move(score));
   }
 
@@ -75,14 +80,15 @@ class gpu_sharing {
     APIARY_RETURN_IF_ERROR(check(task));
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
     if (!nodes_.contains(where.node)) return no_such(where.node);
+    if (running_.contains(task.job.value)) {
+      return absl::AlreadyExistsError("job " + std::to_string(task.job.value) + " runs already");
+    }
     if (!can_take(nodes_, task, where)) {
       return absl::AbortedError("job " + std::to_string(task.job.value) + ": devices " +
                                 std::to_string(where.device_mask) + " of node " +
                                 std::to_string(where.node.value) + " are not free for it");
     }
-    if (!running_.try_emplace(task.job.value, running{task, where}).second) {
-      return absl::AlreadyExistsError("job " + std::to_string(task.job.value) + " runs already");
-    }
+    running_.try_emplace(task.job.value, running{task, where});
     take(nodes_, task, where);
     placer_.update(nodes_, where.node);
     return absl::OkStatus();
@@ -130,6 +136,14 @@ class gpu_sharing {
   gpu_sharing(node_table nodes, Score score)
       : nodes_(std::move(nodes)), placer_(nodes_, std::move(score)) {}
 
+  [[nodiscard]] static bool consistent(const node_state& state, const node_shape& shape) noexcept {
+    if (state.gpus != shape.gpus || state.model != shape.model || !fits(state.left, shape.host))
+      return false;
+    for (std::uint32_t i = 0; i < max_gpus_per_node; ++i) {
+      if (state.gpu_left[i] > (i < shape.gpus ? whole_gpu : 0)) return false;
+    }
+    return true;
+  }
   [[nodiscard]] static absl::Status check(const share& task) {
     if (task.valid()) return absl::OkStatus();
     return absl::InvalidArgumentError(
