@@ -157,18 +157,9 @@ std::string decision_lines(const synthetic_trace& trace, const decisions& answer
   return text;
 }
 
-// The table. Speeds, which no two runs share, are a column of it on a terminal and go to standard
-// error elsewhere.
 absl::Status print_table(const std::vector<result>& results) {
-  const bool speeds = ::isatty(STDOUT_FILENO) == 1;
   std::vector<replay_summary> rows;
-  for (const result& r : results) {
-    rows.push_back(r.summary);
-    if (speeds) continue;
-    rows.back().decisions_per_second = 0.0;
-    std::fprintf(stderr, "%s: %.0f decisions/s\n", r.summary.policy.c_str(),
-                 r.summary.decisions_per_second);
-  }
+  for (const result& r : results) rows.push_back(r.summary);
   return print(summary_table(rows));
 }
 

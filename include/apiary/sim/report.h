@@ -10,6 +10,7 @@
 #include <apiary/sim/workload.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -70,34 +71,28 @@ struct replay_summary {
   std::uint64_t failed = 0;
   double allocation = 0.0;            // % of the GPUs, at the end
   double fragmentation = 0.0;         // % of the GPUs, at the end
-  double decisions_per_second = 0.0;  // as the caller measured; 0: not at all
+  double decisions_per_second = 0.0;  // as the caller measured
 };
 
-// A table with a title line, a line a policy, columns aligned; without decisions/s if no policy has
-// any.
+// A table with a title line, a line a policy, columns aligned.
 [[nodiscard]] inline std::string summary_table(std::span<const replay_summary> rows) {
-  const bool speeds = std::any_of(rows.begin(), rows.end(), [](const replay_summary& r) {
-    return r.decisions_per_second > 0.0;
-  });
-  std::vector<std::vector<std::string>> lines{
+  using line = std::array<std::string, 6>;
+  std::vector<line> lines{
       {"policy", "placed", "failed", "GPUs allocated", "fragmentation", "decisions/s"}};
   for (const replay_summary& r : rows) {
     lines.push_back({r.policy, std::to_string(r.placed), std::to_string(r.failed),
                      fixed_text(r.allocation, 2) + " %", fixed_text(r.fragmentation, 2) + " %",
                      fixed_text(r.decisions_per_second, 0)});
   }
-  if (!speeds) {
-    for (std::vector<std::string>& line : lines) line.pop_back();
-  }
-  std::vector<std::size_t> width(lines.front().size(), 0);
-  for (const std::vector<std::string>& line : lines) {
-    for (std::size_t c = 0; c < line.size(); ++c) width[c] = std::max(width[c], line[c].size());
+  std::array<std::size_t, 6> width{};
+  for (const line& l : lines) {
+    for (std::size_t c = 0; c < l.size(); ++c) width[c] = std::max(width[c], l[c].size());
   }
   std::string text;
-  for (const std::vector<std::string>& line : lines) {
-    text += line[0] + std::string(width[0] - line[0].size(), ' ');
-    for (std::size_t c = 1; c < line.size(); ++c) {
-      text += "  " + std::string(width[c] - line[c].size(), ' ') + line[c];
+  for (const line& l : lines) {
+    text += l[0] + std::string(width[0] - l[0].size(), ' ');
+    for (std::size_t c = 1; c < l.size(); ++c) {
+      text += "  " + std::string(width[c] - l[c].size(), ' ') + l[c];
     }
     text += '\n';
   }
