@@ -22,7 +22,7 @@ namespace {
 // Whether the promised cells fit disjointly into usable free cells, by trying every choice.
 template <CellTree Tree>
 bool packs(const Tree& tree, const summary_bitset& usable, std::vector<char>& taken,
-           std::vector<std::uint32_t>& promised, level_t l, cell_id from) {
+           std::vector<std::uint64_t>& promised, level_t l, cell_id from) {
   while (promised[l] == 0) {
     if (l == 0) return true;
     from = tree.cells(--l).first;
@@ -45,7 +45,7 @@ template <CellTree Tree>
 struct situation {
   buddy_allocator<Tree> cells;
   health<Tree> good;
-  std::vector<std::uint32_t> promised;
+  std::vector<std::uint64_t> promised;
 
   situation(const Tree& tree, rng& random) : cells(tree), good(tree) {
     for (std::uint32_t i = random.uniform(4); i > 0; --i)
@@ -60,7 +60,7 @@ struct situation {
     std::vector<char> taken(tree.num_cells(), 0);
     for (const cell_id leaf : tree.cells(0))
       taken[leaf.value] = static_cast<char>(!cells.enclosing_free_level(leaf).has_value());
-    std::vector<std::uint32_t> left = promised;
+    std::vector<std::uint64_t> left = promised;
     const level_t top = tree.num_levels() - 1;
     return packs(tree, usable, taken, left, top, tree.cells(top).first);
   }
@@ -115,7 +115,8 @@ TEST_CASE("on ragged trees the constructive test never promises too much") {
 TEST_CASE("numbers near the limits do not overflow") {
   const uniform_tree tree({1'000'000, 2'000});
   const std::vector<std::uint32_t> free{0, 1'000'000};
-  CHECK(can_grant_all(tree, free, std::vector<std::uint32_t>{2'000'000'000, 0}));
-  CHECK_FALSE(can_grant_all(tree, free, std::vector<std::uint32_t>{2'000'000'000, 1}));
-  CHECK_FALSE(can_grant_all(tree, free, std::vector<std::uint32_t>{0, 4'000'000'000}));
+  CHECK(can_grant_all(tree, free, std::vector<std::uint64_t>{2'000'000'000, 0}));
+  CHECK_FALSE(can_grant_all(tree, free, std::vector<std::uint64_t>{2'000'000'000, 1}));
+  CHECK_FALSE(can_grant_all(tree, free, std::vector<std::uint64_t>{0, 4'000'000'000}));
+  CHECK_FALSE(can_grant_all(tree, free, std::vector<std::uint64_t>{std::uint64_t{1} << 32, 0}));
 }

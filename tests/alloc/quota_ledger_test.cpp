@@ -1,8 +1,10 @@
 // apiary/tests/alloc/quota_ledger_test.cpp - quotas, and what of them is forced onto bad cells.
 // SPDX-License-Identifier: MIT
+#include <apiary/alloc/feasibility.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/model/uniform_tree.h>
 
 #include <doctest/doctest.h>
 
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 using namespace apiary;
 
@@ -39,7 +42,7 @@ TEST_CASE("charges stop at the quota and totals are the sums over tenants") {
         REQUIRE(ledger.charge(tenant_id(t), l) == (allocated < quota));
         if (allocated < quota) ++allocated;
     }
-    std::array<std::uint32_t, levels> total{};
+    std::array<std::uint64_t, levels> total{};
     for (const auto& [where, counts] : expected) {
       const tenant_id tenant(where.first);
       REQUIRE(ledger.quota(tenant, where.second) == counts.first);
@@ -49,6 +52,20 @@ TEST_CASE("charges stop at the quota and totals are the sums over tenants") {
     }
     REQUIRE(std::equal(total.begin(), total.end(), ledger.total_remaining().begin()));
   }
+}
+
+TEST_CASE("quotas beyond 2^32 in all do not look like none") {
+  quota_ledger ledger(1);
+  constexpr std::uint32_t half = std::uint32_t{1} << 31;
+  const tenant_id a = ledger.add_tenant();
+  ledger.set_quota(a, {0, half});
+  ledger.set_quota(ledger.add_tenant(), {0, half});
+  CHECK(ledger.total_remaining()[0] == std::uint64_t{1} << 32);
+  CHECK_FALSE(
+      can_grant_all(uniform_tree({8}), std::vector<std::uint32_t>{8}, ledger.total_remaining()));
+  REQUIRE(ledger.charge(a, 0));
+  ledger.set_quota(a, {0, 1});
+  CHECK(ledger.total_remaining()[0] == half);
 }
 
 TEST_CASE("cells are doomed only as far as the counts force it") {

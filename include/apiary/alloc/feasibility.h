@@ -22,17 +22,19 @@ APIARY_NAMESPACE_BEGIN
 //
 // Model:    HiveD (OSDI 2020) section 4: with S[top] = free[top] - promised[top] and
 //           S[l] = free[l] - promised[l] + S[l+1] * fan-out, all S[l] >= 0.
-// Requires: num_levels() entries in each span.
+// Requires: num_levels() entries in each span; free cells that the tree can have, those of all
+//           levels disjoint.
 // Cost:     O(levels).
 [[nodiscard]] inline bool can_grant_all(const uniform_tree& tree,
                                         std::span<const std::uint32_t> free,
-                                        std::span<const std::uint32_t> promised) noexcept {
+                                        std::span<const std::uint64_t> promised) noexcept {
   APIARY_ASSERT(free.size() == tree.num_levels() && promised.size() == tree.num_levels());
   std::uint64_t left = 0;  // cells of the level above that nothing of that level or higher needs
   for (level_t l = tree.num_levels(); l-- > 0;) {
     const std::uint64_t parts = l + 1 < tree.num_levels() ? left * tree.fan_out(l + 1) : 0;
     const std::uint64_t present = parts + free[l];
     if (present < promised[l]) return false;
+    APIARY_ASSERT(present <= tree.cells(l).size());
     left = present - promised[l];
   }
   return true;
@@ -48,7 +50,7 @@ APIARY_NAMESPACE_BEGIN
 // Cost:     O(promised cells * cells); on a uniform tree nearly O(promised cells * levels).
 template <CellTree Tree>
 [[nodiscard]] bool can_grant_all(buddy_allocator<Tree> scratch, const summary_bitset& usable,
-                                 std::span<const std::uint32_t> promised) {
+                                 std::span<const std::uint64_t> promised) {
   APIARY_ASSERT(promised.size() == scratch.tree().num_levels());
   for (level_t l = scratch.tree().num_levels(); l-- > 0;) {
     // A single leaf more than needed costs 1: where all cells are alike, the first one is as good.
@@ -57,7 +59,7 @@ template <CellTree Tree>
       const std::uint32_t n = leaves(scratch.tree(), c).size();
       if (n < fewest) fewest = n;
     }
-    for (std::uint32_t i = 0; i < promised[l]; ++i) {
+    for (std::uint64_t i = 0; i < promised[l]; ++i) {
       const auto more_than_fewest = [&](cell_id c) {
         return leaves(scratch.tree(), c).size() - fewest;
       };

@@ -34,7 +34,8 @@ class quota_ledger {
   void set_quota(tenant_id tenant, cell_count quota) noexcept {
     entry& e = at(tenant, quota.level);
     APIARY_VERIFY(quota.count >= e.allocated);
-    total_remaining_[quota.level] += quota.count - e.quota;
+    total_remaining_[quota.level] += quota.count;
+    total_remaining_[quota.level] -= e.quota;
     e.quota = quota.count;
   }
 
@@ -62,8 +63,8 @@ class quota_ledger {
   [[nodiscard]] std::uint32_t remaining(tenant_id tenant, level_t level) const noexcept {
     return at(tenant, level).quota - at(tenant, level).allocated;
   }
-  // Of all tenants together, by level.
-  [[nodiscard]] std::span<const std::uint32_t> total_remaining() const noexcept {
+  // Of all tenants together, by level: promises for can_grant_all.
+  [[nodiscard]] std::span<const std::uint64_t> total_remaining() const noexcept {
     return total_remaining_;
   }
 
@@ -97,8 +98,8 @@ class quota_ledger {
 
   level_t levels_;
   std::uint32_t tenants_ = 0;
-  std::vector<entry> entries_;  // of each tenant, a row of levels
-  std::vector<std::uint32_t> total_remaining_;
+  std::vector<entry> entries_;                  // of each tenant, a row of levels
+  std::vector<std::uint64_t> total_remaining_;  // 64 bits: quotas may exceed what exists
 };
 
 APIARY_NAMESPACE_END
