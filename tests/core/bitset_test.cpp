@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <set>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -231,6 +232,31 @@ TEST_CASE("a copy is independent") {
   CHECK(before.test(77));
   CHECK(before.all());
   CHECK(a.count() == 4096);
+}
+
+TEST_CASE("a move takes everything and leaves the empty set over nothing") {
+  for (const bool assigned : {false, true}) {
+    summary_bitset from(5000);
+    from.set(4321);
+    const summary_bitset before = from;
+    summary_bitset to(70, true);
+    if (assigned) to = std::move(from);
+    if (!assigned) to = summary_bitset(std::move(from));
+    CHECK(to == before);
+    CHECK(to.find_next(100) == 4321);
+    // NOLINTBEGIN(bugprone-use-after-move,hicpp-invalid-access-moved)
+    CHECK(from.size() == 0);
+    CHECK(from == summary_bitset());
+    CHECK(from.none());
+    CHECK(from.all());
+    CHECK(from.count() == 0);
+    CHECK(from.find_first() == summary_bitset::npos);
+    from &= summary_bitset();
+    CHECK(find_first_of_both(from, from) == summary_bitset::npos);
+    from = before;
+    CHECK(from == before);
+    // NOLINTEND(bugprone-use-after-move,hicpp-invalid-access-moved)
+  }
 }
 
 TEST_CASE("memory is a bit for each number and a 64th more") {

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -107,6 +108,25 @@ TEST_CASE("a random candidate is any of them with equal chance, few or many") {
     }
     const double freedom = tree.candidates() - 1.0;
     CHECK(chi_squared < freedom + 5 * std::sqrt(2 * freedom) + 5);
+  }
+}
+
+TEST_CASE("a move takes everything and leaves a tree over nothing") {
+  for (const bool assigned : {false, true}) {
+    score_tree from(5000);
+    from.set(4321, 7);
+    score_tree to(70);
+    if (assigned) to = std::move(from);
+    if (!assigned) to = score_tree(std::move(from));
+    CHECK(to.size() == 5000);
+    CHECK(to.candidates() == 1);
+    CHECK(to.best() == 4321);
+    // NOLINTBEGIN(bugprone-use-after-move,hicpp-invalid-access-moved)
+    CHECK(from.size() == 0);
+    CHECK(from.candidates() == 0);
+    CHECK(from.best() == score_tree::npos);
+    CHECK(from.best_of(summary_bitset()) == score_tree::npos);
+    // NOLINTEND(bugprone-use-after-move,hicpp-invalid-access-moved)
   }
 }
 

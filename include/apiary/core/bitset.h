@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -18,7 +19,7 @@ APIARY_NAMESPACE_BEGIN
 //
 // Model: a 64-ary van-Emde-Boas-like trie of words, at most six levels.
 // Cost:  test O(1); set, reset, find O(log64 size), set and reset usually one word; size * 65/64
-// bits of memory.
+//        bits of memory.
 class summary_bitset {
  public:
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
@@ -37,6 +38,18 @@ class summary_bitset {
     } while (bits > 1 || depth_ < 2);
     words_.resize(total);
     if (value) fill();
+  }
+
+  summary_bitset(const summary_bitset&) = default;
+  summary_bitset& operator=(const summary_bitset&) = default;
+  // What is moved from has size 0.
+  summary_bitset(summary_bitset&& other) noexcept { *this = std::move(other); }
+  summary_bitset& operator=(summary_bitset&& other) noexcept {
+    words_ = std::exchange(other.words_, {});
+    first_ = other.first_;
+    depth_ = std::exchange(other.depth_, 0);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
@@ -113,9 +126,10 @@ class summary_bitset {
     return npos;
   }
 
-  // The least of first, ..., last-1 that is in both sets, npos when there is none. Requires: equal
-  // sizes, last <= size. Cost: O(log64 size) and a step for every pair of words in the range that
-  // both have members but none in common.
+  // The least of first, ..., last-1 that is in both sets, npos when there is none.
+  // Requires: equal sizes, last <= size.
+  // Cost:     O(log64 size) and a step for every pair of words in the range that both have members
+  //           but none in common.
   [[nodiscard]] friend std::uint32_t find_next_of_both(const summary_bitset& a,
                                                        const summary_bitset& b, std::uint32_t first,
                                                        std::uint32_t last) noexcept {
@@ -133,8 +147,8 @@ class summary_bitset {
     return find_next_of_both(a, b, 0);
   }
 
-  // Whether all of first, ..., last-1 are members (true when first == last). Cost: O((last - first)
-  // / 64 + 1).
+  // Whether all of first, ..., last-1 are members (true when first == last).
+  // Cost: O((last - first) / 64 + 1).
   [[nodiscard]] bool all_of(std::uint32_t first, std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
     for (; first < last; first = (first / 64 + 1) * 64) {

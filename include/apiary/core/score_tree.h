@@ -1,5 +1,4 @@
-// apiary/core/score_tree.h - small scores by index: the highest score and the lowest index that has
-// it.
+// apiary/core/score_tree.h - small scores by index, and the first index with the highest one.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -11,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -19,10 +19,9 @@ APIARY_NAMESPACE_BEGIN
 // candidate". Above the scores stands, for each block of 64, its maximum, then for each 64 of those
 // theirs, up to one block; a block is one cache line.
 //
-// Cost: set O(1) when the maximum of the block stays, O(log64 size) blocks at most; best O(log64
-// size) blocks;
-//       about size * 65/64 bytes. In the same form as bitsets by score it would be a bit per index
-//       and score.
+// Cost: set O(1) when the maximum of the block stays, O(log64 size) blocks at most; best
+//       O(log64 size) blocks; about size * 65/64 bytes. In the same form as bitsets by score it
+//       would be a bit per index and score.
 class score_tree {
  public:
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
@@ -37,6 +36,19 @@ class score_tree {
       total += blocks * block;
     } while (blocks > 1);
     scores_.resize(total);
+  }
+
+  score_tree(const score_tree&) = default;
+  score_tree& operator=(const score_tree&) = default;
+  // What is moved from has size 0.
+  score_tree(score_tree&& other) noexcept { *this = std::move(other); }
+  score_tree& operator=(score_tree&& other) noexcept {
+    scores_ = std::exchange(other.scores_, {});
+    first_ = other.first_;
+    depth_ = std::exchange(other.depth_, 0);
+    size_ = std::exchange(other.size_, 0);
+    candidates_ = std::exchange(other.candidates_, 0);
+    return *this;
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
@@ -76,10 +88,11 @@ class score_tree {
     return i;
   }
 
-  // The same among the members of `allowed`. Requires: allowed.size() == size().
-  // Cost: like best() where a best one is allowed; otherwise a step for each block that might hold
-  // a better one
-  //       than found so far, size/64 at most, and for each allowed index in it.
+  // The same among the members of `allowed`.
+  // Requires: allowed.size() == size().
+  // Cost:     like best() where a best one is allowed; otherwise a step for each block that might
+  //           hold a better one than found so far, size/64 at most, and for each allowed index in
+  //           it.
   [[nodiscard]] std::uint32_t best_of(const summary_bitset& allowed) const noexcept {
     APIARY_ASSERT(allowed.size() == size_);
     if (candidates_ == 0) return npos;
