@@ -71,12 +71,12 @@ class safe_buddy_allocator {
   }
   // The cell that allocate would grant; nullopt when there is none.
   [[nodiscard]] std::optional<cell_id> find(cell_request request) const noexcept {
-    if (promised_[request.level] == 0) return std::nullopt;
+    if (promised(request.level) == 0) return std::nullopt;
     return cells_.find(safe(request));
   }
   template <CellCost Cost>
   [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
-    if (promised_[request.level] == 0) return std::nullopt;
+    if (promised(request.level) == 0) return std::nullopt;
     return cells_.find(safe(request), cost);
   }
 
