@@ -111,18 +111,6 @@ TEST_CASE("uniform has no bias where multiplication alone would have one") {
   }
 }
 
-TEST_CASE("uniform01 is at least 0, below 1, and centred") {
-  rng random(3);
-  double sum = 0.0;
-  for (int i = 0; i < 100000; ++i) {
-    const double x = random.uniform01();
-    REQUIRE(x >= 0.0);
-    REQUIRE(x < 1.0);
-    sum += x;
-  }
-  CHECK(sum / 100000 == doctest::Approx(0.5).epsilon(0.01));
-}
-
 TEST_CASE("shuffle keeps the elements and gives each order as often") {
   rng random(8);
   std::array<std::uint32_t, 6> counts{};

@@ -46,7 +46,6 @@ class dense_map {
     return Id(size() - 1);
   }
   void resize(std::uint32_t size, const T& value = T()) { values_.resize(size, value); }
-  void reserve(std::uint32_t size) { values_.reserve(size); }
 
   [[nodiscard]] auto begin() noexcept { return values_.begin(); }
   [[nodiscard]] auto end() noexcept { return values_.end(); }

@@ -53,9 +53,6 @@ class rng {
     }
   }
 
-  // Uniform over [0, 1), a multiple of 2^-53.
-  constexpr double uniform01() noexcept { return static_cast<double>((*this)() >> 11) * 0x1.0p-53; }
-
  private:
   static constexpr std::uint64_t rotate(std::uint64_t x, int k) noexcept {
     return (x << k) | (x >> (64 - k));
