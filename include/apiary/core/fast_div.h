@@ -13,8 +13,7 @@ APIARY_NAMESPACE_BEGIN
 // shift.
 //
 // Model: Granlund, Montgomery, "Division by invariant integers using multiplication" (PLDI 1994),
-// the round-up
-//        multiplier; it fits in 32 bits because dividends are limited to 31.
+//        the round-up multiplier; it fits in 32 bits because dividends are limited to 31.
 class fast_div {
  public:
   constexpr fast_div() noexcept : fast_div(1) {}

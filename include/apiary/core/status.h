@@ -1,5 +1,4 @@
-// apiary/core/status.h - returning Abseil's Status early, and strings that every build of Abseil
-// accepts.
+// apiary/core/status.h - returning Abseil's Status early, and strings for every build of Abseil.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -66,8 +66,8 @@ struct buddy_fragmentation {
   return result;
 }
 
-// The free cells of any tree of at most 32 levels, as a set of the values of their ids. Cost:
-// O(levels * free cells).
+// The free cells of any tree of at most 32 levels, as a set of the values of their ids.
+// Cost: O(levels * free cells).
 template <CellTree Tree>
 [[nodiscard]] buddy_fragmentation measure_fragmentation(const Tree& tree,
                                                         const summary_bitset& free) noexcept {

@@ -28,8 +28,7 @@ struct resources {
   friend constexpr bool operator==(resources, resources) noexcept = default;
 };
 
-// Whether `available` has at least as much of everything as `demand`: a partial order, not a total
-// one.
+// Whether `available` has at least as much of everything as `demand`: a partial order only.
 [[nodiscard]] constexpr bool fits(resources demand, resources available) noexcept {
   return demand.cpu_milli <= available.cpu_milli && demand.memory_mib <= available.memory_mib;
 }

@@ -13,7 +13,7 @@ APIARY_NAMESPACE_BEGIN
 // order: the roots first, then each lower level from left to right.
 //
 // Model: HiveD (OSDI 2020) section 3: GPU, PCIe pair, socket, node, rack, ... are cells of levels
-// 0, 1, 2, ...
+//        0, 1, 2, ...
 //
 // (c: a cell, l: a level)
 // | expression          | meaning                                         | cost      |
@@ -57,8 +57,8 @@ template <CellTree Tree>
   return tree.level(a) >= l && tree.descendants(a, l).contains(b);
 }
 
-// The lowest cell that contains both; not valid when they lie under different roots. Cost:
-// O(levels^2).
+// The lowest cell that contains both; not valid when they lie under different roots.
+// Cost: O(levels^2).
 template <CellTree Tree>
 [[nodiscard]] constexpr cell_id lowest_common_ancestor(const Tree& tree, cell_id a,
                                                        cell_id b) noexcept {

@@ -35,8 +35,8 @@ struct level_spec {
   std::vector<std::string> cell_names{};
 };
 
-// A chain: one tree of a cluster, its levels from the top, e.g. {"v100", {{"rack", {2}}, {"node",
-// {4}}, {"gpu", {8}}}}. A heterogeneous cluster has several.
+// A chain: one tree of a cluster, its levels from the top, e.g.
+// {"v100", {{"rack", {2}}, {"node", {4}}, {"gpu", {8}}}}. A heterogeneous cluster has several.
 struct chain_spec {
   std::string name{};
   std::vector<level_spec> levels{};
