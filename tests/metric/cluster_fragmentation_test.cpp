@@ -4,68 +4,101 @@
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/alloc/fraction_pool.h>
+#include <apiary/alloc/journal.h>
+#include <apiary/alloc/journaled.h>
 #include <apiary/core/rng.h>
 #include <apiary/metric/cluster_fragmentation.h>
 
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace {
 
 using namespace apiary;
 
+struct taken {
+  share task;
+  placement where;
+};
+
+placement place_on(const node_table& nodes, node_id n, const share& task) {
+  if (task.wants_whole_gpus()) return {n, first_free_devices(nodes[n], task.devices)};
+  if (task.wants_part_of_gpu()) return {n, tightest_device(nodes[n], task.gpu_milli)};
+  return {n, 0};
+}
+
+void refresh(cluster_fragmentation& sum, const node_table* nodes, node_id n) {
+  sum.update(*nodes, n);
+}
+
 TEST_CASE("the sum stays exact over a million commits and rollbacks") {
-  struct taken {
-    share task;
-    placement where;
-  };
   const std::uint32_t steps = apiary_test::scaled(1000000U);
   rng random(11);
   const task_mix mix = apiary_test::random_mix(random);
   node_table nodes = apiary_test::random_nodes(random, 12);
-  const std::uint64_t at_first = cluster_fragmentation(fragmentation(mix), nodes).weighted_total();
+  const node_table nodes_at_first = nodes;
   cluster_fragmentation sum{fragmentation(mix), nodes};
+  const std::uint64_t at_first = sum.weighted_total();
   std::vector<taken> running;
+  journal log;
   std::uint32_t changes = 0;
-  for (std::uint32_t job = 0; changes < steps; ++job) {
-    const share task = apiary_test::random_task(random, job);
-    const node_id n(random.uniform(nodes.size()));
-    if (fits(task, nodes[n])) {
-      std::uint32_t devices = 0;
-      if (task.wants_whole_gpus()) devices = first_free_devices(nodes[n], task.devices);
-      if (task.wants_part_of_gpu()) devices = tightest_device(nodes[n], task.gpu_milli);
-      running.push_back({task, {n, devices}});
-      take(nodes, task, running.back().where);
-      sum.update(nodes, n);
-      ++changes;
-      REQUIRE(sum.weighted_total() == sum.recompute(nodes));
-    }
-    // Sometimes the last few are rolled back in reverse order, sometimes an old one departs.
-    std::uint32_t undo = random.uniform(6) == 0 ? random.uniform(8) : 0;
-    if (running.size() > 40) undo = 20;
-    for (; undo > 0 && !running.empty(); --undo) {
-      if (random.uniform(10) == 0) {
+  const auto changed = [&] {
+    ++changes;
+    REQUIRE(sum.weighted_total() == sum.recompute(nodes));
+  };
+  // A few changes at a time, of which a third are taken back.
+  for (std::uint32_t job = 0; changes < steps;) {
+    const node_table nodes_before = nodes;
+    const std::uint64_t sum_before = sum.weighted_total();
+    const std::vector<taken> running_before = running;
+    transaction tx(log);
+    std::uint32_t made = 0;
+    const std::uint32_t tries = 1 + random.uniform(8);
+    for (std::uint32_t i = 0; i < tries; ++i) {
+      const share task = apiary_test::random_task(random, job++);
+      const node_id n(random.uniform(nodes.size()));
+      if (fits(task, nodes[n]) && running.size() < 40) {
+        running.push_back({task, place_on(nodes, n, task)});
+        tx.on_rollback<&refresh>(sum, static_cast<const node_table*>(&nodes), n);
+        take(tx, nodes, task, running.back().where);
+        sum.update(nodes, n);
+      } else if (!running.empty()) {
         std::swap(running.back(),
                   running[random.uniform(static_cast<std::uint32_t>(running.size()))]);
+        const taken gone = running.back();
+        running.pop_back();
+        tx.on_rollback<&refresh>(sum, static_cast<const node_table*>(&nodes), gone.where.node);
+        give(tx, nodes, gone.task, gone.where);
+        sum.update(nodes, gone.where.node);
+      } else {
+        continue;
       }
-      give(nodes, running.back().task, running.back().where);
-      sum.update(nodes, running.back().where.node);
-      running.pop_back();
-      ++changes;
-      REQUIRE(sum.weighted_total() == sum.recompute(nodes));
+      ++made;
+      changed();
     }
+    if (random.uniform(3) != 0) {
+      tx.commit();
+      continue;
+    }
+    tx.rollback();
+    changes += made;
+    running = running_before;
+    REQUIRE(nodes == nodes_before);
+    REQUIRE(sum.weighted_total() == sum_before);
+    REQUIRE(sum.weighted_total() == sum.recompute(nodes));
   }
   std::uint64_t by_definition = 0;
   for (const node_id n : nodes.ids())
     by_definition += apiary_test::weighted_fragmentation(mix, nodes[n]);
   CHECK(sum.weighted_total() == by_definition);
-  while (!running.empty()) {
-    give(nodes, running.back().task, running.back().where);
-    sum.update(nodes, running.back().where.node);
-    running.pop_back();
+  for (const taken& t : running) {
+    give(nodes, t.task, t.where);
+    sum.update(nodes, t.where.node);
   }
+  CHECK(nodes == nodes_at_first);
   CHECK(sum.weighted_total() == at_first);
 }
 

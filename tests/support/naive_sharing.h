@@ -117,7 +117,8 @@ inline apiary::node_table random_nodes(apiary::rng& random, std::uint32_t count)
 }
 inline apiary::task_mix random_mix(apiary::rng& random) {
   std::vector<std::pair<apiary::task_kind, std::uint32_t>> kinds;
-  for (std::uint32_t i = 0; i < 1 + random.uniform(12); ++i) {
+  const std::uint32_t count = 1 + random.uniform(12);
+  for (std::uint32_t i = 0; i < count; ++i) {
     const apiary::share t = random_task(random, i);
     kinds.push_back({{t.cpu_milli, t.gpu_milli, t.devices, t.models, i}, 1 + random.uniform(1000)});
   }

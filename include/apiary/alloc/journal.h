@@ -19,14 +19,14 @@ APIARY_NAMESPACE_BEGIN
 // Model:    write-ahead undo logging with savepoints. A record is a function, an object and the
 //           bytes of the arguments.
 // Requires: objects stay where they are while records name them; undo functions record nothing.
-// Cost:     on_rollback O(1) amortised, nothing allocated beyond the vector of 40-byte records;
+// Cost:     on_rollback O(1) amortised, nothing allocated beyond the vector of 56-byte records;
 //           rollback calls each undo function once; commit O(1).
 // Example:  examples/what_if.cpp
 class journal {
  public:
   using mark_type = std::size_t;
 
-  // On rollback calls object.Undo(args...) or Undo(object, args...). Requires: at most 24 bytes of
+  // On rollback calls object.Undo(args...) or Undo(object, args...). Requires: at most 40 bytes of
   // trivially copyable arguments.
   template <auto Undo, class Object, class... Args>
   void on_rollback(Object& object, Args... args) {
@@ -59,7 +59,7 @@ class journal {
   struct record {
     void (*undo)(void* object, const unsigned char* arguments) = nullptr;
     void* object = nullptr;
-    std::array<unsigned char, 24> arguments;
+    std::array<unsigned char, 40> arguments;
   };
 
   template <class T>

@@ -1,13 +1,17 @@
-// apiary/alloc/journaled.h - grants, usage and quotas changed within a transaction.
+// apiary/alloc/journaled.h - grants, usage, quotas and nodes changed within a transaction.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/cell_allocator.h>
+#include <apiary/alloc/fraction_pool.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/safe_buddy_allocator.h>
 #include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/plan.h>
+#include <apiary/model/request.h>
 #include <apiary/model/tree.h>
 
 #include <cstdint>
@@ -32,6 +36,14 @@ inline void promise_again(safe_buddy_allocator& allocator, cell_count promises) 
 inline void charge_again(quota_ledger& ledger, tenant_id tenant, level_t level) {
   const bool charged = ledger.charge(tenant, level);
   APIARY_VERIFY(charged);
+}
+
+// Names for one function of an overloaded set.
+inline void give_back(node_table& nodes, const share& task, placement where) noexcept {
+  give(nodes, task, where);
+}
+inline void retake(node_table& nodes, const share& task, placement where) noexcept {
+  take(nodes, task, where);
 }
 
 }  // namespace detail
@@ -87,6 +99,15 @@ inline void set_quota(transaction& tx, quota_ledger& ledger, tenant_id tenant, c
   const cell_count before{quota.level, ledger.quota(tenant, quota.level)};
   ledger.set_quota(tenant, quota);
   tx.on_rollback<&quota_ledger::set_quota>(ledger, tenant, before);
+}
+
+inline void take(transaction& tx, node_table& nodes, const share& task, placement where) {
+  take(nodes, task, where);
+  tx.on_rollback<&detail::give_back>(nodes, task, where);
+}
+inline void give(transaction& tx, node_table& nodes, const share& task, placement where) {
+  give(nodes, task, where);
+  tx.on_rollback<&detail::retake>(nodes, task, where);
 }
 
 APIARY_NAMESPACE_END

@@ -1,0 +1,101 @@
+// apiary/tests/alloc/journaled_test.cpp - changes within a transaction, and their taking back.
+// SPDX-License-Identifier: MIT
+#include "support/naive_sharing.h"
+#include "support/scale.h"
+#include <apiary/alloc/buddy_allocator.h>
+#include <apiary/alloc/journaled.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+TEST_CASE("each function changes what the plain one changes, and a rollback changes it back") {
+  const uniform_tree tree({2, 2, 2});
+  buddy_allocator<uniform_tree> cells(tree);
+  safe_buddy_allocator safe(tree);
+  usage<uniform_tree> use(tree, 3);
+  quota_ledger ledger(tree.num_levels());
+  const tenant_id tenant = ledger.add_tenant();
+  REQUIRE(cells.allocate_at(tree.at(0, 7)));
+  REQUIRE(safe.promise({0, 2}));
+  ledger.set_quota(tenant, {1, 2});
+  REQUIRE(ledger.charge(tenant, 1));
+  const auto cells_before = cells;
+  const auto safe_before = safe;
+  const auto use_before = use;
+  const auto ledger_before = ledger;
+
+  journal log;
+  {
+    transaction tx(log);
+    CHECK(allocate(tx, cells, level_t{1}) == tree.at(1, 2));
+    CHECK(allocate_at(tx, cells, tree.at(0, 0)));
+    CHECK_FALSE(allocate_at(tx, cells, tree.at(2, 0)));
+    release(tx, cells, tree.at(0, 7));
+    CHECK(promise(tx, safe, {2, 1}));
+    CHECK_FALSE(promise(tx, safe, {2, 2}));
+    CHECK(allocate(tx, safe, level_t{0}).has_value());
+    withdraw(tx, safe, {0, 1});
+    CHECK(assign(tx, use, tree.at(0, 3), std::uint8_t{2}) == usage<uniform_tree>::unused);
+    CHECK(charge(tx, ledger, tenant, 1));
+    CHECK_FALSE(charge(tx, ledger, tenant, 1));
+    refund(tx, ledger, tenant, 1);
+    set_quota(tx, ledger, tenant, {1, 9});
+    CHECK_FALSE(cells == cells_before);
+    CHECK_FALSE(safe == safe_before);
+    CHECK_FALSE(use == use_before);
+    CHECK_FALSE(ledger == ledger_before);
+  }
+  CHECK(cells == cells_before);
+  CHECK(safe == safe_before);
+  CHECK(use == use_before);
+  CHECK(ledger == ledger_before);
+}
+
+TEST_CASE("tasks on nodes are taken back in the reverse order, nested or not") {
+  rng random(23);
+  node_table nodes = apiary_test::random_nodes(random, 6);
+  std::vector<std::pair<share, placement>> running;
+  journal log;
+  const std::uint32_t rounds = apiary_test::scaled(40000U);
+  // Makes up to eight changes and ends them one way or the other.
+  const auto some_changes = [&](auto&& self, std::uint32_t depth) -> void {
+    const node_table before = nodes;
+    const auto running_before = running;
+    transaction tx(log);
+    const std::uint32_t changes = random.uniform(8);
+    for (std::uint32_t i = 0; i < changes; ++i) {
+      const share task = apiary_test::random_task(random, i);
+      const node_id n(random.uniform(nodes.size()));
+      if (!running.empty() && random.uniform(2) == 0) {
+        give(tx, nodes, running.back().first, running.back().second);
+        running.pop_back();
+      } else if (fits(task, nodes[n])) {
+        placement where{n, 0};
+        if (task.wants_whole_gpus()) where.device_mask = first_free_devices(nodes[n], task.devices);
+        if (task.wants_part_of_gpu()) where.device_mask = tightest_device(nodes[n], task.gpu_milli);
+        take(tx, nodes, task, where);
+        running.push_back({task, where});
+      }
+      if (depth < 3 && random.uniform(8) == 0) self(self, depth + 1);
+    }
+    if (random.uniform(2) == 0) {
+      tx.commit();
+    } else {
+      tx.rollback();
+      running = running_before;
+      REQUIRE(nodes == before);
+    }
+  };
+  for (std::uint32_t round = 0; round < rounds; ++round) some_changes(some_changes, 0);
+}
+
+}  // namespace
