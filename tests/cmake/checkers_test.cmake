@@ -53,6 +53,8 @@ if(CHECKER STREQUAL "layers")
       "metric/x.h|<absl/types/span.h>|metric/x.h: brings Abseil to floor 2"
       "alloc/x.h|<apiary/model/a_spec.h>|alloc/x.h: brings Abseil to floor 2"
       "core/x.h|<apiary/core/status.h>|core/x.h: brings Abseil to floor 0"
+      "policy/x.h|<absl/container/flat_hash_map.h>|policy/x.h: brings Abseil to floor 3"
+      "policy/x.h|<apiary/core/status.h>|policy/x.h: brings Abseil to floor 3"
       "core/x.h|\"a.h\"|core/x.h: includes with quotes"
       "sched/x.h|<thread>|sched/x.h: includes <thread>"
       "sim/x.h|<chrono>|sim/x.h: includes <chrono>"
