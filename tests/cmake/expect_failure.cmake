@@ -6,16 +6,7 @@
 # MATCH:  must match what the command prints.
 # RESULT: must match how it ended (an exit code other than 0, or "Subprocess aborted").
 cmake_minimum_required(VERSION 3.25)
-set(command)
-set(seen FALSE)
-math(EXPR last "${CMAKE_ARGC} - 1")
-foreach(i RANGE ${last})
-  if(seen)
-    list(APPEND command "${CMAKE_ARGV${i}}")
-  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
-    set(seen TRUE)
-  endif()
-endforeach()
+include("${CMAKE_CURRENT_LIST_DIR}/read_command.cmake")
 
 execute_process(COMMAND ${command} RESULT_VARIABLE result OUTPUT_VARIABLE output
                 ERROR_VARIABLE output)
