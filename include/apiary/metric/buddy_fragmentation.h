@@ -16,8 +16,9 @@ APIARY_NAMESPACE_BEGIN
 
 // The free cells of an allocator, by level; no free cell is part of another.
 //
-// Model: the external fragmentation of memory allocators: the share of what is free that is of no
-//        use to a request of a given size (Gorman, Whitcroft, 2006: unusable free space index).
+// Model:   the external fragmentation of memory allocators: the share of what is free that is of no
+//          use to a request of a given size (Gorman, Whitcroft, 2006: unusable free space index).
+// Example: examples/churn.cpp
 struct buddy_fragmentation {
   static constexpr level_t max_levels = 32;
 

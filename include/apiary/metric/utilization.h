@@ -11,7 +11,8 @@ APIARY_NAMESPACE_BEGIN
 // The time-weighted use of something of which `capacity` exists. Time is whatever the host counts
 // in, and never goes back.
 //
-// Cost: O(1) a call. Exact in integers up to 2^64 units of use times time.
+// Cost:    O(1) a call. Exact in integers up to 2^64 units of use times time.
+// Example: examples/churn.cpp
 class utilization {
  public:
   using tick_type = std::uint64_t;

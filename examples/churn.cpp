@@ -1,0 +1,62 @@
+// Tasks of one, two and eight devices come and go on eight nodes of eight; some find no room.
+// How busy the devices are over time, and how much of what is idle is of no use to whom.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/buddy_allocator.h>
+#include <apiary/core/rng.h>
+#include <apiary/metric/buddy_fragmentation.h>
+#include <apiary/metric/utilization.h>
+#include <apiary/model/tree.h>
+#include <apiary/model/uniform_tree.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+enum : level_t { device, pair, node };
+
+struct task {
+  cell_id cell;
+  std::uint64_t end;
+};
+
+// Gives back the cells of the tasks that have ended.
+void finish(std::vector<task>& running, buddy_allocator<uniform_tree>& cells, std::uint64_t now) {
+  std::erase_if(running, [&](const task& t) {
+    if (t.end > now) return false;
+    cells.release(t.cell);
+    return true;
+  });
+}
+
+}  // namespace
+
+int main() {
+  const uniform_tree tree({8, 4, 2});
+  buddy_allocator<uniform_tree> cells(tree);
+  utilization use(tree.num_leaves());
+  std::vector<task> running;
+  rng random(1);
+  std::uint32_t refused = 0;
+
+  std::printf("hour  used now  used so far  idle: no use to a pair  to a node  refused\n");
+  for (std::uint64_t minute = 1; minute <= 6 * 60; ++minute) {
+    finish(running, cells, minute);
+    const level_t sizes[] = {device, device, device, pair, pair, node};
+    const auto cell = cells.allocate(sizes[random.uniform(6)]);
+    if (cell) running.push_back({*cell, minute + 10 + random.uniform(50)});
+    if (!cell) ++refused;
+
+    const buddy_fragmentation idle = measure_fragmentation(tree, cells.free_cells());
+    use.set(minute, tree.num_leaves() - idle.leaves_from(device));
+    if (minute % 60 != 0) continue;
+    std::printf("%4u  %8u  %10.1f%%  %21.1f%%  %8.1f%%  %7u\n", static_cast<unsigned>(minute / 60),
+                static_cast<unsigned>(use.used()), 100 * use.mean(minute),
+                100 * idle.unusable(pair), 100 * idle.unusable(node), refused);
+  }
+  std::printf("at most %u of %u devices were used at a time\n", static_cast<unsigned>(use.peak()),
+              tree.num_leaves());
+}

@@ -1,0 +1,72 @@
+// Two tenants want cells of a cluster whose hardware is not all well; what can be promised to both?
+// All quotas together are tested first, then promised, and bad devices are counted against them.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/feasibility.h>
+#include <apiary/alloc/healthy_free.h>
+#include <apiary/alloc/quota_ledger.h>
+#include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/model/health.h>
+#include <apiary/model/uniform_tree.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+enum : level_t { device, node, rack, num_levels };
+
+struct cluster {
+  uniform_tree tree{2, 2, 4};
+  safe_buddy_allocator cells{tree};
+  health<uniform_tree> good{tree};
+  healthy_free<uniform_tree> spare{cells.cells(), good};
+  quota_ledger quotas{num_levels};
+};
+
+// Whether what remains of all quotas fits into what is free.
+bool possible(const cluster& c) {
+  std::vector<std::uint32_t> free;
+  for (level_t l = 0; l < num_levels; ++l) free.push_back(c.cells.free_count(l));
+  return can_grant_all(c.tree, free, c.quotas.total_remaining());
+}
+
+void print(const char* when, const cluster& c, tenant_id tenant) {
+  const std::uint32_t healthy = c.spare.count(node);
+  std::printf("%-18s healthy free nodes: %u, ours to come: %u, doomed: %u\n", when, healthy,
+              c.quotas.remaining(tenant, node), c.quotas.doomed(tenant, {node, healthy}));
+}
+
+}  // namespace
+
+int main() {
+  cluster c;
+  const tenant_id ours = c.quotas.add_tenant();
+  const tenant_id theirs = c.quotas.add_tenant();
+  c.quotas.set_quota(ours, {node, 3});
+  for (const std::uint32_t devices : {5U, 4U}) {
+    c.quotas.set_quota(theirs, {device, devices});
+    std::printf("3 nodes for us, %u devices for them: %s\n", devices, possible(c) ? "yes" : "no");
+  }
+  const bool promised = c.cells.promise({node, 3}) && c.cells.promise({device, 4});
+  std::printf("promised: %s\n", promised ? "yes" : "no");
+  print("all is well", c, ours);
+
+  for (const std::uint32_t broken : {0U, 8U}) {
+    const cell_id bad = c.tree.at(device, broken);
+    c.spare.update(c.cells.cells(), c.good, bad, [&] { c.good.mark_bad(bad); });
+    print("a device breaks", c, ours);
+  }
+
+  const cell_request request{.level = node, .usable = &c.good.usable()};
+  while (const auto n = c.cells.find(request)) {
+    if (!c.quotas.charge(ours, node)) break;
+    c.spare.update(c.cells.cells(), c.good, *n, [&] { c.cells.allocate_at(*n); });
+    print("a node is granted", c, ours);
+  }
+  const cell_id healed = c.tree.at(device, 0);
+  c.spare.update(c.cells.cells(), c.good, healed, [&] { c.good.mark_healthy(healed); });
+  print("a device is mended", c, ours);
+}
