@@ -2,8 +2,8 @@
 # offence named on a bad one.
 # SPDX-License-Identifier: MIT
 #
-# cmake -DCHECKER=<layers|umbrella|banners|budget|readme|output|failure|discovery> -DWORK=<directory>
-#       -DCOMPILER=<path> -P checkers_test.cmake
+# cmake -DCHECKER=<layers|umbrella|banners|examples|links|budget|readme|output|failure|discovery>
+#       -DWORK=<directory> -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
 file(REMOVE_RECURSE "${WORK}")
@@ -104,6 +104,40 @@ elseif(CHECKER STREQUAL "banners")
   write(tests/CMakeLists.txt "add_executable(a a.cpp)")
   run("tests/CMakeLists.txt: no licence line" ${check})
 
+elseif(CHECKER STREQUAL "examples")
+  set(check "-DROOT=${WORK}" -P "${here}/check_examples.cmake")
+  run("no examples or no headers" ${check})
+  write(include/apiary/core/a.h "// Example: examples/one.cpp" "#include <apiary/core/b.h>")
+  write(include/apiary/core/b.h "#include <vector>")
+  write(include/apiary/core/c.h "")
+  write(include/apiary/apiary.h "#include <apiary/core/c.h>")
+  write(examples/one.cpp "#include <apiary/core/a.h>" "#include <apiary/apiary.h>")
+  write(examples/README.md "| [one.cpp](one.cpp) | the point |")
+  write(README.md "| header | what | example | source |" "|---|---|---|---|")
+  run("no table" ${check})
+  write(README.md "| `a.h` `b.h` | what@ it does | `one` | |" "| `c.h` | does | | |")
+  run("core/c.h: no example or benchmark" ${check})
+  write(benchmarks/c_bench.cpp "#include <apiary/core/c.h>")
+  run(OK ${check})
+  write(README.md "| `a.h` | what | `one` `two` | |")
+  run("README.md: two is not an example" ${check})
+  write(examples/two.cpp "int main() {}")
+  run("README.md does not list two.cpp" ${check})
+  file(REMOVE "${WORK}/examples/one.cpp")
+  run("core/a.h: examples/one.cpp is not an example" ${check})
+  run("core/b.h: no example or benchmark" ${check})
+
+elseif(CHECKER STREQUAL "links")
+  set(check "-DROOT=${WORK}" -P "${here}/check_links.cmake")
+  run("no README" ${check})
+  write(README.md "[a](a/README.md) and [b](examples/b.md#part), [c](https://example.com/c) [d](#d)")
+  write(examples/b.md "```cpp" "[&](int x) {}" "```" "up: [up](../README.md)")
+  run("README.md: a/README.md does not exist" ${check})
+  write(a/README.md "")
+  run(OK ${check})
+  write(examples/b.md "```cpp" "```" "[c] [x](none.md)")
+  run("examples/b.md: none.md does not exist" ${check})
+
 elseif(CHECKER STREQUAL "budget")
   write(a.h "int a;" "int b;" "int c;")
   write(broken.h "#include <no_such_header>")
@@ -146,6 +180,8 @@ elseif(CHECKER STREQUAL "readme")
   run("text block without a program" ${check})
   write_readme("```cpp" "int a@")
   run("does not end" ${check})
+  file(REMOVE "${WORK}/README.md")
+  run("No such file" ${check})
   write_readme(${fragment} ${fragment} ${fragment})
   run("3 fragments" ${check})
 

@@ -1,0 +1,73 @@
+# apiary/tests/cmake/check_examples.cmake - every header is shown at work, and examples are listed.
+# SPDX-License-Identifier: MIT
+#
+# cmake -DROOT=<checkout> -P check_examples.cmake
+#
+# Every header but the umbrella is included by an example or a benchmark, directly or through
+# other headers of the library. The examples named in the third column of the table of README.md
+# and in the headers exist. examples/README.md links to every example.
+cmake_minimum_required(VERSION 3.25)
+
+set(errors)
+file(GLOB examples RELATIVE "${ROOT}" "${ROOT}/examples/*.cpp")
+file(GLOB programs RELATIVE "${ROOT}" "${ROOT}/examples/*.h" "${ROOT}/benchmarks/*.cpp")
+file(GLOB_RECURSE headers RELATIVE "${ROOT}" "${ROOT}/include/apiary/*.h")
+list(REMOVE_ITEM headers include/apiary/apiary.h)
+if(NOT examples OR NOT headers)
+  message(FATAL_ERROR "no examples or no headers in ${ROOT}")
+endif()
+
+set(queue ${examples} ${programs})
+set(seen ${queue} include/apiary/apiary.h)
+while(queue)
+  list(POP_FRONT queue path)
+  file(STRINGS "${ROOT}/${path}" includes REGEX "^#include <apiary/")
+  foreach(include IN LISTS includes)
+    string(REGEX REPLACE "^#include <([^>]+)>.*" "include/\\1" header "${include}")
+    if(NOT header IN_LIST seen)
+      list(APPEND seen ${header})
+      list(APPEND queue ${header})
+    endif()
+  endforeach()
+endwhile()
+foreach(header IN LISTS headers)
+  if(NOT header IN_LIST seen)
+    list(APPEND errors "${header}: no example or benchmark includes it")
+  endif()
+  file(STRINGS "${ROOT}/${header}" lines REGEX "^// Example: ")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^// Example: +" "" example "${line}")
+    if(NOT example IN_LIST examples)
+      list(APPEND errors "${header}: ${example} is not an example")
+    endif()
+  endforeach()
+endforeach()
+
+file(STRINGS "${ROOT}/README.md" rows REGEX "^\\|[^|]*\\|[^|]*\\|[^|]*`[^|]*\\|[^|]*\\|$")
+if(NOT rows)
+  message(FATAL_ERROR "README.md has no table that names examples")
+endif()
+foreach(row IN LISTS rows)
+  string(REGEX REPLACE "^\\|[^|]*\\|[^|]*\\|([^|]*)\\|.*" "\\1" cell "${row}")
+  string(REGEX MATCHALL "`[^`]+`" names "${cell}")
+  foreach(name IN LISTS names)
+    string(REPLACE "`" "" name "${name}")
+    if(NOT "examples/${name}.cpp" IN_LIST examples)
+      list(APPEND errors "README.md: ${name} is not an example")
+    endif()
+  endforeach()
+endforeach()
+
+file(READ "${ROOT}/examples/README.md" index)
+foreach(example IN LISTS examples)
+  cmake_path(GET example FILENAME name)
+  string(FIND "${index}" "[${name}](${name})" at)
+  if(at EQUAL -1)
+    list(APPEND errors "examples/README.md does not list ${name}")
+  endif()
+endforeach()
+
+if(errors)
+  list(JOIN errors "\n" text)
+  message(FATAL_ERROR "${text}")
+endif()
