@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: MIT
 //
 // The input is a node list, a task list, a node order and an arrival list, in this order, each
-// behind the first with "====\n" between. A node order that is empty is not read. What is read is
-// replayed through every policy; the decisions must be possible, and each policy must leave what it
-// says it used.
+// behind the first with "====\n" between. A node order that is empty is not read. A task that names
+// GPU models must name some that nodes have. What is read is replayed through every policy; the
+// decisions must be possible, and each policy must leave what it says it used.
 #include <apiary/core/config.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
 #include <apiary/policy/baseline_scores.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
 #include <apiary/sched/fgd.h>
@@ -80,6 +82,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!tasks.ok()) check_fault(tasks.status(), "tasks");
   if (!nodes.ok() || !tasks.ok()) return 0;
   work.tasks = *std::move(tasks);
+  model_set present = 0;
+  for (const node_id n : nodes->nodes.ids()) {
+    const node_shape& shape = nodes->nodes.shape(n);
+    if (shape.gpus > 0) present |= model_set{1} << shape.model;
+  }
+  for (const named_task& task : work.tasks) {
+    APIARY_VERIFY(task.request.models == any_model || (task.request.models & ~present) == 0);
+    APIARY_VERIFY(task.request.models != 0);
+  }
   if (!texts[2].empty()) {
     auto ordered = read_node_order(line_reader("order", texts[2]), *nodes);
     if (!ordered.ok()) {

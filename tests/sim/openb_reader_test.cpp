@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,7 @@ absl::StatusOr<cluster> nodes_of(const std::string& text) {
   return read_nodes(line_reader("nodes.csv", text), models);
 }
 absl::StatusOr<std::vector<named_task>> tasks_of(const std::string& text) {
-  gpu_model_names models;
+  const gpu_model_names models;
   return read_tasks(line_reader("pods.csv", text), models);
 }
 
@@ -133,24 +134,31 @@ TEST_CASE("a task list means what the traces mean") {
   CHECK(only_task("p,5,6,16,500,\n").gpu_milli == 1000);
 }
 
-TEST_CASE("a spec names models; one that no node has is no fault") {
+TEST_CASE("a spec names models, one of which a node must have") {
   gpu_model_names models;
   const auto nodes =
       read_nodes(line_reader("n", node_header + std::string("a,1,1,1,T4\nb,1,1,1,G2\n")), models);
   REQUIRE(nodes.ok());
   const auto tasks = read_tasks(
-      line_reader("p", task_header + std::string("a,1,1,1,9,G2|T4\nb,1,1,1,9,\nc,1,1,1,9,H9\n"
-                                                 "d,1,1,1,9,T4|G2|G2\ne,1,1,0,0,H9\n"
+      line_reader("p", task_header + std::string("a,1,1,1,9,G2|T4\nb,1,1,1,9,\nc,1,1,1,9,H9|T4|H8\n"
+                                                 "d,1,1,1,9,T4|G2|G2\ne,1,1,0,0,H8\n"
                                                  "f,1,1,1,9,G2|T4\n")),
       models);
   REQUIRE(tasks.ok());
   CHECK((*tasks)[0].request.models == 3);
   CHECK((*tasks)[1].request.models == any_model);
-  CHECK((*tasks)[2].request.models == 4);
+  CHECK((*tasks)[2].request.models == 1);
   CHECK((*tasks)[3].request.models == 3);
-  // "" < "G2|T4" < "H9" < "T4|G2|G2"
+  // "" < "G2|T4" < "H9|T4|H8" < "T4|G2|G2"
   const std::vector<std::uint32_t> ranks{1, 0, 2, 3, 0, 1};
   for (std::size_t i = 0; i < ranks.size(); ++i) CHECK((*tasks)[i].spec == ranks[i]);
+  CHECK(models.names().size() == 2);
+  for (const char* spec : {"H9", "H8|H9|H9", "T", "t4"}) {
+    CHECK(fault(read_tasks(line_reader("pods.csv", task_header + std::string("a,1,1,1,9,T4\n") +
+                                                       "b,1,1,1,9," + spec + "\n"),
+                           models)) == std::string("pods.csv:3: gpu_spec is \"") + spec +
+                                           "\", which names no model that a node has");
+  }
 }
 
 TEST_CASE("a task list may have no spec column") {
@@ -183,12 +191,20 @@ TEST_CASE("faults of a task list") {
   }
 }
 
-TEST_CASE("specs name at most 64 models") {
-  std::string spec = "M0";
-  for (int i = 1; i < 64; ++i) spec += "|M" + std::to_string(i);
-  CHECK(only_task("a,1,1,1,9," + spec + "\n").models == any_model);
-  CHECK(fault(tasks_of(task_header + ("a,1,1,1,9," + spec + "\nb,1,1,1,9,new\n"))) ==
-        "pods.csv:3: gpu_spec is \"new\", which names one model more than 64");
+TEST_CASE("a spec may name 64 models, and any number that no node has") {
+  gpu_model_names models;
+  std::string spec = "N";
+  for (int i = 0; i < 64; ++i) {
+    const std::string name = "M" + std::to_string(i);
+    CHECK(models.intern(name) == i);
+    spec += "|" + name + "|N" + std::to_string(i);
+  }
+  CHECK(models.intern("new") == std::nullopt);
+  const std::string text = task_header + ("a,1,1,1,9," + spec + "\nb,1,1,1,9,M63\n");
+  const auto tasks = read_tasks(line_reader("pods.csv", text), models);
+  REQUIRE(tasks.ok());
+  CHECK((*tasks)[0].request.models == any_model);
+  CHECK((*tasks)[1].request.models == model_set{1} << 63);
 }
 
 TEST_CASE("arrivals name tasks, some more than once") {

@@ -164,6 +164,7 @@ TEST_CASE("a bad file ends with 2 and its line, before anything is written") {
   const workplace here;
   here.put("bad_nodes", nodes_text + "z,1,1,-1,T4\n");
   here.put("bad_pods", pods_text + "f,1,1,1,0\n");
+  here.put("bad_spec", "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\na,1,1,1,9,H9\n");
   here.put("bad_names", "x\ny\nw\n");
   here.put("no_gpus", "sn,cpu_milli,memory_mib,gpu,model\nx,1,1,0,\n");
   const std::set<std::string> names = here.names();
@@ -180,6 +181,8 @@ TEST_CASE("a bad file ends with 2 and its line, before anything is written") {
   refused({"--nodes", "bad_nodes", "--pods", "pods"},
           "bad_nodes:4: gpu is \"-1\", not a whole number from 0 to 16");
   refused({"--nodes", "nodes", "--pods", "bad_pods"}, "bad_pods:7: gpu_milli is 0 of one GPU");
+  refused({"--nodes", "nodes", "--pods", "bad_spec"},
+          "bad_spec:2: gpu_spec is \"H9\", which names no model that a node has");
   refused(with_trace({"--node-order", "bad_names"}), "bad_names:3: no node is called \"w\"");
   refused(with_trace({"--arrivals", "bad_names"}), "bad_names:1: no task is called \"x\"");
   refused({"--nodes", "no_gpus", "--pods", "pods"}, "no_gpus: no node has a GPU");

@@ -28,18 +28,21 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Names of GPU models and their numbers, shared by the node list and the task list of a trace.
+// Names of GPU models and their numbers: the node list makes them, the task list looks them up.
 class gpu_model_names {
  public:
   // The number of the model, a new one for a new name; nullopt when max_gpu_models names are taken.
   [[nodiscard]] std::optional<gpu_model> intern(std::string_view name) {
+    if (const std::optional<gpu_model> known = find(name)) return known;
+    if (names_.size() == max_gpu_models) return std::nullopt;
+    names_.emplace_back(name);
+    return static_cast<gpu_model>(names_.size() - 1);
+  }
+  // The number of the model; nullopt for a name that is not here.
+  [[nodiscard]] std::optional<gpu_model> find(std::string_view name) const noexcept {
     const auto at = std::find(names_.begin(), names_.end(), name);
-    const auto model = static_cast<gpu_model>(at - names_.begin());
-    if (at == names_.end()) {
-      if (names_.size() == max_gpu_models) return std::nullopt;
-      names_.emplace_back(name);
-    }
-    return model;
+    if (at == names_.end()) return std::nullopt;
+    return static_cast<gpu_model>(at - names_.begin());
   }
   [[nodiscard]] std::span<const std::string> names() const noexcept { return names_; }
 
@@ -120,33 +123,35 @@ class gpu_model_names {
 }
 
 // The models named by a GPU spec: all for "", otherwise names separated by '|', of which the same
-// one may come twice. nullopt with `why` set for an empty name or one model too many. A model that
-// no node has is legal: such a task can never be placed.
+// one may come twice. Names that no node has are passed over. nullopt with `why` set for an empty
+// name, or if no node has any of them.
 [[nodiscard]] inline std::optional<model_set> parse_gpu_spec(std::string_view spec,
-                                                             gpu_model_names& models,
+                                                             const gpu_model_names& models,
                                                              std::string& why) {
   if (spec.empty()) return any_model;
   model_set set = 0;
   while (true) {
     const std::size_t bar = spec.find('|');
     const std::string_view name = spec.substr(0, bar);
-    const std::optional<gpu_model> model = name.empty() ? std::nullopt : models.intern(name);
-    if (!model) {
-      why = name.empty() ? "names an empty model"
-                         : "names one model more than " + std::to_string(max_gpu_models);
+    if (name.empty()) {
+      why = "names an empty model";
       return std::nullopt;
     }
-    set |= model_set{1} << *model;
-    if (bar == std::string_view::npos) return set;
+    if (const std::optional<gpu_model> model = models.find(name)) set |= model_set{1} << *model;
+    if (bar == std::string_view::npos) break;
     spec.remove_prefix(bar + 1);
   }
+  if (set != 0) return set;
+  why = "names no model that a node has";
+  return std::nullopt;
 }
 
 // Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if present,
 // gpu_spec. As the traces mean it, a task without GPUs has neither share nor spec, a share above
-// 1000 is 1000, and a task with several GPUs takes them whole. One GPU of share 0 is a fault.
-[[nodiscard]] inline absl::StatusOr<std::vector<named_task>> read_tasks(line_reader lines,
-                                                                        gpu_model_names& models) {
+// 1000 is 1000, and a task with several GPUs takes them whole. One GPU of share 0 is a fault, and so
+// is a spec without any of `models`, those that read_nodes found.
+[[nodiscard]] inline absl::StatusOr<std::vector<named_task>> read_tasks(
+    line_reader lines, const gpu_model_names& models) {
   enum : std::size_t { name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec };
   constexpr std::array<csv_column, 6> columns{
       {{"name"}, {"cpu_milli"}, {"memory_mib"}, {"num_gpu"}, {"gpu_milli"}, {"gpu_spec", false}}};
