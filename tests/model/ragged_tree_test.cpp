@@ -15,6 +15,17 @@
 
 using namespace apiary;
 
+TEST_CASE("what a tree was moved from stays a tree") {
+  ragged_tree from({{2}, {1, 2}});
+  {
+    const ragged_tree to = std::move(from);
+    CHECK(to.parent(cell_id(4), 0) == cell_id(1));
+  }
+  // NOLINTNEXTLINE(bugprone-use-after-move,hicpp-invalid-access-moved)
+  CHECK(from.parent(cell_id(4), 0) == cell_id(1));
+  CHECK(from.memory_bytes() > 0);
+}
+
 TEST_CASE("a ragged tree behaves as a tree") {
   using apiary_test::fan_out_table;
   for (const fan_out_table& table : {fan_out_table{{1}},
