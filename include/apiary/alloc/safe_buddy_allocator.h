@@ -117,8 +117,7 @@ class safe_buddy_allocator {
     APIARY_ASSERT(l <= top());
     return promised_[l];
   }
-  // Free cells of level l, parts of larger ones included, beyond all promises of this level and
-  // above.
+  // Free cells of level l, parts of larger ones included, beyond all promises from this level up.
   [[nodiscard]] std::uint32_t splittable(level_t l) const noexcept {
     APIARY_ASSERT(l <= top());
     return splittable_[l];

@@ -14,12 +14,11 @@
 APIARY_NAMESPACE_BEGIN
 
 // A subset of {0, ..., size-1} with a summary above it: bit i of each level says whether word i of
-// the level below has a member, so that the next member is found without walking over empty
-// stretches.
+// the level below has a member, so that finding the next member walks over no empty stretch.
 //
 // Model: a 64-ary van-Emde-Boas-like trie of words, at most six levels.
-// Cost:  test O(1); set, reset, find O(log64 size), set and reset usually one word; size * 65/64
-//        bits of memory.
+// Cost:  test O(1); set, reset, find O(log64 size), set and reset usually one word;
+//        size * 65/64 bits.
 class summary_bitset {
  public:
   static constexpr std::uint32_t npos = ~std::uint32_t{0};

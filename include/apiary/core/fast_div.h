@@ -9,8 +9,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Divides numbers below 2^31 by a divisor fixed at construction: one 64-bit multiplication and one
-// shift.
+// Divides numbers below 2^31 by a divisor fixed at construction: a 64-bit multiplication, a shift.
 //
 // Model: Granlund, Montgomery, "Division by invariant integers using multiplication" (PLDI 1994),
 //        the round-up multiplier; it fits in 32 bits because dividends are limited to 31.

@@ -91,8 +91,7 @@ class score_tree {
   // The same among the members of `allowed`.
   // Requires: allowed.size() == size().
   // Cost:     like best() where a best one is allowed; otherwise a step for each block that might
-  //           hold a better one than found so far, size/64 at most, and for each allowed index in
-  //           it.
+  //           hold a better one than found so far, size/64 at most, and for its allowed indices.
   [[nodiscard]] std::uint32_t best_of(const summary_bitset& allowed) const noexcept {
     APIARY_ASSERT(allowed.size() == size_);
     if (candidates_ == 0) return npos;

@@ -25,8 +25,7 @@ template <CellTree Tree>
 
 }  // namespace detail
 
-// The level of the lowest cell that contains all of them; num_levels() when they lie under several
-// roots.
+// The level of the lowest cell that contains all of them; num_levels() under several roots.
 // Requires: at least one cell.
 // Cost:     O(levels), however many cells.
 template <CellTree Tree>

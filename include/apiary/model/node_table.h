@@ -32,8 +32,8 @@ struct alignas(64) node_state {
   std::uint8_t gpus = 0;
   gpu_model model = 0;
   bool healthy = true;
-  // Sizes of the GPU tasks that run here: bit 0 for tasks with a share of a device, bit k for k
-  // whole devices.
+  // Sizes of the GPU tasks that run here: bit 0 for tasks with a share of a device,
+  // bit k for k whole devices.
   std::uint32_t task_sizes = 0;
 
   [[nodiscard]] std::span<const milli_gpu> devices() const noexcept {
@@ -59,8 +59,8 @@ struct alignas(64) node_state {
 };
 static_assert(sizeof(node_state) == 64);
 
-// The nodes by id, in the order in which they were added. Values only: alloc/fraction_pool.h takes
-// and gives.
+// The nodes by id, in the order in which they were added. Values only:
+// alloc/fraction_pool.h takes and gives.
 //
 // Cost: O(1) each; 148 bytes a node.
 class node_table {
@@ -89,8 +89,8 @@ class node_table {
   [[nodiscard]] const node_state& operator[](node_id n) const noexcept { return states_[n]; }
   [[nodiscard]] node_state& operator[](node_id n) noexcept { return states_[n]; }
 
-  // Counts a task of the given size (0: a share, k: k whole devices) in or out of node n's
-  // task_sizes.
+  // Counts a task of the given size (0: a share, k: k whole devices)
+  // in or out of node n's task_sizes.
   void count_task(node_id n, std::uint32_t size, bool in) noexcept {
     APIARY_ASSERT(size <= max_gpus_per_node);
     std::uint32_t& count = tasks_by_size_[n][size];

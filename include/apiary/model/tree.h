@@ -12,8 +12,8 @@ APIARY_NAMESPACE_BEGIN
 // A forest of cells, all leaves at level 0, all roots at the highest level, numbered in level
 // order: the roots first, then each lower level from left to right.
 //
-// Model: HiveD (OSDI 2020) section 3: GPU, PCIe pair, socket, node, rack, ... are cells of levels
-//        0, 1, 2, ...
+// Model: HiveD (OSDI 2020) section 3: GPU, PCIe pair, socket, node, rack, ... are cells of
+//        levels 0, 1, 2, ...
 //
 // (c: a cell, l: a level)
 // | expression          | meaning                                         | cost      |
@@ -30,8 +30,8 @@ APIARY_NAMESPACE_BEGIN
 // | t.descendants(c, l) | the cells of level l <= level(c) inside c: one  | O(levels) |
 // |                     | contiguous range                                |           |
 //
-// parent and children take the level along because walks know it, and finding it costs more than
-// the step.
+// parent and children take the level along because walks know it, and finding it
+// costs more than the step.
 template <class T>
 concept CellTree = std::copyable<T> && requires(const T& t, cell_id c, level_t l) {
   { t.num_levels() } -> std::same_as<level_t>;
