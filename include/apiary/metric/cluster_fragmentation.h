@@ -18,7 +18,8 @@ APIARY_NAMESPACE_BEGIN
 // never drifts.
 //
 // Requires: W * 1000 * (GPUs of the cluster) < 2^64; with a history of 10^6 tasks that is 10^10
-// GPUs. Cost:     update O(GPUs of the node); total O(1); 8 bytes a node.
+//           GPUs.
+// Cost:     update as fragmentation::weighted; total O(1); 8 bytes a node.
 class cluster_fragmentation {
  public:
   cluster_fragmentation(fragmentation metric, const node_table& nodes)

@@ -16,16 +16,15 @@ APIARY_NAMESPACE_BEGIN
 // Why the idle GPU shares of a node are of no use to a typical workload, in thousandths of GPUs,
 // each kind of task weighted by its probability. The first class that matches counts:
 //
-// | class | a kind m of the mix and the node                                                |
-// counts             |
-// |-------|---------------------------------------------------------------------------------|--------------------|
-// | xl    | m asks for no GPU, the node has the CPU                                         | all
-// that is left   | | xr    | m asks for no GPU, CPU is short | all that is left   | | na    | m may
-// not run on this model of GPU                                              | all that is left   |
-// | q3    | m fits                                                                          |
-// devices big enough | | q2    | m fits: the devices too small for it; or m lacks devices and has
-// the CPU        | the small; all     | | q4    | m has the devices and lacks CPU | all that is
-// left   | | q1    | m lacks both | all that is left   |
+// | class | a kind m of the mix on the node             | counts                         |
+// |-------|---------------------------------------------|--------------------------------|
+// | xl    | m asks for no GPU, the node has the CPU     | all that is left               |
+// | xr    | m asks for no GPU, CPU is short             | all that is left               |
+// | na    | m may not run on this model of GPU          | all that is left               |
+// | q3    | m fits                                      | the devices big enough for it  |
+// | q2    | m fits; or m lacks devices, not CPU         | the devices too small; or all  |
+// | q4    | m lacks CPU, not devices                    | all that is left               |
+// | q1    | m lacks both                                | all that is left               |
 struct fragmentation_classes {
   double q1 = 0.0, q2 = 0.0, q3 = 0.0, q4 = 0.0, xl = 0.0, xr = 0.0, na = 0.0;
 
@@ -38,7 +37,8 @@ struct fragmentation_classes {
 // decisions depend on it. For conformance and for its classes; to schedule, use fragmentation.h.
 //
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3, and the simulator published with
-// it. Cost:  O(kinds of the mix * GPUs of the node).
+//        it.
+// Cost:  O(kinds of the mix * GPUs of the node).
 class published_fragmentation {
  public:
   explicit published_fragmentation(task_mix mix) : mix_(std::move(mix)) {}

@@ -25,9 +25,9 @@ APIARY_NAMESPACE_BEGIN
 // it is exactly one half, can be met.
 //
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 4. Differs: placements that change
-// nothing all score
-//        50 here; in the published simulator the last bit of a double decides between 49 and 50.
-// Cost:  score and update O(GPUs of a node); 8 bytes a node.
+//        nothing all score 50 here; in the published simulator the last bit of a double decides
+//        between 49 and 50.
+// Cost:  score and update as fragmentation::usable; 8 bytes a node.
 class fragmentation_gradient {
  public:
   explicit fragmentation_gradient(fragmentation metric) : metric_(std::move(metric)) {

@@ -34,14 +34,12 @@ using kind_id = id<struct kind_tag>;
 // changed.
 //
 // Model:    the argmin over nodes of a metric's change, "Beware of Fragmentation" (USENIX ATC
-// 2023), section 4,
-//           generic in the score and in the filter.
+//           2023), section 4, generic in the score and in the filter.
 // Requires: every call gets the same table, and update() is called after each change of a node.
-// Cost:     place: scores of the nodes changed since the kind was last asked for, then O(log64
-// nodes); on average
-//           that is at most one score for each kind in use and each change. A new kind scores every
-//           node once (prepare() does it ahead of time). update O(score.update). 1.02 bytes a node
-//           and kind, 16 a node.
+// Cost:     place: scores of the nodes changed since the kind was last asked for, on average at
+//           most one for each kind in use and each change, then O(log64 nodes); with `allowed` as
+//           score_tree::best_of. A new kind scores every node once, which prepare() does ahead of
+//           time. update: O(score.update). 1.02 bytes a node and kind, 16 a node.
 template <NodeScore Score>
 class gradient_placer {
   static constexpr bool chooses =

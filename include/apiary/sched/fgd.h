@@ -13,8 +13,7 @@ APIARY_NAMESPACE_BEGIN
 //   fgd::create(nodes, fragmentation_gradient(fragmentation(task_mix::from_history(history))))
 //
 // Model:   "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-// Descent"
-//          (USENIX ATC 2023).
+//          Descent" (USENIX ATC 2023).
 // Cost:    gpu_sharing.h; measured in benchmarks/sched_bench.cpp.
 // Example: examples/gpu_sharing.cpp
 using fgd = gpu_sharing<fragmentation_gradient>;
