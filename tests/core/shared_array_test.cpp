@@ -41,6 +41,7 @@ TEST_CASE("copies share one array, which lives as long as the last of them") {
       CHECK(alive == 5);
       const shared_array<counted> moved = std::move(second);
       CHECK(moved.size() == 2);
+      CHECK(second.data() == moved.data());  // NOLINT(bugprone-use-after-move)
       const shared_array<counted>& same = last;
       last = same;
     }

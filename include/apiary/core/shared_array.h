@@ -23,7 +23,8 @@ class shared_array {
   shared_array(const shared_array& other) noexcept : block_(other.block_) {
     if (block_ != nullptr) block_->owners.fetch_add(1, std::memory_order_relaxed);
   }
-  shared_array(shared_array&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  // What is moved from keeps its values: others may have kept its size or a pointer into it.
+  shared_array(shared_array&& other) noexcept { *this = other; }
   shared_array& operator=(shared_array other) noexcept {
     std::swap(block_, other.block_);
     return *this;

@@ -64,10 +64,6 @@ class ragged_tree {
     first_child_ = parent_ + num_cells_;
   }
 
-  // Moving copies: what is moved from is still the same tree, not one without its storage.
-  ragged_tree(const ragged_tree&) = default;
-  ragged_tree& operator=(const ragged_tree&) = default;
-
   [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
   [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
   [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
