@@ -43,7 +43,7 @@ int main() {
   std::uint32_t refused = 0;
 
   std::printf("hour  used now  used so far  idle: no use to a pair  to a node  refused\n");
-  for (std::uint64_t minute = 1; minute <= 6 * 60; ++minute) {
+  for (std::uint64_t minute = 1; minute <= 360; ++minute) {
     finish(running, cells, minute);
     const level_t sizes[] = {device, device, device, pair, pair, node};
     const auto cell = cells.allocate(sizes[random.uniform(6)]);

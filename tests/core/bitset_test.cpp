@@ -240,8 +240,11 @@ TEST_CASE("a move takes everything and leaves the empty set over nothing") {
     from.set(4321);
     const summary_bitset before = from;
     summary_bitset to(70, true);
-    if (assigned) to = std::move(from);
-    if (!assigned) to = summary_bitset(std::move(from));
+    if (assigned) {
+      to = std::move(from);
+    } else {
+      to = summary_bitset(std::move(from));
+    }
     CHECK(to == before);
     CHECK(to.find_next(100) == 4321);
     // NOLINTBEGIN(bugprone-use-after-move,hicpp-invalid-access-moved)

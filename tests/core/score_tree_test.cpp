@@ -116,8 +116,11 @@ TEST_CASE("a move takes everything and leaves a tree over nothing") {
     score_tree from(5000);
     from.set(4321, 7);
     score_tree to(70);
-    if (assigned) to = std::move(from);
-    if (!assigned) to = score_tree(std::move(from));
+    if (assigned) {
+      to = std::move(from);
+    } else {
+      to = score_tree(std::move(from));
+    }
     CHECK(to.size() == 5000);
     CHECK(to.candidates() == 1);
     CHECK(to.best() == 4321);
