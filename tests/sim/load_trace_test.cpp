@@ -51,6 +51,15 @@ TEST_CASE("used is what was placed, arrived is what was asked") {
   CHECK(*samples == expected);
 }
 
+TEST_CASE("an arrival of no task is named") {
+  workload work = three_halves();
+  work.arrivals[3] = 4294967295U;
+  const decisions answers(4);
+  const auto samples = trace_load(two_nodes(), fragmentation(whole_gpus), work, answers);
+  CHECK(samples.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(samples.status().message() == "arrival 4 is of task 4294967295 of 2, counted from 0");
+}
+
 TEST_CASE("a decision that cannot be carried out is named") {
   for (const placement wrong : {placement{node_id(0), 1}, placement{node_id(0), 2},
                                 placement{node_id(2), 1}, placement{node_id(), 1}}) {

@@ -89,6 +89,16 @@ TEST_CASE("another status of the scheduler ends the replay") {
   CHECK(scheduler.asked == 3);
 }
 
+TEST_CASE("an arrival of no task is found before the first decision") {
+  archetype scheduler;
+  workload work = four_arrivals();
+  work.arrivals[2] = 2;
+  const absl::Status status = replay(scheduler, work).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(status.message() == "arrival 3 is of task 2 of 2, counted from 0");
+  CHECK(scheduler.asked == 0);
+}
+
 TEST_CASE("the same inputs twice give the same decisions and curves") {
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     CAPTURE(seed);

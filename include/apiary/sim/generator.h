@@ -55,8 +55,8 @@ inline constexpr weighted_shape openb_shapes[] = {
     {2, {{128000, 1048576}, 1, 6}},   // A10
 };
 
-// How often its tasks are of each kind: those seen 31 times and those with several GPUs, 93 of 100
-// tasks.
+// How often its tasks are of each kind: the kinds seen at least 31 times and those with several
+// GPUs, 93 of 100 tasks.
 struct weighted_task {
   std::uint32_t weight;
   resources host;
@@ -112,9 +112,10 @@ template <class T, std::size_t N>
 // drawn by the frequency of their kind until they ask for spec.load_percent of its GPUs; each
 // arrives once. Equal specs give equal traces on every platform.
 //
-// Model: Alibaba cluster-trace-gpu-v2023, the marginals of its node and task lists; tasks are
-//        independent of each other, which those of the trace are not.
-// Requires: spec.nodes > 0. Cost: O(nodes + tasks).
+// Model:    Alibaba cluster-trace-gpu-v2023, the marginals of its node and task lists; tasks are
+//           independent of each other, which those of the trace are not.
+// Requires: spec.nodes > 0.
+// Cost:     O(nodes + tasks).
 [[nodiscard]] inline synthetic_trace openb_like(const synthetic_spec& spec) {
   APIARY_ASSERT(spec.nodes > 0);
   rng random(spec.seed);

@@ -49,9 +49,9 @@ struct load_curves {
 // The curves for loads of 0 to `last` % of `total_gpus`, from what trace_load saw.
 //
 // Model:    the evaluation of "Beware of Fragmentation" (USENIX ATC 2023), its roundings included:
-// amounts
-//           to two decimals before the means, the load to a whole per cent, halves to even.
-// Requires: total_gpus > 0. Cost: O(samples).
+//           amounts to two decimals before the means, the load to a whole per cent, halves to even.
+// Requires: total_gpus > 0.
+// Cost:     O(samples).
 [[nodiscard]] inline load_curves curves_of(std::span<const load_sample> samples,
                                            std::uint64_t total_gpus, std::uint32_t last = 130) {
   APIARY_ASSERT(total_gpus > 0);

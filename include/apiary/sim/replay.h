@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
+#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -23,16 +23,34 @@ APIARY_NAMESPACE_BEGIN
 // What became of each arrival, in order: a place, or none when nothing fitted.
 using decisions = std::vector<std::optional<placement>>;
 
+namespace detail {
+
+// kInvalidArgument for an arrival of a task that is not there.
+[[nodiscard]] inline absl::Status check_arrivals(const workload& work) {
+  for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
+    if (work.arrivals[i] < work.tasks.size()) continue;
+    return absl::InvalidArgumentError("arrival " + std::to_string(i + 1) + " is of task " +
+                                      std::to_string(work.arrivals[i]) + " of " +
+                                      std::to_string(work.tasks.size()) + ", counted from 0");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace detail
+
 // Lets the tasks of a workload arrive one by one. Each is placed, or dropped when nothing fits at
-// that moment; nothing departs. The i-th arrival is job_id(i).
+// that moment; nothing departs. The i-th arrival, counted from 0, is job_id(i).
 //
 // After each decision `observe(done, answer)` is called with the number of decisions so far and the
 // last one, for a progress bar or a clock of the caller's.
-// Returns the decisions, or the first status of the scheduler other than kResourceExhausted.
-// Requires: propose(share) -> StatusOr<placement>, commit(share, placement) -> Status.
+// Returns the decisions; kInvalidArgument, before the first, for an arrival that is not one of the
+// tasks; the first status of the scheduler other than kResourceExhausted.
+// Requires: propose(share) -> StatusOr<placement>, commit(share, placement) -> Status; no job of
+//           the numbers that the arrivals take runs on the scheduler.
 template <class Scheduler, class Observer>
 [[nodiscard]] absl::StatusOr<decisions> replay(Scheduler& scheduler, const workload& work,
                                                Observer&& observe) {
+  APIARY_RETURN_IF_ERROR(detail::check_arrivals(work));
   decisions answers;
   answers.reserve(work.arrivals.size());
   for (const std::uint32_t t : work.arrivals) {

@@ -47,10 +47,12 @@ APIARY_NAMESPACE_BEGIN
 
 // "task node devices": the devices joined by '-' and left out, with their space, for a task without
 // GPUs; '-' in place of the node and the rest for a task that was dropped.
-// Requires: i < work.arrivals.size().
+// Requires: i < work.arrivals.size(), the arrival is one of the tasks, the node is one of `nodes`.
 [[nodiscard]] inline std::string decision_line(const cluster& nodes, const workload& work,
                                                std::size_t i,
                                                const std::optional<placement>& answer) {
+  APIARY_ASSERT(i < work.arrivals.size() && work.arrivals[i] < work.tasks.size());
+  APIARY_ASSERT(!answer || answer->node.value < nodes.names.size());
   std::string line = work.tasks[work.arrivals[i]].name;
   if (!answer) return line + " -";
   line += ' ';
