@@ -7,6 +7,8 @@
 #include <apiary/core/status.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
 #include <apiary/policy/baseline_scores.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
 #include <apiary/sched/fgd.h>
@@ -21,12 +23,14 @@
 #include <apiary/sim/workload.h>
 
 #include <algorithm>
+#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -73,10 +77,9 @@ struct result {
 
 class study {
  public:
-  explicit study(const synthetic_trace& trace)
-      : trace_(trace), mix_(task_mix::from_history(task_kinds(trace.work.tasks))) {}
+  study(const synthetic_trace& trace, const task_mix& mix) : trace_(trace), metric_(mix) {}
 
-  [[nodiscard]] const task_mix& mix() const noexcept { return mix_; }
+  [[nodiscard]] const fragmentation& metric() const noexcept { return metric_; }
 
   template <class Score>
   absl::StatusOr<result> run(const std::string& policy, Score score) const {
@@ -96,9 +99,8 @@ class study {
     const std::chrono::duration<double> seconds = clock::now() - begin;
     if (bar) std::fputs("\r\033[K", stderr);
 
-    APIARY_ASSIGN_OR_RETURN(
-        const std::vector<load_sample> samples,
-        trace_load(trace_.nodes.nodes, fragmentation(mix_), trace_.work, r.answers));
+    APIARY_ASSIGN_OR_RETURN(const std::vector<load_sample> samples,
+                            trace_load(trace_.nodes.nodes, metric_, trace_.work, r.answers));
     const std::uint64_t gpus = trace_.nodes.nodes.total_gpus();
     r.curves = curves_of(samples, gpus);
     const auto placed =
@@ -117,11 +119,12 @@ class study {
 
  private:
   const synthetic_trace& trace_;
-  task_mix mix_;
+  fragmentation metric_;
 };
 
-absl::StatusOr<std::vector<result>> run_policies(const synthetic_trace& trace, const options& o) {
-  const study s(trace);
+absl::StatusOr<std::vector<result>> run_policies(const synthetic_trace& trace, const task_mix& mix,
+                                                 const options& o) {
+  const study s(trace, mix);
   std::vector<result> results;
   const auto add = [&](const char* name, auto score) {
     if (!o.runs(name)) return absl::OkStatus();
@@ -130,9 +133,9 @@ absl::StatusOr<std::vector<result>> run_policies(const synthetic_trace& trace, c
     return absl::OkStatus();
   };
   if (o.published) {
-    APIARY_RETURN_IF_ERROR(add("fgd", published_fragmentation_gradient(s.mix())));
+    APIARY_RETURN_IF_ERROR(add("fgd", published_fragmentation_gradient(mix)));
   } else {
-    APIARY_RETURN_IF_ERROR(add("fgd", fragmentation_gradient(fragmentation(s.mix()))));
+    APIARY_RETURN_IF_ERROR(add("fgd", fragmentation_gradient(s.metric())));
   }
   APIARY_RETURN_IF_ERROR(add("best_fit", best_fit()));
   APIARY_RETURN_IF_ERROR(add("dot_prod", dot_prod()));
@@ -167,10 +170,36 @@ std::string with_extension(const std::string& path, const char* extension) {
   return std::filesystem::path(path).replace_extension(extension).string();
 }
 
+// The size of fragmentation's tables: models that may serve the same kinds share one, with a row
+// for each CPU demand and, but for a few, a column for each share of a device.
+std::uint64_t table_bytes(const task_mix& mix) {
+  std::set<std::vector<bool>> classes;
+  std::uint64_t bytes = 0;
+  for (gpu_model model = 0; model < max_gpu_models; ++model) {
+    std::vector<bool> served;
+    std::vector<std::uint32_t> cpus;
+    std::bitset<whole_gpu + 1> shares;
+    for (const typical_task& t : mix.tasks()) {
+      served.push_back(t.kind.devices > 0 && contains(t.kind.models, model));
+      if (!served.back()) continue;
+      cpus.push_back(t.kind.cpu_milli);
+      if (t.kind.devices == 1) shares.set(t.kind.gpu_milli);
+    }
+    if (!classes.insert(std::move(served)).second) continue;
+    std::sort(cpus.begin(), cpus.end());
+    const auto end = std::unique(cpus.begin(), cpus.end());
+    const auto rows = static_cast<std::uint64_t>(end - cpus.begin()) + 1;
+    bytes += rows * (shares.count() + max_gpus_per_node + 2) * sizeof(std::uint32_t);
+  }
+  return bytes;
+}
+constexpr std::uint64_t most_table_bytes = std::uint64_t{256} << 20;  // up to three are alive
+
 // All that can be wrong with the arguments and files is found out here, before the work.
 struct task {
   options chosen;
   synthetic_trace trace{};
+  task_mix mix{};
   std::vector<std::optional<output_file>> files{};  // by output
   bool draws = false;
 };
@@ -180,6 +209,12 @@ absl::StatusOr<task> prepare(const options& chosen) {
   task t{.chosen = chosen};
   options& o = t.chosen;
   APIARY_ASSIGN_OR_RETURN(t.trace, load(o));
+  t.mix = task_mix::from_history(task_kinds(t.trace.work.tasks));
+  if (table_bytes(t.mix) > most_table_bytes) {
+    return absl::InvalidArgumentError(o.pods + ": too many different tasks, the tables of their " +
+                                      "fragmentation would take more than " +
+                                      std::to_string(most_table_bytes >> 20) + " MiB");
+  }
   t.draws = !o.plot.empty() && is_installed("gnuplot");
   std::string script;
   if (!o.plot.empty() && !t.draws) {
@@ -193,7 +228,8 @@ absl::StatusOr<task> prepare(const options& chosen) {
 
 // Runs the policies, prints the table and leaves the files.
 absl::Status perform(task t) {
-  APIARY_ASSIGN_OR_RETURN(const std::vector<result> results, run_policies(t.trace, t.chosen));
+  APIARY_ASSIGN_OR_RETURN(const std::vector<result> results,
+                          run_policies(t.trace, t.mix, t.chosen));
   APIARY_RETURN_IF_ERROR(print_table(results));
   const auto write = [&](output which, const std::string& text) {
     return t.files[which] ? t.files[which]->write(text) : absl::OkStatus();
@@ -204,7 +240,7 @@ absl::Status perform(task t) {
     std::vector<named_curves> curves;
     for (const result& r : results) curves.push_back({r.summary.policy, r.curves});
     if (t.draws) {
-      APIARY_RETURN_IF_ERROR(draw(plot_script(curves, t.files[plot_file]->written())));
+      APIARY_RETURN_IF_ERROR(draw(plot_script(curves, ""), t.files[plot_file]->written()));
     } else {
       t.files[plot_file].reset();
       APIARY_RETURN_IF_ERROR(write(script_file, plot_script(curves, t.chosen.plot)));
@@ -232,6 +268,7 @@ int fail(const absl::Status& why, int exit_status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  prepare_signals();
   const absl::Status streams = check_standard_streams();
   if (!streams.ok()) return fail(streams, 1);
   absl::StatusOr<options> o = parse_options({argv + 1, argv + argc});

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
+#include <fcntl.h>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,12 +50,13 @@ inline bool is_installed(const std::string& program) {
 }
 
 // The load, a multiple of ten, from which on the policies are to be looked at: before, all place
-// everything.
+// everything. 0 if they do to the end.
 inline int interesting_from(std::span<const named_curves> all) {
-  std::size_t from = 100;
+  std::size_t from = 0;
   for (const named_curves& one : all) {
-    for (std::size_t load = 0; load < from && load < one.curves.allocation.size(); ++load) {
-      if (one.curves.allocation[load] < static_cast<double>(load) - 1.0) from = load;
+    const std::vector<double>& allocation = one.curves.allocation;
+    for (std::size_t load = 0; load < (from == 0 ? allocation.size() : from); ++load) {
+      if (allocation[load] < static_cast<double>(load) - 1.0) from = load;
     }
   }
   return std::max(0, static_cast<int>(from) / 10 * 10 - 10);
@@ -100,7 +102,8 @@ inline std::string end_labels(std::span<const named_curves> all, panel_values va
   return text;
 }
 
-// A script for gnuplot, data included, that draws allocation and fragmentation over the load.
+// A script for gnuplot, data included, that draws allocation and fragmentation over the load into
+// the file `output`, or on standard output if that is empty.
 inline std::string plot_script(std::span<const named_curves> all, const std::string& output) {
   std::string data;
   std::string allocation = "plot x with lines linecolor '#909090' dashtype 3 linewidth 1.5 notitle";
@@ -125,17 +128,14 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
     allocation += ", " + name + " using 1:2" + style;
     fragmentation += ", " + name + " using 1:3" + style;
   }
-  std::string file = "'";
+  std::string file;
   for (const char c : output) file += c == '\'' ? std::string("''") : std::string(1, c);
-  file += "'";
-  const int from = interesting_from(all);
+  if (!file.empty()) file = "set output '" + file + "'\n";
   const double top = std::ceil(worst * 1.02);
-  const std::string until = std::to_string((last + 9) / 10 * 10);
-  return data +
-         "set terminal svg size 1280,540 font 'Helvetica,16' background '#ffffff'\n"
-         "set output " +
-         file +
-         "\n"
+  const int until = static_cast<int>(last + 9) / 10 * 10;
+  const int all_placed = std::min(until, 100);  // where the diagonal leaves the left panel
+  const int from = std::min(interesting_from(all), all_placed - 10);
+  return data + "set terminal svg size 1280,540 font 'Helvetica,16' background '#ffffff'\n" + file +
          "set multiplot\n"
          "set grid linecolor '#e4e4e4' linetype 1\n"
          "set border 3 linecolor '#606060'\n"
@@ -146,19 +146,20 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
          "set lmargin at screen 0.045\n"
          "set rmargin at screen 0.355\n"
          "set xrange [" +
-         std::to_string(from) + ":" + until +
+         std::to_string(from) + ":" + std::to_string(until) +
          "]\n"
          "set yrange [" +
-         std::to_string(from) +
-         ":100]\n"
+         std::to_string(from) + ":" + std::to_string(all_placed) +
+         "]\n"
          "set title 'GPUs allocated, % (more is better)'\n" +
-         end_labels(all, &apiary::load_curves::allocation, 100.0 - from) +
-         "set label 'everything placed' at 97.5, 98.5 right textcolor '#606060'\n" + allocation +
+         end_labels(all, &apiary::load_curves::allocation, all_placed - from) +
+         "set label 'everything placed' at " + apiary::fixed_text(all_placed - 2.5, 1) + ", " +
+         apiary::fixed_text(all_placed - 1.5, 1) + " right textcolor '#606060'\n" + allocation +
          "\n"
          "set lmargin at screen 0.545\n"
          "set rmargin at screen 0.855\n"
          "set xrange [0:" +
-         until +
+         std::to_string(until) +
          "]\n"
          "set yrange [0:" +
          apiary::fixed_text(top, 0) +
@@ -166,32 +167,34 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
          "set title 'GPUs idle but useless to typical tasks, % (less is better)'\n" +
          end_labels(all, &apiary::load_curves::fragmentation_amount, top) + fragmentation +
          "\n"
-         "unset multiplot\n"
-         "set output\n";
+         "unset multiplot\n";
 }
 
-// Runs gnuplot on a script.
-inline absl::Status draw(const std::string& script) {
+// Runs gnuplot on a script; what it prints becomes the content of the file at `path`.
+inline absl::Status draw(const std::string& script, const std::string& path) {
+  const int drawing = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (drawing < 0) return absl::ErrnoToStatus(errno, path);
   std::array<int, 2> pipe{};
-  if (::pipe(pipe.data()) != 0) return absl::ErrnoToStatus(errno, "gnuplot");
-  const pid_t child = ::fork();
-  if (child < 0) return absl::ErrnoToStatus(errno, "gnuplot");
+  const bool piped = ::pipe2(pipe.data(), O_CLOEXEC) == 0;
+  const pid_t child = piped ? ::fork() : -1;
   if (child == 0) {
     ::dup2(pipe[0], STDIN_FILENO);
-    ::close(pipe[0]);
-    ::close(pipe[1]);
-    ::execlp("gnuplot", "gnuplot", static_cast<char*>(nullptr));
+    ::dup2(drawing, STDOUT_FILENO);
+    std::signal(SIGPIPE, SIG_DFL);
+    ::execlp("gnuplot", "gnuplot", "-d", static_cast<char*>(nullptr));
     ::_exit(127);
   }
-  ::close(pipe[0]);
-  std::signal(SIGPIPE, SIG_IGN);
+  const int fault = errno;
+  ::close(drawing);
+  if (piped) ::close(pipe[0]);
   std::string_view rest = script;
-  while (!rest.empty()) {
+  while (child >= 0 && !rest.empty()) {
     const ssize_t sent = ::write(pipe[1], rest.data(), rest.size());
     if (sent < 0) break;
     rest.remove_prefix(static_cast<std::size_t>(sent));
   }
-  ::close(pipe[1]);
+  if (piped) ::close(pipe[1]);
+  if (child < 0) return absl::ErrnoToStatus(fault, "gnuplot");
   int result = 0;
   ::waitpid(child, &result, 0);
   if (!rest.empty() || result != 0) return absl::UnavailableError("gnuplot failed");

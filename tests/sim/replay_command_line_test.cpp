@@ -7,11 +7,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <sys/wait.h>
@@ -23,7 +27,7 @@ namespace {
 
 // What a run of the program left.
 struct ended {
-  int status = -1;
+  int status = -1;  // 128 + the signal that ended it
   std::string out;
   std::string err;
 };
@@ -65,6 +69,10 @@ class workplace {
     std::fclose(file);
     return text;
   }
+  void link(const std::string& target, const std::string& name) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::filesystem::create_symlink(target, path_ / name);
+  }
   [[nodiscard]] std::string full(const std::string& name) const {
     return (std::filesystem::canonical(path_) / name).string();
   }
@@ -103,8 +111,8 @@ class workplace {
     }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);
-    REQUIRE(WIFEXITED(status));
-    ended end{WEXITSTATUS(status), get(out), get(err)};
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    ended end{code, get(out), get(err)};
     std::remove(out.c_str());
     std::remove(err.c_str());
     return end;
@@ -212,6 +220,68 @@ TEST_CASE("outputs that cannot be are found before the work") {
   refused({"--curves", "new", "--plot", "./new"}, "./new" + twice);
   refused({"--curves", "old", "--plot", "./old"}, "./old" + twice);
   refused({"--curves", "nodes"}, "nodes" + twice);
+  const std::string control = ": a file to write needs a name without control characters";
+  refused({"--plot", "a\nb.svg"}, "\"a\\x0ab.svg\"" + control);
+  refused({"--curves", "old", "--plot", "\x7f"}, "\"\\x7f\"" + control);
+  refused({"--curves", "\t"}, "\"\\x09\"" + control);
+  refused({"--policy", "random", "--decisions", "\r"}, "\"\\x0d\"" + control);
+}
+
+TEST_CASE("a device may be two outputs") {
+  const workplace here;
+  const ended end = here.run(
+      with_trace({"--policy", "random", "--curves", "/dev/null", "--decisions", "/dev/null"}));
+  CHECK(end.status == 0);
+  CHECK(end.out.starts_with("policy "));
+  CHECK(here.names() == inputs);
+}
+
+TEST_CASE("a link that leads to no file yet is written through") {
+  const workplace here;
+  here.link("dir/behind", "between");
+  here.link("../new", "dir/behind");
+  const ended end = here.run(with_trace({"--curves", "between"}));
+  CHECK(end.status == 0);
+  CHECK(end.err == "wrote " + here.full("new") + "\n");
+  CHECK(here.get("new").starts_with("policy,metric,0,"));
+  CHECK(here.get("between") == here.get("new"));
+  CHECK(here.names() == std::set<std::string>{"between", "dir", "new", "nodes", "pods"});
+  here.link("other", "to_other");
+  CHECK(here.run(with_trace({"--curves", "other", "--plot", "to_other"})).status == 2);
+  here.link("round", "round");
+  const ended round = here.run(with_trace({"--curves", "round"}));
+  CHECK(round.status == 2);
+  CHECK(round.err == "replay: round: Too many levels of symbolic links\n");
+}
+
+TEST_CASE("tables of fragmentation are as large as expected") {
+  const synthetic_trace trace = openb_like({});
+  const task_mix mix = task_mix::from_history(task_kinds(trace.work.tasks));
+  CHECK(table_bytes(mix) > 1000);
+  CHECK(table_bytes(mix) < 5000);
+  CHECK(table_bytes(task_mix()) == 72);  // no row but that of no CPU, no share
+  const model_set odd = 0xaaaaaaaaaaaaaaaa;
+  const task_mix few({{{.cpu_milli = 1, .gpu_milli = 5, .devices = 1}, 1},
+                      {{.cpu_milli = 2, .gpu_milli = 6, .devices = 1, .models = odd}, 1},
+                      {{.cpu_milli = 2, .gpu_milli = 1000, .devices = 2, .models = odd}, 1},
+                      {{.cpu_milli = 3}, 1}});
+  CHECK(table_bytes(few) == 4 * (2 * 19 + 3 * 20));
+}
+
+TEST_CASE("a task list whose tables would not fit is refused") {
+  const workplace here;
+  std::string pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n";
+  for (int i = 0; i < 80'000; ++i) {
+    pods += std::to_string(i) + "," + std::to_string(i) + ",1,1," + std::to_string(i % 1000 + 1);
+    pods += '\n';
+  }
+  here.put("many", pods);
+  const ended end = here.run({"--nodes", "nodes", "--pods", "many", "--curves", "curves"});
+  CHECK(end.status == 2);
+  CHECK(end.err ==
+        "replay: many: too many different tasks, the tables of their fragmentation would take more "
+        "than 256 MiB\n");
+  CHECK(here.names() == std::set<std::string>{"many", "nodes", "pods"});
 }
 
 TEST_CASE("a run prints its table and leaves whole files") {
@@ -309,6 +379,43 @@ TEST_CASE("output that cannot be written ends with 1 and leaves no file") {
   CHECK(here.names() == inputs);
 }
 
+TEST_CASE("a closed pipe ends with 1 and leaves no file") {
+  const workplace here;
+  const ended end = here.run(with_trace({"--curves", "curves", "--plot", "plot.svg"}), [] {
+    std::array<int, 2> pipe{};
+    if (::pipe(pipe.data()) != 0 || ::dup2(pipe[1], 1) != 1) ::_exit(98);
+    ::close(pipe[0]);
+    std::signal(SIGPIPE, SIG_DFL);
+  });
+  CHECK(end.status == 1);
+  CHECK(end.err.ends_with("replay: standard output: Broken pipe\n"));
+  CHECK(here.names() == inputs);
+}
+
+// Standard output is a full pipe, where the program waits with its temporary files until another
+// process has seen them.
+TEST_CASE("a signal ends the program and leaves no file") {
+  const workplace here;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    CAPTURE(signal);
+    const ended end = here.run(with_trace({"--curves", "curves", "--plot", "plot.svg"}), [&] {
+      std::array<int, 2> pipe{};
+      if (::pipe(pipe.data()) != 0 || ::dup2(pipe[1], 1) != 1) ::_exit(98);
+      ::fcntl(1, F_SETFL, O_NONBLOCK);
+      while (::write(1, " ", 1) == 1) continue;
+      ::fcntl(1, F_SETFL, 0);
+      std::signal(signal, SIG_DFL);
+      const pid_t program = ::getpid();
+      if (::fork() != 0) return;
+      while (here.names().size() < inputs.size() + 2) ::usleep(1000);
+      ::kill(program, signal);
+      ::_exit(0);
+    });
+    CHECK(end.status == 128 + signal);
+    CHECK(here.names() == inputs);
+  }
+}
+
 TEST_CASE("standard input and error may be closed") {
   const workplace here;
   const ended end = here.run(with_trace({"--curves", "curves"}), [] {
@@ -355,6 +462,47 @@ TEST_CASE("with gnuplot there is a plot, also when standard input and error are 
     }
     here.put("it's.svg", "");
   }
+}
+
+TEST_CASE("a plot shows a proper range of loads") {
+  const auto script = [](std::vector<double> allocation) {
+    named_curves one{"fgd", {allocation, std::vector<double>(allocation.size(), 0.0), {}}};
+    return plot_script({{one}}, "");
+  };
+  const auto left_panel = [&](const std::vector<double>& allocation) {
+    const std::string text = script(allocation);
+    const std::size_t begin = text.find("set xrange");
+    return text.substr(begin, text.find("set title") - begin);
+  };
+  const auto placed = [](int last, double most) {
+    std::vector<double> allocation;
+    for (int load = 0; load <= last; ++load) {
+      allocation.push_back(std::min(static_cast<double>(load), most));
+    }
+    return allocation;
+  };
+  CHECK(left_panel(placed(0, 100)) == "set xrange [0:10]\nset yrange [0:10]\n");
+  CHECK(left_panel(placed(34, 100)) == "set xrange [0:40]\nset yrange [0:40]\n");
+  CHECK(left_panel(placed(100, 100)) == "set xrange [0:100]\nset yrange [0:100]\n");
+  CHECK(left_panel(placed(34, 28)) == "set xrange [20:40]\nset yrange [20:40]\n");
+  CHECK(left_panel(placed(130, 95)) == "set xrange [80:130]\nset yrange [80:100]\n");
+  std::vector<double> leap(131, std::numeric_limits<double>::quiet_NaN());
+  leap[50] = 50.0;
+  leap[130] = 50.0;
+  CHECK(left_panel(leap) == "set xrange [90:130]\nset yrange [90:100]\n");
+}
+
+TEST_CASE("settings of the user's gnuplot have no part in a plot") {
+  if (!is_installed("gnuplot")) {
+    MESSAGE("gnuplot is not installed: nothing drawn");
+    return;
+  }
+  const workplace here;
+  here.put(".gnuplot", "exit status 3\n");
+  const ended end = here.run(with_trace({"--plot", "plot.svg"}),
+                             [&] { ::setenv("HOME", here.full("").c_str(), 1); });
+  CHECK(end.status == 0);
+  CHECK(here.get("plot.svg").ends_with("</svg>\n\n"));
 }
 
 TEST_CASE("without arguments six policies run, and the plot is beside the program") {
