@@ -240,7 +240,8 @@ absl::Status perform(task t) {
     std::vector<named_curves> curves;
     for (const result& r : results) curves.push_back({r.summary.policy, r.curves});
     if (t.draws) {
-      APIARY_RETURN_IF_ERROR(draw(plot_script(curves, ""), t.files[plot_file]->written()));
+      APIARY_ASSIGN_OR_RETURN(const std::string plot, draw(plot_script(curves, "")));
+      APIARY_RETURN_IF_ERROR(write(plot_file, plot));
     } else {
       t.files[plot_file].reset();
       APIARY_RETURN_IF_ERROR(write(script_file, plot_script(curves, t.chosen.plot)));

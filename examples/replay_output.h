@@ -139,11 +139,6 @@ class output_file {
   }
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // Where to write meanwhile.
-  [[nodiscard]] const std::string& written() const noexcept {
-    return temporary_ ? temporary_->name() : path_;
-  }
-
   absl::Status write(std::string_view text) const {
     std::FILE* file = std::fopen(written().c_str(), "wb");
     if (file == nullptr) return absl::ErrnoToStatus(errno, path_);
@@ -162,6 +157,10 @@ class output_file {
 
  private:
   output_file() = default;
+  // Where to write meanwhile.
+  [[nodiscard]] const std::string& written() const noexcept {
+    return temporary_ ? temporary_->name() : path_;
+  }
 
   std::string path_;
   std::unique_ptr<detail::temporary_file> temporary_;

@@ -6,6 +6,7 @@
 #include <apiary/sim/load_curves.h>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include <algorithm>
 #include <array>
@@ -13,8 +14,10 @@
 #include <cmath>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -170,35 +173,38 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
          "unset multiplot\n";
 }
 
-// Runs gnuplot on a script; what it prints becomes the content of the file at `path`.
-inline absl::Status draw(const std::string& script, const std::string& path) {
-  const int drawing = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (drawing < 0) return absl::ErrnoToStatus(errno, path);
+// What gnuplot prints for a script.
+inline absl::StatusOr<std::string> draw(std::string_view script) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> input(std::tmpfile(), std::fclose);
+  if (!input || std::fwrite(script.data(), 1, script.size(), input.get()) != script.size() ||
+      std::fflush(input.get()) != 0) {
+    return absl::ErrnoToStatus(errno, "the plot's script");
+  }
+  std::rewind(input.get());
   std::array<int, 2> pipe{};
-  const bool piped = ::pipe2(pipe.data(), O_CLOEXEC) == 0;
-  const pid_t child = piped ? ::fork() : -1;
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "gnuplot");
+  const pid_t child = ::fork();
   if (child == 0) {
-    ::dup2(pipe[0], STDIN_FILENO);
-    ::dup2(drawing, STDOUT_FILENO);
+    ::dup2(::fileno(input.get()), STDIN_FILENO);
+    ::dup2(pipe[1], STDOUT_FILENO);
     std::signal(SIGPIPE, SIG_DFL);
     ::execlp("gnuplot", "gnuplot", "-d", static_cast<char*>(nullptr));
     ::_exit(127);
   }
   const int fault = errno;
-  ::close(drawing);
-  if (piped) ::close(pipe[0]);
-  std::string_view rest = script;
-  while (child >= 0 && !rest.empty()) {
-    const ssize_t sent = ::write(pipe[1], rest.data(), rest.size());
-    if (sent < 0) break;
-    rest.remove_prefix(static_cast<std::size_t>(sent));
+  ::close(pipe[1]);
+  std::string drawing;
+  std::array<char, 65536> part{};
+  ssize_t got = 0;
+  while (child > 0 && (got = ::read(pipe[0], part.data(), part.size())) > 0) {
+    drawing.append(part.data(), static_cast<std::size_t>(got));
   }
-  if (piped) ::close(pipe[1]);
+  ::close(pipe[0]);
   if (child < 0) return absl::ErrnoToStatus(fault, "gnuplot");
   int result = 0;
   ::waitpid(child, &result, 0);
-  if (!rest.empty() || result != 0) return absl::UnavailableError("gnuplot failed");
-  return absl::OkStatus();
+  if (got < 0 || result != 0) return absl::UnavailableError("gnuplot failed");
+  return drawing;
 }
 
 }  // namespace example

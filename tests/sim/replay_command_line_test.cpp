@@ -376,6 +376,11 @@ TEST_CASE("output that cannot be written ends with 1 and leaves no file") {
   const ended curves = here.run(with_trace({"--curves", "/dev/full"}));
   CHECK(curves.status == 1);
   CHECK(curves.err.ends_with("replay: /dev/full: No space left on device\n"));
+  if (is_installed("gnuplot")) {
+    const ended plot = here.run(with_trace({"--plot", "/dev/full", "--curves", "curves"}));
+    CHECK(plot.status == 1);
+    CHECK(plot.err.ends_with("replay: /dev/full: No space left on device\n"));
+  }
   CHECK(here.names() == inputs);
 }
 
