@@ -60,8 +60,9 @@ struct dot_prod : tightest_devices {
 };
 
 // Shared devices before free devices, free devices before free nodes: 100 less a tenth of the
-// percentage left there, 50 less the free devices it takes, 33 less the free devices there are; with at most
-// max_gpus_per_node devices the ranges do not meet. Gandiva's packing as FGD's authors read it.
+// percentage left there, 50 less the free devices it takes, 33 less the free devices there are;
+// with at most max_gpus_per_node devices the ranges do not meet. Gandiva's packing as FGD's authors
+// read it.
 struct gpu_packing : tightest_devices {
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const share& task) const noexcept {
