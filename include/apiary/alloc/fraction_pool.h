@@ -1,5 +1,4 @@
-// apiary/alloc/fraction_pool.h - taking shares of devices, whole devices and host resources of a
-// node, and back.
+// apiary/alloc/fraction_pool.h - shares of devices, whole devices, CPU and memory of a node.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,8 +13,9 @@
 APIARY_NAMESPACE_BEGIN
 
 // Whether the node can run the task now: it is healthy, has CPU and memory, its GPU model will do,
-// and a device has the share left (or enough devices are free). Requires: task.valid(). Cost:
-// O(GPUs of a node).
+// and a device has the share left (or enough devices are free).
+// Requires: task.valid().
+// Cost:     O(GPUs of a node).
 [[nodiscard]] inline bool fits(const share& task, const node_state& node) noexcept {
   if (!node.healthy || !fits(task.host(), node.left)) return false;
   if (!task.wants_gpu()) return true;
@@ -54,7 +54,9 @@ APIARY_NAMESPACE_BEGIN
 }
 
 // Whether exactly this placement can be taken now. False, not undefined, for a node that does not
-// exist or a mask that does not suit the task. Requires: task.valid(). Cost: O(GPUs of a node).
+// exist or a mask that does not suit the task.
+// Requires: task.valid().
+// Cost:     O(GPUs of a node).
 [[nodiscard]] inline bool can_take(const node_table& nodes, const share& task,
                                    placement where) noexcept {
   if (!nodes.contains(where.node) || where.num_devices() != task.devices) return false;
@@ -80,8 +82,8 @@ inline void take(node_table& nodes, const share& task, placement where) noexcept
     nodes.count_task(where.node, task.wants_whole_gpus() ? task.devices : 0, true);
 }
 
-// Gives back what take took: with equal arguments, the table is what it was before. Cost: O(devices
-// given).
+// Gives back what take took: with equal arguments, the table is what it was before.
+// Cost: O(devices given).
 inline void give(node_table& nodes, const share& task, placement where) noexcept {
   node_state& node = nodes[where.node];
   node.left += task.host();

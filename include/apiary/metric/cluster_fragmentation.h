@@ -1,5 +1,4 @@
-// apiary/metric/cluster_fragmentation.h - fragmentation of a whole cluster, kept up to date node by
-// node.
+// apiary/metric/cluster_fragmentation.h - fragmentation of a whole cluster, kept up to date.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,8 +13,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The sum of F over all nodes, times the total weight W of the mix: an exact integer, so that it
-// never drifts.
+// The sum of F over all nodes, times the total weight W of the mix: an exact integer, no drift.
 //
 // Requires: W * 1000 * (GPUs of the cluster) < 2^64; with a history of 10^6 tasks that is 10^10
 //           GPUs.

@@ -1,5 +1,4 @@
-// apiary/metric/published_fragmentation.h - fragmentation by class, with the rounding of the
-// published figures.
+// apiary/metric/published_fragmentation.h - fragmentation by class, rounded as it was published.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -36,8 +35,7 @@ struct fragmentation_classes {
 // two placements of exactly equal fragmentation may differ here in the last bit, and the published
 // decisions depend on it. For conformance and for its classes; to schedule, use fragmentation.h.
 //
-// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3, and the simulator published with
-//        it.
+// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3, and the simulator of its authors.
 // Cost:  O(kinds of the mix * GPUs of the node).
 class published_fragmentation {
  public:

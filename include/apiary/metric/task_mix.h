@@ -40,7 +40,7 @@ struct typical_task {
 // The target workload against which fragmentation is measured.
 //
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3.2: the most frequent kinds of a
-// history.
+//        history.
 class task_mix {
  public:
   task_mix() = default;
@@ -59,8 +59,9 @@ class task_mix {
   }
 
   // The shortest prefix of the kinds, most frequent first, that covers `coverage_percent` of the
-  // tasks seen; ties by (cpu, milli, devices, spec, models), greater first. Requires: every kind is
-  // valid(). Cost: O(n log n).
+  // tasks seen; ties by (cpu, milli, devices, spec, models), greater first.
+  // Requires: every kind is valid().
+  // Cost:     O(n log n).
   [[nodiscard]] static task_mix from_history(std::span<const task_kind> seen,
                                              std::uint32_t coverage_percent = 95) {
     const auto key = [](const task_kind& k) {

@@ -1,5 +1,4 @@
-// apiary/policy/baseline_scores.h - the policies that FGD was published against, as small objects
-// to copy.
+// apiary/policy/baseline_scores.h - the policies that FGD was published against, to use or to copy.
 // SPDX-License-Identifier: MIT
 #pragma once
 

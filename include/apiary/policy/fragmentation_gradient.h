@@ -1,5 +1,4 @@
-// apiary/policy/fragmentation_gradient.h - the score of FGD: by how little a placement fragments
-// its node.
+// apiary/policy/fragmentation_gradient.h - the score of FGD: how little a placement fragments.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,5 +1,4 @@
-// apiary/policy/gradient_placer.h - the node with the best score for a task, without scanning the
-// nodes.
+// apiary/policy/gradient_placer.h - the node with the best score for a task, without a scan.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,13 +24,11 @@ APIARY_NAMESPACE_BEGIN
 // Kinds of request that the placer keeps scores for: tasks alike in all but the job.
 using kind_id = id<struct kind_tag>;
 
-// Takes, among the nodes where a task fits now, the one with the highest score, the lowest id of
-// equals.
+// Takes, among the nodes where a task fits now, the first one with the highest score.
 //
 // For each kind of request the scores of all nodes stand in a score_tree. Nodes are kept in the
 // order of their last change; a kind remembers up to where it has looked, so a decision scores
-// again only what has changed since the last decision for its kind, each node once however often it
-// changed.
+// again only what has changed since the last decision for its kind, and each such node once.
 //
 // Model:    the argmin over nodes of a metric's change, "Beware of Fragmentation" (USENIX ATC
 //           2023), section 4, generic in the score and in the filter.
@@ -59,12 +56,15 @@ class gradient_placer {
     }
   }
 
-  // A kind for requests like `task`, with every node scored. Requires: task.valid(). Cost:
-  // O(nodes).
+  // A kind for requests like `task`, with every node scored.
+  // Requires: task.valid().
+  // Cost:     O(nodes).
   kind_id prepare(const node_table& nodes, const share& task) {
     return fill(kinds_.push_back({}), nodes, task);
   }
-  // Gives the scores of kind k to requests like `task` instead. Requires: task.valid(). Cost: O(nodes).
+  // Gives the scores of kind k to requests like `task` instead.
+  // Requires: task.valid().
+  // Cost:     O(nodes).
   void replace(kind_id k, const node_table& nodes, const share& task) { fill(k, nodes, task); }
 
   [[nodiscard]] std::uint32_t num_kinds() const noexcept { return kinds_.size(); }

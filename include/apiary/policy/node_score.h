@@ -23,8 +23,7 @@ APIARY_NAMESPACE_BEGIN
 // | s.devices(nodes, n, t) | the devices of n that t would take, as a mask        | O(GPUs of n) |
 //
 // A score may also have s.choose(candidates, allowed), which replaces "the lowest id of the best":
-// an index of the score_tree `candidates`, one of `*allowed` if that is not null, npos if there is
-// none.
+// an index of the score_tree `candidates`, one of `*allowed` if that is not null; npos for none.
 template <class S>
 concept NodeScore = std::movable<S> &&
     requires(S& s, const S& c, const node_table& nodes, node_id n, const share& t) {

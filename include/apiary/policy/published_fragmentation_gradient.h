@@ -1,5 +1,4 @@
-// apiary/policy/published_fragmentation_gradient.h - the score of FGD, rounded as in the published
-// simulator.
+// apiary/policy/published_fragmentation_gradient.h - the score of FGD with its published rounding.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,7 +24,7 @@ APIARY_NAMESPACE_BEGIN
 // -ffp-contract=off).
 //
 // Cost: score O(kinds of the mix * GPUs of a node * distinct shares left), the rival of the exact
-// score.
+//       score.
 class published_fragmentation_gradient {
  public:
   explicit published_fragmentation_gradient(task_mix mix) : metric_(std::move(mix)) {}

@@ -27,17 +27,15 @@
 APIARY_NAMESPACE_BEGIN
 
 // Places tasks one at a time on the node that a score prefers, keeps who runs where, and takes
-// departures and broken nodes. Calls with bad arguments return an error and leave everything as it
-// was.
+// departures and broken nodes. Calls with bad arguments return an error and change nothing.
 //
 // Not const, and not to be called concurrently: propose() brings scores up to date that others left
 // behind; it changes no placement.
 //
 // Cost: propose as gradient_placer::place; commit, finish and health O(GPUs of a node) and a hash
-// look-up.
-//       The scores of at most max_kinds kinds of request are kept, about a byte a node and kind; a
-//       request of a kind that is not among them costs a scan of the nodes and replaces the one
-//       unused for longest.
+//       look-up. The scores of at most max_kinds kinds of request are kept, about a byte a node and
+//       kind; a request of a kind that is not among them costs a scan of the nodes and replaces the
+//       one unused for longest.
 template <NodeScore Score>
 class gpu_sharing {
  public:
@@ -55,14 +53,14 @@ class gpu_sharing {
   }
 
   // Where the task would go now; nothing is taken.
-  // kResourceExhausted, with an empty message: it fits nowhere now. kInvalidArgument: not a valid
-  // task.
+  // kResourceExhausted, with an empty message: it fits nowhere now.
+  // kInvalidArgument: not a valid task.
   [[nodiscard]] absl::StatusOr<placement> propose(const share& task) {
     APIARY_RETURN_IF_ERROR(check(task));
     return answer(placer_.place(nodes_, kind_of(task)));
   }
-  // The same among the nodes in `suggested`, a bit a node. kInvalidArgument also: not one bit for
-  // each node.
+  // The same among the nodes in `suggested`, a bit a node.
+  // kInvalidArgument also: not one bit for each node.
   [[nodiscard]] absl::StatusOr<placement> propose(const share& task,
                                                   const summary_bitset& suggested) {
     APIARY_RETURN_IF_ERROR(check(task));
@@ -74,8 +72,8 @@ class gpu_sharing {
   }
 
   // Takes a placement, proposed here or chosen by the host.
-  // kAlreadyExists: the job runs. kNotFound: no such node. kAborted: the place is not free for the
-  // task (any more). kInvalidArgument: not a valid task, or no job id.
+  // kAlreadyExists: the job runs. kNotFound: no such node. kInvalidArgument: not a valid task, or
+  // no job id. kAborted: the place is not free for the task (any more).
   absl::Status commit(const share& task, placement where) {
     APIARY_RETURN_IF_ERROR(check(task));
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
@@ -107,8 +105,8 @@ class gpu_sharing {
     return absl::OkStatus();
   }
 
-  // A bad node gets no new task; what runs there runs on. Repeated calls change nothing. kNotFound:
-  // no such node.
+  // A bad node gets no new task; what runs there runs on. Repeated calls change nothing.
+  // kNotFound: no such node.
   absl::Status mark_bad(node_id n) { return set_health(n, false); }
   absl::Status mark_healthy(node_id n) { return set_health(n, true); }
 
