@@ -47,7 +47,7 @@ class task_mix {
 
   // Kinds with weights that the caller knows; those of weight 0 do not count.
   // Requires: every kind is valid(), the weights' sum is below 2^32.
-  explicit task_mix(std::vector<std::pair<task_kind, std::uint32_t>> kinds) {
+  explicit task_mix(const std::vector<std::pair<task_kind, std::uint32_t>>& kinds) {
     for (const auto& [kind, weight] : kinds) total_weight_ += weight;
     APIARY_VERIFY(total_weight_ >> 32 == 0);
     for (const auto& [kind, weight] : kinds) {
