@@ -122,7 +122,7 @@ inline apiary::task_mix random_mix(apiary::rng& random) {
     const apiary::share t = random_task(random, i);
     kinds.push_back({{t.cpu_milli, t.gpu_milli, t.devices, t.models, i}, 1 + random.uniform(1000)});
   }
-  return apiary::task_mix(std::move(kinds));
+  return apiary::task_mix(kinds);
 }
 
 }  // namespace apiary_test
