@@ -44,7 +44,7 @@ TEST_CASE("tasks ask for the load and are of the kinds in their frequency") {
     without_gpu += task.request.devices == 0 ? 1U : 0U;
     most_frequent += task.request.cpu_milli == 3152 && task.request.gpu_milli == 810 ? 1U : 0U;
   }
-  const std::uint64_t wanted = 6212U * 1000U * 2U;
+  const std::uint64_t wanted = std::uint64_t{6212} * 1000 * 2;
   CHECK(asked >= wanted);
   CHECK(asked < wanted + 8000);
   const auto n = static_cast<double>(trace.work.tasks.size());

@@ -255,8 +255,8 @@ TEST_CASE("a link that leads to no file yet is written through") {
 }
 
 TEST_CASE("tables of fragmentation are as large as expected") {
-  const synthetic_trace trace = openb_like({});
-  const task_mix mix = task_mix::from_history(task_kinds(trace.work.tasks));
+  const synthetic_trace made = openb_like({});
+  const task_mix mix = task_mix::from_history(task_kinds(made.work.tasks));
   CHECK(table_bytes(mix) > 1000);
   CHECK(table_bytes(mix) < 5000);
   CHECK(table_bytes(task_mix()) == 72);  // no row but that of no CPU, no share
