@@ -1,5 +1,6 @@
 // apiary/tests/sim/openb_data_test.cpp - the published experiments on openb, number for number.
 // SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
 #include <apiary/core/status.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
@@ -213,6 +214,40 @@ TEST_CASE("exact arithmetic stays within a tenth of a point of the published all
   }
 }
 
+// The tasks of a trace in random order, extended by random ones to 130 % of the cluster's GPUs or cut
+// there: the published procedure with random numbers of our own.
+experiment shuffled(const std::string& trace, std::uint64_t seed) {
+  experiment e = load(trace, 42);
+  rng random(seed);
+  e.work.arrivals = in_order(e.work.tasks);
+  shuffle(e.work.arrivals, random);
+  const std::uint64_t wanted = e.nodes.nodes.total_gpus() * 1000 * 130 / 100;
+  std::uint64_t asked = 0;
+  std::size_t n = 0;
+  for (; asked < wanted; ++n) {
+    if (n == e.work.arrivals.size())
+      e.work.arrivals.push_back(random.uniform(static_cast<std::uint32_t>(e.work.tasks.size())));
+    asked += e.work.tasks[e.work.arrivals[n]].request.total_gpu_milli();
+  }
+  e.work.arrivals.resize(n);
+  return e;
+}
+
+TEST_CASE("random placement over ten orders comes within 0.3 points of the published mean of ten") {
+  const std::array<std::pair<const char*, double>, 4> published{
+      {{"default", 87.47}, {"gpushare100", 79.44}, {"gpuspec33", 86.46}, {"multigpu50", 90.28}}};
+  for (const auto& one : published) {
+    double sum = 0.0;
+    for (std::uint64_t seed = 42; seed < 52; ++seed) {
+      const experiment e = shuffled(one.first, seed);
+      sum += curves(e, decide(e, random_fit(seed))).allocation.back();
+    }
+    CAPTURE(one.first);
+    CAPTURE(sum / 10);
+    CHECK(std::abs(sum / 10 - one.second) < 0.3);
+  }
+}
+
 TEST_CASE("random placement comes as far as the published one") {
   const auto published = published_curves();
   const auto last_of = [](const std::string& line) {
@@ -237,13 +272,4 @@ TEST_CASE("random placement comes as far as the published one") {
     CHECK(std::abs(ours / repeats - theirs) / orders < 0.3);
     if (trace == "default") CHECK(std::abs(ours / repeats / orders - 87.47) < 0.3);
   }
-}
-
-TEST_CASE("the typical tasks of the default trace are the published ones") {
-  const experiment e = load("default", 42);
-  CHECK(e.nodes.nodes.size() == 1213);
-  CHECK(e.nodes.nodes.total_gpus() == 6212);
-  CHECK(e.work.tasks.size() == 8152);
-  CHECK(e.mix.tasks().size() == 35);
-  CHECK(e.mix.total_weight() == 7766);
 }
