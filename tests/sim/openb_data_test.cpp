@@ -234,7 +234,7 @@ experiment shuffled(const std::string& trace, std::uint64_t seed) {
 }
 
 TEST_CASE("random placement over ten orders comes within 0.3 points of the published mean of ten") {
-  const std::array<std::pair<const char*, double>, 4> published{
+  const std::array<std::pair<std::string, double>, 4> published{
       {{"default", 87.47}, {"gpushare100", 79.44}, {"gpuspec33", 86.46}, {"multigpu50", 90.28}}};
   for (const auto& one : published) {
     double sum = 0.0;
