@@ -9,6 +9,7 @@
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/journaled.h>
+#include <apiary/alloc/node_index.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/safe_buddy_allocator.h>
 #include <apiary/alloc/usage.h>

@@ -1,0 +1,165 @@
+// apiary/alloc/node_index.h - nodes by class, taken from as few racks as possible.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/fast_div.h>
+#include <apiary/core/ids.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Nodes 0, ..., nodes-1, each in one class or in none; a class is for instance "so many leaves free
+// and so many used". Node i stands in group (rack) i / group_size; the last group may be short.
+//
+// Model:    one summary_bitset of (class, node); a second one of (class, nodes that the group lacks
+//           to be all of that class, group), whose members in ascending order are the groups of a
+//           class, the fullest first. It has no more bits than the first.
+// Requires: classes * nodes (rounded up to whole groups) < 2^32 - 64, nodes < 2^31.
+// Cost:     assign O(log64 of that product), usually a word of each of six places; pick O(log64) a
+//           node and a group taken; the others O(1) or O(log64). 2.03 bits a node and class, a
+//           byte a group and class (four where groups have more than 255 nodes), 2 bytes a node.
+class node_index {
+ public:
+  using class_t = std::uint16_t;
+  static constexpr class_t none = 0xffff;
+
+  // Every node is in no class. Requires: group_size > 0.
+  node_index(std::uint32_t nodes, class_t classes, std::uint32_t group_size)
+      : group_of_(group_size),
+        groups_(nodes / group_size + (nodes % group_size != 0 ? 1 : 0)),
+        span_(groups_ * group_size),
+        class_of_(nodes, none),
+        counts_(classes) {
+    APIARY_VERIFY(std::uint64_t{groups_} * group_size * classes < summary_bitset::npos - 63);
+    members_ = summary_bitset(span_ * classes);
+    by_fullness_ = summary_bitset(span_ * classes);
+    const std::size_t cells = std::size_t{groups_} * classes;
+    group_size > 255 ? large_.resize(cells) : small_.resize(cells);
+  }
+
+  [[nodiscard]] std::uint32_t num_nodes() const noexcept {
+    return static_cast<std::uint32_t>(class_of_.size());
+  }
+  [[nodiscard]] class_t num_classes() const noexcept {
+    return static_cast<class_t>(counts_.size());
+  }
+  [[nodiscard]] std::uint32_t group_of(node_id node) const noexcept {
+    return group_of_.quotient(node.value);
+  }
+  [[nodiscard]] class_t class_of(node_id node) const noexcept {
+    APIARY_ASSERT(node.value < num_nodes());
+    return class_of_[node.value];
+  }
+  // How many nodes are in class c; of each class.
+  [[nodiscard]] std::uint32_t count(class_t c) const noexcept {
+    APIARY_ASSERT(c < num_classes());
+    return counts_[c];
+  }
+  [[nodiscard]] std::span<const std::uint32_t> counts() const noexcept { return counts_; }
+
+  // The lowest node of class c, not valid when there is none.
+  [[nodiscard]] node_id first(class_t c) const noexcept {
+    return count(c) == 0 ? node_id() : node_id(members_.find_next(span_ * c) - span_ * c);
+  }
+
+  // Puts the node in a class, or in none; what it was in.
+  class_t assign(node_id node, class_t to) noexcept {
+    APIARY_ASSERT(node.value < num_nodes() && (to < num_classes() || to == none));
+    const class_t from = class_of_[node.value];
+    if (from == to) return from;
+    class_of_[node.value] = to;
+    const std::uint32_t group = group_of(node);
+    if (from != none) {
+      --counts_[from];
+      members_.reset(span_ * from + node.value);
+      const std::uint32_t n = in_group(from, group);
+      by_fullness_.reset(key(from, group, n));
+      if (n > 1) by_fullness_.set(key(from, group, n - 1));
+      set_in_group(from, group, n - 1);
+    }
+    if (to != none) {
+      ++counts_[to];
+      members_.set(span_ * to + node.value);
+      const std::uint32_t n = in_group(to, group);
+      if (n > 0) by_fullness_.reset(key(to, group, n));
+      by_fullness_.set(key(to, group, n + 1));
+      set_in_group(to, group, n + 1);
+    }
+    return from;
+  }
+
+  // Calls sink(node_id) for n nodes of class c in as few groups as hold n of them: the fullest
+  // group first (of equally full ones the lowest), its nodes in ascending order. A single node is
+  // the lowest of the class.
+  // Requires: n <= count(c); sink does not change the index.
+  template <class Sink>
+  void pick(class_t c, std::uint32_t n, Sink&& sink) const {
+    APIARY_ASSERT(n <= count(c));
+    const std::uint32_t base = span_ * c;
+    if (n == 1) {
+      sink(first(c));
+      return;
+    }
+    for (std::uint32_t k = base; n > 0; ++k) {
+      k = by_fullness_.find_next(k);
+      const std::uint32_t group = (k - base) % groups_;
+      const std::uint32_t there = in_group(c, group);
+      const std::uint32_t taken = there < n ? there : n;
+      std::uint32_t i = base + group * group_of_.divisor();
+      for (std::uint32_t t = 0; t < taken; ++t, ++i) {
+        i = members_.find_next(i);
+        sink(node_id(i - base));
+      }
+      n -= taken;
+    }
+  }
+
+  // Bytes on the heap.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    return members_.memory_bytes() + by_fullness_.memory_bytes() + small_.capacity() +
+           (large_.capacity() + counts_.capacity()) * sizeof(std::uint32_t) +
+           class_of_.capacity() * sizeof(class_t);
+  }
+
+  // All else follows from the class of each node.
+  friend bool operator==(const node_index& a, const node_index& b) noexcept {
+    return a.class_of_ == b.class_of_ && a.counts_.size() == b.counts_.size() &&
+           a.group_of_.divisor() == b.group_of_.divisor();
+  }
+
+ private:
+  // Where the group stands in by_fullness_ with n > 0 nodes of class c.
+  [[nodiscard]] std::uint32_t key(class_t c, std::uint32_t group, std::uint32_t n) const noexcept {
+    return span_ * c + (group_of_.divisor() - n) * groups_ + group;
+  }
+  [[nodiscard]] std::uint32_t in_group(class_t c, std::uint32_t group) const noexcept {
+    const std::size_t at = std::size_t{group} * counts_.size() + c;
+    return small_.empty() ? large_[at] : small_[at];
+  }
+  void set_in_group(class_t c, std::uint32_t group, std::uint32_t n) noexcept {
+    const std::size_t at = std::size_t{group} * counts_.size() + c;
+    if (small_.empty()) {
+      large_[at] = n;
+    } else {
+      small_[at] = static_cast<std::uint8_t>(n);
+    }
+  }
+
+  fast_div group_of_;
+  std::uint32_t groups_;
+  std::uint32_t span_;                 // nodes of all groups, were they whole
+  std::vector<class_t> class_of_;      // of each node
+  std::vector<std::uint32_t> counts_;  // nodes in each class
+  summary_bitset members_;             // span_ * class + node
+  summary_bitset by_fullness_;         // span_ * class + lacking nodes * groups_ + group
+  std::vector<std::uint8_t> small_;    // nodes by group and class, one of the two
+  std::vector<std::uint32_t> large_;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,158 @@
+// apiary/tests/alloc/node_index_test.cpp - nodes by class and rack against a plain array.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/node_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+using class_t = node_index::class_t;
+
+std::vector<std::uint32_t> picked(const node_index& index, class_t c, std::uint32_t n) {
+  std::vector<std::uint32_t> nodes;
+  index.pick(c, n, [&](node_id i) { nodes.push_back(i.value); });
+  return nodes;
+}
+
+// The same from an array of classes: counts by group are sorted, groups looked through.
+std::vector<std::uint32_t> picked(const std::vector<class_t>& classes, std::uint32_t group_size,
+                                  class_t c, std::uint32_t n) {
+  std::vector<std::vector<std::uint32_t>> groups(classes.size() / group_size + 1);
+  for (std::uint32_t i = 0; i < classes.size(); ++i)
+    if (classes[i] == c) groups[i / group_size].push_back(i);
+  if (n > 1) {
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  }
+  std::vector<std::uint32_t> nodes;
+  for (const auto& group : groups) nodes.insert(nodes.end(), group.begin(), group.end());
+  nodes.resize(n);
+  return nodes;
+}
+
+void check_against_array(std::uint32_t size, class_t classes, std::uint32_t group_size,
+                         std::uint64_t seed, int steps) {
+  CAPTURE(size);
+  CAPTURE(classes);
+  CAPTURE(group_size);
+  CAPTURE(seed);
+  rng random(seed);
+  node_index index(size, classes, group_size);
+  std::vector<class_t> naive(size, node_index::none);
+  for (int step = 0; step < steps; ++step) {
+    CAPTURE(step);
+    const std::uint32_t i = random.uniform(size);
+    const std::uint32_t dice = random.uniform(classes + 1U);
+    const class_t to = dice == classes ? node_index::none : static_cast<class_t>(dice);
+    REQUIRE(index.class_of(node_id(i)) == naive[i]);
+    REQUIRE(index.assign(node_id(i), to) == naive[i]);
+    naive[i] = to;
+    REQUIRE(index.group_of(node_id(i)) == i / group_size);
+    const auto c = static_cast<class_t>(random.uniform(classes));
+    const auto count = static_cast<std::uint32_t>(std::count(naive.begin(), naive.end(), c));
+    REQUIRE(index.count(c) == count);
+    REQUIRE(index.counts()[c] == count);
+    const auto lowest = std::find(naive.begin(), naive.end(), c);
+    if (count == 0) {
+      REQUIRE_FALSE(index.first(c).valid());
+    } else {
+      REQUIRE(index.first(c).value == static_cast<std::uint32_t>(lowest - naive.begin()));
+    }
+    const std::uint32_t n = random.uniform(count + 1);
+    REQUIRE(picked(index, c, n) == picked(naive, group_size, c, n));
+  }
+  node_index rebuilt(size, classes, group_size);
+  for (std::uint32_t i = size; i-- > 0;) rebuilt.assign(node_id(i), naive[i]);
+  CHECK(rebuilt == index);
+  rebuilt.assign(node_id(0), naive[0] == 0 ? node_index::none : class_t{0});
+  CHECK_FALSE(rebuilt == index);
+}
+
+}  // namespace
+
+TEST_CASE("nodes come from the fullest racks, one node is the lowest") {
+  node_index racks(12, 2, 4);
+  for (const std::uint32_t i : {1U, 2U, 4U, 5U, 7U, 8U, 9U, 10U}) racks.assign(node_id(i), 1);
+  CHECK(picked(racks, 1, 1) == std::vector<std::uint32_t>{1});
+  CHECK(picked(racks, 1, 2) == std::vector<std::uint32_t>{4, 5});
+  CHECK(picked(racks, 1, 4) == std::vector<std::uint32_t>{4, 5, 7, 8});
+  CHECK(picked(racks, 1, 0).empty());
+  CHECK(racks.first(1) == node_id(1));
+  CHECK_FALSE(racks.first(0).valid());
+  racks.assign(node_id(0), 1);
+  racks.assign(node_id(3), 1);
+  CHECK(picked(racks, 1, 2) == std::vector<std::uint32_t>{0, 1});
+  CHECK(racks.assign(node_id(3), 0) == 1);
+  CHECK(racks.count(1) == 9);
+  CHECK(racks.count(0) == 1);
+}
+
+TEST_CASE("the index answers as an array does") {
+  const auto steps = [](int n) { return apiary_test::scaled(n); };
+  for (const std::uint32_t size : {1U, 2U, 63U, 64U, 65U, 200U, 1000U}) {
+    for (const std::uint32_t group_size : {1U, 3U, 16U, 64U, 100U, 1500U})
+      check_against_array(size, 3, group_size, size + group_size, steps(400));
+  }
+  check_against_array(500, 45, 16, 7, steps(2000));
+  check_against_array(200, 2145, 8, 8, steps(500));
+  check_against_array(4097, 2, 64, 9, steps(1000));
+}
+
+TEST_CASE("counts of racks are exact above 255 nodes") {
+  check_against_array(3000, 1, 700, 1, apiary_test::scaled(3000));
+  node_index racks(1024, 1, 512);
+  for (std::uint32_t i = 0; i < 300; ++i) racks.assign(node_id(i), 0);
+  for (std::uint32_t i = 512; i < 813; ++i) racks.assign(node_id(i), 0);
+  CHECK(picked(racks, 0, 301).back() == 812);  // 301 there, 300 in the first
+  CHECK(picked(racks, 0, 301).front() == 512);
+}
+
+TEST_CASE("no choice of groups is smaller than that of pick") {
+  rng random(5);
+  for (int round = 0; round < apiary_test::scaled(500); ++round) {
+    CAPTURE(round);
+    const std::uint32_t group_size = 1 + random.uniform(5);
+    const std::uint32_t groups = 1 + random.uniform(8);
+    node_index index(groups * group_size, 1, group_size);
+    std::vector<std::uint32_t> there(groups);
+    for (std::uint32_t i = 0; i < groups * group_size; ++i) {
+      if (random.uniform(2) == 0) continue;
+      index.assign(node_id(i), 0);
+      ++there[i / group_size];
+    }
+    for (std::uint32_t n = 0; n <= index.count(0); ++n) {
+      std::uint32_t fewest = groups;
+      for (std::uint32_t set = 0; set < 1U << groups; ++set) {
+        std::uint32_t held = 0;
+        std::uint32_t used = 0;
+        for (std::uint32_t g = 0; g < groups; ++g) {
+          held += (set >> g & 1) != 0 ? there[g] : 0;
+          used += set >> g & 1;
+        }
+        if (held >= n) fewest = std::min(fewest, used);
+      }
+      std::vector<std::uint32_t> used = picked(index, 0, n);
+      for (std::uint32_t& i : used) i /= group_size;
+      std::sort(used.begin(), used.end());
+      used.erase(std::unique(used.begin(), used.end()), used.end());
+      REQUIRE(used.size() == fewest);
+    }
+  }
+}
+
+TEST_CASE("a hundred thousand nodes in 45 classes need two bits a node and class") {
+  const node_index index(125'000, 45, 16);
+  CHECK(index.memory_bytes() <= std::size_t{125'000} * 45 * 2.1 / 8 + 125'000 / 16 * 46 + 260'000);
+}
