@@ -12,7 +12,8 @@ build=${APIARY_BUILD_DIR:-build/tests}
 
 if command -v dpkg-query > /dev/null; then
   missing=
-  for package in g++ cmake ninja-build libabsl-dev libbenchmark-dev doctest-dev gnuplot-nox; do
+  for package in g++ cmake ninja-build libabsl-dev libbenchmark-dev doctest-dev gnuplot-nox \
+    libyaml-cpp-dev; do
     dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
       missing="$missing $package"
   done

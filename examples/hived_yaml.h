@@ -1,0 +1,179 @@
+// Reads the YAML (or JSON) that users of HiveD have into apiary::hived_config, with yaml-cpp. To be
+// copied: it needs nothing else. Every fault of shape is reported, with its path and line; what the
+// values mean is for apiary::hived_layout to check.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/sched/hived_config.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+#include <yaml-cpp/yaml.h>
+
+namespace example {
+
+// Reads one document; its functions return true so that a visitor of fields can return them.
+class hived_yaml_reader {
+ public:
+  apiary::hived_config config{};
+  std::string faults{};  // a line each
+
+  // What else stands at the top of the document is for other parts of a scheduler.
+  void read(const YAML::Node& document) {
+    entries(document, "", [this](auto& top, auto& node, auto& path) {
+      if (top == "virtualClusters") return read_tenants(node, path);
+      if (top != "physicalCluster") return true;
+      return entries(node, path, [this](auto& key, auto& n, auto& p) {
+        if (key == "cellTypes") return read_types(n, p);
+        return key == "physicalCells" && read_cells(n, p, max_depth, config.physical_cells);
+      });
+    });
+  }
+
+ private:
+  // Aliases can make cells that contain themselves, and many cells of few lines.
+  static constexpr int max_depth = 16;
+  static constexpr std::size_t max_cells = 1'000'000;
+
+  bool fault(const YAML::Node& at, const std::string& path, const std::string& what) {
+    faults += (faults.empty() ? "" : "\n") + (path.empty() ? "document" : path) + " (line " +
+              std::to_string(at.Mark().line + 1) + "): " + what;
+    return true;
+  }
+  // Whether the node is of a kind; if not, a fault unless it is empty.
+  bool is(YAML::NodeType::value kind, const char* what, const YAML::Node& node,
+          const std::string& path) {
+    if (node.Type() != kind && !node.IsNull()) fault(node, path, what + std::string(" expected"));
+    return node.Type() == kind;
+  }
+
+  // Calls visit(name, value, path of the value) -> whether the name is known, for each entry.
+  template <class Visit>
+  bool entries(const YAML::Node& node, const std::string& path, Visit visit) {
+    if (!is(YAML::NodeType::Map, "a mapping", node, path)) return true;
+    std::set<std::string> seen;
+    for (const auto& entry : node) {
+      if (!entry.first.IsScalar()) {
+        fault(entry.first, path, "a name expected");
+        continue;
+      }
+      const std::string& name = entry.first.Scalar();
+      const std::string place = path.empty() ? name : path + '.' + name;
+      if (!seen.insert(name).second) {
+        fault(entry.first, place, "is given twice");
+      } else if (!visit(name, entry.second, place)) {
+        fault(entry.first, place, "is not a field here");
+      }
+    }
+    return true;
+  }
+  template <class Visit>
+  bool items(const YAML::Node& node, const std::string& path, Visit visit) {
+    if (!is(YAML::NodeType::Sequence, "a list", node, path)) return true;
+    std::size_t i = 0;
+    for (const auto& item : node) visit(item, path + '[' + std::to_string(i++) + ']');
+    return true;
+  }
+  bool text(const YAML::Node& node, const std::string& path, std::string& value) {
+    if (is(YAML::NodeType::Scalar, "a text", node, path)) value = node.Scalar();
+    return true;
+  }
+  bool number(const YAML::Node& node, const std::string& path, std::uint32_t& value) {
+    const std::string digits = node.IsScalar() ? node.Scalar() : "";
+    const char* const last = digits.data() + digits.size();
+    const auto [end, error] = std::from_chars(digits.data(), last, value);
+    if (error == std::errc() && end == last) return true;
+    return fault(node, path, "a whole number from 0 to 4294967295 expected");
+  }
+
+  bool read_types(const YAML::Node& node, const std::string& path) {
+    return entries(node, path, [this](auto& name, auto& body, auto& place) {
+      apiary::cell_type_config& type = config.cell_types.emplace_back();
+      type.name = name;
+      return entries(body, place, [&, this](auto& key, auto& n, auto& p) {
+        if (key == "childCellType") return text(n, p, type.child_type);
+        if (key == "childCellNumber") return number(n, p, type.child_count);
+        if (key != "isNodeLevel") return false;
+        return YAML::convert<bool>::decode(n, type.is_node) ||
+               fault(n, p, "true or false expected");
+      });
+    });
+  }
+
+  bool read_cells(const YAML::Node& node, const std::string& path, int depth,
+                  std::vector<apiary::physical_cell_config>& cells) {
+    if (depth == 0) return fault(node, path, "is nested too deeply");
+    return items(node, path, [&, this](const YAML::Node& body, const std::string& place) {
+      if (++num_cells_ == max_cells) fault(body, place, "too many cells");
+      if (num_cells_ >= max_cells) return;
+      apiary::physical_cell_config& cell = cells.emplace_back();
+      entries(body, place, [&, this](auto& key, auto& n, auto& p) {
+        if (key == "cellType") return text(n, p, cell.type);
+        if (key == "cellAddress") return text(n, p, cell.address);
+        if (key == "pinnedCellId") return text(n, p, cell.pinned_id);
+        return key == "cellChildren" && read_cells(n, p, depth - 1, cell.children);
+      });
+    });
+  }
+
+  bool read_tenants(const YAML::Node& node, const std::string& path) {
+    return entries(node, path, [this](auto& name, auto& body, auto& place) {
+      apiary::virtual_cluster_config& tenant = config.virtual_clusters.emplace_back();
+      tenant.name = name;
+      const auto read_quota = [&, this](const YAML::Node& quota, const std::string& at) {
+        apiary::virtual_cell_config& cells = tenant.cells.emplace_back();
+        if (quota.IsMap() && !quota["cellNumber"]) fault(quota, at, "cellNumber is missing");
+        entries(quota, at, [&, this](auto& key, auto& n, auto& p) {
+          if (key == "cellType") return text(n, p, cells.type);
+          return key == "cellNumber" && number(n, p, cells.count);
+        });
+      };
+      const auto read_pinned = [&, this](const YAML::Node& pinned, const std::string& at) {
+        std::string& id = tenant.pinned_ids.emplace_back();
+        entries(pinned, at, [&, this](auto& key, auto& n, auto& p) {
+          return key == "pinnedCellId" && text(n, p, id);
+        });
+      };
+      return entries(body, place, [&, this](auto& key, auto& n, auto& p) {
+        if (key == "virtualCells") return items(n, p, read_quota);
+        return key == "pinnedCells" && items(n, p, read_pinned);
+      });
+    });
+  }
+
+  std::size_t num_cells_ = 0;
+};
+
+// The configuration in what `load` returns, a YAML::Node; yaml-cpp's exceptions end here.
+// kInvalidArgument with every fault found, a line each: "path (line N): what".
+template <class Load>
+absl::StatusOr<apiary::hived_config> read_hived_yaml_from(const std::string& name, Load load) {
+  try {
+    hived_yaml_reader reader;
+    reader.read(load());
+    if (!reader.faults.empty()) return absl::InvalidArgumentError(reader.faults);
+    return std::move(reader.config);
+  } catch (const YAML::Exception& e) {
+    return absl::InvalidArgumentError(name + ": " + e.what());
+  }
+}
+inline absl::StatusOr<apiary::hived_config> read_hived_yaml(const YAML::Node& document) {
+  return read_hived_yaml_from("document", [&] { return document; });
+}
+inline absl::StatusOr<apiary::hived_config> parse_hived_yaml(const std::string& text) {
+  return read_hived_yaml_from("document", [&] { return YAML::Load(text); });
+}
+inline absl::StatusOr<apiary::hived_config> load_hived_yaml(const std::string& file) {
+  return read_hived_yaml_from(file, [&] { return YAML::LoadFile(file); });
+}
+
+}  // namespace example
