@@ -54,4 +54,11 @@ struct share {
   }
 };
 
+// A part of a gang: `tasks` tasks of `leaves` whole GPUs each, every one of them on one node. All
+// members of a gang run at once or none does.
+struct gang_member {
+  std::uint32_t tasks = 0;
+  std::uint32_t leaves = 0;
+};
+
 APIARY_NAMESPACE_END

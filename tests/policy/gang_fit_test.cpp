@@ -1,0 +1,226 @@
+// apiary/tests/policy/gang_fit_test.cpp - gangs into classes of nodes against trying node by node.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
+#include <apiary/model/request.h>
+#include <apiary/policy/gang_fit.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <support/naive_gang.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+using classes_t = std::vector<node_class>;
+using gang_t = std::vector<gang_member>;
+
+bool divisible(const gang_t& gang) {
+  for (const gang_member& a : gang)
+    for (const gang_member& b : gang)
+      if (a.leaves % b.leaves != 0 && b.leaves % a.leaves != 0) return false;
+  return true;
+}
+
+// Asks and checks whatever can be checked; the verdict.
+fit_verdict checked(gang_fit& fit, const classes_t& classes, const gang_t& gang) {
+  const fit_verdict verdict = fit(classes, gang);
+  if (verdict == fit_verdict::fits) {
+    REQUIRE(is_packing(fit, classes, gang));
+  } else {
+    REQUIRE(fit.nodes().empty());
+    REQUIRE(fit.portions().empty());
+  }
+  if (fit.cut()) {
+    REQUIRE(verdict == fit_verdict::does_not_fit);
+    REQUIRE(is_cut(*fit.cut(), nodes_of(classes), tasks_of(gang)));
+  }
+  if (divisible(gang)) {
+    REQUIRE(verdict != fit_verdict::budget_ended);
+    REQUIRE(fit.steps() == 0);
+    REQUIRE(fit.cut().has_value() == (verdict == fit_verdict::does_not_fit));
+  }
+  return verdict;
+}
+
+// Each multiset of at most `most` numbers of low, ..., high, in ascending order.
+void for_each_multiset(std::uint32_t low, std::uint32_t high, std::size_t most, leaf_counts& begun,
+                       const std::function<void()>& use) {
+  use();
+  if (begun.size() == most) return;
+  for (std::uint32_t v = begun.empty() ? low : begun.back(); v <= high; ++v) {
+    begun.push_back(v);
+    for_each_multiset(low, high, most, begun, use);
+    begun.pop_back();
+  }
+}
+
+// Equal numbers together now and then, the rest apart; in random order.
+classes_t classes_of(const leaf_counts& free, rng& random) {
+  classes_t classes;
+  for (const std::uint32_t f : free) {
+    if (!classes.empty() && classes.back().free == f && random.uniform(4) != 0) {
+      ++classes.back().nodes;
+    } else {
+      classes.push_back({f, 1});
+    }
+  }
+  shuffle(classes, random);
+  return classes;
+}
+gang_t gang_of(leaf_counts tasks, rng& random) {
+  std::sort(tasks.begin(), tasks.end());
+  gang_t gang;
+  for (const std::uint32_t t : tasks) {
+    if (!gang.empty() && gang.back().leaves == t && random.uniform(4) != 0) {
+      ++gang.back().tasks;
+    } else {
+      gang.push_back({.tasks = 1, .leaves = t});
+    }
+  }
+  shuffle(gang, random);
+  return gang;
+}
+
+}  // namespace
+
+TEST_CASE("a gang goes to the first classes, on as few of their nodes as it fills") {
+  gang_fit fit;
+  const classes_t classes{{2, 3}, {4, 1}, {8, 10}};
+  const gang_t gang{
+      {.tasks = 3, .leaves = 1}, {.tasks = 1, .leaves = 4}, {.tasks = 2, .leaves = 2}};
+  REQUIRE(fit(classes, gang) == fit_verdict::fits);
+  // 4 on the node with 4, each 2 on a node with 2, the ones: two on the third node with 2, one more
+  // on a node with 8.
+  REQUIRE(fit.nodes().size() == 5);
+  CHECK(is_packing(fit, classes, gang));
+  CHECK(fit.nodes()[0].node_class == 1);
+  CHECK(fit.nodes()[1].node_class == 0);
+  CHECK(fit.nodes()[4].node_class == 2);
+  CHECK_FALSE(fit.cut());
+}
+
+TEST_CASE("a shortage says which pieces are missing") {
+  gang_fit fit;
+  const gang_t gang{{.tasks = 2, .leaves = 8}, {.tasks = 1, .leaves = 4}};
+  CHECK(fit(classes_t{{8, 1}, {4, 9}}, gang) == fit_verdict::does_not_fit);
+  REQUIRE(fit.cut());
+  CHECK(fit.cut()->leaves == 5);  // only tasks of 8 have pieces of 5
+  CHECK(fit.cut()->needed == 2);
+  CHECK(fit.cut()->present == 1);
+  CHECK(fit(classes_t{{8, 2}}, gang) == fit_verdict::does_not_fit);
+  CHECK(fit.cut()->leaves == 1);
+  CHECK(fit.cut()->needed == 20);
+  CHECK(fit.cut()->present == 16);
+  CHECK(fit(classes_t{}, gang) == fit_verdict::does_not_fit);
+  CHECK(fit(classes_t{{8, 3}}, gang) == fit_verdict::fits);
+  CHECK_FALSE(fit.cut());
+}
+
+TEST_CASE("nothing fits anywhere") {
+  gang_fit fit;
+  CHECK(fit({}, {}) == fit_verdict::fits);
+  CHECK(fit.nodes().empty());
+  CHECK(fit({}, gang_t{{.tasks = 0, .leaves = 4}}) == fit_verdict::fits);
+  CHECK(fit(classes_t{{0, 5}, {8, 0}}, gang_t{{.tasks = 1, .leaves = 1}}) ==
+        fit_verdict::does_not_fit);
+}
+
+TEST_CASE("where largest first fails in any order the search packs") {
+  gang_fit fit;
+  // 6 and 7 leaves: 3+3 and 4+3, or 4+2 on 6 and then 3+3+... as asked below.
+  const classes_t classes{{7, 1}, {6, 1}};
+  const gang_t gang{
+      {.tasks = 2, .leaves = 3}, {.tasks = 1, .leaves = 2}, {.tasks = 1, .leaves = 5}};
+  CHECK(checked(fit, classes, gang) == fit_verdict::fits);
+  // Best fit puts 5 on 6, then no node is left for 3+3.
+  CHECK(checked(fit, {{6, 1}, {8, 1}}, {{2, 3}, {1, 5}, {1, 3}}) == fit_verdict::fits);
+}
+
+TEST_CASE("every gang of up to four tasks on up to four nodes") {
+  rng random(1);
+  gang_fit fit;
+  leaf_counts free;
+  leaf_counts tasks;
+  std::uint32_t cases = 0;
+  for_each_multiset(0, 4, 4, free, [&] {
+    for_each_multiset(1, 4, 4, tasks, [&] {
+      CAPTURE(free);
+      CAPTURE(tasks);
+      leaf_counts nodes = free;
+      const bool fits = fits_by_trying(nodes, tasks);
+      REQUIRE(fits_by_sets(free, tasks) == fits);
+      REQUIRE(checked(fit, classes_of(free, random), gang_of(tasks, random)) ==
+              (fits ? fit_verdict::fits : fit_verdict::does_not_fit));
+      ++cases;
+    });
+  });
+  CHECK(cases == 126 * 70);
+}
+
+TEST_CASE("larger gangs, most of them tight, against the sets of their tasks") {
+  gang_fit fit;
+  std::uint32_t yes = 0;
+  std::uint32_t no_by_cut = 0;
+  std::uint32_t no_by_search = 0;
+  std::uint32_t searched = 0;
+  const int cases = scaled(150'000);
+  for (int round = 0; round < cases; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const std::uint32_t node = random.uniform(3) == 0   ? 64
+                               : random.uniform(2) == 0 ? 16
+                                                        : 8 + random.uniform(20);
+    // Nodes are cut into tasks, then something is changed.
+    leaf_counts free;
+    leaf_counts tasks;
+    const std::uint32_t nodes = 1 + random.uniform(5);
+    const std::uint32_t largest = 1 + random.uniform(node);
+    while (free.size() < nodes && tasks.size() < 9) {
+      std::uint32_t left = 1 + random.uniform(node);
+      for (free.push_back(left); left > 0 && tasks.size() < 9; left -= tasks.back())
+        tasks.push_back(1 + random.uniform(std::min(left, largest)));
+      free.back() -= left;
+    }
+    // Leaves wander from node to node and from task to task.
+    const auto wander = [&](leaf_counts& counts, std::uint32_t least) {
+      for (std::uint32_t changes = random.uniform(4); changes > 0; --changes) {
+        std::uint32_t& a = counts[random.uniform(static_cast<std::uint32_t>(counts.size()))];
+        std::uint32_t& b = counts[random.uniform(static_cast<std::uint32_t>(counts.size()))];
+        if (a > least && b < 64) {
+          --a;
+          ++b;
+        }
+      }
+    };
+    wander(free, 0);
+    wander(tasks, 1);
+    if (random.uniform(4) == 0) free.push_back(random.uniform(4));
+    if (random.uniform(16) == 0 && tasks.size() < 10) tasks.push_back(1);
+    CAPTURE(free);
+    CAPTURE(tasks);
+    const bool fits = fits_by_sets(free, tasks);
+    const fit_verdict verdict = checked(fit, classes_of(free, random), gang_of(tasks, random));
+    REQUIRE(verdict == (fits ? fit_verdict::fits : fit_verdict::does_not_fit));
+    yes += fits ? 1U : 0U;
+    no_by_cut += fit.cut() ? 1U : 0U;
+    no_by_search += !fits && !fit.cut() ? 1U : 0U;
+    searched += fit.steps() > 0 ? 1U : 0U;
+  }
+  MESSAGE(yes, " fit, ", no_by_cut, " do not by a cut, ", no_by_search, " by search, ", searched,
+          " had steps");
+  if (scale() >= 1) {
+    CHECK(yes > 10'000);
+    CHECK(no_by_cut > 5'000);
+    CHECK(no_by_search > 1'000);
+    CHECK(searched > 1'000);
+  }
+}
