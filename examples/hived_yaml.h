@@ -99,7 +99,7 @@ class hived_yaml_reader {
     return entries(node, path, [this](auto& name, auto& body, auto& place) {
       apiary::cell_type_config& type = config.cell_types.emplace_back();
       type.name = name;
-      return entries(body, place, [&, this](auto& key, auto& n, auto& p) {
+      return entries(body, place, [&](auto& key, auto& n, auto& p) {
         if (key == "childCellType") return text(n, p, type.child_type);
         if (key == "childCellNumber") return number(n, p, type.child_count);
         if (key != "isNodeLevel") return false;
@@ -112,11 +112,11 @@ class hived_yaml_reader {
   bool read_cells(const YAML::Node& node, const std::string& path, int depth,
                   std::vector<apiary::physical_cell_config>& cells) {
     if (depth == 0) return fault(node, path, "is nested too deeply");
-    return items(node, path, [&, this](const YAML::Node& body, const std::string& place) {
+    return items(node, path, [&](const YAML::Node& body, const std::string& place) {
       if (++num_cells_ == max_cells) fault(body, place, "too many cells");
       if (num_cells_ >= max_cells) return;
       apiary::physical_cell_config& cell = cells.emplace_back();
-      entries(body, place, [&, this](auto& key, auto& n, auto& p) {
+      entries(body, place, [&](auto& key, auto& n, auto& p) {
         if (key == "cellType") return text(n, p, cell.type);
         if (key == "cellAddress") return text(n, p, cell.address);
         if (key == "pinnedCellId") return text(n, p, cell.pinned_id);
@@ -129,21 +129,21 @@ class hived_yaml_reader {
     return entries(node, path, [this](auto& name, auto& body, auto& place) {
       apiary::virtual_cluster_config& tenant = config.virtual_clusters.emplace_back();
       tenant.name = name;
-      const auto read_quota = [&, this](const YAML::Node& quota, const std::string& at) {
+      const auto read_quota = [&](const YAML::Node& quota, const std::string& at) {
         apiary::virtual_cell_config& cells = tenant.cells.emplace_back();
         if (quota.IsMap() && !quota["cellNumber"]) fault(quota, at, "cellNumber is missing");
-        entries(quota, at, [&, this](auto& key, auto& n, auto& p) {
+        entries(quota, at, [&](auto& key, auto& n, auto& p) {
           if (key == "cellType") return text(n, p, cells.type);
           return key == "cellNumber" && number(n, p, cells.count);
         });
       };
-      const auto read_pinned = [&, this](const YAML::Node& pinned, const std::string& at) {
+      const auto read_pinned = [&](const YAML::Node& pinned, const std::string& at) {
         std::string& id = tenant.pinned_ids.emplace_back();
-        entries(pinned, at, [&, this](auto& key, auto& n, auto& p) {
+        entries(pinned, at, [&](auto& key, auto& n, auto& p) {
           return key == "pinnedCellId" && text(n, p, id);
         });
       };
-      return entries(body, place, [&, this](auto& key, auto& n, auto& p) {
+      return entries(body, place, [&](auto& key, auto& n, auto& p) {
         if (key == "virtualCells") return items(n, p, read_quota);
         return key == "pinnedCells" && items(n, p, read_pinned);
       });
