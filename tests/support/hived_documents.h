@@ -22,8 +22,8 @@ namespace apiary_test {
   return {.type = "RACK", .children = std::move(nodes)};
 }
 
-// Two racks of two nodes of two pairs, and two nodes of eight devices that no rack holds. A third of
-// it has owners: "a" has a rack, "b" a pair and the node n1.
+// Two racks of two nodes of two pairs, and two nodes of eight devices that no rack holds.
+// Tenant "a" has a rack, "b" a pair and the node n1.
 [[nodiscard]] inline apiary::hived_config small_cluster() {
   apiary::hived_config c;
   c.cell_types = {{.name = "PAIR", .child_type = "GPU", .child_count = 2},

@@ -205,7 +205,7 @@ struct hived_layout {
     APIARY_ASSERT(c.value < chains.size());
     return chains[c.value];
   }
-  // The cell of its chain that the node is, and its node.
+  // The cell of its chain that the node is, and its name.
   [[nodiscard]] cell_id node_cell(node_id n) const noexcept {
     const chain_layout& in = chain(chain_of(n));
     return in.tree.at(in.node_level, n.value - in.first_node);
