@@ -3,6 +3,7 @@
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/journaled.h>
+#include <apiary/alloc/node_index.h>
 #include <apiary/alloc/safe_buddy_allocator.h>
 #include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 #include <type_traits>
 #include <vector>
 
@@ -353,5 +355,108 @@ BENCHMARK(assign_leaf<false>)
     ->Name("usage/map_a_cell")
     ->RangeMultiplier(32)
     ->Range(1024, 1'048'576);
+
+// Nodes of eight devices in racks of sixteen, by (free, used) devices: 45 classes.
+constexpr std::uint32_t rack_nodes = 16;
+constexpr node_index::class_t node_classes = 45;
+
+// A set of nodes for each class; racks are counted when they are wanted.
+class node_sets {
+ public:
+  node_sets(std::uint32_t nodes, std::uint32_t classes, std::uint32_t group_size)
+      : group_size_(group_size),
+        class_of_(nodes, node_index::none),
+        nodes_(classes),
+        in_group_(nodes / group_size + 1) {}
+  void assign(node_id n, node_index::class_t to) {
+    node_index::class_t& at = class_of_[n.value];
+    if (at == to) return;
+    if (at != node_index::none) nodes_[at].erase(n.value);
+    at = to;
+    nodes_[to].insert(n.value);
+  }
+  [[nodiscard]] std::uint32_t count(node_index::class_t c) const {
+    return static_cast<std::uint32_t>(nodes_[c].size());
+  }
+  template <class Sink>
+  void pick(node_index::class_t c, std::uint32_t n, Sink&& sink) {
+    std::fill(in_group_.begin(), in_group_.end(), 0);
+    for (const std::uint32_t i : nodes_[c]) ++in_group_[i / group_size_];
+    while (n > 0) {
+      const auto fullest = std::max_element(in_group_.begin(), in_group_.end());
+      const auto group = static_cast<std::uint32_t>(fullest - in_group_.begin());
+      for (auto i = nodes_[c].lower_bound(group * group_size_); *fullest > 0 && n > 0; ++i, --n) {
+        sink(node_id(*i));
+        --*fullest;
+      }
+      *fullest = 0;
+    }
+  }
+
+ private:
+  std::uint32_t group_size_;
+  std::vector<node_index::class_t> class_of_;
+  std::vector<std::set<std::uint32_t>> nodes_;
+  std::vector<std::uint32_t> in_group_;
+};
+
+// Random classes, each node in one.
+template <class Index>
+Index busy_index(std::uint32_t nodes) {
+  Index index(nodes, node_classes, rack_nodes);
+  rng random(21);
+  for (std::uint32_t i = 0; i < nodes; ++i)
+    index.assign(node_id(i), static_cast<node_index::class_t>(random.uniform(node_classes)));
+  return index;
+}
+
+// A node's free or used devices change.
+template <class Index>
+void assign_node(benchmark::State& state) {
+  const auto nodes = static_cast<std::uint32_t>(state.range(0)) / 8;
+  auto index = busy_index<Index>(nodes);
+  rng random(22);
+  for (auto _ : state) {
+    const std::uint64_t dice = random();
+    index.assign(node_id(static_cast<std::uint32_t>((dice & 0xffffffff) * nodes >> 32)),
+                 static_cast<node_index::class_t>((dice >> 32) * node_classes >> 32));
+  }
+  std::uint32_t sum = 0;
+  for (node_index::class_t c = 0; c < node_classes; ++c) sum += index.count(c);
+  if (sum != nodes) state.SkipWithError("nodes were lost");
+}
+
+// Eight nodes of one class.
+template <class Index>
+void pick_nodes(benchmark::State& state) {
+  const auto nodes = static_cast<std::uint32_t>(state.range(0)) / 8;
+  auto index = busy_index<Index>(nodes);
+  std::uint64_t sum = 0;
+  std::uint64_t rounds = 0;
+  node_index::class_t c = 0;
+  const auto n = [&] { return std::min(8U, index.count(c)); };
+  for (auto _ : state) {
+    index.pick(c, n(), [&](node_id i) { sum += i.value + 1; });
+    c = static_cast<node_index::class_t>(c + 1 < node_classes ? c + 1 : 0);
+    ++rounds;
+  }
+  node_sets rival = busy_index<node_sets>(nodes);
+  std::uint64_t all = 0;
+  std::uint64_t some = 0;
+  for (c = 0; c < node_classes; ++c) {
+    rival.pick(c, n(), [&](node_id i) { all += i.value + 1; });
+    if (c + 1U == rounds % node_classes) some = all;
+  }
+  if (sum != rounds / node_classes * all + some) state.SkipWithError("other nodes were picked");
+}
+
+void cluster_sizes(benchmark::internal::Benchmark* b) {
+  b->RangeMultiplier(10)->Range(1000, 1'000'000);
+}
+
+BENCHMARK(assign_node<node_index>)->Name("nodes/assign/index")->Apply(cluster_sizes);
+BENCHMARK(assign_node<node_sets>)->Name("nodes/assign/std_set")->Apply(cluster_sizes);
+BENCHMARK(pick_nodes<node_index>)->Name("nodes/pick/index")->Apply(cluster_sizes);
+BENCHMARK(pick_nodes<node_sets>)->Name("nodes/pick/std_set")->Apply(cluster_sizes);
 
 }  // namespace

@@ -1,0 +1,239 @@
+// apiary/benchmarks/policy_bench.cpp - gangs into nodes and tasks into leaves, beside slower ways.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
+#include <apiary/model/request.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/leaf_choice.h>
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// Nodes of eight leaves, hundreds of each number of free ones, the fullest first.
+std::vector<node_class> busy_nodes(std::uint32_t most) {
+  std::vector<node_class> classes;
+  for (std::uint32_t free = 0; free <= 8; ++free) classes.push_back({free, most});
+  return classes;
+}
+
+// Sorts the nodes and takes, for each task, the largest first, the first node with room: what the
+// open-source HiveD does, for every gang anew.
+class node_by_node {
+ public:
+  fit_verdict operator()(const std::vector<node_class>& classes,
+                         const std::vector<gang_member>& members) {
+    free_.clear();
+    tasks_.clear();
+    used_ = 0;
+    for (const node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
+    for (const gang_member& m : members) tasks_.insert(tasks_.end(), m.tasks, m.leaves);
+    std::sort(free_.begin(), free_.end());
+    std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
+    for (const std::uint32_t t : tasks_) {
+      const auto node =
+          std::find_if(free_.begin(), free_.end(), [&](std::uint32_t f) { return f >= t; });
+      if (node == free_.end()) return fit_verdict::does_not_fit;
+      *node -= t;
+      used_ += t;
+    }
+    return fit_verdict::fits;
+  }
+  [[nodiscard]] std::uint64_t used() const { return used_; }
+
+ private:
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> tasks_;
+  std::uint64_t used_ = 0;
+};
+
+// Every node that differs for every task, the largest first: exact for any sizes.
+class backtracking {
+ public:
+  fit_verdict operator()(const std::vector<node_class>& classes,
+                         const std::vector<gang_member>& members) {
+    free_.clear();
+    tasks_.clear();
+    for (const node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
+    for (const gang_member& m : members) tasks_.insert(tasks_.end(), m.tasks, m.leaves);
+    std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
+    return place(0) ? fit_verdict::fits : fit_verdict::does_not_fit;
+  }
+
+ private:
+  bool place(std::size_t t) {
+    if (t == tasks_.size()) return true;
+    std::uint64_t tried = 0;
+    for (std::uint32_t& f : free_) {
+      if (f < tasks_[t] || (tried >> f & 1) != 0) continue;
+      tried |= std::uint64_t{1} << f;
+      f -= tasks_[t];
+      const bool fits = place(t + 1);
+      f += tasks_[t];
+      if (fits) return true;
+    }
+    return false;
+  }
+
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> tasks_;
+};
+
+// Leaves that gang_fit placed, class by class not more nodes than there are.
+std::uint64_t leaves_placed(const gang_fit& fit, const std::vector<gang_member>& members) {
+  std::uint64_t leaves = 0;
+  for (const gang_fit::used_node& n : fit.nodes())
+    for (std::uint32_t p = n.first; p < n.last; ++p)
+      leaves += std::uint64_t{fit.portions()[p].tasks} * members[fit.portions()[p].member].leaves;
+  return leaves;
+}
+
+struct gang_case {
+  std::vector<node_class> classes;
+  std::vector<gang_member> members;
+  fit_verdict expected;
+};
+
+std::uint64_t leaves_of(const std::vector<gang_member>& members) {
+  std::uint64_t leaves = 0;
+  for (const gang_member& m : members) leaves += std::uint64_t{m.tasks} * m.leaves;
+  return leaves;
+}
+
+// 16 tasks of sizes that divide one another, of sizes that do not, and a gang that is too large.
+gang_case dividing() {
+  return {busy_nodes(300), {{2, 8}, {4, 4}, {4, 2}, {6, 1}}, fit_verdict::fits};
+}
+gang_case mixed() {
+  return {busy_nodes(300),
+          {{1, 8}, {2, 7}, {2, 6}, {3, 5}, {2, 4}, {2, 3}, {2, 2}, {2, 1}},
+          fit_verdict::fits};
+}
+gang_case too_large() {
+  return {busy_nodes(1), {{2, 8}, {4, 4}, {4, 2}, {6, 1}}, fit_verdict::does_not_fit};
+}
+// A million tasks on as many leaves.
+gang_case million() {
+  return {{{8, 125'000}}, {{62'500, 8}, {62'500, 4}, {62'500, 2}, {125'000, 1}}, fit_verdict::fits};
+}
+// Every leaf is needed: largest first and best fit fail.
+gang_case tight() {
+  return {{{10, 2}, {11, 2}, {16, 1}}, {{2, 7}, {3, 4}, {6, 3}, {2, 5}, {1, 4}}, fit_verdict::fits};
+}
+// As many leaves as needed, places for every size, and no packing.
+gang_case no_packing() { return {{{10, 8}}, {{11, 4}, {12, 3}}, fit_verdict::does_not_fit}; }
+
+template <class Fit, gang_case (*make)()>
+void fit_gang(benchmark::State& state) {
+  gang_case c = make();
+  benchmark::DoNotOptimize(c.classes.data());
+  benchmark::DoNotOptimize(c.members.data());
+  Fit fit;
+  std::uint64_t right = 0;
+  std::uint64_t rounds = 0;
+  for (auto _ : state) {
+    right += fit(c.classes, c.members) == c.expected ? 1U : 0U;
+    ++rounds;
+  }
+  if (right != rounds) state.SkipWithError("a wrong verdict");
+  if constexpr (std::is_same_v<Fit, gang_fit>) {
+    if (c.expected == fit_verdict::fits && leaves_placed(fit, c.members) != leaves_of(c.members))
+      state.SkipWithError("leaves were lost");
+    state.counters["steps"] = static_cast<double>(fit.steps());
+  }
+}
+
+BENCHMARK(fit_gang<gang_fit, dividing>)->Name("gang/dividing/gang_fit");
+BENCHMARK(fit_gang<node_by_node, dividing>)->Name("gang/dividing/node_by_node");
+BENCHMARK(fit_gang<gang_fit, too_large>)->Name("gang/too_large/gang_fit");
+BENCHMARK(fit_gang<node_by_node, too_large>)->Name("gang/too_large/node_by_node");
+BENCHMARK(fit_gang<gang_fit, mixed>)->Name("gang/mixed/gang_fit");
+BENCHMARK(fit_gang<node_by_node, mixed>)->Name("gang/mixed/node_by_node");
+BENCHMARK(fit_gang<gang_fit, million>)->Name("gang/million_tasks/gang_fit");
+BENCHMARK(fit_gang<gang_fit, tight>)->Name("gang/tight/gang_fit");
+BENCHMARK(fit_gang<backtracking, tight>)->Name("gang/tight/backtracking");
+BENCHMARK(fit_gang<gang_fit, no_packing>)->Name("gang/no_packing/gang_fit");
+BENCHMARK(fit_gang<backtracking, no_packing>)->Name("gang/no_packing/backtracking");
+
+// Random sets of idle leaves on a node of eight.
+struct leaf_request {
+  std::uint64_t available;
+  std::uint64_t preferred;
+  std::uint32_t n;
+};
+
+constexpr std::uint32_t eight[] = {1, 2, 4, 8};
+constexpr std::uint32_t sixteen[] = {1, 2, 4, 8, 16};
+
+std::size_t common_level(std::uint64_t leaves, std::span<const std::uint32_t> sizes) {
+  const auto first = static_cast<std::uint32_t>(std::countr_zero(leaves));
+  const auto last = static_cast<std::uint32_t>(63 - std::countl_zero(leaves));
+  std::size_t l = 0;
+  while (first / sizes[l] != last / sizes[l]) ++l;
+  return l;
+}
+
+// The subset with the lowest common cell, most preferred leaves first: all are tried.
+std::uint64_t every_subset(std::uint64_t available, std::uint64_t preferred, std::uint32_t n,
+                           std::span<const std::uint32_t> sizes) {
+  const std::uint64_t pool =
+      static_cast<std::uint32_t>(std::popcount(preferred)) >= n ? preferred : available;
+  std::uint64_t best = 0;
+  std::size_t best_rank = ~std::size_t{0};
+  for (std::uint64_t set = pool; set != 0; set = (set - 1) & pool) {
+    if (static_cast<std::uint32_t>(std::popcount(set)) != n) continue;
+    const std::size_t rank = common_level(set, sizes) * 64 + 64 -
+                             static_cast<std::uint32_t>(std::popcount(set & preferred));
+    if (rank <= best_rank) {
+      best_rank = rank;
+      best = set;
+    }
+  }
+  return best;
+}
+
+template <std::uint64_t (*choose)(std::uint64_t, std::uint64_t, std::uint32_t,
+                                  std::span<const std::uint32_t>)>
+void leaves_of_a_node(benchmark::State& state) {
+  std::span<const std::uint32_t> sizes = eight;
+  if (state.range(0) == 16) sizes = sixteen;
+  benchmark::DoNotOptimize(sizes);
+  const std::uint64_t all = (std::uint64_t{1} << state.range(0)) - 1;
+  rng random(17);
+  std::vector<leaf_request> requests;
+  while (requests.size() < 1024) {
+    const std::uint64_t available = (random() | random()) & all;
+    if (available == 0) continue;
+    const auto leaves = static_cast<std::uint32_t>(std::popcount(available));
+    requests.push_back({available, available & random(), 1 + random.uniform(leaves)});
+  }
+  const auto level_sum = [&](auto&& f) {
+    std::size_t sum = 0;
+    for (const leaf_request& r : requests)
+      sum += common_level(f(r.available, r.preferred, r.n, sizes), sizes);
+    return sum;
+  };
+  std::uint64_t sum = 0;
+  std::size_t i = 0;
+  for (auto _ : state) {
+    const leaf_request& r = requests[i++ % requests.size()];
+    sum += choose(r.available, r.preferred, r.n, sizes);
+  }
+  benchmark::DoNotOptimize(sum);
+  if (level_sum(choose) != level_sum(every_subset)) state.SkipWithError("leaves too far apart");
+}
+
+BENCHMARK(leaves_of_a_node<choose_leaves>)->Name("leaves/choose_leaves")->Arg(8)->Arg(16);
+BENCHMARK(leaves_of_a_node<every_subset>)->Name("leaves/every_subset")->Arg(8)->Arg(16);
+
+}  // namespace
