@@ -90,6 +90,25 @@ gang_t gang_of(leaf_counts tasks, rng& random) {
   return gang;
 }
 
+// Nodes of 64 leaves, each cut into three tasks of 14 to 30 leaves; then `moves` leaves wander.
+gang_t triples(std::uint32_t nodes, std::uint32_t moves, rng& random) {
+  gang_t gang;
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    const std::uint32_t a = 17 + random.uniform(9);
+    const std::uint32_t b = 17 + random.uniform(9);
+    for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.push_back({1, leaves});
+  }
+  for (; moves > 0; --moves) {
+    gang_member& a = gang[random.uniform(3 * nodes)];
+    gang_member& b = gang[random.uniform(3 * nodes)];
+    if (&a == &b || a.leaves < 15 || b.leaves > 30) continue;
+    --a.leaves;
+    ++b.leaves;
+  }
+  shuffle(gang, random);
+  return gang;
+}
+
 }  // namespace
 
 TEST_CASE("a gang goes to the first classes, on as few of their nodes as it fills") {
@@ -136,7 +155,7 @@ TEST_CASE("nothing fits anywhere") {
 
 TEST_CASE("where largest first fails in any order the search packs") {
   gang_fit fit;
-  // 6 and 7 leaves: 3+3 and 4+3, or 4+2 on 6 and then 3+3+... as asked below.
+  // 5+2 and 3+3.
   const classes_t classes{{7, 1}, {6, 1}};
   const gang_t gang{
       {.tasks = 2, .leaves = 3}, {.tasks = 1, .leaves = 2}, {.tasks = 1, .leaves = 5}};
@@ -223,4 +242,74 @@ TEST_CASE("larger gangs, most of them tight, against the sets of their tasks") {
     CHECK(no_by_search > 1'000);
     CHECK(searched > 1'000);
   }
+}
+
+TEST_CASE("a million tasks are a matter of the nodes they use") {
+  gang_fit fit;
+  const classes_t classes{{0, 1000}, {3, 7}, {8, 124'997}, {16, 2}};
+  gang_t gang{{62'500, 8}, {62'500, 4}, {62'500, 2}, {125'000, 1}};
+  CHECK(checked(fit, classes, gang) == fit_verdict::fits);
+  // 21 + 999,976 + 32 leaves, of which 29 are too many.
+  gang[3].tasks += 29;
+  CHECK(checked(fit, classes, gang) == fit_verdict::fits);
+  ++gang[3].tasks;
+  CHECK(checked(fit, classes, gang) == fit_verdict::does_not_fit);
+  CHECK(fit.cut()->leaves == 1);
+}
+
+TEST_CASE("a packing that is there is found, or the budget ends") {
+  const std::uint64_t budget = 2000;
+  gang_fit fit(budget);
+  int ended = 0;
+  int found = 0;
+  const int rounds = scaled(300);
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const std::uint32_t nodes = 10 + random.uniform(20);
+    const fit_verdict verdict = checked(fit, {{64, nodes}}, triples(nodes, 0, random));
+    REQUIRE(verdict != fit_verdict::does_not_fit);
+    REQUIRE(fit.steps() <= budget);
+    if (verdict == fit_verdict::budget_ended) REQUIRE(fit.steps() == budget);
+    ended += verdict == fit_verdict::budget_ended ? 1 : 0;
+    found += verdict == fit_verdict::fits ? 1 : 0;
+  }
+  MESSAGE(found, " found, ", ended, " ended");
+  if (scale() >= 1) {
+    CHECK(ended > 10);
+    CHECK(found > 10);
+  }
+}
+
+TEST_CASE("a smaller budget gives the same answer or none") {
+  gang_fit patient(1'000'000);
+  gang_fit hasty(20);
+  int no = 0;
+  const int rounds = scaled(300);
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const gang_t gang = triples(4 + random.uniform(4), 6, random);
+    const classes_t classes{{64, static_cast<std::uint32_t>(gang.size() / 3)}};
+    const fit_verdict answer = checked(patient, classes, gang);
+    REQUIRE(answer != fit_verdict::budget_ended);
+    const fit_verdict early = checked(hasty, classes, gang);
+    REQUIRE((early == answer || early == fit_verdict::budget_ended));
+    no += answer == fit_verdict::does_not_fit && !patient.cut() ? 1 : 0;
+    gang_fit none(0);
+    REQUIRE((none(classes, gang) == answer || none(classes, gang) == fit_verdict::budget_ended));
+  }
+  if (scale() >= 1) CHECK(no > 10);
+}
+
+TEST_CASE("many equal tasks of sizes that do not divide end within the budget") {
+  gang_fit fit(10'000);
+  // Ten leaves are all used by 4 + 3 + 3 alone.
+  const fit_verdict verdict = checked(
+      fit, {{10, 80'000}}, {{.tasks = 110'000, .leaves = 4}, {.tasks = 120'000, .leaves = 3}});
+  CHECK(verdict != fit_verdict::fits);
+  CHECK(fit.steps() <= 10'000);
+  CHECK(checked(fit, {{10, 8'000}},
+                {{.tasks = 8'000, .leaves = 4}, {.tasks = 16'000, .leaves = 3}}) ==
+        fit_verdict::fits);
 }

@@ -64,7 +64,7 @@ class gang_fit {
     std::uint64_t present = 0;  // sum of nodes * floor(free / leaves)
   };
 
-  // The search gives up after so many steps (tens of nanoseconds each).
+  // The search gives up after so many steps, of about 0.1 microseconds.
   explicit gang_fit(std::uint64_t budget = 100'000) noexcept : budget_(budget) {}
 
   // Classes in order of preference.
