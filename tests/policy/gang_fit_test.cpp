@@ -255,6 +255,9 @@ TEST_CASE("a million tasks are a matter of the nodes they use") {
   ++gang[3].tasks;
   CHECK(checked(fit, classes, gang) == fit_verdict::does_not_fit);
   CHECK(fit.cut()->leaves == 1);
+  CHECK(checked(fit, {{8, 125'000}}, {{.tasks = 1'000'000, .leaves = 1}}) == fit_verdict::fits);
+  CHECK(fit.nodes().size() == 125'000);
+  CHECK(fit.portions().size() == 1);  // all nodes name it
 }
 
 TEST_CASE("a packing that is there is found, or the budget ends") {
