@@ -133,9 +133,9 @@ gang_case tight() {
 // As many leaves as needed, places for every size, and no packing.
 gang_case no_packing() { return {{{10, 8}}, {{11, 4}, {12, 3}}, fit_verdict::does_not_fit}; }
 
-template <class Fit, gang_case (*make)()>
+template <class Fit, gang_case (*Make)()>
 void fit_gang(benchmark::State& state) {
-  gang_case c = make();
+  gang_case c = Make();
   benchmark::DoNotOptimize(c.classes.data());
   benchmark::DoNotOptimize(c.members.data());
   Fit fit;
@@ -202,7 +202,7 @@ std::uint64_t every_subset(std::uint64_t available, std::uint64_t preferred, std
   return best;
 }
 
-template <std::uint64_t (*choose)(std::uint64_t, std::uint64_t, std::uint32_t,
+template <std::uint64_t (*Choose)(std::uint64_t, std::uint64_t, std::uint32_t,
                                   std::span<const std::uint32_t>)>
 void leaves_of_a_node(benchmark::State& state) {
   std::span<const std::uint32_t> sizes = eight;
@@ -227,10 +227,10 @@ void leaves_of_a_node(benchmark::State& state) {
   std::size_t i = 0;
   for (auto _ : state) {
     const leaf_request& r = requests[i++ % requests.size()];
-    sum += choose(r.available, r.preferred, r.n, sizes);
+    sum += Choose(r.available, r.preferred, r.n, sizes);
   }
   benchmark::DoNotOptimize(sum);
-  if (level_sum(choose) != level_sum(every_subset)) state.SkipWithError("leaves too far apart");
+  if (level_sum(Choose) != level_sum(every_subset)) state.SkipWithError("leaves too far apart");
 }
 
 BENCHMARK(leaves_of_a_node<choose_leaves>)->Name("leaves/choose_leaves")->Arg(8)->Arg(16);
