@@ -92,12 +92,16 @@ class safe_buddy_allocator {
   std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
     return take(find(request, cost));
   }
-  // Grants c if a cell of its level is promised, c is free or part of a free cell, and all other
-  // promises can be kept; whether it did.
-  bool allocate_at(cell_id c) {
+  // Whether c could be granted: a cell of its level is promised, c is free or part of a free cell,
+  // and all other promises can be kept.
+  [[nodiscard]] bool can_allocate_at(cell_id c) const noexcept {
     const level_t level = tree().level(c);
     const std::optional<level_t> from = cells_.enclosing_free_level(c);
-    if (promised_[level] == 0 || !from || *from > highest_safe(level)) return false;
+    return promised_[level] > 0 && from && *from <= highest_safe(level);
+  }
+  // Grants c if it can be granted; whether it did.
+  bool allocate_at(cell_id c) {
+    if (!can_allocate_at(c)) return false;
     take(c);
     return true;
   }

@@ -59,6 +59,7 @@ struct share {
 struct gang_member {
   std::uint32_t tasks = 0;
   std::uint32_t leaves = 0;
+  friend constexpr bool operator==(gang_member, gang_member) noexcept = default;
 };
 
 APIARY_NAMESPACE_END

@@ -1,0 +1,132 @@
+// apiary/policy/gang_placer.h - which leaves of which nodes a gang gets.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/node_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/request.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/leaf_choice.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The leaves of a node that can be had: bit i for the i-th.
+struct node_leaves {
+  std::uint64_t available = 0;
+  std::uint64_t preferred = 0;  // those without a preemption
+  cell_id first{};
+  std::span<const std::uint32_t> cell_sizes{};  // leaves of a cell, from the leaf up to the node
+};
+
+// A class of an index of nodes: all its nodes have `free` leaves that can be had.
+struct indexed_class {
+  node_index::class_t index = 0;
+  std::uint32_t free = 0;
+};
+
+// Places all tasks of a gang, or none: exact (gang_fit), on the nodes of the classes that come
+// first, of equal nodes in the fewest racks (node_index), in each node close together
+// (leaf_choice).
+//
+// Model: HiveD (OSDI 2020) section 3.3, "buddy cell" placement inside a virtual cluster.
+//        Differs: complete, knows of racks, and polynomial inside a node.
+// Cost:  as gang_fit, node_index::pick and choose_leaves together; nothing else grows with the
+//        cluster.
+class gang_placer {
+ public:
+  gang_placer() noexcept = default;
+  // The budget of gang_fit.
+  explicit gang_placer(std::uint64_t budget) noexcept : fit_(budget) {}
+
+  // Whether the gang fits on nodes of these classes, given in order of preference.
+  fit_verdict fits(const node_index& nodes, std::span<const indexed_class> classes,
+                   std::span<const gang_member> members) {
+    classes_.clear();
+    indices_.clear();
+    for (const indexed_class& c : classes) {
+      if (nodes.count(c.index) == 0) continue;
+      classes_.push_back({c.free, nodes.count(c.index)});
+      indices_.push_back(c.index);
+    }
+    return fit_(classes_, members);
+  }
+  // After fits() said yes: chooses nodes. The index must be the same as then.
+  void choose_nodes(const node_index& nodes) {
+    const std::span<const gang_fit::used_node> used = fit_.nodes();
+    chosen_.resize(used.size());
+    order_.resize(used.size());
+    for (std::uint32_t i = 0; i < used.size(); ++i) order_[i] = i;
+    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return used[a].node_class < used[b].node_class;
+    });
+    for (std::size_t i = 0; i < order_.size();) {
+      const std::uint32_t node_class = used[order_[i]].node_class;
+      std::size_t end = i;
+      while (end < order_.size() && used[order_[end]].node_class == node_class) ++end;
+      nodes.pick(indices_[node_class], static_cast<std::uint32_t>(end - i),
+                 [&](node_id n) { chosen_[order_[i++]] = n.value; });
+    }
+  }
+  // The nodes chosen.
+  [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return chosen_; }
+
+  // After choose_nodes: chooses leaves of these nodes, one entry each; in order of the members,
+  // each member's tasks one after another.
+  const std::vector<cell_id>& choose_leaves_of(std::span<const node_leaves> nodes,
+                                               std::span<const gang_member> members) {
+    APIARY_ASSERT(nodes.size() == chosen_.size());
+    next_.clear();
+    std::uint32_t total = 0;
+    for (const gang_member& m : members) {
+      next_.push_back(total);
+      total += m.tasks * m.leaves;
+    }
+    leaves_.resize(total);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const gang_fit::used_node& used = fit_.nodes()[i];
+      portions_.assign(fit_.portions().begin() + used.first, fit_.portions().begin() + used.last);
+      if (portions_.size() > 1) {
+        std::stable_sort(portions_.begin(), portions_.end(), [&](const auto& a, const auto& b) {
+          return members[a.member].leaves > members[b.member].leaves;
+        });
+      }
+      std::uint64_t available = nodes[i].available;
+      std::uint64_t preferred = nodes[i].preferred;
+      const std::uint32_t first = nodes[i].first.value;
+      for (const gang_fit::portion& p : portions_) {
+        for (std::uint32_t t = 0; t < p.tasks; ++t) {
+          std::uint64_t mask =
+              choose_leaves(available, preferred, members[p.member].leaves, nodes[i].cell_sizes);
+          available &= ~mask;
+          preferred &= ~mask;
+          for (; mask != 0; mask &= mask - 1) {
+            leaves_[next_[p.member]++] =
+                cell_id(first + static_cast<std::uint32_t>(std::countr_zero(mask)));
+          }
+        }
+      }
+    }
+    return leaves_;
+  }
+
+  [[nodiscard]] const gang_fit& fit() const noexcept { return fit_; }
+
+ private:
+  gang_fit fit_;
+  std::vector<node_class> classes_;
+  std::vector<node_index::class_t> indices_;  // of each entry of classes_
+  std::vector<std::uint32_t> chosen_;         // of each node of fit_, which one it is
+  std::vector<std::uint32_t> order_;
+  std::vector<std::uint32_t> next_;  // of each member, where its next leaf goes
+  std::vector<gang_fit::portion> portions_;
+  std::vector<cell_id> leaves_;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,57 @@
+// apiary/sched/gang_plan.h - what is asked of a scheduler of gangs, and what it answers.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/request.h>
+#include <apiary/policy/gang_fit.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+using leaf_type_id = id<struct leaf_type_tag>;  // a model of GPU
+
+inline constexpr std::int32_t opportunistic_priority = -1;
+inline constexpr std::int32_t max_priority = 1000;
+
+// A gang: its tasks are placed together or not at all.
+struct gang_request {
+  job_id job{};
+  tenant_id tenant{};
+  std::int32_t priority = 0;                  // -1: opportunistic; 0, ..., 1000: guaranteed
+  std::vector<gang_member> members{};         // tasks by size
+  leaf_type_id leaf_type{};                   // not valid: any
+  std::optional<std::uint32_t> pinned{};      // into this pinned cell of the tenant
+  bool lazy = false;                          // may be preempted lazily
+  const summary_bitset* suggested = nullptr;  // a bit a node; null: all nodes
+};
+
+// The leaves of one task: bit i for the i-th leaf of the node, from the left.
+struct task_place {
+  node_id node{};
+  std::uint64_t leaves = 0;
+  friend constexpr bool operator==(task_place, task_place) noexcept = default;
+};
+
+enum class outcome : std::uint8_t { bind, preempt, wait };
+
+enum class wait_reason : std::uint8_t {
+  never,          // not even with all of the tenant's cells empty, healthy and suggested
+  busy,           // what is in use at its priority or above is in the way
+  unhealthy,      // it would fit, were all hardware healthy
+  not_suggested,  // it would fit on other nodes than those suggested
+};
+
+// Why a gang waits: counted over the nodes that it may use, leaves of lower priorities as free.
+struct gang_wait {
+  wait_reason reason = wait_reason::busy;
+  std::optional<gang_fit::shortage> shortage{};  // what proves it; none: tasks of mixed sizes that
+                                                 // do not go together
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,136 @@
+// apiary/sched/gang_table.h - the gangs of a scheduler and where they are.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/request.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/physical_chain.h>
+
+#include <absl/container/flat_hash_map.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A physical leaf of any chain.
+struct chain_leaf {
+  std::uint32_t chain = 0;
+  cell_id leaf{};  // not valid: its task has ended, or it exists no more
+  friend constexpr bool operator==(chain_leaf, chain_leaf) noexcept = default;
+};
+
+// allocated: its tasks run. preempting: its leaves are claimed and their users are to end.
+enum class gang_state : std::uint8_t { allocated, preempting };
+
+struct gang_record {
+  gang_request request{};  // without suggested nodes
+  gang_state state = gang_state::allocated;
+  bool downgraded = false;              // lost its tenant's cells, runs on as opportunistic
+  cluster_id cluster{};                 // whose cells it has; not valid: it is opportunistic
+  std::vector<chain_leaf> leaves{};     // of all tasks, in the order of the members
+  std::vector<job_id> downgraded_by{};  // of a preempting gang: who was downgraded for it
+
+  [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
+  // As what it counts when another gang wants its leaves.
+  [[nodiscard]] std::int32_t effective_priority() const noexcept {
+    return guaranteed() ? request.priority : opportunistic_priority;
+  }
+  // Calls f(member, first, last) for each task: its leaves are first, ..., last-1.
+  template <class F>
+  void for_each_task(F&& f) const {
+    std::uint32_t first = 0;
+    for (const gang_member& m : request.members) {
+      for (std::uint32_t t = 0; t < m.tasks; ++t, first += m.leaves) f(m, first, first + m.leaves);
+    }
+  }
+};
+
+// Gangs by slot, by job, and by the cluster whose cells they have.
+//
+// Cost: add, remove, find O(1) and a hash look-up.
+class gang_table {
+ public:
+  explicit gang_table(std::uint32_t clusters) : of_cluster_(clusters) {}
+
+  gang_slot add(gang_record gang) {
+    gang_slot slot;
+    if (vacant_.empty()) {
+      slot = gang_slot(static_cast<std::uint32_t>(gangs_.size()));
+      gangs_.emplace_back();
+      place_.push_back(0);
+    } else {
+      slot = vacant_.back();
+      vacant_.pop_back();
+    }
+    slots_.try_emplace(gang.request.job.value, slot);
+    gangs_[slot.value] = std::move(gang);
+    if (gangs_[slot.value].cluster.valid()) join(slot);
+    return slot;
+  }
+  void remove(gang_slot slot) {
+    gang_record& gang = gangs_[slot.value];
+    slots_.erase(gang.request.job.value);
+    if (gang.cluster.valid()) leave(slot);
+    gang = gang_record();
+    vacant_.push_back(slot);
+  }
+  // Gives the gang to another cluster, or to none.
+  void move(gang_slot slot, cluster_id to) {
+    if (gangs_[slot.value].cluster.valid()) leave(slot);
+    gangs_[slot.value].cluster = to;
+    if (to.valid()) join(slot);
+  }
+
+  [[nodiscard]] std::optional<gang_slot> find(job_id job) const {
+    const auto found = slots_.find(job.value);
+    return found == slots_.end() ? std::nullopt : std::optional(found->second);
+  }
+  [[nodiscard]] const gang_record& operator[](gang_slot s) const noexcept {
+    return gangs_[s.value];
+  }
+  [[nodiscard]] gang_record& operator[](gang_slot s) noexcept { return gangs_[s.value]; }
+  // In no particular order.
+  [[nodiscard]] std::span<const gang_slot> of_cluster(cluster_id c) const noexcept {
+    return of_cluster_[c.value];
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
+  // All gangs by ascending job. Cost: O(gangs log gangs).
+  [[nodiscard]] std::vector<gang_slot> by_job() const {
+    std::vector<gang_slot> all;
+    all.reserve(slots_.size());
+    for (const auto& [job, slot] : slots_) all.push_back(slot);
+    std::sort(all.begin(), all.end(), [&](gang_slot a, gang_slot b) {
+      return (*this)[a].request.job < (*this)[b].request.job;
+    });
+    return all;
+  }
+
+ private:
+  void join(gang_slot slot) {
+    std::vector<gang_slot>& others = of_cluster_[gangs_[slot.value].cluster.value];
+    place_[slot.value] = static_cast<std::uint32_t>(others.size());
+    others.push_back(slot);
+  }
+  void leave(gang_slot slot) {
+    std::vector<gang_slot>& others = of_cluster_[gangs_[slot.value].cluster.value];
+    const gang_slot last = others.back();
+    others[place_[slot.value]] = last;
+    place_[last.value] = place_[slot.value];
+    others.pop_back();
+  }
+
+  std::vector<gang_record> gangs_;  // of each slot
+  std::vector<gang_slot> vacant_;
+  absl::flat_hash_map<std::uint32_t, gang_slot> slots_;  // by job
+  std::vector<std::vector<gang_slot>> of_cluster_;
+  std::vector<std::uint32_t> place_;  // of each slot, its place in of_cluster_
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,366 @@
+// apiary/sched/hived_search.h - where a gang goes: its tenant's cells, or idle leaves.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/node_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/health.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/gang_placer.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived_cells.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A place for a gang and what it takes.
+struct gang_place {
+  cluster_id cluster{};  // not valid: for an opportunistic gang
+  std::uint32_t chain = 0;
+  std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the members
+  std::vector<gang_slot> cancelled{};   // preempting gangs of lower priority that give way
+  std::vector<gang_slot> downgraded{};  // lazy victims that lose their tenant's cells
+};
+
+// Searches places for gangs; leaves everything as it was.
+//
+// Model:   HiveD (OSDI 2020) section 3.3: first in the tenant's own virtual cluster, then mapped
+//          to physical cells. Differs: complete (gang_fit); of gangs to preempt, a set of which
+//          none can be spared.
+// Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
+//          by preemption costs O(gangs of the tenant) more, a request with a filter, or one that
+//          meets bad hardware where it would have gone, O(cells of the tenant) more.
+class hived_search {
+ public:
+  // Among the cells of a cluster. `usable` filters leaves; null: all healthy ones. `restarted`: a
+  // preempting gang whose claims count as gone. Whether a place was found.
+  bool guaranteed(hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                  cluster_id c, bool preempting, const health<uniform_tree>* usable,
+                  std::optional<gang_slot> restarted) {
+    if (usable == nullptr) {
+      bool mapped = true;
+      if (try_guaranteed(cells, gangs, request, c, preempting, nullptr, restarted, mapped))
+        return true;
+      if (mapped) return false;
+      usable = &cells.chain(cells.cluster(c).chain()).healthy();
+    }
+    bool mapped = true;
+    return try_guaranteed(cells, gangs, request, c, preempting, usable, restarted, mapped);
+  }
+
+  // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on
+  // those with the fewest guaranteed ones.
+  bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
+                     const health<uniform_tree>* usable) {
+    const physical_chain& chain = cells.chain(c);
+    place_ = {};
+    place_.chain = c;
+    if (usable != nullptr) {
+      filtered_.emplace(chain.num_nodes(), chain.guest_nodes().num_classes(), chain.rack_size());
+      masks_.resize(chain.num_nodes());
+      for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+        masks_[n] = usable_leaves(chain.idle(n), chain.first_leaf(n), *usable);
+        if (masks_[n] == 0) continue;
+        filtered_->assign(node_id(n),
+                          chain.guest_class(chain.guests(chain.node_cell(n)), ones(masks_[n])));
+      }
+    }
+    const node_index& index = usable != nullptr ? *filtered_ : chain.guest_nodes();
+    classes_.clear();
+    const std::uint32_t size = chain.node_leaves();
+    for (std::uint32_t guests = size; guests-- > 0;) {
+      for (std::uint32_t idle = size - guests; idle > 0; --idle)
+        classes_.push_back({chain.guest_class(guests, idle), idle});
+    }
+    verdict_ = placer_.fits(index, classes_, request.members);
+    if (verdict_ != fit_verdict::fits) return false;
+    placer_.choose_nodes(index);
+    sizes_of(chain.tree());
+    nodes_.clear();
+    for (const std::uint32_t n : placer_.nodes()) {
+      const std::uint64_t idle = usable != nullptr ? masks_[n] : chain.idle(n);
+      nodes_.push_back({idle, idle, chain.first_leaf(n), sizes(chain.node_level())});
+    }
+    for (const cell_id leaf : placer_.choose_leaves_of(nodes_, request.members))
+      place_.leaves.push_back({cell_id(), leaf});
+    return true;
+  }
+
+  // After a search that found one.
+  [[nodiscard]] const gang_place& place() const noexcept { return place_; }
+  // After one that did not.
+  [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept {
+    return placer_.fit().cut();
+  }
+
+  // Whether the gang would fit, were nothing in use and all healthy.
+  bool fits_empty(const virtual_cluster& cluster, std::span<const gang_member> members) {
+    counts_.clear();
+    for (const virtual_cluster::node_range& r : cluster.node_ranges())
+      counts_.push_back({r.leaves, r.nodes});
+    return fits(members);
+  }
+  bool fits_empty(const physical_chain& chain, std::span<const gang_member> members) {
+    counts_.assign(1, {chain.node_leaves(), chain.num_nodes()});
+    return fits(members);
+  }
+
+  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant, or of the
+  // chain).
+  bool fits_repaired(const physical_chain& chain, std::span<const gang_member> members) {
+    counts_.clear();
+    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+      std::uint32_t idle = 0;
+      for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
+        idle += chain.holders(leaf).idle() ? 1U : 0U;
+      counts_.push_back({idle, 1});
+    }
+    return fits(members);
+  }
+  bool fits_repaired(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                     cluster_id c) {
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    counts_.clear();
+    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
+      std::uint32_t free = 0;
+      const std::uint32_t first = cluster.first_leaf(n).value;
+      for (std::uint32_t i = 0; i < cluster.range_of_node(n).leaves; ++i) {
+        const cell_id image = cluster.image(cell_id(first + i));
+        const leaf_holders h = image.valid() ? chain.holders(image) : leaf_holders();
+        const gang_slot holder = h.claimer.valid() ? h.claimer
+                                 : h.guaranteed    ? h.user
+                                                   : gang_slot();
+        if (!holder.valid() || gangs[holder].request.priority < request.priority) ++free;
+      }
+      counts_.push_back({free, 1});
+    }
+    return fits(request.members);
+  }
+
+ private:
+  [[nodiscard]] static std::uint32_t ones(std::uint64_t mask) noexcept {
+    return static_cast<std::uint32_t>(std::popcount(mask));
+  }
+  bool fits(std::span<const gang_member> members) {
+    gang_fit fit;
+    return fit(counts_, members) != fit_verdict::does_not_fit;
+  }
+  void sizes_of(const uniform_tree& tree) noexcept {
+    for (level_t l = 0; l < tree.num_levels(); ++l) sizes_[l] = tree.leaves_per_cell(l);
+  }
+  [[nodiscard]] std::span<const std::uint32_t> sizes(level_t node_level) const noexcept {
+    return {sizes_.data(), std::size_t{node_level} + 1};
+  }
+  [[nodiscard]] static std::uint64_t usable_leaves(std::uint64_t mask, cell_id first,
+                                                   const health<uniform_tree>& usable) noexcept {
+    std::uint64_t left = 0;
+    for (; mask != 0; mask &= mask - 1) {
+      if (usable.healthy(cell_id(first.value + ones((mask & -mask) - 1)))) left |= mask & -mask;
+    }
+    return left;
+  }
+  // Leaves of a node of a cluster that can be had: free, and not bound to what is not usable.
+  [[nodiscard]] static std::uint64_t free_leaves(const virtual_cluster& cluster, std::uint32_t node,
+                                                 const health<uniform_tree>* usable) noexcept {
+    const std::uint64_t free = cluster.free(node);
+    if (usable == nullptr) return free;
+    std::uint64_t left = free;
+    const cell_id first = cluster.first_leaf(node);
+    for (std::uint64_t m = free; m != 0; m &= m - 1) {
+      const cell_id image = cluster.image(cell_id(first.value + ones((m & -m) - 1)));
+      if (image.valid() && !usable->healthy(image)) left &= ~(m & -m);
+    }
+    return left;
+  }
+
+  bool fits(const virtual_cluster& cluster, const health<uniform_tree>* usable,
+            std::span<const gang_member> members) {
+    const auto size = std::uint32_t{cluster.free_nodes().num_classes()} - 1;
+    if (usable != nullptr) {
+      filtered_.emplace(cluster.num_nodes(), cluster.free_nodes().num_classes(),
+                        cluster.rack_size());
+      for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
+        filtered_->assign(node_id(n),
+                          static_cast<node_index::class_t>(ones(free_leaves(cluster, n, usable))));
+      }
+    }
+    classes_.clear();
+    for (std::uint32_t f = 1; f <= size; ++f)
+      classes_.push_back({static_cast<node_index::class_t>(f), f});
+    verdict_ =
+        placer_.fits(usable != nullptr ? *filtered_ : cluster.free_nodes(), classes_, members);
+    return verdict_ == fit_verdict::fits;
+  }
+
+  bool try_guaranteed(hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                      cluster_id c, bool preempting, const health<uniform_tree>* usable,
+                      std::optional<gang_slot> restarted, bool& mapped) {
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    place_ = {};
+    place_.cluster = c;
+    place_.chain = cluster.chain();
+    evicted_.clear();
+    cells.begin();
+    if (restarted) give_up(cells, gangs[*restarted], usable != nullptr);
+    if (usable != nullptr) cells.bind_everything(c, *usable);
+    if (!fits(cluster, usable, request.members) &&
+        !(preempting && evict(cells, gangs, request, c, usable))) {
+      cells.rollback();
+      return false;
+    }
+    placer_.choose_nodes(usable != nullptr ? *filtered_ : cluster.free_nodes());
+    sizes_of(chain.tree());
+    nodes_.clear();
+    for (const std::uint32_t n : placer_.nodes()) {
+      nodes_.push_back({free_leaves(cluster, n, usable), 0, cluster.first_leaf(n),
+                        sizes(cluster.range_of_node(n).level)});
+    }
+    for (std::size_t i = evicted_.size(); i-- > 0;)
+      spare(cells, gangs[evicted_[i].slot], evicted_[i]);
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      nodes_[i].preferred = nodes_[i].available & cluster.free(placer_.nodes()[i]);
+    const std::vector<cell_id>& leaves = placer_.choose_leaves_of(nodes_, request.members);
+
+    make_room(cells, gangs, cluster, leaves, usable == nullptr);
+    for (const cell_id leaf : leaves) {
+      std::optional<cell_id> image = cluster.image(leaf);
+      if (!image->valid()) image = cells.place(c, leaf);
+      if (!image) {
+        mapped = false;
+        cells.rollback();
+        return false;
+      }
+      place_.leaves.push_back({leaf, *image});
+    }
+    cells.rollback();
+    return true;
+  }
+
+  // Cancels the preempting gangs that have one of these leaves, and takes the cells of lazy users.
+  // Where a filter holds nothing is moved away: lazy users are preempted where they are.
+  void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
+                 const std::vector<cell_id>& leaves, bool lazily) {
+    const physical_chain& chain = cells.chain(cluster.chain());
+    for (const cell_id leaf : leaves) {
+      const cell_id image = cluster.image(leaf);
+      if (!image.valid()) continue;
+      const gang_slot claimer = chain.holders(image).claimer;
+      if (!claimer.valid()) continue;
+      place_.cancelled.push_back(claimer);
+      give_up(cells, gangs[claimer], !lazily);
+    }
+    if (!lazily) return;
+    for (const cell_id leaf : leaves) {
+      const cell_id image = cluster.image(leaf);
+      if (!image.valid()) continue;
+      const leaf_holders holders = chain.holders(image);
+      if (!holders.user.valid() || !holders.guaranteed) continue;
+      const gang_record& user = gangs[holders.user];
+      if (!user.request.lazy) continue;
+      place_.downgraded.push_back(holders.user);
+      for (const chain_leaf l : user.leaves)
+        if (l.leaf.valid()) cells.demote(l.chain, l.leaf);
+    }
+  }
+  // Takes a preempting gang's claims; with `stay`, what they are bound to stays bound.
+  static void give_up(hived_cells& cells, const gang_record& gang, bool stay) {
+    for (const chain_leaf l : gang.leaves) {
+      if (!l.leaf.valid()) continue;
+      if (!stay) {
+        cells.unclaim(l.chain, l.leaf);
+        continue;
+      }
+      leaf_holders h = cells.chain(l.chain).holders(l.leaf);
+      h.claimer = gang_slot();
+      cells.hold(l.chain, l.leaf, h);
+    }
+  }
+
+  struct eviction {
+    gang_slot slot{};
+    bool spared = false;
+  };
+  // Takes lower-priority gangs off the cluster until the gang fits: lowest priority first, of those
+  // preempting ones first, then by job; then puts back every one that is not needed, the last
+  // first. Whether it fits at last.
+  bool evict(hived_cells& cells, const gang_table& gangs, const gang_request& request, cluster_id c,
+             const health<uniform_tree>* usable) {
+    const virtual_cluster& cluster = cells.cluster(c);
+    for (const gang_slot s : gangs.of_cluster(c))
+      if (gangs[s].request.priority < request.priority) evicted_.push_back({s});
+    std::sort(evicted_.begin(), evicted_.end(), [&](const eviction& a, const eviction& b) {
+      const gang_record& x = gangs[a.slot];
+      const gang_record& y = gangs[b.slot];
+      if (x.request.priority != y.request.priority) return x.request.priority < y.request.priority;
+      if (x.state != y.state) return x.state == gang_state::preempting;
+      return x.request.job < y.request.job;
+    });
+    std::size_t n = 0;
+    bool enough = false;
+    while (!enough && n < evicted_.size()) {
+      for (const chain_leaf l : gangs[evicted_[n].slot].leaves) lift(cells, evicted_[n].slot, l);
+      ++n;
+      enough = fits(cluster, usable, request.members);
+    }
+    evicted_.resize(n);
+    if (!enough) return false;
+    for (std::size_t i = n - 1; i-- > 0;) {
+      spare(cells, gangs[evicted_[i].slot], evicted_[i]);
+      if (fits(cluster, usable, request.members)) continue;
+      evicted_[i].spared = false;
+      for (const chain_leaf l : gangs[evicted_[i].slot].leaves) lift(cells, evicted_[i].slot, l);
+    }
+    return fits(cluster, usable, request.members);
+  }
+  static void lift(hived_cells& cells, gang_slot slot, chain_leaf l) {
+    if (!l.leaf.valid()) return;
+    leaf_holders h = cells.chain(l.chain).holders(l.leaf);
+    if (h.user == slot) {
+      h.user = gang_slot();
+      h.guaranteed = false;
+    }
+    if (h.claimer == slot) h.claimer = gang_slot();
+    cells.hold(l.chain, l.leaf, h);
+  }
+  static void spare(hived_cells& cells, const gang_record& gang, eviction& e) {
+    if (e.spared) return;
+    e.spared = true;
+    for (const chain_leaf l : gang.leaves) {
+      if (!l.leaf.valid()) continue;
+      leaf_holders h = cells.chain(l.chain).holders(l.leaf);
+      if (gang.state == gang_state::preempting) {
+        h.claimer = e.slot;
+      } else {
+        h.user = e.slot;
+        h.guaranteed = true;
+      }
+      cells.hold(l.chain, l.leaf, h);
+    }
+  }
+
+  gang_placer placer_;
+  fit_verdict verdict_ = fit_verdict::fits;
+  gang_place place_;
+  std::vector<eviction> evicted_;
+  std::vector<indexed_class> classes_;
+  std::vector<node_class> counts_;
+  std::vector<node_leaves> nodes_;
+  std::vector<std::uint64_t> masks_;
+  std::optional<node_index> filtered_;
+  std::array<std::uint32_t, uniform_tree::max_levels> sizes_{};  // leaves of a cell
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,197 @@
+// apiary/sched/physical_chain.h - who holds which leaf of a chain, and what follows from it.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/node_index.h>
+#include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/alloc/usage.h>
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/health.h>
+#include <apiary/model/uniform_tree.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+using gang_slot = id<struct gang_slot_tag>;         // where a scheduler keeps a gang
+using cluster_id = id<struct virtual_cluster_tag>;  // the cells of one tenant in one chain
+
+// Who has a leaf: a gang that runs on it, a preempting gang that is to have it next, or both.
+// `guaranteed`: the user holds it as a cell of its tenant, and not as an opportunistic gang.
+struct leaf_holders {
+  gang_slot user{};
+  gang_slot claimer{};
+  bool guaranteed = false;
+
+  [[nodiscard]] constexpr bool idle() const noexcept { return !user.valid() && !claimer.valid(); }
+  // Whether a tenant's cell is in use by it.
+  [[nodiscard]] constexpr bool taken() const noexcept { return claimer.valid() || guaranteed; }
+  friend constexpr bool operator==(leaf_holders, leaf_holders) noexcept = default;
+};
+
+// A cell of a virtual cluster.
+struct virtual_cell {
+  cluster_id cluster{};
+  cell_id cell{};
+  friend constexpr bool operator==(virtual_cell, virtual_cell) noexcept = default;
+};
+
+// The physical side of one chain: its allocator of tenants' cells, health, holders of leaves, the
+// virtual cell that each cell is bound to, and where opportunistic tasks may go.
+//
+// Requires: at most 64 leaves a node.
+// Cost:     hold, mark O(levels); about 50 bytes a leaf.
+class physical_chain {
+ public:
+  static constexpr usage<uniform_tree>::class_t opportunistic = 0;
+  static constexpr usage<uniform_tree>::class_t guaranteed = 1;
+
+  physical_chain(const uniform_tree& tree, level_t node_level)
+      : cells_(tree),
+        health_(tree),
+        quiet_(tree.num_cells(), true),
+        use_(tree, 2),
+        holders_(tree.num_leaves()),
+        owner_(tree.num_cells()),
+        idle_(tree.cells(node_level).size(), low_bits(tree.leaves_per_cell(node_level))),
+        node_level_(node_level),
+        guests_(
+            tree.cells(node_level).size(),
+            static_cast<node_index::class_t>(guest_class(tree.leaves_per_cell(node_level), 0) + 1),
+            rack_size()) {
+    APIARY_VERIFY(node_leaves() <= 64);
+    for (std::uint32_t n = 0; n < num_nodes(); ++n) index_node(n);
+  }
+
+  [[nodiscard]] const uniform_tree& tree() const noexcept { return cells_.tree(); }
+  [[nodiscard]] level_t node_level() const noexcept { return node_level_; }
+  [[nodiscard]] std::uint32_t num_nodes() const noexcept {
+    return static_cast<std::uint32_t>(idle_.size());
+  }
+  [[nodiscard]] std::uint32_t node_leaves() const noexcept {
+    return tree().leaves_per_cell(node_level_);
+  }
+  [[nodiscard]] cell_id node_cell(std::uint32_t node) const noexcept {
+    return tree().at(node_level_, node);
+  }
+  // Nodes of a cell of the level above the nodes.
+  [[nodiscard]] std::uint32_t rack_size() const noexcept {
+    return node_level_ + 1 < tree().num_levels() ? tree().fan_out(node_level_ + 1) : num_nodes();
+  }
+  [[nodiscard]] cell_id first_leaf(std::uint32_t node) const noexcept {
+    return tree().at(0, node * node_leaves());
+  }
+  [[nodiscard]] std::uint32_t node_of(cell_id leaf) const noexcept {
+    return tree().index(tree().ancestor(leaf, node_level_), node_level_);
+  }
+
+  [[nodiscard]] leaf_holders holders(cell_id leaf) const noexcept {
+    return holders_[tree().index(leaf, 0)];
+  }
+  void hold(cell_id leaf, leaf_holders to) noexcept {
+    leaf_holders& at = holders_[tree().index(leaf, 0)];
+    const bool was_idle = at.idle();
+    at = to;
+    const auto after = to.taken()        ? guaranteed
+                       : to.user.valid() ? opportunistic
+                                         : usage<uniform_tree>::unused;
+    const auto before = use_.assign(leaf, after);
+    if (before == after && was_idle == to.idle()) return;
+    if (before == opportunistic || after == opportunistic) refresh_quiet(leaf);
+    refresh_node(leaf);
+  }
+
+  [[nodiscard]] const health<uniform_tree>& healthy() const noexcept { return health_; }
+  // Whether that changed it.
+  bool mark(cell_id leaf, bool good) noexcept {
+    if ((good ? health_.mark_healthy(leaf) : health_.mark_bad(leaf)) == 0) return false;
+    if (good) {
+      --bad_;
+    } else {
+      ++bad_;
+    }
+    refresh_quiet(leaf);
+    refresh_node(leaf);
+    return true;
+  }
+  [[nodiscard]] bool any_bad() const noexcept { return bad_ > 0; }
+
+  // Healthy cells without an opportunistic leaf, of all levels, by the value of their ids.
+  [[nodiscard]] const summary_bitset& quiet() const noexcept { return quiet_; }
+  [[nodiscard]] const usage<uniform_tree>& use() const noexcept { return use_; }
+  // Leaves of c with an opportunistic task.
+  [[nodiscard]] std::uint32_t guests(cell_id c) const noexcept {
+    return use_.used(c, opportunistic);
+  }
+
+  [[nodiscard]] virtual_cell owner(cell_id c) const noexcept { return owner_[c.value]; }
+  void set_owner(cell_id c, virtual_cell to) noexcept { owner_[c.value] = to; }
+
+  [[nodiscard]] safe_buddy_allocator& cells() noexcept { return cells_; }
+  [[nodiscard]] const safe_buddy_allocator& cells() const noexcept { return cells_; }
+
+  // Leaves of a node that are healthy and nobody's, bit i for its i-th.
+  [[nodiscard]] std::uint64_t idle(std::uint32_t node) const noexcept { return idle_[node]; }
+  // Nodes with idle leaves by guest_class.
+  [[nodiscard]] const node_index& guest_nodes() const noexcept { return guests_; }
+  // The class of nodes with so many opportunistic and so many idle leaves.
+  [[nodiscard]] node_index::class_t guest_class(std::uint32_t guest_leaves,
+                                                std::uint32_t idle_leaves) const noexcept {
+    // One row for each number of guests, shorter by one each.
+    return static_cast<node_index::class_t>(
+        guest_leaves * (node_leaves() + 1) -
+        (guest_leaves == 0 ? 0 : guest_leaves * (guest_leaves - 1) / 2) + idle_leaves);
+  }
+
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    return cells_.memory_bytes() + health_.memory_bytes() + quiet_.memory_bytes() +
+           use_.memory_bytes() + holders_.capacity() * sizeof(leaf_holders) +
+           owner_.capacity() * sizeof(virtual_cell) + idle_.capacity() * sizeof(std::uint64_t) +
+           guests_.memory_bytes();
+  }
+
+ private:
+  [[nodiscard]] static constexpr std::uint64_t low_bits(std::uint32_t n) noexcept {
+    return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+  }
+  void refresh_quiet(cell_id c) noexcept {
+    for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
+      const bool now = health_.healthy(c) && guests(c) == 0;
+      if (quiet_.test(c.value) == now) return;
+      quiet_.assign(c.value, now);
+    }
+  }
+  void refresh_node(cell_id leaf) noexcept {
+    const std::uint32_t node = node_of(leaf);
+    const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first_leaf(node).value);
+    if (holders(leaf).idle() && health_.healthy(leaf)) {
+      idle_[node] |= bit;
+    } else {
+      idle_[node] &= ~bit;
+    }
+    index_node(node);
+  }
+  void index_node(std::uint32_t node) noexcept {
+    const auto idle_leaves = static_cast<std::uint32_t>(std::popcount(idle_[node]));
+    guests_.assign(node_id(node), idle_leaves == 0
+                                      ? node_index::none
+                                      : guest_class(guests(node_cell(node)), idle_leaves));
+  }
+
+  safe_buddy_allocator cells_;
+  health<uniform_tree> health_;
+  summary_bitset quiet_;
+  usage<uniform_tree> use_;
+  std::vector<leaf_holders> holders_;  // of each leaf
+  std::vector<virtual_cell> owner_;    // of each cell
+  std::vector<std::uint64_t> idle_;    // of each node
+  std::uint32_t bad_ = 0;              // leaves
+  level_t node_level_;
+  node_index guests_;
+};
+
+APIARY_NAMESPACE_END
