@@ -53,12 +53,15 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/gpu_sharing.h>
 #include <apiary/sched/hived.h>
+#include <apiary/sched/hived_catalog.h>
 #include <apiary/sched/hived_cell_types.h>
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_chains.h>
 #include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_layout.h>
+#include <apiary/sched/hived_planner.h>
 #include <apiary/sched/hived_search.h>
+#include <apiary/sched/hived_state.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>
 #include <apiary/sim/csv_reader.h>

@@ -45,6 +45,7 @@ enum class wait_reason : std::uint8_t {
   busy,           // what is in use at its priority or above is in the way
   unhealthy,      // it would fit, were all hardware healthy
   not_suggested,  // it would fit on other nodes than those suggested
+  undecided,      // the search ended with its budget
 };
 
 // Why a gang waits: counted over the nodes that it may use, leaves of lower priorities as free.

@@ -10,6 +10,7 @@
 #include <absl/container/flat_hash_map.h>
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,7 +24,7 @@ APIARY_NAMESPACE_BEGIN
 struct chain_leaf {
   std::uint32_t chain = 0;
   cell_id leaf{};  // not valid: its task has ended, or it exists no more
-  friend constexpr bool operator==(chain_leaf, chain_leaf) noexcept = default;
+  friend constexpr auto operator<=>(chain_leaf, chain_leaf) noexcept = default;
 };
 
 // allocated: its tasks run. preempting: its leaves are claimed and their users are to end.

@@ -119,12 +119,12 @@ class hived_search {
   // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant, or of the
   // chain).
   bool fits_repaired(const physical_chain& chain, std::span<const gang_member> members) {
-    counts_.clear();
+    clear_counts();
     for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
       std::uint32_t idle = 0;
       for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
         idle += chain.holders(leaf).idle() ? 1U : 0U;
-      counts_.push_back({idle, 1});
+      ++counts_[idle].nodes;
     }
     return fits(members);
   }
@@ -132,7 +132,7 @@ class hived_search {
                      cluster_id c) {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
-    counts_.clear();
+    clear_counts();
     for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
       std::uint32_t free = 0;
       const std::uint32_t first = cluster.first_leaf(n).value;
@@ -144,7 +144,7 @@ class hived_search {
                                                    : gang_slot();
         if (!holder.valid() || gangs[holder].request.priority < request.priority) ++free;
       }
-      counts_.push_back({free, 1});
+      ++counts_[free].nodes;
     }
     return fits(request.members);
   }
@@ -152,6 +152,10 @@ class hived_search {
  private:
   [[nodiscard]] static std::uint32_t ones(std::uint64_t mask) noexcept {
     return static_cast<std::uint32_t>(std::popcount(mask));
+  }
+  void clear_counts() {
+    counts_.clear();
+    for (std::uint32_t f = 0; f <= gang_fit::max_leaves; ++f) counts_.push_back({f, 0});
   }
   bool fits(std::span<const gang_member> members) {
     gang_fit fit;

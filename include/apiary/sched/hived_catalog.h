@@ -1,0 +1,207 @@
+// apiary/sched/hived_catalog.h - what requests may name, and where it is.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/request.h>
+#include <apiary/model/tree.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived_cell_types.h>
+#include <apiary/sched/hived_layout.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The fixed part of a HiveD scheduler: checks requests against its layout, and translates between
+// nodes and leaves as a host names them and the leaves of chains.
+//
+// Cost: O(1) a leaf; check O(members).
+class hived_catalog {
+ public:
+  static constexpr std::uint64_t max_tasks = 1'000'000;  // of a gang
+
+  explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
+    for (const chain_layout& chain : layout_.chains) {
+      const auto known = std::find(types_.begin(), types_.end(), chain.level_types[0]);
+      type_of_chain_.push_back(leaf_type_id(static_cast<std::uint32_t>(known - types_.begin())));
+      if (known == types_.end()) types_.push_back(chain.level_types[0]);
+    }
+  }
+
+  [[nodiscard]] const hived_layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] static std::string name(job_id job) { return "gang " + std::to_string(job.value); }
+  [[nodiscard]] const std::string& name(leaf_type_id type) const noexcept {
+    return types_[type.value];
+  }
+  [[nodiscard]] std::optional<leaf_type_id> find_leaf_type(std::string_view type) const noexcept {
+    const auto found = std::find(types_.begin(), types_.end(), type);
+    if (found == types_.end()) return std::nullopt;
+    return leaf_type_id(static_cast<std::uint32_t>(found - types_.begin()));
+  }
+  [[nodiscard]] leaf_type_id type_of(std::uint32_t chain) const noexcept {
+    return type_of_chain_[chain];
+  }
+
+  // What can be said of a request without the cluster's state. kInvalidArgument, kNotFound,
+  // kFailedPrecondition as hived::propose.
+  [[nodiscard]] absl::Status check(const gang_request& r) const {
+    const auto wrong = [&](const std::string& what) {
+      return absl::InvalidArgumentError(name(r.job) + ": " + what);
+    };
+    if (!r.job.valid()) return absl::InvalidArgumentError("a gang needs a job id");
+    if (r.tenant.value >= layout_.tenants.size()) {
+      return absl::NotFoundError(name(r.job) + ": there is no tenant " +
+                                 std::to_string(r.tenant.value));
+    }
+    if (r.priority < opportunistic_priority || r.priority > max_priority)
+      return wrong("priority " + std::to_string(r.priority) + " is not in -1, ..., 1000");
+    if (r.members.empty()) return wrong("no tasks");
+    std::uint64_t tasks = 0;
+    for (const gang_member& m : r.members) {
+      if (m.tasks == 0) return wrong("a member with 0 tasks");
+      if (m.leaves == 0) return wrong("tasks with 0 leaf cells");
+      if (m.leaves > hived_cell_types::max_leaves_per_node) {
+        return wrong("a task of " + std::to_string(m.leaves) + " leaf cells, which no node holds");
+      }
+      tasks += m.tasks;
+    }
+    if (tasks > max_tasks) {
+      return wrong(std::to_string(tasks) + " tasks, where " + std::to_string(max_tasks) +
+                   " are the limit");
+    }
+    if (r.leaf_type.valid() && r.leaf_type.value >= types_.size()) {
+      return absl::NotFoundError(name(r.job) + ": there is no leaf type " +
+                                 std::to_string(r.leaf_type.value));
+    }
+    if (r.suggested != nullptr && r.suggested->size() != layout_.num_nodes()) {
+      return wrong("suggested nodes: " + std::to_string(r.suggested->size()) + " bits for " +
+                   std::to_string(layout_.num_nodes()) + " nodes");
+    }
+    if (!r.pinned) return absl::OkStatus();
+    if (r.priority < 0) return wrong("an opportunistic gang cannot use a pinned cell");
+    if (*r.pinned >= layout_.pinned.size()) {
+      return absl::NotFoundError(name(r.job) + ": there is no pinned cell " +
+                                 std::to_string(*r.pinned));
+    }
+    if (layout_.pinned[*r.pinned].tenant == r.tenant) return absl::OkStatus();
+    return absl::FailedPreconditionError(name(r.job) + ": pinned cell " +
+                                         layout_.pinned[*r.pinned].id + " is not its tenant's");
+  }
+  // The node of a leaf, with the bit of the leaf.
+  [[nodiscard]] task_place place_of(chain_leaf l) const noexcept {
+    const chain_layout& chain = layout_.chains[l.chain];
+    const cell_id node = chain.tree.ancestor(l.leaf, chain.node_level);
+    return {node_id(chain.first_node + chain.tree.index(node, chain.node_level)),
+            std::uint64_t{1} << (l.leaf.value - leaves(chain.tree, node).first.value)};
+  }
+  // Appends the place of each task; its leaves that are not valid are not there.
+  void list_tasks(std::span<const chain_leaf> leaves, std::span<const gang_member> members,
+                  std::vector<task_place>& out) const {
+    std::size_t i = 0;
+    for (const gang_member& m : members) {
+      for (std::uint32_t t = 0; t < m.tasks; ++t) {
+        task_place& at = out.emplace_back();
+        for (const std::size_t last = i + m.leaves; i < last; ++i) {
+          if (!leaves[i].leaf.valid()) continue;
+          const task_place leaf = place_of(leaves[i]);
+          at.node = leaf.node;
+          at.leaves |= leaf.leaves;
+        }
+      }
+    }
+  }
+
+  // The leaves of a gang's tasks as a host tells them, one entry for each leaf of the request, not
+  // valid for those that are not there. Requires: a request that check() lets pass.
+  // kInvalidArgument: not as many tasks, more leaves than a task or a node has, a leaf named twice.
+  // kNotFound: no such node.
+  [[nodiscard]] absl::StatusOr<std::vector<chain_leaf>> find_leaves(
+      const gang_request& r, std::span<const task_place> tasks) const {
+    std::vector<chain_leaf> all;
+    std::size_t t = 0;
+    for (const gang_member& m : r.members) t += m.tasks;
+    if (t != tasks.size()) {
+      return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(t) +
+                                        " tasks, places are given for " +
+                                        std::to_string(tasks.size()));
+    }
+    t = 0;
+    for (const gang_member& m : r.members) {
+      for (std::uint32_t k = 0; k < m.tasks; ++k, ++t) {
+        const std::size_t end = all.size() + m.leaves;
+        if (tasks[t].leaves != 0) {
+          APIARY_RETURN_IF_ERROR(check_task(r.job, tasks[t], m.leaves));
+          const std::uint32_t chain = layout_.chain_of(tasks[t].node).value;
+          const std::uint32_t first = first_leaf(tasks[t].node).value;
+          for (std::uint64_t mask = tasks[t].leaves; mask != 0; mask &= mask - 1) {
+            const auto bit = static_cast<std::uint32_t>(std::countr_zero(mask));
+            all.push_back({chain, cell_id(first + bit)});
+          }
+        }
+        all.resize(end);
+      }
+    }
+    APIARY_RETURN_IF_ERROR(check_distinct(r.job, all));
+    return all;
+  }
+
+  // The leaf here that is the given one of another configuration, by the names of its node and
+  // device; not valid: there is none.
+  [[nodiscard]] chain_leaf find_leaf(const hived_catalog& other, chain_leaf l) const {
+    const task_place there = other.place_of(l);
+    const std::optional<node_id> node = layout_.find_node(other.layout_.node_name(there.node));
+    if (!node) return {};
+    const auto position = static_cast<std::uint32_t>(std::countr_zero(there.leaves));
+    const auto at = layout_.find_position(*node, other.layout_.device(there.node, position));
+    if (!at) return {};
+    return {layout_.chain_of(*node).value, cell_id(first_leaf(*node).value + *at)};
+  }
+
+ private:
+  [[nodiscard]] cell_id first_leaf(node_id node) const noexcept {
+    return leaves(layout_.chain(layout_.chain_of(node)).tree, layout_.node_cell(node)).first;
+  }
+  [[nodiscard]] absl::Status check_task(job_id job, task_place task, std::uint32_t limit) const {
+    if (task.node.value >= layout_.num_nodes()) {
+      return absl::NotFoundError(name(job) + ": there is no node " +
+                                 std::to_string(task.node.value));
+    }
+    const chain_layout& chain = layout_.chain(layout_.chain_of(task.node));
+    const std::uint32_t size = chain.tree.leaves_per_cell(chain.node_level);
+    const std::string where = name(job) + ": node " + layout_.node_name(task.node);
+    if (size < 64 && task.leaves >> size != 0) {
+      return absl::InvalidArgumentError(where + " has only " + std::to_string(size) +
+                                        " leaf cells");
+    }
+    if (static_cast<std::uint32_t>(std::popcount(task.leaves)) > limit)
+      return absl::InvalidArgumentError(where + ": more leaf cells than the task asks for");
+    return absl::OkStatus();
+  }
+  [[nodiscard]] static absl::Status check_distinct(job_id job, std::vector<chain_leaf> all) {
+    std::erase_if(all, [](const chain_leaf& l) { return !l.leaf.valid(); });
+    std::sort(all.begin(), all.end());
+    if (std::adjacent_find(all.begin(), all.end()) == all.end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(name(job) + ": a leaf cell of two tasks");
+  }
+
+  hived_layout layout_;
+  std::vector<std::string> types_;  // of leaves, each once
+  std::vector<leaf_type_id> type_of_chain_;
+};
+
+APIARY_NAMESPACE_END

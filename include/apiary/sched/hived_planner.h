@@ -1,0 +1,147 @@
+// apiary/sched/hived_planner.h - where a gang would go among its chains, or why it waits.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/health.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived_catalog.h>
+#include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_search.h>
+#include <apiary/sched/hived_state.h>
+
+#include <absl/status/status.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Tries the chains that a request may use one after another: without preemption first, then with.
+//
+// Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why() with bad hardware
+//       O(leaves of the tenant, or for an opportunistic gang of the cluster).
+class hived_planner {
+ public:
+  // Chooses the chains for a request that the catalog lets pass.
+  // kFailedPrecondition: the tenant has none. kInvalidArgument: a task that none of their nodes
+  // holds.
+  absl::Status consider(const hived_catalog& catalog, const hived_cells& cells,
+                        const gang_request& r) {
+    chains_.clear();
+    clusters_.clear();
+    std::uint32_t largest = 0;
+    for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
+      if (r.leaf_type.valid() && catalog.type_of(c) != r.leaf_type) continue;
+      if (r.pinned) {
+        if (catalog.layout().pinned[*r.pinned].chain.value != c) continue;
+        clusters_.push_back(cells.cluster_of_pinned(*r.pinned));
+      } else if (r.priority >= 0) {
+        const cluster_id cluster = cells.cluster_of(r.tenant, c);
+        if (!cluster.valid()) continue;
+        clusters_.push_back(cluster);
+      }
+      chains_.push_back(c);
+      largest = std::max(largest, cells.chain(c).node_leaves());
+    }
+    if (chains_.empty()) {
+      return absl::FailedPreconditionError(
+          hived_catalog::name(r.job) + ": tenant " + catalog.layout().tenants[r.tenant.value].name +
+          " has no cells" + (r.leaf_type.valid() ? " of type " + catalog.name(r.leaf_type) : ""));
+    }
+    for (const gang_member& m : r.members) {
+      if (m.leaves <= largest) continue;
+      return absl::InvalidArgumentError(hived_catalog::name(r.job) + ": a task of " +
+                                        std::to_string(m.leaves) +
+                                        " leaf cells, where a node has " + std::to_string(largest));
+    }
+    return absl::OkStatus();
+  }
+
+  // After consider: whether there is a place(). `restarted`: a preempting gang whose claims count
+  // as gone.
+  bool find(const hived_catalog& catalog, hived_state& state, const gang_request& r,
+            std::optional<gang_slot> restarted) {
+    undecided_ = false;
+    filters_.clear();
+    const bool filtered = r.suggested != nullptr && !r.suggested->all();
+    if (filtered) {
+      for (const std::uint32_t c : chains_)
+        filters_.push_back(suggested_leaves(catalog, state.cells().chain(c), c, *r.suggested));
+    }
+    for (const bool preempting : {false, true}) {
+      if (preempting && r.priority < 0) break;
+      for (std::size_t i = 0; i < chains_.size(); ++i) {
+        const health<uniform_tree>* usable = filtered ? &filters_[i] : nullptr;
+        const bool found = r.priority < 0
+                               ? search_.opportunistic(state.cells(), r, chains_[i], usable)
+                               : search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i],
+                                                    preempting, usable, restarted);
+        if (found) return true;
+        undecided_ = undecided_ || search_.verdict() == fit_verdict::budget_ended;
+      }
+    }
+    return false;
+  }
+  [[nodiscard]] const gang_place& place() const noexcept { return search_.place(); }
+
+  // Why find has found nothing; find is used again.
+  [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
+    const gang_table& gangs = state.gangs();
+    gang_wait wait{.reason = wait_reason::never, .shortage = search_.cut()};
+    const bool undecided = undecided_;
+    bool repaired = false;
+    for (std::size_t i = 0; i < chains_.size(); ++i) {
+      const physical_chain& chain = state.cells().chain(chains_[i]);
+      const bool fits = r.priority < 0
+                            ? search_.fits_empty(chain, r.members)
+                            : search_.fits_empty(state.cells().cluster(clusters_[i]), r.members);
+      if (!fits) continue;
+      wait.reason = wait_reason::busy;
+      if (repaired || !chain.any_bad()) continue;
+      repaired = r.priority < 0 ? search_.fits_repaired(chain, r.members)
+                                : search_.fits_repaired(state.cells(), gangs, r, clusters_[i]);
+    }
+    if (wait.reason == wait_reason::never) return wait;
+    if (repaired) wait.reason = wait_reason::unhealthy;
+    if (undecided) wait.reason = wait_reason::undecided;
+    if (r.suggested == nullptr) return wait;
+    r.suggested = nullptr;
+    if (find(catalog, state, r, std::nullopt)) wait.reason = wait_reason::not_suggested;
+    return wait;
+  }
+
+ private:
+  // The healthy leaves of a chain on suggested nodes.
+  [[nodiscard]] static health<uniform_tree> suggested_leaves(const hived_catalog& catalog,
+                                                             const physical_chain& chain,
+                                                             std::uint32_t c,
+                                                             const summary_bitset& suggested) {
+    health<uniform_tree> usable(chain.tree(), false);
+    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+      if (!suggested.test(catalog.layout().chains[c].first_node + n)) continue;
+      usable.mark_healthy(chain.node_cell(n));
+      if (chain.healthy().healthy(chain.node_cell(n))) continue;
+      for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
+        if (!chain.healthy().healthy(leaf)) usable.mark_bad(leaf);
+    }
+    return usable;
+  }
+
+  hived_search search_;
+  bool undecided_ = false;
+  std::vector<std::uint32_t> chains_;          // that the request may use, in the order of trying
+  std::vector<cluster_id> clusters_;           // of each of them
+  std::vector<health<uniform_tree>> filters_;  // of each of them
+};
+
+APIARY_NAMESPACE_END
