@@ -48,6 +48,7 @@
 #include <apiary/policy/leaf_choice.h>
 #include <apiary/policy/node_score.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
+#include <apiary/sched/audit.h>
 #include <apiary/sched/fgd.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>

@@ -34,6 +34,7 @@ struct gang_record {
   gang_request request{};  // without suggested nodes
   gang_state state = gang_state::allocated;
   bool downgraded = false;              // lost its tenant's cells, runs on as opportunistic
+  bool recovered = false;               // ran before the scheduler did: it may lack leaves
   cluster_id cluster{};                 // whose cells it has; not valid: it is opportunistic
   std::vector<chain_leaf> leaves{};     // of all tasks, in the order of the members
   std::vector<job_id> downgraded_by{};  // of a preempting gang: who was downgraded for it

@@ -80,6 +80,7 @@ class hived_state {
     gang.request.suggested = nullptr;
     gang.leaves = std::move(leaves);
     gang.downgraded = request.priority >= 0;
+    gang.recovered = true;
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const chain_leaf& l : gangs_[slot].leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), false});
