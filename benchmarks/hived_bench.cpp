@@ -1,0 +1,690 @@
+// apiary/benchmarks/hived_bench.cpp - decisions of HiveD on recorded and synthetic loads, beside a
+// pointer tree whose nodes are sorted for each request; dynamic beside static binding, racks beside
+// nodes.
+// SPDX-License-Identifier: MIT
+#include "benchmarks/hived_load.h"
+#include <apiary/alloc/buddy_allocator.h>
+#include <apiary/core/ids.h>
+#include <apiary/metric/buddy_fragmentation.h>
+#include <apiary/policy/gang_placer.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/physical_chain.h>
+#include <apiary/sched/virtual_cluster.h>
+#ifdef APIARY_HAS_YAML
+#include "examples/hived_yaml.h"
+#endif
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_bench;
+
+namespace {
+
+std::uint64_t fold(std::uint64_t hash, std::uint64_t word) {
+  return (hash ^ word) * 0x100000001b3U;
+}
+
+struct measured {
+  durations first;   // the first decision of a gang: propose
+  durations steady;  // of these, after the cluster has been filled
+  durations bound;   // all propose and commit of a gang that was bound in the end
+  std::array<std::array<std::uint32_t, 3>, 3> outcomes{};  // [expected][ours]
+  std::uint64_t checksum = 0xcbf29ce484222325U;
+  std::size_t used_bytes = 0;  // of cells, by memory_bytes()
+};
+
+const auto ignore_plans = [](const hived&, const gang_request&, const gang_plan&) {};
+
+// Runs a load; a gang to be preempted ends as soon as it is. Calls observe(scheduler, request, plan)
+// before a plan is committed.
+template <class Observe>
+void run(hived& h, const hived_load& load, measured& m, Observe&& observe) {
+  std::vector<bool> live(load.gangs, false);
+  for (std::size_t i = 0; i < load.events.size(); ++i) {
+    const gang_event& e = load.events[i];
+    if (e.what == gang_event::kind::ends) {
+      if (live[e.gang]) APIARY_VERIFY(h.finish(job_id(e.gang)).ok());
+      live[e.gang] = false;
+      continue;
+    }
+    const gang_request r = request_of(e);
+    const stopwatch deciding;
+    absl::StatusOr<gang_plan> plan = h.propose(r);
+    const double decided = deciding.us();
+    m.first.add(decided);
+    if (i >= load.steady) m.steady.add(decided);
+    ++m.outcomes[static_cast<std::size_t>(e.expected)][static_cast<std::size_t>(plan->result)];
+    m.checksum = fold(m.checksum, static_cast<std::uint64_t>(plan->result));
+    if (plan->result == outcome::wait) continue;
+    observe(std::as_const(h), r, *plan);
+    const stopwatch binding;
+    APIARY_VERIFY(h.commit(*plan).ok());
+    double bound = decided + binding.us();
+    if (plan->result == outcome::preempt) {
+      for (const job_id victim : plan->victims) {
+        APIARY_VERIFY(h.finish(victim).ok());
+        live[victim.value] = false;
+      }
+      const stopwatch again;
+      plan = h.propose(r);
+      APIARY_VERIFY(plan->result == outcome::bind && h.commit(*plan).ok());
+      bound += again.us();
+    }
+    m.bound.add(bound);
+    live[e.gang] = true;
+    for (const task_place& t : plan->tasks) {
+      m.checksum = fold(m.checksum, (std::uint64_t{t.node.value} << 32) ^ t.leaves);
+    }
+  }
+  m.checksum = fold(m.checksum, h.hash());
+  m.used_bytes = h.memory_bytes();
+}
+
+void report(benchmark::State& state, measured& m, const hived_load& load) {
+  auto& c = state.counters;
+  c["first_mean_us"] = m.first.mean();
+  c["first_p50_us"] = m.first.quantile(0.5);
+  c["first_p99_us"] = m.first.quantile(0.99);
+  c["first_steady_us"] = m.steady.mean();
+  c["bound_mean_us"] = m.bound.mean();
+  c["bound_p99_us"] = m.bound.quantile(0.99);
+  c["gpus"] = load.gpus;
+  const auto runs = static_cast<double>(state.iterations());
+  std::uint32_t decisions = 0;
+  std::uint32_t as_expected = 0;
+  std::array<std::uint32_t, 3> ours{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t k = 0; k < 3; ++k) {
+      decisions += m.outcomes[i][k];
+      ours[k] += m.outcomes[i][k];
+      as_expected += i == k ? m.outcomes[i][k] : 0;
+    }
+  }
+  c["decisions"] = decisions / runs;
+  c["bind"] = ours[0] / runs;
+  c["preempt"] = ours[1] / runs;
+  c["wait"] = ours[2] / runs;
+  c["as_recorded"] = as_expected / runs;
+  c["bind_not_wait"] = (m.outcomes[2][0] + m.outcomes[2][1]) / runs;
+  c["wait_not_bind"] = (m.outcomes[0][2] + m.outcomes[1][2]) / runs;
+}
+
+// The whole load from an empty cluster in each iteration; building it is a counter of its own.
+void run_load(benchmark::State& state, const hived_load& load) {
+  measured all;
+  durations create;
+  std::uint64_t sum = 0;
+  std::size_t bytes = 0;
+  std::size_t empty_bytes = 0;
+  for (auto _ : state) {
+    measured m;
+    std::optional<hived> h;
+    const std::size_t before = heap_bytes();
+    const stopwatch creating;
+    h.emplace(*hived::create(load.config));
+    create.add(creating.us() / 1000);
+    empty_bytes = heap_bytes() - before;
+    const stopwatch running;
+    all.checksum = 0xcbf29ce484222325U;
+    run(*h, load, all, ignore_plans);
+    state.SetIterationTime(running.us() / 1e6);
+    if (sum != 0 && sum != all.checksum)
+      state.SkipWithError("other decisions than in the run before");
+    sum = all.checksum;
+    const std::size_t full = heap_bytes();
+    h.reset();
+    bytes = full - heap_bytes();
+  }
+  report(state, all, load);
+  state.counters["create_ms"] = create.mean();
+  state.counters["heap_B/gpu"] = static_cast<double>(bytes) / load.gpus;
+  state.counters["empty_B/gpu"] = static_cast<double>(empty_bytes) / load.gpus;
+  state.counters["cells_B/gpu"] = static_cast<double>(all.used_bytes) / load.gpus;
+}
+
+// 8 racks of 1,024 nodes of 8 GPUs; 10,000 gangs of 1, 2, 4 or 8 GPUs of a node, or 2, 4, 8 or 16
+// nodes, all equally frequent, guaranteed. Four tenants own a rack each, four 900 nodes each.
+void paper(benchmark::State& state) {
+  hived_load load;
+  load.gpus = 65536;
+  load.config.cell_types = {{"PAIR", "GPU", 2, false},
+                            {"SOCKET", "PAIR", 2, false},
+                            {"NODE", "SOCKET", 2, true},
+                            {"RACK", "NODE", 1024, false}};
+  for (std::uint32_t r = 0; r < 8; ++r) {
+    physical_cell_config& rack = load.config.physical_cells.emplace_back();
+    rack.type = "RACK";
+    for (std::uint32_t n = 0; n < 1024; ++n)
+      rack.children.emplace_back().address = "n" + std::to_string(r * 1024 + n);
+  }
+  load_shape shape;
+  for (std::uint32_t t = 0; t < 8; ++t) {
+    virtual_cluster_config& tenant = load.config.virtual_clusters.emplace_back();
+    tenant.name = "VC" + std::to_string(t);
+    tenant.cells.push_back(t < 4 ? virtual_cell_config{"RACK", 1}
+                                 : virtual_cell_config{"RACK.NODE", 900});
+    shape.quotas.push_back(t < 4 ? 8192 : 7200);
+  }
+  shape.classes = {{1, 1, 13}, {1, 2, 13}, {1, 4, 12}, {1, 8, 12},
+                   {2, 8, 13}, {4, 8, 13}, {8, 8, 12}, {16, 8, 12}};
+  shape.opportunistic_percent = 0;
+  shape.min_arrivals = 10000;
+  generate(shape, load);
+  run_load(state, load);
+}
+BENCHMARK(paper)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+void synthetic(benchmark::State& state) {
+  run_load(state, synthetic_load(static_cast<std::uint32_t>(state.range(0)),
+                                 quota_kind::rows_and_racks, {.steady_arrivals = 3000}));
+}
+BENCHMARK(synthetic)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(1000)
+    ->Arg(10000)
+    ->Arg(100000)
+    ->Arg(1000000);
+
+// The recorded load for so many nodes, and why there is none.
+std::pair<const hived_load*, std::string> recorded_load(std::int64_t nodes) {
+  static std::map<std::int64_t, hived_load> all;
+  const std::string file =
+      std::string(APIARY_DATA_DIR) + "/hived/workload_" + std::to_string(nodes) + ".txt";
+  if (!std::filesystem::exists(file)) return {nullptr, "skipped: there is no " + file};
+#ifdef APIARY_HAS_YAML
+  const auto [at, is_new] = all.try_emplace(nodes);
+  hived_load& load = at->second;
+  if (!is_new) return {&load, ""};
+  const std::optional<std::string> config = read_recorded(file, load);
+  if (!config) return {nullptr, "skipped: no CONFIG in " + file};
+  load.config = example::parse_hived_yaml(*config).value();
+  load.gpus = static_cast<std::uint32_t>(nodes * 8);
+  return {&load, ""};
+#else
+  return {nullptr, "skipped: the configuration is read with yaml-cpp, which is not here"};
+#endif
+}
+void skip(benchmark::State& state, const std::string& why) {
+  for (auto _ : state) state.SetIterationTime(1);
+  state.SetLabel(why);
+}
+
+void recorded(benchmark::State& state) {
+  const auto [load, why] = recorded_load(state.range(0));
+  if (load == nullptr) return skip(state, why);
+  run_load(state, *load);
+}
+BENCHMARK(recorded)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(128)
+    ->Arg(1024)
+    ->Arg(4096)
+    ->Arg(12544);
+
+// In how few racks n whole nodes could be, given how many each rack has.
+std::uint32_t fewest_racks(std::vector<std::uint32_t> whole, std::uint32_t n) {
+  std::sort(whole.begin(), whole.end(), std::greater<>());
+  std::uint32_t racks = 0;
+  while (n > 0) n -= std::min(n, whole[racks++]);
+  return racks;
+}
+
+// Racks that gangs of 8 and 16 whole nodes span, and the fewest possible at that moment: of an
+// opportunistic gang counted over whole idle nodes; of a guaranteed one over its tenant's whole
+// free nodes by virtual rack, each of which is one physical rack, and (`any`) over the whole nodes
+// that no guaranteed gang uses, whoever owns them.
+void racks(benchmark::State& state) {
+  const auto [load, why] = recorded_load(1024);
+  if (load == nullptr) return skip(state, why);
+  struct spread {
+    double gangs = 0;
+    double ours = 0;
+    double best = 0;
+    double any = 0;
+  };
+  std::map<std::string, spread> all;
+  const auto observe = [&](const hived& h, const gang_request& r, const gang_plan& plan) {
+    const gang_member m = r.members.front();
+    if (m.leaves != 8 || m.tasks < 8) return;
+    spread& s = all[(r.priority < 0 ? "guest_" : "owner_") + std::to_string(m.tasks) + "x8"];
+    std::vector<std::uint32_t> used;
+    for (const task_place& t : plan.tasks) used.push_back(t.node.value / 4);
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    ++s.gangs;
+    s.ours += static_cast<double>(used.size());
+    const physical_chain& chain = h.cells().chain(0);
+    std::vector<std::uint32_t> idle(chain.num_nodes() / 4, 0);
+    std::vector<std::uint32_t> unowned(chain.num_nodes() / 4, 0);
+    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+      idle[n / 4] += std::popcount(chain.idle(n)) == 8 ? 1U : 0U;
+      unowned[n / 4] +=
+          chain.use().used(chain.node_cell(n), physical_chain::guaranteed) == 0 ? 1U : 0U;
+    }
+    if (r.priority < 0) {
+      s.best += fewest_racks(idle, m.tasks);
+      s.any += fewest_racks(idle, m.tasks);
+      return;
+    }
+    const virtual_cluster& c = h.cells().cluster(h.cells().cluster_of(r.tenant, 0));
+    std::vector<std::uint32_t> free(c.num_nodes() / 4, 0);
+    for (std::uint32_t n = 0; n < c.num_nodes(); ++n)
+      free[n / 4] += std::popcount(c.free(n)) == 8 ? 1U : 0U;
+    s.best += fewest_racks(free, m.tasks);
+    s.any += fewest_racks(unowned, m.tasks);
+  };
+  for (auto _ : state) {
+    hived h = *hived::create(load->config);
+    measured m;
+    all.clear();
+    const stopwatch running;
+    run(h, *load, m, observe);
+    state.SetIterationTime(running.us() / 1e6);
+  }
+  for (const auto& [name, s] : all) {
+    state.counters[name] = s.ours / s.gangs;
+    state.counters[name + "_best"] = s.best / s.gangs;
+    state.counters[name + "_any"] = s.any / s.gangs;
+    if (s.ours > 1.05 * s.best) state.SkipWithError("more racks than needed");
+  }
+}
+BENCHMARK(racks)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+// The rival: cells that point to one another, in each a map of its use by priority; for each gang
+// all nodes are sorted and taken in turn, as the open-source scheduler does. One tenant, one size of
+// task in a gang, no mapping to physical cells, no preemption: less than is asked of ours.
+class sorting_scheduler {
+ public:
+  explicit sorting_scheduler(std::uint32_t nodes, std::uint32_t gangs) : tasks_of_(gangs) {
+    for (std::uint32_t zone = 0; zone * 128 < nodes; ++zone) add(nullptr, 0);
+  }
+
+  // Whether the gang was placed.
+  bool start(const gang_event& e) {
+    struct view {
+      cell* node;
+      int used;
+      int free;
+    };
+    std::vector<view> views;
+    for (cell* node : nodes_)
+      views.push_back({node, node->used[e.priority], node->leaves - used_from(*node, e.priority)});
+    std::stable_sort(views.begin(), views.end(),
+                     [](const view& a, const view& b) { return a.used > b.used; });
+    const int size = static_cast<int>(e.leaves);
+    std::vector<cell*> where;
+    for (view& v : views) {
+      for (; where.size() < e.tasks && v.free >= size; v.free -= size) where.push_back(v.node);
+      if (where.size() == e.tasks) break;
+    }
+    if (where.size() < e.tasks) return false;
+    for (cell* node : where) {
+      std::vector<cell*> leaves;
+      cell* in = tightest(node, size, e.priority);
+      collect(in, size, e.priority, leaves);
+      for (cell* leaf : leaves) {
+        for (cell* c = leaf; c != nullptr; c = c->parent) ++c->used[e.priority];
+        tasks_of_[e.gang].push_back(leaf);
+      }
+    }
+    return true;
+  }
+  void end(const gang_event& e) {
+    for (cell* leaf : tasks_of_[e.gang])
+      for (cell* c = leaf; c != nullptr; c = c->parent) --c->used[e.priority];
+    tasks_of_[e.gang].clear();
+  }
+
+ private:
+  struct cell {
+    cell* parent = nullptr;
+    int leaves = 0;
+    std::map<int, int> used{};  // leaves by priority
+    std::vector<std::unique_ptr<cell>> children{};
+  };
+  static constexpr std::array fan_outs{8, 4, 4, 2, 2, 2};
+
+  int add(cell* parent, std::size_t depth) {
+    auto made = std::make_unique<cell>();
+    cell* c = made.get();
+    c->parent = parent;
+    (parent != nullptr ? parent->children : zones_).push_back(std::move(made));
+    if (depth == 3) nodes_.push_back(c);
+    c->leaves = depth == fan_outs.size() ? 1 : 0;
+    for (int i = 0; depth < fan_outs.size() && i < fan_outs[depth]; ++i)
+      c->leaves += add(c, depth + 1);
+    return c->leaves;
+  }
+  static int used_from(const cell& c, int priority) {
+    int n = 0;
+    for (auto at = c.used.lower_bound(priority); at != c.used.end(); ++at) n += at->second;
+    return n;
+  }
+  // The smallest cell with so many free leaves.
+  static cell* tightest(cell* c, int size, int priority) {
+    cell* best = nullptr;
+    for (const auto& child : c->children) {
+      if (child->leaves - used_from(*child, priority) < size) continue;
+      cell* in = tightest(child.get(), size, priority);
+      if (best == nullptr || in->leaves < best->leaves) best = in;
+    }
+    return best != nullptr ? best : c;
+  }
+  static void collect(cell* c, int size, int priority, std::vector<cell*>& out) {
+    if (static_cast<int>(out.size()) == size) return;
+    if (c->children.empty() && used_from(*c, priority) == 0) out.push_back(c);
+    for (const auto& child : c->children) collect(child.get(), size, priority, out);
+  }
+
+  std::vector<std::unique_ptr<cell>> zones_;
+  std::vector<cell*> nodes_;
+  std::vector<std::vector<cell*>> tasks_of_;
+};
+
+// Guaranteed gangs of one tenant that owns everything.
+hived_load one_tenant(std::int64_t gpus) {
+  hived_load load;
+  load.gpus = static_cast<std::uint32_t>(gpus);
+  load.config = zones(load.gpus / 1024);
+  load.config.virtual_clusters = {{"VC", {{"ZONE", load.gpus / 1024}}, {}}};
+  load_shape shape{.quotas = {load.gpus}, .opportunistic_percent = 0, .load_percent = 70};
+  shape.classes = recorded_classes();
+  shape.steady_arrivals = 1000;
+  generate(shape, load);
+  return load;
+}
+std::map<std::int64_t, std::uint64_t> verdicts;  // of the rival, by GPUs
+
+// Propose and commit together, finish outside.
+template <class Scheduler>
+void run_beside(benchmark::State& state, const hived_load& load, Scheduler make) {
+  durations decisions;
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    auto scheduler = make();
+    std::vector<bool> live(load.gangs, false);
+    sum = 0xcbf29ce484222325U;
+    double total = 0;
+    for (const gang_event& e : load.events) {
+      if (e.what == gang_event::kind::ends) {
+        if (live[e.gang]) scheduler.end(e);
+        continue;
+      }
+      const stopwatch deciding;
+      live[e.gang] = scheduler.start(e);
+      const double us = deciding.us();
+      decisions.add(us);
+      total += us;
+      sum = fold(sum, live[e.gang] ? 1 : 0);
+    }
+    state.SetIterationTime(total / 1e6);
+  }
+  state.counters["mean_us"] = decisions.mean();
+  state.counters["p99_us"] = decisions.quantile(0.99);
+  const auto [known, is_new] = verdicts.try_emplace(state.range(0), sum);
+  if (!is_new && known->second != sum) state.SkipWithError("other verdicts than the other's");
+}
+void beside_sorting(benchmark::State& state) {
+  const hived_load load = one_tenant(state.range(0));
+  run_beside(state, load, [&] { return sorting_scheduler(load.gpus / 8, load.gangs); });
+}
+BENCHMARK(beside_sorting)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(1024)
+    ->Arg(8192)
+    ->Arg(32768)
+    ->Arg(100352);
+
+class hived_scheduler {
+ public:
+  explicit hived_scheduler(const hived_config& config) : hived_(*hived::create(config)) {}
+  // Whether the gang was placed; the victims have ended.
+  bool start(const gang_event& e, std::vector<job_id>* victims = nullptr) {
+    const gang_request r = request_of(e);
+    gang_plan plan = *hived_.propose(r);
+    if (plan.result == outcome::wait) return false;
+    APIARY_VERIFY(hived_.commit(plan).ok());
+    if (plan.result == outcome::bind) return true;
+    for (const job_id victim : plan.victims) APIARY_VERIFY(hived_.finish(victim).ok());
+    if (victims != nullptr) *victims = plan.victims;
+    return hived_.commit(*hived_.propose(r)).ok();
+  }
+  void end(const gang_event& e) { APIARY_VERIFY(hived_.finish(job_id(e.gang)).ok()); }
+  [[nodiscard]] const hived& get() const { return hived_; }
+
+ private:
+  hived hived_;
+};
+void beside_hived(benchmark::State& state) {
+  const hived_load load = one_tenant(state.range(0));
+  run_beside(state, load, [&] { return hived_scheduler(load.config); });
+}
+BENCHMARK(beside_hived)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Arg(1024)
+    ->Arg(8192)
+    ->Arg(32768)
+    ->Arg(100352);
+
+// What dynamic binding is compared with: every virtual cell is one physical cell for good. Gangs of
+// a tenant are placed in its cells and opportunistic ones anywhere, both as hived_search does.
+class static_scheduler {
+ public:
+  explicit static_scheduler(const hived_load& load)
+      : layout_(*hived_layout::create(load.config)),
+        chain_(layout_.chains[0].tree, layout_.chains[0].node_level),
+        gangs_(load.gangs) {
+    const uniform_tree& tree = chain_.tree();
+    for (const tenant_layout& tenant : layout_.tenants)
+      clusters_.emplace_back(tenant_id(0), 0, tree, chain_.node_level(), tenant.quota[0]);
+    buddy_allocator<uniform_tree> free(tree);
+    for (level_t l = tree.num_levels(); l-- > 0;) {
+      for (virtual_cluster& c : clusters_) {
+        for (const cell_id root : c.tree().roots(l)) {
+          const cell_id image = *free.allocate(l);
+          for (std::uint32_t i = 0; i < tree.leaves_per_cell(l); ++i)
+            c.set_image(leaves(c.tree(), root)[i], leaves(tree, image)[i]);
+        }
+      }
+    }
+    for (level_t l = 0; l <= chain_.node_level(); ++l) sizes_.push_back(tree.leaves_per_cell(l));
+  }
+
+  bool start(const gang_event& e, std::vector<job_id>* victims) {
+    const gang_member member{e.tasks, e.leaves};
+    virtual_cluster* const c = e.priority < 0 ? nullptr : &clusters_[e.tenant];
+    const std::uint32_t size = chain_.node_leaves();
+    classes_.clear();
+    for (std::uint32_t n = 1; c != nullptr && n <= size; ++n)
+      classes_.push_back({static_cast<node_index::class_t>(n), n});
+    for (std::uint32_t guests = size; c == nullptr && guests-- > 0;)
+      for (std::uint32_t idle = size - guests; idle > 0; --idle)
+        classes_.push_back({chain_.guest_class(guests, idle), idle});
+    const node_index& index = c != nullptr ? c->free_nodes() : chain_.guest_nodes();
+    if (placer_.fits(index, classes_, {&member, 1}) != fit_verdict::fits) return false;
+    placer_.choose_nodes(index);
+    nodes_.clear();
+    for (const std::uint32_t n : placer_.nodes()) {
+      const std::uint64_t mask = c != nullptr ? c->free(n) : chain_.idle(n);
+      nodes_.push_back(
+          {mask, mask, c != nullptr ? c->first_leaf(n) : chain_.first_leaf(n), sizes_});
+    }
+    const std::vector<cell_id> chosen = placer_.choose_leaves_of(nodes_, {&member, 1});
+    for (const cell_id leaf : chosen) {
+      const gang_slot user = chain_.holders(c != nullptr ? c->image(leaf) : leaf).user;
+      if (!user.valid()) continue;
+      victims->push_back(job_id(user.value));
+      end_guest(user.value);
+    }
+    for (const cell_id leaf : chosen) {
+      chain_.hold(c != nullptr ? c->image(leaf) : leaf,
+                  {gang_slot(e.gang), gang_slot(), c != nullptr});
+      if (c != nullptr) c->show(leaf, false);
+    }
+    gangs_[e.gang] = chosen;
+    return true;
+  }
+  void end(const gang_event& e) {
+    if (e.priority < 0) return end_guest(e.gang);
+    virtual_cluster& c = clusters_[e.tenant];
+    for (const cell_id leaf : gangs_[e.gang]) {
+      chain_.hold(c.image(leaf), {});
+      c.show(leaf, true);
+    }
+  }
+
+ private:
+  void end_guest(std::uint32_t gang) {
+    for (const cell_id leaf : gangs_[gang]) chain_.hold(leaf, {});
+  }
+
+  hived_layout layout_;
+  physical_chain chain_;
+  std::vector<virtual_cluster> clusters_;
+  std::vector<std::vector<cell_id>> gangs_;  // leaves of each
+  std::vector<std::uint32_t> sizes_;
+  gang_placer placer_;
+  std::vector<indexed_class> classes_;
+  std::vector<node_leaves> nodes_;
+};
+
+struct preempted {
+  std::uint64_t gpus = 0;
+  std::uint64_t lost_gpus = 0;  // of those, found no other place at once
+  std::uint64_t guest_gpus = 0;
+  std::uint64_t owner_gangs = 0;
+};
+// Runs a load; opportunistic gangs that are preempted come again at once.
+template <class Scheduler>
+preempted run_with_victims(Scheduler& scheduler, const hived_load& load) {
+  std::vector<const gang_event*> gangs(load.gangs, nullptr);
+  std::vector<bool> live(load.gangs, false);
+  preempted result;
+  for (const gang_event& e : load.events) {
+    if (e.what == gang_event::kind::ends) {
+      if (live[e.gang]) scheduler.end(*gangs[e.gang]);
+      live[e.gang] = false;
+      continue;
+    }
+    gangs[e.gang] = &e;
+    std::vector<job_id> victims;
+    std::vector<job_id> none;
+    live[e.gang] = scheduler.start(e, &victims);
+    if (live[e.gang] && e.priority < 0) result.guest_gpus += e.gpus();
+    if (live[e.gang] && e.priority >= 0) ++result.owner_gangs;
+    for (const job_id victim : victims) {
+      const gang_event& v = *gangs[victim.value];
+      result.gpus += v.gpus();
+      live[v.gang] = scheduler.start(v, &none);
+      if (!live[v.gang]) result.lost_gpus += v.gpus();
+    }
+  }
+  return result;
+}
+
+// GPUs of opportunistic gangs preempted, 8,192 GPUs, by load in percent: the tenants' virtual cells
+// bound as needed and bound for good. Guaranteed gangs have the same verdicts in both.
+void binding(benchmark::State& state) {
+  const auto percent = static_cast<std::uint32_t>(state.range(0));
+  const auto guests = static_cast<std::uint32_t>(state.range(1));
+  const hived_load load = synthetic_load(
+      8192, quota_kind::rows_and_racks,
+      {.opportunistic_percent = guests, .load_percent = percent, .steady_arrivals = 10000});
+  preempted dynamic;
+  preempted fixed;
+  for (auto _ : state) {
+    hived_scheduler ours(load.config);
+    static_scheduler rival(load);
+    dynamic = run_with_victims(ours, load);
+    fixed = run_with_victims(rival, load);
+  }
+  if (dynamic.owner_gangs != fixed.owner_gangs) state.SkipWithError("other verdicts");
+  auto& c = state.counters;
+  c["dynamic_gpus"] = static_cast<double>(dynamic.gpus);
+  c["static_gpus"] = static_cast<double>(fixed.gpus);
+  c["saved_%"] = 100 * (1 - c["dynamic_gpus"] / c["static_gpus"]);
+  c["guest_gpus"] = static_cast<double>(dynamic.guest_gpus);
+  c["dynamic_lost"] = static_cast<double>(dynamic.lost_gpus);
+  c["static_lost"] = static_cast<double>(fixed.lost_gpus);
+}
+BENCHMARK(binding)
+    ->Unit(benchmark::kMillisecond)
+    ->ArgNames({"load", "guests"})
+    ->ArgsProduct({{60, 80, 95}, {20, 50}})
+    ->Iterations(1);
+
+// Guaranteed gangs of whole nodes on 8,192 GPUs, quotas in rows and racks or (`nodes`) the same
+// number of nodes: racks that a gang of 2 to 4, 8 and 16 nodes spans on average, share of gangs of 2
+// to 4 nodes within one rack, and of all free GPUs the share outside whole free racks.
+void levels(benchmark::State& state) {
+  auto& c = state.counters;
+  for (auto _ : state) {
+    for (const quota_kind kind : {quota_kind::rows_and_racks, quota_kind::nodes}) {
+      const hived_load load =
+          synthetic_load(8192, kind,
+                         {.opportunistic_percent = 0,
+                          .load_percent = static_cast<std::uint32_t>(state.range(0)),
+                          .steady_arrivals = 10000});
+      hived h = *hived::create(load.config);
+      measured m;
+      std::map<std::uint32_t, std::pair<double, double>> spans;  // by nodes: gangs, racks
+      double together = 0;
+      double small = 0;
+      double outside = 0;
+      double looks = 0;
+      run(h, load, m, [&](const hived& now, const gang_request& r, const gang_plan& plan) {
+        if (looks++; static_cast<int>(looks) % 16 == 0) {
+          const physical_chain& chain = now.cells().chain(0);
+          double free = 0;
+          double whole = 0;
+          for (const cell_id rack : chain.tree().cells(chain.node_level() + 1)) {
+            const double used = chain.use().used_at_least(rack, physical_chain::opportunistic);
+            free += 32 - used;
+            whole += used == 0 ? 32 : 0;
+          }
+          outside += 16 * (free - whole) / free;
+        }
+        if (r.members[0].leaves != 8 || r.members[0].tasks < 2) return;
+        std::vector<std::uint32_t> used;
+        for (const task_place& t : plan.tasks) used.push_back(t.node.value / 4);
+        std::sort(used.begin(), used.end());
+        used.erase(std::unique(used.begin(), used.end()), used.end());
+        auto& [gangs, racks] = spans[std::max(r.members[0].tasks, 4U)];
+        ++gangs;
+        racks += static_cast<double>(used.size());
+        if (r.members[0].tasks > 4) return;
+        ++small;
+        together += used.size() == 1 ? 1 : 0;
+      });
+      const std::string prefix = kind == quota_kind::nodes ? "nodes_" : "";
+      for (const auto& [nodes, span] : spans)
+        c[prefix + "span" + std::to_string(nodes)] = span.second / span.first;
+      c[prefix + "one_rack_%"] = 100 * together / small;
+      c[prefix + "broken_%"] = 100 * outside / looks;
+      c[prefix + "bound"] = m.outcomes[0][0] + m.outcomes[2][0];
+    }
+  }
+}
+BENCHMARK(levels)->Unit(benchmark::kMillisecond)->ArgName("load")->Arg(60)->Arg(80)->Iterations(1);
+
+}  // namespace
