@@ -75,16 +75,18 @@ hived_config random_config(rng& random) {
   return config;
 }
 
-// Whether an allocator promises all quotas and pinned cells of the chain and grants the latter.
+// Whether an allocator promises all quotas and the tenants' pinned cells of the chain and grants the
+// latter.
 bool can_keep(const hived_layout& layout, chain_id c) {
   safe_buddy_allocator cells(layout.chain(c).tree);
   for (const tenant_layout& tenant : layout.tenants)
     for (level_t l = 0; l < cells.tree().num_levels(); ++l)
       if (!cells.promise({l, tenant.quota[c.value][l]})) return false;
   for (const pinned_layout& pin : layout.pinned)
-    if (pin.chain == c && !cells.promise({cells.tree().level(pin.cell), 1})) return false;
+    if (pin.chain == c && pin.tenant.valid() && !cells.promise({cells.tree().level(pin.cell), 1}))
+      return false;
   for (const pinned_layout& pin : layout.pinned)
-    if (pin.chain == c && !cells.allocate_at(pin.cell)) return false;
+    if (pin.chain == c && pin.tenant.valid() && !cells.allocate_at(pin.cell)) return false;
   return cells.invariant_holds();
 }
 
@@ -181,7 +183,7 @@ TEST_CASE("a faulty chain makes no further faults of those who use it") {
         "\"RACK\"");
 }
 
-TEST_CASE("what is promised must fit beside the pinned cells, anybody's or nobody's") {
+TEST_CASE("what is promised must fit beside the pinned cells") {
   hived_config config = small_cluster();
   std::vector<virtual_cell_config>& cells = config.virtual_clusters[1].cells;
   const auto short_of = [](int wanted, const std::string& type, int left) {
@@ -191,8 +193,10 @@ TEST_CASE("what is promised must fit beside the pinned cells, anybody's or nobod
   };
   cells = {{"RACK", 2}};
   CHECK(faults_of(config) == short_of(2, "RACK", 1));
-  config.virtual_clusters[0].pinned_ids.clear();
-  CHECK(faults_of(config) == short_of(2, "RACK", 1));
+  std::vector<std::string> pinned;
+  pinned.swap(config.virtual_clusters[0].pinned_ids);
+  CHECK(faults_of(config).empty());  // pinned for nobody: a cell as any other
+  pinned.swap(config.virtual_clusters[0].pinned_ids);
   cells = {{"RACK", 1}, {"RACK.NODE.PAIR.GPU", 2}};
   CHECK(faults_of(config).empty());
   cells = {{"RACK", 1}, {"RACK.NODE.PAIR.GPU", 3}};
@@ -215,6 +219,7 @@ TEST_CASE("what is promised must fit beside the pinned cells, anybody's or nobod
 TEST_CASE("pinned nodes that leave no whole rack to another tenant are a fault") {
   hived_config config = small_cluster();
   config.physical_cells[2].children[0].pinned_id = "another";
+  config.virtual_clusters[0].pinned_ids.push_back("another");
   CHECK(faults_of(config) ==
         "virtualClusters: chain \"RACK\": 1 of type \"RACK\" are promised, 0 are there beside "
         "pinned cells and larger promised ones");

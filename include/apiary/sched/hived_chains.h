@@ -43,7 +43,7 @@ struct pinned_layout {
   std::string id{};
   chain_id chain{};
   cell_id cell{};
-  tenant_id tenant{};  // not valid: nobody's
+  tenant_id tenant{};  // not valid: nobody's, a cell as any other
 };
 
 namespace detail {

@@ -124,13 +124,14 @@ class hived_tenant_reader {
     }
   }
 
-  // Takes the pinned cells, whether anybody's or nobody's, and promises the rest, largest first:
+  // Takes the tenants' pinned cells and promises the rest, largest first:
   // the first promise that cannot be kept is of a level that has too few cells.
   void check_promises(chain_id c) {
     const chain_layout& in = cells_.chains[c.value];
     safe_buddy_allocator free(in.tree);
     for (const pinned_layout& pin : cells_.pinned) {
-      if (pin.chain != c || !free.cells().enclosing_free_level(pin.cell)) continue;
+      if (pin.chain != c || !pin.tenant.valid()) continue;
+      if (!free.cells().enclosing_free_level(pin.cell)) continue;
       APIARY_VERIFY(free.promise({in.tree.level(pin.cell), 1}) && free.allocate_at(pin.cell));
     }
     for (level_t l = in.tree.num_levels(); l-- > 0;) {
@@ -158,8 +159,8 @@ class hived_tenant_reader {
 // chain, from left to right; a leaf has a position in its node, from the left, and a device index,
 // which the document may choose.
 //
-// Safety: on each chain a safe_buddy_allocator can promise all quotas and all pinned cells, and
-//         then grant each pinned cell.
+// Safety: on each chain a safe_buddy_allocator can promise all quotas and all tenants' pinned
+//         cells, and then grant each pinned cell.
 //
 // Model:    HiveD (OSDI 2020) sections 3 and 4; the format of the open-source scheduler, as
 //           hived_config.h. Differs: all faults are found at once; quotas must fit beside the pinned
