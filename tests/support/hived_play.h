@@ -1,0 +1,336 @@
+// apiary/tests/support/hived_play.h - a random host of a HiveD scheduler, that checks each answer.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "support/hived_worlds.h"
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+
+#include <absl/status/status.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace apiary_test {
+
+// Sends a scheduler what hosts send, in random order: gangs of all kinds, whose victims it ends at
+// once, later, or never; ends of gangs and tasks; failures and repairs; and what is wrong. It knows
+// which gangs must be there, and requires of each answer what the answer promises.
+class hived_play {
+ public:
+  // Which part of the events is what.
+  struct habits {
+    std::uint32_t gangs = 40;    // new ones
+    std::uint32_t ends = 24;     // of gangs
+    std::uint32_t tasks = 6;     // that end
+    std::uint32_t pursued = 14;  // preempting gangs that ask again, or give up
+    std::uint32_t marks = 12;    // of nodes and leaves
+    std::uint32_t misuses = 4;
+    bool suggested = true;  // whether some requests name nodes
+  };
+  struct counts {
+    std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
+                  refused = 0;
+  };
+
+  hived_play(const apiary::hived_config& config, std::uint64_t seed, const habits& of)
+      : scheduler(*apiary::hived::create(config)), random(seed), habits_(of) {}
+
+  apiary::hived scheduler;
+  apiary::rng random;
+  counts seen{};
+  std::map<apiary::job_id, apiary::gang_request> gangs{};  // that must be there
+
+  void step() {
+    ++seen.events;
+    std::uint32_t r = random.uniform(habits_.gangs + habits_.ends + habits_.tasks +
+                                     habits_.pursued + habits_.marks + habits_.misuses);
+    const auto is = [&](std::uint32_t part) {
+      if (r < part) return true;
+      r -= part;
+      return false;
+    };
+    const std::uint64_t before = scheduler.hash();
+    if (is(habits_.gangs)) {
+      apiary::job_id job(next_++);
+      if (random.uniform(8) == 0) job = apiary::job_id(random.uniform(next_));
+      if (!gangs.contains(job)) ask(random_gang(scheduler.layout(), job, random));
+    } else if (is(habits_.ends)) {
+      if (const auto job = any_gang()) end(*job);
+    } else if (is(habits_.tasks)) {
+      if (const auto job = any_gang()) end_task(*job);
+    } else if (is(habits_.pursued)) {
+      pursue();
+    } else if (is(habits_.marks)) {
+      mark();
+    } else {
+      misuse();
+    }
+    if (stale_ && scheduler.hash() != before && random.uniform(4) == 0) {
+      refuse(scheduler.commit(*stale_), absl::StatusCode::kAborted);
+      stale_.reset();
+    }
+    REQUIRE(scheduler.gangs().size() == gangs.size());
+  }
+
+  // Ends all gangs and repairs all hardware.
+  void tidy_up() {
+    while (!gangs.empty()) end(gangs.begin()->first);
+    for (std::uint32_t n = 0; n < scheduler.layout().num_nodes(); ++n)
+      REQUIRE(scheduler.mark_healthy(apiary::node_id(n)).ok());
+  }
+
+ private:
+  [[nodiscard]] std::optional<apiary::job_id> any_gang() {
+    if (gangs.empty()) return std::nullopt;
+    return std::next(gangs.begin(), random.uniform(static_cast<std::uint32_t>(gangs.size())))
+        ->first;
+  }
+  void refuse(const absl::Status& status, absl::StatusCode code) {
+    INFO(status.message());
+    REQUIRE(status.code() == code);
+    ++seen.refused;
+  }
+  void end(apiary::job_id job) {
+    REQUIRE(scheduler.finish(job).ok());
+    gangs.erase(job);
+  }
+  void end_task(apiary::job_id job) {
+    const apiary::gang_record& gang = *scheduler.find(job);
+    std::vector<std::uint32_t> running;
+    const std::vector<apiary::task_place> tasks = scheduler.tasks(gang);
+    for (std::uint32_t t = 0; t < tasks.size(); ++t)
+      if (tasks[t].leaves != 0) running.push_back(t);
+    const std::uint32_t task = running[random.uniform(static_cast<std::uint32_t>(running.size()))];
+    REQUIRE(scheduler.finish_task(job, task).ok());
+    if (running.size() == 1) gangs.erase(job);
+    const std::uint64_t before = scheduler.hash();
+    refuse(scheduler.finish_task(job, task), absl::StatusCode::kNotFound);
+    REQUIRE(scheduler.hash() == before);
+  }
+
+  // Proposes; a plan changes nothing.
+  [[nodiscard]] absl::StatusOr<apiary::gang_plan> proposal(const apiary::gang_request& r) {
+    const std::uint64_t before = scheduler.hash();
+    absl::StatusOr<apiary::gang_plan> plan = scheduler.propose(r);
+    REQUIRE(scheduler.hash() == before);
+    if (plan.ok() && plan->result == apiary::outcome::wait && plan->cancelled.empty()) {
+      refuse(scheduler.commit(*plan), absl::StatusCode::kFailedPrecondition);
+      REQUIRE(scheduler.hash() == before);
+      if (plan->wait.shortage) REQUIRE(plan->wait.shortage->present < plan->wait.shortage->needed);
+      ++seen.waiting;
+    }
+    return plan;
+  }
+  void ask(apiary::gang_request r) {
+    const apiary::summary_bitset nodes = random_nodes(scheduler.layout(), random);
+    if (habits_.suggested && random.uniform(5) == 0) r.suggested = &nodes;
+    const auto plan = proposal(r);
+    if (!plan.ok()) {
+      ++seen.refused;
+      REQUIRE((plan.status().code() == absl::StatusCode::kFailedPrecondition ||
+               plan.status().code() == absl::StatusCode::kInvalidArgument));
+      return;
+    }
+    if (plan->result == apiary::outcome::wait) return;
+    check(*plan, r);
+    if (random.uniform(16) == 0) {  // only asked
+      stale_ = *plan;
+      return;
+    }
+    commit(*plan, r);
+    if (plan->result == apiary::outcome::preempt && random.uniform(2) == 0) {
+      for (const apiary::job_id victim : plan->victims) end(victim);
+      const auto again = proposal(r);
+      REQUIRE((again.ok() && again->result == apiary::outcome::bind));
+      REQUIRE(again->tasks == plan->tasks);
+      commit(*again, r);
+    }
+  }
+  // What a plan must say whatever the state.
+  void check(const apiary::gang_plan& plan, const apiary::gang_request& r) {
+    std::size_t t = 0;
+    for (const apiary::gang_member& m : r.members) {
+      for (std::uint32_t k = 0; k < m.tasks; ++k, ++t) {
+        const apiary::task_place at = plan.tasks.at(t);
+        REQUIRE(static_cast<std::uint32_t>(std::popcount(at.leaves)) == m.leaves);
+        if (r.suggested != nullptr) REQUIRE(r.suggested->test(at.node.value));
+      }
+    }
+    REQUIRE(t == plan.tasks.size());
+    REQUIRE((plan.result == apiary::outcome::bind) == plan.victims.empty());
+    for (const apiary::job_id victim : plan.victims) {
+      const apiary::gang_record* gang = scheduler.find(victim);
+      REQUIRE((gang != nullptr && gang->state == apiary::gang_state::allocated));
+      REQUIRE(r.priority >
+              (std::binary_search(plan.downgraded.begin(), plan.downgraded.end(), victim)
+                   ? apiary::opportunistic_priority
+                   : gang->effective_priority()));
+      REQUIRE((!gang->guaranteed() || gang->request.tenant == r.tenant));
+    }
+    for (const apiary::job_id job : plan.downgraded) {
+      REQUIRE(scheduler.find(job)->request.lazy);
+      REQUIRE(scheduler.find(job)->request.priority < r.priority);
+    }
+    for (const apiary::job_id job : plan.cancelled) {
+      REQUIRE(scheduler.find(job)->state == apiary::gang_state::preempting);
+      if (job != r.job) REQUIRE(scheduler.find(job)->request.priority < r.priority);
+    }
+  }
+  void commit(const apiary::gang_plan& plan, const apiary::gang_request& r) {
+    REQUIRE(scheduler.commit(plan).ok());
+    stale_ = plan;
+    for (const apiary::job_id job : plan.cancelled) {
+      gangs.erase(job);
+      if (job != r.job) REQUIRE(scheduler.find(job) == nullptr);
+    }
+    seen.cancelled += plan.cancelled.size();
+    seen.downgraded += plan.downgraded.size();
+    if (plan.result == apiary::outcome::wait) return;
+    apiary::gang_request known = r;
+    known.suggested = nullptr;
+    gangs[r.job] = known;
+    const apiary::gang_record* gang = scheduler.find(r.job);
+    REQUIRE(gang != nullptr);
+    REQUIRE(scheduler.tasks(*gang) == plan.tasks);
+    const bool bound = plan.result == apiary::outcome::bind;
+    REQUIRE((gang->state == apiary::gang_state::allocated) == bound);
+    ++(bound ? seen.bound : seen.preempting);
+  }
+  // A preempting gang: some of its victims end, it asks again or gives up.
+  void pursue() {
+    std::vector<apiary::job_id> preempting;
+    for (const auto& [job, r] : gangs)
+      if (scheduler.find(job)->state == apiary::gang_state::preempting) preempting.push_back(job);
+    if (preempting.empty()) return;
+    const apiary::job_id job =
+        preempting[random.uniform(static_cast<std::uint32_t>(preempting.size()))];
+    if (random.uniform(4) == 0) {
+      REQUIRE(scheduler.cancel(job).ok());
+      gangs.erase(job);
+      ++seen.cancelled;
+      return;
+    }
+    apiary::gang_request r = gangs.at(job);
+    const apiary::summary_bitset nodes = random_nodes(scheduler.layout(), random);
+    if (habits_.suggested && random.uniform(8) == 0) r.suggested = &nodes;
+    const auto plan = proposal(r);
+    REQUIRE(plan.ok());
+    if (plan->result != apiary::outcome::wait || !plan->cancelled.empty()) commit(*plan, r);
+    if (plan->result == apiary::outcome::preempt && random.uniform(2) == 0) {
+      for (const apiary::job_id victim : plan->victims)
+        if (random.uniform(3) != 0) end(victim);
+    }
+  }
+  void mark() {
+    const apiary::node_id node(random.uniform(scheduler.layout().num_nodes()));
+    const bool good = random.uniform(2) == 0;
+    if (random.uniform(4) == 0) {
+      REQUIRE((good ? scheduler.mark_healthy(node) : scheduler.mark_bad(node)).ok());
+      return;
+    }
+    const apiary::chain_layout& in = scheduler.layout().chain(scheduler.layout().chain_of(node));
+    const std::uint32_t leaf = random.uniform(in.tree.leaves_per_cell(in.node_level));
+    REQUIRE((good ? scheduler.mark_healthy(node, leaf) : scheduler.mark_bad(node, leaf)).ok());
+  }
+
+  // What a host must not send is refused with a reason, and changes nothing.
+  void misuse() {
+    using absl::StatusCode;
+    const std::uint64_t before = scheduler.hash();
+    const apiary::job_id nobody(~std::uint32_t{0} - 1);
+    apiary::gang_request r = random_gang(scheduler.layout(), nobody, random);
+    r.pinned.reset();
+    r.leaf_type = {};
+    const auto ask_wrongly = [&](StatusCode code) { refuse(scheduler.propose(r).status(), code); };
+    const apiary::summary_bitset too_few(scheduler.layout().num_nodes() - 1, true);
+    const apiary::node_id no_node(scheduler.layout().num_nodes());
+    const auto job = any_gang();
+    const bool preempts = job && scheduler.find(*job)->state == apiary::gang_state::preempting;
+    switch (random.uniform(19)) {
+      case 0:
+        r.tenant = apiary::tenant_id(99);
+        return ask_wrongly(StatusCode::kNotFound);
+      case 1:
+        r.tenant = {};
+        return ask_wrongly(StatusCode::kNotFound);
+      case 2:
+        r.leaf_type = apiary::leaf_type_id(99);
+        return ask_wrongly(StatusCode::kNotFound);
+      case 3:
+        r.priority = 1001;
+        return ask_wrongly(StatusCode::kInvalidArgument);
+      case 4:
+        r.priority = -2;
+        return ask_wrongly(StatusCode::kInvalidArgument);
+      case 5:
+        r.members.clear();
+        return ask_wrongly(StatusCode::kInvalidArgument);
+      case 6:
+        r.members[0].tasks = 0;
+        return ask_wrongly(StatusCode::kInvalidArgument);
+      case 7:
+        r.members[0].leaves = 0;
+        return ask_wrongly(StatusCode::kInvalidArgument);
+      case 8:
+        r.members[0].leaves = 65;
+        return ask_wrongly(StatusCode::kInvalidArgument);
+      case 9:
+        r.job = {};
+        return ask_wrongly(StatusCode::kInvalidArgument);
+      case 10:
+        r.suggested = &too_few;
+        return ask_wrongly(StatusCode::kInvalidArgument);
+      case 11:
+        r.priority = 0;
+        r.pinned = 99;
+        return ask_wrongly(StatusCode::kNotFound);
+      case 12:
+        refuse(scheduler.finish(nobody), StatusCode::kNotFound);
+        break;
+      case 13:
+        refuse(scheduler.cancel(nobody), StatusCode::kNotFound);
+        break;
+      case 14:
+        refuse(scheduler.finish_task(nobody, 0), StatusCode::kNotFound);
+        break;
+      case 15:
+        refuse(scheduler.mark_bad(no_node), StatusCode::kNotFound);
+        break;
+      case 16:
+        refuse(scheduler.mark_bad(apiary::node_id(0), 64), StatusCode::kNotFound);
+        break;
+      case 17:
+        if (job) refuse(scheduler.finish_task(*job, 99), StatusCode::kNotFound);
+        break;
+      default:
+        if (!job) break;
+        r = gangs.at(*job);
+        if (preempts) {
+          ++r.members[0].tasks;
+          ask_wrongly(StatusCode::kInvalidArgument);
+        } else {
+          ask_wrongly(StatusCode::kAlreadyExists);
+          refuse(scheduler.cancel(*job), StatusCode::kFailedPrecondition);
+        }
+    }
+    REQUIRE(scheduler.hash() == before);
+  }
+
+  habits habits_;
+  std::optional<apiary::gang_plan> stale_{};
+  std::uint32_t next_ = 0;
+};
+
+}  // namespace apiary_test
