@@ -47,6 +47,7 @@
 #include <apiary/policy/gradient_placer.h>
 #include <apiary/policy/leaf_choice.h>
 #include <apiary/policy/node_score.h>
+#include <apiary/policy/preempt.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
 #include <apiary/sched/audit.h>
 #include <apiary/sched/fgd.h>
@@ -59,6 +60,7 @@
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_chains.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_eviction.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_planner.h>
 #include <apiary/sched/hived_search.h>

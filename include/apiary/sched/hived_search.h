@@ -11,6 +11,7 @@
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_eviction.h>
 
 #include <algorithm>
 #include <array>
@@ -35,8 +36,8 @@ struct gang_place {
 // Searches places for gangs; leaves everything as it was.
 //
 // Model:   HiveD (OSDI 2020) section 3.3: first in the tenant's own virtual cluster, then mapped
-//          to physical cells. Differs: complete (gang_fit); of gangs to preempt, a set of which
-//          none can be spared.
+//          to physical cells. Differs: complete (gang_fit); of gangs to preempt, the set of
+//          least cost (hived_eviction).
 // Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
 //          by preemption costs O(gangs of the tenant) more, a request with a filter, or one that
 //          meets bad hardware where it would have gone, O(cells of the tenant) more.
@@ -83,6 +84,7 @@ class hived_search {
         classes_.push_back({chain.guest_class(guests, idle), idle});
     }
     verdict_ = placer_.fits(index, classes_, request.members);
+    cut_ = placer_.fit().cut();
     if (verdict_ != fit_verdict::fits) return false;
     placer_.choose_nodes(index);
     sizes_of(chain.tree());
@@ -100,9 +102,7 @@ class hived_search {
   [[nodiscard]] const gang_place& place() const noexcept { return place_; }
   // After one that did not.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
-  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept {
-    return placer_.fit().cut();
-  }
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
   // Whether the gang would fit, were nothing in use and all healthy.
   bool fits_empty(const virtual_cluster& cluster, std::span<const gang_member> members) {
@@ -205,6 +205,7 @@ class hived_search {
       classes_.push_back({static_cast<node_index::class_t>(f), f});
     verdict_ =
         placer_.fits(usable != nullptr ? *filtered_ : cluster.free_nodes(), classes_, members);
+    cut_ = placer_.fit().cut();
     return verdict_ == fit_verdict::fits;
   }
 
@@ -216,12 +217,19 @@ class hived_search {
     place_ = {};
     place_.cluster = c;
     place_.chain = cluster.chain();
-    evicted_.clear();
     cells.begin();
     if (restarted) give_up(cells, gangs[*restarted], usable != nullptr);
     if (usable != nullptr) cells.bind_everything(c, *usable);
-    if (!fits(cluster, usable, request.members) &&
-        !(preempting && evict(cells, gangs, request, c, usable))) {
+    bool fit = fits(cluster, usable, request.members);
+    const bool evicting = !fit && preempting;
+    if (evicting) {
+      verdict_ = eviction_.lift(
+          cells, gangs, request, c, usable != nullptr ? *filtered_ : cluster.free_nodes(),
+          [&](std::uint32_t n) { return ones(free_leaves(cluster, n, usable)); }, usable);
+      cut_ = eviction_.cut();
+      fit = verdict_ == fit_verdict::fits && fits(cluster, usable, request.members);
+    }
+    if (!fit) {
       cells.rollback();
       return false;
     }
@@ -232,8 +240,7 @@ class hived_search {
       nodes_.push_back({free_leaves(cluster, n, usable), 0, cluster.first_leaf(n),
                         sizes(cluster.range_of_node(n).level)});
     }
-    for (std::size_t i = evicted_.size(); i-- > 0;)
-      spare(cells, gangs[evicted_[i].slot], evicted_[i]);
+    if (evicting) eviction_.put_back(cells);
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       nodes_[i].preferred = nodes_[i].available & cluster.free(placer_.nodes()[i]);
     const std::vector<cell_id>& leaves = placer_.choose_leaves_of(nodes_, request.members);
@@ -293,72 +300,11 @@ class hived_search {
     }
   }
 
-  struct eviction {
-    gang_slot slot{};
-    bool spared = false;
-  };
-  // Takes lower-priority gangs off the cluster until the gang fits: lowest priority first, of those
-  // preempting ones first, then by job; then puts back every one that is not needed, the last
-  // first. Whether it fits at last.
-  bool evict(hived_cells& cells, const gang_table& gangs, const gang_request& request, cluster_id c,
-             const health<uniform_tree>* usable) {
-    const virtual_cluster& cluster = cells.cluster(c);
-    for (const gang_slot s : gangs.of_cluster(c))
-      if (gangs[s].request.priority < request.priority) evicted_.push_back({s});
-    std::sort(evicted_.begin(), evicted_.end(), [&](const eviction& a, const eviction& b) {
-      const gang_record& x = gangs[a.slot];
-      const gang_record& y = gangs[b.slot];
-      if (x.request.priority != y.request.priority) return x.request.priority < y.request.priority;
-      if (x.state != y.state) return x.state == gang_state::preempting;
-      return x.request.job < y.request.job;
-    });
-    std::size_t n = 0;
-    bool enough = false;
-    while (!enough && n < evicted_.size()) {
-      for (const chain_leaf l : gangs[evicted_[n].slot].leaves) lift(cells, evicted_[n].slot, l);
-      ++n;
-      enough = fits(cluster, usable, request.members);
-    }
-    evicted_.resize(n);
-    if (!enough) return false;
-    for (std::size_t i = n - 1; i-- > 0;) {
-      spare(cells, gangs[evicted_[i].slot], evicted_[i]);
-      if (fits(cluster, usable, request.members)) continue;
-      evicted_[i].spared = false;
-      for (const chain_leaf l : gangs[evicted_[i].slot].leaves) lift(cells, evicted_[i].slot, l);
-    }
-    return fits(cluster, usable, request.members);
-  }
-  static void lift(hived_cells& cells, gang_slot slot, chain_leaf l) {
-    if (!l.leaf.valid()) return;
-    leaf_holders h = cells.chain(l.chain).holders(l.leaf);
-    if (h.user == slot) {
-      h.user = gang_slot();
-      h.guaranteed = false;
-    }
-    if (h.claimer == slot) h.claimer = gang_slot();
-    cells.hold(l.chain, l.leaf, h);
-  }
-  static void spare(hived_cells& cells, const gang_record& gang, eviction& e) {
-    if (e.spared) return;
-    e.spared = true;
-    for (const chain_leaf l : gang.leaves) {
-      if (!l.leaf.valid()) continue;
-      leaf_holders h = cells.chain(l.chain).holders(l.leaf);
-      if (gang.state == gang_state::preempting) {
-        h.claimer = e.slot;
-      } else {
-        h.user = e.slot;
-        h.guaranteed = true;
-      }
-      cells.hold(l.chain, l.leaf, h);
-    }
-  }
-
   gang_placer placer_;
+  hived_eviction eviction_;
+  std::optional<gang_fit::shortage> cut_;
   fit_verdict verdict_ = fit_verdict::fits;
   gang_place place_;
-  std::vector<eviction> evicted_;
   std::vector<indexed_class> classes_;
   std::vector<node_class> counts_;
   std::vector<node_leaves> nodes_;

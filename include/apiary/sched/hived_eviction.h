@@ -1,0 +1,142 @@
+// apiary/sched/hived_eviction.h - which gangs of a tenant make room for another of its gangs.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/node_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/health.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/preempt.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived_cells.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Chooses victims of least cost (victim_search) among the gangs of lower priority in a cluster, and
+// takes them off their cells tentatively.
+//
+// The cost: fewest running gangs, then lowest priorities in sum, then fewest leaves. To cancel a
+// preempting gang is cheaper than to end one that runs.
+//
+// Cost: O(leaves of the tenant's gangs of lower priority) and victim_search.
+class hived_eviction {
+ public:
+  // Lifts the victims' leaves, so that the gang fits. `nodes` are the cluster's by free leaves,
+  // free(n) how many a node has; `usable`: which leaves will do, null: all healthy ones.
+  template <class Free>
+  fit_verdict lift(hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                   cluster_id c, const node_index& nodes, const Free& free,
+                   const health<uniform_tree>* usable) {
+    lifted_.clear();
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    list_candidates(gangs, request.priority, c);
+    const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
+    std::vector<std::uint32_t> others(nodes.counts().begin(), nodes.counts().end());
+    for (std::size_t j = 0; j < slots_.size(); ++j) {
+      at_.clear();
+      for (const chain_leaf l : gangs[slots_[j]].leaves)
+        if (l.leaf.valid() && gains(chain, gangs, slots_[j], l.leaf, request.priority, good))
+          at_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
+      std::sort(at_.begin(), at_.end());
+      candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
+      for (std::size_t i = 0; i < at_.size(); ++i) {
+        if (i > 0 && at_[i] == at_[i - 1]) {
+          ++shares_.back().leaves;
+          continue;
+        }
+        shares_.push_back({entry(at_[i], free, others), 1});
+      }
+      candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
+    }
+    for (const std::uint32_t n : named_) entry_[n] = none;
+    named_.clear();
+    classes_.clear();
+    for (std::uint32_t f = 1; f < others.size(); ++f)
+      if (others[f] > 0) classes_.push_back({f, others[f]});
+    const fit_verdict verdict = search_(classes_, free_, candidates_, shares_, request.members);
+    if (verdict != fit_verdict::fits) return verdict;
+    for (const std::uint32_t j : search_.victims()) {
+      for (const chain_leaf l : gangs[slots_[j]].leaves) {
+        if (!l.leaf.valid() || !gains(chain, gangs, slots_[j], l.leaf, request.priority, good))
+          continue;
+        lifted_.push_back({l, chain.holders(l.leaf)});
+        cells.hold(l.chain, l.leaf, leaf_holders());
+      }
+    }
+    return fit_verdict::fits;
+  }
+  // Puts back what lift has lifted.
+  void put_back(hived_cells& cells) {
+    for (const auto& [l, holders] : lifted_) cells.hold(l.chain, l.leaf, holders);
+    lifted_.clear();
+  }
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept {
+    return search_.cut();
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  void list_candidates(const gang_table& gangs, std::int32_t priority, cluster_id c) {
+    slots_.clear();
+    for (const gang_slot s : gangs.of_cluster(c))
+      if (gangs[s].request.priority < priority) slots_.push_back(s);
+    std::sort(slots_.begin(), slots_.end(), [&](gang_slot a, gang_slot b) {
+      return gangs[a].request.job < gangs[b].request.job;
+    });
+    candidates_.clear();
+    shares_.clear();
+    free_.clear();
+    for (const gang_slot s : slots_) candidates_.push_back({cost(gangs[s]), 0, 0});
+  }
+  [[nodiscard]] static std::uint64_t cost(const gang_record& gang) noexcept {
+    const std::uint64_t runs = gang.state == gang_state::allocated ? 1 : 0;
+    return (runs << 40) + (static_cast<std::uint64_t>(gang.request.priority + 1) << 20) +
+           gang.leaves.size();
+  }
+  // Whether the leaf is to be had once this gang is gone. One that a gang uses and another claims
+  // counts for the user; the claim goes with it.
+  [[nodiscard]] static bool gains(const physical_chain& chain, const gang_table& gangs,
+                                  gang_slot slot, cell_id leaf, std::int32_t priority,
+                                  const health<uniform_tree>& good) noexcept {
+    const leaf_holders h = chain.holders(leaf);
+    if (!good.healthy(leaf)) return false;
+    if (h.user.valid() && h.guaranteed && h.user != slot) return false;
+    return !h.claimer.valid() || gangs[h.claimer].request.priority < priority;
+  }
+  // The entry of a node among those that shares name.
+  template <class Free>
+  std::uint32_t entry(std::uint32_t node, const Free& free, std::vector<std::uint32_t>& others) {
+    if (entry_.size() <= node) entry_.resize(node + 1, none);
+    if (entry_[node] != none) return entry_[node];
+    entry_[node] = static_cast<std::uint32_t>(free_.size());
+    named_.push_back(node);
+    free_.push_back(free(node));
+    --others[free_.back()];
+    return entry_[node];
+  }
+
+  victim_search search_;
+  std::vector<gang_slot> slots_;
+  std::vector<eviction_candidate> candidates_;  // of each slot
+  std::vector<node_share> shares_;
+  std::vector<std::uint32_t> free_;   // of each node named
+  std::vector<std::uint32_t> entry_;  // of each node of the cluster, its place in free_
+  std::vector<std::uint32_t> named_;
+  std::vector<std::uint32_t> at_;
+  std::vector<node_class> classes_;
+  std::vector<std::pair<chain_leaf, leaf_holders>> lifted_;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,118 @@
+// apiary/tests/sched/hived_eviction_test.cpp - HiveD's victims against trying every set of gangs.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <support/scale.h>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+// One tenant that owns two racks of two nodes of four leaves.
+hived one_tenant() {
+  hived_config config;
+  config.cell_types = {{.name = "NODE", .child_type = "GPU", .child_count = 4, .is_node = true},
+                       {.name = "RACK", .child_type = "NODE", .child_count = 2}};
+  for (const char* names : {"ab", "cd"}) {
+    physical_cell_config rack{.type = "RACK"};
+    for (int i = 0; i < 2; ++i)
+      rack.children.push_back({.type = "NODE", .address = std::string(1, names[i])});
+    config.physical_cells.push_back(rack);
+  }
+  config.virtual_clusters = {{.name = "t", .cells = {{.type = "RACK", .count = 2}}}};
+  auto made = hived::create(config);
+  REQUIRE(made.ok());
+  return *std::move(made);
+}
+
+gang_request random_request(std::uint32_t job, rng& random) {
+  gang_request r{.job = job_id(job), .tenant = tenant_id(0)};
+  r.priority = static_cast<std::int32_t>(random.uniform(4));
+  for (std::uint32_t m = 1 + random.uniform(2); m-- > 0;)
+    r.members.push_back({1 + random.uniform(2), 1 + random.uniform(4)});
+  return r;
+}
+
+// Gangs, priorities in sum, leaves.
+using cost_t = std::tuple<std::size_t, std::int64_t, std::size_t>;
+cost_t cost_of(const hived& scheduler, const std::vector<job_id>& victims) {
+  cost_t cost{victims.size(), 0, 0};
+  for (const job_id v : victims) {
+    std::get<1>(cost) += scheduler.find(v)->request.priority + 1;
+    std::get<2>(cost) += scheduler.find(v)->leaves.size();
+  }
+  return cost;
+}
+
+}  // namespace
+
+TEST_CASE("no set of lower gangs that makes room costs less than the victims") {
+  std::uint32_t preemptions = 0;
+  for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    hived scheduler = one_tenant();
+    std::vector<job_id> running;
+    for (std::uint32_t job = 0; job < 40; ++job) {
+      const gang_request request = random_request(job, random);
+      const std::uint64_t hash = scheduler.hash();
+      const auto plan = scheduler.propose(request);
+      REQUIRE(plan.ok());
+      REQUIRE(scheduler.hash() == hash);
+      std::vector<job_id> lower;
+      for (const job_id j : running)
+        if (scheduler.find(j)->request.priority < request.priority) lower.push_back(j);
+      REQUIRE(lower.size() <= 16);
+      cost_t least{std::numeric_limits<std::size_t>::max(), 0, 0};
+      for (std::uint32_t set = 0; set < 1U << lower.size(); ++set) {
+        std::vector<job_id> victims;
+        for (std::size_t i = 0; i < lower.size(); ++i)
+          if ((set >> i & 1) != 0) victims.push_back(lower[i]);
+        if (cost_of(scheduler, victims) >= least) continue;
+        hived without = scheduler;
+        for (const job_id v : victims) REQUIRE(without.finish(v).ok());
+        const auto then = without.propose(request);
+        REQUIRE(then.ok());
+        if (then->result == outcome::bind) least = cost_of(scheduler, victims);
+      }
+      const bool possible = std::get<0>(least) != std::numeric_limits<std::size_t>::max();
+      REQUIRE((plan->result != outcome::wait) == possible);
+      if (!possible) continue;
+      REQUIRE(cost_of(scheduler, plan->victims) == least);
+      preemptions += plan->result == outcome::preempt ? 1U : 0U;
+      REQUIRE(scheduler.commit(*plan).ok());
+      for (const job_id v : plan->victims) {
+        REQUIRE(scheduler.finish(v).ok());
+        running.erase(std::find(running.begin(), running.end(), v));
+      }
+      if (plan->result == outcome::preempt) {
+        const auto again = scheduler.propose(request);
+        REQUIRE(again.ok());
+        REQUIRE(again->result == outcome::bind);
+        REQUIRE(scheduler.commit(*again).ok());
+      }
+      running.push_back(request.job);
+      if (random.uniform(3) == 0) {
+        const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
+        REQUIRE(scheduler.finish(running[i]).ok());
+        running.erase(running.begin() + i);
+      }
+    }
+  }
+  CHECK(preemptions > scaled(300U));
+}
