@@ -266,10 +266,9 @@ class hived_audit {
     const gang_record& g = gangs_[s];
     const bool known = g.cluster.value < cells_.num_clusters();
     const std::uint32_t c = known ? cells_.cluster(g.cluster).chain() : 0;
-    const bool own = known &&
+    const bool own = known && cells_.cluster(g.cluster).tenant() == g.request.tenant &&
                      (g.request.pinned ? cells_.cluster_of_pinned(*g.request.pinned) == g.cluster
-                                       : cells_.cluster_of(g.request.tenant, c) == g.cluster) &&
-                     cells_.cluster(g.cluster).tenant() == g.request.tenant;
+                                       : cells_.cluster_of(g.request.tenant, c) == g.cluster);
     if (!own) {
       report("own cells", gang(s) + " of tenant " + text(g.request.tenant.value) +
                               " has cells of cluster " + text(g.cluster.value));
@@ -289,9 +288,12 @@ class hived_audit {
     const virtual_cluster& cluster = cells_.cluster(c);
     const physical_chain& chain = cells_.chain(cluster.chain());
     const quota_tree& tree = cluster.tree();
+    const auto image_of = [&](cell_id v) {  // of a leaf; whatever else it is bound to is wrong
+      const cell_id image = cluster.image(v);
+      return chain.tree().cells(0).contains(image) ? image : cell_id();
+    };
     const auto taken = [&](cell_id v) {
-      return cluster.image(v).valid() && chain.tree().level(cluster.image(v)) == 0 &&
-             chain.holders(cluster.image(v)).taken();
+      return image_of(v).valid() && chain.holders(image_of(v)).taken();
     };
     const std::vector<std::uint32_t> active =
         sum(tree, [&](cell_id v) { return taken(v) ? 1U : 0U; });
@@ -309,7 +311,7 @@ class hived_audit {
       std::uint64_t mask = 0;
       for (std::uint32_t i = 0; i < cluster.range_of_node(n).leaves; ++i) {
         const cell_id v(cluster.first_leaf(n).value + i);
-        const bool bad = cluster.image(v).valid() && !chain.healthy().healthy(cluster.image(v));
+        const bool bad = image_of(v).valid() && !chain.healthy().healthy(image_of(v));
         if (!taken(v) && !bad) mask |= std::uint64_t{1} << i;
       }
       const auto shown = cluster.free(n);
