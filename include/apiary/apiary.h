@@ -60,6 +60,7 @@
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_chains.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_drawing.h>
 #include <apiary/sched/hived_eviction.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_planner.h>

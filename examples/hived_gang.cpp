@@ -1,0 +1,64 @@
+// Gangs: every task lies within one node, close together, and all tasks run or none does. Tasks of
+// different sizes are fitted exactly where the largest task on the fullest node first would fail.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/model/request.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_drawing.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// Two racks of two nodes of two sockets of four GPUs, all of one tenant.
+hived_config cluster() {
+  hived_config config;
+  config.cell_types = {{"SOCKET", "GPU", 4}, {"NODE", "SOCKET", 2, true}, {"RACK", "NODE", 2}};
+  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
+                           {.type = "RACK", .children = {{.address = "n2"}, {.address = "n3"}}}};
+  config.virtual_clusters = {{.name = "research", .cells = {{"RACK", 2}}}};
+  return config;
+}
+
+bool start(hived& scheduler, std::uint32_t job, std::vector<gang_member> members) {
+  const auto plan = scheduler.propose(
+      {.job = job_id(job), .tenant = tenant_id(0), .members = std::move(members)});
+  if (!plan.ok()) return false;
+  if (plan->result == outcome::bind) return scheduler.commit(*plan).ok();
+  std::printf("gang %u waits", job);
+  if (const auto& proof = plan->wait.shortage) {
+    std::printf(": counted in pieces of %u GPUs it needs %llu, and %llu are there", proof->leaves,
+                static_cast<unsigned long long>(proof->needed),
+                static_cast<unsigned long long>(proof->present));
+  }
+  std::printf("\n");
+  return true;
+}
+
+}  // namespace
+
+int main() {
+  auto scheduler = hived::create(cluster());
+  if (!scheduler.ok()) return 1;
+
+  // What is in use shares a node; a gang of two nodes gets those of one rack.
+  if (!start(*scheduler, 0, {{1, 2}}) || !start(*scheduler, 1, {{1, 7}}) ||
+      !start(*scheduler, 2, {{1, 1}}) || !start(*scheduler, 3, {{2, 8}})) {
+    return 1;
+  }
+  if (!scheduler->finish(job_id(1)).ok()) return 1;
+  std::printf("%s\n", draw(*scheduler).c_str());
+
+  // 6 and 7 GPUs are left. The largest task first, on the fullest node first, would be 5 of the 6,
+  // 4 and 2 of the 7, and no room for the last.
+  if (!start(*scheduler, 4, {{3, 4}})) return 1;
+  if (!start(*scheduler, 5, {{1, 5}, {1, 4}, {2, 2}})) return 1;
+  std::printf("%s", draw(*scheduler).c_str());
+}

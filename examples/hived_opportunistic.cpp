@@ -1,0 +1,64 @@
+// What tenants do not use is open to opportunistic gangs of everyone. Owners come first: they are
+// given idle cells while there are any, then a guest must go, as a whole gang.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_drawing.h>
+
+#include <cstdio>
+
+using namespace apiary;
+
+namespace {
+
+// Three nodes of four GPUs for research, one for product.
+hived_config cluster() {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 4}};
+  config.physical_cells = {
+      {.type = "RACK",
+       .children = {{.address = "n0"}, {.address = "n1"}, {.address = "n2"}, {.address = "n3"}}}};
+  config.virtual_clusters = {{.name = "research", .cells = {{"RACK.NODE", 3}}},
+                             {.name = "product", .cells = {{"RACK.NODE", 1}}}};
+  return config;
+}
+
+// Proposes and commits: the gang runs, or its place is reserved until the victims have ended.
+bool ask(hived& scheduler, const gang_request& gang) {
+  const auto plan = scheduler.propose(gang);
+  if (!plan.ok()) return false;
+  std::printf("gang %u", gang.job.value);
+  if (plan->result == outcome::wait) std::printf(" waits");
+  if (plan->result == outcome::bind) std::printf(" runs");
+  if (plan->result == outcome::preempt) std::printf(" preempts");
+  for (const job_id victim : plan->victims) std::printf(" gang %u", victim.value);
+  std::printf("\n");
+  return plan->result == outcome::wait || scheduler.commit(*plan).ok();
+}
+
+}  // namespace
+
+int main() {
+  auto scheduler = hived::create(cluster());
+  if (!scheduler.ok()) return 1;
+  const auto research = scheduler->layout().find_tenant("research");
+  const auto product = scheduler->layout().find_tenant("product");
+  if (!research || !product) return 1;
+
+  // Product owns one node; as a guest it uses two more.
+  const gang_request guest{.job = job_id(0),
+                           .tenant = *product,
+                           .priority = opportunistic_priority,
+                           .members = {{2, 4}}};
+  const gang_request first{.job = job_id(1), .tenant = *research, .members = {{1, 4}}};
+  const gang_request second{.job = job_id(2), .tenant = *research, .members = {{2, 4}}};
+  if (!ask(*scheduler, guest) || !ask(*scheduler, first) || !ask(*scheduler, second)) return 1;
+  std::printf("%s", draw(*scheduler).c_str());
+
+  // The host ends the guest's tasks, says so, and proposes again in the same words.
+  if (!scheduler->finish(guest.job).ok() || !ask(*scheduler, second)) return 1;
+  std::printf("%s", draw(*scheduler).c_str());
+  return ask(*scheduler, guest) ? 0 : 1;
+}

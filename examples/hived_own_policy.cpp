@@ -1,0 +1,80 @@
+// A policy of one's own inside a tenant: its users share the tenant's cells by weight. Whoever has
+// least for his weight goes first; a job that does not fit lets others pass, for four rounds.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <tuple>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+struct user {
+  std::uint32_t weight = 1;
+  std::uint32_t gpus = 0;  // running
+};
+struct job {
+  user* owner = nullptr;
+  std::uint32_t gpus = 0;
+  gang_request gang{};
+  std::uint32_t waited = 0;  // rounds
+  [[nodiscard]] bool old() const { return waited >= 4; }
+};
+
+// Starts what can be started; a proposal that is not committed has not happened.
+bool start(hived& scheduler, std::vector<job>& waiting, std::vector<job>& running) {
+  const auto rank = [](const job& j) {
+    return std::tuple(!j.old(), j.old() ? 0 : j.owner->gpus * 100 / j.owner->weight, j.gang.job);
+  };
+  for (auto j = waiting.begin(); j != waiting.end();) {
+    if (j == waiting.begin()) std::ranges::sort(waiting, {}, rank);
+    const auto plan = scheduler.propose(j->gang);
+    if (plan.ok() && plan->result != outcome::bind) {
+      j = j->old() ? waiting.end() : j + 1;
+      continue;
+    }
+    if (!plan.ok() || !scheduler.commit(*plan).ok()) return false;
+    j->owner->gpus += j->gpus;
+    running.push_back(*j);
+    waiting.erase(j);
+    j = waiting.begin();  // the shares have changed
+  }
+  for (job& j : waiting) ++j.waited;
+  return true;
+}
+
+}  // namespace
+
+int main() {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 6, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n0"}, {.type = "NODE", .address = "n1"}};
+  config.virtual_clusters = {{.name = "research", .cells = {{"NODE", 2}}}};
+  auto scheduler = hived::create(config);
+  if (!scheduler.ok()) return 1;
+  user ann{2}, bob{1}, cat{1};
+  std::vector<job> waiting;
+  auto add = [&, jobs = 0U](user& owner, gang_member tasks) mutable {
+    waiting.push_back(
+        {&owner, tasks.tasks * tasks.leaves, {job_id(jobs++), tenant_id(0), 0, {tasks}}});
+  };
+  for (int i = 0; i < 16; ++i) add(i % 2 == 0 ? ann : bob, {1, 2});
+  add(cat, {2, 6});  // both nodes
+  for (int round = 1; round <= 6; ++round) {
+    for (int i = 0; i < 6; ++i) add(i % 2 == 0 ? ann : bob, {1, 2});
+    std::vector<job> running;
+    if (!start(*scheduler, waiting, running)) return 1;
+    std::printf("round %d: ann %2u, bob %2u, cat %2u\n", round, ann.gpus, bob.gpus, cat.gpus);
+    for (const job& j : running) {
+      j.owner->gpus -= j.gpus;
+      if (!scheduler->finish(j.gang.job).ok()) return 1;
+    }
+  }
+}

@@ -1,0 +1,76 @@
+// The cluster's configuration changes, then the scheduler restarts; what runs, runs on. Gangs keep
+// their tenant's cells where the new configuration has them.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_drawing.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+hived_config cluster(const std::vector<std::string>& nodes, std::uint32_t research) {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}};
+  for (const std::string& node : nodes)
+    config.physical_cells.push_back({.type = "NODE", .address = node});
+  config.virtual_clusters = {{.name = "research", .cells = {{"NODE", research}}},
+                             {.name = "product", .cells = {{"NODE", 1}}}};
+  return config;
+}
+
+bool start(hived& scheduler, const gang_request& gang) {
+  const auto plan = scheduler.propose(gang);
+  return plan.ok() && plan->result == outcome::bind && scheduler.commit(*plan).ok();
+}
+
+std::string list(const std::vector<job_id>& jobs) {
+  std::string text;
+  for (const job_id job : jobs) text += " " + std::to_string(job.value);
+  return text.empty() ? " none" : text;
+}
+
+}  // namespace
+
+int main() {
+  auto scheduler = hived::create(cluster({"n0", "n1", "n2", "n3"}, 3));
+  if (!scheduler.ok()) return 1;
+  const tenant_id research(0);
+  const tenant_id product(1);
+  if (!start(*scheduler, {.job = job_id(1), .tenant = research, .members = {{1, 4}}}) ||
+      !start(*scheduler,
+             {.job = job_id(2), .tenant = research, .priority = 5, .members = {{1, 4}}}) ||
+      !start(*scheduler, {.job = job_id(3), .tenant = research, .members = {{2, 2}}}) ||
+      !start(*scheduler, {.job = job_id(4), .tenant = product, .members = {{1, 2}}})) {
+    return 1;
+  }
+  std::printf("%s\n", draw(*scheduler).c_str());
+
+  // Node n0 goes, n4 comes, and research has one node left of its three.
+  const hived_config next = cluster({"n1", "n2", "n3", "n4"}, 1);
+  const auto report = scheduler->reconfigure(next);
+  if (!report.ok()) return 1;
+  std::printf("gone:%s; lost their cells:%s\n%s\n", list(report->gone).c_str(),
+              list(report->downgraded).c_str(), draw(*scheduler).c_str());
+
+  // A host keeps the request and the tasks of each gang, and hands them in after a restart.
+  std::vector<std::pair<gang_request, std::vector<task_place>>> kept;
+  for (const gang_slot slot : scheduler->gangs().by_job()) {
+    const gang_record& gang = scheduler->gangs()[slot];
+    kept.emplace_back(gang.request, scheduler->tasks(gang));
+  }
+  auto restarted = hived::create(next);
+  if (!restarted.ok()) return 1;
+  for (const auto& [request, tasks] : kept)
+    if (!restarted->recover(request, tasks).ok()) return 1;
+  std::printf("after a restart the %s\n",
+              draw(*restarted) == draw(*scheduler) ? "same" : "cluster looks different");
+}
