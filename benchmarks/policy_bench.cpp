@@ -4,6 +4,7 @@
 #include <apiary/model/request.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/leaf_choice.h>
+#include <apiary/policy/preempt.h>
 
 #include <benchmark/benchmark.h>
 
@@ -235,5 +236,96 @@ void leaves_of_a_node(benchmark::State& state) {
 
 BENCHMARK(leaves_of_a_node<choose_leaves>)->Name("leaves/choose_leaves")->Arg(8)->Arg(16);
 BENCHMARK(leaves_of_a_node<every_subset>)->Name("leaves/every_subset")->Arg(8)->Arg(16);
+
+// A cluster full of gangs of 1 to 16 tasks on nodes of eight leaves; all of them cost a gang and
+// their leaves.
+struct full_cluster {
+  std::vector<std::uint32_t> free;
+  std::vector<eviction_candidate> candidates;
+  std::vector<node_share> shares;
+
+  explicit full_cluster(std::uint32_t gangs) {
+    rng random(7);
+    constexpr std::uint32_t kinds[][2] = {{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 8}, {4, 8}, {8, 4}};
+    for (std::uint32_t j = 0; j < gangs; ++j) {
+      const auto& [tasks, leaves] = kinds[random.uniform(7)];
+      const auto first = static_cast<std::uint32_t>(shares.size());
+      for (std::uint32_t t = 0; t < tasks; ++t) shares.push_back({take(leaves, random), leaves});
+      const auto last = static_cast<std::uint32_t>(shares.size());
+      candidates.push_back({(std::uint64_t{1} << 40) + std::uint64_t{tasks} * leaves, first, last});
+    }
+    shuffle(candidates, random);
+  }
+
+ private:
+  // A node with room, of the last few; a new one if none has.
+  std::uint32_t take(std::uint32_t leaves, rng& random) {
+    const auto n = static_cast<std::uint32_t>(free.size());
+    for (std::uint32_t i = n; i-- > 0 && n - i < 16;) {
+      if (free[i] < leaves || random.uniform(4) == 0) continue;
+      free[i] -= leaves;
+      return i;
+    }
+    free.push_back(8 - leaves);
+    return n;
+  }
+};
+
+// Takes gangs, the cheapest first, until the gang fits: what greedy schedulers do.
+class cheapest_first {
+ public:
+  std::uint64_t operator()(const full_cluster& in, std::span<const gang_member> members) {
+    std::vector<std::uint32_t> free = in.free;
+    std::vector<std::uint32_t> order(in.candidates.size());
+    for (std::uint32_t j = 0; j < order.size(); ++j) order[j] = j;
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return in.candidates[a].cost < in.candidates[b].cost;
+    });
+    std::vector<node_class> classes(9);
+    for (std::uint32_t f = 0; f <= 8; ++f) classes[f].free = f;
+    for (const std::uint32_t f : free) ++classes[f].nodes;
+    std::uint64_t cost = 0;
+    for (const std::uint32_t j : order) {
+      if (fit_(classes, members) == fit_verdict::fits) break;
+      cost += in.candidates[j].cost;
+      for (std::uint32_t s = in.candidates[j].first; s < in.candidates[j].last; ++s) {
+        std::uint32_t& f = free[in.shares[s].node];
+        --classes[f].nodes;
+        f += in.shares[s].leaves;
+        ++classes[f].nodes;
+      }
+    }
+    return cost;
+  }
+
+ private:
+  gang_fit fit_;
+};
+
+void victims(benchmark::State& state) {
+  const full_cluster cluster(static_cast<std::uint32_t>(state.range(0)));
+  const std::vector<gang_member> gang{{8, 8}};
+  victim_search search;
+  std::uint64_t cost = 0;
+  for (auto _ : state) {
+    if (search({}, cluster.free, cluster.candidates, cluster.shares, gang) != fit_verdict::fits)
+      state.SkipWithError("no victims");
+    if (cost != 0 && cost != search.cost()) state.SkipWithError("other victims");
+    cost = search.cost();
+  }
+  const auto gangs_in = [](std::uint64_t c) { return static_cast<double>(c >> 40); };
+  state.counters["nodes"] = static_cast<double>(cluster.free.size());
+  state.counters["victims"] = gangs_in(cost);
+  state.counters["at_least"] = gangs_in(search.lower_bound());
+  state.counters["greedy"] = gangs_in(cheapest_first()(cluster, gang));
+}
+BENCHMARK(victims)->Name("victims/victim_search")->Arg(200)->Arg(2000)->Arg(20000);
+void victims_greedily(benchmark::State& state) {
+  const full_cluster cluster(static_cast<std::uint32_t>(state.range(0)));
+  const std::vector<gang_member> gang{{8, 8}};
+  cheapest_first search;
+  for (auto _ : state) benchmark::DoNotOptimize(search(cluster, gang));
+}
+BENCHMARK(victims_greedily)->Name("victims/cheapest_first")->Arg(200)->Arg(2000)->Arg(20000);
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -47,11 +48,11 @@ struct eviction_candidate {
 // Model:    HiveD (OSDI 2020) section 3.4 and kube-scheduler take victims greedily, node by node.
 // Requires: candidates of less than 2^63 cost in all; shares within the nodes; at most 64 leaves a
 //           node.
-// Cost:     O(candidates log candidates + shares + nodes) and gang_fit for each gang tried; a step
-//           of the budget is one gang tried.
+// Cost:     O(candidates + shares + nodes), O(log candidates) and gang_fit for each gang tried; a step
+//           of the budget is one gang tried; with more candidates than that there is no search.
 class victim_search {
  public:
-  explicit victim_search(std::uint64_t budget = 2000) noexcept : budget_(budget) {}
+  explicit victim_search(std::uint64_t budget = 512) noexcept : budget_(budget) {}
 
   // `free`: free leaves of the nodes that shares name; `others`: all other nodes. does_not_fit: not
   // even with all candidates evicted.
@@ -62,28 +63,18 @@ class victim_search {
     shares_ = shares;
     members_ = members;
     begin(others, free);
-    evict_all();
-    const fit_verdict possible = pack();
+    const fit_verdict possible = pack_without_all();
     if (possible != fit_verdict::fits) return possible;
-    spare_all();
     victims_.clear();
     cost_ = 0;
     bound_ = 0;
     if (fits()) return fit_verdict::fits;
     cost_ = std::numeric_limits<std::uint64_t>::max();
     bound_ = lower_bound_by_pieces();
-    order_.resize(candidates.size());
-    std::iota(order_.begin(), order_.end(), 0U);
-    for (const bool by_leaf : {false, true}) {
-      std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return by_leaf ? a_leaf_of(a) < a_leaf_of(b) : candidates_[a].cost < candidates_[b].cost;
-      });
-      for (const std::uint32_t j : order_) {
-        evict(j);
-        if (fits()) break;
-      }
-      settle();
-    }
+    take_gangs([&](std::uint32_t j) { return candidates_[j].cost; });
+    settle();
+    take_gangs([&](std::uint32_t j) { return a_leaf_of(j); });
+    settle();
     take_nodes();
     settle();
     improve();
@@ -102,7 +93,6 @@ class victim_search {
   static constexpr std::uint32_t max_leaves = gang_fit::max_leaves;
 
   struct placed {
-    std::uint32_t node = 0;
     std::uint32_t candidate = 0;
     std::uint32_t leaves = 0;
   };
@@ -118,17 +108,21 @@ class victim_search {
     free_.assign(free.begin(), free.end());
     for (const std::uint32_t f : free_) ++nodes_[f];
     evicted_.assign(candidates_.size(), false);
+    evicted_list_.clear();
     leaves_.assign(candidates_.size(), 0);
-    on_node_.clear();
+    // The shares by node: counted first.
+    first_.assign(free_.size() + 1, 0);
+    for (const eviction_candidate& c : candidates_)
+      for (std::uint32_t s = c.first; s < c.last; ++s) ++first_[shares_[s].node + 1];
+    std::partial_sum(first_.begin(), first_.end(), first_.begin());
+    on_node_.resize(first_.back());
+    filled_.assign(first_.begin(), first_.end());
     for (std::uint32_t j = 0; j < candidates_.size(); ++j) {
       for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s) {
         leaves_[j] += shares_[s].leaves;
-        on_node_.push_back({shares_[s].node, j, shares_[s].leaves});
+        on_node_[filled_[shares_[s].node]++] = {j, shares_[s].leaves};
       }
     }
-    std::sort(on_node_.begin(), on_node_.end(), [](const placed& a, const placed& b) {
-      return a.node != b.node ? a.node < b.node : a.candidate < b.candidate;
-    });
     pieces_.clear();
     for (const gang_member& m : members_) {
       const auto same = [&](const piece_count& p) { return p.size == m.leaves; };
@@ -160,48 +154,114 @@ class victim_search {
     for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s)
       change(shares_[s], to);
   }
-  void evict(std::uint32_t j) noexcept { set_evicted(j, true); }
-  void spare(std::uint32_t j) noexcept { set_evicted(j, false); }
-  void evict_all() noexcept {
-    for (std::uint32_t j = 0; j < candidates_.size(); ++j) evict(j);
+  void evict(std::uint32_t j) {
+    if (!evicted_[j]) evicted_list_.push_back(j);
+    set_evicted(j, true);
   }
   void spare_all() noexcept {
-    for (std::uint32_t j = 0; j < candidates_.size(); ++j) spare(j);
+    for (const std::uint32_t j : evicted_list_) set_evicted(j, false);
+    evicted_list_.clear();
   }
 
-  fit_verdict pack() {
+  fit_verdict pack(const std::array<std::uint32_t, max_leaves + 1>& nodes) {
     classes_.clear();
     for (std::uint32_t f = 1; f <= max_leaves; ++f)
-      if (nodes_[f] > 0) classes_.push_back({f, nodes_[f]});
+      if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
     return fit_(classes_, members_);
+  }
+  // With all candidates evicted.
+  fit_verdict pack_without_all() {
+    std::array<std::uint32_t, max_leaves + 1> nodes = nodes_;
+    for (std::uint32_t n = 0; n < free_.size(); ++n) {
+      std::uint32_t f = free_[n];
+      for (std::uint32_t i = first_[n]; i < first_[n + 1]; ++i) f += on_node_[i].leaves;
+      APIARY_ASSERT(f <= max_leaves);
+      --nodes[free_[n]];
+      ++nodes[f];
+    }
+    return pack(nodes);
   }
   // The counts come first: they are at hand, and say no most of the time.
   bool fits() {
     for (const piece_count& p : pieces_)
       if (p.present < p.needed) return false;
-    return pack() == fit_verdict::fits;
+    return pack(nodes_) == fit_verdict::fits;
+  }
+
+  // Evicts the candidate of the lowest price, then the next, until the gang fits.
+  template <class Price>
+  void take_gangs(const Price& price) {
+    heap_.clear();
+    for (std::uint32_t j = 0; j < candidates_.size(); ++j) heap_.push_back({price(j), j});
+    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+    while (!fits()) {
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      evict(heap_.back().second);
+      heap_.pop_back();
+    }
+  }
+  // Empties the node of the lowest price a piece of the largest size, then the next; gangs that are
+  // evicted already cost nothing.
+  void take_nodes() {
+    std::uint32_t size = 0;
+    for (const piece_count& p : pieces_) size = std::max(size, p.size);
+    heap_.clear();
+    for (std::uint32_t n = 0; n < free_.size(); ++n)
+      if (const std::uint64_t price = price_of(n, size); price != never)
+        heap_.push_back({price, n});
+    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+    while (!fits() && !heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      const auto [price, node] = heap_.back();
+      heap_.pop_back();
+      if (price_of(node, size) != price) continue;  // it stands there again with its price of now
+      for (std::uint32_t i = first_[node]; i < first_[node + 1]; ++i) {
+        const std::uint32_t j = on_node_[i].candidate;
+        if (evicted_[j]) continue;
+        evict(j);
+        for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s) {
+          const std::uint64_t now = price_of(shares_[s].node, size);
+          if (now == never) continue;
+          heap_.push_back({now, shares_[s].node});
+          std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+        }
+      }
+    }
+  }
+  // What it costs to empty a node, for each piece that gives.
+  [[nodiscard]] std::uint64_t price_of(std::uint32_t node, std::uint32_t size) const noexcept {
+    std::uint64_t cost = 0;
+    std::uint32_t freed = free_[node];
+    for (std::uint32_t i = first_[node]; i < first_[node + 1]; ++i) {
+      if (evicted_[on_node_[i].candidate]) continue;
+      cost += candidates_[on_node_[i].candidate].cost;
+      freed += on_node_[i].leaves;
+    }
+    const std::uint32_t pieces = freed / size - free_[node] / size;
+    return pieces == 0 ? never : cost / pieces;
   }
 
   // Spares whom it can of those evicted, the dearest first, and keeps the set if it is the best.
   void settle() {
-    if (!fits()) return spare_all();
-    set_.clear();
-    for (std::uint32_t j = 0; j < candidates_.size(); ++j)
-      if (evicted_[j]) set_.push_back(j);
-    std::stable_sort(set_.begin(), set_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return candidates_[a].cost > candidates_[b].cost;
-    });
-    for (const std::uint32_t j : set_) {
-      spare(j);
-      if (!fits()) evict(j);
+    if (fits()) {
+      set_ = evicted_list_;
+      std::sort(set_.begin(), set_.end(), [&](std::uint32_t a, std::uint32_t b) {
+        if (candidates_[a].cost != candidates_[b].cost)
+          return candidates_[a].cost > candidates_[b].cost;
+        return a < b;
+      });
+      for (const std::uint32_t j : set_) {
+        set_evicted(j, false);
+        if (!fits()) set_evicted(j, true);
+      }
+      keep();
     }
-    keep();
     spare_all();
   }
   void keep() {
     std::uint64_t cost = 0;
     set_.clear();
-    for (std::uint32_t j = 0; j < candidates_.size(); ++j) {
+    for (const std::uint32_t j : evicted_list_) {
       if (!evicted_[j]) continue;
       cost += candidates_[j].cost;
       set_.push_back(j);
@@ -209,40 +269,7 @@ class victim_search {
     if (cost >= cost_) return;
     cost_ = cost;
     victims_ = set_;
-  }
-
-  // Empties nodes, each time the one that costs least for the pieces of the largest size it gives;
-  // gangs evicted already cost nothing.
-  void take_nodes() {
-    std::uint32_t size = 0;
-    for (const piece_count& p : pieces_) size = std::max(size, p.size);
-    while (!fits()) {
-      std::size_t best = on_node_.size();
-      std::size_t best_end = 0;
-      double least = 0;
-      for (std::size_t i = 0; i < on_node_.size();) {
-        const std::uint32_t node = on_node_[i].node;
-        std::uint64_t cost = 0;
-        std::uint32_t freed = free_[node];
-        std::size_t end = i;
-        for (; end < on_node_.size() && on_node_[end].node == node; ++end) {
-          if (evicted_[on_node_[end].candidate]) continue;
-          cost += candidates_[on_node_[end].candidate].cost;
-          freed += on_node_[end].leaves;
-        }
-        const std::uint32_t gain = freed / size - free_[node] / size;
-        const double price =
-            gain > 0 ? static_cast<double>(cost) / gain : std::numeric_limits<double>::infinity();
-        if (freed > free_[node] && (best == on_node_.size() || price < least)) {
-          best = i;
-          best_end = end;
-          least = price;
-        }
-        i = end;
-      }
-      if (best == on_node_.size()) return;
-      for (std::size_t i = best; i < best_end; ++i) evict(on_node_[i].candidate);
-    }
+    std::sort(victims_.begin(), victims_.end());
   }
 
   [[nodiscard]] std::uint64_t a_leaf_of(std::uint32_t j) const noexcept {
@@ -260,24 +287,27 @@ class victim_search {
       gangs = std::max(
           gangs, cheapest(p, [&](std::uint32_t j) { return one / std::max(leaves_[j], 1U); }));
     }
-    const auto count = static_cast<std::size_t>((gangs + one - 1) / one);
     costs_.clear();
     for (const eviction_candidate& c : candidates_) costs_.push_back(c.cost);
-    std::sort(costs_.begin(), costs_.end());
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < count && i < costs_.size(); ++i) sum += costs_[i];
-    return std::max(bound, sum);
+    return std::max(bound, sum_of_least(static_cast<std::size_t>((gangs + one - 1) / one)));
   }
+  // Of costs_; reorders them.
+  [[nodiscard]] std::uint64_t sum_of_least(std::size_t n) {
+    if (n >= costs_.size()) return std::accumulate(costs_.begin(), costs_.end(), std::uint64_t{0});
+    const auto end = costs_.begin() + static_cast<std::ptrdiff_t>(n);
+    std::nth_element(costs_.begin(), end, costs_.end());
+    return std::accumulate(costs_.begin(), end, std::uint64_t{0});
+  }
+  // The cheapest pieces that are missing, when a leaf of a gang has this price.
   template <class Price>
   [[nodiscard]] std::uint64_t cheapest(const piece_count& p, const Price& a_leaf) {
     costs_.clear();
-    for (std::size_t i = 0; i < on_node_.size();) {
-      const std::uint32_t node = on_node_[i].node;
+    for (std::uint32_t n = 0; n < free_.size(); ++n) {
       here_.clear();
-      for (; i < on_node_.size() && on_node_[i].node == node; ++i)
+      for (std::uint32_t i = first_[n]; i < first_[n + 1]; ++i)
         here_.push_back({a_leaf(on_node_[i].candidate), on_node_[i].leaves});
-      std::sort(here_.begin(), here_.end());
-      std::uint32_t missing = p.size - free_[node] % p.size;  // to the next piece
+      if (here_.size() > 1) std::sort(here_.begin(), here_.end());
+      std::uint32_t missing = p.size - free_[n] % p.size;  // to the next piece
       std::uint64_t cost = 0;
       for (auto [price, leaves] : here_) {
         for (; leaves >= missing; missing = p.size) {
@@ -289,19 +319,18 @@ class victim_search {
         missing -= leaves;
       }
     }
-    const std::size_t short_of = std::min<std::size_t>(p.needed - p.present, costs_.size());
-    std::sort(costs_.begin(), costs_.end());
-    return std::accumulate(costs_.begin(), costs_.begin() + static_cast<std::ptrdiff_t>(short_of),
-                           std::uint64_t{0});
+    return sum_of_least(static_cast<std::size_t>(p.needed - p.present));
   }
 
-  // Branch and bound: dear gangs are decided first, and spared first.
+  // Branch and bound over few candidates: dear gangs are decided first, and spared first.
   void improve() {
-    if (cost_ <= bound_) return;
+    if (cost_ <= bound_ || candidates_.size() > budget_) return;
+    order_.resize(candidates_.size());
+    std::iota(order_.begin(), order_.end(), 0U);
     std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
       return candidates_[a].cost > candidates_[b].cost;
     });
-    evict_all();
+    for (const std::uint32_t j : order_) evict(j);
     steps_ = 0;
     branch(0, 0);
     spare_all();
@@ -311,11 +340,13 @@ class victim_search {
     if (cost >= cost_ || cost_ <= bound_ || steps_ > budget_) return;
     if (k == order_.size()) return keep();
     if (++steps_ > budget_) return;
-    spare(order_[k]);
+    set_evicted(order_[k], false);
     if (fits()) branch(k + 1, cost);
-    evict(order_[k]);
+    set_evicted(order_[k], true);
     branch(k + 1, cost + candidates_[order_[k]].cost);
   }
+
+  static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 
   gang_fit fit_;
   std::uint64_t budget_;
@@ -326,9 +357,12 @@ class victim_search {
   std::array<std::uint32_t, max_leaves + 1> nodes_{};  // by free leaves
   std::vector<std::uint32_t> free_;                    // of each node named
   std::vector<bool> evicted_;                          // of each candidate
+  std::vector<std::uint32_t> evicted_list_;            // since spare_all, some spared since
   std::vector<std::uint32_t> leaves_;                  // of each candidate
-  std::vector<placed> on_node_;                        // the shares by node
-  std::vector<piece_count> pieces_;                    // of each size of the members
+  std::vector<std::uint32_t> first_;                   // of each node, in on_node_; and the end
+  std::vector<std::uint32_t> filled_;
+  std::vector<placed> on_node_;      // the shares by node
+  std::vector<piece_count> pieces_;  // of each size of the members
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> set_;
   std::vector<std::uint32_t> victims_;
@@ -336,6 +370,7 @@ class victim_search {
   std::uint64_t bound_ = 0;
   std::vector<std::uint64_t> costs_;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> here_;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> heap_;
   std::vector<node_class> classes_;
 };
 
