@@ -64,6 +64,7 @@
 #include <apiary/sched/hived_eviction.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_planner.h>
+#include <apiary/sched/hived_queries.h>
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/physical_chain.h>

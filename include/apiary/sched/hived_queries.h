@@ -1,0 +1,88 @@
+// apiary/sched/hived_queries.h - what a tenant uses, and what a cell is used for.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/tree.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_chains.h>
+
+#include <cstdint>
+
+APIARY_NAMESPACE_BEGIN
+
+// Leaves and gangs of a tenant, over all chains.
+struct tenant_usage {
+  std::uint64_t owned = 0;          // leaves of its cells, pinned ones included
+  std::uint64_t guaranteed = 0;     // used as cells of its own
+  std::uint64_t opportunistic = 0;  // used beside them
+  std::uint64_t claimed = 0;        // of its cells, to be used once their users have ended
+  std::uint32_t running = 0;        // gangs
+  std::uint32_t preempting = 0;     // gangs
+  std::uint32_t downgraded = 0;     // of those running: gangs that lost the tenant's cells
+  friend bool operator==(const tenant_usage&, const tenant_usage&) = default;
+};
+
+// Requires: a tenant of the layout. Cost: O(leaves of all gangs).
+[[nodiscard]] inline tenant_usage usage_of(const hived& scheduler, tenant_id tenant) {
+  APIARY_ASSERT(tenant.value < scheduler.layout().tenants.size());
+  tenant_usage usage;
+  const hived_cells& cells = scheduler.cells();
+  for (std::uint32_t c = 0; c < cells.num_clusters(); ++c) {
+    const virtual_cluster& cluster = cells.cluster(cluster_id(c));
+    if (cluster.tenant() == tenant) usage.owned += cluster.tree().num_leaves();
+  }
+  for (const gang_slot s : scheduler.gangs().by_job()) {
+    const gang_record& gang = scheduler.gangs()[s];
+    if (gang.request.tenant != tenant) continue;
+    std::uint64_t leaves = 0;
+    for (const chain_leaf& l : gang.leaves) leaves += l.leaf.valid() ? 1U : 0U;
+    if (gang.state == gang_state::preempting) {
+      usage.claimed += leaves;
+      ++usage.preempting;
+      continue;
+    }
+    ++usage.running;
+    usage.downgraded += gang.downgraded ? 1U : 0U;
+    (gang.guaranteed() ? usage.guaranteed : usage.opportunistic) += leaves;
+  }
+  return usage;
+}
+
+// Leaves of a physical cell by what holds them.
+struct cell_state {
+  tenant_id bound_to{};  // whose cell it is, or lies in; not valid: nobody's now
+  std::uint32_t leaves = 0;
+  std::uint32_t idle = 0;           // healthy and nobody's
+  std::uint32_t guaranteed = 0;     // used as a tenant's cell
+  std::uint32_t opportunistic = 0;  // used beside that
+  std::uint32_t claimed = 0;        // of all of them, reserved by a preempting gang
+  std::uint32_t bad = 0;            // of all of them
+  friend bool operator==(const cell_state&, const cell_state&) = default;
+};
+
+// Requires: a cell of the chain. Cost: O(leaves of the cell + levels).
+[[nodiscard]] inline cell_state state_of(const hived& scheduler, chain_id chain, cell_id cell) {
+  const physical_chain& in = scheduler.cells().chain(chain.value);
+  cell_state state;
+  level_t level = in.tree().level(cell);
+  for (cell_id c = cell; c.valid(); c = in.tree().parent(c, level++)) {
+    const cluster_id owner = in.owner(c).cluster;
+    if (owner.valid()) state.bound_to = scheduler.cells().cluster(owner).tenant();
+  }
+  for (const cell_id leaf : leaves(in.tree(), cell)) {
+    const leaf_holders holders = in.holders(leaf);
+    const bool healthy = in.healthy().healthy(leaf);
+    ++state.leaves;
+    state.idle += healthy && holders.idle() ? 1U : 0U;
+    state.guaranteed += holders.user.valid() && holders.guaranteed ? 1U : 0U;
+    state.opportunistic += holders.user.valid() && !holders.guaranteed ? 1U : 0U;
+    state.claimed += holders.claimer.valid() ? 1U : 0U;
+    state.bad += healthy ? 0U : 1U;
+  }
+  return state;
+}
+
+APIARY_NAMESPACE_END

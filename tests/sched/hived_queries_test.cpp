@@ -1,0 +1,86 @@
+// apiary/tests/sched/hived_queries_test.cpp - usage of tenants and cells, counted by hand.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_chains.h>
+#include <apiary/sched/hived_queries.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <support/hived_documents.h>
+#include <utility>
+
+using namespace apiary;
+using namespace apiary_test;
+
+TEST_CASE("what a tenant uses and what a cell is used for") {
+  // Racks of two nodes of two pairs: b owns a pair and the pinned node n1, a owns a rack.
+  auto made = hived::create(small_cluster());
+  REQUIRE(made.ok());
+  hived scheduler = *std::move(made);
+  const tenant_id a = *scheduler.layout().find_tenant("a");
+  const tenant_id b = *scheduler.layout().find_tenant("b");
+  CHECK(usage_of(scheduler, a) == tenant_usage{.owned = 8});
+  CHECK(usage_of(scheduler, b) == tenant_usage{.owned = 6});
+  const auto run = [&](gang_request request) {
+    const auto plan = scheduler.propose(request);
+    REQUIRE(plan.ok());
+    REQUIRE(plan->result != outcome::wait);
+    REQUIRE(scheduler.commit(*plan).ok());
+    return *plan;
+  };
+  const leaf_type_id gpu = *scheduler.find_leaf_type("GPU");
+  run({.job = job_id(0), .tenant = a, .members = {{1, 2}}, .leaf_type = gpu, .lazy = true});
+  run({.job = job_id(1), .tenant = b, .members = {{1, 2}}, .leaf_type = gpu});
+  CHECK(usage_of(scheduler, a) == tenant_usage{.owned = 8, .guaranteed = 2, .running = 1});
+  CHECK(usage_of(scheduler, b) == tenant_usage{.owned = 6, .guaranteed = 2, .running = 1});
+  for (std::uint32_t job = 2; job < 4; ++job) {
+    run({.job = job_id(job),
+         .tenant = b,
+         .priority = opportunistic_priority,
+         .members = {{2, job == 2 ? 4U : 2U}},
+         .leaf_type = gpu});
+  }
+  const chain_id chain = scheduler.layout().chain_of(*scheduler.layout().find_node("n0"));
+  cell_state sum;
+  for (const cell_id root : scheduler.layout().chain(chain).tree.cells(3)) {
+    const cell_state rack = state_of(scheduler, chain, root);
+    sum.leaves += rack.leaves;
+    sum.idle += rack.idle;
+    sum.guaranteed += rack.guaranteed;
+    sum.opportunistic += rack.opportunistic;
+  }
+  CHECK(sum == cell_state{.leaves = 16, .idle = 0, .guaranteed = 4, .opportunistic = 12});
+}
+
+TEST_CASE("a claimed leaf and a bad one are counted beside who has them") {
+  hived_config config;
+  config.cell_types = {{.name = "NODE", .child_type = "GPU", .child_count = 4, .is_node = true}};
+  config.physical_cells = {{.type = "NODE", .address = "n"}};
+  config.virtual_clusters = {{.name = "t", .cells = {{.type = "NODE", .count = 1}}}};
+  auto made = hived::create(config);
+  REQUIRE(made.ok());
+  hived scheduler = *std::move(made);
+  const cell_id node = scheduler.layout().node_cell(node_id(0));
+  CHECK(state_of(scheduler, chain_id(0), node) == cell_state{.leaves = 4, .idle = 4});
+  const gang_request guest{.job = job_id(0),
+                           .tenant = tenant_id(0),
+                           .priority = opportunistic_priority,
+                           .members = {{1, 3}}};
+  const auto first = scheduler.propose(guest);
+  REQUIRE(first.ok());
+  REQUIRE(scheduler.commit(*first).ok());
+  const auto second =
+      scheduler.propose({.job = job_id(1), .tenant = tenant_id(0), .members = {{1, 4}}});
+  REQUIRE(second.ok());
+  REQUIRE(second->result == outcome::preempt);
+  REQUIRE(scheduler.commit(*second).ok());
+  REQUIRE(scheduler.mark_bad(node_id(0), 3).ok());
+  CHECK(state_of(scheduler, chain_id(0), node) ==
+        cell_state{
+            .bound_to = tenant_id(0), .leaves = 4, .opportunistic = 3, .claimed = 4, .bad = 1});
+  CHECK(usage_of(scheduler, tenant_id(0)) ==
+        tenant_usage{.owned = 4, .opportunistic = 3, .claimed = 4, .running = 1, .preempting = 1});
+}
