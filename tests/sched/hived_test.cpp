@@ -1,0 +1,420 @@
+// apiary/tests/sched/hived_test.cpp - what each call of a host answers, and that errors change
+// nothing.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/sched/audit.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <absl/status/status.h>
+#include <doctest/doctest.h>
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <support/hived_documents.h>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+static_assert(std::is_move_constructible_v<hived> && std::is_copy_constructible_v<hived>);
+
+namespace {
+
+using absl::StatusCode;
+using jobs = std::vector<job_id>;
+
+// The small cluster with a third rack: nodes n0 to n5 of two pairs in racks of two, then b0 and b1 of
+// eight devices.
+constexpr tenant_id b(0);  // a pair, and the node n1 pinned as "mine"
+constexpr tenant_id a(1);  // a rack
+
+hived_config cluster() {
+  hived_config config = apiary_test::small_cluster();
+  config.physical_cells.push_back(
+      apiary_test::rack({apiary_test::named("n4"), apiary_test::named("n5")}));
+  return config;
+}
+hived small() {
+  auto h = hived::create(cluster());
+  REQUIRE(h.ok());
+  return *std::move(h);
+}
+gang_request gang(std::uint32_t job, tenant_id tenant, std::int32_t priority,
+                  std::vector<gang_member> members) {
+  return {
+      .job = job_id(job), .tenant = tenant, .priority = priority, .members = std::move(members)};
+}
+gang_request lazy(gang_request r) {
+  r.lazy = true;
+  return r;
+}
+gang_request of_type(gang_request r, const hived& h, const char* type) {
+  const auto found = h.find_leaf_type(type);
+  REQUIRE(found);
+  r.leaf_type = *found;
+  return r;
+}
+
+// Checks that `call(h)` fails in this way and changes nothing.
+template <std::invocable F>
+void refuses(hived& h, StatusCode code, const std::string& words, F&& call) {
+  const std::uint64_t before = h.hash();
+  const absl::Status status = call();
+  CHECK(status.code() == code);
+  const std::string message(status.message());
+  CAPTURE(message);
+  CHECK(message.find(words) != std::string::npos);
+  CHECK(h.hash() == before);
+  CHECK(audit(h).empty());
+}
+void refuses(hived& h, StatusCode code, const std::string& words, const gang_request& r) {
+  refuses(h, code, words, [&] { return h.propose(r).status(); });
+}
+
+gang_plan proposed(hived& h, const gang_request& r) {
+  const std::uint64_t before = h.hash();
+  const auto plan = h.propose(r);
+  REQUIRE(plan.ok());
+  CHECK(h.hash() == before);
+  return *plan;
+}
+// Proposes and commits; the plan.
+gang_plan done(hived& h, const gang_request& r) {
+  const gang_plan plan = proposed(h, r);
+  if (plan.result != outcome::wait) REQUIRE(h.commit(plan).ok());
+  CHECK(audit(h).empty());
+  return plan;
+}
+bool runs(const hived& h, std::uint32_t job) {
+  const gang_record* gang = h.find(job_id(job));
+  return gang != nullptr && gang->state == gang_state::allocated;
+}
+wait_reason reason(hived& h, const gang_request& r) {
+  const gang_plan plan = proposed(h, r);
+  REQUIRE(plan.result == outcome::wait);
+  CHECK(h.commit(plan).code() == StatusCode::kFailedPrecondition);
+  return plan.wait.reason;
+}
+
+}  // namespace
+
+TEST_CASE("requests that are wrong in themselves") {
+  hived h = small();
+  const gang_request good = gang(1, a, 0, {{1, 4}});
+  const auto with = [&](auto&& change) {
+    gang_request r = good;
+    change(r);
+    return r;
+  };
+  const auto invalid = StatusCode::kInvalidArgument;
+  refuses(h, invalid, "job id", with([](gang_request& r) { r.job = job_id(); }));
+  refuses(h, invalid, "gang 1: priority 1001", with([](gang_request& r) { r.priority = 1001; }));
+  refuses(h, invalid, "priority -2", with([](gang_request& r) { r.priority = -2; }));
+  refuses(h, invalid, "no tasks", with([](gang_request& r) { r.members = {}; }));
+  refuses(h, invalid, "0 tasks", with([](gang_request& r) { r.members = {{1, 1}, {0, 1}}; }));
+  refuses(h, invalid, "0 leaf cells", with([](gang_request& r) { r.members = {{1, 0}}; }));
+  refuses(h, invalid, "1000001 tasks", with([](gang_request& r) { r.members = {{1'000'001, 1}}; }));
+  refuses(h, invalid, "a node has 4", with([](gang_request& r) { r.members = {{1, 5}}; }));
+  refuses(h, invalid, "a node has 8", gang(1, a, -1, {{1, 9}}));
+  const summary_bitset three(3);
+  refuses(h, invalid, "3 bits for 8 nodes", with([&](gang_request& r) { r.suggested = &three; }));
+  refuses(h, invalid, "opportunistic",
+          with([](gang_request& r) { r.priority = -1, r.pinned = 0, r.tenant = b; }));
+
+  const auto unknown = StatusCode::kNotFound;
+  refuses(h, unknown, "tenant 7", with([](gang_request& r) { r.tenant = tenant_id(7); }));
+  refuses(h, unknown, "tenant", with([](gang_request& r) { r.tenant = tenant_id(); }));
+  refuses(h, unknown, "leaf type 9", with([](gang_request& r) { r.leaf_type = leaf_type_id(9); }));
+  refuses(h, unknown, "pinned cell 1", with([](gang_request& r) { r.pinned = 1; }));
+
+  const auto lacks = StatusCode::kFailedPrecondition;
+  refuses(h, lacks, "a has no cells of type NPU", of_type(good, h, "NPU"));
+  refuses(h, lacks, "mine is not its tenant's", with([](gang_request& r) { r.pinned = 0; }));
+
+  CHECK(proposed(h, with([](gang_request& r) { r.priority = 1000; })).result == outcome::bind);
+  CHECK(proposed(h, of_type(gang(1, a, -1, {{2, 8}}), h, "NPU")).result == outcome::bind);
+}
+
+TEST_CASE("plans: bound, used up, stale; gangs: once, and until they end") {
+  hived h = small();
+  const std::uint64_t empty = h.hash();
+  const gang_request r = gang(1, a, 0, {{1, 3}, {2, 1}});
+  const gang_plan plan = proposed(h, r);
+  REQUIRE(plan.result == outcome::bind);
+  CHECK(plan.victims.empty());
+  REQUIRE(plan.tasks.size() == 3);
+  CHECK(plan.tasks.at(0) == task_place{node_id(2), 0b0111});
+  CHECK(plan.tasks[1] == task_place{node_id(2), 0b1000});
+  CHECK(plan.tasks[2] == task_place{node_id(3), 0b0001});
+  REQUIRE(h.commit(plan).ok());
+  REQUIRE(h.find(job_id(1)) != nullptr);
+  CHECK(h.tasks(*h.find(job_id(1))) == plan.tasks);
+
+  refuses(h, StatusCode::kAborted, "stale", [&] { return h.commit(plan); });
+  refuses(h, StatusCode::kAlreadyExists, "gang 1 runs", r);
+  refuses(h, StatusCode::kFailedPrecondition, "runs", [&] { return h.cancel(job_id(1)); });
+  const gang_plan other = proposed(h, gang(2, a, 0, {{1, 1}}));
+  REQUIRE(h.finish(job_id(1)).ok());
+  refuses(h, StatusCode::kAborted, "gang 2", [&] { return h.commit(other); });
+  refuses(h, StatusCode::kNotFound, "no gang 1", [&] { return h.finish(job_id(1)); });
+  refuses(h, StatusCode::kNotFound, "no gang 1", [&] { return h.cancel(job_id(1)); });
+  refuses(h, StatusCode::kNotFound, "no gang 1", [&] { return h.finish_task(job_id(1), 0); });
+  CHECK(h.hash() == empty);
+  CHECK(h.find(job_id(1)) == nullptr);
+}
+
+TEST_CASE("tasks end one by one, the gang with the last") {
+  hived h = small();
+  const std::uint64_t empty = h.hash();
+  done(h, gang(1, a, 0, {{1, 4}, {2, 1}}));
+  REQUIRE(h.finish_task(job_id(1), 0).ok());
+  CHECK(audit(h).empty());
+  CHECK(h.tasks(*h.find(job_id(1))).at(0).leaves == 0);
+  refuses(h, StatusCode::kNotFound, "task 0", [&] { return h.finish_task(job_id(1), 0); });
+  refuses(h, StatusCode::kNotFound, "task 3", [&] { return h.finish_task(job_id(1), 3); });
+  CHECK(done(h, gang(2, a, 0, {{1, 4}})).result == outcome::bind);
+  REQUIRE(h.finish_task(job_id(1), 2).ok());
+  CHECK(runs(h, 1));
+  REQUIRE(h.finish_task(job_id(1), 1).ok());
+  CHECK(!runs(h, 1));
+  REQUIRE(h.finish(job_id(2)).ok());
+  CHECK(h.hash() == empty);
+}
+
+TEST_CASE("a preemption: leaves are claimed, the victim ends, the gang runs there") {
+  hived h = small();
+  done(h, gang(1, a, 0, {{2, 4}}));
+  const gang_request r = gang(2, a, 5, {{1, 2}});
+  const gang_plan plan = done(h, r);
+  REQUIRE(plan.result == outcome::preempt);
+  CHECK(plan.victims == jobs{job_id(1)});
+  CHECK(plan.downgraded.empty());
+  CHECK(h.being_preempted(*h.find(job_id(1))));
+  CHECK(h.find(job_id(2))->state == gang_state::preempting);
+  CHECK(!h.being_preempted(*h.find(job_id(2))));
+
+  // It asks while the victim ends; in other words only after a withdrawal.
+  const gang_plan again = done(h, r);
+  CHECK(again.result == outcome::preempt);
+  CHECK(again.tasks == plan.tasks);
+  CHECK(again.victims == plan.victims);
+  refuses(h, StatusCode::kInvalidArgument, "other words", gang(2, a, 6, {{1, 2}}));
+
+  REQUIRE(h.finish(job_id(1)).ok());
+  const gang_plan bound = done(h, r);
+  CHECK(bound.result == outcome::bind);
+  CHECK(bound.tasks == plan.tasks);
+  CHECK(runs(h, 2));
+}
+
+TEST_CASE("a preemption is withdrawn, by its host or with its tasks") {
+  hived h = small();
+  done(h, gang(1, a, 0, {{2, 4}}));
+  const std::uint64_t before = h.hash();
+  done(h, gang(2, a, 5, {{1, 2}}));
+  CHECK(h.hash() != before);
+  REQUIRE(h.cancel(job_id(2)).ok());
+  CHECK(h.hash() == before);
+  done(h, gang(2, a, 5, {{2, 1}}));
+  REQUIRE(h.finish_task(job_id(2), 0).ok());
+  CHECK(audit(h).empty());
+  REQUIRE(h.finish_task(job_id(2), 1).ok());
+  CHECK(h.hash() == before);
+  CHECK(runs(h, 1));
+}
+
+TEST_CASE("equal and higher priorities are not preempted, and opportunistic gangs preempt nobody") {
+  hived h = small();
+  done(h, gang(1, a, 5, {{2, 4}}));
+  CHECK(reason(h, gang(2, a, 5, {{1, 1}})) == wait_reason::busy);
+  CHECK(reason(h, gang(2, a, 4, {{1, 1}})) == wait_reason::busy);
+  done(h, gang(3, b, -1, {{2, 8}}));
+  done(h, of_type(gang(4, b, -1, {{4, 4}}), h, "GPU"));
+  CHECK(reason(h, gang(5, a, -1, {{1, 1}})) == wait_reason::busy);
+  // An owner sends guests away, not more than those on its cell.
+  const gang_plan plan = done(h, gang(6, b, 0, {{1, 2}}));
+  CHECK(plan.result == outcome::preempt);
+  CHECK(plan.victims == jobs{job_id(4)});
+}
+
+TEST_CASE("two preemptors have different victims; a higher one cancels both") {
+  hived h = small();
+  done(h, gang(1, a, 0, {{1, 4}}));
+  done(h, gang(2, a, 0, {{1, 4}}));
+  const gang_plan third = done(h, gang(3, a, 5, {{1, 4}}));
+  const gang_plan fourth = done(h, gang(4, a, 5, {{1, 4}}));
+  REQUIRE(third.victims.size() == 1);
+  REQUIRE(fourth.victims.size() == 1);
+  CHECK(third.victims != fourth.victims);
+  CHECK(reason(h, gang(5, a, 5, {{1, 1}})) == wait_reason::busy);
+
+  const gang_plan all = done(h, gang(6, a, 9, {{2, 4}}));
+  CHECK(all.result == outcome::preempt);
+  CHECK(all.victims == jobs{job_id(1), job_id(2)});
+  CHECK(all.cancelled == jobs{job_id(3), job_id(4)});
+  CHECK(h.find(job_id(3)) == nullptr);
+  REQUIRE(h.finish(job_id(1)).ok());
+  REQUIRE(h.finish(job_id(2)).ok());
+  CHECK(done(h, gang(6, a, 9, {{2, 4}})).result == outcome::bind);
+}
+
+TEST_CASE("lazy gangs lose their cells and run on; withdrawn in time, they have them back") {
+  hived h = small();
+  done(h, lazy(gang(1, a, 0, {{2, 4}})));
+  const std::uint64_t before = h.hash();
+  // The other rack is idle: nobody must end.
+  const gang_plan plan = done(h, gang(2, a, 5, {{2, 4}}));
+  CHECK(plan.result == outcome::bind);
+  CHECK(plan.downgraded == jobs{job_id(1)});
+  CHECK(plan.victims.empty());
+  CHECK(runs(h, 1));
+  CHECK(h.find(job_id(1))->downgraded);
+  CHECK(!h.find(job_id(1))->guaranteed());
+  CHECK(h.find(job_id(1))->effective_priority() == opportunistic_priority);
+  CHECK(runs(h, 2));
+
+  hived full = small();
+  done(full, lazy(gang(1, a, 0, {{2, 4}})));
+  REQUIRE(full.hash() == before);
+  done(full, of_type(gang(7, b, -1, {{4, 4}}), full, "GPU"));
+  const std::uint64_t with_guest = full.hash();
+  const gang_plan claims = done(full, gang(2, a, 5, {{2, 4}}));
+  CHECK(claims.result == outcome::preempt);
+  CHECK(claims.downgraded == jobs{job_id(1)});
+  CHECK(full.find(job_id(1))->downgraded);
+  REQUIRE(full.cancel(job_id(2)).ok());
+  CHECK(!full.find(job_id(1))->downgraded);
+  CHECK(full.hash() == with_guest);
+}
+
+TEST_CASE("pinned cells are for who names them") {
+  hived h = small();
+  gang_request r = gang(1, b, 0, {{1, 4}});
+  r.pinned = 0;
+  const gang_plan plan = done(h, r);
+  CHECK(plan.result == outcome::bind);
+  CHECK(plan.tasks.at(0) == task_place{node_id(1), 0b1111});
+  CHECK(reason(h, gang(2, b, 0, {{1, 4}})) == wait_reason::never);
+  CHECK(done(h, gang(2, b, 0, {{1, 2}})).result == outcome::bind);
+}
+
+TEST_CASE("bad hardware: who runs, runs on; new gangs keep away, and why they wait") {
+  hived h = small();
+  done(h, gang(1, a, 0, {{1, 4}}));
+  const node_id where = h.tasks(*h.find(job_id(1))).at(0).node;
+  REQUIRE(h.mark_bad(where, 2).ok());
+  CHECK(runs(h, 1));
+  const std::uint64_t marked = h.hash();
+  REQUIRE(h.mark_bad(where, 2).ok());
+  CHECK(h.hash() == marked);
+  refuses(h, StatusCode::kNotFound, "node 8", [&] { return h.mark_bad(node_id(8)); });
+  refuses(h, StatusCode::kNotFound, "n0 has no leaf cell 4",
+          [&] { return h.mark_bad(node_id(0), 4); });
+  REQUIRE(h.finish(job_id(1)).ok());
+  // One healthy rack is left, and one is promised.
+  CHECK(h.doomed(a, chain_id(0), 3) == 0);
+  REQUIRE(h.mark_bad(node_id(4)).ok());
+  CHECK(h.doomed(a, chain_id(0), 3) == 1);
+  REQUIRE(h.mark_bad(node_id(5)).ok());
+  CHECK(done(h, gang(2, a, 0, {{1, 4}})).tasks.at(0).node == node_id(3));
+  CHECK(reason(h, gang(3, a, 0, {{1, 4}})) == wait_reason::unhealthy);
+  CHECK(reason(h, gang(3, a, 0, {{2, 4}})) == wait_reason::busy);
+  CHECK(reason(h, gang(3, a, 0, {{3, 4}})) == wait_reason::never);
+  CHECK(done(h, gang(3, a, 0, {{1, 3}})).tasks.at(0) == task_place{node_id(2), 0b1011});
+  REQUIRE(h.mark_healthy(where, 2).ok());
+  CHECK(done(h, gang(4, a, 0, {{1, 1}})).tasks.at(0) == task_place{node_id(2), 0b0100});
+}
+
+TEST_CASE("suggested nodes, and a preemption whose place is no longer one of them") {
+  hived h = small();
+  summary_bitset nodes(8);
+  nodes.set(3);
+  gang_request r = gang(1, a, 0, {{1, 4}});
+  r.suggested = &nodes;
+  const gang_plan plan = done(h, r);
+  REQUIRE(plan.result == outcome::bind);
+  CHECK(plan.tasks.at(0).node == node_id(3));
+  gang_request second = r;
+  second.job = job_id(2);
+  second.priority = 5;
+  CHECK(done(h, second).result == outcome::preempt);
+  nodes.reset(3);
+  const gang_plan withdrawn = proposed(h, second);
+  CHECK(withdrawn.cancelled == jobs{job_id(2)});
+  REQUIRE(withdrawn.result == outcome::wait);
+  CHECK(withdrawn.wait.reason == wait_reason::not_suggested);
+  REQUIRE(h.commit(withdrawn).ok());
+  CHECK(h.find(job_id(2)) == nullptr);
+  CHECK(reason(h, second) == wait_reason::not_suggested);
+}
+
+TEST_CASE("a restart: gangs are taken where they run") {
+  hived h = small();
+  const gang_request r = gang(1, a, 0, {{2, 4}, {1, 2}});
+  using places = std::vector<task_place>;
+  const places there{{node_id(2), 0b1111}, {node_id(4), 0b1111}, {}};
+  const auto fails = [&](StatusCode code, const char* words, const gang_request& gang,
+                         const places& tasks) {
+    refuses(h, code, words, [&] { return h.recover(gang, tasks).status(); });
+  };
+  fails(StatusCode::kInvalidArgument, "3 tasks", r, {there[0], there[1]});
+  fails(StatusCode::kInvalidArgument, "more leaf cells", r, {{}, {}, {node_id(0), 0b111}});
+  fails(StatusCode::kInvalidArgument, "only 4", r, {{}, {}, {node_id(0), 0b10001}});
+  fails(StatusCode::kInvalidArgument, "no leaf cells", r, {{}, {}, {}});
+  fails(StatusCode::kNotFound, "node 9", r, {{}, {}, {node_id(9), 1}});
+  fails(StatusCode::kNotFound, "tenant 4", gang(1, tenant_id(4), 0, {{1, 1}}), {{node_id(0), 1}});
+  done(h, gang(9, b, -1, {{1, 8}}));
+  done(h, of_type(gang(8, b, -1, {{1, 1}}), h, "GPU"));
+  const task_place taken = h.tasks(*h.find(job_id(8))).at(0);
+  fails(StatusCode::kFailedPrecondition, "in use", gang(1, a, 0, {{1, 1}}), {taken});
+  REQUIRE(h.finish(job_id(8)).ok());
+
+  // Two nodes in different racks are no rack: it runs, but not as its tenant's.
+  auto kept = h.recover(r, there);
+  REQUIRE(kept.ok());
+  CHECK(!*kept);
+  CHECK(h.find(job_id(1))->downgraded);
+  CHECK(audit(h).empty());
+  fails(StatusCode::kAlreadyExists, "gang 1", r, there);
+  kept = h.recover(gang(2, a, 0, {{1, 2}}), places{{node_id(3), 0b0110}});
+  REQUIRE(kept.ok());
+  CHECK(*kept);
+  kept = h.recover(gang(3, b, -1, {{1, 2}}), places{{node_id(1), 0b0110}});
+  REQUIRE(kept.ok());
+  CHECK(*kept);
+  CHECK(audit(h).empty());
+}
+
+TEST_CASE("another configuration: who keeps what, and a faulty one changes nothing") {
+  hived h = small();
+  done(h, gang(1, a, 0, {{1, 4}}));
+  done(h, gang(2, a, 3, {{1, 4}}));
+  done(h, gang(3, b, 0, {{1, 2}}));
+  done(h, gang(4, b, -1, {{1, 8}}));
+  const node_id first = h.tasks(*h.find(job_id(1))).at(0).node;
+  done(h, gang(5, a, 9, {{1, 1}}));
+  hived_config config = cluster();
+  config.physical_cells[0].children[0].address = "n1";
+  refuses(h, StatusCode::kInvalidArgument, "named twice",
+          [&] { return h.reconfigure(config).status(); });
+
+  // The boxes go, and what was a's rack is two nodes of which one is its own.
+  config = cluster();
+  std::erase_if(config.physical_cells, [](const auto& c) { return c.type == "BOX"; });
+  std::erase_if(config.cell_types, [](const auto& c) { return c.name == "BOX"; });
+  config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
+  const auto report = h.reconfigure(config);
+  REQUIRE(report.ok());
+  CHECK(audit(h).empty());
+  CHECK(report->gone == jobs{job_id(4)});
+  CHECK(report->cancelled == jobs{job_id(5)});
+  CHECK(report->downgraded == jobs{job_id(1)});
+  CHECK(h.tasks(*h.find(job_id(1))).at(0).node == first);
+  CHECK(h.find(job_id(2))->guaranteed());
+  CHECK(h.find(job_id(3))->guaranteed());
+}
