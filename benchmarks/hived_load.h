@@ -201,24 +201,41 @@ inline std::optional<std::string> read_recorded(const std::string& path, hived_l
   return config;
 }
 
-// Durations in microseconds.
+// Durations in microseconds of the same steps in several runs: of each step the median over the runs
+// counts, so that what else the machine did meanwhile does not.
 class durations {
  public:
-  void add(double us) { all_.push_back(us); }
+  void begin_run() { runs_.emplace_back(); }
+  void add(double us) { runs_.back().push_back(us); }
   [[nodiscard]] double mean() const {
     double sum = 0;
-    for (const double us : all_) sum += us;
-    return all_.empty() ? 0 : sum / static_cast<double>(all_.size());
+    const std::vector<double> all = medians();
+    for (const double us : all) sum += us;
+    return all.empty() ? 0 : sum / static_cast<double>(all.size());
   }
-  [[nodiscard]] double quantile(double q) {
-    if (all_.empty()) return 0;
-    const auto at = static_cast<std::ptrdiff_t>(q * static_cast<double>(all_.size() - 1));
-    std::nth_element(all_.begin(), all_.begin() + at, all_.end());
-    return all_[static_cast<std::size_t>(at)];
+  [[nodiscard]] double quantile(double q) const {
+    std::vector<double> all = medians();
+    return all.empty() ? 0 : nth(all, q);
   }
 
  private:
-  std::vector<double> all_;
+  static double nth(std::vector<double>& all, double q) {
+    const auto at = static_cast<std::ptrdiff_t>(q * static_cast<double>(all.size() - 1));
+    std::nth_element(all.begin(), all.begin() + at, all.end());
+    return all[static_cast<std::size_t>(at)];
+  }
+  [[nodiscard]] std::vector<double> medians() const {
+    std::vector<double> all;
+    std::vector<double> of_step;
+    for (std::size_t i = 0; !runs_.empty() && i < runs_.front().size(); ++i) {
+      of_step.clear();
+      for (const std::vector<double>& run : runs_) of_step.push_back(run[i]);
+      all.push_back(nth(of_step, 0.5));
+    }
+    return all;
+  }
+
+  std::vector<std::vector<double>> runs_;
 };
 
 class stopwatch {
