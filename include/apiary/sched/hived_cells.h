@@ -410,7 +410,8 @@ class hived_cells {
 
   [[nodiscard]] static std::optional<cell_id> find_root(const physical_chain& chain, level_t l) {
     if (const auto quiet = chain.cells().find({.level = l, .usable = &chain.quiet()})) return quiet;
-    return chain.cells().find({.level = l, .usable = &chain.healthy().usable()});
+    return chain.cells().find({.level = l, .usable = &chain.healthy().usable()},
+                              [&](cell_id c) { return chain.guests(c); });
   }
   [[nodiscard]] static cell_id fewest_guests(const physical_chain& chain,
                                              id_range<cell_id> parts) noexcept {
@@ -436,7 +437,11 @@ class hived_cells {
   // Of the cells of a level that can be granted, the first with the fewest unusable leaves.
   [[nodiscard]] static cell_id most_usable(const physical_chain& chain, level_t l,
                                            const health<uniform_tree>& usable) {
-    if (const auto c = chain.cells().find({.level = l, .usable = &usable.usable()})) return *c;
+    const cell_request request{.level = l, .usable = &usable.usable()};
+    if (const auto c = chain.cells().find(request)) {
+      if (chain.guests(*c) == 0) return *c;
+      return *chain.cells().find(request, [&](cell_id other) { return chain.guests(other); });
+    }
     const summary_bitset& free = chain.cells().cells().free_cells();
     cell_id best;
     std::uint32_t fewest = 0;

@@ -76,10 +76,13 @@ class hived_eviction {
     }
     return fit_verdict::fits;
   }
-  // Puts back what lift has lifted.
+  // Puts back what lift has lifted, the last first: a leaf that one victim uses and another claims
+  // was lifted twice.
   void put_back(hived_cells& cells) {
-    for (const auto& [l, holders] : lifted_) cells.hold(l.chain, l.leaf, holders);
-    lifted_.clear();
+    for (; !lifted_.empty(); lifted_.pop_back()) {
+      const auto& [l, holders] = lifted_.back();
+      cells.hold(l.chain, l.leaf, holders);
+    }
   }
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept {
     return search_.cut();

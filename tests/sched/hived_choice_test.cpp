@@ -1,0 +1,82 @@
+// apiary/tests/sched/hived_choice_test.cpp - of several places a gang takes the quietest.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/sched/audit.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// Nodes a, b, c, ... of four leaves; the tenant owns so many of them.
+hived make(std::uint32_t nodes, std::uint32_t owned) {
+  hived_config config;
+  config.cell_types = {{.name = "NODE", .child_type = "GPU", .child_count = 4, .is_node = true}};
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    config.physical_cells.push_back(
+        {.type = "NODE", .address = std::string(1, static_cast<char>('a' + n))});
+  }
+  config.virtual_clusters = {{.name = "t", .cells = {{.type = "NODE", .count = owned}}}};
+  auto made = hived::create(config);
+  REQUIRE(made.ok());
+  return *std::move(made);
+}
+
+gang_plan carry_out(hived& scheduler, const gang_request& request) {
+  auto plan = scheduler.propose(request);
+  REQUIRE(plan.ok());
+  CHECK(scheduler.commit(*plan).ok());
+  CHECK(audit(scheduler).empty());
+  return *std::move(plan);
+}
+
+}  // namespace
+
+TEST_CASE("where every whole cell has guests, the one with the fewest is bound") {
+  for (const bool suggested : {false, true}) {
+    CAPTURE(suggested);
+    hived scheduler = make(3, 1);
+    summary_bitset nodes(3, true);
+    if (suggested) nodes.reset(0);
+    // Guests: three leaves each of a and b, one of c.
+    std::vector<std::uint32_t> sizes = {3, 3, 1};
+    for (std::uint32_t n = 0; n < 3; ++n) {
+      summary_bitset only(3);
+      only.set(n);
+      carry_out(scheduler, {.job = job_id(n),
+                            .tenant = tenant_id(0),
+                            .priority = opportunistic_priority,
+                            .members = {{1, sizes[n]}},
+                            .suggested = &only});
+    }
+    const gang_plan plan = carry_out(scheduler, {.job = job_id(9),
+                                                 .tenant = tenant_id(0),
+                                                 .members = {{1, 3}},
+                                                 .suggested = suggested ? &nodes : nullptr});
+    CHECK(plan.result == outcome::bind);
+    CHECK(plan.tasks[0].node == node_id(2));
+  }
+}
+
+TEST_CASE("a victim on a leaf that another victim claims") {
+  hived scheduler = make(1, 1);
+  carry_out(scheduler, {.job = job_id(0), .tenant = tenant_id(0), .members = {{1, 1}}});
+  const gang_plan first = carry_out(
+      scheduler, {.job = job_id(1), .tenant = tenant_id(0), .priority = 1, .members = {{4, 1}}});
+  CHECK(first.victims == std::vector<job_id>{job_id(0)});
+  const gang_plan plan = carry_out(
+      scheduler, {.job = job_id(2), .tenant = tenant_id(0), .priority = 2, .members = {{2, 2}}});
+  CHECK(plan.result == outcome::preempt);
+  CHECK(plan.victims == std::vector<job_id>{job_id(0)});
+  CHECK(plan.cancelled == std::vector<job_id>{job_id(1)});
+}
