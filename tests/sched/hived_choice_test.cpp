@@ -18,10 +18,12 @@ using namespace apiary;
 
 namespace {
 
-// Nodes a, b, c, ... of four leaves; the tenant owns so many of them.
+// Nodes a, b, c, ... of eight leaves in pairs and quads; the tenant owns so many of them.
 hived make(std::uint32_t nodes, std::uint32_t owned) {
   hived_config config;
-  config.cell_types = {{.name = "NODE", .child_type = "GPU", .child_count = 4, .is_node = true}};
+  config.cell_types = {{.name = "PAIR", .child_type = "GPU", .child_count = 2},
+                       {.name = "QUAD", .child_type = "PAIR", .child_count = 2},
+                       {.name = "NODE", .child_type = "QUAD", .child_count = 2, .is_node = true}};
   for (std::uint32_t n = 0; n < nodes; ++n) {
     config.physical_cells.push_back(
         {.type = "NODE", .address = std::string(1, static_cast<char>('a' + n))});
@@ -48,8 +50,8 @@ TEST_CASE("where every whole cell has guests, the one with the fewest is bound")
     hived scheduler = make(3, 1);
     summary_bitset nodes(3, true);
     if (suggested) nodes.reset(0);
-    // Guests: three leaves each of a and b, one of c.
-    std::vector<std::uint32_t> sizes = {3, 3, 1};
+    // Guests: seven leaves each of a and b, one of c.
+    std::vector<std::uint32_t> sizes = {7, 7, 1};
     for (std::uint32_t n = 0; n < 3; ++n) {
       summary_bitset only(3);
       only.set(n);
@@ -61,7 +63,7 @@ TEST_CASE("where every whole cell has guests, the one with the fewest is bound")
     }
     const gang_plan plan = carry_out(scheduler, {.job = job_id(9),
                                                  .tenant = tenant_id(0),
-                                                 .members = {{1, 3}},
+                                                 .members = {{1, 7}},
                                                  .suggested = suggested ? &nodes : nullptr});
     CHECK(plan.result == outcome::bind);
     CHECK(plan.tasks[0].node == node_id(2));
@@ -70,13 +72,18 @@ TEST_CASE("where every whole cell has guests, the one with the fewest is bound")
 
 TEST_CASE("a victim on a leaf that another victim claims") {
   hived scheduler = make(1, 1);
-  carry_out(scheduler, {.job = job_id(0), .tenant = tenant_id(0), .members = {{1, 1}}});
-  const gang_plan first = carry_out(
-      scheduler, {.job = job_id(1), .tenant = tenant_id(0), .priority = 1, .members = {{4, 1}}});
-  CHECK(first.victims == std::vector<job_id>{job_id(0)});
-  const gang_plan plan = carry_out(
-      scheduler, {.job = job_id(2), .tenant = tenant_id(0), .priority = 2, .members = {{2, 2}}});
+  const auto gang = [&](std::uint32_t job, std::int32_t priority, gang_member member) {
+    return carry_out(
+        scheduler,
+        {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {member}});
+  };
+  gang(0, 4, {3, 2});
+  gang(1, 1, {1, 1});
+  CHECK(gang(2, 5, {1, 4}).victims == std::vector<job_id>{job_id(0)});
+  CHECK(scheduler.finish(job_id(0)).ok());
+  CHECK(gang(3, 3, {4, 1}).victims == std::vector<job_id>{job_id(1)});
+  const gang_plan plan = gang(4, 5, {2, 2});
   CHECK(plan.result == outcome::preempt);
-  CHECK(plan.victims == std::vector<job_id>{job_id(0)});
-  CHECK(plan.cancelled == std::vector<job_id>{job_id(1)});
+  CHECK(plan.victims == std::vector<job_id>{job_id(1)});
+  CHECK(plan.cancelled == std::vector<job_id>{job_id(3)});
 }

@@ -38,7 +38,7 @@ struct bound_leaf {
 //            (bind_everything), and doomed() only counts.
 // Tentative: between begin and rollback, changes are recorded and taken back.
 // Cost:      hold, place, vacate O(levels * fan-out). place binds the first whole cell without
-//            guests, found by bitset; only where every one has guests it takes the first healthy.
+//            guests, found by bitset; only where every one has guests it looks at all for the fewest.
 class hived_cells {
  public:
   explicit hived_cells(const hived_layout& layout) {
