@@ -119,8 +119,7 @@ TEST_CASE("requests that are wrong in themselves") {
   refuses(h, invalid, "0 tasks", with([](gang_request& r) { r.members = {{1, 1}, {0, 1}}; }));
   refuses(h, invalid, "0 leaf cells", with([](gang_request& r) { r.members = {{1, 0}}; }));
   refuses(h, invalid, "1000001 tasks", with([](gang_request& r) { r.members = {{1'000'001, 1}}; }));
-  refuses(h, invalid, "a node has 4", with([](gang_request& r) { r.members = {{1, 5}}; }));
-  refuses(h, invalid, "a node has 8", gang(1, a, -1, {{1, 9}}));
+  refuses(h, invalid, "which no node holds", with([](gang_request& r) { r.members = {{1, 65}}; }));
   const summary_bitset three(3);
   refuses(h, invalid, "3 bits for 8 nodes", with([&](gang_request& r) { r.suggested = &three; }));
   refuses(h, invalid, "opportunistic",
@@ -325,6 +324,8 @@ TEST_CASE("bad hardware: who runs, runs on; new gangs keep away, and why they wa
   CHECK(reason(h, gang(3, a, 0, {{1, 4}})) == wait_reason::unhealthy);
   CHECK(reason(h, gang(3, a, 0, {{2, 4}})) == wait_reason::busy);
   CHECK(reason(h, gang(3, a, 0, {{3, 4}})) == wait_reason::never);
+  CHECK(reason(h, gang(3, a, 0, {{1, 5}})) == wait_reason::never);
+  CHECK(reason(h, gang(3, a, -1, {{1, 9}})) == wait_reason::never);
   CHECK(done(h, gang(3, a, 0, {{1, 3}})).tasks.at(0) == task_place{node_id(2), 0b1011});
   REQUIRE(h.mark_healthy(where, 2).ok());
   CHECK(done(h, gang(4, a, 0, {{1, 1}})).tasks.at(0) == task_place{node_id(2), 0b0100});

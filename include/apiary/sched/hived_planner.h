@@ -17,7 +17,6 @@
 
 #include <absl/status/status.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -33,13 +32,11 @@ APIARY_NAMESPACE_BEGIN
 class hived_planner {
  public:
   // Chooses the chains for a request that the catalog lets pass.
-  // kFailedPrecondition: the tenant has none. kInvalidArgument: a task that none of their nodes
-  // holds.
+  // kFailedPrecondition: the tenant has none.
   absl::Status consider(const hived_catalog& catalog, const hived_cells& cells,
                         const gang_request& r) {
     chains_.clear();
     clusters_.clear();
-    std::uint32_t largest = 0;
     for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
       if (r.leaf_type.valid() && catalog.type_of(c) != r.leaf_type) continue;
       if (r.pinned) {
@@ -51,18 +48,11 @@ class hived_planner {
         clusters_.push_back(cluster);
       }
       chains_.push_back(c);
-      largest = std::max(largest, cells.chain(c).node_leaves());
     }
     if (chains_.empty()) {
       return absl::FailedPreconditionError(
           hived_catalog::name(r.job) + ": tenant " + catalog.layout().tenants[r.tenant.value].name +
           " has no cells" + (r.leaf_type.valid() ? " of type " + catalog.name(r.leaf_type) : ""));
-    }
-    for (const gang_member& m : r.members) {
-      if (m.leaves <= largest) continue;
-      return absl::InvalidArgumentError(hived_catalog::name(r.job) + ": a task of " +
-                                        std::to_string(m.leaves) +
-                                        " leaf cells, where a node has " + std::to_string(largest));
     }
     return absl::OkStatus();
   }
