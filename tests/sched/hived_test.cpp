@@ -388,6 +388,10 @@ TEST_CASE("a restart: gangs are taken where they run") {
   kept = h.recover(gang(3, b, -1, {{1, 2}}), places{{node_id(1), 0b0110}});
   REQUIRE(kept.ok());
   CHECK(*kept);
+  kept = h.recover(gang(4, tenant_id(), 5, {{1, 1}}), places{{node_id(1), 0b1000}});
+  REQUIRE(kept.ok());
+  CHECK(!*kept);
+  CHECK(h.find(job_id(4))->downgraded);
   CHECK(audit(h).empty());
 }
 

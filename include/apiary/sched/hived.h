@@ -206,10 +206,11 @@ class hived {
 
   // Takes a gang that runs already, as after a restart: tasks in the order of the members, those
   // with no leaves have ended or are not known here. Whether it has its tenant's cells (again);
-  // if they are not to be had, it runs on as opportunistic. Errors as propose, and
-  // kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the number of tasks or leaves.
+  // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic.
+  // Errors as propose, and kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the
+  // number of tasks or leaves.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks) {
-    APIARY_RETURN_IF_ERROR(catalog_.check(request));
+    APIARY_RETURN_IF_ERROR(catalog_.check(request, true));
     if (gangs().find(request.job))
       return absl::AlreadyExistsError(name(request.job) + " is here already");
     APIARY_ASSIGN_OR_RETURN(std::vector<chain_leaf> leaves, catalog_.find_leaves(request, tasks));

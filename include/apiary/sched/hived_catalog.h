@@ -58,13 +58,13 @@ class hived_catalog {
   }
 
   // What can be said of a request without the cluster's state. kInvalidArgument, kNotFound,
-  // kFailedPrecondition as hived::propose.
-  [[nodiscard]] absl::Status check(const gang_request& r) const {
+  // kFailedPrecondition as hived::propose. A gang that runs may have lost its tenant: it is of none.
+  [[nodiscard]] absl::Status check(const gang_request& r, bool runs = false) const {
     const auto wrong = [&](const std::string& what) {
       return absl::InvalidArgumentError(name(r.job) + ": " + what);
     };
     if (!r.job.valid()) return absl::InvalidArgumentError("a gang needs a job id");
-    if (r.tenant.value >= layout_.tenants.size()) {
+    if (r.tenant.value >= layout_.tenants.size() && (r.tenant.valid() || !runs)) {
       return absl::NotFoundError(name(r.job) + ": there is no tenant " +
                                  std::to_string(r.tenant.value));
     }
