@@ -1,0 +1,129 @@
+// apiary/tests/sched/hived_model_check_test.cpp - every interleaving of events on tiny clusters.
+// SPDX-License-Identifier: MIT
+#include "support/hived_model.h"
+#include "support/scale.h"
+#include <apiary/core/ids.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived_config.h>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+using apiary_test::hived_model;
+
+constexpr tenant_id tenant_a(0);
+constexpr tenant_id tenant_b(1);
+
+gang_request gang(std::uint32_t job, tenant_id tenant, std::int32_t priority, bool lazy,
+                  std::vector<gang_member> members) {
+  return {.job = job_id(job),
+          .tenant = tenant,
+          .priority = priority,
+          .members = std::move(members),
+          .lazy = lazy};
+}
+gang_request pinned(gang_request r) {
+  r.pinned = 0;
+  return r;
+}
+
+// Two racks of two nodes of two leaves; the last node is pinned for tenant b if wanted.
+hived_config racks(std::vector<virtual_cell_config> of_a, std::vector<virtual_cell_config> of_b,
+                   bool with_pinned) {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 2, true}, {"RACK", "NODE", 2, false}};
+  for (int r = 0; r < 2; ++r) {
+    config.physical_cells.push_back({.type = "RACK"});
+    for (int n = 0; n < 2; ++n)
+      config.physical_cells[r].children.push_back({.address = "n" + std::to_string(2 * r + n)});
+  }
+  config.virtual_clusters = {{.name = "a", .cells = std::move(of_a)},
+                             {.name = "b", .cells = std::move(of_b)}};
+  if (with_pinned) {
+    config.physical_cells[1].children[1].pinned_id = "mine";
+    config.virtual_clusters[1].pinned_ids = {"mine"};
+  }
+  return config;
+}
+
+void explore(const std::string& what, hived_model model, std::uint64_t states) {
+  const auto begin = std::chrono::steady_clock::now();
+  const hived_model::figures seen = model.explore(apiary_test::scaled(states));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  MESSAGE(what << ": " << seen.states << " states" << std::string(seen.all ? ", all there are" : "")
+               << ", " << seen.events << " events, depth " << seen.depth << ", " << took.count()
+               << " s");
+}
+
+// Of each cluster, those nearest to the empty one; a million in all.
+constexpr std::uint64_t states = 200'000;
+
+TEST_CASE("no order of events breaks a rule: gangs of a tenant, lazy or not, on cells of its own") {
+  explore("lazy and not",
+          {racks({{"RACK", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, false),
+           {gang(0, tenant_a, 0, true, {{2, 1}}), gang(1, tenant_a, 0, false, {{1, 2}}),
+            gang(2, tenant_a, 1, true, {{2, 1}, {1, 2}}), gang(3, tenant_a, 2, false, {{1, 2}}),
+            gang(4, tenant_b, 1, true, {{1, 1}}), gang(5, tenant_b, -1, false, {{2, 1}})},
+           {}},
+          states);
+}
+
+TEST_CASE("no order of events breaks a rule: two tenants, guests, a leaf and a node that break") {
+  explore("bad hardware",
+          {racks({{"RACK", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, false),
+           {gang(0, tenant_a, 0, true, {{2, 1}}), gang(1, tenant_a, 1, false, {{1, 2}}),
+            gang(2, tenant_b, 0, false, {{1, 1}}), gang(3, tenant_b, -1, false, {{2, 1}})},
+           {{0, 0}, {1, {}}, {2, 1}}},
+          states);
+}
+
+TEST_CASE("no order of events breaks a rule: a pinned node with a leaf that breaks") {
+  explore(
+      "pinned",
+      {racks({{"RACK.NODE", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, true),
+       {pinned(gang(0, tenant_b, 0, true, {{2, 1}})), pinned(gang(1, tenant_b, 1, false, {{1, 2}})),
+        gang(2, tenant_b, 0, true, {{1, 2}}), gang(3, tenant_b, 1, false, {{1, 1}}),
+        gang(4, tenant_a, -1, false, {{2, 2}}), gang(5, tenant_a, 1, true, {{2, 1}})},
+       {{3, 0}, {2, {}}}},
+      states);
+}
+
+TEST_CASE("no order of events breaks a rule: three priorities, all lazy, one leaf that breaks") {
+  explore("chains of preemption",
+          {racks({{"RACK", 1}, {"RACK.NODE", 1}}, {{"RACK.NODE", 1}}, false),
+           {gang(0, tenant_a, 0, true, {{2, 1}, {1, 2}}), gang(1, tenant_a, 1, true, {{2, 2}}),
+            gang(2, tenant_a, 2, true, {{3, 2}}), gang(3, tenant_a, 3, true, {{1, 2}}),
+            gang(4, tenant_b, 0, true, {{2, 1}}), gang(5, tenant_b, -1, false, {{1, 1}})},
+           {{0, 1}}},
+          states);
+}
+
+TEST_CASE("no order of events breaks a rule: three priorities, none lazy, one node that breaks") {
+  explore("claims on claims",
+          {racks({{"RACK", 1}, {"RACK.NODE", 1}}, {{"RACK.NODE.GPU", 2}}, false),
+           {gang(0, tenant_a, 0, false, {{2, 1}, {1, 2}}), gang(1, tenant_a, 1, false, {{2, 2}}),
+            gang(2, tenant_a, 2, false, {{3, 2}}), gang(3, tenant_b, 0, false, {{1, 1}}),
+            gang(4, tenant_b, 1, true, {{2, 1}}), gang(5, tenant_b, -1, false, {{2, 1}})},
+           {{1, {}}}},
+          states);
+}
+
+TEST_CASE("no order of events breaks a rule: tasks that end one after the other, of mixed gangs") {
+  explore("mixed",
+          {racks({{"RACK.NODE", 2}}, {{"RACK.NODE.GPU", 3}}, false),
+           {gang(0, tenant_a, 0, true, {{3, 1}}), gang(1, tenant_a, 1, false, {{2, 1}, {1, 2}}),
+            gang(2, tenant_a, 1, true, {{2, 1}}), gang(3, tenant_b, 0, true, {{2, 1}}),
+            gang(4, tenant_b, 1, false, {{2, 1}}), gang(5, tenant_a, -1, false, {{3, 1}})},
+           {{0, 0}}},
+          states);
+}
+
+}  // namespace

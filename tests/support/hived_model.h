@@ -1,0 +1,237 @@
+// apiary/tests/support/hived_model.h - all that can happen to a small HiveD scheduler.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "support/hived_worlds.h"
+#include <apiary/core/ids.h>
+#include <apiary/model/tree.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/hash/hash.h>
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace apiary_test {
+
+// Goes breadth first through the states that a scheduler can reach by the events of an alphabet:
+// for each of a few gangs, ask for it (and carry the plan out), end it, end its first task, cancel it; and mark nodes and leaves bad or healthy. A gang is always
+// asked for in the same words, so that there are finitely many states.
+//
+// Two states are the same if the same gangs hold the same leaves, the same cells are bound to the
+// same, and the same leaves are bad, wherever the scheduler keeps its gangs. Of each new state the
+// audit is taken, and of each event: it is refused where it must be, a refusal and a proposal
+// change nothing, and equal states have equal hashes.
+class hived_model {
+ public:
+  // A node of the cluster, or one leaf of it, that breaks.
+  struct breakage {
+    std::uint32_t node = 0;
+    std::optional<std::uint32_t> leaf{};
+  };
+  struct figures {
+    std::uint64_t states = 0;  // distinct
+    std::uint64_t events = 0;  // tried
+    std::uint32_t depth = 0;   // all states that take so many events were met
+    bool all = false;          // there are no more states
+  };
+
+  hived_model(const apiary::hived_config& config, std::vector<apiary::gang_request> gangs,
+              std::vector<breakage> breakages)
+      : fresh_(*apiary::hived::create(config)),
+        gangs_(std::move(gangs)),
+        breakages_(std::move(breakages)) {}
+
+  // Stops at so many states.
+  figures explore(std::uint64_t most_states) {
+    figures seen;
+    steps_.clear();
+    known_.clear();
+    meet(fresh_, {});
+    std::size_t level_end = 1;  // of the states of this depth
+    for (std::size_t at = 0; at < steps_.size(); ++at) {
+      if (at == level_end) {
+        ++seen.depth;
+        level_end = steps_.size();
+      }
+      if (steps_.size() >= most_states) break;
+      replay(at);
+      for (std::uint32_t e = 0; e < num_events(); ++e) {
+        if (!possible(here_, e)) continue;
+        ++seen.events;
+        if (e % kinds == ask && e < gangs_.size() * kinds && waits(gangs_[e / kinds])) continue;
+        next_ = here_;
+        apply(next_, e);
+        meet(next_, {static_cast<std::uint32_t>(at), e});
+      }
+      seen.all = at + 1 == steps_.size();
+    }
+    seen.states = steps_.size();
+    return seen;
+  }
+
+ private:
+  // How a state is reached: from which one, by which event.
+  struct step {
+    std::uint32_t from = ~std::uint32_t{0};
+    std::uint32_t event = 0;
+  };
+  struct identity {
+    std::size_t slots = 0;   // of the same state, with the slots of the gangs
+    std::uint64_t hash = 0;  // of the scheduler
+  };
+  enum event_kind : std::uint32_t { ask, end, end_task, cancel, kinds };
+
+  [[nodiscard]] std::uint32_t num_events() const {
+    return static_cast<std::uint32_t>(gangs_.size() * kinds + breakages_.size() * 2);
+  }
+  // Makes that state the present one.
+  void replay(std::size_t at) {
+    path_.clear();
+    for (; steps_[at].from != step().from; at = steps_[at].from) path_.push_back(steps_[at].event);
+    here_ = fresh_;
+    while (!path_.empty()) {
+      apply(here_, path_.back());
+      path_.pop_back();
+    }
+  }
+
+  // Whether the event is not refused.
+  [[nodiscard]] bool possible(const apiary::hived& state, std::uint32_t event) const {
+    if (event >= gangs_.size() * kinds) {
+      const std::uint32_t i = event - static_cast<std::uint32_t>(gangs_.size() * kinds);
+      return is_healthy(state, breakages_[i / 2]) == (i % 2 == 0);
+    }
+    const apiary::gang_record* gang = state.find(gangs_[event / kinds].job);
+    switch (event % kinds) {
+      case ask:
+        return gang == nullptr || gang->state == apiary::gang_state::preempting;
+      case cancel:
+        return gang != nullptr && gang->state == apiary::gang_state::preempting;
+      case end:
+        return gang != nullptr && gang->state == apiary::gang_state::allocated;
+      default:
+        return gang != nullptr && gang->request.members[0].tasks > 1 &&
+               gang->leaves[0].leaf.valid();
+    }
+  }
+  [[nodiscard]] static bool is_healthy(const apiary::hived& state, const breakage& b) {
+    const apiary::node_id node(b.node);
+    const apiary::physical_chain& chain = state.cells().chain(state.layout().chain_of(node).value);
+    const apiary::cell_id cell = state.layout().node_cell(node);
+    const auto inside = apiary::leaves(chain.tree(), cell);
+    return chain.healthy().healthy(b.leaf ? inside[*b.leaf] : cell);
+  }
+
+  void apply(apiary::hived& state, std::uint32_t event) const {
+    if (event >= gangs_.size() * kinds) {
+      const std::uint32_t i = event - static_cast<std::uint32_t>(gangs_.size() * kinds);
+      const auto [node, leaf] = breakages_[i / 2];
+      const apiary::node_id n(node);
+      if (i % 2 == 0) {
+        require((leaf ? state.mark_bad(n, *leaf) : state.mark_bad(n)).ok());
+      } else {
+        require((leaf ? state.mark_healthy(n, *leaf) : state.mark_healthy(n)).ok());
+      }
+      return;
+    }
+    const apiary::gang_request& r = gangs_[event / kinds];
+    switch (event % kinds) {
+      case end:
+        return require(state.finish(r.job).ok());
+      case end_task:
+        return require(state.finish_task(r.job, 0).ok());
+      case cancel:
+        return require(state.cancel(r.job).ok());
+      default:
+        break;
+    }
+    const auto plan = state.propose(r);
+    require(plan.ok() && state.commit(*plan).ok());
+  }
+  // Whether nothing comes of asking for the gang in the present state; asking changes nothing.
+  [[nodiscard]] bool waits(const apiary::gang_request& r) {
+    const std::uint64_t before = here_.hash();
+    const auto plan = here_.propose(r);
+    require(plan.ok() && here_.hash() == before);
+    if (plan->result != apiary::outcome::wait || !plan->cancelled.empty()) return false;
+    require(here_.commit(*plan).code() == absl::StatusCode::kFailedPrecondition);
+    require(here_.hash() == before);
+    return true;
+  }
+  // REQUIRE takes its time.
+  static void require(bool holds) {
+    if (!holds) REQUIRE(holds);
+  }
+
+  void meet(const apiary::hived& state, step reached) {
+    canonical_.clear();
+    describe(state, false);
+    const std::size_t same = hash_of_text();
+    describe(state, true);
+    const identity is{hash_of_text(), state.hash()};
+    const auto [known, is_new] = known_.try_emplace(same, is);
+    if (!is_new) {
+      require((known->second.slots == is.slots) == (known->second.hash == is.hash));
+      return;
+    }
+    steps_.push_back(reached);
+    if (const auto found = apiary::audit(state); !found.empty()) REQUIRE(faults_of(found) == "");
+  }
+  [[nodiscard]] std::size_t hash_of_text() const {
+    return absl::Hash<std::vector<std::uint32_t>>()(canonical_);
+  }
+  void describe(const apiary::hived& state, bool with_slots) {
+    const auto put = [&](auto... values) { (canonical_.push_back(values), ...); };
+    const auto job = [&](apiary::gang_slot s) {
+      return s.valid() ? state.gangs()[s].request.job.value : ~std::uint32_t{0};
+    };
+    if (with_slots) {
+      for (const apiary::gang_request& r : gangs_) {
+        const auto slot = state.gangs().find(r.job);
+        put(slot ? slot->value : ~std::uint32_t{0});
+      }
+      return;
+    }
+    for (const apiary::gang_request& r : gangs_) {
+      const apiary::gang_record* gang = state.find(r.job);
+      put(gang == nullptr ? 9U
+                          : (gang->state == apiary::gang_state::preempting ? 2U : 0U) +
+                                (gang->downgraded ? 1U : 0U));
+      if (gang == nullptr) continue;
+      put(gang->cluster.value);
+      for (const apiary::chain_leaf& l : gang->leaves) put(l.chain, l.leaf.value);
+      for (const apiary::job_id by : gang->downgraded_by) put(by.value);
+    }
+    for (std::uint32_t c = 0; c < state.cells().num_chains(); ++c) {
+      const apiary::physical_chain& chain = state.cells().chain(c);
+      for (const apiary::cell_id leaf : chain.tree().cells(0)) {
+        const apiary::leaf_holders h = chain.holders(leaf);
+        put(job(h.user), job(h.claimer),
+            (h.guaranteed ? 1U : 0U) + (chain.healthy().healthy(leaf) ? 2U : 0U));
+      }
+      for (std::uint32_t p = 0; p < chain.tree().num_cells(); ++p)
+        put(chain.owner(apiary::cell_id(p)).cluster.value,
+            chain.owner(apiary::cell_id(p)).cell.value);
+    }
+  }
+
+  apiary::hived fresh_;
+  apiary::hived here_ = fresh_;  // assigned to, which is cheaper than a new one
+  apiary::hived next_ = fresh_;
+  std::vector<apiary::gang_request> gangs_;
+  std::vector<breakage> breakages_;
+  std::vector<step> steps_;  // of each state
+  absl::flat_hash_map<std::size_t, identity> known_;
+  std::vector<std::uint32_t> path_;
+  std::vector<std::uint32_t> canonical_;
+};
+
+}  // namespace apiary_test
