@@ -1,0 +1,256 @@
+// apiary/tests/sched/hived_search_test.cpp - places for gangs against packing by trial; nothing moves.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/health.h>
+#include <apiary/model/tree.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_search.h>
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <support/hived_documents.h>
+#include <support/naive_gang.h>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using apiary_test::leaf_counts;
+
+namespace {
+
+// Four racks of two nodes of two pairs. Tenant "a" has a rack, a node and a pair, "b" two nodes.
+hived four_racks() {
+  hived_config c;
+  c.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
+  for (const char* names : {"01", "23", "45", "67"}) {
+    c.physical_cells.push_back(apiary_test::rack({apiary_test::named(std::string(1, names[0])),
+                                                  apiary_test::named(std::string(1, names[1]))}));
+  }
+  c.virtual_clusters = {
+      {.name = "a", .cells = {{"RACK", 1}, {"RACK.NODE", 1}, {"RACK.NODE.PAIR", 1}}},
+      {.name = "b", .cells = {{"RACK.NODE", 2}}}};
+  auto h = hived::create(c);
+  REQUIRE(h.ok());
+  return *std::move(h);
+}
+
+gang_request random_gang(rng& random, std::uint32_t job) {
+  gang_request r{.job = job_id(job), .tenant = tenant_id(random.uniform(2))};
+  r.priority = static_cast<std::int32_t>(random.uniform(4)) - 1;
+  r.lazy = random.uniform(3) == 0;
+  for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
+    r.members.push_back({1 + random.uniform(3), 1 + random.uniform(4)});
+  return r;
+}
+
+// Gangs that have come and gone.
+void play(hived& h, rng& random, bool faults) {
+  for (std::uint32_t job = 0; job < 12; ++job) {
+    const auto plan = h.propose(random_gang(random, job));
+    REQUIRE(plan.ok());
+    if (plan->result != outcome::wait) REQUIRE(h.commit(*plan).ok());
+    if (random.uniform(2) == 0) static_cast<void>(h.finish(job_id(random.uniform(12))));
+    if (faults && random.uniform(3) == 0)
+      REQUIRE(h.mark_bad(node_id(random.uniform(8)), random.uniform(4)).ok());
+  }
+}
+
+// Checks that the place has a leaf of its own for every leaf of every task, each task on one node,
+// bound as the cells are bound, on usable hardware.
+void check_place(const hived_cells& cells, const gang_request& r, const gang_place& place,
+                 const health<uniform_tree>* usable) {
+  const physical_chain& chain = cells.chain(place.chain);
+  std::set<cell_id> images;
+  std::set<cell_id> virtual_leaves;
+  std::size_t i = 0;
+  for (const gang_member& m : r.members) {
+    for (std::uint32_t t = 0; t < m.tasks; ++t) {
+      std::set<std::uint32_t> nodes;
+      for (std::uint32_t k = 0; k < m.leaves; ++k, ++i) {
+        REQUIRE(i < place.leaves.size());
+        const bound_leaf& l = place.leaves[i];
+        REQUIRE(images.insert(l.image).second);
+        nodes.insert(chain.node_of(l.image));
+        REQUIRE(chain.healthy().healthy(l.image));
+        if (usable != nullptr) REQUIRE(usable->healthy(l.image));
+        REQUIRE(l.leaf.valid() == place.cluster.valid());
+        if (l.leaf.valid()) REQUIRE(virtual_leaves.insert(l.leaf).second);
+        if (!l.leaf.valid()) REQUIRE(chain.holders(l.image).idle());
+      }
+      REQUIRE(nodes.size() == 1);
+    }
+  }
+  REQUIRE(i == place.leaves.size());
+}
+
+std::uint32_t ones(std::uint64_t mask) { return static_cast<std::uint32_t>(std::popcount(mask)); }
+
+bool packs(const leaf_counts& free, const gang_request& r) {
+  return apiary_test::fits_by_sets(free, apiary_test::tasks_of(r.members));
+}
+
+}  // namespace
+
+TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves hold it") {
+  rng random(61);
+  int yes = 0;
+  int no = 0;
+  for (int round = 0; round < apiary_test::scaled(1500); ++round) {
+    hived h = four_racks();
+    play(h, random, false);
+    hived_cells cells = h.cells();
+    const std::uint64_t before = cells.hash();
+    gang_request r = random_gang(random, 99);
+    r.priority = 3;
+    const cluster_id id = cells.cluster_of(r.tenant, 0);
+    const virtual_cluster& cluster = cells.cluster(id);
+
+    leaf_counts free;
+    leaf_counts lower;  // those of lower priority as free
+    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
+      free.push_back(ones(cluster.free(n)));
+      lower.push_back(cluster.range_of_node(n).leaves);
+    }
+    for (const gang_slot s : h.gangs().of_cluster(id)) {
+      if (h.gangs()[s].request.priority < r.priority) continue;
+      for (const chain_leaf l : h.gangs()[s].leaves)
+        --lower[cluster.node_of(cells.chain(0).owner(l.leaf).cell)];
+    }
+    hived_search search;
+    for (const bool preempting : {false, true}) {
+      const bool found =
+          search.guaranteed(cells, h.gangs(), r, id, preempting, nullptr, std::nullopt);
+      REQUIRE(cells.hash() == before);
+      REQUIRE(found == packs(preempting ? lower : free, r));
+      found ? ++yes : ++no;
+      if (!found) {
+        REQUIRE(search.verdict() == fit_verdict::does_not_fit);
+        continue;
+      }
+      REQUIRE(search.place().cluster == id);
+      check_place(cells, r, search.place(), nullptr);
+      if (!preempting) REQUIRE(search.place().cancelled.empty());
+      if (!preempting) REQUIRE(search.place().downgraded.empty());
+      for (const gang_slot s : search.place().downgraded) REQUIRE(h.gangs()[s].request.lazy);
+    }
+  }
+  CHECK(yes > 100);
+  CHECK(no > 100);
+}
+
+TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hold it") {
+  rng random(67);
+  int yes = 0;
+  int no = 0;
+  for (int round = 0; round < apiary_test::scaled(1000); ++round) {
+    hived h = four_racks();
+    play(h, random, true);
+    gang_request r = random_gang(random, 99);
+    r.priority = opportunistic_priority;
+    const physical_chain& chain = h.cells().chain(0);
+    health<uniform_tree> usable(chain.tree());
+    for (const cell_id leaf : chain.tree().cells(0))
+      if (random.uniform(4) == 0) usable.mark_bad(leaf);
+    hived_search search;
+    for (const health<uniform_tree>* filter :
+         {static_cast<health<uniform_tree>*>(nullptr), &usable}) {
+      leaf_counts idle;
+      leaf_counts repaired;
+      for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+        idle.push_back(0);
+        repaired.push_back(0);
+        for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n))) {
+          if (!chain.holders(leaf).idle()) continue;
+          ++repaired.back();
+          if (chain.healthy().healthy(leaf) && (filter == nullptr || filter->healthy(leaf)))
+            ++idle.back();
+        }
+      }
+      const bool found = search.opportunistic(h.cells(), r, 0, filter);
+      REQUIRE(found == packs(idle, r));
+      REQUIRE(search.fits_repaired(chain, r.members) == packs(repaired, r));
+      found ? ++yes : ++no;
+      if (found) check_place(h.cells(), r, search.place(), filter);
+      if (!found && search.cut())
+        REQUIRE(apiary_test::is_cut(*search.cut(), idle, apiary_test::tasks_of(r.members)));
+    }
+  }
+  CHECK(yes > 50);
+  CHECK(no > 50);
+}
+
+TEST_CASE("with faults and filters, places are usable, and nothing moves") {
+  rng random(71);
+  int found = 0;
+  for (int round = 0; round < apiary_test::scaled(1000); ++round) {
+    hived h = four_racks();
+    play(h, random, true);
+    hived_cells cells = h.cells();
+    const std::uint64_t before = cells.hash();
+    gang_request r = random_gang(random, 99);
+    r.priority = 3;
+    const physical_chain& chain = cells.chain(0);
+    health<uniform_tree> usable = chain.healthy();
+    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n)
+      if (random.uniform(4) == 0) usable.mark_bad(chain.node_cell(n));
+    hived_search search;
+    for (const health<uniform_tree>* filter :
+         {static_cast<health<uniform_tree>*>(nullptr), &usable}) {
+      for (const bool preempting : {false, true}) {
+        const bool ok = search.guaranteed(cells, h.gangs(), r, cells.cluster_of(r.tenant, 0),
+                                          preempting, filter, std::nullopt);
+        REQUIRE(cells.hash() == before);
+        if (!ok) continue;
+        ++found;
+        check_place(cells, r, search.place(), filter);
+      }
+    }
+  }
+  CHECK(found > 100);
+}
+
+TEST_CASE("what would fit, were nothing in use") {
+  hived h = four_racks();
+  hived_search search;
+  const hived_cells& cells = h.cells();
+  const virtual_cluster& a = cells.cluster(cells.cluster_of(tenant_id(0), 0));
+  using gang_t = std::vector<gang_member>;
+  CHECK(search.fits_empty(a, gang_t{{3, 4}, {1, 2}}));
+  CHECK(!search.fits_empty(a, gang_t{{4, 4}}));
+  CHECK(!search.fits_empty(a, gang_t{{3, 4}, {2, 2}}));
+  CHECK(search.fits_empty(cells.chain(0), gang_t{{8, 4}}));
+  CHECK(!search.fits_empty(cells.chain(0), gang_t{{9, 3}}));
+  CHECK(search.fits_repaired(cells, h.gangs(), {.members = {{3, 4}}},
+                             cells.cluster_of(tenant_id(0), 0)));
+}
+
+TEST_CASE("guests gather on the nodes of guests, away from tenants' tasks") {
+  hived h = four_racks();
+  const auto run = [&](const gang_request& r) {
+    const auto plan = h.propose(r);
+    REQUIRE(plan.ok());
+    REQUIRE(h.commit(*plan).ok());
+    return plan->tasks.at(0).node;
+  };
+  const node_id first =
+      run({.job = job_id(1), .tenant = tenant_id(0), .priority = -1, .members = {{1, 1}}});
+  const node_id owned = run({.job = job_id(2), .tenant = tenant_id(1), .members = {{1, 1}}});
+  CHECK(first != owned);
+  CHECK(run({.job = job_id(3), .tenant = tenant_id(1), .priority = -1, .members = {{1, 2}}}) ==
+        first);
+  CHECK(run({.job = job_id(4), .tenant = tenant_id(1), .priority = -1, .members = {{1, 3}}}) !=
+        owned);
+}
