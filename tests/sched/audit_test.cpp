@@ -242,7 +242,8 @@ const std::vector<damage>& all_damage() {
       {"idle", "class 65535",
        [](scene& s) {
          broken(s.chain().guest_nodes())
-             .assign(node_id(s.chain().node_of(s.idle_leaf())), node_index::none);
+             .assign(node_id(s.chain().from_end(s.chain().node_of(s.idle_leaf()))),
+                     node_index::none);
        }},
       {"buddies", "is not free, the allocator differs",
        [](scene& s) { broken(s.chain().cells().cells().free_cells()).set(0); }},

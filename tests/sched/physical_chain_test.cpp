@@ -72,7 +72,7 @@ void check(const physical_chain& chain, const notes& known) {
       ++count;
     }
     REQUIRE(chain.idle(n) == idle);
-    REQUIRE(chain.guest_nodes().class_of(node_id(n)) ==
+    REQUIRE(chain.guest_nodes().class_of(node_id(chain.from_end(n))) ==
             (count == 0 ? node_index::none : chain.guest_class(guests, count)));
   }
 }

@@ -420,7 +420,7 @@ class hived_audit {
     }
     const auto idle = static_cast<std::uint32_t>(std::popcount(mask));
     const auto should = mask == 0 ? node_index::none : chain.guest_class(guests, idle);
-    const auto in = chain.guest_nodes().class_of(node_id(node));
+    const auto in = chain.guest_nodes().class_of(node_id(chain.from_end(node)));
     expect(chain.idle(node) == mask && in == should, "idle", [&] {
       return "node " + layout_.chains[c].node_names[node] + ": idle " + text(chain.idle(node)) +
              ", class " + text(in) + "; by its leaves " + text(mask) + ", " + text(should);

@@ -60,7 +60,7 @@ class hived_search {
   }
 
   // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on
-  // those with the fewest guaranteed ones.
+  // those with the fewest guaranteed ones, of these on the last ones.
   bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                      const health<uniform_tree>* usable) {
     const physical_chain& chain = cells.chain(c);
@@ -72,7 +72,7 @@ class hived_search {
       for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
         masks_[n] = usable_leaves(chain.idle(n), chain.first_leaf(n), *usable);
         if (masks_[n] == 0) continue;
-        filtered_->assign(node_id(n),
+        filtered_->assign(node_id(chain.from_end(n)),
                           chain.guest_class(chain.guests(chain.node_cell(n)), ones(masks_[n])));
       }
     }
@@ -89,7 +89,8 @@ class hived_search {
     placer_.choose_nodes(index);
     sizes_of(chain.tree());
     nodes_.clear();
-    for (const std::uint32_t n : placer_.nodes()) {
+    for (const std::uint32_t picked : placer_.nodes()) {
+      const std::uint32_t n = chain.from_end(picked);
       const std::uint64_t idle = usable != nullptr ? masks_[n] : chain.idle(n);
       nodes_.push_back({idle, idle, chain.first_leaf(n), sizes(chain.node_level())});
     }

@@ -136,8 +136,13 @@ class physical_chain {
 
   // Leaves of a node that are healthy and nobody's, bit i for its i-th.
   [[nodiscard]] std::uint64_t idle(std::uint32_t node) const noexcept { return idle_[node]; }
-  // Nodes with idle leaves by guest_class.
+  // Nodes with idle leaves by guest_class, each under its number counted from the end: guests go to
+  // the last nodes first, tenants' cells are granted from the first ones on.
   [[nodiscard]] const node_index& guest_nodes() const noexcept { return guests_; }
+  // The number of a node in guest_nodes(), and the node of such a number.
+  [[nodiscard]] std::uint32_t from_end(std::uint32_t node) const noexcept {
+    return num_nodes() - 1 - node;
+  }
   // The class of nodes with so many opportunistic and so many idle leaves.
   [[nodiscard]] node_index::class_t guest_class(std::uint32_t guest_leaves,
                                                 std::uint32_t idle_leaves) const noexcept {
@@ -177,9 +182,9 @@ class physical_chain {
   }
   void index_node(std::uint32_t node) noexcept {
     const auto idle_leaves = static_cast<std::uint32_t>(std::popcount(idle_[node]));
-    guests_.assign(node_id(node), idle_leaves == 0
-                                      ? node_index::none
-                                      : guest_class(guests(node_cell(node)), idle_leaves));
+    guests_.assign(
+        node_id(from_end(node)),
+        idle_leaves == 0 ? node_index::none : guest_class(guests(node_cell(node)), idle_leaves));
   }
 
   safe_buddy_allocator cells_;
