@@ -22,8 +22,9 @@
 namespace apiary_test {
 
 // Goes breadth first through the states that a scheduler can reach by the events of an alphabet:
-// for each of a few gangs, ask for it (and carry the plan out), end it, end its first task, cancel it; and mark nodes and leaves bad or healthy. A gang is always
-// asked for in the same words, so that there are finitely many states.
+// for each of a few gangs, ask for it (and carry the plan out), end it, end its first task, cancel
+// it; and mark nodes and leaves bad or healthy. A gang is always asked for in the same words, so
+// that there are finitely many states.
 //
 // Two states are the same if the same gangs hold the same leaves, the same cells are bound to the
 // same, and the same leaves are bad, wherever the scheduler keeps its gangs. Of each new state the
