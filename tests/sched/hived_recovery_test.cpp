@@ -1,0 +1,327 @@
+// apiary/tests/sched/hived_recovery_test.cpp - gangs that run on after a restart, and elsewhere.
+// SPDX-License-Identifier: MIT
+#include "support/hived_documents.h"
+#include "support/hived_play.h"
+#include "support/hived_worlds.h"
+#include "support/scale.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <absl/status/status.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+using apiary_test::hived_play;
+
+using device = std::pair<std::string, std::uint32_t>;  // node and index
+
+device device_of(const hived& h, task_place at, std::uint32_t position) {
+  return {h.layout().node_name(at.node), h.layout().device(at.node, position)};
+}
+// Of every task of a gang, in order.
+std::vector<std::set<device>> devices_of(const hived& h, const gang_record& gang) {
+  std::vector<std::set<device>> all;
+  for (const task_place& at : h.tasks(gang)) {
+    all.emplace_back();
+    for (std::uint64_t m = at.leaves; m != 0; m &= m - 1)
+      all.back().insert(device_of(h, at, static_cast<std::uint32_t>(std::countr_zero(m))));
+  }
+  return all;
+}
+std::set<device> all_devices(const hived& h) {
+  std::set<device> all;
+  for (std::uint32_t n = 0; n < h.layout().num_nodes(); ++n) {
+    const chain_layout& in = h.layout().chain(h.layout().chain_of(node_id(n)));
+    for (std::uint32_t i = 0; i < in.tree.leaves_per_cell(in.node_level); ++i)
+      all.insert(device_of(h, {node_id(n), 0}, i));
+  }
+  return all;
+}
+
+// A gang as the host has written it down.
+struct note {
+  gang_request request{};
+  std::string tenant{};
+  std::vector<std::set<device>> tasks{};
+  bool guaranteed = false;
+};
+
+std::vector<note> running(const hived& h) {
+  std::vector<note> all;
+  for (const gang_slot s : h.gangs().by_job()) {
+    const gang_record& gang = h.gangs()[s];
+    if (gang.state != gang_state::allocated) continue;
+    all.push_back({gang.request, h.layout().tenants[gang.request.tenant.value].name,
+                   devices_of(h, gang), gang.guaranteed()});
+  }
+  return all;
+}
+
+// The places of a note in a configuration; those that are not there are left out.
+std::vector<task_place> places(const hived& h, const note& n) {
+  std::vector<task_place> all;
+  for (const std::set<device>& task : n.tasks) {
+    task_place at;
+    for (const auto& [name, index] : task) {
+      const auto node = h.layout().find_node(name);
+      if (!node) continue;
+      const auto position = h.layout().find_position(*node, index);
+      if (!position) continue;
+      at.node = *node;
+      at.leaves |= std::uint64_t{1} << *position;
+    }
+    all.push_back(at);
+  }
+  return all;
+}
+
+void copy_health(const hived& from, hived& to) {
+  for (std::uint32_t n = 0; n < from.layout().num_nodes(); ++n) {
+    const chain_layout& in = from.layout().chain(from.layout().chain_of(node_id(n)));
+    const std::uint32_t c = from.layout().chain_of(node_id(n)).value;
+    const auto inside = leaves(in.tree, from.layout().node_cell(node_id(n)));
+    for (std::uint32_t i = 0; i < inside.size(); ++i) {
+      if (!from.cells().chain(c).healthy().healthy(inside[i]))
+        REQUIRE(to.mark_bad(node_id(n), i).ok());
+    }
+  }
+}
+
+// After all its gangs have ended and all is repaired, a scheduler is as good as new.
+void check_forgets(hived& h, const hived_config& config) {
+  while (h.gangs().size() > 0)
+    REQUIRE(h.finish(h.gangs()[h.gangs().by_job().front()].request.job).ok());
+  for (std::uint32_t n = 0; n < h.layout().num_nodes(); ++n)
+    REQUIRE(h.mark_healthy(node_id(n)).ok());
+  REQUIRE(apiary_test::faults_of(h) == "");
+  REQUIRE(h.hash() == hived::create(config)->hash());
+}
+
+const hived_play::habits habits{.gangs = 50, .ends = 14, .misuses = 1};
+
+// A gang takes the largest whole cell that it can have, and that one may have been another's: of
+// those that come later some do not find a cell of their size any more.
+TEST_CASE("gangs replayed after a restart, in any order, run where they ran") {
+  std::uint64_t replayed = 0;
+  std::uint64_t guaranteed = 0;
+  std::uint64_t downgraded = 0;
+  const auto runs = apiary_test::scaled(std::uint64_t{10'000});
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    CAPTURE(run);
+    rng random(run);
+    const hived_config config = apiary_test::random_cluster(random);
+    hived_play host(config, random(), habits);
+    for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    std::vector<note> notes = running(host.scheduler);
+    shuffle(notes, random);
+    hived again = *hived::create(config);
+    const bool health_first = random.uniform(2) == 0;
+    if (health_first) copy_health(host.scheduler, again);
+    for (const note& n : notes) {
+      const auto recovered = again.recover(n.request, places(again, n));
+      REQUIRE(recovered.ok());
+      REQUIRE(apiary_test::faults_of(again) == "");
+      const gang_record* gang = again.find(n.request.job);
+      REQUIRE(gang != nullptr);
+      REQUIRE(*recovered == !gang->downgraded);
+      REQUIRE(devices_of(again, *gang) == n.tasks);
+      ++replayed;
+      guaranteed += n.guaranteed ? 1 : 0;
+      downgraded += n.guaranteed && gang->downgraded ? 1 : 0;
+    }
+    if (!health_first) copy_health(host.scheduler, again);
+    REQUIRE(apiary_test::faults_of(again) == "");
+    check_forgets(again, config);
+  }
+  MESSAGE(replayed << " gangs replayed, " << guaranteed << " had their tenant's cells, of these "
+                   << downgraded << " lost them");
+  CHECK(downgraded * 10 <= guaranteed);
+}
+
+// What may become of a configuration: tenants in another order or gone, with fewer cells; nodes
+// gone, or in the places of others, which may be in other chains.
+hived_config changed(hived_config config, rng& random) {
+  std::vector<physical_cell_config*> nodes;
+  const auto collect = [&](const auto& self, physical_cell_config& cell) -> void {
+    if (!cell.address.empty()) nodes.push_back(&cell);
+    for (physical_cell_config& part : cell.children) self(self, part);
+  };
+  auto& tenants = config.virtual_clusters;
+  if (random.uniform(3) == 0 && config.physical_cells.size() > 1) {
+    config.physical_cells.erase(
+        config.physical_cells.begin() +
+        random.uniform(static_cast<std::uint32_t>(config.physical_cells.size())));
+  }
+  for (physical_cell_config& cell : config.physical_cells) collect(collect, cell);
+  const auto num_nodes = static_cast<std::uint32_t>(nodes.size());
+  if (random.uniform(2) == 0) {
+    for (std::uint32_t i = random.uniform(4); i > 0; --i)
+      std::swap(nodes[random.uniform(num_nodes)]->address,
+                nodes[random.uniform(num_nodes)]->address);
+  }
+  if (random.uniform(4) == 0) nodes[random.uniform(num_nodes)]->address = "new";
+  if (random.uniform(3) == 0) shuffle(tenants, random);
+  if (random.uniform(4) == 0) tenants.pop_back();
+  for (virtual_cluster_config& t : tenants) {
+    while (!t.cells.empty() && random.uniform(3) == 0) {
+      std::swap(t.cells.back(),
+                t.cells[random.uniform(static_cast<std::uint32_t>(t.cells.size()))]);
+      t.cells.pop_back();
+    }
+    if (!t.pinned_ids.empty() && random.uniform(4) == 0) t.pinned_ids.pop_back();
+  }
+  while (!hived_layout::create(config).ok()) {  // now too much is promised, or what is no more
+    virtual_cluster_config& t = tenants[random.uniform(static_cast<std::uint32_t>(tenants.size()))];
+    if (!t.cells.empty())
+      t.cells.erase(t.cells.begin() + random.uniform(static_cast<std::uint32_t>(t.cells.size())));
+    if (!t.pinned_ids.empty() && t.cells.empty()) t.pinned_ids.pop_back();
+  }
+  return config;
+}
+
+TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs is there") {
+  std::uint64_t kept = 0;
+  std::uint64_t downgraded = 0;
+  std::uint64_t gone = 0;
+  const auto runs = apiary_test::scaled(std::uint64_t{10'000});
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    CAPTURE(run);
+    rng random(run + 1'000'000);
+    const hived_config before = apiary_test::random_cluster(random);
+    hived_play host(before, random(), habits);
+    for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    hived& h = host.scheduler;
+    const hived old = h;
+    const std::vector<note> notes = running(old);
+    const hived_config after = changed(before, random);
+    const auto report = h.reconfigure(after);
+    REQUIRE(report.ok());
+    REQUIRE(apiary_test::faults_of(h) == "");
+    const auto has = [](const std::vector<job_id>& jobs, job_id job) {
+      return std::find(jobs.begin(), jobs.end(), job) != jobs.end();
+    };
+    REQUIRE(notes.size() + report->cancelled.size() == old.gangs().size());
+    REQUIRE(notes.size() == h.gangs().size() + report->gone.size());
+    for (const job_id job : report->cancelled) {
+      REQUIRE(old.find(job)->state == gang_state::preempting);
+      REQUIRE(h.find(job) == nullptr);
+    }
+    const std::set<device> present = all_devices(h);
+    for (const note& n : notes) {
+      std::vector<std::set<device>> left = n.tasks;
+      bool any = false;
+      for (std::set<device>& task : left) {
+        std::erase_if(task, [&](const device& d) { return !present.contains(d); });
+        any = any || !task.empty();
+      }
+      const gang_record* gang = h.find(n.request.job);
+      REQUIRE((gang != nullptr) == any);
+      REQUIRE(has(report->gone, n.request.job) == !any);
+      gone += any ? 0 : 1;
+      if (!any) continue;
+      REQUIRE(devices_of(h, *gang) == left);
+      REQUIRE((!gang->guaranteed() || gang->request.tenant == h.layout().find_tenant(n.tenant)));
+      REQUIRE(has(report->downgraded, n.request.job) == (n.guaranteed && !gang->guaranteed()));
+      ++(n.guaranteed && !gang->guaranteed() ? downgraded : kept);
+    }
+
+    // A restart with the new configuration: in any order, what is no more is named by nothing.
+    hived fresh = *hived::create(after);
+    std::vector<note> order = notes;
+    shuffle(order, random);
+    for (const note& n : order) {
+      gang_request r = n.request;
+      r.tenant = fresh.layout().find_tenant(n.tenant).value_or(tenant_id());
+      r.leaf_type = {};
+      if (r.pinned) {
+        r.pinned = fresh.layout().find_pinned(old.layout().pinned[*r.pinned].id);
+        if (!r.pinned || fresh.layout().pinned[*r.pinned].tenant != r.tenant) r.tenant = {};
+        if (!r.tenant.valid()) r.pinned.reset();
+      }
+      const auto recovered = fresh.recover(r, places(fresh, n));
+      if (has(report->gone, r.job)) {
+        REQUIRE(recovered.status().code() == absl::StatusCode::kInvalidArgument);
+        continue;
+      }
+      REQUIRE(recovered.ok());
+      REQUIRE(apiary_test::faults_of(fresh) == "");
+      REQUIRE(devices_of(fresh, *fresh.find(r.job)) == devices_of(h, *h.find(r.job)));
+    }
+    check_forgets(h, after);
+    check_forgets(fresh, after);
+  }
+  MESSAGE(kept << " gangs kept what they had, " << downgraded << " lost their tenant's cells, "
+               << gone << " had no leaf left");
+}
+
+TEST_CASE("what cannot be recovered is refused, and changes nothing") {
+  hived h = *hived::create(apiary_test::small_cluster());
+  gang_request r{.job = job_id(1), .tenant = tenant_id(1), .priority = 0, .members = {{2, 2}}};
+  const node_id n2 = *h.layout().find_node("n2");
+  const node_id n3 = *h.layout().find_node("n3");
+  const std::vector<task_place> good = {{n2, 0b0011}, {n3, 0b1100}};
+  const std::uint64_t fresh = h.hash();
+  const auto code = [&](const gang_request& request, const std::vector<task_place>& tasks) {
+    const std::uint64_t before = h.hash();
+    const absl::StatusCode found = h.recover(request, tasks).status().code();
+    CHECK(h.hash() == before);
+    return found;
+  };
+  using absl::StatusCode;
+  CHECK(code(r, {good[0]}) == StatusCode::kInvalidArgument);
+  CHECK(code(r, {good[0], good[1], good[1]}) == StatusCode::kInvalidArgument);
+  CHECK(code(r, {good[0], {n3, 0b0111}}) == StatusCode::kInvalidArgument);
+  CHECK(code(r, {good[0], {n3, 0b110000}}) == StatusCode::kInvalidArgument);
+  CHECK(code(r, {good[0], good[0]}) == StatusCode::kInvalidArgument);
+  CHECK(code(r, {{n2, 0}, {n3, 0}}) == StatusCode::kInvalidArgument);
+  CHECK(code(r, {good[0], {node_id(99), 0b11}}) == StatusCode::kNotFound);
+  gang_request wrong = r;
+  wrong.tenant = tenant_id(9);
+  CHECK(code(wrong, good) == StatusCode::kNotFound);
+  wrong = r;
+  wrong.priority = 1001;
+  CHECK(code(wrong, good) == StatusCode::kInvalidArgument);
+  wrong = r;
+  wrong.pinned = 0;  // the other tenant's
+  CHECK(code(wrong, good) == StatusCode::kFailedPrecondition);
+
+  CHECK(*h.recover(r, good));
+  CHECK(code(r, good) == StatusCode::kAlreadyExists);
+  gang_request other = r;
+  other.job = job_id(2);
+  CHECK(code(other, {{n2, 0b1100}, {n3, 0b1001}}) == StatusCode::kFailedPrecondition);
+  CHECK(*h.recover(other, std::vector<task_place>{{n2, 0b1100}, {node_id(), 0}}));
+  CHECK(apiary_test::faults_of(h) == "");
+
+  // The tenant has no more than this rack, and of another nothing: these run on without cells.
+  gang_request elsewhere = r;
+  elsewhere.job = job_id(3);
+  const node_id n0 = *h.layout().find_node("n0");
+  CHECK_FALSE(*h.recover(elsewhere, std::vector<task_place>{{n0, 0b0011}, {node_id(), 0}}));
+  CHECK(h.find(job_id(3))->downgraded);
+  gang_request orphan = r;
+  orphan.job = job_id(4);
+  orphan.tenant = tenant_id();
+  CHECK_FALSE(*h.recover(orphan, std::vector<task_place>{{n0, 0b1000}, {node_id(), 0}}));
+  CHECK(apiary_test::faults_of(h) == "");
+  for (std::uint32_t job = 1; job <= 4; ++job) CHECK(h.finish(job_id(job)).ok());
+  CHECK(h.hash() == fresh);
+}
+
+}  // namespace
