@@ -52,7 +52,7 @@ int main() {
   const gang_request guest{.job = job_id(0),
                            .tenant = *product,
                            .priority = opportunistic_priority,
-                           .members = {{1, 4}}};
+                           .members = {{1, 3}}};
   const gang_request low{
       .job = job_id(1), .tenant = *research, .priority = 1, .members = {{1, 4}}, .lazy = true};
   const gang_request high{
