@@ -51,8 +51,8 @@ struct measured {
 
 const auto ignore_plans = [](const hived&, const gang_request&, const gang_plan&) {};
 
-// Runs a load; a gang to be preempted ends as soon as it is. Calls observe(scheduler, request, plan)
-// before a plan is committed.
+// Runs a load; a gang to be preempted ends as soon as it is. Calls observe(scheduler, request,
+// plan) before a plan is committed.
 template <class Observe>
 void run(hived& h, const hived_load& load, measured& m, Observe&& observe) {
   std::vector<bool> live(load.gangs, false);
@@ -310,8 +310,8 @@ void racks(benchmark::State& state) {
 BENCHMARK(racks)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 // The rival: cells that point to one another, in each a map of its use by priority; for each gang
-// all nodes are sorted and taken in turn, as the open-source scheduler does. One tenant, one size of
-// task in a gang, no mapping to physical cells, no preemption: less than is asked of ours.
+// all nodes are sorted and taken in turn, as the open-source scheduler does. One tenant, one size
+// of task in a gang, no mapping to physical cells, no preemption: less than is asked of ours.
 class sorting_scheduler {
  public:
   explicit sorting_scheduler(std::uint32_t nodes, std::uint32_t gangs) : tasks_of_(gangs) {
@@ -526,7 +526,8 @@ class static_scheduler {
     if (placer_.fits(index, classes_, {&member, 1}) != fit_verdict::fits) return false;
     placer_.choose_nodes(index);
     nodes_.clear();
-    for (const std::uint32_t n : placer_.nodes()) {
+    for (const std::uint32_t picked : placer_.nodes()) {
+      const std::uint32_t n = c != nullptr ? picked : chain_.from_end(picked);
       const std::uint64_t mask = c != nullptr ? c->free(n) : chain_.idle(n);
       nodes_.push_back(
           {mask, mask, c != nullptr ? c->first_leaf(n) : chain_.first_leaf(n), sizes_});
@@ -635,9 +636,9 @@ BENCHMARK(binding)
     ->ArgsProduct({{60, 80, 95}, {20, 50}})
     ->Iterations(1);
 
-// Guaranteed gangs of whole nodes on 8,192 GPUs, quotas in rows and racks or (`nodes`) the same
-// number of nodes: racks that a gang of 2 to 4, 8 and 16 nodes spans on average, share of gangs of 2
-// to 4 nodes within one rack, and of all free GPUs the share outside whole free racks.
+// Guaranteed gangs on 8,192 GPUs, quotas in rows and racks or (`nodes`) the same number of nodes:
+// racks that a gang of 2 to 4, 8 and 16 nodes spans on average, share of gangs of 2 to 4 nodes
+// within one rack, and of all free GPUs the share outside whole free racks.
 void levels(benchmark::State& state) {
   auto& c = state.counters;
   for (auto _ : state) {

@@ -201,8 +201,8 @@ inline std::optional<std::string> read_recorded(const std::string& path, hived_l
   return config;
 }
 
-// Durations in microseconds of the same steps in several runs: of each step the median over the runs
-// counts, so that what else the machine did meanwhile does not.
+// Durations in microseconds of the same steps in several runs: of each step the median over the
+// runs counts, so that what else the machine did meanwhile does not.
 class durations {
  public:
   void begin_run() { runs_.emplace_back(); }
