@@ -1,0 +1,47 @@
+// A HiveD scheduler for a host in any language: a line of JSON in, a line of JSON out. The lines
+// kept are a flight recorder: played again they give the same answers. With an argument, a YAML
+// file, that is the configuration, as if it were the first line.
+// SPDX-License-Identifier: MIT
+#include "hived_session.h"
+
+#include "hived_yaml.h"
+
+#include <absl/status/status.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+namespace {
+
+constexpr std::size_t max_line = std::size_t{1} << 24;
+
+// Whether there was a line; of one that is too long only the beginning.
+bool read_line(std::streambuf& in, std::string& line) {
+  line.clear();
+  int c = in.sbumpc();
+  const bool any = c != EOF;
+  for (; c != EOF && c != '\n'; c = in.sbumpc())
+    if (line.size() <= max_line) line += static_cast<char>(c);
+  return any;
+}
+
+void print(const std::string& answer) {
+  std::fwrite(answer.data(), 1, answer.size(), stdout);
+  std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  example::hived_session session;
+  if (argc > 1) print(session.configure(example::load_hived_yaml(argv[1])));
+  for (std::string line; read_line(*std::cin.rdbuf(), line);) {
+    const bool whole = line.size() <= max_line;
+    print(whole ? session.answer(line)
+                : session.refuse(absl::InvalidArgumentError("a line longer than 16 MiB")));
+  }
+}

@@ -1,0 +1,254 @@
+// A HiveD scheduler as a session: a line of JSON in (hived_session_event.h), a line of JSON out
+// (hived_session_answer.h). To be copied.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "hived_session_answer.h"
+#include "hived_session_event.h"
+#include "hived_session_json.h"
+#include "hived_session_names.h"
+#include "hived_session_words.h"
+#include "hived_yaml.h"
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/sched/audit.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace example {
+
+// Answers depend on the lines before and on nothing else: a log of them is a flight recorder, and
+// played again it gives the same answers and the same hash.
+//
+// Every line is answered by one. An error changes nothing but the count of lines.
+class hived_session {
+ public:
+  // The answer, without the end of its line.
+  std::string answer(const std::string& line) {
+    json_object out = begin();
+    auto event = session_event_reader::read(line);
+    const absl::Status status = event.ok() ? carry_out(*event, out) : event.status();
+    return end(status, std::move(out));
+  }
+  // As a line with this configuration.
+  std::string configure(const absl::StatusOr<apiary::hived_config>& config) {
+    json_object out = begin();
+    const absl::Status status = start(config, out);
+    return end(status, std::move(out));
+  }
+  // As a line that cannot be read.
+  std::string refuse(const absl::Status& why) { return end(why, begin()); }
+
+  // Null before a configuration was accepted.
+  [[nodiscard]] const apiary::hived* scheduler() const noexcept {
+    return scheduler_ ? &*scheduler_ : nullptr;
+  }
+  [[nodiscard]] std::size_t num_names() const noexcept { return names_.size(); }
+
+ private:
+  using job_id = apiary::job_id;
+  using outcome = apiary::outcome;
+
+  [[nodiscard]] json_object begin() const {
+    json_object out;
+    out.key("i").value(lines_);
+    return out;
+  }
+  std::string end(const absl::Status& status, json_object out) {
+    if (!status.ok()) {
+      out = begin();
+      out.key("result").value("error");
+      out.key("code").value(absl::StatusCodeToString(status.code()));
+      out.key("message").value(std::string(status.message()));
+    }
+    ++lines_;
+    return out.key("hash").value(hex(scheduler_ ? scheduler_->hash() : 0)).str();
+  }
+  static absl::Status ok(json_object& out) {
+    out.key("result").value("ok");
+    return absl::OkStatus();
+  }
+
+  absl::Status start(const absl::StatusOr<apiary::hived_config>& config, json_object& out) {
+    if (scheduler_) return absl::FailedPreconditionError("there is a configuration: reconfigure");
+    APIARY_RETURN_IF_ERROR(config.status());
+    APIARY_ASSIGN_OR_RETURN(scheduler_, apiary::hived::create(*config));
+    return ok(out);
+  }
+
+  absl::Status carry_out(const session_event& e, json_object& out) {
+    if (e.op == "note" || e.op == "final") return ok(out);
+    if (e.op == "config") return start(read_hived_yaml(e.document), out);
+    if (!scheduler_) return absl::FailedPreconditionError("there is no configuration");
+    if (e.op == "reconfigure") return reconfigure(e, out);
+    if (e.op == "audit") return audit(out);
+    if (e.op == "node_bad" || e.op == "node_healthy") return mark(e, std::nullopt, out);
+    if (e.op == "device_bad" || e.op == "device_healthy") return mark_device(e, out);
+    if (e.op == "delete_pod") return finish_task(e, out);
+    if (e.op == "delete")
+      return finish(e, out, [&](job_id job) { return scheduler_->finish(job); });
+    if (e.op == "cancel")
+      return finish(e, out, [&](job_id job) { return scheduler_->cancel(job); });
+    if (e.op == "recover") return recover(e, out);
+    if (e.op == "schedule") return schedule(e, out);
+    if (e.op == "schedule_pod") return schedule_task(e, out);
+    return absl::UnimplementedError("op: there is no " + json_text(e.op));
+  }
+
+  absl::Status reconfigure(const session_event& e, json_object& out) {
+    APIARY_ASSIGN_OR_RETURN(const apiary::hived_config config, read_hived_yaml(e.document));
+    APIARY_ASSIGN_OR_RETURN(const auto report, scheduler_->reconfigure(config));
+    out.key("result").value("ok");
+    write_gangs(out, "lazyPreempted", names_, report.downgraded);
+    write_gangs(out, "cancelled", names_, report.cancelled);
+    write_gangs(out, "gone", names_, report.gone);
+    forget(report.cancelled);
+    forget(report.gone);
+    return absl::OkStatus();
+  }
+  absl::Status audit(json_object& out) {
+    const std::vector<apiary::violation> found = apiary::audit(*scheduler_);
+    if (found.empty()) return ok(out);
+    std::string all;
+    for (const apiary::violation& v : found)
+      all += (all.empty() ? "" : "; ") + v.rule + ": " + v.witness;
+    return absl::InternalError(all);
+  }
+
+  absl::Status mark(const session_event& e, std::optional<std::uint32_t> position,
+                    json_object& out) {
+    APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(scheduler_->layout(), e.node));
+    apiary::hived& to = *scheduler_;
+    if (e.op.ends_with("_bad")) {
+      APIARY_RETURN_IF_ERROR(position ? to.mark_bad(node, *position) : to.mark_bad(node));
+    } else {
+      APIARY_RETURN_IF_ERROR(position ? to.mark_healthy(node, *position) : to.mark_healthy(node));
+    }
+    return ok(out);
+  }
+  absl::Status mark_device(const session_event& e, json_object& out) {
+    if (!e.device) return missing("device");
+    APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(scheduler_->layout(), e.node));
+    const auto position = scheduler_->layout().find_position(node, *e.device);
+    if (position) return mark(e, position, out);
+    return unknown("device " + std::to_string(*e.device) + " of node", e.node);
+  }
+
+  // change: the call that ends the gang or a part of it.
+  template <class Change>
+  absl::Status finish(const session_event& e, json_object& out, Change change) {
+    if (e.group.empty()) return missing("group");
+    const auto job = names_.find(e.group);
+    if (!job) return unknown("gang", e.group);
+    APIARY_RETURN_IF_ERROR(by_name(change(*job), *job, e.group));
+    forget({*job});
+    return ok(out);
+  }
+  absl::Status finish_task(const session_event& e, json_object& out) {
+    if (!e.pod) return missing("pod");
+    return finish(e, out, [&](job_id job) { return scheduler_->finish_task(job, *e.pod); });
+  }
+
+  absl::Status recover(const session_event& e, json_object& out) {
+    const job_id job = names_.id_for(e.group);
+    APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of(*scheduler_, e, job, true));
+    APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::task_place> tasks,
+                            places_of(scheduler_->layout(), e.pods));
+    const bool gone = std::none_of(tasks.begin(), tasks.end(),
+                                   [](apiary::task_place task) { return task.leaves != 0; });
+    bool kept = true;
+    if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.members)) {
+      const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks);
+      if (!recovered.ok()) return by_name(recovered.status(), job, e.group);
+      names_.add(e.group);
+      kept = *recovered;
+    }
+    const std::vector<std::string> none;
+    const std::vector<std::string> this_one = {e.group};
+    out.key("result").value("ok");
+    write_names(out, "lazyPreempted", kept ? none : this_one);
+    write_names(out, "gone", gone ? this_one : none);
+    return absl::OkStatus();
+  }
+
+  absl::Status schedule(const session_event& e, json_object& out) {
+    const bool filtering = e.phase == "Filtering";
+    if (!filtering && !e.phase.empty() && e.phase != "Preempting")
+      return absl::InvalidArgumentError("phase: Filtering or Preempting expected");
+    const job_id job = names_.id_for(e.group);
+    const apiary::gang_record* known = scheduler_->find(job);
+    const bool briefly = known != nullptr && e.members.empty();
+    auto r = briefly ? known->request : request_of(*scheduler_, e, job, false);
+    APIARY_RETURN_IF_ERROR(r.status());
+    const apiary::summary_bitset nodes =
+        nodes_of(scheduler_->layout(), e.suggested.value_or(std::vector<std::string>()));
+    if (e.suggested && !e.ignore_suggested) r->suggested = &nodes;
+    auto plan = scheduler_->propose(*r);
+    if (!plan.ok()) return by_name(plan.status(), job, e.group);
+    if (plan->result != outcome::wait) std::erase(plan->cancelled, job);
+    const bool changes = plan->result == outcome::preempt || !plan->cancelled.empty();
+    if (plan->result == outcome::bind || (changes && !filtering)) {
+      APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), job, e.group));
+      if (plan->result != outcome::wait) names_.add(e.group);
+    } else {  // nothing has happened
+      plan->downgraded.clear();
+      plan->cancelled.clear();
+    }
+    write_plan(out, *scheduler_, names_, *r, *plan, e.op == "schedule_pod" ? e.pod : std::nullopt);
+    forget(plan->cancelled);
+    return absl::OkStatus();
+  }
+  // A gang that runs tells where the task is; others are scheduled.
+  absl::Status schedule_task(const session_event& e, json_object& out) {
+    if (!e.pod) return missing("pod");
+    const auto job = names_.find(e.group);
+    const apiary::gang_record* gang = job ? scheduler_->find(*job) : nullptr;
+    if (gang == nullptr && e.members.empty()) return unknown("gang", e.group);
+    const auto& members = e.members.empty() ? gang->request.members : e.members;
+    const std::uint64_t size = num_tasks(members);
+    if (*e.pod >= size) {
+      return absl::NotFoundError("gang " + json_text(e.group) + " has " + std::to_string(size) +
+                                 " tasks, none is " + std::to_string(*e.pod));
+    }
+    if (gang == nullptr || gang->state == apiary::gang_state::preempting) return schedule(e, out);
+    if (members != gang->request.members)
+      return absl::InvalidArgumentError("members: not those of gang " + json_text(e.group));
+    const std::vector<apiary::task_place> tasks = scheduler_->tasks(*gang);
+    if (tasks[*e.pod].leaves == 0) {
+      return absl::NotFoundError("task " + std::to_string(*e.pod) + " of gang " +
+                                 json_text(e.group) + " has ended");
+    }
+    apiary::gang_plan recorded;
+    recorded.result = outcome::bind;
+    recorded.tasks = tasks;
+    write_plan(out, *scheduler_, names_, gang->request, recorded, e.pod);
+    return absl::OkStatus();
+  }
+
+  // Of these gangs those that have no devices any more.
+  void forget(const std::vector<job_id>& jobs) {
+    for (const job_id job : jobs)
+      if (scheduler_->find(job) == nullptr) names_.remove(job);
+  }
+
+  std::optional<apiary::hived> scheduler_;
+  gang_names names_;
+  std::uint64_t lines_ = 0;
+};
+
+}  // namespace example

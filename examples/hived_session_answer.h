@@ -1,0 +1,111 @@
+// What a session answers: {"i": line, "result": ..., "hash": of the scheduling state}, with
+//
+//   bind     pods [{node, devices}] in the order of the members, or the one that was asked for
+//   preempt  victims [gangs] that the host is to end before it asks again, reserved [{node, devices}]
+//   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where there
+//            is one, a certificate: {piece, needed, present}
+//   ok       after recover and reconfigure: gone [gangs of which nothing is left]
+//   error    code, message; nothing has changed
+//
+// All of them but error name the gangs that have lost their tenant's cells (lazyPreempted) and the
+// preempting ones that have to ask anew (cancelled), where there can be any. In phase Filtering
+// only a bind is carried out: these lists are empty otherwise.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "hived_session_json.h"
+#include "hived_session_names.h"
+#include <apiary/core/ids.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_layout.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace example {
+
+inline void write_names(json_object& out, std::string_view key,
+                        const std::vector<std::string>& names) {
+  out.key(key).open('[');
+  for (const std::string& name : names) out.value(name);
+  out.close(']');
+}
+inline void write_gangs(json_object& out, std::string_view key, const gang_names& names,
+                        const std::vector<apiary::job_id>& jobs) {
+  out.key(key).open('[');
+  for (const apiary::job_id job : jobs) out.value(names[job]);
+  out.close(']');
+}
+
+// A task that has ended has no node and no devices.
+inline void write_places(json_object& out, std::string_view key, const apiary::hived_layout& layout,
+                         const std::vector<apiary::task_place>& tasks) {
+  out.key(key).open('[');
+  for (const apiary::task_place& task : tasks) {
+    out.open('{').key("node").value(task.leaves == 0 ? "" : layout.node_name(task.node));
+    out.key("devices").open('[');
+    for (std::uint32_t i = 0; i < 64; ++i)
+      if ((task.leaves >> i & 1) != 0) out.value(std::uint64_t{layout.device(task.node, i)});
+    out.close(']').close('}');
+  }
+  out.close(']');
+}
+
+// A code, a sentence, and the numbers in it.
+inline void write_wait(json_object& out, const apiary::gang_wait& wait, const std::string& whose) {
+  const auto reason = [&]() -> std::pair<const char*, std::string> {
+    switch (wait.reason) {
+      case apiary::wait_reason::never:
+        return {"never", "the gang does not fit, were " + whose + " idle and healthy"};
+      case apiary::wait_reason::busy:
+        return {"busy", "gangs that it may not preempt are in the way in " + whose};
+      case apiary::wait_reason::unhealthy:
+        return {"unhealthy", "it would fit into " + whose + ", were all hardware healthy"};
+      case apiary::wait_reason::not_suggested:
+        return {"not_suggested", "it would fit, but not on the suggested nodes"};
+      case apiary::wait_reason::undecided:
+        break;
+    }
+    return {"undecided", "no place in " + whose + " was found before the search ended"};
+  }();
+  std::string why = reason.second;
+  if (wait.shortage) {
+    why += "; counted in pieces of " + std::to_string(wait.shortage->leaves) +
+           " devices of one node it needs " + std::to_string(wait.shortage->needed) +
+           " and may use " + std::to_string(wait.shortage->present);
+  }
+  out.key("result").value("wait").key("reason").value(reason.first).key("why").value(why);
+  if (!wait.shortage) return;
+  out.key("certificate").open('{').key("piece").value(std::uint64_t{wait.shortage->leaves});
+  out.key("needed").value(wait.shortage->needed);
+  out.key("present").value(wait.shortage->present).close('}');
+}
+
+// `pod`: of the places, this one only.
+inline void write_plan(json_object& out, const apiary::hived& scheduler, const gang_names& names,
+                       const apiary::gang_request& request, const apiary::gang_plan& plan,
+                       std::optional<std::uint32_t> pod) {
+  const apiary::hived_layout& layout = scheduler.layout();
+  if (plan.result == apiary::outcome::bind) {
+    out.key("result").value("bind");
+    write_places(out, "pods", layout,
+                 pod ? std::vector<apiary::task_place>{plan.tasks[*pod]} : plan.tasks);
+  } else if (plan.result == apiary::outcome::preempt) {
+    out.key("result").value("preempt");
+    write_gangs(out, "victims", names, plan.victims);
+    write_places(out, "reserved", layout, plan.tasks);
+  } else {
+    write_wait(out, plan.wait,
+               request.priority < 0 ? "the cluster"
+                                    : "the cells of " + layout.tenants[request.tenant.value].name);
+  }
+  write_gangs(out, "lazyPreempted", names, plan.downgraded);
+  write_gangs(out, "cancelled", names, plan.cancelled);
+}
+
+}  // namespace example

@@ -1,0 +1,187 @@
+// One line of a session, read: what is in its fields, whatever they mean.
+//
+//   config         physicalCluster, virtualClusters as in YAML; once, before all others
+//   schedule       group, vc, priority, members [{pods, leafs}], and where they matter leafType,
+//                  lazy, pinned, suggested [nodes], ignoreSuggested, phase Preempting or Filtering.
+//                  A gang that is preempting asks again, with all fields or with its group alone
+//   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
+//   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
+//   node_bad, node_healthy              node
+//   device_bad, device_healthy          node, device
+//   recover        a gang that runs already: as schedule, with pods [{node, devices}]. What is not
+//                  in the configuration, its tenant or some devices, is left out
+//   reconfigure    as config
+//   audit          whether all invariants hold
+//   note, final    nothing
+//
+// Unknown fields are ignored, and nodes in `suggested` that are not in the configuration: they may
+// be those of another scheduler.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "hived_session_json_reader.h"
+#include <apiary/core/status.h>
+#include <apiary/model/request.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+#include <yaml-cpp/yaml.h>
+
+namespace example {
+
+// The place of one task as a host writes it down.
+struct session_place {
+  std::string node{};
+  std::vector<std::uint32_t> devices{};
+};
+
+// Fields that are missing, null or "" are empty.
+struct session_event {
+  std::string op{};
+  std::string group{};
+  std::string vc{};
+  std::string leaf_type{};
+  std::string pinned{};
+  std::string phase{};
+  std::string node{};
+  std::optional<std::int32_t> priority{};
+  std::optional<std::uint32_t> pod{};
+  std::optional<std::uint32_t> device{};
+  bool lazy = false;
+  bool ignore_suggested = false;
+  std::vector<apiary::gang_member> members{};
+  std::optional<std::vector<std::string>> suggested{};
+  std::vector<session_place> pods{};
+  YAML::Node document{};
+};
+
+// Reads events; its functions return whether a field is as it should be, or say why not.
+class session_event_reader {
+ public:
+  // kInvalidArgument with the first fault found: "path: what".
+  static absl::StatusOr<session_event> read(const std::string& line) {
+    session_event_reader reader;
+    APIARY_ASSIGN_OR_RETURN(reader.event_.document, parse_json(line));
+    try {
+      if (!reader.read_all()) return absl::InvalidArgumentError(reader.fault_);
+    } catch (const YAML::Exception& e) {
+      return absl::InvalidArgumentError(e.what());
+    }
+    return std::move(reader.event_);
+  }
+
+ private:
+  bool read_all() {
+    session_event& e = event_;
+    const auto op = [&](auto& key, auto& n, auto& p) { return key != "op" || text(n, p, e.op); };
+    if (!entries(e.document, "", op)) return false;
+    if (e.op.empty()) return fail("op", "is missing");
+    for (const char* other : {"config", "reconfigure", "audit", "note", "final"})
+      if (e.op == other) return true;
+    return entries(e.document, "", [&](auto& key, auto& n, auto& p) {
+      if (n.IsNull()) return true;
+      if (key == "group") return text(n, p, e.group);
+      if (key == "vc") return text(n, p, e.vc);
+      if (key == "leafType") return text(n, p, e.leaf_type);
+      if (key == "pinned") return text(n, p, e.pinned);
+      if (key == "phase") return text(n, p, e.phase);
+      if (key == "node") return text(n, p, e.node);
+      if (key == "priority") return number(n, p, e.priority.emplace());
+      if (key == "pod") return number(n, p, e.pod.emplace());
+      if (key == "device") return number(n, p, e.device.emplace());
+      if (key == "lazy") return truth(n, p, e.lazy);
+      if (key == "ignoreSuggested") return truth(n, p, e.ignore_suggested);
+      if (key == "members") return read_members(n, p);
+      if (key == "suggested") return read_names(n, p, e.suggested.emplace());
+      return key != "pods" || read_places(n, p);
+    });
+  }
+  bool read_members(const YAML::Node& list, const std::string& path) {
+    return items(list, path, [&](auto& item, auto& place) {
+      apiary::gang_member& member = event_.members.emplace_back();
+      return entries(item, place, [&](auto& key, auto& n, auto& p) {
+        if (key == "pods") return number(n, p, member.tasks);
+        return key != "leafs" || number(n, p, member.leaves);
+      });
+    });
+  }
+  bool read_names(const YAML::Node& list, const std::string& path, std::vector<std::string>& to) {
+    return items(list, path, [&](auto& n, auto& p) { return text(n, p, to.emplace_back()); });
+  }
+  bool read_places(const YAML::Node& list, const std::string& path) {
+    return items(list, path, [&](auto& item, auto& place) {
+      session_place& task = event_.pods.emplace_back();
+      return entries(item, place, [&](auto& key, auto& n, auto& p) {
+        if (key == "node") return text(n, p, task.node);
+        return key != "devices" || items(n, p, [&](auto& device, auto& at) {
+                 return number(device, at, task.devices.emplace_back());
+               });
+      });
+    });
+  }
+
+  bool fail(const std::string& path, const std::string& what) {
+    fault_ = (path.empty() ? "line" : path) + ": " + what;
+    return false;
+  }
+  template <class Visit>
+  bool entries(const YAML::Node& node, const std::string& path, Visit visit) {
+    if (!node.IsMap()) return fail(path, "an object expected");
+    std::set<std::string> seen;
+    for (const auto& entry : node) {
+      const std::string& name = entry.first.Scalar();
+      const std::string place = path.empty() ? name : path + '.' + name;
+      if (!seen.insert(name).second) return fail(place, "is given twice");
+      if (!visit(name, entry.second, place)) return false;
+    }
+    return true;
+  }
+  template <class Visit>
+  bool items(const YAML::Node& node, const std::string& path, Visit visit) {
+    if (!node.IsSequence()) return fail(path, "an array expected");
+    std::size_t i = 0;
+    for (const auto& item : node) {
+      const std::string place = path + '[' + std::to_string(i++) + ']';
+      if (!visit(item, place)) return false;
+    }
+    return true;
+  }
+  // yaml-cpp tags what stands in '"' with "!".
+  static bool quoted(const YAML::Node& node) { return node.IsScalar() && node.Tag() == "!"; }
+  bool text(const YAML::Node& node, const std::string& path, std::string& value) {
+    if (!quoted(node)) return fail(path, "a text expected");
+    value = node.Scalar();
+    return true;
+  }
+  bool truth(const YAML::Node& node, const std::string& path, bool& value) {
+    const std::string word = node.IsScalar() && !quoted(node) ? node.Scalar() : "";
+    value = word == "true";
+    return value || word == "false" || fail(path, "true or false expected");
+  }
+  template <class Number>
+  bool number(const YAML::Node& node, const std::string& path, Number& value) {
+    const std::string digits = node.IsScalar() && !quoted(node) ? node.Scalar() : "";
+    const char* const last = digits.data() + digits.size();
+    const auto [end, error] = std::from_chars(digits.data(), last, value);
+    if (error == std::errc() && end == last) return true;
+    using limits = std::numeric_limits<Number>;
+    return fail(path, "a whole number from " + std::to_string(limits::min()) + " to " +
+                          std::to_string(limits::max()) + " expected");
+  }
+
+  session_event event_;
+  std::string fault_;
+};
+
+}  // namespace example

@@ -1,0 +1,111 @@
+// The names in a session's events as what they name.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "hived_session_event.h"
+#include "hived_session_json.h"
+#include <apiary/core/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/request.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_layout.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace example {
+
+inline absl::Status missing(const std::string& field) {
+  return absl::InvalidArgumentError(field + ": is missing");
+}
+inline absl::Status unknown(const std::string& what, const std::string& name) {
+  return absl::NotFoundError("there is no " + what + ' ' + json_text(name));
+}
+// What the library says of a gang's id, of its name.
+inline absl::Status by_name(const absl::Status& status, apiary::job_id job,
+                            const std::string& group) {
+  std::string message(status.message());
+  const std::string id = "gang " + std::to_string(job.value);
+  const std::size_t at = message.find(id);
+  if (at != std::string::npos) message.replace(at, id.size(), "gang " + json_text(group));
+  return {status.code(), message};
+}
+
+inline std::uint64_t num_tasks(const std::vector<apiary::gang_member>& members) {
+  std::uint64_t n = 0;
+  for (const apiary::gang_member& m : members) n += m.tasks;
+  return n;
+}
+inline absl::StatusOr<apiary::node_id> node_of(const apiary::hived_layout& layout,
+                                               const std::string& name) {
+  if (name.empty()) return missing("node");
+  const auto node = layout.find_node(name);
+  if (!node) return unknown("node", name);
+  return *node;
+}
+// Those that are not in the configuration may be nodes of another scheduler.
+inline apiary::summary_bitset nodes_of(const apiary::hived_layout& layout,
+                                       const std::vector<std::string>& names) {
+  apiary::summary_bitset nodes(layout.num_nodes());
+  for (const std::string& name : names)
+    if (const auto node = layout.find_node(name)) nodes.set(node->value);
+  return nodes;
+}
+
+// What an event asks for. What a gang that runs has been promised may be gone from the
+// configuration: it is then of no tenant.
+inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& scheduler,
+                                                       const session_event& e, apiary::job_id job,
+                                                       bool runs) {
+  const apiary::hived_layout& layout = scheduler.layout();
+  if (e.group.empty()) return missing("group");
+  if (e.vc.empty()) return missing("vc");
+  if (!e.priority) return missing("priority");
+  if (e.members.empty()) return missing("members");
+  apiary::gang_request r{.job = job, .priority = *e.priority, .members = e.members, .lazy = e.lazy};
+  if (const auto tenant = layout.find_tenant(e.vc)) r.tenant = *tenant;
+  if (!r.tenant.valid() && !runs) return unknown("virtual cluster", e.vc);
+  if (!e.leaf_type.empty()) {
+    if (const auto type = scheduler.find_leaf_type(e.leaf_type)) r.leaf_type = *type;
+    if (!r.leaf_type.valid() && !runs) return unknown("leaf type", e.leaf_type);
+  }
+  if (e.pinned.empty()) return r;
+  r.pinned = layout.find_pinned(e.pinned);
+  if (r.pinned && (!runs || layout.pinned[*r.pinned].tenant == r.tenant)) return r;
+  if (!runs) return unknown("pinned cell", e.pinned);
+  r.pinned.reset();
+  r.tenant = apiary::tenant_id();
+  return r;
+}
+
+// Where tasks run; nodes and devices that are not in the configuration are left out.
+inline absl::StatusOr<std::vector<apiary::task_place>> places_of(
+    const apiary::hived_layout& layout, const std::vector<session_place>& pods) {
+  std::vector<apiary::task_place> tasks;
+  for (std::size_t i = 0; i < pods.size(); ++i) {
+    apiary::task_place& task = tasks.emplace_back();
+    const auto node = layout.find_node(pods[i].node);
+    if (!node) continue;
+    task.node = *node;
+    for (const std::uint32_t device : pods[i].devices) {
+      const auto position = layout.find_position(*node, device);
+      if (!position) continue;
+      const std::uint64_t bit = std::uint64_t{1} << *position;
+      if ((task.leaves & bit) != 0) {
+        return absl::InvalidArgumentError("pods[" + std::to_string(i) + "].devices: " +
+                                          std::to_string(device) + " is given twice");
+      }
+      task.leaves |= bit;
+    }
+  }
+  return tasks;
+}
+
+}  // namespace example

@@ -1,0 +1,299 @@
+// apiary/tests/yaml/hived_session_test.cpp - lines of a session: each op, each fault, replay.
+// SPDX-License-Identifier: MIT
+#include "../../examples/hived_session.h"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+using example::hived_session;
+
+namespace {
+
+const std::string cells =
+    R"("physicalCluster":{"cellTypes":{"PAIR":{"childCellType":"GPU","childCellNumber":2},)"
+    R"("NODE":{"childCellType":"PAIR","childCellNumber":2,"isNodeLevel":true}},"physicalCells":[)"
+    R"({"cellType":"NODE","cellAddress":"n0"},{"cellType":"NODE","cellAddress":"n1"},)"
+    R"({"cellType":"NODE","cellAddress":"n2","pinnedCellId":"pin"}]},)"
+    R"("virtualClusters":{"red":{"virtualCells":[{"cellType":"NODE","cellNumber":1}],)"
+    R"("pinnedCells":[{"pinnedCellId":"pin"}]},)"
+    R"("blue":{"virtualCells":[{"cellType":"NODE.PAIR","cellNumber":1}]}})";
+
+// The answer without its number and its hash.
+std::string ask(hived_session& session, const std::string& line) {
+  const std::string answer = session.answer(line);
+  const std::size_t from = answer.find(',') + 1;
+  const std::size_t to = answer.rfind(",\"hash\":\"");
+  REQUIRE(to != std::string::npos);
+  CHECK(answer.size() - to == 27);
+  return answer.substr(from, to - from);
+}
+// With ' for ".
+std::string ask_op(hived_session& session, std::string line) {
+  for (char& c : line) c = c == '\'' ? '"' : c;
+  std::string answer = ask(session, "{\"op\":" + line + '}');
+  for (char& c : answer) c = c == '"' ? '\'' : c;
+  return answer;
+}
+std::string hash_of(const std::string& answer) { return answer.substr(answer.size() - 18, 16); }
+
+hived_session configured() {
+  hived_session session;
+  REQUIRE(ask(session, R"({"op":"config",)" + cells + '}') == R"("result":"ok")");
+  return session;
+}
+std::string gang(const std::string& name, const std::string& vc, int priority,
+                 const std::string& members, const std::string& more = "") {
+  return "'schedule','group':'" + name + "','vc':'" + vc +
+         "','priority':" + std::to_string(priority) + ",'members':" + members + more;
+}
+const std::string nothing_else = ",'lazyPreempted':[],'cancelled':[]";
+
+// A line that is refused, for what reason, and changes nothing.
+void refuses(hived_session& session, const std::string& line, const std::string& code,
+             const std::string& words) {
+  CAPTURE(line);
+  const std::string hash = hash_of(session.answer(R"({"op":"note"})"));
+  const std::string answer = session.answer(line);
+  CAPTURE(answer);
+  CHECK(answer.find(R"("result":"error","code":")" + code + '"') != std::string::npos);
+  CHECK(answer.find(words) != std::string::npos);
+  CHECK(hash_of(answer) == hash);
+  CHECK(example::parse_json(answer).ok());
+}
+
+}  // namespace
+
+TEST_CASE("gangs are bound, wait, end") {
+  hived_session s = configured();
+  CHECK(ask_op(s, gang("a", "blue", 0, "[{'pods':2,'leafs':1}]")) ==
+        "'result':'bind','pods':[{'node':'n0','devices':[0]},{'node':'n0','devices':[1]}]" +
+            nothing_else);
+  CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1}]")) ==
+        "'result':'wait','reason':'busy','why':'gangs that it may not preempt are in the way in "
+        "the cells of blue; counted in pieces of 1 devices of one node it needs 1 and may use "
+        "0','certificate':{'piece':1,'needed':1,'present':0}" +
+            nothing_else);
+  CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':3}]")).find("'never'") !=
+        std::string::npos);
+  CHECK(ask_op(s, gang("b", "red", 0, "[{'pods':1,'leafs':4}]", ",'suggested':['n0','other']"))
+            .find("'not_suggested'") != std::string::npos);
+  CHECK(ask_op(s, gang("c", "red", 0, "[{'pods':1,'leafs':4}]", ",'pinned':'pin'")) ==
+        "'result':'bind','pods':[{'node':'n2','devices':[0,1,2,3]}]" + nothing_else);
+  CHECK(ask_op(s, "'delete_pod','group':'a','pod':0") == "'result':'ok'");
+  CHECK(s.num_names() == 2);
+  CHECK(ask_op(s, "'delete_pod','group':'a','pod':1") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete','group':'c'") == "'result':'ok'");
+  CHECK(s.num_names() == 0);
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+  CHECK(hash_of(s.answer(R"({"op":"final"})")) == hash_of(configured().answer("{}")));
+}
+
+TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothing") {
+  hived_session s = configured();
+  ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]", ",'lazy':true"));
+  const std::string high = gang("high", "blue", 1, "[{'pods':2,'leafs':1}]");
+  const std::string before = hash_of(s.answer(R"({"op":"note"})"));
+  const auto bound = [&](const std::string& answer) {
+    return answer.starts_with("'result':'bind'");
+  };
+  std::string answer = ask_op(s, gang("high", "blue", 1, "[{'pods':1,'leafs':2}]",
+                                      ",'suggested':['n0'],'phase':'Filtering'"));
+  CHECK(answer ==
+        "'result':'preempt','victims':['low'],'reserved':[{'node':'n0','devices':[0,1]}]" +
+            nothing_else);
+  CHECK(hash_of(s.answer(R"({"op":"note"})")) == before);
+  answer = ask_op(s, gang("high", "blue", 1, "[{'pods':1,'leafs':2}]", ",'suggested':['n0']"));
+  CHECK(answer.starts_with("'result':'preempt','victims':['low']"));
+  CHECK(ask_op(s, "'schedule','group':'high'").starts_with("'result':'preempt'"));
+  CHECK(ask_op(s, "'cancel','group':'high'") == "'result':'ok'");
+  // Its victim keeps its leaves; a lazy one may move out of the tenant's cells.
+  CHECK(bound(ask_op(s, high)));
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+}
+
+TEST_CASE("one task at a time") {
+  hived_session s = configured();
+  const std::string first =
+      "'schedule_pod'" + gang("g", "red", 0, "[{'pods':2,'leafs':2}]", ",'pod':1").substr(10);
+  CHECK(ask_op(s, first) ==
+        "'result':'bind','pods':[{'node':'n0','devices':[2,3]}]" + nothing_else);
+  const std::string later = "'result':'bind','pods':[{'node':'n0','devices':[0,1]}]";
+  CHECK(ask_op(s, "'schedule_pod','group':'g','pod':0") == later + nothing_else);
+  CHECK(ask_op(s, "'delete_pod','group':'g','pod':0") == "'result':'ok'");
+  refuses(s, R"({"op":"schedule_pod","group":"g","pod":0})", "NOT_FOUND", "has ended");
+  refuses(s, R"({"op":"schedule_pod","group":"g","pod":2})", "NOT_FOUND", "has 2 tasks");
+  refuses(s, R"({"op":"schedule_pod","group":"h","pod":0})", "NOT_FOUND", "no gang");
+  refuses(s, R"({"op":"schedule_pod","group":"g"})", "INVALID_ARGUMENT", "pod: is missing");
+  refuses(s, R"({"op":"schedule_pod","group":"g","pod":1,"members":[{"pods":2,"leafs":1}]})",
+          "INVALID_ARGUMENT", "members: not those of");
+}
+
+TEST_CASE("health, restart, another configuration") {
+  hived_session s = configured();
+  CHECK(ask_op(s, "'node_bad','node':'n0'") == "'result':'ok'");
+  CHECK(ask_op(s, "'device_bad','node':'n1','device':3") == "'result':'ok'");
+  CHECK(ask_op(s, gang("a", "red", 0, "[{'pods':1,'leafs':4}]")).find("'unhealthy'") !=
+        std::string::npos);
+  CHECK(ask_op(s, "'device_healthy','node':'n1','device':3") == "'result':'ok'");
+  CHECK(ask_op(s, "'node_healthy','node':'n0'") == "'result':'ok'");
+  CHECK(hash_of(s.answer(R"({"op":"note"})")) == hash_of(configured().answer("{}")));
+
+  const std::string two = ",'vc':'red','priority':5,'members':[{'pods':2,'leafs':2}],'pods':";
+  CHECK(ask_op(s, "'recover','group':'r'" + two +
+                      "[{'node':'n1','devices':[2,3,7]},{'node':'x','devices':[0,1]}]") ==
+        "'result':'ok','lazyPreempted':[],'gone':[]");
+  CHECK(ask_op(s, "'recover','group':'nowhere'" + two + "[{'node':'x','devices':[1]},{}]") ==
+        "'result':'ok','lazyPreempted':[],'gone':['nowhere']");
+  CHECK(ask_op(s,
+               "'recover','group':'lost','vc':'sold','priority':5,'members':[{'pods':1,'leafs':"
+               "1}],'pods':[{'node':'n0','devices':[2]}]") ==
+        "'result':'ok','lazyPreempted':['lost'],'gone':[]");
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+
+  std::string smaller = cells;
+  const std::string n0 = R"({"cellType":"NODE","cellAddress":"n0"},)";
+  smaller.replace(smaller.find(n0), n0.size(), "");
+  smaller.replace(smaller.find(R"(,"blue")"), std::string::npos, "}");
+  CHECK(ask(s, R"({"op":"reconfigure",)" + smaller + '}') ==
+        R"("result":"ok","lazyPreempted":[],"cancelled":[],"gone":["lost"])");
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+  CHECK(s.num_names() == 1);
+}
+
+TEST_CASE("lines that are refused change nothing") {
+  hived_session none;
+  refuses(none, R"({"op":"audit"})", "FAILED_PRECONDITION", "no configuration");
+  refuses(none, R"({"op":"config","physicalCluster":{"x":1}})", "INVALID_ARGUMENT", "x (line 1)");
+  hived_session s = configured();
+  refuses(s, R"({"op":"config",)" + cells + '}', "FAILED_PRECONDITION", "reconfigure");
+  refuses(s, R"({"op":"reconfigure","virtualClusters":[]})", "INVALID_ARGUMENT", "mapping");
+  ask_op(s, gang("a", "blue", 0, "[{'pods':1,'leafs':2}]"));
+  const std::string wrong = "INVALID_ARGUMENT";
+  const std::string head = R"({"op":"schedule","group":"g","vc":"red","priority":0)";
+  const std::string body = R"(,"members":[{"pods":1,"leafs":1}])";
+  refuses(s, R"({"op":"schedule","group":"a","vc":"blue","priority":0)" + body + '}',
+          "ALREADY_EXISTS", R"(gang \"a\" runs already)");
+  refuses(s, head + '}', wrong, "members: is missing");
+  refuses(s, R"({"op":"schedule","vc":"red","priority":0)" + body + '}', wrong,
+          "group: is missing");
+  refuses(s, R"({"op":"schedule","group":"g","priority":0)" + body + '}', wrong, "vc: is missing");
+  refuses(s, R"({"op":"schedule","group":"g","vc":"red")" + body + '}', wrong,
+          "priority: is missing");
+  refuses(s, R"({"op":"schedule","group":"g","vc":"pink","priority":0)" + body + '}', "NOT_FOUND",
+          "pink");
+  refuses(s, head + body + R"(,"leafType":"TPU"})", "NOT_FOUND", "leaf type");
+  refuses(s, head + body + R"(,"pinned":"pan"})", "NOT_FOUND", "pinned cell");
+  refuses(s, head + body + R"(,"phase":"Binding"})", wrong, "phase");
+  refuses(s, head + R"(,"members":[{"pods":-1,"leafs":1}]})", wrong, "members[0].pods: a whole");
+  refuses(s, head + R"(,"members":[{"pods":1e3,"leafs":1}]})", wrong, "members[0].pods: a whole");
+  refuses(s, head + R"(,"members":[{"pods":"1","leafs":1}]})", wrong, "members[0].pods: a whole");
+  refuses(s, head + R"(,"members":{"pods":1}})", wrong, "members: an array");
+  refuses(s, head + R"(,"members":[1]})", wrong, "members[0]: an object");
+  refuses(s, head + R"(,"members":[{"pods":0,"leafs":1}]})", wrong, "0 tasks");
+  refuses(s, head + body + R"(,"lazy":"true"})", wrong, "lazy: true or false");
+  refuses(s, head + body + R"(,"suggested":[3]})", wrong, "suggested[0]: a text");
+  refuses(s, head + body + R"(,"priority":1})", wrong, "priority: is given twice");
+  refuses(s, R"({"op":"delete"})", wrong, "group: is missing");
+  refuses(s, R"({"op":"delete","group":"g"})", "NOT_FOUND", R"(no gang \"g\")");
+  refuses(s, R"({"op":"cancel","group":"a"})", "FAILED_PRECONDITION", "not preempting");
+  refuses(s, R"({"op":"delete_pod","group":"a"})", wrong, "pod: is missing");
+  refuses(s, R"({"op":"delete_pod","group":"a","pod":1})", "NOT_FOUND", "no task 1");
+  refuses(s, R"({"op":"node_bad","node":"n7"})", "NOT_FOUND", "n7");
+  refuses(s, R"({"op":"node_bad"})", wrong, "node: is missing");
+  refuses(s, R"({"op":"device_bad","node":"n0"})", wrong, "device: is missing");
+  refuses(s, R"({"op":"device_bad","node":"n0","device":4})", "NOT_FOUND", "device 4");
+  refuses(s, R"({"op":"dance"})", "UNIMPLEMENTED", "dance");
+  refuses(s, R"({})", wrong, "op: is missing");
+  refuses(s, R"({"op":null})", wrong, "op: a text");
+  const std::string back = R"({"op":"recover","group":"g","vc":"red","priority":0)" + body;
+  refuses(s, back + '}', wrong, "1 tasks");
+  refuses(s, R"({"op":"recover","group":"a","vc":"red","priority":0)" + body + R"(,"pods":[{}]})",
+          "ALREADY_EXISTS", "is here");
+  refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,0]}]})", wrong, "given twice");
+  refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,1]}]})", wrong, "more leaf cells");
+  refuses(s, back + R"(,"pods":[{"node":"n0","devices":[0]}]})", "FAILED_PRECONDITION", "in use");
+}
+
+TEST_CASE("lines that are no JSON are refused") {
+  hived_session s;
+  const std::string deep(100'000, '[');
+  const std::vector<std::pair<std::string, std::string>> faults = {
+      {"", "byte 1: a value expected"},
+      {"{\"op\":\"note\"", "',' or '}'"},
+      {"{\"op\":\"note\"} x", "nothing more"},
+      {"{\"op\":\"note\",}", "a value expected"},
+      {"{op:\"note\"}", "a name in"},
+      {"{\"op\" \"note\"}", "':' expected"},
+      {"{\"op\":&a \"note\"}", "a value"},
+      {"{\"op\":!!binary \"note\"}", "a value"},
+      {"{\"op\":'note'}", "a value"},
+      {"{\"op\":01}", "',' or '}'"},
+      {"{\"op\":1.}", "a value"},
+      {"{\"op\":\"\\x41\"}", "not an escape"},
+      {"{\"op\":\"\\u12g4\"}", "not an escape"},
+      {"{\"op\":\"\\ud83d\"}", "half a surrogate"},
+      {"{\"op\":\"\\ud83d\\u0041\"}", "half a surrogate"},
+      {"{\"op\":\"\\ude00\"}", "half a surrogate"},
+      {"{\"op\":\"\xff\"}", "not UTF-8"},
+      {"{\"op\":\"\xed\xa0\x80\"}", "not UTF-8"},
+      {"{\"op\":\"\xf4\x90\x80\x80\"}", "not UTF-8"},
+      {"{\"op\":\"\xc3", "not UTF-8"},
+      {std::string("{\"op\":\"a\0b\"}", 12), "a control character"},
+      {std::string("{\"op\":\0}", 8), "a value"},
+      {"{\"op\":\"a\tb\"}", "a control character"},
+      {"{\"op\":\"note", "does not end"},
+      {"{\"op\":\"note\\", "does not end"},
+      {"{\"a\":" + deep, "nested too deeply"},
+      {"{\"" + std::string(2000, 'k') + "\":1}", "too long"},
+  };
+  for (const auto& [line, words] : faults) refuses(s, line, "INVALID_ARGUMENT", words);
+  refuses(s, "[]", "INVALID_ARGUMENT", "an object expected");
+  for (const char* good : {R"({"op":"note"})", "\t { \"op\" : \"note\" , \"x\":[ ] }\r",
+                           R"({"x":{"x":[1,-2.5e+3,true,null,{},"\/"]},"op":"\u006eote"})"})
+    CHECK(ask(s, good) == R"("result":"ok")");
+}
+
+TEST_CASE("names of any text are answered as they came") {
+  hived_session s = configured();
+  for (const char* name : {R"(\ud83d\ude00)", "\xf0\x9f\x98\x80", R"(\u0000\u001f\"\\\/\b\t)",
+                           "# & * !x {} [] %", "true", "12", "~", " a ", R"(\u2028\ufeff\u0085)"}) {
+    CAPTURE(name);
+    const std::string group = R"("group":")" + std::string(name) + '"';
+    ask(s, R"({"op":"schedule","vc":"blue","priority":0,"members":[{"pods":1,"leafs":2}],)" +
+               group + '}');
+    CHECK(s.num_names() == 1);
+    const std::string preempts =
+        ask(s, R"({"op":"schedule","vc":"blue","priority":9,"members":[{"pods":1,"leafs":2}],)"
+               R"("group":"other"})");
+    const std::size_t at = preempts.find("\"victims\":[") + 11;
+    const std::string victim = preempts.substr(at, preempts.find("],\"reserved\"") - at);
+    const auto came = example::parse_json('[' + group.substr(8) + ',' + victim + ']');
+    REQUIRE(came.ok());
+    CHECK((*came)[0].Scalar() == (*came)[1].Scalar());
+    ask_op(s, "'cancel','group':'other'");
+    CHECK(ask(s, R"({"op":"delete",)" + group + '}') == R"("result":"ok")");
+  }
+  CHECK(example::json_text("a\xff\xc3") == R"("a\ufffd\ufffd")");
+}
+
+TEST_CASE("a session ended after any line is the same once its lines are played again") {
+  std::ifstream in(std::string(APIARY_SOURCE_DIR) + "/examples/hived_session.input");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  REQUIRE(lines.size() > 10);
+  hived_session whole;
+  for (std::size_t end = 0; end < lines.size(); ++end) {
+    const std::string answer = whole.answer(lines[end]);
+    CHECK(answer.find("no JSON") == std::string::npos);
+    hived_session again;
+    std::string last;
+    for (std::size_t i = 0; i <= end; ++i) last = again.answer(lines[i]);
+    CHECK(last == answer);
+  }
+}
