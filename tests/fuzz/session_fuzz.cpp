@@ -1,0 +1,180 @@
+// apiary/tests/fuzz/session_fuzz.cpp - whatever lines a host sends, a session stays sound.
+// SPDX-License-Identifier: MIT
+//
+// The input is a session. Lines that begin with "{" are played as they are, and so is any line
+// behind a configuration of their own. A line of other bytes is an event on a small cluster, made of
+// them: which op, gang, tenant, sizes, node. After every line the audit is clean, the answer is
+// JSON, and an error has changed nothing; at the end the lines, played again, give the same answers,
+// and when every gang is ended nothing is left of any.
+#include "../../examples/hived_session.h"
+#include <apiary/core/config.h>
+#include <apiary/sched/audit.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using example::hived_session;
+
+namespace {
+
+constexpr const char* cluster =
+    R"({"op":"config","physicalCluster":{"cellTypes":{"PAIR":{"childCellType":"V","childCellNumber":)"
+    R"(2},"NODE":{"childCellType":"PAIR","childCellNumber":2,"isNodeLevel":true},"RACK":{)"
+    R"("childCellType":"NODE","childCellNumber":2},"BOX":{"childCellType":"A","childCellNumber":3,)"
+    R"("isNodeLevel":true}},"physicalCells":[{"cellType":"RACK","cellChildren":[{"cellAddress":"n0"},)"
+    R"({"cellAddress":"n1"}]},{"cellType":"RACK","cellChildren":[{"cellAddress":"n2"},{)"
+    R"("cellAddress":"n3","pinnedCellId":"pin"}]},{"cellType":"RACK","cellChildren":[{)"
+    R"("cellAddress":"n4"},{"cellAddress":"n5"}]},{"cellType":"BOX","cellAddress":"b0"},{)"
+    R"("cellType":"BOX","cellAddress":"b1"}]},"virtualClusters":{"t0":{"virtualCells":[{"cellType":)"
+    R"("RACK","cellNumber":1},{"cellType":"BOX","cellNumber":1}]},"t1":{"virtualCells":[{"cellType":)"
+    R"("RACK.NODE","cellNumber":2},{"cellType":"RACK.NODE.PAIR","cellNumber":1}],"pinnedCells":[{)"
+    R"("pinnedCellId":"pin"}]},"t2":{}}})";
+constexpr const char* smaller =
+    R"({"op":"reconfigure","physicalCluster":{"cellTypes":{"PAIR":{"childCellType":"V",)"
+    R"("childCellNumber":2},"NODE":{"childCellType":"PAIR","childCellNumber":2,"isNodeLevel":true}},)"
+    R"("physicalCells":[{"cellType":"NODE","cellAddress":"n0"},{"cellType":"NODE","cellAddress":"n1"},)"
+    R"({"cellType":"NODE","cellAddress":"n4"}]},"virtualClusters":{"t1":{"virtualCells":[{"cellType":)"
+    R"("NODE","cellNumber":2}]}}})";
+constexpr std::array<const char*, 9> nodes = {"n0", "n1", "n2", "n3", "n4", "n5", "b0", "b1", "x"};
+
+// An event made of bytes; those behind the end are 0.
+class line_of_bytes {
+ public:
+  explicit line_of_bytes(std::string_view bytes) : bytes_(bytes) {}
+
+  std::string line() {
+    switch (below(16)) {
+      case 0:
+        return R"({"op":"delete",)" + group() + '}';
+      case 1:
+        return R"({"op":"cancel",)" + group() + '}';
+      case 2:
+        return R"({"op":"delete_pod",)" + group() + R"(,"pod":)" + number(4) + '}';
+      case 3:
+        return R"({"op":"node_bad",)" + node() + '}';
+      case 4:
+        return R"({"op":"node_healthy",)" + node() + '}';
+      case 5:
+        return R"({"op":"device_bad",)" + node() + R"(,"device":)" + number(5) + '}';
+      case 6:
+        return R"({"op":"device_healthy",)" + node() + R"(,"device":)" + number(5) + '}';
+      case 7:
+        return recovered();
+      case 8: {
+        if (below(8) != 0) return R"({"op":"audit"})";
+        std::string back(cluster);
+        return below(2) == 0 ? smaller : back.replace(7, 6, "reconfigure");
+      }
+      case 9:
+        return R"({"op":"schedule_pod",)" + group() + R"(,"pod":)" + number(4) + asked() + '}';
+      case 10:
+        return R"({"op":"schedule",)" + group() + '}';
+      default:
+        return R"({"op":"schedule",)" + group() + asked() + '}';
+    }
+  }
+
+ private:
+  std::uint32_t below(std::uint32_t n) {
+    if (bytes_.empty()) return 0;
+    const auto value = static_cast<unsigned char>(bytes_[0]);
+    bytes_.remove_prefix(1);
+    return value % n;
+  }
+  std::string number(std::uint32_t n) { return std::to_string(below(n)); }
+  std::string group() { return R"("group":"g)" + number(8) + '"'; }
+  std::string node() { return std::string(R"("node":")") + nodes[below(nodes.size())] + '"'; }
+  std::string gang() {
+    std::string text = R"(,"vc":"t)" + number(3) + R"(","priority":)";
+    text += std::to_string(static_cast<int>(below(5)) - 1) + R"(,"members":[)";
+    const std::uint32_t members = 1 + below(2);
+    for (std::uint32_t m = 0; m < members; ++m) {
+      text += (m == 0 ? "" : ",") + (R"({"pods":)" + std::to_string(1 + below(3)));
+      text += R"(,"leafs":)" + std::to_string(1 + below(4)) + '}';
+    }
+    return text + ']';
+  }
+  std::string asked() {
+    std::string text = gang();
+    const std::uint32_t flags = below(64);
+    if ((flags & 1) != 0) text += R"(,"lazy":true)";
+    if ((flags & 6) == 6) text += R"(,"pinned":"pin")";
+    if ((flags & 24) == 24) text += R"(,"phase":"Filtering")";
+    if ((flags & 32) == 0) return text;
+    text += R"(,"suggested":["x")";
+    const std::uint32_t some = below(256);
+    for (std::uint32_t n = 0; n < 8; ++n)
+      if ((some >> n & 1) != 0) text += std::string(R"(,")") + nodes[n] + '"';
+    return text + ']';
+  }
+  std::string recovered() {
+    std::string text = R"({"op":"recover",)" + group() + gang() + R"(,"pods":[)";
+    const std::uint32_t pods = 1 + below(4);
+    for (std::uint32_t p = 0; p < pods; ++p) {
+      text += (p == 0 ? "{" : ",{") + node() + R"(,"devices":[)";
+      const std::uint32_t some = below(16);
+      bool first = true;
+      for (std::uint32_t d = 0; d < 4; ++d) {
+        if ((some >> d & 1) == 0) continue;
+        text += (first ? "" : ",") + std::to_string(d);
+        first = false;
+      }
+      text += "]}";
+    }
+    return text + "]}";
+  }
+
+  std::string_view bytes_;
+};
+
+void check(const hived_session& session) {
+  if (session.scheduler() == nullptr) return;
+  APIARY_VERIFY(apiary::audit(*session.scheduler()).empty());
+  APIARY_VERIFY(session.num_names() == session.scheduler()->gangs().size());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  std::vector<std::string> lines;
+  if (rest.substr(0, 1) != "{") lines.emplace_back(cluster);
+  const bool as_they_are = lines.empty();
+  while (!rest.empty() && lines.size() < 80) {
+    const std::size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    const bool plain = as_they_are || line.substr(0, 1) == "{";
+    lines.push_back(plain ? std::string(line) : line_of_bytes(line).line());
+  }
+  // A configuration of many cells is slow to audit, and nothing new.
+  if (as_they_are && lines[0].size() > 4000) return 0;
+
+  hived_session session;
+  std::vector<std::string> answers;
+  for (const std::string& line : lines) {
+    const std::uint64_t hash = session.scheduler() == nullptr ? 0 : session.scheduler()->hash();
+    answers.push_back(session.answer(line));
+    const std::string& answer = answers.back();
+    APIARY_VERIFY(example::json_as_yaml::convert(answer).ok());
+    if (session.scheduler() == nullptr) continue;
+    if (session.scheduler()->cells().memory_bytes() > 1'000'000) return 0;
+    check(session);
+    if (answer.find("\"result\":\"error\"") == std::string::npos) continue;
+    APIARY_VERIFY(answer.find("\"code\":\"INTERNAL\"") == std::string::npos);
+    APIARY_VERIFY(session.scheduler()->hash() == hash);
+  }
+  hived_session again;
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    APIARY_VERIFY(again.answer(lines[i]) == answers[i]);
+  if (as_they_are) return 0;
+  for (std::uint32_t g = 0; g < 8; ++g) {
+    session.answer(R"({"op":"delete","group":"g)" + std::to_string(g) + "\"}");
+    check(session);
+  }
+  return 0;
+}
