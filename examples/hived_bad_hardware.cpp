@@ -36,7 +36,8 @@ const char* name(wait_reason reason) {
       return "hardware is bad";
     case wait_reason::not_suggested:
       return "the nodes that would do are not suggested";
-    case wait_reason::undecided: return "the search was given up";
+    case wait_reason::undecided:
+      return "the search was given up";
   }
   return "";
 }
@@ -70,7 +71,6 @@ int main() {
   show_doomed(*scheduler);
   if (!ask(*scheduler, 1, 1)) return 1;
   std::printf("%s\n", draw(*scheduler).c_str());
-
   if (!scheduler->finish(job_id(0)).ok()) return 1;
   show_doomed(*scheduler);
   if (!ask(*scheduler, 2, 2) || !ask(*scheduler, 3, 3)) return 1;

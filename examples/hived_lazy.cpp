@@ -49,15 +49,20 @@ int main() {
   const auto product = scheduler->layout().find_tenant("product");
   if (!research || !product) return 1;
 
+  // Product's own gang keeps n0 until research runs on n1; then a guest has it.
+  const gang_request own{.job = job_id(3), .tenant = *product, .members = {{1, 4}}};
   const gang_request guest{.job = job_id(0),
                            .tenant = *product,
                            .priority = opportunistic_priority,
-                           .members = {{1, 3}}};
+                           .members = {{1, 4}}};
   const gang_request low{
       .job = job_id(1), .tenant = *research, .priority = 1, .members = {{1, 4}}, .lazy = true};
   const gang_request high{
       .job = job_id(2), .tenant = *research, .priority = 9, .members = {{1, 4}}};
-  if (!ask(*scheduler, guest) || !ask(*scheduler, low) || !ask(*scheduler, high)) return 1;
+  if (!ask(*scheduler, own) || !ask(*scheduler, low) || !scheduler->finish(own.job).ok() ||
+      !ask(*scheduler, guest) || !ask(*scheduler, high)) {
+    return 1;
+  }
   std::printf("%s", draw(*scheduler).c_str());
 
   if (!scheduler->cancel(high.job).ok()) return 1;

@@ -24,8 +24,8 @@ using namespace apiary;
 
 namespace {
 
-// Nodes of eight leaves in two sockets of two pairs, four nodes a rack, indexed by how many of their
-// leaves are free.
+// Nodes of eight leaves in two sockets of two pairs, four nodes a rack, indexed by how many leaves
+// are free.
 struct cluster {
   static constexpr std::uint32_t size = 8;
   static constexpr std::uint32_t rack = 4;

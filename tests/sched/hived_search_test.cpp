@@ -1,4 +1,4 @@
-// apiary/tests/sched/hived_search_test.cpp - places for gangs against packing by trial; nothing moves.
+// apiary/tests/sched/hived_search_test.cpp - places for gangs against packing by trial.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>

@@ -28,8 +28,8 @@ namespace {
 using absl::StatusCode;
 using jobs = std::vector<job_id>;
 
-// The small cluster with a third rack: nodes n0 to n5 of two pairs in racks of two, then b0 and b1 of
-// eight devices.
+// The small cluster with a third rack: nodes n0 to n5 of two pairs in racks of two, then b0 and b1
+// of eight devices.
 constexpr tenant_id b(0);  // a pair, and the node n1 pinned as "mine"
 constexpr tenant_id a(1);  // a rack
 
