@@ -40,9 +40,9 @@ hived_config racks(std::vector<virtual_cell_config> of_a, std::vector<virtual_ce
                    bool with_pinned) {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 2, true}, {"RACK", "NODE", 2, false}};
-  for (int r = 0; r < 2; ++r) {
+  for (std::uint32_t r = 0; r < 2; ++r) {
     config.physical_cells.push_back({.type = "RACK"});
-    for (int n = 0; n < 2; ++n)
+    for (std::uint32_t n = 0; n < 2; ++n)
       config.physical_cells[r].children.push_back({.address = "n" + std::to_string(2 * r + n)});
   }
   config.virtual_clusters = {{.name = "a", .cells = std::move(of_a)},

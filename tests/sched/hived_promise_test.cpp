@@ -245,14 +245,14 @@ duel::counts fight(std::uint64_t runs, std::uint64_t events, std::uint32_t marks
 }
 
 TEST_CASE("a tenant waits for nothing that it could run alone, while all hardware is well") {
-  fight(apiary_test::scaled(2000), 500, 0, 1);
+  fight(apiary_test::scaled(std::uint64_t{2000}), 500, 0, 1);
 }
 
 // Which free cell each of the tenant's cells goes to is chosen one by one, the most usable first;
 // hived does not try all choices together. So it misses some: 1 of 1,000 refusals here.
 TEST_CASE(
     "where hardware is bad, a gang hardly ever waits that has a place which leaves others theirs") {
-  const duel::counts all = fight(apiary_test::scaled(1000), 400, 15, 1'000'000);
+  const duel::counts all = fight(apiary_test::scaled(std::uint64_t{1000}), 400, 15, 1'000'000);
   CHECK(all.missed * 200 <= all.checked);
   CHECK(all.proven_for_some * 200 <= all.proven);
 }

@@ -49,16 +49,16 @@ void play(std::uint64_t runs, std::uint64_t events, const hived_play::habits& ha
 }
 
 TEST_CASE("every rule holds after every event, and at the end nothing is left") {
-  play(apiary_test::scaled(1000), 700, {}, 1);
+  play(apiary_test::scaled(std::uint64_t{1000}), 700, {}, 1);
 }
 
 TEST_CASE("every rule holds where preemptions are many, and hardware is never well") {
-  play(apiary_test::scaled(300), 700,
+  play(apiary_test::scaled(std::uint64_t{300}), 700,
        {.gangs = 50, .ends = 8, .tasks = 10, .pursued = 25, .marks = 25, .misuses = 1}, 100'000);
 }
 
 TEST_CASE("every rule holds where the hardware is well") {
-  play(apiary_test::scaled(150), 700,
+  play(apiary_test::scaled(std::uint64_t{150}), 700,
        {.gangs = 50, .ends = 20, .tasks = 5, .pursued = 20, .marks = 0, .suggested = false},
        200'000);
 }

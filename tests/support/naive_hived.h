@@ -115,7 +115,7 @@ class naive_tenant {
     for (const apiary::cell_id n : tree_.descendants(p, node)) {
       available_.push_back(0);
       for (const apiary::cell_id leaf : apiary::leaves(tree_, n))
-        available_.back() += can_have(leaf) ? 1 : 0;
+        available_.back() += can_have(leaf) ? 1U : 0U;
     }
   }
   // Whether what is not occupied has room for all cells promised to others.
