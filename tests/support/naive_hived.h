@@ -26,8 +26,8 @@ namespace apiary_test {
 //   any physical cell of its level that is free or part of a free one, as long as the promises to
 //   all other clusters of the chain can still be kept.
 //   In them the gang may have every leaf that is healthy and on a suggested node, unless a gang of
-//   the same priority or a higher one uses or has claimed it. Opportunistic tasks and gangs of lower
-//   priority do not count. A task is on one physical node, inside one whole cell.
+//   the same priority or a higher one uses or has claimed it. Opportunistic tasks and gangs of
+//   lower priority do not count. A task is on one physical node, inside one whole cell.
 //
 // Cost: exponential in the cells that are not bound.
 class naive_tenant {
