@@ -1,15 +1,4 @@
-// What a session answers: {"i": line, "result": ..., "hash": of the scheduling state}, with
-//
-//   bind     pods [{node, devices}] in the order of the members, or the one that was asked for
-//   preempt  victims [gangs] that the host is to end before it asks again, reserved [{node, devices}]
-//   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where there
-//            is one, a certificate: {piece, needed, present}
-//   ok       after recover and reconfigure: gone [gangs of which nothing is left]
-//   error    code, message; nothing has changed
-//
-// All of them but error name the gangs that have lost their tenant's cells (lazyPreempted) and the
-// preempting ones that have to ask anew (cancelled), where there can be any. In phase Filtering
-// only a bind is carried out: these lists are empty otherwise.
+// What a session answers: places, lists of gangs, why a gang waits.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,6 +17,19 @@
 #include <vector>
 
 namespace example {
+
+// An answer is {"i": line, "result": ..., "hash": of the scheduling state}, with
+//
+//   bind     pods [{node, devices}] in the order of the members, or the one that was asked for
+//   preempt  victims [gangs] that the host is to end before it asks again, reserved [{node, devices}]
+//   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where there
+//            is one, a certificate: {piece, needed, present}
+//   ok       after recover and reconfigure: gone [gangs of which nothing is left]
+//   error    code, message; nothing has changed
+//
+// All of them but error name the gangs that have lost their tenant's cells (lazyPreempted) and the
+// preempting ones that have to ask anew (cancelled), where there can be any. In phase Filtering
+// only a bind is carried out: these lists are empty otherwise.
 
 inline void write_names(json_object& out, std::string_view key,
                         const std::vector<std::string>& names) {

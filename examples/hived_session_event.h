@@ -1,21 +1,4 @@
 // One line of a session, read: what is in its fields, whatever they mean.
-//
-//   config         physicalCluster, virtualClusters as in YAML; once, before all others
-//   schedule       group, vc, priority, members [{pods, leafs}], and where they matter leafType,
-//                  lazy, pinned, suggested [nodes], ignoreSuggested, phase Preempting or Filtering.
-//                  A gang that is preempting asks again, with all fields or with its group alone
-//   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
-//   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
-//   node_bad, node_healthy              node
-//   device_bad, device_healthy          node, device
-//   recover        a gang that runs already: as schedule, with pods [{node, devices}]. What is not
-//                  in the configuration, its tenant or some devices, is left out
-//   reconfigure    as config
-//   audit          whether all invariants hold
-//   note, final    nothing
-//
-// Unknown fields are ignored, and nodes in `suggested` that are not in the configuration: they may
-// be those of another scheduler.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -39,6 +22,25 @@
 #include <yaml-cpp/yaml.h>
 
 namespace example {
+
+// The lines:
+//
+//   config         physicalCluster, virtualClusters as in YAML; once, before all others
+//   schedule       group, vc, priority, members [{pods, leafs}], and where they matter leafType,
+//                  lazy, pinned, suggested [nodes], ignoreSuggested, phase Preempting or Filtering.
+//                  A gang that is preempting asks again, with all fields or with its group alone
+//   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
+//   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
+//   node_bad, node_healthy              node
+//   device_bad, device_healthy          node, device
+//   recover        a gang that runs already: as schedule, with pods [{node, devices}]. What is not
+//                  in the configuration, its tenant or some devices, is left out
+//   reconfigure    as config
+//   audit          whether all invariants hold
+//   note, final    nothing
+//
+// Unknown fields are ignored, and nodes in `suggested` that are not in the configuration: they may
+// be those of another scheduler.
 
 // The place of one task as a host writes it down.
 struct session_place {
