@@ -524,7 +524,7 @@ class static_scheduler {
         classes_.push_back({chain_.guest_class(guests, idle), idle});
     const node_index& index = c != nullptr ? c->free_nodes() : chain_.guest_nodes();
     if (placer_.fits(index, classes_, {&member, 1}) != fit_verdict::fits) return false;
-    placer_.choose_nodes(index);
+    placer_.choose_nodes(index, c != nullptr ? rack_choice::tightest : rack_choice::fullest);
     nodes_.clear();
     for (const std::uint32_t picked : placer_.nodes()) {
       const std::uint32_t n = c != nullptr ? picked : chain_.from_end(picked);

@@ -26,12 +26,44 @@ std::vector<std::uint32_t> picked(const node_index& index, class_t c, std::uint3
   return nodes;
 }
 
-// The same from an array of classes: counts by group are sorted, groups looked through.
-std::vector<std::uint32_t> picked(const std::vector<class_t>& classes, std::uint32_t group_size,
-                                  class_t c, std::uint32_t n) {
+std::vector<std::uint32_t> picked_tightly(const node_index& index, class_t c, std::uint32_t n) {
+  std::vector<std::uint32_t> nodes;
+  index.pick_tightly(c, n, [&](node_id i) { nodes.push_back(i.value); });
+  return nodes;
+}
+
+// The nodes of class c in each group.
+std::vector<std::vector<std::uint32_t>> by_group(const std::vector<class_t>& classes,
+                                                 std::uint32_t group_size, class_t c) {
   std::vector<std::vector<std::uint32_t>> groups(classes.size() / group_size + 1);
   for (std::uint32_t i = 0; i < classes.size(); ++i)
     if (classes[i] == c) groups[i / group_size].push_back(i);
+  return groups;
+}
+
+// Whole groups, the fullest first, while they are needed whole; then the smallest that is enough.
+std::vector<std::uint32_t> picked_tightly(const std::vector<class_t>& classes,
+                                          std::uint32_t group_size, class_t c, std::uint32_t n) {
+  auto groups = by_group(classes, group_size, c);
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::vector<std::uint32_t> nodes;
+  auto next = groups.begin();
+  for (; n > 0 && n >= next->size(); ++next) {
+    nodes.insert(nodes.end(), next->begin(), next->end());
+    n -= static_cast<std::uint32_t>(next->size());
+  }
+  auto best = next;
+  for (auto g = next; g != groups.end() && g->size() >= n; ++g)
+    if (g->size() < best->size()) best = g;
+  if (n > 0) nodes.insert(nodes.end(), best->begin(), best->begin() + n);
+  return nodes;
+}
+
+// The same from an array of classes: counts by group are sorted, groups looked through.
+std::vector<std::uint32_t> picked(const std::vector<class_t>& classes, std::uint32_t group_size,
+                                  class_t c, std::uint32_t n) {
+  auto groups = by_group(classes, group_size, c);
   if (n > 1) {
     std::stable_sort(groups.begin(), groups.end(),
                      [](const auto& a, const auto& b) { return a.size() > b.size(); });
@@ -72,6 +104,7 @@ void check_against_array(std::uint32_t size, class_t classes, std::uint32_t grou
     }
     const std::uint32_t n = random.uniform(count + 1);
     REQUIRE(picked(index, c, n) == picked(naive, group_size, c, n));
+    REQUIRE(picked_tightly(index, c, n) == picked_tightly(naive, group_size, c, n));
   }
   node_index rebuilt(size, classes, group_size);
   for (std::uint32_t i = size; i-- > 0;) rebuilt.assign(node_id(i), naive[i]);
@@ -89,6 +122,8 @@ TEST_CASE("nodes come from the fullest racks, one node is the lowest") {
   CHECK(picked(racks, 1, 2) == std::vector<std::uint32_t>{4, 5});
   CHECK(picked(racks, 1, 4) == std::vector<std::uint32_t>{4, 5, 7, 8});
   CHECK(picked(racks, 1, 0).empty());
+  CHECK(picked_tightly(racks, 1, 1) == std::vector<std::uint32_t>{1});
+  CHECK(picked_tightly(racks, 1, 4) == std::vector<std::uint32_t>{4, 5, 7, 1});
   CHECK(racks.first(1) == node_id(1));
   CHECK_FALSE(racks.first(0).valid());
   racks.assign(node_id(0), 1);

@@ -35,6 +35,10 @@ struct naive_bitset {
     const auto found = members.lower_bound(i);
     return found == members.end() ? summary_bitset::npos : *found;
   }
+  [[nodiscard]] std::uint32_t find_prev(std::uint32_t i) const {
+    const auto found = members.upper_bound(i);
+    return found == members.begin() ? summary_bitset::npos : *std::prev(found);
+  }
   [[nodiscard]] std::uint32_t count_of(std::uint32_t first, std::uint32_t last) const {
     return static_cast<std::uint32_t>(
         std::distance(members.lower_bound(first), members.lower_bound(last)));
@@ -66,6 +70,7 @@ void require_same(const summary_bitset& set, const naive_bitset& naive, rng& ran
     CAPTURE(i);
     REQUIRE(set.test(i) == naive.members.contains(i));
     REQUIRE(set.find_next(i) == naive.find_next(i));
+    REQUIRE(set.find_prev(i) == naive.find_prev(i));
     const std::uint32_t j = random.uniform(naive.size + 1);
     const std::uint32_t first = std::min(i, j);
     const std::uint32_t last = std::max(i, j);

@@ -49,7 +49,7 @@ using gang_t = std::vector<gang_member>;
 // Places the gang if it fits; its leaves, of all tasks.
 std::vector<cell_id> place(gang_placer& placer, const cluster& c, const gang_t& gang) {
   if (placer.fits(c.index, c.classes, gang) != fit_verdict::fits) return {};
-  placer.choose_nodes(c.index);
+  placer.choose_nodes(c.index, rack_choice::fullest);
   std::vector<node_leaves> nodes;
   for (const std::uint32_t n : placer.nodes())
     nodes.push_back({c.free[n], c.free[n], cell_id(n * cluster::size), c.cell_sizes});
@@ -147,7 +147,7 @@ TEST_CASE("classes in the order given, members in the order asked, leaves close 
   // Those without a preemption are preferred to those with.
   const gang_t one{{1, 2}};
   REQUIRE(placer.fits(c.index, c.classes, one) == fit_verdict::fits);
-  placer.choose_nodes(c.index);
+  placer.choose_nodes(c.index, rack_choice::fullest);
   REQUIRE(placer.nodes().size() == 1);
   CHECK(placer.nodes()[0] == 3);
   const std::vector<node_leaves> nodes{{0b1111, 0b1100, cell_id(24), c.cell_sizes}};
@@ -161,7 +161,7 @@ TEST_CASE("classes that are not given are not used") {
   CHECK(placer.fits(c.index, small, gang_t{{1, 8}}) == fit_verdict::does_not_fit);
   REQUIRE(placer.fit().cut());
   CHECK(placer.fits(c.index, small, gang_t{{2, 2}}) == fit_verdict::fits);
-  placer.choose_nodes(c.index);
+  placer.choose_nodes(c.index, rack_choice::fullest);
   CHECK(placer.nodes().size() == 1);
   CHECK(placer.nodes()[0] == 1);
 }

@@ -7,6 +7,7 @@
 #include <apiary/core/fast_div.h>
 #include <apiary/core/ids.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -100,24 +101,24 @@ class node_index {
   // Requires: n <= count(c); sink does not change the index.
   template <class Sink>
   void pick(class_t c, std::uint32_t n, Sink&& sink) const {
-    APIARY_ASSERT(n <= count(c));
-    const std::uint32_t base = span_ * c;
     if (n == 1) {
+      APIARY_ASSERT(count(c) > 0);
       sink(first(c));
-      return;
+    } else {
+      pick_groups(c, n, sink, [](std::uint32_t k, std::uint32_t) { return k; });
     }
-    for (std::uint32_t k = base; n > 0; ++k) {
-      k = by_fullness_.find_next(k);
-      const std::uint32_t group = (k - base) % groups_;
-      const std::uint32_t there = in_group(c, group);
-      const std::uint32_t taken = there < n ? there : n;
-      std::uint32_t i = base + group * group_of_.divisor();
-      for (std::uint32_t t = 0; t < taken; ++t, ++i) {
-        i = members_.find_next(i);
-        sink(node_id(i - base));
-      }
-      n -= taken;
-    }
+  }
+  // The same in as few groups, but what does not need a whole group more comes from the one with
+  // the fewest nodes that are enough (of equal ones the lowest), so that fuller ones stay full.
+  template <class Sink>
+  void pick_tightly(class_t c, std::uint32_t n, Sink&& sink) const {
+    const std::uint32_t base = span_ * c;
+    pick_groups(c, n, sink, [&](std::uint32_t k, std::uint32_t left) {
+      if (left >= in_group(c, (k - base) % groups_)) return k;
+      const std::uint32_t row = base + (group_of_.divisor() - left) * groups_;  // just enough
+      const std::uint32_t last = by_fullness_.find_prev(row + groups_ - 1);
+      return by_fullness_.find_next(std::max(k, last - (last - base) % groups_));
+    });
   }
 
   // Bytes on the heap.
@@ -134,6 +135,25 @@ class node_index {
   }
 
  private:
+  // Takes groups in the order of by_fullness_ until n nodes are taken; choose(k, left) may prefer
+  // another one to that at k when `left` nodes are still to be taken.
+  template <class Sink, class Choose>
+  void pick_groups(class_t c, std::uint32_t n, Sink& sink, Choose choose) const {
+    APIARY_ASSERT(n <= count(c));
+    const std::uint32_t base = span_ * c;
+    for (std::uint32_t k = base; n > 0; ++k) {
+      k = choose(by_fullness_.find_next(k), n);
+      const std::uint32_t group = (k - base) % groups_;
+      const std::uint32_t there = in_group(c, group);
+      const std::uint32_t taken = there < n ? there : n;
+      std::uint32_t i = base + group * group_of_.divisor();
+      for (std::uint32_t t = 0; t < taken; ++t, ++i) {
+        i = members_.find_next(i);
+        sink(node_id(i - base));
+      }
+      n -= taken;
+    }
+  }
   // Where the group stands in by_fullness_ with n > 0 nodes of class c.
   [[nodiscard]] std::uint32_t key(class_t c, std::uint32_t group, std::uint32_t n) const noexcept {
     return span_ * c + (group_of_.divisor() - n) * groups_ + group;

@@ -125,6 +125,24 @@ class summary_bitset {
     return npos;
   }
 
+  // The greatest member <= i, npos when there is none. Requires: i < size().
+  [[nodiscard]] std::uint32_t find_prev(std::uint32_t i) const noexcept {
+    APIARY_ASSERT(i < size_);
+    if (const std::uint64_t here = words_[i / 64] << (63 - i % 64); here != 0)
+      return i - high(here);
+    for (std::uint32_t l = 1; l < depth_; ++l) {
+      i /= 64;  // of the level below, the word that was looked at
+      if (i == 0) return npos;
+      --i;
+      const std::uint64_t above = words_[first_[l] + i / 64] << (63 - i % 64);
+      if (above == 0) continue;
+      i -= high(above);
+      while (l-- > 0) i = i * 64 + 63 - high(words_[first_[l] + i]);
+      return i;
+    }
+    return npos;
+  }
+
   // The least of first, ..., last-1 that is in both sets, npos when there is none.
   // Requires: equal sizes, last <= size.
   // Cost:     O(log64 size) and a step for every pair of words in the range that both have members
@@ -190,6 +208,9 @@ class summary_bitset {
   }
   static constexpr std::uint32_t low(std::uint64_t word) noexcept {
     return static_cast<std::uint32_t>(std::countr_zero(word));
+  }
+  static constexpr std::uint32_t high(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(std::countl_zero(word));
   }
   static constexpr std::uint32_t ones(std::uint64_t word) noexcept {
     return static_cast<std::uint32_t>(std::popcount(word));

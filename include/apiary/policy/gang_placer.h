@@ -31,6 +31,10 @@ struct indexed_class {
   std::uint32_t free = 0;
 };
 
+// Of racks that each have enough nodes for what is left of a gang: the one that has most, or the one
+// that has fewest, which keeps fuller ones full.
+enum class rack_choice : std::uint8_t { fullest, tightest };
+
 // Places all tasks of a gang, or none: exact (gang_fit), on the nodes of the classes that come
 // first, of equal nodes in the fewest racks (node_index), in each node close together
 // (leaf_choice).
@@ -58,7 +62,7 @@ class gang_placer {
     return fit_(classes_, members);
   }
   // After fits() said yes: chooses nodes. The index must be the same as then.
-  void choose_nodes(const node_index& nodes) {
+  void choose_nodes(const node_index& nodes, rack_choice racks) {
     const std::span<const gang_fit::used_node> used = fit_.nodes();
     chosen_.resize(used.size());
     order_.resize(used.size());
@@ -70,8 +74,13 @@ class gang_placer {
       const std::uint32_t node_class = used[order_[i]].node_class;
       std::size_t end = i;
       while (end < order_.size() && used[order_[end]].node_class == node_class) ++end;
-      nodes.pick(indices_[node_class], static_cast<std::uint32_t>(end - i),
-                 [&](node_id n) { chosen_[order_[i++]] = n.value; });
+      const auto n = static_cast<std::uint32_t>(end - i);
+      const auto sink = [&](node_id node) { chosen_[order_[i++]] = node.value; };
+      if (racks == rack_choice::tightest) {
+        nodes.pick_tightly(indices_[node_class], n, sink);
+      } else {
+        nodes.pick(indices_[node_class], n, sink);
+      }
     }
   }
   // The nodes chosen.

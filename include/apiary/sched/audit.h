@@ -143,10 +143,10 @@ class hived_audit {
     return "leaf " + text(at.value - chain.first_leaf(node).value) + " of node " +
            in.node_names[node];
   }
-  [[nodiscard]] std::string physical(std::uint32_t c, cell_id at) const {
+  [[nodiscard]] std::string cell_of_chain(std::uint32_t c, cell_id at) const {
     return layout_.chains[c].name + " cell " + text(at);
   }
-  [[nodiscard]] std::string virtual_(cluster_id c, cell_id at) const {
+  [[nodiscard]] std::string cell_of_tenant(cluster_id c, cell_id at) const {
     const std::uint32_t tenant = cells_.cluster(c).tenant().value;
     return layout_.tenants[tenant].name + " (cluster " + text(c.value) + ") cell " + text(at);
   }
@@ -301,7 +301,7 @@ class hived_audit {
       for (const cell_id v : tree.cells(l)) {
         const cell_id image = cluster.image(v);
         expect(l == 0 || cluster.active(v) == active[v.value], "active", [&] {
-          return virtual_(c, v) + " counts " + text(cluster.active(v)) + " leaves in use, " +
+          return cell_of_tenant(c, v) + " counts " + text(cluster.active(v)) + " leaves in use, " +
                  text(active[v.value]) + " are";
         });
         if (image.valid()) check_binding(c, v, l, active[v.value] > 0);
@@ -327,7 +327,8 @@ class hived_audit {
     const physical_chain& chain = cells_.chain(cluster.chain());
     const cell_id p = cluster.image(v);
     const auto witness = [&] {
-      return virtual_(c, v) + " of level " + text(l) + ", bound to " + physical(cluster.chain(), p);
+      return cell_of_tenant(c, v) + " of level " + text(l) + ", bound to " +
+             cell_of_chain(cluster.chain(), p);
     };
     const bool both = p.value < chain.tree().num_cells() && chain.tree().level(p) == l &&
                       chain.owner(p) == virtual_cell{c, v};
@@ -356,24 +357,25 @@ class hived_audit {
         check_owner(c, p, l, n);
         const std::uint32_t bad = chain.healthy().bad_leaves(p);
         expect(bad == n.bad[p.value] && chain.healthy().healthy(p) == (bad == 0), "health", [&] {
-          return physical(c, p) + " counts " + text(bad) + " bad leaves of " +
+          return cell_of_chain(c, p) + " counts " + text(bad) + " bad leaves of " +
                  text(n.bad[p.value]) + ", is " +
                  (chain.healthy().healthy(p) ? "healthy" : "unhealthy");
         });
         const std::uint32_t guests = chain.guests(p);
         const std::uint32_t used = chain.use().used(p, physical_chain::guaranteed);
         expect(guests == n.opportunistic[p.value] && used == n.guaranteed[p.value], "usage", [&] {
-          return physical(c, p) + " counts " + text(guests) + " opportunistic and " + text(used) +
-                 " guaranteed leaves of " + text(n.opportunistic[p.value]) + " and " +
+          return cell_of_chain(c, p) + " counts " + text(guests) + " opportunistic and " +
+                 text(used) + " guaranteed leaves of " + text(n.opportunistic[p.value]) + " and " +
                  text(n.guaranteed[p.value]);
         });
         const bool quiet = n.bad[p.value] == 0 && n.opportunistic[p.value] == 0;
         expect(chain.quiet().test(p.value) == quiet, "quiet",
-               [&] { return physical(c, p) + (quiet ? " is quiet" : " is not quiet"); });
+               [&] { return cell_of_chain(c, p) + (quiet ? " is quiet" : " is not quiet"); });
         const bool free =
             n.allocated[p.value] == 0 && (!above.valid() || n.allocated[above.value] != 0);
         expect(chain.cells().cells().free_cells().test(p.value) == free, "buddies", [&] {
-          return physical(c, p) + " is " + (free ? "" : "not ") + "free, the allocator differs";
+          return cell_of_chain(c, p) + " is " + (free ? "" : "not ") +
+                 "free, the allocator differs";
         });
       }
     }
@@ -392,21 +394,21 @@ class hived_audit {
                         owner.cell.value < cells_.cluster(owner.cluster).tree().num_cells() &&
                         cells_.cluster(owner.cluster).image(owner.cell) == p;
       expect(both, "bijection", [&] {
-        return physical(c, p) + " names cluster " + text(owner.cluster.value) + " cell " +
+        return cell_of_chain(c, p) + " names cluster " + text(owner.cluster.value) + " cell " +
                text(owner.cell) + ", which is not bound to it";
       });
       if (both && chain.cells().cells().is_live(p)) {
         expect(!cells_.cluster(owner.cluster).tree().parent(owner.cell, l).valid(), "roots",
-               [&] { return physical(c, p) + " is allocated for a part"; });
+               [&] { return cell_of_chain(c, p) + " is allocated for a part"; });
       }
       return;
     }
     expect(!chain.cells().cells().is_live(p), "roots",
-           [&] { return physical(c, p) + " is allocated and bound to nothing"; });
+           [&] { return cell_of_chain(c, p) + " is allocated and bound to nothing"; });
     expect(l != 0 || !chain.holders(p).taken(), "own cells",
            [&] { return leaf(c, p) + " is taken and bound to nothing"; });
     expect(!above.valid() || !chain.owner(above).cell.valid() || n.bad[p.value] == 0, "hidden",
-           [&] { return physical(c, p) + " is unhealthy and not bound, the cell above is"; });
+           [&] { return cell_of_chain(c, p) + " is unhealthy and not bound, the cell above is"; });
   }
   void check_node(std::uint32_t c, std::uint32_t node) {
     const physical_chain& chain = cells_.chain(c);

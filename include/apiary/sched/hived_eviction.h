@@ -105,7 +105,7 @@ class hived_eviction {
   }
   [[nodiscard]] static std::uint64_t cost(const gang_record& gang) noexcept {
     const std::uint64_t runs = gang.state == gang_state::allocated ? 1 : 0;
-    return (runs << 40) + (static_cast<std::uint64_t>(gang.request.priority + 1) << 20) +
+    return (runs << 40) + ((static_cast<std::uint64_t>(gang.request.priority) + 1) << 20) +
            gang.leaves.size();
   }
   // Whether the leaf is to be had once this gang is gone. One that a gang uses and another claims

@@ -86,7 +86,7 @@ class hived_search {
     verdict_ = placer_.fits(index, classes_, request.members);
     cut_ = placer_.fit().cut();
     if (verdict_ != fit_verdict::fits) return false;
-    placer_.choose_nodes(index);
+    placer_.choose_nodes(index, rack_choice::fullest);
     sizes_of(chain.tree());
     nodes_.clear();
     for (const std::uint32_t picked : placer_.nodes()) {
@@ -234,7 +234,8 @@ class hived_search {
       cells.rollback();
       return false;
     }
-    placer_.choose_nodes(usable != nullptr ? *filtered_ : cluster.free_nodes());
+    placer_.choose_nodes(usable != nullptr ? *filtered_ : cluster.free_nodes(),
+                         rack_choice::tightest);
     sizes_of(chain.tree());
     nodes_.clear();
     for (const std::uint32_t n : placer_.nodes()) {

@@ -180,7 +180,7 @@ class hived_state {
     std::uint64_t h = word();
     const auto add = [&](std::uint64_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15U ^ (h >> 29); };
     add(gang.request.tenant.value);
-    add(static_cast<std::uint64_t>(gang.request.priority + 1));
+    add(static_cast<std::uint64_t>(gang.request.priority) + 1);
     add((gang.state == gang_state::preempting ? 4U : 0U) | (gang.downgraded ? 2U : 0U) |
         (gang.request.lazy ? 1U : 0U));
     for (const gang_member& m : gang.request.members)
