@@ -51,8 +51,7 @@ inline void write_places(json_object& out, std::string_view key, const apiary::h
   for (const apiary::task_place& task : tasks) {
     out.open('{').key("node").value(task.leaves == 0 ? "" : layout.node_name(task.node));
     out.key("devices").open('[');
-    for (std::uint32_t i = 0; i < 64; ++i)
-      if ((task.leaves >> i & 1) != 0) out.value(std::uint64_t{layout.device(task.node, i)});
+    for (const std::uint32_t device : layout.devices(task)) out.value(std::uint64_t{device});
     out.close(']').close('}');
   }
   out.close(']');

@@ -16,6 +16,7 @@
 #include <apiary/core/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/dense_map.h>
+#include <apiary/core/digest.h>
 #include <apiary/core/fast_div.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -63,6 +64,7 @@
 #include <apiary/sched/hived_drawing.h>
 #include <apiary/sched/hived_eviction.h>
 #include <apiary/sched/hived_layout.h>
+#include <apiary/sched/hived_plan.h>
 #include <apiary/sched/hived_planner.h>
 #include <apiary/sched/hived_queries.h>
 #include <apiary/sched/hived_search.h>

@@ -8,14 +8,18 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <support/hived_documents.h>
 #include <support/scale.h>
+#include <utility>
 #include <vector>
 
 using namespace apiary;
 using apiary_test::faults_of;
+using apiary_test::named;
 using apiary_test::small_cluster;
 
 namespace {
@@ -120,6 +124,10 @@ TEST_CASE("a layout knows nodes, devices, tenants and pinned cells by name") {
   CHECK(layout.device(node_id(5), 3) == 105);
   CHECK(layout.find_position(node_id(5), 105) == 3);
   CHECK_FALSE(layout.find_position(node_id(5), 3).has_value());
+  using indices = std::vector<std::uint32_t>;
+  CHECK(layout.devices({node_id(4), 0b10000101}) == indices{0, 2, 7});
+  CHECK(layout.devices({node_id(5), 0b10000111}) == indices{100, 104, 101, 107});
+  CHECK(layout.devices({}).empty());
 
   CHECK(layout.find_tenant("b") == tenant_id(0));
   CHECK(layout.find_tenant("a") == tenant_id(1));
@@ -129,6 +137,79 @@ TEST_CASE("a layout knows nodes, devices, tenants and pinned cells by name") {
   CHECK(layout.find_pinned("mine") == 0);
   CHECK_FALSE(layout.find_pinned("yours").has_value());
   CHECK(layout.pinned[0].tenant == tenant_id(0));
+}
+
+TEST_CASE("layouts that differ in anything have different hashes, equal ones the same") {
+  const auto hash_of = [](const hived_config& config) {
+    const auto layout = hived_layout::create(config);
+    REQUIRE(layout.ok());
+    return layout->hash();
+  };
+  // Two racks of two nodes, then what is another of them but for one thing.
+  std::vector<hived_config> all(1, small_cluster());
+  const auto change = [&](auto&& f) {
+    hived_config config = small_cluster();
+    f(config);
+    all.push_back(std::move(config));
+  };
+  using config_t = hived_config;
+  change([](config_t& c) { c.physical_cells[0].children[0].address = "n9"; });
+  change(
+      [](config_t& c) { std::swap(c.physical_cells[0].children, c.physical_cells[2].children); });
+  change([](config_t& c) { std::swap(c.physical_cells[1].address, c.physical_cells[3].address); });
+  change([](config_t& c) {
+    c.physical_cells[1].children.resize(8);
+    for (std::uint32_t i = 0; i < 8; ++i)
+      c.physical_cells[1].children[i].address = std::to_string(7 - i);
+  });
+  change([](config_t& c) { c.physical_cells.pop_back(); });
+  change([](config_t& c) { c.cell_types[0].child_count = 4; });
+  change([](config_t& c) { c.cell_types[0].child_type = "NPU"; });
+  change([](config_t& c) {
+    c.cell_types[0].name = c.cell_types[1].child_type = "SOCKET";
+    c.virtual_clusters[0].cells[0].type = "RACK.NODE.SOCKET";
+  });
+  change([](config_t& c) {
+    c.cell_types[3].name = c.physical_cells[1].type = c.physical_cells[3].type = "BAX";
+  });
+  change([](config_t& c) { c.physical_cells[1].pinned_id = "nobody's"; });
+  change([](config_t& c) {
+    c.physical_cells[0].children[1].pinned_id = c.virtual_clusters[0].pinned_ids[0] = "yours";
+  });
+  change([](config_t& c) {
+    std::swap(c.physical_cells[0].children[0].pinned_id, c.physical_cells[0].children[1].pinned_id);
+  });
+  change([](config_t& c) { c.virtual_clusters[0].pinned_ids.clear(); });
+  change([](config_t& c) {
+    c.virtual_clusters[0].pinned_ids.swap(c.virtual_clusters[1].pinned_ids);
+    c.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
+  });
+  change([](config_t& c) { c.virtual_clusters[1].cells = {{"RACK.NODE", 1}}; });
+  change([](config_t& c) { c.virtual_clusters[1].cells = {{"RACK.NODE", 2}}; });
+  change([](config_t& c) { c.virtual_clusters[1].cells = {{"BOX", 1}}; });
+  change([](config_t& c) { c.virtual_clusters[1].name = "c"; });
+  change([](config_t& c) { std::swap(c.virtual_clusters[0], c.virtual_clusters[1]); });
+  change([](config_t& c) { c.virtual_clusters.push_back({.name = "nothing"}); });
+  // A node of a pair, and a box that is all a node.
+  for (const bool node_is_box : {false, true}) {
+    hived_config config;
+    config.cell_types = {{"NODE", "GPU", 2, !node_is_box}, {"BOX", "NODE", 1, node_is_box}};
+    config.physical_cells = {{.type = "BOX", .children = {named("n")}}};
+    if (node_is_box) config.physical_cells = {{.type = "BOX", .address = "n"}};
+    all.push_back(config);
+  }
+  std::set<std::uint64_t> seen;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(i);
+    CHECK(seen.insert(hash_of(all[i])).second);
+    CHECK(hash_of(all[i]) == hash_of(hived_config(all[i])));
+  }
+  // Where the document says what is so without, and who stands first among other chains.
+  hived_config config = small_cluster();
+  config.physical_cells[0].children[0].type = "NODE";
+  std::swap(config.physical_cells[0], config.physical_cells[1]);
+  std::swap(config.cell_types[0], config.cell_types[3]);
+  CHECK(hash_of(config) == hash_of(all[0]));
 }
 
 TEST_CASE("tenants may own nothing, the same twice, and nothing of a chain") {

@@ -85,7 +85,7 @@ gang_plan proposed(hived& h, const gang_request& r) {
 }
 // Proposes and commits; the plan.
 gang_plan done(hived& h, const gang_request& r) {
-  const gang_plan plan = proposed(h, r);
+  gang_plan plan = proposed(h, r);
   if (plan.result != outcome::wait) REQUIRE(h.commit(plan).ok());
   CHECK(audit(h).empty());
   return plan;
@@ -167,13 +167,73 @@ TEST_CASE("plans: bound, used up, stale; gangs: once, and until they end") {
   CHECK(h.find(job_id(1)) == nullptr);
 }
 
+TEST_CASE("a plan is for the scheduler that proposed it, and for its copies") {
+  hived h = small();
+  const gang_request r = gang(1, a, 0, {{2, 4}});
+  const gang_plan plan = proposed(h, r);
+  REQUIRE(plan.result == outcome::bind);
+  hived copy = h;
+  REQUIRE(copy.commit(plan).ok());
+  CHECK(copy.tasks(*copy.find(job_id(1))) == plan.tasks);
+
+  // As many changes, none so far, of a cluster with other nodes, and of one with other tenants.
+  hived_config config = cluster();
+  config.physical_cells[2].children[0].address = "n9";
+  hived other = *hived::create(config);
+  refuses(other, StatusCode::kAborted, "gang 1", [&] { return other.commit(plan); });
+  config = cluster();
+  config.virtual_clusters[1].cells = {{"RACK.NODE", 2}};
+  other = *hived::create(config);
+  REQUIRE(proposed(other, r).result == outcome::bind);
+  refuses(other, StatusCode::kAborted, "another scheduler", [&] { return other.commit(plan); });
+
+  // As many changes of the same cluster, but other ones.
+  hived twin = small();
+  REQUIRE(twin.hash() == h.hash());
+  REQUIRE(h.mark_bad(node_id(0)).ok());
+  REQUIRE(twin.mark_bad(node_id(2)).ok());
+  const gang_plan later = proposed(h, r);
+  refuses(twin, StatusCode::kAborted, "another scheduler", [&] { return twin.commit(later); });
+  // The same state, after other changes.
+  REQUIRE(twin.mark_healthy(node_id(2)).ok());
+  REQUIRE(twin.mark_bad(node_id(0)).ok());
+  REQUIRE(twin.hash() == h.hash());
+  refuses(twin, StatusCode::kAborted, "stale", [&] { return twin.commit(later); });
+  REQUIRE(h.commit(later).ok());
+
+  gang_plan none;
+  none.result = outcome::bind;
+  hived fresh = small();
+  refuses(fresh, StatusCode::kAborted, "", [&] { return fresh.commit(none); });
+}
+
+TEST_CASE("the hash tells gangs apart that ask for other hardware") {
+  const auto hash_of = [](const gang_request& r, task_place at) {
+    hived h = small();
+    const auto kept = h.recover(r, std::vector<task_place>{at});
+    REQUIRE(kept.ok());
+    CHECK(!*kept);
+    return h.hash();
+  };
+  // In a rack that is not its tenant's.
+  const task_place at{node_id(2), 0b1111};
+  const hived h = small();
+  gang_request r = gang(1, b, 0, {{1, 4}});
+  const std::uint64_t of_any = hash_of(r, at);
+  CHECK(hash_of(r, at) == of_any);
+  CHECK(hash_of(of_type(r, h, "GPU"), at) != of_any);
+  CHECK(hash_of(of_type(r, h, "NPU"), at) != hash_of(of_type(r, h, "GPU"), at));
+  r.pinned = 0;
+  CHECK(hash_of(r, at) != of_any);
+}
+
 TEST_CASE("tasks end one by one, the gang with the last") {
   hived h = small();
   const std::uint64_t empty = h.hash();
   done(h, gang(1, a, 0, {{1, 4}, {2, 1}}));
   REQUIRE(h.finish_task(job_id(1), 0).ok());
   CHECK(audit(h).empty());
-  CHECK(h.tasks(*h.find(job_id(1))).at(0).leaves == 0);
+  CHECK(h.tasks(*h.find(job_id(1))).at(0) == task_place());
   refuses(h, StatusCode::kNotFound, "task 0", [&] { return h.finish_task(job_id(1), 0); });
   refuses(h, StatusCode::kNotFound, "task 3", [&] { return h.finish_task(job_id(1), 3); });
   CHECK(done(h, gang(2, a, 0, {{1, 4}})).result == outcome::bind);

@@ -31,7 +31,9 @@ struct gang_request {
   const summary_bitset* suggested = nullptr;  // a bit a node; null: all nodes
 };
 
-// The leaves of one task: bit i for the i-th leaf of the node, from the left.
+// The leaves of one task: bit i for the i-th leaf of the node, from the left. That is a position,
+// not a device index, which a configuration may choose; hived_layout::devices tells those. Empty: the
+// task has ended.
 struct task_place {
   node_id node{};
   std::uint64_t leaves = 0;

@@ -14,8 +14,8 @@
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_layout.h>
+#include <apiary/sched/hived_plan.h>
 #include <apiary/sched/hived_planner.h>
-#include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 
 #include <absl/status/status.h>
@@ -33,29 +33,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
-// What hived::propose answers, for hived::commit.
-//
-//   bind     `tasks` says where each task runs
-//   preempt  these leaves become the gang's once the victims have ended: after commit the host ends
-//            them and proposes again
-//   wait     `wait` says why
-class gang_plan {
- public:
-  outcome result = outcome::wait;
-  std::vector<task_place> tasks{};   // in the order of the members
-  std::vector<job_id> victims{};     // whole gangs, ascending
-  std::vector<job_id> downgraded{};  // lose their tenant's cells and run on as opportunistic
-  std::vector<job_id> cancelled{};   // preempting gangs that give way, back to waiting
-  gang_wait wait{};
-
- private:
-  friend class hived;
-  std::uint64_t epoch_ = 0;
-  bool placed_ = false;  // a preempting gang's place stays as it is
-  gang_request request_{};
-  gang_place place_{};
-};
 
 // Gives tenants virtual private clusters: whatever a tenant's cells could run as a cluster of its
 // own, they run now, wherever they are and whoever else uses the hardware meanwhile.
@@ -87,6 +64,7 @@ class hived {
     APIARY_RETURN_IF_ERROR(check(request));
     gang_plan plan;
     plan.epoch_ = epoch_;
+    plan.hash_ = hash();
     const std::optional<gang_slot> slot = gangs().find(request.job);
     if (slot) {
       APIARY_RETURN_IF_ERROR(check_again(request, gangs()[*slot]));
@@ -123,12 +101,15 @@ class hived {
   // Carries a plan out: binds the gang, or reserves its leaves while the victims end.
   // A plan to wait is carried out only where it cancels the gang's own preemption, whose leaves
   // have become bad or are not suggested any more.
-  // kAborted: something has changed since it was proposed. kFailedPrecondition: it says wait.
+  // kAborted: something has changed since it was proposed, or another scheduler proposed it, other
+  // than one of which this is a copy. kFailedPrecondition: it says wait.
   absl::Status commit(const gang_plan& plan) {
     if (plan.result == outcome::wait && plan.cancelled.empty())
       return absl::FailedPreconditionError("a plan that says wait cannot be committed");
-    if (plan.epoch_ != epoch_)
-      return absl::AbortedError(name(plan.request_.job) + ": the plan is stale, propose again");
+    if (plan.epoch_ != epoch_ || plan.hash_ != hash()) {
+      return absl::AbortedError(name(plan.request_.job) +
+                                ": the plan is stale or another scheduler's, propose again");
+    }
     ++epoch_;
     if (plan.result == outcome::wait) return cancel(plan.cancelled.front());
     if (plan.placed_) {
@@ -207,6 +188,10 @@ class hived {
   // Takes a gang that runs already, as after a restart: tasks in the order of the members, those
   // with no leaves have ended or are not known here. Whether it has its tenant's cells (again);
   // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic.
+  // What to keep over restarts are names, of nodes (and devices: hived_layout::devices), tenants,
+  // types of leaves and pinned cells: ids are places in one configuration. Gangs are to come by
+  // descending priority, then by job, as reconfigure takes them: whose cell may be the one in which
+  // others lie is settled by who comes first.
   // Errors as propose, and kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the
   // number of tasks or leaves.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks) {
@@ -267,7 +252,8 @@ class hived {
   [[nodiscard]] std::optional<leaf_type_id> find_leaf_type(std::string_view type) const noexcept {
     return catalog_.find_leaf_type(type);
   }
-  // Over everything that decisions depend on: same calls, same value. Cost: O(1).
+  // Over the layout and everything else that decisions depend on: same configuration and calls,
+  // same value. Cost: O(1).
   [[nodiscard]] std::uint64_t hash() const noexcept { return state_.hash(); }
 
   // Where the gang's tasks are; null: no such gang. The pointer holds until the next change.
@@ -282,7 +268,8 @@ class hived {
              return l.leaf.valid() && cells().chain(l.chain).holders(l.leaf).claimer.valid();
            });
   }
-  // The node and leaves of each task.
+  // The node and leaves of each task, in the order of the members; an empty task_place for one that
+  // has ended.
   [[nodiscard]] std::vector<task_place> tasks(const gang_record& gang) const {
     std::vector<task_place> all;
     catalog_.list_tasks(gang.leaves, gang.request.members, all);
@@ -377,21 +364,7 @@ class hived {
       report.gone.push_back(job);
       return;
     }
-    gang_request r = gang.request;
-    const auto tenant = layout().find_tenant(
-        r.tenant.valid() ? other.layout().tenants[r.tenant.value].name : std::string());
-    r.tenant = tenant ? *tenant : tenant_id();
-    if (r.leaf_type.valid()) {
-      const auto type = find_leaf_type(other.catalog_.name(r.leaf_type));
-      r.leaf_type = type ? *type : leaf_type_id();
-    }
-    if (r.pinned) {
-      r.pinned = layout().find_pinned(other.layout().pinned[*r.pinned].id);
-      if (!r.pinned || layout().pinned[*r.pinned].tenant != r.tenant) {
-        r.pinned.reset();
-        r.tenant = tenant_id();  // its cells are gone
-      }
-    }
+    const gang_request r = catalog_.translate(other.catalog_, gang.request);
     if (!state_.readmit(r, std::move(leaves)) && gang.guaranteed())
       report.downgraded.push_back(job);
   }

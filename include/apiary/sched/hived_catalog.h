@@ -171,6 +171,25 @@ class hived_catalog {
     if (!at) return {};
     return {layout_.chain_of(*node).value, cell_id(first_leaf(*node).value + *at)};
   }
+  // A request of another configuration as one of this, by the names of its tenant, type of leaf and
+  // pinned cell. If its tenant or its pinned cell is no more, it is of no tenant; if its type of
+  // leaf is no more, of any.
+  [[nodiscard]] gang_request translate(const hived_catalog& other, gang_request r) const {
+    const hived_layout& there = other.layout_;
+    const auto tenant =
+        layout_.find_tenant(r.tenant.valid() ? there.tenants[r.tenant.value].name : std::string());
+    r.tenant = tenant ? *tenant : tenant_id();
+    if (r.leaf_type.valid()) {
+      const auto type = find_leaf_type(other.name(r.leaf_type));
+      r.leaf_type = type ? *type : leaf_type_id();
+    }
+    if (!r.pinned) return r;
+    r.pinned = layout_.find_pinned(there.pinned[*r.pinned].id);
+    if (r.pinned && layout_.pinned[*r.pinned].tenant == r.tenant) return r;
+    r.pinned.reset();
+    r.tenant = tenant_id();
+    return r;
+  }
 
  private:
   [[nodiscard]] cell_id first_leaf(node_id node) const noexcept {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/uniform_tree.h>
+#include <apiary/sched/gang_plan.h>
 #include <apiary/sched/hived_cell_types.h>
 #include <apiary/sched/hived_chains.h>
 #include <apiary/sched/hived_config.h>
@@ -14,6 +16,7 @@
 #include <absl/status/statusor.h>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -165,8 +168,9 @@ class hived_tenant_reader {
 // Model:    HiveD (OSDI 2020) sections 3 and 4; the format of the open-source scheduler, as
 //           hived_config.h. Differs: all faults are found at once; quotas must fit beside the pinned
 //           cells; every node has a name.
-// Cost:     create O(cells of the document + cells of the trees / 64); all else O(1), find_position
-//           O(leaves of a node) where the document chose the device indices.
+// Cost:     create O(cells of the document + cells of the trees / 64); all else O(1) if it does not
+//           say otherwise, find_position O(leaves of a node) where the document chose the device
+//           indices.
 // Example:  examples/hived_config.cpp
 struct hived_layout {
   std::vector<chain_layout> chains{};    // in descending order of name, the order of trying them
@@ -222,6 +226,14 @@ struct hived_layout {
     APIARY_ASSERT(position < leaves);
     return in.device_of_leaf[(n.value - in.first_node) * leaves + position];
   }
+  // The device indices of a task's leaves, by ascending position: with the name of its node, where it
+  // runs. None: the task has ended. Requires: a task of this configuration, or one that has ended.
+  [[nodiscard]] std::vector<std::uint32_t> devices(task_place task) const {
+    std::vector<std::uint32_t> all;
+    for (std::uint64_t left = task.leaves; left != 0; left &= left - 1)
+      all.push_back(device(task.node, static_cast<std::uint32_t>(std::countr_zero(left))));
+    return all;
+  }
   // The position of the leaf of that device index; nullopt when the node has none.
   [[nodiscard]] std::optional<std::uint32_t> find_position(node_id n,
                                                            std::uint32_t index) const noexcept {
@@ -231,6 +243,29 @@ struct hived_layout {
     for (std::uint32_t position = 0; position < leaves; ++position)
       if (device(n, position) == index) return position;
     return std::nullopt;
+  }
+
+  // Over all names and shapes, what is pinned and what is promised: equal layouts, equal values.
+  // Cost: O(nodes + leaves + tenants * levels).
+  [[nodiscard]] std::uint64_t hash() const noexcept {
+    digest all;
+    all.add(chains.size());
+    for (const chain_layout& in : chains) {
+      all.add(in.name).add(in.tree.num_levels()).add(in.node_level);
+      for (level_t l = 0; l < in.tree.num_levels(); ++l)
+        all.add(in.tree.cells(l).size()).add(in.level_types[l]);
+      for (const std::string& node : in.node_names) all.add(node);
+      for (const std::uint32_t device : in.device_of_leaf) all.add(device);
+    }
+    all.add(pinned.size());
+    for (const pinned_layout& pin : pinned)
+      all.add(pin.id).add(pin.chain.value).add(pin.cell.value).add(pin.tenant.value);
+    for (const tenant_layout& tenant : tenants) {
+      all.add(tenant.name);
+      for (const std::vector<std::uint32_t>& cells : tenant.quota)
+        for (const std::uint32_t count : cells) all.add(count);
+    }
+    return all.value();
   }
 
  private:

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/rng.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
@@ -28,12 +28,13 @@ APIARY_NAMESPACE_BEGIN
 class hived_state {
  public:
   explicit hived_state(const hived_layout& layout)
-      : cells_(layout), gangs_(cells_.num_clusters()) {}
+      : cells_(layout), gangs_(cells_.num_clusters()), hash_(layout.hash()) {}
 
   [[nodiscard]] const hived_cells& cells() const noexcept { return cells_; }
   // For searching, which leaves them as they were.
   [[nodiscard]] hived_cells& cells() noexcept { return cells_; }
   [[nodiscard]] const gang_table& gangs() const noexcept { return gangs_; }
+  // Over the layout, the gangs and their cells: equal states of equal layouts, equal values.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_ ^ cells_.hash(); }
 
   // A gang comes to a place: it runs there, or claims the leaves while their users end. Requires:
@@ -176,25 +177,25 @@ class hived_state {
   // What of a gang its leaves do not say.
   [[nodiscard]] std::uint64_t fact(gang_slot s) const noexcept {
     const gang_record& gang = gangs_[s];
-    rng word((std::uint64_t{gang.request.job.value} << 32) | s.value);
-    std::uint64_t h = word();
-    const auto add = [&](std::uint64_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15U ^ (h >> 29); };
-    add(gang.request.tenant.value);
-    add(static_cast<std::uint64_t>(gang.request.priority) + 1);
-    add((gang.state == gang_state::preempting ? 4U : 0U) | (gang.downgraded ? 2U : 0U) |
-        (gang.request.lazy ? 1U : 0U));
-    for (const gang_member& m : gang.request.members)
-      add((std::uint64_t{m.tasks} << 32) | m.leaves);
-    add(static_cast<std::uint64_t>(
+    const gang_request& r = gang.request;
+    digest all;
+    all.add((std::uint64_t{r.job.value} << 32) | s.value).add(r.tenant.value);
+    all.add(static_cast<std::uint64_t>(r.priority) + 1).add(r.leaf_type.value);
+    all.add(r.pinned ? *r.pinned + std::uint64_t{1} : 0);
+    all.add((gang.state == gang_state::preempting ? 4U : 0U) | (gang.downgraded ? 2U : 0U) |
+            (r.lazy ? 1U : 0U));
+    all.add(r.members.size());
+    for (const gang_member& m : r.members) all.add((std::uint64_t{m.tasks} << 32) | m.leaves);
+    all.add(static_cast<std::uint64_t>(
         std::count_if(gang.leaves.begin(), gang.leaves.end(),
                       [](const chain_leaf& l) { return l.leaf.valid(); })));
-    for (const job_id job : gang.downgraded_by) add(job.value);
-    return h;
+    for (const job_id job : gang.downgraded_by) all.add(job.value);
+    return all.value();
   }
 
   hived_cells cells_;
   gang_table gangs_;
-  std::uint64_t hash_ = 0;
+  std::uint64_t hash_;
 };
 
 APIARY_NAMESPACE_END
