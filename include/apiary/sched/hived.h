@@ -189,9 +189,9 @@ class hived {
   // with no leaves have ended or are not known here. Whether it has its tenant's cells (again);
   // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic.
   // What to keep over restarts are names, of nodes (and devices: hived_layout::devices), tenants,
-  // types of leaves and pinned cells: ids are places in one configuration. Gangs are to come by
-  // descending priority, then by job, as reconfigure takes them: whose cell may be the one in which
-  // others lie is settled by who comes first.
+  // types of leaves and pinned cells; ids are positions in one configuration. Gangs come best by
+  // descending priority, then by job, as reconfigure takes them: where two cannot both have their
+  // tenant's cells again, the first has them.
   // Errors as propose, and kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the
   // number of tasks or leaves.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks) {
