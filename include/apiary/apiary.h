@@ -51,6 +51,12 @@
 #include <apiary/policy/preempt.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
 #include <apiary/sched/audit.h>
+#include <apiary/sched/audit_bindings.h>
+#include <apiary/sched/audit_cells.h>
+#include <apiary/sched/audit_counts.h>
+#include <apiary/sched/audit_gangs.h>
+#include <apiary/sched/audit_notes.h>
+#include <apiary/sched/audit_quotas.h>
 #include <apiary/sched/fgd.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>

@@ -1,0 +1,68 @@
+// apiary/sched/audit_quotas.h - what must be true of quotas and of what is promised.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/quota_ledger.h>
+#include <apiary/core/ids.h>
+#include <apiary/sched/audit_notes.h>
+#include <apiary/sched/physical_chain.h>
+#include <apiary/sched/virtual_cluster.h>
+
+#include <cstdint>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+namespace detail {
+
+// How many roots of a level have a physical cell.
+[[nodiscard]] inline std::uint32_t bound_roots(const virtual_cluster& cluster, level_t l) {
+  std::uint32_t n = 0;
+  for (const cell_id root : cluster.tree().roots(l)) n += cluster.image(root).valid() ? 1U : 0U;
+  return n;
+}
+
+// promises  promised are the unbound roots that are not pinned, and all can be kept
+// ledger    quotas are those of the layout, and in use are the bound roots
+//
+// Cost: O(roots of the tenants in the chain).
+inline void audit_promises(audit_notes& notes, std::uint32_t c) {
+  const physical_chain& chain = notes.cells.chain(c);
+  const level_t levels = chain.tree().num_levels();
+  std::vector<std::uint32_t> unbound(levels, 0);
+  for (std::uint32_t t = 0; t < notes.layout.tenants.size(); ++t) {
+    const cluster_id of = notes.cells.cluster_of(tenant_id(t), c);
+    for (level_t l = 0; l < levels; ++l) {
+      const std::uint32_t quota = notes.layout.tenants[t].quota[c][l];
+      const std::uint32_t bound = of.valid() ? bound_roots(notes.cells.cluster(of), l) : 0;
+      unbound[l] += quota - bound;
+      const quota_ledger& ledger = notes.cells.ledger(c);
+      notes.expect(
+          ledger.quota(tenant_id(t), l) == quota && ledger.allocated(tenant_id(t), l) == bound,
+          "ledger", [&] {
+            return notes.layout.tenants[t].name + " in " + notes.layout.chains[c].name + " level " +
+                   audit_text(l) + ": " + audit_text(ledger.allocated(tenant_id(t), l)) + " of " +
+                   audit_text(ledger.quota(tenant_id(t), l)) + " in use; bound are " +
+                   audit_text(bound) + " of " + audit_text(quota);
+          });
+    }
+  }
+  for (level_t l = 0; l < levels; ++l) {
+    notes.expect(chain.cells().promised(l) == unbound[l], "promises", [&] {
+      return notes.layout.chains[c].name + " level " + audit_text(l) + ": " +
+             audit_text(chain.cells().promised(l)) + " are promised, " + audit_text(unbound[l]) +
+             " cells are unbound";
+    });
+    notes.expect(notes.cells.ledger(c).total_remaining()[l] == unbound[l], "ledger", [&] {
+      return notes.layout.chains[c].name + " level " + audit_text(l) + ": the total is " +
+             audit_text(notes.cells.ledger(c).total_remaining()[l]) + " for " +
+             audit_text(unbound[l]);
+    });
+  }
+  notes.expect(chain.cells().invariant_holds(), "promises",
+               [&] { return notes.layout.chains[c].name + ": not all can be kept"; });
+}
+
+}  // namespace detail
+
+APIARY_NAMESPACE_END
