@@ -17,6 +17,8 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_layout.h>
+#include <apiary/sched/hived_queries.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -97,6 +99,8 @@ class hived_session {
     if (!scheduler_) return absl::FailedPreconditionError("there is no configuration");
     if (e.op == "reconfigure") return reconfigure(e, out);
     if (e.op == "audit") return audit(out);
+    if (e.op == "usage") return usage(e, out);
+    if (e.op == "node_state") return node_state(e, out);
     if (e.op == "node_bad" || e.op == "node_healthy") return mark(e, std::nullopt, out);
     if (e.op == "device_bad" || e.op == "device_healthy") return mark_device(e, out);
     if (e.op == "delete_pod") return finish_task(e, out);
@@ -128,6 +132,21 @@ class hived_session {
     for (const apiary::violation& v : found)
       all += (all.empty() ? "" : "; ") + v.rule + ": " + v.witness;
     return absl::InternalError(all);
+  }
+
+  absl::Status usage(const session_event& e, json_object& out) {
+    if (e.vc.empty()) return missing("vc");
+    const auto tenant = scheduler_->layout().find_tenant(e.vc);
+    if (!tenant) return unknown("virtual cluster", e.vc);
+    write_usage(out, apiary::usage_of(*scheduler_, *tenant));
+    return absl::OkStatus();
+  }
+  absl::Status node_state(const session_event& e, json_object& out) {
+    const apiary::hived_layout& layout = scheduler_->layout();
+    APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(layout, e.node));
+    write_state(out, layout,
+                apiary::state_of(*scheduler_, layout.chain_of(node), layout.node_cell(node)));
+    return absl::OkStatus();
   }
 
   absl::Status mark(const session_event& e, std::optional<std::uint32_t> position,

@@ -8,8 +8,10 @@
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_layout.h>
+#include <apiary/sched/hived_queries.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +26,9 @@ namespace example {
 //   preempt  victims [gangs] that the host is to end before it asks again, reserved [{node, devices}]
 //   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where there
 //            is one, a certificate: {piece, needed, present}
-//   ok       after recover and reconfigure: gone [gangs of which nothing is left]
+//   ok       after recover and reconfigure: gone [gangs of which nothing is left];
+//            after usage and node_state: the numbers of apiary::tenant_usage, those of
+//            apiary::cell_state and vc, "" if it is nobody's cell now
 //   error    code, message; nothing has changed
 //
 // All of them but error name the gangs that have lost their tenant's cells (lazyPreempted) and the
@@ -85,6 +89,34 @@ inline void write_wait(json_object& out, const apiary::gang_wait& wait, const st
   out.key("certificate").open('{').key("piece").value(std::uint64_t{wait.shortage->leaves});
   out.key("needed").value(wait.shortage->needed);
   out.key("present").value(wait.shortage->present).close('}');
+}
+
+// Numbers by name, in this order.
+inline void write_numbers(json_object& out,
+                          std::initializer_list<std::pair<const char*, std::uint64_t>> all) {
+  for (const auto& [name, n] : all) out.key(name).value(n);
+}
+inline void write_usage(json_object& out, const apiary::tenant_usage& usage) {
+  out.key("result").value("ok");
+  write_numbers(out, {{"owned", usage.owned},
+                      {"guaranteed", usage.guaranteed},
+                      {"opportunistic", usage.opportunistic},
+                      {"claimed", usage.claimed},
+                      {"running", usage.running},
+                      {"preempting", usage.preempting},
+                      {"downgraded", usage.downgraded}});
+}
+inline void write_state(json_object& out, const apiary::hived_layout& layout,
+                        const apiary::cell_state& state) {
+  const apiary::tenant_id owner = state.bound_to;
+  out.key("result").value("ok");
+  out.key("vc").value(owner.valid() ? layout.tenants[owner.value].name : "");
+  write_numbers(out, {{"leaves", state.leaves},
+                      {"idle", state.idle},
+                      {"guaranteed", state.guaranteed},
+                      {"opportunistic", state.opportunistic},
+                      {"claimed", state.claimed},
+                      {"bad", state.bad}});
 }
 
 // `pod`: of the places, this one only.

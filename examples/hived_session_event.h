@@ -36,6 +36,8 @@ namespace example {
 //   recover        a gang that runs already: as schedule, with pods [{node, devices}]. What is not
 //                  in the configuration, its tenant or some devices, is left out
 //   reconfigure    as config
+//   usage          vc: what of its cells it uses, and what beside them
+//   node_state     node: whose cell it is now, and what its devices are used for
 //   audit          whether all invariants hold
 //   note, final    nothing
 //

@@ -65,7 +65,10 @@ class line_of_bytes {
       case 7:
         return recovered();
       case 8: {
-        if (below(8) != 0) return R"({"op":"audit"})";
+        const std::uint32_t what = below(8);
+        if (what == 1) return R"({"op":"usage","vc":"t)" + number(4) + "\"}";
+        if (what == 2) return R"({"op":"node_state",)" + node() + '}';
+        if (what != 0) return R"({"op":"audit"})";
         std::string back(cluster);
         return below(2) == 0 ? smaller : back.replace(7, 6, "reconfigure");
       }
