@@ -300,8 +300,12 @@ TEST_CASE(
       if (random.uniform(3) == 0) usable.mark_bad(leaf);
     const picture before = picture_of(cells);
     cells.begin();
-    cells.bind_everything(cluster_id(k), usable);
+    const bool all = cells.bind_everything(cluster_id(k), usable, 1 + random.uniform(4));
     const quota_tree& tree = cluster.tree();
+    bool whole = true;
+    for (level_t l = 0; l < tree.num_levels(); ++l)
+      for (const cell_id root : tree.roots(l)) whole = whole && usable.healthy(cluster.image(root));
+    REQUIRE(all == whole);
     for (std::uint32_t i = 0; i < tree.num_cells(); ++i) {
       const cell_id v(i);
       const level_t l = tree.level(v);

@@ -1,5 +1,6 @@
 // apiary/tests/sched/hived_search_test.cpp - places for gangs against packing by trial.
 // SPDX-License-Identifier: MIT
+#include <apiary/alloc/safe_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/model/health.h>
@@ -11,9 +12,12 @@
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_search.h>
+#include <apiary/sched/physical_chain.h>
+#include <apiary/sched/virtual_cluster.h>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -31,20 +35,24 @@ using apiary_test::leaf_counts;
 
 namespace {
 
-// Four racks of two nodes of two pairs. Tenant "a" has a rack, a node and a pair, "b" two nodes.
-hived four_racks() {
+// Four racks of two nodes of two pairs.
+hived four_racks_of(std::vector<virtual_cluster_config> tenants) {
   hived_config c;
   c.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
   for (const char* names : {"01", "23", "45", "67"}) {
     c.physical_cells.push_back(apiary_test::rack({apiary_test::named(std::string(1, names[0])),
                                                   apiary_test::named(std::string(1, names[1]))}));
   }
-  c.virtual_clusters = {
-      {.name = "a", .cells = {{"RACK", 1}, {"RACK.NODE", 1}, {"RACK.NODE.PAIR", 1}}},
-      {.name = "b", .cells = {{"RACK.NODE", 2}}}};
+  c.virtual_clusters = std::move(tenants);
   auto h = hived::create(c);
   REQUIRE(h.ok());
   return *std::move(h);
+}
+// Tenant "a" has a rack, a node and a pair, "b" two nodes.
+hived four_racks() {
+  return four_racks_of(
+      {{.name = "a", .cells = {{"RACK", 1}, {"RACK.NODE", 1}, {"RACK.NODE.PAIR", 1}}},
+       {.name = "b", .cells = {{"RACK.NODE", 2}}}});
 }
 
 gang_request random_gang(rng& random, std::uint32_t job) {
@@ -102,7 +110,73 @@ bool packs(const leaf_counts& free, const gang_request& r) {
   return apiary_test::fits_by_sets(free, apiary_test::tasks_of(r.members));
 }
 
+// Whether tasks fit into a tenant's free usable leaves for some way to grant the whole cells from
+// `next` on that are not bound yet; the others have left `free` leaves a node.
+bool some_grant_packs(const hived_cells& cells, cluster_id id, const gang_request& r,
+                      const health<uniform_tree>& usable, safe_buddy_allocator granted,
+                      std::size_t next, leaf_counts free) {
+  const virtual_cluster& cluster = cells.cluster(id);
+  const physical_chain& chain = cells.chain(cluster.chain());
+  std::vector<std::pair<cell_id, level_t>> roots;
+  for (level_t l = 0; l < cluster.tree().num_levels(); ++l)
+    for (const cell_id root : cluster.tree().roots(l)) roots.push_back({root, l});
+  if (next == roots.size()) return packs(free, r);
+  const auto [root, l] = roots[next];
+  for (const cell_id p : chain.tree().cells(l)) {
+    const bool bound = cluster.image(root).valid();
+    if (bound ? cluster.image(root) != p : !granted.can_allocate_at(p)) continue;
+    safe_buddy_allocator more = granted;
+    if (!bound) REQUIRE(more.allocate_at(p));
+    leaf_counts all = free;
+    for (const cell_id node : chain.tree().descendants(p, std::min(l, chain.node_level()))) {
+      all.push_back(0);
+      for (const cell_id leaf : leaves(chain.tree(), node))
+        if (usable.healthy(leaf) && !chain.holders(leaf).taken()) ++all.back();
+    }
+    if (some_grant_packs(cells, id, r, usable, std::move(more), next + 1, std::move(all)))
+      return true;
+  }
+  return false;
+}
+
+// Tenant "a" has two racks, "b" two nodes; some gangs have come and gone.
+hived used_racks(rng& random) {
+  hived h = four_racks_of(
+      {{.name = "a", .cells = {{"RACK", 2}}}, {.name = "b", .cells = {{"RACK.NODE", 2}}}});
+  play(h, random, random.uniform(2) == 0);
+  return h;
+}
+gang_request equal_tasks(rng& random) {
+  gang_request r{.job = job_id(99), .tenant = tenant_id(random.uniform(2)), .priority = 3};
+  r.members = {{1 + random.uniform(6), 1 + random.uniform(4)}};
+  return r;
+}
+
 }  // namespace
+
+TEST_CASE(
+    "equal tasks fit under a filter if and only if whole cells that can be granted hold them") {
+  rng random(73);
+  int yes = 0;
+  int no = 0;
+  for (int round = 0; round < apiary_test::scaled(2000); ++round) {
+    const hived h = used_racks(random);
+    hived_cells cells = h.cells();
+    const gang_request r = equal_tasks(random);
+    const physical_chain& chain = cells.chain(0);
+    health<uniform_tree> usable = chain.healthy();
+    for (const cell_id leaf : chain.tree().cells(0))
+      if (random.uniform(4) == 0) usable.mark_bad(leaf);
+    const cluster_id id = cells.cluster_of(r.tenant, 0);
+    hived_search search;
+    const bool found = search.guaranteed(cells, h.gangs(), r, id, false, &usable, std::nullopt);
+    REQUIRE(found == some_grant_packs(cells, id, r, usable, chain.cells(), 0, {}));
+    if (found) check_place(cells, r, search.place(), &usable);
+    found ? ++yes : ++no;
+  }
+  CHECK(yes > 100);
+  CHECK(no > 100);
+}
 
 TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves hold it") {
   rng random(61);
@@ -140,11 +214,12 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
         REQUIRE(search.verdict() == fit_verdict::does_not_fit);
         continue;
       }
-      REQUIRE(search.place().cluster == id);
-      check_place(cells, r, search.place(), nullptr);
-      if (!preempting) REQUIRE(search.place().cancelled.empty());
-      if (!preempting) REQUIRE(search.place().downgraded.empty());
-      for (const gang_slot s : search.place().downgraded) REQUIRE(h.gangs()[s].request.lazy);
+      const gang_place& place = search.place();
+      REQUIRE(place.cluster == id);
+      check_place(cells, r, place, nullptr);
+      if (!preempting) REQUIRE(place.cancelled.empty());
+      if (!preempting) REQUIRE(place.downgraded.empty());
+      for (const gang_slot s : place.downgraded) REQUIRE(h.gangs()[s].request.lazy);
     }
   }
   CHECK(yes > 100);

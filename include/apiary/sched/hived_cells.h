@@ -11,10 +11,12 @@
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -245,18 +247,39 @@ class hived_cells {
     reveal(c, leaf, l, chains_[clusters_[c.value].chain()].healthy());
   }
 
-  // Binds all whole cells of the cluster, to those with the fewest unusable leaves that can be
-  // granted, and what is unusable in them. Then every unbound cell stands for a usable one, whatever
-  // the filter. For searching, before a rollback. Cost: O(cells of the cluster + free cells).
-  void bind_everything(cluster_id c, const health<uniform_tree>& usable) {
+  // Binds all whole cells of the cluster, to those that can be granted whose nodes have the most
+  // usable leaves, counted in pieces of `piece` leaves of one node, and what is unusable in them.
+  // Then every unbound cell stands for a usable one, whatever the filter. For searching, before a
+  // rollback. Whether all are wholly usable. Cost: O(cells of the cluster), and of the chain if not
+  // all are without guests.
+  bool bind_everything(cluster_id c, const health<uniform_tree>& usable, std::uint32_t piece) {
     const virtual_cluster& cluster = clusters_[c.value];
     const physical_chain& chain = chains_[cluster.chain()];
+    bool all = true;
     for (level_t l = cluster.tree().num_levels(); l-- > 0;) {
+      bool ranked = false;
+      std::size_t next = 0;
       for (const cell_id root : cluster.tree().roots(l)) {
-        if (!cluster.image(root).valid()) bind(c, root, l, most_usable(chain, l, usable));
+        if (!cluster.image(root).valid()) {
+          std::optional<cell_id> to;
+          if (!ranked) {
+            to = chain.cells().find({.level = l, .usable = &usable.usable()});
+            ranked = !to || chain.guests(*to) > 0;
+            if (ranked) rank(chain, l, usable, piece);
+          }
+          if (ranked) {
+            while (next < ranked_.size() && !chain.cells().can_allocate_at(ranked_[next].cell))
+              ++next;
+            APIARY_VERIFY(next < ranked_.size());
+            to = ranked_[next++].cell;
+          }
+          bind(c, root, l, *to);
+        }
+        all = all && usable.healthy(cluster.image(root));
         reveal(c, root, l, usable);
       }
     }
+    return all;
   }
 
   // Marks a leaf; whether that changed it.
@@ -289,6 +312,13 @@ class hived_cells {
 
  private:
   enum fact_kind : std::uint32_t { fact_holders, fact_bound, fact_bad };
+  // A cell that can be granted.
+  struct candidate {
+    std::uint32_t pieces = 0;
+    std::uint32_t unusable = 0;  // leaves
+    std::uint32_t guests = 0;
+    cell_id cell{};
+  };
 
   [[nodiscard]] const physical_chain& chain(const pinned_layout& p) const noexcept {
     return chains_[p.chain.value];
@@ -434,31 +464,30 @@ class hived_cells {
       if (!cluster.image(c).valid()) return c;
     return cell_id();
   }
-  // Of the cells of a level that can be granted, the first with the fewest unusable leaves.
-  [[nodiscard]] static cell_id most_usable(const physical_chain& chain, level_t l,
-                                           const health<uniform_tree>& usable) {
-    const cell_request request{.level = l, .usable = &usable.usable()};
-    if (const auto c = chain.cells().find(request)) {
-      if (chain.guests(*c) == 0) return *c;
-      return *chain.cells().find(request, [&](cell_id other) { return chain.guests(other); });
-    }
+  // Lists the cells of a level that can be granted: those with most usable pieces of a node, of
+  // these with most usable leaves, of these with fewest guests, of these the smallest first.
+  void rank(const physical_chain& chain, level_t l, const health<uniform_tree>& usable,
+            std::uint32_t piece) {
+    const uniform_tree& tree = chain.tree();
     const summary_bitset& free = chain.cells().cells().free_cells();
-    cell_id best;
-    std::uint32_t fewest = 0;
+    const level_t at = std::min(l, chain.node_level());
+    const std::uint32_t size = tree.leaves_per_cell(at);
+    ranked_.clear();
     for (level_t from = l; from <= chain.cells().highest_safe(l); ++from) {
-      const id_range<cell_id> level = chain.tree().cells(from);
+      const id_range<cell_id> level = tree.cells(from);
       for (std::uint32_t f = free.find_next(level.first.value); f < level.last.value;
            f = free.find_next(f + 1)) {
-        for (const cell_id c : chain.tree().descendants(cell_id(f), l)) {
-          const std::uint32_t unusable = usable.bad_leaves(c);
-          if (best.valid() && unusable >= fewest) continue;
-          best = c;
-          fewest = unusable;
+        for (const cell_id cell : tree.descendants(cell_id(f), l)) {
+          std::uint32_t pieces = 0;
+          for (const cell_id node : tree.descendants(cell, at))
+            pieces += (size - usable.bad_leaves(node)) / piece;
+          ranked_.push_back({pieces, usable.bad_leaves(cell), chain.guests(cell), cell});
         }
       }
     }
-    APIARY_VERIFY(best.valid());
-    return best;
+    std::stable_sort(ranked_.begin(), ranked_.end(), [](const candidate& a, const candidate& b) {
+      return std::tie(b.pieces, a.unusable, a.guests) < std::tie(a.pieces, b.unusable, b.guests);
+    });
   }
 
   std::vector<physical_chain> chains_;
@@ -467,7 +496,8 @@ class hived_cells {
   std::vector<bool> pinned_;                     // of each cluster
   std::vector<cluster_id> clusters_of_tenants_;  // of each chain, a row of tenants
   std::vector<cluster_id> clusters_of_pinned_;
-  std::vector<cell_id> path_;  // scratch
+  std::vector<cell_id> path_;      // scratch
+  std::vector<candidate> ranked_;  // scratch
   journal log_;
   bool recording_ = false;
   std::uint64_t hash_ = 0;

@@ -37,7 +37,9 @@ struct gang_place {
 //
 // Model:   HiveD (OSDI 2020) section 3.3: first in the tenant's own virtual cluster, then mapped
 //          to physical cells. Differs: complete (gang_fit); of gangs to preempt, the set of
-//          least cost (hived_eviction).
+//          least cost (hived_eviction). Under a filter, or on bad hardware, a no is exact for equal
+//          tasks of a tenant whose whole cells are of one level; otherwise it is one for the
+//          choices of whole cells that were tried: for pieces of each size that the gang has.
 // Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
 //          by preemption costs O(gangs of the tenant) more, a request with a filter, or one that
 //          meets bad hardware where it would have gone, O(cells of the tenant) more.
@@ -48,15 +50,25 @@ class hived_search {
   bool guaranteed(hived_cells& cells, const gang_table& gangs, const gang_request& request,
                   cluster_id c, bool preempting, const health<uniform_tree>* usable,
                   std::optional<gang_slot> restarted) {
+    const question q{gangs, request, c, preempting, restarted};
     if (usable == nullptr) {
-      bool mapped = true;
-      if (try_guaranteed(cells, gangs, request, c, preempting, nullptr, restarted, mapped))
-        return true;
-      if (mapped) return false;
+      if (try_guaranteed(cells, q, nullptr, 1)) return true;
+      if (mapped_) return false;
       usable = &cells.chain(cells.cluster(c).chain()).healthy();
     }
-    bool mapped = true;
-    return try_guaranteed(cells, gangs, request, c, preempting, usable, restarted, mapped);
+    if (try_guaranteed(cells, q, usable, 1)) return true;
+    if (all_usable_) return false;
+    bool undecided = verdict_ == fit_verdict::budget_ended;
+    std::uint64_t tried = 0;  // bit s-1 for pieces of s leaves
+    for (const gang_member& m : request.members) {
+      const std::uint64_t bit = std::uint64_t{1} << (m.leaves - 1);
+      if (m.leaves == 1 || (tried & bit) != 0) continue;
+      tried |= bit;
+      if (try_guaranteed(cells, q, usable, m.leaves)) return true;
+      undecided = undecided || verdict_ == fit_verdict::budget_ended;
+    }
+    if (undecided) verdict_ = fit_verdict::budget_ended;
+    return false;
   }
 
   // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on
@@ -210,19 +222,32 @@ class hived_search {
     return verdict_ == fit_verdict::fits;
   }
 
-  bool try_guaranteed(hived_cells& cells, const gang_table& gangs, const gang_request& request,
-                      cluster_id c, bool preempting, const health<uniform_tree>* usable,
-                      std::optional<gang_slot> restarted, bool& mapped) {
+  // What is asked among the cells of a cluster.
+  struct question {
+    const gang_table& gangs;
+    const gang_request& request;
+    cluster_id cluster;
+    bool preempting;
+    std::optional<gang_slot> restarted;
+  };
+  // With a filter, whole cells are bound for pieces of `piece` leaves (hived_cells).
+  bool try_guaranteed(hived_cells& cells, const question& q, const health<uniform_tree>* usable,
+                      std::uint32_t piece) {
+    const gang_table& gangs = q.gangs;
+    const gang_request& request = q.request;
+    const cluster_id c = q.cluster;
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
+    mapped_ = true;
+    all_usable_ = true;
     place_ = {};
     place_.cluster = c;
     place_.chain = cluster.chain();
     cells.begin();
-    if (restarted) give_up(cells, gangs[*restarted], usable != nullptr);
-    if (usable != nullptr) cells.bind_everything(c, *usable);
+    if (q.restarted) give_up(cells, gangs[*q.restarted], usable != nullptr);
+    if (usable != nullptr) all_usable_ = cells.bind_everything(c, *usable, piece);
     bool fit = fits(cluster, usable, request.members);
-    const bool evicting = !fit && preempting;
+    const bool evicting = !fit && q.preempting;
     if (evicting) {
       verdict_ = eviction_.lift(
           cells, gangs, request, c, usable != nullptr ? *filtered_ : cluster.free_nodes(),
@@ -252,7 +277,7 @@ class hived_search {
       std::optional<cell_id> image = cluster.image(leaf);
       if (!image->valid()) image = cells.place(c, leaf);
       if (!image) {
-        mapped = false;
+        mapped_ = false;
         cells.rollback();
         return false;
       }
@@ -306,6 +331,8 @@ class hived_search {
   hived_eviction eviction_;
   std::optional<gang_fit::shortage> cut_;
   fit_verdict verdict_ = fit_verdict::fits;
+  bool mapped_ = true;      // every leaf found a physical one
+  bool all_usable_ = true;  // the filter leaves all of the cluster
   gang_place place_;
   std::vector<indexed_class> classes_;
   std::vector<node_class> counts_;
