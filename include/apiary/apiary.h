@@ -11,6 +11,7 @@
 #include <apiary/alloc/journaled.h>
 #include <apiary/alloc/node_index.h>
 #include <apiary/alloc/quota_ledger.h>
+#include <apiary/alloc/room_index.h>
 #include <apiary/alloc/safe_buddy_allocator.h>
 #include <apiary/alloc/usage.h>
 #include <apiary/core/bitset.h>
