@@ -66,6 +66,7 @@ class gang_fit {
 
   // The search gives up after so many steps, of about 0.1 microseconds.
   explicit gang_fit(std::uint64_t budget = 100'000) noexcept : budget_(budget) {}
+  void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
 
   // Classes in order of preference.
   fit_verdict operator()(std::span<const node_class> classes,

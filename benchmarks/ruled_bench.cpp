@@ -1,0 +1,173 @@
+// apiary/benchmarks/ruled_bench.cpp - gangs under rules in clusters of up to a million GPUs.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/room_index.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/certificate_check.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/ruled_fit.h>
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+enum : level_t { node = 1, rack = 2, block = 3 };
+
+// Nodes of eight GPUs, 16 a rack, 7 racks a block; four in five GPUs are in use.
+room_index<uniform_tree> busy_cluster(std::uint32_t gpus) {
+  const std::uint32_t blocks = std::max(1U, gpus / (8 * 16 * 7));
+  room_index<uniform_tree> rooms(uniform_tree{blocks, 7, 16, 8}, node, 8);
+  rng random(3);
+  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) {
+    // A third has 0 free, the others anything, few of them all: 1.6 on average.
+    constexpr std::uint32_t free[] = {0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 8};
+    rooms.set(n, free[random.uniform(18)]);
+  }
+  return rooms;
+}
+
+// Racks one after the other; in a rack the largest task first, each to the first node with room:
+// what greedy schedulers do. Says no too often.
+class rack_by_rack {
+ public:
+  rack_by_rack(const room_index<uniform_tree>& rooms, const gang_rules& gang) : rooms_(rooms) {
+    for (const ruled_member& m : gang.members) tasks_.insert(tasks_.end(), m.tasks, m.leaves);
+    std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
+    level_ = std::min(gang.required, rooms.top());
+  }
+  fit_verdict operator()() {
+    for (std::uint32_t c = 0; c < rooms_.num_cells(level_); ++c)
+      if (fits(c)) return fit_verdict::fits;
+    return fit_verdict::does_not_fit;
+  }
+
+ private:
+  bool fits(std::uint32_t c) {
+    free_.clear();
+    for (const cell_id n : rooms_.nodes(level_, c)) free_.push_back(rooms_.free(n.value));
+    std::sort(free_.begin(), free_.end());
+    for (const std::uint32_t t : tasks_) {
+      const auto at = std::find_if(free_.begin(), free_.end(), [&](auto f) { return f >= t; });
+      if (at == free_.end()) return false;
+      *at -= t;
+    }
+    return true;
+  }
+
+  const room_index<uniform_tree>& rooms_;
+  level_t level_ = 0;
+  std::vector<std::uint32_t> tasks_;
+  std::vector<std::uint32_t> free_;
+};
+
+gang_rules plain(std::vector<ruled_member> members, level_t required = any_level) {
+  gang_rules gang;
+  gang.members = std::move(members);
+  gang.required = required;
+  return gang;
+}
+
+gang_rules dividing_yes() { return plain({{2, 8}, {4, 4}, {4, 2}, {6, 1}}); }
+gang_rules dividing_no() { return plain({{2'000'000, 4}, {16, 1}}); }
+gang_rules mixed_yes() {
+  return plain({{1, 8}, {2, 7}, {2, 6}, {3, 5}, {2, 4}, {2, 3}, {2, 2}, {2, 1}});
+}
+gang_rules mixed_no() { return plain({{1, 8}, {2'000'000, 7}, {2, 5}, {2, 3}}); }
+gang_rules rack_yes() { return plain({{2, 4}, {3, 2}, {2, 1}}, rack); }
+gang_rules rack_no() { return plain({{15, 4}, {4, 2}}, rack); }
+gang_rules rack_mixed_yes() { return plain({{2, 5}, {2, 3}, {3, 2}}, rack); }
+gang_rules rack_mixed_no() { return plain({{12, 5}, {2, 3}, {2, 2}}, rack); }
+gang_rules slices_yes() {
+  gang_rules gang = plain({{64, 1}});
+  gang.members[0].slices = {{rack, 16}};
+  return gang;
+}
+gang_rules spread_yes() {
+  gang_rules gang = plain({{8, 1}}, rack);
+  gang.members[0].spread = {{node, 1}};
+  return gang;
+}
+gang_rules preferred_yes() {
+  gang_rules gang = plain({{32, 2}, {8, 1}});
+  gang.preferred = node;
+  return gang;
+}
+
+template <gang_rules (*Make)(), fit_verdict Expected>
+void ask(benchmark::State& state) {
+  const room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  gang_rules gang = Make();
+  benchmark::DoNotOptimize(gang.members.data());
+  ruled_fit<uniform_tree> fit;
+  std::uint64_t right = 0;
+  std::uint64_t rounds = 0;
+  for (auto _ : state) {
+    right += fit(rooms, gang) == Expected ? 1U : 0U;
+    ++rounds;
+  }
+  if (right != rounds) state.SkipWithError("a wrong verdict");
+  std::uint64_t tasks = 0;
+  for (const auto& p : fit.portions()) tasks += p.tasks;
+  std::uint64_t wanted = 0;
+  for (const ruled_member& m : gang.members) wanted += m.tasks;
+  if (Expected == fit_verdict::fits && tasks != wanted) state.SkipWithError("tasks were lost");
+  if (Expected == fit_verdict::does_not_fit &&
+      !certificate_check(rooms.tree(), node, rooms.free(), {}, gang)(fit.explain(rooms, gang)))
+    state.SkipWithError("no proof");
+}
+
+template <gang_rules (*Make)()>
+void ask_greedily(benchmark::State& state) {
+  const room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  const gang_rules gang = Make();
+  rack_by_rack greedy(rooms, gang);
+  for (auto _ : state) benchmark::DoNotOptimize(greedy());
+}
+
+constexpr auto yes = fit_verdict::fits;
+constexpr auto no = fit_verdict::does_not_fit;
+constexpr int small = 1'024;
+constexpr int middle = 100'352;
+constexpr int large = 1'048'576;
+
+BENCHMARK(ask<dividing_yes, yes>)->Name("ruled/dividing/yes")->Arg(small)->Arg(middle)->Arg(large);
+BENCHMARK(ask<dividing_no, no>)->Name("ruled/dividing/no")->Arg(small)->Arg(middle)->Arg(large);
+BENCHMARK(ask_greedily<dividing_yes>)->Name("ruled/dividing/node_by_node")->Arg(middle);
+BENCHMARK(ask<mixed_yes, yes>)->Name("ruled/mixed/yes")->Arg(middle);
+BENCHMARK(ask<mixed_no, no>)->Name("ruled/mixed/no")->Arg(middle);
+BENCHMARK(ask<rack_yes, yes>)->Name("ruled/rack/yes")->Arg(middle)->Arg(large);
+BENCHMARK(ask<rack_no, no>)->Name("ruled/rack/no")->Arg(middle)->Arg(large);
+BENCHMARK(ask_greedily<rack_no>)->Name("ruled/rack/rack_by_rack")->Arg(middle)->Arg(large);
+BENCHMARK(ask<rack_mixed_yes, yes>)->Name("ruled/rack_mixed/yes")->Arg(middle);
+BENCHMARK(ask<rack_mixed_no, no>)->Name("ruled/rack_mixed/no")->Arg(middle);
+BENCHMARK(ask<slices_yes, yes>)->Name("ruled/slices/yes")->Arg(middle);
+BENCHMARK(ask<spread_yes, yes>)->Name("ruled/spread/yes")->Arg(middle);
+BENCHMARK(ask<preferred_yes, yes>)->Name("ruled/preferred/yes")->Arg(middle);
+
+// What a change of one node costs.
+void change_node(benchmark::State& state) {
+  room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  rng random(5);
+  std::uint64_t free = 0;
+  for (const std::uint32_t f : rooms.free()) free += f;
+  for (auto _ : state) {
+    const std::uint32_t n = random.uniform(rooms.num_nodes());
+    const std::uint32_t to = random.uniform(9);
+    free += to;
+    free -= rooms.set(n, to);
+  }
+  if (rooms.pieces(rooms.top(), 1)[0] != free) state.SkipWithError("leaves were lost");
+}
+BENCHMARK(change_node)->Name("ruled/change_node")->Arg(middle)->Arg(large);
+
+}  // namespace

@@ -1,0 +1,147 @@
+// apiary/policy/certificate.h - why a gang does not fit: numbers that can be counted again.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/policy/gang_rules.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// That a gang fits no cell of the level it requires, for each of these cells one reason:
+//
+// * A weighing gives each task a weight. The gang weighs `needed`; a cell cannot bear more than
+//   `most`, which is less. What a cell bears is counted thus:
+//     a node      the greatest weight of tasks that its free leaves hold, within what the rules
+//                 allow on one node; if one kind of task alone has weight, CPU and memory count too
+//     a cell      the sum over its children; at most what the rules allow in the cell; if one kind
+//                 alone has weight, only whole steps of it
+//   One kind of weight 1 counts places for it; floor(leaves / t) counts pieces of t leaves.
+// * Or all that the cell can hold is listed: the greatest counts of each kind. None is enough.
+//
+// A kind is a member of the gang that has tasks and no leader, those it leads included.
+// certificate_check.h counts again.
+struct certificate {
+  struct weighing {
+    std::vector<std::uint32_t> weights{};  // of a task of each kind
+    std::uint64_t needed = 0;
+    friend bool operator==(const weighing&, const weighing&) = default;
+  };
+  static constexpr std::uint32_t listed = ~std::uint32_t{0};
+  struct refusal {
+    std::uint32_t cell = 0;               // by its place in the level
+    std::uint32_t weighing = listed;      // which one
+    std::uint64_t most = 0;               // that the cell bears; 0 when listed
+    std::vector<std::uint32_t> counts{};  // if listed: of each kind, vector after vector
+    friend bool operator==(const refusal&, const refusal&) = default;
+  };
+
+  level_t level = 0;                   // of the cells; num_levels(): the one cell of everything
+  std::vector<std::uint32_t> kinds{};  // their members, ascending
+  std::vector<weighing> weighings{};
+  std::vector<refusal> cells{};  // each cell of the level, ascending
+  friend bool operator==(const certificate&, const certificate&) = default;
+};
+
+// What a certificate says first: the reason that most cells have, and the cell that comes closest.
+struct refusal_summary {
+  std::uint32_t weighing = certificate::listed;
+  std::uint32_t cells = 0;    // that have this reason
+  std::uint32_t best = 0;     // of these, the one that lacks least, by its place
+  std::uint64_t missing = 0;  // what it lacks; 0 when listed
+};
+
+[[nodiscard]] inline refusal_summary summarize(const certificate& why) {
+  std::vector<refusal_summary> reasons(why.weighings.size() + 1);
+  for (const certificate::refusal& r : why.cells) {
+    const bool listed = r.weighing == certificate::listed;
+    refusal_summary& at = reasons[listed ? why.weighings.size() : r.weighing];
+    const std::uint64_t missing = listed ? 0 : why.weighings[r.weighing].needed - r.most;
+    if (at.cells++ > 0 && missing >= at.missing) continue;
+    at.weighing = r.weighing;
+    at.best = r.cell;
+    at.missing = missing;
+  }
+  refusal_summary first = reasons[0];
+  for (const refusal_summary& s : reasons)
+    if (s.cells > first.cells) first = s;
+  return first;
+}
+
+namespace detail {
+
+// What is weighed, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs".
+[[nodiscard]] inline std::string weighed_things(const certificate& why, const gang_rules& gang,
+                                                const std::vector<std::uint32_t>& weights) {
+  const auto leaves_of = [&](std::size_t kind) {
+    std::uint64_t leaves = 0;
+    const std::uint32_t member = why.kinds[kind];
+    for (const ruled_member& m : gang.members) {
+      if (&m == &gang.members[member] || m.leader == member)
+        leaves += std::uint64_t{m.leaves} * (m.tasks / gang.members[member].tasks);
+    }
+    return leaves;
+  };
+  std::size_t kinds = 0;
+  std::size_t kind = 0;
+  std::uint64_t largest = 0;
+  for (std::size_t k = 0; k < weights.size(); ++k) {
+    largest = leaves_of(k) > largest ? leaves_of(k) : largest;
+    if (weights[k] == 0) continue;
+    ++kinds;
+    kind = k;
+  }
+  if (kinds == 1 && weights[kind] == 1)
+    return "tasks of " + std::to_string(leaves_of(kind)) + " GPUs";
+  for (std::uint64_t t = 1; t <= largest; ++t) {
+    bool pieces = true;
+    for (std::size_t k = 0; k < weights.size(); ++k)
+      pieces = pieces && weights[k] == leaves_of(k) / t;
+    if (pieces) return t == 1 ? "GPUs" : "pieces of " + std::to_string(t) + " GPUs";
+  }
+  return "units of weight";
+}
+
+}  // namespace detail
+
+// A sentence for people. level_name: of the level, "rack"; "cluster" for the cell of everything.
+[[nodiscard]] inline std::string sentence(const certificate& why, const gang_rules& gang,
+                                          const std::string& level_name) {
+  const refusal_summary first = summarize(why);
+  const std::string cell =
+      why.cells.size() == 1 ? "the " + level_name : level_name + " " + std::to_string(first.best);
+  const std::string others = first.cells == why.cells.size() || why.cells.size() == 1
+                                 ? ""
+                                 : " (so it is in " + std::to_string(first.cells) + " of " +
+                                       std::to_string(why.cells.size()) +
+                                       " cells; the others have other reasons)";
+  if (first.weighing != certificate::listed) {
+    const certificate::weighing& w = why.weighings[first.weighing];
+    return "the gang needs room for " + std::to_string(w.needed) + " " +
+           detail::weighed_things(why, gang, w.weights) + " in one " + level_name + "; " + cell +
+           (why.cells.size() == 1 ? " has it for " : " has most, for ") +
+           std::to_string(w.needed - first.missing) + ": " + std::to_string(first.missing) +
+           (first.missing == 1 ? " is missing" : " are missing") + others;
+  }
+  std::string text = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
+  for (const certificate::refusal& r : why.cells) {
+    if (r.cell != first.best) continue;
+    const std::size_t width = why.kinds.size();
+    for (std::size_t i = 0; i + width <= r.counts.size(); i += width) {
+      text += i == 0 ? " " : ", or ";
+      for (std::size_t k = 0; k < width; ++k)
+        text += (k == 0 ? "" : " + ") + std::to_string(r.counts[i + k]);
+    }
+  }
+  text += " tasks of members";
+  for (std::size_t k = 0; k < why.kinds.size(); ++k)
+    text += (k == 0 ? " " : " + ") + std::to_string(why.kinds[k]);
+  return text + others;
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,282 @@
+// apiary/policy/certificate_check.h - counts a certificate again, from the gang and what is free.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/resources.h>
+#include <apiary/model/tree.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/gang_rules.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Whether a certificate proves that a gang does not fit: everything in it is counted again, and
+// every number must be right. It reads the state alone and shares no code with the search.
+//
+// Requires: valid(gang); free: leaves of each node; hosts: of each node, or nothing if CPU and
+//           memory do not count.
+// Cost:     O(nodes * kinds * leaves of a node) for each weighing; a listed cell as much as it takes
+//           to list it, which is exponential in the kinds of task.
+template <CellTree Tree>
+class certificate_check {
+ public:
+  certificate_check(const Tree& tree, level_t node_level, std::span<const std::uint32_t> free,
+                    std::span<const resources> hosts, const gang_rules& gang)
+      : tree_(tree), node_level_(node_level), free_(free), hosts_(hosts), gang_(gang) {
+    APIARY_VERIFY(free.size() == tree.cells(node_level).size());
+    for (std::uint32_t m = 0; m < gang.members.size(); ++m)
+      if (gang.members[m].leader == no_member && gang.members[m].tasks > 0) kinds_.push_back(m);
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+      tasks_.push_back(task_of(k));
+      for (level_t l = 0; l <= tree.num_levels(); ++l) together_.push_back(together_by_rules(k, l));
+      for (level_t l = 0; l <= tree.num_levels(); ++l) allowed_.push_back(allowed_by_rules(k, l));
+    }
+  }
+
+  [[nodiscard]] bool operator()(const certificate& why) {
+    const bool anywhere = gang_.required == any_level;
+    if (why.level != (anywhere ? tree_.num_levels() : gang_.required)) return false;
+    if (why.kinds != kinds_) return false;
+    for (const certificate::weighing& w : why.weighings) {
+      if (w.weights.size() != kinds_.size()) return false;
+      std::uint64_t needed = 0;
+      for (std::size_t k = 0; k < kinds_.size(); ++k)
+        needed += std::uint64_t{w.weights[k]} * gang_.members[kinds_[k]].tasks;
+      if (needed != w.needed) return false;
+    }
+    if (why.cells.size() != (anywhere ? 1 : tree_.cells(why.level).size())) return false;
+    for (std::uint32_t c = 0; c < why.cells.size(); ++c) {
+      const certificate::refusal& r = why.cells[c];
+      if (r.cell != c ||
+          !(r.weighing == certificate::listed ? is_listed(why, r) : is_weighed(why, r)))
+        return false;
+    }
+    return true;
+  }
+
+ private:
+  using vector = std::vector<std::uint32_t>;
+
+  [[nodiscard]] bool is_weighed(const certificate& why, const certificate::refusal& r) {
+    if (r.weighing >= why.weighings.size() || !r.counts.empty()) return false;
+    const certificate::weighing& w = why.weighings[r.weighing];
+    if (w.weights != weights_) borne_.clear();
+    weights_ = w.weights;
+    return r.most == most(why.level, r.cell) && r.most < w.needed;
+  }
+  [[nodiscard]] bool is_listed(const certificate& why, const certificate::refusal& r) {
+    if (r.most != 0 || r.counts.size() % kinds_.size() != 0) return false;
+    std::set<vector> listed;
+    for (std::size_t i = 0; i < r.counts.size(); i += kinds_.size()) {
+      const auto first = r.counts.begin() + static_cast<std::ptrdiff_t>(i);
+      listed.emplace(first, first + static_cast<std::ptrdiff_t>(kinds_.size()));
+    }
+    vector all;
+    for (const std::uint32_t m : kinds_) all.push_back(gang_.members[m].tasks);
+    for (const vector& v : listed)
+      if (is_at_least(v, all)) return false;
+    return listed.size() * kinds_.size() == r.counts.size() &&
+           listed == greatest(why.level, r.cell);
+  }
+
+  // The most tasks of a kind that the rules allow in a cell, those above it counted too, and how
+  // many must come together.
+  [[nodiscard]] std::uint32_t allowed(std::size_t kind, level_t l) const {
+    return allowed_[kind * (tree_.num_levels() + 1) + l];
+  }
+  [[nodiscard]] std::uint32_t together(std::size_t kind, level_t l) const {
+    return together_[kind * (tree_.num_levels() + 1) + l];
+  }
+  [[nodiscard]] std::uint32_t allowed_by_rules(std::size_t kind, level_t l) const {
+    const ruled_member& leader = gang_.members[kinds_[kind]];
+    std::uint32_t most = leader.tasks;
+    for (level_t above = tree_.num_levels() + 1; above-- > l;) {
+      for (const ruled_member& m : gang_.members) {
+        if (m.tasks == 0 || (&m != &leader && m.leader != kinds_[kind])) continue;
+        for (const level_count& s : m.spread)
+          if (s.level == above) most = std::min(most, s.tasks / (m.tasks / leader.tasks));
+      }
+      most -= most % together(kind, above);
+    }
+    return most;
+  }
+  [[nodiscard]] std::uint32_t together_by_rules(std::size_t kind, level_t l) const {
+    const ruled_member& leader = gang_.members[kinds_[kind]];
+    for (std::uint32_t n = 1; n < leader.tasks; ++n) {
+      bool whole = true;
+      for (const ruled_member& m : gang_.members) {
+        if (&m != &leader && m.leader != kinds_[kind]) continue;
+        for (const level_count& s : m.slices)
+          whole = whole && (s.level > l || n * (m.tasks / leader.tasks) % s.tasks == 0);
+      }
+      if (whole) return n;
+    }
+    return leader.tasks;
+  }
+  // How many more tasks of a kind a node holds beside what it holds.
+  struct node_room {
+    std::uint64_t leaves = 0;
+    std::uint64_t cpu = 0;
+    std::uint64_t memory = 0;
+    friend auto operator<=>(const node_room&, const node_room&) = default;
+  };
+  [[nodiscard]] node_room task_of(std::size_t kind) const {
+    node_room t;
+    const ruled_member& leader = gang_.members[kinds_[kind]];
+    for (const ruled_member& m : gang_.members) {
+      if (&m != &leader && m.leader != kinds_[kind]) continue;
+      const std::uint64_t each = m.tasks / leader.tasks;
+      t.leaves += each * m.leaves;
+      t.cpu += each * m.host.cpu_milli;
+      t.memory += each * m.host.memory_mib;
+    }
+    return t;
+  }
+  [[nodiscard]] bool fits(const node_room& t, const node_room& in) const {
+    return t.leaves <= in.leaves && (hosts_.empty() || (t.cpu <= in.cpu && t.memory <= in.memory));
+  }
+  static void take(const node_room& t, node_room& from) {
+    from.leaves -= t.leaves;
+    from.cpu -= t.cpu;
+    from.memory -= t.memory;
+  }
+  [[nodiscard]] node_room room_of(std::uint32_t node) const {
+    if (hosts_.empty()) return {free_[node], 0, 0};
+    return {free_[node], hosts_[node].cpu_milli, hosts_[node].memory_mib};
+  }
+
+  // What a cell bears; see certificate.
+  [[nodiscard]] std::uint64_t most(level_t l, std::uint32_t c) {
+    const vector& weights = weights_;
+    std::size_t heavy = 0;
+    std::size_t kind = 0;
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      if (weights[k] == 0) continue;
+      ++heavy;
+      kind = k;
+    }
+    if (l == node_level_) {
+      node_room room = room_of(c);
+      if (heavy > 1) room.cpu = room.memory = ~std::uint64_t{0} >> 1;
+      return best_on_node(0, room);
+    }
+    std::uint64_t sum = 0;
+    for (const std::uint32_t i : parts(l, c)) sum += most(l - 1, i);
+    std::uint64_t rules = 0;
+    for (std::size_t k = 0; k < weights.size(); ++k)
+      rules += std::uint64_t{weights[k]} * allowed(k, l);
+    sum = std::min(sum, rules);
+    return heavy == 1 ? sum - sum % (std::uint64_t{weights[kind]} * together(kind, l)) : sum;
+  }
+  // The greatest weight of tasks of kinds k, k+1, ... on a node.
+  [[nodiscard]] std::uint64_t best_on_node(std::size_t k, node_room room) {
+    while (k < weights_.size() && weights_[k] == 0) ++k;
+    if (k == weights_.size()) return 0;
+    const std::pair<std::size_t, node_room> asked{k, room};
+    if (const auto known = borne_.find(asked); known != borne_.end()) return known->second;
+    std::uint64_t best = best_on_node(k + 1, room);
+    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && fits(tasks_[k], room); ++n) {
+      take(tasks_[k], room);
+      if (n % together(k, node_level_) != 0) continue;
+      best = std::max(best, std::uint64_t{n} * weights_[k] + best_on_node(k + 1, room));
+    }
+    return borne_[asked] = best;
+  }
+
+  // The greatest counts that a cell can hold.
+  [[nodiscard]] std::set<vector> greatest(level_t l, std::uint32_t c) {
+    if (l == node_level_) {
+      const auto [known, is_new] = on_node_.try_emplace(room_of(c));
+      if (is_new) {
+        vector counts(kinds_.size());
+        fill_node(known->second, counts, 0, room_of(c));
+      }
+      return known->second;
+    }
+    std::set<vector> sums{vector(kinds_.size())};
+    std::set<vector> useless;
+    for (const std::uint32_t i : parts(l, c)) {
+      const std::set<vector> part = greatest(l - 1, i);
+      if (part == useless) continue;
+      std::set<vector> next;
+      for (const vector& a : sums) {
+        for (const vector& b : part) {
+          vector sum(kinds_.size());
+          for (std::size_t k = 0; k < sum.size(); ++k)
+            sum[k] = std::min(a[k] + b[k], allowed(k, l));
+          insert(next, sum);
+        }
+      }
+      if (next == sums) useless = part;  // and no other part that is equal adds anything
+      sums = std::move(next);
+    }
+    std::set<vector> whole;
+    for (vector v : sums) {
+      for (std::size_t k = 0; k < v.size(); ++k) v[k] -= v[k] % together(k, l);
+      insert(whole, v);
+    }
+    return whole;
+  }
+  void fill_node(std::set<vector>& found, vector& counts, std::size_t k, node_room room) {
+    if (k == kinds_.size()) return insert(found, counts);
+    fill_node(found, counts, k + 1, room);
+    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && fits(tasks_[k], room); ++n) {
+      take(tasks_[k], room);
+      if (n % together(k, node_level_) != 0) continue;
+      counts[k] = n;
+      fill_node(found, counts, k + 1, room);
+    }
+    counts[k] = 0;
+  }
+  static bool is_at_least(const vector& a, const vector& b) {
+    for (std::size_t k = 0; k < a.size(); ++k)
+      if (a[k] < b[k]) return false;
+    return true;
+  }
+  static void insert(std::set<vector>& greatest, const vector& v) {
+    for (const vector& other : greatest)
+      if (is_at_least(other, v)) return;
+    std::erase_if(greatest, [&](const vector& other) { return is_at_least(v, other); });
+    greatest.insert(v);
+  }
+
+  // The places of the children of a cell.
+  [[nodiscard]] vector parts(level_t l, std::uint32_t c) const {
+    vector places;
+    const std::uint32_t first = tree_.cells(l - 1).first.value;
+    if (l == tree_.num_levels()) {
+      places.resize(tree_.cells(l - 1).size());
+      std::iota(places.begin(), places.end(), 0U);
+    } else {
+      for (const cell_id child : tree_.children(tree_.cells(l)[c], l))
+        places.push_back(child.value - first);
+    }
+    return places;
+  }
+
+  const Tree& tree_;
+  level_t node_level_;
+  std::span<const std::uint32_t> free_;
+  std::span<const resources> hosts_;
+  const gang_rules& gang_;
+  vector kinds_;
+  std::vector<node_room> tasks_;  // what one of each kind needs
+  vector allowed_;                // by kind and level
+  vector together_;
+  vector weights_;
+  std::map<std::pair<std::size_t, node_room>, std::uint64_t> borne_;  // by nodes, of these weights
+  std::map<node_room, std::set<vector>> on_node_;
+};
+
+APIARY_NAMESPACE_END

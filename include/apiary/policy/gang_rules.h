@@ -1,0 +1,176 @@
+// apiary/policy/gang_rules.h - a gang and where its tasks may stand to one another.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/resources.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+inline constexpr level_t any_level = ~level_t{0};
+inline constexpr std::uint32_t no_member = ~std::uint32_t{0};
+
+// So many tasks of a member in a cell of the level.
+struct level_count {
+  level_t level = 0;
+  std::uint32_t tasks = 0;
+};
+
+// A part of a gang: `tasks` equal tasks, each on one node with `leaves` whole GPUs and `host`.
+//   slices  each slice of `tasks` consecutive tasks is in one cell of the level; a slice of a lower
+//           level is a whole part of that of a higher one: {{rack, 16}, {block, 64}}
+//   spread  at most so many tasks in any one cell of the level
+//   leader  the member each task of which shares its node with tasks / leader's tasks of these
+struct ruled_member {
+  std::uint32_t tasks = 0;
+  std::uint32_t leaves = 0;
+  resources host{};
+  std::vector<level_count> slices{};
+  std::vector<level_count> spread{};
+  std::uint32_t leader = no_member;
+};
+
+// All tasks in one cell of level `required`; in the lowest level from `preferred` up that can be.
+struct gang_rules {
+  std::vector<ruled_member> members{};
+  level_t required = any_level;
+  level_t preferred = any_level;
+};
+
+// Whether the rules can be understood: levels are those of nodes or above; slices of a member have
+// each a level of their own, one divides that of the next higher level and all divide the tasks;
+// a leader has no leader, and its tasks divide those it leads.
+[[nodiscard]] inline bool valid(const gang_rules& gang, level_t node_level, level_t num_levels) {
+  const auto known = [&](level_t l) { return l >= node_level && l < num_levels; };
+  if (gang.required != any_level && !known(gang.required)) return false;
+  if (gang.preferred != any_level && !known(gang.preferred)) return false;
+  for (const ruled_member& m : gang.members) {
+    for (const level_count& s : m.slices) {
+      if (!known(s.level) || s.tasks == 0 || m.tasks % s.tasks != 0) return false;
+      for (const level_count& other : m.slices) {
+        if (&other != &s && other.level == s.level) return false;
+        if (other.level > s.level && other.tasks % s.tasks != 0) return false;
+      }
+    }
+    for (const level_count& s : m.spread)
+      if (!known(s.level)) return false;
+    if (m.leader == no_member) continue;
+    if (m.leader >= gang.members.size()) return false;
+    const ruled_member& leader = gang.members[m.leader];
+    if (&leader == &m || leader.leader != no_member) return false;
+    if (leader.tasks == 0 ? m.tasks != 0 : m.tasks % leader.tasks != 0) return false;
+  }
+  return true;
+}
+
+// The gang in units: a task of a member without leader, with the tasks it leads. What slices and
+// spread ask for is, for each unit and level, that every cell of the level has a multiple of `step`
+// units and at most `most`. Tasks are equal, so that no more than the counts matters.
+//
+// Proof for slices: if all cells hold multiples, tasks numbered from cell to cell make slices that
+// do not cross cells; and slices that do not cross cells make multiples.
+// Requires: valid(gang).
+// Cost:     O(members * (members + levels)).
+class gang_units {
+ public:
+  struct unit {
+    std::uint32_t member = 0;
+    std::uint32_t tasks = 0;
+    std::uint32_t leaves = 0;
+    std::uint64_t cpu_milli = 0;
+    std::uint64_t memory_mib = 0;
+    level_t ruled = any_level;  // the lowest level with a rule
+  };
+
+  void assign(const gang_rules& gang, level_t node_level, level_t top) {
+    APIARY_ASSERT(valid(gang, node_level, top));
+    node_level_ = node_level;
+    heights_ = top - node_level + 1;
+    units_.clear();
+    limits_.clear();
+    hosted_ = false;
+    lowest_rule_ = any_level;
+    for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
+      const ruled_member& member = gang.members[m];
+      if (member.leader != no_member || member.tasks == 0) continue;
+      unit u{m, member.tasks, 0, 0, 0, any_level};
+      limits_.resize(limits_.size() + heights_, limit{1, u.tasks});
+      for (const ruled_member& other : gang.members) {
+        if (&other != &member && other.leader != m) continue;
+        add(u, other);
+      }
+      settle();
+      hosted_ = hosted_ || u.cpu_milli > 0 || u.memory_mib > 0;
+      lowest_rule_ = std::min(lowest_rule_, u.ruled);
+      units_.push_back(u);
+    }
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return units_.size(); }
+  [[nodiscard]] const unit& operator[](std::size_t u) const noexcept { return units_[u]; }
+  // Whether any unit takes CPU or memory.
+  [[nodiscard]] bool hosted() const noexcept { return hosted_; }
+  // The lowest level with a rule, any_level without rules.
+  [[nodiscard]] level_t lowest_rule() const noexcept { return lowest_rule_; }
+
+  struct limit {
+    std::uint32_t step = 1;
+    std::uint32_t most = 0;  // a multiple of step, at most the units there are
+  };
+  [[nodiscard]] limit at(std::size_t u, level_t l) const noexcept {
+    return limits_[u * heights_ + (l - node_level_)];
+  }
+  // The greatest number of units that n leave room for.
+  [[nodiscard]] std::uint32_t bound(std::size_t u, level_t l, std::uint64_t n) const noexcept {
+    const limit is = at(u, l);
+    const auto fewer = static_cast<std::uint32_t>(n < is.most ? n : is.most);
+    return is.step == 1 ? fewer : fewer - fewer % is.step;
+  }
+
+ private:
+  void add(unit& u, const ruled_member& m) {
+    const std::uint32_t each = m.tasks / u.tasks;
+    const std::uint64_t leaves = u.leaves + std::uint64_t{m.leaves} * each;
+    u.leaves = static_cast<std::uint32_t>(std::min<std::uint64_t>(leaves, 0xffff));
+    u.cpu_milli += std::uint64_t{m.host.cpu_milli} * each;
+    u.memory_mib += std::uint64_t{m.host.memory_mib} * each;
+    if (each == 0) return;
+    limit* const limits = &limits_[limits_.size() - heights_];
+    for (const level_count& s : m.slices) {
+      limit& is = limits[s.level - node_level_];
+      is.step = std::lcm(is.step, s.tasks / std::gcd(s.tasks, each));
+      u.ruled = std::min(u.ruled, s.level);
+    }
+    for (const level_count& s : m.spread) {
+      limit& is = limits[s.level - node_level_];
+      is.most = std::min(is.most, s.tasks / each);
+      u.ruled = std::min(u.ruled, s.level);
+    }
+  }
+  // A cell holds multiples of what its parts do, and not more than the cell above may.
+  void settle() {
+    limit* const limits = &limits_[limits_.size() - heights_];
+    for (std::size_t h = 1; h < heights_; ++h)
+      limits[h].step = std::lcm(limits[h].step, limits[h - 1].step);
+    for (std::size_t h = heights_; h-- > 0;) {
+      if (h + 1 < heights_) limits[h].most = std::min(limits[h].most, limits[h + 1].most);
+      limits[h].most -= limits[h].most % limits[h].step;
+    }
+  }
+
+  level_t node_level_ = 0;
+  std::size_t heights_ = 0;
+  std::vector<unit> units_;
+  std::vector<limit> limits_;  // by unit and level from the nodes up
+  bool hosted_ = false;
+  level_t lowest_rule_ = any_level;
+};
+
+APIARY_NAMESPACE_END

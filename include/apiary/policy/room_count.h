@@ -1,0 +1,181 @@
+// apiary/policy/room_count.h - how many tasks of one kind, or what weight, each cell has room for.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/room_index.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/resources.h>
+#include <apiary/model/tree.h>
+#include <apiary/policy/gang_rules.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Room for one kind of task (gang_units) in every cell of a level, under its rules: exact, since
+// one kind competes with nothing. A cell has room for as many as its parts together, cut to whole
+// steps and to the most that the rules allow. Below the lowest level with a rule the pieces of
+// room_index are the answer.
+//
+// Cost: count O(cells of the level of the lowest rule, or * leaves of a node for a rule of nodes),
+//       O(nodes) for a kind that takes CPU, memory or no leaves. place O(parts * log) a level.
+//       borne O(nodes + kinds * leaves of a node^2).
+template <CellTree Tree>
+class room_count {
+ public:
+  room_count(const room_index<Tree>& rooms, const gang_units& units,
+             std::span<const resources> hosts) noexcept
+      : rooms_(&rooms), units_(&units), hosts_(hosts) {}
+
+  // Room for units of kind u in each cell of level l.
+  std::span<const std::uint32_t> count(std::size_t u, level_t l) {
+    const level_t node_level = rooms_->node_level();
+    const gang_units::unit& unit = (*units_)[u];
+    const bool hosted = !hosts_.empty() && (unit.cpu_milli > 0 || unit.memory_mib > 0);
+    base_ = std::min(unit.ruled, l);
+    if (hosted || unit.leaves == 0) base_ = node_level;
+    const bool by_histogram = base_ == node_level && l > node_level && !hosted && unit.leaves > 0;
+    if (by_histogram) ++base_;
+    counts_.resize(l - node_level + 1);
+    std::vector<std::uint32_t>& base = counts_[base_ - node_level];
+    base.resize(rooms_->num_cells(base_));
+    if (base_ == node_level) {
+      for (std::uint32_t n = 0; n < base.size(); ++n) base[n] = on_node(u, n);
+    } else if (by_histogram) {
+      for (std::uint32_t c = 0; c < base.size(); ++c) {
+        const std::span<const std::uint32_t> nodes = rooms_->histogram(base_, c);
+        std::uint64_t sum = 0;
+        for (std::uint32_t f = unit.leaves; f < nodes.size(); ++f)
+          sum += std::uint64_t{nodes[f]} * units_->bound(u, node_level, f / unit.leaves);
+        base[c] = units_->bound(u, base_, sum);
+      }
+    } else if (unit.leaves <= rooms_->most()) {
+      const std::span<const std::uint32_t> pieces = rooms_->pieces(base_, unit.leaves);
+      for (std::size_t c = 0; c < base.size(); ++c) base[c] = units_->bound(u, base_, pieces[c]);
+    } else {
+      base.assign(base.size(), 0);
+    }
+    for (level_t k = base_ + 1; k <= l; ++k) {
+      std::vector<std::uint32_t>& here = counts_[k - node_level];
+      here.resize(rooms_->num_cells(k));
+      for (std::uint32_t c = 0; c < here.size(); ++c)
+        here[c] = units_->bound(u, k, sum_below(counts_[k - 1 - node_level], k, c));
+    }
+    return counts_[l - node_level];
+  }
+
+  // After count(u, l): puts n units into cell c of level l, and calls sink(node, units there). In
+  // as few parts as have room for them, and of the last ones the fullest that is enough.
+  // Requires: n is a multiple of the step at level l, and not more than there is room for.
+  template <class Sink>
+  void place(std::size_t u, level_t l, std::uint32_t c, std::uint32_t n, const Sink& sink) const {
+    if (n == 0) return;
+    const level_t node_level = rooms_->node_level();
+    if (l == node_level) return sink(c, n);
+    const level_t below = l > base_ ? l - 1 : node_level;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> parts;  // room and place
+    for (const cell_id i : rooms_->inside(l, c, below)) {
+      const std::uint32_t room =
+          below < base_ ? on_node(u, i.value) : counts_[below - node_level][i.value];
+      if (room > 0) parts.emplace_back(room, i.value);
+    }
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (std::size_t i = 0; n > 0; ++i) {
+      APIARY_ASSERT(i < parts.size());
+      if (parts[i].first >= n) {
+        // Room for n is in some first ones of those that are left; of the last such the first.
+        std::size_t last = i;
+        while (last + 1 < parts.size() && parts[last + 1].first >= n) ++last;
+        while (last > i && parts[last - 1].first == parts[last].first) --last;
+        i = last;
+      }
+      const std::uint32_t here = std::min(n, parts[i].first);
+      place(u, below, parts[i].second, here, sink);
+      n -= here;
+    }
+  }
+
+  // The greatest weight of units that each cell of level l can bear, as certificate counts it.
+  [[nodiscard]] std::vector<std::uint64_t> borne(std::span<const std::uint32_t> weights,
+                                                 level_t l) {
+    std::size_t heavy = 0;
+    std::size_t kind = 0;
+    for (std::size_t u = 0; u < weights.size(); ++u) {
+      if (weights[u] == 0) continue;
+      ++heavy;
+      kind = u;
+    }
+    if (heavy == 0) return std::vector<std::uint64_t>(rooms_->num_cells(l), 0);
+    if (heavy == 1) {
+      const std::span<const std::uint32_t> rooms = count(kind, l);
+      std::vector<std::uint64_t> most(rooms.begin(), rooms.end());
+      for (std::uint64_t& m : most) m *= weights[kind];
+      return most;
+    }
+    const std::vector<std::uint64_t> of_free = borne_by_leaves(weights);
+    std::vector<std::uint64_t> most;
+    for (const std::uint32_t f : rooms_->free()) most.push_back(of_free[f]);
+    for (level_t k = rooms_->node_level() + 1; k <= l; ++k) {
+      std::uint64_t rules = 0;
+      for (std::size_t u = 0; u < weights.size(); ++u)
+        rules += std::uint64_t{weights[u]} * units_->at(u, k).most;
+      std::vector<std::uint64_t> here(rooms_->num_cells(k));
+      for (std::uint32_t c = 0; c < here.size(); ++c)
+        here[c] = std::min(rules, sum_below(most, k, c));
+      most = std::move(here);
+    }
+    return most;
+  }
+
+ private:
+  template <class T>
+  [[nodiscard]] std::uint64_t sum_below(const std::vector<T>& below, level_t l,
+                                        std::uint32_t c) const {
+    std::uint64_t sum = 0;
+    for (const cell_id i : rooms_->inside(l, c, l - 1)) sum += below[i.value];
+    return sum;
+  }
+  [[nodiscard]] std::uint32_t on_node(std::size_t u, std::uint32_t node) const noexcept {
+    const gang_units::unit& unit = (*units_)[u];
+    std::uint64_t n = unit.tasks;
+    if (unit.leaves > 0) n = std::min<std::uint64_t>(n, rooms_->free(node) / unit.leaves);
+    if (!hosts_.empty() && unit.cpu_milli > 0)
+      n = std::min(n, hosts_[node].cpu_milli / unit.cpu_milli);
+    if (!hosts_.empty() && unit.memory_mib > 0)
+      n = std::min(n, hosts_[node].memory_mib / unit.memory_mib);
+    return units_->bound(u, rooms_->node_level(), n);
+  }
+  // Of a node with 0, 1, ... free leaves: a knapsack.
+  [[nodiscard]] std::vector<std::uint64_t> borne_by_leaves(
+      std::span<const std::uint32_t> weights) const {
+    std::vector<std::uint64_t> best(rooms_->most() + 1, 0);
+    for (std::size_t u = 0; u < weights.size(); ++u) {
+      const auto [step, most] = units_->at(u, rooms_->node_level());
+      const std::size_t leaves = std::size_t{step} * (*units_)[u].leaves;
+      const std::uint64_t weight = std::uint64_t{step} * weights[u];
+      if (weight == 0) continue;
+      for (std::size_t f = best.size(); f-- > 0;) {
+        std::uint64_t most_here = best[f];
+        for (std::uint32_t n = 1; n <= most / step && n * leaves <= f; ++n)
+          most_here = std::max(most_here, best[f - n * leaves] + n * weight);
+        best[f] = most_here;
+      }
+    }
+    return best;
+  }
+
+  const room_index<Tree>* rooms_;
+  const gang_units* units_;
+  std::span<const resources> hosts_;
+  level_t base_ = 0;
+  std::vector<std::vector<std::uint32_t>> counts_;  // by level from the nodes up
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,371 @@
+// apiary/policy/ruled_fit.h - where a gang fits under rules, exactly, or why it does not.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/room_index.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/request.h>
+#include <apiary/model/resources.h>
+#include <apiary/model/tree.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/front_search.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/room_count.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Which of the cells of one level that can hold a gang: the one with least free leaves, so that
+// whole cells stay whole, or the one where it needs fewest nodes (least for one size of task, an
+// estimate for several).
+enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
+
+// Places a gang under its rules, or says that it cannot be placed: exactly, or not at all when the
+// budget has ended. From the preferred level up to the required one: in the first level with a cell
+// that can hold the gang, one such cell.
+//
+// * Without rules for slices, spread, CPU or memory the pieces of a cell (room_index) decide for
+//   sizes that divide one another; for others they leave few cells, and gang_fit decides there.
+// * With rules, one kind of task: how many a cell has room for is counted from the lowest level
+//   with a rule up; that is exact.
+// * Several kinds under rules, and what gang_fit has no count against: front_search, first with
+//   few vectors, then with all. Here the problem is hard and the budget counts: a step is one
+//   comparison of two vectors, of some 10 nanoseconds, or one step of gang_search.
+//
+// Requires: valid(gang) for the tree; hosts: CPU and memory left of each node, or nothing if they
+//           do not count.
+// Cost:     without rules O(cells of the level * sizes) and gang_fit in the cell; for one kind under
+//           rules O(cells of the level of the lowest rule), for CPU and memory O(nodes).
+template <CellTree Tree>
+class ruled_fit {
+ public:
+  // Tasks of a member on a node.
+  struct portion {
+    std::uint32_t node = 0;
+    std::uint32_t member = 0;
+    std::uint32_t tasks = 0;
+    friend bool operator==(const portion&, const portion&) = default;
+  };
+
+  explicit ruled_fit(std::uint64_t budget = 1'000'000,
+                     gang_objective objective = gang_objective::whole_cells) noexcept
+      : budget_(budget), objective_(objective) {}
+
+  fit_verdict operator()(const room_index<Tree>& rooms, const gang_rules& gang,
+                         std::span<const resources> hosts = {}) {
+    begin(rooms, gang, hosts);
+    const level_t last = gang.required == any_level ? rooms.top() : gang.required;
+    bool ended = false;
+    for (level_t l = std::min(gang.preferred, last); l <= last; ++l) {
+      listed_.clear();
+      level_ = l;
+      const fit_verdict verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l);
+      if (verdict == fit_verdict::fits) {
+        finish(gang);
+        return verdict;
+      }
+      ended = verdict == fit_verdict::budget_ended;
+    }
+    return ended ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
+  }
+
+  // After `fits`: the cell, by its level and its place there, and the tasks on each node, members
+  // and nodes ascending. The tasks of a member, and of those it leads, are in the order of the
+  // nodes; so numbered, slices are consecutive tasks.
+  [[nodiscard]] level_t level() const noexcept { return level_; }
+  [[nodiscard]] std::uint32_t cell() const noexcept { return cell_; }
+  [[nodiscard]] std::span<const portion> portions() const noexcept { return portions_; }
+  // Steps of the budget that were needed.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+  // After `does_not_fit`: why, with the rooms, gang and hosts of then.
+  // Cost: O(nodes * kinds * leaves of a node), for people; a decision does not need it.
+  [[nodiscard]] certificate explain(const room_index<Tree>& rooms, const gang_rules& gang,
+                                    std::span<const resources> hosts = {}) {
+    certificate why;
+    why.level = gang.required == any_level ? rooms.top() : gang.required;
+    why.cells.resize(rooms.num_cells(why.level));
+    for (std::uint32_t c = 0; c < why.cells.size(); ++c) why.cells[c].cell = c;
+    for (const listed_cell& cell : listed_) why.cells[cell.cell].counts = cell.counts;
+    for (std::size_t u = 0; u < units_.size(); ++u) why.kinds.push_back(units_[u].member);
+    std::vector<weighed> tried = weigh_all(rooms, hosts, why.level);
+    while (true) {
+      // The weighing that refuses most of the cells that are left.
+      std::size_t best = 0;
+      std::size_t refused = 0;
+      for (std::size_t i = 0; i < tried.size(); ++i) {
+        std::size_t n = 0;
+        for (const certificate::refusal& r : why.cells)
+          n += r.weighing == certificate::listed && tried[i].most[r.cell] < tried[i].what.needed;
+        if (n <= refused) continue;
+        refused = n;
+        best = i;
+      }
+      if (refused == 0) break;
+      const auto index = static_cast<std::uint32_t>(why.weighings.size());
+      for (certificate::refusal& r : why.cells) {
+        const std::uint64_t most = tried[best].most[r.cell];
+        if (r.weighing == certificate::listed && most < tried[best].what.needed)
+          r = {r.cell, index, most, {}};
+      }
+      why.weighings.push_back(tried[best].what);
+    }
+    for (const certificate::refusal& r : why.cells)
+      APIARY_VERIFY(r.weighing != certificate::listed || !r.counts.empty());
+    return why;
+  }
+
+ private:
+  struct listed_cell {
+    std::uint32_t cell = 0;
+    std::vector<std::uint32_t> counts;
+  };
+  // A weighing, and what each cell of a level bears.
+  struct weighed {
+    certificate::weighing what;
+    std::vector<std::uint64_t> most;
+  };
+
+  // Places for each kind, and pieces of each size, the largest first.
+  [[nodiscard]] std::vector<weighed> weigh_all(const room_index<Tree>& rooms,
+                                               std::span<const resources> hosts, level_t l) const {
+    std::vector<weighed> all;
+    room_count<Tree> count(rooms, units_, hosts);
+    const auto weigh = [&](const std::vector<std::uint32_t>& weights) {
+      certificate::weighing what{weights, 0};
+      for (std::size_t u = 0; u < units_.size(); ++u)
+        what.needed += std::uint64_t{weights[u]} * units_[u].tasks;
+      all.push_back({what, count.borne(weights, l)});
+    };
+    std::vector<std::uint32_t> weights(units_.size());
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      weights.assign(units_.size(), 0);
+      weights[u] = 1;
+      weigh(weights);
+    }
+    for (std::uint32_t t = rooms.most(); units_.size() > 1 && t > 0; --t) {
+      for (std::size_t u = 0; u < units_.size(); ++u) weights[u] = units_[u].leaves / t;
+      weigh(weights);
+    }
+    return all;
+  }
+
+  void begin(const room_index<Tree>& rooms, const gang_rules& gang,
+             std::span<const resources> hosts) {
+    APIARY_ASSERT(hosts.empty() || hosts.size() == rooms.num_nodes());
+    rooms_ = &rooms;
+    hosts_ = hosts;
+    units_.assign(gang, rooms.node_level(), rooms.top());
+    portions_.clear();
+    fronts_ready_ = false;
+    steps_ = 0;
+    cell_ = 0;
+    members_.clear();
+    largest_ = 0;
+    leaves_ = 0;
+    bool without_leaves = false;
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      members_.push_back({.tasks = units_[u].tasks, .leaves = units_[u].leaves});
+      largest_ = std::max(largest_, units_[u].leaves);
+      leaves_ += std::uint64_t{units_[u].tasks} * units_[u].leaves;
+      without_leaves = without_leaves || units_[u].leaves == 0;
+    }
+    ruled_ =
+        units_.lowest_rule() != any_level || without_leaves || (units_.hosted() && !hosts.empty());
+    dividing_ = true;
+    for (const gang_member& a : members_)
+      for (const gang_member& b : members_)
+        dividing_ = dividing_ && a.leaves > 0 && b.leaves > 0 &&
+                    (a.leaves % b.leaves == 0 || b.leaves % a.leaves == 0);
+  }
+
+  fit_verdict try_level(level_t l) {
+    if (!ruled_ && largest_ > rooms_->most()) return fit_verdict::does_not_fit;
+    if (l == rooms_->node_level() && !ruled_) return try_nodes();
+    find_candidates(l);
+    bool ended = false;
+    for (std::size_t left = candidates_.size(); left > 0; --left) {
+      // The best one left; the first is nearly always enough.
+      std::size_t best = 0;
+      for (std::size_t i = 1; i < left; ++i)
+        if (candidates_[i] < candidates_[best]) best = i;
+      cell_ = candidates_[best].second;
+      candidates_[best] = candidates_[left - 1];
+      const fit_verdict verdict = try_cell(l, cell_);
+      if (verdict == fit_verdict::fits) return verdict;
+      ended = ended || verdict == fit_verdict::budget_ended;
+    }
+    return ended ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
+  }
+  // Without rules a node holds whatever has no more leaves.
+  fit_verdict try_nodes() {
+    for (std::uint64_t f = leaves_; f <= rooms_->most(); ++f) {
+      cell_ = rooms_->first_node(static_cast<std::uint32_t>(f), 0);
+      if (cell_ == summary_bitset::npos) continue;
+      for (std::uint32_t u = 0; u < units_.size(); ++u)
+        portions_.push_back({cell_, u, units_[u].tasks});
+      return fit_verdict::fits;
+    }
+    return fit_verdict::does_not_fit;
+  }
+
+  // Cells of the level that no count refuses.
+  void find_candidates(level_t l) {
+    possible_.assign(rooms_->num_cells(l), 1);
+    if (l > rooms_->node_level()) {
+      for (std::uint32_t t = 1; t <= largest_ && t <= rooms_->most(); ++t) {
+        const auto same = [&](const gang_member& m) { return m.leaves == t; };
+        if (dividing_ && std::none_of(members_.begin(), members_.end(), same)) continue;
+        std::uint64_t needed = 0;
+        for (const gang_member& m : members_) needed += std::uint64_t{m.tasks} * (m.leaves / t);
+        const std::span<const std::uint32_t> pieces = rooms_->pieces(l, t);
+        for (std::size_t c = 0; c < pieces.size(); ++c)
+          possible_[c] = static_cast<unsigned char>(possible_[c] & (pieces[c] >= needed ? 1 : 0));
+      }
+    }
+    if (ruled_) {
+      counts_.resize(units_.size(), room_count<Tree>(*rooms_, units_, hosts_));
+      for (std::size_t u = 0; u < units_.size(); ++u) {
+        counts_[u] = room_count<Tree>(*rooms_, units_, hosts_);
+        const std::span<const std::uint32_t> rooms = counts_[u].count(u, l);
+        for (std::size_t c = 0; c < rooms.size(); ++c)
+          if (rooms[c] < units_[u].tasks) possible_[c] = 0;
+      }
+    }
+    candidates_.clear();
+    for (std::uint32_t c = 0; c < possible_.size(); ++c)
+      if (possible_[c] != 0) candidates_.emplace_back(rank(l, c), c);
+  }
+  [[nodiscard]] std::uint64_t rank(level_t l, std::uint32_t c) const {
+    if (l == rooms_->node_level()) return rooms_->free(c);
+    const std::uint64_t free = rooms_->pieces(l, 1)[c];
+    if (objective_ == gang_objective::whole_cells) return free;
+    // Nodes that it needs, the emptiest first.
+    const bool one = units_.size() == 1 && units_[0].leaves > 0;
+    const std::span<const std::uint32_t> nodes = rooms_->histogram(l, c);
+    std::uint64_t left = one ? units_[0].tasks : leaves_;
+    std::uint64_t used = 0;
+    for (std::size_t f = nodes.size(); f-- > 1 && left > 0;) {
+      const std::uint64_t each = one ? f / units_[0].leaves : f;
+      if (each == 0) break;
+      const std::uint64_t n = std::min<std::uint64_t>(nodes[f], (left + each - 1) / each);
+      used += n;
+      left -= std::min(left, n * each);
+    }
+    return used << 32 | free;
+  }
+
+  fit_verdict try_cell(level_t l, std::uint32_t c) {
+    if (ruled_ && units_.size() == 1) {
+      counts_[0].place(0, l, c, units_[0].tasks, [&](std::uint32_t node, std::uint32_t n) {
+        portions_.push_back({node, 0, n});
+      });
+      return fit_verdict::fits;
+    }
+    if (!ruled_) {
+      const fit_verdict verdict = pack(l, c);
+      if (verdict == fit_verdict::fits || fit_.cut()) return verdict;
+    }
+    return search(l, c);
+  }
+  fit_verdict pack(level_t l, std::uint32_t c) {
+    classes_.clear();
+    const std::span<const std::uint32_t> nodes = rooms_->histogram(l, c);
+    for (std::uint32_t f = 1; f < nodes.size(); ++f)
+      if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
+    if (objective_ == gang_objective::fewest_nodes) std::reverse(classes_.begin(), classes_.end());
+    fit_.set_budget((budget_ - steps_) / 2);  // the other half for a proof
+    const fit_verdict verdict = fit_(classes_, members_);
+    steps_ += fit_.steps();
+    if (verdict != fit_verdict::fits) return verdict;
+    next_.assign(nodes.size(), rooms_->nodes(l, c).first.value);
+    for (const gang_fit::used_node& used : fit_.nodes()) {
+      std::uint32_t& next = next_[classes_[used.node_class].free];
+      const std::uint32_t node = rooms_->first_node(classes_[used.node_class].free, next);
+      next = node + 1;
+      for (std::uint32_t p = used.first; p < used.last; ++p)
+        portions_.push_back({node, fit_.portions()[p].member, fit_.portions()[p].tasks});
+    }
+    return verdict;
+  }
+  fit_verdict search(level_t l, std::uint32_t c) {
+    constexpr std::size_t few = 16;
+    for (const std::size_t beam : {few, front_search<Tree>::all}) {
+      if (!fronts_ready_) fronts_.begin(*rooms_, units_, hosts_);
+      fronts_ready_ = true;
+      const bool made = fronts_.make(l, c, beam, budget_ - steps_);
+      steps_ += fronts_.steps();
+      if (!made) return fit_verdict::budget_ended;
+      if (fronts_.holds_gang()) {
+        fronts_.place([&](std::uint32_t node, std::size_t u, std::uint32_t n) {
+          portions_.push_back({node, static_cast<std::uint32_t>(u), n});
+        });
+        return fit_verdict::fits;
+      }
+      if (!fronts_.cut()) break;
+    }
+    listed_.push_back({c, fronts_.front().values()});
+    return fit_verdict::does_not_fit;
+  }
+
+  // From units to members.
+  void finish(const gang_rules& gang) {
+    const std::size_t n = portions_.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint32_t leader = units_[portions_[i].member].member;
+      portions_[i].member = leader;
+      for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
+        if (gang.members[m].leader != leader || gang.members[m].tasks == 0) continue;
+        const std::uint32_t each = gang.members[m].tasks / gang.members[leader].tasks;
+        portions_.push_back({portions_[i].node, m, portions_[i].tasks * each});
+      }
+    }
+    std::sort(portions_.begin(), portions_.end(), [](const portion& a, const portion& b) {
+      return a.member != b.member ? a.member < b.member : a.node < b.node;
+    });
+    std::size_t kept = 0;  // gang_fit may name a node and a member twice
+    for (std::size_t i = 0; i < portions_.size(); ++i) {
+      if (kept > 0 && portions_[kept - 1].member == portions_[i].member &&
+          portions_[kept - 1].node == portions_[i].node) {
+        portions_[kept - 1].tasks += portions_[i].tasks;
+      } else {
+        portions_[kept++] = portions_[i];
+      }
+    }
+    portions_.resize(kept);
+  }
+
+  std::uint64_t budget_;
+  gang_objective objective_;
+  gang_fit fit_;
+  const room_index<Tree>* rooms_ = nullptr;
+  std::span<const resources> hosts_;
+  gang_units units_;
+  std::vector<gang_member> members_;  // the units
+  std::uint32_t largest_ = 0;
+  std::uint64_t leaves_ = 0;
+  bool ruled_ = false;     // more than leaves count
+  bool dividing_ = false;  // the sizes divide one another
+  std::vector<unsigned char> possible_;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> candidates_;  // rank and cell
+  std::vector<room_count<Tree>> counts_;                             // of each unit
+  std::vector<node_class> classes_;
+  std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
+  front_search<Tree> fronts_;
+  bool fronts_ready_ = false;
+  std::vector<listed_cell> listed_;  // cells of the last level that are refused by listing
+  level_t level_ = 0;
+  std::uint32_t cell_ = 0;
+  std::vector<portion> portions_;
+  std::uint64_t steps_ = 0;
+};
+
+APIARY_NAMESPACE_END

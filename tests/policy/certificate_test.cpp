@@ -1,0 +1,106 @@
+// apiary/tests/policy/certificate_test.cpp - what is said of gangs that do not fit.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/room_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/resources.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/certificate_check.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/ruled_fit.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+enum : level_t { leaf, node, rack };
+
+// Two racks of four nodes of eight.
+struct cluster {
+  explicit cluster(const std::vector<std::uint32_t>& free) {
+    for (std::uint32_t n = 0; n < free.size(); ++n) rooms.set(n, free[n]);
+  }
+  certificate why(const gang_rules& gang) {
+    REQUIRE(fit(rooms, gang, hosts) == fit_verdict::does_not_fit);
+    certificate c = fit.explain(rooms, gang, hosts);
+    REQUIRE(certificate_check(rooms.tree(), node, rooms.free(), hosts, gang)(c));
+    return c;
+  }
+  std::string said(const gang_rules& gang, const std::string& level) {
+    return sentence(why(gang), gang, level);
+  }
+
+  room_index<uniform_tree> rooms{uniform_tree{2, 4, 8}, node, 8};
+  std::vector<resources> hosts;
+  ruled_fit<uniform_tree> fit;
+};
+
+gang_rules gang_of(std::vector<ruled_member> members, level_t required = any_level) {
+  gang_rules gang;
+  gang.members = std::move(members);
+  gang.required = required;
+  return gang;
+}
+
+}  // namespace
+
+TEST_CASE("places for one size of task in one rack") {
+  cluster c({5, 5, 5, 4, 8, 8, 0, 0});
+  CHECK(c.said(gang_of({{5, 5}}, rack), "rack") ==
+        "the gang needs room for 5 tasks of 5 GPUs in one rack; rack 0 has most, for 3: 2 are "
+        "missing");
+  CHECK(c.said(gang_of({{6, 5}}), "cluster") ==
+        "the gang needs room for 6 tasks of 5 GPUs in one cluster; the cluster has it for 5: 1 is "
+        "missing");
+}
+
+TEST_CASE("pieces, and GPUs as such") {
+  cluster c({7, 7, 7, 0, 7, 0, 0, 0});
+  CHECK(c.said(gang_of({{2, 6}, {2, 4}}, rack), "rack") ==
+        "the gang needs room for 4 pieces of 4 GPUs in one rack; rack 0 has most, for 3: 1 is "
+        "missing");
+  CHECK(c.said(gang_of({{3, 4}, {12, 1}}, rack), "rack") ==
+        "the gang needs room for 24 GPUs in one rack; rack 0 has most, for 21: 3 are missing");
+}
+
+TEST_CASE("what a rack can hold is listed where no weight tells") {
+  cluster c({4, 4, 4, 0, 4, 4, 4, 0});
+  c.hosts.assign(8, {2, 9});
+  gang_rules gang = gang_of({{3, 1, {2, 0}}, {1, 4, {1, 0}}}, rack);
+  const std::string said = c.said(gang, "rack");
+  CHECK(said.find("places") == std::string::npos);
+  CHECK(said.find("holds at most") != std::string::npos);
+  const certificate why = c.why(gang);
+  CHECK(why.cells[0].counts == std::vector<std::uint32_t>{2, 1, 3, 0});
+}
+
+TEST_CASE("a rack with another reason than the others") {
+  cluster c({8, 0, 0, 0, 7, 7, 7, 7});
+  const certificate why = c.why(gang_of({{1, 8}, {9, 1}}, rack));
+  CHECK(why.weighings.size() == 2);
+  CHECK(why.cells[0].weighing != why.cells[1].weighing);
+  CHECK(sentence(why, gang_of({{1, 8}, {9, 1}}, rack), "rack").find("1 of 2 cells") !=
+        std::string::npos);
+}
+
+TEST_CASE("a proof of one gang is none of another, nor elsewhere") {
+  cluster c({5, 5, 5, 4, 8, 8, 0, 0});
+  const gang_rules gang = gang_of({{5, 5}}, rack);
+  const certificate why = c.why(gang);
+  const auto accepted = [&](const gang_rules& g) {
+    return certificate_check(c.rooms.tree(), node, c.rooms.free(), {}, g)(why);
+  };
+  CHECK(accepted(gang));
+  CHECK(!accepted(gang_of({{3, 5}}, rack)));
+  CHECK(!accepted(gang_of({{5, 5}})));
+  CHECK(!accepted(gang_of({{5, 4}}, rack)));
+  c.rooms.set(3, 5);
+  CHECK(!accepted(gang));
+}

@@ -1,0 +1,425 @@
+// apiary/tests/policy/ruled_fit_test.cpp - gangs under rules against trying every assignment.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/room_index.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/certificate_check.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/ruled_fit.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <support/naive_rules.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+enum : level_t { leaf, node, rack, block };
+
+using fit_t = ruled_fit<ragged_tree>;
+
+room_index<ragged_tree> rooms_of(const ruled_world& world, std::uint32_t most) {
+  room_index<ragged_tree> rooms(world.tree, node, most);
+  for (std::uint32_t n = 0; n < world.num_nodes(); ++n) rooms.set(n, world.free[n]);
+  return rooms;
+}
+
+bool accepted(const ruled_world& world, const gang_rules& gang, const certificate& why) {
+  return certificate_check(world.tree, node, world.free, world.hosts, gang)(why);
+}
+
+// Each number of it made greater and less by one, and each part left out.
+void for_each_mutation(const certificate& why, const std::function<void(const certificate&)>& use) {
+  certificate other = why;
+  const auto shift = [&](auto& number) {
+    const auto is = number;
+    number = is + 1;
+    use(other);
+    number = is - 1;
+    use(other);
+    number = is;
+  };
+  shift(other.level);
+  for (auto& kind : other.kinds) shift(kind);
+  for (auto& w : other.weighings) {
+    shift(w.needed);
+    for (auto& weight : w.weights) shift(weight);
+  }
+  for (auto& r : other.cells) {
+    shift(r.cell);
+    shift(r.most);
+    for (auto& count : r.counts) shift(count);
+    const certificate::refusal is = r;
+    r.weighing = is.weighing == certificate::listed ? 0 : certificate::listed;
+    use(other);
+    r = is;
+    if (!is.counts.empty()) {
+      r.counts.pop_back();
+      use(other);
+      r.counts.resize(is.counts.size() - why.kinds.size());
+      use(other);
+      r = is;
+      r.counts.insert(r.counts.end(), is.counts.begin(),
+                      is.counts.begin() + static_cast<std::ptrdiff_t>(why.kinds.size()));
+      use(other);
+      r = is;
+    }
+  }
+  other.cells.pop_back();
+  use(other);
+  other.cells = why.cells;
+  other.cells.push_back(why.cells.front());
+  use(other);
+}
+
+// What is known of all questions of a test.
+struct counters {
+  std::uint64_t asked = 0;
+  std::uint64_t fits = 0;
+  std::uint64_t listed = 0;
+  std::uint64_t mutations = 0;
+};
+
+// Asks, and compares with the level at which the gang fits first, top + 1 if at none.
+void check(fit_t& fit, const room_index<ragged_tree>& rooms, const ruled_world& world,
+           const gang_rules& gang, level_t first, bool mutate, counters& seen) {
+  const level_t last = std::min(gang.required, rooms.top());
+  const fit_verdict verdict = fit(rooms, gang, world.hosts);
+  ++seen.asked;
+  REQUIRE(verdict == (first <= last ? fit_verdict::fits : fit_verdict::does_not_fit));
+  if (verdict == fit_verdict::fits) {
+    ++seen.fits;
+    REQUIRE(fit.level() == first);
+    REQUIRE(is_ruled_placement(world, gang, fit));
+    if (!mutate || gang.members.empty()) return;
+    // What proves a no where nothing is free proves none here.
+    const room_index<ragged_tree> empty(world.tree, node, rooms.most());
+    if (fit(empty, gang) == fit_verdict::fits) return;  // tasks without leaves
+    REQUIRE(!accepted(world, gang, fit.explain(empty, gang)));
+    return;
+  }
+  REQUIRE(fit.portions().empty());
+  const certificate why = fit.explain(rooms, gang, world.hosts);
+  REQUIRE(accepted(world, gang, why));
+  REQUIRE(!sentence(why, gang, "cell").empty());
+  for (const certificate::refusal& r : why.cells)
+    seen.listed += r.weighing == certificate::listed ? 1 : 0;
+  if (!mutate) return;
+  for_each_mutation(why, [&](const certificate& other) {
+    ++seen.mutations;
+    REQUIRE(!accepted(world, gang, other));
+  });
+}
+
+// The first level from the preferred one to the required one at which `fits` says yes.
+level_t first_level(const gang_rules& gang, level_t top, const std::function<bool(level_t)>& fits) {
+  const level_t last = std::min(gang.required, top);
+  level_t l = std::min(gang.preferred, last);
+  while (l <= last && !fits(l)) ++l;
+  return l <= last ? l : top + 1;
+}
+
+// Gangs of at most four tasks of 1 to 4 leaves: one member a size.
+std::vector<gang_rules> small_gangs() {
+  std::vector<gang_rules> gangs;
+  for (std::uint32_t code = 0; code < 5 * 5 * 5 * 5; ++code) {
+    const std::uint32_t tasks[] = {code % 5, code / 5 % 5, code / 25 % 5, code / 125};
+    if (tasks[0] + tasks[1] + tasks[2] + tasks[3] > 4) continue;
+    gang_rules gang;
+    for (std::uint32_t size = 1; size <= 4; ++size)
+      if (tasks[size - 1] > 0) gang.members.push_back({tasks[size - 1], size});
+    gangs.push_back(gang);
+  }
+  return gangs;
+}
+
+// Each kind of rule on a gang.
+std::vector<gang_rules> with_rules(const gang_rules& plain) {
+  std::vector<gang_rules> all{plain};
+  const auto add = [&](const std::function<void(gang_rules&)>& change) {
+    gang_rules gang = plain;
+    change(gang);
+    if (valid(gang, node, block)) all.push_back(gang);
+  };
+  for (const level_t l : {node, rack}) {
+    add([&](gang_rules& g) { g.required = l; });
+    add([&](gang_rules& g) { g.preferred = l; });
+    for (const std::uint32_t k : {1U, 2U}) {
+      const auto spread = [&](gang_rules& g) {
+        for (ruled_member& m : g.members) m.spread = {{l, k}};
+      };
+      add(spread);
+      add([&](gang_rules& g) {
+        spread(g);
+        g.required = rack;
+      });
+    }
+    add([&](gang_rules& g) {
+      for (ruled_member& m : g.members) m.slices = {{l, m.tasks % 2 == 0 ? 2U : 1U}};
+    });
+  }
+  add([&](gang_rules& g) { g.required = rack, g.preferred = node; });
+  add([&](gang_rules& g) {
+    for (ruled_member& m : g.members)
+      m.slices = {{rack, m.tasks}, {node, m.tasks % 2 == 0 ? 2U : 1U}};
+  });
+  add([&](gang_rules& g) {
+    for (ruled_member& m : g.members) {
+      m.slices = {{rack, m.tasks % 2 == 0 ? 2U : 1U}};
+      m.spread = {{node, 1}};
+    }
+  });
+  if (plain.members.size() < 2) return all;
+  const auto lead = [](gang_rules& g) {
+    for (std::uint32_t m = 1; m < g.members.size(); ++m)
+      if (g.members[m].tasks % g.members[0].tasks == 0) g.members[m].leader = 0;
+  };
+  add(lead);
+  add([&](gang_rules& g) {
+    lead(g);
+    g.required = rack;
+    g.members[0].spread = {{node, 1}};
+  });
+  add([&](gang_rules& g) {
+    lead(g);
+    g.members[1].spread = {{rack, 2}};
+  });
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every gang of four tasks under every rule on every cluster of four nodes of four") {
+  const std::vector<std::vector<std::uint32_t>> clusters = {
+      {1}, {2}, {1, 1}, {3}, {2, 1}, {1, 1, 1}, {4}, {3, 1}, {2, 2}, {2, 1, 1}, {1, 1, 1, 1}};
+  std::vector<gang_rules> gangs;
+  for (const gang_rules& gang : small_gangs())
+    for (const gang_rules& ruled : with_rules(gang)) gangs.push_back(ruled);
+  counters seen;
+  std::uint64_t turn = 0;
+  const auto every = static_cast<std::uint64_t>(std::max(1.0, 20.0 / scale()));
+  fit_t fit;
+  for (const std::vector<std::uint32_t>& racks : clusters) {
+    std::uint32_t nodes = 0;
+    for (const std::uint32_t n : racks) nodes += n;
+    ruled_world world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                                   racks,
+                                   std::vector<std::uint32_t>(nodes, 4)}),
+                      std::vector<std::uint32_t>(nodes, 0),
+                      {}};
+    for (bool more = true; more;) {
+      // Nodes of a rack in ascending order: the others are the same.
+      bool first = true;
+      for (std::uint32_t n = 1; n < nodes; ++n)
+        first = first && (world.cell(n, rack) != world.cell(n - 1, rack) ||
+                          world.free[n - 1] <= world.free[n]);
+      if (first) {
+        const room_index<ragged_tree> rooms = rooms_of(world, 4);
+        for (std::size_t g = 0; g < gangs.size(); ++g) {
+          if (++turn % every != 0) continue;
+          CAPTURE(g);
+          const level_t level = first_level(gangs[g], rooms.top(), [&](level_t l) {
+            return fits_by_assigning(world, gangs[g], l);
+          });
+          check(fit, rooms, world, gangs[g], level, turn % 7 == 0, seen);
+        }
+      }
+      std::uint32_t n = 0;
+      while (n < nodes && world.free[n] == 4) world.free[n++] = 0;
+      more = n < nodes;
+      if (more) ++world.free[n];
+    }
+  }
+  MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
+          seen.mutations, " mutations");
+  CHECK(seen.fits > seen.asked / 20);
+  CHECK(seen.fits < seen.asked - seen.asked / 20);
+}
+
+namespace {
+
+ruled_world random_world(rng& random, std::uint32_t most) {
+  const std::uint32_t blocks = 1 + random.uniform(2);
+  std::vector<std::uint32_t> racks(blocks);
+  std::vector<std::uint32_t> nodes;
+  std::uint32_t total = 0;
+  for (std::uint32_t& r : racks) {
+    r = 1 + random.uniform(3);
+    for (std::uint32_t i = 0; i < r; ++i) {
+      nodes.push_back(1 + random.uniform(3));
+      total += nodes.back();
+    }
+  }
+  ruled_world world{
+      ragged_tree({{blocks}, racks, nodes, std::vector<std::uint32_t>(total, most)}), {}, {}};
+  const std::uint32_t busy = random.uniform(4);
+  for (std::uint32_t n = 0; n < total; ++n)
+    world.free.push_back(random.uniform(4) < busy ? random.uniform(most + 1)
+                                                  : most - random.uniform(most / 2 + 1));
+  if (random.uniform(3) == 0) {
+    for (std::uint32_t n = 0; n < total; ++n)
+      world.hosts.push_back({random.uniform(9), random.uniform(9)});
+  }
+  return world;
+}
+
+gang_rules random_gang(rng& random, std::uint32_t most) {
+  gang_rules gang;
+  const std::uint32_t members = 1 + random.uniform(3);
+  for (std::uint32_t m = 0; m < members; ++m) {
+    ruled_member member{1 + random.uniform(random.uniform(3) == 0 ? 9 : 4),
+                        random.uniform(8) == 0 ? 0 : 1 + random.uniform(most)};
+    if (random.uniform(3) == 0) member.host = {random.uniform(4), random.uniform(4)};
+    const level_t l = node + random.uniform(3);
+    switch (random.uniform(6)) {
+      case 0:
+        member.spread = {{l, 1 + random.uniform(4)}};
+        break;
+      case 1:
+        member.slices = {{l, 1 + random.uniform(member.tasks)}};
+        break;
+      case 2:
+        member.tasks = 4 * (1 + random.uniform(2));
+        member.slices = {{rack, 2}, {block, 4}};
+        if (random.uniform(2) == 0) member.spread = {{node, 1 + random.uniform(2)}};
+        break;
+      case 3:
+        if (m > 0) member.leader = random.uniform(m);
+        break;
+      default:
+        break;
+    }
+    if (random.uniform(4) == 0)
+      member.spread.push_back({node + random.uniform(3), 1 + random.uniform(6)});
+    for (const level_count& s : member.slices)
+      if (member.tasks % s.tasks != 0) member.tasks = s.tasks;
+    gang.members.push_back(member);
+  }
+  if (random.uniform(2) == 0) gang.required = node + random.uniform(3);
+  if (random.uniform(3) == 0) gang.preferred = node + random.uniform(3);
+  return gang;
+}
+
+}  // namespace
+
+TEST_CASE("random gangs under random rules against going from node to node") {
+  counters seen;
+  fit_t fit(10'000'000);
+  const int rounds = scaled(20'000);
+  std::vector<std::pair<gang_rules, certificate>> before;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const std::uint32_t most = random.uniform(2) == 0 ? 8 : 4 + random.uniform(7);
+    const ruled_world world = random_world(random, most);
+    const gang_rules gang = random_gang(random, most);
+    if (!valid(gang, node, 4)) continue;
+    const room_index<ragged_tree> rooms = rooms_of(world, most);
+    node_after_node naive(world, gang);
+    const level_t first = first_level(gang, rooms.top(), [&](level_t l) { return naive(l); });
+    check(fit, rooms, world, gang, first, round % 16 == 0, seen);
+  }
+  MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
+          seen.mutations, " mutations");
+  if (scale() >= 1) {
+    CHECK(seen.fits > seen.asked / 10);
+    CHECK(seen.fits < seen.asked - seen.asked / 10);
+    CHECK(seen.listed > 20);
+  }
+}
+
+namespace {
+
+ruled_world two_racks(const std::vector<std::uint32_t>& free) {
+  return {ragged_tree({{2}, {4, 4}, std::vector<std::uint32_t>(8, 8)}), free, {}};
+}
+
+}  // namespace
+
+TEST_CASE("whole cells are left whole, or few nodes are used") {
+  const ruled_world world = two_racks({8, 8, 8, 8, 4, 4, 4, 0});
+  const room_index<ragged_tree> rooms = rooms_of(world, 8);
+  gang_rules gang;
+  gang.members = {{2, 4}};
+  gang.required = rack;
+  fit_t tight;
+  REQUIRE(tight(rooms, gang) == fit_verdict::fits);
+  CHECK(tight.cell() == 1);
+  fit_t few(1000, gang_objective::fewest_nodes);
+  REQUIRE(few(rooms, gang) == fit_verdict::fits);
+  CHECK(few.cell() == 0);
+  CHECK(few.portions().size() == 1);
+}
+
+TEST_CASE("a leader and its workers, slices and spread in the answer") {
+  const ruled_world world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
+  const room_index<ragged_tree> rooms = rooms_of(world, 8);
+  gang_rules gang;
+  gang.members = {{4, 2}, {8, 3}};
+  gang.members[1].leader = 0;
+  gang.members[0].slices = {{rack, 2}};
+  gang.members[1].spread = {{node, 2}};
+  fit_t fit;
+  REQUIRE(fit(rooms, gang) == fit_verdict::fits);
+  CHECK(is_ruled_placement(world, gang, fit));
+  for (const fit_t::portion& p : fit.portions()) CHECK(p.tasks == (p.member == 0 ? 1 : 2));
+  gang.preferred = rack;
+  REQUIRE(fit(rooms, gang) == fit_verdict::fits);
+  CHECK(fit.level() == rack);
+  CHECK(fit.cell() == 0);
+}
+
+TEST_CASE("gangs of nothing fit, tasks larger than any node never do") {
+  const ruled_world world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
+  const room_index<ragged_tree> rooms = rooms_of(world, 8);
+  gang_rules gang;
+  fit_t fit;
+  CHECK(fit(rooms, gang) == fit_verdict::fits);
+  gang.members = {{0, 3}};
+  gang.required = rack;
+  CHECK(fit(rooms, gang) == fit_verdict::fits);
+  CHECK(fit.portions().empty());
+  gang.members = {{1, 9}, {1, 1}};
+  REQUIRE(fit(rooms, gang) == fit_verdict::does_not_fit);
+  CHECK(accepted(world, gang, fit.explain(rooms, gang)));
+}
+
+TEST_CASE("many sizes with nothing in common end within the budget, and no no is wrong") {
+  const int rounds = scaled(40);
+  int ended = 0;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    constexpr std::uint32_t nodes = 12;
+    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 64)}),
+                      std::vector<std::uint32_t>(nodes, 64),
+                      {}};
+    const room_index<ragged_tree> rooms = rooms_of(world, 64);
+    // Nodes cut into three tasks each: it fits, but that is hard to see.
+    gang_rules gang;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const std::uint32_t a = 14 + random.uniform(16);
+      const std::uint32_t b = 14 + random.uniform(16);
+      for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
+    }
+    if (round % 2 == 0) gang.members[0].spread = {{rack, 1}};
+    fit_t fit(20'000);
+    const fit_verdict verdict = fit(rooms, gang);
+    REQUIRE(verdict != fit_verdict::does_not_fit);
+    REQUIRE(fit.steps() <= 20'000);
+    if (verdict == fit_verdict::fits) REQUIRE(is_ruled_placement(world, gang, fit));
+    ended += verdict == fit_verdict::budget_ended ? 1 : 0;
+  }
+  MESSAGE(ended, " of ", rounds, " ended");
+  if (scale() >= 1) CHECK(ended > 5);
+}
