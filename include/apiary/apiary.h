@@ -56,6 +56,7 @@
 #include <apiary/policy/node_score.h>
 #include <apiary/policy/preempt.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
+#include <apiary/policy/remedy.h>
 #include <apiary/policy/room_count.h>
 #include <apiary/policy/ruled_fit.h>
 #include <apiary/sched/audit.h>

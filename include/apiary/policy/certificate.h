@@ -26,6 +26,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // A kind is a member of the gang that has tasks and no leader, those it leads included.
 // certificate_check.h counts again.
+//
+// Example: examples/why_waiting.cpp
 struct certificate {
   struct weighing {
     std::vector<std::uint32_t> weights{};  // of a task of each kind
@@ -75,6 +77,10 @@ struct refusal_summary {
 
 namespace detail {
 
+[[nodiscard]] inline std::string gpus(std::uint64_t n) {
+  return std::to_string(n) + (n == 1 ? " GPU" : " GPUs");
+}
+
 // What is weighed, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs".
 [[nodiscard]] inline std::string weighed_things(const certificate& why, const gang_rules& gang,
                                                 const std::vector<std::uint32_t>& weights) {
@@ -96,13 +102,12 @@ namespace detail {
     ++kinds;
     kind = k;
   }
-  if (kinds == 1 && weights[kind] == 1)
-    return "tasks of " + std::to_string(leaves_of(kind)) + " GPUs";
+  if (kinds == 1 && weights[kind] == 1) return "tasks of " + gpus(leaves_of(kind));
   for (std::uint64_t t = 1; t <= largest; ++t) {
     bool pieces = true;
     for (std::size_t k = 0; k < weights.size(); ++k)
       pieces = pieces && weights[k] == leaves_of(k) / t;
-    if (pieces) return t == 1 ? "GPUs" : "pieces of " + std::to_string(t) + " GPUs";
+    if (pieces) return t == 1 ? "GPUs" : "pieces of " + gpus(t);
   }
   return "units of weight";
 }

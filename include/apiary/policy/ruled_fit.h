@@ -44,6 +44,7 @@ enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
 //           do not count.
 // Cost:     without rules O(cells of the level * sizes) and gang_fit in the cell; for one kind under
 //           rules O(cells of the level of the lowest rule), for CPU and memory O(nodes).
+// Example:  examples/three_placements.cpp
 template <CellTree Tree>
 class ruled_fit {
  public:
