@@ -13,6 +13,7 @@
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/room_index.h>
 #include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/alloc/server_pool.h>
 #include <apiary/alloc/usage.h>
 #include <apiary/core/bitset.h>
 #include <apiary/core/config.h>
@@ -24,6 +25,8 @@
 #include <apiary/core/score_tree.h>
 #include <apiary/core/shared_array.h>
 #include <apiary/core/status.h>
+#include <apiary/core/timer_queue.h>
+#include <apiary/core/weighted_tree.h>
 #include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
@@ -32,6 +35,7 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/metric/utilization.h>
 #include <apiary/model/health.h>
+#include <apiary/model/job_request.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/plan.h>
 #include <apiary/model/quota_tree.h>
@@ -46,6 +50,7 @@
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/count_front.h>
 #include <apiary/policy/fragmentation_gradient.h>
+#include <apiary/policy/free_profile.h>
 #include <apiary/policy/front_search.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_placer.h>
@@ -66,6 +71,8 @@
 #include <apiary/sched/audit_gangs.h>
 #include <apiary/sched/audit_notes.h>
 #include <apiary/sched/audit_quotas.h>
+#include <apiary/sched/batch_queue.h>
+#include <apiary/sched/conservative_queue.h>
 #include <apiary/sched/fgd.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
@@ -84,15 +91,25 @@
 #include <apiary/sched/hived_queries.h>
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
+#include <apiary/sched/job_placer.h>
 #include <apiary/sched/physical_chain.h>
+#include <apiary/sched/preemptive_queue.h>
+#include <apiary/sched/server_placer.h>
 #include <apiary/sched/virtual_cluster.h>
+#include <apiary/sched/wait_lines.h>
 #include <apiary/sim/csv_reader.h>
 #include <apiary/sim/decimal.h>
 #include <apiary/sim/generator.h>
+#include <apiary/sim/job_generator.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/line_reader.h>
 #include <apiary/sim/load_curves.h>
 #include <apiary/sim/load_trace.h>
 #include <apiary/sim/openb_reader.h>
+#include <apiary/sim/philly_reader.h>
 #include <apiary/sim/replay.h>
 #include <apiary/sim/report.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/sim/swf_reader.h>
 #include <apiary/sim/workload.h>

@@ -1,0 +1,207 @@
+// apiary/alloc/server_pool.h - whole GPUs of servers in racks, for jobs over one server or several.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job_request.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/plan.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Servers of up to max_gpus_per_node GPUs; server i stands in rack i / servers_per_rack. Which GPUs
+// are idle, who has the others, and where a job goes so that it spans the fewest servers.
+//
+// Model:    servers by number of idle GPUs, a summary_bitset each.
+// Cost:     fit O(servers it answers with + GPUs of a server) steps of O(log64 servers);
+//           take, give O(that) a server; 2 bits a server and number of GPUs, 4 bytes a GPU.
+class server_pool {
+ public:
+  // Requires: each server has at most max_gpus_per_node GPUs; servers_per_rack > 0.
+  server_pool(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
+      : per_rack_(servers_per_rack), servers_(gpus.size()) {
+    APIARY_ASSERT(servers_per_rack > 0);
+    const auto n = static_cast<std::uint32_t>(gpus.size());
+    racks_.resize(n / per_rack_ + (n % per_rack_ != 0 ? 1 : 0));
+    for (summary_bitset& members : by_idle_) members = summary_bitset(n);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      APIARY_ASSERT(gpus[i] <= max_gpus_per_node);
+      servers_[i].idle = static_cast<std::uint32_t>((std::uint64_t{1} << gpus[i]) - 1);
+      servers_[i].gpus = gpus[i];
+      total_ += gpus[i];
+      racks_[rack_of(node_id(i))].gpus += gpus[i];
+      count(node_id(i), true);
+    }
+  }
+
+  [[nodiscard]] std::uint32_t num_servers() const noexcept {
+    return static_cast<std::uint32_t>(servers_.size());
+  }
+  [[nodiscard]] std::uint32_t num_racks() const noexcept {
+    return static_cast<std::uint32_t>(racks_.size());
+  }
+  [[nodiscard]] id_range<node_id> servers() const noexcept {
+    return {node_id(0), node_id(num_servers())};
+  }
+  [[nodiscard]] id_range<node_id> servers_of(std::uint32_t r) const noexcept {
+    APIARY_ASSERT(r < num_racks());
+    return {node_id(r * per_rack_), node_id(std::min(num_servers(), (r + 1) * per_rack_))};
+  }
+  [[nodiscard]] std::uint32_t rack_of(node_id n) const noexcept { return n.value / per_rack_; }
+
+  // GPUs in all and of a rack, bad ones included.
+  [[nodiscard]] std::uint32_t total() const noexcept { return total_; }
+  [[nodiscard]] std::uint32_t total(std::uint32_t r) const noexcept { return racks_[r].gpus; }
+  // Idle GPUs of healthy servers: in all, of a rack, of a server.
+  [[nodiscard]] std::uint32_t idle() const noexcept { return idle_; }
+  [[nodiscard]] std::uint32_t idle(std::uint32_t r) const noexcept { return racks_[r].idle; }
+  [[nodiscard]] std::uint32_t idle(node_id n) const noexcept {
+    const server& s = servers_[n.value];
+    return s.healthy ? static_cast<std::uint32_t>(std::popcount(s.idle)) : 0;
+  }
+  [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return servers_[n.value].gpus; }
+  [[nodiscard]] bool healthy(node_id n) const noexcept { return servers_[n.value].healthy; }
+
+  // The lowest of those servers among `among` that have the fewest idle GPUs, but at least `gpus`;
+  // not valid when none has so many. Requires: gpus > 0.
+  [[nodiscard]] node_id tightest(id_range<node_id> among, std::uint32_t gpus) const noexcept {
+    for (std::uint32_t k = gpus; k <= max_gpus_per_node; ++k) {
+      const std::uint32_t n = by_idle_[k].find_next(among.first.value);
+      if (n < among.last.value) return node_id(n);
+    }
+    return {};
+  }
+
+  // A place for `gpus` GPUs on the fewest servers of `among`, at most `most`; empty when there is
+  // none. A job that fits on one server goes to the tightest; one that does not takes the servers
+  // with the most idle GPUs (of equal ones the lowest), and what is left of it the tightest of the
+  // others. Of each server the lowest idle devices. Requires: gpus > 0.
+  [[nodiscard]] job_place fit(id_range<node_id> among, std::uint32_t gpus,
+                              std::uint32_t most) const {
+    job_place place;
+    if (gpus > idle_ || most == 0) return place;
+    std::uint32_t left = gpus;
+    for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
+      std::uint32_t n = among.first.value;
+      while ((n = by_idle_[k].find_next(n)) < among.last.value) {
+        if (left <= k) {  // all with more idle GPUs are taken already
+          std::uint32_t last = n;
+          for (std::uint32_t i = left; i < k; ++i) {
+            const std::uint32_t tighter = by_idle_[i].find_next(among.first.value);
+            if (tighter >= among.last.value) continue;
+            last = tighter;
+            break;
+          }
+          place.push_back(part(node_id(last), left));
+          std::sort(place.begin(), place.end(),
+                    [](placement a, placement b) { return a.node < b.node; });
+          return place;
+        }
+        if (place.size() + 1 == most) return {};
+        place.push_back(part(node_id(n), k));
+        left -= k;
+        ++n;
+      }
+    }
+    return {};
+  }
+
+  // The k lowest idle devices of a server. Requires: k <= idle(n).
+  [[nodiscard]] placement part(node_id n, std::uint32_t k) const noexcept {
+    APIARY_ASSERT(k <= idle(n));
+    std::uint32_t rest = servers_[n.value].idle;
+    for (std::uint32_t i = 0; i < k; ++i) rest &= rest - 1;
+    return {n, servers_[n.value].idle & ~rest};
+  }
+  // Whether those devices are idle and healthy, each server named once in ascending order.
+  [[nodiscard]] bool can_take(std::span<const placement> place) const noexcept {
+    for (std::size_t i = 0; i < place.size(); ++i) {
+      const placement& p = place[i];
+      if (p.node.value >= num_servers() || (i > 0 && place[i - 1].node >= p.node)) return false;
+      const server& s = servers_[p.node.value];
+      if (!s.healthy || p.device_mask == 0 || (p.device_mask & ~s.idle) != 0) return false;
+    }
+    return !place.empty();
+  }
+  // Requires: can_take(place).
+  void take(job_id job, std::span<const placement> place) noexcept {
+    APIARY_VERIFY(can_take(place));
+    for (const placement& p : place) change(p, job);
+  }
+  // Requires: one job has all of these devices.
+  void give(std::span<const placement> place) noexcept {
+    for (const placement& p : place) {
+      APIARY_VERIFY((p.device_mask & servers_[p.node.value].idle) == 0);
+      change(p, job_id());
+    }
+  }
+  // Who has a device; not valid when it is idle. Requires: device < gpus(n).
+  [[nodiscard]] job_id owner(node_id n, std::uint32_t device) const noexcept {
+    APIARY_ASSERT(device < gpus(n));
+    return servers_[n.value].owners[device];
+  }
+
+  // A bad server has nothing idle; what runs there stays.
+  void set_health(node_id n, bool healthy) noexcept {
+    if (servers_[n.value].healthy == healthy) return;
+    if (!healthy) count(n, false);
+    servers_[n.value].healthy = healthy;
+    if (healthy) count(n, true);
+  }
+
+ private:
+  struct server {
+    std::uint32_t idle = 0;  // bit i: device i
+    std::uint32_t gpus = 0;
+    bool healthy = true;
+    std::array<job_id, max_gpus_per_node> owners{};
+  };
+  struct rack {
+    std::uint32_t gpus = 0;
+    std::uint32_t idle = 0;
+  };
+
+  // Counts the idle GPUs of a healthy server in or out.
+  void count(node_id n, bool in) noexcept {
+    const std::uint32_t k = idle(n);
+    rack& r = racks_[rack_of(n)];
+    if (in) {
+      idle_ += k;
+      r.idle += k;
+      by_idle_[k].set(n.value);
+    } else {
+      idle_ -= k;
+      r.idle -= k;
+      by_idle_[k].reset(n.value);
+    }
+  }
+  void change(const placement& p, job_id to) noexcept {
+    server& s = servers_[p.node.value];
+    if (s.healthy) count(p.node, false);
+    s.idle ^= p.device_mask;
+    for (std::uint32_t mask = p.device_mask; mask != 0; mask &= mask - 1) {
+      s.owners[static_cast<std::size_t>(std::countr_zero(mask))] = to;
+    }
+    if (s.healthy) count(p.node, true);
+  }
+
+  std::uint32_t per_rack_;
+  std::vector<server> servers_;
+  std::vector<rack> racks_;
+  std::array<summary_bitset, max_gpus_per_node + 1> by_idle_;  // healthy servers
+  std::uint32_t total_ = 0;
+  std::uint32_t idle_ = 0;
+};
+
+APIARY_NAMESPACE_END

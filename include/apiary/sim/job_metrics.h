@@ -1,0 +1,92 @@
+// apiary/sim/job_metrics.h - what a simulation came to: delays, completion times, use.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/model/job_request.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/simulate.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The p-th percentile by nearest rank: the least of the values that p % of them do not exceed.
+// Requires: values sorted, not empty; 0 <= p <= 100.
+[[nodiscard]] inline tick_t percentile(std::span<const tick_t> values, double p) noexcept {
+  APIARY_ASSERT(!values.empty() && p >= 0.0 && p <= 100.0);
+  const double rank = std::ceil(p / 100.0 * static_cast<double>(values.size()));
+  return values[rank < 1.0 ? 0 : static_cast<std::size_t>(rank) - 1];
+}
+
+// Of a set of times.
+struct time_summary {
+  double mean = 0.0;
+  tick_t p50 = 0;
+  tick_t p95 = 0;
+  tick_t p99 = 0;
+  tick_t most = 0;
+};
+// All 0 for no values.
+[[nodiscard]] inline time_summary summary_of(std::vector<tick_t> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  double sum = 0.0;
+  for (const tick_t value : values) sum += static_cast<double>(value);
+  return {sum / static_cast<double>(values.size()), percentile(values, 50), percentile(values, 95),
+          percentile(values, 99), values.back()};
+}
+
+// Over the jobs that ended, from `fewest` to `most` GPUs.
+struct job_metrics {
+  std::uint64_t ended = 0;
+  std::uint64_t unended = 0;  // among the same sizes
+  time_summary completion{};  // from arrival to end
+  time_summary delay{};       // waiting, all times together
+  delays by_cause{};          // sum of all jobs' waiting
+  std::uint64_t suspensions = 0;
+  std::uint64_t breakdowns = 0;
+  tick_t makespan = 0;       // from the first arrival of all jobs to the last end of these
+  double utilization = 0.0;  // GPUs that jobs had, of all, from the first arrival to the last event
+};
+
+// Requires: `run` is a simulation of `jobs`.
+// Cost:     O(jobs log jobs).
+[[nodiscard]] inline job_metrics metrics_of(const simulation& run, std::span<const timed_job> jobs,
+                                            std::uint32_t fewest = 0,
+                                            std::uint32_t most = ~std::uint32_t{0}) {
+  APIARY_ASSERT(run.jobs.size() == jobs.size());
+  job_metrics m;
+  std::vector<tick_t> completion;
+  std::vector<tick_t> delay;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const job_record& r = run.jobs[i];
+    if (jobs[i].request.gpus < fewest || jobs[i].request.gpus > most) continue;
+    if (r.ended == forever) {
+      ++m.unended;
+      continue;
+    }
+    ++m.ended;
+    completion.push_back(r.ended - jobs[i].arrival);
+    delay.push_back(r.waited.total());
+    m.by_cause += r.waited;
+    m.suspensions += r.suspended;
+    m.breakdowns += r.broken;
+    m.makespan = std::max(m.makespan, r.ended - jobs.front().arrival);
+  }
+  m.completion = summary_of(std::move(completion));
+  m.delay = summary_of(std::move(delay));
+  if (!jobs.empty() && run.ended > jobs.front().arrival) {
+    const auto from_zero = run.gpus.mean(static_cast<std::uint64_t>(run.ended));
+    m.utilization = from_zero * static_cast<double>(run.ended) /
+                    static_cast<double>(run.ended - jobs.front().arrival);
+  }
+  return m;
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,130 @@
+// apiary/tests/alloc/server_pool_test.cpp - places on the fewest servers, against all subsets.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/alloc/server_pool.h>
+#include <apiary/core/rng.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+std::uint32_t size_of(const job_place& place) {
+  std::uint32_t gpus = 0;
+  for (const placement& p : place) gpus += p.num_devices();
+  return gpus;
+}
+
+// The fewest servers of `among` that have so many idle GPUs together; more than all when none have.
+std::uint32_t fewest(const server_pool& pool, id_range<node_id> among, std::uint32_t gpus) {
+  const std::uint32_t n = among.size();
+  std::uint32_t best = n + 1;
+  for (std::uint32_t set = 1; set < 1U << n; ++set) {
+    std::uint32_t idle = 0;
+    for (std::uint32_t i = 0; i < n; ++i) idle += (set >> i & 1) != 0 ? pool.idle(among[i]) : 0;
+    if (idle >= gpus) best = std::min(best, static_cast<std::uint32_t>(std::popcount(set)));
+  }
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("server_pool: best fit on one server, whole servers and a rest over several") {
+  const std::vector<std::uint32_t> gpus{4, 4, 4, 4, 2};
+  server_pool pool(gpus, 2);
+  CHECK(pool.total() == 18);
+  CHECK(pool.num_racks() == 3);
+  CHECK(pool.total(2) == 2);
+  CHECK(pool.servers_of(2) == id_range<node_id>{node_id(4), node_id(5)});
+  CHECK(pool.fit(pool.servers(), 1, 9) == job_place{{node_id(4), 1}});
+  pool.take(job_id(7), job_place{{node_id(1), 0b0101}});
+  CHECK(pool.owner(node_id(1), 2) == job_id(7));
+  CHECK(!pool.owner(node_id(1), 1).valid());
+  CHECK(pool.fit(pool.servers(), 2, 9) == job_place{{node_id(1), 0b1010}});
+  CHECK(pool.fit(pool.servers(), 3, 9) == job_place{{node_id(0), 0b0111}});
+  CHECK(pool.fit(pool.servers(), 10, 9) ==
+        job_place{{node_id(0), 0b1111}, {node_id(1), 0b1010}, {node_id(2), 0b1111}});
+  CHECK(pool.fit(pool.servers(), 10, 2).empty());
+  CHECK(pool.fit(pool.servers_of(0), 6, 2) ==
+        job_place{{node_id(0), 0b1111}, {node_id(1), 0b1010}});
+  CHECK(pool.fit(pool.servers_of(0), 7, 2).empty());
+  CHECK(pool.fit(pool.servers(), 17, 9).empty());
+  pool.give(job_place{{node_id(1), 0b0101}});
+  CHECK(pool.idle() == 18);
+}
+
+TEST_CASE("server_pool: a bad server offers nothing and keeps what runs there") {
+  const std::vector<std::uint32_t> gpus{4, 4};
+  server_pool pool(gpus, 1);
+  pool.take(job_id(1), job_place{{node_id(0), 0b0011}});
+  pool.set_health(node_id(0), false);
+  CHECK(pool.idle() == 4);
+  CHECK(pool.idle(0U) == 0);
+  CHECK(pool.tightest(pool.servers(), 2) == node_id(1));
+  CHECK(!pool.can_take(job_place{{node_id(0), 0b0100}}));
+  pool.give(job_place{{node_id(0), 0b0011}});
+  CHECK(pool.idle() == 4);
+  pool.set_health(node_id(0), true);
+  CHECK(pool.idle() == 8);
+  CHECK(pool.idle(0U) == 4);
+}
+
+TEST_CASE("server_pool: random jobs take the fewest servers and never a device twice") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(60U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::vector<std::uint32_t> gpus(1 + random.uniform(8));
+    for (std::uint32_t& g : gpus) g = random.uniform(seed % 3 == 0 ? 17 : 5);
+    server_pool pool(gpus, 1 + random.uniform(4));
+    std::vector<job_place> running;
+    for (std::uint32_t step = 0; step < 80; ++step) {
+      const std::uint32_t rack = random.uniform(pool.num_racks());
+      const id_range<node_id> among =
+          random.uniform(3) == 0 ? pool.servers_of(rack) : pool.servers();
+      const std::uint32_t wanted = 1 + random.uniform(12);
+      const std::uint32_t most = 1 + random.uniform(4);
+      const job_place place = pool.fit(among, wanted, most);
+      const std::uint32_t least = fewest(pool, among, wanted);
+      REQUIRE(place.empty() == (least > most || least > among.size()));
+      if (!place.empty()) {
+        REQUIRE(place.size() == least);
+        REQUIRE(size_of(place) == wanted);
+        REQUIRE(pool.can_take(place));
+        for (const placement& p : place) REQUIRE(among.contains(p.node));
+        if (place.size() == 1) {
+          for (const node_id n : among) {
+            REQUIRE((pool.idle(n) < wanted || pool.idle(n) >= pool.idle(place[0].node)));
+          }
+        }
+        pool.take(job_id(step), place);
+        running.push_back(place);
+      }
+      if (!running.empty() && random.uniform(2) == 0) {
+        const auto gone =
+            running.begin() + random.uniform(static_cast<std::uint32_t>(running.size()));
+        pool.give(*gone);
+        running.erase(gone);
+      }
+      const node_id flipped(random.uniform(pool.num_servers()));
+      if (random.uniform(8) == 0) pool.set_health(flipped, !pool.healthy(flipped));
+      std::uint32_t idle = 0;
+      for (const node_id n : pool.servers()) {
+        std::uint32_t here = 0;
+        for (std::uint32_t d = 0; d < pool.gpus(n); ++d) here += pool.owner(n, d).valid() ? 0U : 1U;
+        REQUIRE(pool.idle(n) == (pool.healthy(n) ? here : 0));
+        idle += pool.idle(n);
+      }
+      REQUIRE(pool.idle() == idle);
+      std::uint32_t in_racks = 0;
+      for (std::uint32_t r = 0; r < pool.num_racks(); ++r) in_racks += pool.idle(r);
+      REQUIRE(in_racks == idle);
+    }
+  }
+}

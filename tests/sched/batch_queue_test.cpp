@@ -1,0 +1,260 @@
+// apiary/tests/sched/batch_queue_test.cpp - batch queues against a line of time, tick by tick.
+// SPDX-License-Identifier: MIT
+#include "support/naive_batch.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/sched/batch_queue.h>
+#include <apiary/sched/conservative_queue.h>
+#include <apiary/sched/server_placer.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/simulate.h>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// Servers of one GPU each: any GPUs will do.
+server_placer gpus_of_any_kind(std::uint32_t n) {
+  return server_placer::create({.gpus = std::vector<std::uint32_t>(n, 1)}).value();
+}
+
+std::vector<timed_job> random_jobs(rng& random, std::uint32_t gpus, bool exact) {
+  std::vector<timed_job> jobs(1 + random.uniform(14));
+  const std::uint32_t spread = 1 + random.uniform(20);
+  for (timed_job& j : jobs) {
+    j.request.gpus = 1 + random.uniform(gpus);
+    j.arrival = random.uniform(spread);
+    j.duration = 1 + random.uniform(8);
+    j.request.estimate = exact ? j.duration : j.duration + random.uniform(6);
+  }
+  number_by_arrival(jobs);
+  return jobs;
+}
+
+template <class Scheduler>
+std::vector<tick_t> starts(Scheduler& scheduler, const std::vector<timed_job>& jobs) {
+  const absl::StatusOr<simulation> run = simulate(scheduler, jobs);
+  REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+  std::vector<tick_t> at;
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    const job_record& r = run->jobs[j];
+    REQUIRE(r.ended == r.started + jobs[j].duration);
+    REQUIRE(r.waited.total() == r.started - jobs[j].arrival);  // no delay without its cause
+    at.push_back(r.started);
+  }
+  return at;
+}
+
+job_request wants(std::uint32_t job, std::uint32_t gpus, tick_t estimate,
+                  std::int32_t priority = 0) {
+  return {.job = job_id(job), .priority = priority, .gpus = gpus, .estimate = estimate};
+}
+
+std::vector<job_id> started(const std::vector<job_action>& actions) {
+  std::vector<job_id> jobs;
+  for (const job_action& a : actions) jobs.push_back(a.job);
+  return jobs;
+}
+
+}  // namespace
+
+TEST_CASE("batch_queue: fifo waits, backfill passes, easy passes unless it delays") {
+  const auto after_three = [](batch_rule rule) {
+    batch_queue queue(gpus_of_any_kind(4), {.rule = rule});
+    std::vector<job_action> actions;
+    CHECK(queue.submit(wants(0, 3, 10), 0).ok());
+    CHECK(queue.submit(wants(1, 4, 10), 0).ok());
+    CHECK(queue.submit(wants(2, 1, 11), 0).ok());
+    CHECK(queue.submit(wants(3, 1, 10), 0).ok());
+    CHECK(queue.decide(0, actions).ok());
+    return started(actions);
+  };
+  CHECK(after_three(batch_rule::fifo) == std::vector{job_id(0)});
+  CHECK(after_three(batch_rule::backfill) == std::vector{job_id(0), job_id(2)});
+  CHECK(after_three(batch_rule::easy) == std::vector{job_id(0), job_id(3)});
+}
+
+TEST_CASE("batch_queue: whoever waits long enough is first, whatever the priorities") {
+  batch_queue queue(gpus_of_any_kind(1), {.rule = batch_rule::fifo, .ageing = 10});
+  std::vector<job_action> actions;
+  CHECK(queue.submit(wants(0, 1, forever), 0).ok());
+  CHECK(queue.decide(0, actions).ok());
+  CHECK(queue.submit(wants(1, 1, forever, 0), 1).ok());
+  CHECK(queue.submit(wants(2, 1, forever, 2), 20).ok());  // as if it had come at 0
+  CHECK(queue.submit(wants(3, 1, forever, 2), 22).ok());  // as if at 2
+  for (std::uint32_t job = 0; job < 3; ++job) {
+    CHECK(queue.finish(job == 0 ? job_id(0) : actions.back().job, 30).ok());
+    CHECK(queue.decide(30, actions).ok());
+  }
+  CHECK(started(actions) == std::vector{job_id(0), job_id(2), job_id(1), job_id(3)});
+}
+
+TEST_CASE("batch_queue: why each waited") {
+  // Two servers of two GPUs.
+  batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(), {.rule = batch_rule::easy});
+  std::vector<job_action> actions;
+  for (std::uint32_t job = 0; job < 4; ++job) CHECK(queue.submit(wants(job, 1, 100), 0).ok());
+  CHECK(queue.decide(0, actions).ok());
+  CHECK(queue.submit(wants(4, 2, 100), 5).ok());  // nothing is idle
+  CHECK(queue.decide(5, actions).ok());
+  CHECK(queue.finish(job_id(0), 10).ok());
+  CHECK(queue.decide(10, actions).ok());
+  CHECK(queue.finish(job_id(2), 17).ok());  // two are idle, on two servers
+  CHECK(queue.decide(17, actions).ok());
+  CHECK(queue.finish(job_id(1), 30).ok());
+  CHECK(queue.decide(30, actions).ok());
+  REQUIRE(actions.size() == 5);
+  CHECK(actions[4].job == job_id(4));
+  CHECK(actions[4].place == job_place{{node_id(0), 3}});
+  CHECK(actions[4].waited[delay_cause::capacity] == 12);
+  CHECK(actions[4].waited[delay_cause::fragmentation] == 13);
+  CHECK(actions[4].waited.total() == 25);
+}
+
+TEST_CASE("batch_queue: what a host may send wrongly, and withdrawals") {
+  batch_queue queue(gpus_of_any_kind(2));
+  std::vector<job_action> actions;
+  CHECK(queue.submit(wants(0, 3, 1), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit(wants(0, 0, 1), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit(wants(0, 1, -1), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit({}, 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.finish(job_id(0), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(queue.mark_bad(node_id(2), 0).status().code() == absl::StatusCode::kNotFound);
+  CHECK(queue.submit(wants(0, 1, 1), 0).ok());
+  CHECK(queue.submit(wants(0, 1, 1), 0).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(queue.finish(job_id(0), 1).ok());  // before it started
+  CHECK(queue.decide(1, actions).ok());
+  CHECK(actions.empty());
+  CHECK(queue.num_waiting() == 0);
+}
+
+TEST_CASE("batch_queue: every start is that of the line of time, ahead of no reservation") {
+  const std::uint64_t seeds = apiary_test::scaled(1500U);
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(8);
+    const std::vector<timed_job> jobs = random_jobs(random, gpus, seed % 2 == 0);
+    const std::map<batch_rule, apiary_test::naive_rule> rules{
+        {batch_rule::fifo, apiary_test::naive_rule::fifo},
+        {batch_rule::backfill, apiary_test::naive_rule::backfill},
+        {batch_rule::easy, apiary_test::naive_rule::easy}};
+    for (const auto& [rule, naive] : rules) {
+      const auto number = static_cast<int>(naive);
+      CAPTURE(number);
+      batch_queue queue(gpus_of_any_kind(gpus), {.rule = rule});
+      REQUIRE(starts(queue, jobs) == apiary_test::naive_starts(naive, gpus, jobs));
+    }
+    conservative_queue queue(gpus_of_any_kind(gpus));
+    REQUIRE(starts(queue, jobs) ==
+            apiary_test::naive_starts(apiary_test::naive_rule::conservative, gpus, jobs));
+  }
+}
+
+namespace {
+
+// A queue whose promises are written down: once the first one (easy) or any one (conservative) has
+// been told when it will start, it must not be later.
+template <class Queue>
+struct promised {
+  Queue queue;
+  std::map<std::uint32_t, tick_t> by{};
+  std::uint64_t kept = 0;
+
+  absl::Status submit(const job_request& r, tick_t t) { return queue.submit(r, t); }
+  absl::Status finish(job_id j, tick_t t) { return queue.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) { return queue.mark_bad(n, t); }
+  absl::Status mark_healthy(node_id n, tick_t t) { return queue.mark_healthy(n, t); }
+  tick_t wake() const { return queue.wake(); }
+  const auto& placer() const { return queue.placer(); }
+  absl::Status decide(tick_t now, std::vector<job_action>& actions) {
+    absl::Status status = queue.decide(now, actions);
+    for (const job_action& a : actions) {
+      const auto promise = by.find(a.job.value);
+      if (promise == by.end()) continue;
+      CHECK(now <= promise->second);
+      ++kept;
+    }
+    const auto note = [&](job_id job, tick_t at) {
+      const auto [known, is_new] = by.try_emplace(job.value, at);
+      CHECK(at <= known->second);
+      known->second = at;
+    };
+    if constexpr (requires { queue.reserved(); }) {
+      if (queue.reserved()) note(queue.reserved()->job, queue.reserved()->at);
+    } else {
+      for (std::uint32_t job = 0; job < 40; ++job) {
+        if (const auto at = queue.reserved(job_id(job))) note(job_id(job), *at);
+      }
+    }
+    return status;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative everyone's") {
+  std::uint64_t kept = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(3000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(12);
+    const std::vector<timed_job> jobs = random_jobs(random, gpus, false);
+    promised<batch_queue<server_placer>> easy{
+        batch_queue(gpus_of_any_kind(gpus), {.rule = batch_rule::easy})};
+    REQUIRE(simulate(easy, jobs).ok());
+    promised<conservative_queue<server_placer>> all{conservative_queue(gpus_of_any_kind(gpus))};
+    REQUIRE(simulate(all, jobs).ok());
+    kept += easy.kept + all.kept;
+  }
+  CHECK(kept > 0);
+}
+
+TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone ends") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const server_spec spec{.gpus = std::vector<std::uint32_t>(2 + random.uniform(4), 4),
+                           .servers_per_rack = 2,
+                           .anywhere = random.uniform(2) == 0};
+    std::vector<timed_job> jobs = random_jobs(random, 8, false);
+    for (timed_job& j : jobs) j.request.estimate = 1 + random.uniform(10);
+    std::vector<outage> outages;
+    for (tick_t at = 0; at < 40; at += 1 + random.uniform(15)) {
+      outages.push_back({node_id(random.uniform(2)), at, at + 1});  // one tick: never twice at once
+    }
+    const auto slow = [](const timed_job&, const job_place& place) -> std::uint32_t {
+      return full_speed / static_cast<std::uint32_t>(place.size());
+    };
+    const auto all_ended = [&](auto&& queue) {
+      std::uint64_t hash = 0;
+      for (int again = 0; again < 2; ++again) {
+        auto copy = queue;
+        const auto run = simulate(copy, jobs, outages, {.start_cost = 1, .checkpoint = 2}, slow,
+                                  [](const simulation_event&) {});
+        REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+        for (std::size_t j = 0; j < jobs.size(); ++j) {
+          const job_record& r = run->jobs[j];
+          REQUIRE(r.ended != forever);
+          REQUIRE(r.ended - jobs[j].arrival >= r.waited.total() + jobs[j].duration + r.lost);
+        }
+        REQUIRE(copy.num_running() + copy.num_waiting() == 0);
+        REQUIRE((again == 0 || hash == run->log.value()));
+        hash = run->log.value();
+      }
+    };
+    const server_placer placer = server_placer::create(spec).value();
+    for (const batch_rule rule : {batch_rule::fifo, batch_rule::backfill, batch_rule::easy})
+      all_ended(batch_queue(placer, {.rule = rule}));
+    all_ended(conservative_queue(placer));
+  }
+}

@@ -1,0 +1,167 @@
+// apiary/tests/sched/preemptive_queue_test.cpp - who runs in each tick, against sorting them all.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/sched/preemptive_queue.h>
+#include <apiary/sched/server_placer.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/job_metrics.h>
+#include <apiary/sim/simulate.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+server_placer gpus_of_any_kind(std::uint32_t n) {
+  return server_placer::create({.gpus = std::vector<std::uint32_t>(n, 1)}).value();
+}
+
+std::vector<timed_job> jobs_of(const std::vector<std::tuple<tick_t, std::uint32_t, tick_t>>& list) {
+  std::vector<timed_job> jobs;
+  for (const auto& [arrival, gpus, duration] : list) {
+    jobs.push_back({{.gpus = gpus, .estimate = duration}, arrival, duration});
+  }
+  number_by_arrival(jobs);
+  return jobs;
+}
+
+// When each job ends: every tick all jobs are sorted anew. `quantum` 0: the least remaining, else
+// the least attained, chosen at its multiples.
+std::vector<tick_t> naive_ends(const std::vector<timed_job>& jobs, std::uint32_t gpus,
+                               tick_t quantum) {
+  std::vector<tick_t> end(jobs.size(), forever);
+  std::vector<tick_t> had(jobs.size(), 0);
+  std::vector<bool> runs(jobs.size(), false);
+  bool event = false;  // for the least remaining: at events only
+  for (tick_t now = 0; std::count(end.begin(), end.end(), forever) > 0; ++now) {
+    std::vector<std::size_t> order;
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      event = event || jobs[j].arrival == now;
+      if (jobs[j].arrival <= now && end[j] == forever) order.push_back(j);
+    }
+    const auto key = [&](std::size_t j) {
+      return (quantum == 0 ? jobs[j].duration - had[j] : had[j]) * jobs[j].request.gpus;
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+    const bool choose = quantum == 0 ? event : now % quantum == 0;
+    event = false;
+    std::uint32_t left = gpus;
+    for (const std::size_t j : order) {
+      if (choose) runs[j] = false;
+      if (runs[j]) left -= jobs[j].request.gpus;
+    }
+    for (const std::size_t j : order) {
+      if (runs[j] || jobs[j].request.gpus > left) continue;
+      runs[j] = true;
+      left -= jobs[j].request.gpus;
+    }
+    for (const std::size_t j : order) {
+      if (!runs[j] || ++had[j] < jobs[j].duration) continue;
+      end[j] = now + 1;
+      runs[j] = false;
+      event = true;
+    }
+  }
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("preemptive_queue: three jobs on two GPUs, by attained and by remaining service") {
+  const std::vector<timed_job> jobs = jobs_of({{0, 2, 2}, {0, 1, 8}, {0, 2, 6}});
+  preemptive_queue attained(gpus_of_any_kind(2), {.rule = preemptive_rule::least_attained});
+  const simulation by_attained = simulate(attained, jobs).value();
+  CHECK(by_attained.jobs[0].ended == 5);
+  CHECK(by_attained.jobs[1].ended == 14);
+  CHECK(by_attained.jobs[2].ended == 16);
+  CHECK(metrics_of(by_attained, jobs).completion.mean == doctest::Approx(35.0 / 3));  // 11.67
+  preemptive_queue remaining(gpus_of_any_kind(2), {.rule = preemptive_rule::shortest_remaining});
+  const simulation by_remaining = simulate(remaining, jobs).value();
+  CHECK(metrics_of(by_remaining, jobs).completion.mean == doctest::Approx(28.0 / 3));  // 9.33
+  CHECK(by_remaining.jobs[1].suspended == 0);
+}
+
+TEST_CASE("preemptive_queue: a shorter job suspends a longer one, which goes on where it was") {
+  const std::vector<timed_job> jobs = jobs_of({{0, 1, 10}, {4, 1, 2}});
+  preemptive_queue queue(gpus_of_any_kind(1), {.rule = preemptive_rule::shortest_remaining});
+  const simulation run = simulate(queue, jobs).value();
+  CHECK(run.jobs[1].ended == 6);
+  CHECK(run.jobs[0].ended == 12);
+  CHECK(run.jobs[0].suspended == 1);
+  CHECK(run.jobs[0].waited.total() == 2);
+}
+
+TEST_CASE("preemptive_queue: shortest remaining wants estimates") {
+  preemptive_queue queue(gpus_of_any_kind(1), {.rule = preemptive_rule::shortest_remaining});
+  CHECK(queue.submit({.job = job_id(0)}, 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit({.job = job_id(0), .estimate = 4}, 0).ok());
+  CHECK(queue.submit({.job = job_id(0), .estimate = 4}, 0).code() ==
+        absl::StatusCode::kAlreadyExists);
+  CHECK(queue.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("preemptive_queue: each tick those run that sorting all jobs would choose") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(2000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(6);
+    std::vector<std::tuple<tick_t, std::uint32_t, tick_t>> list(1 + random.uniform(10));
+    for (auto& [arrival, wanted, duration] : list) {
+      arrival = random.uniform(20);
+      wanted = 1 + random.uniform(gpus);
+      duration = 1 + random.uniform(9);
+    }
+    const std::vector<timed_job> jobs = jobs_of(list);
+    for (const tick_t quantum : {tick_t{0}, tick_t{1}, tick_t{3}}) {
+      CAPTURE(quantum);
+      preemptive_queue queue(gpus_of_any_kind(gpus),
+                             {.rule = quantum == 0 ? preemptive_rule::shortest_remaining
+                                                   : preemptive_rule::least_attained,
+                              .quantum = std::max<tick_t>(1, quantum)});
+      const simulation run = simulate(queue, jobs).value();
+      const std::vector<tick_t> ends = naive_ends(jobs, gpus, quantum);
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        REQUIRE(run.jobs[j].ended == ends[j]);
+        REQUIRE(run.jobs[j].waited.total() == ends[j] - jobs[j].arrival - jobs[j].duration);
+      }
+    }
+  }
+}
+
+TEST_CASE("preemptive_queue: on servers and with broken ones everyone ends") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::vector<std::tuple<tick_t, std::uint32_t, tick_t>> list(1 + random.uniform(20));
+    for (auto& [arrival, wanted, duration] : list) {
+      arrival = random.uniform(30);
+      wanted = 1 + random.uniform(8);
+      duration = 1 + random.uniform(9);
+    }
+    const std::vector<timed_job> jobs = jobs_of(list);
+    const std::vector<outage> outages{{node_id(0), 3, 9}, {node_id(1), 5, 6}, {node_id(0), 12, 30}};
+    const server_placer servers = server_placer::create({.gpus = {4, 4, 4}}).value();
+    for (const preemptive_rule rule :
+         {preemptive_rule::shortest_remaining, preemptive_rule::least_attained}) {
+      preemptive_queue queue(servers, {.rule = rule, .quantum = 4});
+      const auto run = simulate(
+          queue, jobs, outages, {}, [](const timed_job&, const job_place&) { return full_speed; },
+          [](const simulation_event&) {});
+      REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        const job_record& r = run->jobs[j];
+        REQUIRE(r.ended == jobs[j].arrival + r.waited.total() + jobs[j].duration + r.lost);
+      }
+    }
+  }
+}

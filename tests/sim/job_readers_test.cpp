@@ -1,0 +1,125 @@
+// apiary/tests/sim/job_readers_test.cpp - job lists as they are written, and what is refused.
+// SPDX-License-Identifier: MIT
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/philly_reader.h>
+#include <apiary/sim/swf_reader.h>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+absl::StatusOr<job_list> philly(std::string_view text) {
+  return read_philly(line_reader("p", text));
+}
+absl::StatusOr<job_list> swf(std::string_view text) { return read_swf(line_reader("s", text)); }
+
+const std::string header = "timestamp,duration,num_gpus,gpu_time,cluster\n";
+
+}  // namespace
+
+TEST_CASE("philly_reader: jobs by arrival, in milliseconds, tenants by name") {
+  const auto list = philly(header +
+                           "2017-10-09 07:01:55,66.0,1,66.0,b\n"
+                           "2017-10-09 07:01:54,10.25,16,164.0,a\n"
+                           "2017-10-09 07:01:55,0.0,1,0.0,a\n"
+                           "2017-10-10 07:01:54,7,2,14,b\n\n");
+  REQUIRE_MESSAGE(list.ok(), list.status().ToString());
+  REQUIRE(list->jobs.size() == 3);
+  CHECK(list->left_out == 1);
+  CHECK(list->tenants == std::vector<std::string>{"b", "a"});
+  CHECK(list->jobs[0].arrival == 0);
+  CHECK(list->jobs[0].duration == 10'250);
+  CHECK(list->jobs[0].request.gpus == 16);
+  CHECK(list->jobs[0].request.tenant == tenant_id(1));
+  CHECK(list->jobs[0].request.estimate == 10'250);
+  CHECK(list->jobs[1].arrival == 1000);
+  CHECK(list->jobs[1].request.job == job_id(1));
+  CHECK(list->jobs[2].arrival == 86'400'000);
+  CHECK(list->jobs[2].duration == 7000);
+}
+
+TEST_CASE("philly_reader: faults and their lines") {
+  const auto fault = [](std::string_view text) {
+    const absl::Status status = philly(text).status();
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    return std::string(status.message()).substr(0, 3);
+  };
+  CHECK(fault("") == "p: ");
+  CHECK(fault(header) == "p: ");
+  CHECK(fault("timestamp,duration,num_gpus\n") == "p:1");
+  for (const char* row :
+       {"2017-10-09T07:01:55,1,1,1,a", "2017-13-09 07:01:55,1,1,1,a", "2017-02-29 07:01:55,1,1,1,a",
+        "2017-10-09 24:01:55,1,1,1,a", "2017-10-09 07:01:55,-1,1,1,a",
+        "2017-10-09 07:01:55,1.,1,1,a", "2017-10-09 07:01:55,1e3,1,1,a",
+        "2017-10-09 07:01:55,1,x,1,a", "2017-10-09 07:01:55,1,1,1,", "2017-10-09 07:01:55,1,1,1"}) {
+    CAPTURE(row);
+    CHECK(fault(header + row + "\n") == "p:2");
+  }
+}
+
+TEST_CASE("philly_reader: moments are counted day by day") {
+  CHECK(detail::unix_seconds("1970-01-01 00:00:00") == 0);
+  CHECK(detail::unix_seconds("2000-02-29 12:00:00") == 951825600);
+  CHECK(detail::unix_seconds("2017-10-09 07:01:55") == 1507532515);
+  constexpr int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  std::int64_t expected = 0;
+  for (int year = 1970; year < 2105; ++year) {
+    const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    for (int month = 1; month <= 12; ++month) {
+      const int last = days[month - 1] + (leap && month == 2 ? 1 : 0);
+      for (int day = 1; day <= 31; ++day) {
+        const auto two = [](int n) { return std::to_string(n / 10) + std::to_string(n % 10); };
+        const auto got = detail::unix_seconds(std::to_string(year) + "-" + two(month) + "-" +
+                                              two(day) + " 00:00:00");
+        REQUIRE(got.has_value() == (day <= last));
+        if (!got) continue;
+        REQUIRE(*got == expected);
+        expected += 86400;
+      }
+    }
+  }
+}
+
+TEST_CASE("swf_reader: fields, unknown ones, comments") {
+  const auto list =
+      swf("; Version: 2.2\n"
+          ";\n"
+          "  1 100 5 60 4 -1 -1 8 120 -1 1 7 1 -1 1 -1 -1 -1\n"
+          "2 90 5 60 4 -1 -1 -1 -1 -1 1 9 1 -1 1 -1 -1 -1 ; killed\n"
+          "3 95 5 0 4 -1 -1 8 120 -1 5 7 1 -1 1 -1 -1 -1\n"
+          "4 110 5 500 4 12.5 -1 2 120 -1 0 7 1 -1 1 -1 -1 -1\n");
+  REQUIRE_MESSAGE(list.ok(), list.status().ToString());
+  REQUIRE(list->jobs.size() == 3);
+  CHECK(list->left_out == 1);
+  CHECK(list->tenants == std::vector<std::string>{"7", "9"});
+  CHECK(list->jobs[0].request.gpus == 4);  // the request is unknown
+  CHECK(list->jobs[0].request.estimate == 60'000);
+  CHECK(list->jobs[1].arrival == 10'000);
+  CHECK(list->jobs[1].request.gpus == 8);
+  CHECK(list->jobs[1].request.estimate == 120'000);
+  CHECK(list->jobs[1].duration == 60'000);
+  CHECK(list->jobs[2].duration == 120'000);  // killed at its limit
+}
+
+TEST_CASE("swf_reader: faults and their lines") {
+  const auto fault = [](std::string_view text) {
+    const absl::Status status = swf(text).status();
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    return std::string(status.message()).substr(0, 3);
+  };
+  CHECK(fault("; nothing\n") == "s: ");
+  CHECK(fault("; a\n1 2 3\n") == "s:2");
+  CHECK(fault("1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+  CHECK(fault("1 1.5 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+  CHECK(fault("1 1 1 -2 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+  CHECK(fault("1 1 1 1 1 1 1 5000000000 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+}

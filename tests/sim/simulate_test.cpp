@@ -1,0 +1,213 @@
+// apiary/tests/sim/simulate_test.cpp - jobs over time: speeds, costs, breakdowns, the log's hash.
+// SPDX-License-Identifier: MIT
+#include <apiary/sched/batch_queue.h>
+#include <apiary/sched/conservative_queue.h>
+#include <apiary/sched/preemptive_queue.h>
+#include <apiary/sched/server_placer.h>
+#include <apiary/sim/job_generator.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/job_metrics.h>
+#include <apiary/sim/simulate.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+server_placer servers(std::vector<std::uint32_t> gpus, bool anywhere = false) {
+  return server_placer::create({.gpus = std::move(gpus), .anywhere = anywhere}).value();
+}
+
+timed_job job(std::uint32_t number, std::uint32_t gpus, tick_t arrival, tick_t duration) {
+  return {{.job = job_id(number), .gpus = gpus, .estimate = duration}, arrival, duration};
+}
+
+constexpr auto at_full_speed = [](const timed_job&, const job_place&) { return full_speed; };
+constexpr auto unseen = [](const simulation_event&) {};
+
+}  // namespace
+
+TEST_CASE("simulate: a job over two servers is slower, a start costs time") {
+  const std::vector<timed_job> jobs{job(0, 3, 0, 100), job(1, 4, 5, 100)};
+  batch_queue queue(servers({4, 4}, true), {.rule = batch_rule::fifo});
+  const auto speed = [](const timed_job&, const job_place& place) -> std::uint32_t {
+    return place.size() == 1 ? 1000 : 300;
+  };
+  std::vector<simulation_event> log;
+  const auto run = simulate(queue, jobs, {}, {.start_cost = 7}, speed,
+                            [&](const simulation_event& e) { log.push_back(e); });
+  REQUIRE(run.ok());
+  CHECK(run->jobs[0].ended == 107);
+  CHECK(run->jobs[1].ended == 5 + 107);
+  CHECK(run->events == log.size());
+  REQUIRE(log.size() == 6);
+  CHECK(log[1].what == simulation_event::kind::start);
+  CHECK(log[1].gpus == 3);
+  CHECK(log[1].nodes == 1);
+  CHECK(log[5].what == simulation_event::kind::end);
+  const std::vector<timed_job> wide{job(0, 6, 0, 100)};
+  batch_queue alone(servers({4, 4}, true));
+  const auto slow = simulate(alone, wide, {}, {}, speed, unseen);
+  CHECK(slow->jobs[0].ended == 334);  // the last tick is not full
+}
+
+TEST_CASE("simulate: a breakdown costs the work since the last checkpoint") {
+  const std::vector<timed_job> jobs{job(0, 4, 0, 100), job(1, 4, 0, 100)};
+  const std::vector<outage> outages{{node_id(0), 70, 90}};
+  for (const tick_t checkpoint : {tick_t{0}, tick_t{30}}) {
+    batch_queue queue(servers({4, 4}));
+    const auto run =
+        simulate(queue, jobs, outages, {.checkpoint = checkpoint}, at_full_speed, unseen);
+    REQUIRE(run.ok());
+    const tick_t lost = checkpoint == 0 ? 70 : 10;
+    CHECK(run->jobs[0].lost == lost);
+    CHECK(run->jobs[0].broken == 1);
+    CHECK(run->jobs[0].waited.total() == 20);  // for the repair
+    CHECK(run->jobs[0].ended == 120 + lost);
+    CHECK(run->jobs[1].ended == 100);
+    CHECK(run->gpus.area(static_cast<std::uint64_t>(run->ended)) ==
+          static_cast<std::uint64_t>(4 * (200 + lost)));
+  }
+}
+
+TEST_CASE("simulate: at equal times ends come before arrivals, and nothing waits for nothing") {
+  const std::vector<timed_job> jobs{job(0, 4, 0, 10), job(1, 4, 10, 10)};
+  batch_queue queue(servers({4}));
+  const simulation run = simulate(queue, jobs).value();
+  CHECK(run.jobs[1].waited.total() == 0);
+  CHECK(run.ended == 20);
+  CHECK(run.gpus.mean(20) == 1.0);
+}
+
+TEST_CASE("simulate: who can never go on is left, and time can be cut") {
+  const std::vector<timed_job> jobs{job(0, 4, 0, 10), job(1, 4, 3, 10)};
+  batch_queue queue(servers({4}));
+  const std::vector<outage> for_ever{{node_id(0), 12, forever}};
+  const auto run = simulate(queue, jobs, for_ever, {}, at_full_speed, unseen);
+  REQUIRE(run.ok());
+  CHECK(run->jobs[0].ended == 10);
+  CHECK(run->jobs[1].ended == forever);
+  CHECK(run->jobs[1].started == 10);
+  CHECK(metrics_of(*run, jobs).unended == 1);
+  batch_queue again(servers({4}));
+  const auto cut = simulate(again, jobs, {}, {.until = 9}, at_full_speed, unseen);
+  CHECK(cut->ended == 3);
+}
+
+TEST_CASE("simulate: what it refuses") {
+  const auto code = [](const std::vector<timed_job>& jobs, const std::vector<outage>& outages) {
+    batch_queue queue(servers({4}));
+    return simulate(queue, jobs, outages, {}, at_full_speed, unseen).status().code();
+  };
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  CHECK(code({job(1, 1, 0, 1)}, {}) == invalid);
+  CHECK(code({job(0, 1, 5, 1), job(1, 1, 4, 1)}, {}) == invalid);
+  CHECK(code({job(0, 1, 0, 0)}, {}) == invalid);
+  CHECK(code({job(0, 1, -1, 1)}, {}) == invalid);
+  CHECK(code({job(0, 5, 0, 1)}, {}) == invalid);  // the scheduler does
+  CHECK(code({job(0, 1, 0, 1)}, {{node_id(0), 5, 5}}) == invalid);
+  CHECK(code({job(0, 1, 0, 1)}, {{node_id(0), 5, 6}, {node_id(0), 4, 5}}) == invalid);
+  CHECK(code({job(0, 1, 0, 1)}, {{node_id(7), 0, 6}}) == absl::StatusCode::kNotFound);
+}
+
+// The digests change when the events of a scheduler do: then that is what a change did, and they are
+// set anew on purpose. They are the same for every compiler.
+TEST_CASE("simulate: the same seed gives the same events everywhere") {
+  const job_list list = generate_jobs({.seed = 7,
+                                       .jobs = 2000,
+                                       .tenants = 3,
+                                       .window = 100'000,
+                                       .shortest = 500,
+                                       .longest = 5000,
+                                       .sizes = {{1, 60}, {2, 20}, {4, 15}, {12, 5}}})
+                            .value();
+  std::vector<outage> outages;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    const tick_t from = tick_t{i} * 4000;
+    outages.push_back({node_id(i % 8), from, from + 3500});
+  }
+  const auto hash = [&](auto&& queue) {
+    const auto run = simulate(queue, list.jobs, outages, {.start_cost = 3}, at_full_speed, unseen);
+    REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+    return run->log.value();
+  };
+  const server_placer placer = servers(std::vector<std::uint32_t>(8, 4));
+  CHECK(hash(batch_queue(placer, {.rule = batch_rule::fifo})) == 6697537732906514376U);
+  CHECK(hash(batch_queue(placer, {.rule = batch_rule::backfill})) == 5470474834603502331U);
+  CHECK(hash(batch_queue(placer, {.rule = batch_rule::easy})) == 6649528084173152770U);
+  CHECK(hash(conservative_queue(placer)) == 14168457726418769889U);
+  CHECK(hash(preemptive_queue(placer, {.rule = preemptive_rule::least_attained, .quantum = 600})) ==
+        10101417099054295175U);
+  CHECK(hash(preemptive_queue(placer, {.rule = preemptive_rule::shortest_remaining})) ==
+        11893947735932070121U);
+}
+
+TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
+  std::vector<tick_t> values;
+  for (tick_t v = 1; v <= 200; ++v) values.push_back(v);
+  CHECK(percentile(values, 0) == 1);
+  CHECK(percentile(values, 50) == 100);
+  CHECK(percentile(values, 99) == 198);
+  CHECK(percentile(values, 100) == 200);
+  CHECK(summary_of(values).mean == 100.5);
+  CHECK(summary_of({}).most == 0);
+  const std::vector<timed_job> jobs{job(0, 4, 10, 10), job(1, 4, 10, 10), job(2, 1, 10, 5)};
+  batch_queue queue(servers({4}), {.rule = batch_rule::fifo});
+  const simulation run = simulate(queue, jobs).value();
+  const job_metrics all = metrics_of(run, jobs);
+  CHECK(all.ended == 3);
+  CHECK(all.makespan == 25);
+  CHECK(all.completion.mean == doctest::Approx((10 + 20 + 25) / 3.0));
+  CHECK(all.delay.most == 20);
+  CHECK(all.by_cause[delay_cause::capacity] == 30);
+  CHECK(all.utilization == doctest::Approx((40 + 40 + 5) / 100.0));
+  const job_metrics large = metrics_of(run, jobs, 2);
+  CHECK(large.ended == 2);
+  CHECK(large.by_cause.total() == 10);
+}
+
+TEST_CASE("job_generator: what was asked for, and the same for the same seed") {
+  const job_generator spec{.seed = 3,
+                           .jobs = 4000,
+                           .tenants = 4,
+                           .window = 1000,
+                           .shortest = 100,
+                           .longest = 300,
+                           .sizes = {{1, 3}, {4, 1}}};
+  const job_list list = generate_jobs(spec).value();
+  REQUIRE(list.jobs.size() == 4000);
+  std::uint32_t ones = 0;
+  double arrivals = 0;
+  for (std::size_t i = 0; i < list.jobs.size(); ++i) {
+    const timed_job& j = list.jobs[i];
+    CHECK(j.request.job.value == i);
+    CHECK((i == 0 || list.jobs[i - 1].arrival <= j.arrival));
+    const tick_t lowest = j.request.gpus == 1 ? 100 : 25;
+    CHECK((j.duration >= lowest && j.duration <= 3 * lowest));
+    CHECK(j.request.tenant.value < 4);
+    ones += j.request.gpus == 1 ? 1 : 0;
+    arrivals += static_cast<double>(j.arrival);
+  }
+  CHECK(std::abs(ones / 4000.0 - 0.75) < 0.03);
+  CHECK(std::abs(arrivals / 4000 - 499.5) < 25);
+  const job_list again = generate_jobs(spec).value();
+  for (std::size_t i = 0; i < list.jobs.size(); ++i) {
+    REQUIRE(again.jobs[i].duration == list.jobs[i].duration);
+    REQUIRE(again.jobs[i].arrival == list.jobs[i].arrival);
+  }
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  CHECK(generate_jobs({.sizes = {}}).status().code() == invalid);
+  CHECK(generate_jobs({.sizes = {{0, 1}}}).status().code() == invalid);
+  CHECK(generate_jobs({.sizes = {{1, 0}}}).status().code() == invalid);
+  CHECK(generate_jobs({.window = 0}).status().code() == invalid);
+  CHECK(generate_jobs({.shortest = 2}).status().code() == invalid);
+  CHECK(generate_jobs({.tenants = 0}).status().code() == invalid);
+}
