@@ -521,7 +521,7 @@ class static_scheduler {
       classes_.push_back({static_cast<node_index::class_t>(n), n});
     for (std::uint32_t guests = size; c == nullptr && guests-- > 0;)
       for (std::uint32_t idle = size - guests; idle > 0; --idle)
-        classes_.push_back({chain_.guest_class(guests, idle), idle});
+        classes_.push_back({chain_.guest_class(false, guests, idle), idle});
     const node_index& index = c != nullptr ? c->free_nodes() : chain_.guest_nodes();
     if (placer_.fits(index, classes_, {&member, 1}) != fit_verdict::fits) return false;
     placer_.choose_nodes(index, c != nullptr ? rack_choice::tightest : rack_choice::fullest);

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -26,10 +27,11 @@ static_assert(leaf_holders{.claimer = gang_slot(0)}.taken());
 
 namespace {
 
-// What is known of each leaf.
+// What is known of each leaf, and of each node.
 struct notes {
   std::vector<leaf_holders> holders;
   std::vector<bool> good;
+  std::vector<bool> granted;
 };
 
 void check(const physical_chain& chain, const notes& known) {
@@ -73,7 +75,8 @@ void check(const physical_chain& chain, const notes& known) {
     }
     REQUIRE(chain.idle(n) == idle);
     REQUIRE(chain.guest_nodes().class_of(node_id(chain.from_end(n))) ==
-            (count == 0 ? node_index::none : chain.guest_class(guests, count)));
+            (count == 0 ? node_index::none : chain.guest_class(known.granted[n], guests, count)));
+    REQUIRE(chain.granted(n) == known.granted[n]);
   }
 }
 
@@ -98,15 +101,17 @@ TEST_CASE("classes of guests and idle leaves are dense and distinct") {
     const physical_chain chain(uniform_tree({2, size}), 1);
     std::set<node_index::class_t> classes;
     std::uint32_t pairs = 0;
-    for (std::uint32_t guests = 0; guests <= size; ++guests) {
-      for (std::uint32_t idle = 0; idle + guests <= size; ++idle, ++pairs)
-        classes.insert(chain.guest_class(guests, idle));
+    for (const bool granted : {false, true}) {
+      for (std::uint32_t guests = 0; guests <= size; ++guests) {
+        for (std::uint32_t idle = 0; idle + guests <= size; ++idle, ++pairs)
+          classes.insert(chain.guest_class(granted, guests, idle));
+      }
     }
     CHECK(classes.size() == pairs);
     CHECK(*classes.begin() == 0);
     CHECK(*classes.rbegin() + 1 == pairs);
     for (std::uint32_t guests = 0; guests < size; ++guests)
-      CHECK(chain.guest_class(guests, size - guests) < chain.guest_nodes().num_classes());
+      CHECK(chain.guest_class(true, guests, size - guests) < chain.guest_nodes().num_classes());
   }
 }
 
@@ -119,12 +124,31 @@ TEST_CASE("random holders and faults against a recount") {
   for (const auto& [tree, node_level] : chains) {
     physical_chain chain(tree, node_level);
     notes known{std::vector<leaf_holders>(tree.num_leaves()),
-                std::vector<bool>(tree.num_leaves(), true)};
+                std::vector<bool>(tree.num_leaves(), true),
+                std::vector<bool>(tree.cells(node_level).size(), false)};
+    std::vector<cell_id> tenants;
     check(chain, known);
     for (int step = 0; step < apiary_test::scaled(2000); ++step) {
       const std::uint32_t i = random.uniform(tree.num_leaves());
       const cell_id leaf = tree.at(0, i);
-      if (random.uniform(3) == 0) {
+      if (random.uniform(8) == 0) {
+        const cell_id c(random.uniform(tree.num_cells()));
+        const auto at = std::find(tenants.begin(), tenants.end(), c);
+        const bool granting = at == tenants.end();
+        if (granting) {
+          const bool could = chain.cells().can_allocate_at(c);
+          REQUIRE(chain.grant(c) == could);
+          if (!could) continue;
+          tenants.push_back(c);
+        } else {
+          chain.take_back(c);
+          tenants.erase(at);
+        }
+        for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+          if (tree.level(c) >= node_level && tree.ancestor(chain.node_cell(n), tree.level(c)) == c)
+            known.granted[n] = granting;
+        }
+      } else if (random.uniform(3) == 0) {
         const bool good = random.uniform(3) != 0;
         REQUIRE(chain.mark(leaf, good) == (known.good[i] != good));
         known.good[i] = good;

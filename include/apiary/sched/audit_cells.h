@@ -56,7 +56,8 @@ inline void audit_cluster(audit_notes& notes, cluster_id c,
   }
 }
 
-// idle  a physical node shows its idle leaves, and is indexed by guests and idle leaves
+// idle  a physical node shows its idle leaves, and is indexed by them, its guests and whether
+//       it is granted
 inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) {
   const physical_chain& chain = notes.cells.chain(c);
   std::uint64_t mask = 0;
@@ -68,7 +69,11 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
     if (h.idle() && chain.healthy().healthy(at)) mask |= std::uint64_t{1} << i;
   }
   const auto idle = static_cast<std::uint32_t>(std::popcount(mask));
-  const auto should = mask == 0 ? node_index::none : chain.guest_class(guests, idle);
+  bool granted = false;
+  cell_id above = chain.node_cell(node);
+  for (level_t l = chain.node_level(); above.valid(); above = chain.tree().parent(above, l++))
+    granted = granted || chain.owner(above).cell.valid();
+  const auto should = mask == 0 ? node_index::none : chain.guest_class(granted, guests, idle);
   const auto in = chain.guest_nodes().class_of(node_id(chain.from_end(node)));
   notes.expect(chain.idle(node) == mask && in == should, "idle", [&] {
     return "node " + notes.layout.chains[c].node_names[node] + ": idle " +

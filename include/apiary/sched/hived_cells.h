@@ -386,7 +386,7 @@ class hived_cells {
     physical_chain& chain = chains_[cluster.chain()];
     APIARY_VERIFY(!cluster.image(v).valid() && !chain.owner(p).cell.valid());
     if (!cluster.tree().parent(v, l).valid()) {
-      APIARY_VERIFY(chain.cells().allocate_at(p));
+      APIARY_VERIFY(chain.grant(p));
       APIARY_VERIFY(pinned_[c.value] || ledgers_[cluster.chain()].charge(cluster.tenant(), l));
     }
     cluster.set_image(v, p);
@@ -403,7 +403,7 @@ class hived_cells {
     hash_ ^= fact(fact_bound, c.value, v.value, p.value, 0);
     if (l == 0) cluster.show(v, true);
     if (cluster.tree().parent(v, l).valid()) return;
-    chain.cells().release(p);
+    chain.take_back(p);
     ledgers_[cluster.chain()].refund(cluster.tenant(), l);
   }
   void unbind_with_parts(cluster_id c, cell_id v, level_t l) {

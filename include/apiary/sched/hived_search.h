@@ -71,8 +71,8 @@ class hived_search {
     return false;
   }
 
-  // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on
-  // those with the fewest guaranteed ones, of these on the last ones.
+  // Among the idle leaves of a chain, on nodes that no tenant has first, of these on those with most
+  // opportunistic tasks, of these on those with the fewest guaranteed ones, of these on the last.
   bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                      const health<uniform_tree>* usable) {
     const physical_chain& chain = cells.chain(c);
@@ -84,16 +84,19 @@ class hived_search {
       for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
         masks_[n] = usable_leaves(chain.idle(n), chain.first_leaf(n), *usable);
         if (masks_[n] == 0) continue;
-        filtered_->assign(node_id(chain.from_end(n)),
-                          chain.guest_class(chain.guests(chain.node_cell(n)), ones(masks_[n])));
+        filtered_->assign(
+            node_id(chain.from_end(n)),
+            chain.guest_class(chain.granted(n), chain.guests(chain.node_cell(n)), ones(masks_[n])));
       }
     }
     const node_index& index = usable != nullptr ? *filtered_ : chain.guest_nodes();
     classes_.clear();
     const std::uint32_t size = chain.node_leaves();
-    for (std::uint32_t guests = size; guests-- > 0;) {
-      for (std::uint32_t idle = size - guests; idle > 0; --idle)
-        classes_.push_back({chain.guest_class(guests, idle), idle});
+    for (const bool granted : {false, true}) {
+      for (std::uint32_t guests = size; guests-- > 0;) {
+        for (std::uint32_t idle = size - guests; idle > 0; --idle)
+          classes_.push_back({chain.guest_class(granted, guests, idle), idle});
+      }
     }
     verdict_ = placer_.fits(index, classes_, request.members);
     cut_ = placer_.fit().cut();

@@ -44,7 +44,8 @@ struct virtual_cell {
 // virtual cell that each cell is bound to, and where opportunistic tasks may go.
 //
 // Requires: at most 64 leaves a node.
-// Cost:     hold, mark O(levels); about 50 bytes a leaf.
+// Cost:     hold, mark O(levels); grant, take_back O(levels + nodes of the cell); about 50 bytes a
+//           leaf.
 class physical_chain {
  public:
   static constexpr usage<uniform_tree>::class_t opportunistic = 0;
@@ -58,11 +59,12 @@ class physical_chain {
         holders_(tree.num_leaves()),
         owner_(tree.num_cells()),
         idle_(tree.cells(node_level).size(), low_bits(tree.leaves_per_cell(node_level))),
+        granted_(tree.cells(node_level).size(), false),
         node_level_(node_level),
-        guests_(
-            tree.cells(node_level).size(),
-            static_cast<node_index::class_t>(guest_class(tree.leaves_per_cell(node_level), 0) + 1),
-            rack_size()) {
+        guests_(tree.cells(node_level).size(),
+                static_cast<node_index::class_t>(
+                    guest_class(true, tree.leaves_per_cell(node_level), 0) + 1),
+                rack_size()) {
     APIARY_VERIFY(node_leaves() <= 64);
     for (std::uint32_t n = 0; n < num_nodes(); ++n) index_node(n);
   }
@@ -132,6 +134,16 @@ class physical_chain {
   void set_owner(cell_id c, virtual_cell to) noexcept { owner_[c.value] = to; }
 
   [[nodiscard]] safe_buddy_allocator& cells() noexcept { return cells_; }
+  // Grants a whole cell to a tenant; whether it could be. take_back ends that.
+  bool grant(cell_id c) noexcept {
+    if (!cells_.allocate_at(c)) return false;
+    show_granted(c, true);
+    return true;
+  }
+  void take_back(cell_id c) noexcept {
+    cells_.release(c);
+    show_granted(c, false);
+  }
   [[nodiscard]] const safe_buddy_allocator& cells() const noexcept { return cells_; }
 
   // Leaves of a node that are healthy and nobody's, bit i for its i-th.
@@ -143,20 +155,24 @@ class physical_chain {
   [[nodiscard]] std::uint32_t from_end(std::uint32_t node) const noexcept {
     return num_nodes() - 1 - node;
   }
-  // The class of nodes with so many opportunistic and so many idle leaves.
-  [[nodiscard]] node_index::class_t guest_class(std::uint32_t guest_leaves,
+  // The class of nodes with so many opportunistic and so many idle leaves, within cells granted to
+  // a tenant or not.
+  [[nodiscard]] node_index::class_t guest_class(bool granted, std::uint32_t guest_leaves,
                                                 std::uint32_t idle_leaves) const noexcept {
     // One row for each number of guests, shorter by one each.
+    const std::uint32_t rows = node_leaves() + 1;
     return static_cast<node_index::class_t>(
-        guest_leaves * (node_leaves() + 1) -
+        (granted ? rows * (rows + 1) / 2 : 0) + guest_leaves * rows -
         (guest_leaves == 0 ? 0 : guest_leaves * (guest_leaves - 1) / 2) + idle_leaves);
   }
+  // Whether the node is in a cell granted to a tenant.
+  [[nodiscard]] bool granted(std::uint32_t node) const noexcept { return granted_[node]; }
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return cells_.memory_bytes() + health_.memory_bytes() + quiet_.memory_bytes() +
            use_.memory_bytes() + holders_.capacity() * sizeof(leaf_holders) +
            owner_.capacity() * sizeof(virtual_cell) + idle_.capacity() * sizeof(std::uint64_t) +
-           guests_.memory_bytes();
+           granted_.capacity() / 8 + guests_.memory_bytes();
   }
 
  private:
@@ -182,9 +198,19 @@ class physical_chain {
   }
   void index_node(std::uint32_t node) noexcept {
     const auto idle_leaves = static_cast<std::uint32_t>(std::popcount(idle_[node]));
-    guests_.assign(
-        node_id(from_end(node)),
-        idle_leaves == 0 ? node_index::none : guest_class(guests(node_cell(node)), idle_leaves));
+    guests_.assign(node_id(from_end(node)),
+                   idle_leaves == 0
+                       ? node_index::none
+                       : guest_class(granted_[node], guests(node_cell(node)), idle_leaves));
+  }
+  void show_granted(cell_id c, bool granted) noexcept {
+    if (tree().level(c) < node_level_) return;
+    const id_range<cell_id> nodes = tree().descendants(c, node_level_);
+    const std::uint32_t first = tree().index(nodes.first, node_level_);
+    for (std::uint32_t n = first; n < first + nodes.size(); ++n) {
+      granted_[n] = granted;
+      index_node(n);
+    }
   }
 
   safe_buddy_allocator cells_;
@@ -194,6 +220,7 @@ class physical_chain {
   std::vector<leaf_holders> holders_;  // of each leaf
   std::vector<virtual_cell> owner_;    // of each cell
   std::vector<std::uint64_t> idle_;    // of each node
+  std::vector<bool> granted_;          // of each node
   std::uint32_t bad_ = 0;              // leaves
   level_t node_level_;
   node_index guests_;
