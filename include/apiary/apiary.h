@@ -21,6 +21,7 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/fast_div.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lazy_order.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/score_tree.h>
 #include <apiary/core/shared_array.h>
@@ -49,6 +50,7 @@
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/count_front.h>
+#include <apiary/policy/eviction_state.h>
 #include <apiary/policy/fragmentation_gradient.h>
 #include <apiary/policy/free_profile.h>
 #include <apiary/policy/front_search.h>

@@ -1,0 +1,44 @@
+// apiary/tests/core/lazy_order_test.cpp - entries by price against sorting all of them.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/lazy_order.h>
+#include <apiary/core/rng.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+TEST_CASE("entries come in ascending order of price, equal ones by number") {
+  lazy_order order;
+  const int rounds = scaled(300);
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    constexpr std::uint32_t sizes[] = {0, 1, 2, 127, 128, 129, 255, 256, 257, 1000, 5000};
+    const std::uint32_t n = sizes[random.uniform(11)];
+    const std::uint32_t prices = 1 + random.uniform(random.uniform(2) == 0 ? 3 : 100'000);
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> all;
+    order.clear(n);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const std::uint64_t price = std::uint64_t{random.uniform(prices)} << random.uniform(30);
+      order.add(price, i);
+      all.emplace_back(price, i);
+    }
+    std::sort(all.begin(), all.end());
+    const std::size_t taken = random.uniform(3) == 0 ? n : std::min<std::uint32_t>(n, 70);
+    for (std::size_t i = 0; i < taken; ++i) {
+      REQUIRE(!order.empty());
+      REQUIRE(order.top().price == all[i].first);
+      REQUIRE(order.top().number == all[i].second);
+      order.pop();
+    }
+    REQUIRE(order.empty() == (taken == n));
+  }
+}
