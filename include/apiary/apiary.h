@@ -94,6 +94,11 @@
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/job_placer.h>
+#include <apiary/sched/philly.h>
+#include <apiary/sched/philly_lines.h>
+#include <apiary/sched/philly_options.h>
+#include <apiary/sched/philly_places.h>
+#include <apiary/sched/philly_victims.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/preemptive_queue.h>
 #include <apiary/sched/server_placer.h>

@@ -175,7 +175,7 @@ struct promised {
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) { return queue.mark_bad(n, t); }
   absl::Status mark_healthy(node_id n, tick_t t) { return queue.mark_healthy(n, t); }
   tick_t wake() const { return queue.wake(); }
-  const auto& placer() const { return queue.placer(); }
+  std::uint32_t total_gpus() const { return queue.total_gpus(); }
   absl::Status decide(tick_t now, std::vector<job_action>& actions) {
     absl::Status status = queue.decide(now, actions);
     for (const job_action& a : actions) {

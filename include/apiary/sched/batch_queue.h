@@ -138,6 +138,7 @@ class batch_queue {
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
   [[nodiscard]] std::size_t num_waiting() const noexcept { return lines_.size(); }
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - lines_.size(); }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer_.total_gpus(); }
   [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
 
  private:

@@ -123,6 +123,7 @@ class preemptive_queue {
 
   [[nodiscard]] std::size_t num_waiting() const noexcept { return lines_.size(); }
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - lines_.size(); }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer_.total_gpus(); }
   [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
 
  private:

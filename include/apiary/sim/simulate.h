@@ -37,7 +37,7 @@ APIARY_NAMESPACE_BEGIN
 // | s.decide(t, actions)    | appends what the host is to do now                             |
 // | s.wake()                | when decide wants to be called although nothing happens: later |
 // |                         | than the last decide, or forever                               |
-// | s.placer().total_gpus() | GPUs of the cluster                                            |
+// | s.total_gpus()          | GPUs of the cluster                                            |
 template <class S>
 concept JobScheduler = requires(S& s, const S& constant, const job_request& r, job_id j, node_id n,
                                 tick_t t, std::vector<job_action>& actions) {
@@ -47,7 +47,7 @@ concept JobScheduler = requires(S& s, const S& constant, const job_request& r, j
   { s.mark_healthy(n, t) } -> std::same_as<absl::Status>;
   { s.decide(t, actions) } -> std::same_as<absl::Status>;
   { constant.wake() } -> std::same_as<tick_t>;
-  { constant.placer().total_gpus() } -> std::same_as<std::uint32_t>;
+  { constant.total_gpus() } -> std::same_as<std::uint32_t>;
 };
 
 // What things cost, and how long to go on.
@@ -92,7 +92,7 @@ class simulator {
       : scheduler_(scheduler), jobs_(jobs), options_(options), speed_(speed), observe_(observe) {
     out_.jobs.resize(jobs.size());
     state_.resize(jobs.size());
-    out_.gpus = utilization(scheduler.placer().total_gpus());
+    out_.gpus = utilization(scheduler.total_gpus());
   }
 
   [[nodiscard]] absl::StatusOr<simulation> run(std::span<const outage> outages) {

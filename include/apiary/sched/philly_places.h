@@ -1,0 +1,176 @@
+// apiary/sched/philly_places.h - where a gang goes at a locality, and where it collects GPUs.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/server_pool.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job_request.h>
+#include <apiary/model/plan.h>
+#include <apiary/sched/philly_options.h>
+#include <apiary/sched/server_placer.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// GPUs of a job's place.
+[[nodiscard]] inline std::uint32_t gpus_of(std::span<const placement> place) noexcept {
+  std::uint32_t gpus = 0;
+  for (const placement& p : place) gpus += p.num_devices();
+  return gpus;
+}
+
+// A server_pool under the rules of locality. A job for one server goes to the tightest; a larger one
+// to the least occupied rack that has a place, there to the least occupied servers.
+//
+// Cost: a place O(GPUs of a server) for jobs of one server, else O(racks log racks) and a fit for
+//       each rack with enough idle GPUs.
+class philly_places {
+ public:
+  // Requires: check_servers(spec) is OK.
+  explicit philly_places(const server_spec& spec) : pool_(spec.gpus, spec.servers_per_rack) {
+    for (std::uint32_t rack = 0; rack < pool_.num_racks(); ++rack) {
+      largest_.push_back(sums_of_largest(pool_.servers_of(rack)));
+    }
+    all_largest_ = sums_of_largest(pool_.servers());
+  }
+
+  [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
+
+  // A place for so many GPUs; empty when there is none. Requires: 0 < gpus <= pool().total().
+  [[nodiscard]] job_place look(std::uint32_t gpus, job_locality locality) const {
+    if (gpus > pool_.idle()) return {};
+    if (gpus <= all_largest_.front()) {
+      job_place place = pool_.fit(pool_.servers(), gpus, 1);
+      if (!place.empty() || locality == job_locality::packed) return place;
+    }
+    if (locality != job_locality::anywhere && in_a_rack(gpus)) {
+      for (const std::uint32_t rack : by_idle()) {
+        if (pool_.idle(rack) < gpus) return {};
+        job_place place =
+            pool_.fit(pool_.servers_of(rack), gpus, most_servers(largest_[rack], gpus, locality));
+        if (!place.empty()) return place;
+      }
+      return {};
+    }
+    return pool_.fit(pool_.servers(), gpus, most_servers(all_largest_, gpus, locality));
+  }
+
+  // As look(), and remembers when there is none. Requires: since begin_round() nothing was given.
+  [[nodiscard]] job_place find(std::uint32_t gpus, job_locality locality) {
+    job_place place = look(gpus, locality);
+    if (place.empty()) failed_.emplace_back(gpus, locality);
+    return place;
+  }
+  void begin_round() noexcept { failed_.clear(); }
+  [[nodiscard]] bool failed(std::uint32_t gpus, job_locality locality) const noexcept {
+    return std::find(failed_.begin(), failed_.end(), std::pair(gpus, locality)) != failed_.end();
+  }
+
+  // The servers on which a job that has no place collects, together large enough: those with the most
+  // idle GPUs, of the rack with the most idle ones that could hold it.
+  [[nodiscard]] std::vector<node_id> aim(std::uint32_t gpus, job_locality locality) const {
+    id_range<node_id> among = pool_.servers();
+    std::uint32_t most = most_servers(all_largest_, gpus, locality);
+    if (locality != job_locality::anywhere && in_a_rack(gpus) && most > 1) {
+      for (const std::uint32_t rack : by_idle()) {
+        if (pool_.total(rack) < gpus) continue;
+        among = pool_.servers_of(rack);
+        most = most_servers(largest_[rack], gpus, locality);
+        break;
+      }
+    }
+    std::vector<node_id> servers;
+    for (const node_id n : among) servers.push_back(n);
+    const auto sort_by = [&](auto&& key) {
+      std::stable_sort(servers.begin(), servers.end(),
+                       [&](node_id a, node_id b) { return key(a) > key(b); });
+    };
+    sort_by([&](node_id n) { return pool_.idle(n); });
+    std::uint32_t size = 0;
+    for (std::size_t i = 0; i < servers.size() && i < most; ++i) size += pool_.gpus(servers[i]);
+    if (size < gpus) sort_by([&](node_id n) { return pool_.gpus(n); });
+    if (servers.size() > most) servers.resize(most);
+    return servers;
+  }
+
+  void take(job_id job, std::span<const placement> place) noexcept { pool_.take(job, place); }
+  void give(std::span<const placement> place) noexcept { pool_.give(place); }
+  // Takes k more GPUs of a server for the job and adds them to its place.
+  // Requires: k <= pool().idle(n).
+  void add(job_id job, node_id n, std::uint32_t k, job_place& place) {
+    const placement more = pool_.part(n, k);
+    pool_.take(job, {&more, 1});
+    const auto at =
+        std::lower_bound(place.begin(), place.end(), n,
+                         [](const placement& p, node_id node) { return p.node < node; });
+    if (at != place.end() && at->node == n) {
+      at->device_mask |= more.device_mask;
+    } else {
+      place.insert(at, more);
+    }
+  }
+  // Who has GPUs of the server whose health is set, ascending. kNotFound: there is no such server.
+  [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
+    if (n.value >= pool_.num_servers()) {
+      return absl::NotFoundError("there is no server " + std::to_string(n.value));
+    }
+    pool_.set_health(n, healthy);
+    std::vector<job_id> there;
+    for (std::uint32_t d = 0; d < pool_.gpus(n); ++d) {
+      if (pool_.owner(n, d).valid()) there.push_back(pool_.owner(n, d));
+    }
+    std::sort(there.begin(), there.end());
+    there.erase(std::unique(there.begin(), there.end()), there.end());
+    return there;
+  }
+
+ private:
+  // GPUs of the 1, 2, ... largest of these servers.
+  [[nodiscard]] std::vector<std::uint32_t> sums_of_largest(id_range<node_id> servers) const {
+    std::vector<std::uint32_t> sums;
+    for (const node_id n : servers) sums.push_back(pool_.gpus(n));
+    std::sort(sums.begin(), sums.end(), std::greater<>());
+    std::partial_sum(sums.begin(), sums.end(), sums.begin());
+    return sums;
+  }
+  // Whether some rack could hold so many GPUs.
+  [[nodiscard]] bool in_a_rack(std::uint32_t gpus) const noexcept {
+    return std::any_of(largest_.begin(), largest_.end(),
+                       [&](const auto& sums) { return sums.back() >= gpus; });
+  }
+  [[nodiscard]] static std::uint32_t most_servers(std::span<const std::uint32_t> sums,
+                                                  std::uint32_t gpus, job_locality locality) {
+    if (locality != job_locality::packed) return static_cast<std::uint32_t>(sums.size());
+    const auto enough = std::lower_bound(sums.begin(), sums.end(), gpus);
+    return static_cast<std::uint32_t>(enough - sums.begin()) + 1;
+  }
+  // The racks, the one with the most idle GPUs first.
+  [[nodiscard]] std::vector<std::uint32_t> by_idle() const {
+    std::vector<std::uint32_t> racks(pool_.num_racks());
+    std::iota(racks.begin(), racks.end(), 0U);
+    std::stable_sort(racks.begin(), racks.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return pool_.idle(a) > pool_.idle(b);
+    });
+    return racks;
+  }
+
+  server_pool pool_;
+  std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest of each rack
+  std::vector<std::uint32_t> all_largest_;
+  std::vector<std::pair<std::uint32_t, job_locality>> failed_;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,411 @@
+// apiary/tests/sched/philly_test.cpp - every edge of the state machine by a virtual clock, quotas,
+// preemption, and every second of delay with its cause.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/sched/philly.h>
+#include <apiary/sim/job_generator.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/simulate.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+using phase = philly::phase;
+
+// Four servers of four GPUs in two racks, one tenant with all of them; times in seconds.
+philly_options small() {
+  return {.servers = {.gpus = {4, 4, 4, 4}, .servers_per_rack = 2},
+          .quotas = {16},
+          .acquire_time = 150,
+          .backoff_time = 120,
+          .most_tries = 1};
+}
+
+// A scheduler and what it did, by job.
+struct machine {
+  philly scheduler;
+  std::map<std::uint32_t, job_action> last{};
+
+  explicit machine(const philly_options& options) : scheduler(philly::create(options).value()) {}
+
+  void submit(std::uint32_t job, std::uint32_t gpus, tick_t now, std::uint32_t tenant = 0) {
+    const absl::Status status =
+        scheduler.submit({.job = job_id(job), .tenant = tenant_id(tenant), .gpus = gpus}, now);
+    REQUIRE_MESSAGE(status.ok(), status.ToString());
+    decide(now);
+  }
+  void finish(std::uint32_t job, tick_t now) {
+    REQUIRE(scheduler.finish(job_id(job), now).ok());
+    decide(now);
+  }
+  void decide(tick_t now) {
+    std::vector<job_action> actions;
+    REQUIRE(scheduler.decide(now, actions).ok());
+    for (job_action& a : actions) last[a.job.value] = std::move(a);
+    REQUIRE(scheduler.wake() > now);
+  }
+  [[nodiscard]] philly::standing at(std::uint32_t job) const {
+    return scheduler.find(job_id(job)).value();
+  }
+  [[nodiscard]] const job_place& place(std::uint32_t job) const { return last.at(job).place; }
+};
+
+// A GPU of every server is taken by jobs 0, 1, 2, 3: no whole server is idle.
+machine one_taken_of_each(const philly_options& options) {
+  machine m(options);
+  for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0);
+  for (std::uint32_t job = 0; job < 4; ++job) {
+    m.finish(job, 0);
+    m.submit(job, 4, 0);
+    m.finish(job, 0);
+  }
+  for (std::uint32_t job = 0; job < 4; ++job) m.submit(10 + job, 3, 0);
+  for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 1, 0);
+  for (std::uint32_t job = 0; job < 4; ++job) m.finish(10 + job, 0);
+  for (std::uint32_t n = 0; n < 4; ++n) REQUIRE(m.scheduler.pool().idle(node_id(n)) == 3);
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("philly: what is no cluster and no job") {
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  const auto code = [](auto&& change) {
+    philly_options options = small();
+    change(options);
+    return philly::create(options).status().code();
+  };
+  CHECK(code([](philly_options&) {}) == absl::StatusCode::kOk);
+  CHECK(code([](philly_options& o) { o.servers.gpus = {}; }) == invalid);
+  CHECK(code([](philly_options& o) { o.quotas = {}; }) == invalid);
+  CHECK(code([](philly_options& o) { o.quotas = {16, 1}; }) == invalid);
+  CHECK(code([](philly_options& o) { o.acquire_time = 0; }) == invalid);
+  CHECK(code([](philly_options& o) { o.backoff_time = -1; }) == invalid);
+  philly p = philly::create(small()).value();
+  CHECK(p.submit({.tenant = tenant_id(0)}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0)}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(1)}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(0), .gpus = 0}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(0), .gpus = 17}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(0)}, 0).ok());
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(0)}, 0).code() ==
+        absl::StatusCode::kAlreadyExists);
+  CHECK(p.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(p.fail(job_id(0), philly::failure::transient, 0).status().code() ==
+        absl::StatusCode::kNotFound);
+  CHECK(p.mark_bad(node_id(4), 0).status().code() == absl::StatusCode::kNotFound);
+  CHECK(p.mark_healthy(node_id(4), 0).code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("philly: small jobs are packed, large ones go to the least occupied rack") {
+  machine m(small());
+  m.submit(0, 1, 0);
+  m.submit(1, 2, 0);
+  CHECK(m.place(0) == job_place{{node_id(0), 1}});
+  CHECK(m.place(1) == job_place{{node_id(0), 6}});
+  m.submit(2, 5, 0);
+  CHECK(m.place(2) == job_place{{node_id(2), 15}, {node_id(3), 1}});
+}
+
+TEST_CASE("philly: ACQUIRE to RUN when all is collected within the time") {
+  machine m = one_taken_of_each(small());
+  m.submit(20, 8, 10);  // whole servers of a rack: it collects three GPUs of two
+  CHECK(m.at(20) == philly::standing{phase::acquire, job_locality::packed, 0, 6});
+  CHECK(m.scheduler.pool().idle() == 6);
+  m.finish(0, 60);  // what falls idle there is its own
+  CHECK(m.at(20).held == 7);
+  CHECK(m.scheduler.wake() == 160);
+  m.submit(21, 7, 70);  // passes by: it does not fit, and collects nothing
+  CHECK(m.at(21).held == 0);
+  m.finish(1, 159);
+  CHECK(m.at(20) == philly::standing{phase::run, job_locality::packed, 0, 8});
+  CHECK(m.place(20) == job_place{{node_id(0), 15}, {node_id(1), 15}});
+  CHECK(m.last.at(20).waited.total() == 149);
+}
+
+TEST_CASE("philly: ACQUIRE to BACKOFF at the time, everything released, and back") {
+  machine m = one_taken_of_each(small());
+  m.submit(20, 8, 10);
+  m.decide(159);
+  CHECK(m.at(20).phase == phase::acquire);
+  m.decide(160);
+  CHECK(m.at(20) == philly::standing{phase::backoff, job_locality::packed, 1, 0});
+  CHECK(m.scheduler.pool().idle() == 12);
+  m.finish(0, 170);
+  m.finish(1, 170);  // a place is there, but it does not look
+  CHECK(m.at(20).phase == phase::backoff);
+  m.decide(279);
+  CHECK(m.at(20).phase == phase::backoff);
+  m.decide(280);
+  CHECK(m.at(20) == philly::standing{phase::run, job_locality::packed, 1, 8});
+  CHECK(m.last.at(20).waited[delay_cause::fragmentation] == 270);
+}
+
+TEST_CASE("philly: locality relaxes step by step, after more tries than allowed") {
+  machine m = one_taken_of_each(small());
+  m.submit(20, 8, 0);
+  std::vector<philly::standing> seen;
+  for (tick_t now = 0; now <= 2000; ++now) {
+    if (m.scheduler.wake() == now) m.decide(now);
+    const philly::standing s = m.at(20);
+    if (seen.empty() || !(seen.back() == s)) seen.push_back(s);
+    if (s.phase == phase::run) {
+      // Two cycles of 270 s at each of two localities.
+      CHECK(now == 4 * 270);
+      break;
+    }
+  }
+  const std::vector<philly::standing> expected{{phase::acquire, job_locality::packed, 0, 6},
+                                               {phase::backoff, job_locality::packed, 1, 0},
+                                               {phase::acquire, job_locality::packed, 1, 6},
+                                               {phase::backoff, job_locality::packed, 2, 0},
+                                               {phase::acquire, job_locality::one_rack, 0, 6},
+                                               {phase::backoff, job_locality::one_rack, 1, 0},
+                                               {phase::acquire, job_locality::one_rack, 1, 6},
+                                               {phase::backoff, job_locality::one_rack, 2, 0},
+                                               {phase::run, job_locality::anywhere, 0, 8}};
+  CHECK(seen == expected);
+  CHECK(m.place(20).size() == 3);
+}
+
+TEST_CASE("philly: who never relaxes waits for a rack") {
+  philly_options options = small();
+  options.most_tries = philly_options::no_limit;
+  machine m = one_taken_of_each(options);
+  m.submit(20, 8, 0);
+  for (tick_t now = m.scheduler.wake(); now < 100'000; now = m.scheduler.wake()) m.decide(now);
+  CHECK(m.at(20).locality == job_locality::packed);
+  CHECK(m.at(20).tries > 300);
+  CHECK(m.scheduler.waited(job_id(20), 100'000)->total() == 100'000);
+}
+
+TEST_CASE("philly: idle GPUs are lent, those within quota come first, delays have their causes") {
+  philly_options options = small();
+  options.quotas = {12, 4};
+  options.preempt_percent = 101;
+  machine m(options);
+  for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0, 1);
+  CHECK(m.scheduler.used(tenant_id(1)) == 16);  // lent
+  m.submit(4, 4, 10, 1);                        // beyond its quota
+  m.submit(5, 4, 20, 0);                        // within
+  m.finish(0, 50);
+  CHECK(m.at(5).phase == phase::run);  // came later, but within quota
+  CHECK(m.last.at(5).waited[delay_cause::capacity] == 30);
+  CHECK(m.at(4).phase == phase::acquire);
+  m.finish(1, 60);
+  CHECK(m.at(4).phase == phase::run);
+  CHECK(m.last.at(4).waited[delay_cause::quota] == 50);
+  CHECK(m.last.at(4).waited.total() == 50);
+}
+
+TEST_CASE("philly: preemption from 90 % of use, the last started of those beyond quota first") {
+  for (const std::uint32_t taken : {14U, 15U, 16U}) {
+    CAPTURE(taken);
+    philly_options options = small();
+    options.quotas = {8, 8};
+    machine m(options);
+    m.submit(0, 4, 0, 1);
+    m.submit(1, 4, 1, 1);
+    m.submit(2, 4, 2, 1);
+    m.submit(3, taken - 12, 3, 1);
+    m.submit(4, 4, 10, 0);
+    if (taken == 14) {  // 87.5 %
+      CHECK(m.at(4).phase == phase::acquire);
+      CHECK(m.at(3).phase == phase::run);
+    } else {
+      CHECK(m.at(4).phase == phase::run);
+      CHECK(m.last.at(3).what == job_action::verb::suspend);
+      CHECK(m.at(3).phase == phase::acquire);  // waits again
+      CHECK(m.at(2).phase == phase::run);
+      m.submit(5, 4, 11, 0);
+      CHECK(m.at(5).phase == phase::run);
+      CHECK(m.at(2).phase == phase::acquire);
+      m.submit(6, 4, 12, 0);  // beyond quota now: nobody goes for it
+      CHECK(m.at(6).phase == phase::acquire);
+      CHECK(m.at(1).phase == phase::run);
+    }
+  }
+}
+
+TEST_CASE("philly: nobody is suspended for nothing") {
+  for (const std::uint32_t quota : {8U, 4U}) {
+    philly_options options = small();
+    options.quotas = {8, quota};
+    machine m(options);
+    for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, job, 1);
+    m.finish(1, 5);
+    m.submit(11, 4, 6, 1);
+    m.submit(20, 8, 20, 0);  // two servers of a rack
+    const bool fits = quota == 4;
+    // Of those beyond the quota, 11 and 3 were started last: not in one rack. With 2 there is one,
+    // and 11 stays.
+    CHECK(m.at(20).phase == (fits ? phase::run : phase::acquire));
+    CHECK(m.at(11).phase == phase::run);
+    CHECK(m.at(3).phase == (fits ? phase::acquire : phase::run));
+    CHECK(m.at(2).phase == (fits ? phase::acquire : phase::run));
+    CHECK(m.at(0).phase == phase::run);
+  }
+}
+
+TEST_CASE("philly: failures are retried by their class") {
+  philly_options options = small();
+  options.most_retries = 2;
+  machine m(options);
+  const auto fails = [&](std::uint32_t job, philly::failure why, tick_t now) {
+    const absl::StatusOr<bool> again = m.scheduler.fail(job_id(job), why, now);
+    REQUIRE(again.ok());
+    m.decide(now);
+    return *again;
+  };
+  m.submit(0, 4, 0);
+  for (tick_t now = 1; now < 50; ++now) CHECK(fails(0, philly::failure::transient, now));
+  CHECK(!fails(0, philly::failure::permanent, 50));
+  CHECK(!m.scheduler.find(job_id(0)));
+  m.submit(1, 4, 60);
+  CHECK(fails(1, philly::failure::unknown, 61));
+  CHECK(fails(1, philly::failure::unknown, 62));
+  CHECK(!fails(1, philly::failure::unknown, 63));
+  CHECK(m.scheduler.pool().idle() == 16);
+}
+
+TEST_CASE("philly: a broken server stops its jobs and what is collected there") {
+  machine m = one_taken_of_each(small());
+  m.submit(20, 8, 10);
+  const auto stopped = m.scheduler.mark_bad(node_id(0), 20);
+  CHECK(stopped.value() == std::vector{job_id(0)});
+  CHECK(m.at(20).held == 0);
+  m.decide(20);
+  CHECK(m.at(0).phase == phase::run);  // elsewhere
+  CHECK(m.scheduler.mark_healthy(node_id(0), 30).ok());
+  m.decide(30);
+}
+
+namespace {
+
+// What must hold after every decision, counted from the servers and the jobs.
+void audit(const philly& p, const std::vector<job_request>& jobs,
+           const std::vector<std::uint32_t>& quotas) {
+  std::map<std::uint32_t, std::uint32_t> has;
+  std::uint32_t idle = 0;
+  for (const node_id n : p.pool().servers()) {
+    for (std::uint32_t d = 0; d < p.pool().gpus(n); ++d) {
+      const job_id owner = p.pool().owner(n, d);
+      if (owner.valid()) ++has[owner.value];
+      idle += !owner.valid() && p.pool().healthy(n) ? 1U : 0U;
+    }
+  }
+  REQUIRE(p.pool().idle() == idle);
+  std::vector<std::uint32_t> used(quotas.size(), 0);
+  std::vector<std::uint32_t> collectors(quotas.size(), 0);
+  std::size_t counted = 0;
+  for (const job_request& r : jobs) {
+    const std::optional<philly::standing> s = p.find(r.job);
+    if (!s) {
+      REQUIRE(!has.contains(r.job.value));
+      continue;
+    }
+    ++counted;
+    REQUIRE(s->held == (has.contains(r.job.value) ? has[r.job.value] : 0));
+    if (s->phase == phase::run) REQUIRE(s->held == r.gpus);
+    if (s->phase == phase::backoff) REQUIRE(s->held == 0);
+    if (s->phase == phase::acquire) REQUIRE(s->held < r.gpus);
+    used[r.tenant.value] += s->held;
+    collectors[r.tenant.value] += s->phase == phase::acquire && s->held > 0 ? 1U : 0U;
+  }
+  REQUIRE(counted == p.num_jobs());
+  for (std::uint32_t t = 0; t < quotas.size(); ++t) {
+    REQUIRE(p.used(tenant_id(t)) == used[t]);
+    REQUIRE(collectors[t] <= 1);
+  }
+}
+
+// Audits a scheduler whenever it has decided.
+struct audited {
+  philly p;
+  std::vector<std::uint32_t> quotas;
+  std::vector<job_request> jobs{};
+
+  absl::Status submit(const job_request& r, tick_t t) {
+    jobs.push_back(r);
+    return p.submit(r, t);
+  }
+  absl::Status finish(job_id j, tick_t t) { return p.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) { return p.mark_bad(n, t); }
+  absl::Status mark_healthy(node_id n, tick_t t) { return p.mark_healthy(n, t); }
+  tick_t wake() const { return p.wake(); }
+  std::uint32_t total_gpus() const { return p.total_gpus(); }
+  absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+    absl::Status status = p.decide(t, actions);
+    audit(p, jobs, quotas);
+    for (const job_action& a : actions) {
+      if (a.what != job_action::verb::start) continue;
+      // A place obeys the locality that its job had.
+      const std::optional<philly::standing> s = p.find(a.job);
+      if (!s || s->locality == job_locality::anywhere) continue;
+      const job_request& r = jobs[a.job.value];
+      const auto rack = [&](node_id n) { return p.pool().rack_of(n); };
+      bool fits_a_rack = false;
+      for (std::uint32_t i = 0; i < p.pool().num_racks(); ++i)
+        fits_a_rack = fits_a_rack || p.pool().total(i) >= r.gpus;
+      if (fits_a_rack) CHECK(rack(a.place.front().node) == rack(a.place.back().node));
+    }
+    return status;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("philly: random loads: books that balance, every job ends, every second has its cause") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(150U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    philly_options options{.servers = {.gpus = {}, .servers_per_rack = 1 + random.uniform(4)},
+                           .acquire_time = 10 + random.uniform(20),
+                           .backoff_time = 5 + random.uniform(20),
+                           .most_tries = random.uniform(3)};
+    options.servers.gpus.resize(3 + random.uniform(5));
+    std::uint32_t total = 0;
+    for (std::uint32_t& g : options.servers.gpus) total += g = 2 + random.uniform(7);
+    for (std::uint32_t left = total; options.quotas.size() < 3; left -= options.quotas.back())
+      options.quotas.push_back(random.uniform(left + 1));
+    const job_list list = generate_jobs({.seed = seed,
+                                         .jobs = 60,
+                                         .tenants = 3,
+                                         .window = 400,
+                                         .shortest = 20,
+                                         .longest = 400,
+                                         .sizes = {{1, 4}, {2, 3}, {4, 2}, {total / 2, 1}}})
+                              .value();
+    std::vector<outage> outages;
+    for (std::uint32_t n = 0; n < 2; ++n) {
+      const tick_t from = random.uniform(300);
+      outages.push_back({node_id(n), from, from + 50});
+    }
+    std::sort(outages.begin(), outages.end(),
+              [](const outage& a, const outage& b) { return a.from < b.from; });
+    audited scheduler{philly::create(options).value(), options.quotas};
+    const auto run = simulate(
+        scheduler, list.jobs, outages, {}, [](const timed_job&, const job_place&) { return 1000U; },
+        [](const simulation_event&) {});
+    REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+    for (std::size_t j = 0; j < list.jobs.size(); ++j) {
+      const job_record& r = run->jobs[j];
+      REQUIRE(r.ended != forever);
+      REQUIRE(r.ended == list.jobs[j].arrival + r.waited.total() + list.jobs[j].duration + r.lost);
+      REQUIRE(r.waited[delay_cause::order] == 0);
+    }
+    REQUIRE(scheduler.p.num_jobs() == 0);
+  }
+}
