@@ -12,6 +12,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -153,6 +154,100 @@ BENCHMARK(ask<rack_mixed_no, no>)->Name("ruled/rack_mixed/no")->Arg(middle);
 BENCHMARK(ask<slices_yes, yes>)->Name("ruled/slices/yes")->Arg(middle);
 BENCHMARK(ask<spread_yes, yes>)->Name("ruled/spread/yes")->Arg(middle);
 BENCHMARK(ask<preferred_yes, yes>)->Name("ruled/preferred/yes")->Arg(middle);
+
+// The open-source HiveD: tasks in ascending order of size, nodes in descending order of GPUs in use;
+// when a node has no room for the next task, it is left for good.
+bool fits_by_walking(std::vector<std::uint32_t> free, std::vector<std::uint32_t> tasks) {
+  std::stable_sort(free.begin(), free.end());
+  std::sort(tasks.begin(), tasks.end());
+  std::size_t t = 0;
+  for (std::uint32_t f : free) {
+    while (t < tasks.size() && tasks[t] <= f) f -= tasks[t++];
+    if (t == tasks.size()) return true;
+  }
+  return false;
+}
+// Tasks in descending order of size, each to the fullest node with room.
+bool fits_by_best_fit(std::vector<std::uint32_t> free, std::vector<std::uint32_t> tasks) {
+  std::sort(tasks.begin(), tasks.end(), std::greater<>());
+  for (const std::uint32_t t : tasks) {
+    std::sort(free.begin(), free.end());
+    const auto at = std::find_if(free.begin(), free.end(), [&](auto f) { return f >= t; });
+    if (at == free.end()) return false;
+    *at -= t;
+  }
+  return true;
+}
+
+// How often a greedy scheduler says no to a gang that fits: 64 nodes of eight GPUs, 16 a rack, on
+// which tasks of random sizes run; then a gang of 2 to 16 tasks of sizes of the mix.
+enum class mix { dividing, any, odd };
+template <mix Mix>
+void missed(benchmark::State& state) {
+  const bool in_rack = state.range(1) != 0;
+  std::uint64_t fitting = 0;
+  std::uint64_t walked_past = 0;
+  std::uint64_t not_best = 0;
+  std::uint64_t wrong = 0;
+  constexpr std::uint64_t cases = 5'000;
+  for (auto _ : state) {
+    for (std::uint64_t seed = 0; seed < cases; ++seed) {
+      rng random(seed);
+      const auto size = [&] {
+        if (Mix == mix::dividing) return 1U << random.uniform(4);
+        return Mix == mix::any ? 1 + random.uniform(8) : 3 + 2 * random.uniform(3);
+      };
+      std::vector<std::uint32_t> free(64, 8);
+      const auto load = static_cast<std::uint32_t>(state.range(0));
+      for (std::uint32_t used = 0; used * 100 < load * 512;) {
+        std::uint32_t& f = free[random.uniform(64)];
+        const std::uint32_t task = std::min(1 + random.uniform(8), f);
+        f -= task;
+        used += task;
+      }
+      room_index<uniform_tree> rooms(uniform_tree{4, 16, 8}, node, 8);
+      for (std::uint32_t n = 0; n < 64; ++n) rooms.set(n, free[n]);
+      gang_rules gang;
+      std::vector<std::uint32_t> tasks;
+      for (std::uint32_t t = 2 + random.uniform(15); t-- > 0;) {
+        tasks.push_back(size());
+        gang.members.push_back({1, tasks.back()});
+      }
+      if (in_rack) gang.required = 2;
+      ruled_fit<uniform_tree> fit;
+      const fit_verdict verdict = fit(rooms, gang);
+      bool walked = false;
+      bool best = false;
+      for (std::ptrdiff_t r = 0; r < (in_rack ? 4 : 1); ++r) {
+        const std::vector<std::uint32_t> cell(in_rack ? free.begin() + r * 16 : free.begin(),
+                                              in_rack ? free.begin() + (r + 1) * 16 : free.end());
+        walked = walked || fits_by_walking(cell, tasks);
+        best = best || fits_by_best_fit(cell, tasks);
+      }
+      const bool fits = verdict == fit_verdict::fits;
+      wrong += verdict == fit_verdict::budget_ended || ((walked || best) && !fits) ? 1U : 0U;
+      fitting += fits ? 1U : 0U;
+      walked_past += fits && !walked ? 1U : 0U;
+      not_best += fits && !best ? 1U : 0U;
+    }
+  }
+  if (wrong > 0) state.SkipWithError("a greedy yes where we say no, or no answer");
+  const auto percent = [&](std::uint64_t n) {
+    return 100.0 * static_cast<double>(n) /
+           static_cast<double>(std::max<std::uint64_t>(fitting, 1));
+  };
+  state.counters["fit"] = static_cast<double>(fitting);
+  state.counters["walk_misses_%"] = percent(walked_past);
+  state.counters["best_fit_misses_%"] = percent(not_best);
+}
+void loads(benchmark::internal::Benchmark* b) {
+  for (const int in_rack : {0, 1})
+    for (const int load : {60, 70, 80, 90, 95}) b->Args({load, in_rack});
+  b->ArgNames({"use", "in_rack"})->Iterations(1)->Unit(benchmark::kMillisecond);
+}
+BENCHMARK(missed<mix::dividing>)->Name("missed/1_2_4_8")->Apply(loads);
+BENCHMARK(missed<mix::any>)->Name("missed/1_to_8")->Apply(loads);
+BENCHMARK(missed<mix::odd>)->Name("missed/3_5_7")->Apply(loads);
 
 // What a change of one node costs.
 void change_node(benchmark::State& state) {

@@ -303,6 +303,10 @@ gang_rules random_gang(rng& random, std::uint32_t most) {
       member.spread.push_back({node + random.uniform(3), 1 + random.uniform(6)});
     for (const level_count& s : member.slices)
       if (member.tasks % s.tasks != 0) member.tasks = s.tasks;
+    if (m > 0 && random.uniform(4) == 0) {
+      member = gang.members[random.uniform(m)];
+      if (random.uniform(2) == 0) member.tasks = 1 + random.uniform(4);
+    }
     gang.members.push_back(member);
   }
   if (random.uniform(2) == 0) gang.required = node + random.uniform(3);

@@ -24,7 +24,8 @@ APIARY_NAMESPACE_BEGIN
 //   One kind of weight 1 counts places for it; floor(leaves / t) counts pieces of t leaves.
 // * Or all that the cell can hold is listed: the greatest counts of each kind. None is enough.
 //
-// A kind is a member of the gang that has tasks and no leader, those it leads included.
+// A kind is a member of the gang that has tasks and no leader, those it leads included; those that
+// need the same and have neither slices nor spread are one kind.
 // certificate_check.h counts again.
 //
 // Example: examples/why_waiting.cpp
@@ -44,7 +45,7 @@ struct certificate {
   };
 
   level_t level = 0;                   // of the cells; num_levels(): the one cell of everything
-  std::vector<std::uint32_t> kinds{};  // their members, ascending
+  std::vector<std::uint32_t> kinds{};  // the first member of each, ascending
   std::vector<weighing> weighings{};
   std::vector<refusal> cells{};  // each cell of the level, ascending
   friend bool operator==(const certificate&, const certificate&) = default;

@@ -35,10 +35,22 @@ class certificate_check {
                     std::span<const resources> hosts, const gang_rules& gang)
       : tree_(tree), node_level_(node_level), free_(free), hosts_(hosts), gang_(gang) {
     APIARY_VERIFY(free.size() == tree.cells(node_level).size());
-    for (std::uint32_t m = 0; m < gang.members.size(); ++m)
-      if (gang.members[m].leader == no_member && gang.members[m].tasks > 0) kinds_.push_back(m);
+    for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
+      const ruled_member& member = gang.members[m];
+      if (member.leader != no_member || member.tasks == 0) continue;
+      const auto same = [&](std::uint32_t other) {
+        return !has_rules(m) && !has_rules(other) && task_of(m) == task_of(other);
+      };
+      const auto at = std::find_if(kinds_.begin(), kinds_.end(), same);
+      if (at == kinds_.end()) {
+        kinds_.push_back(m);
+        counts_.push_back(member.tasks);
+      } else {
+        counts_[static_cast<std::size_t>(at - kinds_.begin())] += member.tasks;
+      }
+    }
     for (std::size_t k = 0; k < kinds_.size(); ++k) {
-      tasks_.push_back(task_of(k));
+      tasks_.push_back(task_of(kinds_[k]));
       for (level_t l = 0; l <= tree.num_levels(); ++l) together_.push_back(together_by_rules(k, l));
       for (level_t l = 0; l <= tree.num_levels(); ++l) allowed_.push_back(allowed_by_rules(k, l));
     }
@@ -52,7 +64,7 @@ class certificate_check {
       if (w.weights.size() != kinds_.size()) return false;
       std::uint64_t needed = 0;
       for (std::size_t k = 0; k < kinds_.size(); ++k)
-        needed += std::uint64_t{w.weights[k]} * gang_.members[kinds_[k]].tasks;
+        needed += std::uint64_t{w.weights[k]} * counts_[k];
       if (needed != w.needed) return false;
     }
     if (why.cells.size() != (anywhere ? 1 : tree_.cells(why.level).size())) return false;
@@ -82,10 +94,8 @@ class certificate_check {
       const auto first = r.counts.begin() + static_cast<std::ptrdiff_t>(i);
       listed.emplace(first, first + static_cast<std::ptrdiff_t>(kinds_.size()));
     }
-    vector all;
-    for (const std::uint32_t m : kinds_) all.push_back(gang_.members[m].tasks);
     for (const vector& v : listed)
-      if (is_at_least(v, all)) return false;
+      if (is_at_least(v, counts_)) return false;
     return listed.size() * kinds_.size() == r.counts.size() &&
            listed == greatest(why.level, r.cell);
   }
@@ -100,7 +110,7 @@ class certificate_check {
   }
   [[nodiscard]] std::uint32_t allowed_by_rules(std::size_t kind, level_t l) const {
     const ruled_member& leader = gang_.members[kinds_[kind]];
-    std::uint32_t most = leader.tasks;
+    std::uint32_t most = counts_[kind];
     for (level_t above = tree_.num_levels() + 1; above-- > l;) {
       for (const ruled_member& m : gang_.members) {
         if (m.tasks == 0 || (&m != &leader && m.leader != kinds_[kind])) continue;
@@ -131,17 +141,24 @@ class certificate_check {
     std::uint64_t memory = 0;
     friend auto operator<=>(const node_room&, const node_room&) = default;
   };
-  [[nodiscard]] node_room task_of(std::size_t kind) const {
+  // What a task of a member needs, with those it leads.
+  [[nodiscard]] node_room task_of(std::uint32_t leader) const {
     node_room t;
-    const ruled_member& leader = gang_.members[kinds_[kind]];
     for (const ruled_member& m : gang_.members) {
-      if (&m != &leader && m.leader != kinds_[kind]) continue;
-      const std::uint64_t each = m.tasks / leader.tasks;
+      if (&m != &gang_.members[leader] && m.leader != leader) continue;
+      const std::uint64_t each = m.tasks / gang_.members[leader].tasks;
       t.leaves += each * m.leaves;
       t.cpu += each * m.host.cpu_milli;
       t.memory += each * m.host.memory_mib;
     }
     return t;
+  }
+  [[nodiscard]] bool has_rules(std::uint32_t leader) const {
+    for (const ruled_member& m : gang_.members) {
+      if (m.tasks == 0 || (&m != &gang_.members[leader] && m.leader != leader)) continue;
+      if (!m.slices.empty() || !m.spread.empty()) return true;
+    }
+    return false;
   }
   [[nodiscard]] bool fits(const node_room& t, const node_room& in) const {
     return t.leaves <= in.leaves && (hosts_.empty() || (t.cpu <= in.cpu && t.memory <= in.memory));
@@ -270,7 +287,8 @@ class certificate_check {
   std::span<const std::uint32_t> free_;
   std::span<const resources> hosts_;
   const gang_rules& gang_;
-  vector kinds_;
+  vector kinds_;                  // their first members
+  vector counts_;                 // tasks of each kind
   std::vector<node_room> tasks_;  // what one of each kind needs
   vector allowed_;                // by kind and level
   vector together_;

@@ -70,9 +70,10 @@ struct gang_rules {
   return true;
 }
 
-// The gang in units: a task of a member without leader, with the tasks it leads. What slices and
-// spread ask for is, for each unit and level, that every cell of the level has a multiple of `step`
-// units and at most `most`. Tasks are equal, so that no more than the counts matters.
+// The gang in units: a task of a member without leader, with the tasks it leads. Units are of one
+// kind if they are of one member, or need the same and have no rules. What slices and spread ask for
+// is, for each kind and level, that every cell of the level has a multiple of `step` units and at
+// most `most`. Units of a kind are equal, so that no more than the counts matters.
 //
 // Proof for slices: if all cells hold multiples, tasks numbered from cell to cell make slices that
 // do not cross cells; and slices that do not cross cells make multiples.
@@ -81,8 +82,8 @@ struct gang_rules {
 class gang_units {
  public:
   struct unit {
-    std::uint32_t member = 0;
-    std::uint32_t tasks = 0;
+    std::uint32_t member = 0;  // the first one
+    std::uint32_t tasks = 0;   // units, one a task of the members
     std::uint32_t leaves = 0;
     std::uint64_t cpu_milli = 0;
     std::uint64_t memory_mib = 0;
@@ -97,6 +98,7 @@ class gang_units {
     limits_.clear();
     hosted_ = false;
     lowest_rule_ = any_level;
+    kind_of_.assign(gang.members.size(), no_member);
     for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
       const ruled_member& member = gang.members[m];
       if (member.leader != no_member || member.tasks == 0) continue;
@@ -107,13 +109,20 @@ class gang_units {
         add(u, other);
       }
       settle();
+      kind_of_[m] = static_cast<std::uint32_t>(join(u));
+      if (kind_of_[m] < units_.size()) continue;
       hosted_ = hosted_ || u.cpu_milli > 0 || u.memory_mib > 0;
       lowest_rule_ = std::min(lowest_rule_, u.ruled);
       units_.push_back(u);
     }
   }
 
+  // Kinds.
   [[nodiscard]] std::size_t size() const noexcept { return units_.size(); }
+  // Of a member; no_member if it has a leader or no tasks.
+  [[nodiscard]] std::uint32_t kind_of(std::uint32_t member) const noexcept {
+    return kind_of_[member];
+  }
   [[nodiscard]] const unit& operator[](std::size_t u) const noexcept { return units_[u]; }
   // Whether any unit takes CPU or memory.
   [[nodiscard]] bool hosted() const noexcept { return hosted_; }
@@ -138,7 +147,7 @@ class gang_units {
   void add(unit& u, const ruled_member& m) {
     const std::uint32_t each = m.tasks / u.tasks;
     const std::uint64_t leaves = u.leaves + std::uint64_t{m.leaves} * each;
-    u.leaves = static_cast<std::uint32_t>(std::min<std::uint64_t>(leaves, 0xffff));
+    u.leaves = static_cast<std::uint32_t>(std::min<std::uint64_t>(leaves, ~std::uint32_t{0}));
     u.cpu_milli += std::uint64_t{m.host.cpu_milli} * each;
     u.memory_mib += std::uint64_t{m.host.memory_mib} * each;
     if (each == 0) return;
@@ -154,6 +163,21 @@ class gang_units {
       u.ruled = std::min(u.ruled, s.level);
     }
   }
+  // Adds the unit just made to one of the same kind; which one it is, size() for a new one.
+  std::size_t join(const unit& u) {
+    if (u.ruled != any_level) return units_.size();
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      unit& other = units_[i];
+      if (other.ruled != any_level || other.leaves != u.leaves || other.cpu_milli != u.cpu_milli ||
+          other.memory_mib != u.memory_mib)
+        continue;
+      other.tasks += u.tasks;
+      for (std::size_t h = 0; h < heights_; ++h) limits_[i * heights_ + h].most = other.tasks;
+      limits_.resize(units_.size() * heights_);
+      return i;
+    }
+    return units_.size();
+  }
   // A cell holds multiples of what its parts do, and not more than the cell above may.
   void settle() {
     limit* const limits = &limits_[limits_.size() - heights_];
@@ -168,7 +192,8 @@ class gang_units {
   level_t node_level_ = 0;
   std::size_t heights_ = 0;
   std::vector<unit> units_;
-  std::vector<limit> limits_;  // by unit and level from the nodes up
+  std::vector<std::uint32_t> kind_of_;  // of each member
+  std::vector<limit> limits_;           // by unit and level from the nodes up
   bool hosted_ = false;
   level_t lowest_rule_ = any_level;
 };

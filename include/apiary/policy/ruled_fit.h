@@ -317,18 +317,40 @@ class ruled_fit {
     return fit_verdict::does_not_fit;
   }
 
-  // From units to members.
+  // From units to members: those of a kind one after the other, and those they lead.
   void finish(const gang_rules& gang) {
-    const std::size_t n = portions_.size();
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t leader = units_[portions_[i].member].member;
-      portions_[i].member = leader;
-      for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
-        if (gang.members[m].leader != leader || gang.members[m].tasks == 0) continue;
-        const std::uint32_t each = gang.members[m].tasks / gang.members[leader].tasks;
-        portions_.push_back({portions_[i].node, m, portions_[i].tasks * each});
+    sort_portions();
+    by_kind_.swap(portions_);
+    portions_.clear();
+    std::uint32_t member = 0;
+    std::uint32_t done = 0;  // of its tasks
+    for (std::size_t i = 0; i < by_kind_.size(); ++i) {
+      const auto [node, kind, units] = by_kind_[i];
+      if (i == 0 || by_kind_[i - 1].member != kind) {
+        member = units_[kind].member;
+        done = 0;
+      }
+      for (std::uint32_t left = units; left > 0;) {
+        while (units_.kind_of(member) != kind || done == gang.members[member].tasks) {
+          ++member;
+          done = 0;
+        }
+        const std::uint32_t n = std::min(left, gang.members[member].tasks - done);
+        put(gang, node, member, n);
+        done += n;
+        left -= n;
       }
     }
+    sort_portions();
+  }
+  void put(const gang_rules& gang, std::uint32_t node, std::uint32_t leader, std::uint32_t n) {
+    portions_.push_back({node, leader, n});
+    for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
+      if (gang.members[m].leader != leader || gang.members[m].tasks == 0) continue;
+      portions_.push_back({node, m, n * (gang.members[m].tasks / gang.members[leader].tasks)});
+    }
+  }
+  void sort_portions() {
     std::sort(portions_.begin(), portions_.end(), [](const portion& a, const portion& b) {
       return a.member != b.member ? a.member < b.member : a.node < b.node;
     });
@@ -366,6 +388,7 @@ class ruled_fit {
   level_t level_ = 0;
   std::uint32_t cell_ = 0;
   std::vector<portion> portions_;
+  std::vector<portion> by_kind_;  // with kinds as members
   std::uint64_t steps_ = 0;
 };
 
