@@ -113,7 +113,7 @@ TEST_CASE("tasks of whole nodes get as few racks as any choice of idle nodes") {
   rng random(23);
   gang_placer placer;
   for (int round = 0; round < apiary_test::scaled(500); ++round) {
-    std::vector<std::uint64_t> masks(4 * (1 + random.uniform(6)));
+    std::vector<std::uint64_t> masks(std::size_t{4} * (1 + random.uniform(6)));
     for (std::uint64_t& m : masks) m = random.uniform(2) == 0 ? 0xff : 0;
     const cluster c(masks, true);
     std::vector<std::uint32_t> in_rack(masks.size() / cluster::rack, 0);

@@ -14,12 +14,12 @@ using namespace apiary;
 
 namespace {
 
-struct outcome {
+struct shape_read {
   std::optional<cell_shape> shape;
   std::string faults;
 };
 
-outcome shape_of(const std::vector<cell_type_config>& types, const std::string& top) {
+shape_read shape_of(const std::vector<cell_type_config>& types, const std::string& top) {
   detail::document_faults faults;
   const hived_cell_types read(types, faults);
   std::optional<cell_shape> shape = read.shape_of(top, "here", faults);
@@ -41,13 +41,13 @@ const std::vector<cell_type_config> plain{
 }  // namespace
 
 TEST_CASE("a shape lists types from the leaf up and fan-outs from the top down") {
-  const outcome rack = shape_of(plain, "RACK");
+  const shape_read rack = shape_of(plain, "RACK");
   REQUIRE(rack.shape.has_value());
   CHECK(rack.faults.empty());
   CHECK(rack.shape->types == std::vector<std::string>{"GPU", "PAIR", "NODE", "RACK"});
   CHECK(rack.shape->fan_outs == std::vector<std::uint32_t>{3, 4, 2});
   CHECK(rack.shape->node_level == 2);
-  const outcome node = shape_of(plain, "NODE");
+  const shape_read node = shape_of(plain, "NODE");
   REQUIRE(node.shape.has_value());
   CHECK(node.shape->node_level == 2);
   CHECK(node.shape->fan_outs == std::vector<std::uint32_t>{4, 2});
@@ -62,7 +62,7 @@ TEST_CASE("the top of a shape is a type that is defined") {
 
 TEST_CASE("each fault of a type is reported when types are read, and only there") {
   const auto check = [](const std::vector<cell_type_config>& types, const std::string& faults) {
-    const outcome made = shape_of(types, types.front().name);
+    const shape_read made = shape_of(types, types.front().name);
     CHECK(made.faults == faults);
     CHECK_FALSE(made.shape.has_value());
   };

@@ -360,7 +360,7 @@ TEST_CASE("random binding, vacating, adopting and marking against a recount") {
     }
     check(cells);
   }
-  CHECK(taken > 100);
+  CHECK(taken > apiary_test::scaled(100U));
   for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
     for (const cell_id leaf : cells.chain(c).tree().cells(0)) {
       if (cells.chain(c).holders(leaf).claimer.valid()) cells.unclaim(c, leaf);

@@ -24,7 +24,7 @@ TEST_CASE("what a tenant uses and what a cell is used for") {
   const tenant_id b = *scheduler.layout().find_tenant("b");
   CHECK(usage_of(scheduler, a) == tenant_usage{.owned = 8});
   CHECK(usage_of(scheduler, b) == tenant_usage{.owned = 6});
-  const auto run = [&](gang_request request) {
+  const auto run = [&](const gang_request& request) {
     const auto plan = scheduler.propose(request);
     REQUIRE(plan.ok());
     REQUIRE(plan->result != outcome::wait);

@@ -222,8 +222,8 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
       for (const gang_slot s : place.downgraded) REQUIRE(h.gangs()[s].request.lazy);
     }
   }
-  CHECK(yes > 100);
-  CHECK(no > 100);
+  CHECK(yes > apiary_test::scaled(100));
+  CHECK(no > apiary_test::scaled(100));
 }
 
 TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hold it") {
@@ -263,8 +263,8 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
         REQUIRE(apiary_test::is_cut(*search.cut(), idle, apiary_test::tasks_of(r.members)));
     }
   }
-  CHECK(yes > 50);
-  CHECK(no > 50);
+  CHECK(yes > apiary_test::scaled(50));
+  CHECK(no > apiary_test::scaled(50));
 }
 
 TEST_CASE("with faults and filters, places are usable, and nothing moves") {
@@ -294,7 +294,7 @@ TEST_CASE("with faults and filters, places are usable, and nothing moves") {
       }
     }
   }
-  CHECK(found > 100);
+  CHECK(found > apiary_test::scaled(100));
 }
 
 TEST_CASE("what would fit, were nothing in use") {

@@ -120,7 +120,7 @@ class hived_drawing {
     if (!v.cell.valid()) return "";
     const virtual_cluster& cluster = cells.cluster(v.cluster);
     if (cluster.tree().parent(v.cell, l).valid()) return "";
-    const std::string tenant = name(cluster.tenant());
+    std::string tenant = name(cluster.tenant());
     if (!cells.is_pinned(v.cluster)) return tenant;
     for (const pinned_layout& p : h_.layout().pinned)
       if (p.chain.value == c && p.cell == cell) return tenant + " (" + ascii(p.id) + ')';
@@ -150,6 +150,7 @@ class hived_drawing {
     const physical_chain& chain = h_.cells().chain(c);
     const level_t top = chain.node_level();
     const std::uint32_t part = top > 0 ? chain.tree().leaves_per_cell(top - 1) : 1;
+    const std::size_t width = std::size_t{3} * part;
     row r{.users = {""}, .claims = {""}, .owners = owners(c, node)};
     bool claimed = false;
     std::uint32_t i = 0;
@@ -158,7 +159,7 @@ class hived_drawing {
       for (level_t l = 1; l < top; ++l) {
         if (i > 0 && i % chain.tree().leaves_per_cell(l) == 0) gap = l + 1 == top ? "| " : " ";
       }
-      const std::size_t ahead = i % part == 0 && part * 3 <= room ? part * 3 : 3;
+      const std::size_t ahead = i % part == 0 && width <= room ? width : 3;
       if (i > 0 && r.users.back().size() + gap.size() + ahead > room) {
         r.users.emplace_back();
         r.claims.emplace_back();
