@@ -13,14 +13,14 @@
 
 #include <cstdint>
 #include <string>
+#include <support/levels.h>
 #include <utility>
 #include <vector>
 
 using namespace apiary;
+using namespace apiary_test;
 
 namespace {
-
-enum : level_t { leaf, node, rack };
 
 // Two racks of four nodes of eight.
 struct cluster {

@@ -26,7 +26,7 @@ namespace {
 
 // Nodes of eight leaves in two sockets of two pairs, four nodes a rack, indexed by how many leaves
 // are free.
-struct cluster {
+struct racked_nodes {
   static constexpr std::uint32_t size = 8;
   static constexpr std::uint32_t rack = 4;
   const std::vector<std::uint32_t> cell_sizes{1, 2, 4, 8};
@@ -34,7 +34,7 @@ struct cluster {
   node_index index;
   std::vector<indexed_class> classes;
 
-  cluster(std::vector<std::uint64_t> masks, bool fullest_first)
+  racked_nodes(std::vector<std::uint64_t> masks, bool fullest_first)
       : free(std::move(masks)), index(static_cast<std::uint32_t>(free.size()), size + 1, rack) {
     for (std::uint32_t n = 0; n < free.size(); ++n)
       index.assign(node_id(n), static_cast<node_index::class_t>(std::popcount(free[n])));
@@ -47,18 +47,18 @@ struct cluster {
 using gang_t = std::vector<gang_member>;
 
 // Places the gang if it fits; its leaves, of all tasks.
-std::vector<cell_id> place(gang_placer& placer, const cluster& c, const gang_t& gang) {
+std::vector<cell_id> place(gang_placer& placer, const racked_nodes& c, const gang_t& gang) {
   if (placer.fits(c.index, c.classes, gang) != fit_verdict::fits) return {};
   placer.choose_nodes(c.index, rack_choice::fullest);
   std::vector<node_leaves> nodes;
   for (const std::uint32_t n : placer.nodes())
-    nodes.push_back({c.free[n], c.free[n], cell_id(n * cluster::size), c.cell_sizes});
+    nodes.push_back({c.free[n], c.free[n], cell_id(n * racked_nodes::size), c.cell_sizes});
   return placer.choose_leaves_of(nodes, gang);
 }
 
 // The nodes of the tasks, after it has been checked that each is on one node, and that all leaves
 // are free and given once.
-std::vector<std::uint32_t> nodes_of_tasks(const cluster& c, const gang_t& gang,
+std::vector<std::uint32_t> nodes_of_tasks(const racked_nodes& c, const gang_t& gang,
                                           const std::vector<cell_id>& leaves) {
   std::vector<std::uint32_t> nodes;
   std::set<cell_id> taken;
@@ -66,10 +66,10 @@ std::vector<std::uint32_t> nodes_of_tasks(const cluster& c, const gang_t& gang,
   for (const gang_member& m : gang) {
     for (std::uint32_t t = 0; t < m.tasks; ++t) {
       REQUIRE(i + m.leaves <= leaves.size());
-      nodes.push_back(leaves[i].value / cluster::size);
+      nodes.push_back(leaves[i].value / racked_nodes::size);
       for (std::uint32_t k = 0; k < m.leaves; ++k, ++i) {
-        REQUIRE(leaves[i].value / cluster::size == nodes.back());
-        REQUIRE((c.free[nodes.back()] >> (leaves[i].value % cluster::size) & 1) != 0);
+        REQUIRE(leaves[i].value / racked_nodes::size == nodes.back());
+        REQUIRE((c.free[nodes.back()] >> (leaves[i].value % racked_nodes::size) & 1) != 0);
         REQUIRE(taken.insert(leaves[i]).second);
       }
     }
@@ -88,7 +88,7 @@ TEST_CASE("every yes is a placement, every no is one of all ways to pack") {
   for (int round = 0; round < rounds; ++round) {
     std::vector<std::uint64_t> masks(1 + random.uniform(10));
     for (std::uint64_t& m : masks) m = random.uniform(3) == 0 ? 0xff : random.uniform(256);
-    const cluster c(masks, random.uniform(2) == 0);
+    const racked_nodes c(masks, random.uniform(2) == 0);
     gang_t gang(1 + random.uniform(3));
     for (gang_member& m : gang) m = {random.uniform(4), 1 + random.uniform(6)};
     std::vector<std::uint32_t> free;
@@ -115,17 +115,17 @@ TEST_CASE("tasks of whole nodes get as few racks as any choice of idle nodes") {
   for (int round = 0; round < apiary_test::scaled(500); ++round) {
     std::vector<std::uint64_t> masks(std::size_t{4} * (1 + random.uniform(6)));
     for (std::uint64_t& m : masks) m = random.uniform(2) == 0 ? 0xff : 0;
-    const cluster c(masks, true);
-    std::vector<std::uint32_t> in_rack(masks.size() / cluster::rack, 0);
+    const racked_nodes c(masks, true);
+    std::vector<std::uint32_t> in_rack(masks.size() / racked_nodes::rack, 0);
     for (std::size_t n = 0; n < masks.size(); ++n)
-      if (masks[n] != 0) ++in_rack[n / cluster::rack];
-    const std::uint32_t idle = c.index.count(cluster::size);
+      if (masks[n] != 0) ++in_rack[n / racked_nodes::rack];
+    const std::uint32_t idle = c.index.count(racked_nodes::size);
     if (idle == 0) continue;
     const std::uint32_t tasks = 1 + random.uniform(idle);
-    const gang_t gang{{tasks, cluster::size}};
+    const gang_t gang{{tasks, racked_nodes::size}};
     std::set<std::uint32_t> racks;
     for (const std::uint32_t n : nodes_of_tasks(c, gang, place(placer, c, gang)))
-      racks.insert(n / cluster::rack);
+      racks.insert(n / racked_nodes::rack);
     std::sort(in_rack.rbegin(), in_rack.rend());
     std::uint32_t least = 0;
     for (std::uint32_t there = 0; there < tasks; there += in_rack[least++]) {
@@ -136,7 +136,7 @@ TEST_CASE("tasks of whole nodes get as few racks as any choice of idle nodes") {
 
 TEST_CASE("classes in the order given, members in the order asked, leaves close together") {
   gang_placer placer;
-  const cluster c({0xff, 0b1111'0110, 0xff, 0b0011'0000}, true);
+  const racked_nodes c({0xff, 0b1111'0110, 0xff, 0b0011'0000}, true);
   const gang_t gang{{2, 2}, {1, 4}};
   const std::vector<cell_id> leaves = place(placer, c, gang);
   REQUIRE(leaves.size() == 8);
@@ -156,7 +156,7 @@ TEST_CASE("classes in the order given, members in the order asked, leaves close 
 
 TEST_CASE("classes that are not given are not used") {
   gang_placer placer;
-  const cluster c({0xff, 0x0f}, true);
+  const racked_nodes c({0xff, 0x0f}, true);
   const std::vector<indexed_class> small{{4, 4}};
   CHECK(placer.fits(c.index, small, gang_t{{1, 8}}) == fit_verdict::does_not_fit);
   REQUIRE(placer.fit().cut());

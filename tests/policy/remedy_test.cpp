@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <support/levels.h>
 #include <support/scale.h>
 #include <vector>
 
@@ -20,8 +21,6 @@ using namespace apiary;
 using namespace apiary_test;
 
 namespace {
-
-enum : level_t { leaf, node, rack };
 
 constexpr std::uint32_t num_nodes = 6;  // two racks of three
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <support/levels.h>
 #include <support/naive_rules.h>
 #include <support/scale.h>
 #include <vector>
@@ -23,8 +24,6 @@ using namespace apiary;
 using namespace apiary_test;
 
 namespace {
-
-enum : level_t { leaf, node, rack, block };
 
 using fit_t = ruled_fit<ragged_tree>;
 

@@ -113,8 +113,8 @@ bool packs(const leaf_counts& free, const gang_request& r) {
 // Whether tasks fit into a tenant's free usable leaves for some way to grant the whole cells from
 // `next` on that are not bound yet; the others have left `free` leaves a node.
 bool some_grant_packs(const hived_cells& cells, cluster_id id, const gang_request& r,
-                      const health<uniform_tree>& usable, safe_buddy_allocator granted,
-                      std::size_t next, leaf_counts free) {
+                      const health<uniform_tree>& usable, const safe_buddy_allocator& granted,
+                      std::size_t next, const leaf_counts& free) {
   const virtual_cluster& cluster = cells.cluster(id);
   const physical_chain& chain = cells.chain(cluster.chain());
   std::vector<std::pair<cell_id, level_t>> roots;
@@ -133,8 +133,7 @@ bool some_grant_packs(const hived_cells& cells, cluster_id id, const gang_reques
       for (const cell_id leaf : leaves(chain.tree(), node))
         if (usable.healthy(leaf) && !chain.holders(leaf).taken()) ++all.back();
     }
-    if (some_grant_packs(cells, id, r, usable, std::move(more), next + 1, std::move(all)))
-      return true;
+    if (some_grant_packs(cells, id, r, usable, more, next + 1, all)) return true;
   }
   return false;
 }

@@ -94,9 +94,8 @@ inline std::vector<apiary::tick_t> naive_starts(naive_rule rule, std::uint32_t g
           take(j, at, horizon);
         }
         blocked = true;
-      } else if (!blocked || rule == naive_rule::backfill) {
-        run(j);
-      } else if (rule == naive_rule::easy && room(j, now)) {
+      } else if (!blocked || rule == naive_rule::backfill ||
+                 (rule == naive_rule::easy && room(j, now))) {
         run(j);
       }
     }
