@@ -173,8 +173,8 @@ TEST_CASE(
     if (found) check_place(cells, r, search.place(), &usable);
     found ? ++yes : ++no;
   }
-  CHECK(yes > 100);
-  CHECK(no > 100);
+  CHECK(yes > apiary_test::scaled(100));
+  CHECK(no > apiary_test::scaled(100));
 }
 
 TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves hold it") {
