@@ -25,7 +25,7 @@ namespace {
 using phase = philly::phase;
 
 // Four servers of four GPUs in two racks, one tenant with all of them; times in seconds.
-philly_options small() {
+philly_options small_philly() {
   return {.servers = {.gpus = {4, 4, 4, 4}, .servers_per_rack = 2},
           .quotas = {16},
           .acquire_time = 150,
@@ -83,7 +83,7 @@ machine one_taken_of_each(const philly_options& options) {
 TEST_CASE("philly: what is no cluster and no job") {
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
   const auto code = [](auto&& change) {
-    philly_options options = small();
+    philly_options options = small_philly();
     change(options);
     return philly::create(options).status().code();
   };
@@ -93,7 +93,7 @@ TEST_CASE("philly: what is no cluster and no job") {
   CHECK(code([](philly_options& o) { o.quotas = {16, 1}; }) == invalid);
   CHECK(code([](philly_options& o) { o.acquire_time = 0; }) == invalid);
   CHECK(code([](philly_options& o) { o.backoff_time = -1; }) == invalid);
-  philly p = philly::create(small()).value();
+  philly p = philly::create(small_philly()).value();
   CHECK(p.submit({.tenant = tenant_id(0)}, 0).code() == invalid);
   CHECK(p.submit({.job = job_id(0)}, 0).code() == invalid);
   CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(1)}, 0).code() == invalid);
@@ -109,8 +109,8 @@ TEST_CASE("philly: what is no cluster and no job") {
   CHECK(p.mark_healthy(node_id(4), 0).code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("philly: small jobs are packed, large ones go to the least occupied rack") {
-  machine m(small());
+TEST_CASE("philly: small_philly jobs are packed, large ones go to the least occupied rack") {
+  machine m(small_philly());
   m.submit(0, 1, 0);
   m.submit(1, 2, 0);
   CHECK(m.place(0) == job_place{{node_id(0), 1}});
@@ -120,7 +120,7 @@ TEST_CASE("philly: small jobs are packed, large ones go to the least occupied ra
 }
 
 TEST_CASE("philly: ACQUIRE to RUN when all is collected within the time") {
-  machine m = one_taken_of_each(small());
+  machine m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);  // whole servers of a rack: it collects three GPUs of two
   CHECK(m.at(20) == philly::standing{phase::acquire, job_locality::packed, 0, 6});
   CHECK(m.scheduler.pool().idle() == 6);
@@ -136,7 +136,7 @@ TEST_CASE("philly: ACQUIRE to RUN when all is collected within the time") {
 }
 
 TEST_CASE("philly: ACQUIRE to BACKOFF at the time, everything released, and back") {
-  machine m = one_taken_of_each(small());
+  machine m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);
   m.decide(159);
   CHECK(m.at(20).phase == phase::acquire);
@@ -154,7 +154,7 @@ TEST_CASE("philly: ACQUIRE to BACKOFF at the time, everything released, and back
 }
 
 TEST_CASE("philly: locality relaxes step by step, after more tries than allowed") {
-  machine m = one_taken_of_each(small());
+  machine m = one_taken_of_each(small_philly());
   m.submit(20, 8, 0);
   std::vector<philly::standing> seen;
   for (tick_t now = 0; now <= 2000; ++now) {
@@ -181,7 +181,7 @@ TEST_CASE("philly: locality relaxes step by step, after more tries than allowed"
 }
 
 TEST_CASE("philly: who never relaxes waits for a rack") {
-  philly_options options = small();
+  philly_options options = small_philly();
   options.most_tries = philly_options::no_limit;
   machine m = one_taken_of_each(options);
   m.submit(20, 8, 0);
@@ -192,7 +192,7 @@ TEST_CASE("philly: who never relaxes waits for a rack") {
 }
 
 TEST_CASE("philly: idle GPUs are lent, those within quota come first, delays have their causes") {
-  philly_options options = small();
+  philly_options options = small_philly();
   options.quotas = {12, 4};
   options.preempt_percent = 101;
   machine m(options);
@@ -213,7 +213,7 @@ TEST_CASE("philly: idle GPUs are lent, those within quota come first, delays hav
 TEST_CASE("philly: preemption from 90 % of use, the last started of those beyond quota first") {
   for (const std::uint32_t taken : {14U, 15U, 16U}) {
     CAPTURE(taken);
-    philly_options options = small();
+    philly_options options = small_philly();
     options.quotas = {8, 8};
     machine m(options);
     m.submit(0, 4, 0, 1);
@@ -241,7 +241,7 @@ TEST_CASE("philly: preemption from 90 % of use, the last started of those beyond
 
 TEST_CASE("philly: nobody is suspended for nothing") {
   for (const std::uint32_t quota : {8U, 4U}) {
-    philly_options options = small();
+    philly_options options = small_philly();
     options.quotas = {8, quota};
     machine m(options);
     for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, job, 1);
@@ -260,7 +260,7 @@ TEST_CASE("philly: nobody is suspended for nothing") {
 }
 
 TEST_CASE("philly: failures are retried by their class") {
-  philly_options options = small();
+  philly_options options = small_philly();
   options.most_retries = 2;
   machine m(options);
   const auto fails = [&](std::uint32_t job, philly::failure why, tick_t now) {
@@ -281,7 +281,7 @@ TEST_CASE("philly: failures are retried by their class") {
 }
 
 TEST_CASE("philly: a broken server stops its jobs and what is collected there") {
-  machine m = one_taken_of_each(small());
+  machine m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);
   const auto stopped = m.scheduler.mark_bad(node_id(0), 20);
   CHECK(stopped.value() == std::vector{job_id(0)});
