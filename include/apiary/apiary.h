@@ -79,7 +79,9 @@
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/gpu_sharing.h>
+#include <apiary/sched/grant_ranking.h>
 #include <apiary/sched/hived.h>
+#include <apiary/sched/hived_bindings.h>
 #include <apiary/sched/hived_catalog.h>
 #include <apiary/sched/hived_cell_types.h>
 #include <apiary/sched/hived_cells.h>
@@ -93,6 +95,7 @@
 #include <apiary/sched/hived_queries.h>
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
+#include <apiary/sched/hived_supply.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/philly.h>
 #include <apiary/sched/philly_lines.h>

@@ -300,7 +300,7 @@ TEST_CASE(
       if (random.uniform(3) == 0) usable.mark_bad(leaf);
     const picture before = picture_of(cells);
     cells.begin();
-    const bool all = cells.bind_everything(cluster_id(k), usable, 1 + random.uniform(4));
+    const bool all = cells.bind_everything(cluster_id(k), usable, 1 + random.uniform(4)).all_usable;
     const quota_tree& tree = cluster.tree();
     bool whole = true;
     for (level_t l = 0; l < tree.num_levels(); ++l)

@@ -36,14 +36,15 @@ class duel {
   struct counts {
     std::uint64_t events = 0, asked = 0, granted = 0, opportunistic = 0, victims = 0,
                   downgraded = 0, waiting = 0, refused_here_only = 0, refused_there_only = 0,
-                  checked = 0, missed = 0, proven = 0, proven_for_some = 0, too_large = 0;
+                  checked = 0, missed = 0, proven = 0, proven_for_some = 0, too_large = 0,
+                  undecided = 0;
     void add(const counts& o) {
       events += o.events, asked += o.asked, granted += o.granted;
       opportunistic += o.opportunistic, victims += o.victims, downgraded += o.downgraded;
       waiting += o.waiting, refused_here_only += o.refused_here_only;
       refused_there_only += o.refused_there_only, checked += o.checked, proven += o.proven;
       missed += o.missed, proven_for_some += o.proven_for_some;
-      too_large += o.too_large;
+      too_large += o.too_large, undecided += o.undecided;
     }
   };
 
@@ -189,8 +190,11 @@ class duel {
     return r;
   }
   void check_refusal(const gang_request& r, const gang_plan& plan) {
-    REQUIRE(plan.wait.reason != wait_reason::undecided);
     const std::vector<cluster_id> clusters = apiary_test::clusters_for(shared, r);
+    if (plan.wait.reason == wait_reason::undecided) {
+      ++seen.undecided;  // it says so, and may be wrong
+      return;
+    }
     for (const cluster_id c : clusters) {
       apiary_test::naive_tenant naive(shared, r, c);
       if (marks_ == 0) {
@@ -240,7 +244,7 @@ duel::counts fight(std::uint64_t runs, std::uint64_t events, std::uint32_t marks
                     << all.refused_there_only << ", checked " << all.checked << ", missed "
                     << all.missed << ", proven " << all.proven << " (" << all.proven_for_some
                     << " not for all choices of cells)"
-                    << ", too large " << all.too_large);
+                    << ", too large " << all.too_large << ", undecided " << all.undecided);
   return all;
 }
 
@@ -248,13 +252,13 @@ TEST_CASE("a tenant waits for nothing that it could run alone, while all hardwar
   fight(apiary_test::scaled(std::uint64_t{2000}), 500, 0, 1);
 }
 
-// Which free cell each of the tenant's cells goes to is chosen one by one, the most usable first;
-// hived does not try all choices together. So it misses some: 1 of 1,000 refusals here.
 TEST_CASE(
-    "where hardware is bad, a gang hardly ever waits that has a place which leaves others theirs") {
+    "where hardware is bad, a gang waits only if it has no place which leaves others theirs") {
   const duel::counts all = fight(apiary_test::scaled(std::uint64_t{1000}), 400, 15, 1'000'000);
-  CHECK(all.missed * 200 <= all.checked);
-  CHECK(all.proven_for_some * 200 <= all.proven);
+  CHECK(all.missed == 0);
+  CHECK(all.proven_for_some == 0);
+  CHECK(all.undecided * 1000 <= all.waiting);
+  CHECK(all.proven > 0);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_search.h>
+#include <apiary/sched/hived_supply.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>
 
@@ -239,6 +240,7 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
     for (const cell_id leaf : chain.tree().cells(0))
       if (random.uniform(4) == 0) usable.mark_bad(leaf);
     hived_search search;
+    hived_supply supply;
     for (const health<uniform_tree>* filter :
          {static_cast<health<uniform_tree>*>(nullptr), &usable}) {
       leaf_counts idle;
@@ -255,7 +257,7 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
       }
       const bool found = search.opportunistic(h.cells(), r, 0, filter);
       REQUIRE(found == packs(idle, r));
-      REQUIRE(search.fits_repaired(chain, r.members) == packs(repaired, r));
+      REQUIRE(supply.fits_repaired(chain, r.members) == packs(repaired, r));
       found ? ++yes : ++no;
       if (found) check_place(h.cells(), r, search.place(), filter);
       if (!found && search.cut())
@@ -298,16 +300,16 @@ TEST_CASE("with faults and filters, places are usable, and nothing moves") {
 
 TEST_CASE("what would fit, were nothing in use") {
   hived h = four_racks();
-  hived_search search;
+  hived_supply supply;
   const hived_cells& cells = h.cells();
   const virtual_cluster& a = cells.cluster(cells.cluster_of(tenant_id(0), 0));
   using gang_t = std::vector<gang_member>;
-  CHECK(search.fits_empty(a, gang_t{{3, 4}, {1, 2}}));
-  CHECK(!search.fits_empty(a, gang_t{{4, 4}}));
-  CHECK(!search.fits_empty(a, gang_t{{3, 4}, {2, 2}}));
-  CHECK(search.fits_empty(cells.chain(0), gang_t{{8, 4}}));
-  CHECK(!search.fits_empty(cells.chain(0), gang_t{{9, 3}}));
-  CHECK(search.fits_repaired(cells, h.gangs(), {.members = {{3, 4}}},
+  CHECK(supply.fits_empty(a, gang_t{{3, 4}, {1, 2}}));
+  CHECK(!supply.fits_empty(a, gang_t{{4, 4}}));
+  CHECK(!supply.fits_empty(a, gang_t{{3, 4}, {2, 2}}));
+  CHECK(supply.fits_empty(cells.chain(0), gang_t{{8, 4}}));
+  CHECK(!supply.fits_empty(cells.chain(0), gang_t{{9, 3}}));
+  CHECK(supply.fits_repaired(cells, h.gangs(), {.members = {{3, 4}}},
                              cells.cluster_of(tenant_id(0), 0)));
 }
 

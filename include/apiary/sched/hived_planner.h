@@ -14,6 +14,7 @@
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
+#include <apiary/sched/hived_supply.h>
 
 #include <absl/status/status.h>
 
@@ -93,13 +94,13 @@ class hived_planner {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       const physical_chain& chain = state.cells().chain(chains_[i]);
       const bool fits = r.priority < 0
-                            ? search_.fits_empty(chain, r.members)
-                            : search_.fits_empty(state.cells().cluster(clusters_[i]), r.members);
+                            ? supply_.fits_empty(chain, r.members)
+                            : supply_.fits_empty(state.cells().cluster(clusters_[i]), r.members);
       if (!fits) continue;
       wait.reason = wait_reason::busy;
       if (repaired || !chain.any_bad()) continue;
-      repaired = r.priority < 0 ? search_.fits_repaired(chain, r.members)
-                                : search_.fits_repaired(state.cells(), gangs, r, clusters_[i]);
+      repaired = r.priority < 0 ? supply_.fits_repaired(chain, r.members)
+                                : supply_.fits_repaired(state.cells(), gangs, r, clusters_[i]);
     }
     if (wait.reason == wait_reason::never) return wait;
     if (repaired) wait.reason = wait_reason::unhealthy;
@@ -128,6 +129,7 @@ class hived_planner {
   }
 
   hived_search search_;
+  hived_supply supply_;
   bool undecided_ = false;
   std::vector<std::uint32_t> chains_;          // that the request may use, in the order of trying
   std::vector<cluster_id> clusters_;           // of each of them

@@ -12,6 +12,7 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_eviction.h>
+#include <apiary/sched/hived_supply.h>
 
 #include <algorithm>
 #include <array>
@@ -37,9 +38,9 @@ struct gang_place {
 //
 // Model:   HiveD (OSDI 2020) section 3.3: first in the tenant's own virtual cluster, then mapped
 //          to physical cells. Differs: complete (gang_fit); of gangs to preempt, the set of
-//          least cost (hived_eviction). Under a filter, or on bad hardware, a no is exact for equal
-//          tasks of a tenant whose whole cells are of one level; otherwise it is one for the
-//          choices of whole cells that were tried: for pieces of each size that the gang has.
+//          least cost (hived_eviction).
+//          Under a filter, or on bad hardware, what fits depends on which whole cells a tenant is
+//          granted: the best for pieces of each size are tried, then all ways, within a budget.
 // Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
 //          by preemption costs O(gangs of the tenant) more, a request with a filter, or one that
 //          meets bad hardware where it would have gone, O(cells of the tenant) more.
@@ -57,8 +58,14 @@ class hived_search {
       usable = &cells.chain(cells.cluster(c).chain()).healthy();
     }
     if (try_guaranteed(cells, q, usable, 1)) return true;
-    if (all_usable_) return false;
+    if (whole_.all_usable || whole_.bound == 0) return false;
+    cut_ = supply_.shortage_anyhow(cells, gangs, request, c, preempting, *usable, restarted);
+    if (cut_) {
+      verdict_ = fit_verdict::does_not_fit;
+      return false;
+    }
     bool undecided = verdict_ == fit_verdict::budget_ended;
+    const std::size_t unbound = whole_.bound;
     std::uint64_t tried = 0;  // bit s-1 for pieces of s leaves
     for (const gang_member& m : request.members) {
       const std::uint64_t bit = std::uint64_t{1} << (m.leaves - 1);
@@ -67,7 +74,23 @@ class hived_search {
       if (try_guaranteed(cells, q, usable, m.leaves)) return true;
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
     }
-    if (undecided) verdict_ = fit_verdict::budget_ended;
+    // All ways to grant whole cells, counted through like the digits of a number.
+    skips_.assign(unbound, 0);
+    bool more = true;
+    for (std::size_t tries = grant_budget / unbound; more && tries > 0; --tries) {
+      if (try_guaranteed(cells, q, usable, 1)) {
+        skips_.clear();
+        return true;
+      }
+      undecided = undecided || verdict_ == fit_verdict::budget_ended;
+      const std::size_t digits = whole_.complete ? unbound : whole_.bound;
+      more = digits > 0;
+      if (more) ++skips_[digits - 1];
+      std::fill(skips_.begin() + static_cast<std::ptrdiff_t>(digits), skips_.end(), 0);
+    }
+    skips_.clear();
+    verdict_ = undecided || more ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
+    cut_.reset();
     return false;
   }
 
@@ -120,62 +143,12 @@ class hived_search {
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
-  // Whether the gang would fit, were nothing in use and all healthy.
-  bool fits_empty(const virtual_cluster& cluster, std::span<const gang_member> members) {
-    counts_.clear();
-    for (const virtual_cluster::node_range& r : cluster.node_ranges())
-      counts_.push_back({r.leaves, r.nodes});
-    return fits(members);
-  }
-  bool fits_empty(const physical_chain& chain, std::span<const gang_member> members) {
-    counts_.assign(1, {chain.node_leaves(), chain.num_nodes()});
-    return fits(members);
-  }
-
-  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant, or of the
-  // chain).
-  bool fits_repaired(const physical_chain& chain, std::span<const gang_member> members) {
-    clear_counts();
-    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
-      std::uint32_t idle = 0;
-      for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
-        idle += chain.holders(leaf).idle() ? 1U : 0U;
-      ++counts_[idle].nodes;
-    }
-    return fits(members);
-  }
-  bool fits_repaired(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
-                     cluster_id c) {
-    const virtual_cluster& cluster = cells.cluster(c);
-    const physical_chain& chain = cells.chain(cluster.chain());
-    clear_counts();
-    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
-      std::uint32_t free = 0;
-      const std::uint32_t first = cluster.first_leaf(n).value;
-      for (std::uint32_t i = 0; i < cluster.range_of_node(n).leaves; ++i) {
-        const cell_id image = cluster.image(cell_id(first + i));
-        const leaf_holders h = image.valid() ? chain.holders(image) : leaf_holders();
-        const gang_slot holder = h.claimer.valid() ? h.claimer
-                                 : h.guaranteed    ? h.user
-                                                   : gang_slot();
-        if (!holder.valid() || gangs[holder].request.priority < request.priority) ++free;
-      }
-      ++counts_[free].nodes;
-    }
-    return fits(request.members);
-  }
-
  private:
+  // Of ways to grant whole cells, so many cells are granted at most.
+  static constexpr std::size_t grant_budget = 4096;
+
   [[nodiscard]] static std::uint32_t ones(std::uint64_t mask) noexcept {
     return static_cast<std::uint32_t>(std::popcount(mask));
-  }
-  void clear_counts() {
-    counts_.clear();
-    for (std::uint32_t f = 0; f <= gang_fit::max_leaves; ++f) counts_.push_back({f, 0});
-  }
-  bool fits(std::span<const gang_member> members) {
-    gang_fit fit;
-    return fit(counts_, members) != fit_verdict::does_not_fit;
   }
   void sizes_of(const uniform_tree& tree) noexcept {
     for (level_t l = 0; l < tree.num_levels(); ++l) sizes_[l] = tree.leaves_per_cell(l);
@@ -242,13 +215,18 @@ class hived_search {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     mapped_ = true;
-    all_usable_ = true;
+    whole_ = {};
     place_ = {};
     place_.cluster = c;
     place_.chain = cluster.chain();
     cells.begin();
     if (q.restarted) give_up(cells, gangs[*q.restarted], usable != nullptr);
-    if (usable != nullptr) all_usable_ = cells.bind_everything(c, *usable, piece);
+    if (usable != nullptr) whole_ = cells.bind_everything(c, *usable, piece, skips_);
+    if (!whole_.complete) {
+      verdict_ = fit_verdict::does_not_fit;
+      cells.rollback();
+      return false;
+    }
     bool fit = fits(cluster, usable, request.members);
     const bool evicting = !fit && q.preempting;
     if (evicting) {
@@ -332,13 +310,14 @@ class hived_search {
 
   gang_placer placer_;
   hived_eviction eviction_;
+  hived_supply supply_;
   std::optional<gang_fit::shortage> cut_;
   fit_verdict verdict_ = fit_verdict::fits;
-  bool mapped_ = true;      // every leaf found a physical one
-  bool all_usable_ = true;  // the filter leaves all of the cluster
+  bool mapped_ = true;              // every leaf found a physical one
+  hived_cells::whole_cells whole_;  // with a filter, how they were bound
+  std::vector<std::uint32_t> skips_;
   gang_place place_;
   std::vector<indexed_class> classes_;
-  std::vector<node_class> counts_;
   std::vector<node_leaves> nodes_;
   std::vector<std::uint64_t> masks_;
   std::optional<node_index> filtered_;

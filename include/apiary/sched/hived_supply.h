@@ -1,0 +1,135 @@
+// apiary/sched/hived_supply.h - what a gang would find, were things otherwise.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/health.h>
+#include <apiary/model/request.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived_cells.h>
+#include <apiary/sched/physical_chain.h>
+#include <apiary/sched/virtual_cluster.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Counts what a gang that has no place would have on an empty or a repaired cluster, and at most for
+// any choice of whole cells: why it waits.
+//
+// Cost: fits_empty as gang_fit; the others O(leaves of the tenant, or for an opportunistic gang of
+//       the chain), shortage_anyhow also as grant_ranking for each size of task.
+class hived_supply {
+ public:
+  // Whether the gang would fit, were nothing in use and all healthy.
+  bool fits_empty(const virtual_cluster& cluster, std::span<const gang_member> members) {
+    counts_.clear();
+    for (const virtual_cluster::node_range& r : cluster.node_ranges())
+      counts_.push_back({r.leaves, r.nodes});
+    return fits(members);
+  }
+  bool fits_empty(const physical_chain& chain, std::span<const gang_member> members) {
+    counts_.assign(1, {chain.node_leaves(), chain.num_nodes()});
+    return fits(members);
+  }
+
+  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant, or of the
+  // chain).
+  bool fits_repaired(const physical_chain& chain, std::span<const gang_member> members) {
+    clear_counts();
+    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+      std::uint32_t idle = 0;
+      for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
+        idle += chain.holders(leaf).idle() ? 1U : 0U;
+      ++counts_[idle].nodes;
+    }
+    return fits(members);
+  }
+  bool fits_repaired(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                     cluster_id c) {
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    clear_counts();
+    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
+      std::uint32_t free = 0;
+      const std::uint32_t first = cluster.first_leaf(n).value;
+      for (std::uint32_t i = 0; i < cluster.range_of_node(n).leaves; ++i) {
+        const cell_id image = cluster.image(cell_id(first + i));
+        const leaf_holders h = image.valid() ? chain.holders(image) : leaf_holders();
+        const gang_slot holder = h.claimer.valid() ? h.claimer
+                                 : h.guaranteed    ? h.user
+                                                   : gang_slot();
+        if (!holder.valid() || gangs[holder].request.priority < request.priority) ++free;
+      }
+      ++counts_[free].nodes;
+    }
+    return fits(request.members);
+  }
+
+  // A count that the gang exceeds however whole cells are granted that are not bound yet, if there
+  // is one. The other arguments as in hived_search.
+  [[nodiscard]] std::optional<gang_fit::shortage> shortage_anyhow(
+      hived_cells& cells, const gang_table& gangs, const gang_request& request, cluster_id c,
+      bool preempting, const health<uniform_tree>& usable, std::optional<gang_slot> restarted) {
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    list_bound_nodes(cluster, chain, [&](cell_id leaf) {
+      if (!usable.healthy(leaf)) return false;
+      const leaf_holders h = chain.holders(leaf);
+      const gang_slot holder = h.claimer.valid() && h.claimer != restarted ? h.claimer
+                               : h.guaranteed                              ? h.user
+                                                                           : gang_slot();
+      return !holder.valid() || (preempting && gangs[holder].request.priority < request.priority);
+    });
+    for (std::size_t i = 0; i <= request.members.size(); ++i) {
+      const std::uint32_t piece = i == 0 ? 1 : request.members[i - 1].leaves;
+      gang_fit::shortage count{piece, 0, cells.most_pieces(c, usable, piece)};
+      for (const gang_member& m : request.members)
+        count.needed += std::uint64_t{m.tasks} * (m.leaves / piece);
+      for (const node_class& k : counts_)
+        count.present += std::uint64_t{k.nodes} * (k.free / piece);
+      if (count.present < count.needed) return count;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  void clear_counts() {
+    counts_.clear();
+    for (std::uint32_t f = 0; f <= gang_fit::max_leaves; ++f) counts_.push_back({f, 0});
+  }
+  // Counts the nodes of whole cells that are bound by the leaves that count.
+  template <class Counts>
+  void list_bound_nodes(const virtual_cluster& cluster, const physical_chain& chain,
+                        const Counts& counts) {
+    clear_counts();
+    for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
+      for (const cell_id root : cluster.tree().roots(l)) {
+        const cell_id image = cluster.image(root);
+        if (!image.valid()) continue;
+        for (const cell_id node :
+             chain.tree().descendants(image, std::min(l, chain.node_level()))) {
+          std::uint32_t free = 0;
+          for (const cell_id leaf : leaves(chain.tree(), node)) free += counts(leaf) ? 1U : 0U;
+          ++counts_[free].nodes;
+        }
+      }
+    }
+  }
+  bool fits(std::span<const gang_member> members) {
+    gang_fit fit;
+    return fit(counts_, members) != fit_verdict::does_not_fit;
+  }
+
+  std::vector<node_class> counts_;
+};
+
+APIARY_NAMESPACE_END
