@@ -104,7 +104,8 @@ class preemptive_queue {
   // here already. An error only where the placer answers one of its own.
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
     lines_.begin_round();
-    if (!lines_.empty() && running_gpus_ > 0 && (by_remaining() || now % options_.quantum == 0)) {
+    const bool choose = by_remaining() || now % options_.quantum == 0;
+    if (choose && running_gpus_ > 0 && lines_.gpus() > placer_.idle_gpus()) {
       APIARY_RETURN_IF_ERROR(suspend_all_but_first(now, actions));
     }
     while (const auto next = lines_.first_that_may(placer_.idle_gpus())) {

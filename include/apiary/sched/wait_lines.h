@@ -32,12 +32,15 @@ class wait_lines {
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  // That all of them want together.
+  [[nodiscard]] std::uint64_t gpus() const noexcept { return gpus_; }
 
   // The job waits from now on; the reading of its line's clock, which leave() wants back.
   delays enter(const job_request& r, std::int64_t key, tick_t now) {
     line& l = lines_[r.gpus];
     l.jobs.insert({key, r.job.value, r.estimate});
     ++size_;
+    gpus_ += r.gpus;
     return l.clock.at(now);
   }
   // It does not wait any more; how long it has since it entered, by cause.
@@ -46,6 +49,7 @@ class wait_lines {
     line& l = lines_[r.gpus];
     l.jobs.erase(key, r.job.value);
     --size_;
+    gpus_ -= r.gpus;
     delays waited = l.clock.at(now);
     return waited -= entered;
   }
@@ -153,6 +157,7 @@ class wait_lines {
 
   std::map<std::uint32_t, line> lines_;  // by number of GPUs
   std::size_t size_ = 0;
+  std::uint64_t gpus_ = 0;
 };
 
 APIARY_NAMESPACE_END
