@@ -5,9 +5,11 @@
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
+#include <apiary/policy/eviction_state.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/ruled_fit.h>
+#include <apiary/policy/ruled_preempt.h>
 
 #include <benchmark/benchmark.h>
 
@@ -154,6 +156,40 @@ BENCHMARK(ask<rack_mixed_no, no>)->Name("ruled/rack_mixed/no")->Arg(middle);
 BENCHMARK(ask<slices_yes, yes>)->Name("ruled/slices/yes")->Arg(middle);
 BENCHMARK(ask<spread_yes, yes>)->Name("ruled/spread/yes")->Arg(middle);
 BENCHMARK(ask<preferred_yes, yes>)->Name("ruled/preferred/yes")->Arg(middle);
+
+// Room for eight whole nodes in one rack, where gangs of 1 to 16 tasks run everywhere: a gang costs
+// one and its leaves.
+void rack_victims(benchmark::State& state) {
+  room_index<uniform_tree> rooms(
+      uniform_tree{static_cast<std::uint32_t>(state.range(0)) / 896 + 1, 7, 16, 8}, node, 8);
+  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, 8);
+  std::vector<eviction_candidate> candidates;
+  std::vector<node_share> shares;
+  rng random(7);
+  constexpr std::uint32_t kinds[][2] = {{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 8}, {4, 8}, {8, 4}};
+  for (std::uint32_t n = 0; n < rooms.num_nodes();) {
+    const auto& [tasks, leaves] = kinds[random.uniform(7)];
+    const auto first = static_cast<std::uint32_t>(shares.size());
+    for (std::uint32_t t = 0; t < tasks && n < rooms.num_nodes(); ++t) {
+      while (n < rooms.num_nodes() && rooms.free(n) < leaves) ++n;
+      if (n == rooms.num_nodes()) break;
+      rooms.set(n, rooms.free(n) - leaves);
+      shares.push_back({n, leaves});
+      if (random.uniform(8) == 0 || leaves == 4) ++n;
+    }
+    const auto last = static_cast<std::uint32_t>(shares.size());
+    candidates.push_back({(std::uint64_t{1} << 40) + std::uint64_t{tasks} * leaves, first, last});
+  }
+  const gang_rules gang = plain({{8, 8}}, 2);
+  ruled_victim_search<uniform_tree> search;
+  for (auto _ : state) {
+    if (search(rooms, gang, candidates, shares) != yes) state.SkipWithError("no victims");
+  }
+  state.counters["gangs"] = static_cast<double>(candidates.size());
+  state.counters["victims"] = static_cast<double>(search.cost() >> 40);
+  state.counters["at_least"] = static_cast<double>(search.lower_bound() >> 40);
+}
+BENCHMARK(rack_victims)->Name("ruled/victims_in_a_rack")->Arg(middle);
 
 // The open-source HiveD: tasks in ascending order of size, nodes in descending order of GPUs in use;
 // when a node has no room for the next task, it is left for good.

@@ -66,6 +66,7 @@
 #include <apiary/policy/remedy.h>
 #include <apiary/policy/room_count.h>
 #include <apiary/policy/ruled_fit.h>
+#include <apiary/policy/ruled_preempt.h>
 #include <apiary/sched/audit.h>
 #include <apiary/sched/audit_bindings.h>
 #include <apiary/sched/audit_cells.h>
