@@ -51,6 +51,7 @@
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/count_front.h>
 #include <apiary/policy/eviction_state.h>
+#include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/fragmentation_gradient.h>
 #include <apiary/policy/free_profile.h>
 #include <apiary/policy/front_search.h>

@@ -9,6 +9,7 @@
 #include <apiary/model/resources.h>
 #include <apiary/model/tree.h>
 #include <apiary/policy/certificate.h>
+#include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/front_search.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_rules.h>
@@ -68,7 +69,7 @@ class ruled_fit {
     for (level_t l = std::min(gang.preferred, last); l <= last; ++l) {
       listed_.clear();
       level_ = l;
-      const fit_verdict verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l);
+      const fit_verdict verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l, l == last);
       if (verdict == fit_verdict::fits) {
         finish(gang);
         return verdict;
@@ -91,74 +92,11 @@ class ruled_fit {
   // Cost: O(nodes * kinds * leaves of a node), for people; a decision does not need it.
   [[nodiscard]] certificate explain(const room_index<Tree>& rooms, const gang_rules& gang,
                                     std::span<const resources> hosts = {}) {
-    certificate why;
-    why.level = gang.required == any_level ? rooms.top() : gang.required;
-    why.cells.resize(rooms.num_cells(why.level));
-    for (std::uint32_t c = 0; c < why.cells.size(); ++c) why.cells[c].cell = c;
-    for (const listed_cell& cell : listed_) why.cells[cell.cell].counts = cell.counts;
-    for (std::size_t u = 0; u < units_.size(); ++u) why.kinds.push_back(units_[u].member);
-    std::vector<weighed> tried = weigh_all(rooms, hosts, why.level);
-    while (true) {
-      // The weighing that refuses most of the cells that are left.
-      std::size_t best = 0;
-      std::size_t refused = 0;
-      for (std::size_t i = 0; i < tried.size(); ++i) {
-        std::size_t n = 0;
-        for (const certificate::refusal& r : why.cells)
-          n += r.weighing == certificate::listed && tried[i].most[r.cell] < tried[i].what.needed;
-        if (n <= refused) continue;
-        refused = n;
-        best = i;
-      }
-      if (refused == 0) break;
-      const auto index = static_cast<std::uint32_t>(why.weighings.size());
-      for (certificate::refusal& r : why.cells) {
-        const std::uint64_t most = tried[best].most[r.cell];
-        if (r.weighing == certificate::listed && most < tried[best].what.needed)
-          r = {r.cell, index, most, {}};
-      }
-      why.weighings.push_back(tried[best].what);
-    }
-    for (const certificate::refusal& r : why.cells)
-      APIARY_VERIFY(r.weighing != certificate::listed || !r.counts.empty());
-    return why;
+    const level_t l = gang.required == any_level ? rooms.top() : gang.required;
+    return explain_refusal(rooms, units_, hosts, l, listed_);
   }
 
  private:
-  struct listed_cell {
-    std::uint32_t cell = 0;
-    std::vector<std::uint32_t> counts;
-  };
-  // A weighing, and what each cell of a level bears.
-  struct weighed {
-    certificate::weighing what;
-    std::vector<std::uint64_t> most;
-  };
-
-  // Places for each kind, and pieces of each size, the largest first.
-  [[nodiscard]] std::vector<weighed> weigh_all(const room_index<Tree>& rooms,
-                                               std::span<const resources> hosts, level_t l) const {
-    std::vector<weighed> all;
-    room_count<Tree> count(rooms, units_, hosts);
-    const auto weigh = [&](const std::vector<std::uint32_t>& weights) {
-      certificate::weighing what{weights, 0};
-      for (std::size_t u = 0; u < units_.size(); ++u)
-        what.needed += std::uint64_t{weights[u]} * units_[u].tasks;
-      all.push_back({what, count.borne(weights, l)});
-    };
-    std::vector<std::uint32_t> weights(units_.size());
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      weights.assign(units_.size(), 0);
-      weights[u] = 1;
-      weigh(weights);
-    }
-    for (std::uint32_t t = rooms.most(); units_.size() > 1 && t > 0; --t) {
-      for (std::size_t u = 0; u < units_.size(); ++u) weights[u] = units_[u].leaves / t;
-      weigh(weights);
-    }
-    return all;
-  }
-
   void begin(const room_index<Tree>& rooms, const gang_rules& gang,
              std::span<const resources> hosts) {
     APIARY_ASSERT(hosts.empty() || hosts.size() == rooms.num_nodes());
@@ -188,11 +126,13 @@ class ruled_fit {
                     (a.leaves % b.leaves == 0 || b.leaves % a.leaves == 0);
   }
 
-  fit_verdict try_level(level_t l) {
+  // A no of gang_fit without a count is proved where it matters: at the last level.
+  fit_verdict try_level(level_t l, bool last) {
     if (!ruled_ && largest_ > rooms_->most()) return fit_verdict::does_not_fit;
     if (l == rooms_->node_level() && !ruled_) return try_nodes();
     find_candidates(l);
     bool ended = false;
+    unsettled_.clear();
     for (std::size_t left = candidates_.size(); left > 0; --left) {
       // The best one left; the first is nearly always enough.
       std::size_t best = 0;
@@ -200,7 +140,17 @@ class ruled_fit {
         if (candidates_[i] < candidates_[best]) best = i;
       cell_ = candidates_[best].second;
       candidates_[best] = candidates_[left - 1];
-      const fit_verdict verdict = try_cell(l, cell_);
+      const fit_verdict verdict = ruled_ ? try_cell(l, cell_) : pack(l, cell_);
+      if (verdict == fit_verdict::fits) return verdict;
+      if (ruled_) {
+        ended = ended || verdict == fit_verdict::budget_ended;
+      } else if (verdict == fit_verdict::budget_ended || (last && !fit_.cut())) {
+        unsettled_.push_back(cell_);
+      }
+    }
+    for (const std::uint32_t c : unsettled_) {
+      cell_ = c;
+      const fit_verdict verdict = search(l, c);
       if (verdict == fit_verdict::fits) return verdict;
       ended = ended || verdict == fit_verdict::budget_ended;
     }
@@ -264,19 +214,17 @@ class ruled_fit {
     return used << 32 | free;
   }
 
+  // Under rules.
   fit_verdict try_cell(level_t l, std::uint32_t c) {
-    if (ruled_ && units_.size() == 1) {
+    if (units_.size() == 1) {
       counts_[0].place(0, l, c, units_[0].tasks, [&](std::uint32_t node, std::uint32_t n) {
         portions_.push_back({node, 0, n});
       });
       return fit_verdict::fits;
     }
-    if (!ruled_) {
-      const fit_verdict verdict = pack(l, c);
-      if (verdict == fit_verdict::fits || fit_.cut()) return verdict;
-    }
     return search(l, c);
   }
+  // Without rules.
   fit_verdict pack(level_t l, std::uint32_t c) {
     classes_.clear();
     const std::span<const std::uint32_t> nodes = rooms_->histogram(l, c);
@@ -313,7 +261,7 @@ class ruled_fit {
       }
       if (!fronts_.cut()) break;
     }
-    listed_.push_back({c, fronts_.front().values()});
+    listed_.push_back({c, certificate::listed, 0, fronts_.front().values()});
     return fit_verdict::does_not_fit;
   }
 
@@ -379,12 +327,13 @@ class ruled_fit {
   bool dividing_ = false;  // the sizes divide one another
   std::vector<unsigned char> possible_;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> candidates_;  // rank and cell
+  std::vector<std::uint32_t> unsettled_;                             // cells
   std::vector<room_count<Tree>> counts_;                             // of each unit
   std::vector<node_class> classes_;
   std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
   front_search<Tree> fronts_;
   bool fronts_ready_ = false;
-  std::vector<listed_cell> listed_;  // cells of the last level that are refused by listing
+  std::vector<certificate::refusal> listed_;  // cells of the last level that are refused by listing
   level_t level_ = 0;
   std::uint32_t cell_ = 0;
   std::vector<portion> portions_;
