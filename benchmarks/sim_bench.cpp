@@ -2,6 +2,7 @@
 // servers that are scanned.
 // SPDX-License-Identifier: MIT
 #include <apiary/sched/batch_queue.h>
+#include <apiary/sched/gandiva.h>
 #include <apiary/sched/philly.h>
 #include <apiary/sched/preemptive_queue.h>
 #include <apiary/sched/server_placer.h>
@@ -213,6 +214,11 @@ void philly_machine(benchmark::State& state) {
   });
 }
 BENCHMARK(philly_machine)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
+
+void gandiva_turns(benchmark::State& state) {
+  run(state, [](const server_spec& spec) { return gandiva::create({.servers = spec}).value(); });
+}
+BENCHMARK(gandiva_turns)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
 
 void read_list(benchmark::State& state) {
   const std::string file = std::string(APIARY_DATA_DIR) + "/philly/philly.csv";

@@ -68,6 +68,7 @@
 #include <apiary/policy/room_count.h>
 #include <apiary/policy/ruled_fit.h>
 #include <apiary/policy/ruled_preempt.h>
+#include <apiary/policy/time_slice.h>
 #include <apiary/sched/audit.h>
 #include <apiary/sched/audit_bindings.h>
 #include <apiary/sched/audit_cells.h>
@@ -78,6 +79,7 @@
 #include <apiary/sched/batch_queue.h>
 #include <apiary/sched/conservative_queue.h>
 #include <apiary/sched/fgd.h>
+#include <apiary/sched/gandiva.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/gpu_sharing.h>
