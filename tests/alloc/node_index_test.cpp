@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <support/scale.h>
 #include <utility>
 #include <vector>
@@ -154,35 +155,58 @@ TEST_CASE("counts of racks are exact above 255 nodes") {
   CHECK(picked(racks, 0, 301).front() == 512);
 }
 
+// The fewest of these groups that hold n nodes.
+std::uint32_t fewest_groups(const std::vector<std::uint32_t>& there, std::uint32_t n) {
+  auto fewest = static_cast<std::uint32_t>(there.size()) + 1;
+  for (std::uint32_t set = 0; set < 1U << there.size(); ++set) {
+    std::uint32_t held = 0;
+    std::uint32_t used = 0;
+    for (std::uint32_t g = 0; g < there.size(); ++g) {
+      held += (set >> g & 1) != 0 ? there[g] : 0;
+      used += set >> g & 1;
+    }
+    if (held >= n) fewest = std::min(fewest, used);
+  }
+  return fewest;
+}
+std::size_t groups_of(std::vector<std::uint32_t> nodes, std::uint32_t group_size) {
+  for (std::uint32_t& i : nodes) i /= group_size;
+  std::sort(nodes.begin(), nodes.end());
+  return static_cast<std::size_t>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
+}
+
 TEST_CASE("no choice of groups is smaller than that of pick") {
   rng random(5);
   for (int round = 0; round < apiary_test::scaled(500); ++round) {
     CAPTURE(round);
     const std::uint32_t group_size = 1 + random.uniform(5);
     const std::uint32_t groups = 1 + random.uniform(8);
-    node_index index(groups * group_size, 1, group_size);
-    std::vector<std::uint32_t> there(groups);
-    for (std::uint32_t i = 0; i < groups * group_size; ++i) {
-      if (random.uniform(2) == 0) continue;
-      index.assign(node_id(i), 0);
-      ++there[i / group_size];
-    }
-    for (std::uint32_t n = 0; n <= index.count(0); ++n) {
-      std::uint32_t fewest = groups;
-      for (std::uint32_t set = 0; set < 1U << groups; ++set) {
-        std::uint32_t held = 0;
-        std::uint32_t used = 0;
-        for (std::uint32_t g = 0; g < groups; ++g) {
-          held += (set >> g & 1) != 0 ? there[g] : 0;
-          used += set >> g & 1;
-        }
-        if (held >= n) fewest = std::min(fewest, used);
+    node_index index(groups * group_size, 2, group_size);
+    std::vector<std::uint32_t> there(groups);     // of either class
+    std::vector<std::uint32_t> of_first(groups);  // of class 0
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      const auto c = static_cast<class_t>(random.uniform(2));
+      for (std::uint32_t i = g * group_size; i < (g + 1) * group_size; ++i) {
+        if (random.uniform(2) == 0) continue;
+        index.assign(node_id(i), c);
+        ++there[g];
+        if (c == 0) ++of_first[g];
       }
-      std::vector<std::uint32_t> used = picked(index, 0, n);
-      for (std::uint32_t& i : used) i /= group_size;
-      std::sort(used.begin(), used.end());
-      used.erase(std::unique(used.begin(), used.end()), used.end());
-      REQUIRE(used.size() == fewest);
+    }
+    for (std::uint32_t n = 0; n <= index.count(0); ++n)
+      REQUIRE(groups_of(picked(index, 0, n), group_size) == fewest_groups(of_first, n));
+    for (std::uint32_t n = 0; n <= index.count(0) + index.count(1); ++n) {
+      std::vector<std::uint32_t> nodes;
+      index.pick_either(0, 1, n, [&](node_id i) { nodes.push_back(i.value); });
+      std::set<std::uint32_t> different(nodes.begin(), nodes.end());
+      REQUIRE(different.size() == n);
+      REQUIRE(groups_of(nodes, group_size) == fewest_groups(there, n));
+      std::uint32_t others = 0;
+      for (const std::uint32_t i : nodes) {
+        REQUIRE(index.class_of(node_id(i)) <= 1);
+        others += index.class_of(node_id(i));
+      }
+      if (fewest_groups(of_first, n) <= 1) REQUIRE(others == 0);
     }
   }
 }

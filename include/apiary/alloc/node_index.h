@@ -121,6 +121,26 @@ class node_index {
     });
   }
 
+  // As pick, for n nodes of either class, in as few groups as hold n of them if no group has nodes
+  // of both: next comes the fullest group of class c if no other is fuller or it is enough for the
+  // rest, otherwise that of the other class. A single node is of class c if there is one.
+  // Requires: n <= count(c) + count(other), c and other differ.
+  template <class Sink>
+  void pick_either(class_t c, class_t other, std::uint32_t n, Sink&& sink) const {
+    APIARY_ASSERT(n <= count(c) + count(other));
+    if (n == 1) return sink(first(count(c) > 0 ? c : other));
+    std::uint32_t k = by_fullness_.find_next(span_ * c);
+    std::uint32_t also = by_fullness_.find_next(span_ * other);
+    while (n > 0) {
+      const std::uint32_t there = size_at(other, also);
+      const bool at_c = size_at(c, k) >= std::max(1U, std::min(n, there));
+      std::uint32_t& at = at_c ? k : also;
+      const class_t from = at_c ? c : other;
+      n -= take(from, (at - span_ * from) % groups_, n, sink);
+      at = by_fullness_.find_next(at + 1);
+    }
+  }
+
   // Bytes on the heap.
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return members_.memory_bytes() + by_fullness_.memory_bytes() + small_.capacity() +
@@ -143,16 +163,24 @@ class node_index {
     const std::uint32_t base = span_ * c;
     for (std::uint32_t k = base; n > 0; ++k) {
       k = choose(by_fullness_.find_next(k), n);
-      const std::uint32_t group = (k - base) % groups_;
-      const std::uint32_t there = in_group(c, group);
-      const std::uint32_t taken = there < n ? there : n;
-      std::uint32_t i = base + group * group_of_.divisor();
-      for (std::uint32_t t = 0; t < taken; ++t, ++i) {
-        i = members_.find_next(i);
-        sink(node_id(i - base));
-      }
-      n -= taken;
+      n -= take(c, (k - base) % groups_, n, sink);
     }
+  }
+  // Takes up to n nodes of class c in a group; how many.
+  template <class Sink>
+  std::uint32_t take(class_t c, std::uint32_t group, std::uint32_t n, Sink& sink) const {
+    const std::uint32_t taken = std::min(in_group(c, group), n);
+    std::uint32_t i = span_ * c + group * group_of_.divisor();
+    for (std::uint32_t t = 0; t < taken; ++t, ++i) {
+      i = members_.find_next(i);
+      sink(node_id(i - span_ * c));
+    }
+    return taken;
+  }
+  // Nodes of class c in the group that stands there in by_fullness_; 0 if it is of another class.
+  [[nodiscard]] std::uint32_t size_at(class_t c, std::uint32_t k) const noexcept {
+    const std::uint32_t base = span_ * c;
+    return k - base < span_ ? group_of_.divisor() - (k - base) / groups_ : 0;
   }
   // Where the group stands in by_fullness_ with n > 0 nodes of class c.
   [[nodiscard]] std::uint32_t key(class_t c, std::uint32_t group, std::uint32_t n) const noexcept {

@@ -25,10 +25,12 @@ struct node_leaves {
   std::span<const std::uint32_t> cell_sizes{};  // leaves of a cell, from the leaf up to the node
 };
 
-// A class of an index of nodes: all its nodes have `free` leaves that can be had.
+// A class of an index of nodes: all its nodes have `free` leaves that can be had. Those of class
+// `otherwise`, if there is one, have as many and are taken where that saves racks (pick_either).
 struct indexed_class {
   node_index::class_t index = 0;
   std::uint32_t free = 0;
+  node_index::class_t otherwise = node_index::none;
 };
 
 // Of racks that each have enough nodes for what is left of a gang: the one that has most, or the one
@@ -55,9 +57,11 @@ class gang_placer {
     classes_.clear();
     indices_.clear();
     for (const indexed_class& c : classes) {
-      if (nodes.count(c.index) == 0) continue;
-      classes_.push_back({c.free, nodes.count(c.index)});
-      indices_.push_back(c.index);
+      const std::uint32_t also = c.otherwise == node_index::none ? 0 : nodes.count(c.otherwise);
+      const std::uint32_t all = nodes.count(c.index) + also;
+      if (all == 0) continue;
+      classes_.push_back({c.free, all});
+      indices_.push_back(c);
     }
     return fit_(classes_, members);
   }
@@ -76,10 +80,13 @@ class gang_placer {
       while (end < order_.size() && used[order_[end]].node_class == node_class) ++end;
       const auto n = static_cast<std::uint32_t>(end - i);
       const auto sink = [&](node_id node) { chosen_[order_[i++]] = node.value; };
-      if (racks == rack_choice::tightest) {
-        nodes.pick_tightly(indices_[node_class], n, sink);
+      const indexed_class& c = indices_[node_class];
+      if (c.otherwise != node_index::none && nodes.count(c.otherwise) > 0) {
+        nodes.pick_either(c.index, c.otherwise, n, sink);
+      } else if (racks == rack_choice::tightest) {
+        nodes.pick_tightly(c.index, n, sink);
       } else {
-        nodes.pick(indices_[node_class], n, sink);
+        nodes.pick(c.index, n, sink);
       }
     }
   }
@@ -130,8 +137,8 @@ class gang_placer {
  private:
   gang_fit fit_;
   std::vector<node_class> classes_;
-  std::vector<node_index::class_t> indices_;  // of each entry of classes_
-  std::vector<std::uint32_t> chosen_;         // of each node of fit_, which one it is
+  std::vector<indexed_class> indices_;  // of each entry of classes_
+  std::vector<std::uint32_t> chosen_;   // of each node of fit_, which one it is
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> next_;  // of each member, where its next leaf goes
   std::vector<gang_fit::portion> portions_;

@@ -10,6 +10,7 @@
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -69,10 +70,10 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
     if (h.idle() && chain.healthy().healthy(at)) mask |= std::uint64_t{1} << i;
   }
   const auto idle = static_cast<std::uint32_t>(std::popcount(mask));
-  bool granted = false;
-  cell_id above = chain.node_cell(node);
-  for (level_t l = chain.node_level(); above.valid(); above = chain.tree().parent(above, l++))
-    granted = granted || chain.owner(above).cell.valid();
+  const level_t rack_level =
+      std::min<level_t>(chain.node_level() + 1, chain.tree().num_levels() - 1);
+  const cell_id rack = chain.tree().ancestor(chain.node_cell(node), rack_level);
+  const bool granted = !chain.cells().cells().enclosing_free_level(rack);
   const auto should = mask == 0 ? node_index::none : chain.guest_class(granted, guests, idle);
   const auto in = chain.guest_nodes().class_of(node_id(chain.from_end(node)));
   notes.expect(chain.idle(node) == mask && in == should, "idle", [&] {

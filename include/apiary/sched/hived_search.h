@@ -94,8 +94,9 @@ class hived_search {
     return false;
   }
 
-  // Among the idle leaves of a chain, on nodes that no tenant has first, of these on those with most
-  // opportunistic tasks, of these on those with the fewest guaranteed ones, of these on the last.
+  // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on those
+  // with the fewest guaranteed ones, of these, unless that takes more racks, on those in racks of
+  // which no tenant has anything, of these on the last ones.
   bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                      const health<uniform_tree>* usable) {
     const physical_chain& chain = cells.chain(c);
@@ -115,10 +116,10 @@ class hived_search {
     const node_index& index = usable != nullptr ? *filtered_ : chain.guest_nodes();
     classes_.clear();
     const std::uint32_t size = chain.node_leaves();
-    for (const bool granted : {false, true}) {
-      for (std::uint32_t guests = size; guests-- > 0;) {
-        for (std::uint32_t idle = size - guests; idle > 0; --idle)
-          classes_.push_back({chain.guest_class(granted, guests, idle), idle});
+    for (std::uint32_t guests = size; guests-- > 0;) {
+      for (std::uint32_t idle = size - guests; idle > 0; --idle) {
+        classes_.push_back(
+            {chain.guest_class(false, guests, idle), idle, chain.guest_class(true, guests, idle)});
       }
     }
     verdict_ = placer_.fits(index, classes_, request.members);

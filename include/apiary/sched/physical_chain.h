@@ -10,6 +10,7 @@
 #include <apiary/model/health.h>
 #include <apiary/model/uniform_tree.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +45,7 @@ struct virtual_cell {
 // virtual cell that each cell is bound to, and where opportunistic tasks may go.
 //
 // Requires: at most 64 leaves a node.
-// Cost:     hold, mark O(levels); grant, take_back O(levels + nodes of the cell); about 50 bytes a
+// Cost:     hold, mark O(levels); grant, take_back O(levels + nodes of the racks concerned); about 50 bytes a
 //           leaf.
 class physical_chain {
  public:
@@ -59,7 +60,8 @@ class physical_chain {
         holders_(tree.num_leaves()),
         owner_(tree.num_cells()),
         idle_(tree.cells(node_level).size(), low_bits(tree.leaves_per_cell(node_level))),
-        granted_(tree.cells(node_level).size(), false),
+        granted_(tree.cells(std::min<level_t>(node_level + 1, tree.num_levels() - 1)).size(),
+                 false),
         node_level_(node_level),
         guests_(tree.cells(node_level).size(),
                 static_cast<node_index::class_t>(
@@ -137,12 +139,12 @@ class physical_chain {
   // Grants a whole cell to a tenant; whether it could be. take_back ends that.
   bool grant(cell_id c) noexcept {
     if (!cells_.allocate_at(c)) return false;
-    show_granted(c, true);
+    show_granted(c);
     return true;
   }
   void take_back(cell_id c) noexcept {
     cells_.release(c);
-    show_granted(c, false);
+    show_granted(c);
   }
   [[nodiscard]] const safe_buddy_allocator& cells() const noexcept { return cells_; }
 
@@ -155,8 +157,8 @@ class physical_chain {
   [[nodiscard]] std::uint32_t from_end(std::uint32_t node) const noexcept {
     return num_nodes() - 1 - node;
   }
-  // The class of nodes with so many opportunistic and so many idle leaves, within cells granted to
-  // a tenant or not.
+  // The class of nodes with so many opportunistic and so many idle leaves, in racks of which a tenant
+  // has been granted something, or not.
   [[nodiscard]] node_index::class_t guest_class(bool granted, std::uint32_t guest_leaves,
                                                 std::uint32_t idle_leaves) const noexcept {
     // One row for each number of guests, shorter by one each.
@@ -165,8 +167,11 @@ class physical_chain {
         (granted ? rows * (rows + 1) / 2 : 0) + guest_leaves * rows -
         (guest_leaves == 0 ? 0 : guest_leaves * (guest_leaves - 1) / 2) + idle_leaves);
   }
-  // Whether the node is in a cell granted to a tenant.
-  [[nodiscard]] bool granted(std::uint32_t node) const noexcept { return granted_[node]; }
+  // Whether a cell in the node's rack, or one that holds it, is granted to a tenant. Without racks:
+  // the same of the node.
+  [[nodiscard]] bool granted(std::uint32_t node) const noexcept {
+    return granted_[tree().index(tree().ancestor(node_cell(node), rack_level()), rack_level())];
+  }
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return cells_.memory_bytes() + health_.memory_bytes() + quiet_.memory_bytes() +
@@ -201,15 +206,23 @@ class physical_chain {
     guests_.assign(node_id(from_end(node)),
                    idle_leaves == 0
                        ? node_index::none
-                       : guest_class(granted_[node], guests(node_cell(node)), idle_leaves));
+                       : guest_class(granted(node), guests(node_cell(node)), idle_leaves));
   }
-  void show_granted(cell_id c, bool granted) noexcept {
-    if (tree().level(c) < node_level_) return;
-    const id_range<cell_id> nodes = tree().descendants(c, node_level_);
-    const std::uint32_t first = tree().index(nodes.first, node_level_);
-    for (std::uint32_t n = first; n < first + nodes.size(); ++n) {
-      granted_[n] = granted;
-      index_node(n);
+  [[nodiscard]] level_t rack_level() const noexcept {
+    return std::min<level_t>(node_level_ + 1, tree().num_levels() - 1);
+  }
+  // After a change of c: of the racks in it, or of its own.
+  void show_granted(cell_id c) noexcept {
+    const level_t rack_level = this->rack_level();
+    const level_t l = tree().level(c);
+    const cell_id top = l < rack_level ? tree().ancestor(c, rack_level) : c;
+    for (const cell_id rack : tree().descendants(top, rack_level)) {
+      const std::uint32_t r = tree().index(rack, rack_level);
+      const bool now = !cells_.cells().enclosing_free_level(rack);
+      if (granted_[r] == now) continue;
+      granted_[r] = now;
+      for (const cell_id node : tree().descendants(rack, node_level_))
+        index_node(tree().index(node, node_level_));
     }
   }
 
@@ -220,7 +233,7 @@ class physical_chain {
   std::vector<leaf_holders> holders_;  // of each leaf
   std::vector<virtual_cell> owner_;    // of each cell
   std::vector<std::uint64_t> idle_;    // of each node
-  std::vector<bool> granted_;          // of each node
+  std::vector<bool> granted_;          // of each rack
   std::uint32_t bad_ = 0;              // leaves
   level_t node_level_;
   node_index guests_;
