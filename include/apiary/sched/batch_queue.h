@@ -48,6 +48,7 @@ struct batch_options {
 //           each moment at which something was submitted, ended, broke or was repaired.
 // Cost:     a call O(log jobs) in the order; decide a search of the lines (sched/wait_lines.h) and
 //           a proposal for each job that starts, and as many for lines without a place.
+// Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class batch_queue {
  public:

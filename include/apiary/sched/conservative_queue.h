@@ -40,6 +40,7 @@ APIARY_NAMESPACE_BEGIN
 // Cost:     submit, start and an end in time O(steps of the profile), at most two a job that runs or
 //           waits. An early end, an overrun or a server: that times the jobs that wait, for each
 //           round in which one moves.
+// Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {
  public:

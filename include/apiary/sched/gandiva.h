@@ -51,6 +51,7 @@ struct gandiva_options {
 // Cost:     O(servers) a job that comes, moves or finds no server; at a quantum O(servers) and
 //           O(jobs log jobs) of each over-subscribed server. Of jobs that wait without a server, one
 //           of each number of GPUs is tried a decision.
+// Example:  examples/job_queues.cpp
 class gandiva {
  public:
   enum class phase : std::uint8_t { queued, suspended, run };

@@ -56,6 +56,7 @@ APIARY_NAMESPACE_BEGIN
 // Cost:        submit, finish O(log jobs); decide O(tenants * numbers of GPUs that jobs ask for) and
 //              a search for a place (O(racks log racks) for jobs over servers) for each job that
 //              starts and each number of GPUs and locality without one.
+// Example:     examples/job_queues.cpp
 class philly {
  public:
   enum class phase : std::uint8_t { acquire, backoff, run };

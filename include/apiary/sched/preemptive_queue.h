@@ -47,6 +47,7 @@ struct preemptive_options {
 //           progress from the moment it is started.
 // Cost:     choosing O(jobs running) steps of O(log jobs + lines), whatever waits; the rest as
 //           sched/batch_queue.h.
+// Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class preemptive_queue {
  public:

@@ -1,0 +1,71 @@
+// Fourteen jobs, in the Standard Workload Format, on two servers of four GPUs under eight schedulers.
+// Who lets others pass, takes turns or stops the long ones, and what that does to waiting.
+// SPDX-License-Identifier: MIT
+#include <apiary/sched/batch_queue.h>
+#include <apiary/sched/conservative_queue.h>
+#include <apiary/sched/gandiva.h>
+#include <apiary/sched/philly.h>
+#include <apiary/sched/preemptive_queue.h>
+#include <apiary/sched/server_placer.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/job_metrics.h>
+#include <apiary/sim/line_reader.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/sim/swf_reader.h>
+
+#include <cstdio>
+
+using namespace apiary;
+
+namespace {
+
+// Number, submitted, waited, ran, processors, -, -, requested, requested time, -, status, user, ...
+constexpr const char* text = R"(; seconds
+ 1    0 0 3000 3 -1 -1 3 3600 -1 1 1 -1 -1 -1 -1 -1 -1
+ 2   10 0 2400 4 -1 -1 4 3000 -1 1 2 -1 -1 -1 -1 -1 -1
+ 3   60 0 1800 8 -1 -1 8 2400 -1 1 1 -1 -1 -1 -1 -1 -1
+ 4   90 0  300 1 -1 -1 1  600 -1 1 2 -1 -1 -1 -1 -1 -1
+ 5  120 0 4200 1 -1 -1 1 5400 -1 1 2 -1 -1 -1 -1 -1 -1
+ 6  300 0  600 2 -1 -1 2  900 -1 1 1 -1 -1 -1 -1 -1 -1
+ 7  400 0  240 1 -1 -1 1  300 -1 1 1 -1 -1 -1 -1 -1 -1
+ 8  900 0 1500 4 -1 -1 4 1800 -1 1 2 -1 -1 -1 -1 -1 -1
+ 9 1000 0  120 1 -1 -1 1  300 -1 1 1 -1 -1 -1 -1 -1 -1
+10 1800 0  600 2 -1 -1 2  900 -1 1 2 -1 -1 -1 -1 -1 -1
+11 2400 0  900 4 -1 -1 4 1200 -1 1 1 -1 -1 -1 -1 -1 -1
+12 3000 0  300 1 -1 -1 1  600 -1 1 2 -1 -1 -1 -1 -1 -1
+13 3600 0 1200 2 -1 -1 2 1800 -1 1 1 -1 -1 -1 -1 -1 -1
+14 4000 0  180 1 -1 -1 1  300 -1 1 2 -1 -1 -1 -1 -1 -1
+)";
+
+template <JobScheduler Scheduler>
+void show(const char* name, Scheduler scheduler, const job_list& list) {
+  const absl::StatusOr<simulation> run = simulate(scheduler, list.jobs);
+  if (!run.ok()) return;
+  const job_metrics m = metrics_of(*run, list.jobs);
+  const auto minutes = [](double ticks) { return ticks / 60'000; };
+  std::printf("%-20s %6.1f %6.1f %6.1f %6.1f %5.1f %% %4llu\n", name, minutes(m.completion.mean),
+              minutes(m.delay.mean), minutes(static_cast<double>(m.delay.most)),
+              minutes(static_cast<double>(m.makespan)), 100 * m.utilization,
+              static_cast<unsigned long long>(m.suspensions));
+}
+
+}  // namespace
+
+int main() {
+  const absl::StatusOr<job_list> list = read_swf(line_reader("jobs", text));
+  const server_spec servers{.gpus = {4, 4}, .servers_per_rack = 2};
+  const auto placer = server_placer::create(servers);
+  const auto tenants = philly::create({.servers = servers, .quotas = {4, 4}});
+  const auto turns = gandiva::create({.servers = servers});
+  if (!list.ok() || !placer.ok() || !tenants.ok() || !turns.ok()) return 1;
+  std::printf("minutes:              done in  waits  most    all    use   stops\n");
+  show("first come", batch_queue(*placer, {.rule = batch_rule::fifo}), *list);
+  show("backfill", batch_queue(*placer, {.rule = batch_rule::backfill}), *list);
+  show("EASY", batch_queue(*placer, {.rule = batch_rule::easy}), *list);
+  show("conservative", conservative_queue(*placer), *list);
+  show("least attained", preemptive_queue(*placer, {.quantum = 600'000}), *list);
+  show("shortest remaining",
+       preemptive_queue(*placer, {.rule = preemptive_rule::shortest_remaining}), *list);
+  show("Philly", *tenants, *list);
+  show("Gandiva's turns", *turns, *list);
+}
