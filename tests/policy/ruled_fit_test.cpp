@@ -99,6 +99,7 @@ void check(fit_t& fit, const room_index<ragged_tree>& rooms, const ruled_world& 
   if (verdict == fit_verdict::fits) {
     ++seen.fits;
     REQUIRE(fit.level() == first);
+    REQUIRE(fit.is_lowest());
     REQUIRE(is_ruled_placement(world, gang, fit));
     if (!mutate || gang.members.empty()) return;
     // What proves a no where nothing is free proves none here.
@@ -425,4 +426,33 @@ TEST_CASE("many sizes with nothing in common end within the budget, and no no is
   }
   MESSAGE(ended, " of ", rounds, " ended");
   if (scale() >= 1) CHECK(ended > 5);
+}
+
+TEST_CASE("where the budget ends at a lower level, a higher one may do") {
+  // A rack in which every leaf is needed, by tasks of many sizes, and another with room for them.
+  int higher = 0;
+  const int rounds = scaled(40);
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    constexpr std::uint32_t nodes = 10;
+    ruled_world world{ragged_tree({{2}, {nodes, 1}, std::vector<std::uint32_t>(nodes + 1, 64)}),
+                      std::vector<std::uint32_t>(nodes + 1, 64),
+                      {}};
+    const room_index<ragged_tree> rooms = rooms_of(world, 64);
+    gang_rules gang;
+    gang.preferred = rack;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const std::uint32_t a = 14 + random.uniform(16);
+      const std::uint32_t b = 14 + random.uniform(16);
+      for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
+    }
+    fit_t fit(2'000);
+    if (fit(rooms, gang) != fit_verdict::fits) continue;
+    REQUIRE(is_ruled_placement(world, gang, fit));
+    REQUIRE(fit.is_lowest() == (fit.level() == rack));
+    higher += fit.level() == block ? 1 : 0;
+  }
+  MESSAGE(higher, " of ", rounds, " at the higher level");
+  if (scale() >= 1) CHECK(higher > 0);
 }

@@ -48,11 +48,14 @@ class room_count {
     if (base_ == node_level) {
       for (std::uint32_t n = 0; n < base.size(); ++n) base[n] = on_node(u, n);
     } else if (by_histogram) {
+      std::vector<std::uint32_t> each;  // on a node with 0, 1, ... free leaves
+      for (std::uint32_t f = 0; f <= rooms_->most(); ++f)
+        each.push_back(units_->bound(u, node_level, f / unit.leaves));
       for (std::uint32_t c = 0; c < base.size(); ++c) {
         const std::span<const std::uint32_t> nodes = rooms_->histogram(base_, c);
         std::uint64_t sum = 0;
         for (std::uint32_t f = unit.leaves; f < nodes.size(); ++f)
-          sum += std::uint64_t{nodes[f]} * units_->bound(u, node_level, f / unit.leaves);
+          sum += std::uint64_t{nodes[f]} * each[f];
         base[c] = units_->bound(u, base_, sum);
       }
     } else if (unit.leaves <= rooms_->most()) {

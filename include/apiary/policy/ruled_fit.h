@@ -65,18 +65,19 @@ class ruled_fit {
                          std::span<const resources> hosts = {}) {
     begin(rooms, gang, hosts);
     const level_t last = gang.required == any_level ? rooms.top() : gang.required;
-    bool ended = false;
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    lowest_ = true;
     for (level_t l = std::min(gang.preferred, last); l <= last; ++l) {
       listed_.clear();
       level_ = l;
-      const fit_verdict verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l, l == last);
+      verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l, l == last);
       if (verdict == fit_verdict::fits) {
         finish(gang);
         return verdict;
       }
-      ended = verdict == fit_verdict::budget_ended;
+      lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
     }
-    return ended ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
+    return verdict;
   }
 
   // After `fits`: the cell, by its level and its place there, and the tasks on each node, members
@@ -85,6 +86,9 @@ class ruled_fit {
   [[nodiscard]] level_t level() const noexcept { return level_; }
   [[nodiscard]] std::uint32_t cell() const noexcept { return cell_; }
   [[nodiscard]] std::span<const portion> portions() const noexcept { return portions_; }
+  // Whether it is certain that no lower level from the preferred one up would do; false if the
+  // budget ended there.
+  [[nodiscard]] bool is_lowest() const noexcept { return lowest_; }
   // Steps of the budget that were needed.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
@@ -335,6 +339,7 @@ class ruled_fit {
   bool fronts_ready_ = false;
   std::vector<certificate::refusal> listed_;  // cells of the last level that are refused by listing
   level_t level_ = 0;
+  bool lowest_ = true;
   std::uint32_t cell_ = 0;
   std::vector<portion> portions_;
   std::vector<portion> by_kind_;  // with kinds as members
