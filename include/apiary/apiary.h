@@ -62,6 +62,7 @@
 #include <apiary/policy/gradient_placer.h>
 #include <apiary/policy/leaf_choice.h>
 #include <apiary/policy/node_score.h>
+#include <apiary/policy/pack.h>
 #include <apiary/policy/preempt.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
 #include <apiary/policy/remedy.h>

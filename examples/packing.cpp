@@ -1,0 +1,34 @@
+// Two jobs of a kind on one GPU: side by side they do more than in turns if neither keeps it busy.
+// Who is tried on which GPU, what the host would measure, and what is undone.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/policy/pack.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+
+using namespace apiary;
+
+int main() {
+  // Utilisation in thousandths and gigabytes, as profiled alone.
+  const std::array<job_profile, 3> waiting{{{.job = job_id(1), .utilization = 616, .memory = 5},
+                                            {.job = job_id(2), .utilization = 872, .memory = 9},
+                                            {.job = job_id(3), .utilization = 87, .memory = 12}}};
+  const std::array<gpu_profile, 2> gpus{{{.gpu = 0, .utilization = 940, .memory_left = 16},
+                                         {.gpu = 1, .utilization = 141, .memory_left = 8}}};
+  pack_trials trials;
+  while (const auto trial = trials.next(waiting, gpus)) {
+    // Side by side the measured rate falls with what both want beyond a whole GPU.
+    const std::uint32_t wanted =
+        waiting[trial->job.value - 1].utilization + gpus[trial->gpu].utilization;
+    const std::uint64_t sliced = 100;
+    const std::uint64_t packed = wanted <= 1000 ? 150 : 80;
+    const bool pays = packing_pays(packed, sliced);
+    std::printf("job %u on GPU %u: %llu beside %llu in turns: %s\n", trial->job.value, trial->gpu,
+                static_cast<unsigned long long>(packed), static_cast<unsigned long long>(sliced),
+                pays ? "kept" : "undone");
+    if (pays) break;
+    trials.fail(*trial);
+  }
+}
