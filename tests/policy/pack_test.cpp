@@ -25,7 +25,8 @@ TEST_CASE("pack: the eight published pairs, five kept and three undone") {
       {"MI-LSTM", 222, 259, true},   {"LSTM", 638, 530, false},
       {"ResNet-50", 103, 90, false}, {"ResNext-50", 836, 744, false}};
   for (const auto& [model, sliced, packed, kept] : published) {
-    CAPTURE(model);
+    const std::string name = model;
+    CAPTURE(name);
     CHECK(packing_pays(packed, sliced) == kept);
   }
   CHECK(!packing_pays(100, 100));  // nothing won
