@@ -45,8 +45,8 @@ struct virtual_cell {
 // virtual cell that each cell is bound to, and where opportunistic tasks may go.
 //
 // Requires: at most 64 leaves a node.
-// Cost:     hold, mark O(levels); grant, take_back O(levels + nodes of the racks concerned); about 50 bytes a
-//           leaf.
+// Cost:     hold, mark O(levels); grant, take_back O(levels), and with racks of up to 64 nodes O(nodes
+//           of the cell and its rack); about 50 bytes a leaf.
 class physical_chain {
  public:
   static constexpr usage<uniform_tree>::class_t opportunistic = 0;
@@ -167,8 +167,8 @@ class physical_chain {
         (granted ? rows * (rows + 1) / 2 : 0) + guest_leaves * rows -
         (guest_leaves == 0 ? 0 : guest_leaves * (guest_leaves - 1) / 2) + idle_leaves);
   }
-  // Whether a cell in the node's rack, or one that holds it, is granted to a tenant. Without racks:
-  // the same of the node.
+  // Whether a cell in the node's rack, or one that holds it, is granted to a tenant. It is looked
+  // after for racks of at most 64 nodes, and never so in larger ones.
   [[nodiscard]] bool granted(std::uint32_t node) const noexcept {
     return granted_[tree().index(tree().ancestor(node_cell(node), rack_level()), rack_level())];
   }
@@ -208,11 +208,14 @@ class physical_chain {
                        ? node_index::none
                        : guest_class(granted(node), guests(node_cell(node)), idle_leaves));
   }
+  static constexpr std::uint32_t max_rack = 64;  // nodes of racks whose grants guests look at
+
   [[nodiscard]] level_t rack_level() const noexcept {
     return std::min<level_t>(node_level_ + 1, tree().num_levels() - 1);
   }
   // After a change of c: of the racks in it, or of its own.
   void show_granted(cell_id c) noexcept {
+    if (rack_size() > max_rack) return;
     const level_t rack_level = this->rack_level();
     const level_t l = tree().level(c);
     const cell_id top = l < rack_level ? tree().ancestor(c, rack_level) : c;

@@ -7,6 +7,7 @@
 #include <apiary/model/quota_tree.h>
 #include <apiary/model/uniform_tree.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -41,8 +42,10 @@ class virtual_cluster {
         node_level_(node_level),
         tree_(physical, quota),
         image_(tree_.num_cells()),
-        rack_size_(node_level + 1 < physical.num_levels() ? physical.fan_out(node_level + 1)
-                                                          : physical.cells(node_level).size()),
+        rack_size_(std::min(node_level + 1 < physical.num_levels()
+                                ? physical.fan_out(node_level + 1)
+                                : physical.cells(node_level).size(),
+                            std::max(1U, count_nodes(tree_, node_level)))),
         active_(tree_.cells(0).first.value, 0),
         index_(count_nodes(tree_, node_level),
                static_cast<node_index::class_t>(physical.leaves_per_cell(node_level) + 1),
@@ -69,7 +72,7 @@ class virtual_cluster {
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(free_.size());
   }
-  // Nodes of a cell of the level above the nodes.
+  // Nodes of a cell of the level above the nodes, at most all.
   [[nodiscard]] std::uint32_t rack_size() const noexcept { return rack_size_; }
   [[nodiscard]] std::span<const node_range> node_ranges() const noexcept { return ranges_; }
   [[nodiscard]] const node_range& range_of_node(std::uint32_t node) const noexcept {
