@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <support/levels.h>
 #include <support/scale.h>
 #include <utility>
 #include <vector>
@@ -24,8 +25,6 @@ using namespace apiary;
 using namespace apiary_test;
 
 namespace {
-
-enum : level_t { leaf, node, rack };
 
 // Racks of nodes of eight leaves, with gangs on them.
 struct running {
