@@ -1,6 +1,7 @@
 // apiary/tests/sched/hived_search_test.cpp - places for gangs against packing by trial.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/model/health.h>
@@ -310,7 +311,27 @@ TEST_CASE("what would fit, were nothing in use") {
   CHECK(supply.fits_empty(cells.chain(0), gang_t{{8, 4}}));
   CHECK(!supply.fits_empty(cells.chain(0), gang_t{{9, 3}}));
   CHECK(supply.fits_repaired(cells, h.gangs(), {.members = {{3, 4}}},
-                             cells.cluster_of(tenant_id(0), 0)));
+                             cells.cluster_of(tenant_id(0), 0), std::nullopt));
+}
+
+TEST_CASE("claims of a gang that lost its place to bad hardware are not in its own way") {
+  hived h = four_racks_of({{.name = "a", .cells = {{"RACK.NODE", 2}}}});
+  const gang_request low{.job = job_id(1), .tenant = tenant_id(0), .members = {{2, 4}}};
+  gang_request high{.job = job_id(2), .tenant = tenant_id(0), .priority = 5, .members = {{2, 4}}};
+  REQUIRE(h.commit(*h.propose(low)).ok());
+  const auto claimed = h.propose(high);
+  REQUIRE(claimed->result == outcome::preempt);
+  REQUIRE(h.commit(*claimed).ok());
+  for (const task_place& t : claimed->tasks) REQUIRE(h.mark_bad(t.node).ok());
+  const auto again = h.propose(high);
+  REQUIRE(again->result == outcome::wait);
+  CHECK(again->wait.reason == wait_reason::unhealthy);
+  const summary_bitset none(h.layout().num_nodes());
+  for (const task_place& t : claimed->tasks) REQUIRE(h.mark_healthy(t.node).ok());
+  high.suggested = &none;
+  const auto elsewhere = h.propose(high);
+  REQUIRE(elsewhere->result == outcome::wait);
+  CHECK(elsewhere->wait.reason == wait_reason::not_suggested);
 }
 
 TEST_CASE("guests gather on the nodes of guests, away from tenants' tasks") {

@@ -62,6 +62,7 @@ class hived_planner {
   // as gone.
   bool find(const hived_catalog& catalog, hived_state& state, const gang_request& r,
             std::optional<gang_slot> restarted) {
+    restarted_ = restarted;
     undecided_ = false;
     filters_.clear();
     const bool filtered = r.suggested != nullptr && !r.suggested->all();
@@ -85,7 +86,7 @@ class hived_planner {
   }
   [[nodiscard]] const gang_place& place() const noexcept { return search_.place(); }
 
-  // Why find has found nothing; find is used again.
+  // Why find has found nothing, the claims of `restarted` gone; find is used again.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
     const gang_table& gangs = state.gangs();
     gang_wait wait{.reason = wait_reason::never, .shortage = search_.cut()};
@@ -99,15 +100,16 @@ class hived_planner {
       if (!fits) continue;
       wait.reason = wait_reason::busy;
       if (repaired || !chain.any_bad()) continue;
-      repaired = r.priority < 0 ? supply_.fits_repaired(chain, r.members)
-                                : supply_.fits_repaired(state.cells(), gangs, r, clusters_[i]);
+      repaired = r.priority < 0
+                     ? supply_.fits_repaired(chain, r.members)
+                     : supply_.fits_repaired(state.cells(), gangs, r, clusters_[i], restarted_);
     }
     if (wait.reason == wait_reason::never) return wait;
     if (repaired) wait.reason = wait_reason::unhealthy;
     if (undecided) wait.reason = wait_reason::undecided;
     if (r.suggested == nullptr) return wait;
     r.suggested = nullptr;
-    if (find(catalog, state, r, std::nullopt)) wait.reason = wait_reason::not_suggested;
+    if (find(catalog, state, r, restarted_)) wait.reason = wait_reason::not_suggested;
     return wait;
   }
 
@@ -130,6 +132,7 @@ class hived_planner {
 
   hived_search search_;
   hived_supply supply_;
+  std::optional<gang_slot> restarted_;  // in find
   bool undecided_ = false;
   std::vector<std::uint32_t> chains_;          // that the request may use, in the order of trying
   std::vector<cluster_id> clusters_;           // of each of them

@@ -53,8 +53,9 @@ class hived_supply {
     }
     return fits(members);
   }
+  // `restarted` as in hived_search.
   bool fits_repaired(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
-                     cluster_id c) {
+                     cluster_id c, std::optional<gang_slot> restarted) {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     clear_counts();
@@ -63,10 +64,8 @@ class hived_supply {
       const std::uint32_t first = cluster.first_leaf(n).value;
       for (std::uint32_t i = 0; i < cluster.range_of_node(n).leaves; ++i) {
         const cell_id image = cluster.image(cell_id(first + i));
-        const leaf_holders h = image.valid() ? chain.holders(image) : leaf_holders();
-        const gang_slot holder = h.claimer.valid() ? h.claimer
-                                 : h.guaranteed    ? h.user
-                                                   : gang_slot();
+        const gang_slot holder =
+            image.valid() ? holder_of(chain.holders(image), restarted) : gang_slot();
         if (!holder.valid() || gangs[holder].request.priority < request.priority) ++free;
       }
       ++counts_[free].nodes;
@@ -83,10 +82,7 @@ class hived_supply {
     const physical_chain& chain = cells.chain(cluster.chain());
     list_bound_nodes(cluster, chain, [&](cell_id leaf) {
       if (!usable.healthy(leaf)) return false;
-      const leaf_holders h = chain.holders(leaf);
-      const gang_slot holder = h.claimer.valid() && h.claimer != restarted ? h.claimer
-                               : h.guaranteed                              ? h.user
-                                                                           : gang_slot();
+      const gang_slot holder = holder_of(chain.holders(leaf), restarted);
       return !holder.valid() || (preempting && gangs[holder].request.priority < request.priority);
     });
     for (std::size_t i = 0; i <= request.members.size(); ++i) {
@@ -102,6 +98,12 @@ class hived_supply {
   }
 
  private:
+  // Whose tenant's cell a leaf is, the claims of `restarted` aside; not valid: nobody's.
+  [[nodiscard]] static gang_slot holder_of(leaf_holders h,
+                                           std::optional<gang_slot> restarted) noexcept {
+    if (h.claimer.valid() && h.claimer != restarted) return h.claimer;
+    return h.guaranteed ? h.user : gang_slot();
+  }
   void clear_counts() {
     counts_.clear();
     for (std::uint32_t f = 0; f <= gang_fit::max_leaves; ++f) counts_.push_back({f, 0});
