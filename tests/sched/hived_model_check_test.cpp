@@ -19,8 +19,8 @@ namespace {
 using namespace apiary;
 using apiary_test::hived_model;
 
-constexpr tenant_id tenant_a(0);
-constexpr tenant_id tenant_b(1);
+constexpr tenant_id checked_a(0);
+constexpr tenant_id checked_b(1);
 
 gang_request gang(std::uint32_t job, tenant_id tenant, std::int32_t priority, bool lazy,
                   std::vector<gang_member> members) {
@@ -69,9 +69,9 @@ constexpr std::uint64_t states = 200'000;
 TEST_CASE("no order of events breaks a rule: gangs of a tenant, lazy or not, on cells of its own") {
   explore("lazy and not",
           {racks({{"RACK", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, false),
-           {gang(0, tenant_a, 0, true, {{2, 1}}), gang(1, tenant_a, 0, false, {{1, 2}}),
-            gang(2, tenant_a, 1, true, {{2, 1}, {1, 2}}), gang(3, tenant_a, 2, false, {{1, 2}}),
-            gang(4, tenant_b, 1, true, {{1, 1}}), gang(5, tenant_b, -1, false, {{2, 1}})},
+           {gang(0, checked_a, 0, true, {{2, 1}}), gang(1, checked_a, 0, false, {{1, 2}}),
+            gang(2, checked_a, 1, true, {{2, 1}, {1, 2}}), gang(3, checked_a, 2, false, {{1, 2}}),
+            gang(4, checked_b, 1, true, {{1, 1}}), gang(5, checked_b, -1, false, {{2, 1}})},
            {}},
           states);
 }
@@ -79,29 +79,29 @@ TEST_CASE("no order of events breaks a rule: gangs of a tenant, lazy or not, on 
 TEST_CASE("no order of events breaks a rule: two tenants, guests, a leaf and a node that break") {
   explore("bad hardware",
           {racks({{"RACK", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, false),
-           {gang(0, tenant_a, 0, true, {{2, 1}}), gang(1, tenant_a, 1, false, {{1, 2}}),
-            gang(2, tenant_b, 0, false, {{1, 1}}), gang(3, tenant_b, -1, false, {{2, 1}})},
+           {gang(0, checked_a, 0, true, {{2, 1}}), gang(1, checked_a, 1, false, {{1, 2}}),
+            gang(2, checked_b, 0, false, {{1, 1}}), gang(3, checked_b, -1, false, {{2, 1}})},
            {{0, 0}, {1, {}}, {2, 1}}},
           states);
 }
 
 TEST_CASE("no order of events breaks a rule: a pinned node with a leaf that breaks") {
-  explore(
-      "pinned",
-      {racks({{"RACK.NODE", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, true),
-       {pinned(gang(0, tenant_b, 0, true, {{2, 1}})), pinned(gang(1, tenant_b, 1, false, {{1, 2}})),
-        gang(2, tenant_b, 0, true, {{1, 2}}), gang(3, tenant_b, 1, false, {{1, 1}}),
-        gang(4, tenant_a, -1, false, {{2, 2}}), gang(5, tenant_a, 1, true, {{2, 1}})},
-       {{3, 0}, {2, {}}}},
-      states);
+  explore("pinned",
+          {racks({{"RACK.NODE", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, true),
+           {pinned(gang(0, checked_b, 0, true, {{2, 1}})),
+            pinned(gang(1, checked_b, 1, false, {{1, 2}})), gang(2, checked_b, 0, true, {{1, 2}}),
+            gang(3, checked_b, 1, false, {{1, 1}}), gang(4, checked_a, -1, false, {{2, 2}}),
+            gang(5, checked_a, 1, true, {{2, 1}})},
+           {{3, 0}, {2, {}}}},
+          states);
 }
 
 TEST_CASE("no order of events breaks a rule: three priorities, all lazy, one leaf that breaks") {
   explore("chains of preemption",
           {racks({{"RACK", 1}, {"RACK.NODE", 1}}, {{"RACK.NODE", 1}}, false),
-           {gang(0, tenant_a, 0, true, {{2, 1}, {1, 2}}), gang(1, tenant_a, 1, true, {{2, 2}}),
-            gang(2, tenant_a, 2, true, {{3, 2}}), gang(3, tenant_a, 3, true, {{1, 2}}),
-            gang(4, tenant_b, 0, true, {{2, 1}}), gang(5, tenant_b, -1, false, {{1, 1}})},
+           {gang(0, checked_a, 0, true, {{2, 1}, {1, 2}}), gang(1, checked_a, 1, true, {{2, 2}}),
+            gang(2, checked_a, 2, true, {{3, 2}}), gang(3, checked_a, 3, true, {{1, 2}}),
+            gang(4, checked_b, 0, true, {{2, 1}}), gang(5, checked_b, -1, false, {{1, 1}})},
            {{0, 1}}},
           states);
 }
@@ -109,9 +109,9 @@ TEST_CASE("no order of events breaks a rule: three priorities, all lazy, one lea
 TEST_CASE("no order of events breaks a rule: three priorities, none lazy, one node that breaks") {
   explore("claims on claims",
           {racks({{"RACK", 1}, {"RACK.NODE", 1}}, {{"RACK.NODE.GPU", 2}}, false),
-           {gang(0, tenant_a, 0, false, {{2, 1}, {1, 2}}), gang(1, tenant_a, 1, false, {{2, 2}}),
-            gang(2, tenant_a, 2, false, {{3, 2}}), gang(3, tenant_b, 0, false, {{1, 1}}),
-            gang(4, tenant_b, 1, true, {{2, 1}}), gang(5, tenant_b, -1, false, {{2, 1}})},
+           {gang(0, checked_a, 0, false, {{2, 1}, {1, 2}}), gang(1, checked_a, 1, false, {{2, 2}}),
+            gang(2, checked_a, 2, false, {{3, 2}}), gang(3, checked_b, 0, false, {{1, 1}}),
+            gang(4, checked_b, 1, true, {{2, 1}}), gang(5, checked_b, -1, false, {{2, 1}})},
            {{1, {}}}},
           states);
 }
@@ -119,9 +119,9 @@ TEST_CASE("no order of events breaks a rule: three priorities, none lazy, one no
 TEST_CASE("no order of events breaks a rule: tasks that end one after the other, of mixed gangs") {
   explore("mixed",
           {racks({{"RACK.NODE", 2}}, {{"RACK.NODE.GPU", 3}}, false),
-           {gang(0, tenant_a, 0, true, {{3, 1}}), gang(1, tenant_a, 1, false, {{2, 1}, {1, 2}}),
-            gang(2, tenant_a, 1, true, {{2, 1}}), gang(3, tenant_b, 0, true, {{2, 1}}),
-            gang(4, tenant_b, 1, false, {{2, 1}}), gang(5, tenant_a, -1, false, {{3, 1}})},
+           {gang(0, checked_a, 0, true, {{3, 1}}), gang(1, checked_a, 1, false, {{2, 1}, {1, 2}}),
+            gang(2, checked_a, 1, true, {{2, 1}}), gang(3, checked_b, 0, true, {{2, 1}}),
+            gang(4, checked_b, 1, false, {{2, 1}}), gang(5, checked_a, -1, false, {{3, 1}})},
            {{0, 0}}},
           states);
 }

@@ -44,7 +44,9 @@ class document_faults {
 [[nodiscard]] inline std::string escaped(std::string_view name) {
   return absl::Utf8SafeCEscape(to_absl(name));
 }
-[[nodiscard]] inline std::string quoted(std::string_view name) { return '"' + escaped(name) + '"'; }
+[[nodiscard]] inline std::string in_quotes(std::string_view name) {
+  return '"' + escaped(name) + '"';
+}
 
 }  // namespace detail
 
@@ -91,15 +93,15 @@ class hived_cell_types {
       const cell_type_config& type = *at->type;
       if (at->cyclic || type.child_count == 0 || type.child_type.empty()) return std::nullopt;
       if (down.size() + 1 == uniform_tree::max_levels) {
-        faults.add(path, detail::quoted(top) + " has more than " +
+        faults.add(path, detail::in_quotes(top) + " has more than " +
                              std::to_string(uniform_tree::max_levels) + " levels");
         return std::nullopt;
       }
       down.push_back(&type);
     }
     if (down.empty()) {
-      faults.add(path,
-                 top.empty() ? "is missing" : detail::quoted(top) + " is not one of the cellTypes");
+      faults.add(path, top.empty() ? "is missing"
+                                   : detail::in_quotes(top) + " is not one of the cellTypes");
       return std::nullopt;
     }
 
@@ -118,12 +120,12 @@ class hived_cell_types {
     }
     for (const cell_type_config* type : down) shape.fan_outs.push_back(type->child_count);
     if (node_levels != 1) {
-      faults.add(path, detail::quoted(top) + " has " + std::to_string(node_levels) +
+      faults.add(path, detail::in_quotes(top) + " has " + std::to_string(node_levels) +
                            " node levels instead of one");
       return std::nullopt;
     }
     if (leaves_of_node > max_leaves_per_node) {
-      faults.add(path, "the nodes in " + detail::quoted(top) + " have more than " +
+      faults.add(path, "the nodes in " + detail::in_quotes(top) + " have more than " +
                            std::to_string(max_leaves_per_node) + " leaf cells");
       return std::nullopt;
     }

@@ -150,7 +150,8 @@ class hived_chain_reader {
     chain_layout& in = chain(where.chain);
     const std::string& type = in.level_types[where.level];
     if (!cell.type.empty() && cell.type != type) {
-      faults_.add(path_of(at) + ".cellType", quoted(cell.type) + " instead of " + quoted(type));
+      faults_.add(path_of(at) + ".cellType",
+                  in_quotes(cell.type) + " instead of " + in_quotes(type));
     }
     if (!cell.pinned_id.empty()) {
       if (inside_pinned) faults_.add(path_of(at) + ".pinnedCellId", "inside a pinned cell");
@@ -173,7 +174,7 @@ class hived_chain_reader {
                   cell.children.empty()
                       ? "is missing, and with it the names of nodes"
                       : std::to_string(cell.children.size()) + " cells instead of " +
-                            std::to_string(n) + " in a cell of type " + quoted(type));
+                            std::to_string(n) + " in a cell of type " + in_quotes(type));
       complete[where.chain.value] = false;
       all_complete = false;
       return;
@@ -188,7 +189,7 @@ class hived_chain_reader {
   void add_pinned(const place& at, const std::string& id, position where) {
     const auto index = static_cast<std::uint32_t>(pinned.size());
     if (!pinned_of_id.try_emplace(id, index).second) {
-      faults_.add(path_of(at) + ".pinnedCellId", quoted(id) + " pins another cell already");
+      faults_.add(path_of(at) + ".pinnedCellId", in_quotes(id) + " pins another cell already");
     }
     const cell_id c = chain(where.chain).tree.at(where.level, where.index);
     pinned.push_back({.id = id, .chain = where.chain, .cell = c});
@@ -201,7 +202,7 @@ class hived_chain_reader {
     if (name.empty()) {
       faults_.add(path_of(at) + ".cellAddress", "a node without name");
     } else if (!node_of_name.try_emplace(name, in.first_node + where.index).second) {
-      faults_.add(path_of(at) + ".cellAddress", "node " + quoted(name) + " is named twice");
+      faults_.add(path_of(at) + ".cellAddress", "node " + in_quotes(name) + " is named twice");
     }
   }
 
@@ -213,7 +214,7 @@ class hived_chain_reader {
       const char* const last = address.data() + address.size();
       const auto [end, error] = std::from_chars(address.data(), last, device);
       if (error != std::errc() || end != last) {
-        faults_.add(path_of(at) + ".cellAddress", quoted(address) + " is not a device index");
+        faults_.add(path_of(at) + ".cellAddress", in_quotes(address) + " is not a device index");
         return;
       }
     }

@@ -91,8 +91,8 @@ class hived_tenant_reader {
     const auto found = cells_.chain_of_type.find(part);
     if (found == cells_.chain_of_type.end()) {
       faults_.add(path, type.empty() ? "is missing"
-                                     : "no physical cell is of type " + quoted(part) +
-                                           ", the first part of " + quoted(type));
+                                     : "no physical cell is of type " + in_quotes(part) +
+                                           ", the first part of " + in_quotes(type));
       return std::nullopt;
     }
     if (!found->second.valid()) return std::nullopt;
@@ -103,7 +103,7 @@ class hived_tenant_reader {
       dot = type.find('.');
       part = type.substr(0, dot);
       if (level == 0 || part != types[level - 1]) {
-        faults_.add(path, quoted(types[level]) + " is not made of " + quoted(part));
+        faults_.add(path, in_quotes(types[level]) + " is not made of " + in_quotes(part));
         return std::nullopt;
       }
       --level;
@@ -118,12 +118,12 @@ class hived_tenant_reader {
     } else if (found != cells_.pinned_of_id.end()) {
       tenant_id& owner = cells_.pinned[found->second].tenant;
       if (owner.valid()) {
-        faults_.add(path, quoted(id) + " belongs to virtual cluster " +
-                              quoted(tenants[owner.value].name) + " already");
+        faults_.add(path, in_quotes(id) + " belongs to virtual cluster " +
+                              in_quotes(tenants[owner.value].name) + " already");
       }
       owner = tenant;
     } else if (cells_.all_complete) {
-      faults_.add(path, "no physical cell is pinned as " + quoted(id));
+      faults_.add(path, "no physical cell is pinned as " + in_quotes(id));
     }
   }
 
@@ -142,8 +142,8 @@ class hived_tenant_reader {
       const std::uint32_t left = free.splittable(l);
       if (wanted > left) {
         faults_.add("virtualClusters",
-                    "chain " + quoted(in.name) + ": " + std::to_string(wanted) + " of type " +
-                        quoted(in.level_types[l]) + " are promised, " + std::to_string(left) +
+                    "chain " + in_quotes(in.name) + ": " + std::to_string(wanted) + " of type " +
+                        in_quotes(in.level_types[l]) + " are promised, " + std::to_string(left) +
                         " are there beside pinned cells and larger promised ones");
         return;
       }
