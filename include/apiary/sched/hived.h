@@ -57,14 +57,14 @@ class hived {
     return hived(std::move(layout));
   }
 
-  // Where the gang would go now. A preempting gang asks again in the same words.
+  // Where the gang would go now. A preempting gang asks again in the same words; only the suggested
+  // nodes may be others.
   // kInvalidArgument: a request that is wrong in itself. kNotFound: no such tenant, pinned cell or
   // type of leaf. kFailedPrecondition: the tenant has none of it. kAlreadyExists: the gang runs.
   [[nodiscard]] absl::StatusOr<gang_plan> propose(const gang_request& request) {
     APIARY_RETURN_IF_ERROR(check(request));
     gang_plan plan;
-    plan.epoch_ = epoch_;
-    plan.hash_ = hash();
+    plan.stamp_ = gang_plan::stamp({epoch_, hash()});
     const std::optional<gang_slot> slot = gangs().find(request.job);
     if (slot) {
       APIARY_RETURN_IF_ERROR(check_again(request, gangs()[*slot]));
@@ -72,9 +72,9 @@ class hived {
         plan.placed_ = true;
         plan.request_.job = request.job;
         describe(gangs()[*slot].leaves, request.members, plan);
-        plan.result = plan.victims.empty() ? outcome::bind : outcome::preempt;
         return plan;
       }
+      plan.withdraws_ = true;
       plan.cancelled.push_back(request.job);
     }
     if (!planner_.find(catalog_, state_, request, slot)) {
@@ -94,7 +94,6 @@ class hived {
       plan.cancelled.push_back(gangs()[s].request.job);
     std::sort(plan.downgraded.begin(), plan.downgraded.end());
     std::sort(plan.cancelled.begin(), plan.cancelled.end());
-    plan.result = plan.victims.empty() ? outcome::bind : outcome::preempt;
     return plan;
   }
 
@@ -102,28 +101,32 @@ class hived {
   // A plan to wait is carried out only where it cancels the gang's own preemption, whose leaves
   // have become bad or are not suggested any more.
   // kAborted: something has changed since it was proposed, or another scheduler proposed it, other
-  // than one of which this is a copy. kFailedPrecondition: it says wait.
+  // than one of which this is a copy, or it was moved from. kFailedPrecondition: it says wait.
   absl::Status commit(const gang_plan& plan) {
-    if (plan.result == outcome::wait && plan.cancelled.empty())
-      return absl::FailedPreconditionError("a plan that says wait cannot be committed");
-    if (plan.epoch_ != epoch_ || plan.hash_ != hash()) {
+    if (!plan.stamp_.is({epoch_, hash()})) {
       return absl::AbortedError(name(plan.request_.job) +
                                 ": the plan is stale or another scheduler's, propose again");
     }
+    if (plan.decided_ == outcome::wait) {
+      if (plan.withdraws_) return cancel(plan.request_.job);
+      return absl::FailedPreconditionError("a plan that says wait cannot be committed");
+    }
     ++epoch_;
-    if (plan.result == outcome::wait) return cancel(plan.cancelled.front());
+    const bool preempting = plan.decided_ == outcome::preempt;
     if (plan.placed_) {
-      if (plan.result == outcome::bind) state_.bind_reserved(*gangs().find(plan.request_.job));
+      if (!preempting) state_.bind_reserved(*gangs().find(plan.request_.job));
       return absl::OkStatus();
     }
     std::vector<job_id> to_restore;
-    if (const auto slot = gangs().find(plan.request_.job))
-      state_.drop_preempting(*slot, to_restore);
+    std::vector<job_id> downgraded;
+    if (plan.withdraws_) state_.drop_preempting(*gangs().find(plan.request_.job), to_restore);
     for (const gang_slot s : plan.place_.cancelled) state_.drop_preempting(s, to_restore);
-    for (const gang_slot s : plan.place_.downgraded) state_.downgrade(s);
-    const bool preempting = plan.result == outcome::preempt;
-    state_.admit(plan.request_, plan.place_, preempting,
-                 preempting ? plan.downgraded : std::vector<job_id>());
+    for (const gang_slot s : plan.place_.downgraded) {
+      state_.downgrade(s);
+      if (preempting) downgraded.push_back(gangs()[s].request.job);
+    }
+    std::sort(downgraded.begin(), downgraded.end());
+    state_.admit(plan.request_, plan.place_, preempting, std::move(downgraded));
     for (const job_id job : to_restore) state_.restore(job);
     return absl::OkStatus();
   }
@@ -302,7 +305,7 @@ class hived {
   [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_record& gang) {
     const gang_request& first = gang.request;
     if (r.tenant == first.tenant && r.priority == first.priority && r.members == first.members &&
-        r.pinned == first.pinned)
+        r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy)
       return absl::OkStatus();
     return absl::InvalidArgumentError(
         name(r.job) + " is preempting: it asks again in other words; cancel it first");
@@ -316,7 +319,7 @@ class hived {
               (suggested == nullptr || suggested->test(catalog_.place_of(l).node.value)));
     });
   }
-  // The tasks on these leaves, and who runs there.
+  // The tasks on these leaves, who runs there, and what follows of it.
   void describe(std::span<const chain_leaf> leaves, std::span<const gang_member> members,
                 gang_plan& plan) const {
     catalog_.list_tasks(leaves, members, plan.tasks);
@@ -327,6 +330,8 @@ class hived {
     }
     std::sort(plan.victims.begin(), plan.victims.end());
     plan.victims.erase(std::unique(plan.victims.begin(), plan.victims.end()), plan.victims.end());
+    plan.result = plan.victims.empty() ? outcome::bind : outcome::preempt;
+    plan.decided_ = plan.result;
   }
 
   absl::Status mark(node_id node, std::optional<std::uint32_t> position, bool good) {

@@ -7,6 +7,8 @@
 #include <apiary/sched/hived_search.h>
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -21,6 +23,9 @@ APIARY_NAMESPACE_BEGIN
 // Once a plan is committed, also one to preempt, `downgraded` gangs count as opportunistic. They
 // have their tenant's cells back only if the gang that took them is withdrawn or cancelled before it
 // runs, and the cells are then still to be had.
+//
+// The public part is a report: nothing written there changes what commit does. What was moved from
+// cannot be committed, a copy can.
 class gang_plan {
  public:
   outcome result = outcome::wait;
@@ -32,10 +37,38 @@ class gang_plan {
 
  private:
   friend class hived;
-  std::uint64_t epoch_ = 0;  // of the scheduler that proposed it
-  std::uint64_t hash_ = 0;   // of its state then
-  bool placed_ = false;      // a preempting gang's place stays as it is
-  gang_request request_{};
+
+  // Of the scheduler that proposed it: its epoch, and the hash of its state then.
+  struct origin {
+    std::uint64_t epoch = 0;
+    std::uint64_t hash = 0;
+    friend bool operator==(const origin&, const origin&) = default;
+  };
+  // An origin, or none: by default, and after it was moved from.
+  class stamp {
+   public:
+    stamp() = default;
+    explicit stamp(origin of) : of_(of) {}
+    stamp(const stamp&) = default;
+    stamp(stamp&& other) noexcept : of_(std::exchange(other.of_, std::nullopt)) {}
+    stamp& operator=(const stamp&) = default;
+    stamp& operator=(stamp&& other) noexcept {
+      of_ = other.of_;
+      other.of_.reset();
+      return *this;
+    }
+    ~stamp() = default;
+    [[nodiscard]] bool is(const origin& of) const noexcept { return of_ == of; }
+
+   private:
+    std::optional<origin> of_{};
+  };
+
+  stamp stamp_{};
+  outcome decided_ = outcome::wait;  // the result as it was proposed
+  bool withdraws_ = false;           // what it decides ends the gang's own preemption
+  bool placed_ = false;              // a preempting gang's place stays as it is
+  gang_request request_{};           // of a plan to wait, and of one that is placed: the job alone
   gang_place place_{};
 };
 

@@ -10,7 +10,6 @@
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_search.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -174,7 +173,7 @@ class hived_state {
       if (l.leaf.valid()) cells_.reveal(cluster, cells_.chain(l.chain).owner(l.leaf).cell);
     return true;
   }
-  // What of a gang its leaves do not say.
+  // What of a gang the leaves' holders do not say, as which leaf is which task's.
   [[nodiscard]] std::uint64_t fact(gang_slot s) const noexcept {
     const gang_record& gang = gangs_[s];
     const gang_request& r = gang.request;
@@ -186,9 +185,10 @@ class hived_state {
             (r.lazy ? 1U : 0U));
     all.add(r.members.size());
     for (const gang_member& m : r.members) all.add((std::uint64_t{m.tasks} << 32) | m.leaves);
-    all.add(static_cast<std::uint64_t>(
-        std::count_if(gang.leaves.begin(), gang.leaves.end(),
-                      [](const chain_leaf& l) { return l.leaf.valid(); })));
+    for (const chain_leaf& l : gang.leaves) {
+      const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
+      all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);
+    }
     for (const job_id job : gang.downgraded_by) all.add(job.value);
     return all.value();
   }
