@@ -198,7 +198,7 @@ class duel {
     for (const cluster_id c : clusters) {
       apiary_test::naive_tenant naive(shared, r, c);
       if (marks_ == 0) {
-        if (c == clusters.back() && plan.wait.shortage)
+        if (shared.cells().cluster(c).chain() == plan.wait.chain && plan.wait.shortage)
           REQUIRE(naive.pieces(plan.wait.shortage->leaves) == plan.wait.shortage->present);
         continue;
       }
@@ -211,7 +211,7 @@ class duel {
         ++seen.missed;
         continue;
       }
-      if (c != clusters.back() || !plan.wait.shortage) continue;
+      if (shared.cells().cluster(c).chain() != plan.wait.chain || !plan.wait.shortage) continue;
       ++seen.proven;
       seen.proven_for_some += naive.proven_by(*plan.wait.shortage) ? 0U : 1U;
     }

@@ -351,3 +351,25 @@ TEST_CASE("guests gather on the nodes of guests, away from tenants' tasks") {
   CHECK(run({.job = job_id(4), .tenant = tenant_id(1), .priority = -1, .members = {{1, 3}}}) !=
         owned);
 }
+
+TEST_CASE("a shortage is told of the chain that the gang might use") {
+  hived_config c = apiary_test::small_cluster();
+  c.virtual_clusters = {{.name = "t", .cells = {{"RACK", 2}, {"BOX", 1}}}};
+  hived h = *hived::create(c);
+  std::uint32_t racks = 0;
+  while (h.layout().chains[racks].level_types[0] != "GPU") ++racks;
+  const auto propose = [&](std::uint32_t job, std::uint32_t tasks) {
+    return *h.propose({.job = job_id(job), .tenant = tenant_id(0), .members = {{tasks, 4}}});
+  };
+  const gang_wait never = propose(0, 5).wait;
+  CHECK(never.reason == wait_reason::never);
+  CHECK(never.chain == racks);
+  REQUIRE(never.shortage);
+  CHECK(never.shortage->present * never.shortage->leaves == 16);
+  REQUIRE(h.commit(propose(1, 4)).ok());
+  const gang_wait busy = propose(0, 3).wait;
+  CHECK(busy.reason == wait_reason::busy);
+  CHECK(busy.chain == racks);
+  REQUIRE(busy.shortage);
+  CHECK(busy.shortage->present == 0);
+}

@@ -55,6 +55,7 @@ struct gang_wait {
   wait_reason reason = wait_reason::busy;
   std::optional<gang_fit::shortage> shortage{};  // what proves it; none: tasks of mixed sizes that
                                                  // do not go together
+  std::uint32_t chain = 0;                       // whose cells that counts
 };
 
 APIARY_NAMESPACE_END

@@ -65,6 +65,7 @@ class hived_planner {
     restarted_ = restarted;
     undecided_ = false;
     filters_.clear();
+    cuts_.assign(chains_.size(), std::nullopt);
     const bool filtered = r.suggested != nullptr && !r.suggested->all();
     if (filtered) {
       for (const std::uint32_t c : chains_)
@@ -79,6 +80,7 @@ class hived_planner {
                                : search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i],
                                                     preempting, usable, restarted);
         if (found) return true;
+        cuts_[i] = search_.cut();
         undecided_ = undecided_ || search_.verdict() == fit_verdict::budget_ended;
       }
     }
@@ -86,24 +88,38 @@ class hived_planner {
   }
   [[nodiscard]] const gang_place& place() const noexcept { return search_.place(); }
 
-  // Why find has found nothing, the claims of `restarted` gone; find is used again.
+  // Why find has found nothing, the claims of `restarted` gone; find is used again. What is counted
+  // are the cells of a chain that gives the reason, the first that the gang may use; where it could
+  // use none, of the one with most leaves.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
     const gang_table& gangs = state.gangs();
-    gang_wait wait{.reason = wait_reason::never, .shortage = search_.cut()};
+    gang_wait wait{.reason = wait_reason::never};
     const bool undecided = undecided_;
     bool repaired = false;
+    std::uint32_t most = 0;
+    std::size_t told = 0;  // the chain that gives the reason
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       const physical_chain& chain = state.cells().chain(chains_[i]);
       const bool fits = r.priority < 0
                             ? supply_.fits_empty(chain, r.members)
                             : supply_.fits_empty(state.cells().cluster(clusters_[i]), r.members);
-      if (!fits) continue;
+      if (!fits) {
+        if (wait.reason == wait_reason::never && num_leaves(state.cells(), r, i) > most) {
+          most = num_leaves(state.cells(), r, i);
+          told = i;
+        }
+        continue;
+      }
+      if (wait.reason == wait_reason::never) told = i;
       wait.reason = wait_reason::busy;
       if (repaired || !chain.any_bad()) continue;
       repaired = r.priority < 0
                      ? supply_.fits_repaired(chain, r.members)
                      : supply_.fits_repaired(state.cells(), gangs, r, clusters_[i], restarted_);
+      if (repaired) told = i;
     }
+    wait.shortage = cuts_[told];
+    wait.chain = chains_[told];
     if (wait.reason == wait_reason::never) return wait;
     if (repaired) wait.reason = wait_reason::unhealthy;
     if (undecided) wait.reason = wait_reason::undecided;
@@ -114,6 +130,12 @@ class hived_planner {
   }
 
  private:
+  // Of the i-th chain, those that the gang might use.
+  [[nodiscard]] std::uint32_t num_leaves(const hived_cells& cells, const gang_request& r,
+                                         std::size_t i) const noexcept {
+    return r.priority < 0 ? cells.chain(chains_[i]).tree().num_leaves()
+                          : cells.cluster(clusters_[i]).tree().num_leaves();
+  }
   // The healthy leaves of a chain on suggested nodes.
   [[nodiscard]] static health<uniform_tree> suggested_leaves(const hived_catalog& catalog,
                                                              const physical_chain& chain,
@@ -134,9 +156,10 @@ class hived_planner {
   hived_supply supply_;
   std::optional<gang_slot> restarted_;  // in find
   bool undecided_ = false;
-  std::vector<std::uint32_t> chains_;          // that the request may use, in the order of trying
-  std::vector<cluster_id> clusters_;           // of each of them
-  std::vector<health<uniform_tree>> filters_;  // of each of them
+  std::vector<std::uint32_t> chains_;  // that the request may use, in the order of trying
+  std::vector<cluster_id> clusters_;   // of each of them
+  std::vector<std::optional<gang_fit::shortage>> cuts_;  // of each of them, as last tried
+  std::vector<health<uniform_tree>> filters_;            // of each of them
 };
 
 APIARY_NAMESPACE_END
