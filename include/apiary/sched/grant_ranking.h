@@ -62,6 +62,10 @@ class grant_ranking {
                      });
     return ranked_;
   }
+  // Begins anew with the best of the cells ranked last, which a rollback has made free again.
+  void restart() noexcept { next_ = 0; }
+  // How many of them next has looked at.
+  [[nodiscard]] std::size_t visited() const noexcept { return next_; }
   // The next one that can still be granted, but passes over `skip` of them, and over those that are
   // as good as one passed over: two cells in free cells of one level that are usable as a whole. Not
   // valid: there is none.

@@ -187,7 +187,8 @@ class hived_cells : private hived_bindings {
   // one could be bound.
   struct whole_cells {
     bool all_usable = true;
-    std::size_t bound = 0;  // that were not bound before
+    std::size_t bound = 0;      // that were not bound before
+    std::uint64_t visited = 0;  // candidates ranked or looked at
     bool complete = true;
   };
   // Binds all whole cells of the cluster, to those that grant_ranking puts first, and what is
@@ -195,13 +196,18 @@ class hived_cells : private hived_bindings {
   // searching, before a rollback.
   // The i-th one to be bound passes over skips[i] cells (grant_ranking::next). Some skips for each
   // leave nothing out that matters; without any, all are bound.
+  // `again`: nothing but the skips has changed since the last call, so that levels above which the
+  // same cells are bound need no new ranking.
   // Cost: O(cells of the cluster), and grant_ranking if not all have a usable one without guests.
   whole_cells bind_everything(cluster_id c, const health<uniform_tree>& usable, std::uint32_t piece,
-                              std::span<const std::uint32_t> skips = {}) {
+                              std::span<const std::uint32_t> skips = {}, bool again = false) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
     whole_cells done;
+    rankings_.resize(chain.tree().num_levels());
+    skipped_.resize(skips.size(), 0);
     for (level_t l = cluster.tree().num_levels(); l-- > 0;) {
+      grant_ranking& ranked = rankings_[l];
       bool ranking = false;
       for (const cell_id root : cluster.tree().roots(l)) {
         if (!cluster.image(root).valid()) {
@@ -209,10 +215,22 @@ class hived_cells : private hived_bindings {
           if (!ranking) {
             if (skips.empty()) to = chain.cells().find({.level = l, .usable = &usable.usable()});
             ranking = !to || chain.guests(*to) > 0;
-            if (ranking) ranking_(chain, l, usable, piece);
+            if (ranking && again) {
+              ranked.restart();
+            } else if (ranking) {
+              done.visited += ranked(chain, l, usable, piece).size();
+            }
           }
-          if (ranking)
-            to = ranking_.next(chain, usable, done.bound < skips.size() ? skips[done.bound] : 0);
+          if (ranking) {
+            const std::uint32_t skip = done.bound < skips.size() ? skips[done.bound] : 0;
+            const std::size_t before = ranked.visited();
+            to = ranked.next(chain, usable, skip);
+            done.visited += ranked.visited() - before;
+            if (done.bound < skips.size()) {
+              again = again && skipped_[done.bound] == skip;
+              skipped_[done.bound] = skip;
+            }
+          }
           if (!to->valid()) {
             APIARY_VERIFY(!skips.empty());
             done.complete = false;
@@ -232,13 +250,15 @@ class hived_cells : private hived_bindings {
                                           std::uint32_t piece) {
     const virtual_cluster& cluster = books::cluster(c);
     std::uint64_t pieces = 0;
+    rankings_.resize(1);
+    grant_ranking& ranked = rankings_[0];
     for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
       std::size_t unbound = 0;
       for (const cell_id root : cluster.tree().roots(l))
         unbound += cluster.image(root).valid() ? 0U : 1U;
       if (unbound == 0) continue;
       for (const grant_candidate& best :
-           ranking_(books::chain(cluster.chain()), l, usable, piece).first(unbound))
+           ranked(books::chain(cluster.chain()), l, usable, piece).first(unbound))
         pieces += best.pieces;
     }
     return pieces;
@@ -329,8 +349,10 @@ class hived_cells : private hived_bindings {
     return cell_id();
   }
 
-  std::vector<cell_id> path_;  // scratch
-  grant_ranking ranking_;
+  // Scratch.
+  std::vector<cell_id> path_;
+  std::vector<grant_ranking> rankings_;  // of each level
+  std::vector<std::uint32_t> skipped_;   // by bind_everything, of each whole cell bound
 };
 
 APIARY_NAMESPACE_END

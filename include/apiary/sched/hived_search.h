@@ -64,6 +64,10 @@ class hived_search {
       verdict_ = fit_verdict::does_not_fit;
       return false;
     }
+    if (!supply_.fits_empty(cells.cluster(c), request.members)) {
+      verdict_ = fit_verdict::does_not_fit;
+      return false;
+    }
     bool undecided = verdict_ == fit_verdict::budget_ended;
     const std::size_t unbound = whole_.bound;
     std::uint64_t tried = 0;  // bit s-1 for pieces of s leaves
@@ -77,11 +81,15 @@ class hived_search {
     // All ways to grant whole cells, counted through like the digits of a number.
     skips_.assign(unbound, 0);
     bool more = true;
-    for (std::size_t tries = grant_budget / unbound; more && tries > 0; --tries) {
+    again_ = false;
+    for (std::uint64_t left = grant_budget; more && left > 0;) {
       if (try_guaranteed(cells, q, usable, 1)) {
         skips_.clear();
+        again_ = false;
         return true;
       }
+      again_ = true;
+      left -= std::min(left, grant_cost * whole_.bound + whole_.visited);
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
       const std::size_t digits = whole_.complete ? unbound : whole_.bound;
       more = digits > 0;
@@ -89,6 +97,7 @@ class hived_search {
       std::fill(skips_.begin() + static_cast<std::ptrdiff_t>(digits), skips_.end(), 0);
     }
     skips_.clear();
+    again_ = false;
     verdict_ = undecided || more ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
     cut_.reset();
     return false;
@@ -145,8 +154,10 @@ class hived_search {
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
  private:
-  // Of ways to grant whole cells, so many cells are granted at most.
-  static constexpr std::size_t grant_budget = 4096;
+  // Of ways to grant whole cells, so many candidates for them are looked at, at most; to grant one
+  // counts as much as to look at a few.
+  static constexpr std::uint64_t grant_budget = 65536;
+  static constexpr std::uint64_t grant_cost = 16;
 
   [[nodiscard]] static std::uint32_t ones(std::uint64_t mask) noexcept {
     return static_cast<std::uint32_t>(std::popcount(mask));
@@ -222,7 +233,7 @@ class hived_search {
     place_.chain = cluster.chain();
     cells.begin();
     if (q.restarted) give_up(cells, gangs[*q.restarted], usable != nullptr);
-    if (usable != nullptr) whole_ = cells.bind_everything(c, *usable, piece, skips_);
+    if (usable != nullptr) whole_ = cells.bind_everything(c, *usable, piece, skips_, again_);
     if (!whole_.complete) {
       verdict_ = fit_verdict::does_not_fit;
       cells.rollback();
@@ -317,6 +328,7 @@ class hived_search {
   bool mapped_ = true;              // every leaf found a physical one
   hived_cells::whole_cells whole_;  // with a filter, how they were bound
   std::vector<std::uint32_t> skips_;
+  bool again_ = false;  // the last try differs in nothing but skips_
   gang_place place_;
   std::vector<indexed_class> classes_;
   std::vector<node_leaves> nodes_;
