@@ -270,6 +270,39 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
                << gone << " had no leaf left");
 }
 
+TEST_CASE("in the same configuration nobody is downgraded, and all run where they ran") {
+  std::uint64_t guaranteed = 0;
+  std::uint64_t restored = 0;
+  const auto runs = apiary_test::scaled(std::uint64_t{10'000});
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    CAPTURE(run);
+    rng random(run + 2'000'000);
+    const hived_config config = apiary_test::random_cluster(random);
+    hived_play host(config, random(), habits);
+    for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    hived& h = host.scheduler;
+    const hived old = h;
+    const auto report = h.reconfigure(config);
+    REQUIRE(report.ok());
+    REQUIRE(apiary_test::faults_of(h) == "");
+    REQUIRE(report->downgraded.empty());
+    REQUIRE(report->gone.empty());
+    for (const gang_slot s : old.gangs().by_job()) {
+      const gang_record& before = old.gangs()[s];
+      if (before.state == gang_state::preempting) continue;
+      const gang_record* after = h.find(before.request.job);
+      REQUIRE(after != nullptr);
+      REQUIRE(devices_of(h, *after) == devices_of(old, before));
+      if (before.guaranteed()) REQUIRE(after->cluster == before.cluster);
+      guaranteed += before.guaranteed() ? 1 : 0;
+      restored += before.downgraded && !after->downgraded ? 1 : 0;
+    }
+    check_forgets(h, config);
+  }
+  MESSAGE(guaranteed << " gangs kept their tenant's cells, " << restored << " had them again");
+  if (apiary_test::scale() >= 1) CHECK(guaranteed > 0);
+}
+
 TEST_CASE("what cannot be recovered is refused, and changes nothing") {
   hived h = *hived::create(apiary_test::small_cluster());
   gang_request r{.job = job_id(1), .tenant = tenant_id(1), .priority = 0, .members = {{2, 2}}};

@@ -567,3 +567,74 @@ TEST_CASE("another configuration: who keeps what, and a faulty one changes nothi
   CHECK(h.find(job_id(2))->guaranteed());
   CHECK(h.find(job_id(3))->guaranteed());
 }
+
+TEST_CASE("another configuration: of two downgraded gangs the higher one has the cells again") {
+  // a has a rack, and one of its two gangs of a rack each runs beside its cells; then neither does,
+  // and then there are cells for one of them.
+  for (const bool swapped : {false, true}) {
+    hived h = small();
+    const gang_request low = gang(swapped ? 2 : 1, a, 1, {{2, 4}});
+    const gang_request high = gang(swapped ? 1 : 2, a, 7, {{2, 4}});
+    hived_config none = cluster();
+    none.virtual_clusters[1].cells.clear();
+    REQUIRE(h.reconfigure(none).ok());
+    using places = std::vector<task_place>;
+    auto kept = h.recover(low, places{{node_id(2), 0b1111}, {node_id(3), 0b1111}});
+    REQUIRE(kept.ok());
+    REQUIRE(!*kept);
+    kept = h.recover(high, places{{node_id(4), 0b1111}, {node_id(5), 0b1111}});
+    REQUIRE(kept.ok());
+    REQUIRE(!*kept);
+    const auto report = h.reconfigure(cluster());
+    REQUIRE(report.ok());
+    CHECK(report->downgraded.empty());
+    CHECK(h.find(high.job)->guaranteed());
+    CHECK(h.find(low.job)->downgraded);
+    CHECK(audit(h).empty());
+  }
+}
+
+TEST_CASE("of two gangs downgraded for one that is withdrawn the higher one has its cell back") {
+  for (const bool swapped : {false, true}) {
+    hived_config config = cluster();
+    config.virtual_clusters[1].cells = {{"RACK.NODE", 2}};
+    hived h = *hived::create(config);
+    const gang_request low = lazy(gang(swapped ? 2 : 1, a, 1, {{1, 4}}));
+    const gang_request high = lazy(gang(swapped ? 1 : 2, a, 3, {{1, 4}}));
+    REQUIRE(done(h, low).result == outcome::bind);
+    REQUIRE(done(h, high).result == outcome::bind);
+    done(h, of_type(gang(7, b, -1, {{4, 4}}), h, "GPU"));
+    const gang_plan plan = done(h, gang(3, a, 5, {{2, 4}}));
+    REQUIRE(plan.result == outcome::preempt);
+    REQUIRE(plan.downgraded == jobs{job_id(1), job_id(2)});
+    // One of the two cells goes to another gang before.
+    REQUIRE(h.finish_task(job_id(3), 0).ok());
+    REQUIRE(done(h, gang(4, a, 5, {{1, 4}})).result == outcome::preempt);
+    REQUIRE(h.finish(job_id(3)).ok());
+    CHECK(!h.find(high.job)->downgraded);
+    CHECK(h.find(low.job)->downgraded);
+    CHECK(audit(h).empty());
+  }
+}
+
+TEST_CASE("a task of a preempting gang is withdrawn where the gang waits, not if it moves") {
+  hived h = small();
+  done(h, gang(1, a, 0, {{2, 4}}));
+  const gang_request r = gang(2, a, 5, {{2, 4}});
+  REQUIRE(done(h, r).result == outcome::preempt);
+  REQUIRE(h.finish_task(job_id(2), 0).ok());
+  gang_plan plan = proposed(h, r);
+  REQUIRE(plan.result == outcome::preempt);
+  REQUIRE(plan.tasks.size() == 2);
+  CHECK(plan.tasks.at(0) == task_place());
+  const task_place second = plan.tasks.at(1);
+  CHECK(second.leaves == 0b1111);
+  // Its place goes bad: it goes to another rack, with both its tasks.
+  REQUIRE(h.finish(job_id(1)).ok());
+  REQUIRE(h.mark_bad(second.node).ok());
+  plan = done(h, r);
+  REQUIRE(plan.result == outcome::bind);
+  CHECK(plan.tasks.at(0).leaves == 0b1111);
+  CHECK(plan.tasks.at(1).leaves == 0b1111);
+  CHECK(runs(h, 2));
+}

@@ -209,7 +209,7 @@ class hived_model {
       if (gang == nullptr) continue;
       put(gang->cluster.value);
       for (const apiary::chain_leaf& l : gang->leaves) put(l.chain, l.leaf.value);
-      for (const apiary::job_id by : gang->downgraded_by) put(by.value);
+      for (const apiary::job_id by : gang->downgraded_victims) put(by.value);
     }
     for (std::uint32_t c = 0; c < state.cells().num_chains(); ++c) {
       const apiary::physical_chain& chain = state.cells().chain(c);

@@ -162,7 +162,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
            (g.downgraded ? ", downgraded, " : " ") + (g.guaranteed() ? "has" : "has no") +
            " cluster";
   });
-  notes.expect(g.state == gang_state::allocated ? g.downgraded_by.empty() : g.guaranteed(),
+  notes.expect(g.state == gang_state::allocated ? g.downgraded_victims.empty() : g.guaranteed(),
                "preempting", [&] { return notes.gang(s); });
   if (g.guaranteed()) audit_own_cells(notes, s);
 }

@@ -33,16 +33,21 @@ enum class gang_state : std::uint8_t { allocated, preempting };
 struct gang_record {
   gang_request request{};  // without suggested nodes
   gang_state state = gang_state::allocated;
-  bool downgraded = false;              // lost its tenant's cells, runs on as opportunistic
-  bool recovered = false;               // ran before the scheduler did: it may lack leaves
-  cluster_id cluster{};                 // whose cells it has; not valid: it is opportunistic
-  std::vector<chain_leaf> leaves{};     // of all tasks, in the order of the members
-  std::vector<job_id> downgraded_by{};  // of a preempting gang: who was downgraded for it
+  bool downgraded = false;                   // lost its tenant's cells, runs on as opportunistic
+  bool recovered = false;                    // ran before the scheduler did: it may lack leaves
+  cluster_id cluster{};                      // whose cells it has; not valid: it is opportunistic
+  std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the members
+  std::vector<job_id> downgraded_victims{};  // of a preempting gang: who was downgraded for it
 
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
   // As what it counts when another gang wants its leaves.
   [[nodiscard]] std::int32_t effective_priority() const noexcept {
     return guaranteed() ? request.priority : opportunistic_priority;
+  }
+  // Of two gangs that want the same cells back the one of the higher rank comes first: whoever has
+  // its tenant's cells, then the higher priority; equals go by job.
+  [[nodiscard]] std::pair<std::int32_t, std::int32_t> rank() const noexcept {
+    return {effective_priority(), request.priority};
   }
   // Calls f(member, first, last) for each task: its leaves are first, ..., last-1.
   template <class F>

@@ -127,12 +127,14 @@ class hived {
     }
     std::sort(downgraded.begin(), downgraded.end());
     state_.admit(plan.request_, plan.place_, preempting, std::move(downgraded));
-    for (const job_id job : to_restore) state_.restore(job);
+    state_.restore(std::move(to_restore));
     return absl::OkStatus();
   }
 
   // A preempting gang is withdrawn: its victims keep their leaves, and gangs that lost their
-  // tenant's cells to it get them back if they are still to be had.
+  // tenant's cells to it get them back if they are still to be had, the highest priority first, then
+  // by job. Their gang_record::downgraded tells who has; so after commit and finish, where they
+  // withdraw a preempting gang.
   // kNotFound: no such gang. kFailedPrecondition: it is not preempting.
   absl::Status cancel(job_id job) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
@@ -141,7 +143,7 @@ class hived {
     ++epoch_;
     std::vector<job_id> to_restore;
     state_.drop_preempting(slot, to_restore);
-    for (const job_id j : to_restore) state_.restore(j);
+    state_.restore(std::move(to_restore));
     return absl::OkStatus();
   }
 
@@ -153,8 +155,9 @@ class hived {
     state_.drop(slot);
     return absl::OkStatus();
   }
-  // One task has ended; the gang ends with the last. kNotFound: no such gang or task, or the task
-  // has ended before.
+  // One task has ended; the gang ends with the last. A preempting gang claims the leaves of the task
+  // no more, and will run without it where it waits; if it has to go elsewhere, it is placed whole,
+  // as if it were new. kNotFound: no such gang or task, or the task has ended before.
   absl::Status finish_task(job_id job, std::uint32_t task) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
     const gang_record& gang = gangs()[slot];
@@ -224,8 +227,13 @@ class hived {
     std::vector<job_id> gone{};        // none of their leaves exists any more
   };
   // Goes over to another configuration; gangs run on where they are, found by the names of nodes
-  // and devices, the highest priority first, then by job. Health is kept. kInvalidArgument, and
-  // nothing changes: a faulty configuration.
+  // and devices. Those that have their tenants' cells come first, then those downgraded before, who
+  // may have cells again (gang_record::downgraded tells); of both the highest priority first, then by
+  // job. Each is given whole cells of the levels that it had, if it can be: in the same configuration
+  // nobody is downgraded. Health is kept. A gang whose tenant, pinned cell or type of leaf is not in
+  // the configuration is from then on of none (hived_catalog::translate), also if a later one has it
+  // again: what a gang asks for is kept as ids, which mean something in one configuration only.
+  // kInvalidArgument, and nothing changes: a faulty configuration.
   absl::StatusOr<reconfiguration> reconfigure(const hived_config& config) {
     APIARY_ASSIGN_OR_RETURN(hived next, create(config));
     next.epoch_ = epoch_ + 1;
@@ -240,7 +248,7 @@ class hived {
     }
     std::vector<gang_slot> order = gangs().by_job();
     std::stable_sort(order.begin(), order.end(), [&](gang_slot a, gang_slot b) {
-      return gangs()[a].effective_priority() > gangs()[b].effective_priority();
+      return gangs()[a].rank() > gangs()[b].rank();
     });
     reconfiguration report;
     for (const gang_slot s : order) next.take_over(*this, gangs()[s], report);
@@ -360,9 +368,12 @@ class hived {
       return;
     }
     std::vector<chain_leaf> leaves;
+    std::vector<level_t> levels;
     bool any = false;
     for (const chain_leaf& l : gang.leaves) {
       leaves.push_back(l.leaf.valid() ? catalog_.find_leaf(other.catalog_, l) : chain_leaf());
+      if (gang.guaranteed())
+        levels.push_back(l.leaf.valid() ? other.state_.whole_cell_level(l) : level_t{0});
       any = any || leaves.back().leaf.valid();
     }
     if (!any) {
@@ -370,7 +381,7 @@ class hived {
       return;
     }
     const gang_request r = catalog_.translate(other.catalog_, gang.request);
-    if (!state_.readmit(r, std::move(leaves)) && gang.guaranteed())
+    if (!state_.readmit(r, std::move(leaves), levels) && gang.guaranteed())
       report.downgraded.push_back(job);
   }
 

@@ -104,9 +104,11 @@ class hived_cells : private hived_bindings {
       bind(c, path_[l], l, books::chain(cluster.chain()).tree().ancestor(at.image, l));
   }
 
-  // Binds any virtual leaf of the cluster to this physical one, whole cells of the highest level
-  // (or the lowest) first if none is bound above it. nullopt: the cluster has none for it.
-  std::optional<cell_id> adopt(cluster_id c, cell_id image, bool highest_first) {
+  // Binds any virtual leaf of the cluster to this physical one; if none is bound above it, in a whole
+  // cell of the preferred level, else of the highest (or the lowest) that is to be had. nullopt: the
+  // cluster has none for it.
+  std::optional<cell_id> adopt(cluster_id c, cell_id image, bool highest_first,
+                               std::optional<level_t> preferred = {}) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
     level_t l = 0;
@@ -118,12 +120,14 @@ class hived_cells : private hived_bindings {
       v = chain.owner(p).cell;
     } else {
       const level_t levels = chain.tree().num_levels();
-      for (level_t k = 0; k < levels && !v.valid(); ++k) {
-        l = highest_first ? levels - 1 - k : k;
+      const auto take_whole = [&](level_t level) {
+        l = level;
         p = chain.tree().ancestor(image, l);
-        if (!chain.cells().can_allocate_at(p)) continue;
-        v = first_unbound(cluster, cluster.tree().roots(l));
-      }
+        if (chain.cells().can_allocate_at(p)) v = first_unbound(cluster, cluster.tree().roots(l));
+      };
+      if (preferred && *preferred < levels) take_whole(*preferred);
+      for (level_t k = 0; k < levels && !v.valid(); ++k)
+        take_whole(highest_first ? levels - 1 - k : k);
       if (!v.valid()) return std::nullopt;
       bind(c, v, l, p);
     }

@@ -4,14 +4,20 @@
 
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
+#include <apiary/model/tree.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_search.h>
+#include <apiary/sched/physical_chain.h>
+#include <apiary/sched/virtual_cluster.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -39,12 +45,12 @@ class hived_state {
   // A gang comes to a place: it runs there, or claims the leaves while their users end. Requires:
   // of the place, cancelled and downgraded gangs are so already.
   gang_slot admit(gang_request request, const gang_place& place, bool preempting,
-                  std::vector<job_id> downgraded_by) {
+                  std::vector<job_id> downgraded_victims) {
     gang_record gang;
     gang.request = std::move(request);
     gang.cluster = place.cluster;
     gang.state = preempting ? gang_state::preempting : gang_state::allocated;
-    gang.downgraded_by = std::move(downgraded_by);
+    gang.downgraded_victims = std::move(downgraded_victims);
     for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const bound_leaf& l : place.leaves) {
@@ -68,13 +74,15 @@ class hived_state {
     for (const chain_leaf& l : gang.leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), true});
     gang.state = gang_state::allocated;
-    gang.downgraded_by.clear();
+    gang.downgraded_victims.clear();
     hash_ ^= fact(slot);
   }
   // A gang that runs already; those of its leaves that are not valid are not there. Requires: the
   // others are idle. Whether it has its tenant's cells, if it should; otherwise it runs on as
-  // opportunistic.
-  bool readmit(const gang_request& request, std::vector<chain_leaf> leaves) {
+  // opportunistic. levels: of each leaf the level of the whole cell that it had, which is tried
+  // first; empty: not known.
+  bool readmit(const gang_request& request, std::vector<chain_leaf> leaves,
+               std::span<const level_t> levels = {}) {
     gang_record gang;
     gang.request = request;
     gang.request.suggested = nullptr;
@@ -85,7 +93,7 @@ class hived_state {
     for (const chain_leaf& l : gangs_[slot].leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), false});
     hash_ ^= fact(slot);
-    return request.priority < 0 || upgrade(slot);
+    return request.priority < 0 || upgrade(slot, levels);
   }
 
   // Some leaves of a gang are its own no more: first, ..., last-1 of them.
@@ -107,7 +115,7 @@ class hived_state {
   }
   // The gangs that it downgraded may be restored when its leaves are settled.
   void drop_preempting(gang_slot slot, std::vector<job_id>& to_restore) {
-    const std::vector<job_id>& jobs = gangs_[slot].downgraded_by;
+    const std::vector<job_id>& jobs = gangs_[slot].downgraded_victims;
     to_restore.insert(to_restore.end(), jobs.begin(), jobs.end());
     drop(slot);
   }
@@ -120,10 +128,26 @@ class hived_state {
     gang.downgraded = true;
     hash_ ^= fact(slot);
   }
-  // Gives a downgraded gang its tenant's cells back if it can have them where it runs.
-  void restore(job_id job) {
-    const std::optional<gang_slot> slot = gangs_.find(job);
-    if (slot && gangs_[*slot].downgraded) upgrade(*slot);
+  // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
+  // them where they run, by descending priority, then by job.
+  void restore(std::vector<job_id> jobs) {
+    std::vector<gang_slot> slots;
+    std::sort(jobs.begin(), jobs.end());
+    for (const job_id job : jobs) {
+      const std::optional<gang_slot> slot = gangs_.find(job);
+      if (slot && gangs_[*slot].downgraded) slots.push_back(*slot);
+    }
+    std::stable_sort(slots.begin(), slots.end(),
+                     [&](gang_slot a, gang_slot b) { return gangs_[a].rank() > gangs_[b].rank(); });
+    for (const gang_slot slot : slots) upgrade(slot);
+  }
+  // The level of the whole cell that a leaf lies in. Requires: the leaf is a guaranteed gang's.
+  [[nodiscard]] level_t whole_cell_level(chain_leaf l) const noexcept {
+    const virtual_cell owner = cells_.chain(l.chain).owner(l.leaf);
+    const quota_tree& tree = cells_.cluster(owner.cluster).tree();
+    level_t level = 0;
+    for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
+    return level;
   }
   // Whether that changed it.
   bool mark(chain_leaf l, bool good) { return cells_.mark(l.chain, l.leaf, good); }
@@ -136,7 +160,7 @@ class hived_state {
       cells_.unuse(l.chain, l.leaf);
     }
   }
-  bool upgrade(gang_slot slot) {
+  bool upgrade(gang_slot slot, std::span<const level_t> levels = {}) {
     gang_record& gang = gangs_[slot];
     std::uint32_t c = ~std::uint32_t{0};
     for (const chain_leaf& l : gang.leaves) {
@@ -148,21 +172,23 @@ class hived_state {
     cluster_id cluster = cells_.cluster_of(gang.request.tenant, c);
     if (gang.request.pinned) cluster = cells_.cluster_of_pinned(*gang.request.pinned);
     if (!cluster.valid() || cells_.cluster(cluster).chain() != c) return false;
-    for (const bool highest_first : {true, false}) {
-      if (!adopt(gang, slot, cluster, highest_first)) continue;
-      hash_ ^= fact(slot);
-      gangs_.move(slot, cluster);
-      gang.downgraded = false;
-      hash_ ^= fact(slot);
-      return true;
-    }
-    return false;
+    if (!(!levels.empty() && adopt(gang, slot, cluster, true, levels)) &&
+        !adopt(gang, slot, cluster, true) && !adopt(gang, slot, cluster, false))
+      return false;
+    hash_ ^= fact(slot);
+    gangs_.move(slot, cluster);
+    gang.downgraded = false;
+    hash_ ^= fact(slot);
+    return true;
   }
-  bool adopt(const gang_record& gang, gang_slot slot, cluster_id cluster, bool highest_first) {
+  bool adopt(const gang_record& gang, gang_slot slot, cluster_id cluster, bool highest_first,
+             std::span<const level_t> levels = {}) {
     cells_.begin();
-    for (const chain_leaf& l : gang.leaves) {
+    for (std::size_t i = 0; i < gang.leaves.size(); ++i) {
+      const chain_leaf l = gang.leaves[i];
       if (!l.leaf.valid()) continue;
-      if (!cells_.adopt(cluster, l.leaf, highest_first)) {
+      const auto preferred = levels.empty() ? std::nullopt : std::optional(levels[i]);
+      if (!cells_.adopt(cluster, l.leaf, highest_first, preferred)) {
         cells_.rollback();
         return false;
       }
@@ -189,7 +215,7 @@ class hived_state {
       const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
       all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);
     }
-    for (const job_id job : gang.downgraded_by) all.add(job.value);
+    for (const job_id job : gang.downgraded_victims) all.add(job.value);
     return all.value();
   }
 
