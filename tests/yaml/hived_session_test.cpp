@@ -423,5 +423,5 @@ TEST_CASE("random sessions are the same once played again, wherever they ended")
   }
   MESSAGE(bound << " bound, " << preempting << " preempting, " << refused << " refused");
   CHECK(bound > 0);
-  CHECK(preempting > 0);
+  if (apiary_test::scale() >= 1) CHECK(preempting > 0);
 }
