@@ -1,8 +1,10 @@
 // apiary/tests/sched/hived_chains_test.cpp - physical cells as trees, and every fault in them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
+#include <apiary/model/uniform_tree.h>
 #include <apiary/sched/hived_chains.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/physical_chain.h>
 
 #include <doctest/doctest.h>
 
@@ -157,4 +159,34 @@ TEST_CASE("trees that would be too large are refused before they are made") {
   CHECK(d.faults() == cells + "[4].cellType: 2^31 cells or more in all");
   d.config.cell_types.back().child_count = ~0U;
   CHECK(d.faults() == cells + "[4].cellType: 2^31 cells or more in all");
+}
+
+TEST_CASE("more nodes of a chain than can be numbered by class are refused") {
+  document d;
+  d.config.cell_types.push_back(
+      {.name = "LARGE", .child_type = "GPU", .child_count = 64, .is_node = true});
+  d.config.cell_types.push_back({.name = "HALL", .child_type = "LARGE", .child_count = 1'002'000});
+  d.config.physical_cells.push_back({.type = "HALL"});
+  CHECK(d.faults() == cells +
+                          "[4].cellType: chain \"HALL\": 1002000 nodes of 64 leaf cells, where "
+                          "1001157 are the limit");
+  d.config.cell_types.back().child_count = 1'001'158;
+  CHECK(d.faults().find("1001158 nodes") != std::string::npos);
+  d.config.cell_types.back().child_count = 1'001'157;
+  CHECK(d.faults() == cells + "[4].cellChildren: is missing, and with it the names of nodes");
+  // Both together.
+  d.config.physical_cells.push_back({.type = "HALL"});
+  CHECK(d.faults().find("2002314 nodes") != std::string::npos);
+  // Those of a chain apart.
+  d.config.physical_cells.pop_back();
+  d.config.cell_types.push_back({.name = "WARD", .child_type = "LARGE", .child_count = 1'000'000});
+  d.config.physical_cells.push_back({.type = "WARD"});
+  CHECK(d.faults().find("limit") == std::string::npos);
+}
+
+TEST_CASE("the limit is that of physical_chain's classes") {
+  for (std::uint32_t leaves = 1; leaves <= 64; ++leaves) {
+    const physical_chain chain(uniform_tree({2, leaves}), 1);
+    CHECK(chain.guest_nodes().num_classes() == (leaves + 1) * (leaves + 2));
+  }
 }

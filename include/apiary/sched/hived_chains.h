@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/sched/hived_cell_types.h>
@@ -109,6 +110,7 @@ class hived_chain_reader {
         faults_.add(path, "2^31 cells or more in all");
         shape.reset();
       }
+      if (shape && !has_node_index(*shape, path)) shape.reset();
       if (!shape) {
         all_complete = false;
         continue;
@@ -132,6 +134,22 @@ class hived_chain_reader {
       if (cells >= std::uint64_t{1} << 31) return false;
     }
     return true;
+  }
+
+  // physical_chain has a bit for each node and class of guests and idle leaves (guest_class), in a
+  // bitset. Requires: has_tree.
+  [[nodiscard]] bool has_node_index(const cell_shape& shape, const std::string& path) {
+    std::uint64_t nodes = 1;
+    std::uint64_t leaves = 1;
+    const std::size_t levels = shape.fan_outs.size();
+    for (std::size_t i = 0; i < levels; ++i)
+      (i + shape.node_level < levels ? nodes : leaves) *= shape.fan_outs[i];
+    const std::uint64_t most = (summary_bitset::npos - 64) / ((leaves + 1) * (leaves + 2));
+    if (nodes <= most) return true;
+    faults_.add(path, "chain " + in_quotes(shape.types.back()) + ": " + std::to_string(nodes) +
+                          " nodes of " + std::to_string(leaves) + " leaf cells, where " +
+                          std::to_string(most) + " are the limit");
+    return false;
   }
 
   void add_cells(std::span<const physical_cell_config> cells) {
