@@ -33,7 +33,8 @@ namespace example {
 //
 // All of them but error name the gangs that have lost their tenant's cells (lazyPreempted) and the
 // preempting ones that have to ask anew (cancelled), where there can be any. In phase Filtering
-// only a bind is carried out: these lists are empty otherwise.
+// only a bind is carried out: these lists are empty otherwise. Who has cells back, since the gang
+// that took them was withdrawn or the configuration changed, is not named; usage counts who has not.
 
 inline void write_names(json_object& out, std::string_view key,
                         const std::vector<std::string>& names) {

@@ -31,6 +31,8 @@ namespace example {
 //                  A gang that is preempting asks again, with all fields or with its group alone
 //   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
 //   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
+//                  A pod of a preempting gang counts no more where the gang waits; if the gang has to
+//                  go elsewhere, it goes with all pods
 //   node_bad, node_healthy              node
 //   device_bad, device_healthy          node, device
 //   recover        a gang that runs already: as schedule, with pods [{node, devices}]. What is not

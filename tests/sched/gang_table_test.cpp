@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -120,4 +121,22 @@ TEST_CASE("leaves are ordered by chain, then by cell") {
   CHECK(chain_leaf{0, cell_id(9)} < chain_leaf{1, cell_id(0)});
   CHECK(chain_leaf{1, cell_id(0)} < chain_leaf{1, cell_id(2)});
   CHECK(!chain_leaf{}.leaf.valid());
+}
+
+TEST_CASE("the leaves of one task are those that for_each_task tells of it") {
+  gang_record gang;
+  gang.request.members = {{2, 3}, {1, 1}, {3, 2}};
+  gang.leaves.resize(13);
+  for (std::uint32_t i = 0; i < 13; ++i)
+    if (i % 3 != 1) gang.leaves[i].leaf = cell_id(i);
+  std::uint32_t task = 0;
+  gang.for_each_task([&](const gang_member&, std::uint32_t first, std::uint32_t last) {
+    CHECK(gang.leaves_of(task++) == std::pair<std::size_t, std::size_t>(first, last));
+    std::size_t live = 0;
+    for (std::uint32_t i = first; i < last; ++i) live += i % 3 != 1 ? 1 : 0;
+    CHECK(gang.count_live(first, last) == live);
+  });
+  CHECK(task == 6);
+  for (const std::uint32_t none : {6U, 7U, ~0U})
+    CHECK(gang.leaves_of(none) == std::pair<std::size_t, std::size_t>());
 }

@@ -49,6 +49,25 @@ struct gang_record {
   [[nodiscard]] std::pair<std::int32_t, std::int32_t> rank() const noexcept {
     return {effective_priority(), request.priority};
   }
+  // The leaves of a task as a range [first, second) of `leaves`; empty: it has no such task.
+  [[nodiscard]] std::pair<std::size_t, std::size_t> leaves_of(std::uint32_t task) const noexcept {
+    std::size_t first = 0;
+    for (const gang_member& m : request.members) {
+      if (task < m.tasks) {
+        first += std::size_t{task} * m.leaves;
+        return {first, first + m.leaves};
+      }
+      task -= m.tasks;
+      first += std::size_t{m.tasks} * m.leaves;
+    }
+    return {0, 0};
+  }
+  // How many of leaves first, ..., last-1 are there.
+  [[nodiscard]] std::size_t count_live(std::size_t first, std::size_t last) const noexcept {
+    std::size_t live = 0;
+    for (std::size_t i = first; i < last; ++i) live += leaves[i].leaf.valid() ? 1U : 0U;
+    return live;
+  }
   // Calls f(member, first, last) for each task: its leaves are first, ..., last-1.
   template <class F>
   void for_each_task(F&& f) const {

@@ -35,7 +35,8 @@
 APIARY_NAMESPACE_BEGIN
 
 // Gives tenants virtual private clusters: whatever a tenant's cells could run as a cluster of its
-// own, they run now, wherever they are and whoever else uses the hardware meanwhile.
+// own, they run here, wherever they are and whoever else uses the hardware meanwhile, on what is
+// healthy and once the victims have ended.
 //
 // Guaranteed gangs (priority 0 to 1000) use their tenant's cells and preempt lower ones of the same
 // tenant and opportunistic gangs (priority -1) of all. What a host sends is checked: an error names
@@ -161,39 +162,34 @@ class hived {
   absl::Status finish_task(job_id job, std::uint32_t task) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
     const gang_record& gang = gangs()[slot];
-    std::uint32_t i = 0;
-    std::uint32_t from = 0;
-    std::uint32_t to = 0;
-    gang.for_each_task([&](const gang_member&, std::uint32_t first, std::uint32_t last) {
-      if (i++ != task) return;
-      from = first;
-      to = last;
-    });
-    const auto lives = [](const chain_leaf& l) { return l.leaf.valid(); };
-    const auto first = gang.leaves.begin() + from;
-    if (task >= i || std::none_of(first, gang.leaves.begin() + to, lives)) {
+    const auto [from, to] = gang.leaves_of(task);
+    const std::size_t ending = gang.count_live(from, to);
+    if (ending == 0) {
       return absl::NotFoundError(name(job) + " has no task " + std::to_string(task) +
                                  " (any more)");
     }
-    if (std::count_if(gang.leaves.begin(), gang.leaves.end(), lives) ==
-        std::count_if(first, gang.leaves.begin() + to, lives)) {
-      return finish(job);
-    }
+    if (ending == gang.count_live(0, gang.leaves.size())) return finish(job);
     ++epoch_;
     state_.release(slot, from, to);
     return absl::OkStatus();
   }
 
-  // New gangs avoid what is bad; what runs there runs on. Repeated calls change nothing.
+  // New gangs avoid what is bad; what runs there runs on. Repeated calls change nothing. A leaf goes
+  // by its position in the node, from the left (hived_layout::find_position of a device index).
   // kNotFound: no such node, or no such leaf of it.
   absl::Status mark_bad(node_id node) { return mark(node, std::nullopt, false); }
   absl::Status mark_healthy(node_id node) { return mark(node, std::nullopt, true); }
-  absl::Status mark_bad(node_id node, std::uint32_t leaf) { return mark(node, leaf, false); }
-  absl::Status mark_healthy(node_id node, std::uint32_t leaf) { return mark(node, leaf, true); }
+  absl::Status mark_bad(node_id node, std::uint32_t position) {
+    return mark(node, position, false);
+  }
+  absl::Status mark_healthy(node_id node, std::uint32_t position) {
+    return mark(node, position, true);
+  }
 
   // Takes a gang that runs already, as after a restart: tasks in the order of the members, those
   // with no leaves have ended or are not known here. Whether it has its tenant's cells (again);
-  // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic.
+  // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic. Where it
+  // runs stands, also against its request's type of leaf: that is not compared.
   // What to keep over restarts are names, of nodes (and devices: hived_layout::devices), tenants,
   // types of leaves and pinned cells; ids are positions in one configuration. Gangs come best by
   // descending priority, then by job, as reconfigure takes them: where two cannot both have their
@@ -287,12 +283,15 @@ class hived {
     return all;
   }
   // How many of the tenant's whole cells of a level that are not in use must land on bad hardware.
-  // Cost: O(cells of the chain).
+  // Requires: a tenant, a chain, and a level of the chain of the layout. Cost: O(cells of the chain).
   [[nodiscard]] std::uint32_t doomed(tenant_id tenant, chain_id chain, level_t level) const {
+    APIARY_VERIFY(tenant.value < layout().tenants.size() && chain.value < cells().num_chains() &&
+                  level < cells().chain(chain.value).tree().num_levels());
     const physical_chain& at = cells().chain(chain.value);
     const healthy_free<uniform_tree> healthy(at.cells().cells(), at.healthy());
     return cells().ledger(chain.value).doomed(tenant, {level, healthy.count(level)});
   }
+  // Of the cells, physical and virtual, and their bindings; without layout, gangs and scratch.
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return cells().memory_bytes(); }
 
  private:

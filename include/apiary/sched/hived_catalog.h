@@ -173,7 +173,7 @@ class hived_catalog {
   }
   // A request of another configuration as one of this, by the names of its tenant, type of leaf and
   // pinned cell. If its tenant or its pinned cell is no more, it is of no tenant; if its type of
-  // leaf is no more, of any.
+  // leaf is no more, of any. That is final: the names are not kept.
   [[nodiscard]] gang_request translate(const hived_catalog& other, gang_request r) const {
     const hived_layout& there = other.layout_;
     const auto tenant =

@@ -37,8 +37,7 @@ struct tenant_usage {
   for (const gang_slot s : scheduler.gangs().by_job()) {
     const gang_record& gang = scheduler.gangs()[s];
     if (gang.request.tenant != tenant) continue;
-    std::uint64_t leaves = 0;
-    for (const chain_leaf& l : gang.leaves) leaves += l.leaf.valid() ? 1U : 0U;
+    const std::uint64_t leaves = gang.count_live(0, gang.leaves.size());
     if (gang.state == gang_state::preempting) {
       usage.claimed += leaves;
       ++usage.preempting;

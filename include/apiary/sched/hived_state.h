@@ -97,10 +97,10 @@ class hived_state {
   }
 
   // Some leaves of a gang are its own no more: first, ..., last-1 of them.
-  void release(gang_slot slot, std::uint32_t first, std::uint32_t last) {
+  void release(gang_slot slot, std::size_t first, std::size_t last) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
-    for (std::uint32_t i = first; i < last; ++i) {
+    for (std::size_t i = first; i < last; ++i) {
       if (!gang.leaves[i].leaf.valid()) continue;
       let_go(gang, gang.leaves[i]);
       gang.leaves[i].leaf = cell_id();
