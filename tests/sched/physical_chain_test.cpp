@@ -147,12 +147,12 @@ TEST_CASE("random holders and faults against a recount") {
         const level_t racks = std::min<level_t>(node_level + 1, tree.num_levels() - 1);
         for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
           const cell_id rack = tree.ancestor(chain.node_cell(n), racks);
-          known.granted[n] =
-              chain.rack_size() <= 64 &&
-              std::any_of(tenants.begin(), tenants.end(), [&](cell_id t) {
-                const level_t l = tree.level(t);
-                return l <= racks ? tree.ancestor(t, racks) == rack : tree.ancestor(rack, l) == t;
-              });
+          known.granted[n] = chain.rack_size() <= 64 &&
+                             std::any_of(tenants.begin(), tenants.end(), [&](cell_id t) {
+                               const level_t l = chain.tree().level(t);
+                               return l <= racks ? chain.tree().ancestor(t, racks) == rack
+                                                 : chain.tree().ancestor(rack, l) == t;
+                             });
         }
       } else if (random.uniform(3) == 0) {
         const bool good = random.uniform(3) != 0;
