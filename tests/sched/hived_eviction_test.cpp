@@ -5,6 +5,8 @@
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_eviction.h>
+#include <apiary/sched/physical_chain.h>
 
 #include <doctest/doctest.h>
 
@@ -12,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <support/scale.h>
 #include <tuple>
@@ -115,4 +118,23 @@ TEST_CASE("no set of lower gangs that makes room costs less than the victims") {
     }
   }
   CHECK(preemptions > scaled(300U));
+}
+
+TEST_CASE("of gangs that suffice only with all of some, those are chosen") {
+  for (std::uint32_t n = 1; n <= 8; ++n) {
+    std::vector<gang_slot> all;
+    for (std::uint32_t i = 0; i < n; ++i) all.push_back(gang_slot(i));
+    for (std::uint32_t needed = 1; needed < 2U << n; ++needed) {
+      std::uint32_t chosen = 0;
+      const bool found = hived_eviction::choose_few(all, [&](std::span<const gang_slot> some) {
+        std::uint32_t have = 0;
+        for (const gang_slot s : some) have |= 1U << s.value;
+        if ((have & needed) != needed) return false;
+        chosen = have;
+        return true;
+      });
+      REQUIRE(found == (needed < 1U << n));
+      REQUIRE(chosen == (found ? needed : 0));
+    }
+  }
 }

@@ -373,3 +373,50 @@ TEST_CASE("a shortage is told of the chain that the gang might use") {
   REQUIRE(busy.shortage);
   CHECK(busy.shortage->present == 0);
 }
+
+TEST_CASE("a lazy gang makes way for one with suggested nodes, and runs on beside an idle node") {
+  hived h = four_racks_of({{.name = "a", .cells = {{"RACK.NODE", 2}}}});
+  const auto low = [](std::uint32_t job, std::uint32_t tasks, bool lazy) {
+    return gang_request{
+        .job = job_id(job), .tenant = tenant_id(0), .members = {{tasks, 4}}, .lazy = lazy};
+  };
+  const auto first = *h.propose(low(1, 1, true));
+  REQUIRE(h.commit(first).ok());
+  const auto second = *h.propose(low(2, 1, true));
+  REQUIRE(h.commit(second).ok());
+  gang_request high{.job = job_id(3), .tenant = tenant_id(0), .priority = 5, .members = {{1, 4}}};
+  summary_bitset nodes(h.layout().num_nodes(), true);
+
+  SUBCASE("all nodes but one that no task is on") { nodes.assign(7, false); }
+  SUBCASE("none of the nodes in use") {
+    nodes.assign(first.tasks[0].node.value, false);
+    nodes.assign(second.tasks[0].node.value, false);
+  }
+  SUBCASE("one node that is not in use") {
+    nodes = summary_bitset(h.layout().num_nodes());
+    nodes.assign(6, true);
+  }
+  high.suggested = &nodes;
+  const auto plan = *h.propose(high);
+  REQUIRE(plan.result == outcome::bind);
+  CHECK(plan.downgraded == std::vector<job_id>{job_id(1)});
+  CHECK(nodes.test(plan.tasks[0].node.value));
+  REQUIRE(h.commit(plan).ok());
+  CHECK(h.find(job_id(1))->downgraded);
+  CHECK(!h.find(job_id(2))->downgraded);
+}
+
+TEST_CASE("a lazy gang on bad hardware makes way, one that is not lazy does not") {
+  for (const bool lazy : {false, true}) {
+    hived h = four_racks_of({{.name = "a", .cells = {{"RACK.NODE", 1}}}});
+    const auto low =
+        *h.propose({.job = job_id(1), .tenant = tenant_id(0), .members = {{1, 4}}, .lazy = lazy});
+    REQUIRE(h.commit(low).ok());
+    REQUIRE(h.mark_bad(low.tasks[0].node).ok());
+    const auto high =
+        *h.propose({.job = job_id(2), .tenant = tenant_id(0), .priority = 5, .members = {{1, 4}}});
+    CHECK(high.result == (lazy ? outcome::bind : outcome::wait));
+    CHECK(high.downgraded.size() == (lazy ? 1 : 0));
+    if (lazy) REQUIRE(h.commit(high).ok());
+  }
+}

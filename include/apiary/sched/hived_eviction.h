@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -88,6 +90,51 @@ class hived_eviction {
     return search_.cut();
   }
 
+  // The gangs that run in a cluster, are lazy and of lower priority, the lowest first.
+  [[nodiscard]] static std::vector<gang_slot> lazy_ones(const gang_table& gangs, cluster_id c,
+                                                        std::int32_t priority) {
+    std::vector<gang_slot> lazy;
+    for (const gang_slot s : gangs.of_cluster(c)) {
+      const gang_record& gang = gangs[s];
+      if (gang.state == gang_state::allocated && gang.request.lazy &&
+          gang.request.priority < priority) {
+        lazy.push_back(s);
+      }
+    }
+    std::sort(lazy.begin(), lazy.end(), [&](gang_slot a, gang_slot b) {
+      const gang_request& x = gangs[a].request;
+      const gang_request& y = gangs[b].request;
+      return std::tie(x.priority, x.job) < std::tie(y.priority, y.job);
+    });
+    return lazy;
+  }
+  // Few of these gangs that suffice: the first so many, without those of them that need not be, as
+  // far as some tries reach. suffice(span) says whether some do, none would not; the last that do
+  // are the answer.
+  // Whether all together do. Cost: O(log n) calls and 32.
+  template <class F>
+  static bool choose_few(std::vector<gang_slot> gangs, F&& suffice) {
+    if (!suffice(std::span<const gang_slot>(gangs))) return false;
+    std::size_t few = 0;
+    std::size_t enough = gangs.size();
+    while (enough - few > 1) {
+      const std::size_t half = few + (enough - few) / 2;
+      (suffice(std::span<const gang_slot>(gangs).first(half)) ? enough : few) = half;
+    }
+    gangs.resize(enough);
+    std::vector<gang_slot> fewer;
+    for (std::size_t i = 0, tries = 32; i + 1 < gangs.size() && tries > 0; --tries) {
+      fewer = gangs;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (suffice(std::span<const gang_slot>(fewer))) {
+        std::swap(gangs, fewer);
+      } else {
+        ++i;
+      }
+    }
+    return true;
+  }
+
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
@@ -114,8 +161,7 @@ class hived_eviction {
                                   gang_slot slot, cell_id leaf, std::int32_t priority,
                                   const health<uniform_tree>& good) noexcept {
     const leaf_holders h = chain.holders(leaf);
-    if (!good.healthy(leaf)) return false;
-    if (h.user.valid() && h.guaranteed && h.user != slot) return false;
+    if (!good.healthy(leaf) || (h.guaranteed ? h.user : h.claimer) != slot) return false;
     return !h.claimer.valid() || gangs[h.claimer].request.priority < priority;
   }
   // The entry of a node among those that shares name.

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -41,9 +42,12 @@ struct gang_place {
 //          least cost (hived_eviction).
 //          Under a filter, or on bad hardware, what fits depends on which whole cells a tenant is
 //          granted: the best for pieces of each size are tried, then all ways, within a budget.
+//          There, a gang that is not lazy and sits on leaves which will not do is not ended for its
+//          virtual cells: a higher one of its tenant that needs other hardware for them waits.
 // Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
 //          by preemption costs O(gangs of the tenant) more, a request with a filter, or one that
-//          meets bad hardware where it would have gone, O(cells of the tenant) more.
+//          meets bad hardware where it would have gone, O(cells of the tenant) more; where lazy
+//          gangs are in its way then, that for each of a few tries more.
 class hived_search {
  public:
   // Among the cells of a cluster. `usable` filters leaves; null: all healthy ones. `restarted`: a
@@ -52,55 +56,18 @@ class hived_search {
                   cluster_id c, bool preempting, const health<uniform_tree>* usable,
                   std::optional<gang_slot> restarted) {
     const question q{gangs, request, c, preempting, restarted};
-    if (usable == nullptr) {
+    const physical_chain& chain = cells.chain(cells.cluster(c).chain());
+    bool found = false;
+    if (usable != nullptr) {
+      found = try_filtered(cells, q, *usable);
+    } else {
       if (try_guaranteed(cells, q, nullptr, 1)) return true;
-      if (mapped_) return false;
-      usable = &cells.chain(cells.cluster(c).chain()).healthy();
+      if (mapped_ && !chain.any_bad()) return false;
+      if (!mapped_) found = try_filtered(cells, q, chain.healthy());
+      usable = &chain.healthy();
     }
-    if (try_guaranteed(cells, q, usable, 1)) return true;
-    if (whole_.all_usable || whole_.bound == 0) return false;
-    cut_ = supply_.shortage_anyhow(cells, gangs, request, c, preempting, *usable, restarted);
-    if (cut_) {
-      verdict_ = fit_verdict::does_not_fit;
-      return false;
-    }
-    if (!supply_.fits_empty(cells.cluster(c), request.members)) {
-      verdict_ = fit_verdict::does_not_fit;
-      return false;
-    }
-    bool undecided = verdict_ == fit_verdict::budget_ended;
-    const std::size_t unbound = whole_.bound;
-    std::uint64_t tried = 0;  // bit s-1 for pieces of s leaves
-    for (const gang_member& m : request.members) {
-      const std::uint64_t bit = std::uint64_t{1} << (m.leaves - 1);
-      if (m.leaves == 1 || (tried & bit) != 0) continue;
-      tried |= bit;
-      if (try_guaranteed(cells, q, usable, m.leaves)) return true;
-      undecided = undecided || verdict_ == fit_verdict::budget_ended;
-    }
-    // All ways to grant whole cells, counted through like the digits of a number.
-    skips_.assign(unbound, 0);
-    bool more = true;
-    again_ = false;
-    for (std::uint64_t left = grant_budget; more && left > 0;) {
-      if (try_guaranteed(cells, q, usable, 1)) {
-        skips_.clear();
-        again_ = false;
-        return true;
-      }
-      again_ = true;
-      left -= std::min(left, grant_cost * whole_.bound + whole_.visited);
-      undecided = undecided || verdict_ == fit_verdict::budget_ended;
-      const std::size_t digits = whole_.complete ? unbound : whole_.bound;
-      more = digits > 0;
-      if (more) ++skips_[digits - 1];
-      std::fill(skips_.begin() + static_cast<std::ptrdiff_t>(digits), skips_.end(), 0);
-    }
-    skips_.clear();
-    again_ = false;
-    verdict_ = undecided || more ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
-    cut_.reset();
-    return false;
+    if (!preempting || (found && num_ended(chain) == 0)) return found;
+    return try_lazily(cells, q, *usable, found);
   }
 
   // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on those
@@ -218,6 +185,90 @@ class hived_search {
     bool preempting;
     std::optional<gang_slot> restarted;
   };
+  // With all ways to grant whole cells, as far as the budget reaches.
+  bool try_filtered(hived_cells& cells, const question& q, const health<uniform_tree>& usable) {
+    if (try_guaranteed(cells, q, &usable, 1)) return true;
+    if (whole_.all_usable || whole_.bound == 0) return false;
+    cut_ = supply_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable,
+                                   q.restarted);
+    if (cut_ || !supply_.fits_empty(cells.cluster(q.cluster), q.request.members)) {
+      verdict_ = fit_verdict::does_not_fit;
+      return false;
+    }
+    bool undecided = verdict_ == fit_verdict::budget_ended;
+    const std::size_t unbound = whole_.bound;
+    std::uint64_t tried = 0;  // bit s-1 for pieces of s leaves
+    for (const gang_member& m : q.request.members) {
+      const std::uint64_t bit = std::uint64_t{1} << (m.leaves - 1);
+      if (m.leaves == 1 || (tried & bit) != 0) continue;
+      tried |= bit;
+      if (try_guaranteed(cells, q, &usable, m.leaves)) return true;
+      undecided = undecided || verdict_ == fit_verdict::budget_ended;
+    }
+    // All ways to grant whole cells, counted through like the digits of a number.
+    skips_.assign(unbound, 0);
+    bool more = true;
+    again_ = false;
+    for (std::uint64_t left = grant_budget; more && left > 0;) {
+      if (try_guaranteed(cells, q, &usable, 1)) {
+        skips_.clear();
+        again_ = false;
+        return true;
+      }
+      again_ = true;
+      left -= std::min(left, grant_cost * whole_.bound + whole_.visited);
+      undecided = undecided || verdict_ == fit_verdict::budget_ended;
+      const std::size_t digits = whole_.complete ? unbound : whole_.bound;
+      more = digits > 0;
+      if (more) ++skips_[digits - 1];
+      std::fill(skips_.begin() + static_cast<std::ptrdiff_t>(digits), skips_.end(), 0);
+    }
+    skips_.clear();
+    again_ = false;
+    verdict_ = undecided || more ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
+    cut_.reset();
+    return false;
+  }
+  // Tries once more, after lazy gangs of lower priority have lost their tenant's cells: cells that
+  // will do may be bound in their stead. These are the ones in the way of the place found, or any
+  // if there is none; few of them. Keeps the place found unless that ends fewer gangs.
+  bool try_lazily(hived_cells& cells, const question& q, const health<uniform_tree>& usable,
+                  bool found) {
+    const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
+    std::vector<gang_slot> lazy = hived_eviction::lazy_ones(q.gangs, q.cluster, q.request.priority);
+    if (found) std::erase_if(lazy, [&](gang_slot g) { return !ends(chain, g); });
+    if (lazy.empty()) return found;
+    const fit_verdict verdict = verdict_;
+    const std::optional<gang_fit::shortage> cut = cut_;
+    std::size_t most = found ? num_ended(chain) - 1 : ~std::size_t{0};
+    gang_place best = place_;
+    const auto improves = [&](std::span<const gang_slot> demoted) {
+      demoted_.assign(demoted.begin(), demoted.end());
+      const bool good = try_guaranteed(cells, q, &usable, 1) && num_ended(chain) <= most;
+      demoted_.clear();
+      if (!good) return false;
+      most = num_ended(chain);
+      best = place_;
+      return true;
+    };
+    found = hived_eviction::choose_few(lazy, improves) || found;
+    place_ = std::move(best);
+    verdict_ = found ? fit_verdict::fits : verdict;
+    cut_ = cut;
+    return found;
+  }
+  // Whether a gang runs where the place is, and how many do.
+  [[nodiscard]] bool ends(const physical_chain& chain, gang_slot slot) const noexcept {
+    return std::any_of(place_.leaves.begin(), place_.leaves.end(),
+                       [&](const bound_leaf& l) { return chain.holders(l.image).user == slot; });
+  }
+  [[nodiscard]] std::size_t num_ended(const physical_chain& chain) {
+    ended_.clear();
+    for (const bound_leaf& l : place_.leaves)
+      if (chain.holders(l.image).user.valid()) ended_.push_back(chain.holders(l.image).user);
+    std::sort(ended_.begin(), ended_.end());
+    return static_cast<std::size_t>(std::unique(ended_.begin(), ended_.end()) - ended_.begin());
+  }
   // With a filter, whole cells are bound for pieces of `piece` leaves (hived_cells).
   bool try_guaranteed(hived_cells& cells, const question& q, const health<uniform_tree>* usable,
                       std::uint32_t piece) {
@@ -232,6 +283,7 @@ class hived_search {
     place_.cluster = c;
     place_.chain = cluster.chain();
     cells.begin();
+    for (const gang_slot s : demoted_) demote(cells, gangs[s]);
     if (q.restarted) give_up(cells, gangs[*q.restarted], usable != nullptr);
     if (usable != nullptr) whole_ = cells.bind_everything(c, *usable, piece, skips_, again_);
     if (!whole_.complete) {
@@ -265,6 +317,7 @@ class hived_search {
       nodes_[i].preferred = nodes_[i].available & cluster.free(placer_.nodes()[i]);
     const std::vector<cell_id>& leaves = placer_.choose_leaves_of(nodes_, request.members);
 
+    place_.downgraded = demoted_;
     make_room(cells, gangs, cluster, leaves, usable == nullptr);
     for (const cell_id leaf : leaves) {
       std::optional<cell_id> image = cluster.image(leaf);
@@ -281,7 +334,8 @@ class hived_search {
   }
 
   // Cancels the preempting gangs that have one of these leaves, and takes the cells of lazy users.
-  // Where a filter holds nothing is moved away: lazy users are preempted where they are.
+  // Where a filter holds nothing is moved away: lazy users are preempted where they are, other than
+  // in try_lazily.
   void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
                  const std::vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());
@@ -302,9 +356,12 @@ class hived_search {
       const gang_record& user = gangs[holders.user];
       if (!user.request.lazy) continue;
       place_.downgraded.push_back(holders.user);
-      for (const chain_leaf l : user.leaves)
-        if (l.leaf.valid()) cells.demote(l.chain, l.leaf);
+      demote(cells, user);
     }
+  }
+  static void demote(hived_cells& cells, const gang_record& gang) {
+    for (const chain_leaf l : gang.leaves)
+      if (l.leaf.valid()) cells.demote(l.chain, l.leaf);
   }
   // Takes a preempting gang's claims; with `stay`, what they are bound to stays bound.
   static void give_up(hived_cells& cells, const gang_record& gang, bool stay) {
@@ -328,6 +385,8 @@ class hived_search {
   bool mapped_ = true;              // every leaf found a physical one
   hived_cells::whole_cells whole_;  // with a filter, how they were bound
   std::vector<std::uint32_t> skips_;
+  std::vector<gang_slot> demoted_;  // lose their tenant's cells in this try
+  std::vector<gang_slot> ended_;
   bool again_ = false;  // the last try differs in nothing but skips_
   gang_place place_;
   std::vector<indexed_class> classes_;
