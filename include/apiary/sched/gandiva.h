@@ -279,16 +279,12 @@ class gandiva {
       if (s.affinity == 0 && !empty.valid()) empty = n;
       if (spare(n) >= gpus && (!tight.valid() || spare(n) < spare(tight))) tight = n;
     }
-    node_id home;
+    node_id home = empty.valid() ? empty : tight;
+    if (same.valid() && spare(same) >= gpus) home = same;
     job_place wide;
-    if (same.valid() && spare(same) >= gpus) {
-      home = same;
-    } else if (empty.valid()) {
-      home = empty;
-    } else if (tight.valid()) {
-      home = tight;
-    } else if (wide = spread(gpus); wide.empty()) {
-      home = same;
+    if (!home.valid()) {
+      wide = spread(gpus);
+      if (wide.empty()) home = same;
     }
     if (!home.valid() && wide.empty()) return false;
     queue_.erase(r.key, r.request.job.value);
