@@ -163,7 +163,8 @@ const std::vector<damage>& all_damage() {
        [](scene& s) {
          s.chain().hold(s.idle_leaf(), {s.slot(4), {}, true});
        }},
-      {"preempting", "gang 1", [](scene& s) { s.record(1).downgraded_victims.push_back(job_id(2)); }},
+      {"preempting", "gang 1",
+       [](scene& s) { s.record(1).downgraded_victims.push_back(job_id(2)); }},
       {"preempting", "gang 3", [](scene& s) { s.gangs.move(s.slot(3), cluster_id()); }},
       {"claims", "gang 3 of priority 0 claims it from gang 1 of priority 0",
        [](scene& s) { s.record(3).request.priority = 0; }},
