@@ -607,9 +607,16 @@ TEST_CASE("of two gangs downgraded for one that is withdrawn the higher one has 
     const gang_plan plan = done(h, gang(3, a, 5, {{2, 4}}));
     REQUIRE(plan.result == outcome::preempt);
     REQUIRE(plan.downgraded == jobs{job_id(1), job_id(2)});
-    // One of the two cells goes to another gang before.
+    // One of the two cells goes to another gang before, and to another node than theirs.
     REQUIRE(h.finish_task(job_id(3), 0).ok());
-    REQUIRE(done(h, gang(4, a, 5, {{1, 4}})).result == outcome::preempt);
+    summary_bitset nodes(8, true);
+    for (const std::uint32_t job : {1U, 2U}) {
+      const node_id theirs = h.tasks(*h.find(job_id(job))).at(0).node;
+      nodes.reset(theirs.value);
+    }
+    gang_request other = gang(4, a, 5, {{1, 4}});
+    other.suggested = &nodes;
+    REQUIRE(done(h, other).result == outcome::preempt);
     REQUIRE(h.finish(job_id(3)).ok());
     CHECK(!h.find(high.job)->downgraded);
     CHECK(h.find(low.job)->downgraded);
