@@ -47,10 +47,6 @@ enum class rack_choice : std::uint8_t { fullest, tightest };
 //        cluster.
 class gang_placer {
  public:
-  gang_placer() noexcept = default;
-  // The budget of gang_fit.
-  explicit gang_placer(std::uint64_t budget) noexcept : fit_(budget) {}
-
   // Whether the gang fits on nodes of these classes, given in order of preference.
   fit_verdict fits(const node_index& nodes, std::span<const indexed_class> classes,
                    std::span<const gang_member> members) {
