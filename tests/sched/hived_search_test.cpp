@@ -420,3 +420,37 @@ TEST_CASE("a lazy gang on bad hardware makes way, one that is not lazy does not"
     if (lazy) REQUIRE(h.commit(high).ok());
   }
 }
+
+TEST_CASE("tasks are placed as the same ones sorted by size, told in the order of the request") {
+  rng random(79);
+  int several = 0;
+  for (int round = 0; round < apiary_test::scaled(500); ++round) {
+    hived h = four_racks();
+    play(h, random, true);
+    gang_request r = random_gang(random, 99);
+    r.members.clear();
+    for (std::uint32_t m = 2 + random.uniform(4); m > 0; --m)
+      r.members.push_back({1 + random.uniform(2), 1 + random.uniform(2)});
+    gang_request by_size = r;
+    std::vector<gang_member>& sorted = by_size.members;
+    sorted = {{0, r.members[0].leaves}, {0, 3 - r.members[0].leaves}};
+    for (const gang_member& m : r.members)
+      sorted[m.leaves == sorted[0].leaves ? 0 : 1].tasks += m.tasks;
+    if (sorted[1].tasks == 0) sorted.pop_back();
+    const auto plan = *h.propose(r);
+    const auto expected = *h.propose(by_size);
+    REQUIRE(plan.result == expected.result);
+    REQUIRE(plan.wait.reason == expected.wait.reason);
+    REQUIRE(plan.victims == expected.victims);
+    REQUIRE(plan.tasks.size() == expected.tasks.size());
+    if (plan.result == outcome::wait) continue;
+    ++several;
+    std::size_t next[2] = {0, sorted[0].tasks};
+    std::size_t task = 0;
+    for (const gang_member& m : r.members) {
+      for (std::uint32_t t = 0; t < m.tasks; ++t)
+        REQUIRE(plan.tasks[task++] == expected.tasks[next[m.leaves == sorted[0].leaves ? 0 : 1]++]);
+    }
+  }
+  CHECK(several > apiary_test::scaled(50));
+}

@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/health.h>
+#include <apiary/model/request.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/sched/gang_plan.h>
@@ -18,15 +19,19 @@
 
 #include <absl/status/status.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
 // Tries the chains that a request may use one after another: without preemption first, then with.
+// Tasks of equal size are searched for as one member, however many the request makes of them.
 //
 // Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why() with bad hardware
 //       O(leaves of the tenant, or for an opportunistic gang of the cluster).
@@ -62,36 +67,24 @@ class hived_planner {
   // as gone.
   bool find(const hived_catalog& catalog, hived_state& state, const gang_request& r,
             std::optional<gang_slot> restarted) {
-    restarted_ = restarted;
-    undecided_ = false;
-    filters_.clear();
-    cuts_.assign(chains_.size(), std::nullopt);
-    const bool filtered = r.suggested != nullptr && !r.suggested->all();
-    if (filtered) {
-      for (const std::uint32_t c : chains_)
-        filters_.push_back(suggested_leaves(catalog, state.cells().chain(c), c, *r.suggested));
-    }
-    for (const bool preempting : {false, true}) {
-      if (preempting && r.priority < 0) break;
-      for (std::size_t i = 0; i < chains_.size(); ++i) {
-        const health<uniform_tree>* usable = filtered ? &filters_[i] : nullptr;
-        const bool found = r.priority < 0
-                               ? search_.opportunistic(state.cells(), r, chains_[i], usable)
-                               : search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i],
-                                                    preempting, usable, restarted);
-        if (found) return true;
-        cuts_[i] = search_.cut();
-        undecided_ = undecided_ || search_.verdict() == fit_verdict::budget_ended;
-      }
-    }
-    return false;
+    merge(r.members);
+    merged_ = members_.size() < r.members.size();
+    if (!merged_) return search(catalog, state, r, restarted);
+    gang_request by_size = r;
+    by_size.members = members_;
+    if (!search(catalog, state, by_size, restarted)) return false;
+    reorder(r.members);
+    return true;
   }
-  [[nodiscard]] const gang_place& place() const noexcept { return search_.place(); }
+  [[nodiscard]] const gang_place& place() const noexcept {
+    return merged_ ? place_ : search_.place();
+  }
 
   // Why find has found nothing, the claims of `restarted` gone; find is used again. What is counted
   // are the cells of a chain that gives the reason, the first that the gang may use; where it could
   // use none, of the one with most leaves.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
+    r.members = members_;
     const gang_table& gangs = state.gangs();
     gang_wait wait{.reason = wait_reason::never};
     const bool undecided = undecided_;
@@ -130,6 +123,59 @@ class hived_planner {
   }
 
  private:
+  bool search(const hived_catalog& catalog, hived_state& state, const gang_request& r,
+              std::optional<gang_slot> restarted) {
+    restarted_ = restarted;
+    undecided_ = false;
+    filters_.clear();
+    cuts_.assign(chains_.size(), std::nullopt);
+    const bool filtered = r.suggested != nullptr && !r.suggested->all();
+    if (filtered) {
+      for (const std::uint32_t c : chains_)
+        filters_.push_back(suggested_leaves(catalog, state.cells().chain(c), c, *r.suggested));
+    }
+    for (const bool preempting : {false, true}) {
+      if (preempting && r.priority < 0) break;
+      for (std::size_t i = 0; i < chains_.size(); ++i) {
+        const health<uniform_tree>* usable = filtered ? &filters_[i] : nullptr;
+        const bool found = r.priority < 0
+                               ? search_.opportunistic(state.cells(), r, chains_[i], usable)
+                               : search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i],
+                                                    preempting, usable, restarted);
+        if (found) return true;
+        cuts_[i] = search_.cut();
+        undecided_ = undecided_ || search_.verdict() == fit_verdict::budget_ended;
+      }
+    }
+    return false;
+  }
+  // The tasks by size, sizes in the order of the first of each.
+  void merge(std::span<const gang_member> members) {
+    members_.clear();
+    first_.fill(none);
+    for (const gang_member& m : members) {
+      if (first_[m.leaves - 1] == none) {
+        first_[m.leaves - 1] = static_cast<std::uint32_t>(members_.size());
+        members_.push_back({0, m.leaves});
+      }
+      members_[first_[m.leaves - 1]].tasks += m.tasks;
+    }
+  }
+  // The place found for members_, in the order of the members that were merged.
+  void reorder(std::span<const gang_member> members) {
+    place_ = search_.place();
+    std::uint32_t next = 0;
+    for (const gang_member& m : members_) {
+      first_[m.leaves - 1] = next;
+      next += m.tasks * m.leaves;
+    }
+    auto to = place_.leaves.begin();
+    for (const gang_member& m : members) {
+      const std::uint32_t n = m.tasks * m.leaves;
+      to = std::copy_n(search_.place().leaves.begin() + first_[m.leaves - 1], n, to);
+      first_[m.leaves - 1] += n;
+    }
+  }
   // Of the i-th chain, those that the gang might use.
   [[nodiscard]] std::uint32_t num_leaves(const hived_cells& cells, const gang_request& r,
                                          std::size_t i) const noexcept {
@@ -152,10 +198,16 @@ class hived_planner {
     return usable;
   }
 
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
   hived_search search_;
   hived_supply supply_;
   std::optional<gang_slot> restarted_;  // in find
   bool undecided_ = false;
+  bool merged_ = false;               // members_ are fewer than those of the request
+  std::vector<gang_member> members_;  // those of the request, by size
+  std::array<std::uint32_t, gang_fit::max_leaves> first_{};  // of each size
+  gang_place place_;                                         // if merged
   std::vector<std::uint32_t> chains_;  // that the request may use, in the order of trying
   std::vector<cluster_id> clusters_;   // of each of them
   std::vector<std::optional<gang_fit::shortage>> cuts_;  // of each of them, as last tried

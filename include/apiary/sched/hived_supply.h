@@ -14,6 +14,7 @@
 #include <apiary/sched/virtual_cluster.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -85,8 +86,10 @@ class hived_supply {
       const gang_slot holder = holder_of(chain.holders(leaf), restarted);
       return !holder.valid() || (preempting && gangs[holder].request.priority < request.priority);
     });
-    for (std::size_t i = 0; i <= request.members.size(); ++i) {
-      const std::uint32_t piece = i == 0 ? 1 : request.members[i - 1].leaves;
+    std::uint64_t sizes = 1;  // bit s-1 for pieces of s leaves
+    for (const gang_member& m : request.members) sizes |= std::uint64_t{1} << (m.leaves - 1);
+    for (; sizes != 0; sizes &= sizes - 1) {
+      const auto piece = static_cast<std::uint32_t>(std::countr_zero(sizes)) + 1;
       gang_fit::shortage count{piece, 0, cells.most_pieces(c, usable, piece)};
       for (const gang_member& m : request.members)
         count.needed += std::uint64_t{m.tasks} * (m.leaves / piece);
