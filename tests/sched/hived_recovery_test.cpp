@@ -294,8 +294,8 @@ TEST_CASE("in the same configuration nobody is downgraded, and all run where the
       REQUIRE(after != nullptr);
       REQUIRE(devices_of(h, *after) == devices_of(old, before));
       if (before.guaranteed()) REQUIRE(after->cluster == before.cluster);
-      guaranteed += before.guaranteed() ? 1 : 0;
-      restored += before.downgraded && !after->downgraded ? 1 : 0;
+      guaranteed += before.guaranteed() ? 1U : 0U;
+      restored += before.downgraded && !after->downgraded ? 1U : 0U;
     }
     check_forgets(h, config);
   }

@@ -273,17 +273,19 @@ TEST_CASE("a plan that was moved from is nobody's, one that was moved or copied 
 }
 
 TEST_CASE("the hash tells gangs apart whose tasks are in each other's places") {
-  const auto hash_of = [](std::vector<task_place> tasks) {
-    hived h = small();
-    REQUIRE(h.recover(gang(1, a, 0, {{2, 2}}), tasks).ok());
-    return h.hash();
-  };
   const task_place left{node_id(2), 0b0011};
   const task_place right{node_id(2), 0b1100};
-  CHECK(hash_of({left, right}) == hash_of({left, right}));
-  CHECK(hash_of({left, right}) != hash_of({right, left}));
-  // And by which of them has ended.
-  CHECK(hash_of({left, {}}) != hash_of({{}, left}));
+  for (const std::int32_t priority : {-1, 0}) {
+    const auto hash_of = [&](const std::vector<task_place>& tasks) {
+      hived h = small();
+      REQUIRE(h.recover(gang(1, a, priority, {{2, 2}}), tasks).ok());
+      return h.hash();
+    };
+    CHECK(hash_of({left, right}) == hash_of({left, right}));
+    CHECK(hash_of({left, right}) != hash_of({right, left}));
+    // And by which of them has ended.
+    CHECK(hash_of({left, {}}) != hash_of({{}, left}));
+  }
 }
 
 TEST_CASE("the hash tells gangs apart that ask for other hardware") {
