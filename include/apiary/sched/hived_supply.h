@@ -26,8 +26,9 @@ APIARY_NAMESPACE_BEGIN
 // Counts what a gang that has no place would have on an empty or a repaired cluster, and at most for
 // any choice of whole cells: why it waits.
 //
-// Cost: fits_empty as gang_fit; the others O(leaves of the tenant, or for an opportunistic gang of
-//       the chain), shortage_anyhow also as grant_ranking for each size of task.
+// Cost: fits_empty as gang_fit; the others O(leaves of the tenant), or for an opportunistic gang
+//       O(nodes of the chain and leaves of its bad ones); shortage_anyhow also as grant_ranking for
+//       each size of task.
 class hived_supply {
  public:
   // Whether the gang would fit, were nothing in use and all healthy.
@@ -42,14 +43,17 @@ class hived_supply {
     return fits(members);
   }
 
-  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant, or of the
-  // chain).
+  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant), or O(nodes of
+  // the chain and leaves of its bad ones).
   bool fits_repaired(const physical_chain& chain, std::span<const gang_member> members) {
     clear_counts();
     for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
-      std::uint32_t idle = 0;
-      for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
-        idle += chain.holders(leaf).idle() ? 1U : 0U;
+      auto idle = static_cast<std::uint32_t>(std::popcount(chain.idle(n)));
+      if (!chain.healthy().healthy(chain.node_cell(n))) {
+        idle = 0;
+        for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
+          idle += chain.holders(leaf).idle() ? 1U : 0U;
+      }
       ++counts_[idle].nodes;
     }
     return fits(members);
