@@ -1,4 +1,4 @@
-// apiary/tests/sched/grant_ranking_test.cpp - which cells are granted first, against sorting by hand.
+// apiary/tests/sched/grant_ranking_test.cpp - which cells are granted first, sorted by hand.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>

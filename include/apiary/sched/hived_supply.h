@@ -43,8 +43,8 @@ class hived_supply {
     return fits(members);
   }
 
-  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant), or O(nodes of
-  // the chain and leaves of its bad ones).
+  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant), or O(nodes
+  // of the chain and leaves of its bad ones).
   bool fits_repaired(const physical_chain& chain, std::span<const gang_member> members) {
     clear_counts();
     for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
