@@ -46,8 +46,9 @@ APIARY_NAMESPACE_BEGIN
 // Model:   "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020).
 //          Differs: see hived_cells.h and hived_search.h; every refusal has a reason.
 // Cost:    propose as hived_search; commit and finish O(leaves of the gang * levels); marking a leaf
-//          O(levels * fan-out). Nothing depends on the size of the cluster but requests with
-//          suggested nodes (O(nodes)), doomed and reconfigure.
+//          O(levels * fan-out). On good hardware nothing depends on the size of the cluster but
+//          requests with suggested nodes (O(nodes)), doomed and reconfigure; on bad hardware also a
+//          search that meets it and the reason of a wait: hived_planner.h.
 // Example: examples/hived_guarantee.cpp
 class hived {
  public:
