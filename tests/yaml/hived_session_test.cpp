@@ -100,8 +100,7 @@ TEST_CASE("gangs are bound, wait, end") {
 
 TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothing") {
   hived_session s = configured();
-  ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]", ",'lazy':true"));
-  const std::string high = gang("high", "blue", 1, "[{'pods':2,'leafs':1}]");
+  ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]"));
   const std::string before = hash_of(s.answer(R"({"op":"note"})"));
   const auto bound = [&](const std::string& answer) {
     return answer.starts_with("'result':'bind'");
@@ -116,8 +115,12 @@ TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothi
   CHECK(answer.starts_with("'result':'preempt','victims':['low']"));
   CHECK(ask_op(s, "'schedule','group':'high'").starts_with("'result':'preempt'"));
   CHECK(ask_op(s, "'cancel','group':'high'") == "'result':'ok'");
-  // Its victim keeps its leaves; a lazy one may move out of the tenant's cells.
-  CHECK(bound(ask_op(s, high)));
+  // Its victim keeps its leaves; a lazy one moves out of the tenant's cells.
+  CHECK(ask_op(s, "'delete','group':'low'") == "'result':'ok'");
+  ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]", ",'lazy':true"));
+  answer = ask_op(s, gang("high", "blue", 1, "[{'pods':1,'leafs':2}]", ",'suggested':['n0']"));
+  CHECK(bound(answer));
+  CHECK(answer.find("'lazyPreempted':['low']") != std::string::npos);
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
 }
 

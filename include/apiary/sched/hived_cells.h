@@ -104,11 +104,12 @@ class hived_cells : private hived_bindings {
       bind(c, path_[l], l, books::chain(cluster.chain()).tree().ancestor(at.image, l));
   }
 
+  static constexpr level_t no_level = ~level_t{0};
   // Binds any virtual leaf of the cluster to this physical one; if none is bound above it, in a whole
   // cell of the preferred level, else of the highest (or the lowest) that is to be had. nullopt: the
   // cluster has none for it.
   std::optional<cell_id> adopt(cluster_id c, cell_id image, bool highest_first,
-                               std::optional<level_t> preferred = {}) {
+                               level_t preferred = no_level) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
     level_t l = 0;
@@ -125,7 +126,7 @@ class hived_cells : private hived_bindings {
         p = chain.tree().ancestor(image, l);
         if (chain.cells().can_allocate_at(p)) v = first_unbound(cluster, cluster.tree().roots(l));
       };
-      if (preferred && *preferred < levels) take_whole(*preferred);
+      if (preferred < levels) take_whole(preferred);
       for (level_t k = 0; k < levels && !v.valid(); ++k)
         take_whole(highest_first ? levels - 1 - k : k);
       if (!v.valid()) return std::nullopt;

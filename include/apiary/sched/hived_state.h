@@ -187,7 +187,7 @@ class hived_state {
     for (std::size_t i = 0; i < gang.leaves.size(); ++i) {
       const chain_leaf l = gang.leaves[i];
       if (!l.leaf.valid()) continue;
-      const auto preferred = levels.empty() ? std::nullopt : std::optional(levels[i]);
+      const level_t preferred = levels.empty() ? hived_cells::no_level : levels[i];
       if (!cells_.adopt(cluster, l.leaf, highest_first, preferred)) {
         cells_.rollback();
         return false;
