@@ -133,7 +133,7 @@ TEST_CASE("the leaves of one task are those that for_each_task tells of it") {
   gang.for_each_task([&](const gang_member&, std::uint32_t first, std::uint32_t last) {
     CHECK(gang.leaves_of(task++) == std::pair<std::size_t, std::size_t>(first, last));
     std::size_t live = 0;
-    for (std::uint32_t i = first; i < last; ++i) live += i % 3 != 1 ? 1 : 0;
+    for (std::uint32_t i = first; i < last; ++i) live += i % 3 != 1 ? 1U : 0U;
     CHECK(gang.count_live(first, last) == live);
   });
   CHECK(task == 6);
