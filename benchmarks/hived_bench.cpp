@@ -203,6 +203,45 @@ BENCHMARK(synthetic)
     ->Arg(100000)
     ->Arg(1000000);
 
+// After that load, with one bad leaf in so many nodes of eight (0: none), each tenant asks for one
+// whole node more than it has free: how long it takes to be told why it waits.
+void waiting(benchmark::State& state) {
+  const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
+                                         quota_kind::rows_and_racks, {.steady_arrivals = 1000});
+  hived h = *hived::create(load.config);
+  const auto step = static_cast<std::uint32_t>(state.range(1));
+  for (std::uint32_t n = 7; step > 0 && n < h.layout().num_nodes(); n += step)
+    APIARY_VERIFY(h.mark_bad(node_id(n), n / step % 8).ok());
+  measured filled;
+  run(h, load, filled, ignore_plans);
+  std::vector<gang_request> asked;
+  for (std::uint32_t t = 0; t < h.layout().tenants.size(); ++t) {
+    const cluster_id c = h.cells().cluster_of(tenant_id(t), 0);
+    if (!c.valid()) continue;
+    gang_request& r = asked.emplace_back();
+    r.job = job_id(load.gangs + t);
+    r.tenant = tenant_id(t);
+    r.members = {{h.cells().cluster(c).free_nodes().counts()[8] + 1, 8}};
+  }
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    for (const gang_request& r : asked) {
+      const absl::StatusOr<gang_plan> plan = h.propose(r);
+      if (plan->result != outcome::wait) state.SkipWithError("a gang got more than there is");
+      sum = fold(sum, static_cast<std::uint64_t>(plan->wait.reason));
+    }
+  }
+  benchmark::DoNotOptimize(sum);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(asked.size()));
+  state.counters["s/wait"] = benchmark::Counter(
+      static_cast<double>(asked.size()),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(waiting)
+    ->Unit(benchmark::kMicrosecond)
+    ->ArgNames({"GPUs", "bad_1_in"})
+    ->ArgsProduct({{1000, 10000, 100000, 1000000}, {0, 1000000, 200}});
+
 // The recorded load for so many nodes, and why there is none.
 std::pair<const hived_load*, std::string> recorded_load(std::int64_t nodes) {
   static std::map<std::int64_t, hived_load> all;

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <support/archetypes.h>
 #include <support/scale.h>
@@ -42,6 +43,11 @@ void check_against_leaves(const Tree& tree, rng& random, int steps) {
       REQUIRE(state.bad_leaves(cell_id(i)) == count);
       REQUIRE(state.healthy(cell_id(i)) == (count == 0));
       REQUIRE(state.usable().test(i) == (count == 0));
+      std::vector<cell_id> listed;
+      state.for_each_bad_leaf(cell_id(i), [&](cell_id leaf) { listed.push_back(leaf); });
+      REQUIRE(listed.size() == count);
+      REQUIRE(std::is_sorted(listed.begin(), listed.end()));
+      for (const cell_id leaf : listed) REQUIRE(bad[leaf.value - first_leaf] != 0);
     }
   }
 }

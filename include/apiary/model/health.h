@@ -43,6 +43,11 @@ class health {
     if (c.value < bad_leaves_.size()) return bad_leaves_[c.value];
     return usable_.test(c.value) ? 0 : 1;
   }
+  // Calls f(leaf) for the bad leaves in c, left to right. Cost: O(levels * fan-out) each.
+  template <class F>
+  void for_each_bad_leaf(cell_id c, const F& f) const {
+    visit_bad(c, tree_.level(c), f);
+  }
   // The healthy cells of all levels, by the value of their ids.
   [[nodiscard]] const summary_bitset& usable() const noexcept { return usable_; }
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
@@ -57,6 +62,12 @@ class health {
   }
 
  private:
+  template <class F>
+  void visit_bad(cell_id c, level_t l, const F& f) const {
+    if (usable_.test(c.value)) return;
+    if (l == 0) return f(c);
+    for (const cell_id part : tree_.children(c, l)) visit_bad(part, l - 1, f);
+  }
   std::uint32_t mark(cell_id c, bool healthy) noexcept {
     const level_t level = tree_.level(c);
     const std::uint32_t before = bad_leaves(c);

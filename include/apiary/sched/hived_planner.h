@@ -34,7 +34,7 @@ APIARY_NAMESPACE_BEGIN
 // Tasks of equal size are searched for as one member, however many the request makes of them.
 //
 // Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why() with bad hardware
-//       O(leaves of the tenant), or for an opportunistic gang O(nodes and leaves of bad ones).
+//       hived_supply::fits_repaired.
 class hived_planner {
  public:
   // Chooses the chains for a request that the catalog lets pass.

@@ -26,9 +26,8 @@ APIARY_NAMESPACE_BEGIN
 // Counts what a gang that has no place would have on an empty or a repaired cluster, and at most for
 // any choice of whole cells: why it waits.
 //
-// Cost: fits_empty as gang_fit; the others O(leaves of the tenant), or for an opportunistic gang
-//       O(nodes of the chain and leaves of its bad ones); shortage_anyhow also as grant_ranking for
-//       each size of task.
+// Cost: fits_empty as gang_fit, fits_repaired as said there; shortage_anyhow O(leaves of the tenant),
+//       and as grant_ranking for each size of task.
 class hived_supply {
  public:
   // Whether the gang would fit, were nothing in use and all healthy.
@@ -43,19 +42,23 @@ class hived_supply {
     return fits(members);
   }
 
-  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves of the tenant), or O(nodes
-  // of the chain and leaves of its bad ones).
+  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves a node, squared, and cells of
+  // the highest level), O(levels * fan-out) a bad leaf of the chain, and, for the second, O(gangs of
+  // the tenant and leaves of those of lower priority).
   bool fits_repaired(const physical_chain& chain, std::span<const gang_member> members) {
     clear_counts();
-    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
-      auto idle = static_cast<std::uint32_t>(std::popcount(chain.idle(n)));
-      if (!chain.healthy().healthy(chain.node_cell(n))) {
-        idle = 0;
-        for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
-          idle += chain.holders(leaf).idle() ? 1U : 0U;
+    const std::span<const std::uint32_t> nodes = chain.guest_nodes().counts();
+    for (const bool granted : {false, true}) {
+      for (std::uint32_t guests = 0; guests < chain.node_leaves(); ++guests) {
+        for (std::uint32_t idle = 1; guests + idle <= chain.node_leaves(); ++idle)
+          counts_[idle].nodes += nodes[chain.guest_class(granted, guests, idle)];
       }
-      ++counts_[idle].nodes;
     }
+    more_.clear();
+    for_each_bad_leaf(chain, [&](cell_id leaf) {
+      if (chain.holders(leaf).idle()) more_.push_back(chain.node_of(leaf));
+    });
+    add_more([&](std::uint32_t n) { return chain.idle(n); });
     return fits(members);
   }
   // `restarted` as in hived_search.
@@ -64,17 +67,28 @@ class hived_supply {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     clear_counts();
-    for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
-      std::uint32_t free = 0;
-      const std::uint32_t first = cluster.first_leaf(n).value;
-      for (std::uint32_t i = 0; i < cluster.range_of_node(n).leaves; ++i) {
-        const cell_id image = cluster.image(cell_id(first + i));
-        const gang_slot holder =
-            image.valid() ? holder_of(chain.holders(image), restarted) : gang_slot();
-        if (!holder.valid() || gangs[holder].request.priority < request.priority) ++free;
+    const std::span<const std::uint32_t> nodes = cluster.free_nodes().counts();
+    for (std::uint32_t f = 1; f < nodes.size(); ++f) counts_[f].nodes = nodes[f];
+    more_.clear();
+    for_each_bad_leaf(chain, [&](cell_id leaf) {
+      if (chain.owner(leaf).cluster != c) return;
+      const gang_slot holder = holder_of(chain.holders(leaf), restarted);
+      if (!holder.valid() || gangs[holder].request.priority < request.priority)
+        more_.push_back(cluster.node_of(chain.owner(leaf).cell));
+    });
+    const auto add_leaves_of = [&](gang_slot s) {
+      for (const chain_leaf l : gangs[s].leaves) {
+        if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
+        const gang_slot holder = holder_of(chain.holders(l.leaf), restarted);
+        if (holder == s || (s == restarted && !holder.valid()))
+          more_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
       }
-      ++counts_[free].nodes;
+    };
+    for (const gang_slot s : gangs.of_cluster(c)) {
+      if (s == restarted || gangs[s].request.priority < request.priority) add_leaves_of(s);
     }
+    std::sort(more_.begin(), more_.end());
+    add_more([&](std::uint32_t n) { return cluster.free(n); });
     return fits(request.members);
   }
 
@@ -115,6 +129,22 @@ class hived_supply {
     counts_.clear();
     for (std::uint32_t f = 0; f <= gang_fit::max_leaves; ++f) counts_.push_back({f, 0});
   }
+  template <class F>
+  static void for_each_bad_leaf(const physical_chain& chain, const F& f) {
+    if (!chain.any_bad()) return;
+    for (const cell_id top : chain.tree().cells(chain.tree().num_levels() - 1))
+      chain.healthy().for_each_bad_leaf(top, f);
+  }
+  // Counts a leaf more for each node in more_, ascending; free(n): the leaves counted before.
+  template <class Free>
+  void add_more(const Free& free) {
+    for (std::size_t i = 0, next = 0; i < more_.size(); i = next) {
+      while (next < more_.size() && more_[next] == more_[i]) ++next;
+      const auto before = static_cast<std::uint32_t>(std::popcount(free(more_[i])));
+      if (before > 0) --counts_[before].nodes;
+      ++counts_[before + (next - i)].nodes;
+    }
+  }
   // Counts the nodes of whole cells that are bound by the leaves that count.
   template <class Counts>
   void list_bound_nodes(const virtual_cluster& cluster, const physical_chain& chain,
@@ -139,6 +169,7 @@ class hived_supply {
   }
 
   std::vector<node_class> counts_;
+  std::vector<std::uint32_t> more_;  // nodes, one for each leaf to be added
 };
 
 APIARY_NAMESPACE_END
