@@ -1,0 +1,173 @@
+// apiary/policy/migrate.h - running jobs that move: servers emptied, scattered jobs brought together.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/metric/buddy_fragmentation.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A server as far as moving goes.
+struct server_room {
+  std::uint32_t gpus = 0;
+  std::uint32_t free = 0;  // of them, those that a job may come to; 0 on a broken server
+};
+// So many GPUs of a server, which is an index.
+struct server_share {
+  std::uint32_t server = 0;
+  std::uint32_t gpus = 0;
+  friend constexpr bool operator==(server_share, server_share) noexcept = default;
+};
+// A job on one server.
+struct resident {
+  job_id job{};
+  std::uint32_t server = 0;
+  std::uint32_t gpus = 1;
+  bool movable = true;  // it may, and what it loses by moving is negligible
+};
+// What a job is to have from now on, in ascending order of servers.
+struct migration {
+  job_id job{};
+  std::vector<server_share> to{};
+  friend bool operator==(const migration&, const migration&) = default;
+};
+
+// The free GPUs of servers as free cells: a server with f of them is one of level f - 1. So
+// unusable(g - 1) is the share of free GPUs that a job of g GPUs on one server cannot have, and
+// largest is the largest job that can come. Requires: at most 32 GPUs free on a server.
+[[nodiscard]] inline buddy_fragmentation server_fragmentation(
+    std::span<const server_room> servers) noexcept {
+  buddy_fragmentation result;
+  for (const server_room& s : servers) {
+    if (s.free == 0) continue;
+    APIARY_ASSERT(s.free <= buddy_fragmentation::max_levels);
+    ++result.free_cells[s.free - 1];
+    result.free_leaves[s.free - 1] += s.free;
+    result.largest = std::max(result.largest, s.free);
+  }
+  return result;
+}
+
+// Empties servers: takes, while one has at least `threshold` free GPUs and jobs, the one with the
+// most (of equal ones the first) and moves its jobs, the largest first, ties by id, each to the
+// server with the fewest free ones that it fits in, not more than its own has, not an idle one. A
+// job for which there is none stays, and that server is left alone from then on. In the order in
+// which to move; no job moves twice.
+//
+// So free GPUs come together: a job of g GPUs that leaves a of them for b adds 2 g (a - b + g), at
+// least 2 g^2, to the free GPUs that a job of one, two, three, ... can have, summed over these sizes
+// (leaves_from() of server_fragmentation()).
+//
+// Model:    "Gandiva" (OSDI 2018), §3.2, migration: jobs leave the server with the most free GPUs
+//           until every non-idle one has fewer than 3 of 4. Differs: ties may be destinations.
+// Requires: each server that is not broken has the GPUs of its residents beside its free ones;
+//           residents of broken ones (free = 0) stay; at most 32 GPUs a server; threshold > 0.
+// Cost:     O(servers + jobs log jobs), and a step of O(log64 servers) for each number of GPUs a move.
+[[nodiscard]] inline std::vector<migration> defragment(std::span<const server_room> servers,
+                                                       std::span<const resident> jobs,
+                                                       std::uint32_t threshold) {
+  constexpr std::uint32_t most = buddy_fragmentation::max_levels;
+  const auto n = static_cast<std::uint32_t>(servers.size());
+  APIARY_ASSERT(threshold > 0);
+  std::vector<std::uint32_t> free(n);
+  std::array<summary_bitset, most + 1> by_free;  // servers that are not idle
+  for (summary_bitset& members : by_free) members = summary_bitset(n);
+  for (std::uint32_t s = 0; s < n; ++s) {
+    APIARY_ASSERT(servers[s].gpus <= most && servers[s].free <= servers[s].gpus);
+    free[s] = servers[s].free;
+    if (free[s] < servers[s].gpus) by_free[free[s]].set(s);
+  }
+  std::vector<resident> order(jobs.begin(), jobs.end());
+  std::sort(order.begin(), order.end(), [](const resident& a, const resident& b) {
+    if (a.server != b.server) return a.server < b.server;
+    return a.gpus != b.gpus ? a.gpus > b.gpus : a.job < b.job;
+  });
+  std::array<summary_bitset, most + 1> sources = by_free;
+  const auto set_free = [&](std::uint32_t s, std::uint32_t f, bool may_be_source) {
+    by_free[free[s]].reset(s);
+    sources[free[s]].reset(s);
+    free[s] = f;
+    if (f == servers[s].gpus) return;
+    by_free[f].set(s);
+    if (may_be_source) sources[f].set(s);
+  };
+  std::vector<migration> moves;
+  for (std::uint32_t f = most; f >= threshold; --f) {  // free GPUs of those left alone only grow
+    for (std::uint32_t from = sources[f].find_first(); from < n; from = sources[f].find_first()) {
+      sources[f].reset(from);
+      auto at = std::lower_bound(order.begin(), order.end(), from,
+                                 [](const resident& r, std::uint32_t s) { return r.server < s; });
+      for (; at != order.end() && at->server == from; ++at) {
+        if (!at->movable) continue;
+        for (std::uint32_t k = at->gpus; k <= free[from]; ++k) {
+          std::uint32_t to = by_free[k].find_first();
+          if (to == from) to = by_free[k].find_next(to + 1);
+          if (to >= n) continue;
+          set_free(to, k - at->gpus, sources[k].test(to));
+          set_free(from, free[from] + at->gpus, false);
+          moves.push_back({at->job, {{to, at->gpus}}});
+          break;
+        }
+      }
+    }
+  }
+  return moves;
+}
+
+// A place for a job of `gpus` GPUs on the fewest servers, if these are fewer than it has (`now`);
+// else empty. Its own GPUs count as free. The servers with the most are taken, of equal ones those
+// where it is already, then the first; what is left of it goes to the tightest of the others.
+//
+// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs that are not together move. What it
+//           improves is spanned_cells() of metric/locality.h at the level of servers.
+// Requires: `now` names servers once each, ascending.
+// Cost:     O(servers log servers); `servers` may be those with free GPUs and its own alone.
+[[nodiscard]] inline std::vector<server_share> gather(std::span<const server_room> servers,
+                                                      std::span<const server_share> now) {
+  std::vector<std::uint32_t> room(servers.size());
+  std::vector<std::uint32_t> order;
+  std::uint32_t gpus = 0;
+  for (std::size_t s = 0; s < servers.size(); ++s) room[s] = servers[s].free;
+  for (const server_share& share : now) {
+    room[share.server] += share.gpus;
+    gpus += share.gpus;
+  }
+  for (std::uint32_t s = 0; s < room.size(); ++s) {
+    if (room[s] > 0) order.push_back(s);
+  }
+  const auto own = [&](std::uint32_t s) {
+    return std::any_of(now.begin(), now.end(), [&](server_share p) { return p.server == s; });
+  };
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    if (room[a] != room[b]) return room[a] > room[b];
+    if (own(a) != own(b)) return own(a);
+    return a < b;
+  });
+  std::vector<server_share> to;
+  for (std::size_t i = 0; gpus > 0 && i < order.size(); ++i) {
+    if (to.size() + 1 == now.size()) return {};
+    std::size_t best = i;
+    if (room[order[i]] >= gpus) {  // the last: the tightest
+      for (std::size_t j = i; j < order.size() && room[order[j]] >= gpus; ++j) {
+        if (room[order[j]] < room[order[best]]) best = j;
+      }
+    }
+    const std::uint32_t here = std::min(gpus, room[order[best]]);
+    to.push_back({order[best], here});
+    gpus -= here;
+  }
+  std::sort(to.begin(), to.end(),
+            [](server_share a, server_share b) { return a.server < b.server; });
+  return to;
+}
+
+APIARY_NAMESPACE_END
