@@ -50,6 +50,7 @@
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/count_front.h>
+#include <apiary/policy/count_numbers.h>
 #include <apiary/policy/elastic.h>
 #include <apiary/policy/eviction_state.h>
 #include <apiary/policy/explain_refusal.h>
@@ -58,10 +59,12 @@
 #include <apiary/policy/front_search.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_placer.h>
+#include <apiary/policy/gang_portions.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/gang_search.h>
 #include <apiary/policy/gradient_placer.h>
 #include <apiary/policy/leaf_choice.h>
+#include <apiary/policy/least_cost_fit.h>
 #include <apiary/policy/migrate.h>
 #include <apiary/policy/node_score.h>
 #include <apiary/policy/pack.h>

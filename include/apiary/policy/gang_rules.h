@@ -4,11 +4,13 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -28,6 +30,9 @@ struct level_count {
 //           level is a whole part of that of a higher one: {{rack, 16}, {block, 64}}
 //   spread  at most so many tasks in any one cell of the level
 //   leader  the member each task of which shares its node with tasks / leader's tasks of these
+//   part    below whole_gpu: instead of `leaves` GPUs that share of one, in thousandths
+//   models  the kinds of GPU that will do
+// Shares and kinds of GPU are for nodes that share GPUs (share_rooms.h); others ignore them.
 struct ruled_member {
   std::uint32_t tasks = 0;
   std::uint32_t leaves = 0;
@@ -35,6 +40,13 @@ struct ruled_member {
   std::vector<level_count> slices{};
   std::vector<level_count> spread{};
   std::uint32_t leader = no_member;
+  milli_gpu part = whole_gpu;
+  model_set models = any_model;
+
+  // Thousandths of the GPU shared; 0 for whole GPUs or none.
+  [[nodiscard]] milli_gpu shared() const noexcept {
+    return leaves > 0 && part < whole_gpu ? part : milli_gpu{0};
+  }
 };
 
 // All tasks in one cell of level `required`; in the lowest level from `preferred` up that can be.
@@ -87,7 +99,9 @@ class gang_units {
     std::uint32_t leaves = 0;
     std::uint64_t cpu_milli = 0;
     std::uint64_t memory_mib = 0;
-    level_t ruled = any_level;  // the lowest level with a rule
+    level_t ruled = any_level;        // the lowest level with a rule
+    std::vector<milli_gpu> shares{};  // of the leaves of which a share is taken, descending
+    model_set models = any_model;     // that suit all its tasks
   };
 
   void assign(const gang_rules& gang, level_t node_level, level_t top) {
@@ -144,6 +158,8 @@ class gang_units {
   }
 
  private:
+  static constexpr std::uint32_t max_shares = 16'001;  // more than any node has
+
   void add(unit& u, const ruled_member& m) {
     const std::uint32_t each = m.tasks / u.tasks;
     const std::uint64_t leaves = u.leaves + std::uint64_t{m.leaves} * each;
@@ -151,6 +167,11 @@ class gang_units {
     u.cpu_milli += std::uint64_t{m.host.cpu_milli} * each;
     u.memory_mib += std::uint64_t{m.host.memory_mib} * each;
     if (each == 0) return;
+    if (m.leaves > 0) u.models &= m.models;
+    if (m.shared() > 0) {
+      u.shares.insert(u.shares.end(), std::min(each, max_shares), m.shared());
+      std::sort(u.shares.begin(), u.shares.end(), std::greater<>());
+    }
     limit* const limits = &limits_[limits_.size() - heights_];
     for (const level_count& s : m.slices) {
       limit& is = limits[s.level - node_level_];
@@ -169,7 +190,7 @@ class gang_units {
     for (std::size_t i = 0; i < units_.size(); ++i) {
       unit& other = units_[i];
       if (other.ruled != any_level || other.leaves != u.leaves || other.cpu_milli != u.cpu_milli ||
-          other.memory_mib != u.memory_mib)
+          other.memory_mib != u.memory_mib || other.shares != u.shares || other.models != u.models)
         continue;
       other.tasks += u.tasks;
       for (std::size_t h = 0; h < heights_; ++h) limits_[i * heights_ + h].most = other.tasks;

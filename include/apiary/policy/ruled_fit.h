@@ -12,6 +12,7 @@
 #include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/front_search.h>
 #include <apiary/policy/gang_fit.h>
+#include <apiary/policy/gang_portions.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/room_count.h>
 
@@ -49,13 +50,7 @@ enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
 template <CellTree Tree>
 class ruled_fit {
  public:
-  // Tasks of a member on a node.
-  struct portion {
-    std::uint32_t node = 0;
-    std::uint32_t member = 0;
-    std::uint32_t tasks = 0;
-    friend bool operator==(const portion&, const portion&) = default;
-  };
+  using portion = gang_portion;
 
   explicit ruled_fit(std::uint64_t budget = 1'000'000,
                      gang_objective objective = gang_objective::whole_cells) noexcept
@@ -72,7 +67,7 @@ class ruled_fit {
       level_ = l;
       verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l, l == last);
       if (verdict == fit_verdict::fits) {
-        finish(gang);
+        portions_of_members(gang, units_, portions_, by_kind_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -267,55 +262,6 @@ class ruled_fit {
     }
     listed_.push_back({c, certificate::listed, 0, fronts_.front().values()});
     return fit_verdict::does_not_fit;
-  }
-
-  // From units to members: those of a kind one after the other, and those they lead.
-  void finish(const gang_rules& gang) {
-    sort_portions();
-    by_kind_.swap(portions_);
-    portions_.clear();
-    std::uint32_t member = 0;
-    std::uint32_t done = 0;  // of its tasks
-    for (std::size_t i = 0; i < by_kind_.size(); ++i) {
-      const auto [node, kind, units] = by_kind_[i];
-      if (i == 0 || by_kind_[i - 1].member != kind) {
-        member = units_[kind].member;
-        done = 0;
-      }
-      for (std::uint32_t left = units; left > 0;) {
-        while (units_.kind_of(member) != kind || done == gang.members[member].tasks) {
-          ++member;
-          done = 0;
-        }
-        const std::uint32_t n = std::min(left, gang.members[member].tasks - done);
-        put(gang, node, member, n);
-        done += n;
-        left -= n;
-      }
-    }
-    sort_portions();
-  }
-  void put(const gang_rules& gang, std::uint32_t node, std::uint32_t leader, std::uint32_t n) {
-    portions_.push_back({node, leader, n});
-    for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
-      if (gang.members[m].leader != leader || gang.members[m].tasks == 0) continue;
-      portions_.push_back({node, m, n * (gang.members[m].tasks / gang.members[leader].tasks)});
-    }
-  }
-  void sort_portions() {
-    std::sort(portions_.begin(), portions_.end(), [](const portion& a, const portion& b) {
-      return a.member != b.member ? a.member < b.member : a.node < b.node;
-    });
-    std::size_t kept = 0;  // gang_fit may name a node and a member twice
-    for (std::size_t i = 0; i < portions_.size(); ++i) {
-      if (kept > 0 && portions_[kept - 1].member == portions_[i].member &&
-          portions_[kept - 1].node == portions_[i].node) {
-        portions_[kept - 1].tasks += portions_[i].tasks;
-      } else {
-        portions_[kept++] = portions_[i];
-      }
-    }
-    portions_.resize(kept);
   }
 
   std::uint64_t budget_;
