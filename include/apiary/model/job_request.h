@@ -31,6 +31,8 @@ struct job_request {
   std::int32_t priority = 0;  // the higher, the earlier
   std::uint32_t gpus = 1;
   tick_t estimate = forever;  // how long it runs at most, as its owner says
+  std::uint32_t most_gpus =
+      0;  // that it can use, where they are idle; no more than `gpus` if below
 };
 
 // Where a job runs: nodes, each once, with the devices that it has there.
@@ -100,11 +102,16 @@ struct job_action {
   enum class verb : std::uint8_t {
     start,    // run it at `place`, from where it was suspended if it was
     suspend,  // stop it and keep its progress; it waits again
+    pack,     // as start, beside the job that runs at `place`
+    unpack,   // as suspend; the job beside which it ran runs on
+    migrate,  // it runs on at `place`
+    grow,     // it runs on at `place`, which is more of its server
+    shrink,   // it runs on at `place`, which is less of it
   };
   verb what = verb::start;
   job_id job{};
-  job_place place{};  // start only
-  delays waited{};    // start only: since it was submitted or last stopped, by cause
+  job_place place{};  // not for suspend and unpack
+  delays waited{};    // start and pack: since it was submitted or last stopped, by cause
 
   friend bool operator==(const job_action&, const job_action&) = default;
 };

@@ -50,6 +50,8 @@ struct job_record {
   delays waited{};
   std::uint32_t suspended = 0;  // times
   std::uint32_t broken = 0;     // times, with the server under it
+  std::uint32_t migrated = 0;   // times
+  std::uint32_t resized = 0;    // times
   tick_t lost = 0;              // work that it did and had to do again, at full speed
 };
 

@@ -16,6 +16,7 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -52,10 +53,11 @@ concept JobScheduler = requires(S& s, const S& constant, const job_request& r, j
 
 // What things cost, and how long to go on.
 struct simulation_options {
-  tick_t start_cost = 0;   // from a job's start until it makes progress, every time
-  tick_t checkpoint = 0;   // a broken server loses the work since the last whole multiple of it
-                           // done; 0: all of it
-  tick_t until = forever;  // ends then, whatever still runs
+  tick_t start_cost = 0;      // from a job's start, growth or shrinking until it makes progress
+  tick_t checkpoint = 0;      // a broken server loses the work since the last whole multiple of it
+                              // done; 0: all of it
+  tick_t until = forever;     // ends then, whatever still runs
+  tick_t migration_cost = 0;  // from a job's migration until it makes progress
 };
 
 // A thousand means full speed.
@@ -63,18 +65,31 @@ inline constexpr std::uint32_t full_speed = 1000;
 
 // What happened, as the observer sees it.
 struct simulation_event {
-  enum class kind : std::uint8_t { arrival, start, suspension, end, breakdown, failure, repair };
+  enum class kind : std::uint8_t {
+    arrival,
+    start,
+    suspension,
+    end,
+    breakdown,
+    failure,
+    repair,
+    migration,
+    resize,
+    pace  // another job came to its GPUs or left them
+  };
   kind what = kind::arrival;
   tick_t at = 0;
   job_id job{};             // not for failure and repair of a server
   node_id node{};           // only for those
   std::uint32_t gpus = 0;   // that the job has
   std::uint32_t nodes = 0;  // over which it runs
+  std::uint32_t speed = 0;  // from now on, in thousandths ...
+  tick_t from = 0;          // ... or from then on, until when it makes no progress
 };
 
 struct simulation {
   std::vector<job_record> jobs{};
-  utilization gpus{0};  // GPUs that jobs have
+  utilization gpus{0};  // GPUs that jobs have, those of two jobs once
   tick_t ended = 0;     // the last event
   std::uint64_t events = 0;
   std::uint64_t decisions = 0;  // calls of decide
@@ -129,26 +144,27 @@ class simulator {
       actions_.clear();
       APIARY_RETURN_IF_ERROR(scheduler_.decide(now, actions_));
       ++out_.decisions;
-      for (const job_action& action : actions_) {
-        if (action.what == job_action::verb::start) {
-          start(action, now);
-        } else {
-          ++out_.jobs[action.job.value].suspended;
-          stop(action.job, now, simulation_event::kind::suspension);
-        }
-      }
+      for (const job_action& action : actions_) carry_out(action, now);
+      if constexpr (neighbours_matter) change_pace(now);
     }
     return std::move(out_);
   }
 
  private:
+  static constexpr bool neighbours_matter =
+      std::invocable<Speed&, const timed_job&, const job_place&, std::span<const job_id>>;
+
   // Work is counted in ticks at full speed, times full_speed.
   struct progress {
     std::int64_t done = 0;
     tick_t since = 0;  // when it last began to make progress
     std::uint32_t speed = 0;
     std::uint32_t gpus = 0;
-    std::uint32_t nodes = 0;
+    job_place place{};  // while it runs
+  };
+  struct tenancy {
+    job_id job{};
+    std::uint32_t devices = 0;  // a mask
   };
 
   void record(const simulation_event& e, const job_place& place) {
@@ -161,28 +177,119 @@ class simulator {
     }
     observe_(e);
   }
-  void use(std::uint32_t gpus, bool more, tick_t now) noexcept {
-    used_ = more ? used_ + gpus : used_ - gpus;
-    out_.gpus.set(static_cast<std::uint64_t>(now), used_);
+  void record(simulation_event::kind what, job_id job, tick_t now, const job_place& place) {
+    const progress& p = state_[job.value];
+    record(
+        {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.place.size()), p.speed, p.since},
+        place);
   }
 
+  // The job comes to its place, or leaves it.
+  void occupy(job_id job, bool comes, tick_t now) {
+    progress& p = state_[job.value];
+    p.gpus = 0;
+    for (const placement& part : p.place) {
+      p.gpus += part.num_devices();
+      if (part.node.value >= here_.size()) here_.resize(part.node.value + std::size_t{1});
+      std::vector<tenancy>& here = here_[part.node.value];
+      if (!comes) std::erase_if(here, [&](const tenancy& t) { return t.job == job; });
+      std::uint32_t others = 0;
+      for (const tenancy& t : here) {
+        if ((t.devices & part.device_mask) == 0) continue;
+        others |= t.devices;
+        if constexpr (neighbours_matter) paced_.push_back(t.job);
+      }
+      const auto alone = static_cast<std::uint32_t>(std::popcount(part.device_mask & ~others));
+      used_ = comes ? used_ + alone : used_ - alone;
+      if (comes) here.push_back({job, part.device_mask});
+    }
+    out_.gpus.set(static_cast<std::uint64_t>(now), used_);
+  }
+  // How fast the job goes at its place, beside whoever is there.
+  [[nodiscard]] std::uint32_t speed_of(job_id job) {
+    const job_place& place = state_[job.value].place;
+    std::uint32_t speed = 0;
+    if constexpr (neighbours_matter) {
+      neighbours_.clear();
+      for (const placement& part : place) {
+        for (const tenancy& t : here_[part.node.value]) {
+          if (t.job != job && (t.devices & part.device_mask) != 0) neighbours_.push_back(t.job);
+        }
+      }
+      sort_unique(neighbours_);
+      speed = speed_(jobs_[job.value], place, std::span<const job_id>(neighbours_));
+    } else {
+      speed = speed_(jobs_[job.value], place);
+    }
+    APIARY_VERIFY(speed > 0);
+    return speed;
+  }
+  static void sort_unique(std::vector<job_id>& ids) {
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  }
+
+  void carry_out(const job_action& action, tick_t now) {
+    using verb = job_action::verb;
+    job_record& r = out_.jobs[action.job.value];
+    switch (action.what) {
+      case verb::start:
+      case verb::pack:
+        return start(action, now);
+      case verb::suspend:
+      case verb::unpack:
+        ++r.suspended;
+        return stop(action.job, now, simulation_event::kind::suspension);
+      case verb::migrate:
+        ++r.migrated;
+        return go_on(action, now, options_.migration_cost, simulation_event::kind::migration);
+      case verb::grow:
+      case verb::shrink:
+        ++r.resized;
+        return go_on(action, now, options_.start_cost, simulation_event::kind::resize);
+    }
+  }
+  // Counts what has been done; from now on it is done at this speed, with a pause before.
+  void set_speed(job_id job, std::uint32_t speed, tick_t pause, tick_t now) {
+    progress& p = state_[job.value];
+    p.done += std::max<tick_t>(0, now - p.since) * p.speed;
+    p.since = std::max(p.since, now + pause);
+    p.speed = speed;
+    const std::int64_t left = jobs_[job.value].duration * full_speed - p.done;
+    ends_.set(job.value, p.since + (left + speed - 1) / speed);
+  }
   void start(const job_action& action, tick_t now) {
     progress& p = state_[action.job.value];
     job_record& r = out_.jobs[action.job.value];
     APIARY_VERIFY(p.speed == 0 && r.ended == forever);
-    const timed_job& job = jobs_[action.job.value];
-    p.speed = speed_(job, action.place);
-    APIARY_VERIFY(p.speed > 0);
-    p.nodes = static_cast<std::uint32_t>(action.place.size());
-    p.gpus = 0;
-    for (const placement& part : action.place) p.gpus += part.num_devices();
-    p.since = now + options_.start_cost;
+    p.place = action.place;
+    occupy(action.job, true, now);
+    p.since = now;
+    set_speed(action.job, speed_of(action.job), options_.start_cost, now);
     if (r.started == forever) r.started = now;
     r.waited += action.waited;
-    const std::int64_t left = job.duration * full_speed - p.done;
-    ends_.set(action.job.value, p.since + (left + p.speed - 1) / p.speed);
-    use(p.gpus, true, now);
-    record({simulation_event::kind::start, now, action.job, {}, p.gpus, p.nodes}, action.place);
+    record(simulation_event::kind::start, action.job, now, action.place);
+  }
+  void go_on(const job_action& action, tick_t now, tick_t pause, simulation_event::kind what) {
+    progress& p = state_[action.job.value];
+    APIARY_VERIFY(p.speed > 0);
+    occupy(action.job, false, now);
+    p.place = action.place;
+    occupy(action.job, true, now);
+    set_speed(action.job, speed_of(action.job), pause, now);
+    record(what, action.job, now, action.place);
+  }
+  // Those who have others beside them, or have not any more, go on at another speed.
+  void change_pace(tick_t now) {
+    sort_unique(paced_);
+    for (const job_id job : paced_) {
+      if (state_[job.value].speed == 0) continue;
+      const std::uint32_t speed = speed_of(job);
+      if (speed == state_[job.value].speed) continue;
+      set_speed(job, speed, 0, now);
+      record(simulation_event::kind::pace, job, now, {});
+    }
+    paced_.clear();
   }
   void stop(job_id job, tick_t now, simulation_event::kind why) {
     progress& p = state_[job.value];
@@ -190,8 +297,9 @@ class simulator {
     ends_.cancel(job.value);
     p.done += std::max<tick_t>(0, now - p.since) * p.speed;
     p.speed = 0;
-    use(p.gpus, false, now);
-    record({why, now, job, {}, p.gpus, p.nodes}, {});
+    occupy(job, false, now);
+    record(why, job, now, {});
+    p.place.clear();
   }
   [[nodiscard]] absl::Status end(job_id job, tick_t now) {
     stop(job, now, simulation_event::kind::end);
@@ -223,8 +331,11 @@ class simulator {
   std::vector<progress> state_;
   timer_queue ends_;  // of running jobs
   std::vector<job_action> actions_;
-  std::uint64_t used_ = 0;   // GPUs
-  std::size_t unended_ = 0;  // jobs that have come and not ended
+  std::vector<std::vector<tenancy>> here_;  // who runs on each node
+  std::vector<job_id> paced_;               // whose neighbours changed
+  std::vector<job_id> neighbours_;          // scratch
+  std::uint64_t used_ = 0;                  // GPUs
+  std::size_t unended_ = 0;                 // jobs that have come and not ended
 };
 
 }  // namespace detail
@@ -236,7 +347,10 @@ class simulator {
 // follow from the arguments alone.
 //
 // speed(job, place) -> std::uint32_t: how fast the job runs there, in thousandths of full speed, not
-// 0. observe(event) is called for each event.
+// 0. As speed(job, place, others) it is told the other jobs on the same GPUs, ascending, and asked
+// again when they change: the work that has been done stays, the end moves. observe(event) is called
+// for each event. A job is done with the tick in which the sum of its speeds comes to `duration`
+// ticks at full speed.
 //
 // Returns kInvalidArgument for jobs that are not numbered by arrival, have a negative time or no
 // duration, or for outages that are not in order of `from` or end before they begin; else the first
