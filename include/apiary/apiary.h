@@ -106,6 +106,7 @@
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/hived_supply.h>
+#include <apiary/sched/job_book.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/philly.h>
 #include <apiary/sched/philly_lines.h>

@@ -1,4 +1,4 @@
-// apiary/tests/sched/philly_test.cpp - every edge of the state machine by a virtual clock, quotas,
+// apiary/tests/sched/philly_test.cpp - every edge of the state philly_host by a virtual clock, quotas,
 // preemption, and every second of delay with its cause.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
@@ -34,11 +34,12 @@ philly_options small_philly() {
 }
 
 // A scheduler and what it did, by job.
-struct machine {
+struct philly_host {
   philly scheduler;
   std::map<std::uint32_t, job_action> last{};
 
-  explicit machine(const philly_options& options) : scheduler(philly::create(options).value()) {}
+  explicit philly_host(const philly_options& options)
+      : scheduler(philly::create(options).value()) {}
 
   void submit(std::uint32_t job, std::uint32_t gpus, tick_t now, std::uint32_t tenant = 0) {
     const absl::Status status =
@@ -63,8 +64,8 @@ struct machine {
 };
 
 // A GPU of every server is taken by jobs 0, 1, 2, 3: no whole server is idle.
-machine one_taken_of_each(const philly_options& options) {
-  machine m(options);
+philly_host one_taken_of_each(const philly_options& options) {
+  philly_host m(options);
   for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0);
   for (std::uint32_t job = 0; job < 4; ++job) {
     m.finish(job, 0);
@@ -110,7 +111,7 @@ TEST_CASE("philly: what is no cluster and no job") {
 }
 
 TEST_CASE("philly: small_philly jobs are packed, large ones go to the least occupied rack") {
-  machine m(small_philly());
+  philly_host m(small_philly());
   m.submit(0, 1, 0);
   m.submit(1, 2, 0);
   CHECK(m.place(0) == job_place{{node_id(0), 1}});
@@ -120,7 +121,7 @@ TEST_CASE("philly: small_philly jobs are packed, large ones go to the least occu
 }
 
 TEST_CASE("philly: ACQUIRE to RUN when all is collected within the time") {
-  machine m = one_taken_of_each(small_philly());
+  philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);  // whole servers of a rack: it collects three GPUs of two
   CHECK(m.at(20) == philly::standing{phase::acquire, job_locality::packed, 0, 6});
   CHECK(m.scheduler.pool().idle() == 6);
@@ -136,7 +137,7 @@ TEST_CASE("philly: ACQUIRE to RUN when all is collected within the time") {
 }
 
 TEST_CASE("philly: ACQUIRE to BACKOFF at the time, everything released, and back") {
-  machine m = one_taken_of_each(small_philly());
+  philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);
   m.decide(159);
   CHECK(m.at(20).phase == phase::acquire);
@@ -154,7 +155,7 @@ TEST_CASE("philly: ACQUIRE to BACKOFF at the time, everything released, and back
 }
 
 TEST_CASE("philly: locality relaxes step by step, after more tries than allowed") {
-  machine m = one_taken_of_each(small_philly());
+  philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 0);
   std::vector<philly::standing> seen;
   for (tick_t now = 0; now <= 2000; ++now) {
@@ -183,7 +184,7 @@ TEST_CASE("philly: locality relaxes step by step, after more tries than allowed"
 TEST_CASE("philly: who never relaxes waits for a rack") {
   philly_options options = small_philly();
   options.most_tries = philly_options::no_limit;
-  machine m = one_taken_of_each(options);
+  philly_host m = one_taken_of_each(options);
   m.submit(20, 8, 0);
   for (tick_t now = m.scheduler.wake(); now < 100'000; now = m.scheduler.wake()) m.decide(now);
   CHECK(m.at(20).locality == job_locality::packed);
@@ -195,7 +196,7 @@ TEST_CASE("philly: idle GPUs are lent, those within quota come first, delays hav
   philly_options options = small_philly();
   options.quotas = {12, 4};
   options.preempt_percent = 101;
-  machine m(options);
+  philly_host m(options);
   for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0, 1);
   CHECK(m.scheduler.used(tenant_id(1)) == 16);  // lent
   m.submit(4, 4, 10, 1);                        // beyond its quota
@@ -215,7 +216,7 @@ TEST_CASE("philly: preemption from 90 % of use, the last started of those beyond
     CAPTURE(taken);
     philly_options options = small_philly();
     options.quotas = {8, 8};
-    machine m(options);
+    philly_host m(options);
     m.submit(0, 4, 0, 1);
     m.submit(1, 4, 1, 1);
     m.submit(2, 4, 2, 1);
@@ -243,7 +244,7 @@ TEST_CASE("philly: nobody is suspended for nothing") {
   for (const std::uint32_t quota : {8U, 4U}) {
     philly_options options = small_philly();
     options.quotas = {8, quota};
-    machine m(options);
+    philly_host m(options);
     for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, job, 1);
     m.finish(1, 5);
     m.submit(11, 4, 6, 1);
@@ -262,7 +263,7 @@ TEST_CASE("philly: nobody is suspended for nothing") {
 TEST_CASE("philly: failures are retried by their class") {
   philly_options options = small_philly();
   options.most_retries = 2;
-  machine m(options);
+  philly_host m(options);
   const auto fails = [&](std::uint32_t job, philly::failure why, tick_t now) {
     const absl::StatusOr<bool> again = m.scheduler.fail(job_id(job), why, now);
     REQUIRE(again.ok());
@@ -281,7 +282,7 @@ TEST_CASE("philly: failures are retried by their class") {
 }
 
 TEST_CASE("philly: a broken server stops its jobs and what is collected there") {
-  machine m = one_taken_of_each(small_philly());
+  philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);
   const auto stopped = m.scheduler.mark_bad(node_id(0), 20);
   CHECK(stopped.value() == std::vector{job_id(0)});

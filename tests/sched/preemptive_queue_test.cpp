@@ -21,7 +21,7 @@ using namespace apiary;
 
 namespace {
 
-server_placer gpus_of_any_kind(std::uint32_t n) {
+server_placer any_gpus(std::uint32_t n) {
   return server_placer::create({.gpus = std::vector<std::uint32_t>(n, 1)}).value();
 }
 
@@ -79,13 +79,13 @@ std::vector<tick_t> naive_ends(const std::vector<timed_job>& jobs, std::uint32_t
 
 TEST_CASE("preemptive_queue: three jobs on two GPUs, by attained and by remaining service") {
   const std::vector<timed_job> jobs = jobs_of({{0, 2, 2}, {0, 1, 8}, {0, 2, 6}});
-  preemptive_queue attained(gpus_of_any_kind(2), {.rule = preemptive_rule::least_attained});
+  preemptive_queue attained(any_gpus(2), {.rule = preemptive_rule::least_attained});
   const simulation by_attained = simulate(attained, jobs).value();
   CHECK(by_attained.jobs[0].ended == 5);
   CHECK(by_attained.jobs[1].ended == 14);
   CHECK(by_attained.jobs[2].ended == 16);
   CHECK(metrics_of(by_attained, jobs).completion.mean == doctest::Approx(35.0 / 3));  // 11.67
-  preemptive_queue remaining(gpus_of_any_kind(2), {.rule = preemptive_rule::shortest_remaining});
+  preemptive_queue remaining(any_gpus(2), {.rule = preemptive_rule::shortest_remaining});
   const simulation by_remaining = simulate(remaining, jobs).value();
   CHECK(metrics_of(by_remaining, jobs).completion.mean == doctest::Approx(28.0 / 3));  // 9.33
   CHECK(by_remaining.jobs[1].suspended == 0);
@@ -93,7 +93,7 @@ TEST_CASE("preemptive_queue: three jobs on two GPUs, by attained and by remainin
 
 TEST_CASE("preemptive_queue: a shorter job suspends a longer one, which goes on where it was") {
   const std::vector<timed_job> jobs = jobs_of({{0, 1, 10}, {4, 1, 2}});
-  preemptive_queue queue(gpus_of_any_kind(1), {.rule = preemptive_rule::shortest_remaining});
+  preemptive_queue queue(any_gpus(1), {.rule = preemptive_rule::shortest_remaining});
   const simulation run = simulate(queue, jobs).value();
   CHECK(run.jobs[1].ended == 6);
   CHECK(run.jobs[0].ended == 12);
@@ -102,7 +102,7 @@ TEST_CASE("preemptive_queue: a shorter job suspends a longer one, which goes on 
 }
 
 TEST_CASE("preemptive_queue: shortest remaining wants estimates") {
-  preemptive_queue queue(gpus_of_any_kind(1), {.rule = preemptive_rule::shortest_remaining});
+  preemptive_queue queue(any_gpus(1), {.rule = preemptive_rule::shortest_remaining});
   CHECK(queue.submit({.job = job_id(0)}, 0).code() == absl::StatusCode::kInvalidArgument);
   CHECK(queue.submit({.job = job_id(0), .estimate = 4}, 0).ok());
   CHECK(queue.submit({.job = job_id(0), .estimate = 4}, 0).code() ==
@@ -124,7 +124,7 @@ TEST_CASE("preemptive_queue: each tick those run that sorting all jobs would cho
     const std::vector<timed_job> jobs = jobs_of(list);
     for (const tick_t quantum : {tick_t{0}, tick_t{1}, tick_t{3}}) {
       CAPTURE(quantum);
-      preemptive_queue queue(gpus_of_any_kind(gpus),
+      preemptive_queue queue(any_gpus(gpus),
                              {.rule = quantum == 0 ? preemptive_rule::shortest_remaining
                                                    : preemptive_rule::least_attained,
                               .quantum = std::max<tick_t>(1, quantum)});

@@ -7,10 +7,10 @@
 #include <apiary/core/status.h>
 #include <apiary/core/weighted_tree.h>
 #include <apiary/model/job_request.h>
+#include <apiary/sched/job_book.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/wait_lines.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,64 +60,52 @@ class batch_queue {
   };
 
   explicit batch_queue(Placer placer, batch_options options = {})
-      : placer_(std::move(placer)), options_(options) {}
+      : jobs_(std::move(placer)), options_(options) {}
 
   // kInvalidArgument: no job id, a negative estimate, or it fits not even into the empty cluster.
   // kAlreadyExists: a job of this id is here.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
-    if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    if (r.estimate < 0) {
-      return absl::InvalidArgumentError(name(r.job) + ": estimate " + std::to_string(r.estimate));
-    }
-    APIARY_RETURN_IF_ERROR(placer_.check(r));
-    const auto [at, is_new] = jobs_.try_emplace(r.job.value);
-    if (!is_new) return absl::AlreadyExistsError(name(r.job) + " is here already");
-    at->second.request = r;
-    at->second.key = now - r.priority * options_.ageing;
-    at->second.entered = lines_.enter(r, at->second.key, now);
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, forever));
+    added->key = now - r.priority * options_.ageing;
+    jobs_.wait(*added, now);
     return absl::OkStatus();
   }
 
   // The job has ended, or is withdrawn before it started. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, tick_t now) {
-    const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
-    record& r = found->second;
-    if (r.running) {
-      APIARY_RETURN_IF_ERROR(stop(r));
+    APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
+    if (r->running) {
+      APIARY_RETURN_IF_ERROR(stop(*r));
     } else {
-      lines_.leave(r.request, r.key, r.entered, now);
+      jobs_.leave(*r, now);
     }
-    jobs_.erase(found);
+    jobs_.forget(job);
     return absl::OkStatus();
   }
 
   // The server is broken: what runs there stops and waits again, at its old place in the order. The
   // jobs that stopped, ascending. kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t now) {
-    APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
-    std::vector<job_id> stopped = placer_.jobs_on(n);
-    for (const job_id job : stopped) {
-      record& r = jobs_.at(job.value);
+    return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r));
-      r.entered = lines_.enter(r.request, r.key, now);
-    }
-    return stopped;
+      jobs_.wait(r, now);
+      return absl::OkStatus();
+    });
   }
   [[nodiscard]] absl::Status mark_healthy(node_id n, tick_t /*now*/) {
-    return placer_.mark_healthy(n);
+    return jobs_.mark_healthy(n);
   }
 
   // Starts what may start now: appends to `actions`, which the host carries out; all are taken here
   // already. An error only where the placer answers one of its own.
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
-    lines_.begin_round();
+    jobs_.lines().begin_round();
     reserved_.reset();
-    while (const std::optional<wait_lines::entry> first = lines_.first()) {
+    while (const std::optional<wait_lines::entry> first = jobs_.lines().first()) {
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*first, now, actions));
       if (!started) break;
     }
-    const std::optional<wait_lines::entry> first = lines_.first();
+    const std::optional<wait_lines::entry> first = jobs_.lines().first();
     if (first && options_.rule == batch_rule::backfill) {
       APIARY_RETURN_IF_ERROR(fill(now, actions, [](std::uint32_t) { return forever; }));
     } else if (first && options_.rule == batch_rule::easy) {
@@ -129,7 +116,7 @@ class batch_queue {
       };
       APIARY_RETURN_IF_ERROR(fill(now, actions, longest));
     }
-    lines_.end_round(placer_.idle_gpus(), delay_cause::order, now);
+    jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
   }
   // When decide() wants to be called although nothing happens.
@@ -137,63 +124,48 @@ class batch_queue {
 
   // What the last decide() reserved, easy only; nullopt when nobody waited.
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
-  [[nodiscard]] std::size_t num_waiting() const noexcept { return lines_.size(); }
-  [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - lines_.size(); }
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer_.total_gpus(); }
-  [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
+  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
+  [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
 
  private:
-  struct record {
-    job_request request{};
-    std::int64_t key = 0;
-    delays entered{};  // reading of the line's clock
-    tick_t ends = 0;   // by the estimate
-    bool running = false;
+  struct record : booked_job {
+    tick_t ends = 0;  // by the estimate
   };
 
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
-
   [[nodiscard]] absl::Status stop(record& r) {
-    APIARY_RETURN_IF_ERROR(placer_.finish(r.request.job));
+    APIARY_RETURN_IF_ERROR(jobs_.stop(r));
     ends_.erase(r.ends, r.request.job.value);
-    r.running = false;
     return absl::OkStatus();
   }
 
   // Starts the job if it has a place; otherwise its line has failed.
   [[nodiscard]] absl::StatusOr<bool> start(const wait_lines::entry& e, tick_t now,
                                            std::vector<job_action>& actions) {
-    if (e.gpus > placer_.idle_gpus()) return false;
-    record& r = jobs_.at(e.job.value);
-    absl::StatusOr<job_place> place = placer_.propose(r.request);
-    if (absl::IsResourceExhausted(place.status())) {
-      lines_.fail(e.gpus);
-      return false;
-    }
-    APIARY_RETURN_IF_ERROR(place.status());
-    APIARY_RETURN_IF_ERROR(placer_.commit(r.request, *place));
-    const delays waited = lines_.leave(r.request, r.key, r.entered, now);
-    r.running = true;
+    if (e.gpus > placer().idle_gpus()) return false;
+    record& r = jobs_[e.job];
+    APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
+    if (!started) return false;
     r.ends = later_by(now, r.request.estimate);
     ends_.insert({r.ends, e.job.value, e.gpus});
-    actions.push_back({job_action::verb::start, e.job, *std::move(place), waited});
     return true;
   }
 
   // Starts, in order, what has a place and an estimate of at most longest(GPUs).
   template <class Longest>
   [[nodiscard]] absl::Status fill(tick_t now, std::vector<job_action>& actions, Longest longest) {
-    while (const auto next = lines_.first_that_may(placer_.idle_gpus(), longest)) {
+    while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus(), longest)) {
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions));
       if (!started || !reserved_) continue;
-      if (jobs_.at(next->job.value).ends > reserved_->at) reserved_->spare -= next->gpus;
+      if (jobs_[next->job].ends > reserved_->at) reserved_->spare -= next->gpus;
     }
     return absl::OkStatus();
   }
 
   // When, by the estimates, the job's GPUs will be idle. What should have ended ends now.
   [[nodiscard]] reservation reserve(const wait_lines::entry& e, tick_t now) const {
-    const std::int64_t idle = placer_.idle_gpus();
+    const std::int64_t idle = placer().idle_gpus();
     reservation r{e.job, now, 0};
     if (idle < e.gpus) {
       const std::optional<weighted_tree::reached> end = ends_.reach(e.gpus - idle);
@@ -204,10 +176,8 @@ class batch_queue {
     return r;
   }
 
-  Placer placer_;
+  job_book<Placer, record> jobs_;
   batch_options options_;
-  absl::flat_hash_map<std::uint32_t, record> jobs_;
-  wait_lines lines_;
   weighted_tree ends_;  // of running jobs, weighed by their GPUs
   std::optional<reservation> reserved_;
 };

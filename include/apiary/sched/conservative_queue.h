@@ -8,10 +8,10 @@
 #include <apiary/core/weighted_tree.h>
 #include <apiary/model/job_request.h>
 #include <apiary/policy/free_profile.h>
+#include <apiary/sched/job_book.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/wait_lines.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,58 +44,47 @@ template <JobPlacer Placer>
 class conservative_queue {
  public:
   explicit conservative_queue(Placer placer)
-      : placer_(std::move(placer)), profile_(placer_.idle_gpus()) {}
+      : jobs_(std::move(placer)), profile_(this->placer().idle_gpus()) {}
 
   // kInvalidArgument: no job id, an estimate that is not above 0, or it fits not even into the empty
   // cluster. kAlreadyExists: a job of this id is here.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
-    if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    if (r.estimate <= 0) {
-      return absl::InvalidArgumentError(name(r.job) + ": estimate " + std::to_string(r.estimate));
-    }
-    APIARY_RETURN_IF_ERROR(placer_.check(r));
-    const auto [at, is_new] = jobs_.try_emplace(r.job.value);
-    if (!is_new) return absl::AlreadyExistsError(name(r.job) + " is here already");
-    at->second.request = r;
-    at->second.key = now;
-    wait(at->second, now);
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 1, forever));
+    added->key = now;
+    wait(*added, now);
     return absl::OkStatus();
   }
 
   // The job has ended, or is withdrawn before it started. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, tick_t now) {
-    const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
-    record& r = found->second;
-    if (r.running) {
-      APIARY_RETURN_IF_ERROR(stop(r));
-      profile_.give(now, r.ends, r.request.gpus);
-      moved_ = moved_ || now < r.ends;
+    APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
+    if (r->running) {
+      APIARY_RETURN_IF_ERROR(stop(*r));
+      profile_.give(now, r->ends, r->request.gpus);
+      moved_ = moved_ || now < r->ends;
     } else {
-      lines_.leave(r.request, r.key, r.entered, now);
-      order_.erase(r.key, job.value);
-      withdraw(r);
+      jobs_.leave(*r, now);
+      order_.erase(r->key, job.value);
+      withdraw(*r);
       moved_ = true;
     }
-    jobs_.erase(found);
+    jobs_.forget(job);
     return absl::OkStatus();
   }
 
   // The server is broken: what runs there stops and waits again, at its old place in the order. The
   // jobs that stopped, ascending. kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t now) {
-    APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
-    std::vector<job_id> stopped = placer_.jobs_on(n);
-    for (const job_id job : stopped) {
-      record& r = jobs_.at(job.value);
+    APIARY_ASSIGN_OR_RETURN(std::vector<job_id> stopped, jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r));
       wait(r, now);
-    }
+      return absl::OkStatus();
+    }));
     rebuild_ = true;
     return stopped;
   }
   [[nodiscard]] absl::Status mark_healthy(node_id n, tick_t /*now*/) {
-    APIARY_RETURN_IF_ERROR(placer_.mark_healthy(n));
+    APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
     rebuild_ = true;
     return absl::OkStatus();
   }
@@ -107,25 +95,25 @@ class conservative_queue {
     profile_.forget_before(now);
     while (const auto late = ends_.first()) {
       if (late->key > now) break;
-      record& r = jobs_.at(late->id);
+      record& r = jobs_[job_id(late->id)];
       ends_.erase(late->key, late->id);
       r.ends = later_by(now, std::max<tick_t>(1, now - r.started));
       ends_.insert({r.ends, late->id, r.request.gpus});
       rebuild_ = true;
     }
     if (rebuild_) start_over(now);
-    for (const std::uint32_t job : new_) {
-      if (!moved_ && jobs_.contains(job)) reserve(jobs_.at(job), now);
+    for (const job_id job : new_) {
+      if (!moved_ && jobs_.look_up(job) != nullptr) reserve(jobs_[job], now);
     }
     while (moved_) moved_ = move_up(now);
     new_.clear();
     rebuild_ = false;
-    lines_.begin_round();
+    jobs_.lines().begin_round();
     while (const auto next = starts_.first()) {
       if (next->key > now) break;
-      APIARY_RETURN_IF_ERROR(start(jobs_.at(next->id), now, actions));
+      APIARY_RETURN_IF_ERROR(start(jobs_[job_id(next->id)], now, actions));
     }
-    lines_.end_round(placer_.idle_gpus(), delay_cause::order, now);
+    jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
   }
   // When decide() wants to be called although nothing happens: for the next reservation, or for a
@@ -139,38 +127,31 @@ class conservative_queue {
 
   // When the job will start by the estimates, forever if that is unknown; nullopt: it does not wait.
   [[nodiscard]] std::optional<tick_t> reserved(job_id job) const {
-    const auto found = jobs_.find(job.value);
-    if (found == jobs_.end() || found->second.running) return std::nullopt;
-    return found->second.reserved;
+    const record* const found = jobs_.look_up(job);
+    if (found == nullptr || found->running) return std::nullopt;
+    return found->reserved;
   }
-  [[nodiscard]] std::size_t num_waiting() const noexcept { return lines_.size(); }
-  [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - lines_.size(); }
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer_.total_gpus(); }
-  [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
+  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
+  [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
 
  private:
-  struct record {
-    job_request request{};
-    std::int64_t key = 0;
-    delays entered{};           // reading of the line's clock
+  struct record : booked_job {
     tick_t reserved = forever;  // in the profile and in starts_ unless forever
     tick_t started = 0;
     tick_t ends = 0;  // by the estimate
-    bool running = false;
   };
 
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
-
   void wait(record& r, tick_t now) {
-    r.entered = lines_.enter(r.request, r.key, now);
+    jobs_.wait(r, now);
     r.reserved = forever;
     order_.insert({r.key, r.request.job.value, 0});
-    new_.push_back(r.request.job.value);
+    new_.push_back(r.request.job);
   }
   [[nodiscard]] absl::Status stop(record& r) {
-    APIARY_RETURN_IF_ERROR(placer_.finish(r.request.job));
+    APIARY_RETURN_IF_ERROR(jobs_.stop(r));
     ends_.erase(r.ends, r.request.job.value);
-    r.running = false;
     return absl::OkStatus();
   }
 
@@ -190,7 +171,7 @@ class conservative_queue {
   template <class Visit>
   void for_each_waiting(Visit&& visit) {
     std::optional<weighted_tree::item> at = order_.first();
-    for (; at; at = order_.next(at->key, at->id)) visit(jobs_.at(at->id));
+    for (; at; at = order_.next(at->key, at->id)) visit(jobs_[job_id(at->id)]);
   }
   // Lets each job that waits move up; whether one did.
   bool move_up(tick_t now) {
@@ -206,7 +187,7 @@ class conservative_queue {
   // The profile from what runs, and all reservations anew.
   void start_over(tick_t now) {
     for_each_waiting([&](record& r) { withdraw(r); });
-    profile_ = free_profile(placer_.idle_gpus(), now);
+    profile_ = free_profile(placer().idle_gpus(), now);
     for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
       if (at->key != forever) profile_.give(at->key, forever, at->weight);
     }
@@ -214,38 +195,30 @@ class conservative_queue {
   }
 
   [[nodiscard]] absl::Status start(record& r, tick_t now, std::vector<job_action>& actions) {
-    absl::StatusOr<job_place> place = placer_.propose(r.request);
-    if (absl::IsResourceExhausted(place.status())) {
-      lines_.fail(r.request.gpus);
+    APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
+    if (!started) {
       withdraw(r);
       const tick_t change = profile_.next_change(now);
       if (change != forever) reserve(r, change);
       moved_ = true;  // tries again when something happens
       return absl::OkStatus();
     }
-    APIARY_RETURN_IF_ERROR(place.status());
-    APIARY_RETURN_IF_ERROR(placer_.commit(r.request, *place));
     starts_.erase(r.reserved, r.request.job.value);
     order_.erase(r.key, r.request.job.value);
-    const delays waited = lines_.leave(r.request, r.key, r.entered, now);
-    r.running = true;
     r.started = now;
     r.ends = later_by(now, r.request.estimate);
     ends_.insert({r.ends, r.request.job.value, r.request.gpus});
-    actions.push_back({job_action::verb::start, r.request.job, *std::move(place), waited});
     return absl::OkStatus();
   }
 
-  Placer placer_;
-  free_profile profile_;  // less what runs and what is reserved
-  absl::flat_hash_map<std::uint32_t, record> jobs_;
-  wait_lines lines_;
-  weighted_tree order_;             // who waits
-  weighted_tree starts_;            // reservations
-  weighted_tree ends_;              // of running jobs, weighed by their GPUs
-  std::vector<std::uint32_t> new_;  // wait without having been reserved for
-  bool moved_ = false;              // reservations may move up
-  bool rebuild_ = false;            // the profile is wrong
+  job_book<Placer, record> jobs_;
+  free_profile profile_;     // less what runs and what is reserved
+  weighted_tree order_;      // who waits
+  weighted_tree starts_;     // reservations
+  weighted_tree ends_;       // of running jobs, weighed by their GPUs
+  std::vector<job_id> new_;  // wait without having been reserved for
+  bool moved_ = false;       // reservations may move up
+  bool rebuild_ = false;     // the profile is wrong
 };
 
 APIARY_NAMESPACE_END

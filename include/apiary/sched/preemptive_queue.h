@@ -7,10 +7,10 @@
 #include <apiary/core/status.h>
 #include <apiary/core/weighted_tree.h>
 #include <apiary/model/job_request.h>
+#include <apiary/sched/job_book.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/wait_lines.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,92 +52,79 @@ class preemptive_queue {
  public:
   // Requires: options.quantum > 0.
   explicit preemptive_queue(Placer placer, preemptive_options options = {})
-      : placer_(std::move(placer)), options_(options) {
+      : jobs_(std::move(placer)), options_(options) {
     APIARY_ASSERT(options.quantum > 0);
   }
 
   // kInvalidArgument: no job id, it fits not even into the empty cluster, or for shortest_remaining
   // an estimate that is negative or missing. kAlreadyExists: a job of this id is here.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
-    if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    if (by_remaining() && (r.estimate < 0 || r.estimate == forever)) {
-      return absl::InvalidArgumentError(name(r.job) + ": estimate " + std::to_string(r.estimate));
-    }
-    APIARY_RETURN_IF_ERROR(placer_.check(r));
-    const auto [at, is_new] = jobs_.try_emplace(r.job.value);
-    if (!is_new) return absl::AlreadyExistsError(name(r.job) + " is here already");
-    at->second.request = r;
-    wait(at->second, now);
+    APIARY_ASSIGN_OR_RETURN(record* const added,
+                            by_remaining()
+                                ? jobs_.add(r, 0, forever - 1)
+                                : jobs_.add(r, std::numeric_limits<tick_t>::min(), forever));
+    wait(*added, now);
     return absl::OkStatus();
   }
 
   // The job has ended, or is withdrawn. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, tick_t now) {
-    const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
-    record& r = found->second;
-    if (r.running) {
-      APIARY_RETURN_IF_ERROR(stop(r, now));
+    APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
+    if (r->running) {
+      APIARY_RETURN_IF_ERROR(stop(*r, now));
     } else {
-      lines_.leave(r.request, r.key, r.entered, now);
+      jobs_.leave(*r, now);
     }
-    jobs_.erase(found);
+    jobs_.forget(job);
     return absl::OkStatus();
   }
 
   // The server is broken: what runs there stops and waits again. The jobs that stopped, ascending.
   // kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t now) {
-    APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
-    std::vector<job_id> stopped = placer_.jobs_on(n);
-    for (const job_id job : stopped) {
-      APIARY_RETURN_IF_ERROR(stop(jobs_.at(job.value), now));
-      wait(jobs_.at(job.value), now);
-    }
-    return stopped;
+    return jobs_.mark_bad(n, [&](record& r) {
+      APIARY_RETURN_IF_ERROR(stop(r, now));
+      wait(r, now);
+      return absl::OkStatus();
+    });
   }
   [[nodiscard]] absl::Status mark_healthy(node_id n, tick_t /*now*/) {
-    return placer_.mark_healthy(n);
+    return jobs_.mark_healthy(n);
   }
 
   // Suspends and starts: appends to `actions`, which the host carries out in order; all are taken
   // here already. An error only where the placer answers one of its own.
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
-    lines_.begin_round();
+    jobs_.lines().begin_round();
     const bool choose = by_remaining() || now % options_.quantum == 0;
-    if (choose && running_gpus_ > 0 && lines_.gpus() > placer_.idle_gpus()) {
+    if (choose && running_gpus_ > 0 && jobs_.lines().gpus() > placer().idle_gpus()) {
       APIARY_RETURN_IF_ERROR(suspend_all_but_first(now, actions));
     }
-    while (const auto next = lines_.first_that_may(placer_.idle_gpus())) {
+    while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus())) {
       APIARY_RETURN_IF_ERROR(start(*next, now, actions));
     }
-    lines_.end_round(placer_.idle_gpus(), delay_cause::order, now);
+    jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
     now_ = now;
     return absl::OkStatus();
   }
   // When decide() wants to be called although nothing happens: at the next multiple of the quantum
   // if somebody waits.
   [[nodiscard]] tick_t wake() const noexcept {
-    if (by_remaining() || lines_.empty() || running_gpus_ == 0) return forever;
+    if (by_remaining() || jobs_.lines().empty() || running_gpus_ == 0) return forever;
     return (now_ / options_.quantum + 1) * options_.quantum;
   }
 
-  [[nodiscard]] std::size_t num_waiting() const noexcept { return lines_.size(); }
-  [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - lines_.size(); }
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer_.total_gpus(); }
-  [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
+  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
+  [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
 
  private:
-  struct record {
-    job_request request{};
-    std::int64_t key = 0;  // of those that wait: their GPU-time
-    delays entered{};      // reading of the line's clock
-    tick_t had = 0;        // time that it ran before it was last started
-    tick_t started = 0;    // the last time
-    bool running = false;
+  struct record : booked_job {  // its key is its GPU-time
+    tick_t had = 0;             // time that it ran before it was last started
+    tick_t started = 0;         // the last time
   };
 
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   [[nodiscard]] bool by_remaining() const noexcept {
     return options_.rule == preemptive_rule::shortest_remaining;
   }
@@ -150,12 +136,11 @@ class preemptive_queue {
   }
   void wait(record& r, tick_t now) {
     r.key = key_of(r, now);
-    r.entered = lines_.enter(r.request, r.key, now);
+    jobs_.wait(r, now);
   }
   [[nodiscard]] absl::Status stop(record& r, tick_t now) {
-    APIARY_RETURN_IF_ERROR(placer_.finish(r.request.job));
+    APIARY_RETURN_IF_ERROR(jobs_.stop(r));
     r.had += now - r.started;
-    r.running = false;
     running_gpus_ -= r.request.gpus;
     running_.erase(r.request.job.value, r.request.job.value);
     return absl::OkStatus();
@@ -165,10 +150,10 @@ class preemptive_queue {
   [[nodiscard]] absl::Status suspend_all_but_first(tick_t now, std::vector<job_action>& actions) {
     weighted_tree by_key;
     for (auto at = running_.first(); at; at = running_.next(at->key, at->id)) {
-      by_key.insert({key_of(jobs_.at(at->id), now), at->id, at->weight});
+      by_key.insert({key_of(jobs_[job_id(at->id)], now), at->id, at->weight});
     }
-    std::uint32_t left = placer_.idle_gpus() + running_gpus_;
-    wait_lines::walk waiting(lines_);
+    std::uint32_t left = placer().idle_gpus() + running_gpus_;
+    wait_lines::walk waiting(jobs_.lines());
     std::vector<std::uint32_t> last;  // who does not fit
     for (auto at = by_key.first(); at; at = by_key.next(at->key, at->id)) {
       const wait_lines::entry runs{job_id(at->id), at->key, static_cast<std::uint32_t>(at->weight)};
@@ -180,8 +165,8 @@ class preemptive_queue {
       }
     }
     for (const std::uint32_t job : last) {
-      APIARY_RETURN_IF_ERROR(stop(jobs_.at(job), now));
-      wait(jobs_.at(job), now);
+      APIARY_RETURN_IF_ERROR(stop(jobs_[job_id(job)], now));
+      wait(jobs_[job_id(job)], now);
       actions.push_back({job_action::verb::suspend, job_id(job), {}, {}});
     }
     return absl::OkStatus();
@@ -189,27 +174,17 @@ class preemptive_queue {
   // Starts the job if it has a place; otherwise its line has failed.
   [[nodiscard]] absl::Status start(const wait_lines::entry& e, tick_t now,
                                    std::vector<job_action>& actions) {
-    record& r = jobs_.at(e.job.value);
-    absl::StatusOr<job_place> place = placer_.propose(r.request);
-    if (absl::IsResourceExhausted(place.status())) {
-      lines_.fail(e.gpus);
-      return absl::OkStatus();
-    }
-    APIARY_RETURN_IF_ERROR(place.status());
-    APIARY_RETURN_IF_ERROR(placer_.commit(r.request, *place));
-    const delays waited = lines_.leave(r.request, r.key, r.entered, now);
-    r.running = true;
+    record& r = jobs_[e.job];
+    APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
+    if (!started) return absl::OkStatus();
     r.started = now;
     running_gpus_ += e.gpus;
     running_.insert({e.job.value, e.job.value, e.gpus});
-    actions.push_back({job_action::verb::start, e.job, *std::move(place), waited});
     return absl::OkStatus();
   }
 
-  Placer placer_;
+  job_book<Placer, record> jobs_;
   preemptive_options options_;
-  absl::flat_hash_map<std::uint32_t, record> jobs_;
-  wait_lines lines_;
   weighted_tree running_;  // by job id, weighed by GPUs
   std::uint32_t running_gpus_ = 0;
   tick_t now_ = 0;  // of the last decide()
