@@ -27,8 +27,9 @@ APIARY_NAMESPACE_BEGIN
 // Chooses victims of least cost (victim_search) among the gangs of lower priority in a cluster, and
 // takes them off their cells tentatively.
 //
-// The cost: fewest running gangs, then lowest priorities in sum, then fewest leaves. To cancel a
-// preempting gang is cheaper than to end one that runs.
+// The cost: fewest running gangs, then lowest priorities in sum, then fewest leaves, as far as victims
+// have at most 2^20 of these together and number at most 1,047. To cancel a preempting gang is cheaper
+// than to end one that runs.
 //
 // Cost: O(leaves of the tenant's gangs of lower priority) and victim_search.
 class hived_eviction {
@@ -153,7 +154,7 @@ class hived_eviction {
   [[nodiscard]] static std::uint64_t cost(const gang_record& gang) noexcept {
     const std::uint64_t runs = gang.state == gang_state::allocated ? 1 : 0;
     return (runs << 40) + ((static_cast<std::uint64_t>(gang.request.priority) + 1) << 20) +
-           gang.leaves.size();
+           gang.count_live(0, gang.leaves.size());
   }
   // Whether the leaf is to be had once this gang is gone. One that a gang uses and another claims
   // counts for the user; the claim goes with it.
