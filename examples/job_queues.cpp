@@ -1,9 +1,11 @@
-// Fourteen jobs, in the Standard Workload Format, on two servers of four GPUs under eight schedulers.
+// Fourteen jobs, in the Standard Workload Format, on two servers of four GPUs under nine schedulers.
 // Who lets others pass, takes turns or stops the long ones, and what that does to waiting.
 // SPDX-License-Identifier: MIT
 #include <apiary/sched/batch_queue.h>
 #include <apiary/sched/conservative_queue.h>
 #include <apiary/sched/gandiva.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_queue.h>
 #include <apiary/sched/philly.h>
 #include <apiary/sched/preemptive_queue.h>
 #include <apiary/sched/server_placer.h>
@@ -56,8 +58,14 @@ int main() {
   const server_spec servers{.gpus = {4, 4}, .servers_per_rack = 2};
   const auto placer = server_placer::create(servers);
   const auto tenants = philly::create({.servers = servers, .quotas = {4, 4}});
+  hived_config cells;  // each tenant has a server of its own
+  cells.cell_types = {{"SERVER", "GPU", 4, true}};
+  cells.physical_cells = {{.type = "SERVER", .address = "0"}, {.type = "SERVER", .address = "1"}};
+  cells.virtual_clusters = {{.name = "1", .cells = {{"SERVER", 1}}},
+                            {.name = "2", .cells = {{"SERVER", 1}}}};
+  const auto owners = hived_queue::create(cells);
   const auto turns = gandiva::create({.servers = servers});
-  if (!list.ok() || !placer.ok() || !tenants.ok() || !turns.ok()) return 1;
+  if (!list.ok() || !placer.ok() || !tenants.ok() || !owners.ok() || !turns.ok()) return 1;
   std::printf("minutes:              done in  waits  most    all    use   stops\n");
   show("first come", batch_queue(*placer, {.rule = batch_rule::fifo}), *list);
   show("backfill", batch_queue(*placer, {.rule = batch_rule::backfill}), *list);
@@ -67,5 +75,6 @@ int main() {
   show("shortest remaining",
        preemptive_queue(*placer, {.rule = preemptive_rule::shortest_remaining}), *list);
   show("Philly", *tenants, *list);
+  show("HiveD", *owners, *list);
   show("Gandiva's turns", *turns, *list);
 }
