@@ -22,8 +22,6 @@ using namespace apiary;
 
 namespace {
 
-using phase = philly::phase;
-
 // Four servers of four GPUs in two racks, one tenant with all of them; times in seconds.
 philly_options small_philly() {
   return {.servers = {.gpus = {4, 4, 4, 4}, .servers_per_rack = 2},
@@ -123,7 +121,7 @@ TEST_CASE("philly: small_philly jobs are packed, large ones go to the least occu
 TEST_CASE("philly: ACQUIRE to RUN when all is collected within the time") {
   philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);  // whole servers of a rack: it collects three GPUs of two
-  CHECK(m.at(20) == philly::standing{phase::acquire, job_locality::packed, 0, 6});
+  CHECK(m.at(20) == philly::standing{philly::phase::acquire, job_locality::packed, 0, 6});
   CHECK(m.scheduler.pool().idle() == 6);
   m.finish(0, 60);  // what falls idle there is its own
   CHECK(m.at(20).held == 7);
@@ -131,7 +129,7 @@ TEST_CASE("philly: ACQUIRE to RUN when all is collected within the time") {
   m.submit(21, 7, 70);  // passes by: it does not fit, and collects nothing
   CHECK(m.at(21).held == 0);
   m.finish(1, 159);
-  CHECK(m.at(20) == philly::standing{phase::run, job_locality::packed, 0, 8});
+  CHECK(m.at(20) == philly::standing{philly::phase::run, job_locality::packed, 0, 8});
   CHECK(m.place(20) == job_place{{node_id(0), 15}, {node_id(1), 15}});
   CHECK(m.last.at(20).waited.total() == 149);
 }
@@ -140,17 +138,17 @@ TEST_CASE("philly: ACQUIRE to BACKOFF at the time, everything released, and back
   philly_host m = one_taken_of_each(small_philly());
   m.submit(20, 8, 10);
   m.decide(159);
-  CHECK(m.at(20).phase == phase::acquire);
+  CHECK(m.at(20).phase == philly::phase::acquire);
   m.decide(160);
-  CHECK(m.at(20) == philly::standing{phase::backoff, job_locality::packed, 1, 0});
+  CHECK(m.at(20) == philly::standing{philly::phase::backoff, job_locality::packed, 1, 0});
   CHECK(m.scheduler.pool().idle() == 12);
   m.finish(0, 170);
   m.finish(1, 170);  // a place is there, but it does not look
-  CHECK(m.at(20).phase == phase::backoff);
+  CHECK(m.at(20).phase == philly::phase::backoff);
   m.decide(279);
-  CHECK(m.at(20).phase == phase::backoff);
+  CHECK(m.at(20).phase == philly::phase::backoff);
   m.decide(280);
-  CHECK(m.at(20) == philly::standing{phase::run, job_locality::packed, 1, 8});
+  CHECK(m.at(20) == philly::standing{philly::phase::run, job_locality::packed, 1, 8});
   CHECK(m.last.at(20).waited[delay_cause::fragmentation] == 270);
 }
 
@@ -162,21 +160,22 @@ TEST_CASE("philly: locality relaxes step by step, after more tries than allowed"
     if (m.scheduler.wake() == now) m.decide(now);
     const philly::standing s = m.at(20);
     if (seen.empty() || !(seen.back() == s)) seen.push_back(s);
-    if (s.phase == phase::run) {
+    if (s.phase == philly::phase::run) {
       // Two cycles of 270 s at each of two localities.
       CHECK(now == 4 * 270);
       break;
     }
   }
-  const std::vector<philly::standing> expected{{phase::acquire, job_locality::packed, 0, 6},
-                                               {phase::backoff, job_locality::packed, 1, 0},
-                                               {phase::acquire, job_locality::packed, 1, 6},
-                                               {phase::backoff, job_locality::packed, 2, 0},
-                                               {phase::acquire, job_locality::one_rack, 0, 6},
-                                               {phase::backoff, job_locality::one_rack, 1, 0},
-                                               {phase::acquire, job_locality::one_rack, 1, 6},
-                                               {phase::backoff, job_locality::one_rack, 2, 0},
-                                               {phase::run, job_locality::anywhere, 0, 8}};
+  const std::vector<philly::standing> expected{
+      {philly::phase::acquire, job_locality::packed, 0, 6},
+      {philly::phase::backoff, job_locality::packed, 1, 0},
+      {philly::phase::acquire, job_locality::packed, 1, 6},
+      {philly::phase::backoff, job_locality::packed, 2, 0},
+      {philly::phase::acquire, job_locality::one_rack, 0, 6},
+      {philly::phase::backoff, job_locality::one_rack, 1, 0},
+      {philly::phase::acquire, job_locality::one_rack, 1, 6},
+      {philly::phase::backoff, job_locality::one_rack, 2, 0},
+      {philly::phase::run, job_locality::anywhere, 0, 8}};
   CHECK(seen == expected);
   CHECK(m.place(20).size() == 3);
 }
@@ -202,11 +201,11 @@ TEST_CASE("philly: idle GPUs are lent, those within quota come first, delays hav
   m.submit(4, 4, 10, 1);                        // beyond its quota
   m.submit(5, 4, 20, 0);                        // within
   m.finish(0, 50);
-  CHECK(m.at(5).phase == phase::run);  // came later, but within quota
+  CHECK(m.at(5).phase == philly::phase::run);  // came later, but within quota
   CHECK(m.last.at(5).waited[delay_cause::capacity] == 30);
-  CHECK(m.at(4).phase == phase::acquire);
+  CHECK(m.at(4).phase == philly::phase::acquire);
   m.finish(1, 60);
-  CHECK(m.at(4).phase == phase::run);
+  CHECK(m.at(4).phase == philly::phase::run);
   CHECK(m.last.at(4).waited[delay_cause::quota] == 50);
   CHECK(m.last.at(4).waited.total() == 50);
 }
@@ -223,19 +222,19 @@ TEST_CASE("philly: preemption from 90 % of use, the last started of those beyond
     m.submit(3, taken - 12, 3, 1);
     m.submit(4, 4, 10, 0);
     if (taken == 14) {  // 87.5 %
-      CHECK(m.at(4).phase == phase::acquire);
-      CHECK(m.at(3).phase == phase::run);
+      CHECK(m.at(4).phase == philly::phase::acquire);
+      CHECK(m.at(3).phase == philly::phase::run);
     } else {
-      CHECK(m.at(4).phase == phase::run);
+      CHECK(m.at(4).phase == philly::phase::run);
       CHECK(m.last.at(3).what == job_action::verb::suspend);
-      CHECK(m.at(3).phase == phase::acquire);  // waits again
-      CHECK(m.at(2).phase == phase::run);
+      CHECK(m.at(3).phase == philly::phase::acquire);  // waits again
+      CHECK(m.at(2).phase == philly::phase::run);
       m.submit(5, 4, 11, 0);
-      CHECK(m.at(5).phase == phase::run);
-      CHECK(m.at(2).phase == phase::acquire);
+      CHECK(m.at(5).phase == philly::phase::run);
+      CHECK(m.at(2).phase == philly::phase::acquire);
       m.submit(6, 4, 12, 0);  // beyond quota now: nobody goes for it
-      CHECK(m.at(6).phase == phase::acquire);
-      CHECK(m.at(1).phase == phase::run);
+      CHECK(m.at(6).phase == philly::phase::acquire);
+      CHECK(m.at(1).phase == philly::phase::run);
     }
   }
 }
@@ -252,11 +251,11 @@ TEST_CASE("philly: nobody is suspended for nothing") {
     const bool fits = quota == 4;
     // Of those beyond the quota, 11 and 3 were started last: not in one rack. With 2 there is one,
     // and 11 stays.
-    CHECK(m.at(20).phase == (fits ? phase::run : phase::acquire));
-    CHECK(m.at(11).phase == phase::run);
-    CHECK(m.at(3).phase == (fits ? phase::acquire : phase::run));
-    CHECK(m.at(2).phase == (fits ? phase::acquire : phase::run));
-    CHECK(m.at(0).phase == phase::run);
+    CHECK(m.at(20).phase == (fits ? philly::phase::run : philly::phase::acquire));
+    CHECK(m.at(11).phase == philly::phase::run);
+    CHECK(m.at(3).phase == (fits ? philly::phase::acquire : philly::phase::run));
+    CHECK(m.at(2).phase == (fits ? philly::phase::acquire : philly::phase::run));
+    CHECK(m.at(0).phase == philly::phase::run);
   }
 }
 
@@ -288,7 +287,7 @@ TEST_CASE("philly: a broken server stops its jobs and what is collected there") 
   CHECK(stopped.value() == std::vector{job_id(0)});
   CHECK(m.at(20).held == 0);
   m.decide(20);
-  CHECK(m.at(0).phase == phase::run);  // elsewhere
+  CHECK(m.at(0).phase == philly::phase::run);  // elsewhere
   CHECK(m.scheduler.mark_healthy(node_id(0), 30).ok());
   m.decide(30);
 }
@@ -319,11 +318,11 @@ void audit(const philly& p, const std::vector<job_request>& jobs,
     }
     ++counted;
     REQUIRE(s->held == (has.contains(r.job.value) ? has[r.job.value] : 0));
-    if (s->phase == phase::run) REQUIRE(s->held == r.gpus);
-    if (s->phase == phase::backoff) REQUIRE(s->held == 0);
-    if (s->phase == phase::acquire) REQUIRE(s->held < r.gpus);
+    if (s->phase == philly::phase::run) REQUIRE(s->held == r.gpus);
+    if (s->phase == philly::phase::backoff) REQUIRE(s->held == 0);
+    if (s->phase == philly::phase::acquire) REQUIRE(s->held < r.gpus);
     used[r.tenant.value] += s->held;
-    collectors[r.tenant.value] += s->phase == phase::acquire && s->held > 0 ? 1U : 0U;
+    collectors[r.tenant.value] += s->phase == philly::phase::acquire && s->held > 0 ? 1U : 0U;
   }
   REQUIRE(counted == p.num_jobs());
   for (std::uint32_t t = 0; t < quotas.size(); ++t) {
