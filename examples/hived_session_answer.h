@@ -5,6 +5,7 @@
 #include "hived_session_json.h"
 #include "hived_session_names.h"
 #include <apiary/core/ids.h>
+#include <apiary/policy/certificate.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_layout.h>
@@ -25,7 +26,10 @@ namespace example {
 //   bind     pods [{node, devices}] in the order of the members, or the one that was asked for
 //   preempt  victims [gangs] that the host is to end before it asks again, reserved [{node, devices}]
 //   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where there
-//            is one, a certificate: {piece, needed, present}
+//            is one, a certificate: if it is never or busy, apiary::certificate as {chain, level,
+//            kinds, weighings [{weights, needed}], cells [{cell, weighing, most} or {cell, counts}]},
+//            with those of other chains that the gang may use in others; otherwise {piece, needed,
+//            present}, a count in pieces of so many devices
 //   ok       after recover and reconfigure: gone [gangs of which nothing is left];
 //            after usage and node_state: the numbers of apiary::tenant_usage, those of
 //            apiary::cell_state and vc, "" if it is nobody's cell now
@@ -62,8 +66,49 @@ inline void write_places(json_object& out, std::string_view key, const apiary::h
   out.close(']');
 }
 
+inline void write_counts(json_object& out, std::string_view key,
+                         const std::vector<std::uint32_t>& counts) {
+  out.key(key).open('[');
+  for (const std::uint32_t n : counts) out.value(std::uint64_t{n});
+  out.close(']');
+}
+// The name of a level of a chain; of the one above all `everything`.
+inline std::string level_name(const apiary::chain_layout& chain, apiary::level_t level,
+                              const std::string& everything) {
+  return level < chain.level_types.size() ? chain.level_types[level] : everything;
+}
+// The numbers of a certificate.
+inline void write_certificate(json_object& out, const apiary::chain_layout& chain,
+                              const apiary::certificate& why, const std::string& everything) {
+  out.key("chain").value(chain.level_types.back());
+  out.key("level").value(level_name(chain, why.level, everything));
+  write_counts(out, "kinds", why.kinds);
+  out.key("weighings").open('[');
+  for (const apiary::certificate::weighing& w : why.weighings) {
+    out.open('{');
+    write_counts(out, "weights", w.weights);
+    out.key("needed").value(w.needed).close('}');
+  }
+  out.close(']').key("cells").open('[');
+  for (const apiary::certificate::refusal& r : why.cells) {
+    out.open('{').key("cell").value(std::uint64_t{r.cell});
+    if (r.weighing == apiary::certificate::listed) {
+      write_counts(out, "counts", r.counts);
+    } else {
+      out.key("weighing").value(std::uint64_t{r.weighing}).key("most").value(r.most);
+    }
+    out.close('}');
+  }
+  out.close(']');
+}
+
 // A code, a sentence, and the numbers in it.
-inline void write_wait(json_object& out, const apiary::gang_wait& wait, const std::string& whose) {
+inline void write_wait(json_object& out, const apiary::hived_layout& layout,
+                       const apiary::gang_request& request, const apiary::gang_wait& wait) {
+  const bool own = request.priority >= 0;
+  const std::string whose =
+      own ? "the cells of " + layout.tenants[request.tenant.value].name : "the cluster";
+  const std::string everything = own ? "virtual cluster" : "cluster";
   const auto reason = [&]() -> std::pair<const char*, std::string> {
     switch (wait.reason) {
       case apiary::wait_reason::never:
@@ -79,17 +124,34 @@ inline void write_wait(json_object& out, const apiary::gang_wait& wait, const st
     }
     return {"undecided", "no place in " + whose + " was found before the search ended"};
   }();
-  std::string why = reason.second;
-  if (wait.shortage) {
-    why += "; counted in pieces of " + std::to_string(wait.shortage->leaves) +
-           " devices of one node it needs " + std::to_string(wait.shortage->needed) +
-           " and may use " + std::to_string(wait.shortage->present);
+  std::string text = reason.second;
+  const apiary::certificate* why = wait.why();
+  const apiary::chain_layout& chain = layout.chains[wait.chain];
+  if (why != nullptr) {
+    text += "; " + apiary::sentence(*why, apiary::rules_of(request),
+                                    level_name(chain, why->level, everything));
+  } else if (wait.shortage) {
+    text += "; counted in pieces of " + std::to_string(wait.shortage->leaves) +
+            " devices of one node it needs " + std::to_string(wait.shortage->needed) +
+            " and may use " + std::to_string(wait.shortage->present);
   }
-  out.key("result").value("wait").key("reason").value(reason.first).key("why").value(why);
-  if (!wait.shortage) return;
-  out.key("certificate").open('{').key("piece").value(std::uint64_t{wait.shortage->leaves});
-  out.key("needed").value(wait.shortage->needed);
-  out.key("present").value(wait.shortage->present).close('}');
+  out.key("result").value("wait").key("reason").value(reason.first).key("why").value(text);
+  if (why != nullptr) {
+    out.key("certificate").open('{');
+    write_certificate(out, chain, *why, everything);
+    out.key("others").open('[');
+    for (const apiary::chain_refusal& r : wait.proof) {
+      if (r.chain == wait.chain) continue;
+      out.open('{');
+      write_certificate(out, layout.chains[r.chain], r.why, everything);
+      out.close('}');
+    }
+    out.close(']').close('}');
+  } else if (wait.shortage) {
+    out.key("certificate").open('{').key("piece").value(std::uint64_t{wait.shortage->leaves});
+    out.key("needed").value(wait.shortage->needed);
+    out.key("present").value(wait.shortage->present).close('}');
+  }
 }
 
 // Numbers by name, in this order.
@@ -134,9 +196,7 @@ inline void write_plan(json_object& out, const apiary::hived& scheduler, const g
     write_gangs(out, "victims", names, plan.victims);
     write_places(out, "reserved", layout, plan.tasks);
   } else {
-    write_wait(out, plan.wait,
-               request.priority < 0 ? "the cluster"
-                                    : "the cells of " + layout.tenants[request.tenant.value].name);
+    write_wait(out, layout, request, plan.wait);
   }
   write_gangs(out, "lazyPreempted", names, plan.downgraded);
   write_gangs(out, "cancelled", names, plan.cancelled);

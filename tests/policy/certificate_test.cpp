@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/room_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
 #include <apiary/model/resources.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
+#include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/ruled_fit.h>
 
@@ -14,6 +16,7 @@
 #include <cstdint>
 #include <string>
 #include <support/levels.h>
+#include <support/scale.h>
 #include <utility>
 #include <vector>
 
@@ -103,4 +106,35 @@ TEST_CASE("a proof of one gang is none of another, nor elsewhere") {
   CHECK(!accepted(gang_of({{5, 4}}, rack)));
   c.rooms.set(3, 5);
   CHECK(!accepted(gang));
+}
+
+TEST_CASE("from the nodes by free leaves alone the same certificate") {
+  rng random(7);
+  std::uint64_t refused = 0;
+  std::uint64_t listed = 0;
+  for (std::uint64_t i = 0, n = scaled(std::uint64_t{20'000}); i < n; ++i) {
+    CAPTURE(i);
+    std::vector<std::uint32_t> free;
+    for (std::uint32_t at = 0; at < 8; ++at) free.push_back(random.uniform(9));
+    gang_rules gang;
+    for (std::uint32_t m = 1 + random.uniform(4); m > 0; --m)
+      gang.members.push_back({1 + random.uniform(6), 1 + random.uniform(8)});
+    std::vector<std::uint32_t> nodes(9);  // with 0, 1, ... free
+    for (const std::uint32_t f : free) ++nodes[f];
+    gang_units units;
+    units.assign(gang, node, 3);
+    const certificate why = explain_refusal(nodes, units, 3);
+    cluster c(free);
+    if (c.fit(c.rooms, gang) == fit_verdict::fits) {
+      REQUIRE(why.cells.empty());
+      continue;
+    }
+    const certificate whole = c.why(gang);
+    const bool weighed = whole.cells[0].weighing != certificate::listed;
+    REQUIRE(why.cells.empty() == !weighed);
+    if (weighed) REQUIRE(why == whole);
+    ++(weighed ? refused : listed);
+  }
+  CHECK(refused > 0);
+  CHECK((listed > 0 || scale() < 1.0));
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_proofs.h"
 #include "support/hived_worlds.h"
 #include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
@@ -38,10 +39,11 @@ class hived_play {
     std::uint32_t marks = 12;    // of nodes and leaves
     std::uint32_t misuses = 4;
     bool suggested = true;  // whether some requests name nodes
+    bool proofs = false;    // whether the proofs of gangs that wait are counted again
   };
   struct counts {
     std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
-                  refused = 0;
+                  refused = 0, proven = 0;
   };
 
   hived_play(const apiary::hived_config& config, std::uint64_t seed, const habits& of)
@@ -131,6 +133,7 @@ class hived_play {
       if (plan->wait.shortage) REQUIRE(plan->wait.shortage->present < plan->wait.shortage->needed);
       ++seen.waiting;
     }
+    if (plan.ok() && plan->result == apiary::outcome::wait && habits_.proofs) check(plan->wait, r);
     return plan;
   }
   void ask(apiary::gang_request r) {
@@ -157,6 +160,12 @@ class hived_play {
       REQUIRE(again->tasks == plan->tasks);
       commit(*again, r);
     }
+  }
+  // Where all hardware is well and suggested, every gang that waits has a proof.
+  void check(const apiary::gang_wait& wait, const apiary::gang_request& r) {
+    const bool proven = check_proof(scheduler, r, wait, random);
+    if (habits_.marks == 0 && r.suggested == nullptr) REQUIRE(proven);
+    seen.proven += proven ? 1U : 0U;
   }
   // What a plan must say whatever the state.
   void check(const apiary::gang_plan& plan, const apiary::gang_request& r) {

@@ -80,8 +80,10 @@ TEST_CASE("gangs are bound, wait, end") {
             nothing_else);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1}]")) ==
         "'result':'wait','reason':'busy','why':'gangs that it may not preempt are in the way in "
-        "the cells of blue; counted in pieces of 1 devices of one node it needs 1 and may use "
-        "0','certificate':{'piece':1,'needed':1,'present':0}" +
+        "the cells of blue; the gang needs room for 1 tasks of 1 GPU in one virtual cluster; the "
+        "virtual cluster has it for 0: 1 is missing','certificate':{'chain':'NODE','level':"
+        "'virtual cluster','kinds':[0],'weighings':[{'weights':[1],'needed':1}],'cells':[{'cell':"
+        "0,'weighing':0,'most':0}],'others':[]}" +
             nothing_else);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':3}]")).find("'never'") !=
         std::string::npos);
@@ -96,6 +98,29 @@ TEST_CASE("gangs are bound, wait, end") {
   CHECK(s.num_names() == 0);
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
   CHECK(hash_of(s.answer(R"({"op":"final"})")) == hash_of(configured().answer("{}")));
+}
+
+TEST_CASE("a gang that may use two chains is refused by both") {
+  hived_session s;
+  REQUIRE(ask_op(s,
+                 "'config','physicalCluster':{'cellTypes':{"
+                 "'OLD':{'childCellType':'GPU','childCellNumber':2,'isNodeLevel':true},"
+                 "'NEW':{'childCellType':'GPU','childCellNumber':4,'isNodeLevel':true}},"
+                 "'physicalCells':[{'cellType':'OLD','cellAddress':'n0'},"
+                 "{'cellType':'NEW','cellAddress':'n1'}]},'virtualClusters':{'red':{"
+                 "'virtualCells':[{'cellType':'OLD','cellNumber':1},"
+                 "{'cellType':'NEW','cellNumber':1}]}}") == "'result':'ok'");
+  const std::string answer = ask_op(s, gang("a", "red", -1, "[{'pods':2,'leafs':3}]"));
+  const auto numbers = [](const char* chain, int most) {
+    return std::string("{'chain':'") + chain +
+           "','level':'cluster','kinds':[0],'weighings':[{'weights':[1],'needed':2}],"
+           "'cells':[{'cell':0,'weighing':0,'most':" +
+           std::to_string(most) + "}]";
+  };
+  CAPTURE(answer);
+  CHECK(answer.find("'reason':'never'") != std::string::npos);
+  CHECK(answer.find("'certificate':" + numbers("NEW", 1) + ",'others':[" + numbers("OLD", 0) +
+                    "}]}") != std::string::npos);
 }
 
 TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothing") {

@@ -11,6 +11,7 @@
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/room_count.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -93,6 +94,47 @@ template <CellTree Tree>
   }
   for (const certificate::refusal& r : why.cells)
     APIARY_VERIFY(r.weighing != certificate::listed || !r.counts.empty());
+  return why;
+}
+
+// Why a gang without rules does not fit anywhere, from how many nodes have 0, 1, ... leaves free: the
+// first weighing that refuses the cell of everything, places for a kind before pieces of the largest
+// size. Without cells: none does, what the cell can hold would have to be listed.
+//
+// Requires: units without rules, CPU and memory; top: the level above the roots.
+// Cost:     O(leaves of a task * kinds * leaves of a node * tasks on a node).
+[[nodiscard]] inline certificate explain_refusal(std::span<const std::uint32_t> nodes,
+                                                 const gang_units& units, level_t top) {
+  certificate why;
+  why.level = top;
+  for (std::size_t u = 0; u < units.size(); ++u) why.kinds.push_back(units[u].member);
+  const std::size_t kinds = units.size();
+  std::uint32_t largest = 0;
+  for (std::size_t u = 0; u < kinds; ++u) largest = std::max(largest, units[u].leaves);
+  std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free leaves
+  certificate::weighing what;
+  for (std::size_t i = 0; i < kinds + (kinds > 1 ? largest : 0); ++i) {
+    what = {std::vector<std::uint32_t>(kinds, 0), 0};
+    best.assign(nodes.size(), 0);
+    for (std::size_t u = 0; u < kinds; ++u) {
+      const auto piece = static_cast<std::uint32_t>(largest + kinds - i);
+      const std::uint32_t weight = i >= kinds ? units[u].leaves / piece : u == i ? 1 : 0;
+      what.weights[u] = weight;
+      what.needed += std::uint64_t{weight} * units[u].tasks;
+      if (weight == 0) continue;
+      const std::size_t leaves = units[u].leaves;
+      for (std::size_t f = best.size(); f-- > leaves;) {
+        for (std::size_t n = 1; n <= units[u].tasks && n * leaves <= f; ++n)
+          best[f] = std::max(best[f], best[f - n * leaves] + n * weight);
+      }
+    }
+    std::uint64_t most = 0;
+    for (std::size_t f = 0; f < nodes.size(); ++f) most += nodes[f] * best[f];
+    if (most >= what.needed) continue;
+    why.weighings.push_back(std::move(what));
+    why.cells.push_back({0, 0, most, {}});
+    break;
+  }
   return why;
 }
 

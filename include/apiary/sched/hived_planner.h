@@ -13,6 +13,7 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_catalog.h>
 #include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_proof.h>
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/hived_supply.h>
@@ -26,6 +27,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -34,7 +36,7 @@ APIARY_NAMESPACE_BEGIN
 // Tasks of equal size are searched for as one member, however many the request makes of them.
 //
 // Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why() with bad hardware
-//       hived_supply::fits_repaired.
+//       hived_supply::fits_repaired; with a proof hived_proof for each chain.
 class hived_planner {
  public:
   // Chooses the chains for a request that the catalog lets pass.
@@ -84,7 +86,7 @@ class hived_planner {
   // are the cells of a chain that gives the reason, the first that the gang may use; where it could
   // use none, of the one with most leaves.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
-    r.members = members_;
+    const std::vector<gang_member> asked = std::exchange(r.members, members_);
     const gang_table& gangs = state.gangs();
     gang_wait wait{.reason = wait_reason::never};
     const bool undecided = undecided_;
@@ -113,12 +115,16 @@ class hived_planner {
     }
     wait.shortage = cuts_[told];
     wait.chain = chains_[told];
-    if (wait.reason == wait_reason::never) return wait;
-    if (repaired) wait.reason = wait_reason::unhealthy;
-    if (undecided) wait.reason = wait_reason::undecided;
-    if (r.suggested == nullptr) return wait;
-    r.suggested = nullptr;
-    if (find(catalog, state, r, restarted_)) wait.reason = wait_reason::not_suggested;
+    if (wait.reason == wait_reason::busy) {
+      if (repaired) wait.reason = wait_reason::unhealthy;
+      if (undecided) wait.reason = wait_reason::undecided;
+      if (r.suggested != nullptr) {
+        r.suggested = nullptr;
+        if (find(catalog, state, r, restarted_)) wait.reason = wait_reason::not_suggested;
+      }
+    }
+    if (wait.reason == wait_reason::never || wait.reason == wait_reason::busy)
+      prove(state, r, asked, wait);
     return wait;
   }
 
@@ -148,6 +154,21 @@ class hived_planner {
       }
     }
     return false;
+  }
+  // Adds the proof, in which kinds are members of those asked for.
+  void prove(const hived_state& state, const gang_request& r, std::span<const gang_member> asked,
+             gang_wait& wait) {
+    for (std::size_t i = 0; i < chains_.size(); ++i) {
+      const cluster_id cluster = r.priority < 0 ? cluster_id() : clusters_[i];
+      auto found =
+          proof_(state.cells(), state.gangs(), r, {chains_[i], cluster, wait.reason, restarted_});
+      if (!found) return wait.proof.clear();
+      for (std::uint32_t& kind : found->kinds) {
+        const std::uint32_t leaves = r.members[kind].leaves;
+        for (kind = 0; asked[kind].leaves != leaves;) ++kind;
+      }
+      wait.proof.push_back({chains_[i], std::move(*found)});
+    }
   }
   // The tasks by size, sizes in the order of the first of each.
   void merge(std::span<const gang_member> members) {
@@ -202,6 +223,7 @@ class hived_planner {
 
   hived_search search_;
   hived_supply supply_;
+  hived_proof proof_;
   std::optional<gang_slot> restarted_;  // in find
   bool undecided_ = false;
   bool merged_ = false;               // members_ are fewer than those of the request

@@ -1,13 +1,15 @@
-// apiary/sched/hived_queries.h - what a tenant uses, and what a cell is used for.
+// apiary/sched/hived_queries.h - what tenants and cells are used for, what a waiting gang may use.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/ids.h>
 #include <apiary/model/tree.h>
+#include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_chains.h>
+#include <apiary/sched/hived_rooms.h>
 
 #include <cstdint>
 
@@ -82,6 +84,22 @@ struct cell_state {
     state.bad += healthy ? 0U : 1U;
   }
   return state;
+}
+
+// What a chain_refusal of a plan to wait has counted: the cells and free leaves with which
+// certificate_check, for the gang rules_of(request), comes to the same.
+// Requires: the request that was proposed, the reason of its plan and a chain of its proof; nothing
+// has changed since.
+// Cost:     O(cells of the tenant, or of the chain) and count_free.
+[[nodiscard]] inline gang_rooms refused_rooms(const hived& scheduler, const gang_request& request,
+                                              wait_reason reason, std::uint32_t chain) {
+  const hived_cells& cells = scheduler.cells();
+  refused_chain at{chain, cluster_id(), reason, scheduler.gangs().find(request.job)};
+  if (request.priority >= 0) {
+    at.cluster = request.pinned ? cells.cluster_of_pinned(*request.pinned)
+                                : cells.cluster_of(request.tenant, chain);
+  }
+  return rooms_of(cells, scheduler.gangs(), request, at);
 }
 
 APIARY_NAMESPACE_END

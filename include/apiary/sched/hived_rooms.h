@@ -1,0 +1,146 @@
+// apiary/sched/hived_rooms.h - what a gang may use of a chain, as a tree of cells and free leaves.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/quota_tree.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/model/tree.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived_cells.h>
+#include <apiary/sched/physical_chain.h>
+#include <apiary/sched/virtual_cluster.h>
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The cells that a gang may use in a chain, by the levels of the chain, and the leaves of each node
+// that are free for it: what its certificate counts.
+struct gang_rooms {
+  ragged_tree tree;
+  level_t node_level = 0;
+  std::vector<std::uint32_t> free{};
+};
+
+// The cells of a tenant as a tree with roots at the highest level alone. What the tenant owns as a
+// whole below that lies in no cell of a higher level that it is promised: in each of them it stands
+// alone, in one of its own. Nodes are numbered as in the cluster.
+[[nodiscard]] inline ragged_tree tree_of(const virtual_cluster& cluster) {
+  const quota_tree& cells = cluster.tree();
+  const level_t levels = cells.num_levels();
+  std::vector<std::vector<std::uint32_t>> fan_outs(levels);
+  std::uint32_t alone = 0;
+  for (level_t l = 0; l + 1 < levels; ++l) {
+    alone += cells.roots(l).size();
+    std::vector<std::uint32_t>& of_level = fan_outs[levels - 1 - l];
+    of_level.assign(cells.cells(l + 1).size(),
+                    cells.leaves_per_cell(l + 1) / cells.leaves_per_cell(l));
+    of_level.insert(of_level.end(), alone, 1);
+  }
+  fan_outs[0] = {cells.cells(levels - 1).size() + alone};
+  return ragged_tree(fan_outs);
+}
+[[nodiscard]] inline ragged_tree tree_of(const physical_chain& chain) {
+  const level_t levels = chain.tree().num_levels();
+  std::vector<std::vector<std::uint32_t>> fan_outs(levels);
+  fan_outs[0] = {chain.tree().cells(levels - 1).size()};
+  for (level_t l = 1; l < levels; ++l)
+    fan_outs[levels - l].assign(chain.tree().cells(l).size(), chain.tree().fan_out(l));
+  return ragged_tree(fan_outs);
+}
+
+namespace detail {
+
+// Calls f(leaf) for the bad leaves of a chain.
+template <class F>
+void for_each_bad_leaf(const physical_chain& chain, const F& f) {
+  if (!chain.any_bad()) return;
+  for (const cell_id top : chain.tree().cells(chain.tree().num_levels() - 1))
+    chain.healthy().for_each_bad_leaf(top, f);
+}
+
+}  // namespace detail
+
+// The leaves of each node that a gang may have, whatever their health: of the cells of its tenant
+// those that no gang of its priority or above uses or has claimed. The claims of `restarted`, the
+// gang itself, count as gone.
+// Cost: O(nodes and gangs of the tenant, leaves of its gangs of lower priority, bad leaves).
+inline void count_free(const hived_cells& cells, const gang_table& gangs,
+                       const gang_request& request, cluster_id c,
+                       std::optional<gang_slot> restarted, std::vector<std::uint32_t>& free) {
+  const virtual_cluster& cluster = cells.cluster(c);
+  const physical_chain& chain = cells.chain(cluster.chain());
+  free.resize(cluster.num_nodes());
+  for (std::uint32_t n = 0; n < free.size(); ++n)
+    free[n] = static_cast<std::uint32_t>(std::popcount(cluster.free(n)));
+  const auto holder_of = [&](cell_id leaf) {
+    const leaf_holders h = chain.holders(leaf);
+    if (h.claimer.valid() && h.claimer != restarted) return h.claimer;
+    return h.guaranteed ? h.user : gang_slot();
+  };
+  const auto count = [&](cell_id leaf) { ++free[cluster.node_of(chain.owner(leaf).cell)]; };
+  detail::for_each_bad_leaf(chain, [&](cell_id leaf) {
+    if (chain.owner(leaf).cluster != c) return;
+    const gang_slot holder = holder_of(leaf);
+    if (!holder.valid() || gangs[holder].request.priority < request.priority) count(leaf);
+  });
+  for (const gang_slot s : gangs.of_cluster(c)) {
+    if (s != restarted && gangs[s].request.priority >= request.priority) continue;
+    for (const chain_leaf l : gangs[s].leaves) {
+      if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
+      const gang_slot holder = holder_of(l.leaf);
+      if (holder == s || (s == restarted && !holder.valid())) count(l.leaf);
+    }
+  }
+}
+// The leaves of each node that an opportunistic gang may have, whatever their health: nobody's.
+// Cost: O(nodes and bad leaves).
+inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& free) {
+  free.resize(chain.num_nodes());
+  for (std::uint32_t n = 0; n < free.size(); ++n)
+    free[n] = static_cast<std::uint32_t>(std::popcount(chain.idle(n)));
+  detail::for_each_bad_leaf(chain, [&](cell_id leaf) {
+    if (chain.holders(leaf).idle()) ++free[chain.node_of(leaf)];
+  });
+}
+// What of a chain a gang is refused.
+struct refused_chain {
+  std::uint32_t chain = 0;
+  cluster_id cluster{};                    // of its tenant; not valid: the gang is opportunistic
+  wait_reason reason = wait_reason::busy;  // never: all leaves count; others: those it may have
+  std::optional<gang_slot> restarted{};    // the gang itself, if it is preempting
+};
+
+// The leaves of each node that count where the gang is refused.
+inline void count_leaves(const hived_cells& cells, const gang_table& gangs,
+                         const gang_request& request, const refused_chain& at,
+                         std::vector<std::uint32_t>& free) {
+  const physical_chain& chain = cells.chain(at.chain);
+  if (at.reason != wait_reason::never) {
+    if (at.cluster.valid())
+      return count_free(cells, gangs, request, at.cluster, at.restarted, free);
+    return count_free(chain, free);
+  }
+  free.clear();
+  if (!at.cluster.valid()) return free.resize(chain.num_nodes(), chain.node_leaves());
+  for (const virtual_cluster::node_range& r : cells.cluster(at.cluster).node_ranges())
+    free.insert(free.end(), r.nodes, r.leaves);
+}
+
+// What certificate_check needs to count a certificate again.
+// Cost: O(cells of the tenant, or of the chain) and count_leaves.
+[[nodiscard]] inline gang_rooms rooms_of(const hived_cells& cells, const gang_table& gangs,
+                                         const gang_request& request, const refused_chain& at) {
+  const physical_chain& chain = cells.chain(at.chain);
+  gang_rooms rooms{at.cluster.valid() ? tree_of(cells.cluster(at.cluster)) : tree_of(chain),
+                   chain.node_level()};
+  count_leaves(cells, gangs, request, at, rooms.free);
+  return rooms;
+}
+
+APIARY_NAMESPACE_END
