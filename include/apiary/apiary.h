@@ -49,6 +49,7 @@
 #include <apiary/policy/baseline_scores.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
+#include <apiary/policy/checked_nodes.h>
 #include <apiary/policy/count_front.h>
 #include <apiary/policy/count_numbers.h>
 #include <apiary/policy/elastic.h>
@@ -74,6 +75,8 @@
 #include <apiary/policy/room_count.h>
 #include <apiary/policy/ruled_fit.h>
 #include <apiary/policy/ruled_preempt.h>
+#include <apiary/policy/share_rooms.h>
+#include <apiary/policy/shared_fit.h>
 #include <apiary/policy/time_slice.h>
 #include <apiary/sched/audit.h>
 #include <apiary/sched/audit_bindings.h>
@@ -118,6 +121,7 @@
 #include <apiary/sched/philly_victims.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/preemptive_queue.h>
+#include <apiary/sched/rules_check.h>
 #include <apiary/sched/server_placer.h>
 #include <apiary/sched/virtual_cluster.h>
 #include <apiary/sched/wait_lines.h>

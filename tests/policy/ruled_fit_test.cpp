@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <support/certificate_mutations.h>
 #include <support/levels.h>
 #include <support/naive_rules.h>
 #include <support/scale.h>
@@ -35,50 +36,6 @@ room_index<ragged_tree> rooms_of(const ruled_world& world, std::uint32_t most) {
 
 bool accepted(const ruled_world& world, const gang_rules& gang, const certificate& why) {
   return certificate_check(world.tree, node, world.free, world.hosts, gang)(why);
-}
-
-// Each number of it made greater and less by one, and each part left out.
-void for_each_mutation(const certificate& why, const std::function<void(const certificate&)>& use) {
-  certificate other = why;
-  const auto shift = [&](auto& number) {
-    const auto is = number;
-    number = is + 1;
-    use(other);
-    number = is - 1;
-    use(other);
-    number = is;
-  };
-  shift(other.level);
-  for (auto& kind : other.kinds) shift(kind);
-  for (auto& w : other.weighings) {
-    shift(w.needed);
-    for (auto& weight : w.weights) shift(weight);
-  }
-  for (auto& r : other.cells) {
-    shift(r.cell);
-    shift(r.most);
-    for (auto& count : r.counts) shift(count);
-    const certificate::refusal is = r;
-    r.weighing = is.weighing == certificate::listed ? 0 : certificate::listed;
-    use(other);
-    r = is;
-    if (!is.counts.empty()) {
-      r.counts.pop_back();
-      use(other);
-      r.counts.resize(is.counts.size() - why.kinds.size());
-      use(other);
-      r = is;
-      r.counts.insert(r.counts.end(), is.counts.begin(),
-                      is.counts.begin() + static_cast<std::ptrdiff_t>(why.kinds.size()));
-      use(other);
-      r = is;
-    }
-  }
-  other.cells.pop_back();
-  use(other);
-  other.cells = why.cells;
-  other.cells.push_back(why.cells.front());
-  use(other);
 }
 
 // What is known of all questions of a test.

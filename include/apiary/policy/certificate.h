@@ -4,8 +4,10 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/model/request.h>
 #include <apiary/policy/gang_rules.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,10 +20,12 @@ APIARY_NAMESPACE_BEGIN
 // * A weighing gives each task a weight. The gang weighs `needed`; a cell cannot bear more than
 //   `most`, which is less. What a cell bears is counted thus:
 //     a node      the greatest weight of tasks that its free leaves hold, within what the rules
-//                 allow on one node; if one kind of task alone has weight, CPU and memory count too
+//                 allow on one node; CPU and memory count too if one kind of task alone has weight,
+//                 or nodes share GPUs
 //     a cell      the sum over its children; at most what the rules allow in the cell; if one kind
 //                 alone has weight, only whole steps of it
-//   One kind of weight 1 counts places for it; floor(leaves / t) counts pieces of t leaves.
+//   One kind of weight 1 counts places for it; floor(leaves / t) counts pieces of t leaves; the
+//   thousandths that a task takes count GPUs where they are shared.
 // * Or all that the cell can hold is listed: the greatest counts of each kind. None is enough.
 //
 // A kind is a member of the gang that has tasks and no leader, those it leads included; those that
@@ -82,32 +86,48 @@ namespace detail {
   return std::to_string(n) + (n == 1 ? " GPU" : " GPUs");
 }
 
-// What is weighed, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs".
+// What a task of a member takes, with those it leads.
+struct gpus_taken {
+  std::uint64_t leaves = 0;
+  std::uint64_t milli = 0;
+};
+[[nodiscard]] inline gpus_taken gpus_of(const gang_rules& gang, std::uint32_t member) {
+  gpus_taken all;
+  for (const ruled_member& m : gang.members) {
+    if (&m != &gang.members[member] && m.leader != member) continue;
+    const std::uint64_t leaves = std::uint64_t{m.leaves} * (m.tasks / gang.members[member].tasks);
+    all.leaves += leaves;
+    all.milli += leaves * (m.shared() > 0 ? m.shared() : whole_gpu);
+  }
+  return all;
+}
+
+// What is weighed, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs", "thousandths of GPUs".
 [[nodiscard]] inline std::string weighed_things(const certificate& why, const gang_rules& gang,
                                                 const std::vector<std::uint32_t>& weights) {
-  const auto leaves_of = [&](std::size_t kind) {
-    std::uint64_t leaves = 0;
-    const std::uint32_t member = why.kinds[kind];
-    for (const ruled_member& m : gang.members) {
-      if (&m == &gang.members[member] || m.leader == member)
-        leaves += std::uint64_t{m.leaves} * (m.tasks / gang.members[member].tasks);
-    }
-    return leaves;
-  };
+  std::vector<gpus_taken> taken;
+  for (const std::uint32_t member : why.kinds) taken.push_back(gpus_of(gang, member));
   std::size_t kinds = 0;
   std::size_t kind = 0;
   std::uint64_t largest = 0;
+  bool thousandths = true;
   for (std::size_t k = 0; k < weights.size(); ++k) {
-    largest = leaves_of(k) > largest ? leaves_of(k) : largest;
+    largest = std::max(largest, taken[k].leaves);
+    thousandths = thousandths && weights[k] == taken[k].milli;
     if (weights[k] == 0) continue;
     ++kinds;
     kind = k;
   }
-  if (kinds == 1 && weights[kind] == 1) return "tasks of " + gpus(leaves_of(kind));
+  if (kinds == 1 && weights[kind] == 1) {
+    if (taken[kind].milli == taken[kind].leaves * whole_gpu)
+      return "tasks of " + gpus(taken[kind].leaves);
+    return "tasks of " + std::to_string(taken[kind].milli) + "/1000 of a GPU";
+  }
+  if (thousandths) return "thousandths of GPUs";
   for (std::uint64_t t = 1; t <= largest; ++t) {
     bool pieces = true;
     for (std::size_t k = 0; k < weights.size(); ++k)
-      pieces = pieces && weights[k] == leaves_of(k) / t;
+      pieces = pieces && weights[k] == taken[k].leaves / t;
     if (pieces) return t == 1 ? "GPUs" : "pieces of " + gpus(t);
   }
   return "units of weight";

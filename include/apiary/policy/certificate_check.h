@@ -4,9 +4,11 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/model/node_table.h>
 #include <apiary/model/resources.h>
 #include <apiary/model/tree.h>
 #include <apiary/policy/certificate.h>
+#include <apiary/policy/checked_nodes.h>
 #include <apiary/policy/gang_rules.h>
 
 #include <algorithm>
@@ -24,17 +26,23 @@ APIARY_NAMESPACE_BEGIN
 // Whether a certificate proves that a gang does not fit: everything in it is counted again, and
 // every number must be right. It reads the state alone and shares no code with the search.
 //
+// Nodes: checked_leaves or checked_shares.
 // Requires: valid(gang); free: leaves of each node; hosts: of each node, or nothing if CPU and
-//           memory do not count.
+//           memory do not count. Or, instead of both, a table of nodes that share GPUs.
 // Cost:     O(nodes * kinds * leaves of a node) for each weighing; a listed cell as much as it takes
 //           to list it, which is exponential in the kinds of task.
-template <CellTree Tree>
+template <CellTree Tree, class Nodes = checked_leaves>
 class certificate_check {
  public:
   certificate_check(const Tree& tree, level_t node_level, std::span<const std::uint32_t> free,
                     std::span<const resources> hosts, const gang_rules& gang)
-      : tree_(tree), node_level_(node_level), free_(free), hosts_(hosts), gang_(gang) {
-    APIARY_VERIFY(free.size() == tree.cells(node_level).size());
+      : certificate_check(tree, node_level, Nodes{free, hosts}, gang) {}
+  certificate_check(const Tree& tree, level_t node_level, const node_table& nodes,
+                    const gang_rules& gang)
+      : certificate_check(tree, node_level, Nodes{&nodes}, gang) {}
+  certificate_check(const Tree& tree, level_t node_level, Nodes nodes, const gang_rules& gang)
+      : tree_(tree), node_level_(node_level), nodes_(nodes), gang_(gang) {
+    APIARY_VERIFY(nodes.size() == tree.cells(node_level).size());
     for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
       const ruled_member& member = gang.members[m];
       if (member.leader != no_member || member.tasks == 0) continue;
@@ -134,22 +142,14 @@ class certificate_check {
     }
     return leader.tasks;
   }
-  // How many more tasks of a kind a node holds beside what it holds.
-  struct node_room {
-    std::uint64_t leaves = 0;
-    std::uint64_t cpu = 0;
-    std::uint64_t memory = 0;
-    friend auto operator<=>(const node_room&, const node_room&) = default;
-  };
+  using node_room = typename Nodes::room;
+
   // What a task of a member needs, with those it leads.
-  [[nodiscard]] node_room task_of(std::uint32_t leader) const {
-    node_room t;
+  [[nodiscard]] checked_task task_of(std::uint32_t leader) const {
+    checked_task t;
     for (const ruled_member& m : gang_.members) {
       if (&m != &gang_.members[leader] && m.leader != leader) continue;
-      const std::uint64_t each = m.tasks / gang_.members[leader].tasks;
-      t.leaves += each * m.leaves;
-      t.cpu += each * m.host.cpu_milli;
-      t.memory += each * m.host.memory_mib;
+      t.add(m, m.tasks / gang_.members[leader].tasks);
     }
     return t;
   }
@@ -160,19 +160,6 @@ class certificate_check {
     }
     return false;
   }
-  [[nodiscard]] bool fits(const node_room& t, const node_room& in) const {
-    return t.leaves <= in.leaves && (hosts_.empty() || (t.cpu <= in.cpu && t.memory <= in.memory));
-  }
-  static void take(const node_room& t, node_room& from) {
-    from.leaves -= t.leaves;
-    from.cpu -= t.cpu;
-    from.memory -= t.memory;
-  }
-  [[nodiscard]] node_room room_of(std::uint32_t node) const {
-    if (hosts_.empty()) return {free_[node], 0, 0};
-    return {free_[node], hosts_[node].cpu_milli, hosts_[node].memory_mib};
-  }
-
   // What a cell bears; see certificate.
   [[nodiscard]] std::uint64_t most(level_t l, std::uint32_t c) {
     const vector& weights = weights_;
@@ -184,8 +171,8 @@ class certificate_check {
       kind = k;
     }
     if (l == node_level_) {
-      node_room room = room_of(c);
-      if (heavy > 1) room.cpu = room.memory = ~std::uint64_t{0} >> 1;
+      node_room room = nodes_.of(c);
+      if (heavy > 1) nodes_.weigh_together(room);
       return best_on_node(0, room);
     }
     std::uint64_t sum = 0;
@@ -196,17 +183,26 @@ class certificate_check {
     sum = std::min(sum, rules);
     return heavy == 1 ? sum - sum % (std::uint64_t{weights[kind]} * together(kind, l)) : sum;
   }
+  // All that can be left with one more task of kind k; false if it cannot be put there.
+  bool put_one_more(std::size_t k, std::set<node_room>& rests) const {
+    std::set<node_room> less;
+    for (const node_room& rest : rests)
+      nodes_.put(tasks_[k], rest, [&](const node_room& r) { less.insert(r); });
+    rests = std::move(less);
+    return !rests.empty();
+  }
   // The greatest weight of tasks of kinds k, k+1, ... on a node.
-  [[nodiscard]] std::uint64_t best_on_node(std::size_t k, node_room room) {
+  [[nodiscard]] std::uint64_t best_on_node(std::size_t k, const node_room& room) {
     while (k < weights_.size() && weights_[k] == 0) ++k;
     if (k == weights_.size()) return 0;
     const std::pair<std::size_t, node_room> asked{k, room};
     if (const auto known = borne_.find(asked); known != borne_.end()) return known->second;
     std::uint64_t best = best_on_node(k + 1, room);
-    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && fits(tasks_[k], room); ++n) {
-      take(tasks_[k], room);
+    std::set<node_room> rests{room};
+    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && put_one_more(k, rests); ++n) {
       if (n % together(k, node_level_) != 0) continue;
-      best = std::max(best, std::uint64_t{n} * weights_[k] + best_on_node(k + 1, room));
+      for (const node_room& rest : rests)
+        best = std::max(best, std::uint64_t{n} * weights_[k] + best_on_node(k + 1, rest));
     }
     return borne_[asked] = best;
   }
@@ -214,10 +210,10 @@ class certificate_check {
   // The greatest counts that a cell can hold.
   [[nodiscard]] std::set<vector> greatest(level_t l, std::uint32_t c) {
     if (l == node_level_) {
-      const auto [known, is_new] = on_node_.try_emplace(room_of(c));
+      const auto [known, is_new] = on_node_.try_emplace(nodes_.of(c));
       if (is_new) {
         vector counts(kinds_.size());
-        fill_node(known->second, counts, 0, room_of(c));
+        fill_node(known->second, counts, 0, known->first);
       }
       return known->second;
     }
@@ -245,14 +241,14 @@ class certificate_check {
     }
     return whole;
   }
-  void fill_node(std::set<vector>& found, vector& counts, std::size_t k, node_room room) {
+  void fill_node(std::set<vector>& found, vector& counts, std::size_t k, const node_room& room) {
     if (k == kinds_.size()) return insert(found, counts);
     fill_node(found, counts, k + 1, room);
-    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && fits(tasks_[k], room); ++n) {
-      take(tasks_[k], room);
+    std::set<node_room> rests{room};
+    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && put_one_more(k, rests); ++n) {
       if (n % together(k, node_level_) != 0) continue;
       counts[k] = n;
-      fill_node(found, counts, k + 1, room);
+      for (const node_room& rest : rests) fill_node(found, counts, k + 1, rest);
     }
     counts[k] = 0;
   }
@@ -284,17 +280,23 @@ class certificate_check {
 
   const Tree& tree_;
   level_t node_level_;
-  std::span<const std::uint32_t> free_;
-  std::span<const resources> hosts_;
+  Nodes nodes_;
   const gang_rules& gang_;
-  vector kinds_;                  // their first members
-  vector counts_;                 // tasks of each kind
-  std::vector<node_room> tasks_;  // what one of each kind needs
-  vector allowed_;                // by kind and level
+  vector kinds_;                     // their first members
+  vector counts_;                    // tasks of each kind
+  std::vector<checked_task> tasks_;  // what one of each kind needs
+  vector allowed_;                   // by kind and level
   vector together_;
   vector weights_;
   std::map<std::pair<std::size_t, node_room>, std::uint64_t> borne_;  // by nodes, of these weights
   std::map<node_room, std::set<vector>> on_node_;
 };
+
+template <CellTree Tree>
+certificate_check(const Tree&, level_t, std::span<const std::uint32_t>, std::span<const resources>,
+                  const gang_rules&) -> certificate_check<Tree, checked_leaves>;
+template <CellTree Tree>
+certificate_check(const Tree&, level_t, const node_table&, const gang_rules&)
+    -> certificate_check<Tree, checked_shares>;
 
 APIARY_NAMESPACE_END

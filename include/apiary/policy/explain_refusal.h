@@ -54,25 +54,20 @@ template <CellTree Tree>
   return all;
 }
 
-}  // namespace detail
-
-// Why the gang fits no cell of level l: again and again the weighing that refuses most of the cells
-// that are left; for those that none refuses, what they can hold, from `listed`.
-//
-// Requires: every cell that no weighing refuses is listed, in ascending order or not.
-// Cost:     O(nodes * kinds * leaves of a node) and O(cells * (kinds + leaves of a node)^2).
-template <CellTree Tree>
-[[nodiscard]] certificate explain_refusal(const room_index<Tree>& rooms, const gang_units& units,
-                                          std::span<const resources> hosts, level_t l,
-                                          std::span<const certificate::refusal> listed) {
+// Again and again the weighing that refuses most of the cells that are left; for those that none
+// refuses, what they can hold, from `listed`.
+// Cost: O(cells * weighings^2).
+[[nodiscard]] inline certificate fewest_reasons(level_t l, std::uint32_t cells,
+                                                const gang_units& units,
+                                                const std::vector<weighed_cells>& tried,
+                                                std::span<const certificate::refusal> listed) {
   certificate why;
   why.level = l;
-  why.cells.resize(rooms.num_cells(l));
-  for (std::uint32_t c = 0; c < why.cells.size(); ++c) why.cells[c].cell = c;
+  why.cells.resize(cells);
+  for (std::uint32_t c = 0; c < cells; ++c) why.cells[c].cell = c;
   for (const certificate::refusal& r : listed) why.cells[r.cell].counts = r.counts;
   for (std::size_t u = 0; u < units.size(); ++u) why.kinds.push_back(units[u].member);
-  const std::vector<detail::weighed_cells> tried = detail::weigh_cells(rooms, units, hosts, l);
-  const auto refuses = [](const detail::weighed_cells& w, const certificate::refusal& r) {
+  const auto refuses = [](const weighed_cells& w, const certificate::refusal& r) {
     return r.weighing == certificate::listed && w.most[r.cell] < w.what.needed;
   };
   while (true) {
@@ -95,6 +90,20 @@ template <CellTree Tree>
   for (const certificate::refusal& r : why.cells)
     APIARY_VERIFY(r.weighing != certificate::listed || !r.counts.empty());
   return why;
+}
+
+}  // namespace detail
+
+// Why the gang fits no cell of level l, in few reasons.
+//
+// Requires: every cell that no weighing refuses is listed, in ascending order or not.
+// Cost:     O(nodes * kinds * leaves of a node) and O(cells * (kinds + leaves of a node)^2).
+template <CellTree Tree>
+[[nodiscard]] certificate explain_refusal(const room_index<Tree>& rooms, const gang_units& units,
+                                          std::span<const resources> hosts, level_t l,
+                                          std::span<const certificate::refusal> listed) {
+  return detail::fewest_reasons(l, rooms.num_cells(l), units,
+                                detail::weigh_cells(rooms, units, hosts, l), listed);
 }
 
 // Why a gang without rules does not fit anywhere, from how many nodes have 0, 1, ... leaves free: the

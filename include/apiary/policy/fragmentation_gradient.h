@@ -67,6 +67,12 @@ class fragmentation_gradient {
     return std::uint32_t{1} << i;
   }
 
+  // W * (F after - F before) of a change of a node: what it adds to fragmentation.
+  [[nodiscard]] std::int64_t cost(const node_state& before,
+                                  const node_state& after) const noexcept {
+    return static_cast<std::int64_t>(metric_.weighted(after) - metric_.weighted(before));
+  }
+
  private:
   // The node with the task's CPU taken, and what its devices then are worth to the mix.
   struct outlook {

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -170,7 +169,7 @@ class gang_units {
     if (m.leaves > 0) u.models &= m.models;
     if (m.shared() > 0) {
       u.shares.insert(u.shares.end(), std::min(each, max_shares), m.shared());
-      std::sort(u.shares.begin(), u.shares.end(), std::greater<>());
+      std::sort(u.shares.begin(), u.shares.end(), [](milli_gpu a, milli_gpu b) { return a > b; });
     }
     limit* const limits = &limits_[limits_.size() - heights_];
     for (const level_count& s : m.slices) {

@@ -39,9 +39,9 @@ APIARY_NAMESPACE_BEGIN
 // Model:    dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal
 //           algorithm for the multiple-choice knapsack problem", EJOR 1995) along a tree.
 // Requires: valid(gang) for the tree.
-// Cost:     vectors are the product over the kinds of (units + 1); for each node or cell that adds
-//           something, vectors * what it can hold: this product is what the budget counts. Nodes of
-//           a class of which one more is of no use are free.
+// Cost:     vectors are the product over the kinds of (units + 1), which must be within the budget;
+//           for each class of nodes and each node or cell that adds something at most vectors *
+//           what it can hold. A step of the budget is one such sum, of about 2 nanoseconds.
 template <CellTree Tree>
 class least_cost_fit {
  public:
@@ -52,8 +52,8 @@ class least_cost_fit {
 
   // classes: of each node its class, 0, 1, ...; nodes of a class are equal.
   // cost(class, counts) -> std::optional<std::int64_t>: of so many units on such a node, nullopt if
-  // it has no room for them. It is asked for vectors that are not 0; what has room for one has room
-  // for less. The costs of a gang must sum up to less than 2^62.
+  // it has no room for them. It is asked for vectors that are not 0 and that the rules allow on a
+  // node, or are less; what has room for one has room for less. The costs of a gang must sum up to less than 2^62.
   template <class Cost>
   fit_verdict operator()(const Tree& tree, level_t node_level, const gang_rules& gang,
                          std::span<const std::uint32_t> classes, const Cost& cost) {
@@ -184,7 +184,7 @@ class least_cost_fit {
   void ask(std::uint32_t c, std::size_t u, std::uint32_t v, const Cost& cost) {
     if (u == units_.size()) return;
     ask(c, u + 1, v, cost);
-    while (asked_[u] < units_[u].tasks && pay(1)) {
+    while (asked_[u] < units_.at(u, node_level_).most && pay(1)) {
       ++asked_[u];
       v += numbers_.of_one(u);
       const std::optional<std::int64_t> is = cost(c, counts(asked_));
@@ -293,7 +293,7 @@ class least_cost_fit {
   }
   // One more part: the least of what is there and each sum; whether any is new.
   bool add(const std::vector<option>& options, std::vector<std::int64_t>& costs, part& p) {
-    if (options.empty()) return false;
+    if (options.empty() || !pay(numbers_.size())) return false;
     before_ = costs;
     p.taken.assign(numbers_.size(), 0);
     bool adds = false;

@@ -24,6 +24,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // A score may also have s.choose(candidates, allowed), which replaces "the lowest id of the best":
 // an index of the score_tree `candidates`, one of `*allowed` if that is not null; npos for none.
+// And s.cost(before, after), a std::int64_t: of a change of a node, for gangs that are to be placed
+// at the least sum of it. It may depend on what is left on the node alone.
 template <class S>
 concept NodeScore = std::movable<S> &&
     requires(S& s, const S& c, const node_table& nodes, node_id n, const share& t) {

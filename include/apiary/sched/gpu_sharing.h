@@ -3,6 +3,8 @@
 #pragma once
 
 #include <apiary/alloc/fraction_pool.h>
+#include <apiary/alloc/journal.h>
+#include <apiary/alloc/journaled.h>
 #include <apiary/core/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -10,15 +12,27 @@
 #include <apiary/model/node_table.h>
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
+#include <apiary/model/tree.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/gang_search.h>
 #include <apiary/policy/gradient_placer.h>
 #include <apiary/policy/node_score.h>
+#include <apiary/policy/shared_fit.h>
+#include <apiary/sched/rules_check.h>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -26,8 +40,24 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Places tasks one at a time on the node that a score prefers, keeps who runs where, and takes
-// departures and broken nodes. Calls with bad arguments return an error and change nothing.
+// Where a gang would go, or why it waits.
+struct gang_answer {
+  fit_verdict verdict = fit_verdict::does_not_fit;
+  // If it fits: each task; with slices, consecutive tasks of a member are one.
+  std::vector<member_placement> places{};
+  // Whether it is certain that no other placement at its level costs less by the score's cost().
+  bool least = false;
+  // If it does not fit: a proof for certificate_check(tree, node_level, nodes(), gang).
+  certificate why{};
+};
+
+// Places tasks one at a time on the node that a score prefers, and gangs of tasks all at once or
+// not at all; keeps who runs where, and takes departures and broken nodes. Calls with bad arguments
+// return an error and change nothing.
+//
+// A gang without rules goes where its tasks, largest first, would go one after the other, if they
+// all find room. Otherwise shared_fit decides: it finds a place whenever there is one, and prefers
+// the least sum of the score's cost(before, after), if it has one, or says why there is none.
 //
 // Not const, and not to be called concurrently: propose() brings scores up to date that others left
 // behind; it changes no placement.
@@ -35,11 +65,13 @@ APIARY_NAMESPACE_BEGIN
 // Cost: propose as gradient_placer::place; commit, finish and health O(GPUs of a node) and a hash
 //       look-up. The scores of at most max_kinds kinds of request are kept, about a byte a node and
 //       kind; a request of a kind that is not among them costs a scan of the nodes and replaces the
-//       one unused for longest.
+//       one unused for longest. Of a gang: so much for each task; then as shared_fit.
 template <NodeScore Score>
 class gpu_sharing {
  public:
   static constexpr std::uint32_t max_kinds = 1024;
+  static constexpr std::uint32_t max_gang_tasks = 1'000'000;
+  static constexpr std::uint64_t default_gang_budget = 10'000'000;
 
   // kInvalidArgument: no node, or a node whose state is not what is left of its shape.
   [[nodiscard]] static absl::StatusOr<gpu_sharing> create(node_table nodes, Score score) {
@@ -71,6 +103,40 @@ class gpu_sharing {
     return answer(placer_.place(nodes_, kind_of(task), suggested));
   }
 
+  // Where all tasks of the gang would go now; nothing is taken. Node i of the table is cell i of
+  // the node level of the tree. The budget is that of shared_fit; budget_ended is an answer, too.
+  // kInvalidArgument: no valid rules for the tree, or no valid tasks, or too many; or the tree has
+  // another number of nodes.
+  template <CellTree Tree>
+  [[nodiscard]] absl::StatusOr<gang_answer> propose(const gang_rules& gang, const Tree& tree,
+                                                    level_t node_level = 0,
+                                                    std::uint64_t budget = default_gang_budget) {
+    APIARY_RETURN_IF_ERROR(check(gang, tree, node_level));
+    gang_answer answer;
+    if (without_rules(gang)) {
+      answer.places = place_one_by_one(gang);
+      if (!answer.places.empty()) {
+        answer.verdict = fit_verdict::fits;
+        return answer;
+      }
+    }
+    shared_fit<Tree> fit(budget);
+    const auto cost = [&](const node_state& before, const node_state& after) -> std::int64_t {
+      if constexpr (has_cost) return score().cost(before, after);
+      return 0;
+    };
+    answer.verdict = fit(nodes_, tree, node_level, gang, cost);
+    answer.places.assign(fit.places().begin(), fit.places().end());
+    answer.least = has_cost && answer.verdict == fit_verdict::fits && fit.search().is_least();
+    if (answer.verdict == fit_verdict::does_not_fit) answer.why = fit.explain(gang);
+    return answer;
+  }
+  // The same without a tree: level 0 is that of the nodes, and there is no other.
+  [[nodiscard]] absl::StatusOr<gang_answer> propose(const gang_rules& gang,
+                                                    std::uint64_t budget = default_gang_budget) {
+    return propose(gang, uniform_tree{nodes_.size()}, 0, budget);
+  }
+
   // Takes a placement, proposed here or chosen by the host.
   // kAlreadyExists: the job runs. kNotFound: no such node. kInvalidArgument: not a valid task, or
   // no job id. kAborted: the place is not free for the task (any more).
@@ -78,26 +144,56 @@ class gpu_sharing {
     APIARY_RETURN_IF_ERROR(check(task));
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
     if (!nodes_.contains(where.node)) return no_such(where.node);
-    if (running_.contains(task.job.value)) {
-      return absl::AlreadyExistsError("job " + std::to_string(task.job.value) + " runs already");
-    }
-    if (!can_take(nodes_, task, where)) {
-      return absl::AbortedError("job " + std::to_string(task.job.value) + ": devices " +
-                                std::to_string(where.device_mask) + " of node " +
-                                std::to_string(where.node.value) + " are not free for it");
-    }
+    if (runs(task.job)) return runs_already(task.job);
+    if (!can_take(nodes_, task, where)) return not_free(task.job, where);
     running_.try_emplace(task.job.value, running{task, where});
     take(nodes_, task, where);
     placer_.update(nodes_, where.node);
     return absl::OkStatus();
   }
 
-  // The job has ended. kNotFound: it does not run.
+  // Takes the placement of a gang, all of it or nothing. Its rules are not looked at again.
+  // kAlreadyExists: the job runs. kNotFound: no such node. kInvalidArgument: no job id, not valid
+  // tasks, or not one place for each. kAborted: a place is not free for its task (any more).
+  absl::Status commit(job_id job, const gang_rules& gang,
+                      std::span<const member_placement> places) {
+    APIARY_RETURN_IF_ERROR(check_tasks(gang));
+    if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
+    std::vector<std::uint32_t> missing;
+    for (const ruled_member& m : gang.members) missing.push_back(m.tasks);
+    for (const member_placement& p : places) {
+      if (p.member >= missing.size() || missing[p.member]-- == 0)
+        return absl::InvalidArgumentError("gang " + std::to_string(job.value) + ": member " +
+                                          std::to_string(p.member) + " has more places than tasks");
+      if (!nodes_.contains(p.where.node)) return no_such(p.where.node);
+    }
+    for (std::size_t m = 0; m < missing.size(); ++m) {
+      if (missing[m] > 0)
+        return absl::InvalidArgumentError("gang " + std::to_string(job.value) + ": " +
+                                          std::to_string(missing[m]) + " tasks of member " +
+                                          std::to_string(m) + " have no place");
+    }
+    if (runs(job)) return runs_already(job);
+    journal log;
+    transaction tx(log);
+    std::vector<running> tasks;
+    for (const member_placement& p : places) {
+      share task = task_of(gang.members[p.member]);
+      task.job = job;
+      if (!can_take(nodes_, task, p.where)) return not_free(job, p.where);
+      take(tx, nodes_, task, p.where);
+      tasks.push_back({task, p.where});
+    }
+    tx.commit();
+    for (const running& r : tasks) placer_.update(nodes_, r.where.node);
+    gangs_.try_emplace(job.value, running_gang{{places.begin(), places.end()}, std::move(tasks)});
+    return absl::OkStatus();
+  }
+
+  // The job has ended, a gang with all its tasks. kNotFound: it does not run.
   absl::Status finish(job_id job) {
     const auto found = running_.find(job.value);
-    if (found == running_.end()) {
-      return absl::NotFoundError("job " + std::to_string(job.value) + " does not run");
-    }
+    if (found == running_.end()) return finish_gang(job);
     const running ended = found->second;
     running_.erase(found);
     give(nodes_, ended.task, ended.where);
@@ -112,8 +208,15 @@ class gpu_sharing {
 
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
   [[nodiscard]] const Score& score() const noexcept { return placer_.score(); }
-  [[nodiscard]] std::size_t num_running() const noexcept { return running_.size(); }
-  // Where a job runs.
+  // Jobs, a gang being one.
+  [[nodiscard]] std::size_t num_running() const noexcept { return running_.size() + gangs_.size(); }
+  // Where a gang runs, empty if it does not; as committed.
+  [[nodiscard]] std::span<const member_placement> find_gang(job_id job) const {
+    const auto found = gangs_.find(job.value);
+    if (found == gangs_.end()) return {};
+    return found->second.places;
+  }
+  // Where a job of one task runs.
   [[nodiscard]] std::optional<placement> find(job_id job) const {
     const auto found = running_.find(job.value);
     if (found == running_.end()) return std::nullopt;
@@ -125,6 +228,13 @@ class gpu_sharing {
   struct running {
     share task;
     placement where;
+  };
+  struct running_gang {
+    std::vector<member_placement> places;
+    std::vector<running> tasks;
+  };
+  static constexpr bool has_cost = requires(const Score& s, const node_state& n) {
+    { s.cost(n, n) } -> std::same_as<std::int64_t>;
   };
   struct known_kind {
     kind_id kind;
@@ -144,10 +254,49 @@ class gpu_sharing {
   }
   [[nodiscard]] static absl::Status check(const share& task) {
     if (task.valid()) return absl::OkStatus();
+    return not_valid("job " + std::to_string(task.job.value), task);
+  }
+  [[nodiscard]] static absl::Status not_valid(const std::string& who, const share& task) {
     return absl::InvalidArgumentError(
-        "job " + std::to_string(task.job.value) + ": " + std::to_string(task.devices) +
-        " GPUs of " + std::to_string(task.gpu_milli) +
+        who + ": " + std::to_string(task.devices) + " GPUs of " + std::to_string(task.gpu_milli) +
         " thousandths each: a share of one GPU or whole GPUs can be asked for");
+  }
+  [[nodiscard]] static absl::Status check_tasks(const gang_rules& gang) {
+    std::uint64_t tasks = 0;
+    for (std::size_t m = 0; m < gang.members.size(); ++m) {
+      const share task = task_of(gang.members[m]);
+      if (!task.valid()) return not_valid("member " + std::to_string(m), task);
+      tasks += gang.members[m].tasks;
+    }
+    if (tasks <= max_gang_tasks) return absl::OkStatus();
+    return absl::InvalidArgumentError("a gang of " + std::to_string(tasks) + " tasks: at most " +
+                                      std::to_string(max_gang_tasks) + " can be asked for");
+  }
+  template <CellTree Tree>
+  [[nodiscard]] absl::Status check(const gang_rules& gang, const Tree& tree,
+                                   level_t node_level) const {
+    if (node_level >= tree.num_levels())
+      return absl::InvalidArgumentError("a node level " + std::to_string(node_level) +
+                                        " in a tree of " + std::to_string(tree.num_levels()) +
+                                        " levels");
+    if (tree.cells(node_level).size() != nodes_.size())
+      return absl::InvalidArgumentError("level " + std::to_string(node_level) +
+                                        " of the tree has " +
+                                        std::to_string(tree.cells(node_level).size()) +
+                                        " cells for " + std::to_string(nodes_.size()) + " nodes");
+    APIARY_RETURN_IF_ERROR(check_tasks(gang));
+    return check_rules(gang, node_level, tree.num_levels());
+  }
+  [[nodiscard]] static absl::Status runs_already(job_id job) {
+    return absl::AlreadyExistsError("job " + std::to_string(job.value) + " runs already");
+  }
+  [[nodiscard]] static absl::Status not_free(job_id job, placement where) {
+    return absl::AbortedError("job " + std::to_string(job.value) + ": devices " +
+                              std::to_string(where.device_mask) + " of node " +
+                              std::to_string(where.node.value) + " are not free for it");
+  }
+  [[nodiscard]] bool runs(job_id job) const {
+    return running_.contains(job.value) || (!gangs_.empty() && gangs_.contains(job.value));
   }
   [[nodiscard]] static absl::Status no_such(node_id n) {
     return absl::NotFoundError("there is no node " + std::to_string(n.value));
@@ -178,6 +327,55 @@ class gpu_sharing {
     return kind;
   }
 
+  [[nodiscard]] static bool without_rules(const gang_rules& gang) {
+    const auto free = [](const ruled_member& m) {
+      return m.slices.empty() && m.spread.empty() && m.leader == no_member;
+    };
+    return gang.required == any_level && gang.preferred == any_level &&
+           std::all_of(gang.members.begin(), gang.members.end(), free);
+  }
+  // Tasks one after the other, those of most GPUs first; nothing if one of them finds no room.
+  [[nodiscard]] std::vector<member_placement> place_one_by_one(const gang_rules& gang) {
+    std::vector<std::uint32_t> order(gang.members.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return task_of(gang.members[a]).total_gpu_milli() >
+             task_of(gang.members[b]).total_gpu_milli();
+    });
+    std::vector<member_placement> places;
+    journal log;
+    transaction tx(log);
+    bool all = true;
+    for (std::size_t i = 0; i < order.size() && all; ++i) {
+      const share task = task_of(gang.members[order[i]]);
+      for (std::uint32_t t = 0; t < gang.members[order[i]].tasks && all; ++t) {
+        const std::optional<placement> where = placer_.place(nodes_, kind_of(task));
+        all = where.has_value();
+        if (!all) break;
+        take(tx, nodes_, task, *where);
+        placer_.update(nodes_, where->node);
+        places.push_back({order[i], *where});
+      }
+    }
+    tx.rollback();
+    for (const member_placement& p : places) placer_.update(nodes_, p.where.node);
+    if (!all) places.clear();
+    std::stable_sort(places.begin(), places.end(),
+                     [](const auto& a, const auto& b) { return a.member < b.member; });
+    return places;
+  }
+  absl::Status finish_gang(job_id job) {
+    const auto found = gangs_.find(job.value);
+    if (found == gangs_.end())
+      return absl::NotFoundError("job " + std::to_string(job.value) + " does not run");
+    for (const running& r : found->second.tasks) {
+      give(nodes_, r.task, r.where);
+      placer_.update(nodes_, r.where.node);
+    }
+    gangs_.erase(found);
+    return absl::OkStatus();
+  }
+
   absl::Status set_health(node_id n, bool healthy) {
     if (!nodes_.contains(n)) return no_such(n);
     if (nodes_[n].healthy == healthy) return absl::OkStatus();
@@ -189,6 +387,7 @@ class gpu_sharing {
   node_table nodes_;
   gradient_placer<Score> placer_;
   absl::flat_hash_map<std::uint32_t, running> running_;
+  absl::flat_hash_map<std::uint32_t, running_gang> gangs_;
   absl::flat_hash_map<kind_key, known_kind> kinds_;
   std::uint64_t uses_ = 0;
 };

@@ -1,0 +1,240 @@
+// apiary/tests/policy/shared_fit_test.cpp - gangs on shared GPUs against trying every device.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/model/request.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/certificate_check.h>
+#include <apiary/policy/fragmentation_gradient.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/shared_fit.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <support/certificate_mutations.h>
+#include <support/levels.h>
+#include <support/naive_rules.h>
+#include <support/naive_shares.h>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+// Racks of one to four nodes in all; nodes are level 1.
+struct shared_world {
+  explicit shared_world(rng& random) : rules(shape_of(random)) {
+    for (std::uint32_t n = 0; n < rules.num_nodes(); ++n) {
+      const node_id id = nodes.add({{2 + random.uniform(9), 2 + random.uniform(9)},
+                                    1 + random.uniform(3),
+                                    static_cast<gpu_model>(random.uniform(2))});
+      for (std::uint32_t d = 0; d < nodes[id].gpus; ++d) {
+        constexpr milli_gpu left[] = {0, 200, 300, 500, 700, 1000, 1000, 1000};
+        nodes[id].gpu_left[d] = left[random.uniform(8)];
+      }
+      nodes[id].healthy = random.uniform(12) > 0;
+    }
+  }
+  static ruled_world shape_of(rng& random) {
+    std::vector<std::uint32_t> racks(1 + random.uniform(2));
+    std::uint32_t count = 0;
+    for (std::uint32_t& r : racks) count += r = 1 + random.uniform(2);
+    return {ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                         racks,
+                         std::vector<std::uint32_t>(count, 1)}),
+            std::vector<std::uint32_t>(count, 1000),
+            {}};
+  }
+
+  ruled_world rules;
+  node_table nodes;
+};
+
+gang_rules random_shared_gang(rng& random) {
+  gang_rules gang;
+  std::uint32_t left = 4;
+  for (std::uint32_t m = 0; m < 3 && left > 0; ++m) {
+    ruled_member member{1 + random.uniform(random.uniform(left) + 1),
+                        random.uniform(5) == 0 ? 0 : 1U};
+    left -= member.tasks;
+    if (member.leaves > 0 && random.uniform(3) > 0) {
+      constexpr milli_gpu parts[] = {100, 200, 300, 500, 600};
+      member.part = parts[random.uniform(5)];
+    } else if (member.leaves > 0) {
+      member.leaves = 1 + random.uniform(2);
+    }
+    member.host = {random.uniform(3), random.uniform(3)};
+    if (random.uniform(5) == 0) member.models = 1 + random.uniform(3);
+    const level_t l = node + random.uniform(2);
+    switch (random.uniform(6)) {
+      case 0:
+        member.spread = {{l, 1 + random.uniform(2)}};
+        break;
+      case 1:
+        member.slices = {{l, member.tasks % 2 == 0 ? 2U : 1U}};
+        break;
+      case 2:
+        if (m > 0 && member.tasks % gang.members[0].tasks == 0) member.leader = 0;
+        break;
+      default:
+        break;
+    }
+    if (m > 0 && random.uniform(5) == 0) {
+      member = gang.members[0];
+      member.tasks = 1;
+      left -= std::min(left, 1U);
+    }
+    gang.members.push_back(member);
+  }
+  if (random.uniform(3) == 0) gang.required = node + random.uniform(2);
+  if (random.uniform(3) == 0) gang.preferred = node + random.uniform(2);
+  return gang;
+}
+
+task_mix small_mix(rng& random) {
+  std::vector<std::pair<task_kind, std::uint32_t>> kinds;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const bool whole = random.uniform(3) == 0;
+    const auto part = static_cast<milli_gpu>(whole ? 1000 : 100 * (1 + random.uniform(9)));
+    kinds.push_back({{.cpu_milli = 1 + random.uniform(3),
+                      .gpu_milli = part,
+                      .devices = whole ? 1 + random.uniform(2) : 1,
+                      .models = 1 + random.uniform(3)},
+                     1 + random.uniform(9)});
+  }
+  return task_mix(kinds);
+}
+
+bool proved(const shared_world& world, const gang_rules& gang, const certificate& why) {
+  return certificate_check(world.rules.tree, node, world.nodes, gang)(why);
+}
+
+}  // namespace
+
+TEST_CASE("shared GPUs: the least of all placements, or a proof that there is none") {
+  const int rounds = scaled(20'000);
+  int fitting = 0;
+  int waiting = 0;
+  int listed = 0;
+  std::uint64_t mutations = 0;
+  shared_fit<ragged_tree> fit;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const shared_world world(random);
+    const gang_rules gang = random_shared_gang(random);
+    const level_t top = world.rules.tree.num_levels();
+    if (!valid(gang, node, top)) continue;
+    const fragmentation_gradient gradient{fragmentation(small_mix(random))};
+    const auto cost = [&](const node_state& before, const node_state& after) {
+      return gradient.cost(before, after);
+    };
+    const fit_verdict verdict = fit(world.nodes, world.rules.tree, node, gang, cost);
+    every_device naive(world.nodes, world.rules, gang, cost);
+    const level_t last = std::min(gang.required, top);
+    std::optional<std::int64_t> least;
+    level_t l = std::min(gang.preferred, last);
+    for (; l <= last && !least; ++l) least = naive(l);
+    REQUIRE(verdict == (least ? fit_verdict::fits : fit_verdict::does_not_fit));
+    if (least) {
+      ++fitting;
+      REQUIRE(fit.search().level() == l - 1);
+      REQUIRE(fit.search().is_least());
+      REQUIRE(fit.search().cost() == *least);
+      REQUIRE(naive.cost_of(fit.places(), l - 1) == *least);
+      continue;
+    }
+    ++waiting;
+    REQUIRE(fit.places().empty());
+    const certificate why = fit.explain(gang);
+    REQUIRE(proved(world, gang, why));
+    REQUIRE(!sentence(why, gang, "cell").empty());
+    for (const certificate::refusal& r : why.cells)
+      listed += r.weighing == certificate::listed ? 1 : 0;
+    if (round % 8 == 0) {
+      for_each_mutation(why, [&](const certificate& other) {
+        ++mutations;
+        REQUIRE(!proved(world, gang, other));
+      });
+    }
+  }
+  MESSAGE(fitting, " fit, ", waiting, " wait, ", listed, " cells listed, ", mutations,
+          " mutations refused");
+  if (scale() >= 1) {
+    CHECK(fitting > rounds / 5);
+    CHECK(waiting > rounds / 5);
+    CHECK(listed > 50);
+    CHECK(mutations > 1000);
+  }
+}
+
+TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) {
+    const node_id id = nodes.add({{8000, 8000}, 2, 0});
+    nodes[id].gpu_left[1] = 400;
+  }
+  const uniform_tree tree{2};
+  const auto said = [&](std::vector<ruled_member> members) {
+    gang_rules gang;
+    gang.members = std::move(members);
+    shared_fit<uniform_tree> fit;
+    const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
+    if (fit(nodes, tree, 0, gang, cost) == fit_verdict::fits) return std::string("fits");
+    const certificate why = fit.explain(gang);
+    REQUIRE(certificate_check(tree, 0, nodes, gang)(why));
+    return sentence(why, gang, "cluster");
+  };
+  CHECK(said({{2, 1}, {.tasks = 2, .leaves = 1, .part = 400}}) == "fits");
+  CHECK(said({{3, 1}}) ==
+        "the gang needs room for 3 tasks of 1 GPU in one cluster; the cluster has it for 2: 1 is "
+        "missing");
+  CHECK(said({{.tasks = 3, .leaves = 1, .part = 600}}) ==
+        "the gang needs room for 3 tasks of 600/1000 of a GPU in one cluster; the cluster has it "
+        "for 2: 1 is missing");
+  CHECK(said({{2, 1}, {.tasks = 3, .leaves = 1, .part = 300}}) ==
+        "the gang needs room for 2900 thousandths of GPUs in one cluster; the cluster has it for "
+        "2600: 300 are missing");
+  CHECK(said({{.tasks = 9, .leaves = 0, .host = {2000, 0}}}) ==
+        "the gang needs room for 9 tasks of 0 GPUs in one cluster; the cluster has it for 8: 1 is "
+        "missing");
+}
+
+TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") {
+  node_table nodes;
+  for (std::uint32_t n = 0; n < 4; ++n) {
+    const node_id id = nodes.add({{800'000, 800'000}, 16, 0});
+    for (std::uint32_t d = 0; d < 16; ++d)
+      nodes[id].gpu_left[d] = static_cast<milli_gpu>(500 + 31 * d);
+  }
+  const uniform_tree tree{4};
+  gang_rules gang;
+  for (std::uint32_t m = 0; m < 8; ++m) {
+    const auto part = static_cast<milli_gpu>(110 + 37 * m);
+    gang.members.push_back({.tasks = 9, .leaves = 1, .part = part});
+  }
+  const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
+  for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{10'000}}) {
+    shared_fit<uniform_tree> fit(budget);
+    CHECK(fit(nodes, tree, 0, gang, cost) == fit_verdict::budget_ended);
+    CHECK(fit.places().empty());
+  }
+  // Tasks led that no node could hold are no work.
+  gang.members = {{.tasks = 1, .leaves = 0},
+                  {.tasks = 4'000'000'000, .leaves = 1, .leader = 0, .part = 1}};
+  shared_fit<uniform_tree> fit;
+  REQUIRE(fit(nodes, tree, 0, gang, cost) == fit_verdict::does_not_fit);
+  CHECK(certificate_check(tree, 0, nodes, gang)(fit.explain(gang)));
+}

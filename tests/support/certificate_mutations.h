@@ -1,0 +1,58 @@
+// apiary/tests/support/certificate_mutations.h - certificates that are almost right.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/policy/certificate.h>
+
+#include <cstddef>
+#include <functional>
+
+namespace apiary_test {
+
+// Each number of it made greater and less by one, and each part left out.
+inline void for_each_mutation(const apiary::certificate& why,
+                              const std::function<void(const apiary::certificate&)>& use) {
+  using apiary::certificate;
+  certificate other = why;
+  const auto shift = [&](auto& number) {
+    const auto is = number;
+    number = is + 1;
+    use(other);
+    number = is - 1;
+    use(other);
+    number = is;
+  };
+  shift(other.level);
+  for (auto& kind : other.kinds) shift(kind);
+  for (auto& w : other.weighings) {
+    shift(w.needed);
+    for (auto& weight : w.weights) shift(weight);
+  }
+  for (auto& r : other.cells) {
+    shift(r.cell);
+    shift(r.most);
+    for (auto& count : r.counts) shift(count);
+    const certificate::refusal is = r;
+    r.weighing = is.weighing == certificate::listed ? 0 : certificate::listed;
+    use(other);
+    r = is;
+    if (!is.counts.empty()) {
+      r.counts.pop_back();
+      use(other);
+      r.counts.resize(is.counts.size() - why.kinds.size());
+      use(other);
+      r = is;
+      r.counts.insert(r.counts.end(), is.counts.begin(),
+                      is.counts.begin() + static_cast<std::ptrdiff_t>(why.kinds.size()));
+      use(other);
+      r = is;
+    }
+  }
+  other.cells.pop_back();
+  use(other);
+  other.cells = why.cells;
+  other.cells.push_back(why.cells.front());
+  use(other);
+}
+
+}  // namespace apiary_test
