@@ -89,6 +89,7 @@
 #include <apiary/sched/conservative_queue.h>
 #include <apiary/sched/fgd.h>
 #include <apiary/sched/gandiva.h>
+#include <apiary/sched/gandiva_hived.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/gpu_sharing.h>
@@ -112,6 +113,8 @@
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/hived_supply.h>
+#include <apiary/sched/introspection.h>
+#include <apiary/sched/introspection_ground.h>
 #include <apiary/sched/job_book.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/philly.h>

@@ -1,0 +1,76 @@
+// Guests of a HiveD cluster take turns on what its owners do not use. When an owner comes, guests
+// make room at once and wait for a turn again; when it goes, a guest moves so that nodes are whole.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/model/job_request.h>
+#include <apiary/sched/gandiva_hived.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// Two nodes of four GPUs; research owns one, product none.
+hived_config cluster() {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n0"}, {.type = "NODE", .address = "n1"}};
+  config.virtual_clusters = {{.name = "research", .cells = {{"NODE", 1}}}, {.name = "product"}};
+  return config;
+}
+gang_request guest(std::uint32_t job, std::uint32_t gpus) {
+  return {.job = job_id(job),
+          .tenant = tenant_id(1),
+          .priority = opportunistic_priority,
+          .members = {{1, gpus}}};
+}
+
+// What the host is told, and forgets.
+void show(tick_t now, std::vector<gandiva_hived::action>& actions) {
+  static constexpr const char* verbs[] = {"start", "suspend", "resume", "migrate"};
+  for (const auto& a : actions) {
+    std::printf("%3d s  %-7s job %u", static_cast<int>(now), verbs[static_cast<int>(a.what)],
+                a.job.value);
+    for (const task_place& t : a.where)
+      std::printf("  node %u GPUs %#x", t.node.value, static_cast<unsigned>(t.leaves));
+    std::printf("\n");
+  }
+  actions.clear();
+}
+
+}  // namespace
+
+int main() {
+  auto below = hived::create(cluster());
+  if (!below.ok()) return 1;
+  auto scheduler = gandiva_hived::create(hived_ground(*below), {.quantum = 60});
+  if (!scheduler.ok()) return 1;
+  std::vector<gandiva_hived::action> todo;
+  // Three guests of a node each, on two nodes.
+  for (std::uint32_t job = 0; job < 3; ++job)
+    if (!scheduler->submit(guest(job, 4), {}, 0, todo).ok()) return 1;
+  show(0, todo);
+  for (tick_t now = 0; now <= 120; now = scheduler->wake()) {
+    if (!scheduler->tick(now, todo).ok()) return 1;
+    show(now, todo);
+  }
+  const gang_request owner{.job = job_id(3), .tenant = tenant_id(0), .members = {{1, 4}}};
+  if (!scheduler->submit(owner, {}, 140, todo).ok()) return 1;
+  show(140, todo);
+  for (const std::uint32_t job : {0U, 1U, 2U})
+    if (!scheduler->finish(job_id(job), 150).ok()) return 1;
+  // Two small guests share the other node; a third waits until the owner goes.
+  for (std::uint32_t job = 4; job < 7; ++job)
+    if (!scheduler->submit(guest(job, 2), {}, 150, todo).ok()) return 1;
+  show(150, todo);
+  if (!scheduler->finish(owner.job, 160).ok() || !scheduler->tick(160, todo).ok()) return 1;
+  show(160, todo);
+  if (!scheduler->finish(job_id(4), 170).ok() || !scheduler->tick(170, todo).ok()) return 1;
+  show(170, todo);
+}
