@@ -1,0 +1,287 @@
+// apiary/tests/support/naive_cells.h - all that cells can hold of a gang, vector by vector.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "support/levels.h"
+#include "support/naive_rules.h"
+#include <apiary/alloc/room_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/policy/gang_rules.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <vector>
+
+namespace apiary_test {
+
+// A kind of task: members without a leader that have no rules and need the same with those they
+// lead, or one member.
+struct naive_kind {
+  std::vector<std::uint32_t> members{};
+  std::uint32_t tasks = 0;
+  std::uint64_t leaves = 0;  // that a task needs, with those it leads
+  std::uint64_t cpu = 0;
+  std::uint64_t memory = 0;
+};
+
+// A gang in a world, asked of one cell after the other what it can hold: by the definition of the
+// rules, every vector of counts of its kinds tried. For small gangs.
+class naive_cells {
+ public:
+  using counts = std::vector<std::uint32_t>;
+
+  naive_cells(const ruled_world& world, const apiary::gang_rules& gang)
+      : world_(world), gang_(gang) {
+    for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
+      const apiary::ruled_member& member = gang.members[m];
+      if (member.leader != apiary::no_member || member.tasks == 0) continue;
+      naive_kind k{{m}, member.tasks};
+      for (const std::uint32_t other : with(m)) {
+        for (std::uint32_t t = 0; t < gang.members[other].tasks / member.tasks; ++t) {
+          k.leaves += gang.members[other].leaves;
+          k.cpu += gang.members[other].host.cpu_milli;
+          k.memory += gang.members[other].host.memory_mib;
+        }
+      }
+      bool joined = false;
+      for (naive_kind& known : kinds_) {
+        if (joined || lowest_rule(m) != apiary::any_level ||
+            lowest_rule(known.members[0]) != apiary::any_level || known.leaves != k.leaves ||
+            known.cpu != k.cpu || known.memory != k.memory)
+          continue;
+        known.members.push_back(m);
+        known.tasks += member.tasks;
+        joined = true;
+      }
+      if (!joined) kinds_.push_back(k);
+    }
+  }
+
+  [[nodiscard]] const std::vector<naive_kind>& kinds() const { return kinds_; }
+  [[nodiscard]] counts tasks() const {
+    counts all;
+    for (const naive_kind& k : kinds_) all.push_back(k.tasks);
+    return all;
+  }
+  [[nodiscard]] apiary::level_t lowest_rule(std::uint32_t leader) const {
+    apiary::level_t lowest = apiary::any_level;
+    for (const std::uint32_t m : with(leader)) {
+      for (const auto& s : gang_.members[m].slices) lowest = std::min(lowest, s.level);
+      for (const auto& s : gang_.members[m].spread) lowest = std::min(lowest, s.level);
+    }
+    return lowest;
+  }
+
+  // Whether a cell of the level may have n tasks of a kind, in some cell of the next level that may
+  // have its tasks, and so on. A cell of a level is made of whole cells of the levels below.
+  [[nodiscard]] bool may(std::size_t kind, apiary::level_t l, std::uint32_t n) const {
+    const std::uint32_t leader = kinds_[kind].members[0];
+    if (n > kinds_[kind].tasks) return false;
+    for (const std::uint32_t m : with(leader)) {
+      const apiary::ruled_member& member = gang_.members[m];
+      const std::uint32_t here = n * (member.tasks / gang_.members[leader].tasks);
+      for (const auto& s : member.slices)
+        if (s.level <= l && here % s.tasks != 0) return false;
+      for (const auto& s : member.spread)
+        if (s.level == l && here > s.tasks) return false;
+    }
+    if (l == world_.tree.num_levels()) return true;
+    for (std::uint32_t above = n; above <= kinds_[kind].tasks; ++above)
+      if (may(kind, l + 1, above)) return true;
+    return false;
+  }
+  // The greatest number up to n that a cell of the level may have.
+  [[nodiscard]] std::uint32_t bound(std::size_t kind, apiary::level_t l, std::uint64_t n) const {
+    auto most = static_cast<std::uint32_t>(std::min<std::uint64_t>(n, kinds_[kind].tasks));
+    while (!may(kind, l, most)) --most;
+    return most;
+  }
+
+  // All vectors of counts that a cell can hold.
+  [[nodiscard]] std::set<counts> held(apiary::level_t l, std::uint32_t c) const {
+    std::set<counts> sums{counts(kinds_.size(), 0)};
+    if (l == node) {
+      for (std::size_t k = 0; k < kinds_.size(); ++k) {
+        std::set<counts> more;
+        for (counts v : sums) {
+          for (; v[k] <= kinds_[k].tasks && on_node(v, c); ++v[k])
+            if (may(k, l, v[k])) more.insert(v);
+        }
+        sums = more;
+      }
+      return sums;
+    }
+    for (const std::uint32_t part : parts(l, c)) {
+      std::set<counts> more;
+      const std::set<counts> of_part = held(l - 1, part);
+      for (const counts& a : sums) {
+        for (const counts& b : of_part) {
+          counts sum = a;
+          bool some = true;
+          for (std::size_t k = 0; k < sum.size(); ++k) {
+            sum[k] += b[k];
+            some = some && sum[k] <= kinds_[k].tasks;
+          }
+          if (some) more.insert(sum);
+        }
+      }
+      sums = more;
+    }
+    std::erase_if(sums, [&](const counts& v) {
+      for (std::size_t k = 0; k < v.size(); ++k)
+        if (!may(k, l, v[k])) return true;
+      return false;
+    });
+    return sums;
+  }
+
+  // Those of them that no other one has at least as much of everything as.
+  [[nodiscard]] std::set<counts> greatest(apiary::level_t l, std::uint32_t c) const {
+    const std::set<counts> all = held(l, c);
+    std::set<counts> found;
+    for (const counts& v : all) {
+      const auto more = [&](const counts& w) {
+        return v != w && std::equal(v.begin(), v.end(), w.begin(), std::less_equal<>());
+      };
+      if (std::none_of(all.begin(), all.end(), more)) found.insert(v);
+    }
+    return found;
+  }
+
+  // The greatest weight that a cell bears, as certificate says.
+  [[nodiscard]] std::uint64_t borne(const counts& weights, apiary::level_t l,
+                                    std::uint32_t c) const {
+    const auto heavy = std::count_if(weights.begin(), weights.end(), [](auto w) { return w > 0; });
+    std::uint64_t most = 0;
+    if (l == node) {
+      std::set<counts> all{counts(kinds_.size(), 0)};
+      for (std::size_t k = 0; k < kinds_.size(); ++k) {
+        std::set<counts> more;
+        for (counts v : all) {
+          for (; v[k] <= kinds_[k].tasks && on_node(v, c, heavy > 1); ++v[k])
+            if (may(k, l, v[k])) more.insert(v);
+        }
+        all = more;
+      }
+      for (const counts& v : all) most = std::max(most, weight(weights, v));
+      return most;
+    }
+    for (const std::uint32_t part : parts(l, c)) most += borne(weights, l - 1, part);
+    counts allowed;
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+      const bool alone = heavy == 1 && weights[k] > 0;
+      allowed.push_back(bound(k, l, alone ? most / weights[k] : kinds_[k].tasks));
+    }
+    return std::min(most, weight(weights, allowed));
+  }
+  [[nodiscard]] static std::uint64_t weight(const counts& weights, const counts& v) {
+    std::uint64_t sum = 0;
+    for (std::size_t k = 0; k < v.size(); ++k) sum += std::uint64_t{weights[k]} * v[k];
+    return sum;
+  }
+
+  [[nodiscard]] std::uint32_t num_cells(apiary::level_t l) const {
+    return l == world_.tree.num_levels() ? 1 : world_.tree.cells(l).size();
+  }
+  // The cells of the next lower level in a cell, by their places.
+  [[nodiscard]] counts parts(apiary::level_t l, std::uint32_t c) const {
+    std::set<std::uint32_t> found;
+    for (std::uint32_t n = 0; n < world_.num_nodes(); ++n)
+      if (world_.cell(n, l) == c) found.insert(world_.cell(n, l - 1));
+    return {found.begin(), found.end()};
+  }
+
+ private:
+  // A member and those it leads that have tasks.
+  [[nodiscard]] counts with(std::uint32_t leader) const {
+    counts all;
+    for (std::uint32_t m = 0; m < gang_.members.size(); ++m)
+      if ((m == leader || gang_.members[m].leader == leader) && gang_.members[m].tasks > 0)
+        all.push_back(m);
+    return all;
+  }
+  // Whether a node has room for all these, or leaves for them.
+  [[nodiscard]] bool on_node(const counts& v, std::uint32_t n, bool leaves_alone = false) const {
+    std::uint64_t leaves = 0;
+    std::uint64_t cpu = 0;
+    std::uint64_t memory = 0;
+    for (std::size_t k = 0; k < v.size(); ++k) {
+      leaves += v[k] * kinds_[k].leaves;
+      cpu += v[k] * kinds_[k].cpu;
+      memory += v[k] * kinds_[k].memory;
+    }
+    if (leaves > world_.free[n]) return false;
+    return leaves_alone || world_.hosts.empty() ||
+           (cpu <= world_.hosts[n].cpu_milli && memory <= world_.hosts[n].memory_mib);
+  }
+
+  const ruled_world& world_;
+  const apiary::gang_rules& gang_;
+  std::vector<naive_kind> kinds_;
+};
+
+// A block or two of one or two racks of up to three nodes of up to `most` leaves.
+inline ruled_world random_small_cells(apiary::rng& random, std::uint32_t most) {
+  std::vector<std::uint32_t> blocks(1 + random.uniform(2));
+  std::vector<std::uint32_t> racks;
+  std::uint32_t nodes = 0;
+  for (std::uint32_t& b : blocks) {
+    b = 1 + random.uniform(2);
+    for (std::uint32_t r = 0; r < b; ++r) {
+      racks.push_back(1 + random.uniform(3));
+      nodes += racks.back();
+    }
+  }
+  const auto num_blocks = static_cast<std::uint32_t>(blocks.size());
+  ruled_world world{
+      apiary::ragged_tree({{num_blocks}, blocks, racks, std::vector<std::uint32_t>(nodes, most)}),
+      {},
+      {}};
+  const bool hosts = random.uniform(2) == 0;
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    world.free.push_back(random.uniform(most + 1));
+    if (hosts) world.hosts.push_back({random.uniform(7), random.uniform(7)});
+  }
+  return world;
+}
+
+// Up to three members of up to four tasks, with rules, leaders, CPU and memory now and then; valid.
+inline apiary::gang_rules random_small_gang(apiary::rng& random, std::uint32_t most) {
+  apiary::gang_rules gang;
+  const std::uint32_t members = 1 + random.uniform(3);
+  const bool hosted = random.uniform(2) == 0;
+  for (std::uint32_t m = 0; m < members; ++m) {
+    apiary::ruled_member& member = gang.members.emplace_back();
+    member.tasks = random.uniform(8) == 0 ? 0 : 1 + random.uniform(4);
+    member.leaves = random.uniform(8) == 0 ? 0 : 1 + random.uniform(most);
+    if (hosted && random.uniform(4) > 0) member.host = {random.uniform(4), random.uniform(4)};
+    if (m > 0 && gang.members[0].tasks > 0 && random.uniform(4) == 0) {
+      member.leader = 0;
+      member.tasks = gang.members[0].tasks * (1 + random.uniform(2));
+    }
+    if (random.uniform(2) == 0) continue;
+    const std::uint32_t tasks = std::max(member.tasks, 1U);
+    for (apiary::level_t l = node; l <= block; ++l) {
+      std::uint32_t size = 1 + random.uniform(tasks);
+      while (tasks % size != 0) --size;
+      const bool nests = member.slices.empty() || size % member.slices.back().tasks == 0;
+      if (nests && random.uniform(3) == 0) member.slices.push_back({l, size});
+      if (random.uniform(3) == 0) member.spread.push_back({l, random.uniform(tasks + 2)});
+    }
+  }
+  return gang;
+}
+
+inline apiary::room_index<apiary::ragged_tree> rooms_of_cells(const ruled_world& world,
+                                                              std::uint32_t most) {
+  apiary::room_index<apiary::ragged_tree> rooms(world.tree, node, most);
+  for (std::uint32_t n = 0; n < world.num_nodes(); ++n) rooms.set(n, world.free[n]);
+  return rooms;
+}
+
+}  // namespace apiary_test
