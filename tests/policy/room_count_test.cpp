@@ -1,0 +1,167 @@
+// apiary/tests/policy/room_count_test.cpp - room for one kind of task, against all that cells hold.
+// SPDX-License-Identifier: MIT
+#include "support/levels.h"
+#include "support/naive_cells.h"
+#include "support/scale.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/room_count.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+using node_units = std::pair<std::uint32_t, std::uint32_t>;  // a node, units there
+
+// The most tasks of one kind that a cell holds.
+std::uint32_t most_held(const naive_cells& naive, std::size_t kind, level_t l, std::uint32_t c) {
+  std::uint32_t most = 0;
+  for (const auto& v : naive.held(l, c)) most = std::max(most, v[kind]);
+  return most;
+}
+
+// Whether these are n units in cell c, every cell in it with as many as it may have and holds.
+bool is_room_used(const ruled_world& world, const naive_cells& naive, std::size_t kind, level_t l,
+                  std::uint32_t c, std::uint32_t n, const std::vector<node_units>& used) {
+  std::uint32_t sum = 0;
+  for (const auto& [at, units] : used) {
+    if (units == 0 || world.cell(at, l) != c) return false;
+    sum += units;
+  }
+  if (sum != n) return false;
+  for (level_t k = node; k <= l; ++k) {
+    for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {
+      std::uint32_t here = 0;
+      for (const auto& [at, units] : used)
+        if (world.cell(at, k) == i) here += units;
+      if (!naive.may(kind, k, here)) return false;
+      if (k == node && here > most_held(naive, kind, node, i)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("room_count: room and places are those of trying every vector") {
+  std::size_t some = 0;
+  for (std::uint64_t seed = 0; seed < scaled(250U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t most = 1 + random.uniform(6);
+    const ruled_world world = random_small_cells(random, most);
+    const gang_rules gang = random_small_gang(random, most);
+    const naive_cells naive(world, gang);
+    const auto rooms = rooms_of_cells(world, most);
+    gang_units units;
+    units.assign(gang, node, rooms.top());
+    room_count<ragged_tree> count(rooms, units, world.hosts);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      for (level_t l = node; l <= rooms.top(); ++l) {
+        const auto found = count.count(u, l);
+        const std::vector<std::uint32_t> room(found.begin(), found.end());
+        REQUIRE(room.size() == naive.num_cells(l));
+        for (std::uint32_t c = 0; c < room.size(); ++c) {
+          REQUIRE(room[c] == most_held(naive, u, l, c));
+          const std::uint32_t step = units.at(u, l).step;
+          for (std::uint32_t n = 0; n <= room[c]; n += step) {
+            std::vector<node_units> used;
+            count.place(u, l, c, n,
+                        [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
+            REQUIRE(is_room_used(world, naive, u, l, c, n, used));
+            some += n > 0 ? 1U : 0U;
+          }
+        }
+      }
+    }
+  }
+  CHECK(some > 0);
+}
+
+TEST_CASE("room_count: the fewest nodes, the last one the fullest that is enough") {
+  for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t nodes = 1 + random.uniform(8);
+    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
+    for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(random.uniform(9));
+    if (random.uniform(2) == 0)
+      for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
+    gang_rules gang;
+    gang.members = {{64, 1 + random.uniform(3), {random.uniform(2), 0}}};
+    if (random.uniform(2) == 0) gang.members[0].slices = {{node, 2}};
+    const auto rooms = rooms_of_cells(world, 8);
+    gang_units units;
+    units.assign(gang, node, rooms.top());
+    room_count<ragged_tree> count(rooms, units, world.hosts);
+    const auto at_nodes = count.count(0, node);
+    const std::vector<std::uint32_t> room(at_nodes.begin(), at_nodes.end());
+    std::vector<std::uint32_t> sorted = room;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    const std::uint32_t all = count.count(0, rack)[0];
+    REQUIRE(all == std::accumulate(room.begin(), room.end(), 0U));
+    for (std::uint32_t n = units.at(0, node).step; n <= all; n += units.at(0, node).step) {
+      std::vector<node_units> used;
+      count.place(0, rack, 0, n,
+                  [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
+      std::size_t fewest = 0;
+      for (std::uint32_t sum = 0; sum < n; ++fewest) sum += sorted[fewest];
+      REQUIRE(used.size() == fewest);
+      // All but the last are filled, in the order of their room; no other that is left over would
+      // do for the last and has less room, or as much and a lower place.
+      for (std::size_t i = 0; i + 1 < used.size(); ++i) {
+        CHECK(used[i].second == room[used[i].first]);
+        CHECK(used[i].second == sorted[i]);
+      }
+      const auto [last, rest] = used.back();
+      REQUIRE(rest <= room[last]);
+      for (std::uint32_t other = 0; other < nodes; ++other) {
+        bool taken = false;
+        for (const auto& [at, here] : used) taken = taken || at == other;
+        if (taken || room[other] < rest) continue;
+        CHECK((room[other] > room[last] || (room[other] == room[last] && other > last)));
+      }
+    }
+  }
+}
+
+TEST_CASE("room_count: what cells bear is what the certificate says they do") {
+  std::size_t several = 0;
+  for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t most = 1 + random.uniform(6);
+    const ruled_world world = random_small_cells(random, most);
+    const gang_rules gang = random_small_gang(random, most);
+    const naive_cells naive(world, gang);
+    const auto rooms = rooms_of_cells(world, most);
+    gang_units units;
+    units.assign(gang, node, rooms.top());
+    room_count<ragged_tree> count(rooms, units, world.hosts);
+    for (int round = 0; round < 4; ++round) {
+      std::vector<std::uint32_t> weights;
+      for (std::size_t u = 0; u < units.size(); ++u) weights.push_back(random.uniform(4));
+      several += std::count(weights.begin(), weights.end(), 0U) + 1 < std::ssize(weights) ? 1U : 0U;
+      for (level_t l = node; l <= rooms.top(); ++l) {
+        const std::vector<std::uint64_t> borne = count.borne(weights, l);
+        REQUIRE(borne.size() == naive.num_cells(l));
+        for (std::uint32_t c = 0; c < borne.size(); ++c)
+          CHECK(borne[c] == naive.borne(weights, l, c));
+      }
+    }
+  }
+  CHECK(several > 0);
+}
