@@ -96,7 +96,7 @@ class certificate_check {
     return r.most == most(why.level, r.cell) && r.most < w.needed;
   }
   [[nodiscard]] bool is_listed(const certificate& why, const certificate::refusal& r) {
-    if (r.most != 0 || r.counts.size() % kinds_.size() != 0) return false;
+    if (kinds_.empty() || r.most != 0 || r.counts.size() % kinds_.size() != 0) return false;
     std::set<vector> listed;
     for (std::size_t i = 0; i < r.counts.size(); i += kinds_.size()) {
       const auto first = r.counts.begin() + static_cast<std::ptrdiff_t>(i);

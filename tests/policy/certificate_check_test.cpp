@@ -1,0 +1,188 @@
+// apiary/tests/policy/certificate_check_test.cpp - which proofs are accepted, true and changed ones.
+// SPDX-License-Identifier: MIT
+#include "support/levels.h"
+#include "support/naive_cells.h"
+#include "support/scale.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/certificate_check.h>
+#include <apiary/policy/gang_rules.h>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+level_t proof_level(const ruled_world& world, const gang_rules& gang) {
+  return gang.required == any_level ? world.tree.num_levels() : gang.required;
+}
+
+// Whether every number is right, and what the cell can hold or bear is not enough.
+bool is_right_refusal(const naive_cells& naive, const certificate& why, std::uint32_t c) {
+  const certificate::refusal& r = why.cells[c];
+  const naive_cells::counts tasks = naive.tasks();
+  if (r.cell != c) return false;
+  if (r.weighing != certificate::listed) {
+    if (r.weighing >= why.weighings.size() || !r.counts.empty()) return false;
+    const certificate::weighing& w = why.weighings[r.weighing];
+    return r.most == naive.borne(w.weights, why.level, c) && r.most < w.needed;
+  }
+  std::set<naive_cells::counts> listed;
+  std::size_t vectors = 0;
+  for (std::size_t i = 0; i < r.counts.size(); i += tasks.size(), ++vectors) {
+    naive_cells::counts v;
+    for (std::size_t k = i; k < i + tasks.size() && k < r.counts.size(); ++k)
+      v.push_back(r.counts[k]);
+    listed.insert(v);
+  }
+  return r.most == 0 && listed.size() == vectors && listed == naive.greatest(why.level, c) &&
+         !naive.held(why.level, c).contains(tasks);
+}
+
+bool is_right_certificate(const ruled_world& world, const gang_rules& gang,
+                          const certificate& why) {
+  const naive_cells naive(world, gang);
+  std::vector<std::uint32_t> kinds;
+  for (const naive_kind& k : naive.kinds()) kinds.push_back(k.members[0]);
+  if (why.level != proof_level(world, gang) || why.kinds != kinds) return false;
+  for (const certificate::weighing& w : why.weighings) {
+    if (w.weights.size() != kinds.size()) return false;
+    if (w.needed != naive_cells::weight(w.weights, naive.tasks())) return false;
+  }
+  if (why.cells.size() != naive.num_cells(why.level)) return false;
+  for (std::uint32_t c = 0; c < why.cells.size(); ++c)
+    if (!is_right_refusal(naive, why, c)) return false;
+  return true;
+}
+
+// Some weighings, a refusal for each cell: by the last weighing that refuses it, or listed. All
+// numbers are right, and it is a proof if no cell holds the gang.
+certificate some_certificate(const ruled_world& world, const gang_rules& gang, rng& random) {
+  const naive_cells naive(world, gang);
+  certificate why;
+  why.level = proof_level(world, gang);
+  for (const naive_kind& k : naive.kinds()) why.kinds.push_back(k.members[0]);
+  for (std::uint32_t n = 1 + random.uniform(3); n > 0; --n) {
+    certificate::weighing& w = why.weighings.emplace_back();
+    for (std::size_t k = 0; k < why.kinds.size(); ++k) w.weights.push_back(random.uniform(4));
+    w.needed = naive_cells::weight(w.weights, naive.tasks());
+  }
+  for (std::uint32_t c = 0; c < naive.num_cells(why.level); ++c) {
+    certificate::refusal& r = why.cells.emplace_back();
+    r.cell = c;
+    for (std::uint32_t i = 0; i < why.weighings.size(); ++i) {
+      const std::uint64_t most = naive.borne(why.weighings[i].weights, why.level, c);
+      if (most >= why.weighings[i].needed || random.uniform(4) == 0) continue;
+      r.weighing = i;
+      r.most = most;
+    }
+    if (r.weighing != certificate::listed) continue;
+    for (const naive_cells::counts& v : naive.greatest(why.level, c))
+      r.counts.insert(r.counts.begin(), v.begin(), v.end());
+  }
+  return why;
+}
+
+void change_certificate(certificate& why, rng& random) {
+  const auto any_of = [&](auto& values) -> auto& {
+    return values[random.uniform(static_cast<std::uint32_t>(values.size()))];
+  };
+  const auto by_one = [&](auto& n) { random.uniform(2) == 0 ? ++n : --n; };
+  const std::uint32_t what = random.uniform(13);
+  if (what == 0) by_one(why.level);
+  if (what == 1 && !why.kinds.empty()) by_one(any_of(why.kinds));
+  if (what == 2) why.kinds.push_back(0);
+  if (what == 3) by_one(any_of(why.weighings).needed);
+  if (what == 4 && !why.kinds.empty()) by_one(any_of(any_of(why.weighings).weights));
+  if (what == 5) any_of(why.weighings).weights.push_back(0);
+  if (what == 6) why.weighings.pop_back();
+  if (what == 7) why.cells.pop_back();
+  if (what == 8) why.cells.push_back(why.cells.back());
+  if (what > 8) {
+    certificate::refusal& r = any_of(why.cells);
+    if (what == 9) by_one(r.cell);
+    if (what == 10) by_one(r.most);
+    if (what == 11) by_one(r.weighing);
+    if (what == 12 && !r.counts.empty()) by_one(any_of(r.counts));
+    if (what == 12 && r.counts.empty()) r.counts.assign(why.kinds.size(), 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("certificate_check: accepted is what is right in every number, and nothing else") {
+  std::size_t accepted = 0;
+  std::size_t listed = 0;
+  std::size_t changed = 0;
+  for (std::uint64_t seed = 0; seed < scaled(1500U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t most = 1 + random.uniform(6);
+    const ruled_world world = random_small_cells(random, most);
+    gang_rules gang = random_small_gang(random, most);
+    if (random.uniform(4) > 0) gang.required = node + random.uniform(3);
+    certificate_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+    certificate why = some_certificate(world, gang, random);
+    const bool right = is_right_certificate(world, gang, why);
+    CHECK(check(why) == right);
+    accepted += right ? 1U : 0U;
+    if (right)
+      for (const certificate::refusal& r : why.cells)
+        listed += r.weighing == certificate::listed ? 1U : 0U;
+    for (int round = 0; round < 6; ++round) {
+      certificate other = why;
+      change_certificate(other, random);
+      const bool still = is_right_certificate(world, gang, other);
+      CHECK(check(other) == still);
+      changed += right && !still ? 1U : 0U;
+    }
+  }
+  MESSAGE(accepted, " accepted, ", listed, " cells listed, ", changed, " refused when changed");
+  CHECK(accepted > 0);
+  CHECK(changed > 0);
+  if (scale() >= 1) CHECK(listed > 100);
+}
+
+TEST_CASE("certificate_check: what a cell holds may be listed in any order, but once") {
+  const ruled_world world{ragged_tree({{1}, {1}, {8}}), {8}, {{4, 4}}};
+  gang_rules gang;
+  gang.members = {{3, 1, {1, 0}}, {2, 2, {2, 0}}};
+  certificate_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  certificate why;
+  why.level = 3;
+  why.kinds = {0, 1};
+  why.cells = {{0, certificate::listed, 0, {3, 0, 2, 1, 0, 2}}};
+  CHECK(check(why));
+  why.cells[0].counts = {0, 2, 3, 0, 2, 1};
+  CHECK(check(why));
+  why.cells[0].counts = {0, 2, 3, 0, 2, 1, 2, 1};
+  CHECK(!check(why));
+  why.cells[0].counts = {0, 2, 3, 0, 2, 1, 2};
+  CHECK(!check(why));
+  why.cells[0].counts = {0, 2, 3, 0};
+  CHECK(!check(why));
+  why.cells[0].counts = {};
+  CHECK(!check(why));
+}
+
+TEST_CASE("certificate_check: nothing proves that a gang of nothing does not fit") {
+  const ruled_world world{ragged_tree({{1}, {1}, {8}}), {0}, {}};
+  gang_rules gang;
+  gang.members = {{0, 4}};
+  certificate_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  certificate why;
+  why.level = 3;
+  why.weighings = {{{}, 0}};
+  why.cells = {{0, 0, 0, {}}};
+  CHECK(!check(why));
+  why.cells = {{0, certificate::listed, 0, {}}};
+  CHECK(!check(why));
+}
