@@ -90,6 +90,10 @@
 #include <apiary/sched/fgd.h>
 #include <apiary/sched/gandiva.h>
 #include <apiary/sched/gandiva_hived.h>
+#include <apiary/sched/gandiva_jobs.h>
+#include <apiary/sched/gandiva_moves.h>
+#include <apiary/sched/gandiva_packing.h>
+#include <apiary/sched/gandiva_servers.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/gpu_sharing.h>

@@ -22,13 +22,11 @@ using namespace apiary;
 
 namespace {
 
-using phase = gandiva::phase;
-
-struct machine {
+struct turning_host {
   gandiva scheduler;
   std::vector<job_action> actions{};
 
-  explicit machine(std::vector<std::uint32_t> gpus)
+  explicit turning_host(std::vector<std::uint32_t> gpus)
       : scheduler(gandiva::create({.servers = {.gpus = std::move(gpus)}, .quantum = 60}).value()) {}
 
   void submit(std::uint32_t job, std::uint32_t gpus, tick_t now, std::int32_t priority = 0) {
@@ -51,8 +49,10 @@ struct machine {
   }
 };
 
-gandiva::standing runs(std::uint32_t server) { return {phase::run, node_id(server)}; }
-gandiva::standing waits(std::uint32_t server) { return {phase::suspended, node_id(server)}; }
+gandiva::standing runs(std::uint32_t server) { return {gandiva_phase::run, node_id(server)}; }
+gandiva::standing waits(std::uint32_t server) {
+  return {gandiva_phase::suspended, node_id(server)};
+}
 
 }  // namespace
 
@@ -72,7 +72,7 @@ TEST_CASE("gandiva: what is no cluster and no job") {
 }
 
 TEST_CASE("gandiva: same affinity, empty, any with room, over-subscribed, in this order") {
-  machine m({4, 4, 4});
+  turning_host m({4, 4, 4});
   m.submit(0, 1, 1);
   CHECK(m.at(0) == runs(0));  // empty
   m.submit(1, 2, 2);
@@ -82,26 +82,26 @@ TEST_CASE("gandiva: same affinity, empty, any with room, over-subscribed, in thi
   m.submit(3, 4, 4);
   CHECK(m.at(3) == runs(2));
   m.submit(4, 4, 5);
-  CHECK(m.at(4) == gandiva::standing{phase::run, node_id()});  // over both that have room
+  CHECK(m.at(4) == gandiva::standing{gandiva_phase::run, node_id()});  // over both that have room
   CHECK(m.scheduler.load(node_id(0)) == 4);
   CHECK(m.scheduler.affinity(node_id(0)) == 1);
   m.submit(5, 2, 6);
   CHECK(m.at(5) == waits(1));  // over-subscribed beside its like
   m.submit(6, 8, 7);
-  CHECK(m.at(6).phase == phase::queued);
+  CHECK(m.at(6).phase == gandiva_phase::queued);
   CHECK(m.scheduler.wake() == 60);
   m.finish(4, 8);
   CHECK(m.at(5) == runs(1));
 }
 
 TEST_CASE("gandiva: six jobs on four GPUs get four sixths each of any 15 minutes") {
-  machine m({4});
+  turning_host m({4});
   std::map<std::uint32_t, std::vector<tick_t>> minutes;  // in which each runs
   for (std::uint32_t job = 0; job < 6; ++job) m.submit(job, 1, 0);
   for (tick_t minute = 0; minute < 300; ++minute) {
     m.decide(60 * minute);
     for (std::uint32_t job = 0; job < 6; ++job) {
-      if (m.at(job).phase == phase::run) minutes[job].push_back(minute);
+      if (m.at(job).phase == gandiva_phase::run) minutes[job].push_back(minute);
     }
   }
   for (const auto& [job, ran] : minutes) {
@@ -113,7 +113,7 @@ TEST_CASE("gandiva: six jobs on four GPUs get four sixths each of any 15 minutes
 }
 
 TEST_CASE("gandiva: a departure lets a suspended job of the fullest server move in") {
-  machine m({2, 2});
+  turning_host m({2, 2});
   m.submit(0, 2, 1);
   m.submit(1, 2, 2);
   m.submit(2, 2, 3);
@@ -132,7 +132,7 @@ TEST_CASE("gandiva: a departure lets a suspended job of the fullest server move 
 }
 
 TEST_CASE("gandiva: at a quantum higher priorities run, whatever they had") {
-  machine m({1});
+  turning_host m({1});
   m.submit(0, 1, 1);
   m.submit(1, 1, 2, 5);
   CHECK(m.at(1) == waits(0));  // until the turn
@@ -144,15 +144,15 @@ TEST_CASE("gandiva: at a quantum higher priorities run, whatever they had") {
 }
 
 TEST_CASE("gandiva: the jobs of a broken server look for another") {
-  machine m({2, 2});
+  turning_host m({2, 2});
   m.submit(0, 2, 1);
   m.submit(1, 1, 2);
   m.submit(2, 2, 3);
   CHECK(m.at(2) == waits(0));
   CHECK(m.scheduler.mark_bad(node_id(0), 4).value() == std::vector{job_id(0)});
   m.decide(4);
-  CHECK(m.at(0).phase == phase::queued);
-  CHECK(m.at(2).phase == phase::queued);
+  CHECK(m.at(0).phase == gandiva_phase::queued);
+  CHECK(m.at(2).phase == gandiva_phase::queued);
   CHECK(m.scheduler.mark_healthy(node_id(0), 5).ok());
   m.decide(5);
   CHECK(m.at(0) == runs(0));
@@ -202,9 +202,9 @@ TEST_CASE("gandiva: random loads: no GPU twice, none idle that a job could use, 
         for (const job_request& r : jobs) {
           const std::optional<gandiva::standing> s = g.find(r.job);
           if (!s) continue;
-          REQUIRE(has[r.job.value] == (s->phase == phase::run ? r.gpus : 0));
+          REQUIRE(has[r.job.value] == (s->phase == gandiva_phase::run ? r.gpus : 0));
           if (s->server.valid()) load[s->server.value] += r.gpus;
-          if (s->phase != phase::suspended) continue;
+          if (s->phase != gandiva_phase::suspended) continue;
           REQUIRE(r.gpus > g.pool().idle(s->server));  // it would run
           // At a quantum, unless it was suspended just now, it would move.
           if (t % 20 != 0 || seen.contains(r.job)) continue;

@@ -104,7 +104,7 @@ struct job_action {
     suspend,  // stop it and keep its progress; it waits again
     pack,     // as start, beside the job that runs at `place`
     unpack,   // as suspend; the job beside which it ran runs on
-    migrate,  // it runs on at `place`
+    migrate,  // it runs on at `place`, beside the job that runs there if one does
     grow,     // it runs on at `place`, which is more of its server
     shrink,   // it runs on at `place`, which is less of it
   };

@@ -21,6 +21,12 @@ struct job_profile {
   std::uint32_t utilization = 0;  // of its GPU, in thousandths
   std::uint64_t memory = 0;       // bytes
 };
+// What it measured of a job, whatever runs beside it.
+struct job_sample {
+  std::uint32_t utilization = 0;  // of its GPU, in thousandths
+  std::uint64_t memory = 0;       // bytes
+  std::uint64_t rate = 0;  // mini-batches in a time of the host's, the same for all its samples
+};
 // What it measured of a GPU and the jobs on it.
 struct gpu_profile {
   std::uint32_t gpu = 0;  // the host's number
@@ -40,6 +46,14 @@ struct pack_trial {
                                           std::uint64_t sliced_rate) noexcept {
   return packed_rate > sliced_rate;
 }
+// The same for two jobs whose mini-batches differ: each job's rate counts as a part of its own when
+// alone, and in turns both come to 1. Requires: rates of those alone above 0, all below 2^53.
+[[nodiscard]] constexpr bool packing_pays(const job_sample& alone_a, const job_sample& alone_b,
+                                          std::uint64_t packed_a, std::uint64_t packed_b) noexcept {
+  constexpr std::uint64_t whole = 1000;
+  APIARY_ASSERT(alone_a.rate > 0 && alone_b.rate > 0);
+  return packing_pays(packed_a * whole / alone_a.rate + packed_b * whole / alone_b.rate, whole);
+}
 
 // Tries jobs together, one at a time, and remembers what did not pay: the job of least utilisation
 // goes to the GPU of least utilisation where its memory fits, then to the next GPU, and when no GPU
@@ -55,6 +69,12 @@ class pack_trials {
   // nothing is left to try.
   [[nodiscard]] std::optional<pack_trial> next(std::span<const job_profile> jobs,
                                                std::span<const gpu_profile> gpus) const {
+    return next(jobs, gpus, [](const job_profile&, const gpu_profile&) { return true; });
+  }
+  // The same among pairs for which may(job, gpu).
+  template <class May>
+  [[nodiscard]] std::optional<pack_trial> next(std::span<const job_profile> jobs,
+                                               std::span<const gpu_profile> gpus, May&& may) const {
     std::vector<job_profile> candidates(jobs.begin(), jobs.end());
     std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
       return a.utilization != b.utilization ? a.utilization < b.utilization : a.job < b.job;
@@ -66,7 +86,7 @@ class pack_trials {
     for (const job_profile& job : candidates) {
       for (const gpu_profile& gpu : places) {
         const pack_trial trial{job.job, gpu.gpu};
-        if (job.memory <= gpu.memory_left && !failed(trial)) return trial;
+        if (job.memory <= gpu.memory_left && may(job, gpu) && !failed(trial)) return trial;
       }
     }
     return std::nullopt;

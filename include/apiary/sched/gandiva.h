@@ -6,19 +6,23 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/core/weighted_tree.h>
 #include <apiary/model/job_request.h>
+#include <apiary/policy/pack.h>
 #include <apiary/policy/time_slice.h>
+#include <apiary/sched/gandiva_jobs.h>
+#include <apiary/sched/gandiva_moves.h>
+#include <apiary/sched/gandiva_packing.h>
 #include <apiary/sched/server_placer.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,44 +32,76 @@ APIARY_NAMESPACE_BEGIN
 struct gandiva_options {
   server_spec servers{};    // `anywhere` of it does not count
   tick_t quantum = 60'000;  // turns change at its multiples
+
+  bool packs = false;                            // two jobs on one GPU where that pays
+  std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of job_sample
+
+  bool migrates = false;         // running jobs move
+  tick_t migration_cost = 2000;  // what one loses by that ...
+  std::uint32_t most_loss = 50;  // ... of the time since it moved last, in thousandths, at most
+  std::uint32_t threshold = 3;   // servers with so many GPUs to spare are emptied
+
+  bool grows = false;           // jobs get idle GPUs of their server, up to most_gpus ...
+  tick_t idle_period = 60'000;  // ... when nothing has changed on it for so long
 };
 
 // Gives every job a server at once while there is one of its size, more jobs than GPUs if need be,
-// and lets the jobs of such a server take turns (policy/time_slice.h).
+// and lets the jobs of such a server take turns (policy/time_slice.h). If asked to, it then looks at
+// what came of it, and packs, migrates, grows and shrinks jobs.
 //
-// A server's load is the GPUs of its jobs, running or suspended; its affinity the GPUs that the first
-// job on it wanted, 0 for an empty one. A job of g GPUs goes to
+// A server's load is the GPUs of its jobs, running or suspended, a packed job's not; its affinity the
+// GPUs that the first job on it wanted, 0 for an empty one. A job of g GPUs goes to
 //   the least loaded server of affinity g, if it has g GPUs to spare; else
 //   an empty server, whose affinity becomes g; else
 //   servers that have g GPUs to spare, the tightest one or, together, those with the most; else
 //   the least loaded server of affinity g, which is over-subscribed then; else it waits.
-// Where a departure leaves GPUs to spare, and at each quantum, a suspended job of the most
-// over-subscribed server moves in.
+// Where GPUs are to spare, a suspended job of the most over-subscribed server moves in.
 // A job over several servers runs without a break. From the next quantum on no job waits on its
 // server for one of lower priority.
 //
-// Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2 reactive
-//           mode and suspend-resume. Its packing, growing and background migration are not here.
+// A decision has one action a job at most. What comes first has it: what helps waiting jobs goes
+// before what helps running ones.
+//   1. at a quantum: packing that does not pay is undone (sched/gandiva_packing.h)
+//   2. waiting jobs are placed, by arrival; suspended ones move to where there is room
+//   3. turns; who starts takes back what others have grown by; at a quantum a packing is tried
+//   4. packed jobs get GPUs of their own where there is room
+//   5. after departures: jobs over several servers come together (sched/gandiva_moves.h)
+//   6. at a quantum: servers with many GPUs to spare are emptied
+//   7. jobs grow
+//
+// Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
+// Differs:  two jobs a GPU at most, of one server; fairness and priorities as in time_slice.h.
 // Requires: times >= 0 that never go back; decide() at wake() and after each moment at which
 //           something was submitted, ended, broke or was repaired.
-// Cost:     O(servers) a job that comes, moves or finds no server; at a quantum O(servers) and
-//           O(jobs log jobs) of each over-subscribed server. Of jobs that wait without a server, one
-//           of each number of GPUs is tried a decision.
+// Cost:     O(log servers + jobs of the server) a job that comes, moves or ends and O(numbers of GPUs
+//           asked for) a decision; at a quantum O(jobs log jobs) of each over-subscribed server. The
+//           costs of packing, migration and growth stand there.
 // Example:  examples/job_queues.cpp
 class gandiva {
  public:
-  enum class phase : std::uint8_t { queued, suspended, run };
+  using phase = gandiva_phase;
   struct standing {
     gandiva::phase phase = phase::queued;
     node_id server{};  // whose turns it takes; not valid when it waits or runs over several
+    job_id beside{};   // with whom it is packed; not valid: with nobody
     friend bool operator==(const standing&, const standing&) noexcept = default;
   };
 
-  // kInvalidArgument: as check_servers(), or a quantum that is not above 0.
+  // kInvalidArgument: as check_servers(), a time that is not above 0 (a cost: below 0), a loss of 0
+  // or more than all, a threshold of 0.
   [[nodiscard]] static absl::StatusOr<gandiva> create(const gandiva_options& options) {
     APIARY_RETURN_IF_ERROR(check_servers(options.servers));
     if (options.quantum <= 0) {
       return absl::InvalidArgumentError("quantum " + std::to_string(options.quantum));
+    }
+    if (options.idle_period <= 0) {
+      return absl::InvalidArgumentError("idle period " + std::to_string(options.idle_period));
+    }
+    if (options.migration_cost < 0 || options.migration_cost > forever / 1000 ||
+        options.most_loss == 0 || options.most_loss > 1000 || options.threshold == 0) {
+      return absl::InvalidArgumentError("migration cost " + std::to_string(options.migration_cost) +
+                                        ", most loss " + std::to_string(options.most_loss) +
+                                        ", threshold " + std::to_string(options.threshold));
     }
     return gandiva(options);
   }
@@ -74,51 +110,71 @@ class gandiva {
   // here.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    if (r.gpus == 0 || r.gpus > pool_.total()) {
+    if (r.gpus == 0 || r.gpus > total_gpus()) {
       return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
-                                        " GPUs of " + std::to_string(pool_.total()));
+                                        " GPUs of " + std::to_string(total_gpus()));
     }
-    const auto [at, is_new] = jobs_.try_emplace(r.job.value);
-    if (!is_new) return absl::AlreadyExistsError(name(r.job) + " is here already");
-    at->second.request = r;
-    at->second.key = at->second.since = now;
-    queue_.insert({now, r.job.value, 0});
+    if (jobs_.find(r.job) != nullptr) {
+      return absl::AlreadyExistsError(name(r.job) + " is here already");
+    }
+    enqueue(jobs_.add(r, now));
     return absl::OkStatus();
   }
 
   // The job has ended, or is withdrawn. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, tick_t now) {
-    const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
-    record& r = found->second;
-    if (r.phase == phase::queued) {
-      queue_.erase(r.key, job.value);
+    gandiva_job* const r = jobs_.find(job);
+    if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
+    if (r->phase == phase::queued) {
+      dequeue(*r);
     } else {
-      leave(r, now);
+      leave(*r, now);
     }
-    jobs_.erase(found);
+    jobs_.erase(job);
+    departed_ = true;
+    return absl::OkStatus();
+  }
+
+  // What the host measured of a running job since it last started, or since another was packed beside
+  // it or left. Only packing wants to know. kNotFound: there is no such job. kFailedPrecondition: it
+  // does not run. kInvalidArgument: a rate of 0, or one of 2^53 or more.
+  [[nodiscard]] absl::Status report(job_id job, const job_sample& sample, tick_t /*now*/) {
+    gandiva_job* const r = jobs_.find(job);
+    if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
+    if (!r->runs()) return absl::FailedPreconditionError(name(job) + " does not run");
+    if (sample.rate == 0 || sample.rate >> 53 != 0) {
+      return absl::InvalidArgumentError(name(job) + ": a rate of " + std::to_string(sample.rate));
+    }
+    if (r->packed()) {
+      r->packed_rate = sample.rate;
+    } else {
+      r->alone = sample;
+    }
     return absl::OkStatus();
   }
 
   // The server is broken: its jobs stop and look for another. Those that ran, ascending.
   // kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t now) {
-    if (n.value >= servers_.size()) return no_such(n);
-    pool_.set_health(n, false);
+    if (n.value >= pool().num_servers()) return no_such(n);
+    jobs_.set_health(n, false);
+    std::vector<job_id> here = jobs_.servers().jobs(n);
     std::vector<job_id> ran;
-    for (const job_id job : std::vector<job_id>(servers_[n.value].jobs)) {
-      record& r = jobs_.at(job.value);
-      if (r.phase == phase::run) ran.push_back(job);
+    std::copy_if(here.begin(), here.end(), std::back_inserter(ran),
+                 [&](job_id job) { return jobs_.at(job).runs(); });
+    std::stable_partition(here.begin(), here.end(),
+                          [&](job_id job) { return jobs_.at(job).leader.valid(); });
+    for (const job_id job : here) {
+      gandiva_job& r = jobs_.at(job);
       leave(r, now);
-      r.phase = phase::queued;
-      queue_.insert({r.key, job.value, 0});
+      enqueue(r);
     }
     return ran;
   }
   [[nodiscard]] absl::Status mark_healthy(node_id n, tick_t /*now*/) {
-    if (n.value >= servers_.size()) return no_such(n);
-    pool_.set_health(n, true);
-    touched_.push_back(n);
+    if (n.value >= pool().num_servers()) return no_such(n);
+    jobs_.set_health(n, true);
+    departed_ = true;
     return absl::OkStatus();
   }
 
@@ -126,258 +182,216 @@ class gandiva {
   // here already.
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
     const bool turn = now % options_.quantum == 0;
-    std::vector<std::uint32_t> none;  // numbers of GPUs without a server
-    for (auto at = queue_.first(); at; at = queue_.next(at->key, at->id)) {
-      record& r = jobs_.at(at->id);
-      if (std::find(none.begin(), none.end(), r.request.gpus) != none.end()) continue;
-      if (!assign(r, now, actions)) none.push_back(r.request.gpus);
+    jobs_.begin(now, actions);
+    if (options_.packs && turn) packing_.judge(jobs_);
+    place_waiting();
+    while (relocate()) continue;
+    for (const node_id n : again_) jobs_.touch(n);
+    again_.clear();
+    std::vector<node_id> touched = jobs_.take_touched();
+    for (const node_id n : touched) {
+      if (!turn || !jobs_.servers().over_subscribed(n)) take_turns(n, false, now);
     }
-    for (const node_id n : pool_.servers()) {
-      if (turn && over_ > 0 && spare(n) > 0) touched_.push_back(n);
+    const summary_bitset& over = jobs_.servers().over();
+    for (std::uint32_t n = over.find_first(); turn && n != summary_bitset::npos;
+         n = over.find_next(n + 1)) {
+      take_turns(node_id(n), true, now);
     }
-    for (std::size_t i = 0; i < touched_.size(); ++i) {  // may grow
-      while (move_to(touched_[i])) continue;
+    if (options_.packs) packing_.separate(jobs_);
+    if (options_.migrates && departed_) migration_.gather(jobs_, now);
+    restless_ = restless_ || !touched.empty();
+    if (options_.migrates && restless_ && turn) restless_ = migration_.defragment(jobs_, now);
+    if (options_.grows) {
+      for (const node_id n : jobs_.take_touched()) touched.push_back(n);
+      for (const node_id n : touched) growth_.watch(jobs_, n, now);
+      growth_.grow(jobs_, now);
     }
-    std::sort(touched_.begin(), touched_.end());
-    touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
-    for (const node_id n : touched_) {
-      if (!turn || !over_subscribed(n)) take_turns(n, false, now, actions);
-    }
-    for (const node_id n : pool_.servers()) {
-      if (turn && over_subscribed(n)) take_turns(n, true, now, actions);
-    }
-    touched_.clear();
+    departed_ = false;
+    jobs_.end();
     now_ = now;
     return absl::OkStatus();
   }
   // When decide() wants to be called although nothing happens: at the next multiple of the quantum
-  // while a server is over-subscribed.
+  // while a server is over-subscribed, jobs are packed or running ones may move, and when jobs may
+  // grow.
   [[nodiscard]] tick_t wake() const noexcept {
-    if (over_ == 0) return forever;
-    return (now_ / options_.quantum + 1) * options_.quantum;
+    const tick_t grows = growth_.next();
+    if (jobs_.servers().over().none() && jobs_.guests().empty() && again_.empty() &&
+        !(options_.migrates && restless_))
+      return grows;
+    return std::min(grows, (now_ / options_.quantum + 1) * options_.quantum);
   }
 
   // nullopt: there is no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
-    const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return std::nullopt;
-    return standing{found->second.phase, found->second.home};
+    const gandiva_job* const r = jobs_.find(job);
+    if (r == nullptr) return std::nullopt;
+    return standing{r->phase, r->home, r->leader.valid() ? r->leader : r->guest};
   }
   // Requires: there is such a server.
-  [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return servers_[n.value].load; }
+  [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return jobs_.servers().load(n); }
   [[nodiscard]] std::uint32_t affinity(node_id n) const noexcept {
-    return servers_[n.value].affinity;
+    return jobs_.servers().affinity(n);
   }
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return pool_.total(); }
-  [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return pool().total(); }
+  // Of two packed jobs one has the GPUs.
+  [[nodiscard]] const server_pool& pool() const noexcept { return jobs_.pool(); }
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
 
  private:
-  struct record {
-    job_request request{};
-    tick_t key = 0;  // when it came
-    gandiva::phase phase = phase::queued;
-    node_id home{};
-    job_place place{};      // while it runs
-    std::int64_t pass = 0;  // slice_pass(), without what it runs now
-    tick_t since = 0;       // when it last began to run or to wait
-  };
-  struct server {
-    std::vector<job_id> jobs{};  // ascending, those over several servers included
-    std::uint32_t load = 0;
-    std::uint32_t pinned = 0;  // of it, of jobs over several servers
-    std::uint32_t affinity = 0;
-  };
-
   explicit gandiva(const gandiva_options& options)
       : options_(options),
-        pool_(options.servers.gpus, options.servers.servers_per_rack),
-        servers_(options.servers.gpus.size()) {}
+        jobs_(options.servers.gpus, options.servers.servers_per_rack),
+        packing_(options.packs ? options.servers.gpus.size() : 0, options.gpu_memory),
+        migration_(options.threshold, options.migration_cost * 1000 / options.most_loss),
+        growth_(options.idle_period) {}
 
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   [[nodiscard]] static absl::Status no_such(node_id n) {
     return absl::NotFoundError("there is no server " + std::to_string(n.value));
   }
-  [[nodiscard]] bool over_subscribed(node_id n) const noexcept { return load(n) > pool_.gpus(n); }
-  // GPUs that nobody on the server has, in turns or at once; 0 for a bad one.
-  [[nodiscard]] std::uint32_t spare(node_id n) const noexcept {
-    return pool_.healthy(n) && !over_subscribed(n) ? pool_.gpus(n) - load(n) : 0;
+
+  void enqueue(const gandiva_job& r) { queue_[r.request.gpus].emplace(r.key, r.request.job.value); }
+  void dequeue(const gandiva_job& r) {
+    const auto line = queue_.find(r.request.gpus);
+    line->second.erase({r.key, r.request.job.value});
+    if (line->second.empty()) queue_.erase(line);
+  }
+  void leave(gandiva_job& r, tick_t now) {
+    forget(r);
+    jobs_.leave(r, now);
+  }
+  void forget(const gandiva_job& r) {
+    if (options_.packs && r.home.valid()) packing_.forget(r.home, r.request.job);
   }
 
-  void join(record& r, node_id n, std::uint32_t gpus, bool pins) {
-    server& s = servers_[n.value];
-    const bool was = over_subscribed(n);
-    if (s.jobs.empty()) s.affinity = r.request.gpus;
-    s.jobs.insert(std::lower_bound(s.jobs.begin(), s.jobs.end(), r.request.job), r.request.job);
-    s.load += gpus;
-    s.pinned += pins ? gpus : 0;
-    over_ += over_subscribed(n) && !was ? 1U : 0U;
-    touched_.push_back(n);
-  }
-  void part(const record& r, node_id n, std::uint32_t gpus, bool pins) {
-    server& s = servers_[n.value];
-    const bool was = over_subscribed(n);
-    s.jobs.erase(std::lower_bound(s.jobs.begin(), s.jobs.end(), r.request.job));
-    s.load -= gpus;
-    s.pinned -= pins ? gpus : 0;
-    if (s.jobs.empty()) s.affinity = 0;
-    over_ -= was && !over_subscribed(n) ? 1U : 0U;
-    touched_.push_back(n);
-  }
-  // Stops the job, if it runs.
-  void stop(record& r, tick_t now) {
-    if (r.phase != phase::run) return;
-    pool_.give(r.place);
-    r.pass += slice_pass(now - r.since, 1);
-    r.phase = phase::suspended;
-    r.since = now;
-  }
-  void run(record& r, job_place place, tick_t now, std::vector<job_action>& actions) {
-    pool_.take(r.request.job, place);
-    delays waited;
-    waited[delay_cause::capacity] = now - r.since;
-    actions.push_back({job_action::verb::start, r.request.job, place, waited});
-    r.place = std::move(place);
-    r.phase = phase::run;
-    r.since = now;
-  }
-  // Takes the job off its servers.
-  void leave(record& r, tick_t now) {
-    stop(r, now);
-    if (r.home.valid()) {
-      part(r, r.home, r.request.gpus, false);
-    } else {
-      for (const placement& p : r.place) part(r, p.node, p.num_devices(), true);
+  // Finds servers for the jobs that wait for one, by arrival; of each number of GPUs until one finds
+  // none.
+  void place_waiting() {
+    std::set<std::uint32_t> failed;
+    while (true) {
+      std::optional<std::pair<tick_t, std::uint32_t>> first;
+      for (const auto& [gpus, line] : queue_) {
+        if (!failed.contains(gpus) && (!first || *line.begin() < *first)) first = *line.begin();
+      }
+      if (!first) return;
+      gandiva_job& r = jobs_.at(job_id(first->second));
+      if (!assign(r)) failed.insert(r.request.gpus);
     }
-    r.home = {};
-    r.place.clear();
   }
-
-  void settle(record& r, node_id n) {
-    std::optional<std::int64_t> least;
-    for (const job_id job : servers_[n.value].jobs) {
-      const record& other = jobs_.at(job.value);
-      if (other.home == n && (!least || other.pass < *least)) least = other.pass;
-    }
-    r.pass = least.value_or(0);
-    r.home = n;
-    r.phase = phase::suspended;
-    join(r, n, r.request.gpus, false);
-  }
-  // Finds servers for a queued job; whether there are any.
-  bool assign(record& r, tick_t now, std::vector<job_action>& actions) {
+  bool assign(gandiva_job& r) {
+    const gandiva_servers& servers = jobs_.servers();
     const std::uint32_t gpus = r.request.gpus;
-    node_id same;
-    node_id empty;
-    node_id tight;
-    for (const node_id n : pool_.servers()) {
-      const server& s = servers_[n.value];
-      if (!pool_.healthy(n) || pool_.gpus(n) < gpus) continue;
-      if (s.affinity == gpus && s.pinned + gpus <= pool_.gpus(n) &&
-          (!same.valid() || load(n) < load(same)))
-        same = n;
-      if (s.affinity == 0 && !empty.valid()) empty = n;
-      if (spare(n) >= gpus && (!tight.valid() || spare(n) < spare(tight))) tight = n;
+    const node_id same = servers.least_loaded(gpus);
+    node_id home = same;
+    if (!same.valid() || servers.spare(same) < gpus) {
+      home = servers.empty(gpus);
+      if (!home.valid()) home = servers.tightest(gpus);
     }
-    node_id home = empty.valid() ? empty : tight;
-    if (same.valid() && spare(same) >= gpus) home = same;
-    job_place wide;
     if (!home.valid()) {
-      wide = spread(gpus);
-      if (wide.empty()) home = same;
+      if (const auto parts = servers.spread(gpus); !parts.empty()) {
+        dequeue(r);
+        job_place place;
+        for (const auto& [n, k] : parts) {
+          jobs_.make_room(n, k);
+          place.push_back(pool().part(n, k));
+        }
+        std::sort(place.begin(), place.end(),
+                  [](placement a, placement b) { return a.node < b.node; });
+        jobs_.start_wide(r, std::move(place));
+        return true;
+      }
+      home = same;
     }
-    if (!home.valid() && wide.empty()) return false;
-    queue_.erase(r.key, r.request.job.value);
-    if (home.valid()) {
-      settle(r, home);
-    } else {
-      for (const placement& p : wide) join(r, p.node, p.num_devices(), true);
-      run(r, std::move(wide), now, actions);
-    }
+    if (!home.valid()) return false;
+    dequeue(r);
+    jobs_.settle(r, home);
     return true;
   }
-  // GPUs to spare of the servers that have the most; empty when all have too few.
-  [[nodiscard]] job_place spread(std::uint32_t gpus) const {
-    std::vector<node_id> order;
-    for (const node_id n : pool_.servers()) {
-      if (spare(n) > 0) order.push_back(n);
+  // Moves a suspended job of the most over-subscribed server that has one small enough to where there
+  // is room; whether there was one.
+  bool relocate() {
+    const gandiva_servers& servers = jobs_.servers();
+    if (servers.over().none()) return false;
+    const std::uint32_t most = servers.most_spare();
+    const node_id from = servers.fullest(most);
+    if (!from.valid()) return false;
+    gandiva_job* best = nullptr;
+    for (const job_id job : servers.jobs(from)) {
+      gandiva_job& r = jobs_.at(job);
+      if (r.phase != phase::suspended || r.leader.valid() || r.request.gpus > most) continue;
+      if (best == nullptr || r.pass < best->pass) best = &r;
     }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](node_id a, node_id b) { return spare(a) > spare(b); });
-    job_place place;
-    for (const node_id n : order) {
-      const std::uint32_t k = std::min(gpus, spare(n));
-      if (k > 0) place.push_back(pool_.part(n, k));
-      gpus -= k;
-    }
-    if (gpus > 0) place.clear();
-    std::sort(place.begin(), place.end(), [](placement a, placement b) { return a.node < b.node; });
-    return place;
-  }
-
-  // Moves a suspended job of the most over-subscribed server that has one small enough to the
-  // server; whether there was one.
-  bool move_to(node_id to) {
-    if (over_ == 0 || spare(to) == 0) return false;
-    record* best = nullptr;
-    std::uint32_t excess = 0;
-    for (const node_id n : pool_.servers()) {
-      if (!over_subscribed(n) || load(n) - pool_.gpus(n) <= excess) continue;
-      record* here = nullptr;
-      for (const job_id job : servers_[n.value].jobs) {
-        record& r = jobs_.at(job.value);
-        if (r.phase != phase::suspended || r.request.gpus > spare(to)) continue;
-        if (here == nullptr || r.pass < here->pass) here = &r;
-      }
-      if (here == nullptr) continue;
-      best = here;
-      excess = load(n) - pool_.gpus(n);
-    }
-    if (best == nullptr) return false;
-    part(*best, best->home, best->request.gpus, false);
-    settle(*best, to);
+    forget(*best);
+    if (best->guest.valid()) jobs_.part(*best, jobs_.at(best->guest));
+    jobs_.settle(*best, servers.tightest(best->request.gpus));
     return true;
   }
 
   // Starts those whose turn it is on a server; `anew`: of all its jobs, the others are suspended;
-  // else of those that do not run, on what is idle.
-  void take_turns(node_id n, bool anew, tick_t now, std::vector<job_action>& actions) {
-    if (!pool_.healthy(n)) return;
-    const server& s = servers_[n.value];
+  // else of those that do not run, on what is idle or only grown into. A job that this decision has
+  // stopped waits for the next one.
+  void take_turns(node_id n, bool anew, tick_t now) {
+    if (!pool().healthy(n)) return;
     std::vector<sliced_job> candidates;
-    for (const job_id job : s.jobs) {
-      const record& r = jobs_.at(job.value);
-      if (!r.home.valid() || (!anew && r.phase == phase::run)) continue;
-      const tick_t ran = r.phase == phase::run ? now - r.since : 0;
-      candidates.push_back({job, r.request.gpus, r.request.priority, r.pass + slice_pass(ran, 1)});
-    }
-    const std::uint32_t gpus = anew ? pool_.gpus(n) - s.pinned : pool_.idle(n);
-    const std::vector<std::size_t> chosen = choose_slice(candidates, gpus);
-    for (std::size_t i = 0, c = 0; anew && i < candidates.size(); ++i) {
-      if (c < chosen.size() && chosen[c] == i) {
-        ++c;
+    std::vector<gandiva_job*> records;
+    for (const job_id job : jobs_.servers().jobs(n)) {
+      gandiva_job& r = jobs_.at(job);
+      if (r.home != n || r.leader.valid() || (r.runs() && !anew)) continue;
+      if (!r.runs() && jobs_.acted(r)) {
+        again_.push_back(n);
         continue;
       }
-      record& r = jobs_.at(candidates[i].job.value);
-      if (r.phase != phase::run) continue;
-      stop(r, now);
-      r.place.clear();
-      actions.push_back({job_action::verb::suspend, r.request.job, {}, {}});
+      const tick_t ran = r.runs() ? now - r.since : 0;
+      candidates.push_back({job, r.request.gpus, r.request.priority, r.pass + slice_pass(ran, 1)});
+      records.push_back(&r);
     }
-    for (const std::size_t i : chosen) {
-      record& r = jobs_.at(candidates[i].job.value);
-      if (r.phase != phase::run) run(r, {pool_.part(n, r.request.gpus)}, now, actions);
+    if (candidates.empty()) return;
+    std::uint32_t gpus = anew ? pool().gpus(n) - jobs_.servers().pinned(n) : pool().idle(n);
+    if (!anew && options_.grows) {
+      for (const elastic_job& j : jobs_.elastic(n)) gpus += j.has - j.asked;
     }
+    const std::vector<std::size_t> chosen = choose_slice(candidates, gpus);
+    std::vector<gandiva_job*> next;
+    std::vector<gandiva_job*> others;
+    for (std::size_t i = 0, c = 0; i < candidates.size(); ++i) {
+      const bool runs = c < chosen.size() && chosen[c] == i;
+      c += runs ? 1U : 0U;
+      (runs ? next : others).push_back(records[i]);
+    }
+    gandiva_job* leader = nullptr;
+    gandiva_job* guest = nullptr;
+    if (const auto trial =
+            anew && options_.packs ? packing_.choose(jobs_, n, others, next) : std::nullopt) {
+      leader = next[trial->second];
+      guest = others[trial->first];
+      if (guest->runs() && !leader->runs()) std::swap(leader, guest);  // rather than start that
+    }
+    for (gandiva_job* const r : others) {
+      if (r->runs() && r != leader && r != guest) jobs_.suspend(*r);
+    }
+    if (leader != nullptr && leader->runs()) {
+      jobs_.pack(*leader, *guest);
+      leader = nullptr;
+    }
+    for (gandiva_job* const r : next) {
+      if (r->runs()) continue;
+      jobs_.make_room(n, r->request.gpus);
+      jobs_.start(*r, {pool().part(n, r->request.gpus)});
+    }
+    if (leader != nullptr) jobs_.pack(*leader, *guest);
   }
 
   gandiva_options options_;
-  server_pool pool_;
-  std::vector<server> servers_;
-  absl::flat_hash_map<std::uint32_t, record> jobs_;
-  weighted_tree queue_;           // jobs without a server, by arrival
-  std::vector<node_id> touched_;  // servers whose jobs changed since the last decide()
-  std::size_t over_ = 0;          // over-subscribed servers
-  tick_t now_ = 0;                // of the last decide()
+  gandiva_jobs jobs_;
+  gandiva_packing packing_;
+  gandiva_migration migration_;
+  gandiva_growth growth_;
+  std::map<std::uint32_t, std::set<std::pair<tick_t, std::uint32_t>>> queue_;  // by GPUs
+  std::vector<node_id> again_;  // servers with a job that is to start, but not in the same decision
+  bool departed_ = false;       // something ended or was repaired since the last decide()
+  bool restless_ = false;       // running jobs may be able to move
+  tick_t now_ = 0;              // of the last decide()
 };
 
 APIARY_NAMESPACE_END

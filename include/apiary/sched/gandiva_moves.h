@@ -1,0 +1,158 @@
+// apiary/sched/gandiva_moves.h - which running jobs Gandiva migrates, and which grow.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/timer_queue.h>
+#include <apiary/model/job_request.h>
+#include <apiary/model/node_table.h>
+#include <apiary/policy/elastic.h>
+#include <apiary/policy/migrate.h>
+#include <apiary/sched/gandiva_jobs.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Brings jobs over several servers together on departures, and empties servers in the background
+// (policy/migrate.h). A job that started or moved less than `rest` ago stays: what it would lose is
+// not negligible yet.
+//
+// Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with GPUs to spare
+//       and the jobs of those that are left), and nothing where none has the threshold to spare.
+class gandiva_migration {
+ public:
+  gandiva_migration(std::uint32_t threshold, tick_t rest) : threshold_(threshold), rest_(rest) {}
+
+  void gather(gandiva_jobs& jobs, tick_t now) const {
+    for (const job_id job : std::vector<job_id>(jobs.wide().begin(), jobs.wide().end())) {
+      gandiva_job& r = jobs.at(job);
+      if (!may_move(jobs, r, now)) continue;
+      std::vector<node_id> some;
+      for (const placement& p : r.place) some.push_back(p.node);
+      for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
+        const summary_bitset& sparing = jobs.servers().sparing(k);
+        std::size_t left = r.place.size();
+        for (std::uint32_t n = sparing.find_first(); n != summary_bitset::npos && left > 0;
+             n = sparing.find_next(n + 1), --left) {
+          some.push_back(node_id(n));
+        }
+      }
+      const view v(jobs, std::move(some));
+      std::vector<server_share> own;
+      for (const placement& p : r.place) own.push_back({v.index_of(p.node), p.num_devices()});
+      const std::vector<server_share> to = apiary::gather(v.rooms, own);
+      if (!to.empty()) jobs.migrate(r, v.places(to));
+    }
+  }
+
+  // Whether something moved, or may once it has rested.
+  bool defragment(gandiva_jobs& jobs, tick_t now) const {
+    bool any = false;
+    std::vector<node_id> some;
+    for (std::uint32_t k = max_gpus_per_node; k > 0 && (any || k >= threshold_); --k) {
+      const summary_bitset& sparing = jobs.servers().sparing(k);
+      for (std::uint32_t n = sparing.find_first(); n != summary_bitset::npos;
+           n = sparing.find_next(n + 1)) {
+        if (jobs.servers().load(node_id(n)) == 0) continue;
+        any = true;
+        some.push_back(node_id(n));
+      }
+    }
+    const view v(jobs, std::move(some));
+    std::vector<resident> residents;
+    bool more = false;
+    for (std::uint32_t at = 0; at < v.servers.size(); ++at) {
+      if (v.rooms[at].free < threshold_) continue;
+      for (const job_id job : jobs.servers().jobs(v.servers[at])) {
+        const gandiva_job& r = jobs.at(job);
+        if (r.home != v.servers[at] || !r.runs() || r.packed()) continue;
+        const bool may = may_move(jobs, r, now);
+        more |= !may;
+        residents.push_back({job, at, r.request.gpus, may});
+      }
+    }
+    for (const migration& m : apiary::defragment(v.rooms, residents, threshold_)) {
+      jobs.migrate(jobs.at(m.job), v.places(m.to));
+      more = true;
+    }
+    return more;
+  }
+
+ private:
+  // Some of the servers, numbered in ascending order.
+  struct view {
+    view(const gandiva_jobs& jobs, std::vector<node_id> some) : servers(std::move(some)) {
+      std::sort(servers.begin(), servers.end());
+      servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+      for (const node_id n : servers)
+        rooms.push_back({jobs.pool().gpus(n), jobs.servers().spare(n)});
+    }
+    [[nodiscard]] std::uint32_t index_of(node_id n) const {
+      return static_cast<std::uint32_t>(std::lower_bound(servers.begin(), servers.end(), n) -
+                                        servers.begin());
+    }
+    [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> places(
+        const std::vector<server_share>& shares) const {
+      std::vector<std::pair<node_id, std::uint32_t>> to;
+      for (const server_share& share : shares) to.emplace_back(servers[share.server], share.gpus);
+      return to;
+    }
+
+    std::vector<node_id> servers;
+    std::vector<server_room> rooms{};
+  };
+
+  [[nodiscard]] bool may_move(const gandiva_jobs& jobs, const gandiva_job& r, tick_t now) const {
+    return !jobs.acted(r) && later_by(r.moved, rest_) <= now;
+  }
+
+  std::uint32_t threshold_;
+  tick_t rest_;
+};
+
+// Lets jobs grow to GPUs of their server on which nothing has changed for a while (policy/elastic.h).
+//
+// Cost: watch O(jobs of the server + log servers); grow that a server whose time has come.
+class gandiva_growth {
+ public:
+  explicit gandiva_growth(tick_t idle_period) : period_(idle_period) {}
+
+  // When the next server's time comes; forever for none.
+  [[nodiscard]] tick_t next() const noexcept {
+    return timers_.empty() ? forever : timers_.first().at;
+  }
+  // Something changed on the server.
+  void watch(const gandiva_jobs& jobs, node_id n, tick_t now) {
+    const std::vector<elastic_job> elastic = jobs.elastic(n);
+    const bool may = jobs.servers().spare(n) > 0 && jobs.pool().idle(n) > 0 &&
+                     std::any_of(elastic.begin(), elastic.end(),
+                                 [](const elastic_job& j) { return j.has < j.most; });
+    if (may) {
+      timers_.set(n.value, later_by(now, period_));
+    } else {
+      timers_.cancel(n.value);
+    }
+  }
+  // Lets the jobs of those servers grow whose time has come.
+  void grow(gandiva_jobs& jobs, tick_t now) {
+    while (!timers_.empty() && timers_.first().at <= now) {
+      const node_id n(timers_.pop().id);
+      for (const resize& r : apiary::grow(jobs.elastic(n), jobs.pool().idle(n), period_, period_)) {
+        jobs.enlarge(jobs.at(r.job), r.gpus);
+      }
+    }
+  }
+
+ private:
+  tick_t period_;
+  timer_queue timers_;  // by server
+};
+
+APIARY_NAMESPACE_END
