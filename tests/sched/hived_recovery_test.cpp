@@ -334,6 +334,18 @@ TEST_CASE("what cannot be recovered is refused, and changes nothing") {
   wrong.pinned = 0;  // the other tenant's
   CHECK(code(wrong, good) == StatusCode::kFailedPrecondition);
 
+  // A gang may have been larger than this cluster, but there are limits.
+  wrong = r;
+  wrong.members = {{1025, 64}};
+  std::vector<task_place> one_known(1025);
+  one_known[7] = {n2, 0b0011};
+  CHECK(code(wrong, one_known) == StatusCode::kInvalidArgument);
+  wrong.members = {{1024, 64}};
+  one_known.pop_back();
+  CHECK(h.recover(wrong, one_known).ok());
+  CHECK(apiary_test::faults_of(h) == "");
+  CHECK(h.finish(wrong.job).ok());
+
   CHECK(*h.recover(r, good));
   CHECK(code(r, good) == StatusCode::kAlreadyExists);
   gang_request other = r;

@@ -539,6 +539,8 @@ TEST_CASE("a restart: gangs are taken where they run") {
   CHECK(!*kept);
   CHECK(h.find(job_id(4))->downgraded);
   CHECK(audit(h).empty());
+  // That it runs is what is said of it first.
+  refuses(h, StatusCode::kAlreadyExists, "gang 4 runs", h.find(job_id(4))->request);
 }
 
 TEST_CASE("another configuration: who keeps what, and a faulty one changes nothing") {

@@ -254,6 +254,8 @@ class hived {
   }
 
   [[nodiscard]] const hived_layout& layout() const noexcept { return catalog_.layout(); }
+  // Checks of requests, and places by the names of nodes.
+  [[nodiscard]] const hived_catalog& catalog() const noexcept { return catalog_; }
   [[nodiscard]] const hived_cells& cells() const noexcept { return state_.cells(); }
   [[nodiscard]] const gang_table& gangs() const noexcept { return state_.gangs(); }
   // The type of leaf of that name.
@@ -304,10 +306,10 @@ class hived {
   }
 
   [[nodiscard]] absl::Status check(const gang_request& r) {
-    APIARY_RETURN_IF_ERROR(catalog_.check(r));
     const std::optional<gang_slot> slot = gangs().find(r.job);
     if (slot && gangs()[*slot].state == gang_state::allocated)
       return absl::AlreadyExistsError(name(r.job) + " runs already");
+    APIARY_RETURN_IF_ERROR(catalog_.check(r));
     return planner_.consider(catalog_, cells(), r);
   }
   [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_record& gang) {

@@ -34,6 +34,8 @@ APIARY_NAMESPACE_BEGIN
 class hived_catalog {
  public:
   static constexpr std::uint64_t max_tasks = 1'000'000;  // of a gang
+  // Of a gang that runs already; more if the cluster has more. Its cluster may have been larger.
+  static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
   explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
     for (const chain_layout& chain : layout_.chains) {
@@ -128,17 +130,30 @@ class hived_catalog {
 
   // The leaves of a gang's tasks as a host tells them, one entry for each leaf of the request, not
   // valid for those that are not there. Requires: a request that check() lets pass.
-  // kInvalidArgument: not as many tasks, more leaves than a task or a node has, a leaf named twice.
+  // kInvalidArgument: not as many tasks, more leaves than a task or a node has, a leaf named twice,
+  // a request of more leaves than max_recovered and the cluster.
   // kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<chain_leaf>> find_leaves(
       const gang_request& r, std::span<const task_place> tasks) const {
     std::vector<chain_leaf> all;
     std::size_t t = 0;
-    for (const gang_member& m : r.members) t += m.tasks;
+    std::uint64_t size = 0;
+    for (const gang_member& m : r.members) {
+      t += m.tasks;
+      size += std::uint64_t{m.tasks} * m.leaves;
+    }
     if (t != tasks.size()) {
       return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(t) +
                                         " tasks, places are given for " +
                                         std::to_string(tasks.size()));
+    }
+    std::uint64_t most = 0;
+    for (const chain_layout& chain : layout_.chains) most += chain.tree.num_leaves();
+    most = std::max(most, max_recovered);
+    if (size > most) {
+      return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(size) +
+                                        " leaf cells, where " + std::to_string(most) +
+                                        " are the limit");
     }
     t = 0;
     for (const gang_member& m : r.members) {
