@@ -37,7 +37,8 @@ namespace example {
 // Answers depend on the lines before and on nothing else: a log of them is a flight recorder, and
 // played again it gives the same answers and the same hash.
 //
-// Every line is answered by one. An error changes nothing but the count of lines.
+// Every line is answered by one. An error changes nothing but the count of lines. Where memory ends
+// while a line is carried out, the program ends: half a change is none to go on from.
 class hived_session {
  public:
   // The answer, without the end of its line.
@@ -188,6 +189,7 @@ class hived_session {
     APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of(*scheduler_, e, job, true));
     APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::task_place> tasks,
                             places_of(scheduler_->layout(), e.pods));
+    APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), job, e.group));
     const bool gone = std::none_of(tasks.begin(), tasks.end(),
                                    [](apiary::task_place task) { return task.leaves != 0; });
     bool kept = true;
@@ -232,7 +234,7 @@ class hived_session {
     forget(plan->cancelled);
     return absl::OkStatus();
   }
-  // A gang that runs tells where the task is; others are scheduled.
+  // A gang that runs tells where the task is; others are scheduled, unless the task has ended.
   absl::Status schedule_task(const session_event& e, json_object& out) {
     if (!e.pod) return missing("pod");
     const auto job = names_.find(e.group);
@@ -244,7 +246,7 @@ class hived_session {
       return absl::NotFoundError("gang " + json_text(e.group) + " has " + std::to_string(size) +
                                  " tasks, none is " + std::to_string(*e.pod));
     }
-    if (gang == nullptr || gang->state == apiary::gang_state::preempting) return schedule(e, out);
+    if (gang == nullptr) return schedule(e, out);
     if (members != gang->request.members)
       return absl::InvalidArgumentError("members: not those of gang " + json_text(e.group));
     const std::vector<apiary::task_place> tasks = scheduler_->tasks(*gang);
@@ -252,6 +254,7 @@ class hived_session {
       return absl::NotFoundError("task " + std::to_string(*e.pod) + " of gang " +
                                  json_text(e.group) + " has ended");
     }
+    if (gang->state == apiary::gang_state::preempting) return schedule(e, out);
     apiary::gang_plan recorded;
     recorded.result = outcome::bind;
     recorded.tasks = tasks;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <optional>
 #include <set>
 #include <string>
@@ -75,14 +76,16 @@ struct session_event {
 // Reads events; its functions return whether a field is as it should be, or say why not.
 class session_event_reader {
  public:
-  // kInvalidArgument with the first fault found: "path: what".
+  // kInvalidArgument with the first fault found: "path: what". kResourceExhausted: no memory for it.
   static absl::StatusOr<session_event> read(const std::string& line) {
     session_event_reader reader;
-    APIARY_ASSIGN_OR_RETURN(reader.event_.document, parse_json(line));
     try {
+      APIARY_ASSIGN_OR_RETURN(reader.event_.document, parse_json(line));
       if (!reader.read_all()) return absl::InvalidArgumentError(reader.fault_);
     } catch (const YAML::Exception& e) {
       return absl::InvalidArgumentError(e.what());
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("no memory to read the line");
     }
     return std::move(reader.event_);
   }

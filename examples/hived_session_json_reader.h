@@ -38,7 +38,8 @@ inline void append_utf8(std::uint32_t point, std::string& out) {
 class json_as_yaml {
  public:
   static constexpr std::size_t max_depth = 64;
-  static constexpr std::size_t max_key = 1000;  // YAML wants short ones
+  static constexpr std::size_t max_nodes = 1'000'000;  // values and names: half a GB as YAML
+  static constexpr std::size_t max_key = 1000;         // YAML wants short ones
 
   // kInvalidArgument: what is wrong, and where.
   static absl::StatusOr<std::string> convert(std::string_view json) {
@@ -72,6 +73,7 @@ class json_as_yaml {
   }
 
   bool value() {
+    if (++nodes_ > max_nodes) return fail("too many values");
     space();
     if (next() == '{') return list('}', [this] { return member(); });
     if (next() == '[') return list(']', [this] { return value(); });
@@ -104,6 +106,7 @@ class json_as_yaml {
   bool member() {
     const std::size_t from = yaml_.size();
     if (next() != '"') return fail("a name in '\"' expected");
+    if (++nodes_ > max_nodes) return fail("too many values");
     if (!text()) return false;
     if (yaml_.size() - from > max_key) return fail("the name before is too long");
     space();
@@ -186,6 +189,7 @@ class json_as_yaml {
 
   std::size_t size_;
   std::size_t depth_ = 0;
+  std::size_t nodes_ = 0;
   std::string_view rest_;
   std::string yaml_;
   std::string fault_;

@@ -40,9 +40,9 @@ class hived_yaml_reader {
   }
 
  private:
-  // Aliases can make cells that contain themselves, and many cells of few lines.
+  // Aliases can make cells that contain themselves, and many entries of few lines.
   static constexpr int max_depth = 16;
-  static constexpr std::size_t max_cells = 1'000'000;
+  static constexpr std::size_t max_entries = 2'000'000;  // of mappings and lists, aliases each time
 
   bool fault(const YAML::Node& at, const std::string& path, const std::string& what) {
     faults += (faults.empty() ? "" : "\n") + (path.empty() ? "document" : path) + " (line " +
@@ -56,12 +56,19 @@ class hived_yaml_reader {
     return node.Type() == kind;
   }
 
+  // Whether there may be one entry more; a fault at the first that there may not.
+  bool counts(const YAML::Node& at, const std::string& path) {
+    if (num_entries_ == max_entries) return false;
+    return ++num_entries_ < max_entries || !fault(at, path, "too many entries");
+  }
+
   // Calls visit(name, value, path of the value) -> whether the name is known, for each entry.
   template <class Visit>
   bool entries(const YAML::Node& node, const std::string& path, Visit visit) {
     if (!is(YAML::NodeType::Map, "a mapping", node, path)) return true;
     std::set<std::string> seen;
     for (const auto& entry : node) {
+      if (!counts(entry.first, path)) break;
       if (!entry.first.IsScalar()) {
         fault(entry.first, path, "a name expected");
         continue;
@@ -80,7 +87,10 @@ class hived_yaml_reader {
   bool items(const YAML::Node& node, const std::string& path, Visit visit) {
     if (!is(YAML::NodeType::Sequence, "a list", node, path)) return true;
     std::size_t i = 0;
-    for (const auto& item : node) visit(item, path + '[' + std::to_string(i++) + ']');
+    for (const auto& item : node) {
+      if (!counts(item, path)) break;
+      visit(item, path + '[' + std::to_string(i++) + ']');
+    }
     return true;
   }
   bool text(const YAML::Node& node, const std::string& path, std::string& value) {
@@ -113,8 +123,6 @@ class hived_yaml_reader {
                   std::vector<apiary::physical_cell_config>& cells) {
     if (depth == 0) return fault(node, path, "is nested too deeply");
     return items(node, path, [&](const YAML::Node& body, const std::string& place) {
-      if (++num_cells_ == max_cells) fault(body, place, "too many cells");
-      if (num_cells_ >= max_cells) return;
       apiary::physical_cell_config& cell = cells.emplace_back();
       entries(body, place, [&](auto& key, auto& n, auto& p) {
         if (key == "cellType") return text(n, p, cell.type);
@@ -150,7 +158,7 @@ class hived_yaml_reader {
     });
   }
 
-  std::size_t num_cells_ = 0;
+  std::size_t num_entries_ = 0;
 };
 
 // The configuration in what `load` returns, a YAML::Node; yaml-cpp's exceptions end here.

@@ -166,6 +166,50 @@ TEST_CASE("one task at a time") {
           "INVALID_ARGUMENT", "members: not those of");
 }
 
+TEST_CASE("a task that ended while its gang preempts is not scheduled") {
+  hived_session s = configured();
+  ask_op(s, gang("guest", "red", -1, "[{'pods':3,'leafs':4}]"));
+  CHECK(ask_op(s, gang("g", "red", 0, "[{'pods':2,'leafs':2}]")).starts_with("'result':'preempt'"));
+  CHECK(ask_op(s, "'delete_pod','group':'g','pod':0") == "'result':'ok'");
+  const std::string ended = R"({"op":"schedule_pod","group":"g","pod":0})";
+  refuses(s, ended, "NOT_FOUND", "has ended");
+  CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1").starts_with("'result':'preempt'"));
+  CHECK(ask_op(s, "'delete','group':'guest'") == "'result':'ok'");
+  refuses(s, ended, "NOT_FOUND", "has ended");
+  refuses(s, R"({"op":"schedule_pod","group":"g","pod":1,"members":[{"pods":3,"leafs":2}]})",
+          "INVALID_ARGUMENT", "members: not those of");
+  CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1") ==
+        "'result':'bind','pods':[{'node':'n0','devices':[2,3]}]" + nothing_else);
+  refuses(s, ended, "NOT_FOUND", "has ended");
+}
+
+TEST_CASE("a gang is gone only if it could have been") {
+  hived_session s = configured();
+  const std::string head =
+      R"({"op":"recover","group":"g","vc":"red","pods":[{}],"members":[{"pods":)";
+  refuses(s, head + R"(1,"leafs":1}],"priority":5000})", "INVALID_ARGUMENT", "priority 5000");
+  refuses(s, head + R"(1,"leafs":65}],"priority":0})", "INVALID_ARGUMENT", "65 leaf cells");
+  refuses(s, head + R"(0,"leafs":0}],"priority":0})", "INVALID_ARGUMENT", "0 tasks");
+  refuses(s, head + R"(1,"leafs":1}],"priority":-1,"pinned":"pin"})", "INVALID_ARGUMENT",
+          "pinned cell");
+  CHECK(ask(s, head + R"(1,"leafs":1}],"priority":0})") ==
+        R"("result":"ok","lazyPreempted":[],"gone":["g"])");
+}
+
+TEST_CASE("what a line asks for in memory has a limit") {
+  hived_session s = configured();
+  std::string lists = R"({"op":"note","x":[[])";
+  for (int i = 0; i < 1'000'000; ++i) lists += ",[]";
+  refuses(s, lists + "]}", "INVALID_ARGUMENT", "too many values");
+  std::string pods = R"("pods":[{"node":"n0","devices":[0]})";
+  for (int i = 1; i < 1025; ++i) pods += ",{}";
+  const std::string gang = R"({"op":"recover","group":"g","vc":"red","priority":0,)" + pods;
+  refuses(s, gang + R"(],"members":[{"pods":1025,"leafs":64}]})", "INVALID_ARGUMENT",
+          "65600 leaf cells");
+  CHECK(ask(s, gang + R"(],"members":[{"pods":1025,"leafs":63}]})") ==
+        R"("result":"ok","lazyPreempted":[],"gone":[])");
+}
+
 TEST_CASE("health, restart, another configuration") {
   hived_session s = configured();
   CHECK(ask_op(s, "'node_bad','node':'n0'") == "'result':'ok'");

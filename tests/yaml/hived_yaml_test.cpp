@@ -148,7 +148,24 @@ TEST_CASE("cells that contain themselves end") {
   CHECK(std::count(faults.begin(), faults.end(), '\n') == 0);
   std::string wide = "&cells [{ cellChildren: *cells }";
   for (int i = 0; i < 30; ++i) wide += ", { cellChildren: *cells }";
-  CHECK(faults_of_cells(wide + "]").find("too many cells") != std::string::npos);
+  CHECK(faults_of_cells(wide + "]").find("too many entries") != std::string::npos);
+}
+
+TEST_CASE("what aliases make of few lines is counted each time") {
+  const auto all_have = [](int tenants, int cells) {
+    std::string text = "virtualClusters:\n  t0:\n    virtualCells: &cells [";
+    for (int i = 0; i < cells; ++i) text += "{cellType: N, cellNumber: 0},";
+    text += "]\n";
+    for (int i = 1; i < tenants; ++i) {
+      const std::string name = "  t" + std::to_string(i);
+      text += name + ":\n    virtualCells: *cells\n";
+    }
+    return faults_of(text);
+  };
+  CHECK(all_have(30, 1000) == "");
+  const std::string faults = all_have(700, 1000);
+  CHECK(faults.find("too many entries") != std::string::npos);
+  CHECK(std::count(faults.begin(), faults.end(), '\n') == 0);
 }
 
 TEST_CASE("any part of a document is read or refused") {
