@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "command_line.h"
 #include <apiary/core/status.h>
 #include <apiary/sim/line_reader.h>
 
@@ -11,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -107,7 +107,7 @@ inline absl::Status set_choice(options& o, std::string_view flag, const std::str
 
 }  // namespace detail
 
-// Reads "--flag value" and "--flag=value"; kInvalidArgument that names the flag.
+// kInvalidArgument that names the flag.
 inline absl::StatusOr<options> parse_options(std::span<const char* const> arguments) {
   options o;
   const std::array<std::pair<std::string_view, std::string*>, 7> files{
@@ -118,39 +118,18 @@ inline absl::StatusOr<options> parse_options(std::span<const char* const> argume
        {"--curves", &o.curves},
        {"--decisions", &o.decisions},
        {"--plot", &o.plot}}};
-  std::vector<std::string_view> seen;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string_view flag = arguments[i];
-    const std::size_t equals = flag.find('=');
-    std::optional<std::string> value;
-    if (flag.starts_with("--") && equals != std::string_view::npos) {
-      value = flag.substr(equals + 1);
-      flag = flag.substr(0, equals);
-    }
-    const auto* const file =
-        std::find_if(files.begin(), files.end(), [&](const auto& f) { return f.first == flag; });
-    const bool choice = flag == "--policy" || flag == "--rounding" || flag == "--seed";
-    if (file == files.end() && !choice && flag != "--help") {
-      return detail::fault(apiary::shown(flag) + " is not an option; --help lists them");
-    }
-    const std::string name(flag);
-    if (std::find(seen.begin(), seen.end(), flag) != seen.end()) {
-      return detail::fault(name + " is given twice");
-    }
-    seen.push_back(flag);
-    if (flag == "--help") {
-      if (value) return detail::fault("--help takes no value");
+  std::vector<std::string_view> known{"--policy", "--rounding", "--seed"};
+  for (const auto& [flag, to] : files) known.push_back(flag);
+  APIARY_ASSIGN_OR_RETURN(const flag_values given, read_flags(arguments, known));
+  for (const auto& one : given) {
+    const auto* const file = std::find_if(files.begin(), files.end(),
+                                          [&](const auto& f) { return f.first == one.first; });
+    if (one.first == "--help") {
       o.help = true;
-      continue;
-    }
-    if (!value && i + 1 < arguments.size()) value = arguments[++i];
-    if (!value || value->empty() || value->starts_with("--")) {
-      return detail::fault(name + " needs a value");
-    }
-    if (file != files.end()) {
-      *file->second = *value;
+    } else if (file != files.end()) {
+      *file->second = one.second;
     } else {
-      APIARY_RETURN_IF_ERROR(detail::set_choice(o, flag, *value));
+      APIARY_RETURN_IF_ERROR(detail::set_choice(o, one.first, one.second));
     }
   }
   if (!o.help) APIARY_RETURN_IF_ERROR(detail::check(o));

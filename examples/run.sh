@@ -1,10 +1,12 @@
 #!/bin/sh
-# apiary/examples/run.sh - installs what is missing (Debian, Ubuntu), builds and runs an example.
+# apiary/examples/run.sh - installs what is missing (Debian, Ubuntu), builds and runs the main example.
 # SPDX-License-Identifier: MIT
 #
-# sh examples/run.sh [argument of examples/replay.cpp...]
+# sh examples/run.sh                        both views of it: replay, then simulate
+# sh examples/run.sh argument...            replay alone, with these arguments
+# sh examples/run.sh simulate argument...   simulate alone, with these
 #
-# The output of the build goes to standard error, so that standard output is the program's. The
+# The output of the build goes to standard error, so that standard output is the programs'. The
 # build is kept in build/examples.
 set -eu
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,7 +28,14 @@ build=$source/build/examples
     fi
   fi
   cmake -G Ninja -S "$source" -B "$build" -DAPIARY_BUILD_TESTS=OFF -DAPIARY_BUILD_BENCHMARKS=OFF
-  cmake --build "$build" --target example_replay
+  cmake --build "$build" --target example_replay example_simulate
 } >&2
 
-exec "$build/examples/replay" "$@"
+if [ "${1-}" = simulate ]; then
+  shift
+  exec "$build/examples/simulate" "$@"
+fi
+[ $# -eq 0 ] || exec "$build/examples/replay" "$@"
+"$build/examples/replay"
+echo
+exec "$build/examples/simulate"

@@ -1,0 +1,212 @@
+// A list of jobs on a cluster of GPUs, once under each of five policies that know time: how long they
+// wait, and why, and how well the GPUs are used.
+// SPDX-License-Identifier: MIT
+#include "replay_output.h"
+#include "simulate_options.h"
+#include "simulate_plot.h"
+#include "simulate_policies.h"
+#include <apiary/core/status.h>
+#include <apiary/model/job_request.h>
+#include <apiary/sim/decimal.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/job_metrics.h>
+#include <apiary/sim/line_reader.h>
+#include <apiary/sim/philly_reader.h>
+#include <apiary/sim/swf_reader.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace example;
+
+namespace {
+
+absl::StatusOr<job_list> load(const simulate_options& o) {
+  if (o.embedded()) return embedded_jobs();
+  APIARY_ASSIGN_OR_RETURN(line_reader lines, line_reader::open(o.jobs));
+  if (o.format == "philly") return read_philly(std::move(lines));
+  return read_swf(std::move(lines));
+}
+
+// Leaves out what the cluster cannot hold; an error where nothing is left, or time would end first.
+absl::Status fit(const simulate_options& o, job_list& list) {
+  constexpr tick_t longest = tick_t{1} << 43;
+  constexpr tick_t all = tick_t{1} << 52;
+  std::erase_if(list.jobs, [&](const timed_job& j) { return j.request.gpus > o.cluster.gpus(); });
+  if (list.jobs.empty()) {
+    return absl::InvalidArgumentError(o.jobs + ": every job wants more than the " +
+                                      std::to_string(o.cluster.gpus()) + " GPUs that there are");
+  }
+  number_by_arrival(list.jobs);
+  tick_t end = list.jobs.back().arrival;
+  for (const timed_job& j : list.jobs) {
+    if (j.duration >= longest || (end += j.duration) >= all)
+      return absl::InvalidArgumentError(o.jobs + ": the jobs take more time than can be counted");
+  }
+  return absl::OkStatus();
+}
+
+// What is drawn on a terminal while a policy runs.
+class progress_bar {
+ public:
+  progress_bar(std::string_view policy, std::size_t jobs)
+      : policy_(policy), step_(jobs / 40 + 1), shown_(::isatty(STDERR_FILENO) == 1) {}
+  progress_bar(const progress_bar&) = delete;
+  progress_bar& operator=(const progress_bar&) = delete;
+  ~progress_bar() {
+    if (shown_) std::fputs("\r\033[K", stderr);
+  }
+  void operator()(std::size_t done) const {
+    if (!shown_ || done % step_ != 0) return;
+    const std::string filled(done / step_, '#');
+    std::fprintf(stderr, "\r%-10s [%-40s]", policy_.c_str(), filled.c_str());
+  }
+
+ private:
+  std::string policy_;
+  std::size_t step_;
+  bool shown_;
+};
+
+double minutes(double ticks) { return ticks / 60'000; }
+double minutes(tick_t ticks) { return minutes(static_cast<double>(ticks)); }
+
+std::string table_of(const std::vector<policy_run>& runs) {
+  std::string text =
+      "policy     jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use  "
+      "suspensions  migrations\n";
+  for (const policy_run& r : runs) {
+    const job_metrics& m = r.metrics;
+    std::array<char, 200> line{};
+    std::snprintf(line.data(), line.size(),
+                  "%-10s %9" PRIu64 " %8.1f min %8.1f min %12.1f min %8.1f h %10.2f %% %12" PRIu64
+                  " %11" PRIu64 "\n",
+                  r.policy.c_str(), m.ended, minutes(m.delay.mean), minutes(m.delay.p99),
+                  minutes(m.completion.mean), minutes(m.makespan) / 60, 100 * m.utilization,
+                  m.suspensions, r.migrations);
+    text += line.data();
+  }
+  return text;
+}
+
+std::string times_of(const time_summary& t) {
+  return "{\"mean\": " + shortest_text(t.mean) + ", \"p50\": " + std::to_string(t.p50) +
+         ", \"p95\": " + std::to_string(t.p95) + ", \"p99\": " + std::to_string(t.p99) +
+         ", \"most\": " + std::to_string(t.most) + "}";
+}
+
+// Times in milliseconds.
+std::string report_of(const simulate_options& o, const job_list& list, std::size_t left_out,
+                      const std::vector<policy_run>& runs) {
+  std::string text = "{\n  \"nodes\": " + std::to_string(o.cluster.nodes) +
+                     ",\n  \"gpus_per_node\": " + std::to_string(o.cluster.gpus_per_node) +
+                     ",\n  \"jobs\": " + std::to_string(list.jobs.size()) +
+                     ",\n  \"left_out\": " + std::to_string(left_out) +
+                     ",\n  \"tenants\": " + std::to_string(list.tenants.size()) +
+                     ",\n  \"policies\": [";
+  for (const policy_run& r : runs) {
+    const job_metrics& m = r.metrics;
+    std::array<char, 17> log{};
+    std::snprintf(log.data(), log.size(), "%016" PRIx64, r.log);
+    const delays& d = m.by_cause;
+    text += std::string(&r == runs.data() ? "" : ",") + "\n    {\"policy\": \"" + r.policy +
+            "\",\n     \"jobs_done\": " + std::to_string(m.ended) +
+            ",\n     \"delay\": " + times_of(m.delay) +
+            ",\n     \"delay_by_cause\": {\"quota\": " + std::to_string(d[delay_cause::quota]) +
+            ", \"capacity\": " + std::to_string(d[delay_cause::capacity]) +
+            ", \"fragmentation\": " + std::to_string(d[delay_cause::fragmentation]) +
+            ", \"order\": " + std::to_string(d[delay_cause::order]) +
+            "},\n     \"completion\": " + times_of(m.completion) +
+            ",\n     \"makespan\": " + std::to_string(m.makespan) +
+            ",\n     \"utilization\": " + shortest_text(m.utilization) +
+            ",\n     \"suspensions\": " + std::to_string(m.suspensions) +
+            ",\n     \"migrations\": " + std::to_string(r.migrations) + ",\n     \"log\": \"" +
+            log.data() + "\"}";
+  }
+  return text + "\n  ]\n}\n";
+}
+
+// All that can be wrong with the arguments and files is found out here, before the work.
+struct simulate_task {
+  simulate_options chosen;
+  job_list list{};
+  std::size_t left_out = 0;
+  std::vector<std::optional<output_file>> files{};  // the report, the plot
+};
+
+absl::StatusOr<simulate_task> prepare(const simulate_options& chosen) {
+  simulate_task t{.chosen = chosen};
+  APIARY_ASSIGN_OR_RETURN(t.list, load(chosen));
+  t.left_out = t.list.left_out + t.list.jobs.size();
+  APIARY_RETURN_IF_ERROR(fit(chosen, t.list));
+  t.left_out -= t.list.jobs.size();
+  APIARY_ASSIGN_OR_RETURN(t.files, open_outputs({chosen.jobs}, {chosen.report, chosen.plot}));
+  return t;
+}
+
+// Runs the policies, prints the table and leaves the files.
+absl::Status perform(simulate_task t) {
+  if (t.left_out > 0) std::fprintf(stderr, "%zu jobs are left out\n", t.left_out);
+  std::vector<policy_run> runs;
+  for (const std::string_view policy : job_policies) {
+    if (!t.chosen.runs(policy)) continue;
+    const progress_bar bar(policy, t.list.jobs.size());
+    APIARY_ASSIGN_OR_RETURN(policy_run run, run_policy(policy, t.chosen.cluster, t.list,
+                                                       [&](std::size_t done) { bar(done); }));
+    runs.push_back(std::move(run));
+  }
+  APIARY_RETURN_IF_ERROR(print(table_of(runs)));
+  if (t.files[0]) {
+    APIARY_RETURN_IF_ERROR(t.files[0]->write(report_of(t.chosen, t.list, t.left_out, runs)));
+  }
+  if (t.files[1]) {
+    APIARY_RETURN_IF_ERROR(t.files[1]->write(simulate_plot(runs, t.chosen.cluster, t.list).draw()));
+  }
+  for (std::optional<output_file>& file : t.files) {
+    if (!file) continue;
+    APIARY_RETURN_IF_ERROR(file->commit());
+    std::fprintf(stderr, "wrote %s\n", file->path().c_str());
+  }
+  return absl::OkStatus();
+}
+
+int fail(const absl::Status& why, int exit_status) {
+  std::fprintf(stderr, "simulate: %s\n", std::string(why.message()).c_str());
+  return exit_status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  prepare_signals();
+  const absl::Status streams = check_standard_streams();
+  if (!streams.ok()) return fail(streams, 1);
+  absl::StatusOr<simulate_options> o = parse_simulate_options({argv + 1, argv + argc});
+  if (!o.ok()) return fail(o.status(), 2);
+  if (o->help) {
+    const absl::Status printed = print(simulate_usage);
+    return printed.ok() ? 0 : fail(printed, 1);
+  }
+  // Beside a program that was called by a path, otherwise in the present folder.
+  if (o->embedded() && o->plot.empty())
+    o->plot = std::filesystem::path(argv[0]).replace_filename("simulate.svg").string();
+  absl::StatusOr<simulate_task> t = prepare(*o);
+  if (!t.ok()) return fail(t.status(), 2);
+  const absl::Status done = perform(*std::move(t));
+  return done.ok() ? 0 : fail(done, 1);
+}

@@ -1,0 +1,112 @@
+// apiary/examples/simulate_options.h - the command line of simulate.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "command_line.h"
+#include "simulate_policies.h"
+#include <apiary/core/status.h>
+#include <apiary/model/node_table.h>
+#include <apiary/sim/line_reader.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace example {
+
+inline constexpr const char* simulate_usage =
+    "usage: simulate [--jobs FILE --format philly|swf --nodes N --gpus-per-node G]\n"
+    "                [--policy fifo|backfill|philly|gandiva|hived|all]\n"
+    "                [--report FILE.json] [--plot FILE.svg] [--help]\n"
+    "\n"
+    "Lets a list of jobs take its time on a GPU cluster, once under each policy, and compares how\n"
+    "long they wait, and why, and how well the GPUs are used.\n"
+    "\n"
+    "  --jobs FILE        the list of jobs\n"
+    "  --format WHICH     philly: CSV with columns timestamp, duration, num_gpus, cluster\n"
+    "                     swf: the Standard Workload Format, a processor being a GPU\n"
+    "  --nodes N          servers of the cluster, at most 100000\n"
+    "  --gpus-per-node G  GPUs of each, at most 16\n"
+    "  --policy NAME      one policy instead of all; backfill is EASY\n"
+    "  --report FILE      writes what the table says, and more, as JSON\n"
+    "  --plot FILE        draws use, completion times, delays and who had which GPU, as SVG\n"
+    "\n"
+    "Philly's and HiveD's tenants get parts of the cluster as large as their parts of all "
+    "GPU-time.\n"
+    "Jobs that want more GPUs than there are are left out.\n"
+    "Without --jobs the list is made up, on 16 servers of 8 GPUs, and there is a plot in any "
+    "case:\n"
+    "without --plot it is simulate.svg beside the program, or here if the program was not called "
+    "by\n"
+    "a path.\n"
+    "Exit status: 0, 1 when output failed, 2 for bad arguments or input.\n";
+
+struct simulate_options {
+  std::string jobs, format;  // empty: not given
+  std::string report, plot;
+  std::string policy = "all";
+  job_cluster cluster{};
+  bool help = false;
+
+  [[nodiscard]] bool embedded() const noexcept { return jobs.empty(); }
+  [[nodiscard]] bool runs(std::string_view name) const noexcept {
+    return policy == "all" || policy == name;
+  }
+};
+
+// kInvalidArgument that names the flag.
+inline absl::StatusOr<simulate_options> parse_simulate_options(
+    std::span<const char* const> arguments) {
+  constexpr std::array<std::string_view, 7> known{
+      "--jobs", "--format", "--nodes", "--gpus-per-node", "--policy", "--report", "--plot"};
+  APIARY_ASSIGN_OR_RETURN(const flag_values given, read_flags(arguments, known));
+  const auto fault = [](const std::string& what) { return absl::InvalidArgumentError(what); };
+  const auto has = [&](std::string_view flag) {
+    return std::any_of(given.begin(), given.end(), [&](const auto& g) { return g.first == flag; });
+  };
+  simulate_options o;
+  for (const auto& [flag, value] : given) {
+    if (flag == "--help") o.help = true;
+    if (flag == "--jobs") o.jobs = value;
+    if (flag == "--report") o.report = value;
+    if (flag == "--plot") o.plot = value;
+    if (flag == "--format") {
+      o.format = value;
+      if (value != "philly" && value != "swf")
+        return fault("--format " + apiary::shown(value) + " is neither philly nor swf");
+    }
+    if (flag == "--policy") {
+      o.policy = value;
+      if (value != "all" &&
+          std::find(job_policies.begin(), job_policies.end(), value) == job_policies.end()) {
+        return fault("--policy " + apiary::shown(value) + " is none of fifo, backfill, philly, " +
+                     "gandiva, hived, all");
+      }
+    }
+    if (flag == "--nodes" || flag == "--gpus-per-node") {
+      const std::uint32_t most = flag == "--nodes" ? 100'000 : apiary::max_gpus_per_node;
+      std::uint32_t& to = flag == "--nodes" ? o.cluster.nodes : o.cluster.gpus_per_node;
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), to);
+      if (error != std::errc() || end != value.data() + value.size() || to == 0 || to > most) {
+        return fault(flag + " " + apiary::shown(value) + " is not a whole number from 1 to " +
+                     std::to_string(most));
+      }
+    }
+  }
+  if (o.help) return o;
+  for (const char* flag : {"--format", "--nodes", "--gpus-per-node"}) {
+    if (has(flag) != has("--jobs"))
+      return fault("--jobs, --format, --nodes and --gpus-per-node need each other");
+  }
+  return o;
+}
+
+}  // namespace example

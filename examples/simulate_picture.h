@@ -1,0 +1,189 @@
+// apiary/examples/simulate_picture.h - who had which GPU when, gathered while a simulation runs.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job_request.h>
+#include <apiary/model/plan.h>
+#include <apiary/sim/job_list.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace example {
+
+// Tenants share so many colours; the last is that of all who have none of their own.
+inline constexpr std::uint32_t num_colors = 7;
+
+// The colour of each tenant: one of their own for those with the most GPU-time.
+inline std::vector<std::uint32_t> colors_of(const apiary::job_list& list) {
+  std::vector<double> time(list.tenants.size(), 0.0);
+  for (const apiary::timed_job& j : list.jobs)
+    time[j.request.tenant.value] += static_cast<double>(j.duration) * j.request.gpus;
+  std::vector<std::uint32_t> order(time.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return time[a] > time[b]; });
+  // In the order of the list, so that neighbours in the legend are neighbours there.
+  order.resize(std::min<std::size_t>(order.size(), num_colors - 1));
+  std::sort(order.begin(), order.end());
+  std::vector<std::uint32_t> colors(time.size(), num_colors - 1);
+  for (std::uint32_t i = 0; i < order.size(); ++i) colors[order[i]] = i;
+  return colors;
+}
+
+// GPU-time by row of GPUs, by column of time and by colour. Columns become twice as long whenever
+// time goes beyond the last, so that nobody has to know the end in advance.
+class gpu_picture {
+ public:
+  static constexpr std::uint32_t columns = 480;
+  static constexpr std::uint32_t most_rows = 128;
+
+  gpu_picture(std::uint32_t nodes, std::uint32_t gpus_per_node, std::vector<std::uint32_t> colors)
+      : gpus_per_node_(gpus_per_node),
+        gpus_(nodes * gpus_per_node),
+        rows_(std::min(gpus_, most_rows)),
+        colors_(std::move(colors)),
+        time_(std::size_t{rows_} * columns * num_colors) {}
+
+  [[nodiscard]] std::uint32_t rows() const noexcept { return rows_; }
+  // Of a column, in ticks.
+  [[nodiscard]] apiary::tick_t width() const noexcept { return width_; }
+  // Columns up to the last in which a GPU was used.
+  [[nodiscard]] std::uint32_t used_columns() const noexcept { return used_; }
+  // Part of the column in which GPUs were used.
+  [[nodiscard]] double use(std::uint32_t column) const noexcept {
+    std::int64_t sum = 0;
+    for (std::uint32_t row = 0; row < rows_; ++row) {
+      for (std::uint32_t c = 0; c < num_colors; ++c) sum += time_[at(row, column) + c];
+    }
+    return static_cast<double>(sum) / static_cast<double>(width_) / gpus_;
+  }
+  // Who had most of a cell; num_colors when it was idle for the greater part.
+  [[nodiscard]] std::uint32_t color(std::uint32_t row, std::uint32_t column) const noexcept {
+    const auto* first = &time_[at(row, column)];
+    const std::int64_t used = std::accumulate(first, first + num_colors, std::int64_t{0});
+    const std::int64_t whole = width_ * gpus_of(row);
+    if (2 * used < whole) return num_colors;
+    return static_cast<std::uint32_t>(std::max_element(first, first + num_colors) - first);
+  }
+
+  // A job of the tenant had the place from `from` to before `until`.
+  void add(apiary::tenant_id tenant, const apiary::job_place& place, apiary::tick_t from,
+           apiary::tick_t until) {
+    if (from >= until) return;
+    while (until > width_ * columns) halve();
+    const auto first = static_cast<std::uint32_t>(from / width_);
+    const auto last = static_cast<std::uint32_t>((until - 1) / width_);
+    used_ = std::max(used_, last + 1);
+    for (const apiary::placement& p : place) {
+      for (std::uint32_t left = p.device_mask; left != 0; left &= left - 1) {
+        const std::uint32_t gpu =
+            p.node.value * gpus_per_node_ + static_cast<std::uint32_t>(std::countr_zero(left));
+        for (std::uint32_t c = first; c <= last; ++c) {
+          const apiary::tick_t begin = std::max(from, c * width_);
+          const apiary::tick_t end = std::min(until, (c + 1) * width_);
+          time_[at(row_of(gpu), c) + colors_[tenant.value]] += end - begin;
+        }
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] std::size_t at(std::uint32_t row, std::uint32_t column) const noexcept {
+    return (std::size_t{row} * columns + column) * num_colors;
+  }
+  [[nodiscard]] std::uint32_t row_of(std::uint32_t gpu) const noexcept {
+    return static_cast<std::uint32_t>(std::uint64_t{gpu} * rows_ / gpus_);
+  }
+  [[nodiscard]] std::uint32_t gpus_of(std::uint32_t row) const noexcept {
+    const auto first = [&](std::uint64_t r) { return (r * gpus_ + rows_ - 1) / rows_; };
+    return static_cast<std::uint32_t>(first(std::uint64_t{row} + 1) - first(row));
+  }
+  void halve() {
+    for (std::uint32_t row = 0; row < rows_; ++row) {
+      for (std::uint32_t c = 0; c < columns; ++c) {
+        for (std::uint32_t color = 0; color < num_colors; ++color) {
+          std::int64_t sum = 0;
+          if (c < columns / 2)
+            sum = time_[at(row, 2 * c) + color] + time_[at(row, 2 * c + 1) + color];
+          time_[at(row, c) + color] = sum;
+        }
+      }
+    }
+    width_ *= 2;
+    used_ = (used_ + 1) / 2;
+  }
+
+  std::uint32_t gpus_per_node_;
+  std::uint32_t gpus_;
+  std::uint32_t rows_;
+  std::vector<std::uint32_t> colors_;  // of each tenant
+  std::vector<std::int64_t> time_;
+  apiary::tick_t width_ = 1000;
+  std::uint32_t used_ = 0;
+};
+
+// A scheduler whose jobs' places are put into a picture.
+template <class Scheduler>
+class watched {
+ public:
+  watched(Scheduler scheduler, std::span<const apiary::timed_job> jobs, gpu_picture& picture)
+      : scheduler_(std::move(scheduler)), jobs_(jobs), picture_(picture), stays_(jobs.size()) {}
+
+  absl::Status submit(const apiary::job_request& r, apiary::tick_t now) {
+    return scheduler_.submit(r, now);
+  }
+  absl::Status finish(apiary::job_id job, apiary::tick_t now) {
+    end(job, now);
+    return scheduler_.finish(job, now);
+  }
+  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, apiary::tick_t now) {
+    absl::StatusOr<std::vector<apiary::job_id>> stopped = scheduler_.mark_bad(n, now);
+    if (!stopped.ok()) return stopped;
+    for (const apiary::job_id job : *stopped) end(job, now);
+    return stopped;
+  }
+  absl::Status mark_healthy(apiary::node_id n, apiary::tick_t now) {
+    return scheduler_.mark_healthy(n, now);
+  }
+  absl::Status decide(apiary::tick_t now, std::vector<apiary::job_action>& actions) {
+    const std::size_t old = actions.size();
+    absl::Status status = scheduler_.decide(now, actions);
+    for (std::size_t i = old; i < actions.size(); ++i) {
+      end(actions[i].job, now);
+      stays_[actions[i].job.value] = {now, actions[i].place};
+    }
+    return status;
+  }
+  [[nodiscard]] apiary::tick_t wake() const { return scheduler_.wake(); }
+  [[nodiscard]] std::uint32_t total_gpus() const { return scheduler_.total_gpus(); }
+
+ private:
+  struct stay {
+    apiary::tick_t from = 0;
+    apiary::job_place place{};  // empty: it does not run
+  };
+  void end(apiary::job_id job, apiary::tick_t now) {
+    stay& s = stays_[job.value];
+    picture_.add(jobs_[job.value].request.tenant, s.place, s.from, now);
+    s.place.clear();
+  }
+
+  Scheduler scheduler_;
+  std::span<const apiary::timed_job> jobs_;
+  gpu_picture& picture_;
+  std::vector<stay> stays_;
+};
+
+}  // namespace example

@@ -1,0 +1,184 @@
+// apiary/examples/simulate_policies.h - a list of jobs on a cluster under the schedulers of simulate.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "simulate_picture.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/job_request.h>
+#include <apiary/sched/batch_queue.h>
+#include <apiary/sched/gandiva.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_queue.h>
+#include <apiary/sched/philly.h>
+#include <apiary/sched/philly_options.h>
+#include <apiary/sched/server_placer.h>
+#include <apiary/sim/job_generator.h>
+#include <apiary/sim/job_list.h>
+#include <apiary/sim/job_metrics.h>
+#include <apiary/sim/simulate.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace example {
+
+// backfill is EASY.
+inline constexpr std::array<std::string_view, 5> job_policies{"fifo", "backfill", "philly",
+                                                              "gandiva", "hived"};
+
+// Servers that are all alike, in racks.
+struct job_cluster {
+  std::uint32_t nodes = 16;
+  std::uint32_t gpus_per_node = 8;
+
+  [[nodiscard]] std::uint32_t gpus() const noexcept { return nodes * gpus_per_node; }
+  // As many as divide the cluster evenly, from 4 to 16 and the most of them; or all.
+  [[nodiscard]] std::uint32_t nodes_per_rack() const noexcept {
+    for (std::uint32_t n = 16; n >= 4; --n) {
+      if (nodes % n == 0) return n;
+    }
+    return nodes;
+  }
+  [[nodiscard]] apiary::server_spec servers() const {
+    return {.gpus = std::vector<std::uint32_t>(nodes, gpus_per_node),
+            .servers_per_rack = nodes_per_rack()};
+  }
+};
+
+// The list that is simulated when none is given: four tenants, a day, more work at times than GPUs.
+inline apiary::job_list embedded_jobs() {
+  absl::StatusOr<apiary::job_list> made =
+      apiary::generate_jobs({.seed = 1,
+                             .jobs = 700,
+                             .tenants = 4,
+                             .window = 86'400'000,
+                             .shortest = 300'000,
+                             .longest = 6'900'000,
+                             .per_gpu = true,
+                             .sizes = {{1, 45}, {2, 17}, {4, 15}, {8, 13}, {16, 7}, {32, 3}}});
+  APIARY_VERIFY(made.ok());
+  return *std::move(made);
+}
+
+// The GPUs of the cluster divided among tenants by the GPU-time of their jobs; what the rounding
+// leaves goes to those who lost most by it. Requires: jobs of tenants of the list.
+inline std::vector<std::uint32_t> quotas_of(const apiary::job_list& list, std::uint32_t gpus) {
+  std::vector<double> parts(list.tenants.size(), 0.0);
+  double all = 0.0;
+  for (const apiary::timed_job& j : list.jobs) {
+    const double time = static_cast<double>(j.duration) * j.request.gpus;
+    parts[j.request.tenant.value] += time;
+    all += time;
+  }
+  std::vector<std::uint32_t> quotas;
+  std::vector<std::pair<double, std::size_t>> lost;  // negative, so that most comes first
+  std::uint32_t left = gpus;
+  for (double& part : parts) {
+    part *= gpus / all;
+    quotas.push_back(std::min(left, static_cast<std::uint32_t>(part)));
+    left -= quotas.back();
+    lost.emplace_back(quotas.back() - part, lost.size());
+  }
+  std::sort(lost.begin(), lost.end());
+  for (const auto& [loss, tenant] : lost) {
+    if (left == 0) break;
+    ++quotas[tenant];
+    --left;
+  }
+  return quotas;
+}
+
+// Tenants own whole nodes, anywhere, and for the rest of their quota single GPUs.
+inline apiary::hived_config cells_of(const job_cluster& cluster,
+                                     const std::vector<std::uint32_t>& quotas) {
+  apiary::hived_config config;
+  const std::uint32_t rack = cluster.nodes_per_rack();
+  config.cell_types = {{"NODE", "GPU", cluster.gpus_per_node, true}, {"RACK", "NODE", rack}};
+  for (std::uint32_t n = 0; n < cluster.nodes; ++n) {
+    if (n % rack == 0) config.physical_cells.push_back({.type = "RACK"});
+    config.physical_cells.back().children.push_back({.address = "n" + std::to_string(n)});
+  }
+  for (std::size_t t = 0; t < quotas.size(); ++t) {
+    apiary::virtual_cluster_config owner{.name = "t" + std::to_string(t)};
+    const std::uint32_t nodes = quotas[t] / cluster.gpus_per_node;
+    const std::uint32_t gpus = quotas[t] % cluster.gpus_per_node;
+    if (nodes > 0) owner.cells.push_back({"RACK.NODE", nodes});
+    if (gpus > 0) owner.cells.push_back({"RACK.NODE.GPU", gpus});
+    config.virtual_clusters.push_back(std::move(owner));
+  }
+  return config;
+}
+
+// What one policy came to.
+struct policy_run {
+  std::string policy;
+  apiary::job_metrics metrics{};
+  std::uint64_t migrations = 0;
+  std::uint64_t log = 0;                     // digest of all events
+  std::vector<apiary::tick_t> completion{};  // of the jobs that ended, ascending
+  gpu_picture picture;
+};
+
+// Runs the jobs under a policy of job_policies; calls progress(jobs that have ended) now and then.
+// Requires: jobs that fit into the cluster, numbered by arrival.
+inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_cluster& cluster,
+                                             const apiary::job_list& list,
+                                             const std::function<void(std::size_t)>& progress) {
+  using apiary::batch_queue;
+  using apiary::batch_rule;
+  const std::vector<std::uint32_t> quotas = quotas_of(list, cluster.gpus());
+  policy_run out{.policy = std::string(policy),
+                 .picture = gpu_picture(cluster.nodes, cluster.gpus_per_node, colors_of(list))};
+  const auto run = [&](auto scheduler) -> absl::Status {
+    watched watch(std::move(scheduler), list.jobs, out.picture);
+    std::size_t ended = 0;
+    APIARY_ASSIGN_OR_RETURN(
+        const apiary::simulation done,
+        simulate(
+            watch, list.jobs, {}, {},
+            [](const apiary::timed_job&, const apiary::job_place&) { return apiary::full_speed; },
+            [&](const apiary::simulation_event& e) {
+              if (e.what == apiary::simulation_event::kind::end) progress(++ended);
+            }));
+    out.metrics = metrics_of(done, list.jobs);
+    out.log = done.log.value();
+    for (std::size_t j = 0; j < list.jobs.size(); ++j) {
+      out.migrations += done.jobs[j].migrated;
+      if (done.jobs[j].ended != apiary::forever)
+        out.completion.push_back(done.jobs[j].ended - list.jobs[j].arrival);
+    }
+    std::sort(out.completion.begin(), out.completion.end());
+    return absl::OkStatus();
+  };
+  absl::Status status;
+  if (policy == "philly") {
+    APIARY_ASSIGN_OR_RETURN(
+        auto made, apiary::philly::create({.servers = cluster.servers(), .quotas = quotas}));
+    status = run(std::move(made));
+  } else if (policy == "gandiva") {
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create({.servers = cluster.servers()}));
+    status = run(std::move(made));
+  } else if (policy == "hived") {
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::hived_queue::create(cells_of(cluster, quotas)));
+    status = run(std::move(made));
+  } else {
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::server_placer::create(cluster.servers()));
+    const batch_rule rule = policy == "fifo" ? batch_rule::fifo : batch_rule::easy;
+    status = run(batch_queue(std::move(made), {.rule = rule}));
+  }
+  APIARY_RETURN_IF_ERROR(status);
+  return out;
+}
+
+}  // namespace example

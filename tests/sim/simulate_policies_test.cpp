@@ -1,0 +1,167 @@
+// apiary/tests/sim/simulate_policies_test.cpp - the policies of the example simulate, and its picture.
+// SPDX-License-Identifier: MIT
+#include "../../examples/simulate_policies.h"
+
+#include "../../examples/simulate_picture.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/sim/job_list.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// The log of all events of the embedded list, places included: of every compiler, standard library
+// and machine the same. A change of a policy's decisions, or of what the log holds, turns this red on
+// purpose: look at the table of examples/simulate.expected, then write the new value here.
+const std::map<std::string, std::uint64_t> golden_logs{{"fifo", 0x3950537ffdc12472U},
+                                                       {"backfill", 0x6218e80cc8839cdbU},
+                                                       {"philly", 0x717186314f6f28deU},
+                                                       {"gandiva", 0x1facb185d02d4f15U},
+                                                       {"hived", 0xb23d95314112e897U}};
+
+}  // namespace
+
+TEST_CASE("simulate: every policy's log is the one written down") {
+  const job_list list = example::embedded_jobs();
+  for (const std::string_view policy : example::job_policies) {
+    CAPTURE(policy);
+    std::size_t ended = 0;
+    const auto run = example::run_policy(policy, {}, list, [&](std::size_t n) { ended = n; });
+    REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+    CHECK(run->log == golden_logs.at(std::string(policy)));
+    CHECK(run->metrics.ended == list.jobs.size());
+    CHECK(ended == list.jobs.size());
+    CHECK(std::is_sorted(run->completion.begin(), run->completion.end()));
+    // The picture has the GPU-time that the jobs had: their durations, nothing being lost here.
+    double had = 0.0;
+    for (std::uint32_t c = 0; c < run->picture.used_columns(); ++c)
+      had += run->picture.use(c) * static_cast<double>(run->picture.width()) * 128;
+    double durations = 0.0;
+    for (const timed_job& j : list.jobs)
+      durations += static_cast<double>(j.duration) * j.request.gpus;
+    CHECK(had == doctest::Approx(durations).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("simulate: quotas are the GPUs divided by GPU-time, none left") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    job_list list;
+    const std::uint32_t tenants = 1 + random.uniform(9);
+    list.tenants.resize(tenants, "t");
+    for (std::uint32_t i = 0; i < 1 + random.uniform(20); ++i) {
+      timed_job j;
+      j.request.tenant = tenant_id(random.uniform(tenants));
+      j.request.gpus = 1 + random.uniform(8);
+      j.duration = 1 + random.uniform(100);
+      list.jobs.push_back(j);
+    }
+    number_by_arrival(list.jobs);
+    const std::uint32_t gpus = 1 + random.uniform(200);
+    const std::vector<std::uint32_t> quotas = example::quotas_of(list, gpus);
+    REQUIRE(std::accumulate(quotas.begin(), quotas.end(), 0U) == gpus);
+    std::vector<std::uint64_t> time(tenants);
+    std::uint64_t all = 0;
+    for (const timed_job& j : list.jobs) {
+      const auto had = static_cast<std::uint64_t>(j.duration) * j.request.gpus;
+      time[j.request.tenant.value] += had;
+      all += had;
+    }
+    for (std::uint32_t t = 0; t < tenants; ++t) {
+      // Less than a GPU away from the exact part.
+      REQUIRE(quotas[t] * all < time[t] * gpus + all + 1);
+      REQUIRE((quotas[t] + 1) * all + 1 > time[t] * gpus);
+    }
+    // And the cells that HiveD's tenants get for them can be promised.
+    const example::job_cluster cluster{.nodes = 1 + random.uniform(40),
+                                       .gpus_per_node = 1 + random.uniform(8)};
+    const auto owners =
+        hived_queue::create(example::cells_of(cluster, example::quotas_of(list, cluster.gpus())));
+    REQUIRE_MESSAGE(owners.ok(), owners.status().ToString());
+    REQUIRE(owners->total_gpus() == cluster.gpus());
+    REQUIRE(cluster.nodes % cluster.nodes_per_rack() == 0);
+  }
+}
+
+TEST_CASE("simulate: the picture is the sum of what was put into it") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(40U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t nodes = 1 + random.uniform(40);
+    const std::uint32_t gpus = nodes * 8;
+    example::gpu_picture picture(nodes, 8, {0, 1, 2});
+    std::vector<std::tuple<std::uint32_t, std::uint32_t, tick_t, tick_t>> stays;
+    for (int i = 0; i < 60; ++i) {
+      const std::uint32_t tenant = random.uniform(3);
+      const std::uint32_t node = random.uniform(nodes);
+      const std::uint32_t mask = 1 + random.uniform(255);
+      const tick_t from = random.uniform(1U << random.uniform(22));
+      const tick_t until = from + random.uniform(1U << random.uniform(22));
+      picture.add(tenant_id(tenant), {{node_id(node), mask}}, from, until);
+      for (std::uint32_t d = 0; d < 8; ++d) {
+        if ((mask >> d & 1) != 0) stays.emplace_back(tenant, node * 8 + d, from, until);
+      }
+    }
+    const tick_t width = picture.width();
+    tick_t last = 0;
+    for (const auto& [tenant, gpu, from, until] : stays) {
+      if (from < until) last = std::max(last, until);
+    }
+    REQUIRE(width * example::gpu_picture::columns >= last);
+    REQUIRE((last <= 480'000 || width / 2 * example::gpu_picture::columns < last));
+    REQUIRE(picture.used_columns() == (last + width - 1) / width);
+    for (std::uint32_t c = 0; c < picture.used_columns(); ++c) {
+      tick_t sum = 0;
+      std::map<std::uint32_t, std::array<tick_t, 3>> by_row;
+      for (const auto& [tenant, gpu, from, until] : stays) {
+        const tick_t had = std::min(until, (c + 1) * width) - std::max(from, c * width);
+        if (had <= 0) continue;
+        sum += had;
+        by_row[gpu * picture.rows() / gpus][tenant] += had;
+      }
+      REQUIRE(picture.use(c) ==
+              doctest::Approx(static_cast<double>(sum) / static_cast<double>(width) / gpus));
+      for (std::uint32_t row = 0; row < picture.rows(); ++row) {
+        tick_t in_row = 0;
+        for (std::uint32_t gpu = 0; gpu < gpus; ++gpu)
+          in_row += gpu * picture.rows() / gpus == row ? width : 0;
+        const std::array<tick_t, 3> had = by_row[row];
+        const std::uint32_t color = picture.color(row, c);
+        if (2 * (had[0] + had[1] + had[2]) < in_row) {
+          REQUIRE(color == example::num_colors);
+        } else {
+          REQUIRE(color < 3);
+          REQUIRE(had[color] == *std::max_element(had.begin(), had.end()));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("simulate: tenants with most GPU-time have colours of their own") {
+  job_list list;
+  for (std::uint32_t t = 0; t < 9; ++t) {
+    list.tenants.push_back("t");
+    timed_job j;
+    j.request.tenant = tenant_id(t);
+    j.duration = t == 4 ? 1 : 10 + t;
+    list.jobs.push_back(j);
+  }
+  // 4, 0 and 1 have least and share the last.
+  CHECK(example::colors_of(list) == std::vector<std::uint32_t>{6, 6, 0, 1, 6, 2, 3, 4, 5});
+}
