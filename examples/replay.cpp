@@ -276,7 +276,7 @@ int main(int argc, char** argv) {
   if (!o.ok()) return fail(o.status(), 2);
   if (o->synthetic() && o->plot.empty()) o->plot = beside(argv[0], "replay.svg");
   if (o->help) {
-    const absl::Status printed = print(usage);
+    const absl::Status printed = print(replay_usage);
     return printed.ok() ? 0 : fail(printed, 1);
   }
   absl::StatusOr<task> t = prepare(*o);

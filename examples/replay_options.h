@@ -23,7 +23,7 @@
 
 namespace example {
 
-inline constexpr const char* usage =
+inline constexpr const char* replay_usage =
     "usage: replay [--nodes FILE --pods FILE [--node-order FILE] [--arrivals FILE]]\n"
     "              [--policy fgd|best_fit|dot_prod|gpu_packing|gpu_clustering|random|all]\n"
     "              [--rounding exact|published] [--seed N]\n"

@@ -529,7 +529,7 @@ TEST_CASE("help is the usage") {
   const workplace here;
   const ended end = here.run({"--help"});
   CHECK(end.status == 0);
-  CHECK(end.out == usage);
+  CHECK(end.out == replay_usage);
   CHECK(end.err.empty());
   CHECK(here.names() == inputs);
 }
