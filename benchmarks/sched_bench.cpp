@@ -1,15 +1,13 @@
 // apiary/benchmarks/sched_bench.cpp - FGD decisions, beside scoring every node and beside the other
 // policies.
 // SPDX-License-Identifier: MIT
+#include "benchmarks/openb_experiment.h"
 #include "tests/support/naive_sharing.h"
 #include <apiary/metric/fragmentation.h>
-#include <apiary/metric/task_mix.h>
 #include <apiary/policy/baseline_scores.h>
 #include <apiary/policy/fragmentation_gradient.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
 #include <apiary/sched/fgd.h>
-#include <apiary/sim/generator.h>
-#include <apiary/sim/openb_reader.h>
 #include <apiary/sim/replay.h>
 #include <apiary/sim/workload.h>
 
@@ -17,46 +15,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 using namespace apiary;
+using namespace apiary_bench;
 
 namespace {
-
-struct experiment {
-  cluster machines;
-  workload work;
-  task_mix mix;
-};
-
-// The default experiment of the openb trace, or where there is no data a synthetic one like it.
-experiment load() {
-  const std::string data = std::string(APIARY_DATA_DIR) + "/openb/";
-  experiment e;
-  if (std::filesystem::exists(data)) {
-    gpu_model_names models;
-    const auto lines = [&](const char* name) { return line_reader::open(data + name).value(); };
-    const cluster listed = read_nodes(lines("openb_node_list_gpu_node.csv"), models).value();
-    e.machines = read_node_order(lines("arrivals/default_42_nodes.txt"), listed).value();
-    e.work.tasks = read_tasks(lines("openb_pod_list_default.csv"), models).value();
-    e.work.arrivals = read_arrivals(lines("arrivals/default_42_pods.txt"), e.work.tasks).value();
-  } else {
-    synthetic_trace made = openb_like({});
-    e.machines = std::move(made.nodes);
-    e.work = std::move(made.work);
-  }
-  e.mix = task_mix::from_history(task_kinds(e.work.tasks));
-  return e;
-}
 
 // The trace's cluster and load, made `gpus` GPUs large: a part of it, or copies of it behind one
 // another.
 experiment scaled(std::uint64_t gpus) {
-  static const experiment once = load();
+  static const experiment once = load_openb();
   experiment e{{}, {once.work.tasks, {}}, once.mix};
   for (std::uint32_t n = 0; e.machines.nodes.total_gpus() < gpus;
        n = (n + 1) % once.machines.nodes.size()) {
