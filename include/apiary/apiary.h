@@ -56,6 +56,7 @@
 #include <apiary/policy/eviction_state.h>
 #include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/fragmentation_gradient.h>
+#include <apiary/policy/fragmentation_moves.h>
 #include <apiary/policy/free_profile.h>
 #include <apiary/policy/front_search.h>
 #include <apiary/policy/gang_fit.h>
@@ -89,6 +90,7 @@
 #include <apiary/sched/conservative_queue.h>
 #include <apiary/sched/fgd.h>
 #include <apiary/sched/gandiva.h>
+#include <apiary/sched/gandiva_fgd.h>
 #include <apiary/sched/gandiva_hived.h>
 #include <apiary/sched/gandiva_jobs.h>
 #include <apiary/sched/gandiva_moves.h>

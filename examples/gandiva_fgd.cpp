@@ -1,0 +1,66 @@
+// Half GPUs left over from departures stand apart, and a job that wants a whole GPU waits. Moves
+// that lower the fragmentation of the cluster bring the halves together, and the job starts.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/metric/cluster_fragmentation.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/job_request.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+#include <apiary/sched/fgd.h>
+#include <apiary/sched/gandiva_fgd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+share task(std::uint32_t job, milli_gpu milli) {
+  return {.job = job_id(job), .cpu_milli = 4000, .devices = 1, .gpu_milli = milli};
+}
+
+void show(const gandiva_fgd& g, const fragmentation& metric, tick_t now,
+          std::vector<gandiva_fgd::action>& actions) {
+  static constexpr const char* verbs[] = {"start", "suspend", "resume", "migrate"};
+  for (const auto& a : actions) {
+    std::printf("%3d s  %-7s job %u  node %u GPUs %#x\n", static_cast<int>(now),
+                verbs[static_cast<int>(a.what)], a.job.value, a.where.node.value,
+                a.where.device_mask);
+  }
+  actions.clear();
+  const cluster_fragmentation f(metric, g.ground().scheduler().nodes());
+  std::printf("%3d s  %zu wait, of what is idle %.2f GPUs are of no use\n", static_cast<int>(now),
+              g.num_waiting(), f.total() / 1000);
+}
+
+}  // namespace
+
+int main() {
+  node_table nodes;
+  for (int i = 0; i < 2; ++i)
+    nodes.add({.host = {.cpu_milli = 32'000, .memory_mib = 65'536}, .gpus = 2});
+  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .devices = 1}, 3},
+                          {{.cpu_milli = 4000, .gpu_milli = 1000, .devices = 1}, 7}});
+  const fragmentation metric(typical);
+  auto below = fgd::create(nodes, fragmentation_gradient(metric));
+  if (!below.ok()) return 1;
+  // Nobody is stopped for another; a move must gain a tenth of what it moves.
+  auto g = gandiva_fgd::create({*below, metric},
+                               {.quantum = forever, .moves = {.moves = 4, .cost = 100}});
+  if (!g.ok()) return 1;
+  std::vector<gandiva_fgd::action> todo;
+  for (std::uint32_t job = 0; job < 8; ++job)
+    if (!g->submit(task(job, 500), {}, 0, todo).ok()) return 1;
+  show(*g, metric, 0, todo);
+  for (const std::uint32_t job : {0U, 3U, 5U})
+    if (!g->finish(job_id(job), 10).ok()) return 1;
+  for (std::uint32_t job = 8; job < 10; ++job)
+    if (!g->submit(task(job, 1000), {}, 10, todo).ok()) return 1;
+  show(*g, metric, 10, todo);
+  if (!g->tick(10, todo).ok()) return 1;
+  show(*g, metric, 10, todo);
+}
