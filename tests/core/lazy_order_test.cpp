@@ -24,21 +24,25 @@ TEST_CASE("entries come in ascending order of price, equal ones by number") {
     constexpr std::uint32_t sizes[] = {0, 1, 2, 127, 128, 129, 255, 256, 257, 1000, 5000};
     const std::uint32_t n = sizes[random.uniform(11)];
     const std::uint32_t prices = 1 + random.uniform(random.uniform(2) == 0 ? 3 : 100'000);
+    std::vector<std::uint64_t> price(n);
     std::vector<std::pair<std::uint64_t, std::uint32_t>> all;
-    order.clear(n);
     for (std::uint32_t i = 0; i < n; ++i) {
-      const std::uint64_t price = std::uint64_t{random.uniform(prices)} << random.uniform(30);
-      order.add(price, i);
-      all.emplace_back(price, i);
+      price[i] = std::uint64_t{random.uniform(prices)} << random.uniform(30);
+      if (random.uniform(8) == 0) price[i] = lazy_order::never;
+      if (price[i] != lazy_order::never) all.emplace_back(price[i], i);
     }
     std::sort(all.begin(), all.end());
-    const std::size_t taken = random.uniform(3) == 0 ? n : std::min<std::uint32_t>(n, 70);
+    const auto price_of = [&](std::uint32_t i) { return price[i]; };
+    order.begin(n);
+    const std::size_t taken =
+        random.uniform(3) == 0 ? all.size() : std::min<std::size_t>(all.size(), 70);
     for (std::size_t i = 0; i < taken; ++i) {
-      REQUIRE(!order.empty());
-      REQUIRE(order.top().price == all[i].first);
-      REQUIRE(order.top().number == all[i].second);
+      const lazy_order::entry* const top = order.top(price_of);
+      REQUIRE(top != nullptr);
+      REQUIRE(top->price == all[i].first);
+      REQUIRE(top->number == all[i].second);
       order.pop();
     }
-    REQUIRE(order.empty() == (taken == n));
+    REQUIRE((order.top(price_of) == nullptr) == (taken == all.size()));
   }
 }

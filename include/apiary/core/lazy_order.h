@@ -8,18 +8,20 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <optional>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// Gives entries in ascending order of price, of equal ones the lowest number first. They are sorted
-// a batch at a time, the cheapest first, each batch about four times the last one; a sample says
-// where it ends.
+// Gives numbers below n in ascending order of price, of equal prices the lowest number first. They
+// are picked out and sorted a batch at a time, the cheapest first, each batch about four times the
+// last one; a sample says where it ends. Nothing is kept of the others: they are asked again.
 //
-// Model: incremental sorting (Paredes, Navarro, ALENEX 2006). Differs: one pivot a batch, from a
-//        sample.
-// Cost:  of n entries, to take k: O(n) a batch, O(k log k) in all; 32 bytes an entry.
+// Model:    incremental sorting (Paredes, Navarro, ALENEX 2006). Differs: one pivot a batch, from a
+//           sample.
+// Requires: top() gets the same prices until the next begin().
+// Cost:     to take k: for each batch n prices asked for, O(k log k) in all; 16 bytes an entry of a
+//           batch.
 class lazy_order {
  public:
   struct entry {
@@ -30,64 +32,68 @@ class lazy_order {
     }
     friend constexpr bool operator==(const entry&, const entry&) noexcept = default;
   };
+  // The price of what is left out.
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
 
-  // Starts anew, with room for n entries.
-  void clear(std::size_t n) {
-    if (rest_.size() < n) rest_.resize(n);
-    rest_size_ = 0;
-    batch_size_ = 0;
+  // Starts anew, with the numbers 0, ..., n-1.
+  void begin(std::uint32_t n) noexcept {
+    n_ = n;
+    batch_.clear();
+    taken_.reset();
     next_batch_ = first_batch;
+    all_ = false;
   }
-  // Requires: nothing has been taken yet, and there is room.
-  void add(std::uint64_t price, std::uint32_t number) noexcept {
-    APIARY_ASSERT(rest_size_ < rest_.size());
-    rest_[rest_size_++] = {price, number};
+  // The cheapest one, nullptr when there is none. price(number) -> std::uint64_t.
+  template <class Price>
+  [[nodiscard]] const entry* top(const Price& price) {
+    if (batch_.empty() && !all_) sort_batch(price);
+    return batch_.empty() ? nullptr : &batch_.back();
   }
-
-  [[nodiscard]] bool empty() const noexcept { return batch_size_ == 0 && rest_size_ == 0; }
-  // The cheapest one. Requires: !empty().
-  [[nodiscard]] const entry& top() {
-    if (batch_size_ == 0) sort_batch();
-    return batch_[batch_size_ - 1];
-  }
-  // Requires: top() has been called since the last pop().
-  void pop() noexcept { --batch_size_; }
+  // Requires: top() has been called since the last pop(), and there was one.
+  void pop() noexcept { batch_.pop_back(); }
 
  private:
   static constexpr std::size_t first_batch = 128;
-  static constexpr std::size_t sample_size = 256;
+  static constexpr std::uint32_t sample_size = 256;
 
-  void sort_batch() {
-    APIARY_ASSERT(rest_size_ > 0);
-    if (batch_.size() < rest_.size()) batch_.resize(rest_.size());
-    entry last = rest_[0];
-    const bool all = rest_size_ <= sample_size || rest_size_ <= next_batch_;
-    if (!all) {
-      std::array<entry, sample_size> sample;
-      for (std::size_t i = 0; i < sample_size; ++i) sample[i] = rest_[i * rest_size_ / sample_size];
-      const std::size_t at = next_batch_ * sample_size / rest_size_;
+  template <class Price>
+  void sort_batch(const Price& price) {
+    entry last{never, 0};
+    std::array<entry, sample_size> sample;
+    std::size_t sampled = 0;
+    for (std::uint32_t i = 0; i < sample_size && n_ > sample_size; ++i) {
+      const auto number = static_cast<std::uint32_t>(std::uint64_t{i} * n_ / sample_size);
+      const entry e{price(number), number};
+      if (is_left(e)) sample[sampled++] = e;
+    }
+    // Of those that are left as many as the sample says; all of them if the batch is the rest.
+    const std::size_t at = next_batch_ * sample_size / std::max(n_, 1U);
+    all_ = at >= sampled;
+    if (!all_) {
       std::nth_element(sample.begin(), sample.begin() + static_cast<std::ptrdiff_t>(at),
-                       sample.end());
+                       sample.begin() + static_cast<std::ptrdiff_t>(sampled));
       last = sample[at];
     }
-    for (std::size_t i = 0; i < rest_size_;) {
-      if (!all && last < rest_[i]) {
-        ++i;  // nearly always, while batches are small
-      } else {
-        batch_[batch_size_++] = rest_[i];
-        rest_[i] = rest_[--rest_size_];
-      }
+    for (std::uint32_t i = 0; i < n_; ++i) {
+      const entry e{price(i), i};
+      // One branch, seldom taken while batches are small, even where many prices are equal.
+      const bool before = (e.price < last.price) | ((e.price == last.price) & (i < last.number));
+      if (before && is_left(e)) batch_.push_back(e);
     }
+    if (!all_) batch_.push_back(last);
+    taken_ = last;
     next_batch_ *= 4;
-    std::sort(batch_.begin(), batch_.begin() + static_cast<std::ptrdiff_t>(batch_size_),
-              [](const entry& a, const entry& b) { return b < a; });
+    std::sort(batch_.begin(), batch_.end(), [](const entry& a, const entry& b) { return b < a; });
+  }
+  [[nodiscard]] bool is_left(const entry& e) const noexcept {
+    return e.price != never && (!taken_ || *taken_ < e);
   }
 
-  std::vector<entry> rest_;   // the first rest_size_
-  std::vector<entry> batch_;  // the first batch_size_, the cheapest last
-  std::size_t rest_size_ = 0;
-  std::size_t batch_size_ = 0;
+  std::uint32_t n_ = 0;
+  std::vector<entry> batch_;    // the cheapest last
+  std::optional<entry> taken_;  // the last of all batches so far
   std::size_t next_batch_ = first_batch;
+  bool all_ = false;  // no batch is to come
 };
 
 APIARY_NAMESPACE_END

@@ -87,25 +87,31 @@ class victim_search {
     void clear(std::uint64_t n) noexcept {
       n_ = n;
       heap_.clear();
+      below_ = n == 0 ? 0 : std::numeric_limits<std::uint64_t>::max();
     }
     void add(std::uint64_t x) {
-      if (heap_.size() < n_) {
-        heap_.push_back(x);
-        std::push_heap(heap_.begin(), heap_.end());
-      } else if (n_ > 0 && x < heap_.front()) {
-        std::pop_heap(heap_.begin(), heap_.end());
-        heap_.back() = x;
-        std::push_heap(heap_.begin(), heap_.end());
-      }
+      if (x < below_) insert(x);  // seldom
     }
     [[nodiscard]] std::uint64_t sum() const {
       return std::accumulate(heap_.begin(), heap_.end(), std::uint64_t{0});
     }
 
    private:
+    void insert(std::uint64_t x) {
+      if (heap_.size() == n_) {
+        std::pop_heap(heap_.begin(), heap_.end());
+        heap_.pop_back();
+      }
+      heap_.push_back(x);
+      std::push_heap(heap_.begin(), heap_.end());
+      if (heap_.size() == n_) below_ = heap_.front();
+    }
+
     std::uint64_t n_ = 0;
+    std::uint64_t below_ = 0;          // what is not less changes nothing
     std::vector<std::uint64_t> heap_;  // the greatest first
   };
+
   fit_verdict pack(const eviction_state::histogram& nodes) {
     classes_.clear();
     for (std::uint32_t f = 1; f <= max_leaves; ++f)
@@ -121,9 +127,8 @@ class victim_search {
   // Evicts the candidate of the lowest price, then the next, until the gang fits.
   template <class Price>
   void take_gangs(const Price& price) {
-    cheapest_.clear(candidates_.size());
-    for (std::uint32_t j = 0; j < candidates_.size(); ++j) cheapest_.add(price(j), j);
-    for (; !fits(); cheapest_.pop()) state_.evict(cheapest_.top().number);
+    cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
+    for (; !fits(); cheapest_.pop()) state_.evict(cheapest_.top(price)->number);
   }
   // Empties the node of the lowest price a piece of the largest size, then the next; gangs that are
   // evicted already cost nothing.
@@ -135,17 +140,17 @@ class victim_search {
       return b < a;
     };
     const std::span<const spot> spots = state_.spots();
-    cheapest_.clear(spots.size());
-    for (std::uint32_t n = 0; n < spots.size(); ++n) {
+    const auto before = [&](std::uint32_t n) {
       const std::uint64_t pieces = in_pieces_[spots[n].leaves] - in_pieces_[spots[n].free];
-      if (pieces == 0) continue;
-      cheapest_.add(pieces == 1 ? spots[n].cost : spots[n].cost / pieces, n);
-    }
+      return pieces == 0 ? never : pieces == 1 ? spots[n].cost : spots[n].cost / pieces;
+    };
+    cheapest_.begin(static_cast<std::uint32_t>(spots.size()));
     heap_.clear();  // nodes whose price has changed since
-    while (!fits() && !(heap_.empty() && cheapest_.empty())) {
-      const bool changed =
-          !heap_.empty() && (cheapest_.empty() || !(cheapest_.top() < heap_.front()));
-      const auto [price, node] = changed ? heap_.front() : cheapest_.top();
+    while (!fits()) {
+      const lazy_order::entry* const top = cheapest_.top(before);
+      if (top == nullptr && heap_.empty()) break;
+      const bool changed = !heap_.empty() && (top == nullptr || !(*top < heap_.front()));
+      const auto [price, node] = changed ? heap_.front() : *top;
       if (changed) {
         std::pop_heap(heap_.begin(), heap_.end(), dearer);
         heap_.pop_back();
@@ -218,6 +223,7 @@ class victim_search {
       if (p.present >= p.needed) continue;
       by_cost_.clear(p.needed - p.present);
       by_gang_.clear(p.needed - p.present);
+      for (std::uint32_t f = 0; f <= max_leaves; ++f) missing_[f] = p.size - f % p.size;
       for (std::uint32_t n = 0; n < state_.spots().size(); ++n) add_pieces(n, p.size);
       bound = std::max(bound, by_cost_.sum());
       gangs = std::max(gangs, by_gang_.sum());
@@ -229,7 +235,7 @@ class victim_search {
   // What the pieces of a node cost.
   void add_pieces(std::uint32_t n, std::uint32_t size) {
     const spot& at = state_.spots()[n];
-    const std::uint32_t missing = size - at.free % size;  // to the next piece
+    const std::uint32_t missing = missing_[at.free];
     if (at.leaves < at.free + missing) return;
     if (at.leaves == at.free + missing) {  // all of it
       by_cost_.add(at.leaves_cost);
@@ -300,6 +306,7 @@ class victim_search {
   least_sum by_cost_;
   least_sum by_gang_;
   std::array<std::uint32_t, max_leaves + 1> in_pieces_{};  // of the largest size
+  std::array<std::uint32_t, max_leaves + 1> missing_{};    // leaves to the next piece
   lazy_order cheapest_;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> here_;
   std::vector<lazy_order::entry> heap_;
