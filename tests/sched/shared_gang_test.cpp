@@ -22,7 +22,6 @@
 #include <optional>
 #include <string>
 #include <support/certificate_mutations.h>
-#include <support/levels.h>
 #include <support/naive_rules.h>
 #include <support/naive_shares.h>
 #include <support/naive_sharing.h>
@@ -48,7 +47,8 @@ ruled_member parts(std::uint32_t tasks, milli_gpu part, resources host = {}) {
   return {.tasks = tasks, .leaves = 1, .host = host, .part = part};
 }
 
-// Nodes of two racks: nodes are level 1 of the tree.
+// Nodes of two racks.
+enum : level_t { of_nodes = 1, of_racks };
 ruled_world rack_shape(std::uint32_t nodes) {
   const std::uint32_t first = (nodes + 1) / 2;
   std::vector<std::uint32_t> racks{first};
@@ -141,17 +141,17 @@ TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no i
           m.part = static_cast<milli_gpu>(100 * (1 + random.uniform(9)));
         m.host = {random.uniform(3), random.uniform(3)};
         if (random.uniform(5) == 0) m.models = 1 + random.uniform(3);
-        if (random.uniform(4) == 0) m.spread = {{node, 1}};
+        if (random.uniform(4) == 0) m.spread = {{of_nodes, 1}};
         gang.members.push_back(m);
       }
-      if (random.uniform(3) == 0) gang.required = rack;
+      if (random.uniform(3) == 0) gang.required = of_racks;
       const bool flat = gang.required == any_level && random.uniform(2) == 0;
       if (flat)
         for (ruled_member& m : gang.members) m.spread.clear();
       const node_table before = scheduler.nodes();
       const uniform_tree all_nodes{count};
       const auto answer =
-          flat ? scheduler.propose(gang) : scheduler.propose(gang, shape.tree, node);
+          flat ? scheduler.propose(gang) : scheduler.propose(gang, shape.tree, of_nodes);
       REQUIRE(answer.ok());
       REQUIRE(scheduler.nodes() == before);
       const auto cost = [&](const node_state& a, const node_state& b) {
@@ -165,7 +165,7 @@ TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no i
         ++waiting;
         const auto proved = [&](const certificate& why) {
           return flat ? certificate_check(all_nodes, 0, before, gang)(why)
-                      : certificate_check(shape.tree, node, before, gang)(why);
+                      : certificate_check(shape.tree, of_nodes, before, gang)(why);
         };
         REQUIRE(proved(answer->why));
         if (job % 5 == 0) {
