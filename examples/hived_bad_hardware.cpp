@@ -53,9 +53,11 @@ bool ask(hived& scheduler, std::uint32_t job, std::uint32_t nodes) {
   return waits || scheduler.commit(*plan).ok();
 }
 
-void show_doomed(const hived& scheduler) {
+bool show_doomed(const hived& scheduler) {
   const level_t node_level = scheduler.layout().chains[0].node_level;
-  std::printf("doomed nodes: %u\n", scheduler.doomed(tenant_id(0), chain_id(0), node_level));
+  const auto doomed = scheduler.doomed(tenant_id(0), chain_id(0), node_level);
+  if (doomed.ok()) std::printf("doomed nodes: %u\n", *doomed);
+  return doomed.ok();
 }
 
 }  // namespace
@@ -68,13 +70,10 @@ int main() {
   const auto n0 = scheduler->layout().find_node("n0");
   const auto n1 = scheduler->layout().find_node("n1");
   if (!n0 || !n1 || !scheduler->mark_bad(*n0, 2).ok() || !scheduler->mark_bad(*n1).ok()) return 1;
-  show_doomed(*scheduler);
-  if (!ask(*scheduler, 1, 1)) return 1;
+  if (!show_doomed(*scheduler) || !ask(*scheduler, 1, 1)) return 1;
   std::printf("%s\n", draw(*scheduler).c_str());
-  if (!scheduler->finish(job_id(0)).ok()) return 1;
-  show_doomed(*scheduler);
+  if (!scheduler->finish(job_id(0)).ok() || !show_doomed(*scheduler)) return 1;
   if (!ask(*scheduler, 2, 2) || !ask(*scheduler, 3, 3)) return 1;
-  if (!scheduler->mark_healthy(*n1).ok()) return 1;
-  show_doomed(*scheduler);
+  if (!scheduler->mark_healthy(*n1).ok() || !show_doomed(*scheduler)) return 1;
   return ask(*scheduler, 2, 2) ? 0 : 1;
 }

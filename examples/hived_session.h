@@ -139,14 +139,18 @@ class hived_session {
     if (e.vc.empty()) return missing("vc");
     const auto tenant = scheduler_->layout().find_tenant(e.vc);
     if (!tenant) return unknown("virtual cluster", e.vc);
-    write_usage(out, apiary::usage_of(*scheduler_, *tenant));
+    APIARY_ASSIGN_OR_RETURN(const apiary::tenant_usage used,
+                            apiary::usage_of(*scheduler_, *tenant));
+    write_usage(out, used);
     return absl::OkStatus();
   }
   absl::Status node_state(const session_event& e, json_object& out) {
     const apiary::hived_layout& layout = scheduler_->layout();
     APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(layout, e.node));
-    write_state(out, layout,
-                apiary::state_of(*scheduler_, layout.chain_of(node), layout.node_cell(node)));
+    APIARY_ASSIGN_OR_RETURN(
+        const apiary::cell_state state,
+        apiary::state_of(*scheduler_, layout.chain_of(node), layout.node_cell(node)));
+    write_state(out, layout, state);
     return absl::OkStatus();
   }
 

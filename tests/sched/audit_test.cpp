@@ -298,7 +298,7 @@ TEST_CASE("the audit recounts what is doomed") {
   REQUIRE(s.whole.finish(job_id(1)).ok());
   REQUIRE(s.whole.finish(job_id(2)).ok());
   REQUIRE(s.whole.cancel(job_id(3)).ok());
-  CHECK(s.whole.doomed(tenant_id(tenant_a), chain_id(s.rack), 3) == 1);
+  CHECK(*s.whole.doomed(tenant_id(tenant_a), chain_id(s.rack), 3) == 1);
   CHECK(apiary_test::faults_of(s.whole) == "");
   REQUIRE(broken(s.whole.cells().ledger(s.rack)).charge(tenant_id(tenant_a), 3));
   const std::vector<violation> found = audit(s.whole);

@@ -86,7 +86,7 @@ hived_play::counts play_with_proofs(std::uint64_t runs, std::uint64_t events,
 TEST_CASE("a tenant's cells as a tree: what it owns as a whole stands alone above") {
   hived scheduler = a_and_b();
   const waiting_gang a = waits_for(scheduler, 0, {{13, 1}});
-  const gang_rooms rack = refused_rooms(scheduler, a.request, a.wait.reason, 0);
+  const gang_rooms rack = *refused_rooms(scheduler, a.request, a.wait.reason, 0);
   CHECK(rack.node_level == 2);
   CHECK(rack.free == std::vector<std::uint32_t>{6, 6});
   CHECK(rack.tree.num_levels() == 4);
@@ -94,7 +94,7 @@ TEST_CASE("a tenant's cells as a tree: what it owns as a whole stands alone abov
   CHECK(rack.tree.num_leaves() == 12);
 
   const waiting_gang b = waits_for(scheduler, 1, {{10, 1}});
-  const gang_rooms alone = refused_rooms(scheduler, b.request, b.wait.reason, 0);
+  const gang_rooms alone = *refused_rooms(scheduler, b.request, b.wait.reason, 0);
   CHECK(alone.free == std::vector<std::uint32_t>{6, 3});
   CHECK(alone.tree.cells(3).size() == 2);
   CHECK(alone.tree.cells(2).size() == 2);
@@ -102,7 +102,7 @@ TEST_CASE("a tenant's cells as a tree: what it owns as a whole stands alone abov
   CHECK(alone.tree.num_leaves() == 9);
 
   const waiting_gang anyone = waits_for(scheduler, 1, {{25, 1}}, -1);
-  const gang_rooms all = refused_rooms(scheduler, anyone.request, anyone.wait.reason, 0);
+  const gang_rooms all = *refused_rooms(scheduler, anyone.request, anyone.wait.reason, 0);
   CHECK(all.free == std::vector<std::uint32_t>{6, 6, 6, 6});
   CHECK(all.tree.cells(3).size() == 2);
   CHECK(all.tree.num_leaves() == 24);
@@ -166,11 +166,11 @@ TEST_CASE("a preempting gang whose place has turned bad has its own claims for i
   REQUIRE((plan.ok() && plan->result == outcome::wait));
   CHECK(plan->wait.reason == wait_reason::unhealthy);
   CHECK(plan->wait.proof.empty());
-  CHECK(refused_rooms(scheduler, above, wait_reason::busy, 0).free ==
+  CHECK(refused_rooms(scheduler, above, wait_reason::busy, 0)->free ==
         std::vector<std::uint32_t>{6, 6});
   CHECK(refused_rooms(scheduler, {.job = job_id(98), .tenant = tenant_id(0), .priority = 2},
                       wait_reason::busy, 0)
-            .free == std::vector<std::uint32_t>{0, 1});
+            ->free == std::vector<std::uint32_t>{0, 1});
 }
 
 TEST_CASE("where all hardware is well every gang that waits has a proof, and no forged one holds") {

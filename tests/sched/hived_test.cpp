@@ -462,9 +462,17 @@ TEST_CASE("bad hardware: who runs, runs on; new gangs keep away, and why they wa
           [&] { return h.mark_bad(node_id(0), 4); });
   REQUIRE(h.finish(job_id(1)).ok());
   // One healthy rack is left, and one is promised.
-  CHECK(h.doomed(a, chain_id(0), 3) == 0);
+  CHECK(*h.doomed(a, chain_id(0), 3) == 0);
   REQUIRE(h.mark_bad(node_id(4)).ok());
-  CHECK(h.doomed(a, chain_id(0), 3) == 1);
+  CHECK(*h.doomed(a, chain_id(0), 3) == 1);
+  const auto nothing = [&](const char* words, tenant_id tenant, chain_id chain, level_t level) {
+    refuses(h, StatusCode::kNotFound, words,
+            [&] { return h.doomed(tenant, chain, level).status(); });
+  };
+  nothing("tenant 2", tenant_id(2), chain_id(0), 3);
+  nothing("tenant 4294967295", tenant_id(), chain_id(0), 3);
+  nothing("chain 9", a, chain_id(9), 3);
+  nothing("chain 0 has no level 4", a, chain_id(0), 4);
   REQUIRE(h.mark_bad(node_id(5)).ok());
   CHECK(done(h, gang(2, a, 0, {{1, 4}})).tasks.at(0).node == node_id(3));
   CHECK(reason(h, gang(3, a, 0, {{1, 4}})) == wait_reason::unhealthy);

@@ -77,7 +77,7 @@ inline bool check_proof(const apiary::hived& scheduler, const apiary::gang_reque
   for (const apiary::chain_refusal& r : wait.proof) {
     chains.push_back(r.chain);
     const apiary::gang_rooms rooms =
-        apiary::refused_rooms(scheduler, request, wait.reason, r.chain);
+        *apiary::refused_rooms(scheduler, request, wait.reason, r.chain);
     apiary::certificate_check check(rooms.tree, rooms.node_level, rooms.free, {}, gang);
     REQUIRE(check(r.why));
     for (int i = 0; i < 3; ++i) REQUIRE(!check(forge(r.why, random)));

@@ -69,7 +69,7 @@ APIARY_NAMESPACE_BEGIN
         const std::uint32_t unbound =
             cluster.tree().roots(l).size() - detail::bound_roots(cluster, l);
         const std::uint32_t doomed = unbound > healthy[l] ? unbound - healthy[l] : 0;
-        const std::uint32_t counted = scheduler.doomed(tenant_id(t), chain_id(c), l);
+        const std::uint32_t counted = *scheduler.doomed(tenant_id(t), chain_id(c), l);
         if (counted == doomed) continue;
         found.push_back({"doomed", layout.tenants[t].name + " in " + layout.chains[c].name +
                                        " level " + std::to_string(l) + ": " +

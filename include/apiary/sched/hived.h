@@ -286,10 +286,11 @@ class hived {
     return all;
   }
   // How many of the tenant's whole cells of a level that are not in use must land on bad hardware.
-  // Requires: a tenant, a chain, and a level of the chain of the layout. Cost: O(cells of the chain).
-  [[nodiscard]] std::uint32_t doomed(tenant_id tenant, chain_id chain, level_t level) const {
-    APIARY_VERIFY(tenant.value < layout().tenants.size() && chain.value < cells().num_chains() &&
-                  level < cells().chain(chain.value).tree().num_levels());
+  // kNotFound: no such tenant, chain or level. Cost: O(cells of the chain).
+  [[nodiscard]] absl::StatusOr<std::uint32_t> doomed(tenant_id tenant, chain_id chain,
+                                                     level_t level) const {
+    APIARY_RETURN_IF_ERROR(catalog_.exists(tenant));
+    APIARY_RETURN_IF_ERROR(catalog_.exists(chain, level));
     const physical_chain& at = cells().chain(chain.value);
     const healthy_free<uniform_tree> healthy(at.cells().cells(), at.healthy());
     return cells().ledger(chain.value).doomed(tenant, {level, healthy.count(level)});

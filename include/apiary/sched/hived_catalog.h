@@ -59,6 +59,19 @@ class hived_catalog {
     return type_of_chain_[chain];
   }
 
+  // Whether the layout has them. kNotFound: it has not, with the number of what is not there.
+  [[nodiscard]] absl::Status exists(tenant_id tenant) const {
+    if (tenant.value < layout_.tenants.size()) return absl::OkStatus();
+    return absl::NotFoundError("there is no tenant " + std::to_string(tenant.value));
+  }
+  [[nodiscard]] absl::Status exists(chain_id chain, level_t level = 0) const {
+    if (chain.value >= layout_.chains.size())
+      return absl::NotFoundError("there is no chain " + std::to_string(chain.value));
+    if (level < layout_.chain(chain).tree.num_levels()) return absl::OkStatus();
+    return absl::NotFoundError("chain " + std::to_string(chain.value) + " has no level " +
+                               std::to_string(level));
+  }
+
   // What can be said of a request without the cluster's state. kInvalidArgument, kNotFound,
   // kFailedPrecondition as hived::propose. A gang that runs may have lost its tenant: it is of none.
   [[nodiscard]] absl::Status check(const gang_request& r, bool runs = false) const {

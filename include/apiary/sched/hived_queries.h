@@ -3,15 +3,22 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/request.h>
 #include <apiary/model/tree.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_chains.h>
+#include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_rooms.h>
 
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
 #include <cstdint>
+#include <string>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -27,9 +34,10 @@ struct tenant_usage {
   friend bool operator==(const tenant_usage&, const tenant_usage&) = default;
 };
 
-// Requires: a tenant of the layout. Cost: O(leaves of all gangs).
-[[nodiscard]] inline tenant_usage usage_of(const hived& scheduler, tenant_id tenant) {
-  APIARY_ASSERT(tenant.value < scheduler.layout().tenants.size());
+// kNotFound: no such tenant. Cost: O(leaves of all gangs).
+[[nodiscard]] inline absl::StatusOr<tenant_usage> usage_of(const hived& scheduler,
+                                                           tenant_id tenant) {
+  APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(tenant));
   tenant_usage usage;
   const hived_cells& cells = scheduler.cells();
   for (std::uint32_t c = 0; c < cells.num_clusters(); ++c) {
@@ -64,9 +72,15 @@ struct cell_state {
   friend bool operator==(const cell_state&, const cell_state&) = default;
 };
 
-// Requires: a cell of the chain. Cost: O(leaves of the cell + levels).
-[[nodiscard]] inline cell_state state_of(const hived& scheduler, chain_id chain, cell_id cell) {
+// kNotFound: no such chain, or no such cell of it. Cost: O(leaves of the cell + levels).
+[[nodiscard]] inline absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_id chain,
+                                                         cell_id cell) {
+  APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(chain));
   const physical_chain& in = scheduler.cells().chain(chain.value);
+  if (cell.value >= in.tree().num_cells()) {
+    return absl::NotFoundError("chain " + std::to_string(chain.value) + " has no cell " +
+                               std::to_string(cell.value));
+  }
   cell_state state;
   level_t level = in.tree().level(cell);
   for (cell_id c = cell; c.valid(); c = in.tree().parent(c, level++)) {
@@ -88,16 +102,28 @@ struct cell_state {
 
 // What a chain_refusal of a plan to wait has counted: the cells and free leaves with which
 // certificate_check, for the gang rules_of(request), comes to the same.
-// Requires: the request that was proposed, the reason of its plan and a chain of its proof; nothing
-// has changed since.
-// Cost:     O(cells of the tenant, or of the chain) and count_free.
-[[nodiscard]] inline gang_rooms refused_rooms(const hived& scheduler, const gang_request& request,
-                                              wait_reason reason, std::uint32_t chain) {
+// Requires:  the request that was proposed, the reason of its plan and a chain of its proof; nothing
+//            has changed since.
+// kNotFound: no such chain, tenant or pinned cell, or the gang's tenant has nothing there.
+// Cost:      O(cells of the tenant, or of the chain) and count_free.
+[[nodiscard]] inline absl::StatusOr<gang_rooms> refused_rooms(const hived& scheduler,
+                                                              const gang_request& request,
+                                                              wait_reason reason,
+                                                              std::uint32_t chain) {
+  APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(chain_id(chain)));
+  APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(request.tenant));
+  const hived_layout& layout = scheduler.layout();
+  if (request.pinned && *request.pinned >= layout.pinned.size())
+    return absl::NotFoundError("there is no pinned cell " + std::to_string(*request.pinned));
   const hived_cells& cells = scheduler.cells();
   refused_chain at{chain, cluster_id(), reason, scheduler.gangs().find(request.job)};
   if (request.priority >= 0) {
     at.cluster = request.pinned ? cells.cluster_of_pinned(*request.pinned)
                                 : cells.cluster_of(request.tenant, chain);
+    if (!at.cluster.valid() || cells.cluster(at.cluster).chain() != chain) {
+      return absl::NotFoundError("tenant " + std::to_string(request.tenant.value) +
+                                 " has no such cells in chain " + std::to_string(chain));
+    }
   }
   return rooms_of(cells, scheduler.gangs(), request, at);
 }
