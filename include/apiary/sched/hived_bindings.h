@@ -203,6 +203,7 @@ class hived_bindings {
     chain.take_back(p);
     ledgers_[cluster.chain()].refund(cluster.tenant(), l);
   }
+
   std::vector<physical_chain> chains_;
   std::vector<quota_ledger> ledgers_;  // of each chain
   std::vector<virtual_cluster> clusters_;

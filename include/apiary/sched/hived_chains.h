@@ -50,8 +50,8 @@ struct pinned_layout {
 namespace detail {
 
 // Reads the physical cells of a document. Addresses of cells that are neither node nor leaf mean
-// nothing. What cannot be understood is left out after its fault is
-// noted; nothing is reported of other entries only because of that.
+// nothing. What cannot be understood is left out after its fault is noted; nothing is reported of
+// other entries only because of that.
 //
 // Cost: O(cells of the document + leaves).
 class hived_chain_reader {
