@@ -30,7 +30,7 @@ namespace {
 const std::map<std::string, std::uint64_t> golden_logs{{"fifo", 0x3950537ffdc12472U},
                                                        {"backfill", 0x6218e80cc8839cdbU},
                                                        {"philly", 0x717186314f6f28deU},
-                                                       {"gandiva", 0x1facb185d02d4f15U},
+                                                       {"gandiva", 0x277d75c7cc62a180U},
                                                        {"hived", 0xb23d95314112e897U}};
 
 }  // namespace
