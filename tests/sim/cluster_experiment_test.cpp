@@ -10,22 +10,86 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 using namespace apiary;
 
 namespace {
 
+// Two jobs of a model on a P40 do so many times what they do in turns, by the utilisation of its GPU
+// by one alone: the published pairs, both in thousandths.
+constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 8> published_packing{{{87, 5126},
+                                                                                    {141, 3603},
+                                                                                    {616, 1465},
+                                                                                    {668, 1395},
+                                                                                    {762, 1167},
+                                                                                    {872, 831},
+                                                                                    {940, 874},
+                                                                                    {989, 890}}};
+// Between them on straight lines, and the same for two that differ, by their mean utilisation.
+std::uint32_t packed_speed(std::uint32_t utilization) {
+  auto above = published_packing.begin();
+  while (above != published_packing.end() && above->first < utilization) ++above;
+  if (above == published_packing.begin()) return above->second / 2;
+  const auto below = above - 1;
+  if (above == published_packing.end()) return below->second / 2;
+  const double part = static_cast<double>(utilization - below->first) /
+                      static_cast<double>(above->first - below->first);
+  const double total =
+      static_cast<double>(below->second) * (1 - part) + static_cast<double>(above->second) * part;
+  return static_cast<std::uint32_t>(total / 2);
+}
+
+// Tells a scheduler that wants to know, at each quantum, how fast jobs run.
+template <class Scheduler>
+struct telling_host {
+  Scheduler scheduler;
+  std::vector<std::uint32_t> utilization{};
+  std::map<job_id, std::uint32_t> speeds{};  // of those that run
+
+  absl::Status submit(const job_request& r, tick_t t) { return scheduler.submit(r, t); }
+  absl::Status finish(job_id j, tick_t t) { return scheduler.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) {
+    return scheduler.mark_bad(n, t);
+  }
+  absl::Status mark_healthy(node_id n, tick_t t) { return scheduler.mark_healthy(n, t); }
+  tick_t wake() const { return scheduler.wake(); }
+  std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
+  absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+    if constexpr (std::is_same_v<Scheduler, gandiva>) {
+      for (const auto& [job, speed] : speeds) {
+        if (t % 60'000 != 0) break;
+        REQUIRE(scheduler.report(job, {utilization[job.value], 1, speed}, t).ok());
+      }
+    }
+    return scheduler.decide(t, actions);
+  }
+};
+
+struct outcome {
+  double seconds = 0;      // until a job has done 100 mini-batches, the mean over jobs
+  double utilization = 0;  // of the GPUs by their jobs, until the last ends
+};
+
 // 45 servers of 4 GPUs; 1,000 jobs arrive uniformly over two hours and take 30 to 45 GPU-minutes.
 // Published without figures: that some want 2 or 4 GPUs, taken as 15 % each, and three classes of
-// jobs as 30, 25 and 45 %, whose first 100 mini-batches are taken to last 48, 32 and 20 seconds.
-// Seconds until a job has done 100 mini-batches, the mean over jobs and five seeds.
+// jobs as 30, 25 and 45 %, whose first 100 mini-batches are taken to last 48, 32 and 20 seconds, and
+// which keep so many thousandths of a GPU busy when they run alone. The mean over five seeds.
 template <class Make>
-double seconds_to_100_minibatches(Make&& make, tick_t start_cost) {
-  tick_t sum = 0;
+outcome experiment(Make&& make, const simulation_options& costs,
+                   const std::array<std::uint32_t, 3>& utilization = {1000, 1000, 1000}) {
+  constexpr std::array<std::int64_t, 3> minibatches{48'000'000, 32'000'000, 20'000'000};
+  double milliseconds = 0;
+  double busy = 0;
   std::int64_t jobs = 0;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     const job_list list = generate_jobs({.seed = seed,
@@ -36,32 +100,50 @@ double seconds_to_100_minibatches(Make&& make, tick_t start_cost) {
                                          .sizes = {{1, 70}, {2, 15}, {4, 15}}})
                               .value();
     rng random(seed);
-    std::vector<tick_t> left;  // until each has done its mini-batches
+    const server_spec servers{.gpus = std::vector<std::uint32_t>(45, 4)};
+    telling_host<decltype(make(servers))> host{make(servers)};
+    std::vector<std::int64_t> left;  // work until each has done its mini-batches
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
       const std::uint32_t draw = random.uniform(100);
-      left.push_back(draw < 30 ? 48'000 : draw < 55 ? 32'000 : 20'000);
+      const std::size_t kind = draw < 30 ? 0 : draw < 55 ? 1 : 2;
+      left.push_back(minibatches[kind]);
+      host.utilization.push_back(utilization[kind]);
     }
-    std::vector<tick_t> since(list.jobs.size(), 0);
+    std::vector<std::pair<std::int64_t, tick_t>> since(list.jobs.size());  // speed, from when
+    double work = 0;                                                       // GPUs busy, times time
     const auto watch = [&](const simulation_event& e) {
-      using kind = simulation_event::kind;
-      if (e.what == kind::start) since[e.job.value] = e.at + start_cost;
-      if (e.what != kind::suspension && e.what != kind::end) return;
-      tick_t& rest = left[e.job.value];
-      const tick_t ran = e.at - since[e.job.value];
-      if (rest > 0 && ran >= rest) {
-        sum += since[e.job.value] + rest - list.jobs[e.job.value].arrival;
+      const timed_job& job = list.jobs[e.job.value];
+      if (e.what == simulation_event::kind::arrival) return;
+      const auto [speed, from] = since[e.job.value];
+      const std::int64_t done = std::max<tick_t>(0, e.at - from) * speed;
+      std::int64_t& rest = left[e.job.value];
+      if (rest > 0 && done >= rest) {
+        milliseconds += static_cast<double>(from - job.arrival) +
+                        static_cast<double>(rest) / static_cast<double>(speed);
         ++jobs;
       }
-      rest -= ran;
+      rest -= done;
+      work += static_cast<double>(done) / 1000 * job.request.gpus * host.utilization[e.job.value] /
+              1000;
+      since[e.job.value] = {e.speed, e.from};
+      if (e.speed == 0) {
+        host.speeds.erase(e.job);
+      } else {
+        host.speeds[e.job] = e.speed;
+      }
     };
-    auto scheduler = make(server_spec{.gpus = std::vector<std::uint32_t>(45, 4)});
-    REQUIRE(simulate(
-                scheduler, list.jobs, {}, {.start_cost = start_cost},
-                [](const timed_job&, const job_place&) { return full_speed; }, watch)
-                .ok());
+    const auto speed = [&](const timed_job& job, const job_place&,
+                           std::span<const job_id> others) -> std::uint32_t {
+      if (others.empty()) return full_speed;
+      return packed_speed(
+          (host.utilization[job.request.job.value] + host.utilization[others[0].value]) / 2);
+    };
+    const auto run = simulate(host, list.jobs, {}, costs, speed, watch);
+    REQUIRE(run.ok());
+    busy += work / static_cast<double>(run->ended - list.jobs[0].arrival) / 180;
   }
   REQUIRE(jobs == 5000);
-  return static_cast<double>(sum) / 1000 / static_cast<double>(jobs);
+  return {milliseconds / 1000 / static_cast<double>(jobs), busy / 5};
 }
 
 auto batch_of(batch_rule rule) {
@@ -73,10 +155,10 @@ auto batch_of(batch_rule rule) {
 }  // namespace
 
 TEST_CASE("cluster experiment: first come first served, strictly and with backfill") {
-  const double backfill = seconds_to_100_minibatches(batch_of(batch_rule::backfill), 0);
+  const double backfill = experiment(batch_of(batch_rule::backfill), {}).seconds;
   CAPTURE(backfill);
   CHECK(std::abs(backfill - 2203) < 0.03 * 2203);  // published
-  const double strict = seconds_to_100_minibatches(batch_of(batch_rule::fifo), 0);
+  const double strict = experiment(batch_of(batch_rule::fifo), {}).seconds;
   CAPTURE(strict);
   CHECK(std::abs(strict - 2625) < 0.03 * 2625);
 }
@@ -85,9 +167,32 @@ TEST_CASE("cluster experiment: taking turns, each start for two seconds") {
   const auto make = [](const server_spec& servers) {
     return gandiva::create({.servers = servers}).value();
   };
-  const double turns =
-      seconds_to_100_minibatches(make, 2000);  // a migration, the dearest published
+  const double turns =  // a migration, the dearest published
+      experiment(make, {.start_cost = 2000}).seconds;
   CAPTURE(turns);
   CHECK(turns <= 498);  // published, with packing
   CHECK(turns > 31);    // the mini-batches alone
+}
+
+// How busy the jobs of each class keep a GPU is not published. It is set so that first come first
+// served with backfill uses the published 50.1 % of the GPUs, in three ways; what Gandiva makes of
+// that follows. Suspension and resumption, and migration, take what the dearest published ones do.
+TEST_CASE("cluster experiment: packing and migration use the published share of the GPUs") {
+  const std::array<std::array<std::uint32_t, 3>, 3> ways{
+      {{546, 546, 546}, {420, 520, 642}, {891, 594, 297}}};
+  const auto make = [](const server_spec& servers) {
+    return gandiva::create({.servers = servers, .packs = true, .migrates = true}).value();
+  };
+  for (const std::array<std::uint32_t, 3>& utilization : ways) {
+    CAPTURE(utilization[0]);
+    const double before = experiment(batch_of(batch_rule::backfill), {}, utilization).utilization;
+    CAPTURE(before);
+    CHECK(std::abs(before - 0.501) < 0.002);
+    const outcome after =
+        experiment(make, {.start_cost = 1000, .migration_cost = 2000}, utilization);
+    CAPTURE(after.utilization);
+    CAPTURE(after.seconds);
+    CHECK(std::abs(after.utilization - 0.628) < 0.03);  // published
+    CHECK(after.seconds <= 498);                        // published
+  }
 }
