@@ -1,6 +1,7 @@
 // apiary/benchmarks/sim_bench.cpp - whole job lists through schedulers over time, beside a queue and
 // servers that are scanned.
 // SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
 #include <apiary/sched/batch_queue.h>
 #include <apiary/sched/gandiva.h>
 #include <apiary/sched/philly.h>
@@ -15,6 +16,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -219,6 +221,120 @@ void gandiva_turns(benchmark::State& state) {
   run(state, [](const server_spec& spec) { return gandiva::create({.servers = spec}).value(); });
 }
 BENCHMARK(gandiva_turns)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
+
+// One job ends and one of as many GPUs comes, again and again: where does it go? Servers of eight
+// GPUs, jobs of 1, 2 and 4, so many per cent of the GPUs asked for.
+struct churn {
+  static constexpr std::array<std::uint32_t, 3> sizes{1, 2, 4};
+  rng random{7};
+  std::vector<job_request> live{};
+  std::uint32_t next = 0;
+
+  job_request fresh(std::uint32_t gpus) { return {.job = job_id(next++), .gpus = gpus}; }
+  job_request any() { return fresh(sizes[random.uniform(3)]); }
+};
+
+// The answers of gandiva without over-subscription, from a scan of all servers.
+class scanned_servers {
+ public:
+  explicit scanned_servers(std::size_t servers)
+      : load_(servers), affinity_(servers), jobs_(servers) {}
+
+  std::uint32_t come(const job_request& r) {
+    const std::size_t none = load_.size();
+    std::size_t same = none;
+    std::size_t empty = none;
+    std::size_t tight = none;
+    for (std::size_t n = 0; n < load_.size(); ++n) {
+      if (affinity_[n] == r.gpus && (same == none || load_[n] < load_[same])) same = n;
+      if (affinity_[n] == 0 && empty == none) empty = n;
+      if (load_[n] + r.gpus <= 8 && (tight == none || load_[n] > load_[tight])) tight = n;
+    }
+    std::size_t home = same;
+    if (same == none || load_[same] + r.gpus > 8) home = empty != none ? empty : tight;
+    if (home == none) return ~0U;
+    if (jobs_[home]++ == 0) affinity_[home] = r.gpus;
+    load_[home] += r.gpus;
+    home_.resize(r.job.value + std::size_t{1});
+    return home_[r.job.value] = static_cast<std::uint32_t>(home);
+  }
+  void go(const job_request& r) {
+    const std::uint32_t home = home_[r.job.value];
+    load_[home] -= r.gpus;
+    if (--jobs_[home] == 0) affinity_[home] = 0;
+  }
+
+ private:
+  std::vector<std::uint32_t> load_;
+  std::vector<std::uint32_t> affinity_;
+  std::vector<std::uint32_t> jobs_;
+  std::vector<std::uint32_t> home_;  // by job
+};
+
+struct indexed_servers {
+  gandiva scheduler;
+  std::vector<job_action> actions{};
+
+  std::uint32_t come(const job_request& r) {
+    actions.clear();
+    if (!scheduler.submit(r, 1).ok() || !scheduler.decide(1, actions).ok()) return ~0U;
+    return scheduler.find(r.job)->server.value;
+  }
+  void go(const job_request& r) { (void)scheduler.finish(r.job, 1); }
+};
+
+template <class Servers>
+void fill(Servers& servers, churn& jobs, std::uint32_t gpus) {
+  while (true) {
+    const job_request r = jobs.any();
+    if (r.gpus > gpus) return;
+    gpus -= r.gpus;
+    benchmark::DoNotOptimize(servers.come(r));
+    jobs.live.push_back(r);
+  }
+}
+template <class Servers>
+std::uint32_t step(Servers& servers, churn& jobs) {
+  job_request& r = jobs.live[jobs.random.uniform(static_cast<std::uint32_t>(jobs.live.size()))];
+  servers.go(r);
+  r = jobs.fresh(r.gpus);
+  return servers.come(r);
+}
+
+template <class Make>
+void place_jobs(benchmark::State& state, Make&& make) {
+  const auto gpus = static_cast<std::uint32_t>(state.range(0));
+  auto servers = make(gpus / 8);
+  churn jobs;
+  fill(servers, jobs, gpus / 100 * static_cast<std::uint32_t>(state.range(1)));
+  std::uint64_t sum = 0;
+  for (auto _ : state) sum += step(servers, jobs);
+  benchmark::DoNotOptimize(sum);
+  state.SetItemsProcessed(state.iterations());
+}
+indexed_servers indexed(std::size_t servers) {
+  const server_spec spec{.gpus = std::vector<std::uint32_t>(servers, 8)};
+  return {gandiva::create({.servers = spec}).value()};
+}
+void gandiva_place(benchmark::State& state) {
+  if (state.range(1) < 100) {  // the answers are those of the scan
+    churn a;
+    churn b;
+    indexed_servers fast = indexed(100);
+    scanned_servers slow(100);
+    fill(fast, a, 480);
+    fill(slow, b, 480);
+    for (int i = 0; i < 1000; ++i) {
+      if (step(fast, a) != step(slow, b)) return state.SkipWithError("another server");
+    }
+  }
+  place_jobs(state, indexed);
+}
+BENCHMARK(gandiva_place)->ArgsProduct({{1'000, 10'000, 100'000}, {60, 150}});
+void scanned_place(benchmark::State& state) {
+  place_jobs(state, [](std::size_t servers) { return scanned_servers(servers); });
+}
+BENCHMARK(scanned_place)->ArgsProduct({{1'000, 10'000, 100'000}, {60}});
 
 void read_list(benchmark::State& state) {
   const std::string file = std::string(APIARY_DATA_DIR) + "/philly/philly.csv";
