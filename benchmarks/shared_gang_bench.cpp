@@ -1,0 +1,138 @@
+// apiary/benchmarks/shared_gang_bench.cpp - gangs in a full cluster of shared GPUs.
+// SPDX-License-Identifier: MIT
+#include "benchmarks/openb_experiment.h"
+#include <apiary/core/rng.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/policy/certificate.h>
+#include <apiary/policy/certificate_check.h>
+#include <apiary/policy/fragmentation_gradient.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/shared_fit.h>
+#include <apiary/sched/fgd.h>
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_bench;
+
+namespace {
+
+// The trace's cluster after so many percent of its arrivals, and gangs of two members of one to
+// eight tasks each that look like tasks of the trace.
+struct full_cluster {
+  explicit full_cluster(std::uint64_t percent, level_t required = any_level)
+      : load(load_openb()),
+        scheduler(fgd::create(load.machines.nodes, fragmentation_gradient(fragmentation(load.mix)))
+                      .value()) {
+    const std::size_t arrivals = load.work.arrivals.size() * percent / 100;
+    for (std::size_t i = 0; i < arrivals; ++i) {
+      share task = load.work.tasks[load.work.arrivals[i]].request;
+      task.job = job_id(static_cast<std::uint32_t>(i));
+      const auto where = scheduler.propose(task);
+      if (where.ok()) APIARY_VERIFY(scheduler.commit(task, *where).ok());
+    }
+    rng random(11);
+    for (int g = 0; g < 200; ++g) {
+      gang_rules& gang = gangs.emplace_back();
+      gang.required = required;
+      for (int m = 0; m < 2; ++m) {
+        const auto t = random.uniform(static_cast<std::uint32_t>(load.work.tasks.size()));
+        const share& like = load.work.tasks[t].request;
+        ruled_member& member = gang.members.emplace_back();
+        member = {.tasks = 1 + random.uniform(8), .leaves = like.devices, .host = like.host()};
+        if (like.wants_part_of_gpu()) member.part = like.gpu_milli;
+        member.models = like.models;
+      }
+    }
+  }
+
+  experiment load;
+  fgd scheduler;
+  std::vector<gang_rules> gangs;
+};
+
+// Every task proposed and committed by itself, all of them ended when one finds no room.
+bool one_by_one(fgd& scheduler, const gang_rules& gang) {
+  constexpr std::uint32_t first_job = 1U << 20;
+  std::uint32_t job = first_job;
+  bool fits = true;
+  for (const ruled_member& m : gang.members) {
+    for (std::uint32_t t = 0; t < m.tasks && fits; ++t) {
+      share task = task_of(m);
+      task.job = job_id(job);
+      const auto where = scheduler.propose(task);
+      fits = where.ok() && scheduler.commit(task, *where).ok();
+      if (fits) ++job;
+    }
+  }
+  while (job > first_job) APIARY_VERIFY(scheduler.finish(job_id(--job)).ok());
+  return fits;
+}
+
+void report(benchmark::State& state, std::size_t gangs) {
+  state.counters["s/gang"] =
+      benchmark::Counter(static_cast<double>(gangs), benchmark::Counter::kIsIterationInvariantRate |
+                                                         benchmark::Counter::kInvert);
+}
+
+template <bool InRack>
+void exact(benchmark::State& state) {
+  full_cluster cluster(static_cast<std::uint64_t>(state.range(0)), InRack ? 1 : any_level);
+  const std::uint32_t nodes = cluster.scheduler.nodes().size();
+  // Racks of 16, the last one of what is left.
+  std::vector<std::uint32_t> sizes(nodes / 16, 16);
+  if (nodes % 16 != 0) sizes.push_back(nodes % 16);
+  const ragged_tree racks({{static_cast<std::uint32_t>(sizes.size())}, sizes});
+  std::uint64_t fits = 0;
+  std::uint64_t searched = 0;
+  std::uint64_t ended = 0;
+  std::vector<certificate> why(cluster.gangs.size());
+  for (auto _ : state) {
+    fits = searched = ended = 0;
+    for (std::size_t g = 0; g < cluster.gangs.size(); ++g) {
+      gang_answer answer = cluster.scheduler.propose(cluster.gangs[g], racks).value();
+      fits += answer.verdict == fit_verdict::fits ? 1U : 0U;
+      searched += answer.least ? 1U : 0U;
+      ended += answer.verdict == fit_verdict::budget_ended ? 1U : 0U;
+      why[g] = std::move(answer.why);
+    }
+  }
+  std::uint64_t greedy = 0;
+  for (std::size_t g = 0; g < cluster.gangs.size(); ++g) {
+    greedy += one_by_one(cluster.scheduler, cluster.gangs[g]) ? 1U : 0U;
+    if (why[g].cells.empty()) continue;
+    certificate_check check(racks, 0, cluster.scheduler.nodes(), cluster.gangs[g]);
+    if (!check(why[g])) state.SkipWithError("no proof");
+  }
+  if (!InRack && fits + ended < greedy) state.SkipWithError("a no to a gang that fits");
+  state.counters["fit"] = static_cast<double>(fits);
+  state.counters["exact_only"] = static_cast<double>(searched);
+  state.counters["undecided"] = static_cast<double>(ended);
+  state.counters["one_by_one"] = static_cast<double>(greedy);
+  report(state, cluster.gangs.size());
+}
+void greedily(benchmark::State& state) {
+  full_cluster cluster(static_cast<std::uint64_t>(state.range(0)));
+  std::uint64_t fits = 0;
+  for (auto _ : state) {
+    fits = 0;
+    for (const gang_rules& gang : cluster.gangs)
+      fits += one_by_one(cluster.scheduler, gang) ? 1U : 0U;
+  }
+  state.counters["fit"] = static_cast<double>(fits);
+  report(state, cluster.gangs.size());
+}
+void loads(benchmark::internal::Benchmark* b) {
+  b->Arg(70)->Arg(85)->ArgName("arrived_%")->Unit(benchmark::kMillisecond);
+}
+BENCHMARK(exact<false>)->Name("gangs/propose")->Apply(loads);
+BENCHMARK(exact<true>)->Name("gangs/propose_in_a_rack")->Apply(loads);
+BENCHMARK(greedily)->Name("gangs/one_by_one")->Apply(loads);
+
+}  // namespace
