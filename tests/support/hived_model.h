@@ -11,6 +11,7 @@
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/hash/hash.h>
+#include <absl/status/status.h>
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -28,8 +29,9 @@ namespace apiary_test {
 //
 // Two states are the same if the same gangs hold the same leaves, the same cells are bound to the
 // same, and the same leaves are bad, wherever the scheduler keeps its gangs. Of each new state the
-// audit is taken, and of each event: it is refused where it must be, a refusal and a proposal
-// change nothing, and equal states have equal hashes.
+// audit is taken, and of each event: it is refused where it must be, with the code that says why, a
+// refusal and a proposal change nothing, and equal states have equal hashes. So are events of gangs
+// and nodes that there are not, and plans that are stale.
 class hived_model {
  public:
   // A node of the cluster, or one leaf of it, that breaks.
@@ -64,12 +66,18 @@ class hived_model {
       }
       if (steps_.size() >= most_states) break;
       replay(at);
+      refuse_unknown();
       for (std::uint32_t e = 0; e < num_events(); ++e) {
-        if (!possible(here_, e)) continue;
+        if (!possible(here_, e)) {
+          refuse(e);
+          continue;
+        }
         ++seen.events;
-        if (e % kinds == ask && e < gangs_.size() * kinds && waits(gangs_[e / kinds])) continue;
+        const bool asks = e % kinds == ask && e < gangs_.size() * kinds;
+        if (asks && waits(gangs_[e / kinds])) continue;
         next_ = here_;
         apply(next_, e);
+        if (asks) refuse_stale();
         meet(next_, {static_cast<std::uint32_t>(at), e});
       }
       seen.all = at + 1 == steps_.size();
@@ -160,12 +168,64 @@ class hived_model {
   // Whether nothing comes of asking for the gang in the present state; asking changes nothing.
   [[nodiscard]] bool waits(const apiary::gang_request& r) {
     const std::uint64_t before = here_.hash();
-    const auto plan = here_.propose(r);
+    auto plan = here_.propose(r);
     require(plan.ok() && here_.hash() == before);
-    if (plan->result != apiary::outcome::wait || !plan->cancelled.empty()) return false;
-    require(here_.commit(*plan).code() == absl::StatusCode::kFailedPrecondition);
+    plan_ = *std::move(plan);
+    if (plan_.result != apiary::outcome::wait || !plan_.cancelled.empty()) return false;
+    require(here_.commit(plan_).code() == absl::StatusCode::kFailedPrecondition);
     require(here_.hash() == before);
     return true;
+  }
+
+  // An event that is not possible in the present state. To end a preempting gang is to cancel it,
+  // and to end its only task is to end it: these are not tried twice.
+  void refuse(std::uint32_t event) {
+    const std::uint64_t before = here_.hash();
+    if (event >= gangs_.size() * kinds) {
+      apply(here_, event);  // marked so already: not an error
+    } else {
+      refuse(gangs_[event / kinds], static_cast<event_kind>(event % kinds));
+    }
+    require(here_.hash() == before);
+  }
+  void refuse(const apiary::gang_request& r, event_kind event) {
+    using code = absl::StatusCode;
+    const apiary::gang_record* gang = here_.find(r.job);
+    switch (event) {
+      case ask:
+        require(here_.recover(r, here_.tasks(*gang)).status().code() == code::kAlreadyExists);
+        return require(here_.propose(r).status().code() == code::kAlreadyExists);
+      case cancel:
+        return require(here_.cancel(r.job).code() ==
+                       (gang == nullptr ? code::kNotFound : code::kFailedPrecondition));
+      case end:
+        return require(gang != nullptr || here_.finish(r.job).code() == code::kNotFound);
+      default:
+        return require((gang != nullptr && gang->leaves[0].leaf.valid()) ||
+                       here_.finish_task(r.job, 0).code() == code::kNotFound);
+    }
+  }
+  // What is not there in any state, once a state.
+  void refuse_unknown() {
+    const std::uint64_t before = here_.hash();
+    const auto nobody = [](const absl::Status& status) {
+      require(status.code() == absl::StatusCode::kNotFound);
+    };
+    const apiary::node_id beyond(here_.layout().num_nodes());
+    nobody(here_.mark_bad(beyond));
+    nobody(here_.mark_healthy(beyond, 0));
+    nobody(here_.mark_bad(apiary::node_id(0), 64));
+    const apiary::job_id job(static_cast<std::uint32_t>(gangs_.size()));
+    nobody(here_.finish(job));
+    nobody(here_.cancel(job));
+    nobody(here_.finish_task(job, 0));
+    require(here_.hash() == before);
+  }
+  // The plan of the state before, in the next.
+  void refuse_stale() {
+    const std::uint64_t before = next_.hash();
+    require(next_.commit(plan_).code() == absl::StatusCode::kAborted);
+    require(next_.hash() == before);
   }
   // REQUIRE takes its time.
   static void require(bool holds) {
@@ -227,6 +287,7 @@ class hived_model {
   apiary::hived fresh_;
   apiary::hived here_ = fresh_;  // assigned to, which is cheaper than a new one
   apiary::hived next_ = fresh_;
+  apiary::gang_plan plan_{};  // that waits() was told
   std::vector<apiary::gang_request> gangs_;
   std::vector<breakage> breakages_;
   std::vector<step> steps_;  // of each state
