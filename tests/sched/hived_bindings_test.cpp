@@ -284,6 +284,47 @@ TEST_CASE("hived_bindings: any changes, kept or taken back, and the hash tells w
   CHECK(seen_again > 0);
 }
 
+TEST_CASE("hived_bindings: the hash tells all holders of a leaf apart, and leaves") {
+  hived_bindings is(layout_to_bind());
+  // The four leaves of the node that is pinned and so bound.
+  const cluster_id mine = is.cluster_of_pinned(0);
+  const std::uint32_t chain = is.cluster(mine).chain();
+  std::vector<cell_id> leaves;
+  const quota_tree& tree = is.cluster(mine).tree();
+  for (const level_t l : {2U, 1U}) {
+    for (const cell_id v : tree.cells(l)) {
+      const cell_id image = is.cluster(mine).image(v);
+      for (std::uint32_t i = 0; i < 2; ++i) {
+        const cell_id part = is.chain(chain).tree().children(image, l)[i];
+        is.bind(mine, tree.children(v, l)[i], l - 1, part);
+        if (l == 1) leaves.push_back(part);
+      }
+    }
+  }
+  REQUIRE(leaves.size() == 4);
+  std::set<std::uint64_t> hashes{is.hash()};
+  std::size_t states = 1;
+  const std::uint64_t idle = is.hash();
+  for (const cell_id leaf : leaves) {
+    for (std::uint32_t user = 0; user < 4; ++user) {
+      for (std::uint32_t claimer = 0; claimer < 4; ++claimer) {
+        for (const bool guaranteed : {false, true}) {
+          leaf_holders to{gang_slot(), gang_slot(), guaranteed};
+          if (user < 3) to.user = gang_slot(user);
+          if (claimer < 3) to.claimer = gang_slot(claimer);
+          if (to.idle() || (guaranteed && user == 3)) continue;
+          is.hold(chain, leaf, to);
+          hashes.insert(is.hash());
+          ++states;
+        }
+      }
+    }
+    is.hold(chain, leaf, {});
+    CHECK(is.hash() == idle);
+  }
+  CHECK(hashes.size() == states);
+}
+
 TEST_CASE("hived_bindings: a whole cell costs its tenant quota as long as it is bound") {
   const hived_layout layout = layout_to_bind();
   hived_bindings is(layout);
