@@ -222,7 +222,7 @@ TEST_CASE("hived_bindings: any changes, kept or taken back, and the hash tells w
   std::map<known_bindings, std::uint64_t> hashes;
   std::map<std::uint64_t, known_bindings> of_hash;
   std::size_t seen_again = 0;
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(40U); ++seed) {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(150U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     hived_bindings is(layout);
