@@ -75,7 +75,7 @@ struct telling_host {
   }
 };
 
-struct outcome {
+struct experiment_outcome {
   double seconds = 0;      // until a job has done 100 mini-batches, the mean over jobs
   double utilization = 0;  // of the GPUs by their jobs, until the last ends
 };
@@ -85,8 +85,9 @@ struct outcome {
 // jobs as 30, 25 and 45 %, whose first 100 mini-batches are taken to last 48, 32 and 20 seconds, and
 // which keep so many thousandths of a GPU busy when they run alone. The mean over five seeds.
 template <class Make>
-outcome experiment(Make&& make, const simulation_options& costs,
-                   const std::array<std::uint32_t, 3>& utilization = {1000, 1000, 1000}) {
+experiment_outcome experiment(Make&& make, const simulation_options& costs,
+                              const std::array<std::uint32_t, 3>& utilization = {1000, 1000,
+                                                                                 1000}) {
   constexpr std::array<std::int64_t, 3> minibatches{48'000'000, 32'000'000, 20'000'000};
   double milliseconds = 0;
   double busy = 0;
@@ -188,7 +189,7 @@ TEST_CASE("cluster experiment: packing and migration use the published share of 
     const double before = experiment(batch_of(batch_rule::backfill), {}, utilization).utilization;
     CAPTURE(before);
     CHECK(std::abs(before - 0.501) < 0.002);
-    const outcome after =
+    const experiment_outcome after =
         experiment(make, {.start_cost = 1000, .migration_cost = 2000}, utilization);
     CAPTURE(after.utilization);
     CAPTURE(after.seconds);
