@@ -1,4 +1,4 @@
-// apiary/tests/policy/migrate_test.cpp - moves against a naive reading of the rules, and what they gain.
+// apiary/tests/policy/migrate_test.cpp - moves against a naive reading of the rules.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>

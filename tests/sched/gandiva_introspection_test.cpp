@@ -1,4 +1,4 @@
-// apiary/tests/sched/gandiva_introspection_test.cpp - jobs packed, moved, grown; every step replayed.
+// apiary/tests/sched/gandiva_introspection_test.cpp - jobs packed, moved, grown; steps replayed.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>

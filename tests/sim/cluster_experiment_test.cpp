@@ -25,8 +25,8 @@ using namespace apiary;
 
 namespace {
 
-// Two jobs of a model on a P40 do so many times what they do in turns, by the utilisation of its GPU
-// by one alone: the published pairs, both in thousandths.
+// Two jobs of a model on a P40 do so many times what they do in turns, by the utilisation of its
+// GPU by one alone: the published pairs, both in thousandths.
 constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 8> published_packing{{{87, 5126},
                                                                                     {141, 3603},
                                                                                     {616, 1465},
@@ -82,8 +82,8 @@ struct experiment_outcome {
 
 // 45 servers of 4 GPUs; 1,000 jobs arrive uniformly over two hours and take 30 to 45 GPU-minutes.
 // Published without figures: that some want 2 or 4 GPUs, taken as 15 % each, and three classes of
-// jobs as 30, 25 and 45 %, whose first 100 mini-batches are taken to last 48, 32 and 20 seconds, and
-// which keep so many thousandths of a GPU busy when they run alone. The mean over five seeds.
+// jobs as 30, 25 and 45 %, whose first 100 mini-batches are taken to last 48, 32 and 20 seconds,
+// and which keep so many thousandths of a GPU busy when they run alone. The mean over five seeds.
 template <class Make>
 experiment_outcome experiment(Make&& make, const simulation_options& costs,
                               const std::array<std::uint32_t, 3>& utilization = {1000, 1000,

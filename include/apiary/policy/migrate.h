@@ -1,4 +1,4 @@
-// apiary/policy/migrate.h - running jobs that move: servers emptied, scattered jobs brought together.
+// apiary/policy/migrate.h - running jobs that move: servers emptied, scattered jobs together.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -64,14 +64,15 @@ struct migration {
 // which to move; no job moves twice.
 //
 // So free GPUs come together: a job of g GPUs that leaves a of them for b adds 2 g (a - b + g), at
-// least 2 g^2, to the free GPUs that a job of one, two, three, ... can have, summed over these sizes
-// (leaves_from() of server_fragmentation()).
+// least 2 g^2, to the free GPUs that a job of one, two, three, ... can have, summed over these
+// sizes (leaves_from() of server_fragmentation()).
 //
 // Model:    "Gandiva" (OSDI 2018), §3.2, migration: jobs leave the server with the most free GPUs
 //           until every non-idle one has fewer than 3 of 4. Differs: ties may be destinations.
 // Requires: each server that is not broken has the GPUs of its residents beside its free ones;
 //           residents of broken ones (free = 0) stay; at most 32 GPUs a server; threshold > 0.
-// Cost:     O(servers + jobs log jobs), and a step of O(log64 servers) for each number of GPUs a move.
+// Cost:     O(servers + jobs log jobs), and a step of O(log64 servers) for each number of GPUs a
+//           move.
 [[nodiscard]] inline std::vector<migration> defragment(std::span<const server_room> servers,
                                                        std::span<const resident> jobs,
                                                        std::uint32_t threshold) {

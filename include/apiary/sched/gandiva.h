@@ -46,11 +46,11 @@ struct gandiva_options {
 };
 
 // Gives every job a server at once while there is one of its size, more jobs than GPUs if need be,
-// and lets the jobs of such a server take turns (policy/time_slice.h). If asked to, it then looks at
-// what came of it, and packs, migrates, grows and shrinks jobs.
+// and lets the jobs of such a server take turns (policy/time_slice.h). If asked to, it then looks
+// at what came of it, and packs, migrates, grows and shrinks jobs.
 //
-// A server's load is the GPUs of its jobs, running or suspended, a packed job's not; its affinity the
-// GPUs that the first job on it wanted, 0 for an empty one. A job of g GPUs goes to
+// A server's load is the GPUs of its jobs, running or suspended, a packed job's not; its affinity
+// the GPUs that the first job on it wanted, 0 for an empty one. A job of g GPUs goes to
 //   the least loaded server of affinity g, if it has g GPUs to spare; else
 //   an empty server, whose affinity becomes g; else
 //   servers that have g GPUs to spare, the tightest one or, together, those with the most; else
@@ -73,9 +73,9 @@ struct gandiva_options {
 // Differs:  two jobs a GPU at most, of one server; fairness and priorities as in time_slice.h.
 // Requires: times >= 0 that never go back; decide() at wake() and after each moment at which
 //           something was submitted, ended, broke or was repaired.
-// Cost:     O(log servers + jobs of the server) a job that comes, moves or ends and O(numbers of GPUs
-//           asked for) a decision; at a quantum O(jobs log jobs) of each over-subscribed server. The
-//           costs of packing, migration and growth stand there.
+// Cost:     O(log servers + jobs of the server) a job that comes, moves or ends and O(numbers of
+//           GPUs asked for) a decision; at a quantum O(jobs log jobs) of each over-subscribed
+//           server. The costs of packing, migration and growth stand there.
 // Example:  examples/job_queues.cpp
 class gandiva {
  public:
@@ -106,8 +106,8 @@ class gandiva {
     return gandiva(options);
   }
 
-  // kInvalidArgument: no job id, no GPUs or more than there are. kAlreadyExists: a job of this id is
-  // here.
+  // kInvalidArgument: no job id, no GPUs or more than there are. kAlreadyExists: a job of this id
+  // is here.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.gpus == 0 || r.gpus > total_gpus()) {
@@ -135,9 +135,9 @@ class gandiva {
     return absl::OkStatus();
   }
 
-  // What the host measured of a running job since it last started, or since another was packed beside
-  // it or left. Only packing wants to know. kNotFound: there is no such job. kFailedPrecondition: it
-  // does not run. kInvalidArgument: a rate of 0, or one of 2^53 or more.
+  // What the host measured of a running job since it last started, or since another was packed
+  // beside it or left. Only packing wants to know. kNotFound: there is no such job.
+  // kFailedPrecondition: it does not run. kInvalidArgument: a rate of 0, or one of 2^53 or more.
   [[nodiscard]] absl::Status report(job_id job, const job_sample& sample, tick_t /*now*/) {
     gandiva_job* const r = jobs_.find(job);
     if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
@@ -265,8 +265,8 @@ class gandiva {
     if (options_.packs && r.home.valid()) packing_.forget(r.home, r.request.job);
   }
 
-  // Finds servers for the jobs that wait for one, by arrival; of each number of GPUs until one finds
-  // none.
+  // Finds servers for the jobs that wait for one, by arrival; of each number of GPUs until one
+  // finds none.
   void place_waiting() {
     std::set<std::uint32_t> failed;
     while (true) {
@@ -308,8 +308,8 @@ class gandiva {
     jobs_.settle(r, home);
     return true;
   }
-  // Moves a suspended job of the most over-subscribed server that has one small enough to where there
-  // is room; whether there was one.
+  // Moves a suspended job of the most over-subscribed server that has one small enough to where
+  // there is room; whether there was one.
   bool relocate() {
     const gandiva_servers& servers = jobs_.servers();
     if (servers.over().none()) return false;

@@ -117,7 +117,8 @@ class gandiva_migration {
   tick_t rest_;
 };
 
-// Lets jobs grow to GPUs of their server on which nothing has changed for a while (policy/elastic.h).
+// Lets jobs grow to GPUs of their server on which nothing has changed for a while
+// (policy/elastic.h).
 //
 // Cost: watch O(jobs of the server + log servers); grow that a server whose time has come.
 class gandiva_growth {

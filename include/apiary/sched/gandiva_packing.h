@@ -17,10 +17,11 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Trials of packing on over-subscribed servers, one a server and quantum (policy/pack.h): of the jobs
-// that are not to run in this quantum one is tried beside one that is, both profiled alone before,
-// with as many GPUs and the same priority. A quantum later it stays if both together do more than in
-// turns, and is not tried with that one again if not. What stays is asked again at each quantum.
+// Trials of packing on over-subscribed servers, one a server and quantum (policy/pack.h): of the
+// jobs that are not to run in this quantum one is tried beside one that is, both profiled alone
+// before, with as many GPUs and the same priority. A quantum later it stays if both together do
+// more than in turns, and is not tried with that one again if not. What stays is asked again at
+// each quantum.
 //
 // Cost: judge, separate O(packed jobs); choose as pack_trials::next.
 class gandiva_packing {

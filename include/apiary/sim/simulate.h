@@ -343,14 +343,14 @@ class simulator {
 // Runs jobs under a scheduler until all have ended, or nothing more can happen.
 //
 // At equal times jobs end first, then servers are repaired, then others break, then jobs come; each
-// in the order of ids or of the list; then the scheduler decides once. So the events and their digest
-// follow from the arguments alone.
+// in the order of ids or of the list; then the scheduler decides once. So the events and their
+// digest follow from the arguments alone.
 //
-// speed(job, place) -> std::uint32_t: how fast the job runs there, in thousandths of full speed, not
-// 0. As speed(job, place, others) it is told the other jobs on the same GPUs, ascending, and asked
-// again when they change: the work that has been done stays, the end moves. observe(event) is called
-// for each event. A job is done with the tick in which the sum of its speeds comes to `duration`
-// ticks at full speed.
+// speed(job, place) -> std::uint32_t: how fast the job runs there, in thousandths of full speed,
+// not 0. As speed(job, place, others) it is told the other jobs on the same GPUs, ascending, and
+// asked again when they change: the work that has been done stays, the end moves. observe(event) is
+// called for each event. A job is done with the tick in which the sum of its speeds comes to
+// `duration` ticks at full speed.
 //
 // Returns kInvalidArgument for jobs that are not numbered by arrival, have a negative time or no
 // duration, or for outages that are not in order of `from` or end before they begin; else the first
