@@ -52,9 +52,10 @@ struct measured {
 const auto ignore_plans = [](const hived&, const gang_request&, const gang_plan&) {};
 
 // Runs a load; a gang to be preempted ends as soon as it is. Calls observe(scheduler, request,
-// plan) before a plan is committed.
+// plan) before a plan is committed. Gangs may go to `suggested` nodes only; null: to all.
 template <class Observe>
-void run(hived& h, const hived_load& load, measured& m, Observe&& observe) {
+void run(hived& h, const hived_load& load, measured& m, Observe&& observe,
+         const summary_bitset* suggested = nullptr) {
   std::vector<bool> live(load.gangs, false);
   for (durations* const d : {&m.first, &m.steady, &m.bound}) d->begin_run();
   for (std::size_t i = 0; i < load.events.size(); ++i) {
@@ -64,7 +65,8 @@ void run(hived& h, const hived_load& load, measured& m, Observe&& observe) {
       live[e.gang] = false;
       continue;
     }
-    const gang_request r = request_of(e);
+    gang_request r = request_of(e);
+    r.suggested = suggested;
     const stopwatch deciding;
     absl::StatusOr<gang_plan> plan = h.propose(r);
     const double decided = deciding.us();
@@ -127,7 +129,8 @@ void report(benchmark::State& state, measured& m, const hived_load& load) {
 }
 
 // The whole load from an empty cluster in each iteration; building it is a counter of its own.
-void run_load(benchmark::State& state, const hived_load& load) {
+void run_load(benchmark::State& state, const hived_load& load,
+              const summary_bitset* suggested = nullptr) {
   measured all;
   durations create;
   create.begin_run();
@@ -143,7 +146,7 @@ void run_load(benchmark::State& state, const hived_load& load) {
     empty_bytes = heap_bytes() - before;
     const stopwatch running;
     all.checksum = 0xcbf29ce484222325U;
-    run(*h, load, all, ignore_plans);
+    run(*h, load, all, ignore_plans, suggested);
     state.SetIterationTime(running.us() / 1e6);
     if (sum != 0 && sum != all.checksum)
       state.SkipWithError("other decisions than in the run before");
@@ -202,6 +205,63 @@ BENCHMARK(synthetic)
     ->Arg(10000)
     ->Arg(100000)
     ->Arg(1000000);
+
+// The same load where the host suggests all nodes but one in so many.
+void suggested(benchmark::State& state) {
+  const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
+                                         quota_kind::rows_and_racks, {.steady_arrivals = 1000});
+  summary_bitset nodes(load.gpus / 8, true);
+  for (std::uint32_t n = 5; n < nodes.size(); n += static_cast<std::uint32_t>(state.range(1)))
+    nodes.assign(n, false);
+  run_load(state, load, &nodes);
+}
+BENCHMARK(suggested)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->ArgNames({"GPUs", "1_in"})
+    ->ArgsProduct({{1000, 10000, 100000}, {1000, 10, 2}});
+
+// One tenant's cluster full of gangs of a node (or of two gangs that share it, 0), and one of a node
+// and higher priority: its first decision, for which one of them must end.
+void preempting(benchmark::State& state) {
+  const auto racks = static_cast<std::uint32_t>(state.range(0) / 32);
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 8, true}, {"RACK", "NODE", 4, false}};
+  for (std::uint32_t r = 0; r < racks; ++r) {
+    physical_cell_config& rack = config.physical_cells.emplace_back();
+    rack.type = "RACK";
+    for (std::uint32_t n = 0; n < 4; ++n)
+      rack.children.emplace_back().address = std::to_string(r * 4 + n);
+  }
+  config.virtual_clusters = {{.name = "t", .cells = {{"RACK", racks}}}};
+  hived h = *hived::create(config);
+  std::uint32_t next = 0;
+  const auto request = [&](std::int32_t priority, std::uint32_t tasks) {
+    gang_request r;
+    r.job = job_id(next++);
+    r.tenant = tenant_id(0);
+    r.priority = priority;
+    r.members = {{tasks, 8}};
+    return r;
+  };
+  for (std::uint32_t left = racks * 4; left > 0;) {
+    const std::uint32_t tasks = state.range(1) != 0 ? 1 : std::max(1U, left - 1);
+    APIARY_VERIFY(h.commit(*h.propose(request(static_cast<std::int32_t>(next % 3), tasks))).ok());
+    left -= tasks;
+  }
+  const gang_request r = request(5, 1);
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    const absl::StatusOr<gang_plan> plan = h.propose(r);
+    if (plan->victims.size() != 1) state.SkipWithError("one victim was enough");
+    sum = fold(sum, plan->victims[0].value);
+  }
+  benchmark::DoNotOptimize(sum);
+}
+BENCHMARK(preempting)
+    ->Unit(benchmark::kMicrosecond)
+    ->ArgNames({"GPUs", "gangs_of_a_node"})
+    ->ArgsProduct({{1024, 10240, 100352}, {0, 1}});
 
 // After that load, with one bad leaf in so many nodes of eight (0: none), each tenant asks for one
 // whole node more than it has free: how long it takes to be told why it waits.

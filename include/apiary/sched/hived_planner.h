@@ -133,27 +133,45 @@ class hived_planner {
               std::optional<gang_slot> restarted) {
     restarted_ = restarted;
     undecided_ = false;
-    filters_.clear();
+    filters_.assign(chains_.size(), std::nullopt);
     cuts_.assign(chains_.size(), std::nullopt);
     const bool filtered = r.suggested != nullptr && !r.suggested->all();
-    if (filtered) {
-      for (const std::uint32_t c : chains_)
-        filters_.push_back(suggested_leaves(catalog, state.cells().chain(c), c, *r.suggested));
-    }
     for (const bool preempting : {false, true}) {
       if (preempting && r.priority < 0) break;
       for (std::size_t i = 0; i < chains_.size(); ++i) {
-        const health<uniform_tree>* usable = filtered ? &filters_[i] : nullptr;
-        const bool found = r.priority < 0
-                               ? search_.opportunistic(state.cells(), r, chains_[i], usable)
-                               : search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i],
-                                                    preempting, usable, restarted);
+        bool found = search_in(state, r, i, preempting, nullptr);
+        const bool decided = search_.verdict() != fit_verdict::budget_ended;
+        if (filtered && (found ? !is_suggested(catalog, state, i, *r.suggested) : !decided)) {
+          std::optional<health<uniform_tree>>& filter = filters_[i];
+          if (!filter) {
+            const std::uint32_t c = chains_[i];
+            filter = suggested_leaves(catalog, state.cells().chain(c), c, *r.suggested);
+          }
+          found = search_in(state, r, i, preempting, &*filter);
+        }
         if (found) return true;
         cuts_[i] = search_.cut();
         undecided_ = undecided_ || search_.verdict() == fit_verdict::budget_ended;
       }
     }
     return false;
+  }
+  // In the i-th chain.
+  bool search_in(hived_state& state, const gang_request& r, std::size_t i, bool preempting,
+                 const health<uniform_tree>* usable) {
+    if (r.priority < 0) return search_.opportunistic(state.cells(), r, chains_[i], usable);
+    return search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i], preempting, usable,
+                              restarted_);
+  }
+  // Whether all nodes of the place found in the i-th chain are suggested.
+  [[nodiscard]] bool is_suggested(const hived_catalog& catalog, const hived_state& state,
+                                  std::size_t i, const summary_bitset& suggested) const {
+    const physical_chain& chain = state.cells().chain(chains_[i]);
+    const std::uint32_t first = catalog.layout().chains[chains_[i]].first_node;
+    const std::vector<bound_leaf>& leaves = search_.place().leaves;
+    return std::all_of(leaves.begin(), leaves.end(), [&](const bound_leaf& l) {
+      return suggested.test(first + chain.node_of(l.image));
+    });
   }
   // Adds the proof, in which kinds are members of those asked for.
   void prove(const hived_state& state, const gang_request& r, std::span<const gang_member> asked,
@@ -232,8 +250,8 @@ class hived_planner {
   gang_place place_;                                         // if merged
   std::vector<std::uint32_t> chains_;  // that the request may use, in the order of trying
   std::vector<cluster_id> clusters_;   // of each of them
-  std::vector<std::optional<gang_fit::shortage>> cuts_;  // of each of them, as last tried
-  std::vector<health<uniform_tree>> filters_;            // of each of them
+  std::vector<std::optional<gang_fit::shortage>> cuts_;       // of each of them, as last tried
+  std::vector<std::optional<health<uniform_tree>>> filters_;  // of each of them, where needed
 };
 
 APIARY_NAMESPACE_END
