@@ -27,6 +27,7 @@ gang_record record(std::uint32_t job, cluster_id cluster, std::int32_t priority 
   gang.request.job = job_id(job);
   gang.request.priority = priority;
   gang.cluster = cluster;
+  gang.leaves = {{0, cell_id(job)}, {0, cell_id()}, {0, cell_id(job + 1)}};
   return gang;
 }
 
@@ -45,8 +46,16 @@ void check(const gang_table& table, const std::map<std::uint32_t, cluster_id>& k
   }
   for (std::uint32_t c = 0; c < clusters; ++c) {
     std::set<std::uint32_t> listed;
-    for (const gang_slot s : table.of_cluster(cluster_id(c)))
-      REQUIRE(listed.insert(table[s].request.job.value).second);
+    const ranked_gang* before = nullptr;
+    for (const ranked_gang& g : table.of_cluster(cluster_id(c))) {
+      const gang_record& gang = table[g.slot];
+      REQUIRE(listed.insert(gang.request.job.value).second);
+      REQUIRE(g.runs == (gang.state == gang_state::allocated));
+      REQUIRE(g.priority == gang.request.priority);
+      REQUIRE(g.leaves == gang.count_live(0, gang.leaves.size()));
+      REQUIRE((before == nullptr || *before < g));
+      before = &g;
+    }
     REQUIRE(listed == of_cluster[c]);
   }
   std::vector<std::uint32_t> in_order;
@@ -73,10 +82,18 @@ TEST_CASE("random gangs come, go and change clusters") {
     REQUIRE(slot.has_value() == known.contains(job));
     if (!slot) {
       known[job] = any_cluster();
-      REQUIRE(table[table.add(record(job, known[job]))].request.job == job_id(job));
+      REQUIRE(
+          table[table.add(record(job, known[job], static_cast<std::int32_t>(random.uniform(3))))]
+              .request.job == job_id(job));
     } else if (random.uniform(3) == 0) {
       known[job] = any_cluster();
       table.move(*slot, known[job]);
+    } else if (random.uniform(2) == 0) {
+      gang_record& gang = table[*slot];
+      gang.state = random.uniform(2) == 0 ? gang_state::allocated : gang_state::preempting;
+      for (chain_leaf& l : gang.leaves)
+        l.leaf = random.uniform(2) == 0 ? cell_id() : cell_id(random.uniform(9));
+      table.rank(*slot);
     } else {
       table.remove(*slot);
       known.erase(job);
@@ -95,7 +112,7 @@ TEST_CASE("a slot is used again, and nothing of its last gang is left") {
   table.remove(slot);
   CHECK(!table.find(job_id(7)));
   CHECK(table.add(record(9, cluster_id(0))) == slot);
-  CHECK(table[slot].leaves.empty());
+  CHECK(table[slot].leaves.size() == 3);
   CHECK(!table[slot].downgraded);
 }
 

@@ -199,7 +199,8 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
       free.push_back(ones(cluster.free(n)));
       lower.push_back(cluster.range_of_node(n).leaves);
     }
-    for (const gang_slot s : h.gangs().of_cluster(id)) {
+    for (const ranked_gang& ranked : h.gangs().of_cluster(id)) {
+      const gang_slot s = ranked.slot;
       if (h.gangs()[s].request.priority < r.priority) continue;
       for (const chain_leaf l : h.gangs()[s].leaves)
         --lower[cluster.node_of(cells.chain(0).owner(l.leaf).cell)];

@@ -89,8 +89,8 @@ TEST_CASE("what repaired hardware would hold is what counting every leaf says") 
       for (std::uint32_t c = 0; c < h.cells().num_clusters(); ++c) {
         const cluster_id at(c);
         std::vector<std::optional<gang_slot>> restarts = {std::nullopt};
-        for (const gang_slot s : h.gangs().of_cluster(at))
-          if (h.gangs()[s].state == gang_state::preempting) restarts.emplace_back(s);
+        for (const ranked_gang& g : h.gangs().of_cluster(at))
+          if (!g.runs) restarts.emplace_back(g.slot);
         for (const std::optional<gang_slot> restarted : restarts) {
           gang_request r;
           r.priority = static_cast<std::int32_t>(random.uniform(5));

@@ -30,9 +30,10 @@ inline void audit_table(audit_notes& notes) {
   }
   std::vector<std::uint32_t> listed(notes.known.size(), 0);
   for (std::uint32_t c = 0; c < notes.cells.num_clusters(); ++c) {
-    for (const gang_slot s : notes.gangs.of_cluster(cluster_id(c))) {
-      const bool right =
-          notes.exists(s) && notes.gangs[s].cluster == cluster_id(c) && listed[s.value]++ == 0;
+    for (const ranked_gang& g : notes.gangs.of_cluster(cluster_id(c))) {
+      const gang_slot s = g.slot;
+      const bool right = notes.exists(s) && notes.gangs[s].cluster == cluster_id(c) &&
+                         g == rank_of(notes.gangs[s], s) && listed[s.value]++ == 0;
       notes.expect(right, "table",
                    [&] { return notes.gang(s) + " is listed in cluster " + audit_text(c); });
     }

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -78,9 +78,26 @@ struct gang_record {
   }
 };
 
+// A gang among those of its cluster, the cheapest victims first: preempting gangs, low priorities, few
+// live leaves; equals by job.
+struct ranked_gang {
+  bool runs = false;
+  std::int32_t priority = 0;
+  std::uint32_t leaves = 0;
+  job_id job{};
+  gang_slot slot{};
+  friend constexpr auto operator<=>(const ranked_gang&, const ranked_gang&) noexcept = default;
+};
+[[nodiscard]] inline ranked_gang rank_of(const gang_record& gang, gang_slot slot) noexcept {
+  const auto leaves = static_cast<std::uint32_t>(gang.count_live(0, gang.leaves.size()));
+  return {gang.state == gang_state::allocated, gang.request.priority, leaves, gang.request.job,
+          slot};
+}
+
 // Gangs by slot, by job, and by the cluster whose cells they have.
 //
-// Cost: add, remove, find O(1) and a hash look-up.
+// Cost: add, remove, move, rank O(log gangs), and a hash look-up; add and rank also O(leaves of the
+//       gang).
 class gang_table {
  public:
   explicit gang_table(std::uint32_t clusters) : of_cluster_(clusters) {}
@@ -90,7 +107,7 @@ class gang_table {
     if (vacant_.empty()) {
       slot = gang_slot(static_cast<std::uint32_t>(gangs_.size()));
       gangs_.emplace_back();
-      place_.push_back(0);
+      rank_.emplace_back();
     } else {
       slot = vacant_.back();
       vacant_.pop_back();
@@ -122,8 +139,13 @@ class gang_table {
     return gangs_[s.value];
   }
   [[nodiscard]] gang_record& operator[](gang_slot s) noexcept { return gangs_[s.value]; }
-  // In no particular order.
-  [[nodiscard]] std::span<const gang_slot> of_cluster(cluster_id c) const noexcept {
+  // To be called after a change of a gang's state or leaves.
+  void rank(gang_slot slot) {
+    if (!gangs_[slot.value].cluster.valid()) return;
+    leave(slot);
+    join(slot);
+  }
+  [[nodiscard]] const std::set<ranked_gang>& of_cluster(cluster_id c) const noexcept {
     return of_cluster_[c.value];
   }
   [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
@@ -140,23 +162,18 @@ class gang_table {
 
  private:
   void join(gang_slot slot) {
-    std::vector<gang_slot>& others = of_cluster_[gangs_[slot.value].cluster.value];
-    place_[slot.value] = static_cast<std::uint32_t>(others.size());
-    others.push_back(slot);
+    rank_[slot.value] = rank_of(gangs_[slot.value], slot);
+    of_cluster_[gangs_[slot.value].cluster.value].insert(rank_[slot.value]);
   }
   void leave(gang_slot slot) {
-    std::vector<gang_slot>& others = of_cluster_[gangs_[slot.value].cluster.value];
-    const gang_slot last = others.back();
-    others[place_[slot.value]] = last;
-    place_[last.value] = place_[slot.value];
-    others.pop_back();
+    of_cluster_[gangs_[slot.value].cluster.value].erase(rank_[slot.value]);
   }
 
   std::vector<gang_record> gangs_;  // of each slot
   std::vector<gang_slot> vacant_;
   absl::flat_hash_map<std::uint32_t, gang_slot> slots_;  // by job
-  std::vector<std::vector<gang_slot>> of_cluster_;
-  std::vector<std::uint32_t> place_;  // of each slot, its place in of_cluster_
+  std::vector<std::set<ranked_gang>> of_cluster_;
+  std::vector<ranked_gang> rank_;  // of each slot, as it is in of_cluster_
 };
 
 APIARY_NAMESPACE_END

@@ -31,7 +31,8 @@ APIARY_NAMESPACE_BEGIN
 // have at most 2^20 of these together and number at most 1,047. To cancel a preempting gang is cheaper
 // than to end one that runs.
 //
-// Cost: O(leaves of the tenant's gangs of lower priority) and victim_search.
+// Cost: where one of the 32 cheapest gangs makes room alone O(leaves of those) and gang_fit for each;
+//       else O(leaves of the tenant's gangs of lower priority) and victim_search.
 class hived_eviction {
  public:
   // Lifts the victims' leaves, so that the gang fits. `nodes` are the cluster's by free leaves,
@@ -43,40 +44,34 @@ class hived_eviction {
     lifted_.clear();
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
-    list_candidates(gangs, request.priority, c);
     const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
-    std::vector<std::uint32_t> others(nodes.counts().begin(), nodes.counts().end());
+    if (const auto one = cheapest_alone(chain, gangs, request, c, cluster, nodes, free, good)) {
+      lift_gang(cells, gangs, *one, request.priority, chain, good);
+      return fit_verdict::fits;
+    }
+    list_candidates(gangs, request.priority, c);
+    others_.assign(nodes.counts().begin(), nodes.counts().end());
     for (std::size_t j = 0; j < slots_.size(); ++j) {
-      at_.clear();
-      for (const chain_leaf l : gangs[slots_[j]].leaves)
-        if (l.leaf.valid() && gains(chain, gangs, slots_[j], l.leaf, request.priority, good))
-          at_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
-      std::sort(at_.begin(), at_.end());
+      list_gains(chain, gangs, slots_[j], cluster, request.priority, good);
       candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
       for (std::size_t i = 0; i < at_.size(); ++i) {
         if (i > 0 && at_[i] == at_[i - 1]) {
           ++shares_.back().leaves;
           continue;
         }
-        shares_.push_back({entry(at_[i], free, others), 1});
+        shares_.push_back({entry(at_[i], free), 1});
       }
       candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
     }
     for (const std::uint32_t n : named_) entry_[n] = none;
     named_.clear();
     classes_.clear();
-    for (std::uint32_t f = 1; f < others.size(); ++f)
-      if (others[f] > 0) classes_.push_back({f, others[f]});
+    for (std::uint32_t f = 1; f < others_.size(); ++f)
+      if (others_[f] > 0) classes_.push_back({f, others_[f]});
     const fit_verdict verdict = search_(classes_, free_, candidates_, shares_, request.members);
     if (verdict != fit_verdict::fits) return verdict;
-    for (const std::uint32_t j : search_.victims()) {
-      for (const chain_leaf l : gangs[slots_[j]].leaves) {
-        if (!l.leaf.valid() || !gains(chain, gangs, slots_[j], l.leaf, request.priority, good))
-          continue;
-        lifted_.push_back({l, chain.holders(l.leaf)});
-        cells.hold(l.chain, l.leaf, leaf_holders());
-      }
-    }
+    for (const std::uint32_t j : search_.victims())
+      lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
   // Puts back what lift has lifted, the last first: a leaf that one victim uses and another claims
@@ -95,12 +90,9 @@ class hived_eviction {
   [[nodiscard]] static std::vector<gang_slot> lazy_ones(const gang_table& gangs, cluster_id c,
                                                         std::int32_t priority) {
     std::vector<gang_slot> lazy;
-    for (const gang_slot s : gangs.of_cluster(c)) {
-      const gang_record& gang = gangs[s];
-      if (gang.state == gang_state::allocated && gang.request.lazy &&
-          gang.request.priority < priority) {
-        lazy.push_back(s);
-      }
+    for (const ranked_gang& g : gangs.of_cluster(c)) {
+      if (g.runs && g.priority >= priority) break;
+      if (g.runs && gangs[g.slot].request.lazy) lazy.push_back(g.slot);
     }
     std::sort(lazy.begin(), lazy.end(), [&](gang_slot a, gang_slot b) {
       const gang_request& x = gangs[a].request;
@@ -140,21 +132,69 @@ class hived_eviction {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
   void list_candidates(const gang_table& gangs, std::int32_t priority, cluster_id c) {
+    ranked_.clear();
+    for (const ranked_gang& g : gangs.of_cluster(c)) {
+      if (g.runs && g.priority >= priority) break;
+      if (g.priority < priority) ranked_.push_back(g);
+    }
+    std::sort(ranked_.begin(), ranked_.end(),
+              [](const ranked_gang& a, const ranked_gang& b) { return a.job < b.job; });
     slots_.clear();
-    for (const gang_slot s : gangs.of_cluster(c))
-      if (gangs[s].request.priority < priority) slots_.push_back(s);
-    std::sort(slots_.begin(), slots_.end(), [&](gang_slot a, gang_slot b) {
-      return gangs[a].request.job < gangs[b].request.job;
-    });
     candidates_.clear();
     shares_.clear();
     free_.clear();
-    for (const gang_slot s : slots_) candidates_.push_back({cost(gangs[s]), 0, 0});
+    for (const ranked_gang& g : ranked_) {
+      slots_.push_back(g.slot);
+      candidates_.push_back({cost(g), 0, 0});
+    }
   }
-  [[nodiscard]] static std::uint64_t cost(const gang_record& gang) noexcept {
-    const std::uint64_t runs = gang.state == gang_state::allocated ? 1 : 0;
-    return (runs << 40) + ((static_cast<std::uint64_t>(gang.request.priority) + 1) << 20) +
-           gang.count_live(0, gang.leaves.size());
+  [[nodiscard]] static std::uint64_t cost(const ranked_gang& gang) noexcept {
+    const std::uint64_t runs = gang.runs ? 1 : 0;
+    return (runs << 40) + ((static_cast<std::uint64_t>(gang.priority) + 1) << 20) + gang.leaves;
+  }
+  // Of a tenant without preempting gangs the first of the cheapest few gangs that makes room alone:
+  // nothing costs less than one gang, the cheapest that will do.
+  template <class Free>
+  std::optional<gang_slot> cheapest_alone(const physical_chain& chain, const gang_table& gangs,
+                                          const gang_request& request, cluster_id c,
+                                          const virtual_cluster& cluster, const node_index& nodes,
+                                          const Free& free, const health<uniform_tree>& good) {
+    std::size_t tries = 32;
+    for (const ranked_gang& g : gangs.of_cluster(c)) {
+      if (!g.runs || g.priority >= request.priority || tries-- == 0) break;
+      list_gains(chain, gangs, g.slot, cluster, request.priority, good);
+      std::vector<std::uint32_t>& counts = others_;
+      counts.assign(nodes.counts().begin(), nodes.counts().end());
+      for (std::size_t i = 0, next = 0; i < at_.size(); i = next) {
+        while (next < at_.size() && at_[next] == at_[i]) ++next;
+        const std::uint32_t before = free(at_[i]);
+        if (before > 0) --counts[before];
+        ++counts[before + (next - i)];
+      }
+      classes_.clear();
+      for (std::uint32_t f = 1; f < counts.size(); ++f)
+        if (counts[f] > 0) classes_.push_back({f, counts[f]});
+      if (fit_(classes_, request.members) == fit_verdict::fits) return g.slot;
+    }
+    return std::nullopt;
+  }
+  // The nodes of the leaves that are to be had once the gang is gone, ascending, one for each.
+  void list_gains(const physical_chain& chain, const gang_table& gangs, gang_slot slot,
+                  const virtual_cluster& cluster, std::int32_t priority,
+                  const health<uniform_tree>& good) {
+    at_.clear();
+    for (const chain_leaf l : gangs[slot].leaves)
+      if (l.leaf.valid() && gains(chain, gangs, slot, l.leaf, priority, good))
+        at_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
+    std::sort(at_.begin(), at_.end());
+  }
+  void lift_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
+                 const physical_chain& chain, const health<uniform_tree>& good) {
+    for (const chain_leaf l : gangs[slot].leaves) {
+      if (!l.leaf.valid() || !gains(chain, gangs, slot, l.leaf, priority, good)) continue;
+      lifted_.push_back({l, chain.holders(l.leaf)});
+      cells.hold(l.chain, l.leaf, leaf_holders());
+    }
   }
   // Whether the leaf is to be had once this gang is gone. One that a gang uses and another claims
   // counts for the user; the claim goes with it.
@@ -167,17 +207,19 @@ class hived_eviction {
   }
   // The entry of a node among those that shares name.
   template <class Free>
-  std::uint32_t entry(std::uint32_t node, const Free& free, std::vector<std::uint32_t>& others) {
+  std::uint32_t entry(std::uint32_t node, const Free& free) {
     if (entry_.size() <= node) entry_.resize(node + 1, none);
     if (entry_[node] != none) return entry_[node];
     entry_[node] = static_cast<std::uint32_t>(free_.size());
     named_.push_back(node);
     free_.push_back(free(node));
-    --others[free_.back()];
+    --others_[free_.back()];
     return entry_[node];
   }
 
   victim_search search_;
+  gang_fit fit_;
+  std::vector<ranked_gang> ranked_;
   std::vector<gang_slot> slots_;
   std::vector<eviction_candidate> candidates_;  // of each slot
   std::vector<node_share> shares_;
@@ -185,6 +227,7 @@ class hived_eviction {
   std::vector<std::uint32_t> entry_;  // of each node of the cluster, its place in free_
   std::vector<std::uint32_t> named_;
   std::vector<std::uint32_t> at_;
+  std::vector<std::uint32_t> others_;  // nodes by free leaves, without those named
   std::vector<node_class> classes_;
   std::vector<std::pair<chain_leaf, leaf_holders>> lifted_;
 };

@@ -89,8 +89,10 @@ inline void count_free(const hived_cells& cells, const gang_table& gangs,
     const gang_slot holder = holder_of(leaf);
     if (!holder.valid() || gangs[holder].request.priority < request.priority) count(leaf);
   });
-  for (const gang_slot s : gangs.of_cluster(c)) {
-    if (s != restarted && gangs[s].request.priority >= request.priority) continue;
+  for (const ranked_gang& g : gangs.of_cluster(c)) {
+    const gang_slot s = g.slot;
+    if (g.runs && g.priority >= request.priority) break;
+    if (s != restarted && g.priority >= request.priority) continue;
     for (const chain_leaf l : gangs[s].leaves) {
       if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
       const gang_slot holder = holder_of(l.leaf);

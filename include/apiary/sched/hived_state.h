@@ -74,6 +74,7 @@ class hived_state {
     for (const chain_leaf& l : gang.leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), true});
     gang.state = gang_state::allocated;
+    gangs_.rank(slot);
     gang.downgraded_victims.clear();
     hash_ ^= fact(slot);
   }
@@ -105,6 +106,7 @@ class hived_state {
       let_go(gang, gang.leaves[i]);
       gang.leaves[i].leaf = cell_id();
     }
+    gangs_.rank(slot);
     hash_ ^= fact(slot);
   }
   void drop(gang_slot slot) {

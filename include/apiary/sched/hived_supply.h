@@ -43,8 +43,8 @@ class hived_supply {
   }
 
   // Whether the gang would fit, were all leaves healthy. Cost: O(leaves a node, squared, and cells of
-  // the highest level), O(levels * fan-out) a bad leaf of the chain, and, for the second, O(gangs of
-  // the tenant and leaves of those of lower priority).
+  // the highest level), O(levels * fan-out) a bad leaf of the chain, and, for the second, O(leaves of
+  // the tenant's gangs of lower priority).
   bool fits_repaired(const physical_chain& chain, std::span<const gang_member> members) {
     clear_counts();
     const std::span<const std::uint32_t> nodes = chain.guest_nodes().counts();
@@ -84,8 +84,9 @@ class hived_supply {
           more_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
       }
     };
-    for (const gang_slot s : gangs.of_cluster(c)) {
-      if (s == restarted || gangs[s].request.priority < request.priority) add_leaves_of(s);
+    for (const ranked_gang& g : gangs.of_cluster(c)) {
+      if (g.runs && g.priority >= request.priority) break;
+      if (g.slot == restarted || g.priority < request.priority) add_leaves_of(g.slot);
     }
     std::sort(more_.begin(), more_.end());
     add_more([&](std::uint32_t n) { return cluster.free(n); });
