@@ -59,6 +59,7 @@ struct note {
   gang_request request{};
   std::string tenant{};
   std::vector<std::set<device>> tasks{};
+  std::vector<level_t> levels{};
   bool guaranteed = false;
 };
 
@@ -68,7 +69,7 @@ std::vector<note> running(const hived& h) {
     const gang_record& gang = h.gangs()[s];
     if (gang.state != gang_state::allocated) continue;
     all.push_back({gang.request, h.layout().tenants[gang.request.tenant.value].name,
-                   devices_of(h, gang), gang.guaranteed()});
+                   devices_of(h, gang), h.whole_cell_levels(gang), gang.guaranteed()});
   }
   return all;
 }
@@ -115,8 +116,42 @@ void check_forgets(hived& h, const hived_config& config) {
 
 const hived_play::habits habits{.gangs = 50, .ends = 14, .misuses = 1};
 
-// A gang takes the largest whole cell that it can have, and that one may have been another's: of
-// those that come later some do not find a cell of their size any more.
+TEST_CASE("gangs replayed with the levels of their whole cells keep them, if they come first") {
+  std::uint64_t guaranteed = 0;
+  const auto runs = apiary_test::scaled(std::uint64_t{10'000});
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    CAPTURE(run);
+    rng random(run);
+    const hived_config config = apiary_test::random_cluster(random);
+    hived_play host(config, random(), habits);
+    for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    std::vector<note> notes = running(host.scheduler);
+    shuffle(notes, random);
+    std::stable_partition(notes.begin(), notes.end(), [](const note& n) { return n.guaranteed; });
+    hived again = *hived::create(config);
+    if (random.uniform(2) == 0) copy_health(host.scheduler, again);
+    for (const note& n : notes) {
+      const auto recovered = again.recover(n.request, places(again, n), n.levels);
+      REQUIRE(recovered.ok());
+      if (n.guaranteed) REQUIRE(*recovered);
+      guaranteed += n.guaranteed ? 1U : 0U;
+      REQUIRE(apiary_test::faults_of(again) == "");
+    }
+    if (notes.empty()) continue;
+    const std::vector<level_t> one_too_many(notes[0].tasks.size() + 1);
+    gang_request r = notes[0].request;
+    r.job = job_id(1'000'000);
+    const std::uint64_t before = again.hash();
+    const auto refused = again.recover(r, places(again, notes[0]), one_too_many);
+    REQUIRE(refused.status().code() == absl::StatusCode::kInvalidArgument);
+    REQUIRE(again.hash() == before);
+  }
+  MESSAGE("guaranteed " << guaranteed << ", all with their cells");
+  CHECK(guaranteed > runs / 2);
+}
+
+// Without levels a gang takes the largest whole cell that it can have, and that one may have been
+// another's: of those that come later some do not find a cell of their size any more.
 TEST_CASE("gangs replayed after a restart, in any order, run where they ran") {
   std::uint64_t replayed = 0;
   std::uint64_t guaranteed = 0;

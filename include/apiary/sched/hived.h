@@ -192,13 +192,21 @@ class hived {
   // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic. Where it
   // runs stands, also against its request's type of leaf: that is not compared.
   // What to keep over restarts are names, of nodes (and devices: hived_layout::devices), tenants,
-  // types of leaves and pinned cells; ids are positions in one configuration. Gangs come best by
-  // descending priority, then by job, as reconfigure takes them: where two cannot both have their
-  // tenant's cells again, the first has them.
+  // types of leaves and pinned cells, and of each guaranteed gang whole_cell_levels(); ids are
+  // positions in one configuration. In the same configuration every gang that comes with its levels
+  // has its tenant's cells again, in whatever order, if these come before all others. A gang without
+  // levels is given the largest whole cells that are to be had, or else the smallest, and those after
+  // it may then find none: they come best by descending priority, then by job.
   // Errors as propose, and kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the
-  // number of tasks or leaves.
-  absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks) {
+  // number of tasks, leaves or levels.
+  absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks,
+                               std::span<const level_t> whole_cells = {}) {
     APIARY_RETURN_IF_ERROR(catalog_.check(request, true));
+    if (!whole_cells.empty() && whole_cells.size() != tasks.size()) {
+      return absl::InvalidArgumentError(name(request.job) + ": " +
+                                        std::to_string(whole_cells.size()) + " levels for " +
+                                        std::to_string(tasks.size()) + " tasks");
+    }
     if (gangs().find(request.job))
       return absl::AlreadyExistsError(name(request.job) + " is here already");
     APIARY_ASSIGN_OR_RETURN(std::vector<chain_leaf> leaves, catalog_.find_leaves(request, tasks));
@@ -214,7 +222,13 @@ class hived {
     }
     if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
     ++epoch_;
-    return state_.readmit(request, std::move(leaves));
+    std::vector<level_t> levels;  // of each leaf
+    std::size_t task = 0;
+    for (const gang_member& m : request.members) {
+      for (std::uint32_t t = 0; t < m.tasks && !whole_cells.empty(); ++t)
+        levels.insert(levels.end(), m.leaves, whole_cells[task++]);
+    }
+    return state_.readmit(request, std::move(leaves), levels);
   }
 
   // What became of the gangs in a new configuration.
@@ -284,6 +298,17 @@ class hived {
     std::vector<task_place> all;
     catalog_.list_tasks(gang.leaves, gang.request.members, all);
     return all;
+  }
+  // Of each task of a guaranteed gang the level of its tenant's whole cell that it lies in, to be kept
+  // for recover; 0 of one that has ended. Empty: the gang has no cells of its tenant.
+  [[nodiscard]] std::vector<level_t> whole_cell_levels(const gang_record& gang) const {
+    std::vector<level_t> levels;
+    if (!gang.guaranteed() || gang.state != gang_state::allocated) return levels;
+    gang.for_each_task([&](const gang_member&, std::uint32_t first, std::uint32_t last) {
+      while (first != last && !gang.leaves[first].leaf.valid()) ++first;
+      levels.push_back(first == last ? level_t{0} : state_.whole_cell_level(gang.leaves[first]));
+    });
+    return levels;
   }
   // How many of the tenant's whole cells of a level that are not in use must land on bad hardware.
   // kNotFound: no such tenant, chain or level. Cost: O(cells of the chain).
