@@ -311,7 +311,6 @@ class random_host {
       }
       // On bad hardware hived looks at some ways to downgrade lazy gangs only, those that it meets
       // first: what guests hold may then decide.
-      if (marks_ > 0) r.lazy = false;
       std::vector<gang_action> actions;
       const job_terms terms{1 + random.uniform(3), random.uniform(4) != 0};
       if (!scheduler.submit(r, terms, now, actions).ok()) return;

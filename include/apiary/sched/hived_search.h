@@ -189,8 +189,11 @@ class hived_search {
   bool try_filtered(hived_cells& cells, const question& q, const health<uniform_tree>& usable) {
     if (try_guaranteed(cells, q, &usable, 1)) return true;
     if (whole_.all_usable || whole_.bound == 0) return false;
-    cut_ = supply_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable,
-                                   q.restarted);
+    cut_.reset();
+    if (demoted_.empty()) {
+      cut_ = supply_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable,
+                                     q.restarted);
+    }
     if (cut_ || !supply_.fits_empty(cells.cluster(q.cluster), q.request.members)) {
       verdict_ = fit_verdict::does_not_fit;
       return false;
@@ -241,19 +244,23 @@ class hived_search {
     const fit_verdict verdict = verdict_;
     const std::optional<gang_fit::shortage> cut = cut_;
     std::size_t most = found ? num_ended(chain) - 1 : ~std::size_t{0};
+    const std::size_t all = lazy.size();
+    bool undecided = false;
     gang_place best = place_;
     const auto improves = [&](std::span<const gang_slot> demoted) {
       demoted_.assign(demoted.begin(), demoted.end());
-      const bool good = try_guaranteed(cells, q, &usable, 1) && num_ended(chain) <= most;
+      bool good = try_guaranteed(cells, q, &usable, 1);
+      if (!good && !found && demoted.size() == all) good = try_filtered(cells, q, usable);
+      undecided = undecided || verdict_ == fit_verdict::budget_ended;
       demoted_.clear();
-      if (!good) return false;
+      if (!good || num_ended(chain) > most) return false;
       most = num_ended(chain);
       best = place_;
       return true;
     };
     found = hived_eviction::choose_few(lazy, improves) || found;
     place_ = std::move(best);
-    verdict_ = found ? fit_verdict::fits : verdict;
+    verdict_ = found ? fit_verdict::fits : undecided ? fit_verdict::budget_ended : verdict;
     cut_ = cut;
     return found;
   }
