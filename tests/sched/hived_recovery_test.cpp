@@ -10,6 +10,7 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_queries.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>
@@ -69,7 +70,7 @@ std::vector<note> running(const hived& h) {
     const gang_record& gang = h.gangs()[s];
     if (gang.state != gang_state::allocated) continue;
     all.push_back({gang.request, h.layout().tenants[gang.request.tenant.value].name,
-                   devices_of(h, gang), h.whole_cell_levels(gang), gang.guaranteed()});
+                   devices_of(h, gang), whole_cell_levels(h, gang), gang.guaranteed()});
   }
   return all;
 }

@@ -290,7 +290,7 @@ TEST_CASE("hived_state: who has the last cells back: the higher priority, then t
     }
     const gang_slot fifth = *state.gangs().find(job_id(5));
     const gang_slot fourth = *state.gangs().find(job_id(4));
-    CHECK(state.whole_cell_level(state.gangs()[fifth].leaves[1]) == 1);
+    CHECK(state.cells().whole_cell_level(0, state.gangs()[fifth].leaves[1].leaf) == 1);
     const std::uint64_t before = state.hash();
     state.downgrade(fifth);
     CHECK(state.gangs()[fifth].downgraded);
@@ -313,7 +313,7 @@ TEST_CASE("hived_state: a gang that ran before has whole cells of the levels tha
   const cell_id leaf = state.cells().chain(racks).first_leaf(2);
   const std::vector<level_t> levels{3};
   CHECK(state.readmit(settling_gang(job_id(1), a, 0, 1), {{racks, leaf}}, levels));
-  CHECK(state.whole_cell_level({racks, leaf}) == 3);
+  CHECK(state.cells().whole_cell_level(racks, leaf) == 3);
   // Leaves of two chains are nobody's cells together; no leaves are none.
   CHECK(!state.readmit(settling_gang(job_id(2), a, 0, 2),
                        {{racks, state.cells().chain(racks).first_leaf(3)},

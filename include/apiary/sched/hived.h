@@ -46,9 +46,9 @@ APIARY_NAMESPACE_BEGIN
 // Model:   "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020).
 //          Differs: see hived_cells.h and hived_search.h; every refusal has a reason.
 // Cost:    propose as hived_search; commit and finish O(leaves of the gang * levels); marking a leaf
-//          O(levels * fan-out). On good hardware nothing depends on the size of the cluster but
-//          requests with suggested nodes (O(nodes)), doomed and reconfigure; on bad hardware also a
-//          search that meets it and the reason of a wait: hived_planner.h.
+//          O(levels * fan-out). What depends on the size of the cluster: a place that must be on
+//          suggested nodes, one that several gangs of the tenant must end for, a wait, doomed and
+//          reconfigure; on bad hardware a search that meets it (hived_planner.h, hived_eviction.h).
 // Example: examples/hived_guarantee.cpp
 class hived {
  public:
@@ -192,24 +192,21 @@ class hived {
   // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic. Where it
   // runs stands, also against its request's type of leaf: that is not compared.
   // What to keep over restarts are names, of nodes (and devices: hived_layout::devices), tenants,
-  // types of leaves and pinned cells, and of each guaranteed gang whole_cell_levels(); ids are
+  // types of leaves and pinned cells, and a gang's whole_cell_levels (hived_queries.h); ids are
   // positions in one configuration. In the same configuration every gang that comes with its levels
-  // has its tenant's cells again, in whatever order, if these come before all others. A gang without
-  // levels is given the largest whole cells that are to be had, or else the smallest, and those after
-  // it may then find none: they come best by descending priority, then by job.
+  // has its tenant's cells again, if these gangs come before all others. One without levels is given
+  // the largest whole cells that are to be had, or else the smallest, and those after it may then
+  // find none: they come best by descending priority, then by job.
   // Errors as propose, and kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the
   // number of tasks, leaves or levels.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks,
                                std::span<const level_t> whole_cells = {}) {
     APIARY_RETURN_IF_ERROR(catalog_.check(request, true));
-    if (!whole_cells.empty() && whole_cells.size() != tasks.size()) {
-      return absl::InvalidArgumentError(name(request.job) + ": " +
-                                        std::to_string(whole_cells.size()) + " levels for " +
-                                        std::to_string(tasks.size()) + " tasks");
-    }
     if (gangs().find(request.job))
       return absl::AlreadyExistsError(name(request.job) + " is here already");
     APIARY_ASSIGN_OR_RETURN(std::vector<chain_leaf> leaves, catalog_.find_leaves(request, tasks));
+    APIARY_ASSIGN_OR_RETURN(const std::vector<level_t> levels,
+                            hived_catalog::levels_of_leaves(request, whole_cells));
     bool any = false;
     for (const chain_leaf& l : leaves) {
       if (!l.leaf.valid()) continue;
@@ -222,12 +219,6 @@ class hived {
     }
     if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
     ++epoch_;
-    std::vector<level_t> levels;  // of each leaf
-    std::size_t task = 0;
-    for (const gang_member& m : request.members) {
-      for (std::uint32_t t = 0; t < m.tasks && !whole_cells.empty(); ++t)
-        levels.insert(levels.end(), m.leaves, whole_cells[task++]);
-    }
     return state_.readmit(request, std::move(leaves), levels);
   }
 
@@ -298,17 +289,6 @@ class hived {
     std::vector<task_place> all;
     catalog_.list_tasks(gang.leaves, gang.request.members, all);
     return all;
-  }
-  // Of each task of a guaranteed gang the level of its tenant's whole cell that it lies in, to be kept
-  // for recover; 0 of one that has ended. Empty: the gang has no cells of its tenant.
-  [[nodiscard]] std::vector<level_t> whole_cell_levels(const gang_record& gang) const {
-    std::vector<level_t> levels;
-    if (!gang.guaranteed() || gang.state != gang_state::allocated) return levels;
-    gang.for_each_task([&](const gang_member&, std::uint32_t first, std::uint32_t last) {
-      while (first != last && !gang.leaves[first].leaf.valid()) ++first;
-      levels.push_back(first == last ? level_t{0} : state_.whole_cell_level(gang.leaves[first]));
-    });
-    return levels;
   }
   // How many of the tenant's whole cells of a level that are not in use must land on bad hardware.
   // kNotFound: no such tenant, chain or level. Cost: O(cells of the chain).
@@ -401,7 +381,8 @@ class hived {
     for (const chain_leaf& l : gang.leaves) {
       leaves.push_back(l.leaf.valid() ? catalog_.find_leaf(other.catalog_, l) : chain_leaf());
       if (gang.guaranteed())
-        levels.push_back(l.leaf.valid() ? other.state_.whole_cell_level(l) : level_t{0});
+        levels.push_back(l.leaf.valid() ? other.cells().whole_cell_level(l.chain, l.leaf)
+                                        : level_t{0});
       any = any || leaves.back().leaf.valid();
     }
     if (!any) {

@@ -141,6 +141,20 @@ class hived_catalog {
     }
   }
 
+  // The levels of tasks, one for each leaf of the request; none for none.
+  // kInvalidArgument: not as many levels as tasks.
+  [[nodiscard]] static absl::StatusOr<std::vector<level_t>> levels_of_leaves(
+      const gang_request& r, std::span<const level_t> of_tasks) {
+    std::vector<level_t> levels;
+    std::size_t task = 0;
+    for (const gang_member& m : r.members) {
+      for (std::uint32_t t = 0; t < m.tasks; ++t, ++task)
+        if (task < of_tasks.size()) levels.insert(levels.end(), m.leaves, of_tasks[task]);
+    }
+    if (of_tasks.empty() || task == of_tasks.size()) return levels;
+    return absl::InvalidArgumentError(name(r.job) + ": " + std::to_string(of_tasks.size()) +
+                                      " levels for " + std::to_string(task) + " tasks");
+  }
   // The leaves of a gang's tasks as a host tells them, one entry for each leaf of the request, not
   // valid for those that are not there. Requires: a request that check() lets pass.
   // kInvalidArgument: not as many tasks, more leaves than a task or a node has, a leaf named twice,

@@ -188,6 +188,15 @@ class hived_cells : private hived_bindings {
     reveal(c, leaf, l, books::chain(books::cluster(c).chain()).healthy());
   }
 
+  // The level of the whole cell that a leaf lies in. Requires: it lies in one.
+  [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
+    const virtual_cell owner = books::chain(chain).owner(leaf);
+    const quota_tree& tree = cluster(owner.cluster).tree();
+    level_t level = 0;
+    for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
+    return level;
+  }
+
   // How whole cells were bound: whether all leaves of the cluster are usable, and whether every
   // one could be bound.
   struct whole_cells {

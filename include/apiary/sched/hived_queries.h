@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -126,6 +127,23 @@ struct cell_state {
     }
   }
   return rooms_of(cells, scheduler.gangs(), request, at);
+}
+
+// Of each task of a gang the level of its tenant's whole cell that it lies in, to be kept for
+// hived::recover; 0 of one that has ended. Empty: the gang has no cells of its tenant.
+// Requires: a gang of h. Cost: O(leaves of the gang and levels a task).
+[[nodiscard]] inline std::vector<level_t> whole_cell_levels(const hived& h,
+                                                            const gang_record& gang) {
+  std::vector<level_t> levels;
+  if (!gang.guaranteed() || gang.state != gang_state::allocated) return levels;
+  gang.for_each_task([&](const gang_member&, std::uint32_t first, std::uint32_t last) {
+    while (first != last && !gang.leaves[first].leaf.valid()) ++first;
+    const bool ended = first == last;
+    levels.push_back(
+        ended ? level_t{0}
+              : h.cells().whole_cell_level(gang.leaves[first].chain, gang.leaves[first].leaf));
+  });
+  return levels;
 }
 
 APIARY_NAMESPACE_END

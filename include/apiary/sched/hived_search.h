@@ -45,9 +45,10 @@ struct gang_place {
 //          There, a gang that is not lazy and sits on leaves which will not do is not ended for its
 //          virtual cells: a higher one of its tenant that needs other hardware for them waits.
 // Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
-//          by preemption costs O(gangs of the tenant) more, a request with a filter, or one that
-//          meets bad hardware where it would have gone, O(cells of the tenant) more; where lazy
-//          gangs are in its way then, that for each of a few tries more.
+//          by preemption costs hived_eviction more, a request with a filter, or one that meets bad
+//          hardware where it would have gone, O(cells of the tenant) and, where the ways to bind them
+//          matter, up to the budget for those more; where lazy gangs are in its way then, that for
+//          each of a few tries more.
 class hived_search {
  public:
   // Among the cells of a cluster. `usable` filters leaves; null: all healthy ones. `restarted`: a
@@ -234,7 +235,8 @@ class hived_search {
   }
   // Tries once more, after lazy gangs of lower priority have lost their tenant's cells: cells that
   // will do may be bound in their stead. These are the ones in the way of the place found, or any
-  // if there is none; few of them. Keeps the place found unless that ends fewer gangs.
+  // if there is none, with all ways to bind cells then; few of them. Keeps the place found unless
+  // that ends fewer gangs.
   bool try_lazily(hived_cells& cells, const question& q, const health<uniform_tree>& usable,
                   bool found) {
     const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());

@@ -143,14 +143,6 @@ class hived_state {
                      [&](gang_slot a, gang_slot b) { return gangs_[a].rank() > gangs_[b].rank(); });
     for (const gang_slot slot : slots) upgrade(slot);
   }
-  // The level of the whole cell that a leaf lies in. Requires: the leaf is a guaranteed gang's.
-  [[nodiscard]] level_t whole_cell_level(chain_leaf l) const noexcept {
-    const virtual_cell owner = cells_.chain(l.chain).owner(l.leaf);
-    const quota_tree& tree = cells_.cluster(owner.cluster).tree();
-    level_t level = 0;
-    for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
-    return level;
-  }
   // Whether that changed it.
   bool mark(chain_leaf l, bool good) { return cells_.mark(l.chain, l.leaf, good); }
 
