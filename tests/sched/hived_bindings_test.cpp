@@ -355,4 +355,11 @@ TEST_CASE("hived_bindings: a whole cell costs its tenant quota as long as it is 
   CHECK(std::popcount(is.cluster(cluster).free(n)) == 1);
   is.unbind(cluster, virtual_leaf, 0);
   CHECK(std::popcount(is.cluster(cluster).free(n)) == 2);
+  is.bind(cluster, virtual_leaf, 0, leaf);
+  // Healthy again while a gang has it: still not free.
+  is.hold(*racks, leaf, {gang_slot(0), gang_slot(), true});
+  CHECK(is.mark(*racks, leaf, true));
+  CHECK(std::popcount(is.cluster(cluster).free(n)) == 1);
+  is.hold(*racks, leaf, {});
+  CHECK(std::popcount(is.cluster(cluster).free(n)) == 2);
 }

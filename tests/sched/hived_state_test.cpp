@@ -354,4 +354,13 @@ TEST_CASE("hived_state: a preemption that is withdrawn names those it downgraded
   state.restore(to_restore);
   CHECK(all_held({victim, gang_slot(), true}));
   CHECK(audit(layout, state.cells(), state.gangs()).empty());
+
+  // One that is not withdrawn runs, and forgets them.
+  state.downgrade(victim);
+  const gang_slot next = state.admit(settling_gang(job_id(3), a, 5, 4), place, true, {job_id(1)});
+  state.drop(victim);
+  state.bind_reserved(next);
+  CHECK(all_held({next, gang_slot(), true}));
+  CHECK(state.gangs()[next].downgraded_victims.empty());
+  CHECK(audit(layout, state.cells(), state.gangs()).empty());
 }
