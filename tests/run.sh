@@ -25,7 +25,8 @@ if command -v dpkg-query > /dev/null; then
   fi
 fi
 
-if ! { cmake -G Ninja -S . -B "$build" "$@" && cmake --build "$build"; }; then
+# Without debug information, which takes a third of the time.
+if ! { cmake -G Ninja -S . -B "$build" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 "$@" && cmake --build "$build"; }; then
   echo "the build failed"
   echo "0 passed, 1 failed"
   exit 1
