@@ -4,7 +4,8 @@
 #
 # sh tests/run.sh [option of CMake...]
 #
-# Ends with the line "N passed, N failed", and with 0 when none failed. The build is kept in
+# Ends with the line "N passed, N failed", before it "N skipped" if any were, and with 0 when none
+# failed. The build is kept in
 # build/tests, or where the environment variable APIARY_BUILD_DIR says.
 set -eu
 cd "$(dirname "$0")/.."
@@ -48,6 +49,6 @@ if [ ! -s "$report" ] || [ "$(count tests)" -eq 0 ]; then
 fi
 failed=$(count failures)
 skipped=$(($(count skipped) + $(count disabled)))
-echo "$(($(count tests) - failed - skipped)) passed, $failed failed$(
-  [ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
+[ "$skipped" -eq 0 ] || echo "$skipped skipped"
+echo "$(($(count tests) - failed - skipped)) passed, $failed failed"
 [ "$failed" -eq 0 ]
