@@ -6,11 +6,12 @@
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_drawing.h>
+#include <apiary/sched/hived_queries.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 using namespace apiary;
@@ -61,16 +62,19 @@ int main() {
   std::printf("gone:%s; lost their cells:%s\n%s\n", list(report->gone).c_str(),
               list(report->downgraded).c_str(), draw(*scheduler).c_str());
 
-  // A host keeps the request and the tasks of each gang, and hands them in after a restart.
-  std::vector<std::pair<gang_request, std::vector<task_place>>> kept;
+  // A host keeps of each gang its request, its tasks and the levels of their whole cells, and hands
+  // them in after a restart, gangs that have such cells first.
+  std::vector<std::tuple<gang_request, std::vector<task_place>, std::vector<level_t>>> kept;
   for (const gang_slot slot : scheduler->gangs().by_job()) {
     const gang_record& gang = scheduler->gangs()[slot];
-    kept.emplace_back(gang.request, scheduler->tasks(gang));
+    const std::vector<level_t> levels = whole_cell_levels(*scheduler, gang);
+    kept.insert(levels.empty() ? kept.end() : kept.begin(),
+                {gang.request, scheduler->tasks(gang), levels});
   }
   auto restarted = hived::create(next);
   if (!restarted.ok()) return 1;
-  for (const auto& [request, tasks] : kept)
-    if (!restarted->recover(request, tasks).ok()) return 1;
+  for (const auto& [request, tasks, levels] : kept)
+    if (!restarted->recover(request, tasks, levels).ok()) return 1;
   std::printf("after a restart the %s\n",
               draw(*restarted) == draw(*scheduler) ? "same" : "cluster looks different");
 }

@@ -193,12 +193,13 @@ class hived_session {
     APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of(*scheduler_, e, job, true));
     APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::task_place> tasks,
                             places_of(scheduler_->layout(), e.pods));
+    APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::level_t> whole_cells, levels_of(e.pods));
     APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), job, e.group));
     const bool gone = std::none_of(tasks.begin(), tasks.end(),
                                    [](apiary::task_place task) { return task.leaves != 0; });
     bool kept = true;
     if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.members)) {
-      const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks);
+      const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks, whole_cells);
       if (!recovered.ok()) return by_name(recovered.status(), job, e.group);
       names_.add(e.group);
       kept = *recovered;

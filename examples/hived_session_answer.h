@@ -11,6 +11,7 @@
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_queries.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -23,7 +24,12 @@ namespace example {
 
 // An answer is {"i": line, "result": ..., "hash": of the scheduling state}, with
 //
-//   bind     pods [{node, devices}] in the order of the members, or the one that was asked for
+//   bind     pods [{node, devices}] in the order of the members, or the one that was asked for;
+//            where the gang has its tenant's cells each with wholeCell, the level of the one that it
+//            lies in, 0 for a single device: to be kept, and handed in by recover after a restart.
+//            It may change while the gang runs: it is none once the gang was named in lazyPreempted,
+//            and may be another if it has cells again or after reconfigure. schedule_pod tells it as
+//            it is now
 //   preempt  victims [gangs] that the host is to end before it asks again, reserved [{node, devices}]
 //   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where there
 //            is one, a certificate: if it is never or busy, apiary::certificate as {chain, level,
@@ -37,8 +43,9 @@ namespace example {
 //
 // All of them but error name the gangs that have lost their tenant's cells (lazyPreempted) and the
 // preempting ones that have to ask anew (cancelled), where there can be any. In phase Filtering
-// only a bind is carried out: these lists are empty otherwise. Who has cells back, since the gang
-// that took them was withdrawn or the configuration changed, is not named; usage counts who has not.
+// only a bind is carried out, and with it the lazy preemptions and cancellations that it brings:
+// otherwise these lists are empty. Who has cells back, since the gang that took them was withdrawn
+// or the configuration changed, is not named; usage counts who has not.
 
 inline void write_names(json_object& out, std::string_view key,
                         const std::vector<std::string>& names) {
@@ -53,15 +60,20 @@ inline void write_gangs(json_object& out, std::string_view key, const gang_names
   out.close(']');
 }
 
-// A task that has ended has no node and no devices.
+// A task that has ended has no node and no devices. whole_cells: a level a task, or empty.
 inline void write_places(json_object& out, std::string_view key, const apiary::hived_layout& layout,
-                         const std::vector<apiary::task_place>& tasks) {
+                         const std::vector<apiary::task_place>& tasks,
+                         const std::vector<apiary::level_t>& whole_cells = {}) {
   out.key(key).open('[');
-  for (const apiary::task_place& task : tasks) {
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const apiary::task_place& task = tasks[i];
     out.open('{').key("node").value(task.leaves == 0 ? "" : layout.node_name(task.node));
     out.key("devices").open('[');
     for (const std::uint32_t device : layout.devices(task)) out.value(std::uint64_t{device});
-    out.close(']').close('}');
+    out.close(']');
+    if (!whole_cells.empty() && task.leaves != 0)
+      out.key("wholeCell").value(std::uint64_t{whole_cells[i]});
+    out.close('}');
   }
   out.close(']');
 }
@@ -182,15 +194,21 @@ inline void write_state(json_object& out, const apiary::hived_layout& layout,
                       {"bad", state.bad}});
 }
 
-// `pod`: of the places, this one only.
+// `pod`: of the places, this one only. Requires: a plan to bind was carried out.
 inline void write_plan(json_object& out, const apiary::hived& scheduler, const gang_names& names,
                        const apiary::gang_request& request, const apiary::gang_plan& plan,
                        std::optional<std::uint32_t> pod) {
   const apiary::hived_layout& layout = scheduler.layout();
   if (plan.result == apiary::outcome::bind) {
+    std::vector<apiary::task_place> tasks = plan.tasks;
+    std::vector<apiary::level_t> whole_cells =
+        apiary::whole_cell_levels(scheduler, *scheduler.find(request.job));
+    if (pod) {
+      tasks = {tasks[*pod]};
+      if (!whole_cells.empty()) whole_cells = {whole_cells[*pod]};
+    }
     out.key("result").value("bind");
-    write_places(out, "pods", layout,
-                 pod ? std::vector<apiary::task_place>{plan.tasks[*pod]} : plan.tasks);
+    write_places(out, "pods", layout, tasks, whole_cells);
   } else if (plan.result == apiary::outcome::preempt) {
     out.key("result").value("preempt");
     write_gangs(out, "victims", names, plan.victims);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hived_session_json_reader.h"
+#include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/request.h>
 
@@ -36,8 +37,11 @@ namespace example {
 //                  go elsewhere, it goes with all pods
 //   node_bad, node_healthy              node
 //   device_bad, device_healthy          node, device
-//   recover        a gang that runs already: as schedule, with pods [{node, devices}]. What is not
-//                  in the configuration, its tenant or some devices, is left out
+//   recover        a gang that runs already: as schedule, with pods [{node, devices, wholeCell}] as
+//                  they were answered. What is not in the configuration, its tenant or some devices,
+//                  is left out. wholeCell is of all pods that have devices or of none; gangs that
+//                  come with what it is now, before all others, have all their tenants' cells again
+//                  in the same configuration, in whatever order they come
 //   reconfigure    as config
 //   usage          vc: what of its cells it uses, and what beside them
 //   node_state     node: whose cell it is now, and what its devices are used for
@@ -51,6 +55,7 @@ namespace example {
 struct session_place {
   std::string node{};
   std::vector<std::uint32_t> devices{};
+  std::optional<apiary::level_t> whole_cell{};
 };
 
 // Fields that are missing, null or "" are empty.
@@ -133,6 +138,7 @@ class session_event_reader {
       session_place& task = event_.pods.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "node") return text(n, p, task.node);
+        if (key == "wholeCell") return number(n, p, task.whole_cell.emplace());
         return key != "devices" || items(n, p, [&](auto& device, auto& at) {
                  return number(device, at, task.devices.emplace_back());
                });

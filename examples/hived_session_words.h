@@ -15,6 +15,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -106,6 +107,20 @@ inline absl::StatusOr<std::vector<apiary::task_place>> places_of(
     }
   }
   return tasks;
+}
+// The levels of the whole cells that tasks lie in; empty: the host knows of none.
+inline absl::StatusOr<std::vector<apiary::level_t>> levels_of(
+    const std::vector<session_place>& pods) {
+  std::vector<apiary::level_t> levels;
+  if (std::none_of(pods.begin(), pods.end(),
+                   [](const session_place& pod) { return pod.whole_cell.has_value(); }))
+    return levels;
+  for (const session_place& pod : pods) {
+    if (!pod.whole_cell && !pod.devices.empty())
+      return missing("pods[" + std::to_string(levels.size()) + "].wholeCell");
+    levels.push_back(pod.whole_cell.value_or(0));
+  }
+  return levels;
 }
 
 }  // namespace example

@@ -119,14 +119,16 @@ class line_of_bytes {
     const std::uint32_t pods = 1 + below(4);
     for (std::uint32_t p = 0; p < pods; ++p) {
       text += (p == 0 ? "{" : ",{") + node() + R"(,"devices":[)";
-      const std::uint32_t some = below(16);
+      const std::uint32_t some = below(64);
       bool first = true;
       for (std::uint32_t d = 0; d < 4; ++d) {
         if ((some >> d & 1) == 0) continue;
         text += (first ? "" : ",") + std::to_string(d);
         first = false;
       }
-      text += "]}";
+      text += ']';
+      if (some >> 4 != 0) text += R"(,"wholeCell":)" + std::to_string(some >> 4);
+      text += '}';
     }
     return text + "]}";
   }

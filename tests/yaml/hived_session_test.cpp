@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -76,7 +77,8 @@ void refuses(hived_session& session, const std::string& line, const std::string&
 TEST_CASE("gangs are bound, wait, end") {
   hived_session s = configured();
   CHECK(ask_op(s, gang("a", "blue", 0, "[{'pods':2,'leafs':1}]")) ==
-        "'result':'bind','pods':[{'node':'n0','devices':[0]},{'node':'n0','devices':[1]}]" +
+        "'result':'bind','pods':[{'node':'n0','devices':[0],'wholeCell':1},"
+        "{'node':'n0','devices':[1],'wholeCell':1}]" +
             nothing_else);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1}]")) ==
         "'result':'wait','reason':'busy','why':'gangs that it may not preempt are in the way in "
@@ -90,7 +92,7 @@ TEST_CASE("gangs are bound, wait, end") {
   CHECK(ask_op(s, gang("b", "red", 0, "[{'pods':1,'leafs':4}]", ",'suggested':['n0','other']"))
             .find("'not_suggested'") != std::string::npos);
   CHECK(ask_op(s, gang("c", "red", 0, "[{'pods':1,'leafs':4}]", ",'pinned':'pin'")) ==
-        "'result':'bind','pods':[{'node':'n2','devices':[0,1,2,3]}]" + nothing_else);
+        "'result':'bind','pods':[{'node':'n2','devices':[0,1,2,3],'wholeCell':2}]" + nothing_else);
   CHECK(ask_op(s, "'delete_pod','group':'a','pod':0") == "'result':'ok'");
   CHECK(s.num_names() == 2);
   CHECK(ask_op(s, "'delete_pod','group':'a','pod':1") == "'result':'ok'");
@@ -154,8 +156,8 @@ TEST_CASE("one task at a time") {
   const std::string first =
       "'schedule_pod'" + gang("g", "red", 0, "[{'pods':2,'leafs':2}]", ",'pod':1").substr(10);
   CHECK(ask_op(s, first) ==
-        "'result':'bind','pods':[{'node':'n0','devices':[2,3]}]" + nothing_else);
-  const std::string later = "'result':'bind','pods':[{'node':'n0','devices':[0,1]}]";
+        "'result':'bind','pods':[{'node':'n0','devices':[2,3],'wholeCell':2}]" + nothing_else);
+  const std::string later = "'result':'bind','pods':[{'node':'n0','devices':[0,1],'wholeCell':2}]";
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':0") == later + nothing_else);
   CHECK(ask_op(s, "'delete_pod','group':'g','pod':0") == "'result':'ok'");
   refuses(s, R"({"op":"schedule_pod","group":"g","pod":0})", "NOT_FOUND", "has ended");
@@ -179,7 +181,7 @@ TEST_CASE("a task that ended while its gang preempts is not scheduled") {
   refuses(s, R"({"op":"schedule_pod","group":"g","pod":1,"members":[{"pods":3,"leafs":2}]})",
           "INVALID_ARGUMENT", "members: not those of");
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1") ==
-        "'result':'bind','pods':[{'node':'n0','devices':[2,3]}]" + nothing_else);
+        "'result':'bind','pods':[{'node':'n0','devices':[2,3],'wholeCell':2}]" + nothing_else);
   refuses(s, ended, "NOT_FOUND", "has ended");
 }
 
@@ -240,6 +242,179 @@ TEST_CASE("health, restart, another configuration") {
         R"("result":"ok","lazyPreempted":[],"cancelled":[],"gone":["lost"])");
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
   CHECK(s.num_names() == 1);
+}
+
+// Two tenants of whole cells of several levels, on racks of two nodes.
+const std::string racks =
+    R"("physicalCluster":{"cellTypes":{"PAIR":{"childCellType":"GPU","childCellNumber":2},)"
+    R"("NODE":{"childCellType":"PAIR","childCellNumber":2,"isNodeLevel":true},)"
+    R"("RACK":{"childCellType":"NODE","childCellNumber":2}},"physicalCells":[)"
+    R"({"cellType":"RACK","cellChildren":[{"cellAddress":"n0"},{"cellAddress":"n1"}]},)"
+    R"({"cellType":"RACK","cellChildren":[{"cellAddress":"n2"},{"cellAddress":"n3"}]},)"
+    R"({"cellType":"RACK","cellChildren":[{"cellAddress":"n4"},{"cellAddress":"n5"}]}]},)"
+    R"("virtualClusters":{"red":{"virtualCells":[{"cellType":"RACK","cellNumber":1},)"
+    R"({"cellType":"RACK.NODE","cellNumber":1}]},)"
+    R"("blue":{"virtualCells":[{"cellType":"RACK.NODE","cellNumber":1},)"
+    R"({"cellType":"RACK.NODE.PAIR","cellNumber":2}]}})";
+
+hived_session with_racks() {
+  hived_session session;
+  REQUIRE(ask(session, R"({"op":"config",)" + racks + '}') == R"("result":"ok")");
+  return session;
+}
+// What stands between the brackets of the pods in an answer.
+std::string pods_in(const std::string& answer, char quote) {
+  const std::string head = std::string(1, quote) + "pods" + quote + ":[";
+  const std::size_t from = answer.find(head);
+  REQUIRE(from != std::string::npos);
+  const std::size_t begin = from + head.size();
+  const std::string tail = std::string("],") + quote + "lazyPreempted";
+  return answer.substr(begin, answer.find(tail) - begin);
+}
+// Without the levels of whole cells.
+std::string forgetful(std::string pods) {
+  const std::string key = R"(,"wholeCell":)";
+  for (std::size_t at = pods.find(key); at != std::string::npos; at = pods.find(key))
+    pods.erase(at, key.size() + 1);
+  return pods;
+}
+
+TEST_CASE("gangs come back with the levels of their whole cells") {
+  hived_session s = with_racks();
+  const std::string two = "[{'pods':2,'leafs':4}]";
+  const std::string one = "[{'pods':1,'leafs':4}]";
+  const std::string g2 = pods_in(ask_op(s, gang("g2", "red", 0, two)), '\'');
+  const std::string g1 = pods_in(ask_op(s, gang("g1", "red", 0, one)), '\'');
+  const std::string pair =
+      pods_in(ask_op(s, gang("pair", "blue", 0, "[{'pods':1,'leafs':1},{'pods':1,'leafs':2}]",
+                             ",'lazy':true")),
+              '\'');
+  const std::string guest =
+      pods_in(ask_op(s, gang("guest", "blue", -1, "[{'pods':1,'leafs':1}]")), '\'');
+  CHECK(g2 ==
+        "{'node':'n0','devices':[0,1,2,3],'wholeCell':3},"
+        "{'node':'n1','devices':[0,1,2,3],'wholeCell':3}");
+  CHECK(g1 == "{'node':'n2','devices':[0,1,2,3],'wholeCell':2}");
+  CHECK(pair ==
+        "{'node':'n3','devices':[0],'wholeCell':1},{'node':'n3','devices':[2,3],'wholeCell':1}");
+  CHECK(guest.find("wholeCell") == std::string::npos);
+  CHECK(pods_in(ask_op(s, "'schedule_pod','group':'pair','pod':1"), '\'') ==
+        "{'node':'n3','devices':[2,3],'wholeCell':1}");
+
+  const auto back = [](const std::string& name, const std::string& members,
+                       const std::string& pods) {
+    return "'recover','group':'" + name + "','vc':'red','priority':0,'members':" + members +
+           ",'pods':[" + pods + ']';
+  };
+  const std::string kept = "'result':'ok','lazyPreempted':[],'gone':[]";
+  hived_session again = with_racks();
+  CHECK(ask_op(again, back("g1", one, g1)) == kept);
+  CHECK(ask_op(again, back("g2", two, g2)) == kept);
+  CHECK(ask_op(again, "'schedule_pod','group':'g1','pod':0").find("'wholeCell':2") !=
+        std::string::npos);
+  // Without it the first takes the rack, and the second finds none.
+  const std::string bare = "{'node':'n2','devices':[0,1,2,3]}";
+  hived_session lost = with_racks();
+  CHECK(ask_op(lost, back("g1", one, bare)) == kept);
+  CHECK(ask_op(lost, back("g2", two, g2)) == "'result':'ok','lazyPreempted':['g2'],'gone':[]");
+  CHECK(ask_op(lost, "'schedule_pod','group':'g2','pod':0").find("wholeCell") == std::string::npos);
+
+  // A level that there is none of says nothing; a pod that has ended or is not there needs none.
+  hived_session other = with_racks();
+  const std::string high = "{'node':'n2','devices':[0,1,2,3],'wholeCell':4294967295}";
+  CHECK(ask_op(other, back("g1", one, high)) == kept);
+  CHECK(ask_op(other, back("g2", two, "{},{'node':'n4','devices':[0,1,2,3],'wholeCell':2}")) ==
+        kept);
+  const std::string head =
+      R"({"op":"recover","group":"g","vc":"blue","priority":0,"members":[{"pods":2,"leafs":1}],)"
+      R"("pods":[{"node":"n0","devices":[0],"wholeCell":)";
+  refuses(other, head + R"(1},{"node":"n0","devices":[1]}]})", "INVALID_ARGUMENT",
+          "pods[1].wholeCell: is missing");
+  refuses(other, head + R"(-1},{"node":"n0","devices":[1]}]})", "INVALID_ARGUMENT",
+          "pods[0].wholeCell: a whole number");
+}
+
+// The lines with which a host hands in the gangs that run, as the session tells their pods now;
+// those that have their tenant's cells first, in any order otherwise.
+std::vector<std::string> recovery(hived_session& session,
+                                  const std::vector<std::string>& fields_of_gangs,
+                                  apiary::rng& random) {
+  std::vector<std::string> first;
+  std::vector<std::string> others;
+  for (const std::string& fields : fields_of_gangs) {
+    const std::string answer = session.answer(R"({"op":"schedule_pod","pod":0,)" + fields + '}');
+    std::string pods = pods_in(answer, '"');
+    const bool two = fields.find(R"("pods":2)") != std::string::npos;
+    if (two)
+      pods += ',' + pods_in(session.answer(R"({"op":"schedule_pod","pod":1,)" + fields + '}'), '"');
+    const bool whole = pods.find("wholeCell") != std::string::npos;
+    (whole ? first : others)
+        .push_back(R"({"op":"recover",)" + fields + R"(,"pods":[)" + pods + "]}");
+  }
+  for (std::vector<std::string>* lines : {&first, &others}) {
+    for (std::size_t n = lines->size(); n > 1; --n)
+      std::swap((*lines)[n - 1], (*lines)[random.uniform(static_cast<std::uint32_t>(n))]);
+  }
+  first.insert(first.end(), others.begin(), others.end());
+  return first;
+}
+
+TEST_CASE("what runs comes back in any order with all its tenant's cells") {
+  std::size_t guaranteed = 0;
+  std::size_t lost_without = 0;
+  for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{2'000}); ++run) {
+    CAPTURE(run);
+    apiary::rng random(run);
+    hived_session session = with_racks();
+    std::vector<std::string> running;
+    std::vector<std::string> preempting;
+    for (int i = 0; i < 24; ++i) {
+      const auto pick = [&](std::vector<std::string>& from) {
+        std::swap(from[random.uniform(static_cast<std::uint32_t>(from.size()))], from.back());
+        const std::string fields = from.back();
+        from.pop_back();
+        return fields.substr(0, fields.find(','));
+      };
+      if (!running.empty() && random.uniform(4) == 0) {
+        ask(session, R"({"op":"delete",)" + pick(running) + '}');
+      } else if (!preempting.empty() && random.uniform(2) == 0) {
+        ask(session, R"({"op":"cancel",)" + pick(preempting) + '}');
+      } else {
+        const std::string fields = R"("group":"g)" + std::to_string(i) + R"(","vc":")" +
+                                   (random.uniform(3) == 0 ? "blue" : "red") + R"(","priority":)" +
+                                   std::to_string(static_cast<int>(random.uniform(4)) - 1) +
+                                   R"(,"members":[{"pods":)" +
+                                   std::to_string(1 + random.uniform(2)) + R"(,"leafs":)" +
+                                   std::to_string(1U << random.uniform(3)) + "}]" +
+                                   (random.uniform(2) == 0 ? R"(,"lazy":true)" : "");
+        const std::string answer = ask(session, R"({"op":"schedule",)" + fields + '}');
+        if (answer.starts_with(R"("result":"bind")")) running.push_back(fields);
+        if (answer.starts_with(R"("result":"preempt")")) preempting.push_back(fields);
+      }
+    }
+    const std::vector<std::string> lines = recovery(session, running, random);
+    hived_session again = with_racks();
+    hived_session without = with_racks();
+    for (const std::string& line : lines) {
+      const bool whole = line.find("wholeCell") != std::string::npos;
+      const std::string answer = ask(again, line);
+      REQUIRE(answer.find(R"("gone":[])") != std::string::npos);
+      if (whole) REQUIRE(answer.find(R"("lazyPreempted":[])") != std::string::npos);
+      guaranteed += whole ? 1U : 0U;
+      const bool lost =
+          ask(without, forgetful(line)).find(R"("lazyPreempted":[])") == std::string::npos;
+      lost_without += whole && lost ? 1U : 0U;
+    }
+    REQUIRE(ask(again, R"({"op":"audit"})") == R"("result":"ok")");
+    // The gangs run where they ran, as cells of the same levels.
+    const std::vector<std::string> now = recovery(again, running, random);
+    for (const std::string& line : lines)
+      if (line.find("wholeCell") != std::string::npos)
+        REQUIRE(std::count(now.begin(), now.end(), line) == 1);
+  }
+  MESSAGE(guaranteed << " gangs kept their cells, " << lost_without << " lose them without levels");
+  CHECK(guaranteed > 0);
+  if (apiary_test::scale() >= 0.1) CHECK(lost_without > 0);
 }
 
 TEST_CASE("lines that are refused change nothing") {
