@@ -221,9 +221,10 @@ class hived_session {
     const bool briefly = known != nullptr && e.members.empty();
     auto r = briefly ? known->request : request_of(*scheduler_, e, job, false);
     APIARY_RETURN_IF_ERROR(r.status());
-    const apiary::summary_bitset nodes =
-        nodes_of(scheduler_->layout(), e.suggested.value_or(std::vector<std::string>()));
-    if (e.suggested && !e.ignore_suggested) r->suggested = &nodes;
+    std::optional<apiary::summary_bitset> nodes;
+    if (e.suggested) nodes = nodes_of(scheduler_->layout(), *e.suggested);
+    if (!e.suggested && briefly) nodes = names_.suggested(job);
+    if (nodes && !e.ignore_suggested) r->suggested = &*nodes;
     auto plan = scheduler_->propose(*r);
     if (!plan.ok()) return by_name(plan.status(), job, e.group);
     if (plan->result != outcome::wait) std::erase(plan->cancelled, job);
@@ -231,6 +232,8 @@ class hived_session {
     if (plan->result == outcome::bind || (changes && !filtering)) {
       APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), job, e.group));
       if (plan->result != outcome::wait) names_.add(e.group);
+      const bool asks_again = plan->result == outcome::preempt && r->suggested != nullptr;
+      names_.suggest(job, asks_again ? nodes : std::nullopt);
     } else {  // nothing has happened
       plan->downgraded.clear();
       plan->cancelled.clear();

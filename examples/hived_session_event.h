@@ -30,7 +30,8 @@ namespace example {
 //   config         physicalCluster, virtualClusters as in YAML; once, before all others
 //   schedule       group, vc, priority, members [{pods, leafs}], and where they matter leafType,
 //                  lazy, pinned, suggested [nodes], ignoreSuggested, phase Preempting or Filtering.
-//                  A gang that is preempting asks again, with all fields or with its group alone
+//                  A gang that is preempting asks again, with all fields or with its group alone:
+//                  then on the nodes that were suggested last, unless it brings others
 //   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
 //   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
 //                  A pod of a preempting gang counts no more where the gang waits; if the gang has to

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
 
 #include <absl/container/flat_hash_map.h>
@@ -10,12 +11,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace example {
 
 // A gang has a job id for as long as it has devices. Ids rise with admission, and begin anew after
-// the largest; memory is that of the gangs there are.
+// the largest; memory is that of the gangs there are, and of the nodes where they were told to wait.
 class gang_names {
  public:
   [[nodiscard]] std::optional<apiary::job_id> find(const std::string& name) const {
@@ -29,28 +31,42 @@ class gang_names {
   }
   // Requires: the job has a name.
   [[nodiscard]] const std::string& operator[](apiary::job_id job) const {
-    return names_.find(job.value)->second;
+    return names_.find(job.value)->second.name;
+  }
+  // The nodes on which the gang was last to be placed; none: all, or there is no such gang.
+  [[nodiscard]] std::optional<apiary::summary_bitset> suggested(apiary::job_id job) const {
+    const auto found = names_.find(job.value);
+    return found == names_.end() ? std::nullopt : found->second.suggested;
   }
   [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
 
   // No effect on a name that is there.
   void add(const std::string& name) {
     if (!jobs_.try_emplace(name, next_).second) return;
-    names_.try_emplace(next_, name);
+    names_.try_emplace(next_, gang{name, std::nullopt});
     do {
       next_ = apiary::job_id(next_ + 1).valid() ? next_ + 1 : 0;
     } while (names_.contains(next_));
   }
+  // No effect on a gang that has no name.
+  void suggest(apiary::job_id job, std::optional<apiary::summary_bitset> nodes) {
+    const auto found = names_.find(job.value);
+    if (found != names_.end()) found->second.suggested = std::move(nodes);
+  }
   void remove(apiary::job_id job) {
     const auto found = names_.find(job.value);
     if (found == names_.end()) return;
-    jobs_.erase(found->second);
+    jobs_.erase(found->second.name);
     names_.erase(found);
   }
 
  private:
+  struct gang {
+    std::string name{};
+    std::optional<apiary::summary_bitset> suggested{};
+  };
   absl::flat_hash_map<std::string, std::uint32_t> jobs_;
-  absl::flat_hash_map<std::uint32_t, std::string> names_;
+  absl::flat_hash_map<std::uint32_t, gang> names_;
   std::uint32_t next_ = 0;
 };
 

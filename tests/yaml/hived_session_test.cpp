@@ -151,6 +151,74 @@ TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothi
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
 }
 
+TEST_CASE("a gang that asks again by name alone stays on the nodes suggested last") {
+  hived_session s = configured();
+  const std::string again = "'schedule','group':'g'";
+  const auto reserved = [](const std::string& answer) {
+    const std::size_t from = answer.find("'node':'");
+    return answer.starts_with("'result':'preempt'") ? answer.substr(from + 8, 2) : "none";
+  };
+  const auto bad = [&](const std::string& node) {
+    CHECK(ask_op(s, "'node_bad','node':'" + node + "'") == "'result':'ok'");
+  };
+  const auto healthy = [&](const std::string& node) {
+    CHECK(ask_op(s, "'node_healthy','node':'" + node + "'") == "'result':'ok'");
+  };
+  const auto first = [&](const std::string& more) {
+    return reserved(ask_op(s, gang("g", "red", 0, "[{'pods':1,'leafs':4}]", more)));
+  };
+  for (const std::string node : {"n0", "n1"})
+    ask_op(s, gang("on " + node, "red", -1, "[{'pods':1,'leafs':4}]",
+                   ",'suggested':['" + node + "']"));
+
+  // Its place goes bad: another is not suggested.
+  CHECK(first(",'suggested':['n0']") == "n0");
+  bad("n0");
+  std::string answer = ask_op(s, again + ",'phase':'Filtering'");
+  CHECK(answer.starts_with("'result':'wait','reason':'not_suggested'"));
+  CHECK(s.num_names() == 3);
+  answer = ask_op(s, again);
+  CHECK(answer.starts_with("'result':'wait','reason':'not_suggested'"));
+  CHECK(s.num_names() == 2);
+  refuses(s, R"({"op":"schedule","group":"g"})", "INVALID_ARGUMENT", "vc: is missing");
+  healthy("n0");
+
+  // The last list counts: not one that was only asked about, nor one that an error came of.
+  CHECK(first(",'suggested':['n0']") == "n0");
+  CHECK(reserved(ask_op(s, again + ",'suggested':['n0','n1']")) == "n0");
+  CHECK(reserved(ask_op(s, again + ",'suggested':['n0'],'phase':'Filtering'")) == "n0");
+  refuses(s,
+          R"({"op":"schedule","group":"g","suggested":["n0"],"members":[{"pods":1,"leafs":1}],)"
+          R"("vc":"red","priority":0})",
+          "INVALID_ARGUMENT", "in other words");
+  bad("n0");
+  CHECK(reserved(ask_op(s, again)) == "n1");
+  healthy("n0");
+  bad("n1");
+  CHECK(reserved(ask_op(s, again + ",'suggested':['n0']")) == "n0");
+  bad("n0");
+  healthy("n1");
+  CHECK(reserved(ask_op(s, again + ",'suggested':['n0'],'ignoreSuggested':true")) == "n1");
+  healthy("n0");
+  bad("n1");
+  CHECK(reserved(ask_op(s, again)) == "n0");
+
+  // With all fields and no list it may go anywhere; and so may the next gang of its name.
+  CHECK(reserved(ask_op(s, again + ",'suggested':['n0']")) == "n0");
+  CHECK(first("") == "n0");
+  bad("n0");
+  healthy("n1");
+  CHECK(reserved(ask_op(s, again)) == "n1");
+  CHECK(reserved(ask_op(s, again + ",'suggested':['n1']")) == "n1");
+  CHECK(ask_op(s, "'cancel','group':'g'") == "'result':'ok'");
+  CHECK(first("") == "n1");
+  healthy("n0");
+  bad("n1");
+  CHECK(reserved(ask_op(s, again)) == "n0");
+  CHECK(ask_op(s, "'delete','group':'on n0'") == "'result':'ok'");
+  CHECK(ask_op(s, again).starts_with("'result':'bind'"));
+}
+
 TEST_CASE("one task at a time") {
   hived_session s = configured();
   const std::string first =
