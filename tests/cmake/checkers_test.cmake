@@ -2,7 +2,8 @@
 # offence named on a bad one.
 # SPDX-License-Identifier: MIT
 #
-# cmake -DCHECKER=<layers|umbrella|banners|examples|links|budget|readme|output|failure|discovery>
+# cmake -DCHECKER=<layers|umbrella|banners|examples|links|budget|readme|output|failure|discovery|
+#                   scenarios>
 #       -DWORK=<directory> -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
@@ -239,6 +240,48 @@ elseif(CHECKER STREQUAL "discovery")
   run("has no test case" ${check})
   file(WRITE "${WORK}/list" "#!/bin/sh\nexit 1\n")
   run("does not list" ${check})
+
+elseif(CHECKER STREQUAL "scenarios")
+  set(script -E env sh "${here}/../scenarios.sh")
+  set(check ${script} "${WORK}/program" "${WORK}/data")
+  run("skipped: the session program is not built" ${check})
+  write(program "#!/bin/sh")
+  file(CHMOD "${WORK}/program" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  run("skipped: no recorded scenarios" ${check})
+  write(data/hived/scenario_1.jsonl "")
+  write(data/hived/hard/panic_pinned_cells_break_safety.jsonl "")
+  # The program that stands for the checker of the scenarios.
+  write(tools/check_hived.py "import sys" "print(open('${WORK}/report').read(), end='')"
+    "sys.exit(1 if len(sys.argv) == 4 else 2)")
+  set(refused "data/hived/hard/panic_pinned_cells_break_safety.jsonl:1: configuration refused: {}")
+  set(granted "guaranteed gangs granted 1425, recorded 1438")
+  set(totals "events 9, files 2, granted 1425, recorded granted 1438, victims 3")
+  find_program(python3 python3)
+  if(python3)
+    write(report "${refused}" "${granted}" "${totals}" "2 findings")
+    run(OK ${check})
+    string(REPLACE 1425 1438 more "${totals}")
+    write(report "${refused}" "better first divergence 1, ${more}" "1 findings")
+    run(OK ${check})
+    string(REPLACE 1425 1424 fewer "${totals}")
+    write(report "${refused}" "${granted}" "${fewer}" "2 findings")
+    run("fewer than 1425 guaranteed gangs" ${check})
+    write(report "${refused}" "victims 398, recorded 378" "${totals}" "2 findings")
+    run("findings: victims 398" ${check})
+    write(report "data/hived/scenario_1.jsonl:3: no device" "${refused}" "${totals}" "2 findings")
+    run("findings: data/hived/scenario_1.jsonl:3: no device" ${check})
+    write(report "${refused}" "${granted}" "${totals}" "3 findings")
+    run("findings: 3 findings" ${check})
+    write(report "${granted}" "${totals}" "1 findings")
+    run("a broken guarantee is not refused" ${check})
+    string(REPLACE "files 2" "files 1" one "${totals}")
+    write(report "${refused}" "${one}" "1 findings")
+    run("not all of 2 files" ${check})
+    write(report "${refused}")
+    run("no totals" ${check})
+    write(data/hived/scenario_2.jsonl "")
+    run("the checker ended with 2" ${check})
+  endif()
 
 else()
   message(FATAL_ERROR "no such checker: ${CHECKER}")
