@@ -87,7 +87,8 @@ TEST_CASE("no order of events breaks a rule: two tenants, guests, a leaf and a n
   explore("bad hardware",
           {racks({{"RACK", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, false),
            {gang(0, checked_a, 0, true, {{2, 1}}), gang(1, checked_a, 1, false, {{1, 2}}),
-            gang(2, checked_b, 0, false, {{1, 1}}), gang(3, checked_b, -1, false, {{2, 1}})},
+            gang(2, checked_a, 1, false, {{1, 1}}), gang(3, checked_b, 0, false, {{1, 1}}),
+            gang(4, checked_b, -1, false, {{2, 1}})},
            {{0, 0}, {1, {}}, {2, 1}}},
           states, states);
 }
@@ -123,11 +124,11 @@ TEST_CASE("no order of events breaks a rule: three priorities, none lazy, one no
           states, states);
 }
 
-TEST_CASE("no order of events breaks a rule: tasks that end one after the other, of mixed gangs") {
+TEST_CASE("no order of events breaks a rule: mixed gangs that shrink and grow") {
   explore("mixed",
           {racks({{"RACK.NODE", 2}}, {{"RACK.NODE.GPU", 3}}, false),
            {gang(0, checked_a, 0, true, {{3, 1}}), gang(1, checked_a, 1, false, {{2, 1}, {1, 2}}),
-            gang(2, checked_a, 1, true, {{2, 1}}), gang(3, checked_b, 0, true, {{2, 1}}),
+            gang(2, checked_a, 1, false, {{2, 1}}), gang(3, checked_b, 0, true, {{2, 1}}),
             gang(4, checked_b, 1, false, {{2, 1}}), gang(5, checked_a, -1, false, {{3, 1}})},
            {{0, 0}}},
           states, states);

@@ -30,7 +30,8 @@ hived_config only(const hived_config& config, std::size_t tenant) {
 }
 
 // A shared cluster, and for each tenant one of its own. Guaranteed gangs are asked for in both,
-// their ends told to both; opportunistic gangs are in the shared one only. Victims end at once: the
+// their ends told to both; they shrink task by task, and grow by others; opportunistic gangs are in
+// the shared one only. Victims end at once: the
 // promise is for once they have. Until then the two need not be alike. A gang that waits for guests
 // here runs there; a higher one then cancels it here, which is cheaper than to end it, and may choose
 // other victims there.
@@ -45,7 +46,7 @@ class duel {
     std::uint64_t events = 0, asked = 0, granted = 0, opportunistic = 0, victims = 0,
                   downgraded = 0, waiting = 0, refused_here_only = 0, unchecked_here_only = 0,
                   refused_there_only = 0, checked = 0, missed = 0, proven = 0, proven_for_some = 0,
-                  too_large = 0, undecided = 0;
+                  too_large = 0, undecided = 0, shrunk = 0, grown = 0;
     void add(const counts& o) {
       events += o.events, asked += o.asked, granted += o.granted;
       opportunistic += o.opportunistic, victims += o.victims, downgraded += o.downgraded;
@@ -54,6 +55,7 @@ class duel {
       refused_there_only += o.refused_there_only, checked += o.checked, proven += o.proven;
       missed += o.missed, proven_for_some += o.proven_for_some;
       too_large += o.too_large, undecided += o.undecided;
+      shrunk += o.shrunk, grown += o.grown;
     }
   };
 
@@ -76,7 +78,8 @@ class duel {
     if (what < 60 || owner_.empty()) return ask();
     const auto at =
         std::next(owner_.begin(), random.uniform(static_cast<std::uint32_t>(owner_.size())));
-    if (what < 92) return end(at->first);
+    if (what < 80) return end(at->first);
+    if (what < 93) return grow(at->first);
     end_task(at->first, random.uniform(3));
   }
   // Of every tenant the same leaves are in use here and there.
@@ -132,6 +135,26 @@ class duel {
     const bool done = had && there.finish_task(job, task).ok();
     REQUIRE((!had || here == done));
     if (shared.find(job) == nullptr) owner_.erase(job);
+    seen.shrunk += here && owner_.contains(job) ? 1U : 0U;
+  }
+  // By any other of its tenant that is like it.
+  void grow(job_id job) {
+    const std::uint32_t tenant = owner_.at(job);
+    hived& there = alone[tenant];
+    const auto joins = [](const hived& h, job_id a, job_id b) {
+      return h.find(a) != nullptr && h.find(b) != nullptr &&
+             hived_catalog::can_join(*h.find(a), *h.find(b)).ok();
+    };
+    for (const auto& [by, of] : owner_) {
+      if (of != tenant || !joins(shared, job, by)) continue;
+      const bool guaranteed = shared.find(job)->guaranteed();
+      if (guaranteed && !joins(there, job, by)) continue;
+      REQUIRE(shared.grow(job, by).ok());
+      if (guaranteed) REQUIRE(there.grow(job, by).ok());
+      owner_.erase(by);
+      ++seen.grown;
+      return;
+    }
   }
 
   void commit(hived& h, const gang_plan& plan) {
@@ -256,7 +279,8 @@ duel::counts fight(std::uint64_t runs, std::uint64_t events, std::uint32_t marks
                     << all.refused_there_only << ", checked " << all.checked << ", missed "
                     << all.missed << ", proven " << all.proven << " (" << all.proven_for_some
                     << " not for all choices of cells)"
-                    << ", too large " << all.too_large << ", undecided " << all.undecided);
+                    << ", too large " << all.too_large << ", undecided " << all.undecided
+                    << ", shrunk " << all.shrunk << ", grown " << all.grown);
   CHECK(all.missed == 0);
   // Everything happens often.
   CHECK(all.granted * 10 >= all.events);
@@ -265,6 +289,8 @@ duel::counts fight(std::uint64_t runs, std::uint64_t events, std::uint32_t marks
   CHECK(all.opportunistic * 20 >= all.events);
   CHECK(all.victims * 100 >= all.events);
   CHECK(all.downgraded * 1000 >= all.events);
+  CHECK(all.shrunk * 200 >= all.events);
+  CHECK(all.grown * 2000 >= all.events);
   return all;
 }
 

@@ -42,10 +42,14 @@ void play(std::uint64_t runs, std::uint64_t events, const hived_play::habits& ha
     all.cancelled += host.seen.cancelled;
     all.downgraded += host.seen.downgraded;
     all.refused += host.seen.refused;
+    all.grown += host.seen.grown;
+    all.regained += host.seen.regained;
   }
   MESSAGE("events " << all.events << ", bound " << all.bound << ", preempting " << all.preempting
                     << ", waiting " << all.waiting << ", cancelled " << all.cancelled
-                    << ", downgraded " << all.downgraded << ", refused " << all.refused);
+                    << ", downgraded " << all.downgraded << ", restored " << all.regained
+                    << ", grown " << all.grown << ", refused " << all.refused);
+  CHECK(all.grown * 500 >= all.events);
 }
 
 TEST_CASE("every rule holds after every event, and at the end nothing is left") {

@@ -235,6 +235,7 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
   std::uint64_t kept = 0;
   std::uint64_t downgraded = 0;
   std::uint64_t gone = 0;
+  std::uint64_t returned = 0;
   const auto runs = apiary_test::scaled(std::uint64_t{10'000});
   for (std::uint64_t run = 0; run < runs; ++run) {
     CAPTURE(run);
@@ -269,12 +270,27 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
       const gang_record* gang = h.find(n.request.job);
       REQUIRE((gang != nullptr) == any);
       REQUIRE(has(report->gone, n.request.job) == !any);
+      REQUIRE(has(report->shrunk, n.request.job) == (any && left != n.tasks));
       gone += any ? 0 : 1;
       if (!any) continue;
       REQUIRE(devices_of(h, *gang) == left);
       REQUIRE((!gang->guaranteed() || gang->request.tenant == h.layout().find_tenant(n.tenant)));
       REQUIRE(has(report->downgraded, n.request.job) == (n.guaranteed && !gang->guaranteed()));
       ++(n.guaranteed && !gang->guaranteed() ? downgraded : kept);
+    }
+
+    // Back again: who still runs, runs on all that it ran on.
+    hived back = h;
+    const auto reported = back.reconfigure(before);
+    REQUIRE(reported.ok());
+    REQUIRE(apiary_test::faults_of(back) == "");
+    REQUIRE((reported->gone.empty() && reported->cancelled.empty()));
+    for (const note& n : notes) {
+      const gang_record* gang = back.find(n.request.job);
+      REQUIRE((gang == nullptr) == has(report->gone, n.request.job));
+      if (gang == nullptr) continue;
+      REQUIRE(devices_of(back, *gang) == n.tasks);
+      returned += has(report->shrunk, n.request.job) ? 1U : 0U;
     }
 
     // A restart with the new configuration: in any order, what is no more is named by nothing.
@@ -303,7 +319,8 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
     check_forgets(fresh, after);
   }
   MESSAGE(kept << " gangs kept what they had, " << downgraded << " lost their tenant's cells, "
-               << gone << " had no leaf left");
+               << gone << " had no leaf left, " << returned << " had some and later all again");
+  CHECK(returned > runs / 10);
 }
 
 TEST_CASE("in the same configuration nobody is downgraded, and all run where they ran") {

@@ -657,3 +657,148 @@ TEST_CASE("a task of a preempting gang is withdrawn where the gang waits, not if
   CHECK(plan.tasks.at(1).leaves == 0b1111);
   CHECK(runs(h, 2));
 }
+
+TEST_CASE("a gang grows by another one, and shrinks again task by task") {
+  hived h = small();
+  const std::uint64_t empty = h.hash();
+  done(h, gang(1, a, 3, {{1, 4}, {1, 1}}));
+  done(h, gang(2, a, 3, {{1, 2}}));
+  done(h, gang(3, a, 4, {{1, 1}}));
+  const std::vector<task_place> own = h.tasks(*h.find(job_id(1)));
+  const std::vector<task_place> more = h.tasks(*h.find(job_id(2)));
+  refuses(h, StatusCode::kNotFound, "no gang 9", [&] { return h.grow(job_id(1), job_id(9)); });
+  refuses(h, StatusCode::kNotFound, "no gang 9", [&] { return h.grow(job_id(9), job_id(1)); });
+  refuses(h, StatusCode::kInvalidArgument, "by itself",
+          [&] { return h.grow(job_id(1), job_id(1)); });
+  refuses(h, StatusCode::kFailedPrecondition, "priority",
+          [&] { return h.grow(job_id(1), job_id(3)); });
+  REQUIRE(h.finish(job_id(3)).ok());
+
+  REQUIRE(h.grow(job_id(1), job_id(2)).ok());
+  CHECK(audit(h).empty());
+  CHECK(!runs(h, 2));
+  std::vector<task_place> all = own;
+  all.insert(all.end(), more.begin(), more.end());
+  CHECK(h.tasks(*h.find(job_id(1))) == all);
+  // It is one victim now, and counts as one.
+  CHECK(proposed(h, gang(4, a, 9, {{2, 4}})).victims == jobs{job_id(1)});
+  REQUIRE(h.finish_task(job_id(1), 2).ok());
+  REQUIRE(h.finish_task(job_id(1), 0).ok());
+  CHECK(runs(h, 1));
+  REQUIRE(h.finish_task(job_id(1), 1).ok());
+  CHECK(h.hash() == empty);
+}
+
+TEST_CASE("a gang does not grow by one that is not like it, nor while one of them is preempted") {
+  hived h = small();
+  done(h, gang(1, a, 0, {{1, 4}}));
+  done(h, gang(2, a, 0, {{1, 2}}));
+  done(h, lazy(gang(3, a, 0, {{1, 1}})));
+  done(h, of_type(gang(4, a, 0, {{1, 1}}), h, "GPU"));
+  done(h, gang(5, b, 0, {{1, 2}}));
+  const auto unlike = [&](std::uint32_t other, const char* what) {
+    refuses(h, StatusCode::kFailedPrecondition, what,
+            [&] { return h.grow(job_id(1), job_id(other)); });
+  };
+  unlike(3, "lazy");
+  unlike(4, "type of leaf");
+  unlike(5, "tenant");
+  REQUIRE(h.finish(job_id(3)).ok());
+  REQUIRE(h.finish(job_id(4)).ok());
+  REQUIRE(done(h, gang(6, a, 0, {{1, 2}})).result == outcome::bind);
+  REQUIRE(done(h, gang(7, a, 7, {{1, 2}})).result == outcome::preempt);
+  unlike(7, "preempting");
+  const std::uint32_t claimed = h.being_preempted(*h.find(job_id(2))) ? 2 : 6;
+  REQUIRE(h.being_preempted(*h.find(job_id(claimed))));
+  unlike(claimed, "is being preempted");
+  REQUIRE(h.cancel(job_id(7)).ok());
+  REQUIRE(h.grow(job_id(1), job_id(claimed)).ok());
+  CHECK(audit(h).empty());
+}
+
+TEST_CASE(
+    "who was downgraded for a preemption that moves has its cells back if that is withdrawn") {
+  hived_config config = cluster();
+  config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
+  hived h = *hived::create(config);
+  REQUIRE(done(h, lazy(gang(1, a, 0, {{1, 4}}))).result == outcome::bind);
+  const task_place home = h.tasks(*h.find(job_id(1))).at(0);
+  // Guests are wherever the cell might go: the higher gang has to preempt.
+  for (std::uint32_t job = 10; job < 20; ++job)
+    done(h, of_type(gang(job, b, -1, {{1, 4}}), h, "GPU"));
+  const gang_request high = gang(2, a, 5, {{1, 4}});
+  gang_plan plan = done(h, high);
+  REQUIRE(plan.result == outcome::preempt);
+  REQUIRE(plan.downgraded == jobs{job_id(1)});
+  // Its place goes bad: it claims another one, for which nobody is downgraded any more.
+  const node_id claimed = plan.tasks.at(0).node;
+  REQUIRE(h.mark_bad(claimed).ok());
+  plan = done(h, high);
+  REQUIRE(plan.result == outcome::preempt);
+  REQUIRE(plan.tasks.at(0).node != claimed);
+  REQUIRE(plan.downgraded.empty());
+  REQUIRE(h.mark_healthy(claimed).ok());
+  SUBCASE("by its host") { REQUIRE(h.cancel(job_id(2)).ok()); }
+  SUBCASE("by a higher gang, which is then withdrawn") {
+    const gang_plan third = done(h, gang(3, a, 7, {{1, 4}}));
+    REQUIRE(third.cancelled == jobs{job_id(2)});
+    REQUIRE(third.result == outcome::preempt);
+    REQUIRE(h.cancel(job_id(3)).ok());
+  }
+  CHECK(runs(h, 1));
+  CHECK(h.tasks(*h.find(job_id(1))).at(0) == home);
+  CHECK(h.find(job_id(1))->guaranteed());
+  CHECK(audit(h).empty());
+}
+
+TEST_CASE("what a gang runs on is its own again when the configuration has it again") {
+  hived h = small();
+  const std::vector<task_place> places = {{node_id(2), 0b1111}, {node_id(4), 0b1111}};
+  REQUIRE(h.recover(gang(1, b, -1, {{2, 4}}), places).ok());
+  hived_config less = cluster();
+  less.physical_cells.pop_back();  // with n4
+  less.virtual_clusters[1].cells.clear();
+  auto report = h.reconfigure(less);
+  REQUIRE(report.ok());
+  CHECK(report->shrunk == jobs{job_id(1)});
+  CHECK(h.tasks(*h.find(job_id(1))).at(1) == task_place());
+  report = h.reconfigure(less);  // once more the same: nothing new is lost
+  REQUIRE(report.ok());
+  CHECK(report->shrunk.empty());
+  const hived shrunk = h;
+  REQUIRE(h.reconfigure(cluster()).ok());
+  CHECK(audit(h).empty());
+  CHECK(h.tasks(*h.find(job_id(1))) == places);
+
+  // A task that ended meanwhile does not come back.
+  h = shrunk;
+  refuses(h, StatusCode::kNotFound, "task 2", [&] { return h.finish_task(job_id(1), 2); });
+  REQUIRE(h.finish_task(job_id(1), 1).ok());
+  REQUIRE(h.reconfigure(cluster()).ok());
+  CHECK(h.tasks(*h.find(job_id(1))).at(0) == places[0]);
+  CHECK(h.tasks(*h.find(job_id(1))).at(1) == task_place());
+}
+
+TEST_CASE("of gangs that come without levels, a higher one takes a lower one's cell") {
+  hived_config config = cluster();
+  config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
+  const gang_request low = gang(1, a, 0, {{1, 4}});
+  const gang_request high = gang(2, a, 9, {{1, 4}});
+  const std::vector<task_place> first = {{node_id(2), 0b1111}};
+  const std::vector<task_place> second = {{node_id(4), 0b1111}};
+  const std::vector<level_t> known = {2};
+  const std::vector<level_t> unknown;
+  for (const bool low_known : {false, true}) {
+    for (const bool high_known : {false, true}) {
+      hived h = *hived::create(config);
+      auto kept = h.recover(low, first, low_known ? known : unknown);
+      REQUIRE((kept.ok() && *kept));
+      kept = h.recover(high, second, high_known ? known : unknown);
+      REQUIRE(kept.ok());
+      CHECK(*kept == (high_known || !low_known));
+      CHECK(h.find(job_id(1))->downgraded == *kept);
+      CHECK(audit(h).empty());
+      CHECK(h.tasks(*h.find(job_id(1))) == first);
+    }
+  }
+}

@@ -24,7 +24,7 @@ namespace apiary_test {
 
 // Goes breadth first through the states that a scheduler can reach by the events of an alphabet:
 // for each of a few gangs, ask for it (and carry the plan out), end it, end its first task, cancel
-// it; and mark nodes and leaves bad or healthy. A gang is always asked for in the same words, so
+// it, let it grow by the next one; and mark nodes and leaves bad or healthy. A gang is always asked for in the same words, so
 // that there are finitely many states.
 //
 // Two states are the same if the same gangs hold the same leaves, the same cells are bound to the
@@ -96,7 +96,7 @@ class hived_model {
     std::size_t slots = 0;   // of the same state, with the slots of the gangs
     std::uint64_t hash = 0;  // of the scheduler
   };
-  enum event_kind : std::uint32_t { ask, end, end_task, cancel, kinds };
+  enum event_kind : std::uint32_t { ask, end, end_task, cancel, grow, kinds };
 
   [[nodiscard]] std::uint32_t num_events() const {
     return static_cast<std::uint32_t>(gangs_.size() * kinds + breakages_.size() * 2);
@@ -126,10 +126,29 @@ class hived_model {
         return gang != nullptr && gang->state == apiary::gang_state::preempting;
       case end:
         return gang != nullptr && gang->state == apiary::gang_state::allocated;
+      case grow:
+        return can_grow(state, gang, state.find(next_of(event / kinds)));
       default:
-        return gang != nullptr && gang->request.members[0].tasks > 1 &&
-               gang->leaves[0].leaf.valid();
+        return gang != nullptr && tasks_of(*gang) > 1 && gang->leaves[0].leaf.valid();
     }
+  }
+  [[nodiscard]] apiary::job_id next_of(std::size_t gang) const {
+    return gangs_[(gang + 1) % gangs_.size()].job;
+  }
+  [[nodiscard]] static bool can_grow(const apiary::hived& state, const apiary::gang_record* gang,
+                                     const apiary::gang_record* by) {
+    if (gang == nullptr || by == nullptr || gang->downgraded || by->downgraded) return false;
+    const apiary::gang_request& r = gang->request;
+    const apiary::gang_request& more = by->request;
+    return gang->state == apiary::gang_state::allocated && by->state == gang->state &&
+           !state.being_preempted(*gang) && !state.being_preempted(*by) &&
+           r.tenant == more.tenant && r.priority == more.priority && r.lazy == more.lazy &&
+           r.pinned == more.pinned;
+  }
+  [[nodiscard]] static std::uint32_t tasks_of(const apiary::gang_record& gang) {
+    std::uint32_t tasks = 0;
+    for (const apiary::gang_member& m : gang.request.members) tasks += m.tasks;
+    return tasks;
   }
   [[nodiscard]] static bool is_healthy(const apiary::hived& state, const breakage& b) {
     const apiary::node_id node(b.node);
@@ -159,6 +178,8 @@ class hived_model {
         return require(state.finish_task(r.job, 0).ok());
       case cancel:
         return require(state.cancel(r.job).ok());
+      case grow:
+        return require(state.grow(r.job, next_of(event / kinds)).ok());
       default:
         break;
     }
@@ -184,12 +205,13 @@ class hived_model {
     if (event >= gangs_.size() * kinds) {
       apply(here_, event);  // marked so already: not an error
     } else {
-      refuse(gangs_[event / kinds], static_cast<event_kind>(event % kinds));
+      refuse(event / kinds, static_cast<event_kind>(event % kinds));
     }
     require(here_.hash() == before);
   }
-  void refuse(const apiary::gang_request& r, event_kind event) {
+  void refuse(std::size_t index, event_kind event) {
     using code = absl::StatusCode;
+    const apiary::gang_request& r = gangs_[index];
     const apiary::gang_record* gang = here_.find(r.job);
     switch (event) {
       case ask:
@@ -200,6 +222,11 @@ class hived_model {
                        (gang == nullptr ? code::kNotFound : code::kFailedPrecondition));
       case end:
         return require(gang != nullptr || here_.finish(r.job).code() == code::kNotFound);
+      case grow: {
+        const bool both = gang != nullptr && here_.find(next_of(index)) != nullptr;
+        return require(here_.grow(r.job, next_of(index)).code() ==
+                       (both ? code::kFailedPrecondition : code::kNotFound));
+      }
       default:
         return require((gang != nullptr && gang->leaves[0].leaf.valid()) ||
                        here_.finish_task(r.job, 0).code() == code::kNotFound);
@@ -219,6 +246,8 @@ class hived_model {
     nobody(here_.finish(job));
     nobody(here_.cancel(job));
     nobody(here_.finish_task(job, 0));
+    nobody(here_.grow(gangs_[0].job, job));
+    nobody(here_.grow(job, gangs_[0].job));
     require(here_.hash() == before);
   }
   // The plan of the state before, in the next.
@@ -267,7 +296,8 @@ class hived_model {
                           : (gang->state == apiary::gang_state::preempting ? 2U : 0U) +
                                 (gang->downgraded ? 1U : 0U));
       if (gang == nullptr) continue;
-      put(gang->cluster.value);
+      put(gang->cluster.value, static_cast<std::uint32_t>(gang->request.members.size()));
+      for (const apiary::gang_member& m : gang->request.members) put(m.tasks, m.leaves);
       for (const apiary::chain_leaf& l : gang->leaves) put(l.chain, l.leaf.value);
       for (const apiary::job_id by : gang->downgraded_victims) put(by.value);
     }

@@ -26,8 +26,9 @@
 namespace apiary_test {
 
 // Sends a scheduler what hosts send, in random order: gangs of all kinds, whose victims it ends at
-// once, later, or never; ends of gangs and tasks; failures and repairs; and what is wrong. It knows
-// which gangs must be there, and requires of each answer what the answer promises.
+// once, later, or never; gangs that grow by others; ends of gangs and tasks; failures and repairs; and
+// what is wrong. It knows which gangs must be there and who was downgraded for whom, and requires of
+// each answer what the answer promises.
 class hived_play {
  public:
   // Which part of the events is what.
@@ -35,6 +36,7 @@ class hived_play {
     std::uint32_t gangs = 40;    // new ones
     std::uint32_t ends = 24;     // of gangs
     std::uint32_t tasks = 6;     // that end
+    std::uint32_t grows = 4;     // of gangs, by others
     std::uint32_t pursued = 14;  // preempting gangs that ask again, or give up
     std::uint32_t marks = 12;    // of nodes and leaves
     std::uint32_t misuses = 4;
@@ -43,7 +45,7 @@ class hived_play {
   };
   struct counts {
     std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
-                  refused = 0, proven = 0;
+                  refused = 0, proven = 0, grown = 0, regained = 0;
   };
 
   hived_play(const apiary::hived_config& config, std::uint64_t seed, const habits& of)
@@ -56,7 +58,7 @@ class hived_play {
 
   void step() {
     ++seen.events;
-    std::uint32_t r = random.uniform(habits_.gangs + habits_.ends + habits_.tasks +
+    std::uint32_t r = random.uniform(habits_.gangs + habits_.ends + habits_.tasks + habits_.grows +
                                      habits_.pursued + habits_.marks + habits_.misuses);
     const auto is = [&](std::uint32_t part) {
       if (r < part) return true;
@@ -72,6 +74,8 @@ class hived_play {
       if (const auto job = any_gang()) end(*job);
     } else if (is(habits_.tasks)) {
       if (const auto job = any_gang()) end_task(*job);
+    } else if (is(habits_.grows)) {
+      grow();
     } else if (is(habits_.pursued)) {
       pursue();
     } else if (is(habits_.marks)) {
@@ -106,7 +110,71 @@ class hived_play {
   }
   void end(apiary::job_id job) {
     REQUIRE(scheduler.finish(job).ok());
+    forget(job);
+    check_restored(job);
+  }
+  // The gang is no more.
+  void forget(apiary::job_id job) {
     gangs.erase(job);
+    downgraded_for_.erase(job);
+  }
+  // A preemption is withdrawn: those who were downgraded for it have their cells back, but for those
+  // who would not be given any if they came anew. It settles what was downgraded for it.
+  void check_restored(apiary::job_id withdrawn) {
+    for (auto it = downgraded_for_.begin(); it != downgraded_for_.end();) {
+      const auto [job, by] = *it;
+      it = by == withdrawn ? downgraded_for_.erase(it) : std::next(it);
+      if (by != withdrawn) continue;
+      if (scheduler.find(job)->guaranteed()) {
+        ++seen.regained;
+        continue;
+      }
+      if (scheduler.being_preempted(*scheduler.find(job))) continue;  // it is to end
+      apiary::hived without = scheduler;
+      const std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(job));
+      REQUIRE(without.finish(job).ok());
+      // As one whose levels are not known it takes nobody's cells here.
+      const auto has_cells = without.recover(gangs.at(job), tasks);
+      REQUIRE((has_cells.ok() && !*has_cells));
+    }
+  }
+  void grow() {
+    const auto job = any_gang();
+    if (!job) return;
+    std::vector<apiary::job_id> like;
+    for (const auto& [other, r] : gangs)
+      if (other != *job && r.tenant == gangs.at(*job).tenant &&
+          r.priority == gangs.at(*job).priority)
+        like.push_back(other);
+    if (like.empty()) {
+      apiary::gang_request more = gangs.at(*job);
+      more.job = apiary::job_id(next_++);
+      more.members.resize(1);
+      ask(more);
+      if (!gangs.contains(more.job) || !gangs.contains(*job)) return;
+      like.push_back(more.job);
+    }
+    const apiary::job_id by = like[random.uniform(static_cast<std::uint32_t>(like.size()))];
+    const auto fits = [&](apiary::job_id j) {
+      const apiary::gang_record& g = *scheduler.find(j);
+      return g.state == apiary::gang_state::allocated && !g.downgraded &&
+             !scheduler.being_preempted(g);
+    };
+    const apiary::gang_request& a = gangs.at(*job);
+    const apiary::gang_request& b = gangs.at(by);
+    const bool alike = a.pinned == b.pinned && a.lazy == b.lazy && a.leaf_type == b.leaf_type &&
+                       scheduler.find(*job)->cluster == scheduler.find(by)->cluster;
+    if (!fits(*job) || !fits(by) || !alike)
+      return refuse(scheduler.grow(*job, by), absl::StatusCode::kFailedPrecondition);
+    std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(*job));
+    const std::vector<apiary::task_place> more = scheduler.tasks(*scheduler.find(by));
+    tasks.insert(tasks.end(), more.begin(), more.end());
+    REQUIRE(scheduler.grow(*job, by).ok());
+    REQUIRE(scheduler.tasks(*scheduler.find(*job)) == tasks);
+    std::vector<apiary::gang_member>& members = gangs.at(*job).members;
+    members.insert(members.end(), b.members.begin(), b.members.end());
+    forget(by);
+    ++seen.grown;
   }
   void end_task(apiary::job_id job) {
     const apiary::gang_record& gang = *scheduler.find(job);
@@ -116,10 +184,12 @@ class hived_play {
       if (tasks[t].leaves != 0) running.push_back(t);
     const std::uint32_t task = running[random.uniform(static_cast<std::uint32_t>(running.size()))];
     REQUIRE(scheduler.finish_task(job, task).ok());
-    if (running.size() == 1) gangs.erase(job);
     const std::uint64_t before = scheduler.hash();
     refuse(scheduler.finish_task(job, task), absl::StatusCode::kNotFound);
     REQUIRE(scheduler.hash() == before);
+    if (running.size() > 1) return;
+    forget(job);
+    check_restored(job);
   }
 
   // Proposes; a plan changes nothing.
@@ -201,11 +271,12 @@ class hived_play {
     REQUIRE(scheduler.commit(plan).ok());
     stale_ = plan;
     for (const apiary::job_id job : plan.cancelled) {
-      gangs.erase(job);
+      forget(job);
       if (job != r.job) REQUIRE(scheduler.find(job) == nullptr);
     }
     seen.cancelled += plan.cancelled.size();
     seen.downgraded += plan.downgraded.size();
+    settle(plan, r.job);
     if (plan.result == apiary::outcome::wait) return;
     apiary::gang_request known = r;
     known.suggested = nullptr;
@@ -217,6 +288,20 @@ class hived_play {
     REQUIRE((gang->state == apiary::gang_state::allocated) == bound);
     ++(bound ? seen.bound : seen.preempting);
   }
+  // After a plan was carried out: for whom gangs are downgraded now. What a gang took that runs now
+  // is settled; what one took that made way is up to the gang for which it did.
+  void settle(const apiary::gang_plan& plan, apiary::job_id job) {
+    if (plan.result == apiary::outcome::wait) return check_restored(job);
+    const bool claims = plan.result == apiary::outcome::preempt;
+    for (const apiary::job_id victim : plan.downgraded) downgraded_for_[victim] = job;
+    for (auto it = downgraded_for_.begin(); it != downgraded_for_.end();) {
+      const bool had = scheduler.find(it->first)->guaranteed();
+      seen.regained += had ? 1U : 0U;
+      if (std::binary_search(plan.cancelled.begin(), plan.cancelled.end(), it->second))
+        it->second = job;
+      it = had || (!claims && it->second == job) ? downgraded_for_.erase(it) : std::next(it);
+    }
+  }
   // A preempting gang: some of its victims end, it asks again or gives up.
   void pursue() {
     std::vector<apiary::job_id> preempting;
@@ -227,7 +312,8 @@ class hived_play {
         preempting[random.uniform(static_cast<std::uint32_t>(preempting.size()))];
     if (random.uniform(4) == 0) {
       REQUIRE(scheduler.cancel(job).ok());
-      gangs.erase(job);
+      forget(job);
+      check_restored(job);
       ++seen.cancelled;
       return;
     }
@@ -338,6 +424,7 @@ class hived_play {
   }
 
   habits habits_;
+  std::map<apiary::job_id, apiary::job_id> downgraded_for_{};  // by the preempting gang
   std::optional<apiary::gang_plan> stale_{};
   std::uint32_t next_ = 0;
 };

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,14 @@ struct chain_leaf {
   friend constexpr auto operator<=>(chain_leaf, chain_leaf) noexcept = default;
 };
 
+// A leaf of a gang that the configuration does not have, by the names of its node and device.
+struct missing_leaf {
+  std::uint32_t index = 0;  // in gang_record::leaves
+  std::string node{};
+  std::uint32_t device = 0;
+  friend bool operator==(const missing_leaf&, const missing_leaf&) = default;
+};
+
 // allocated: its tasks run. preempting: its leaves are claimed and their users are to end.
 enum class gang_state : std::uint8_t { allocated, preempting };
 
@@ -35,9 +44,12 @@ struct gang_record {
   gang_state state = gang_state::allocated;
   bool downgraded = false;                   // lost its tenant's cells, runs on as opportunistic
   bool recovered = false;                    // ran before the scheduler did: it may lack leaves
+  bool levels_known = false;                 // if recovered: with the levels of its whole cells
   cluster_id cluster{};                      // whose cells it has; not valid: it is opportunistic
   std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the members
-  std::vector<job_id> downgraded_victims{};  // of a preempting gang: who was downgraded for it
+  std::vector<missing_leaf> missing{};       // where it runs, too, by ascending index
+  std::vector<job_id> downgraded_victims{};  // of a preempting gang: who was downgraded for it, or
+                                             // for one that made way for it
 
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
   // As what it counts when another gang wants its leaves.
@@ -67,6 +79,11 @@ struct gang_record {
     std::size_t live = 0;
     for (std::size_t i = first; i < last; ++i) live += leaves[i].leaf.valid() ? 1U : 0U;
     return live;
+  }
+  // Whether one of leaves first, ..., last-1 runs where the configuration has nothing.
+  [[nodiscard]] bool misses(std::size_t first, std::size_t last) const noexcept {
+    return std::any_of(missing.begin(), missing.end(),
+                       [&](const missing_leaf& m) { return m.index >= first && m.index < last; });
   }
   // Calls f(member, first, last) for each task: its leaves are first, ..., last-1.
   template <class F>

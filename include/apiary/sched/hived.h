@@ -16,6 +16,7 @@
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_plan.h>
 #include <apiary/sched/hived_planner.h>
+#include <apiary/sched/hived_reconfiguration.h>
 #include <apiary/sched/hived_state.h>
 
 #include <absl/status/status.h>
@@ -128,8 +129,9 @@ class hived {
       if (preempting) downgraded.push_back(gangs()[s].request.job);
     }
     std::sort(downgraded.begin(), downgraded.end());
-    state_.admit(plan.request_, plan.place_, preempting, std::move(downgraded));
-    state_.restore(std::move(to_restore));
+    const gang_slot slot =
+        state_.admit(plan.request_, plan.place_, preempting, std::move(downgraded));
+    state_.restore(std::move(to_restore), preempting ? std::optional(slot) : std::nullopt);
     return absl::OkStatus();
   }
 
@@ -165,13 +167,32 @@ class hived {
     const gang_record& gang = gangs()[slot];
     const auto [from, to] = gang.leaves_of(task);
     const std::size_t ending = gang.count_live(from, to);
-    if (ending == 0) {
+    if (ending == 0 && !gang.misses(from, to)) {
       return absl::NotFoundError(name(job) + " has no task " + std::to_string(task) +
                                  " (any more)");
     }
     if (ending == gang.count_live(0, gang.leaves.size())) return finish(job);
     ++epoch_;
     state_.release(slot, from, to);
+    return absl::OkStatus();
+  }
+
+  // A gang grows: the tasks of another gang become its own, numbered after its own, and that other
+  // gang is no more. Both run. A job that wants more tasks asks for them as a gang of their own, which
+  // waits and preempts as any other, and joins when it runs; it shrinks by finish_task.
+  // kInvalidArgument: the same gang twice, or more than hived_catalog::max_tasks tasks. kNotFound: no
+  // such gang. kFailedPrecondition: one of them is preempting, is being preempted, or has lost its
+  // tenant's cells; or they differ in tenant, priority, type of leaf, pinned cell, lazy or chain.
+  absl::Status grow(job_id job, job_id by) {
+    APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
+    APIARY_ASSIGN_OR_RETURN(const gang_slot other, existing(by));
+    APIARY_RETURN_IF_ERROR(catalog_.can_join(gangs()[slot], gangs()[other]));
+    for (const gang_slot s : {slot, other}) {
+      if (being_preempted(gangs()[s]))
+        return absl::FailedPreconditionError(name(gangs()[s].request.job) + " is being preempted");
+    }
+    ++epoch_;
+    state_.join(slot, other);
     return absl::OkStatus();
   }
 
@@ -196,7 +217,8 @@ class hived {
   // positions in one configuration. In the same configuration every gang that comes with its levels
   // has its tenant's cells again, if these gangs come before all others. One without levels is given
   // the largest whole cells that are to be had, or else the smallest, and those after it may then
-  // find none: they come best by descending priority, then by job.
+  // find none. Lower gangs of its tenant lose their cells to it where it has none without
+  // (hived_state::oust; gang_record::downgraded tells).
   // Errors as propose, and kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the
   // number of tasks, leaves or levels.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks,
@@ -219,41 +241,25 @@ class hived {
     }
     if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
     ++epoch_;
-    return state_.readmit(request, std::move(leaves), levels);
+    return state_.readmit(request, std::move(leaves), levels) ||
+           state_.oust(*gangs().find(request.job), levels);
   }
 
-  // What became of the gangs in a new configuration.
-  struct reconfiguration {
-    std::vector<job_id> downgraded{};  // lost their tenant's cells, run on as opportunistic
-    std::vector<job_id> cancelled{};   // were preempting, wait again
-    std::vector<job_id> gone{};        // none of their leaves exists any more
-  };
   // Goes over to another configuration; gangs run on where they are, found by the names of nodes
   // and devices. Those that have their tenants' cells come first, then those downgraded before, who
   // may have cells again (gang_record::downgraded tells); of both the highest priority first, then by
   // job. Each is given whole cells of the levels that it had, if it can be: in the same configuration
-  // nobody is downgraded. Health is kept. A gang whose tenant, pinned cell or type of leaf is not in
-  // the configuration is from then on of none (hived_catalog::translate), also if a later one has it
-  // again: what a gang asks for is kept as ids, which mean something in one configuration only.
+  // nobody is downgraded. A leaf that a gang runs on and that is not in the configuration is the
+  // gang's again in a later one that has it; what is bad stays so as long as it is in the
+  // configuration. A gang whose tenant, pinned cell or type of leaf is not in the configuration is
+  // from then on of none (hived_catalog::translate), also if a later one has it again: what a gang
+  // asks for is kept as ids, which mean something in one configuration only.
   // kInvalidArgument, and nothing changes: a faulty configuration.
-  absl::StatusOr<reconfiguration> reconfigure(const hived_config& config) {
+  absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config) {
     APIARY_ASSIGN_OR_RETURN(hived next, create(config));
     next.epoch_ = epoch_ + 1;
-    for (std::uint32_t c = 0; c < cells().num_chains(); ++c) {
-      const physical_chain& chain = cells().chain(c);
-      if (!chain.any_bad()) continue;
-      for (const cell_id leaf : chain.tree().cells(0)) {
-        if (chain.healthy().healthy(leaf)) continue;
-        const chain_leaf there = next.catalog_.find_leaf(catalog_, {c, leaf});
-        if (there.leaf.valid()) next.state_.mark(there, false);
-      }
-    }
-    std::vector<gang_slot> order = gangs().by_job();
-    std::stable_sort(order.begin(), order.end(), [&](gang_slot a, gang_slot b) {
-      return gangs()[a].rank() > gangs()[b].rank();
-    });
-    reconfiguration report;
-    for (const gang_slot s : order) next.take_over(*this, gangs()[s], report);
+    hived_reconfiguration report =
+        hived_move(catalog_, state_, next.catalog_, next.state_).carry_over();
     *this = std::move(next);
     return report;
   }
@@ -278,10 +284,7 @@ class hived {
   }
   // Whether another gang has claimed a leaf of it.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
-    return gang.state == gang_state::allocated &&
-           std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
-             return l.leaf.valid() && cells().chain(l.chain).holders(l.leaf).claimer.valid();
-           });
+    return state_.being_preempted(gang);
   }
   // The node and leaves of each task, in the order of the members; an empty task_place for one that
   // has ended.
@@ -367,31 +370,6 @@ class hived {
     }
     epoch_ += changed ? 1 : 0;
     return absl::OkStatus();
-  }
-
-  void take_over(const hived& other, const gang_record& gang, reconfiguration& report) {
-    const job_id job = gang.request.job;
-    if (gang.state == gang_state::preempting) {
-      report.cancelled.push_back(job);
-      return;
-    }
-    std::vector<chain_leaf> leaves;
-    std::vector<level_t> levels;
-    bool any = false;
-    for (const chain_leaf& l : gang.leaves) {
-      leaves.push_back(l.leaf.valid() ? catalog_.find_leaf(other.catalog_, l) : chain_leaf());
-      if (gang.guaranteed())
-        levels.push_back(l.leaf.valid() ? other.cells().whole_cell_level(l.chain, l.leaf)
-                                        : level_t{0});
-      any = any || leaves.back().leaf.valid();
-    }
-    if (!any) {
-      report.gone.push_back(job);
-      return;
-    }
-    const gang_request r = catalog_.translate(other.catalog_, gang.request);
-    if (!state_.readmit(r, std::move(leaves), levels) && gang.guaranteed())
-      report.downgraded.push_back(job);
   }
 
   hived_catalog catalog_;

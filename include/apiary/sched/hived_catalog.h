@@ -117,6 +117,39 @@ class hived_catalog {
     return absl::FailedPreconditionError(name(r.job) + ": pinned cell " +
                                          layout_.pinned[*r.pinned].id + " is not its tenant's");
   }
+  // Whether the tasks of a gang that runs may be another's, as hived::grow says.
+  [[nodiscard]] static absl::Status can_join(const gang_record& gang, const gang_record& by) {
+    const gang_request& r = gang.request;
+    const gang_request& more = by.request;
+    if (r.job == more.job)
+      return absl::InvalidArgumentError(name(r.job) + " cannot grow by itself");
+    std::uint64_t tasks = 0;
+    for (const gang_record* g : {&gang, &by}) {
+      const std::string which = name(g->request.job);
+      if (g->state == gang_state::preempting)
+        return absl::FailedPreconditionError(which + " is preempting, it does not run yet");
+      if (g->downgraded)
+        return absl::FailedPreconditionError(which + " has lost its tenant's cells");
+      for (const gang_member& m : g->request.members) tasks += m.tasks;
+    }
+    const char* differ = r.tenant != more.tenant         ? "tenant"
+                         : r.priority != more.priority   ? "priority"
+                         : r.leaf_type != more.leaf_type ? "type of leaf"
+                         : r.pinned != more.pinned       ? "pinned cell"
+                         : r.lazy != more.lazy           ? "lazy preemption"
+                         : gang.cluster != by.cluster    ? "chain"
+                                                         : nullptr;
+    if (differ != nullptr) {
+      return absl::FailedPreconditionError(name(r.job) + " and " + name(more.job) +
+                                           " are not alike in their " + differ);
+    }
+    if (tasks > max_tasks) {
+      return absl::InvalidArgumentError(name(r.job) + " would have " + std::to_string(tasks) +
+                                        " tasks, where " + std::to_string(max_tasks) +
+                                        " are the limit");
+    }
+    return absl::OkStatus();
+  }
   // The node of a leaf, with the bit of the leaf.
   [[nodiscard]] task_place place_of(chain_leaf l) const noexcept {
     const chain_layout& chain = layout_.chains[l.chain];
@@ -202,16 +235,23 @@ class hived_catalog {
     return all;
   }
 
+  // The leaf of that name, of a node and a device of it; not valid: there is none.
+  [[nodiscard]] chain_leaf find_leaf(std::string_view node, std::uint32_t device) const {
+    const std::optional<node_id> n = layout_.find_node(node);
+    if (!n) return {};
+    const auto at = layout_.find_position(*n, device);
+    if (!at) return {};
+    return {layout_.chain_of(*n).value, cell_id(first_leaf(*n).value + *at)};
+  }
   // The leaf here that is the given one of another configuration, by the names of its node and
   // device; not valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(const hived_catalog& other, chain_leaf l) const {
     const task_place there = other.place_of(l);
-    const std::optional<node_id> node = layout_.find_node(other.layout_.node_name(there.node));
-    if (!node) return {};
-    const auto position = static_cast<std::uint32_t>(std::countr_zero(there.leaves));
-    const auto at = layout_.find_position(*node, other.layout_.device(there.node, position));
-    if (!at) return {};
-    return {layout_.chain_of(*node).value, cell_id(first_leaf(*node).value + *at)};
+    return find_leaf(other.layout_.node_name(there.node), other.device_of(there));
+  }
+  // The device index of a place of one leaf.
+  [[nodiscard]] std::uint32_t device_of(task_place leaf) const {
+    return layout_.device(leaf.node, static_cast<std::uint32_t>(std::countr_zero(leaf.leaves)));
   }
   // A request of another configuration as one of this, by the names of its tenant, type of leaf and
   // pinned cell. If its tenant or its pinned cell is no more, it is of no tenant; if its type of

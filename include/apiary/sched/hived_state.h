@@ -83,18 +83,70 @@ class hived_state {
   // opportunistic. levels: of each leaf the level of the whole cell that it had, which is tried
   // first; empty: not known.
   bool readmit(const gang_request& request, std::vector<chain_leaf> leaves,
-               std::span<const level_t> levels = {}) {
+               std::span<const level_t> levels = {}, std::vector<missing_leaf> missing = {}) {
     gang_record gang;
     gang.request = request;
     gang.request.suggested = nullptr;
     gang.leaves = std::move(leaves);
+    gang.missing = std::move(missing);
     gang.downgraded = request.priority >= 0;
     gang.recovered = true;
+    gang.levels_known = !levels.empty();
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const chain_leaf& l : gangs_[slot].leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), false});
     hash_ ^= fact(slot);
     return request.priority < 0 || upgrade(slot, levels);
+  }
+  // After readmit that found no cells: gives it those of lower gangs that run in the same cells and
+  // that nobody preempts. One after another loses them, the cheapest first, until that succeeds;
+  // those who need not have lost them get them back, as all do if it fails. A gang whose levels are
+  // not known takes none from those whose are, or who never had to be readmitted.
+  bool oust(gang_slot slot, std::span<const level_t> levels) {
+    const cluster_id cluster = cluster_for(gangs_[slot]);
+    if (!cluster.valid()) return false;
+    struct lower_gang {
+      gang_slot slot{};
+      std::vector<level_t> levels{};
+    };
+    std::vector<lower_gang> lower;
+    for (const ranked_gang& g : gangs_.of_cluster(cluster)) {
+      const gang_record& gang = gangs_[g.slot];
+      if (!g.runs || g.priority >= gangs_[slot].request.priority || being_preempted(gang)) continue;
+      if (!levels.empty() || (gang.recovered && !gang.levels_known))
+        lower.push_back({g.slot, levels_of(gang)});
+    }
+    bool done = false;
+    std::size_t ousted = 0;
+    while (!done && ousted < lower.size()) {
+      downgrade(lower[ousted++].slot);
+      done = upgrade(slot, levels);
+    }
+    while (ousted-- > 0) upgrade(lower[ousted].slot, lower[ousted].levels);
+    return done;
+  }
+  // The tasks of another gang become the last ones of a gang, and that other gang is no more.
+  // Requires: both run, nobody claims their leaves, and both have cells of the same cluster, or both
+  // of none.
+  void join(gang_slot slot, gang_slot other) {
+    hash_ ^= fact(slot) ^ fact(other);
+    gang_record& gang = gangs_[slot];
+    const gang_record joining = gangs_[other];
+    const auto before = static_cast<std::uint32_t>(gang.leaves.size());
+    for (const chain_leaf& l : joining.leaves) {
+      gang.leaves.push_back(l);
+      if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), gang.guaranteed()});
+    }
+    for (missing_leaf m : joining.missing) {
+      m.index += before;
+      gang.missing.push_back(std::move(m));
+    }
+    const std::vector<gang_member>& members = joining.request.members;
+    gang.request.members.insert(gang.request.members.end(), members.begin(), members.end());
+    gang.recovered = gang.recovered || joining.recovered;
+    gangs_.remove(other);
+    gangs_.rank(slot);
+    hash_ ^= fact(slot);
   }
 
   // Some leaves of a gang are its own no more: first, ..., last-1 of them.
@@ -106,6 +158,8 @@ class hived_state {
       let_go(gang, gang.leaves[i]);
       gang.leaves[i].leaf = cell_id();
     }
+    std::erase_if(gang.missing,
+                  [&](const missing_leaf& m) { return m.index >= first && m.index < last; });
     gangs_.rank(slot);
     hash_ ^= fact(slot);
   }
@@ -131,17 +185,43 @@ class hived_state {
     hash_ ^= fact(slot);
   }
   // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
-  // them where they run, by descending priority, then by job.
-  void restore(std::vector<job_id> jobs) {
+  // them where they run, by descending priority, then by job. Those who cannot, if another gang is
+  // preempting: they are then remembered as downgraded for that one.
+  void restore(std::vector<job_id> jobs, std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
     std::sort(jobs.begin(), jobs.end());
+    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
     for (const job_id job : jobs) {
       const std::optional<gang_slot> slot = gangs_.find(job);
       if (slot && gangs_[*slot].downgraded) slots.push_back(*slot);
     }
     std::stable_sort(slots.begin(), slots.end(),
                      [&](gang_slot a, gang_slot b) { return gangs_[a].rank() > gangs_[b].rank(); });
-    for (const gang_slot slot : slots) upgrade(slot);
+    std::erase_if(slots, [&](gang_slot s) { return upgrade(s); });
+    if (!preempting || slots.empty()) return;
+    hash_ ^= fact(*preempting);
+    std::vector<job_id>& victims = gangs_[*preempting].downgraded_victims;
+    for (const gang_slot s : slots) victims.push_back(gangs_[s].request.job);
+    std::sort(victims.begin(), victims.end());
+    victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
+    hash_ ^= fact(*preempting);
+  }
+  // Whether another gang has claimed a leaf of it.
+  [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
+    return gang.state == gang_state::allocated &&
+           std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
+             return l.leaf.valid() && cells_.chain(l.chain).holders(l.leaf).claimer.valid();
+           });
+  }
+  // Of each leaf of a gang the level of the whole cell of its tenant that it lies in, no_level of one
+  // that is not there; none if the gang has no cells.
+  [[nodiscard]] std::vector<level_t> levels_of(const gang_record& gang) const {
+    std::vector<level_t> levels;
+    if (!gang.guaranteed()) return levels;
+    for (const chain_leaf& l : gang.leaves)
+      levels.push_back(l.leaf.valid() ? cells_.whole_cell_level(l.chain, l.leaf)
+                                      : hived_cells::no_level);
+    return levels;
   }
   // Whether that changed it.
   bool mark(chain_leaf l, bool good) { return cells_.mark(l.chain, l.leaf, good); }
@@ -154,18 +234,23 @@ class hived_state {
       cells_.unuse(l.chain, l.leaf);
     }
   }
-  bool upgrade(gang_slot slot, std::span<const level_t> levels = {}) {
-    gang_record& gang = gangs_[slot];
+  // Whose cells the gang can have where it runs; not valid: nobody's.
+  [[nodiscard]] cluster_id cluster_for(const gang_record& gang) const {
     std::uint32_t c = ~std::uint32_t{0};
     for (const chain_leaf& l : gang.leaves) {
       if (!l.leaf.valid()) continue;
-      if (c != ~std::uint32_t{0} && l.chain != c) return false;
+      if (c != ~std::uint32_t{0} && l.chain != c) return {};
       c = l.chain;
     }
-    if (c == ~std::uint32_t{0} || !gang.request.tenant.valid()) return false;
+    if (c == ~std::uint32_t{0} || !gang.request.tenant.valid()) return {};
     cluster_id cluster = cells_.cluster_of(gang.request.tenant, c);
     if (gang.request.pinned) cluster = cells_.cluster_of_pinned(*gang.request.pinned);
-    if (!cluster.valid() || cells_.cluster(cluster).chain() != c) return false;
+    return cluster.valid() && cells_.cluster(cluster).chain() == c ? cluster : cluster_id();
+  }
+  bool upgrade(gang_slot slot, std::span<const level_t> levels = {}) {
+    gang_record& gang = gangs_[slot];
+    const cluster_id cluster = cluster_for(gang);
+    if (!cluster.valid()) return false;
     if (!(!levels.empty() && adopt(gang, slot, cluster, true, levels)) &&
         !adopt(gang, slot, cluster, true) && !adopt(gang, slot, cluster, false))
       return false;
@@ -209,6 +294,7 @@ class hived_state {
       const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
       all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);
     }
+    for (const missing_leaf& m : gang.missing) all.add(m.index).add(m.node).add(m.device);
     for (const job_id job : gang.downgraded_victims) all.add(job.value);
     return all.value();
   }
