@@ -16,6 +16,7 @@
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
+#include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_queries.h>
@@ -121,6 +122,7 @@ class hived_session {
     out.key("result").value("ok");
     write_gangs(out, "lazyPreempted", names_, report.downgraded);
     write_gangs(out, "cancelled", names_, report.cancelled);
+    write_gangs(out, "shrunk", names_, report.shrunk);
     write_gangs(out, "gone", names_, report.gone);
     forget(report.cancelled);
     forget(report.gone);
@@ -197,19 +199,32 @@ class hived_session {
     APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), job, e.group));
     const bool gone = std::none_of(tasks.begin(), tasks.end(),
                                    [](apiary::task_place task) { return task.leaves != 0; });
-    bool kept = true;
+    std::vector<job_id> lost;  // their tenant's cells
     if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.members)) {
+      lost = below(r);
       const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks, whole_cells);
       if (!recovered.ok()) return by_name(recovered.status(), job, e.group);
       names_.add(e.group);
-      kept = *recovered;
+      std::erase_if(lost, [&](job_id of) { return scheduler_->find(of)->guaranteed(); });
+      if (!*recovered) lost.push_back(job);
     }
-    const std::vector<std::string> none;
-    const std::vector<std::string> this_one = {e.group};
     out.key("result").value("ok");
-    write_names(out, "lazyPreempted", kept ? none : this_one);
-    write_names(out, "gone", gone ? this_one : none);
+    write_gangs(out, "lazyPreempted", names_, lost);
+    write_names(out, "gone", gone ? std::vector<std::string>{e.group} : std::vector<std::string>());
     return absl::OkStatus();
+  }
+  // Gangs that have cells of the same tenant, of lower priority than the request.
+  [[nodiscard]] std::vector<job_id> below(const apiary::gang_request& r) const {
+    std::vector<job_id> jobs;
+    const apiary::hived_cells& cells = scheduler_->cells();
+    for (std::uint32_t c = 0; c < cells.num_clusters(); ++c) {
+      const apiary::cluster_id cluster(c);
+      if (cells.cluster(cluster).tenant() != r.tenant) continue;
+      for (const apiary::ranked_gang& gang : scheduler_->gangs().of_cluster(cluster))
+        if (gang.runs && gang.priority < r.priority) jobs.push_back(gang.job);
+    }
+    std::sort(jobs.begin(), jobs.end());
+    return jobs;
   }
 
   absl::Status schedule(const session_event& e, json_object& out) {
@@ -259,8 +274,10 @@ class hived_session {
       return absl::InvalidArgumentError("members: not those of gang " + json_text(e.group));
     const std::vector<apiary::task_place> tasks = scheduler_->tasks(*gang);
     if (tasks[*e.pod].leaves == 0) {
-      return absl::NotFoundError("task " + std::to_string(*e.pod) + " of gang " +
-                                 json_text(e.group) + " has ended");
+      const auto [first, last] = gang->leaves_of(*e.pod);
+      return absl::NotFoundError(
+          "task " + std::to_string(*e.pod) + " of gang " + json_text(e.group) +
+          (gang->misses(first, last) ? " is not on the configuration's nodes" : " has ended"));
     }
     if (gang->state == apiary::gang_state::preempting) return schedule(e, out);
     apiary::gang_plan recorded;

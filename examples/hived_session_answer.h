@@ -25,20 +25,22 @@ namespace example {
 // An answer is {"i": line, "result": ..., "hash": of the scheduling state}, with
 //
 //   bind     pods [{node, devices}] in the order of the members, or the one that was asked for;
-//            where the gang has its tenant's cells each with wholeCell, the level of the one that it
-//            lies in, 0 for a single device: to be kept, and handed in by recover after a restart.
-//            It may change while the gang runs: it is none once the gang was named in lazyPreempted,
-//            and may be another if it has cells again or after reconfigure. schedule_pod tells it as
-//            it is now
-//   preempt  victims [gangs] that the host is to end before it asks again, reserved [{node, devices}]
-//   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where there
-//            is one, a certificate: if it is never or busy, apiary::certificate as {chain, level,
-//            kinds, weighings [{weights, needed}], cells [{cell, weighing, most} or {cell, counts}]},
-//            with those of other chains that the gang may use in others; otherwise {piece, needed,
-//            present}, a count in pieces of so many devices
-//   ok       after recover and reconfigure: gone [gangs of which nothing is left];
-//            after usage and node_state: the numbers of apiary::tenant_usage, those of
-//            apiary::cell_state and vc, "" if it is nobody's cell now
+//            where the gang has its tenant's cells each with wholeCell, the level of the one that
+//            it lies in, 0 for a single device: to be kept, and handed in by recover after a
+//            restart. It may change while the gang runs: it is none once the gang was named in
+//            lazyPreempted, and may be another if the gang has cells again, or after reconfigure.
+//            schedule_pod tells it as it is now
+//   preempt  victims [gangs] that the host is to end before it asks again,
+//            reserved [{node, devices}]
+//   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where
+//            there is one, a certificate: if it is never or busy, apiary::certificate as {chain,
+//            level, kinds, weighings [{weights, needed}], cells [{cell, weighing, most} or {cell,
+//            counts}]}, with those of other chains that the gang may use in others; otherwise
+//            {piece, needed, present}, a count in pieces of so many devices
+//   ok       after recover and reconfigure: gone [gangs of which nothing is left]; after
+//            reconfigure shrunk [gangs that run on, some of their devices no longer in the
+//            configuration]; after usage and node_state: the numbers of apiary::tenant_usage, those
+//            of apiary::cell_state and vc, "" if it is nobody's cell now
 //   error    code, message; nothing has changed
 //
 // All of them but error name the gangs that have lost their tenant's cells (lazyPreempted) and the

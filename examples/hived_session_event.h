@@ -34,15 +34,15 @@ namespace example {
 //                  then on the nodes that were suggested last, unless it brings others
 //   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
 //   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
-//                  A pod of a preempting gang counts no more where the gang waits; if the gang has to
-//                  go elsewhere, it goes with all pods
+//                  A pod of a preempting gang counts no more where the gang waits; if the gang has
+//                  to go elsewhere, it goes with all pods
 //   node_bad, node_healthy              node
 //   device_bad, device_healthy          node, device
 //   recover        a gang that runs already: as schedule, with pods [{node, devices, wholeCell}] as
-//                  they were answered. What is not in the configuration, its tenant or some devices,
-//                  is left out. wholeCell is of all pods that have devices or of none; gangs that
-//                  come with what it is now, before all others, have all their tenants' cells again
-//                  in the same configuration, in whatever order they come
+//                  they were answered. What is not in the configuration, its tenant or some
+//                  devices, is left out. wholeCell is of all pods that have devices or of none;
+//                  gangs that come with what it was last, before all others, have all their
+//                  tenants' cells again in the same configuration, in whatever order they come
 //   reconfigure    as config
 //   usage          vc: what of its cells it uses, and what beside them
 //   node_state     node: whose cell it is now, and what its devices are used for

@@ -17,7 +17,7 @@
 namespace example {
 
 // A gang has a job id for as long as it has devices. Ids rise with admission, and begin anew after
-// the largest; memory is that of the gangs there are, and of the nodes where they were told to wait.
+// the largest; memory is that of the gangs there are and of the nodes suggested to them.
 class gang_names {
  public:
   [[nodiscard]] std::optional<apiary::job_id> find(const std::string& name) const {

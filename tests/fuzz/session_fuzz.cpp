@@ -3,12 +3,14 @@
 //
 // The input is a session. Lines that begin with "{" are played as they are, and so is any line
 // behind a configuration of their own. A line of other bytes is an event on a small cluster, made of
-// them: which op, gang, tenant, sizes, node. After every line the audit is clean, the answer is
-// JSON, and an error has changed nothing; at the end the lines, played again, give the same answers,
-// and when every gang is ended nothing is left of any.
+// them: which op, gang, tenant, sizes, node. After every line the audit is clean, the answer is JSON
+// and names who has lost its tenant's cells, and an error has changed nothing; at the end the lines,
+// played again, give the same answers, and when every gang is ended nothing is left of any.
 #include "../../examples/hived_session.h"
 #include <apiary/core/config.h>
+#include <apiary/core/ids.h>
 #include <apiary/sched/audit.h>
+#include <apiary/sched/gang_table.h>
 
 #include <array>
 #include <cstddef>
@@ -16,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include <yaml-cpp/yaml.h>
 
 using example::hived_session;
 
@@ -136,6 +139,28 @@ class line_of_bytes {
   std::string_view bytes_;
 };
 
+std::vector<apiary::job_id> gangs_with_cells(const hived_session& session) {
+  std::vector<apiary::job_id> jobs;
+  if (session.scheduler() == nullptr) return jobs;
+  const apiary::gang_table& gangs = session.scheduler()->gangs();
+  for (const apiary::gang_slot s : gangs.by_job())
+    if (gangs[s].guaranteed()) jobs.push_back(gangs[s].request.job);
+  return jobs;
+}
+// Those that run without them now are named.
+void check_lost(const hived_session& session, const std::vector<apiary::job_id>& before,
+                const std::string& answer) {
+  std::size_t lost = 0;
+  for (const apiary::job_id job : before) {
+    const apiary::gang_record* gang = session.scheduler()->find(job);
+    lost += gang != nullptr && gang->downgraded ? 1U : 0U;
+  }
+  const auto fields = example::parse_json(answer);
+  APIARY_VERIFY(fields.ok());
+  const YAML::Node named = (*fields)["lazyPreempted"];
+  APIARY_VERIFY(lost <= (named.IsDefined() ? named.size() : 0));
+}
+
 void check(const hived_session& session) {
   if (session.scheduler() == nullptr) return;
   APIARY_VERIFY(apiary::audit(*session.scheduler()).empty());
@@ -163,11 +188,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::string> answers;
   for (const std::string& line : lines) {
     const std::uint64_t hash = session.scheduler() == nullptr ? 0 : session.scheduler()->hash();
+    const std::vector<apiary::job_id> before = gangs_with_cells(session);
     answers.push_back(session.answer(line));
     const std::string& answer = answers.back();
     APIARY_VERIFY(example::json_as_yaml::convert(answer).ok());
     if (session.scheduler() == nullptr) continue;
     if (session.scheduler()->cells().memory_bytes() > 1'000'000) return 0;
+    check_lost(session, before, answer);
     check(session);
     if (answer.find("\"result\":\"error\"") == std::string::npos) continue;
     APIARY_VERIFY(answer.find("\"code\":\"INTERNAL\"") == std::string::npos);

@@ -307,7 +307,7 @@ TEST_CASE("health, restart, another configuration") {
   smaller.replace(smaller.find(n0), n0.size(), "");
   smaller.replace(smaller.find(R"(,"blue")"), std::string::npos, "}");
   CHECK(ask(s, R"({"op":"reconfigure",)" + smaller + '}') ==
-        R"("result":"ok","lazyPreempted":[],"cancelled":[],"gone":["lost"])");
+        R"("result":"ok","lazyPreempted":[],"cancelled":[],"shrunk":[],"gone":["lost"])");
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
   CHECK(s.num_names() == 1);
 }
@@ -483,6 +483,41 @@ TEST_CASE("what runs comes back in any order with all its tenant's cells") {
   MESSAGE(guaranteed << " gangs kept their cells, " << lost_without << " lose them without levels");
   CHECK(guaranteed > 0);
   if (apiary_test::scale() >= 0.1) CHECK(lost_without > 0);
+}
+
+TEST_CASE("who comes back and takes the cells of lower gangs says whose") {
+  hived_session s = configured();
+  const auto back = [](const std::string& name, int priority, const std::string& pods,
+                       const std::string& leaves) {
+    return "'recover','group':'" + name + "','vc':'blue','priority':" + std::to_string(priority) +
+           ",'members':[{'pods':1,'leafs':" + leaves + "}],'pods':[" + pods + ']';
+  };
+  const auto lost = [](const std::string& names) {
+    return "'result':'ok','lazyPreempted':[" + names + "],'gone':[]";
+  };
+  CHECK(ask_op(s, back("b", 1, "{'node':'n0','devices':[1]}", "1")) == lost(""));
+  CHECK(ask_op(s, back("a", 0, "{'node':'n0','devices':[0]}", "1")) == lost(""));
+  CHECK(ask_op(s, back("c", 1, "{'node':'n1','devices':[0,1]}", "2")) == lost("'c'"));
+  CHECK(ask_op(s, back("d", 2, "{'node':'n1','devices':[2,3]}", "2")) == lost("'b','a'"));
+  CHECK(ask_op(s, "'schedule_pod','group':'b','pod':0") ==
+        "'result':'bind','pods':[{'node':'n0','devices':[1]}]" + nothing_else);
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+}
+
+TEST_CASE("devices that the configuration lacks for a while") {
+  hived_session s = configured();
+  ask_op(s, gang("g", "red", -1, "[{'pods':2,'leafs':4}]", ",'suggested':['n0','n1']"));
+  std::string smaller = cells;
+  const std::string n0 = R"({"cellType":"NODE","cellAddress":"n0"},)";
+  smaller.replace(smaller.find(n0), n0.size(), "");
+  smaller.replace(smaller.find(R"(,"blue")"), std::string::npos, "}");
+  const std::string change = R"("result":"ok","lazyPreempted":[],"cancelled":[],"shrunk":[)";
+  CHECK(ask(s, R"({"op":"reconfigure",)" + smaller + '}') == change + R"("g"],"gone":[])");
+  CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1").find("not on the configuration's nodes") !=
+        std::string::npos);
+  CHECK(ask(s, R"({"op":"reconfigure",)" + cells + '}') == change + R"(],"gone":[])");
+  CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1") ==
+        "'result':'bind','pods':[{'node':'n0','devices':[0,1,2,3]}]" + nothing_else);
 }
 
 TEST_CASE("lines that are refused change nothing") {
