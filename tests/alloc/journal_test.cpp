@@ -111,6 +111,25 @@ void change_something(transaction& tx, state& s, rng& random) {
   }
 }
 
+// Cells that are like those of `before`, and find the same ones: what makes that fast lies outside
+// of the comparison.
+template <class Allocator>
+bool finds_the_same(const Allocator& cells, const Allocator& before) {
+  const auto third = [](cell_id c) { return c.value % 3; };
+  for (level_t l = 0; l < cells.tree().num_levels(); ++l) {
+    for (level_t highest = l; highest < cells.tree().num_levels(); ++highest) {
+      const cell_request request{.level = l, .highest = highest};
+      if (cells.find(request) != before.find(request)) return false;
+      if (cells.find(request, third) != before.find(request, third)) return false;
+    }
+  }
+  return true;
+}
+bool is_as(const state& s, const state& before) {
+  return s == before && finds_the_same(s.cells, before.cells) &&
+         finds_the_same(s.guarded, before.guarded);
+}
+
 // A transaction of random changes and random transactions inside it.
 void tentative(journal& log, state& s, rng& random, int depth, std::uint64_t& changes) {
   const state before = s;
@@ -132,13 +151,13 @@ void tentative(journal& log, state& s, rng& random, int depth, std::uint64_t& ch
         break;
       case 1:
         tx.rollback();
-        REQUIRE(s == before);
+        REQUIRE(is_as(s, before));
         break;
       default:
         break;  // the end of the scope rolls back
     }
   }
-  REQUIRE(s == (committed ? *committed : before));
+  REQUIRE(is_as(s, committed ? *committed : before));
 }
 
 }  // namespace
@@ -194,6 +213,42 @@ TEST_CASE("what an inner transaction committed goes with the outer one") {
   }
   log.rollback(0);
   CHECK(t.value == "21");
+}
+
+TEST_CASE("what a transaction committed goes with what was recorded before it") {
+  journal log;
+  text t;
+  log.on_rollback<&append_digit>(t, 1.0);
+  const journal::mark_type mark = log.mark();
+  {
+    transaction tx(log);
+    tx.on_rollback<&append_digit>(t, 2.0);
+    tx.commit();
+  }
+  CHECK(log.mark() == 2);
+  {
+    transaction tx(log);
+    tx.on_rollback<&append_digit>(t, 3.0);
+  }
+  CHECK(t.value == "3");
+  log.on_rollback<&append_digit>(t, 4.0);
+  log.rollback(mark);
+  CHECK(t.value == "342");
+  {
+    transaction outer(log);
+    {
+      transaction inner(log);
+      inner.on_rollback<&append_digit>(t, 5.0);
+      inner.commit();
+    }
+    outer.commit();
+  }
+  log.rollback(0);
+  CHECK(t.value == "34251");
+  log.on_rollback<&append_digit>(t, 6.0);
+  log.commit();
+  log.rollback(0);
+  CHECK(t.value == "34251");
 }
 
 TEST_CASE("whatever is a cell allocator can be changed within a transaction") {

@@ -50,8 +50,11 @@ class journal {
       last.undo(last.object, last.arguments.data());
     }
   }
-  // Makes all recorded changes final.
-  void commit() noexcept { records_.clear(); }
+  // Makes all recorded changes final. Requires: no transaction is open.
+  void commit() noexcept {
+    APIARY_ASSERT(open_ == 0);
+    records_.clear();
+  }
 
  private:
   friend class transaction;
@@ -89,7 +92,8 @@ class journal {
 };
 
 // A stretch of changes that are taken back together unless committed. Transactions nest: the inner
-// one ends first; what it committed goes with the outer one if that is rolled back.
+// one ends first; what it committed goes with the outer one if that is rolled back, and with what
+// was recorded before the first one if the journal is rolled back to there.
 class transaction {
  public:
   explicit transaction(journal& log) noexcept : log_(log), mark_(log.mark()), depth_(++log.open_) {}
@@ -108,7 +112,8 @@ class transaction {
 
   void commit() noexcept {
     close();
-    if (log_.open_ == 0) log_.commit();
+    // Records before this one can still be taken back, and with them what came after.
+    if (log_.open_ == 0 && mark_ == 0) log_.commit();
   }
   void rollback() {
     close();
