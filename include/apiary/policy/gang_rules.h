@@ -55,30 +55,64 @@ struct gang_rules {
   level_t preferred = any_level;
 };
 
-// Whether the rules can be understood: levels are those of nodes or above; slices of a member have
-// each a level of their own, one divides that of the next higher level and all divide the tasks;
-// a leader has no leader, and its tasks divide those it leads.
-[[nodiscard]] inline bool valid(const gang_rules& gang, level_t node_level, level_t num_levels) {
+// Which rule cannot be understood, and where.
+struct rule_fault {
+  enum class kind : std::uint8_t {
+    none,
+    required_level,   // no level of nodes or above
+    preferred_level,  // likewise
+    slice_level,      // likewise, of slice
+    slice_tasks,      // slice does not divide the tasks
+    slice_twice,      // slice and other are of one level
+    slice_of_slices,  // slice does not divide other, which is of a higher level
+    spread_level,     // as slice_level
+    no_leader,        // the leader is not in the gang
+    led_leader,       // the leader is the member itself, or has a leader
+    leader_tasks,     // the leader's tasks do not divide those of the member
+  };
+  kind what = kind::none;
+  std::uint32_t member = no_member;
+  level_count slice{};  // or spread
+  level_count other{};
+};
+
+// The first rule that cannot be understood, kind::none if all can: levels are those of nodes or
+// above; slices of a member have each a level of their own, one divides that of the next higher
+// level and all divide the tasks; a leader has no leader, and its tasks divide those it leads.
+// Cost: O(members * levels^2).
+[[nodiscard]] inline rule_fault find_fault(const gang_rules& gang, level_t node_level,
+                                           level_t num_levels) noexcept {
+  using kind = rule_fault::kind;
   const auto known = [&](level_t l) { return l >= node_level && l < num_levels; };
-  if (gang.required != any_level && !known(gang.required)) return false;
-  if (gang.preferred != any_level && !known(gang.preferred)) return false;
-  for (const ruled_member& m : gang.members) {
+  if (gang.required != any_level && !known(gang.required)) return {kind::required_level};
+  if (gang.preferred != any_level && !known(gang.preferred)) return {kind::preferred_level};
+  for (std::uint32_t i = 0; i < gang.members.size(); ++i) {
+    const ruled_member& m = gang.members[i];
     for (const level_count& s : m.slices) {
-      if (!known(s.level) || s.tasks == 0 || m.tasks % s.tasks != 0) return false;
+      if (!known(s.level)) return {kind::slice_level, i, s};
+      if (s.tasks == 0 || m.tasks % s.tasks != 0) return {kind::slice_tasks, i, s};
       for (const level_count& other : m.slices) {
-        if (&other != &s && other.level == s.level) return false;
-        if (other.level > s.level && other.tasks % s.tasks != 0) return false;
+        if (&other != &s && other.level == s.level) return {kind::slice_twice, i, s, other};
+        if (other.level > s.level && other.tasks % s.tasks != 0)
+          return {kind::slice_of_slices, i, s, other};
       }
     }
     for (const level_count& s : m.spread)
-      if (!known(s.level)) return false;
+      if (!known(s.level)) return {kind::spread_level, i, s};
     if (m.leader == no_member) continue;
-    if (m.leader >= gang.members.size()) return false;
+    if (m.leader >= gang.members.size()) return {kind::no_leader, i};
     const ruled_member& leader = gang.members[m.leader];
-    if (&leader == &m || leader.leader != no_member) return false;
-    if (leader.tasks == 0 ? m.tasks != 0 : m.tasks % leader.tasks != 0) return false;
+    if (&leader == &m || leader.leader != no_member) return {kind::led_leader, i};
+    if (leader.tasks == 0 ? m.tasks != 0 : m.tasks % leader.tasks != 0)
+      return {kind::leader_tasks, i};
   }
-  return true;
+  return {};
+}
+
+// Whether all rules can be understood.
+[[nodiscard]] inline bool valid(const gang_rules& gang, level_t node_level,
+                                level_t num_levels) noexcept {
+  return find_fault(gang, node_level, num_levels).what == rule_fault::kind::none;
 }
 
 // The gang in units: a task of a member without leader, with the tasks it leads. Units are of one

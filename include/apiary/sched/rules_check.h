@@ -4,7 +4,6 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/status.h>
 #include <apiary/policy/gang_rules.h>
 
 #include <absl/status/status.h>
@@ -19,49 +18,51 @@ APIARY_NAMESPACE_BEGIN
 // kInvalidArgument: that reason. Cost: O(members * levels^2).
 [[nodiscard]] inline absl::Status check_rules(const gang_rules& gang, level_t node_level,
                                               level_t num_levels) {
-  const auto level = [&](level_t l, const std::string& what) {
-    if (l >= node_level && l < num_levels) return absl::OkStatus();
-    return absl::InvalidArgumentError(what + " level " + std::to_string(l) + ": there are levels " +
-                                      std::to_string(node_level) + " to " +
-                                      std::to_string(num_levels - 1));
+  using kind = rule_fault::kind;
+  const rule_fault fault = find_fault(gang, node_level, num_levels);
+  if (fault.what == kind::none) return absl::OkStatus();
+  const auto tasks = [](std::uint32_t n) { return std::to_string(n) + " tasks"; };
+  const auto of = [&](const level_count& s) {
+    return " of level " + std::to_string(s.level) + " of " + tasks(s.tasks);
   };
-  if (gang.required != any_level) APIARY_RETURN_IF_ERROR(level(gang.required, "the gang requires"));
-  if (gang.preferred != any_level)
-    APIARY_RETURN_IF_ERROR(level(gang.preferred, "the gang prefers"));
-  for (std::uint32_t i = 0; i < gang.members.size(); ++i) {
-    const ruled_member& m = gang.members[i];
-    const std::string name = "member " + std::to_string(i);
-    const auto tasks = [](std::uint32_t n) { return std::to_string(n) + " tasks"; };
-    const auto at = [](const level_count& s) { return " of level " + std::to_string(s.level); };
-    for (const level_count& s : m.slices) {
-      APIARY_RETURN_IF_ERROR(level(s.level, name + " has slices of"));
-      if (s.tasks == 0 || m.tasks % s.tasks != 0)
-        return absl::InvalidArgumentError(name + ": slices" + at(s) + " of " + tasks(s.tasks) +
-                                          " are no whole part of its " + tasks(m.tasks));
-      for (const level_count& other : m.slices) {
-        if (&other != &s && other.level == s.level)
-          return absl::InvalidArgumentError(name + " has two kinds of slices" + at(s));
-        if (other.level > s.level && other.tasks % s.tasks != 0)
-          return absl::InvalidArgumentError(name + ": slices" + at(s) + " of " + tasks(s.tasks) +
-                                            " are no whole part of those" + at(other) + " of " +
-                                            tasks(other.tasks));
-      }
+  const auto level = [&](const std::string& what, level_t l) {
+    return what + " level " + std::to_string(l) + ": there are levels " +
+           std::to_string(node_level) + " to " + std::to_string(num_levels - 1);
+  };
+  const bool of_member = fault.member != no_member;
+  const ruled_member& m = of_member ? gang.members[fault.member] : ruled_member{};
+  const std::string name = of_member ? "member " + std::to_string(fault.member) : "the gang";
+  const std::string leader = " its leader, member " + std::to_string(m.leader);
+  const auto words = [&]() -> std::string {
+    switch (fault.what) {
+      case kind::required_level:
+        return level(name + " requires", gang.required);
+      case kind::preferred_level:
+        return level(name + " prefers", gang.preferred);
+      case kind::slice_level:
+        return level(name + " has slices of", fault.slice.level);
+      case kind::slice_tasks:
+        return name + ": slices" + of(fault.slice) + " are no whole part of its " + tasks(m.tasks);
+      case kind::slice_twice:
+        return name + " has two kinds of slices of level " + std::to_string(fault.slice.level);
+      case kind::slice_of_slices:
+        return name + ": slices" + of(fault.slice) + " are no whole part of those" +
+               of(fault.other);
+      case kind::spread_level:
+        return level(name + " is spread over", fault.slice.level);
+      case kind::no_leader:
+        return name + ":" + leader + ", is not in the gang";
+      case kind::led_leader:
+        return name + ":" + leader + ", is led";
+      case kind::leader_tasks:
+        return name + ": " + tasks(m.tasks) + " are no multiple of the " +
+               tasks(gang.members[m.leader].tasks) + " of" + leader;
+      case kind::none:
+        break;
     }
-    for (const level_count& s : m.spread)
-      APIARY_RETURN_IF_ERROR(level(s.level, name + " is spread over"));
-    if (m.leader == no_member) continue;
-    const std::string leader = " its leader, member " + std::to_string(m.leader);
-    if (m.leader >= gang.members.size())
-      return absl::InvalidArgumentError(name + ":" + leader + ", is not in the gang");
-    const ruled_member& head = gang.members[m.leader];
-    if (m.leader == i || head.leader != no_member)
-      return absl::InvalidArgumentError(name + ":" + leader + ", is led");
-    if (head.tasks == 0 ? m.tasks != 0 : m.tasks % head.tasks != 0)
-      return absl::InvalidArgumentError(name + ": " + tasks(m.tasks) + " are no multiple of the " +
-                                        tasks(head.tasks) + " of" + leader);
-  }
-  APIARY_ASSERT(valid(gang, node_level, num_levels));
-  return absl::OkStatus();
+    return {};
+  };
+  return absl::InvalidArgumentError(words());
 }
 
 APIARY_NAMESPACE_END
