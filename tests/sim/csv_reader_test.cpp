@@ -56,6 +56,8 @@ TEST_CASE("faults of the header line") {
   CHECK(fault(reader("A,b\n").status()) == "t:1: no column \"a\"");
   CHECK(fault(reader("a,b,a\n").status()) == "t:1: two columns \"a\"");
   CHECK(fault(reader("a,b,c,c\n").status()) == "t:1: two columns \"c\"");
+  CHECK(fault(reader("x,a,b,x\n").status()) == "t:1: two columns \"x\"");
+  CHECK(fault(reader("a,,b,\n").status()) == "t:1: two columns \"\"");
   CHECK(fault(reader("a,\"b\"\n").status()) == "t:1: quotes are not understood");
 }
 

@@ -78,7 +78,8 @@ TEST_CASE("faults of a node list") {
   CHECK(second("a,1,1,1,T4") == "nodes.csv:3: node \"a\" is already in line 2");
   CHECK(second(",1,1,1,T4") == "nodes.csv:3: sn is \"\", not a name without spaces");
   CHECK(second("b c,1,1,1,T4") == "nodes.csv:3: sn is \"b c\", not a name without spaces");
-  CHECK(second("b,-1,1,1,T4") ==
+  CHECK(second("-,1,1,1,T4") == "nodes.csv:3: sn is \"-\", which stands for no node");
+  CHECK(second("--,-1,1,1,T4") ==
         "nodes.csv:3: cpu_milli is \"-1\", not a whole number from 0 to 4294967295");
   CHECK(second("b,1,4294967296,1,T4") ==
         "nodes.csv:3: memory_mib is \"4294967296\", not a whole number from 0 to 4294967295");

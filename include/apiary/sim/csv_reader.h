@@ -9,6 +9,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -42,13 +43,15 @@ class csv_reader {
     csv_reader csv(std::move(lines), columns);
     APIARY_ASSIGN_OR_RETURN(const bool any, csv.split());
     if (!any) return csv.lines_.error_in_all("the file is empty");
+    std::vector<std::string_view> names = csv.fields_;
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    if (twice != names.end()) return csv.error("two columns " + shown(*twice));
     for (std::size_t c = 0; c < columns.size(); ++c) {
-      for (std::size_t i = 0; i < csv.fields_.size(); ++i) {
-        if (csv.fields_[i] != columns[c].name) continue;
-        if (csv.place_[c] != absent) return csv.error("two columns " + shown(columns[c].name));
-        csv.place_[c] = i;
-      }
-      if (columns[c].required && csv.place_[c] == absent) {
+      const auto at = std::find(csv.fields_.begin(), csv.fields_.end(), columns[c].name);
+      if (at != csv.fields_.end()) {
+        csv.place_[c] = static_cast<std::size_t>(at - csv.fields_.begin());
+      } else if (columns[c].required) {
         return csv.error("no column " + shown(columns[c].name));
       }
     }
