@@ -48,12 +48,14 @@ APIARY_NAMESPACE_BEGIN
 // right too. Pinned cells are live cells of `scratch`.
 //
 // Requires: num_levels() entries in promised.
-// Cost:     O(promised cells * cells); on a uniform tree nearly O(promised cells * levels).
+// Cost:     O(cells) for each level with promised cells, and O(promised cells * cells); the latter
+//           on a uniform tree nearly O(promised cells * levels).
 template <CellTree Tree>
 [[nodiscard]] bool can_grant_all(buddy_allocator<Tree> scratch, const summary_bitset& usable,
                                  std::span<const std::uint64_t> promised) {
   APIARY_ASSERT(promised.size() == scratch.tree().num_levels());
   for (level_t l = scratch.tree().num_levels(); l-- > 0;) {
+    if (promised[l] == 0) continue;
     // A single leaf more than needed costs 1: where all cells are alike, the first one is as good.
     std::uint32_t fewest = ~std::uint32_t{0};
     for (const cell_id c : scratch.tree().cells(l)) {

@@ -19,8 +19,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // usable() is monotone by construction: the parts of a usable cell are usable.
 //
-// Cost:    marking a cell O(levels + cells inside it), queries O(1); 4 bytes a cell above the
-//          leaves and a bit a cell.
+// Cost:    marking a cell O(levels) for itself and for each cell above the leaves inside it, and
+//          a word for 64 leaves; queries O(1); 4 bytes a cell above the leaves and a bit a cell.
 // Example: examples/buddy_allocation.cpp
 template <CellTree Tree>
 class health {
