@@ -52,21 +52,27 @@ inline apiary::node_state after(const apiary::node_state& before, const apiary::
   return node;
 }
 
+// The score of the task on these devices, both fragmentation values from scratch.
+inline int score_devices(const apiary::task_mix& mix, const apiary::node_state& node,
+                         const apiary::share& task, std::uint32_t devices) {
+  const auto before = static_cast<double>(weighted_fragmentation(mix, node));
+  const auto then = static_cast<double>(weighted_fragmentation(mix, after(node, task, devices)));
+  const double x = (before - then) / static_cast<double>(mix.total_weight()) / 1000.0;
+  return static_cast<int>(100.0 / (1.0 + std::exp(-x)));
+}
+
 struct scored {
   apiary::placement where{};
   int score = -1;
 };
 
-// FGD by its definition on one node: every device tried, both fragmentation values from scratch.
+// FGD by its definition on one node: every device tried.
 inline scored score_node(const apiary::task_mix& mix, const apiary::node_table& nodes,
                          apiary::node_id n, const apiary::share& task) {
   const apiary::node_state& node = nodes[n];
   scored best;
   const auto consider = [&](std::uint32_t devices) {
-    const auto before = static_cast<double>(weighted_fragmentation(mix, node));
-    const auto then = static_cast<double>(weighted_fragmentation(mix, after(node, task, devices)));
-    const double x = (before - then) / static_cast<double>(mix.total_weight()) / 1000.0;
-    const int score = static_cast<int>(100.0 / (1.0 + std::exp(-x)));
+    const int score = score_devices(mix, node, task, devices);
     if (score > best.score) best = {{n, devices}, score};
   };
   if (!apiary::fits(task, node)) return best;
