@@ -1,11 +1,12 @@
 // apiary/tests/main.cpp - the entry point of every test binary.
 // SPDX-License-Identifier: MIT
 #define DOCTEST_CONFIG_IMPLEMENT
+#include "support/skip.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <span>
 #include <string_view>
 
@@ -45,17 +46,17 @@ bool is_query(std::span<char*> arguments) {
 
 int main(int argc, char** argv) {
   const bool query = is_query({argv, static_cast<std::size_t>(argc)});
-#ifdef APIARY_TESTS_NEED_DATA
-  if (!query && !std::filesystem::is_directory(APIARY_DATA_DIR)) {
-    std::puts("skipped: no directory of public traces (APIARY_DATA_DIR) was configured");
+  if (!query && !apiary_test::missing_folders().empty()) {
+    std::printf("skipped: no folder %s of public traces (APIARY_DATA_DIR)\n",
+                apiary_test::missing_folders().front().c_str());
     return 77;
   }
-#endif
   doctest::Context context(argc, argv);
   const int result = context.run();
   if (result == 0 && !query && !context.shouldExit() && cases_run == 0) {
     std::puts("no test case has this name");
     return 1;
   }
-  return result;
+  const bool all_skipped = cases_run > 0 && apiary_test::skipped_cases() == cases_run;
+  return result == 0 && all_skipped ? 77 : result;
 }

@@ -1,6 +1,7 @@
 // apiary/tests/metric/fragmentation_data_test.cpp - published values on the typical tasks of the
 // openb trace.
 // SPDX-License-Identifier: MIT
+#include "support/data.h"
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/published_fragmentation.h>
 #include <apiary/metric/task_mix.h>
@@ -19,13 +20,14 @@ namespace {
 
 using namespace apiary;
 
+const std::string folder = apiary_test::data_folder("openb");
+
 struct trace {
   gpu_model_names models;
   task_mix mix;
   std::size_t kinds = 0;
 
   explicit trace(const std::string& name) {
-    const std::string folder = std::string(APIARY_DATA_DIR) + "/openb/";
     const cluster nodes =
         read_nodes(line_reader::open(folder + "openb_node_list_gpu_node.csv").value(), models)
             .value();

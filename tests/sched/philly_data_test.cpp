@@ -1,5 +1,6 @@
 // apiary/tests/sched/philly_data_test.cpp - the public Philly list on 91 servers of 8 GPUs.
 // SPDX-License-Identifier: MIT
+#include "support/data.h"
 #include <apiary/sched/philly.h>
 #include <apiary/sim/job_list.h>
 #include <apiary/sim/job_metrics.h>
@@ -18,9 +19,10 @@ using namespace apiary;
 
 namespace {
 
+const std::string folder = apiary_test::data_folder("philly");
+
 job_list public_list() {
-  absl::StatusOr<line_reader> lines =
-      line_reader::open(std::string(APIARY_DATA_DIR) + "/philly/philly.csv");
+  absl::StatusOr<line_reader> lines = line_reader::open(folder + "philly.csv");
   REQUIRE_MESSAGE(lines.ok(), lines.status().ToString());
   absl::StatusOr<job_list> list = read_philly(*std::move(lines));
   REQUIRE_MESSAGE(list.ok(), list.status().ToString());

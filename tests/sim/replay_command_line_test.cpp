@@ -3,6 +3,8 @@
 #define main replay_main
 #include "../../examples/replay.cpp"
 #undef main
+#include "support/skip.h"
+#include "support/work_folder.h"
 
 #include <doctest/doctest.h>
 
@@ -10,27 +12,18 @@
 #include <array>
 #include <csignal>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
-#include <filesystem>
-#include <functional>
 #include <limits>
+#include <poll.h>
 #include <set>
 #include <string>
-#include <sys/wait.h>
-#include <system_error>
 #include <unistd.h>
 #include <vector>
 
 namespace {
 
-// What a run of the program left.
-struct ended {
-  int status = -1;  // 128 + the signal that ended it
-  std::string out;
-  std::string err;
-};
+using apiary_test::ended;
 
 const std::string nodes_text =
     "sn,cpu_milli,memory_mib,gpu,model\nx,64000,1000,2,T4\ny,8000,1000,1,T4\n";
@@ -38,88 +31,13 @@ const std::string pods_text =
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,10,1,600\nb,1000,10,2,1000\n"
     "c,1000,10,1,400\nd,1000,10,1,100\ne,1000,10,0,0\n";
 
-// A folder, with a small trace in it, that is gone with the object.
-class workplace {
+// A folder with a small trace in it.
+class workplace : public apiary_test::work_folder {
  public:
-  workplace() {
-    std::string name = (std::filesystem::temp_directory_path() / "replay_test_XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
+  workplace() : work_folder(replay_main) {
     put("nodes", nodes_text);
     put("pods", pods_text);
   }
-  workplace(const workplace&) = delete;
-  workplace& operator=(const workplace&) = delete;
-  ~workplace() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  void put(const std::string& name, const std::string& text) const {
-    std::FILE* file = std::fopen((path_ / name).c_str(), "wb");
-    REQUIRE(file != nullptr);
-    REQUIRE(std::fwrite(text.data(), 1, text.size(), file) == text.size());
-    REQUIRE(std::fclose(file) == 0);
-  }
-  [[nodiscard]] std::string get(const std::string& name) const {
-    std::FILE* file = std::fopen((path_ / name).c_str(), "rb");
-    REQUIRE_MESSAGE(file != nullptr, name);
-    std::string text;
-    for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
-    std::fclose(file);
-    return text;
-  }
-  void link(const std::string& target, const std::string& name) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::filesystem::create_symlink(target, path_ / name);
-  }
-  [[nodiscard]] std::string full(const std::string& name) const {
-    return (std::filesystem::canonical(path_) / name).string();
-  }
-  [[nodiscard]] std::set<std::string> names() const {
-    std::set<std::string> all;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      all.insert(entry.path().filename().string());
-    }
-    return all;
-  }
-
-  // Runs replay in another process, where `before` is called first.
-  [[nodiscard]] ended run(
-      std::vector<std::string> arguments, const std::function<void()>& before = [] {},
-      const char* program = "replay") const {
-    static const std::string out =
-        (path_.parent_path() / ("replay_out_" + std::to_string(::getpid()))).string();
-    static const std::string err = out + "_err";
-    std::fflush(nullptr);
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      arguments.insert(arguments.begin(), program);
-      std::vector<char*> argv;
-      for (std::string& argument : arguments) argv.push_back(argument.data());
-      argv.push_back(nullptr);
-      const int to_out = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      const int to_err = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      const bool ready =
-          ::dup2(to_out, 1) == 1 && ::dup2(to_err, 2) == 2 && ::chdir(path_.c_str()) == 0;
-      if (!ready) ::_exit(99);
-      before();
-      const int status = replay_main(static_cast<int>(arguments.size()), argv.data());
-      std::fflush(nullptr);
-      ::_exit(status);
-    }
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    ended end{code, get(out), get(err)};
-    std::remove(out.c_str());
-    std::remove(err.c_str());
-    return end;
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 const std::set<std::string> inputs{"nodes", "pods"};
@@ -332,6 +250,30 @@ TEST_CASE("orders of nodes and arrivals are followed") {
   CHECK(here.get("d").starts_with("a y 0\n"));
 }
 
+// Task g leaves as much of use on x as on z: the exact score takes the first, in doubles the other
+// comes out greater by the last bit.
+TEST_CASE("the rounding asked for decides between equally good nodes") {
+  const workplace here;
+  here.put("nodes",
+           "sn,cpu_milli,memory_mib,gpu,model\nx,8000,1000,4,T4\ny,2000,1000,1,T4\n"
+           "z,2000,1000,3,T4\n");
+  here.put("pods",
+           "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,6000,10,1,200\nb,3000,10,1,200\n"
+           "c,4000,10,1,200\nd,4000,10,1,800\ne,5000,10,1,900\nf,1000,10,1,1000\n"
+           "g,2000,10,1,1000\nh,3000,10,1,200\ni,2000,10,2,1000\n");
+  const auto decisions = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = with_trace({"--policy", "fgd", "--decisions", "d"});
+    all.insert(all.end(), more.begin(), more.end());
+    CHECK(here.run(all).status == 0);
+    return here.get("d");
+  };
+  const std::string before = "a x 0\nb -\nc -\nd -\ne -\nf y 0\n";
+  const std::string exact = before + "g x 1\nh -\ni z 0-1\n";
+  CHECK(decisions({}) == exact);
+  CHECK(decisions({"--rounding", "exact"}) == exact);
+  CHECK(decisions({"--rounding", "published"}) == before + "g z 0\nh -\ni x 1-2\n");
+}
+
 TEST_CASE("a file that is there is replaced, with its permissions, also through a link") {
   const workplace here;
   here.put("old", "old text");
@@ -376,11 +318,15 @@ TEST_CASE("output that cannot be written ends with 1 and leaves no file") {
   const ended curves = here.run(with_trace({"--curves", "/dev/full"}));
   CHECK(curves.status == 1);
   CHECK(curves.err.ends_with("replay: /dev/full: No space left on device\n"));
-  if (is_installed("gnuplot")) {
-    const ended plot = here.run(with_trace({"--plot", "/dev/full", "--curves", "curves"}));
-    CHECK(plot.status == 1);
-    CHECK(plot.err.ends_with("replay: /dev/full: No space left on device\n"));
-  }
+  CHECK(here.names() == inputs);
+}
+
+TEST_CASE("a plot that cannot be written ends with 1 and leaves no file") {
+  if (!is_installed("gnuplot")) return apiary_test::skip("gnuplot is not installed");
+  const workplace here;
+  const ended plot = here.run(with_trace({"--plot", "/dev/full", "--curves", "curves"}));
+  CHECK(plot.status == 1);
+  CHECK(plot.err.ends_with("replay: /dev/full: No space left on device\n"));
   CHECK(here.names() == inputs);
 }
 
@@ -421,6 +367,41 @@ TEST_CASE("a signal ends the program and leaves no file") {
   }
 }
 
+// What is written to a terminal, which stands for the program's standard error.
+TEST_CASE("on a terminal a bar grows while a policy runs, and is wiped out at its end") {
+  const workplace here;
+  const int screen = ::posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(screen >= 0);
+  REQUIRE(::grantpt(screen) == 0);
+  REQUIRE(::unlockpt(screen) == 0);
+  const int terminal = ::open(::ptsname(screen), O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  const ended end = here.run(with_trace({"--policy", "best_fit"}), [&] {
+    if (::dup2(terminal, 2) != 2) ::_exit(98);
+  });
+  CHECK(end.status == 0);
+  CHECK(end.err.empty());
+  std::string wanted;
+  for (std::size_t tasks = 1; tasks <= 5; ++tasks) {
+    wanted += "\rbest_fit         [" + std::string(tasks, '#') + std::string(40 - tasks, ' ') + "]";
+  }
+  wanted += "\r\033[K";
+  std::string seen(wanted.size(), ' ');
+  std::size_t length = 0;
+  // Ends when there is nothing more to read for a while.
+  for (pollfd ready{screen, POLLIN, 0}; length < seen.size() && ::poll(&ready, 1, 1000) == 1;) {
+    const ssize_t n = ::read(screen, seen.data() + length, seen.size() - length);
+    REQUIRE(n > 0);
+    length += static_cast<std::size_t>(n);
+  }
+  CHECK(seen.substr(0, length) == wanted);
+  pollfd more{screen, POLLIN, 0};
+  CHECK(::poll(&more, 1, 0) == 0);
+  ::close(terminal);
+  ::close(screen);
+  CHECK(here.names() == inputs);
+}
+
 TEST_CASE("standard input and error may be closed") {
   const workplace here;
   const ended end = here.run(with_trace({"--curves", "curves"}), [] {
@@ -445,10 +426,7 @@ TEST_CASE("without gnuplot the curves and the script of the plot are kept") {
 }
 
 TEST_CASE("with gnuplot there is a plot, also when standard input and error are closed") {
-  if (!is_installed("gnuplot")) {
-    MESSAGE("gnuplot is not installed: nothing drawn");
-    return;
-  }
+  if (!is_installed("gnuplot")) return apiary_test::skip("gnuplot is not installed");
   const workplace here;
   for (const bool closed : {false, true}) {
     const ended end = here.run(with_trace({"--plot", "it's.svg"}), [&] {
@@ -498,10 +476,7 @@ TEST_CASE("a plot shows a proper range of loads") {
 }
 
 TEST_CASE("settings of the user's gnuplot have no part in a plot") {
-  if (!is_installed("gnuplot")) {
-    MESSAGE("gnuplot is not installed: nothing drawn");
-    return;
-  }
+  if (!is_installed("gnuplot")) return apiary_test::skip("gnuplot is not installed");
   const workplace here;
   here.put(".gnuplot", "exit status 3\n");
   const ended end = here.run(with_trace({"--plot", "plot.svg"}),

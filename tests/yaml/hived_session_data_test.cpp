@@ -1,6 +1,7 @@
 // apiary/tests/yaml/hived_session_data_test.cpp - recorded scenarios, played, are the same session.
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_session.h"
+#include "support/data.h"
 #include <apiary/sched/audit.h>
 
 #include <doctest/doctest.h>
@@ -16,6 +17,8 @@
 using example::hived_session;
 
 namespace {
+
+const std::string scenarios = apiary_test::data_folder("hived");
 
 std::vector<std::string> lines_of(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -34,8 +37,7 @@ std::vector<std::string> play(const std::vector<std::string>& lines, std::size_t
 
 TEST_CASE("every scenario is played without a broken rule, and its log again to the same answers") {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(std::string(APIARY_DATA_DIR) + "/hived"))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(scenarios))
     if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   CHECK(files.size() >= 70);

@@ -1,6 +1,7 @@
 // apiary/tests/yaml/hived_yaml_data_test.cpp - every recorded configuration is read and accepted.
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_yaml.h"
+#include "support/data.h"
 #include <apiary/sched/hived_layout.h>
 
 #include <doctest/doctest.h>
@@ -17,6 +18,8 @@
 using namespace apiary;
 
 namespace {
+
+const std::string configurations = apiary_test::data_folder("hived");
 
 // The configuration of a scenario or workload: one line of JSON.
 absl::StatusOr<hived_config> read_config(const std::string& file) {
@@ -35,8 +38,7 @@ TEST_CASE("every recorded configuration is accepted but one that cannot be kept"
   std::size_t files = 0;
   std::uint32_t nodes = 0;
   double slowest = 0.0;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(std::string(APIARY_DATA_DIR) + "/hived")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(configurations)) {
     const std::string file = entry.path().string();
     if (!file.ends_with(".jsonl") && !file.ends_with(".txt")) continue;
     CAPTURE(file);

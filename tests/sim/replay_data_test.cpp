@@ -1,0 +1,48 @@
+// apiary/tests/sim/replay_data_test.cpp - the program replay repeats a published experiment.
+// SPDX-License-Identifier: MIT
+#define main replay_main
+#include "../../examples/replay.cpp"
+#undef main
+#include "support/data.h"
+#include "support/work_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+namespace {
+
+const std::string openb = apiary_test::data_folder("openb");
+
+// The line of `text` that begins so, without that and a CR at its end; "none" if there is none.
+std::string rest_of_line(const std::string& text, const std::string& begin) {
+  const std::size_t at = ("\n" + text).find("\n" + begin);
+  if (at == std::string::npos) return "none";
+  const std::size_t from = at + begin.size();
+  return text.substr(from, text.find_first_of("\r\n", from) - from);
+}
+
+}  // namespace
+
+TEST_CASE("replay --rounding published writes the published decisions and curves") {
+  const apiary_test::work_folder here(replay_main);
+  const apiary_test::ended end =
+      here.run({"--nodes", openb + "openb_node_list_gpu_node.csv", "--pods",
+                openb + "openb_pod_list_default.csv", "--node-order",
+                openb + "arrivals/default_42_nodes.txt", "--arrivals",
+                openb + "arrivals/default_42_pods.txt", "--policy", "fgd", "--rounding",
+                "published", "--curves", "curves", "--decisions", "decisions"});
+  REQUIRE_MESSAGE(end.status == 0, end.err);
+  const std::string decisions = here.get("decisions");
+  CHECK(std::count(decisions.begin(), decisions.end(), '\n') == 10'866);
+  CHECK((decisions == here.get(openb + "expected/decisions_default_FGD_42.txt")));
+  const std::string curves = here.get("curves");
+  CHECK(std::count(curves.begin(), curves.end(), '\n') == 4);
+  for (const std::string metric : {"allocation", "fragmentation_amount", "fragmentation_ratio"}) {
+    CAPTURE(metric);
+    const std::string published = here.get(openb + "expected/" + metric + ".csv");
+    CHECK(rest_of_line(curves, "policy,metric,") == rest_of_line(published, "trace,policy,seed,"));
+    CHECK(rest_of_line(curves, "fgd," + metric + ",") ==
+          rest_of_line(published, "default,FGD,42,"));
+  }
+}
