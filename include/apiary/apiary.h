@@ -115,8 +115,8 @@
 #include <apiary/sched/hived_proof.h>
 #include <apiary/sched/hived_queries.h>
 #include <apiary/sched/hived_queue.h>
-#include <apiary/sched/hived_rooms.h>
 #include <apiary/sched/hived_reconfiguration.h>
+#include <apiary/sched/hived_rooms.h>
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/hived_supply.h>
