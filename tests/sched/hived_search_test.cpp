@@ -96,9 +96,8 @@ void check_place(const hived_cells& cells, const gang_request& r, const gang_pla
         nodes.insert(chain.node_of(l.image));
         REQUIRE(chain.healthy().healthy(l.image));
         if (usable != nullptr) REQUIRE(usable->healthy(l.image));
-        REQUIRE(l.leaf.valid() == place.cluster.valid());
-        if (l.leaf.valid()) REQUIRE(virtual_leaves.insert(l.leaf).second);
-        if (!l.leaf.valid()) REQUIRE(chain.holders(l.image).idle());
+        REQUIRE(l.leaf.valid());
+        REQUIRE(virtual_leaves.insert(l.leaf).second);
       }
       REQUIRE(nodes.size() == 1);
     }
@@ -228,48 +227,6 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
   CHECK(no > apiary_test::scaled(100));
 }
 
-TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hold it") {
-  rng random(67);
-  int yes = 0;
-  int no = 0;
-  for (int round = 0; round < apiary_test::scaled(1000); ++round) {
-    hived h = four_racks();
-    play(h, random, true);
-    gang_request r = random_gang(random, 99);
-    r.priority = opportunistic_priority;
-    const physical_chain& chain = h.cells().chain(0);
-    health<uniform_tree> usable(chain.tree());
-    for (const cell_id leaf : chain.tree().cells(0))
-      if (random.uniform(4) == 0) usable.mark_bad(leaf);
-    hived_search search;
-    hived_supply supply;
-    for (const health<uniform_tree>* filter :
-         {static_cast<health<uniform_tree>*>(nullptr), &usable}) {
-      leaf_counts idle;
-      leaf_counts repaired;
-      for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
-        idle.push_back(0);
-        repaired.push_back(0);
-        for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n))) {
-          if (!chain.holders(leaf).idle()) continue;
-          ++repaired.back();
-          if (chain.healthy().healthy(leaf) && (filter == nullptr || filter->healthy(leaf)))
-            ++idle.back();
-        }
-      }
-      const bool found = search.opportunistic(h.cells(), r, 0, filter);
-      REQUIRE(found == packs(idle, r));
-      REQUIRE(supply.fits_repaired(chain, r.members) == packs(repaired, r));
-      found ? ++yes : ++no;
-      if (found) check_place(h.cells(), r, search.place(), filter);
-      if (!found && search.cut())
-        REQUIRE(apiary_test::is_cut(*search.cut(), idle, apiary_test::tasks_of(r.members)));
-    }
-  }
-  CHECK(yes > apiary_test::scaled(50));
-  CHECK(no > apiary_test::scaled(50));
-}
-
 TEST_CASE("with faults and filters, places are usable, and nothing moves") {
   rng random(71);
   int found = 0;
@@ -335,24 +292,6 @@ TEST_CASE("claims of a gang that lost its place to bad hardware are not in its o
   CHECK(elsewhere->wait.reason == wait_reason::not_suggested);
 }
 
-TEST_CASE("guests gather on the nodes of guests, away from tenants' tasks") {
-  hived h = four_racks();
-  const auto run = [&](const gang_request& r) {
-    const auto plan = h.propose(r);
-    REQUIRE(plan.ok());
-    REQUIRE(h.commit(*plan).ok());
-    return plan->tasks.at(0).node;
-  };
-  const node_id first =
-      run({.job = job_id(1), .tenant = tenant_id(0), .priority = -1, .members = {{1, 1}}});
-  const node_id owned = run({.job = job_id(2), .tenant = tenant_id(1), .members = {{1, 1}}});
-  CHECK(first != owned);
-  CHECK(run({.job = job_id(3), .tenant = tenant_id(1), .priority = -1, .members = {{1, 2}}}) ==
-        first);
-  CHECK(run({.job = job_id(4), .tenant = tenant_id(1), .priority = -1, .members = {{1, 3}}}) !=
-        owned);
-}
-
 TEST_CASE("a shortage is told of the chain that the gang might use") {
   hived_config c = apiary_test::small_cluster();
   c.virtual_clusters = {{.name = "t", .cells = {{"RACK", 2}, {"BOX", 1}}}};
@@ -405,6 +344,100 @@ TEST_CASE("a lazy gang makes way for one with suggested nodes, and runs on besid
   REQUIRE(h.commit(plan).ok());
   CHECK(h.find(job_id(1))->downgraded);
   CHECK(!h.find(job_id(2))->downgraded);
+}
+
+// Nodes of two leaves, named by their numbers; tenant "a" owns some of them.
+hived nodes_of_two(std::uint32_t nodes, std::uint32_t owned) {
+  hived_config c;
+  c.cell_types = {{"NODE", "GPU", 2, true}};
+  for (std::uint32_t n = 0; n < nodes; ++n)
+    c.physical_cells.push_back({.type = "NODE", .address = std::to_string(n)});
+  c.virtual_clusters = {{.name = "a", .cells = {{"NODE", owned}}}};
+  auto h = hived::create(c);
+  REQUIRE(h.ok());
+  return *std::move(h);
+}
+gang_request whole_nodes(std::uint32_t job, std::int32_t priority, std::uint32_t tasks = 1) {
+  return {
+      .job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {{tasks, 2}}};
+}
+gang_plan committed(hived& h, const gang_request& r) {
+  auto plan = h.propose(r);
+  REQUIRE(plan.ok());
+  REQUIRE(h.commit(*plan).ok());
+  return *std::move(plan);
+}
+// A guest on each node.
+void fill_with_guests(hived& h) {
+  for (std::uint32_t n = 0; n < h.layout().num_nodes(); ++n)
+    REQUIRE(committed(h, whole_nodes(100 + n, -1)).result == outcome::bind);
+}
+summary_bitset only_node(const hived& h, node_id n) {
+  summary_bitset nodes(h.layout().num_nodes());
+  nodes.assign(n.value, true);
+  return nodes;
+}
+
+TEST_CASE("a preempting gang whose claim will not do gives way to a higher one of its tenant") {
+  for (const bool bad : {false, true}) {
+    hived h = nodes_of_two(2, 1);
+    fill_with_guests(h);
+    const gang_plan low = committed(h, whole_nodes(1, 1));
+    REQUIRE(low.result == outcome::preempt);
+    const node_id claimed = low.tasks[0].node;
+    const node_id other(1 - claimed.value);
+    gang_request high = whole_nodes(2, 5);
+    const summary_bitset nodes = only_node(h, other);
+    if (bad) {
+      REQUIRE(h.mark_bad(claimed).ok());
+    } else {
+      high.suggested = &nodes;
+    }
+    const gang_plan plan = committed(h, high);
+    CHECK(plan.result == outcome::preempt);
+    CHECK(plan.cancelled == std::vector<job_id>{job_id(1)});
+    REQUIRE(plan.tasks.size() == 1);
+    CHECK(plan.tasks[0].node == other);
+    CHECK(h.find(job_id(1)) == nullptr);
+    // One of its priority does not.
+    gang_request equal = whole_nodes(3, 5);
+    CHECK(h.propose(equal)->result == outcome::wait);
+  }
+}
+
+TEST_CASE("of preempting gangs whose claims will not do, no more give way than must") {
+  hived h = nodes_of_two(6, 3);
+  fill_with_guests(h);
+  std::vector<node_id> claimed;
+  for (std::uint32_t job = 1; job <= 3; ++job)
+    claimed.push_back(
+        committed(h, whole_nodes(job, 4 - static_cast<std::int32_t>(job))).tasks[0].node);
+  for (const node_id n : claimed) REQUIRE(h.mark_bad(n).ok());
+  CHECK(h.propose(whole_nodes(9, 5))->cancelled == std::vector<job_id>{job_id(3)});
+  CHECK(h.propose(whole_nodes(9, 5, 2))->cancelled == std::vector<job_id>{job_id(2), job_id(3)});
+  CHECK(h.propose(whole_nodes(9, 3, 2))->cancelled == std::vector<job_id>{job_id(2), job_id(3)});
+  CHECK(h.propose(whole_nodes(9, 3, 3))->result == outcome::wait);
+}
+
+TEST_CASE("a preempting gang that asks again for other nodes is given those") {
+  for (const bool bad : {false, true}) {
+    hived h = nodes_of_two(2, 1);
+    fill_with_guests(h);
+    gang_request r = whole_nodes(1, 1);
+    const node_id claimed = committed(h, r).tasks[0].node;
+    const node_id other(1 - claimed.value);
+    const summary_bitset nodes = only_node(h, other);
+    if (bad) {
+      REQUIRE(h.mark_bad(claimed).ok());
+    } else {
+      r.suggested = &nodes;
+    }
+    const gang_plan plan = committed(h, r);
+    CHECK(plan.result == outcome::preempt);
+    CHECK(plan.cancelled == std::vector<job_id>{job_id(1)});
+    REQUIRE(plan.tasks.size() == 1);
+    CHECK(plan.tasks[0].node == other);
+  }
 }
 
 TEST_CASE("a lazy gang on bad hardware makes way, one that is not lazy does not") {

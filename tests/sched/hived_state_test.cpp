@@ -9,8 +9,8 @@
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_guests.h>
 #include <apiary/sched/hived_layout.h>
-#include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>

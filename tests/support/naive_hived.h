@@ -22,9 +22,11 @@ namespace apiary_test {
 
 // All that a guaranteed gang could get of a cluster. What is tried:
 //
-//   The whole cells of the cluster that are bound stay where they are. Each of the others goes to
-//   any physical cell of its level that is free or part of a free one, as long as the promises to
-//   all other clusters of the chain can still be kept.
+//   The whole cells of the cluster that are bound stay where they are, other than those in which
+//   only the gang itself and gangs of lower priority that preempt or are lazy have something: where
+//   some leaf of the chain will not do, these count as not bound. Each of those not bound goes to any
+//   physical cell of its level that is free or part of a free one, as long as the promises to all
+//   other clusters of the chain can still be kept.
 //   In them the gang may have every leaf that is healthy and on a suggested node, unless a gang of
 //   the same priority or a higher one uses or has claimed it. Opportunistic tasks and gangs of
 //   lower priority do not count. A task is on one physical node, inside one whole cell.
@@ -46,13 +48,20 @@ class naive_tenant {
     others_.assign(tree_.num_levels(), 0);
     for (apiary::level_t l = 0; l < tree_.num_levels(); ++l)
       others_[l] = chain_.cells().promised(l);
+    bool all_will_do = true;
+    for (const apiary::cell_id leaf : tree_.cells(0)) all_will_do = all_will_do && will_do(leaf);
+    const bool stay = all_will_do || scheduler.cells().is_pinned(cluster);
     for (apiary::level_t l = tree_.num_levels(); l-- > 0;) {
       for (const apiary::cell_id root : cluster_.tree().roots(l)) {
         const apiary::cell_id image = cluster_.image(root);
-        if (image.valid()) {
+        if (image.valid() && (stay || !can_be_emptied(image))) {
           add_leaves(image, l);
+          continue;
+        }
+        unbound_.push_back(l);
+        if (image.valid()) {
+          occupy(image, false);
         } else {
-          unbound_.push_back(l);
           --others_[l];
         }
       }
@@ -97,11 +106,14 @@ class naive_tenant {
       if (occupied_[tree_.index(leaf, 0)]) return false;
     return true;
   }
-  [[nodiscard]] bool can_have(apiary::cell_id leaf) const {
-    if (!chain_.healthy().healthy(leaf)) return false;
+  [[nodiscard]] bool will_do(apiary::cell_id leaf) const {
     const std::uint32_t first = scheduler_.layout().chains[cluster_.chain()].first_node;
-    if (request_.suggested != nullptr && !request_.suggested->test(first + chain_.node_of(leaf)))
-      return false;
+    return chain_.healthy().healthy(leaf) &&
+           (request_.suggested == nullptr ||
+            request_.suggested->test(first + chain_.node_of(leaf)));
+  }
+  // Whether nobody of its priority or above uses or has claimed the leaf.
+  [[nodiscard]] bool can_be_freed(apiary::cell_id leaf) const {
     const apiary::leaf_holders h = chain_.holders(leaf);
     const apiary::gang_slot holder = h.claimer.valid() ? h.claimer
                                      : h.guaranteed    ? h.user
@@ -109,13 +121,22 @@ class naive_tenant {
     return !holder.valid() || holder == scheduler_.gangs().find(request_.job) ||
            scheduler_.gangs()[holder].request.priority < request_.priority;
   }
+  // Whether nobody else has a leaf of it, once lower gangs that preempt or are lazy have gone.
+  [[nodiscard]] bool can_be_emptied(apiary::cell_id p) const {
+    for (const apiary::cell_id leaf : apiary::leaves(tree_, p)) {
+      const apiary::leaf_holders h = chain_.holders(leaf);
+      if (!can_be_freed(leaf)) return false;
+      if (h.guaranteed && !scheduler_.gangs()[h.user].request.lazy) return false;
+    }
+    return true;
+  }
   // Appends the leaves of a whole cell to what is available, a number a node.
   void add_leaves(apiary::cell_id p, apiary::level_t l) {
     const apiary::level_t node = chain_.node_level() < l ? chain_.node_level() : l;
     for (const apiary::cell_id n : tree_.descendants(p, node)) {
       available_.push_back(0);
       for (const apiary::cell_id leaf : apiary::leaves(tree_, n))
-        available_.back() += can_have(leaf) ? 1U : 0U;
+        available_.back() += will_do(leaf) && can_be_freed(leaf) ? 1U : 0U;
     }
   }
   // Whether what is not occupied has room for all cells promised to others.

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -86,44 +85,40 @@ class hived_eviction {
     return search_.cut();
   }
 
-  // The gangs that run in a cluster, are lazy and of lower priority, the lowest first.
-  [[nodiscard]] static std::vector<gang_slot> lazy_ones(const gang_table& gangs, cluster_id c,
-                                                        std::int32_t priority) {
-    std::vector<gang_slot> lazy;
+  // The gangs of lower priority in a cluster that can give its cells back and need not end: those
+  // preempting, then lazy ones that run; of both the lowest first, then the smallest, then by job.
+  [[nodiscard]] static std::vector<gang_slot> yielding_ones(const gang_table& gangs, cluster_id c,
+                                                            std::int32_t priority) {
+    std::vector<gang_slot> all;
     for (const ranked_gang& g : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
-      if (g.runs && gangs[g.slot].request.lazy) lazy.push_back(g.slot);
+      if (g.priority < priority && (!g.runs || gangs[g.slot].request.lazy)) all.push_back(g.slot);
     }
-    std::sort(lazy.begin(), lazy.end(), [&](gang_slot a, gang_slot b) {
-      const gang_request& x = gangs[a].request;
-      const gang_request& y = gangs[b].request;
-      return std::tie(x.priority, x.job) < std::tie(y.priority, y.job);
-    });
-    return lazy;
+    return all;
   }
-  // Few of these gangs that suffice: the first so many, without those of them that need not be, as
-  // far as some tries reach. suffice(span) says whether some do, none would not; the last that do
-  // are the answer.
-  // Whether all together do. Cost: O(log n) calls and 32.
+  // Few of these gangs that suffice, none of which can be done without: the last of them is as
+  // early as can be, then the last but one, and so on, as far as some tries reach. suffice(span)
+  // says whether some do, more would as well; the last that do are the answer.
+  // Whether all together do. Cost: O(log n) calls for each of the answer, at most 65.
   template <class F>
-  static bool choose_few(std::vector<gang_slot> gangs, F&& suffice) {
-    if (!suffice(std::span<const gang_slot>(gangs))) return false;
-    std::size_t few = 0;
-    std::size_t enough = gangs.size();
-    while (enough - few > 1) {
-      const std::size_t half = few + (enough - few) / 2;
-      (suffice(std::span<const gang_slot>(gangs).first(half)) ? enough : few) = half;
-    }
-    gangs.resize(enough);
-    std::vector<gang_slot> fewer;
-    for (std::size_t i = 0, tries = 32; i + 1 < gangs.size() && tries > 0; --tries) {
-      fewer = gangs;
-      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      if (suffice(std::span<const gang_slot>(fewer))) {
-        std::swap(gangs, fewer);
-      } else {
-        ++i;
+  static bool choose_few(std::span<const gang_slot> gangs, F&& suffice) {
+    if (!suffice(gangs)) return false;
+    std::vector<gang_slot> needed;
+    std::vector<gang_slot> some;
+    std::size_t enough = gangs.size();  // so many of the first suffice together with the needed
+    for (int tries = 64; enough > 0; needed.push_back(gangs[--enough])) {
+      for (std::size_t few = 0; few < enough;) {  // fewer than that do not
+        if (tries-- == 0) return true;
+        const std::size_t half = few + (enough - few) / 2;
+        some = needed;
+        some.insert(some.end(), gangs.begin(), gangs.begin() + static_cast<std::ptrdiff_t>(half));
+        if (suffice(std::span<const gang_slot>(some))) {
+          enough = half;
+        } else {
+          few = half + 1;
+        }
       }
+      if (enough == 0) break;
     }
     return true;
   }

@@ -4,7 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived_search.h>
+#include <apiary/sched/hived_guests.h>
 
 #include <cstdint>
 #include <optional>

@@ -13,6 +13,7 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_catalog.h>
 #include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_guests.h>
 #include <apiary/sched/hived_proof.h>
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
@@ -79,7 +80,7 @@ class hived_planner {
     return true;
   }
   [[nodiscard]] const gang_place& place() const noexcept {
-    return merged_ ? place_ : search_.place();
+    return merged_ ? place_ : found_place();
   }
 
   // Why find has found nothing, the claims of `restarted` gone; find is used again. What is counted
@@ -133,6 +134,7 @@ class hived_planner {
               std::optional<gang_slot> restarted) {
     restarted_ = restarted;
     undecided_ = false;
+    guest_ = r.priority < 0;
     filters_.assign(chains_.size(), std::nullopt);
     cuts_.assign(chains_.size(), std::nullopt);
     const bool filtered = r.suggested != nullptr && !r.suggested->all();
@@ -140,7 +142,7 @@ class hived_planner {
       if (preempting && r.priority < 0) break;
       for (std::size_t i = 0; i < chains_.size(); ++i) {
         bool found = search_in(state, r, i, preempting, nullptr);
-        const bool decided = search_.verdict() != fit_verdict::budget_ended;
+        const bool decided = verdict() != fit_verdict::budget_ended;
         if (filtered && (found ? !is_suggested(catalog, state, i, *r.suggested) : !decided)) {
           std::optional<health<uniform_tree>>& filter = filters_[i];
           if (!filter) {
@@ -150,8 +152,8 @@ class hived_planner {
           found = search_in(state, r, i, preempting, &*filter);
         }
         if (found) return true;
-        cuts_[i] = search_.cut();
-        undecided_ = undecided_ || search_.verdict() == fit_verdict::budget_ended;
+        cuts_[i] = guest_ ? guests_.cut() : search_.cut();
+        undecided_ = undecided_ || verdict() == fit_verdict::budget_ended;
       }
     }
     return false;
@@ -159,16 +161,22 @@ class hived_planner {
   // In the i-th chain.
   bool search_in(hived_state& state, const gang_request& r, std::size_t i, bool preempting,
                  const health<uniform_tree>* usable) {
-    if (r.priority < 0) return search_.opportunistic(state.cells(), r, chains_[i], usable);
+    if (r.priority < 0) return guests_(state.cells(), r, chains_[i], usable);
     return search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i], preempting, usable,
                               restarted_);
+  }
+  [[nodiscard]] fit_verdict verdict() const noexcept {
+    return guest_ ? guests_.verdict() : search_.verdict();
+  }
+  [[nodiscard]] const gang_place& found_place() const noexcept {
+    return guest_ ? guests_.place() : search_.place();
   }
   // Whether all nodes of the place found in the i-th chain are suggested.
   [[nodiscard]] bool is_suggested(const hived_catalog& catalog, const hived_state& state,
                                   std::size_t i, const summary_bitset& suggested) const {
     const physical_chain& chain = state.cells().chain(chains_[i]);
     const std::uint32_t first = catalog.layout().chains[chains_[i]].first_node;
-    const std::vector<bound_leaf>& leaves = search_.place().leaves;
+    const std::vector<bound_leaf>& leaves = found_place().leaves;
     return std::all_of(leaves.begin(), leaves.end(), [&](const bound_leaf& l) {
       return suggested.test(first + chain.node_of(l.image));
     });
@@ -202,7 +210,7 @@ class hived_planner {
   }
   // The place found for members_, in the order of the members that were merged.
   void reorder(std::span<const gang_member> members) {
-    place_ = search_.place();
+    place_ = found_place();
     std::uint32_t next = 0;
     for (const gang_member& m : members_) {
       first_[m.leaves - 1] = next;
@@ -211,7 +219,7 @@ class hived_planner {
     auto to = place_.leaves.begin();
     for (const gang_member& m : members) {
       const std::uint32_t n = m.tasks * m.leaves;
-      to = std::copy_n(search_.place().leaves.begin() + first_[m.leaves - 1], n, to);
+      to = std::copy_n(found_place().leaves.begin() + first_[m.leaves - 1], n, to);
       first_[m.leaves - 1] += n;
     }
   }
@@ -240,10 +248,12 @@ class hived_planner {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
   hived_search search_;
+  guest_search guests_;
   hived_supply supply_;
   hived_proof proof_;
   std::optional<gang_slot> restarted_;  // in find
   bool undecided_ = false;
+  bool guest_ = false;                // the request's priority is that of opportunistic gangs
   bool merged_ = false;               // members_ are fewer than those of the request
   std::vector<gang_member> members_;  // those of the request, by size
   std::array<std::uint32_t, gang_fit::max_leaves> first_{};  // of each size

@@ -64,6 +64,39 @@ void for_each_bad_leaf(const physical_chain& chain, const F& f) {
     chain.healthy().for_each_bad_leaf(top, f);
 }
 
+// Calls f(node) for each leaf that a gang may have in a cluster, whatever its health, beyond those
+// that are free: of the bad leaves and those of its gangs, the ones that no gang of its priority or
+// above uses or has claimed. The claims of `restarted`, the gang itself, count as gone.
+// Cost: O(bad leaves of the chain, leaves of the tenant's gangs of lower priority).
+template <class F>
+void for_each_leaf_to_be_had(const hived_cells& cells, const gang_table& gangs,
+                             const gang_request& request, cluster_id c,
+                             std::optional<gang_slot> restarted, const F& f) {
+  const virtual_cluster& cluster = cells.cluster(c);
+  const physical_chain& chain = cells.chain(cluster.chain());
+  const auto holder_of = [&](cell_id leaf) {
+    const leaf_holders h = chain.holders(leaf);
+    if (h.claimer.valid() && h.claimer != restarted) return h.claimer;
+    return h.guaranteed ? h.user : gang_slot();
+  };
+  for_each_bad_leaf(chain, [&](cell_id leaf) {
+    if (chain.owner(leaf).cluster != c) return;
+    const gang_slot holder = holder_of(leaf);
+    if (!holder.valid() || gangs[holder].request.priority < request.priority)
+      f(cluster.node_of(chain.owner(leaf).cell));
+  });
+  for (const ranked_gang& g : gangs.of_cluster(c)) {
+    if (g.runs && g.priority >= request.priority) break;
+    if (g.slot != restarted && g.priority >= request.priority) continue;
+    for (const chain_leaf l : gangs[g.slot].leaves) {
+      if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
+      const gang_slot holder = holder_of(l.leaf);
+      if (holder == g.slot || (g.slot == restarted && !holder.valid()))
+        f(cluster.node_of(chain.owner(l.leaf).cell));
+    }
+  }
+}
+
 }  // namespace detail
 
 // The leaves of each node that a gang may have, whatever their health: of the cells of its tenant
@@ -74,31 +107,11 @@ inline void count_free(const hived_cells& cells, const gang_table& gangs,
                        const gang_request& request, cluster_id c,
                        std::optional<gang_slot> restarted, std::vector<std::uint32_t>& free) {
   const virtual_cluster& cluster = cells.cluster(c);
-  const physical_chain& chain = cells.chain(cluster.chain());
   free.resize(cluster.num_nodes());
   for (std::uint32_t n = 0; n < free.size(); ++n)
     free[n] = static_cast<std::uint32_t>(std::popcount(cluster.free(n)));
-  const auto holder_of = [&](cell_id leaf) {
-    const leaf_holders h = chain.holders(leaf);
-    if (h.claimer.valid() && h.claimer != restarted) return h.claimer;
-    return h.guaranteed ? h.user : gang_slot();
-  };
-  const auto count = [&](cell_id leaf) { ++free[cluster.node_of(chain.owner(leaf).cell)]; };
-  detail::for_each_bad_leaf(chain, [&](cell_id leaf) {
-    if (chain.owner(leaf).cluster != c) return;
-    const gang_slot holder = holder_of(leaf);
-    if (!holder.valid() || gangs[holder].request.priority < request.priority) count(leaf);
-  });
-  for (const ranked_gang& g : gangs.of_cluster(c)) {
-    const gang_slot s = g.slot;
-    if (g.runs && g.priority >= request.priority) break;
-    if (s != restarted && g.priority >= request.priority) continue;
-    for (const chain_leaf l : gangs[s].leaves) {
-      if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
-      const gang_slot holder = holder_of(l.leaf);
-      if (holder == s || (s == restarted && !holder.valid())) count(l.leaf);
-    }
-  }
+  detail::for_each_leaf_to_be_had(cells, gangs, request, c, restarted,
+                                  [&](std::uint32_t n) { ++free[n]; });
 }
 // The leaves of each node that an opportunistic gang may have, whatever their health: nobody's.
 // Cost: O(nodes and bad leaves).

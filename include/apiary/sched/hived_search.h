@@ -1,4 +1,4 @@
-// apiary/sched/hived_search.h - where a gang goes: its tenant's cells, or idle leaves.
+// apiary/sched/hived_search.h - where a guaranteed gang goes in its tenant's cells.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,10 +12,10 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_eviction.h>
+#include <apiary/sched/hived_guests.h>
 #include <apiary/sched/hived_supply.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -26,29 +26,22 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A place for a gang and what it takes.
-struct gang_place {
-  cluster_id cluster{};  // not valid: for an opportunistic gang
-  std::uint32_t chain = 0;
-  std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the members
-  std::vector<gang_slot> cancelled{};   // preempting gangs of lower priority that give way
-  std::vector<gang_slot> downgraded{};  // lazy victims that lose their tenant's cells
-};
-
-// Searches places for gangs; leaves everything as it was.
+// Searches places for guaranteed gangs; leaves everything as it was.
 //
 // Model:   HiveD (OSDI 2020) section 3.3: first in the tenant's own virtual cluster, then mapped
 //          to physical cells. Differs: complete (gang_fit); of gangs to preempt, the set of
 //          least cost (hived_eviction).
 //          Under a filter, or on bad hardware, what fits depends on which whole cells a tenant is
 //          granted: the best for pieces of each size are tried, then all ways, within a budget.
-//          There, a gang that is not lazy and sits on leaves which will not do is not ended for its
-//          virtual cells: a higher one of its tenant that needs other hardware for them waits.
+//          There, lower gangs of the tenant that preempt or are lazy may give its cells back, so that
+//          these can be bound elsewhere; few of them. One that runs and is not lazy is not ended for
+//          its virtual cells: a higher one that needs other hardware for them waits.
 // Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
 //          by preemption costs hived_eviction more, a request with a filter, or one that meets bad
 //          hardware where it would have gone, O(cells of the tenant) and, where the ways to bind them
-//          matter, up to the budget for those more; where lazy gangs are in its way then, that for
-//          each of a few tries more.
+//          matter, up to the budget for those more; where it waits although the tenant's cells would
+//          do if repaired or suggested, that once more, and for each gang that gives cells back a few
+//          tries.
 class hived_search {
  public:
   // Among the cells of a cluster. `usable` filters leaves; null: all healthy ones. `restarted`: a
@@ -68,51 +61,7 @@ class hived_search {
       usable = &chain.healthy();
     }
     if (!preempting || (found && num_ended(chain) == 0)) return found;
-    return try_lazily(cells, q, *usable, found);
-  }
-
-  // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on those
-  // with the fewest guaranteed ones, of these, unless that takes more racks, on those in racks of
-  // which no tenant has anything, of these on the last ones.
-  bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
-                     const health<uniform_tree>* usable) {
-    const physical_chain& chain = cells.chain(c);
-    place_ = {};
-    place_.chain = c;
-    if (usable != nullptr) {
-      filtered_.emplace(chain.num_nodes(), chain.guest_nodes().num_classes(), chain.rack_size());
-      masks_.resize(chain.num_nodes());
-      for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
-        masks_[n] = usable_leaves(chain.idle(n), chain.first_leaf(n), *usable);
-        if (masks_[n] == 0) continue;
-        filtered_->assign(
-            node_id(chain.from_end(n)),
-            chain.guest_class(chain.granted(n), chain.guests(chain.node_cell(n)), ones(masks_[n])));
-      }
-    }
-    const node_index& index = usable != nullptr ? *filtered_ : chain.guest_nodes();
-    classes_.clear();
-    const std::uint32_t size = chain.node_leaves();
-    for (std::uint32_t guests = size; guests-- > 0;) {
-      for (std::uint32_t idle = size - guests; idle > 0; --idle) {
-        classes_.push_back(
-            {chain.guest_class(false, guests, idle), idle, chain.guest_class(true, guests, idle)});
-      }
-    }
-    verdict_ = placer_.fits(index, classes_, request.members);
-    cut_ = placer_.fit().cut();
-    if (verdict_ != fit_verdict::fits) return false;
-    placer_.choose_nodes(index, rack_choice::fullest);
-    sizes_of(chain.tree());
-    nodes_.clear();
-    for (const std::uint32_t picked : placer_.nodes()) {
-      const std::uint32_t n = chain.from_end(picked);
-      const std::uint64_t idle = usable != nullptr ? masks_[n] : chain.idle(n);
-      nodes_.push_back({idle, idle, chain.first_leaf(n), sizes(chain.node_level())});
-    }
-    for (const cell_id leaf : placer_.choose_leaves_of(nodes_, request.members))
-      place_.leaves.push_back({cell_id(), leaf});
-    return true;
+    return try_yielding(cells, q, *usable, found);
   }
 
   // After a search that found one.
@@ -129,20 +78,6 @@ class hived_search {
 
   [[nodiscard]] static std::uint32_t ones(std::uint64_t mask) noexcept {
     return static_cast<std::uint32_t>(std::popcount(mask));
-  }
-  void sizes_of(const uniform_tree& tree) noexcept {
-    for (level_t l = 0; l < tree.num_levels(); ++l) sizes_[l] = tree.leaves_per_cell(l);
-  }
-  [[nodiscard]] std::span<const std::uint32_t> sizes(level_t node_level) const noexcept {
-    return {sizes_.data(), std::size_t{node_level} + 1};
-  }
-  [[nodiscard]] static std::uint64_t usable_leaves(std::uint64_t mask, cell_id first,
-                                                   const health<uniform_tree>& usable) noexcept {
-    std::uint64_t left = 0;
-    for (; mask != 0; mask &= mask - 1) {
-      if (usable.healthy(cell_id(first.value + ones((mask & -mask) - 1)))) left |= mask & -mask;
-    }
-    return left;
   }
   // Leaves of a node of a cluster that can be had: free, and not bound to what is not usable.
   [[nodiscard]] static std::uint64_t free_leaves(const virtual_cluster& cluster, std::uint32_t node,
@@ -190,11 +125,10 @@ class hived_search {
   bool try_filtered(hived_cells& cells, const question& q, const health<uniform_tree>& usable) {
     if (try_guaranteed(cells, q, &usable, 1)) return true;
     if (whole_.all_usable || whole_.bound == 0) return false;
-    cut_.reset();
-    if (demoted_.empty()) {
-      cut_ = supply_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable,
-                                     q.restarted);
-    }
+    cells.begin();
+    take_cells_back(cells, q);
+    cut_ = supply_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable);
+    cells.rollback();
     if (cut_ || !supply_.fits_empty(cells.cluster(q.cluster), q.request.members)) {
       verdict_ = fit_verdict::does_not_fit;
       return false;
@@ -233,44 +167,53 @@ class hived_search {
     cut_.reset();
     return false;
   }
-  // Tries once more, after lazy gangs of lower priority have lost their tenant's cells: cells that
-  // will do may be bound in their stead. These are the ones in the way of the place found, or any
-  // if there is none, with all ways to bind cells then; few of them. Keeps the place found unless
-  // that ends fewer gangs.
-  bool try_lazily(hived_cells& cells, const question& q, const health<uniform_tree>& usable,
-                  bool found) {
+  // Tries once more, after gangs of lower priority that preempt or are lazy have given their tenant's
+  // cells back: cells that will do may be bound in their stead; few of them. If nothing was found,
+  // with all ways to bind cells then. Otherwise these are lazy ones in the way of the place found and
+  // such as preempt for leaves that will not do; it is kept unless fewer gangs end then.
+  bool try_yielding(hived_cells& cells, const question& q, const health<uniform_tree>& usable,
+                    bool found) {
     const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
-    std::vector<gang_slot> lazy = hived_eviction::lazy_ones(q.gangs, q.cluster, q.request.priority);
-    if (found) std::erase_if(lazy, [&](gang_slot g) { return !ends(chain, g); });
-    if (lazy.empty()) return found;
-    const fit_verdict verdict = verdict_;
-    const std::optional<gang_fit::shortage> cut = cut_;
-    std::size_t most = found ? num_ended(chain) - 1 : ~std::size_t{0};
-    const std::size_t all = lazy.size();
-    bool undecided = false;
+    std::vector<gang_slot> lower =
+        hived_eviction::yielding_ones(q.gangs, q.cluster, q.request.priority);
+    if (found)
+      std::erase_if(lower, [&](gang_slot s) { return !in_the_way(chain, q.gangs[s], s, usable); });
+    if (lower.empty() || (!found && cells.is_pinned(q.cluster))) return found;
+    if (!found && !supply_.fits_repaired(cells, q.gangs, q.request, q.cluster, q.restarted)) {
+      verdict_ = fit_verdict::does_not_fit;
+      cut_ = supply_.cut();
+      return false;
+    }
     gang_place best = place_;
-    const auto improves = [&](std::span<const gang_slot> demoted) {
-      demoted_.assign(demoted.begin(), demoted.end());
+    std::size_t most = found ? num_ended(chain) - 1 : ~std::size_t{0};
+    const auto improves = [&](std::span<const gang_slot> some) {
+      yielding_.assign(some.begin(), some.end());
       bool good = try_guaranteed(cells, q, &usable, 1);
-      if (!good && !found && demoted.size() == all) good = try_filtered(cells, q, usable);
-      undecided = undecided || verdict_ == fit_verdict::budget_ended;
-      demoted_.clear();
+      if (!good && !found && some.size() == lower.size()) good = try_filtered(cells, q, usable);
+      yielding_.clear();
       if (!good || num_ended(chain) > most) return false;
       most = num_ended(chain);
       best = place_;
       return true;
     };
-    found = hived_eviction::choose_few(lazy, improves) || found;
+    found = hived_eviction::choose_few(lower, improves) || found;
     place_ = std::move(best);
-    verdict_ = found ? fit_verdict::fits : undecided ? fit_verdict::budget_ended : verdict;
-    cut_ = cut;
+    if (found) verdict_ = fit_verdict::fits;
     return found;
   }
-  // Whether a gang runs where the place is, and how many do.
-  [[nodiscard]] bool ends(const physical_chain& chain, gang_slot slot) const noexcept {
+  // Of a gang that gives its tenant's cells back without ending: whether fewer might end if it does,
+  // where the place is.
+  [[nodiscard]] bool in_the_way(const physical_chain& chain, const gang_record& gang,
+                                gang_slot slot, const health<uniform_tree>& usable) const noexcept {
+    if (gang.state == gang_state::preempting) {
+      return std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
+        return l.leaf.valid() && !usable.healthy(l.leaf);
+      });
+    }
     return std::any_of(place_.leaves.begin(), place_.leaves.end(),
                        [&](const bound_leaf& l) { return chain.holders(l.image).user == slot; });
   }
+  // How many gangs must end for the place.
   [[nodiscard]] std::size_t num_ended(const physical_chain& chain) {
     ended_.clear();
     for (const bound_leaf& l : place_.leaves)
@@ -292,8 +235,7 @@ class hived_search {
     place_.cluster = c;
     place_.chain = cluster.chain();
     cells.begin();
-    for (const gang_slot s : demoted_) demote(cells, gangs[s]);
-    if (q.restarted) give_up(cells, gangs[*q.restarted], usable != nullptr);
+    take_cells_back(cells, q);
     if (usable != nullptr) whole_ = cells.bind_everything(c, *usable, piece, skips_, again_);
     if (!whole_.complete) {
       verdict_ = fit_verdict::does_not_fit;
@@ -315,18 +257,20 @@ class hived_search {
     }
     placer_.choose_nodes(usable != nullptr ? *filtered_ : cluster.free_nodes(),
                          rack_choice::tightest);
-    sizes_of(chain.tree());
+    sizes_.assign(chain.tree());
     nodes_.clear();
     for (const std::uint32_t n : placer_.nodes()) {
       nodes_.push_back({free_leaves(cluster, n, usable), 0, cluster.first_leaf(n),
-                        sizes(cluster.range_of_node(n).level)});
+                        sizes_.up_to(cluster.range_of_node(n).level)});
     }
     if (evicting) eviction_.put_back(cells);
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       nodes_[i].preferred = nodes_[i].available & cluster.free(placer_.nodes()[i]);
     const std::vector<cell_id>& leaves = placer_.choose_leaves_of(nodes_, request.members);
 
-    place_.downgraded = demoted_;
+    for (const gang_slot s : yielding_)
+      (gangs[s].state == gang_state::preempting ? place_.cancelled : place_.downgraded)
+          .push_back(s);
     make_room(cells, gangs, cluster, leaves, usable == nullptr);
     for (const cell_id leaf : leaves) {
       std::optional<cell_id> image = cluster.image(leaf);
@@ -344,7 +288,7 @@ class hived_search {
 
   // Cancels the preempting gangs that have one of these leaves, and takes the cells of lazy users.
   // Where a filter holds nothing is moved away: lazy users are preempted where they are, other than
-  // in try_lazily.
+  // in try_yielding.
   void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
                  const std::vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());
@@ -367,6 +311,17 @@ class hived_search {
       place_.downgraded.push_back(holders.user);
       demote(cells, user);
     }
+  }
+  // Of the gangs that yield in this try, and of the one that is restarted.
+  void take_cells_back(hived_cells& cells, const question& q) const {
+    for (const gang_slot s : yielding_) {
+      if (q.gangs[s].state == gang_state::preempting) {
+        give_up(cells, q.gangs[s], false);
+      } else {
+        demote(cells, q.gangs[s]);
+      }
+    }
+    if (q.restarted) give_up(cells, q.gangs[*q.restarted], false);
   }
   static void demote(hived_cells& cells, const gang_record& gang) {
     for (const chain_leaf l : gang.leaves)
@@ -394,15 +349,14 @@ class hived_search {
   bool mapped_ = true;              // every leaf found a physical one
   hived_cells::whole_cells whole_;  // with a filter, how they were bound
   std::vector<std::uint32_t> skips_;
-  std::vector<gang_slot> demoted_;  // lose their tenant's cells in this try
+  std::vector<gang_slot> yielding_;  // give their tenant's cells back in this try
   std::vector<gang_slot> ended_;
   bool again_ = false;  // the last try differs in nothing but skips_
   gang_place place_;
   std::vector<indexed_class> classes_;
   std::vector<node_leaves> nodes_;
-  std::vector<std::uint64_t> masks_;
   std::optional<node_index> filtered_;
-  std::array<std::uint32_t, uniform_tree::max_levels> sizes_{};  // leaves of a cell
+  level_sizes sizes_;
 };
 
 APIARY_NAMESPACE_END

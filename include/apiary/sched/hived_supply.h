@@ -10,6 +10,7 @@
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_rooms.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>
 
@@ -55,7 +56,7 @@ class hived_supply {
       }
     }
     more_.clear();
-    for_each_bad_leaf(chain, [&](cell_id leaf) {
+    detail::for_each_bad_leaf(chain, [&](cell_id leaf) {
       if (chain.holders(leaf).idle()) more_.push_back(chain.node_of(leaf));
     });
     add_more([&](std::uint32_t n) { return chain.idle(n); });
@@ -65,44 +66,31 @@ class hived_supply {
   bool fits_repaired(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
                      cluster_id c, std::optional<gang_slot> restarted) {
     const virtual_cluster& cluster = cells.cluster(c);
-    const physical_chain& chain = cells.chain(cluster.chain());
     clear_counts();
     const std::span<const std::uint32_t> nodes = cluster.free_nodes().counts();
     for (std::uint32_t f = 1; f < nodes.size(); ++f) counts_[f].nodes = nodes[f];
     more_.clear();
-    for_each_bad_leaf(chain, [&](cell_id leaf) {
-      if (chain.owner(leaf).cluster != c) return;
-      const gang_slot holder = holder_of(chain.holders(leaf), restarted);
-      if (!holder.valid() || gangs[holder].request.priority < request.priority)
-        more_.push_back(cluster.node_of(chain.owner(leaf).cell));
-    });
-    const auto add_leaves_of = [&](gang_slot s) {
-      for (const chain_leaf l : gangs[s].leaves) {
-        if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
-        const gang_slot holder = holder_of(chain.holders(l.leaf), restarted);
-        if (holder == s || (s == restarted && !holder.valid()))
-          more_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
-      }
-    };
-    for (const ranked_gang& g : gangs.of_cluster(c)) {
-      if (g.runs && g.priority >= request.priority) break;
-      if (g.slot == restarted || g.priority < request.priority) add_leaves_of(g.slot);
-    }
+    detail::for_each_leaf_to_be_had(cells, gangs, request, c, restarted,
+                                    [&](std::uint32_t n) { more_.push_back(n); });
     std::sort(more_.begin(), more_.end());
     add_more([&](std::uint32_t n) { return cluster.free(n); });
     return fits(request.members);
   }
 
+  // After one of these that said no: a count that proves it, if there is one.
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
+
   // A count that the gang exceeds however whole cells are granted that are not bound yet, if there
-  // is one. The other arguments as in hived_search.
+  // is one. The other arguments as in hived_search; gangs whose cells count as gone have lost them.
   [[nodiscard]] std::optional<gang_fit::shortage> shortage_anyhow(
       hived_cells& cells, const gang_table& gangs, const gang_request& request, cluster_id c,
-      bool preempting, const health<uniform_tree>& usable, std::optional<gang_slot> restarted) {
+      bool preempting, const health<uniform_tree>& usable) {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     list_bound_nodes(cluster, chain, [&](cell_id leaf) {
       if (!usable.healthy(leaf)) return false;
-      const gang_slot holder = holder_of(chain.holders(leaf), restarted);
+      const leaf_holders h = chain.holders(leaf);
+      const gang_slot holder = h.claimer.valid() ? h.claimer : h.guaranteed ? h.user : gang_slot();
       return !holder.valid() || (preempting && gangs[holder].request.priority < request.priority);
     });
     std::uint64_t sizes = 1;  // bit s-1 for pieces of s leaves
@@ -120,21 +108,9 @@ class hived_supply {
   }
 
  private:
-  // Whose tenant's cell a leaf is, the claims of `restarted` aside; not valid: nobody's.
-  [[nodiscard]] static gang_slot holder_of(leaf_holders h,
-                                           std::optional<gang_slot> restarted) noexcept {
-    if (h.claimer.valid() && h.claimer != restarted) return h.claimer;
-    return h.guaranteed ? h.user : gang_slot();
-  }
   void clear_counts() {
     counts_.clear();
     for (std::uint32_t f = 0; f <= gang_fit::max_leaves; ++f) counts_.push_back({f, 0});
-  }
-  template <class F>
-  static void for_each_bad_leaf(const physical_chain& chain, const F& f) {
-    if (!chain.any_bad()) return;
-    for (const cell_id top : chain.tree().cells(chain.tree().num_levels() - 1))
-      chain.healthy().for_each_bad_leaf(top, f);
   }
   // Counts a leaf more for each node in more_, ascending; free(n): the leaves counted before.
   template <class Free>
@@ -165,10 +141,13 @@ class hived_supply {
     }
   }
   bool fits(std::span<const gang_member> members) {
-    gang_fit fit;
-    return fit(counts_, members) != fit_verdict::does_not_fit;
+    const bool may = fit_(counts_, members) != fit_verdict::does_not_fit;
+    cut_ = fit_.cut();
+    return may;
   }
 
+  gang_fit fit_;
+  std::optional<gang_fit::shortage> cut_;
   std::vector<node_class> counts_;
   std::vector<std::uint32_t> more_;  // nodes, one for each leaf to be added
 };

@@ -1,0 +1,127 @@
+// apiary/sched/hived_guests.h - where an opportunistic gang goes: idle leaves, away from tenants.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/node_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/health.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/gang_placer.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived_cells.h>
+#include <apiary/sched/physical_chain.h>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A place for a gang and what it takes.
+struct gang_place {
+  cluster_id cluster{};  // not valid: for an opportunistic gang
+  std::uint32_t chain = 0;
+  std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the members
+  std::vector<gang_slot> cancelled{};   // preempting gangs of lower priority that give way
+  std::vector<gang_slot> downgraded{};  // lazy victims that lose their tenant's cells
+};
+
+// The leaves of a cell of each level of a tree, as node_leaves wants them.
+class level_sizes {
+ public:
+  void assign(const uniform_tree& tree) noexcept {
+    for (level_t l = 0; l < tree.num_levels(); ++l) sizes_[l] = tree.leaves_per_cell(l);
+  }
+  // Of levels 0, ..., level.
+  [[nodiscard]] std::span<const std::uint32_t> up_to(level_t level) const noexcept {
+    return {sizes_.data(), std::size_t{level} + 1};
+  }
+
+ private:
+  std::array<std::uint32_t, uniform_tree::max_levels> sizes_{};
+};
+
+// Searches places for opportunistic gangs.
+//
+// Model: HiveD (OSDI 2020) section 3.3: packed by opportunistic use, away from tenants' tasks.
+//        Differs: complete (gang_fit); away from the racks of which tenants have anything.
+// Cost:  as gang_placer, and O(leaves of a node, squared); under a filter O(nodes) more.
+class guest_search {
+ public:
+  // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on those
+  // with the fewest guaranteed ones, of these, unless that takes more racks, on those in racks of
+  // which no tenant has anything, of these on the last ones. `usable` filters leaves; null: all
+  // healthy ones. Whether a place was found.
+  bool operator()(const hived_cells& cells, const gang_request& request, std::uint32_t c,
+                  const health<uniform_tree>* usable) {
+    const physical_chain& chain = cells.chain(c);
+    place_ = {};
+    place_.chain = c;
+    if (usable != nullptr) filter(chain, *usable);
+    const node_index& index = usable != nullptr ? *filtered_ : chain.guest_nodes();
+    classes_.clear();
+    const std::uint32_t size = chain.node_leaves();
+    for (std::uint32_t guests = size; guests-- > 0;) {
+      for (std::uint32_t idle = size - guests; idle > 0; --idle) {
+        classes_.push_back(
+            {chain.guest_class(false, guests, idle), idle, chain.guest_class(true, guests, idle)});
+      }
+    }
+    verdict_ = placer_.fits(index, classes_, request.members);
+    cut_ = placer_.fit().cut();
+    if (verdict_ != fit_verdict::fits) return false;
+    placer_.choose_nodes(index, rack_choice::fullest);
+    sizes_.assign(chain.tree());
+    nodes_.clear();
+    for (const std::uint32_t picked : placer_.nodes()) {
+      const std::uint32_t n = chain.from_end(picked);
+      const std::uint64_t idle = usable != nullptr ? masks_[n] : chain.idle(n);
+      nodes_.push_back({idle, idle, chain.first_leaf(n), sizes_.up_to(chain.node_level())});
+    }
+    for (const cell_id leaf : placer_.choose_leaves_of(nodes_, request.members))
+      place_.leaves.push_back({cell_id(), leaf});
+    return true;
+  }
+
+  // After a search that found one.
+  [[nodiscard]] const gang_place& place() const noexcept { return place_; }
+  // After one that did not.
+  [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
+
+ private:
+  // Idle leaves that are usable, by node, and nodes by how many.
+  void filter(const physical_chain& chain, const health<uniform_tree>& usable) {
+    filtered_.emplace(chain.num_nodes(), chain.guest_nodes().num_classes(), chain.rack_size());
+    masks_.resize(chain.num_nodes());
+    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+      masks_[n] = 0;
+      for (std::uint64_t m = chain.idle(n); m != 0; m &= m - 1) {
+        const auto i = static_cast<std::uint32_t>(std::countr_zero(m));
+        if (usable.healthy(cell_id(chain.first_leaf(n).value + i))) masks_[n] |= m & -m;
+      }
+      if (masks_[n] == 0) continue;
+      const auto idle = static_cast<std::uint32_t>(std::popcount(masks_[n]));
+      filtered_->assign(
+          node_id(chain.from_end(n)),
+          chain.guest_class(chain.granted(n), chain.guests(chain.node_cell(n)), idle));
+    }
+  }
+
+  gang_placer placer_;
+  std::optional<gang_fit::shortage> cut_;
+  fit_verdict verdict_ = fit_verdict::fits;
+  gang_place place_;
+  std::vector<indexed_class> classes_;
+  std::vector<node_leaves> nodes_;
+  std::vector<std::uint64_t> masks_;
+  std::optional<node_index> filtered_;
+  level_sizes sizes_;
+};
+
+APIARY_NAMESPACE_END
