@@ -336,17 +336,19 @@ void scanned_place(benchmark::State& state) {
 }
 BENCHMARK(scanned_place)->ArgsProduct({{1'000, 10'000, 100'000}, {60}});
 
+const std::string public_list = std::string(APIARY_DATA_DIR) + "/philly/philly.csv";
+
 void read_list(benchmark::State& state) {
-  const std::string file = std::string(APIARY_DATA_DIR) + "/philly/philly.csv";
-  if (!std::filesystem::exists(file)) {
-    state.SkipWithError("no public list");
-    return;
-  }
   for (auto _ : state) {
-    const job_list list = read_philly(line_reader::open(file).value()).value();
+    const job_list list = read_philly(line_reader::open(public_list).value()).value();
     if (list.jobs.size() != jobs().jobs.size()) state.SkipWithError("another list");
   }
 }
-BENCHMARK(read_list)->Unit(benchmark::kMillisecond);
+// Where there is no such list there is nothing to measure.
+[[maybe_unused]] const bool has_public_list = [] {
+  if (!std::filesystem::exists(public_list)) return false;
+  benchmark::RegisterBenchmark("read_list", read_list)->Unit(benchmark::kMillisecond);
+  return true;
+}();
 
 }  // namespace
