@@ -146,7 +146,7 @@ void run(benchmark::State& state, Make&& make, std::uint64_t expected = 0) {
     }
     std::vector<tick_t> ends;
     for (const job_record& r : done->jobs) ends.push_back(r.ended);
-    const std::uint64_t sum = sum_of_ends(ends);
+    std::uint64_t sum = sum_of_ends(ends);
     if (expected != 0 && sum != expected)
       state.SkipWithError("other ends than the scanned queue's");
     benchmark::DoNotOptimize(sum);

@@ -371,11 +371,12 @@ TEST_CASE("a signal ends the program and leaves no file") {
 TEST_CASE("on a terminal a bar grows while a policy runs, and is wiped out at its end") {
   const workplace here;
   const int screen = ::posix_openpt(O_RDWR | O_NOCTTY);
-  REQUIRE(screen >= 0);
-  REQUIRE(::grantpt(screen) == 0);
-  REQUIRE(::unlockpt(screen) == 0);
-  const int terminal = ::open(::ptsname(screen), O_RDWR | O_NOCTTY);
-  REQUIRE(terminal >= 0);
+  const bool given = screen >= 0 && ::grantpt(screen) == 0 && ::unlockpt(screen) == 0;
+  const int terminal = given ? ::open(::ptsname(screen), O_RDWR | O_NOCTTY) : -1;
+  if (terminal < 0) {
+    if (screen >= 0) ::close(screen);
+    return apiary_test::skip("this system gives no pseudo-terminal");
+  }
   const ended end = here.run(with_trace({"--policy", "best_fit"}), [&] {
     if (::dup2(terminal, 2) != 2) ::_exit(98);
   });
