@@ -31,11 +31,13 @@ using namespace apiary;
 
 namespace {
 
+const std::string public_list = std::string(APIARY_DATA_DIR) + "/philly/philly.csv";
+
 // The public Philly list, or where there is no data one about as long.
 const job_list& jobs() {
   static const job_list list = [] {
-    const std::string file = std::string(APIARY_DATA_DIR) + "/philly/philly.csv";
-    if (std::filesystem::exists(file)) return read_philly(line_reader::open(file).value()).value();
+    if (std::filesystem::exists(public_list))
+      return read_philly(line_reader::open(public_list).value()).value();
     return generate_jobs({.jobs = 82'247,
                           .tenants = 15,
                           .window = 1'000'000'000,
@@ -335,8 +337,6 @@ void scanned_place(benchmark::State& state) {
   place_jobs(state, [](std::size_t servers) { return scanned_servers(servers); });
 }
 BENCHMARK(scanned_place)->ArgsProduct({{1'000, 10'000, 100'000}, {60}});
-
-const std::string public_list = std::string(APIARY_DATA_DIR) + "/philly/philly.csv";
 
 void read_list(benchmark::State& state) {
   for (auto _ : state) {

@@ -31,7 +31,8 @@ namespace example {
 //   schedule       group, vc, priority, members [{pods, leafs}], and where they matter leafType,
 //                  lazy, pinned, suggested [nodes], ignoreSuggested, phase Preempting or Filtering.
 //                  A gang that is preempting asks again, with all fields or with its group alone:
-//                  then on the nodes that were suggested last, unless it brings others
+//                  then on the nodes of its last answer that was carried out, unless it brings
+//                  others
 //   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
 //   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
 //                  A pod of a preempting gang counts no more where the gang waits; if the gang has
@@ -139,7 +140,7 @@ class session_event_reader {
       session_place& task = event_.pods.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "node") return text(n, p, task.node);
-        if (key == "wholeCell") return number(n, p, task.whole_cell.emplace());
+        if (key == "wholeCell") return n.IsNull() || number(n, p, task.whole_cell.emplace());
         return key != "devices" || items(n, p, [&](auto& device, auto& at) {
                  return number(device, at, task.devices.emplace_back());
                });

@@ -1,11 +1,12 @@
-// apiary/tests/killed_session.cpp - the session program, killed at any line, begins anew from its log.
+// apiary/tests/killed_session.cpp - the session program, killed at any line.
 // SPDX-License-Identifier: MIT
 //
 // killed_session PROGRAM
 //
-// Plays the example's input, and the recorded scenarios where there are any. A host that writes every
-// line down before it sends it has, whenever the program is killed, a log with which a new process
-// comes to the same answers and hashes, and goes on with them. Ends with 77 if PROGRAM is not there.
+// Plays the example's input, and the recorded scenarios where there are any. A host that writes
+// every line down before it sends it has, whenever the program is killed, a log with which a new
+// process comes to the same answers and hashes, and goes on with them. Ends with 77 if PROGRAM is
+// not there.
 #include <apiary/core/rng.h>
 
 #include <algorithm>
@@ -146,9 +147,9 @@ int main(int argc, char** argv) {
   }
   std::signal(SIGPIPE, SIG_IGN);
   std::vector<std::filesystem::path> files;
-  if (std::filesystem::is_directory(APIARY_DATA_DIR "/hived")) {
-    for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(APIARY_DATA_DIR "/hived"))
+  const std::filesystem::path data(APIARY_DATA_DIR);
+  if (!data.empty() && std::filesystem::is_directory(data / "hived")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(data / "hived"))
       if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
   }
   files.emplace_back(APIARY_SOURCE_DIR "/examples/hived_session.input");

@@ -4,8 +4,9 @@
 // The input is a session. Lines that begin with "{" are played as they are, and so is any line
 // behind a configuration of their own. A line of other bytes is an event on a small cluster, made of
 // them: which op, gang, tenant, sizes, node. After every line the audit is clean, the answer is JSON
-// and names who has lost its tenant's cells, and an error has changed nothing; at the end the lines,
-// played again, give the same answers, and when every gang is ended nothing is left of any.
+// and names as many gangs as have lost their tenant's cells, and an error has changed nothing; at
+// the end the lines, played again, give the same answers, and when every gang is ended nothing is
+// left of any.
 #include "../../examples/hived_session.h"
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -147,7 +148,7 @@ std::vector<apiary::job_id> gangs_with_cells(const hived_session& session) {
     if (gangs[s].guaranteed()) jobs.push_back(gangs[s].request.job);
   return jobs;
 }
-// Those that run without them now are named.
+// Of those that run without them now, at least as many are named.
 void check_lost(const hived_session& session, const std::vector<apiary::job_id>& before,
                 const std::string& answer) {
   std::size_t lost = 0;

@@ -8,16 +8,17 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 namespace {
 
 const std::string openb = apiary_test::data_folder("openb");
 
-// The line of `text` that begins so, without that and a CR at its end; "none" if there is none.
+// The line of `text` that begins so, without that and a CR at its end.
 std::string rest_of_line(const std::string& text, const std::string& begin) {
   const std::size_t at = ("\n" + text).find("\n" + begin);
-  if (at == std::string::npos) return "none";
+  REQUIRE_MESSAGE(at != std::string::npos, begin);
   const std::size_t from = at + begin.size();
   return text.substr(from, text.find_first_of("\r\n", from) - from);
 }

@@ -91,10 +91,14 @@ class work_folder {
       const bool ready =
           ::dup2(to_out, 1) == 1 && ::dup2(to_err, 2) == 2 && ::chdir(path_.c_str()) == 0;
       if (!ready) ::_exit(99);
-      before();
-      const int status = main_(static_cast<int>(arguments.size()), argv.data());
-      std::fflush(nullptr);
-      ::_exit(status);
+      try {
+        before();
+        const int status = main_(static_cast<int>(arguments.size()), argv.data());
+        std::fflush(nullptr);
+        ::_exit(status);
+      } catch (...) {  // goes not on as a second run of the tests
+        ::_exit(98);
+      }
     }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);

@@ -41,7 +41,8 @@ class journal {
 
   // The present, for a later rollback.
   [[nodiscard]] mark_type mark() const noexcept { return records_.size(); }
-  // Takes back all changes recorded since `mark`, the last one first.
+  // Takes back all changes recorded since `mark`, the last one first. Requires: no transaction
+  // begun after `mark` is open.
   void rollback(mark_type mark) {
     APIARY_ASSERT(mark <= records_.size());
     while (records_.size() > mark) {

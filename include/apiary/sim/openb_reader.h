@@ -50,14 +50,14 @@ class gpu_model_names {
   std::vector<std::string> names_;
 };
 
-// Every reader below answers what is wrong with a text with kInvalidArgument (kOutOfRange for a line
-// that is too long) and a message that begins with the text's name and, unless the fault is one of
-// the text as a whole, as that something is missing, with the line. A file that cannot be read on
+// Every reader below answers what is wrong with a text with kInvalidArgument (kOutOfRange for a
+// line that is too long) and a message that begins with the text's name and, unless the fault is one
+// of the text as a whole, as that something is missing, with the line. A file that cannot be read on
 // is answered with the system's error.
 
 // Reads a node list, columns sn, cpu_milli, memory_mib, gpu, model. A node has at most
-// max_gpus_per_node GPUs and, if it has any, a model; names are unique, and none is "-", which stands
-// for no node where decisions are written (report.h).
+// max_gpus_per_node GPUs and, if it has any, a model; names are unique, and none is "-", which
+// stands for no node where decisions are written (report.h).
 [[nodiscard]] inline absl::StatusOr<cluster> read_nodes(line_reader lines,
                                                         gpu_model_names& models) {
   enum : std::size_t { sn, cpu_milli, memory_mib, gpu, model };
