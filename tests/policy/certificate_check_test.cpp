@@ -5,6 +5,8 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/model/resources.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/gang_rules.h>
@@ -14,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 using namespace apiary;
@@ -172,6 +176,51 @@ TEST_CASE("certificate_check: what a cell holds may be listed in any order, but 
   why.cells[0].counts = {};
   CHECK(!check(why));
 }
+
+TEST_CASE("certificate_check: a part of more than a GPU, or of nothing, is whole GPUs") {
+  const ruled_world world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
+  gang_rules gang;
+  gang.members = {{.tasks = 1, .leaves = 2},
+                  {.tasks = 1, .leaves = 2, .part = 1'500},
+                  {.tasks = 1, .leaves = 2, .part = 0}};
+  certificate_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  certificate why;
+  why.level = 3;
+  why.kinds = {0};
+  why.weighings = {{{1}, 3}};
+  why.cells = {{0, 0, 1, {}}};
+  CHECK(check(why));
+}
+
+TEST_CASE("certificate_check: needs that no node can meet are not told apart") {
+  const ruled_world world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
+  constexpr std::uint32_t many = std::uint32_t{1} << 30;
+  gang_rules gang;
+  gang.members = {{.tasks = 1, .leaves = 1},
+                  {.tasks = many, .leaves = many, .host = {many, 0}, .leader = 0},
+                  {.tasks = 1, .leaves = 1},
+                  {.tasks = many / 2, .leaves = many, .host = {many / 2, 0}, .leader = 2}};
+  certificate_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  certificate why;
+  why.level = 3;
+  why.kinds = {0};
+  why.weighings = {{{1}, 2}};
+  why.cells = {{0, 0, 0, {}}};
+  CHECK(check(why));
+}
+
+namespace {
+
+using whole_nodes = certificate_check<ragged_tree>;
+template <class Gang>
+constexpr bool can_be_checked =
+    std::is_constructible_v<whole_nodes, const ragged_tree&, level_t,
+                            std::span<const std::uint32_t>, std::span<const resources>, Gang>;
+static_assert(can_be_checked<const gang_rules&>);
+static_assert(!can_be_checked<gang_rules>);  // it would be gone when the check is made
+static_assert(!can_be_checked<const gang_rules>);
+
+}  // namespace
 
 TEST_CASE("certificate_check: nothing proves that a gang of nothing does not fit") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {0}, {}};

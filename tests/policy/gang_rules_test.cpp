@@ -100,6 +100,35 @@ TEST_CASE("gang_rules: a leader has no leader, and its tasks divide those it lea
   CHECK(understood(gang));
 }
 
+TEST_CASE("gang_rules: all members together have fewer than 2^32 tasks") {
+  constexpr std::uint32_t half = std::uint32_t{1} << 31;
+  gang_rules gang;
+  gang.members = {{half, 1}, {half - 1, 1}};
+  CHECK(understood(gang));
+  gang.members.push_back({1, 0});
+  const rule_fault fault = find_fault(gang, node, block + 1);
+  CHECK(fault.what == rule_fault::kind::too_many_tasks);
+  CHECK(fault.member == 2);
+  gang.members = {{half, 1}, {half, 1}};
+  CHECK(!understood(gang));
+}
+
+TEST_CASE("gang_units: what a task needs with those it leads is never less than it is") {
+  constexpr std::uint32_t many = std::uint32_t{1} << 29;
+  gang_rules gang = led_gang(1, many);
+  for (int i = 0; i < 5; ++i) {
+    gang.members[1].host = {std::uint32_t{1} << 31, std::uint32_t{1} << 31};
+    gang.members.push_back(gang.members[1]);
+  }
+  REQUIRE(understood(gang));
+  gang_units units;
+  units.assign(gang, node, block + 1);
+  REQUIRE(units.size() == 1);
+  CHECK(units[0].leaves == gang_units::many_leaves);
+  CHECK(units[0].cpu_milli == gang_units::much);
+  CHECK(units[0].memory_mib == gang_units::much);
+}
+
 TEST_CASE("gang_units: kinds, needs and limits are those that the rules say") {
   constexpr level_t top = block + 1;
   std::size_t ruled = 0;

@@ -305,6 +305,7 @@ gang_rules random_rules(rng& random) {
   const auto some_level = [&] { return random.uniform(12) == 0 ? 7 : 1 + random.uniform(2); };
   for (std::uint32_t m = random.uniform(3) + 1; m > 0; --m) {
     ruled_member member{.tasks = random.uniform(5), .leaves = 1};
+    if (random.uniform(30) == 0) member.tasks = ~std::uint32_t{0} - random.uniform(4);
     for (std::uint32_t s = random.uniform(3); s > 0; --s)
       member.slices.push_back({some_level(), random.uniform(4)});
     if (random.uniform(4) == 0) member.spread = {{some_level(), 1}};
@@ -322,8 +323,11 @@ bool naive_valid(const gang_rules& gang, level_t node_level, level_t num_levels)
   if (gang.required != any_level) levels.push_back(gang.required);
   if (gang.preferred != any_level) levels.push_back(gang.preferred);
   bool fine = true;
+  std::uint64_t all = 0;
   for (std::size_t i = 0; i < gang.members.size(); ++i) {
     const ruled_member& m = gang.members[i];
+    all += m.tasks;
+    fine = fine && all >> 32 == 0;
     std::map<level_t, std::uint32_t> slices;
     for (const level_count& s : m.slices) {
       levels.push_back(s.level);
@@ -392,4 +396,7 @@ TEST_CASE("rules are refused in words exactly where they are not valid") {
   CHECK(said(gang) == "member 0 is spread over level 0: there are levels 1 to 2");
   gang.preferred = 3;
   CHECK(said(gang) == "the gang prefers level 3: there are levels 1 to 2");
+  gang.members = {{.tasks = 5, .leaves = 1}, {.tasks = 4'294'967'291, .leaves = 1}};
+  gang.preferred = any_level;
+  CHECK(said(gang) == "member 1: with its 4294967291 tasks the gang has more than 4294967295");
 }

@@ -28,7 +28,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // Nodes: checked_leaves or checked_shares.
 // Requires: valid(gang); free: leaves of each node; hosts: of each node, or nothing if CPU and
-//           memory do not count. Or, instead of both, a table of nodes that share GPUs.
+//           memory do not count. Or, instead of both, a table of nodes that share GPUs. All that is
+//           handed over outlives it.
 // Cost:     O(nodes * kinds * leaves of a node) for each weighing; a listed cell as much as it takes
 //           to list it, which is exponential in the kinds of task.
 template <CellTree Tree, class Nodes = checked_leaves>
@@ -37,9 +38,14 @@ class certificate_check {
   certificate_check(const Tree& tree, level_t node_level, std::span<const std::uint32_t> free,
                     std::span<const resources> hosts, const gang_rules& gang)
       : certificate_check(tree, node_level, Nodes{free, hosts}, gang) {}
+  certificate_check(const Tree&, level_t, std::span<const std::uint32_t>,
+                    std::span<const resources>, const gang_rules&&) = delete;
   certificate_check(const Tree& tree, level_t node_level, const node_table& nodes,
                     const gang_rules& gang)
       : certificate_check(tree, node_level, Nodes{&nodes}, gang) {}
+  certificate_check(const Tree&, level_t, const node_table&, const gang_rules&&) = delete;
+  certificate_check(const Tree&, level_t, const node_table&&, const gang_rules&) = delete;
+  certificate_check(const Tree&, level_t, Nodes, const gang_rules&&) = delete;
   certificate_check(const Tree& tree, level_t node_level, Nodes nodes, const gang_rules& gang)
       : tree_(tree), node_level_(node_level), nodes_(nodes), gang_(gang) {
     APIARY_VERIFY(nodes.size() == tree.cells(node_level).size());

@@ -20,7 +20,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What a task needs together with those it leads.
+// What a task needs together with those it leads. Requires: fewer than 2^32 tasks.
 struct checked_task {
   std::uint64_t leaves = 0;
   std::uint64_t cpu = 0;
@@ -31,12 +31,14 @@ struct checked_task {
 
   // More tasks of that member.
   void add(const ruled_member& m, std::uint64_t tasks) {
-    leaves += tasks * m.leaves;
-    cpu += tasks * m.host.cpu_milli;
-    memory += tasks * m.host.memory_mib;
+    // What no node has is not told apart.
+    constexpr std::uint64_t most = std::uint64_t{1} << 32;
+    leaves = std::min(leaves + std::min(tasks * m.leaves, most - 1), most - 1);
+    cpu = std::min(cpu + std::min(tasks * m.host.cpu_milli, most), most);
+    memory = std::min(memory + std::min(tasks * m.host.memory_mib, most), most);
     if (tasks == 0 || m.leaves == 0) return;
     models &= m.models;
-    if (m.part == whole_gpu) return;
+    if (m.part == 0 || m.part >= whole_gpu) return;  // whole GPUs
     constexpr std::uint64_t more_than_any_node = 1 + std::uint64_t{max_gpus_per_node} * whole_gpu;
     shares.insert(shares.end(), std::min(tasks, more_than_any_node), m.part);
     std::sort(shares.begin(), shares.end());

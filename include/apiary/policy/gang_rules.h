@@ -48,6 +48,9 @@ struct ruled_member {
   }
 };
 
+// Tasks of all members of a gang together: at most so many.
+inline constexpr std::uint32_t max_tasks_of_gang = ~std::uint32_t{0};
+
 // All tasks in one cell of level `required`; in the lowest level from `preferred` up that can be.
 struct gang_rules {
   std::vector<ruled_member> members{};
@@ -69,6 +72,7 @@ struct rule_fault {
     no_leader,        // the leader is not in the gang
     led_leader,       // the leader is the member itself, or has a leader
     leader_tasks,     // the leader's tasks do not divide those of the member
+    too_many_tasks,   // more than max_tasks_of_gang in all, with those of the member
   };
   kind what = kind::none;
   std::uint32_t member = no_member;
@@ -78,7 +82,8 @@ struct rule_fault {
 
 // The first rule that cannot be understood, kind::none if all can: levels are those of nodes or
 // above; slices of a member have each a level of their own, one divides that of the next higher
-// level and all divide the tasks; a leader has no leader, and its tasks divide those it leads.
+// level and all divide the tasks; a leader has no leader, and its tasks divide those it leads; all
+// members together have at most max_tasks_of_gang tasks.
 // Cost: O(members * levels^2).
 [[nodiscard]] inline rule_fault find_fault(const gang_rules& gang, level_t node_level,
                                            level_t num_levels) noexcept {
@@ -86,8 +91,11 @@ struct rule_fault {
   const auto known = [&](level_t l) { return l >= node_level && l < num_levels; };
   if (gang.required != any_level && !known(gang.required)) return {kind::required_level};
   if (gang.preferred != any_level && !known(gang.preferred)) return {kind::preferred_level};
+  std::uint64_t tasks = 0;
   for (std::uint32_t i = 0; i < gang.members.size(); ++i) {
     const ruled_member& m = gang.members[i];
+    tasks += m.tasks;
+    if (tasks > max_tasks_of_gang) return {kind::too_many_tasks, i};
     for (const level_count& s : m.slices) {
       if (!known(s.level)) return {kind::slice_level, i, s};
       if (s.tasks == 0 || m.tasks % s.tasks != 0) return {kind::slice_tasks, i, s};
@@ -126,11 +134,15 @@ struct rule_fault {
 // Cost:     O(members * (members + levels)).
 class gang_units {
  public:
+  // More than any node has; all units together need less than 2^64.
+  static constexpr std::uint32_t many_leaves = ~std::uint32_t{0};
+  static constexpr std::uint64_t much = std::uint64_t{1} << 32;
+
   struct unit {
-    std::uint32_t member = 0;  // the first one
-    std::uint32_t tasks = 0;   // units, one a task of the members
-    std::uint32_t leaves = 0;
-    std::uint64_t cpu_milli = 0;
+    std::uint32_t member = 0;     // the first one
+    std::uint32_t tasks = 0;      // units, one a task of the members
+    std::uint32_t leaves = 0;     // at most many_leaves
+    std::uint64_t cpu_milli = 0;  // at most `much`, memory, too
     std::uint64_t memory_mib = 0;
     level_t ruled = any_level;        // the lowest level with a rule
     std::vector<milli_gpu> shares{};  // of the leaves of which a share is taken, descending
@@ -193,12 +205,16 @@ class gang_units {
  private:
   static constexpr std::uint32_t max_shares = 16'001;  // more than any node has
 
+  // sum + each * tasks, at most `most`.
+  [[nodiscard]] static std::uint64_t add_up(std::uint64_t sum, std::uint32_t each,
+                                            std::uint32_t tasks, std::uint64_t most) noexcept {
+    return std::min(sum + std::min(std::uint64_t{each} * tasks, most), most);
+  }
   void add(unit& u, const ruled_member& m) {
     const std::uint32_t each = m.tasks / u.tasks;
-    const std::uint64_t leaves = u.leaves + std::uint64_t{m.leaves} * each;
-    u.leaves = static_cast<std::uint32_t>(std::min<std::uint64_t>(leaves, ~std::uint32_t{0}));
-    u.cpu_milli += std::uint64_t{m.host.cpu_milli} * each;
-    u.memory_mib += std::uint64_t{m.host.memory_mib} * each;
+    u.leaves = static_cast<std::uint32_t>(add_up(u.leaves, m.leaves, each, many_leaves));
+    u.cpu_milli = add_up(u.cpu_milli, m.host.cpu_milli, each, much);
+    u.memory_mib = add_up(u.memory_mib, m.host.memory_mib, each, much);
     if (each == 0) return;
     if (m.leaves > 0) u.models &= m.models;
     if (m.shared() > 0) {

@@ -57,6 +57,9 @@ APIARY_NAMESPACE_BEGIN
       case kind::leader_tasks:
         return name + ": " + tasks(m.tasks) + " are no multiple of the " +
                tasks(gang.members[m.leader].tasks) + " of" + leader;
+      case kind::too_many_tasks:
+        return name + ": with its " + tasks(m.tasks) + " the gang has more than " +
+               std::to_string(max_tasks_of_gang);
       case kind::none:
         break;
     }
