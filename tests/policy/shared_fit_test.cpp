@@ -11,6 +11,7 @@
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/fragmentation_gradient.h>
 #include <apiary/policy/gang_rules.h>
+#include <apiary/policy/share_rooms.h>
 #include <apiary/policy/shared_fit.h>
 
 #include <doctest/doctest.h>
@@ -210,6 +211,30 @@ TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
   CHECK(said({{.tasks = 9, .leaves = 0, .host = {2000, 0}}}) ==
         "the gang needs room for 9 tasks of 0 GPUs in one cluster; the cluster has it for 8: 1 is "
         "missing");
+}
+
+TEST_CASE("shared GPUs: what a node holds of members of very many tasks") {
+  node_table nodes;
+  nodes.add({{8, 8}, 4, 0});
+  const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
+  gang_rules gang;
+  for (std::uint32_t m = 0; m < 5; ++m)
+    gang.members.push_back({.tasks = 65'535, .leaves = 1, .host = {m, 0}});
+  gang_units units;
+  units.assign(gang, 0, 1);
+  REQUIRE(units.size() == 5);
+  share_rooms rooms;
+  REQUIRE(rooms.assign(nodes, units, 0, ~std::uint64_t{0}, cost));
+  using counts = std::vector<std::uint32_t>;
+  CHECK(rooms(0, counts{0, 1, 1, 1, 0}).has_value());
+  CHECK(rooms(0, counts{4, 0, 0, 0, 0}).has_value());
+  CHECK(!rooms(0, counts{5, 0, 0, 0, 0}).has_value());
+  CHECK(!rooms(0, counts{0, 0, 0, 1, 2}).has_value());  // CPU
+  CHECK(!rooms(0, counts{65'535, 0, 0, 0, 0}).has_value());
+  // Tasks without GPUs have no such bound: more vectors than can be numbered.
+  for (ruled_member& m : gang.members) m.leaves = 0;
+  units.assign(gang, 0, 1);
+  CHECK(!rooms.assign(nodes, units, 0, ~std::uint64_t{0}, cost));
 }
 
 TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") {

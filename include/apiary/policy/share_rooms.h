@@ -42,7 +42,7 @@ class share_rooms {
   };
 
   // cost(before, after) -> std::int64_t, for the states of a node; of these only what is left of
-  // it counts. False if the budget ended.
+  // it counts. False if the budget ended, or a node may have room for 2^64 vectors or more.
   template <class Cost>
   bool assign(const node_table& nodes, const gang_units& units, level_t node_level,
               std::uint64_t budget, const Cost& cost) {
@@ -54,10 +54,11 @@ class share_rooms {
     takes_.clear();
     std::uint64_t vectors = 1;
     for (std::size_t u = 0; u < units.size(); ++u) {
-      most_.push_back(units.at(u, node_level).most);
+      most_.push_back(std::min(units.at(u, node_level).most, most_by_devices(units[u])));
       strides_.push_back(vectors);
-      if (vectors > budget) return false;
-      vectors *= std::uint64_t{units[u].tasks} + 1;
+      const std::uint64_t counts = std::uint64_t{most_[u]} + 1;
+      if (vectors > ~std::uint64_t{0} / counts) return false;
+      vectors *= counts;
     }
     std::map<class_key, std::uint32_t> known;
     holds_.clear();
@@ -147,7 +148,10 @@ class share_rooms {
   [[nodiscard]] const held* find(std::uint32_t node_class,
                                  std::span<const std::uint32_t> counts) const {
     std::uint64_t number = 0;
-    for (std::size_t u = 0; u < counts.size(); ++u) number += counts[u] * strides_[u];
+    for (std::size_t u = 0; u < counts.size(); ++u) {
+      if (counts[u] > most_[u]) return nullptr;
+      number += counts[u] * strides_[u];
+    }
     const std::vector<held>& all = holds_[node_class];
     const auto at =
         std::lower_bound(all.begin(), all.end(), number,
@@ -155,7 +159,15 @@ class share_rooms {
     return at == all.end() || at->number != number ? nullptr : &*at;
   }
   [[nodiscard]] std::uint64_t count(std::uint64_t number, std::size_t u) const {
-    return number / strides_[u] % (std::uint64_t{units_[u].tasks} + 1);
+    return number / strides_[u] % (std::uint64_t{most_[u]} + 1);
+  }
+  // Of one kind alone, on a node with all its devices free.
+  [[nodiscard]] static std::uint32_t most_by_devices(const gang_units::unit& unit) noexcept {
+    if (unit.leaves == 0) return unit.tasks;
+    std::uint64_t milli = (unit.leaves - unit.shares.size()) * std::uint64_t{whole_gpu};
+    for (const milli_gpu part : unit.shares) milli += part;
+    constexpr std::uint64_t all = std::uint64_t{max_gpus_per_node} * whole_gpu;
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(unit.tasks, all / milli));
   }
   bool pay() noexcept { return steps_ < budget_ && ++steps_ > 0; }
 
