@@ -40,7 +40,10 @@ void take(transaction& tx, room_index<Tree>& rooms, const gang_rules& gang,
 //
 // All is tried on the rooms themselves and taken back.
 // Requires: CPU and memory count as they are; capacity: leaves of each node.
-// Cost:     for each cell tried O(nodes of the cell * log) and ruled_fit for each node freed.
+// Invalid:  a capacity below what the node has free or above rooms.most(), or not one for each
+//           node, aborts (APIARY_VERIFY).
+// Cost:     O(nodes); for each cell tried O(nodes of the cell * log) and ruled_fit for each node
+//           freed.
 // Example:  examples/what_would_it_take.cpp
 template <CellTree Tree>
 class remedy_search {
@@ -51,7 +54,9 @@ class remedy_search {
   // Whether there is a remedy in the cells tried; none is needed when the gang fits.
   bool operator()(room_index<Tree>& rooms, const gang_rules& gang,
                   std::span<const std::uint32_t> capacity, std::span<const resources> hosts = {}) {
-    APIARY_ASSERT(capacity.size() == rooms.num_nodes());
+    APIARY_VERIFY(capacity.size() == rooms.num_nodes());
+    for (std::uint32_t n = 0; n < capacity.size(); ++n)
+      APIARY_VERIFY(rooms.free(n) <= capacity[n] && capacity[n] <= rooms.most());
     nodes_.clear();
     leaves_ = 0;
     if (fit_(rooms, gang, hosts) == fit_verdict::fits) return true;
