@@ -53,7 +53,9 @@
 #include <apiary/policy/count_front.h>
 #include <apiary/policy/count_numbers.h>
 #include <apiary/policy/elastic.h>
+#include <apiary/policy/eviction_cells.h>
 #include <apiary/policy/eviction_state.h>
+#include <apiary/policy/eviction_trial.h>
 #include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/fragmentation_gradient.h>
 #include <apiary/policy/fragmentation_moves.h>
@@ -78,7 +80,9 @@
 #include <apiary/policy/ruled_preempt.h>
 #include <apiary/policy/share_rooms.h>
 #include <apiary/policy/shared_fit.h>
+#include <apiary/policy/spare_search.h>
 #include <apiary/policy/time_slice.h>
+#include <apiary/policy/victim_cost.h>
 #include <apiary/sched/audit.h>
 #include <apiary/sched/audit_bindings.h>
 #include <apiary/sched/audit_cells.h>

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,9 +31,16 @@ struct eviction_candidate {
   std::uint32_t last = 0;
 };
 
+// What a leaf costs when a gang has so many, rounded down. Requires: leaves > 0.
+template <std::unsigned_integral Cost>
+[[nodiscard]] constexpr Cost cost_a_leaf(Cost cost, std::uint32_t leaves) noexcept {
+  // Most gangs have a power of two: a shift is a tenth of a division.
+  return std::has_single_bit(leaves) ? cost >> std::countr_zero(leaves) : cost / leaves;
+}
+
 // Nodes by free leaves, and the pieces that a gang is short of, while candidates are evicted.
 //
-// Requires: as victim_search.
+// Requires: as victim_search. Members without tasks or leaves do not count.
 // Cost:     begin O(candidates + shares + nodes); set O(shares of the candidate * sizes).
 class eviction_state {
  public:
@@ -82,6 +90,7 @@ class eviction_state {
     evicted_list_.clear();
     pieces_.clear();
     for (const gang_member& m : members) {
+      if (m.tasks == 0 || m.leaves == 0) continue;
       const auto same = [&](const piece_count& p) { return p.size == m.leaves; };
       if (std::any_of(pieces_.begin(), pieces_.end(), same)) continue;
       piece_count p{m.leaves, 0, 0};
@@ -161,11 +170,7 @@ class eviction_state {
     std::uint32_t leaves = 0;
     for (std::uint32_t s = c.first; s < c.last; ++s) leaves += shares_[s].leaves;
     leaves = std::max(leaves, 1U);
-    // Most gangs have a power of two: a shift is a tenth of a division.
-    const auto bits = static_cast<std::uint32_t>(std::countr_zero(leaves));
-    const leaf_price price = std::has_single_bit(leaves)
-                                 ? leaf_price{c.cost >> bits, one_gang >> bits}
-                                 : leaf_price{c.cost / leaves, one_gang / leaves};
+    const leaf_price price{cost_a_leaf(c.cost, leaves), cost_a_leaf(one_gang, leaves)};
     prices_[j] = price;
     for (std::uint32_t s = c.first; s < c.last; ++s) {
       spot& at = spots_[shares_[s].node];

@@ -7,6 +7,7 @@
 #include <apiary/model/request.h>
 #include <apiary/policy/eviction_state.h>
 #include <apiary/policy/gang_fit.h>
+#include <apiary/policy/spare_search.h>
 
 #include <algorithm>
 #include <array>
@@ -24,9 +25,18 @@ APIARY_NAMESPACE_BEGIN
 // Searches the set of running gangs of least total cost whose eviction lets a gang fit.
 //
 // First three greedy orders (cheapest gang, cheapest leaf, cheapest node first), each followed by
-// sparing what turns out not to be needed, the dearest first: a set of which none can be spared.
-// Then branch and bound within a budget: it ends with the optimum, or with the best set so far and a
+// sparing what turns out not to be needed, the dearest first: a set of which none can be spared,
+// and which costs no more than taking the cheapest first does. Then branch and bound
+// (spare_search.h) within a budget: it ends with the optimum, or with the best set so far and a
 // lower bound beside it. The choice is a knapsack over nodes even for one size of task, and NP-hard.
+//
+// One budget is for all of it. A step is one of gang_fit's search, of about 0.1 microseconds; a set
+// that branch and bound tries counts as set_steps of them. Where sizes divide one another only such
+// sets count. A set may take a quarter of what is left; when that is not enough it counts as one
+// that does not fit, and then the lower bound does not follow from the search.
+//
+// Who must not be evicted - a protected gang, one of a tenant that has lost enough - is no
+// candidate: its leaves are not free and not in the shares.
 //
 // Lower bound: counted in pieces of t leaves the gang is short of D (gang_fit.h). A piece on a node
 //           needs leaves of gangs there; when the cost of a gang is spread over its leaves, the
@@ -34,30 +44,42 @@ APIARY_NAMESPACE_BEGIN
 //           pieces over all nodes (convex hulls, the last one in part) what all cost together.
 // Model:    HiveD (OSDI 2020) section 3.4 and kube-scheduler take victims greedily, node by node.
 // Requires: candidates of less than 2^63 cost in all; shares within the nodes; at most 64 leaves a
-//           node.
-// Cost:     O(candidates + shares + nodes), O(log candidates) and gang_fit for each gang tried; a step
-//           of the budget is one gang tried; with more candidates than that there is no search.
+//           node and a task.
+// Cost:     O(candidates + shares + nodes); for each gang tried O(log candidates), and gang_fit
+//           where sizes do not divide one another; the budget. With more candidates than sets that
+//           the budget allows there is no branch and bound.
 class victim_search {
  public:
-  explicit victim_search(std::uint64_t budget = 512) noexcept : budget_(budget) {}
+  static constexpr std::uint64_t set_steps = 200;
+  static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+
+  explicit victim_search(std::uint64_t budget = 512 * set_steps) noexcept : budget_(budget) {}
+  void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
 
   // `free`: free leaves of the nodes that shares name; `others`: all other nodes. does_not_fit: not
-  // even with all candidates evicted.
+  // even with all candidates evicted; budget_ended: not known. Sets that cost `limit` or more are
+  // of no use: nothing is searched where the bound leaves no others, and cost() is never.
   fit_verdict operator()(std::span<const node_class> others, std::span<const std::uint32_t> free,
                          std::span<const eviction_candidate> candidates,
-                         std::span<const node_share> shares, std::span<const gang_member> members) {
+                         std::span<const node_share> shares, std::span<const gang_member> members,
+                         std::uint64_t limit = never) {
     candidates_ = candidates;
     shares_ = shares;
-    members_ = members;
-    state_.begin(others, free, candidates, shares, members);
-    const fit_verdict possible = pack(state_.all_evicted());
-    if (possible != fit_verdict::fits) return possible;
+    limit_ = limit;
+    members_.clear();
+    for (const gang_member& m : members)
+      if (m.tasks > 0 && m.leaves > 0) members_.push_back(m);
+    steps_ = 0;
     victims_.clear();
     cost_ = 0;
     bound_ = 0;
+    state_.begin(others, free, candidates, shares, members_);
+    const fit_verdict possible = pack(state_.all_evicted(), budget_);
+    if (possible != fit_verdict::fits) return possible;
     if (fits()) return fit_verdict::fits;
-    cost_ = std::numeric_limits<std::uint64_t>::max();
+    cost_ = never;
     bound_ = lower_bound_by_pieces();
+    if (bound_ >= limit) return fit_verdict::fits;
     take_gangs([&](std::uint32_t j) { return candidates_[j].cost; });
     settle();
     take_gangs([&](std::uint32_t j) { return state_.price(j).cost; });
@@ -73,6 +95,8 @@ class victim_search {
   [[nodiscard]] std::span<const std::uint32_t> victims() const noexcept { return victims_; }
   [[nodiscard]] std::uint64_t cost() const noexcept { return cost_; }
   [[nodiscard]] std::uint64_t lower_bound() const noexcept { return bound_; }
+  // Of the budget.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   // After `does_not_fit`: a count that proves it, if there is one.
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return fit_.cut(); }
 
@@ -112,23 +136,33 @@ class victim_search {
     std::vector<std::uint64_t> heap_;  // the greatest first
   };
 
-  fit_verdict pack(const eviction_state::histogram& nodes) {
+  fit_verdict pack(const eviction_state::histogram& nodes, std::uint64_t budget) {
     classes_.clear();
     for (std::uint32_t f = 1; f <= max_leaves; ++f)
       if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
-    return fit_(classes_, members_);
+    fit_.set_budget(budget);
+    const fit_verdict verdict = fit_(classes_, members_);
+    steps_ += fit_.steps();
+    return verdict;
   }
+  [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps_; }
   // The counts come first: they are at hand, say no most of the time, and often yes, too.
-  bool fits() {
-    return !state_.short_of_pieces() &&
-           (state_.pieces_decide() || pack(state_.nodes()) == fit_verdict::fits);
+  fit_verdict verdict() {
+    if (state_.short_of_pieces()) return fit_verdict::does_not_fit;
+    if (state_.pieces_decide()) return fit_verdict::fits;
+    return pack(state_.nodes(), left() / 4);
   }
+  bool fits() { return verdict() == fit_verdict::fits; }
 
-  // Evicts the candidate of the lowest price, then the next, until the gang fits.
+  // Evicts the candidate of the lowest price, then the next, until the gang is known to fit: with
+  // all of them it does.
   template <class Price>
   void take_gangs(const Price& price) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
-    for (; !fits(); cheapest_.pop()) state_.evict(cheapest_.top(price)->number);
+    for (; !all_tried() && !fits(); cheapest_.pop()) state_.evict(cheapest_.top(price)->number);
+  }
+  [[nodiscard]] bool all_tried() const noexcept {
+    return state_.tried().size() == candidates_.size();
   }
   // Empties the node of the lowest price a piece of the largest size, then the next; gangs that are
   // evicted already cost nothing.
@@ -185,7 +219,7 @@ class victim_search {
 
   // Spares whom it can of those evicted, the dearest first, and keeps the set if it is the best.
   void settle() {
-    if (fits()) {
+    if (all_tried() || fits()) {
       set_.assign(state_.tried().begin(), state_.tried().end());
       std::sort(set_.begin(), set_.end(), [&](std::uint32_t a, std::uint32_t b) {
         if (candidates_[a].cost != candidates_[b].cost)
@@ -267,38 +301,51 @@ class victim_search {
 
   // Branch and bound over few candidates: dear gangs are decided first, and spared first.
   void improve() {
-    if (cost_ <= bound_ || candidates_.size() > budget_) return;
+    if (least() <= bound_ || candidates_.size() > left() / set_steps) return;
     order_.resize(candidates_.size());
     std::iota(order_.begin(), order_.end(), 0U);
     std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
       return candidates_[a].cost > candidates_[b].cost;
     });
-    for (const std::uint32_t j : order_) state_.evict(j);
-    steps_ = 0;
-    branch(0, 0);
+    costs_.clear();
+    for (const std::uint32_t j : order_) {
+      state_.evict(j);
+      costs_.push_back(candidates_[j].cost);
+    }
+    if (search_(tries{*this}, costs_)) bound_ = least();
     state_.spare_all();
-    if (steps_ <= budget_) bound_ = cost_;
   }
-  void branch(std::size_t k, std::uint64_t cost) {
-    if (cost >= cost_ || cost_ <= bound_ || steps_ > budget_) return;
-    if (k == order_.size()) return keep();
-    if (++steps_ > budget_) return;
-    state_.set(order_[k], false);
-    if (fits()) branch(k + 1, cost);
-    state_.set(order_[k], true);
-    branch(k + 1, cost + candidates_[order_[k]].cost);
-  }
+  // Only sets that cost less matter.
+  [[nodiscard]] std::uint64_t least() const noexcept { return std::min(cost_, limit_); }
+  // For spare_search.
+  struct tries {
+    victim_search& in;
 
-  static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+    [[nodiscard]] std::uint64_t least() const { return in.least() <= in.bound_ ? 0 : in.least(); }
+    bool pay() {
+      if (in.left() < set_steps) return false;
+      in.steps_ += set_steps;
+      return true;
+    }
+    fit_verdict spare(std::size_t k) {
+      in.state_.set(in.order_[k], false);
+      return in.verdict();
+    }
+    void evict(std::size_t k) { in.state_.set(in.order_[k], true); }
+    void keep() { in.keep(); }
+  };
 
   gang_fit fit_;
+  spare_search search_;
   std::uint64_t budget_;
   std::uint64_t steps_ = 0;
+  std::uint64_t limit_ = never;
   std::span<const eviction_candidate> candidates_;
   std::span<const node_share> shares_;
-  std::span<const gang_member> members_;
+  std::vector<gang_member> members_;  // those that take leaves
   eviction_state state_;
   std::vector<std::uint32_t> order_;
+  std::vector<std::uint64_t> costs_;  // in this order
   std::vector<std::uint32_t> set_;
   std::vector<std::uint32_t> victims_;
   std::uint64_t cost_ = 0;

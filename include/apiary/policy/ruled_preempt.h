@@ -2,18 +2,21 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/journal.h>
 #include <apiary/alloc/room_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/lazy_order.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 #include <apiary/model/tree.h>
+#include <apiary/policy/eviction_cells.h>
 #include <apiary/policy/eviction_state.h>
+#include <apiary/policy/eviction_trial.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/preempt.h>
 #include <apiary/policy/ruled_fit.h>
+#include <apiary/policy/spare_search.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -27,65 +30,81 @@
 APIARY_NAMESPACE_BEGIN
 
 // Searches the set of running gangs of least total cost whose eviction lets a gang fit under its
-// rules.
+// rules. Which level the gang prefers does not count.
 //
 // A gang fits one cell of the level it requires, and there only what is evicted from that cell
-// counts. So each cell is a search of its own (victim_search), without the other rules: its lower
-// bound holds with them, too. In ascending order of these bounds, until a bound reaches the cost of
-// the best set so far, cells are searched: with no other rules by victim_search, otherwise beginning
-// with its victims, then evicting the cheapest, sparing the dearest, and branch and bound, with
-// ruled_fit to say what fits.
+// counts. So each cell is a search of its own, in ascending order of the bounds of eviction_cells,
+// until a bound reaches the cost of the best set so far.
 //
-// All is tried on the rooms themselves and taken back.
-// Requires: as victim_search; shares name nodes of the rooms; CPU and memory count as they are.
-// Cost:     O(candidates + shares + nodes) and O(log candidates) for each gang tried; a step of the
-//           budget is one set tried in one cell.
+// * With no other rules victim_search looks for the set.
+// * Otherwise it gives a bound, which holds with the other rules, too. What fits ruled_fit says:
+//   with the cheapest gangs of all evicted; then, in each cell, with the victims without rules and
+//   the cheapest, and with the cheapest alone; each time those that turn out not to be needed are
+//   spared, the dearest first. Then branch and bound (spare_search.h).
+//
+// So the set costs no more than taking the cheapest first does, if the budget decides what fits
+// then. One budget is for all of it: steps as of ruled_fit; a set tried in a cell counts as
+// set_steps besides, and ruled_fit may take a quarter of what is left. A set that this does not
+// decide counts as one that does not fit, but the lower bound does not follow from that.
+//
+// Who must not be evicted is no candidate, as for victim_search. All is tried on the rooms
+// themselves and taken back.
+//
+// Requires: as victim_search; valid(gang); shares name nodes of the rooms.
+// Invalid:  as eviction_cells and eviction_trial.
+// Cost:     O(candidates + shares + cells + nodes); in each cell searched as victim_search; and the
+//           budget. Under other rules also ruled_fit without steps, 2 log2(candidates) times and
+//           once for each victim on the nodes that it then chose.
 template <CellTree Tree>
 class ruled_victim_search {
  public:
-  explicit ruled_victim_search(std::uint64_t budget = 512) noexcept
-      : budget_(budget), quick_(0), thorough_(budget) {}
+  static constexpr std::uint64_t set_steps = victim_search::set_steps;
 
-  // does_not_fit: not even with all candidates evicted.
+  explicit ruled_victim_search(std::uint64_t budget = 1'000'000) noexcept : budget_(budget) {}
+
+  // does_not_fit: not even with all candidates evicted; budget_ended: not known, or none was found.
+  // CPU and memory do not count.
   fit_verdict operator()(room_index<Tree>& rooms, const gang_rules& gang,
                          std::span<const eviction_candidate> candidates,
-                         std::span<const node_share> shares,
-                         std::span<const resources> hosts = {}) {
+                         std::span<const node_share> shares) {
+    return (*this)(rooms, gang, candidates, shares, {}, {});
+  }
+  // The same where CPU and memory count: hosts are what is left of each node, and freed is what
+  // each share gives back, so that a no is one for them, too.
+  // Requires: hosts for each node and freed for each share, or neither.
+  fit_verdict operator()(room_index<Tree>& rooms, const gang_rules& gang,
+                         std::span<const eviction_candidate> candidates,
+                         std::span<const node_share> shares, std::span<const resources> hosts,
+                         std::span<const resources> freed) {
+    gang_ = gang;
+    gang_.preferred = any_level;
     candidates_ = candidates;
     shares_ = shares;
+    trial_.begin(rooms, candidates, shares, hosts, freed);
     victims_.clear();
     cost_ = 0;
     bound_ = 0;
     steps_ = 0;
-    if (fits(rooms, gang, hosts)) return fit_verdict::fits;
-    {
-      transaction tx(log_);
-      for (std::uint32_t j = 0; j < candidates.size(); ++j) change(tx, rooms, j, true);
-      const fit_verdict possible = fit_(rooms, gang, hosts);
-      if (possible != fit_verdict::fits) return possible;
-    }
+    share_out(left() / 4);
+    if (fits_now() == fit_verdict::fits) return fit_verdict::fits;
     cost_ = never;
-    const bool only_level = !has_rules(gang, hosts);
-    find_cells(rooms, gang);
-    for (std::size_t i = 0; i < cells_.size() && cells_[i].bound < cost_; ++i) {
-      select(rooms, cells_[i].cell);
-      if (only_level) {
-        cells_[i].bound = search_cell(rooms, thorough_);
-        keep(thorough_.victims());
-      } else {
-        search_cell(rooms, quick_);
-        if (search_by_rules(rooms, gang, hosts)) cells_[i].bound = never;  // nothing below cost_
-      }
+    members_.clear();
+    for (const ruled_member& m : gang.members) {
+      if (m.leaves == 0 || m.tasks == 0) continue;
+      if (m.leaves > rooms.most()) return fit_verdict::does_not_fit;
+      members_.push_back({.tasks = m.tasks, .leaves = m.leaves});
     }
-    bound_ = cost_;
-    for (const cell_bound& c : cells_) bound_ = std::min(bound_, c.bound);
-    return cost_ == never ? fit_verdict::budget_ended : fit_verdict::fits;
+    const level_t level = gang.required == any_level ? rooms.top() : gang.required;
+    cells_.begin(rooms, level, candidates, shares, members_);
+    return has_other_rules() ? search_by_rules() : search_by_leaves();
   }
 
   // After `fits`: as victim_search.
   [[nodiscard]] std::span<const std::uint32_t> victims() const noexcept { return victims_; }
   [[nodiscard]] std::uint64_t cost() const noexcept { return cost_; }
   [[nodiscard]] std::uint64_t lower_bound() const noexcept { return bound_; }
+  // Of the budget.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
  private:
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
@@ -93,172 +112,268 @@ class ruled_victim_search {
     std::uint64_t bound = 0;
     std::uint32_t cell = 0;
   };
-
-  [[nodiscard]] static bool has_rules(const gang_rules& gang, std::span<const resources> hosts) {
-    for (const ruled_member& m : gang.members)
-      if (!m.slices.empty() || !m.spread.empty() || m.leader != no_member || m.leaves == 0 ||
-          (!hosts.empty() && !(m.host == resources{})))
-        return true;
-    return false;
-  }
-  bool fits(const room_index<Tree>& rooms, const gang_rules& gang,
-            std::span<const resources> hosts) {
-    return fit_(rooms, gang, hosts) == fit_verdict::fits;
-  }
-  void change(transaction& tx, room_index<Tree>& rooms, std::uint32_t j, bool more) const {
-    for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s) {
-      const std::uint32_t f = rooms.free(shares_[s].node);
-      set(tx, rooms, shares_[s].node, more ? f + shares_[s].leaves : f - shares_[s].leaves);
-    }
+  static bool after(const cell_bound& a, const cell_bound& b) noexcept {
+    return a.bound != b.bound ? a.bound > b.bound : a.cell > b.cell;
   }
 
-  // The cells that can hold the gang at all without the other rules, the least bound first.
-  void find_cells(const room_index<Tree>& rooms, const gang_rules& gang) {
-    level_ = gang.required == any_level ? rooms.top() : gang.required;
-    members_.clear();
-    for (const ruled_member& m : gang.members)
-      if (m.leaves > 0) members_.push_back({.tasks = m.tasks, .leaves = m.leaves});
-    const std::uint32_t cells = rooms.num_cells(level_);
-    cell_of_.resize(rooms.num_nodes());
-    for (std::uint32_t c = 0; c < cells; ++c)
-      for (const cell_id n : rooms.nodes(level_, c)) cell_of_[n.value] = c;
-    in_cell_.assign(cells, {});
-    for (std::uint32_t j = 0; j < candidates_.size(); ++j) {
-      for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s) {
-        std::vector<std::uint32_t>& there = in_cell_[cell_of_[shares_[s].node]];
-        if (there.empty() || there.back() != j) there.push_back(j);
-      }
-    }
-    cells_.clear();
-    for (std::uint32_t c = 0; c < cells; ++c) {
-      select(rooms, c);
-      if (const std::uint64_t bound = search_cell(rooms, quick_); bound != never)
-        cells_.push_back({bound, c});
-    }
-    std::stable_sort(cells_.begin(), cells_.end(),
-                     [](const cell_bound& a, const cell_bound& b) { return a.bound < b.bound; });
+  [[nodiscard]] bool has_other_rules() const {
+    const auto rules = [&](const ruled_member& m) {
+      return !m.slices.empty() || !m.spread.empty() || m.leader != no_member || m.leaves == 0 ||
+             (!trial_.hosts().empty() && !(m.host == resources{}));
+    };
+    return std::any_of(gang_.members.begin(), gang_.members.end(), rules);
   }
-  // The candidates of a cell, with their shares there.
-  void select(const room_index<Tree>& rooms, std::uint32_t c) {
-    const id_range<cell_id> nodes = rooms.nodes(level_, c);
-    free_.clear();
-    for (const cell_id n : nodes) free_.push_back(rooms.free(n.value));
-    here_ = in_cell_[c];
-    local_.clear();
-    local_shares_.clear();
-    for (const std::uint32_t j : here_) {
-      const auto first = static_cast<std::uint32_t>(local_shares_.size());
-      for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s)
-        if (nodes.contains(cell_id(shares_[s].node)))
-          local_shares_.push_back({shares_[s].node - nodes.first.value, shares_[s].leaves});
-      const auto last = static_cast<std::uint32_t>(local_shares_.size());
-      local_.push_back({candidates_[j].cost, first, last});
-    }
+  [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps_; }
+  void share_out(std::uint64_t steps) {
+    most_a_fit_ = steps;
+    fit_ = ruled_fit<Tree>(most_a_fit_);
   }
-  // What no set can cost less than, in the cell selected and without the other rules; never if it
-  // cannot hold the gang.
-  std::uint64_t search_cell(const room_index<Tree>& rooms, victim_search& search) {
-    for (const gang_member& m : members_)
-      if (m.leaves > rooms.most() && m.tasks > 0) return never;
-    const fit_verdict verdict = search({}, free_, local_, local_shares_, members_);
-    if (verdict == fit_verdict::does_not_fit) return never;
-    return verdict == fit_verdict::fits ? search.lower_bound() : 0;
+  // With those evicted that are now; after a yes placed_ are the nodes that the gang takes.
+  fit_verdict fits_now() {
+    if (most_a_fit_ > left()) share_out(left() / 4);
+    const fit_verdict verdict = fit_(trial_.rooms(), gang_, trial_.hosts());
+    steps_ += fit_.steps();
+    if (verdict != fit_verdict::fits) return verdict;
+    placed_.clear();
+    for (const gang_portion& p : fit_.portions()) placed_.push_back(p.node);
+    std::sort(placed_.begin(), placed_.end());
+    return verdict;
   }
-  // Keeps a set of candidates of the cell if it is the best so far.
-  void keep(std::span<const std::uint32_t> set) {
-    std::uint64_t cost = 0;
-    for (const std::uint32_t i : set) cost += local_[i].cost;
+  // The same as one set tried.
+  fit_verdict try_set() {
+    if (!pay_) return fits_now();
+    if (left() < set_steps) return fit_verdict::budget_ended;
+    steps_ += set_steps;
+    return fits_now();
+  }
+
+  // Keeps set_ if it is the best so far.
+  void keep(std::uint64_t cost) {
     if (cost >= cost_) return;
     cost_ = cost;
-    victims_.clear();
-    for (const std::uint32_t i : set) victims_.push_back(here_[i]);
+    victims_ = set_;
     std::sort(victims_.begin(), victims_.end());
   }
+  void order_cells() {
+    order_.clear();
+    for (std::uint32_t c = 0; c < cells_.bounds().size(); ++c)
+      if (cells_.bounds()[c] < cost_) order_.push_back({cells_.bounds()[c], c});
+    std::make_heap(order_.begin(), order_.end(), after);
+  }
+  // The next cell in which a set may cost less than the best one so far, the least bound first.
+  bool next_cell(cell_bound& at) {
+    if (order_.empty() || order_.front().bound >= cost_) return false;
+    at = order_.front();
+    std::pop_heap(order_.begin(), order_.end(), after);
+    order_.pop_back();
+    return true;
+  }
+  // Without the other rules: victims, and a better bound of the cell; never if it cannot hold the
+  // gang.
+  fit_verdict search_cell(cell_bound& at, std::uint64_t budget) {
+    cells_.select(at.cell);
+    search_.set_budget(budget);
+    const fit_verdict verdict =
+        search_({}, cells_.free(), cells_.candidates(), cells_.shares(), members_, cost_);
+    steps_ += search_.steps();
+    if (verdict == fit_verdict::does_not_fit) at.bound = never;
+    if (verdict == fit_verdict::fits) at.bound = std::max(at.bound, search_.lower_bound());
+    return verdict;
+  }
+  // What is certain in the end, with the cells that were searched and those that were not.
+  fit_verdict conclude() {
+    std::uint64_t least = never;
+    for (const cell_bound& c : order_) least = std::min(least, c.bound);
+    for (const cell_bound& c : searched_) least = std::min(least, c.bound);
+    bound_ = std::min(cost_, least);
+    if (cost_ != never) return fit_verdict::fits;
+    return least == never ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
+  }
 
-  // After search_cell(quick_); whether it is certain that no set of the cell costs less than cost_.
-  bool search_by_rules(room_index<Tree>& rooms, const gang_rules& gang,
-                       std::span<const resources> hosts) {
-    transaction tx(log_);
-    chosen_.assign(local_.size(), 0);
-    const auto evict = [&](std::uint32_t i) {
-      if (chosen_[i] == 0) change(tx, rooms, here_[i], true);
-      chosen_[i] = 1;
+  fit_verdict search_by_leaves() {
+    const auto search = [&](cell_bound& at, std::uint64_t budget) {
+      if (search_cell(at, budget) != fit_verdict::fits) return;
+      set_.clear();
+      for (const std::uint32_t i : search_.victims()) set_.push_back(cells_.here()[i]);
+      keep(search_.cost());
     };
-    for (const std::uint32_t i : quick_.victims()) evict(i);
-    order_.resize(local_.size());
-    std::iota(order_.begin(), order_.end(), 0U);
-    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return local_[a].cost > local_[b].cost;
-    });
-    bool is = fits(rooms, gang, hosts);
-    for (std::size_t k = order_.size(); k-- > 0 && !is;) {
-      evict(order_[k]);
-      is = fits(rooms, gang, hosts);
+    searched_.clear();
+    order_cells();
+    for (cell_bound at; next_cell(at);) {
+      search(at, left() / 8);
+      searched_.push_back(at);
     }
-    if (!is) return true;  // the rules exclude this cell
-    for (const std::uint32_t i : order_) {
-      if (chosen_[i] == 0) continue;
-      transaction spare(log_);
-      change(spare, rooms, here_[i], false);
-      if (!fits(rooms, gang, hosts)) continue;
-      spare.commit();
-      chosen_[i] = 0;
+    // What is left of the budget is for the cells that are not settled.
+    for (std::size_t i = 0; i < searched_.size(); ++i)
+      if (searched_[i].bound < cost_) search(searched_[i], left() / (searched_.size() - i));
+    return conclude();
+  }
+
+  fit_verdict search_by_rules() {
+    everybody_.resize(candidates_.size());
+    std::iota(everybody_.begin(), everybody_.end(), 0U);
+    searched_.clear();
+    order_.clear();
+    pay_ = false;
+    const spare_all_at_last at_last{trial_};
+    fit_verdict possible = take_cheapest(everybody_);
+    if (possible == fit_verdict::budget_ended) {  // with all evicted: here a no matters
+      share_out(left());
+      possible = fits_now();
+    }
+    if (possible != fit_verdict::fits) return possible;
+    settle();
+    trial_.spare_all();
+    pay_ = true;
+    order_cells();
+    for (cell_bound at; left() >= set_steps && next_cell(at);) {
+      search_by_rules(at);
+      trial_.spare_all();
+      searched_.push_back(at);
+    }
+    return conclude();
+  }
+  void search_by_rules(cell_bound& at) {
+    static_cast<void>(search_cell(at, left() / 8));
+    if (at.bound >= cost_) return;
+    for (const bool seeded : {true, false}) {
+      trial_.spare_all();
+      const std::span<const std::uint32_t> seed = search_.victims();
+      if (!seeded && seed.empty()) continue;
+      if (seeded)
+        for (const std::uint32_t i : seed) trial_.evict(cells_.here()[i]);
+      const fit_verdict verdict = take_cheapest(cells_.here());
+      if (verdict == fit_verdict::does_not_fit) at.bound = never;
+      if (verdict != fit_verdict::fits) return;
+      settle();
+    }
+    if (branch()) at.bound = std::max(at.bound, cost_);
+  }
+
+  struct spare_all_at_last {
+    eviction_trial<Tree>& trial;
+    ~spare_all_at_last() { trial.spare_all(); }
+  };
+
+  // Evicts those of least cost beside those that are evicted, no more of them than it takes until
+  // the gang is known to fit. If that is not so with all of them: what is known then.
+  fit_verdict take_cheapest(std::span<const std::uint32_t> among) {
+    const auto price = [&](std::uint32_t i) {
+      return trial_.evicted(among[i]) ? never : candidates_[among[i]].cost;
+    };
+    fit_verdict verdict = try_set();
+    if (verdict == fit_verdict::fits) return verdict;
+    cheapest_.begin(static_cast<std::uint32_t>(among.size()));
+    taken_.clear();
+    std::size_t few = 0;  // not known to be enough
+    while (verdict != fit_verdict::fits) {
+      few = taken_.size();
+      for (std::size_t more = std::max<std::size_t>(few, 1); more > 0; --more) {
+        const lazy_order::entry* const top = cheapest_.top(price);
+        if (top == nullptr) break;
+        taken_.push_back(among[top->number]);
+        cheapest_.pop();
+        trial_.evict(taken_.back());
+      }
+      if (taken_.size() == few) return verdict;
+      verdict = try_set();
+    }
+    std::size_t enough = taken_.size();
+    std::size_t now = enough;
+    const auto take = [&](std::size_t n) {
+      for (; now < n; ++now) trial_.evict(taken_[now]);
+      for (; now > n; --now) trial_.spare(taken_[now - 1]);
+    };
+    while (few + 1 < enough) {
+      take(few + (enough - few) / 2);
+      (try_set() == fit_verdict::fits ? enough : few) = now;
+    }
+    take(enough);
+    return fit_verdict::fits;
+  }
+  // After a yes: spares whom it can, the dearest first, and keeps the set.
+  void settle() {
+    set_.clear();
+    for (const std::uint32_t j : trial_.tried()) {
+      if (!is_where_placed(j)) trial_.spare(j);
+      if (trial_.evicted(j)) set_.push_back(j);
+    }
+    std::sort(set_.begin(), set_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return candidates_[a].cost != candidates_[b].cost ? candidates_[a].cost > candidates_[b].cost
+                                                        : a < b;
+    });
+    for (const std::uint32_t j : set_) {
+      trial_.spare(j);
+      if (try_set() != fit_verdict::fits) trial_.evict(j);
     }
     keep_chosen();
-    for (const std::uint32_t i : order_) evict(i);
-    const std::uint64_t last = budget_ < never - steps_ ? steps_ + budget_ : never;
-    return branch(rooms, gang, hosts, 0, 0, last);
+  }
+  [[nodiscard]] bool is_where_placed(std::uint32_t j) const {
+    for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s)
+      if (std::binary_search(placed_.begin(), placed_.end(), shares_[s].node)) return true;
+    return false;
   }
   void keep_chosen() {
+    std::uint64_t cost = 0;
     set_.clear();
-    for (std::uint32_t i = 0; i < chosen_.size(); ++i)
-      if (chosen_[i] != 0) set_.push_back(i);
-    keep(set_);
-  }
-  // Dear gangs are decided first, and spared first; all that are not decided are evicted. False if
-  // the budget ended.
-  bool branch(room_index<Tree>& rooms, const gang_rules& gang, std::span<const resources> hosts,
-              std::size_t k, std::uint64_t cost, std::uint64_t last) {
-    if (cost >= cost_) return true;
-    if (k == order_.size()) {
-      keep_chosen();
-      return true;
+    for (const std::uint32_t j : trial_.tried()) {
+      if (!trial_.evicted(j)) continue;
+      cost += candidates_[j].cost;
+      set_.push_back(j);
     }
-    if (steps_ == last) return false;
-    ++steps_;
-    const std::uint32_t i = order_[k];
-    bool certain = true;
-    {
-      transaction spare(log_);
-      change(spare, rooms, here_[i], false);
-      const fit_verdict verdict = fit_(rooms, gang, hosts);
-      certain = verdict != fit_verdict::budget_ended;
-      chosen_[i] = 0;
-      if (verdict == fit_verdict::fits) certain = branch(rooms, gang, hosts, k + 1, cost, last);
-      chosen_[i] = 1;
-    }
-    return branch(rooms, gang, hosts, k + 1, cost + local_[i].cost, last) && certain;
+    keep(cost);
   }
+
+  // Over all sets of the candidates of a cell that will do together. Whether it is certain that
+  // none costs less than the best set.
+  bool branch() {
+    if (cells_.here().size() > left() / set_steps) return false;
+    by_cost_.assign(cells_.here().begin(), cells_.here().end());
+    std::stable_sort(by_cost_.begin(), by_cost_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return candidates_[a].cost > candidates_[b].cost;
+    });
+    costs_.clear();
+    for (const std::uint32_t j : by_cost_) {
+      trial_.evict(j);
+      costs_.push_back(candidates_[j].cost);
+    }
+    return branch_(tries{*this}, costs_);
+  }
+  // For spare_search.
+  struct tries {
+    ruled_victim_search& in;
+
+    [[nodiscard]] std::uint64_t least() const { return in.cost_; }
+    [[nodiscard]] bool pay() const { return in.left() >= set_steps; }
+    fit_verdict spare(std::size_t k) {
+      in.trial_.spare(in.by_cost_[k]);
+      return in.try_set();
+    }
+    void evict(std::size_t k) { in.trial_.evict(in.by_cost_[k]); }
+    void keep() { in.keep_chosen(); }
+  };
 
   std::uint64_t budget_;
   std::uint64_t steps_ = 0;
-  victim_search quick_;     // bounds and greedy sets alone
-  victim_search thorough_;  // within the budget
+  std::uint64_t most_a_fit_ = 0;
+  bool pay_ = false;  // sets tried count
   ruled_fit<Tree> fit_;
-  journal log_;
+  victim_search search_;  // without the other rules
+  spare_search branch_;
+  eviction_trial<Tree> trial_;
+  gang_rules gang_;
   std::span<const eviction_candidate> candidates_;
   std::span<const node_share> shares_;
-  level_t level_ = 0;
-  std::vector<gang_member> members_;                 // without rules
-  std::vector<std::uint32_t> cell_of_;               // of each node
-  std::vector<std::vector<std::uint32_t>> in_cell_;  // the candidates of each cell
-  std::vector<cell_bound> cells_;
-  std::vector<std::uint32_t> here_;  // the candidates of the cell selected, and
-  std::vector<eviction_candidate> local_;
-  std::vector<node_share> local_shares_;
-  std::vector<std::uint32_t> free_;  // leaves of its nodes
-  std::vector<std::uint32_t> order_;
-  std::vector<std::uint8_t> chosen_;
+  std::vector<gang_member> members_;  // without rules
+  eviction_cells<Tree> cells_;
+  std::vector<cell_bound> order_;  // a heap of the cells that are not searched
+  std::vector<cell_bound> searched_;
+  std::vector<std::uint32_t> everybody_;
+  lazy_order cheapest_;
+  std::vector<std::uint32_t> taken_;
+  std::vector<std::uint32_t> placed_;  // nodes, ascending
+  std::vector<std::uint32_t> by_cost_;
+  std::vector<std::uint64_t> costs_;
   std::vector<std::uint32_t> set_;
   std::vector<std::uint32_t> victims_;
   std::uint64_t cost_ = 0;
