@@ -258,3 +258,106 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
     all_ended(conservative_queue(placer));
   }
 }
+
+TEST_CASE("conservative_queue: what starts late is booked until it ends, and given back once") {
+  conservative_queue queue(server_placer::create({.gpus = {4}}).value());
+  std::vector<job_action> actions;
+  const auto submit = [&](std::uint32_t job, tick_t estimate, tick_t now) {
+    REQUIRE(queue.submit({.job = job_id(job), .gpus = 4, .estimate = estimate}, now).ok());
+  };
+  submit(0, 5, 0);
+  submit(1, 10, 0);
+  REQUIRE(queue.decide(0, actions).ok());
+  CHECK(queue.reserved(job_id(1)) == 5);
+  REQUIRE(queue.finish(job_id(0), 5).ok());
+  REQUIRE(queue.decide(8, actions).ok());
+  CHECK(actions.size() == 2);
+  submit(2, 3, 8);
+  submit(3, 7, 8);
+  REQUIRE(queue.decide(8, actions).ok());
+  CHECK(queue.reserved(job_id(2)) == 18);
+  CHECK(queue.reserved(job_id(3)) == 21);
+  REQUIRE(queue.finish(job_id(1), 12).ok());
+  REQUIRE(queue.decide(12, actions).ok());
+  CHECK(!queue.reserved(job_id(2)));
+  CHECK(queue.reserved(job_id(3)) == 15);
+}
+
+TEST_CASE("conservative_queue: a start that is late makes nobody late who came before") {
+  conservative_queue queue(
+      server_placer::create({.gpus = std::vector<std::uint32_t>(4, 1)}).value());
+  std::vector<job_action> actions;
+  const auto submit = [&](std::uint32_t job, std::uint32_t gpus, tick_t estimate) {
+    REQUIRE(queue.submit({.job = job_id(job), .gpus = gpus, .estimate = estimate}, 0).ok());
+  };
+  submit(0, 2, 15);
+  submit(1, 2, 5);
+  submit(2, 4, 10);
+  submit(3, 2, 10);  // fits in front of job 2, just
+  REQUIRE(queue.decide(0, actions).ok());
+  CHECK(queue.reserved(job_id(2)) == 15);
+  CHECK(queue.reserved(job_id(3)) == 5);
+  REQUIRE(queue.finish(job_id(1), 5).ok());
+  REQUIRE(queue.decide(6, actions).ok());
+  CHECK(queue.reserved(job_id(2)) == 15);
+  CHECK(queue.reserved(job_id(3)) == 25);
+}
+
+// What is promised and what runs, by the estimates, must fit at every moment, however late the host.
+TEST_CASE("conservative_queue: late hosts: never more promised than there is") {
+  std::uint64_t waited = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(500U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(6);
+    conservative_queue queue(
+        server_placer::create({.gpus = std::vector<std::uint32_t>(gpus, 1)}).value());
+    struct known {
+      std::uint32_t gpus = 0;
+      tick_t estimate = 0;
+      tick_t runs = 0;  // that it really does
+      tick_t started = -1;
+    };
+    std::map<std::uint32_t, known> jobs;
+    tick_t now = 0;
+    for (std::uint32_t next = 0; next < 40 || !jobs.empty(); ++next) {
+      REQUIRE(next < 4000);
+      if (next < 40) {
+        const tick_t estimate = 1 + random.uniform(12);
+        jobs[next] = {1 + random.uniform(gpus), estimate,
+                      1 + random.uniform(static_cast<std::uint32_t>(estimate))};
+        REQUIRE(
+            queue.submit({.job = job_id(next), .gpus = jobs[next].gpus, .estimate = estimate}, now)
+                .ok());
+      }
+      std::vector<job_action> actions;
+      REQUIRE(queue.decide(now, actions).ok());
+      for (const job_action& a : actions) jobs[a.job.value].started = now;
+      REQUIRE(queue.wake() > now);
+      std::map<tick_t, std::int64_t> steps;
+      for (const auto& [job, j] : jobs) {
+        const auto reserved = queue.reserved(job_id(job));
+        REQUIRE(reserved.has_value() == (j.started < 0));
+        const tick_t from = reserved.value_or(j.started);
+        REQUIRE((!reserved || from > now));
+        waited += reserved ? 1U : 0U;
+        if (from == forever) continue;
+        steps[from] += j.gpus;
+        steps[from + j.estimate] -= j.gpus;
+      }
+      std::int64_t used = 0;
+      for (const auto& [at, more] : steps) REQUIRE((used += more) <= gpus);
+      tick_t last = std::min(queue.wake(), now + 5);
+      for (const auto& [job, j] : jobs)
+        if (j.started >= 0) last = std::min(last, j.started + j.runs);
+      now = std::max(now + 1, last + random.uniform(3));
+      for (auto at = jobs.begin(); at != jobs.end();) {
+        const known& j = at->second;
+        const bool ends = j.started >= 0 && j.started + j.runs <= now;
+        if (ends) REQUIRE(queue.finish(job_id(at->first), now).ok());
+        at = ends ? jobs.erase(at) : std::next(at);
+      }
+    }
+  }
+  CHECK(waited > 0);
+}

@@ -34,11 +34,13 @@ APIARY_NAMESPACE_BEGIN
 // Keeps:    reservations hold where any GPUs will do, no job runs longer than its estimate and no
 //           server breaks. Elsewhere they count GPUs only: a job without a place at its moment gets
 //           another, and a job beyond its estimate is taken to run as long again as it has.
+//           Where decide() comes later than wake() and a start is late by that, all are made anew,
+//           in order of arrival: who came before whoever is late still has what it was promised.
 // Requires: times >= 0 that never go back; decide() at wake() and after each moment at which
 //           something was submitted, ended, broke or was repaired.
 // Cost:     submit, start and an end in time O(steps of the profile), at most two a job that runs or
-//           waits. An early end, an overrun or a server: that times the jobs that wait, for each
-//           round in which one moves.
+//           waits. An early end, an overrun, a late start or a server: that times the jobs that wait,
+//           for each round in which one moves.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {
@@ -101,6 +103,7 @@ class conservative_queue {
       ends_.insert({r.ends, late->id, r.request.gpus});
       rebuild_ = true;
     }
+    if (const auto late = starts_.first()) rebuild_ = rebuild_ || late->key < now;
     if (rebuild_) start_over(now);
     for (const job_id job : new_) {
       if (!moved_ && jobs_.look_up(job) != nullptr) reserve(jobs_[job], now);
