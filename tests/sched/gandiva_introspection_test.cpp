@@ -78,8 +78,12 @@ struct wary_host {
     actions.assign(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
     REQUIRE(scheduler.wake() > now);
     std::set<job_id> seen;
+    int last = 0;  // of what has an order by its kind: unpacking first, growth last
     for (const job_action& a : actions) {
       REQUIRE(seen.insert(a.job).second);  // one action a job
+      const int step = a.what == verb::unpack ? 0 : a.what == verb::grow ? 2 : 1;
+      REQUIRE(step >= last);
+      last = step;
       carry_out(a);
       ++counts[a.what];
     }
@@ -359,6 +363,37 @@ TEST_CASE("gandiva: a job grows when nothing has changed for a while, and gives 
   host.tick(180);
   CHECK(host.gpus(0) == 0);
   CHECK(host.gpus(6) == 1);
+}
+
+// Job 0 shrinks for a job that comes, and was to leave that server next.
+TEST_CASE("gandiva: who shrank for one that came does not move in the same decision") {
+  for (const bool at_once : {false, true}) {
+    CAPTURE(at_once);
+    wary_host host({.servers = {.gpus = {8, 8, 8}}, .migrates = true, .grows = true});
+    const auto ask = [&](std::uint32_t first, std::uint32_t last, std::uint32_t gpus) {
+      for (std::uint32_t job = first; job <= last; ++job) {
+        const std::uint32_t most = job == 0 ? 8 : 0;
+        REQUIRE(host.submit({.job = job_id(job), .gpus = gpus, .most_gpus = most}, 1).ok());
+      }
+    };
+    const auto end = [&](const std::vector<std::uint32_t>& jobs, tick_t now) {
+      for (const std::uint32_t job : jobs) REQUIRE(host.finish(job_id(job), now).ok());
+    };
+    ask(0, 7, 1);
+    ask(8, 11, 2);
+    ask(12, 12, 7);
+    ask(13, 13, 1);
+    host.tick(1);
+    host.tick(60'000);
+    end({3, 4, 5, 6, 7}, 100'000);
+    for (const tick_t now : {100'000, 120'000, 160'000}) host.tick(now);
+    CHECK(host.gpus(0) == 6);
+    end({9, 10, 11, 13}, 170'000);
+    if (at_once) host.tick(170'000);
+    for (tick_t now = 180'000; now < 1'000'000; now += 60'000) host.tick(now);
+    CHECK(host.counts[verb::shrink] > 0);
+    CHECK(host.counts[verb::migrate] > 0);
+  }
 }
 
 TEST_CASE("gandiva: random loads with everything on: every step legal, all work done") {

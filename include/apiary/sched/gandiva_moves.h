@@ -79,8 +79,10 @@ class gandiva_migration {
       }
     }
     for (const migration& m : apiary::defragment(v.rooms, residents, threshold_)) {
-      jobs.migrate(jobs.at(m.job), v.places(m.to));
       more = true;
+      gandiva_job& r = jobs.at(m.job);
+      if (jobs.acted(r)) break;  // it shrank for one that came: the rest waits for the next time
+      jobs.migrate(r, v.places(m.to));
     }
     return more;
   }
