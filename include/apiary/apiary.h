@@ -99,6 +99,8 @@
 #include <apiary/sched/gandiva_jobs.h>
 #include <apiary/sched/gandiva_moves.h>
 #include <apiary/sched/gandiva_packing.h>
+#include <apiary/sched/gandiva_queue.h>
+#include <apiary/sched/gandiva_relocation.h>
 #include <apiary/sched/gandiva_servers.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>

@@ -32,7 +32,8 @@ struct job_request {
   std::uint32_t gpus = 1;
   tick_t estimate = forever;  // how long it runs at most, as its owner says
   std::uint32_t most_gpus =
-      0;  // that it can use, where they are idle; no more than `gpus` if below
+      0;                     // that it can use, where they are idle; no more than `gpus` if below
+  std::uint32_t weight = 1;  // of its turns, where jobs take turns: 1, ..., 1000
 };
 
 // Where a job runs: nodes, each once, with the devices that it has there.

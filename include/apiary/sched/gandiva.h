@@ -12,6 +12,8 @@
 #include <apiary/sched/gandiva_jobs.h>
 #include <apiary/sched/gandiva_moves.h>
 #include <apiary/sched/gandiva_packing.h>
+#include <apiary/sched/gandiva_queue.h>
+#include <apiary/sched/gandiva_relocation.h>
 #include <apiary/sched/server_placer.h>
 
 #include <absl/status/status.h>
@@ -20,9 +22,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +31,7 @@ APIARY_NAMESPACE_BEGIN
 
 struct gandiva_options {
   server_spec servers{};    // `anywhere` of it does not count
-  tick_t quantum = 60'000;  // turns change at its multiples
+  tick_t quantum = 60'000;  // turns change at its multiples, or with the first decide() behind
 
   bool packs = false;                            // two jobs on one GPU where that pays
   std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of job_sample
@@ -55,14 +55,16 @@ struct gandiva_options {
 //   an empty server, whose affinity becomes g; else
 //   servers that have g GPUs to spare, the tightest one or, together, those with the most; else
 //   the least loaded server of affinity g, which is over-subscribed then; else it waits.
-// Where GPUs are to spare, a suspended job of the most over-subscribed server moves in.
+// Where GPUs are to spare, a suspended job of the most over-subscribed server moves in; and if a
+// server is full of work of higher priority, one without a turn moves to where it gets turns.
 // A job over several servers runs without a break. From the next quantum on no job waits on its
 // server for one of lower priority.
 //
 // A decision has one action a job at most. What comes first has it: what helps waiting jobs goes
 // before what helps running ones.
 //   1. at a quantum: packing that does not pay is undone (sched/gandiva_packing.h)
-//   2. waiting jobs are placed, by arrival; suspended ones move to where there is room
+//   2. waiting jobs are placed, by arrival; suspended ones move to where there is room or, at a
+//      quantum, a turn (sched/gandiva_relocation.h)
 //   3. turns; who starts takes back what others have grown by; at a quantum a packing is tried
 //   4. packed jobs get GPUs of their own where there is room
 //   5. after departures: jobs over several servers come together (sched/gandiva_moves.h)
@@ -71,8 +73,11 @@ struct gandiva_options {
 //
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
 // Differs:  two jobs a GPU at most, of one server; fairness and priorities as in time_slice.h.
-// Requires: times >= 0 that never go back; decide() at wake() and after each moment at which
-//           something was submitted, ended, broke or was repaired.
+// Requires: times >= 0 that never go back, no two of them 2^43 apart; decide() at wake() (a turn
+//           comes late if that does) and after each moment at which something was submitted, ended,
+//           broke or was repaired.
+// Delays:   by cause: for want of GPUs (capacity), of a place for them (fragmentation), of a turn
+//           (order).
 // Cost:     O(log servers + jobs of the server) a job that comes, moves or ends and O(numbers of
 //           GPUs asked for) a decision; at a quantum O(jobs log jobs) of each over-subscribed
 //           server. The costs of packing, migration and growth stand there.
@@ -106,18 +111,21 @@ class gandiva {
     return gandiva(options);
   }
 
-  // kInvalidArgument: no job id, no GPUs or more than there are. kAlreadyExists: a job of this id
-  // is here.
+  // kInvalidArgument: no job id, no GPUs or more than there are, a weight of 0 or above 1000.
+  // kAlreadyExists: a job of this id is here.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.gpus == 0 || r.gpus > total_gpus()) {
       return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
                                         " GPUs of " + std::to_string(total_gpus()));
     }
+    if (r.weight == 0 || r.weight > 1000) {
+      return absl::InvalidArgumentError(name(r.job) + " has weight " + std::to_string(r.weight));
+    }
     if (jobs_.find(r.job) != nullptr) {
       return absl::AlreadyExistsError(name(r.job) + " is here already");
     }
-    enqueue(jobs_.add(r, now));
+    queue_.enter(jobs_.add(r, now), now);
     return absl::OkStatus();
   }
 
@@ -126,7 +134,7 @@ class gandiva {
     gandiva_job* const r = jobs_.find(job);
     if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
     if (r->phase == phase::queued) {
-      dequeue(*r);
+      queue_.leave(*r, now);
     } else {
       leave(*r, now);
     }
@@ -167,7 +175,7 @@ class gandiva {
     for (const job_id job : here) {
       gandiva_job& r = jobs_.at(job);
       leave(r, now);
-      enqueue(r);
+      queue_.enter(r, now);
     }
     return ran;
   }
@@ -181,11 +189,13 @@ class gandiva {
   // Appends to `actions` what the host is to do, one action a job at most, in order; all are taken
   // here already.
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
-    const bool turn = now % options_.quantum == 0;
+    const bool turn = now % options_.quantum == 0 || now >= turn_at_;
+    const auto leaves = [&](const gandiva_job& r) { forget(r); };
     jobs_.begin(now, actions);
     if (options_.packs && turn) packing_.judge(jobs_);
-    place_waiting();
-    while (relocate()) continue;
+    queue_.place_all([&](job_id job) { return assign(jobs_.at(job), now); });
+    gandiva_relocation::into_room(jobs_, leaves);
+    if (turn) gandiva_relocation::from_higher(jobs_, leaves);
     for (const node_id n : again_) jobs_.touch(n);
     again_.clear();
     std::vector<node_id> touched = jobs_.take_touched();
@@ -206,21 +216,19 @@ class gandiva {
       for (const node_id n : touched) growth_.watch(jobs_, n, now);
       growth_.grow(jobs_, now);
     }
+    queue_.explain(pool().idle(), now);
     departed_ = false;
     jobs_.end();
-    now_ = now;
+    const bool turns = !over.none() || !jobs_.guests().empty() || !again_.empty() ||
+                       (options_.migrates && restless_);
+    turn_at_ =
+        turns ? later_by(now / options_.quantum * options_.quantum, options_.quantum) : forever;
     return absl::OkStatus();
   }
   // When decide() wants to be called although nothing happens: at the next multiple of the quantum
   // while a server is over-subscribed, jobs are packed or running ones may move, and when jobs may
   // grow.
-  [[nodiscard]] tick_t wake() const noexcept {
-    const tick_t grows = growth_.next();
-    if (jobs_.servers().over().none() && jobs_.guests().empty() && again_.empty() &&
-        !(options_.migrates && restless_))
-      return grows;
-    return std::min(grows, (now_ / options_.quantum + 1) * options_.quantum);
-  }
+  [[nodiscard]] tick_t wake() const noexcept { return std::min(growth_.next(), turn_at_); }
 
   // nullopt: there is no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
@@ -251,12 +259,6 @@ class gandiva {
     return absl::NotFoundError("there is no server " + std::to_string(n.value));
   }
 
-  void enqueue(const gandiva_job& r) { queue_[r.request.gpus].emplace(r.key, r.request.job.value); }
-  void dequeue(const gandiva_job& r) {
-    const auto line = queue_.find(r.request.gpus);
-    line->second.erase({r.key, r.request.job.value});
-    if (line->second.empty()) queue_.erase(line);
-  }
   void leave(gandiva_job& r, tick_t now) {
     forget(r);
     jobs_.leave(r, now);
@@ -265,21 +267,8 @@ class gandiva {
     if (options_.packs && r.home.valid()) packing_.forget(r.home, r.request.job);
   }
 
-  // Finds servers for the jobs that wait for one, by arrival; of each number of GPUs until one
-  // finds none.
-  void place_waiting() {
-    std::set<std::uint32_t> failed;
-    while (true) {
-      std::optional<std::pair<tick_t, std::uint32_t>> first;
-      for (const auto& [gpus, line] : queue_) {
-        if (!failed.contains(gpus) && (!first || *line.begin() < *first)) first = *line.begin();
-      }
-      if (!first) return;
-      gandiva_job& r = jobs_.at(job_id(first->second));
-      if (!assign(r)) failed.insert(r.request.gpus);
-    }
-  }
-  bool assign(gandiva_job& r) {
+  // Gives a job that waits for a server one; whether there is one.
+  bool assign(gandiva_job& r, tick_t now) {
     const gandiva_servers& servers = jobs_.servers();
     const std::uint32_t gpus = r.request.gpus;
     const node_id same = servers.least_loaded(gpus);
@@ -290,7 +279,7 @@ class gandiva {
     }
     if (!home.valid()) {
       if (const auto parts = servers.spread(gpus); !parts.empty()) {
-        dequeue(r);
+        queue_.leave(r, now);
         job_place place;
         for (const auto& [n, k] : parts) {
           jobs_.make_room(n, k);
@@ -304,27 +293,8 @@ class gandiva {
       home = same;
     }
     if (!home.valid()) return false;
-    dequeue(r);
+    queue_.leave(r, now);
     jobs_.settle(r, home);
-    return true;
-  }
-  // Moves a suspended job of the most over-subscribed server that has one small enough to where
-  // there is room; whether there was one.
-  bool relocate() {
-    const gandiva_servers& servers = jobs_.servers();
-    if (servers.over().none()) return false;
-    const std::uint32_t most = servers.most_spare();
-    const node_id from = servers.fullest(most);
-    if (!from.valid()) return false;
-    gandiva_job* best = nullptr;
-    for (const job_id job : servers.jobs(from)) {
-      gandiva_job& r = jobs_.at(job);
-      if (r.phase != phase::suspended || r.leader.valid() || r.request.gpus > most) continue;
-      if (best == nullptr || r.pass < best->pass) best = &r;
-    }
-    forget(*best);
-    if (best->guest.valid()) jobs_.part(*best, jobs_.at(best->guest));
-    jobs_.settle(*best, servers.tightest(best->request.gpus));
     return true;
   }
 
@@ -343,7 +313,8 @@ class gandiva {
         continue;
       }
       const tick_t ran = r.runs() ? now - r.since : 0;
-      candidates.push_back({job, r.request.gpus, r.request.priority, r.pass + slice_pass(ran, 1)});
+      candidates.push_back(
+          {job, r.request.gpus, r.request.priority, r.pass + slice_pass(ran, r.request.weight)});
       records.push_back(&r);
     }
     if (candidates.empty()) return;
@@ -387,11 +358,11 @@ class gandiva {
   gandiva_packing packing_;
   gandiva_migration migration_;
   gandiva_growth growth_;
-  std::map<std::uint32_t, std::set<std::pair<tick_t, std::uint32_t>>> queue_;  // by GPUs
+  gandiva_queue queue_;
   std::vector<node_id> again_;  // servers with a job that is to start, but not in the same decision
   bool departed_ = false;       // something ended or was repaired since the last decide()
   bool restless_ = false;       // running jobs may be able to move
-  tick_t now_ = 0;              // of the last decide()
+  tick_t turn_at_ = forever;    // when the last decide() wanted the next turn
 };
 
 APIARY_NAMESPACE_END

@@ -33,7 +33,9 @@ struct gandiva_job {
   node_id home{};         // whose turns it takes; not valid when it waits or runs over several
   job_place place{};      // while it runs
   std::int64_t pass = 0;  // slice_pass(), without what it runs now
-  tick_t since = 0;       // when it last began to run or to wait
+  tick_t since = 0;       // when it last began to run, or to wait for its turn
+  delays waited{};        // for a server or its turn since it came or was last stopped, till then
+  delays entered{};       // reading of its line's clock when it began to wait for a server
   tick_t moved = 0;       // when it last started or migrated
   job_id leader{};        // valid: it is packed onto the GPUs of this one, and runs when that does
   job_id guest{};         // valid: this one is packed onto its GPUs
@@ -168,9 +170,11 @@ class gandiva_jobs {
     }
     edit(r, [&] {
       if (r.runs()) {
-        r.pass += slice_pass(now - r.since, 1);
-        r.since = now;
+        r.pass += slice_pass(now - r.since, r.request.weight);
+      } else {
+        r.waited[delay_cause::order] += now - r.since;
       }
+      r.since = now;
       r.phase = gandiva_phase::queued;
       r.home = {};
       r.place.clear();
@@ -301,15 +305,15 @@ class gandiva_jobs {
     touched_.push_back(p.node);
   }
   void run(gandiva_job& r, job_action::verb what, job_place place) {
-    delays waited;
-    waited[delay_cause::capacity] = now_ - r.since;
+    delays waited = std::exchange(r.waited, {});
+    waited[delay_cause::order] += now_ - r.since;
     edit(r, [&] { r.phase = gandiva_phase::run; });
     r.place = std::move(place);
     r.since = r.moved = now_;
     emit(r, {what, r.request.job, r.place, waited});
   }
   void halt(gandiva_job& r, job_action::verb what) {
-    r.pass += slice_pass(now_ - r.since, 1);
+    r.pass += slice_pass(now_ - r.since, r.request.weight);
     r.since = now_;
     r.place.clear();
     edit(r, [&] { r.phase = gandiva_phase::suspended; });

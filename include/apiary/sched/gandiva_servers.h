@@ -76,6 +76,12 @@ class gandiva_servers {
     if (gpus > max_gpus_per_node || same_[gpus].empty()) return {};
     return node_id(same_[gpus].begin()->second);
   }
+  // The healthy servers of that affinity on which so many take turns or could, as (load, server),
+  // ascending. Requires: gpus <= max_gpus_per_node.
+  [[nodiscard]] const std::set<std::pair<std::uint32_t, std::uint32_t>>& sharing(
+      std::uint32_t gpus) const noexcept {
+    return same_[gpus];
+  }
   // The lowest empty server of at least `gpus` GPUs.
   [[nodiscard]] node_id empty(std::uint32_t gpus) const noexcept {
     std::uint32_t best = summary_bitset::npos;
