@@ -10,6 +10,7 @@
 #include <apiary/policy/eviction_state.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -59,6 +60,7 @@ class eviction_cells {
         continue;
       std::uint64_t needed = 0;
       for (const gang_member& k : members) needed += std::uint64_t{k.tasks} * (k.leaves / size);
+      for (std::uint32_t f = 0; f <= eviction_state::max_leaves; ++f) in_pieces_[f] = f / size;
       for (std::uint32_t c = 0; c < bounds_.size(); ++c)
         if (bounds_[c] != never) bounds_[c] = std::max(bounds_[c], price_of(c, size, needed));
     }
@@ -126,19 +128,33 @@ class eviction_cells {
   }
   void put_on_nodes(std::uint32_t j) {
     const eviction_candidate& c = candidates_[j];
+    if (c.first == c.last) return;
+    const std::uint32_t cell = cell_of_[shares_[c.first].node];
+    std::uint32_t sum = 0;
+    bool apart = false;  // it is in several cells
+    for (std::uint32_t s = c.first; s < c.last; ++s) {
+      sum += shares_[s].leaves;
+      apart = apart || cell_of_[shares_[s].node] != cell;
+    }
+    if (!apart) {
+      const std::uint64_t price = cost_a_leaf(c.cost, std::max(sum, 1U));
+      for (std::uint32_t s = c.first; s < c.last; ++s) put_on_node(j, s, price);
+      return;
+    }
     for (std::uint32_t s = c.first; s < c.last; ++s)
       leaves_in_[cell_of_[shares_[s].node]] += shares_[s].leaves;
-    for (std::uint32_t s = c.first; s < c.last; ++s) {
-      const auto [node, leaves] = shares_[s];
-      const std::uint64_t price = cost_a_leaf(c.cost, std::max(leaves_in_[cell_of_[node]], 1U));
-      place& at = nodes_[node];
-      at.cost += price * leaves;
-      if (leaves > 0) at.cheapest = std::min(at.cheapest, price);
-      at.leaves += leaves;
-      links_[s] = {j, at.last};
-      at.last = s;
-    }
+    for (std::uint32_t s = c.first; s < c.last; ++s)
+      put_on_node(j, s, cost_a_leaf(c.cost, std::max(leaves_in_[cell_of_[shares_[s].node]], 1U)));
     for (std::uint32_t s = c.first; s < c.last; ++s) leaves_in_[cell_of_[shares_[s].node]] = 0;
+  }
+  void put_on_node(std::uint32_t j, std::uint32_t s, std::uint64_t price) {
+    const auto [node, leaves] = shares_[s];
+    place& at = nodes_[node];
+    at.cost += price * leaves;
+    if (leaves > 0) at.cheapest = std::min(at.cheapest, price);
+    at.leaves += leaves;
+    links_[s] = {j, at.last};
+    at.last = s;
   }
 
   // The bound of a cell by pieces of this size.
@@ -149,10 +165,10 @@ class eviction_cells {
     for (const cell_id i : rooms_->nodes(level_, cell)) {
       const place& n = nodes_[i.value];
       const std::uint32_t free = rooms_->free(i.value);
-      present += free / size;
-      std::uint32_t gain = n.leaves / size - free / size;
-      std::uint32_t missing = size - free % size;
+      present += in_pieces_[free];
+      std::uint32_t gain = in_pieces_[n.leaves] - in_pieces_[free];
       if (gain == 0) continue;
+      std::uint32_t missing = (in_pieces_[free] + 1) * size - free;
       if (n.leaves == free + missing) {
         prices_.push_back(n.cost);
         continue;
@@ -176,7 +192,8 @@ class eviction_cells {
   std::vector<std::uint32_t> cell_of_;    // of each node
   std::vector<std::uint32_t> leaves_in_;  // of one candidate, by cell
   std::vector<std::uint64_t> bounds_;     // of each cell
-  std::vector<std::uint64_t> prices_;     // of pieces
+  std::array<std::uint32_t, eviction_state::max_leaves + 1> in_pieces_{};  // of a size
+  std::vector<std::uint64_t> prices_;                                      // of pieces
   std::vector<std::uint32_t> here_;
   std::vector<eviction_candidate> local_;
   std::vector<node_share> local_shares_;

@@ -28,7 +28,7 @@ APIARY_NAMESPACE_BEGIN
 // sparing what turns out not to be needed, the dearest first: a set of which none can be spared,
 // and which costs no more than taking the cheapest first does. Then branch and bound
 // (spare_search.h) within a budget: it ends with the optimum, or with the best set so far and a
-// lower bound beside it. The choice is a knapsack over nodes even for one size of task, and NP-hard.
+// lower bound beside it. The choice is a knapsack over nodes even for one task size, and NP-hard.
 //
 // One budget is for all of it. A step is one of gang_fit's search, of about 0.1 microseconds; a set
 // that branch and bound tries counts as set_steps of them. Where sizes divide one another only such
