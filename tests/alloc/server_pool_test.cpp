@@ -112,6 +112,12 @@ TEST_CASE("server_pool: random jobs take the fewest servers and never a device t
         pool.give(*gone);
         running.erase(gone);
       }
+      std::vector<node_id> servers;
+      for (const node_id n : among) servers.push_back(n);
+      std::stable_sort(servers.begin(), servers.end(),
+                       [&](node_id a, node_id b) { return pool.idle(a) > pool.idle(b); });
+      servers.resize(std::min<std::size_t>(servers.size(), most));
+      REQUIRE(pool.most_idle(among, most) == servers);
       const node_id flipped(random.uniform(pool.num_servers()));
       if (random.uniform(8) == 0) pool.set_health(flipped, !pool.healthy(flipped));
       std::uint32_t idle = 0;

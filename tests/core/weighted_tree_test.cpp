@@ -42,9 +42,30 @@ struct naive_line {
     }
     return std::nullopt;
   }
+  [[nodiscard]] std::optional<item> lightest(std::int64_t from, std::int64_t to) const {
+    std::optional<item> best;
+    for (const item& i : items) {
+      if (i.key < from || i.key > to) continue;
+      if (!best || i.weight < best->weight || (i.weight == best->weight && i.id < best->id))
+        best = i;
+    }
+    return best;
+  }
+  [[nodiscard]] std::optional<item> previous(std::int64_t key, std::uint32_t id) const {
+    std::optional<item> last;
+    for (const item& i : sorted()) {
+      if (i.key < key || (i.key == key && i.id < id)) last = i;
+    }
+    return last;
+  }
   [[nodiscard]] std::int64_t sum_to(std::int64_t key) const {
     std::int64_t sum = 0;
     for (const item& i : items) sum += i.key <= key ? i.weight : 0;
+    return sum;
+  }
+  [[nodiscard]] std::int64_t sum_to(std::int64_t key, std::uint32_t id) const {
+    std::int64_t sum = 0;
+    for (const item& i : items) sum += i.key < key || (i.key == key && i.id <= id) ? i.weight : 0;
     return sum;
   }
   [[nodiscard]] std::optional<weighted_tree::reached> reach(std::int64_t sum) const {
@@ -66,7 +87,9 @@ TEST_CASE("weighted_tree: an empty one finds nothing") {
   CHECK(!tree.first());
   CHECK(!tree.first_at_most(5));
   CHECK(!tree.next(0, 0));
+  CHECK(!tree.previous(9, 9));
   CHECK(!tree.reach(0));
+  CHECK(!tree.lightest(0, 9));
 }
 
 TEST_CASE("weighted_tree: items in order, equal keys by id") {
@@ -78,11 +101,17 @@ TEST_CASE("weighted_tree: items in order, equal keys by id") {
   CHECK(tree.next(3, 9) == item{7, 1, 20});
   CHECK(tree.next(7, 1) == item{7, 2, 10});
   CHECK(!tree.next(7, 2));
+  CHECK(tree.previous(7, 2) == item{7, 1, 20});
+  CHECK(!tree.previous(3, 9));
   CHECK(tree.first_at_most(20) == item{7, 1, 20});
   CHECK(tree.first_at_most(19) == item{7, 2, 10});
   CHECK(tree.reach(41)->at == item{7, 1, 20});
   CHECK(tree.reach(41)->sum == 60);
   CHECK(!tree.reach(71));
+  CHECK(tree.lightest(3, 7) == item{7, 2, 10});
+  CHECK(tree.lightest(0, 6) == item{3, 9, 40});
+  CHECK(!tree.lightest(4, 6));
+  CHECK(!tree.lightest(7, 3));
 }
 
 TEST_CASE("weighted_tree: sums stop at the largest number") {
@@ -122,6 +151,10 @@ TEST_CASE("weighted_tree: random changes as in a sorted list") {
       REQUIRE(tree.first() == line.first_at_most(8));
       REQUIRE(tree.first_at_most(limit) == line.first_at_most(limit));
       REQUIRE(tree.next(key, id) == line.next(key, id));
+      const std::int64_t until = random.uniform(keys);
+      REQUIRE(tree.lightest(key, until) == line.lightest(key, until));
+      REQUIRE(tree.previous(key, id) == line.previous(key, id));
+      REQUIRE(tree.sum_to(key, id) == line.sum_to(key, id));
       REQUIRE(tree.sum_to(key) == line.sum_to(key));
       REQUIRE(tree.sum() == line.sum_to(keys));
       const auto got = tree.reach(sum);

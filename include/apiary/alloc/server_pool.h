@@ -83,6 +83,22 @@ class server_pool {
     return {};
   }
 
+  // The `most` servers of `among` with the most idle GPUs, those first, of equal ones the lowest;
+  // all of them if there are no more.
+  [[nodiscard]] std::vector<node_id> most_idle(id_range<node_id> among, std::uint32_t most) const {
+    std::vector<node_id> servers;
+    for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
+      std::uint32_t n = by_idle_[k].find_next(among.first.value);
+      for (; n < among.last.value && servers.size() < most; n = by_idle_[k].find_next(n + 1)) {
+        servers.push_back(node_id(n));
+      }
+    }
+    for (const node_id n : among) {
+      if (servers.size() == most) break;
+      if (idle(n) == 0) servers.push_back(n);  // bad ones, too
+    }
+    return servers;
+  }
   // A place for `gpus` GPUs on the fewest servers of `among`, at most `most`; empty when there is
   // none. A job that fits on one server goes to the tightest; one that does not takes the servers
   // with the most idle GPUs (of equal ones the lowest), and what is left of it the tightest of the

@@ -21,7 +21,7 @@ APIARY_NAMESPACE_BEGIN
 // Model:    treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996); its priorities are
 //           a hash of the ids, so that equal calls make equal trees.
 // Requires: no two items with equal key and id; weights >= 0. Sums beyond 2^63 - 1 are 2^63 - 1.
-// Cost:     every call O(log items) expected; 56 bytes an item, of as many as there were at once.
+// Cost:     every call O(log items) expected; 60 bytes an item, of as many as there were at once.
 class weighted_tree {
  public:
   struct item {
@@ -52,7 +52,7 @@ class weighted_tree {
       n = free_.back();
       free_.pop_back();
     }
-    nodes_[n] = {added, added.weight, added.weight, none, none};
+    nodes_[n] = {added, added.weight, added.weight, n, none, none};
     const auto [low, high] = split(root_, added);
     root_ = merge(merge(low, n), high);
   }
@@ -90,12 +90,52 @@ class weighted_tree {
     }
     return found;
   }
-  // The sum of the weights of the items with keys up to `key`.
-  [[nodiscard]] std::int64_t sum_to(std::int64_t key) const noexcept {
+  // The last item before that key and id, whether or not they are here.
+  [[nodiscard]] std::optional<item> previous(std::int64_t key, std::uint32_t id) const noexcept {
+    const item end{key, id, 0};
+    std::optional<item> found;
+    for (std::uint32_t n = root_; n != none;) {
+      const bool earlier = before(nodes_[n].at, end);
+      if (earlier) found = nodes_[n].at;
+      n = earlier ? nodes_[n].right : nodes_[n].left;
+    }
+    return found;
+  }
+  // Of the items with keys from `from` to `to` the one of the least weight, of equal ones that of the
+  // lowest id; nullopt when there is none.
+  [[nodiscard]] std::optional<item> lightest(std::int64_t from, std::int64_t to) const noexcept {
+    std::uint32_t n = root_;
+    while (n != none && (nodes_[n].at.key < from || nodes_[n].at.key > to)) {
+      n = nodes_[n].at.key < from ? nodes_[n].right : nodes_[n].left;
+    }
+    if (n == none) return std::nullopt;
+    std::uint32_t best = n;
+    const auto consider = [&](std::uint32_t one, std::uint32_t subtree) {
+      if (lighter(one, best)) best = one;
+      if (subtree != none && lighter(nodes_[subtree].lightest, best))
+        best = nodes_[subtree].lightest;
+    };
+    for (std::uint32_t low = nodes_[n].left; low != none;) {
+      const node& here = nodes_[low];
+      if (here.at.key >= from) consider(low, here.right);
+      low = here.at.key >= from ? here.left : here.right;
+    }
+    for (std::uint32_t high = nodes_[n].right; high != none;) {
+      const node& here = nodes_[high];
+      if (here.at.key <= to) consider(high, here.left);
+      high = here.at.key <= to ? here.right : here.left;
+    }
+    return nodes_[best].at;
+  }
+  // The sum of the weights of the items up to that key and id, or with keys up to `key`.
+  [[nodiscard]] std::int64_t sum_to(
+      std::int64_t key,
+      std::uint32_t id = std::numeric_limits<std::uint32_t>::max()) const noexcept {
+    const item last{key, id, 0};
     std::int64_t sum = 0;
     for (std::uint32_t n = root_; n != none;) {
       const node& here = nodes_[n];
-      if (here.at.key > key) {
+      if (before(last, here.at)) {
         n = here.left;
       } else {
         sum = plus(sum, plus(here.at.weight, here.left == none ? 0 : nodes_[here.left].sum));
@@ -129,8 +169,9 @@ class weighted_tree {
 
   struct node {
     item at{};
-    std::int64_t least = 0;  // weight of this subtree
-    std::int64_t sum = 0;    // of the weights of this subtree
+    std::int64_t least = 0;         // weight of this subtree
+    std::int64_t sum = 0;           // of the weights of this subtree
+    std::uint32_t lightest = none;  // of this subtree
     std::uint32_t left = none;
     std::uint32_t right = none;
   };
@@ -142,6 +183,11 @@ class weighted_tree {
   [[nodiscard]] static bool before(const item& a, const item& b) noexcept {
     return a.key != b.key ? a.key < b.key : a.id < b.id;
   }
+  [[nodiscard]] bool lighter(std::uint32_t a, std::uint32_t b) const noexcept {
+    const item& i = nodes_[a].at;
+    const item& j = nodes_[b].at;
+    return i.weight != j.weight ? i.weight < j.weight : i.id < j.id;
+  }
   [[nodiscard]] static std::uint64_t rank(const item& i) noexcept {
     std::uint64_t z = (std::uint64_t{i.id} + 1) * 0x9e3779b97f4a7c15U;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -151,12 +197,14 @@ class weighted_tree {
   // Sums up node n again; n.
   std::uint32_t update(std::uint32_t n) noexcept {
     node& here = nodes_[n];
-    here.least = here.sum = here.at.weight;
+    here.sum = here.at.weight;
+    here.lightest = n;
     for (const std::uint32_t child : {here.left, here.right}) {
       if (child == none) continue;
-      here.least = std::min(here.least, nodes_[child].least);
       here.sum = plus(here.sum, nodes_[child].sum);
+      if (lighter(nodes_[child].lightest, here.lightest)) here.lightest = nodes_[child].lightest;
     }
+    here.least = nodes_[here.lightest].at.weight;
     return n;
   }
   // What of n lies before the item, and the rest.
