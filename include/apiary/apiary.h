@@ -132,6 +132,7 @@
 #include <apiary/sched/job_book.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/philly.h>
+#include <apiary/sched/philly_jobs.h>
 #include <apiary/sched/philly_lines.h>
 #include <apiary/sched/philly_options.h>
 #include <apiary/sched/philly_places.h>
@@ -139,6 +140,7 @@
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/preemptive_queue.h>
 #include <apiary/sched/rules_check.h>
+#include <apiary/sched/run_lines.h>
 #include <apiary/sched/server_placer.h>
 #include <apiary/sched/virtual_cluster.h>
 #include <apiary/sched/wait_lines.h>

@@ -68,13 +68,16 @@ class philly_places {
     return pool_.fit(pool_.servers(), gpus, most_servers(all_largest_, gpus, locality));
   }
 
-  // As look(), and remembers when there is none. Requires: since begin_round() nothing was given.
+  // As look(), and remembers when there is none.
   [[nodiscard]] job_place find(std::uint32_t gpus, job_locality locality) {
     job_place place = look(gpus, locality);
     if (place.empty()) failed_.emplace_back(gpus, locality);
     return place;
   }
-  void begin_round() noexcept { failed_.clear(); }
+  // What failed before fails in this round, too, unless GPUs have fallen idle since.
+  void begin_round() noexcept {
+    if (std::exchange(given_, false)) failed_.clear();
+  }
   [[nodiscard]] bool failed(std::uint32_t gpus, job_locality locality) const noexcept {
     return std::find(failed_.begin(), failed_.end(), std::pair(gpus, locality)) != failed_.end();
   }
@@ -92,22 +95,22 @@ class philly_places {
         break;
       }
     }
-    std::vector<node_id> servers;
-    for (const node_id n : among) servers.push_back(n);
-    const auto sort_by = [&](auto&& key) {
-      std::stable_sort(servers.begin(), servers.end(),
-                       [&](node_id a, node_id b) { return key(a) > key(b); });
-    };
-    sort_by([&](node_id n) { return pool_.idle(n); });
+    std::vector<node_id> servers = pool_.most_idle(among, most);
     std::uint32_t size = 0;
-    for (std::size_t i = 0; i < servers.size() && i < most; ++i) size += pool_.gpus(servers[i]);
-    if (size < gpus) sort_by([&](node_id n) { return pool_.gpus(n); });
-    if (servers.size() > most) servers.resize(most);
+    for (const node_id n : servers) size += pool_.gpus(n);
+    if (size >= gpus) return servers;
+    servers = pool_.most_idle(among, among.size());
+    std::stable_sort(servers.begin(), servers.end(),
+                     [&](node_id a, node_id b) { return pool_.gpus(a) > pool_.gpus(b); });
+    servers.resize(std::min<std::size_t>(servers.size(), most));
     return servers;
   }
 
   void take(job_id job, std::span<const placement> place) noexcept { pool_.take(job, place); }
-  void give(std::span<const placement> place) noexcept { pool_.give(place); }
+  void give(std::span<const placement> place) noexcept {
+    pool_.give(place);
+    given_ = true;
+  }
   // Takes k more GPUs of a server for the job and adds them to its place.
   // Requires: k <= pool().idle(n).
   void add(job_id job, node_id n, std::uint32_t k, job_place& place) {
@@ -128,6 +131,7 @@ class philly_places {
       return absl::NotFoundError("there is no server " + std::to_string(n.value));
     }
     pool_.set_health(n, healthy);
+    given_ = true;
     std::vector<job_id> there;
     for (std::uint32_t d = 0; d < pool_.gpus(n); ++d) {
       if (pool_.owner(n, d).valid()) there.push_back(pool_.owner(n, d));
@@ -171,6 +175,7 @@ class philly_places {
   std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest of each rack
   std::vector<std::uint32_t> all_largest_;
   std::vector<std::pair<std::uint32_t, job_locality>> failed_;
+  bool given_ = false;  // since failed_ was empty
 };
 
 APIARY_NAMESPACE_END

@@ -1,0 +1,251 @@
+// apiary/sched/philly_jobs.h - who waits, collects and runs under Philly; every change in one place.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/server_pool.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/timer_queue.h>
+#include <apiary/core/weighted_tree.h>
+#include <apiary/model/job_request.h>
+#include <apiary/sched/philly_lines.h>
+#include <apiary/sched/philly_options.h>
+#include <apiary/sched/philly_places.h>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+struct philly_job {
+  job_request request{};
+  tick_t key = 0;    // when it came
+  delays entered{};  // reading of its line's clock
+  bool running = false;
+  job_locality locality = job_locality::packed;
+  std::uint32_t tries = 0;  // of one that runs
+  std::uint32_t retries = 0;
+  tick_t began = 0;            // to run, or to wait
+  tick_t relaxed = 0;          // to wait at this locality
+  job_place place{};           // held
+  std::vector<node_id> aim{};  // of a collector: the servers that it collects on
+};
+
+struct philly_tenant {
+  std::uint32_t quota = 0;
+  std::uint32_t used = 0;
+  job_id collector{};
+  std::uint32_t collected = 0;  // of `used`: they do not stand in the tenant's own way
+  weighted_tree running{};      // by -began, weighed by GPUs
+};
+
+// The jobs, their lines, quotas and places, in step. Which change is right is decided above.
+//
+// Cost: a change O(log jobs + servers of the job).
+class philly_jobs {
+ public:
+  // Requires: check_philly(options) is OK.
+  explicit philly_jobs(const philly_options& options)
+      : most_tries_(options.most_tries),
+        places_(options.servers),
+        lines_({std::min(options.acquire_time, longest), std::min(options.backoff_time, longest)}) {
+    for (const std::uint32_t quota : options.quotas) tenants_.push_back({.quota = quota});
+  }
+
+  [[nodiscard]] const server_pool& pool() const noexcept { return places_.pool(); }
+  // Whoever takes or gives GPUs here gives or takes them back.
+  [[nodiscard]] philly_places& places() noexcept { return places_; }
+  [[nodiscard]] const philly_lines& lines() const noexcept { return lines_; }
+  [[nodiscard]] philly_lines& lines() noexcept { return lines_; }
+  [[nodiscard]] std::span<const philly_tenant> tenants() const noexcept { return tenants_; }
+  [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
+  [[nodiscard]] philly_job* find(job_id job) {
+    const auto found = jobs_.find(job.value);
+    return found == jobs_.end() ? nullptr : &found->second;
+  }
+  [[nodiscard]] const philly_job* find(job_id job) const {
+    const auto found = jobs_.find(job.value);
+    return found == jobs_.end() ? nullptr : &found->second;
+  }
+  // Requires: there is such a job. It stays where it is until another is added.
+  [[nodiscard]] philly_job& at(job_id job) { return jobs_.at(job.value); }
+
+  [[nodiscard]] bool within_quota(tenant_id t, std::uint32_t gpus) const noexcept {
+    const philly_tenant& owner = tenants_[t.value];
+    return std::uint64_t{owner.used} - owner.collected + gpus <= owner.quota;
+  }
+  [[nodiscard]] bool collects(const philly_job& r) const noexcept {
+    return tenants_[r.request.tenant.value].collector == r.request.job;
+  }
+
+  // A new job, that neither waits nor runs yet; null: one of this id is here.
+  [[nodiscard]] philly_job* add(const job_request& r, job_locality locality, tick_t now) {
+    const auto [at, is_new] = jobs_.try_emplace(r.job.value);
+    if (!is_new) return nullptr;
+    at->second.request = r;
+    at->second.key = now;
+    at->second.locality = locality;
+    return &at->second;
+  }
+  // Requires: it neither waits nor runs.
+  void erase(job_id job) { jobs_.erase(job.value); }
+
+  // The job waits, and acquires from now on. Requires: it neither waits nor runs.
+  void queue(philly_job& r, tick_t now) {
+    r.running = false;
+    r.began = r.relaxed = now;
+    r.entered = lines_.enter(r.request, r.key, r.locality, now);
+    set_timer(r, now);
+  }
+  // It neither waits nor runs any more, and holds nothing.
+  void leave(philly_job& r) {
+    if (r.running) {
+      tenants_[r.request.tenant.value].running.erase(-r.began, r.request.job.value);
+    } else {
+      timers_.cancel(r.request.job.value);
+      lines_.leave(r.request, r.began, r.locality);
+    }
+    release(r);
+  }
+  // It runs on what it holds, or on `more` instead. Requires: it waits.
+  void start(philly_job& r, const job_place& more, tick_t now, std::vector<job_action>& actions) {
+    philly_tenant& t = tenants_[r.request.tenant.value];
+    const delays waited = lines_.waited(r.request, r.entered, now);
+    timers_.cancel(r.request.job.value);
+    lines_.leave(r.request, r.began, r.locality);
+    if (!more.empty()) {
+      release(r);
+      places_.take(r.request.job, more);
+      r.place = more;
+      t.used += r.request.gpus;
+    }
+    stop_collecting(r);
+    changed(false);
+    r.running = true;
+    r.tries = lines_.cycle().tries(r.relaxed, now);
+    r.began = now;
+    t.running.insert({-now, r.request.job.value, r.request.gpus});
+    actions.push_back({job_action::verb::start, r.request.job, r.place, waited});
+  }
+
+  // The job collects for its tenant until it ceases to acquire. Requires: it acquires, and nobody
+  // collects for that tenant.
+  void appoint(philly_job& r, tick_t now) {
+    tenants_[r.request.tenant.value].collector = r.request.job;
+    r.aim = places_.aim(r.request.gpus, r.locality);
+    set_timer(r, now);
+  }
+  // Gives the collector what is idle where it aims; whether it has all.
+  [[nodiscard]] bool collect(philly_job& r) {
+    philly_tenant& t = tenants_[r.request.tenant.value];
+    for (const node_id n : r.aim) {
+      const std::uint32_t more = std::min(r.request.gpus - t.collected, pool().idle(n));
+      if (more == 0) continue;
+      places_.add(r.request.job, n, more, r.place);
+      changed(false);
+      t.used += more;
+      t.collected += more;
+    }
+    return t.collected == r.request.gpus;
+  }
+  // It collects no longer, and holds nothing.
+  void dismiss(philly_job& r, tick_t now) {
+    release(r);
+    set_timer(r, now);
+  }
+
+  // When the next job ceases to collect or relaxes its locality; forever: none.
+  [[nodiscard]] tick_t next_time_out() const noexcept {
+    return timers_.empty() ? forever : timers_.first().at;
+  }
+  // Lets those do so whose time has come.
+  void time_out(tick_t now) {
+    while (!timers_.empty() && timers_.first().at <= now) {
+      const timer_queue::timer timer = timers_.pop();
+      philly_job& r = jobs_.at(timer.id);
+      if (collects(r)) {
+        dismiss(r, timer.at);
+        continue;
+      }
+      const auto next = static_cast<job_locality>(static_cast<std::uint8_t>(r.locality) + 1);
+      lines_.relax(r.request, r.began, r.key, r.locality, next);
+      r.locality = next;
+      r.relaxed = timer.at;
+      set_timer(r, timer.at);
+    }
+  }
+
+  // Who has GPUs of the server whose health is set, ascending. kNotFound: there is no such server.
+  [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
+    changed(healthy);
+    return places_.set_health(n, healthy);
+  }
+  // Whether GPUs fell idle since the last clear_freed().
+  [[nodiscard]] bool freed() const noexcept { return freed_; }
+  void clear_freed() noexcept { freed_ = false; }
+  // That preemption makes no place for so many GPUs: until anyone starts, ends or collects.
+  void set_hopeless(std::uint32_t gpus, job_locality locality) {
+    hopeless_.emplace_back(gpus, locality);
+  }
+  [[nodiscard]] bool hopeless(std::uint32_t gpus, job_locality locality) const noexcept {
+    return std::find(hopeless_.begin(), hopeless_.end(), std::pair(gpus, locality)) !=
+           hopeless_.end();
+  }
+
+ private:
+  static constexpr tick_t longest = tick_t{1} << 60;
+
+  // What else happens to a job that waits, whatever others do: it ceases to collect, or relaxes.
+  void set_timer(const philly_job& r, tick_t now) {
+    tick_t at = forever;
+    if (collects(r)) {
+      at = lines_.cycle().begun(r.began, now) + lines_.cycle().acquire;
+    } else if (r.locality != job_locality::anywhere && most_tries_ != philly_options::no_limit) {
+      at = lines_.cycle().after(r.relaxed, std::int64_t{most_tries_} + 1);
+    }
+    if (at == forever) {
+      timers_.cancel(r.request.job.value);
+    } else {
+      timers_.set(r.request.job.value, at);
+    }
+  }
+  void release(philly_job& r) {
+    tenants_[r.request.tenant.value].used -= gpus_of(r.place);
+    if (!r.place.empty()) {
+      places_.give(r.place);
+      changed(true);
+    }
+    r.place.clear();
+    stop_collecting(r);
+  }
+  void stop_collecting(philly_job& r) {
+    r.aim.clear();
+    if (!collects(r)) return;
+    tenants_[r.request.tenant.value].collector = {};
+    tenants_[r.request.tenant.value].collected = 0;
+  }
+  void changed(bool freed) {
+    hopeless_.clear();
+    freed_ = freed_ || freed;
+  }
+
+  std::uint32_t most_tries_;
+  philly_places places_;
+  std::vector<philly_tenant> tenants_;
+  absl::flat_hash_map<std::uint32_t, philly_job> jobs_;
+  philly_lines lines_;
+  timer_queue timers_;  // of jobs that wait
+  std::vector<std::pair<std::uint32_t, job_locality>> hopeless_;
+  bool freed_ = false;
+};
+
+APIARY_NAMESPACE_END
