@@ -34,8 +34,8 @@ std::vector<timed_job> jobs_of(const std::vector<std::tuple<tick_t, std::uint32_
   return jobs;
 }
 
-// When each job ends: every tick all jobs are sorted anew. `quantum` 0: the least remaining, else
-// the least attained, chosen at its multiples.
+// When each job ends: every tick all jobs are sorted anew. `quantum` 0: the least remaining by the
+// estimates, else the least attained, chosen at its multiples.
 std::vector<tick_t> naive_ends(const std::vector<timed_job>& jobs, std::uint32_t gpus,
                                tick_t quantum) {
   std::vector<tick_t> end(jobs.size(), forever);
@@ -49,7 +49,8 @@ std::vector<tick_t> naive_ends(const std::vector<timed_job>& jobs, std::uint32_t
       if (jobs[j].arrival <= now && end[j] == forever) order.push_back(j);
     }
     const auto key = [&](std::size_t j) {
-      return (quantum == 0 ? jobs[j].duration - had[j] : had[j]) * jobs[j].request.gpus;
+      const tick_t left = std::max<tick_t>(0, jobs[j].request.estimate - had[j]);
+      return (quantum == 0 ? left : had[j]) * jobs[j].request.gpus;
     };
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
@@ -136,6 +137,38 @@ TEST_CASE("preemptive_queue: each tick those run that sorting all jobs would cho
       }
     }
   }
+}
+
+TEST_CASE("preemptive_queue: the same of many jobs that run longer or shorter than they should") {
+  std::uint64_t suspended = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 10 + random.uniform(30);
+    const std::uint32_t most = 1 + random.uniform(gpus);
+    std::vector<timed_job> jobs(100);
+    for (timed_job& j : jobs) {
+      j.arrival = random.uniform(100);
+      j.duration = 1 + random.uniform(30);
+      j.request.gpus = 1 + random.uniform(random.uniform(3) == 0 ? most : 2);
+      j.request.estimate = random.uniform(40);
+    }
+    number_by_arrival(jobs);
+    for (const tick_t quantum : {tick_t{0}, tick_t{4}}) {
+      CAPTURE(quantum);
+      preemptive_queue queue(any_gpus(gpus),
+                             {.rule = quantum == 0 ? preemptive_rule::shortest_remaining
+                                                   : preemptive_rule::least_attained,
+                              .quantum = std::max<tick_t>(1, quantum)});
+      const simulation run = simulate(queue, jobs).value();
+      const std::vector<tick_t> ends = naive_ends(jobs, gpus, quantum);
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        REQUIRE(run.jobs[j].ended == ends[j]);
+        suspended += run.jobs[j].suspended;
+      }
+    }
+  }
+  CHECK(suspended > 0);
 }
 
 TEST_CASE("preemptive_queue: on servers and with broken ones everyone ends") {

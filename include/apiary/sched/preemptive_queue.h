@@ -5,10 +5,10 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/core/weighted_tree.h>
 #include <apiary/model/job_request.h>
 #include <apiary/sched/job_book.h>
 #include <apiary/sched/job_placer.h>
+#include <apiary/sched/run_lines.h>
 #include <apiary/sched/wait_lines.h>
 
 #include <absl/status/status.h>
@@ -44,8 +44,9 @@ struct preemptive_options {
 // Requires: times >= 0 that never go back; GPUs times time below 2^62; decide() at wake() and after
 //           each moment at which something was submitted, ended, broke or was repaired. A job makes
 //           progress from the moment it is started.
-// Cost:     choosing O(jobs running) steps of O(log jobs + lines), whatever waits; the rest as
-//           sched/batch_queue.h.
+// Cost:     choosing O(lines log jobs) for each number of GPUs that waits, each job that takes
+//           another's GPUs and each that has the place of one suspended or comes after it; the rest
+//           as sched/batch_queue.h.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class preemptive_queue {
@@ -96,8 +97,9 @@ class preemptive_queue {
   // here already. An error only where the placer answers one of its own.
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
     jobs_.lines().begin_round();
+    running_.shift_to(by_remaining() ? -now : now);
     const bool choose = by_remaining() || now % options_.quantum == 0;
-    if (choose && running_gpus_ > 0 && jobs_.lines().gpus() > placer().idle_gpus()) {
+    if (choose && !running_.empty() && jobs_.lines().gpus() > placer().idle_gpus()) {
       APIARY_RETURN_IF_ERROR(suspend_all_but_first(now, actions));
     }
     while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus())) {
@@ -110,7 +112,7 @@ class preemptive_queue {
   // When decide() wants to be called although nothing happens: at the next multiple of the quantum
   // if somebody waits.
   [[nodiscard]] tick_t wake() const noexcept {
-    if (by_remaining() || jobs_.lines().empty() || running_gpus_ == 0) return forever;
+    if (by_remaining() || jobs_.lines().empty() || running_.empty()) return forever;
     return (now_ / options_.quantum + 1) * options_.quantum;
   }
 
@@ -129,39 +131,57 @@ class preemptive_queue {
     return options_.rule == preemptive_rule::shortest_remaining;
   }
 
-  [[nodiscard]] std::int64_t key_of(const record& r, tick_t now) const noexcept {
-    const tick_t had = r.had + (r.running ? now - r.started : 0);
-    const tick_t counts = by_remaining() ? std::max<tick_t>(0, r.request.estimate - had) : had;
-    return counts * r.request.gpus;
+  // Of a running job, in running_.
+  [[nodiscard]] std::int64_t level_of(const record& r) const noexcept {
+    return by_remaining() ? r.request.estimate - r.had + r.started : r.had - r.started;
   }
   void wait(record& r, tick_t now) {
-    r.key = key_of(r, now);
+    const tick_t counts = by_remaining() ? std::max<tick_t>(0, r.request.estimate - r.had) : r.had;
+    r.key = counts * r.request.gpus;
     jobs_.wait(r, now);
   }
   [[nodiscard]] absl::Status stop(record& r, tick_t now) {
     APIARY_RETURN_IF_ERROR(jobs_.stop(r));
+    running_.erase(r.request.job, r.request.gpus, level_of(r));
     r.had += now - r.started;
-    running_gpus_ -= r.request.gpus;
-    running_.erase(r.request.job.value, r.request.job.value);
     return absl::OkStatus();
   }
 
   // Suspends those that run but are not among the first that fit together.
+  //
+  // All that run fit beside what is idle. As earlier jobs that wait take more than that, those that
+  // run last do not fit any more: the first of them moves forward, and only from there on it has to
+  // be asked who still fits. Of these there are few: as many as make up for what was taken.
   [[nodiscard]] absl::Status suspend_all_but_first(tick_t now, std::vector<job_action>& actions) {
-    weighted_tree by_key;
-    for (auto at = running_.first(); at; at = running_.next(at->key, at->id)) {
-      by_key.insert({key_of(jobs_[job_id(at->id)], now), at->id, at->weight});
-    }
-    std::uint32_t left = placer().idle_gpus() + running_gpus_;
+    using entry = wait_lines::entry;
+    const std::uint32_t idle = placer().idle_gpus();
+    const std::uint32_t all = idle + running_.gpus();
+    entry first_out{.key = std::numeric_limits<std::int64_t>::max()};
+    std::vector<entry> tail;  // from it on, the last first
+    std::uint32_t tail_gpus = 0;
+    std::uint32_t taken = 0;  // by those that wait and come before it
     wait_lines::walk waiting(jobs_.lines());
+    run_lines::walk_back running(running_);
+    const auto fits = [&](const entry& e) {
+      return taken + running_.gpus_before(e.key, e.job) + e.gpus <= all;
+    };
+    while (const std::optional<entry> earlier = waiting.next_before(first_out, fits)) {
+      taken += earlier->gpus;
+      while (taken > idle + tail_gpus) {
+        first_out = *running.next();
+        tail.push_back(first_out);
+        tail_gpus += first_out.gpus;
+      }
+    }
+    std::uint32_t left = idle + tail_gpus - taken;
+    const auto fits_there = [&](const entry& e) { return e.gpus <= left; };
     std::vector<std::uint32_t> last;  // who does not fit
-    for (auto at = by_key.first(); at; at = by_key.next(at->key, at->id)) {
-      const wait_lines::entry runs{job_id(at->id), at->key, static_cast<std::uint32_t>(at->weight)};
-      while (const auto earlier = waiting.next_before(runs, left)) left -= earlier->gpus;
-      if (runs.gpus <= left) {
-        left -= runs.gpus;
+    for (auto runs = tail.rbegin(); runs != tail.rend(); ++runs) {
+      while (const auto earlier = waiting.next_before(*runs, fits_there)) left -= earlier->gpus;
+      if (runs->gpus <= left) {
+        left -= runs->gpus;
       } else {
-        last.push_back(at->id);
+        last.push_back(runs->job.value);
       }
     }
     for (const std::uint32_t job : last) {
@@ -178,15 +198,13 @@ class preemptive_queue {
     APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
     if (!started) return absl::OkStatus();
     r.started = now;
-    running_gpus_ += e.gpus;
-    running_.insert({e.job.value, e.job.value, e.gpus});
+    running_.insert(e.job, e.gpus, level_of(r));
     return absl::OkStatus();
   }
 
   job_book<Placer, record> jobs_;
   preemptive_options options_;
-  weighted_tree running_;  // by job id, weighed by GPUs
-  std::uint32_t running_gpus_ = 0;
+  run_lines running_;
   tick_t now_ = 0;  // of the last decide()
 };
 

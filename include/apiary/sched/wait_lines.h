@@ -107,18 +107,25 @@ class wait_lines {
         if (!l.jobs.empty()) cursors_.push_back({&l.jobs, gpus, l.jobs.first()});
       }
     }
-    // The next job of up to `most` GPUs before `end`; jobs of more are passed over for good.
-    // Requires: `most` never grows from call to call.
-    std::optional<entry> next_before(const entry& end, std::uint32_t most) {
-      cursor* best = nullptr;
-      for (cursor& c : cursors_) {
-        if (c.gpus > most || !c.next || !before(*c.next, end.key, end.job)) continue;
-        if (best == nullptr || before(*c.next, best->next->key, job_id(best->next->id))) best = &c;
+    // The next job before `end` for which may(entry); a line of which one may not is passed over for
+    // good.
+    template <class May>
+    std::optional<entry> next_before(const entry& end, May&& may) {
+      while (true) {
+        cursor* best = nullptr;
+        for (cursor& c : cursors_) {
+          if (!c.next || !before(*c.next, end.key, end.job)) continue;
+          if (best == nullptr || before(*c.next, best->next->key, job_id(best->next->id)))
+            best = &c;
+        }
+        if (best == nullptr) return std::nullopt;
+        const entry found{job_id(best->next->id), best->next->key, best->gpus};
+        if (may(found)) {
+          best->next = best->jobs->next(found.key, found.job.value);
+          return found;
+        }
+        best->next.reset();
       }
-      if (best == nullptr) return std::nullopt;
-      const entry found{job_id(best->next->id), best->next->key, best->gpus};
-      best->next = best->jobs->next(found.key, found.job.value);
-      return found;
     }
 
    private:
