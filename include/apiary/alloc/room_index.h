@@ -57,16 +57,11 @@ class room_index {
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(free_.size());
   }
-  [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept {
-    return l == top() ? 1 : tree_.cells(l).size();
-  }
+  [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept { return num_places(tree_, l); }
   // The cells of level `below` in cell c of level l, by their places.
   [[nodiscard]] id_range<cell_id> inside(level_t l, std::uint32_t c, level_t below) const noexcept {
     APIARY_ASSERT(below <= l);
-    if (l == top()) return {cell_id(0), cell_id(num_cells(below))};
-    const std::uint32_t first = tree_.cells(below).first.value;
-    const id_range<cell_id> cells = tree_.descendants(tree_.cells(l)[c], below);
-    return {cell_id(cells.first.value - first), cell_id(cells.last.value - first)};
+    return places_inside(tree_, l, c, below);
   }
   [[nodiscard]] id_range<cell_id> nodes(level_t l, std::uint32_t c) const noexcept {
     return inside(l, c, node_level_);
@@ -74,6 +69,10 @@ class room_index {
 
   [[nodiscard]] std::uint32_t free(std::uint32_t node) const noexcept { return free_[node]; }
   [[nodiscard]] std::span<const std::uint32_t> free() const noexcept { return free_; }
+  // Free leaves of all nodes in cell c.
+  [[nodiscard]] std::uint32_t free(level_t l, std::uint32_t c) const noexcept {
+    return l == node_level_ ? free_[c] : pieces(l, 1)[c];
+  }
   // Of each number of free leaves 0, ..., most: nodes in cell c. Requires: l above the nodes.
   [[nodiscard]] std::span<const std::uint32_t> histogram(level_t l,
                                                          std::uint32_t c) const noexcept {

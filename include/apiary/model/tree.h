@@ -75,6 +75,22 @@ template <CellTree Tree>
   return a;
 }
 
+// Cells by their places in their level, 0, 1, ...: how many there are, and those of level `below`
+// in cell c of level l. The level above the roots, num_levels(), has one cell: everything.
+// Requires: below <= l.
+template <CellTree Tree>
+[[nodiscard]] constexpr std::uint32_t num_places(const Tree& tree, level_t l) noexcept {
+  return l == tree.num_levels() ? 1 : tree.cells(l).size();
+}
+template <CellTree Tree>
+[[nodiscard]] constexpr id_range<cell_id> places_inside(const Tree& tree, level_t l,
+                                                        std::uint32_t c, level_t below) noexcept {
+  if (l == tree.num_levels()) return {cell_id(0), cell_id(num_places(tree, below))};
+  const std::uint32_t first = tree.cells(below).first.value;
+  const id_range<cell_id> cells = tree.descendants(tree.cells(l)[c], below);
+  return {cell_id(cells.first.value - first), cell_id(cells.last.value - first)};
+}
+
 // The children of the parent of c, c among them; the roots for a root.
 template <CellTree Tree>
 [[nodiscard]] constexpr id_range<cell_id> siblings(const Tree& tree, cell_id c) noexcept {
