@@ -47,6 +47,8 @@
 #include <apiary/model/tree_spec.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/baseline_scores.h>
+#include <apiary/policy/candidate_cells.h>
+#include <apiary/policy/cell_parts.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/checked_nodes.h>
@@ -67,6 +69,7 @@
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/gang_search.h>
 #include <apiary/policy/gradient_placer.h>
+#include <apiary/policy/kinds_in_turn.h>
 #include <apiary/policy/leaf_choice.h>
 #include <apiary/policy/least_cost_fit.h>
 #include <apiary/policy/migrate.h>
@@ -77,6 +80,7 @@
 #include <apiary/policy/remedy.h>
 #include <apiary/policy/room_count.h>
 #include <apiary/policy/ruled_fit.h>
+#include <apiary/policy/ruled_levels.h>
 #include <apiary/policy/ruled_preempt.h>
 #include <apiary/policy/share_rooms.h>
 #include <apiary/policy/shared_fit.h>

@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/model/ragged_tree.h>
+#include <apiary/policy/cell_parts.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/room_count.h>
 
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -78,10 +80,14 @@ TEST_CASE("room_count: room and places are those of trying every vector") {
           REQUIRE(room[c] == most_held(naive, u, l, c));
           const std::uint32_t step = units.at(u, l).step;
           for (std::uint32_t n = 0; n <= room[c]; n += step) {
-            std::vector<node_units> used;
-            count.place(u, l, c, n,
-                        [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
-            REQUIRE(is_room_used(world, naive, u, l, c, n, used));
+            for (const gang_objective objective :
+                 {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
+              std::vector<node_units> used;
+              count.place(u, l, c, n, objective, [&](std::uint32_t at, std::uint32_t here) {
+                used.emplace_back(at, here);
+              });
+              REQUIRE(is_room_used(world, naive, u, l, c, n, used));
+            }
             some += n > 0 ? 1U : 0U;
           }
         }
@@ -115,13 +121,13 @@ TEST_CASE("room_count: the fewest nodes, the last one the fullest that is enough
     REQUIRE(all == std::accumulate(room.begin(), room.end(), 0U));
     for (std::uint32_t n = units.at(0, node).step; n <= all; n += units.at(0, node).step) {
       std::vector<node_units> used;
-      count.place(0, rack, 0, n,
+      count.place(0, rack, 0, n, gang_objective::fewest_nodes,
                   [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
       std::size_t fewest = 0;
       for (std::uint32_t sum = 0; sum < n; ++fewest) sum += sorted[fewest];
       REQUIRE(used.size() == fewest);
       // All but the last are filled, in the order of their room; no other that is left over would
-      // do for the last and has less room, or as much and a lower place.
+      // do for the last and has less room, or as much and less free, or a lower place.
       for (std::size_t i = 0; i + 1 < used.size(); ++i) {
         CHECK(used[i].second == room[used[i].first]);
         CHECK(used[i].second == sorted[i]);
@@ -132,10 +138,75 @@ TEST_CASE("room_count: the fewest nodes, the last one the fullest that is enough
         bool taken = false;
         for (const auto& [at, here] : used) taken = taken || at == other;
         if (taken || room[other] < rest) continue;
-        CHECK((room[other] > room[last] || (room[other] == room[last] && other > last)));
+        const auto rank = [&](std::uint32_t at) {
+          return std::tuple(room[at], world.free[at], at);
+        };
+        CHECK(rank(other) > rank(last));
       }
     }
   }
+}
+
+namespace {
+
+// The most nodes with most free leaves that can be left as they are when n units are put on nodes.
+std::uint32_t most_untouched(const ruled_world& world, const std::vector<std::uint32_t>& room,
+                             std::uint32_t step, std::uint32_t n, std::uint32_t at) {
+  const std::uint32_t highest = *std::max_element(world.free.begin(), world.free.end());
+  if (at == world.num_nodes()) return n == 0 ? 0 : world.num_nodes() + 1;  // no way
+  std::uint32_t best = world.num_nodes() + 1;
+  for (std::uint32_t here = 0; here <= std::min(n, room[at]); here += step) {
+    const std::uint32_t rest = most_untouched(world, room, step, n - here, at + 1);
+    if (rest > world.num_nodes()) continue;
+    const std::uint32_t all = rest + (here == 0 && world.free[at] == highest ? 1U : 0U);
+    best = best > world.num_nodes() ? all : std::max(best, all);
+  }
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("room_count: the fullest nodes first, and whole nodes stay whole wherever they can") {
+  std::size_t spared = 0;
+  for (std::uint64_t seed = 0; seed < scaled(2000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t nodes = 2 + random.uniform(4);
+    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
+    for (std::uint32_t n = 0; n < nodes; ++n)
+      world.free.push_back(random.uniform(3) == 0 ? 8 : random.uniform(5));
+    if (random.uniform(2) == 0)
+      for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
+    gang_rules gang;
+    gang.members = {{64, random.uniform(4), {random.uniform(3), 0}}};
+    if (random.uniform(3) == 0) gang.members[0].slices = {{node, 2}};
+    if (random.uniform(3) == 0) gang.members[0].spread = {{node, 2}};
+    const auto rooms = rooms_of_cells(world, 8);
+    gang_units units;
+    units.assign(gang, node, rooms.top());
+    room_count<ragged_tree> count(rooms, units, world.hosts);
+    const auto at_nodes = count.count(0, node);
+    const std::vector<std::uint32_t> room(at_nodes.begin(), at_nodes.end());
+    const std::uint32_t step = units.at(0, node).step;
+    const std::uint32_t all = std::min(count.count(0, rack)[0], 8U);
+    for (std::uint32_t n = step; n <= all; n += step) {
+      std::vector<node_units> used;
+      count.place(0, rack, 0, n, gang_objective::whole_cells,
+                  [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
+      std::uint32_t untouched = 0;
+      const std::uint32_t highest = *std::max_element(world.free.begin(), world.free.end());
+      for (std::uint32_t at = 0; at < nodes; ++at) {
+        const auto is = [&](const node_units& u) { return u.first == at; };
+        const bool taken = std::any_of(used.begin(), used.end(), is);
+        untouched += !taken && world.free[at] == highest ? 1U : 0U;
+        // What is less free and not used up has no room.
+        if (!taken && room[at] > 0) CHECK(world.free[at] >= world.free[used.back().first]);
+      }
+      REQUIRE(untouched == most_untouched(world, room, step, n, 0));
+      spared += untouched;
+    }
+  }
+  CHECK(spared > 0);
 }
 
 TEST_CASE("room_count: what cells bear is what the certificate says they do") {

@@ -3,6 +3,8 @@
 #include <apiary/alloc/room_index.h>
 #include <apiary/core/rng.h>
 #include <apiary/model/ragged_tree.h>
+#include <apiary/model/resources.h>
+#include <apiary/policy/cell_parts.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/gang_rules.h>
@@ -14,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <support/certificate_mutations.h>
 #include <support/levels.h>
@@ -412,4 +415,124 @@ TEST_CASE("where the budget ends at a lower level, a higher one may do") {
   }
   MESSAGE(higher, " of ", rounds, " at the higher level");
   if (scale() >= 1) CHECK(higher > 0);
+}
+
+TEST_CASE("a rack that is hard to decide keeps no gang from an easy one, nor from a higher level") {
+  // The first rack has least free leaves, and every one is needed by tasks of many sizes.
+  const int rounds = scaled(40);
+  int easy = 0;
+  int higher = 0;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    constexpr std::uint32_t nodes = 10;
+    const std::uint32_t others = round % 2 == 0 ? nodes + 4 : 1;
+    ruled_world world{
+        ragged_tree({{2}, {nodes, others}, std::vector<std::uint32_t>(nodes + others, 64)}),
+        std::vector<std::uint32_t>(nodes + others, 64),
+        {}};
+    const room_index<ragged_tree> rooms = rooms_of(world, 64);
+    gang_rules gang;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const std::uint32_t a = 14 + random.uniform(16);
+      const std::uint32_t b = 14 + random.uniform(16);
+      for (const std::uint32_t leaves : {a, b, 64 - a - b})
+        gang.members.push_back({.tasks = 1, .leaves = leaves, .spread = {{node, 1}}});
+    }
+    (round % 2 == 0 ? gang.required : gang.preferred) = rack;
+    fit_t fit(100'000);
+    REQUIRE(fit(rooms, gang) == fit_verdict::fits);
+    REQUIRE(is_ruled_placement(world, gang, fit));
+    REQUIRE(fit.steps() <= 100'000);
+    easy += fit.level() == rack && fit.cell() == 1 ? 1 : 0;
+    higher += fit.level() == block ? 1 : 0;
+  }
+  if (scale() >= 1) {
+    CHECK(easy > 0);
+    CHECK(higher > 0);
+  }
+}
+
+TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts") {
+  for (int round = 0; round < scaled(2'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    ruled_world world = random_world(random, 8);
+    world.hosts.clear();
+    const room_index<ragged_tree> rooms = rooms_of(world, 8);
+    gang_rules gang;
+    gang.members = {{1 + random.uniform(8), 1 + random.uniform(4)}};
+    if (random.uniform(2) == 0) gang.required = rack;
+    const gang_objective objective =
+        random.uniform(2) == 0 ? gang_objective::whole_cells : gang_objective::fewest_nodes;
+    fit_t plain(1000, objective);
+    fit_t hosted(1000, objective);
+    const fit_verdict verdict = plain(rooms, gang);
+    world.hosts.assign(world.num_nodes(), {1000, 1000});
+    gang.members[0].host = {1, 1};
+    REQUIRE(hosted(rooms, gang, world.hosts) == verdict);
+    if (verdict != fit_verdict::fits) continue;
+    REQUIRE(hosted.cell() == plain.cell());
+    if (objective == gang_objective::whole_cells)
+      REQUIRE(std::equal(plain.portions().begin(), plain.portions().end(),
+                         hosted.portions().begin(), hosted.portions().end()));
+    REQUIRE(hosted.portions().size() <= plain.portions().size());
+  }
+}
+
+TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and beside another kind") {
+  const ruled_world world = {ragged_tree({{1}, {10}, std::vector<std::uint32_t>(10, 8)}),
+                             {8, 8, 1, 1, 1, 1, 1, 1, 1, 1},
+                             std::vector<resources>(10, {64, 64})};
+  const room_index<ragged_tree> rooms = rooms_of(world, 8);
+  gang_rules gang;
+  const auto whole_nodes_used = [&] {
+    fit_t fit;
+    REQUIRE(fit(rooms, gang, world.hosts) == fit_verdict::fits);
+    REQUIRE(is_ruled_placement(world, gang, fit));
+    std::set<std::uint32_t> used;
+    for (const fit_t::portion& p : fit.portions())
+      if (world.free[p.node] == 8) used.insert(p.node);
+    return used.size();
+  };
+  gang.members = {{.tasks = 8, .leaves = 1}};
+  CHECK(whole_nodes_used() == 0);
+  gang.members[0].host = {1, 0};
+  CHECK(whole_nodes_used() == 0);
+  gang.members[0].host = {};
+  gang.members[0].spread = {{rack, 8}};
+  CHECK(whole_nodes_used() == 0);
+  gang.members[0] = {.tasks = 6, .leaves = 1, .host = {1, 0}};
+  gang.members.push_back({.tasks = 2, .leaves = 1, .host = {2, 0}});
+  CHECK(whole_nodes_used() == 0);
+  gang.members[1] = {.tasks = 1, .leaves = 6, .host = {2, 0}};
+  CHECK(whole_nodes_used() == 1);
+}
+
+TEST_CASE("what is certain is said, though the list that proves it is longer than the budget") {
+  // As many leaves as needed, but tasks of three leave one of their node.
+  const ruled_world world{ragged_tree({{1}, {9}, std::vector<std::uint32_t>(9, 4)}),
+                          std::vector<std::uint32_t>(9, 4),
+                          {}};
+  const room_index<ragged_tree> rooms = rooms_of(world, 4);
+  gang_rules gang;
+  gang.members = {{6, 3}, {3, 4}, {3, 2}};
+  fit_t much(100'000'000);
+  REQUIRE(much(rooms, gang) == fit_verdict::does_not_fit);
+  CHECK(much.is_refused());
+  const certificate why = much.explain(rooms, gang);
+  REQUIRE(why.cells[0].weighing == certificate::listed);
+  CHECK(accepted(world, gang, why));
+  int certain = 0;
+  for (std::uint64_t budget = 1; budget < 2 * much.steps(); budget *= 2) {
+    fit_t little(budget);
+    const fit_verdict verdict = little(rooms, gang);
+    REQUIRE(verdict != fit_verdict::fits);
+    REQUIRE(little.steps() <= budget);
+    certain += verdict == fit_verdict::budget_ended && little.is_refused() ? 1 : 0;
+  }
+  CHECK(certain > 0);
+  gang.members[0].tasks = 4;
+  REQUIRE(much(rooms, gang) == fit_verdict::fits);
+  CHECK(!much.is_refused());
 }

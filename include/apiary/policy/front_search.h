@@ -8,6 +8,7 @@
 #include <apiary/model/tree.h>
 #include <apiary/policy/count_front.h>
 #include <apiary/policy/gang_rules.h>
+#include <apiary/policy/ruled_levels.h>
 
 #include <algorithm>
 #include <array>
@@ -33,8 +34,10 @@ APIARY_NAMESPACE_BEGIN
 // problem, NP-hard already for one kind of rule. With `beam` only so many of each sum are kept,
 // those of most leaves: what is found then can be had, but is not all.
 //
-// Cost: at most `budget` comparisons of two vectors and about as many numbers kept; O(nodes of the
-//       cell * log) beside that.
+// Which of the placements it comes to is not the caller's to choose.
+//
+// Cost: at most `budget` comparisons of two vectors and looks at a node, and about as many numbers
+//       kept; O(log) for each look and O(nodes of the cell * log) beside that.
 template <CellTree Tree>
 class front_search {
  public:
@@ -50,6 +53,7 @@ class front_search {
     cells_.clear();
     nodes_.clear();
     of_node_.clear();
+    of_front_.clear();
     tasks_.clear();
     leaves_.clear();
     for (std::size_t u = 0; u < units.size(); ++u) {
@@ -60,7 +64,6 @@ class front_search {
 
   // Makes the front of cell c of level l; false if the budget ended before.
   bool make(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t budget) {
-    if (ended_) of_node_.clear();  // the last one is unfinished
     ended_ = false;
     steps_ = 0;
     budget_ = budget;
@@ -111,7 +114,7 @@ class front_search {
 
   std::size_t build(level_t l, std::uint32_t c) {
     if (l == rooms_->node_level()) return build_node(c);
-    const level_t below = level_below(l);
+    const level_t below = level_below(*units_, l, rooms_->node_level());
     std::vector<part> parts;
     for (const cell_id i : rooms_->inside(l, c, below)) parts.push_back({0, i.value});
     if (below == rooms_->node_level()) {
@@ -157,16 +160,6 @@ class front_search {
     cells_.push_back(std::move(cell));
     return cells_.size() - 1;
   }
-  // The next lower level that has rules, or that of the nodes.
-  [[nodiscard]] level_t level_below(level_t l) const noexcept {
-    for (level_t k = l - 1; k > rooms_->node_level(); --k) {
-      for (std::size_t u = 0; u < width(); ++u) {
-        const auto here = units_->at(u, k);
-        if (here.most < (*units_)[u].tasks || here.step != units_->at(u, k - 1).step) return k;
-      }
-    }
-    return rooms_->node_level();
-  }
   // All sums of two, no count greater than its most.
   count_front add(const count_front& a, const count_front& b, counts most) {
     count_front sums(width());
@@ -182,6 +175,7 @@ class front_search {
   }
 
   std::size_t build_node(std::uint32_t node) {
+    if (!pay(1)) return 0;
     node_kind kind{rooms_->free(node), 0, 0};
     if (units_->hosted() && !hosts_.empty())
       kind = {kind[0], hosts_[node].cpu_milli, hosts_[node].memory_mib};
@@ -190,11 +184,13 @@ class front_search {
     count_front front(width());
     vector_.assign(width(), 0);
     fill_node(front, 0, kind);
-    if (ended_) return 0;
+    if (ended_) {
+      of_node_.erase(known);
+      return 0;
+    }
     front.sort();
-    const auto same = std::find(nodes_.begin(), nodes_.end(), front);
-    known->second = static_cast<std::size_t>(same - nodes_.begin());
-    if (same == nodes_.end()) nodes_.push_back(std::move(front));
+    known->second = of_front_.try_emplace(front.values(), nodes_.size()).first->second;
+    if (known->second == nodes_.size()) nodes_.push_back(std::move(front));
     return known->second;
   }
   void fill_node(count_front& front, std::size_t u, const node_kind& left) {
@@ -267,6 +263,7 @@ class front_search {
   std::vector<made> cells_;            // fronts of cells
   std::vector<count_front> nodes_;     // and of nodes, all different
   std::map<node_kind, std::size_t> of_node_;
+  std::map<std::vector<std::uint32_t>, std::size_t> of_front_;
   std::vector<std::uint32_t> vector_;
 };
 

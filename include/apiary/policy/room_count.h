@@ -7,7 +7,9 @@
 #include <apiary/core/ids.h>
 #include <apiary/model/resources.h>
 #include <apiary/model/tree.h>
+#include <apiary/policy/cell_parts.h>
 #include <apiary/policy/gang_rules.h>
+#include <apiary/policy/ruled_levels.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +26,8 @@ APIARY_NAMESPACE_BEGIN
 // room_index are the answer.
 //
 // Cost: count O(cells of the level of the lowest rule, or * leaves of a node for a rule of nodes),
-//       O(nodes) for a kind that takes CPU, memory or no leaves. place O(parts * log) a level.
+//       O(nodes) for a kind that takes CPU, memory or no leaves. place O(parts * log) a level; for
+//       nodes O(leaves of a node + nodes used), if no CPU, memory or task without leaves counts.
 //       borne O(nodes + kinds * leaves of a node^2).
 template <CellTree Tree>
 class room_count {
@@ -37,10 +40,8 @@ class room_count {
   std::span<const std::uint32_t> count(std::size_t u, level_t l) {
     const level_t node_level = rooms_->node_level();
     const gang_units::unit& unit = (*units_)[u];
-    const bool hosted = !hosts_.empty() && (unit.cpu_milli > 0 || unit.memory_mib > 0);
-    base_ = std::min(unit.ruled, l);
-    if (hosted || unit.leaves == 0) base_ = node_level;
-    const bool by_histogram = base_ == node_level && l > node_level && !hosted && unit.leaves > 0;
+    base_ = by_node(u) ? node_level : std::min(unit.ruled, l);
+    const bool by_histogram = base_ == node_level && l > node_level && !by_node(u);
     if (by_histogram) ++base_;
     counts_.resize(l - node_level + 1);
     std::vector<std::uint32_t>& base = counts_[base_ - node_level];
@@ -73,36 +74,38 @@ class room_count {
     return counts_[l - node_level];
   }
 
-  // After count(u, l): puts n units into cell c of level l, and calls sink(node, units there). In
-  // as few parts as have room for them, and of the last ones the fullest that is enough.
+  // After count(u, l): puts n units into cell c of level l, and calls sink(node, units there): of
+  // the parts with rules, then of the nodes, as fill_parts says.
   // Requires: n is a multiple of the step at level l, and not more than there is room for.
   template <class Sink>
-  void place(std::size_t u, level_t l, std::uint32_t c, std::uint32_t n, const Sink& sink) const {
+  void place(std::size_t u, level_t l, std::uint32_t c, std::uint32_t n, gang_objective objective,
+             const Sink& sink) const {
     if (n == 0) return;
     const level_t node_level = rooms_->node_level();
     if (l == node_level) return sink(c, n);
-    const level_t below = l > base_ ? l - 1 : node_level;
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> parts;  // room and place
-    for (const cell_id i : rooms_->inside(l, c, below)) {
-      const std::uint32_t room =
-          below < base_ ? on_node(u, i.value) : counts_[below - node_level][i.value];
-      if (room > 0) parts.emplace_back(room, i.value);
-    }
-    std::stable_sort(parts.begin(), parts.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (std::size_t i = 0; n > 0; ++i) {
-      APIARY_ASSERT(i < parts.size());
-      if (parts[i].first >= n) {
-        // Room for n is in some first ones of those that are left; of the last such the first.
-        std::size_t last = i;
-        while (last + 1 < parts.size() && parts[last + 1].first >= n) ++last;
-        while (last > i && parts[last - 1].first == parts[last].first) --last;
-        i = last;
+    const level_t below = level_below(*units_, u, l, node_level);
+    std::vector<cell_part> parts;
+    if (below == node_level && !by_node(u)) {
+      // Equal nodes have equal room.
+      const std::span<const std::uint32_t> nodes = rooms_->histogram(l, c);
+      for (std::uint32_t f = (*units_)[u].leaves; f < nodes.size(); ++f) {
+        const std::uint32_t room = units_->bound(u, node_level, f / (*units_)[u].leaves);
+        if (nodes[f] > 0 && room > 0) parts.push_back({f, room, f, nodes[f]});
       }
-      const std::uint32_t here = std::min(n, parts[i].first);
-      place(u, below, parts[i].second, here, sink);
-      n -= here;
+      std::vector<std::uint32_t> next(nodes.size(), rooms_->nodes(l, c).first.value);
+      return fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {
+        const std::uint32_t node = rooms_->first_node(p.cell, next[p.cell]);
+        next[p.cell] = node + 1;
+        sink(node, here);
+      });
     }
+    for (const cell_id i : rooms_->inside(l, c, below)) {
+      const std::uint32_t room = counts_[below - node_level][i.value];
+      if (room > 0) parts.push_back({i.value, room, rooms_->free(below, i.value)});
+    }
+    fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {
+      place(u, below, p.cell, here, objective, sink);
+    });
   }
 
   // The greatest weight of units that each cell of level l can bear, as certificate counts it.
@@ -138,6 +141,11 @@ class room_count {
   }
 
  private:
+  // Whether room differs on nodes with as many free leaves.
+  [[nodiscard]] bool by_node(std::size_t u) const noexcept {
+    const gang_units::unit& unit = (*units_)[u];
+    return unit.leaves == 0 || (!hosts_.empty() && (unit.cpu_milli > 0 || unit.memory_mib > 0));
+  }
   template <class T>
   [[nodiscard]] std::uint64_t sum_below(const std::vector<T>& below, level_t l,
                                         std::uint32_t c) const {

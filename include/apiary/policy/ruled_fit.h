@@ -3,49 +3,52 @@
 #pragma once
 
 #include <apiary/alloc/room_index.h>
+#include <apiary/core/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 #include <apiary/model/tree.h>
+#include <apiary/policy/candidate_cells.h>
+#include <apiary/policy/cell_parts.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/front_search.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_portions.h>
 #include <apiary/policy/gang_rules.h>
-#include <apiary/policy/room_count.h>
+#include <apiary/policy/kinds_in_turn.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// Which of the cells of one level that can hold a gang: the one with least free leaves, so that
-// whole cells stay whole, or the one where it needs fewest nodes (least for one size of task, an
-// estimate for several).
-enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
-
 // Places a gang under its rules, or says that it cannot be placed: exactly, or not at all when the
 // budget has ended. From the preferred level up to the required one: in the first level with a cell
-// that can hold the gang, one such cell.
+// that can hold the gang, one such cell, as the objective says. Cells where it is hard to see whether
+// they can hold the gang come after all others.
 //
 // * Without rules for slices, spread, CPU or memory the pieces of a cell (room_index) decide for
 //   sizes that divide one another; for others they leave few cells, and gang_fit decides there.
 // * With rules, one kind of task: how many a cell has room for is counted from the lowest level
 //   with a rule up; that is exact.
-// * Several kinds under rules, and what gang_fit has no count against: front_search, first with
-//   few vectors, then with all. Here the problem is hard and the budget counts: a step is one
-//   comparison of two vectors, of some 10 nanoseconds, or one step of gang_search.
+// * Several kinds under rules: one after the other (kinds_in_turn), in a few orders. What that does
+//   not place, and what gang_fit has no count against, is for front_search, first with few vectors
+//   in every cell, then with all. Here the problem is hard and the budget counts: a step is one
+//   comparison of two vectors or one look at a node, of some 10 nanoseconds, or one step of
+//   gang_search. Every cell has a share of it, all levels below the required one half.
+//
+// The objective chooses the cell, and the nodes there wherever one kind follows the other. What
+// front_search finds is some placement.
 //
 // Requires: valid(gang) for the tree; hosts: CPU and memory left of each node, or nothing if they
 //           do not count.
 // Cost:     without rules O(cells of the level * sizes) and gang_fit in the cell; for one kind under
-//           rules O(cells of the level of the lowest rule), for CPU and memory O(nodes).
+//           rules O(cells of the level of the lowest rule), for CPU and memory O(nodes); beside that
+//           O(log) for each cell that is tried.
 // Example:  examples/three_placements.cpp
 template <CellTree Tree>
 class ruled_fit {
@@ -61,17 +64,19 @@ class ruled_fit {
     begin(rooms, gang, hosts);
     const level_t last = gang.required == any_level ? rooms.top() : gang.required;
     fit_verdict verdict = fit_verdict::does_not_fit;
-    lowest_ = true;
     for (level_t l = std::min(gang.preferred, last); l <= last; ++l) {
-      listed_.clear();
       level_ = l;
-      verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l, l == last);
+      last_ = l == last;
+      limit_ = last_ ? budget_ : budget_ / 2;
+      verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l);
       if (verdict == fit_verdict::fits) {
         portions_of_members(gang, units_, portions_, by_kind_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
     }
+    const auto refused = [](const open_cell& c) { return c.refused; };
+    refused_ = std::all_of(open_.begin(), open_.end(), refused);
     return verdict;
   }
 
@@ -84,6 +89,9 @@ class ruled_fit {
   // Whether it is certain that no lower level from the preferred one up would do; false if the
   // budget ended there.
   [[nodiscard]] bool is_lowest() const noexcept { return lowest_; }
+  // After `budget_ended`: whether it is certain that the gang fits nowhere, and only the list that
+  // would prove it is longer than the budget. True after `does_not_fit`.
+  [[nodiscard]] bool is_refused() const noexcept { return refused_; }
   // Steps of the budget that were needed.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
@@ -96,145 +104,156 @@ class ruled_fit {
   }
 
  private:
+  // A cell that is neither taken nor refused with a proof.
+  struct open_cell {
+    std::uint32_t cell = 0;
+    bool refused = false;  // for certain
+  };
+  static constexpr std::size_t few_vectors = 16;
+  static constexpr std::uint64_t few_steps = 1'000;
+
   void begin(const room_index<Tree>& rooms, const gang_rules& gang,
              std::span<const resources> hosts) {
     APIARY_ASSERT(hosts.empty() || hosts.size() == rooms.num_nodes());
     rooms_ = &rooms;
     hosts_ = hosts;
     units_.assign(gang, rooms.node_level(), rooms.top());
+    sizes_.assign(units_, !hosts.empty());
+    orders_.clear();
     portions_.clear();
+    listed_.clear();
+    open_.clear();
     fronts_ready_ = false;
+    lowest_ = true;
+    refused_ = false;
     steps_ = 0;
     cell_ = 0;
-    members_.clear();
-    largest_ = 0;
-    leaves_ = 0;
-    bool without_leaves = false;
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      members_.push_back({.tasks = units_[u].tasks, .leaves = units_[u].leaves});
-      largest_ = std::max(largest_, units_[u].leaves);
-      leaves_ += std::uint64_t{units_[u].tasks} * units_[u].leaves;
-      without_leaves = without_leaves || units_[u].leaves == 0;
-    }
-    ruled_ =
-        units_.lowest_rule() != any_level || without_leaves || (units_.hosted() && !hosts.empty());
-    dividing_ = true;
-    for (const gang_member& a : members_)
-      for (const gang_member& b : members_)
-        dividing_ = dividing_ && a.leaves > 0 && b.leaves > 0 &&
-                    (a.leaves % b.leaves == 0 || b.leaves % a.leaves == 0);
   }
 
-  // A no of gang_fit without a count is proved where it matters: at the last level.
-  fit_verdict try_level(level_t l, bool last) {
-    if (!ruled_ && largest_ > rooms_->most()) return fit_verdict::does_not_fit;
-    if (l == rooms_->node_level() && !ruled_) return try_nodes();
-    find_candidates(l);
-    bool ended = false;
-    unsettled_.clear();
-    for (std::size_t left = candidates_.size(); left > 0; --left) {
-      // The best one left; the first is nearly always enough.
-      std::size_t best = 0;
-      for (std::size_t i = 1; i < left; ++i)
-        if (candidates_[i] < candidates_[best]) best = i;
-      cell_ = candidates_[best].second;
-      candidates_[best] = candidates_[left - 1];
-      const fit_verdict verdict = ruled_ ? try_cell(l, cell_) : pack(l, cell_);
-      if (verdict == fit_verdict::fits) return verdict;
-      if (ruled_) {
-        ended = ended || verdict == fit_verdict::budget_ended;
-      } else if (verdict == fit_verdict::budget_ended || (last && !fit_.cut())) {
-        unsettled_.push_back(cell_);
+  // Three passes, each with more effort, over the cells that those before have left open.
+  fit_verdict try_level(level_t l) {
+    open_.clear();
+    if (l == rooms_->node_level()) {
+      if (find_node()) return fit_verdict::fits;
+    } else {
+      if (!sizes_.ruled && sizes_.largest > rooms_->most()) return fit_verdict::does_not_fit;
+      cells_.assign(*rooms_, units_, sizes_, hosts_, l, objective_);
+      const std::uint64_t end = steps_ + (limit_ - steps_) / 4;
+      while (!cells_.empty()) {
+        open_cell at{cells_.next()};
+        const fit_verdict verdict = try_quickly(l, at, end);
+        if (verdict == fit_verdict::fits) return verdict;
+        if (verdict == fit_verdict::budget_ended) open_.push_back(at);
       }
     }
-    for (const std::uint32_t c : unsettled_) {
-      cell_ = c;
-      const fit_verdict verdict = search(l, c);
-      if (verdict == fit_verdict::fits) return verdict;
-      ended = ended || verdict == fit_verdict::budget_ended;
-    }
-    return ended ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
+    const auto some = [&](open_cell& at, std::uint64_t end) {
+      if (at.refused) return fit_verdict::budget_ended;
+      if (!sizes_.ruled) {
+        const fit_verdict verdict = pack(l, at, (end - steps_) / 2);
+        if (verdict != fit_verdict::budget_ended || at.refused) return verdict;
+      }
+      return search(l, at.cell, few_vectors, end);
+    };
+    const auto all = [&](open_cell& at, std::uint64_t end) {
+      return search(l, at.cell, front_search<Tree>::all, end);
+    };
+    if (settle(steps_ + (limit_ - steps_) / 2, some) || settle(limit_, all))
+      return fit_verdict::fits;
+    return open_.empty() ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
-  // Without rules a node holds whatever has no more leaves.
-  fit_verdict try_nodes() {
-    for (std::uint64_t f = leaves_; f <= rooms_->most(); ++f) {
-      cell_ = rooms_->first_node(static_cast<std::uint32_t>(f), 0);
+  // Tries each open cell with a share of the steps until `end`, an eighth of those that are left if
+  // there are many; whether one takes the gang.
+  template <class Try>
+  bool settle(std::uint64_t end, const Try& attempt) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      open_cell at = open_[i];
+      cell_ = at.cell;
+      const std::size_t shares = std::min<std::size_t>(open_.size() - i, 8);
+      const fit_verdict verdict = attempt(at, steps_ + (end - steps_) / shares);
+      if (verdict == fit_verdict::fits) return true;
+      if (verdict == fit_verdict::budget_ended) open_[kept++] = at;
+    }
+    open_.resize(kept);
+    return false;
+  }
+
+  // A node holds whatever has no more leaves, CPU and memory, if the rules allow it all there: the
+  // fullest such. If there is none that is certain, and nodes are listed for a proof.
+  bool find_node() {
+    const level_t l = rooms_->node_level();
+    bool allowed = true;
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      allowed = allowed && units_.bound(u, l, units_[u].tasks) == units_[u].tasks;
+    cell_ = summary_bitset::npos;
+    for (std::uint64_t f = sizes_.leaves; f <= rooms_->most() && allowed; ++f) {
+      const auto free = static_cast<std::uint32_t>(f);
+      cell_ = rooms_->first_node(free, 0);
+      while (cell_ != summary_bitset::npos && !sizes_.fit_host(hosts_, cell_))
+        cell_ = rooms_->first_node(free, cell_ + 1);
       if (cell_ == summary_bitset::npos) continue;
       for (std::uint32_t u = 0; u < units_.size(); ++u)
         portions_.push_back({cell_, u, units_[u].tasks});
-      return fit_verdict::fits;
+      return true;
     }
-    return fit_verdict::does_not_fit;
+    for (std::uint32_t n = 0; n < rooms_->num_nodes() && allowed && last_ && sizes_.ruled; ++n)
+      if (each_fits_alone(n)) open_.push_back({n, true});
+    return false;
   }
-
-  // Cells of the level that no count refuses.
-  void find_candidates(level_t l) {
-    possible_.assign(rooms_->num_cells(l), 1);
-    if (l > rooms_->node_level()) {
-      for (std::uint32_t t = 1; t <= largest_ && t <= rooms_->most(); ++t) {
-        const auto same = [&](const gang_member& m) { return m.leaves == t; };
-        if (dividing_ && std::none_of(members_.begin(), members_.end(), same)) continue;
-        std::uint64_t needed = 0;
-        for (const gang_member& m : members_) needed += std::uint64_t{m.tasks} * (m.leaves / t);
-        const std::span<const std::uint32_t> pieces = rooms_->pieces(l, t);
-        for (std::size_t c = 0; c < pieces.size(); ++c)
-          possible_[c] = static_cast<unsigned char>(possible_[c] & (pieces[c] >= needed ? 1 : 0));
-      }
-    }
-    if (ruled_) {
-      counts_.resize(units_.size(), room_count<Tree>(*rooms_, units_, hosts_));
-      for (std::size_t u = 0; u < units_.size(); ++u) {
-        counts_[u] = room_count<Tree>(*rooms_, units_, hosts_);
-        const std::span<const std::uint32_t> rooms = counts_[u].count(u, l);
-        for (std::size_t c = 0; c < rooms.size(); ++c)
-          if (rooms[c] < units_[u].tasks) possible_[c] = 0;
-      }
-    }
-    candidates_.clear();
-    for (std::uint32_t c = 0; c < possible_.size(); ++c)
-      if (possible_[c] != 0) candidates_.emplace_back(rank(l, c), c);
+  [[nodiscard]] bool each_fits_alone(std::uint32_t n) const {
+    const leaves_left node = left_of(n);
+    for (std::uint32_t u = 0; u < units_.size(); ++u)
+      if (node.room(u) < units_[u].tasks) return false;
+    return true;
   }
-  [[nodiscard]] std::uint64_t rank(level_t l, std::uint32_t c) const {
-    if (l == rooms_->node_level()) return rooms_->free(c);
-    const std::uint64_t free = rooms_->pieces(l, 1)[c];
-    if (objective_ == gang_objective::whole_cells) return free;
-    // Nodes that it needs, the emptiest first.
-    const bool one = units_.size() == 1 && units_[0].leaves > 0;
-    const std::span<const std::uint32_t> nodes = rooms_->histogram(l, c);
-    std::uint64_t left = one ? units_[0].tasks : leaves_;
-    std::uint64_t used = 0;
-    for (std::size_t f = nodes.size(); f-- > 1 && left > 0;) {
-      const std::uint64_t each = one ? f / units_[0].leaves : f;
-      if (each == 0) break;
-      const std::uint64_t n = std::min<std::uint64_t>(nodes[f], (left + each - 1) / each);
-      used += n;
-      left -= std::min(left, n * each);
-    }
-    return used << 32 | free;
+  [[nodiscard]] leaves_left left_of(std::uint32_t n) const {
+    if (hosts_.empty()) return {&units_, rooms_->free(n)};
+    return {&units_, rooms_->free(n), hosts_[n].cpu_milli, hosts_[n].memory_mib};
   }
-
-  // Under rules.
-  fit_verdict try_cell(level_t l, std::uint32_t c) {
-    if (units_.size() == 1) {
-      counts_[0].place(0, l, c, units_[0].tasks, [&](std::uint32_t node, std::uint32_t n) {
-        portions_.push_back({node, 0, n});
-      });
-      return fit_verdict::fits;
-    }
-    return search(l, c);
+  fit_verdict try_quickly(level_t l, open_cell& at, std::uint64_t end) {
+    cell_ = at.cell;
+    if (!sizes_.ruled) return pack(l, at, std::min(end - steps_, few_steps));
+    if (units_.size() > 1) return put_in_turn(l, end);
+    cells_.count(0).place(0, l, cell_, units_[0].tasks, objective_,
+                          [&](std::uint32_t node, std::uint32_t n) {
+                            portions_.push_back({node, 0, n});
+                          });
+    return fit_verdict::fits;
   }
-  // Without rules.
-  fit_verdict pack(level_t l, std::uint32_t c) {
+  fit_verdict put_in_turn(level_t l, std::uint64_t end) {
+    if (orders_.empty()) orders_ = orders_of_kinds(units_);
+    const id_range<cell_id> nodes = rooms_->nodes(l, cell_);
+    kinds_in_turn<Tree, leaves_left> turns(rooms_->tree(), rooms_->node_level(), units_);
+    for (const std::vector<std::uint32_t>& order : orders_) {
+      const std::uint64_t looks = std::uint64_t{nodes.size()} * units_.size();
+      if (looks > end - steps_) break;
+      steps_ += looks;
+      nodes_.clear();
+      for (const cell_id n : nodes) nodes_.push_back(left_of(n.value));
+      portions_.clear();
+      const bool all = turns(l, cell_, order, objective_, nodes_,
+                             [&](std::uint32_t node, std::uint32_t u, std::uint32_t n) {
+                               portions_.push_back({node, u, n});
+                             });
+      if (all) return fit_verdict::fits;
+    }
+    portions_.clear();
+    return fit_verdict::budget_ended;
+  }
+  // Without rules. A no of gang_fit without a count is proved where it matters: at the last level.
+  fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {
     classes_.clear();
-    const std::span<const std::uint32_t> nodes = rooms_->histogram(l, c);
+    const std::span<const std::uint32_t> nodes = rooms_->histogram(l, at.cell);
     for (std::uint32_t f = 1; f < nodes.size(); ++f)
       if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
     if (objective_ == gang_objective::fewest_nodes) std::reverse(classes_.begin(), classes_.end());
-    fit_.set_budget((budget_ - steps_) / 2);  // the other half for a proof
-    const fit_verdict verdict = fit_(classes_, members_);
+    fit_.set_budget(budget);
+    const fit_verdict verdict = fit_(classes_, sizes_.members);
     steps_ += fit_.steps();
+    at.refused = verdict == fit_verdict::does_not_fit;
+    if (at.refused && last_ && !fit_.cut()) return fit_verdict::budget_ended;
     if (verdict != fit_verdict::fits) return verdict;
-    next_.assign(nodes.size(), rooms_->nodes(l, c).first.value);
+    next_.assign(nodes.size(), rooms_->nodes(l, at.cell).first.value);
     for (const gang_fit::used_node& used : fit_.nodes()) {
       std::uint32_t& next = next_[classes_[used.node_class].free];
       const std::uint32_t node = rooms_->first_node(classes_[used.node_class].free, next);
@@ -244,23 +263,20 @@ class ruled_fit {
     }
     return verdict;
   }
-  fit_verdict search(level_t l, std::uint32_t c) {
-    constexpr std::size_t few = 16;
-    for (const std::size_t beam : {few, front_search<Tree>::all}) {
-      if (!fronts_ready_) fronts_.begin(*rooms_, units_, hosts_);
-      fronts_ready_ = true;
-      const bool made = fronts_.make(l, c, beam, budget_ - steps_);
-      steps_ += fronts_.steps();
-      if (!made) return fit_verdict::budget_ended;
-      if (fronts_.holds_gang()) {
-        fronts_.place([&](std::uint32_t node, std::size_t u, std::uint32_t n) {
-          portions_.push_back({node, static_cast<std::uint32_t>(u), n});
-        });
-        return fit_verdict::fits;
-      }
-      if (!fronts_.cut()) break;
+  fit_verdict search(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t end) {
+    if (!fronts_ready_) fronts_.begin(*rooms_, units_, hosts_);
+    fronts_ready_ = true;
+    const bool made = fronts_.make(l, c, beam, end - steps_);
+    steps_ += fronts_.steps();
+    if (!made) return fit_verdict::budget_ended;
+    if (fronts_.holds_gang()) {
+      fronts_.place([&](std::uint32_t node, std::size_t u, std::uint32_t n) {
+        portions_.push_back({node, static_cast<std::uint32_t>(u), n});
+      });
+      return fit_verdict::fits;
     }
-    listed_.push_back({c, certificate::listed, 0, fronts_.front().values()});
+    if (fronts_.cut()) return fit_verdict::budget_ended;
+    if (last_) listed_.push_back({c, certificate::listed, 0, fronts_.front().values()});
     return fit_verdict::does_not_fit;
   }
 
@@ -270,22 +286,21 @@ class ruled_fit {
   const room_index<Tree>* rooms_ = nullptr;
   std::span<const resources> hosts_;
   gang_units units_;
-  std::vector<gang_member> members_;  // the units
-  std::uint32_t largest_ = 0;
-  std::uint64_t leaves_ = 0;
-  bool ruled_ = false;     // more than leaves count
-  bool dividing_ = false;  // the sizes divide one another
-  std::vector<unsigned char> possible_;
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> candidates_;  // rank and cell
-  std::vector<std::uint32_t> unsettled_;                             // cells
-  std::vector<room_count<Tree>> counts_;                             // of each unit
+  unit_sizes sizes_;
+  candidate_cells<Tree> cells_;
+  std::vector<open_cell> open_;
+  std::vector<std::vector<std::uint32_t>> orders_;  // of kinds
+  std::vector<leaves_left> nodes_;                  // of a cell
   std::vector<node_class> classes_;
   std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
   front_search<Tree> fronts_;
   bool fronts_ready_ = false;
   std::vector<certificate::refusal> listed_;  // cells of the last level that are refused by listing
   level_t level_ = 0;
+  bool last_ = false;        // the level is the required one
+  std::uint64_t limit_ = 0;  // steps until the end of the level
   bool lowest_ = true;
+  bool refused_ = false;
   std::uint32_t cell_ = 0;
   std::vector<portion> portions_;
   std::vector<portion> by_kind_;  // with kinds as members
