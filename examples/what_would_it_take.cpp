@@ -7,6 +7,7 @@
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/gang_rules.h>
+#include <apiary/policy/refusal_cause.h>
 #include <apiary/policy/remedy.h>
 #include <apiary/policy/ruled_fit.h>
 
@@ -46,13 +47,11 @@ int main() {
 
   ruled_fit<uniform_tree> fit;
   if (fit(rooms, gang) == fit_verdict::fits) return 1;
-  std::printf("%s\n", sentence(fit.explain(rooms, gang), gang, "rack").c_str());
+  std::printf("%s;\n", sentence(fit.explain(rooms, gang), gang, "rack").c_str());
 
   remedy_search<uniform_tree> remedy;
   if (!remedy(rooms, gang, capacity)) return 1;
-  std::printf("free in rack %u:", remedy.cell());
-  for (const std::uint32_t n : remedy.nodes()) std::printf(" node %u", n);
-  std::printf(": %u GPUs that are not free now\n", static_cast<unsigned>(remedy.leaves()));
+  std::printf("%s\n", remedy_words(remedy.nodes(), remedy.leaves()).c_str());
 
   journal log;
   {

@@ -1,5 +1,5 @@
-// Why does my gang wait? Three gangs in two racks: what is counted, said, and checked by someone
-// who has never seen the search.
+// Why does my gang wait? Three gangs in two racks: what is counted, said, blamed, and checked by
+// someone who has never seen the search.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/room_index.h>
 #include <apiary/core/ids.h>
@@ -7,10 +7,12 @@
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/gang_rules.h>
+#include <apiary/policy/refusal_cause.h>
 #include <apiary/policy/ruled_fit.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <vector>
 
 using namespace apiary;
 
@@ -29,7 +31,9 @@ void ask(const room_index<uniform_tree>& rooms, const char* name, const gang_rul
   }
   const certificate why = fit.explain(rooms, gang);
   const char* level = gang.required == rack ? "rack" : "cluster";
-  std::printf("%s: %s\n", name, sentence(why, gang, level).c_str());
+  const auto other_verdict = [&](const gang_rules& other) { return fit(rooms, other); };
+  const std::vector<demand> blocking = blocking_demands(gang, other_verdict);
+  std::printf("%s: %s\n", name, sentence(why, gang, level, blocking).c_str());
   certificate_check check(rooms.tree(), node, rooms.free(), {}, gang);
   std::printf("  counted again: %s", check(why) ? "right" : "wrong");
   certificate forged = why;

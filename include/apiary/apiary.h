@@ -77,6 +77,7 @@
 #include <apiary/policy/pack.h>
 #include <apiary/policy/preempt.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
+#include <apiary/policy/refusal_cause.h>
 #include <apiary/policy/remedy.h>
 #include <apiary/policy/room_count.h>
 #include <apiary/policy/ruled_fit.h>

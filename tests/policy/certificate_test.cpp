@@ -9,6 +9,7 @@
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/gang_rules.h>
+#include <apiary/policy/refusal_cause.h>
 #include <apiary/policy/ruled_fit.h>
 
 #include <doctest/doctest.h>
@@ -38,6 +39,11 @@ struct cluster {
   }
   std::string said(const gang_rules& gang, const std::string& level) {
     return sentence(why(gang), gang, level);
+  }
+  std::string blamed(const gang_rules& gang, const std::string& level) {
+    const certificate c = why(gang);
+    const auto verdict = [&](const gang_rules& g) { return fit(rooms, g, hosts); };
+    return sentence(c, gang, level, blocking_demands(gang, verdict));
   }
 
   room_index<uniform_tree> rooms{uniform_tree{2, 4, 8}, node, 8};
@@ -71,6 +77,47 @@ TEST_CASE("pieces, and GPUs as such") {
         "missing");
   CHECK(c.said(gang_of({{3, 4}, {12, 1}}, rack), "rack") ==
         "the gang needs room for 24 GPUs in one rack; rack 0 has most, for 21: 3 are missing");
+}
+
+TEST_CASE("what is to blame is named, and what of it a task takes") {
+  cluster c({5, 7, 5, 4, 6, 6, 4, 0});
+  gang_rules gang = gang_of({{.tasks = 5, .leaves = 1, .spread = {{node, 1}}}}, rack);
+  CHECK(c.blamed(gang, "rack") ==
+        "the gang needs room for 5 tasks of 1 GPU in one rack; rack 0 has most, for 4: 1 is "
+        "missing; but for the spread it would fit");
+  gang = gang_of({{.tasks = 6, .leaves = 3, .slices = {{node, 3}}}}, rack);
+  CHECK(c.blamed(gang, "rack") ==
+        "the gang needs room for 6 tasks of 3 GPUs in one rack; rack 0 has most, for 0: 6 are "
+        "missing; by GPUs alone it would not fit either");
+  gang = gang_of({{.tasks = 8, .leaves = 2, .slices = {{node, 4}}}}, rack);
+  CHECK(c.blamed(gang, "rack") ==
+        "the gang needs room for 8 tasks of 2 GPUs in one rack; rack 0 has most, for 0: 8 are "
+        "missing; but for the slices it would fit");
+
+  c.hosts.assign(8, {3000, 4096});
+  gang = gang_of({{.tasks = 9, .leaves = 1, .host = {1500, 1}}}, rack);
+  CHECK(c.blamed(gang, "rack") ==
+        "the gang needs room for 9 tasks of 1 GPU and 1.5 CPUs in one rack; rack 0 has most, for "
+        "8: 1 is missing; but for CPU it would fit");
+  gang.members[0].host = {1000, 4096};
+  gang.members[0].spread = {{node, 2}};
+  CHECK(c.blamed(gang, "rack") ==
+        "the gang needs room for 9 tasks of 1 GPU and 4096 MiB in one rack; rack 0 has most, for "
+        "4: 5 are missing; but for memory and the spread it would fit");
+  // A gang that takes no GPUs.
+  gang = gang_of({{.tasks = 25, .leaves = 0, .host = {1000, 0}}});
+  CHECK(c.blamed(gang, "cluster") ==
+        "the gang needs room for 25 tasks of 1 CPU in one cluster; the cluster has it for 24: 1 "
+        "is missing; but for CPU it would fit");
+  gang.members[0].host.memory_mib = 1;
+  CHECK(c.said(gang, "cluster").find("25 tasks of 1 CPU and 1 MiB") != std::string::npos);
+  // Without any demands there is nothing to blame.
+  CHECK(c.blamed(gang_of({{6, 5}}), "cluster") == c.said(gang_of({{6, 5}}), "cluster"));
+  // Where what a rack holds is listed.
+  c = cluster({4, 4, 4, 0, 4, 4, 4, 0});
+  c.hosts.assign(8, {2, 9});
+  gang = gang_of({{3, 1, {2, 0}}, {1, 4, {1, 0}}}, rack);
+  CHECK(c.blamed(gang, "rack").ends_with("; but for CPU it would fit"));
 }
 
 TEST_CASE("what a rack can hold is listed where no weight tells") {

@@ -209,7 +209,7 @@ TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
         "the gang needs room for 2900 thousandths of GPUs in one cluster; the cluster has it for "
         "2600: 300 are missing");
   CHECK(said({{.tasks = 9, .leaves = 0, .host = {2000, 0}}}) ==
-        "the gang needs room for 9 tasks of 0 GPUs in one cluster; the cluster has it for 8: 1 is "
+        "the gang needs room for 9 tasks of 2 CPUs in one cluster; the cluster has it for 8: 1 is "
         "missing");
 }
 

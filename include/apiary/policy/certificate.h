@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,64 +81,115 @@ struct refusal_summary {
   return first;
 }
 
+// What a gang asks for beside GPUs in one cell, and GPUs as such.
+enum class demand : std::uint8_t { memory, cpu, models, slices, spread, gpus };
+
 namespace detail {
 
 [[nodiscard]] inline std::string gpus(std::uint64_t n) {
   return std::to_string(n) + (n == 1 ? " GPU" : " GPUs");
 }
+// Of thousandths: "1 CPU", "2.5 CPUs".
+[[nodiscard]] inline std::string cpus(std::uint64_t milli) {
+  std::string text = std::to_string(milli / 1000);
+  if (milli % 1000 > 0) {
+    std::string rest = std::to_string(1000 + milli % 1000);
+    while (rest.back() == '0') rest.pop_back();
+    text += '.' + rest.substr(1);
+  }
+  return text + (milli == 1000 ? " CPU" : " CPUs");
+}
+// "a", "a and b", "a, b and c".
+[[nodiscard]] inline std::string listing(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
 
 // What a task of a member takes, with those it leads.
-struct gpus_taken {
+struct task_needs {
   std::uint64_t leaves = 0;
-  std::uint64_t milli = 0;
+  std::uint64_t milli = 0;  // of GPUs
+  std::uint64_t cpu_milli = 0;
+  std::uint64_t memory_mib = 0;
 };
-[[nodiscard]] inline gpus_taken gpus_of(const gang_rules& gang, std::uint32_t member) {
-  gpus_taken all;
+[[nodiscard]] inline task_needs needs_of(const gang_rules& gang, std::uint32_t member) {
+  task_needs all;
   for (const ruled_member& m : gang.members) {
     if (&m != &gang.members[member] && m.leader != member) continue;
-    const std::uint64_t leaves = std::uint64_t{m.leaves} * (m.tasks / gang.members[member].tasks);
-    all.leaves += leaves;
-    all.milli += leaves * (m.shared() > 0 ? m.shared() : whole_gpu);
+    const std::uint64_t each = m.tasks / gang.members[member].tasks;
+    all.leaves += m.leaves * each;
+    all.milli += m.leaves * each * (m.shared() > 0 ? m.shared() : whole_gpu);
+    all.cpu_milli += m.host.cpu_milli * each;
+    all.memory_mib += m.host.memory_mib * each;
   }
   return all;
+}
+[[nodiscard]] inline bool is_in(std::span<const demand> all, demand d) {
+  return std::find(all.begin(), all.end(), d) != all.end();
+}
+// "tasks of 4 GPUs", with CPU and memory if they are to blame, or all there is.
+[[nodiscard]] inline std::string tasks_of(const task_needs& task,
+                                          std::span<const demand> blocking) {
+  std::vector<std::string> words;
+  if (task.milli != task.leaves * whole_gpu) {
+    words.push_back(std::to_string(task.milli) + "/1000 of a GPU");
+  } else if (task.leaves > 0) {
+    words.push_back(gpus(task.leaves));
+  }
+  if (task.cpu_milli > 0 && (task.leaves == 0 || is_in(blocking, demand::cpu)))
+    words.push_back(cpus(task.cpu_milli));
+  if (task.memory_mib > 0 && (task.leaves == 0 || is_in(blocking, demand::memory)))
+    words.push_back(std::to_string(task.memory_mib) + " MiB");
+  return words.empty() ? "tasks" : "tasks of " + listing(words);
 }
 
 // What is weighed, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs", "thousandths of GPUs".
 [[nodiscard]] inline std::string weighed_things(const certificate& why, const gang_rules& gang,
-                                                const std::vector<std::uint32_t>& weights) {
-  std::vector<gpus_taken> taken;
-  for (const std::uint32_t member : why.kinds) taken.push_back(gpus_of(gang, member));
+                                                const std::vector<std::uint32_t>& weights,
+                                                std::span<const demand> blocking) {
+  std::vector<task_needs> needs;
+  for (const std::uint32_t member : why.kinds) needs.push_back(needs_of(gang, member));
   std::size_t kinds = 0;
   std::size_t kind = 0;
   std::uint64_t largest = 0;
   bool thousandths = true;
   for (std::size_t k = 0; k < weights.size(); ++k) {
-    largest = std::max(largest, taken[k].leaves);
-    thousandths = thousandths && weights[k] == taken[k].milli;
+    largest = std::max(largest, needs[k].leaves);
+    thousandths = thousandths && weights[k] == needs[k].milli;
     if (weights[k] == 0) continue;
     ++kinds;
     kind = k;
   }
-  if (kinds == 1 && weights[kind] == 1) {
-    if (taken[kind].milli == taken[kind].leaves * whole_gpu)
-      return "tasks of " + gpus(taken[kind].leaves);
-    return "tasks of " + std::to_string(taken[kind].milli) + "/1000 of a GPU";
-  }
+  if (kinds == 1 && weights[kind] == 1) return tasks_of(needs[kind], blocking);
   if (thousandths) return "thousandths of GPUs";
   for (std::uint64_t t = 1; t <= largest; ++t) {
     bool pieces = true;
     for (std::size_t k = 0; k < weights.size(); ++k)
-      pieces = pieces && weights[k] == taken[k].leaves / t;
+      pieces = pieces && weights[k] == needs[k].leaves / t;
     if (pieces) return t == 1 ? "GPUs" : "pieces of " + gpus(t);
   }
   return "units of weight";
 }
 
+// "; but for the spread it would fit"
+[[nodiscard]] inline std::string blame(std::span<const demand> blocking) {
+  if (blocking.empty()) return "";
+  if (is_in(blocking, demand::gpus)) return "; by GPUs alone it would not fit either";
+  constexpr const char* names[] = {"memory", "CPU", "the kind of GPU", "the slices", "the spread"};
+  std::vector<std::string> words;
+  for (const demand d : blocking) words.emplace_back(names[static_cast<std::size_t>(d)]);
+  return "; but for " + listing(words) + " it would fit";
+}
+
 }  // namespace detail
 
 // A sentence for people. level_name: of the level, "rack"; "cluster" for the cell of everything.
+// blocking: what is to blame (refusal_cause.h), or nothing if that is not asked.
 [[nodiscard]] inline std::string sentence(const certificate& why, const gang_rules& gang,
-                                          const std::string& level_name) {
+                                          const std::string& level_name,
+                                          std::span<const demand> blocking = {}) {
   const refusal_summary first = summarize(why);
   const std::string cell =
       why.cells.size() == 1 ? "the " + level_name : level_name + " " + std::to_string(first.best);
@@ -149,10 +201,10 @@ struct gpus_taken {
   if (first.weighing != certificate::listed) {
     const certificate::weighing& w = why.weighings[first.weighing];
     return "the gang needs room for " + std::to_string(w.needed) + " " +
-           detail::weighed_things(why, gang, w.weights) + " in one " + level_name + "; " + cell +
-           (why.cells.size() == 1 ? " has it for " : " has most, for ") +
+           detail::weighed_things(why, gang, w.weights, blocking) + " in one " + level_name + "; " +
+           cell + (why.cells.size() == 1 ? " has it for " : " has most, for ") +
            std::to_string(w.needed - first.missing) + ": " + std::to_string(first.missing) +
-           (first.missing == 1 ? " is missing" : " are missing") + others;
+           (first.missing == 1 ? " is missing" : " are missing") + others + detail::blame(blocking);
   }
   std::string text = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
   for (const certificate::refusal& r : why.cells) {
@@ -167,7 +219,7 @@ struct gpus_taken {
   text += " tasks of members";
   for (std::size_t k = 0; k < why.kinds.size(); ++k)
     text += (k == 0 ? " " : " + ") + std::to_string(why.kinds[k]);
-  return text + others;
+  return text + others + detail::blame(blocking);
 }
 
 APIARY_NAMESPACE_END

@@ -133,7 +133,7 @@ class shared_fit {
                   std::vector<detail::weighed_cells>& tried) const {
     detail::weighed_cells gpus;
     for (std::size_t u = 0; u < units_.size(); ++u) {
-      const std::uint64_t weight = detail::gpus_of(gang, units_[u].member).milli;
+      const std::uint64_t weight = detail::needs_of(gang, units_[u].member).milli;
       if (weight > std::numeric_limits<std::uint32_t>::max()) return;
       gpus.what.weights.push_back(static_cast<std::uint32_t>(weight));
       gpus.what.needed += weight * units_[u].tasks;
