@@ -52,6 +52,8 @@
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/checked_nodes.h>
+#include <apiary/policy/class_vectors.h>
+#include <apiary/policy/cost_tables.h>
 #include <apiary/policy/count_front.h>
 #include <apiary/policy/count_numbers.h>
 #include <apiary/policy/elastic.h>
@@ -83,9 +85,11 @@
 #include <apiary/policy/ruled_fit.h>
 #include <apiary/policy/ruled_levels.h>
 #include <apiary/policy/ruled_preempt.h>
+#include <apiary/policy/share_counts.h>
 #include <apiary/policy/share_rooms.h>
 #include <apiary/policy/shared_fit.h>
 #include <apiary/policy/spare_search.h>
+#include <apiary/policy/step_budget.h>
 #include <apiary/policy/time_slice.h>
 #include <apiary/policy/victim_cost.h>
 #include <apiary/sched/audit.h>

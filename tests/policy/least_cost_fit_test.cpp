@@ -236,11 +236,17 @@ TEST_CASE("the budget ends without an answer, or with one that may not be the le
   CHECK(all.is_least());
   CHECK(cost_of_answer(world, gang, costs, all) == all.cost());
   CHECK(all.steps() > 1000);
-  for (const std::uint64_t budget : {all.steps() - 1, std::uint64_t{1000}, std::uint64_t{0}}) {
+  least_cost_fit<ragged_tree> none(0);
+  REQUIRE(none(world.tree, node, gang, costs.classes, costs) == fit_verdict::budget_ended);
+  CHECK(none.portions().empty());
+  // One kind after the other finds some placement.
+  for (const std::uint64_t budget : {all.steps() - 1, std::uint64_t{10'000}}) {
     least_cost_fit<ragged_tree> some(budget);
-    REQUIRE(some(world.tree, node, gang, costs.classes, costs) == fit_verdict::budget_ended);
-    CHECK(some.portions().empty());
+    REQUIRE(some(world.tree, node, gang, costs.classes, costs) == fit_verdict::fits);
+    CHECK(!some.is_least());
     CHECK(some.steps() <= budget);
+    CHECK(some.cost() >= all.cost());
+    CHECK(cost_of_answer(world, gang, costs, some) == some.cost());
   }
   // Two racks, the first of them within the budget.
   const ruled_world two{
@@ -254,6 +260,37 @@ TEST_CASE("the budget ends without an answer, or with one that may not be the le
   CHECK(!some.is_least());
   CHECK(some.cell() == 0);
   CHECK(cost_of_answer(two, gang, drawn, some) == some.cost());
+}
+
+TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a no") {
+  int placed = 0;
+  int ended = 0;
+  for (int round = 0; round < scaled(10'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const ruled_world world = few_nodes(random);
+    const gang_rules gang = few_tasks(random);
+    if (!valid(gang, node, world.tree.num_levels())) continue;
+    const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
+    least_cost_fit<ragged_tree> all;
+    const fit_verdict fits = all(world.tree, node, gang, costs.classes, costs);
+    least_cost_fit<ragged_tree> some(random.uniform(600));
+    const fit_verdict verdict = some(world.tree, node, gang, costs.classes, costs);
+    if (verdict == fit_verdict::budget_ended) {
+      ++ended;
+      continue;
+    }
+    REQUIRE(verdict == fits);
+    if (verdict != fit_verdict::fits) continue;
+    REQUIRE(cost_of_answer(world, gang, costs, some) == some.cost());
+    if (some.is_lowest()) REQUIRE(some.level() == all.level());
+    if (some.level() == all.level()) REQUIRE(some.cost() >= all.cost());
+    if (some.is_least() && some.level() == all.level()) REQUIRE(some.cost() == all.cost());
+    placed += some.is_least() ? 0 : 1;
+  }
+  MESSAGE(placed, " placed without comparing all, ", ended, " ended");
+  CHECK(placed > 0);
+  CHECK(ended > 0);
 }
 
 TEST_CASE("gangs of nothing cost nothing") {

@@ -1,5 +1,7 @@
 // apiary/tests/policy/shared_fit_test.cpp - gangs on shared GPUs against trying every device.
 // SPDX-License-Identifier: MIT
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
@@ -11,6 +13,7 @@
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/fragmentation_gradient.h>
 #include <apiary/policy/gang_rules.h>
+#include <apiary/policy/share_counts.h>
 #include <apiary/policy/share_rooms.h>
 #include <apiary/policy/shared_fit.h>
 
@@ -20,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <support/certificate_mutations.h>
 #include <support/levels.h>
@@ -262,4 +266,109 @@ TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") 
   shared_fit<uniform_tree> fit;
   REQUIRE(fit(nodes, tree, 0, gang, cost) == fit_verdict::does_not_fit);
   CHECK(certificate_check(tree, 0, nodes, gang)(fit.explain(gang)));
+}
+
+namespace {
+
+std::int64_t any_cost(const node_state& /*before*/, const node_state& after) {
+  return after.total_gpu_left();
+}
+
+// Racks of so many nodes of eight whole GPUs, `free` of them free on each node.
+node_table racks_of(std::uint32_t nodes, std::uint32_t free) {
+  node_table table;
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    const node_id id = table.add({{96'000, 512'000}, 8, 0});
+    for (std::uint32_t d = free; d < 8; ++d) table[id].gpu_left[d] = 0;
+  }
+  return table;
+}
+
+// So many members of so many tasks of a GPU, each with another number of cores.
+gang_rules many_kinds(std::uint32_t members, std::uint32_t tasks) {
+  gang_rules gang;
+  for (std::uint32_t m = 0; m < members; ++m)
+    gang.members.push_back({.tasks = tasks, .leaves = 1, .host = {1000 * (m + 1), 1000}});
+  gang.required = 1;
+  return gang;
+}
+
+// Whether each task has a place that can be taken with those before it, all in one rack.
+bool is_taken_whole(node_table nodes, const uniform_tree& tree, const gang_rules& gang,
+                    std::span<const member_placement> places) {
+  std::vector<std::uint32_t> missing;
+  for (const ruled_member& m : gang.members) missing.push_back(m.tasks);
+  for (const member_placement& p : places) {
+    const share task = task_of(gang.members[p.member]);
+    if (!can_take(nodes, task, p.where) || missing[p.member]-- == 0) return false;
+    take(nodes, task, p.where);
+    const auto rack_of = [&](node_id n) { return tree.parent(tree.cells(0)[n.value], 0); };
+    if (rack_of(p.where.node) != rack_of(places[0].where.node)) return false;
+  }
+  return std::all_of(missing.begin(), missing.end(), [](std::uint32_t n) { return n == 0; });
+}
+
+}  // namespace
+
+TEST_CASE("gangs of many kinds and tasks: what fits easily is placed, though not all is compared") {
+  const uniform_tree tree{2, 50};
+  for (const auto& [members, tasks] :
+       {std::pair{4U, 64U}, std::pair{5U, 64U}, std::pair{8U, 40U}}) {
+    CAPTURE(members);
+    const node_table nodes = racks_of(100, 8);
+    const gang_rules gang = many_kinds(members, tasks);
+    shared_fit<uniform_tree> fit;
+    REQUIRE(fit(nodes, tree, 0, gang, any_cost) == fit_verdict::fits);
+    CHECK(is_taken_whole(nodes, tree, gang, fit.places()));
+    CHECK(!fit.search().is_least());
+  }
+}
+
+TEST_CASE("gangs of many kinds and tasks: one kind, or the GPUs, prove a no") {
+  const uniform_tree tree{2, 50};
+  const auto said = [&](const node_table& nodes, const gang_rules& gang) {
+    shared_fit<uniform_tree> fit;
+    REQUIRE(fit(nodes, tree, 0, gang, any_cost) == fit_verdict::does_not_fit);
+    const certificate why = fit.explain(gang);
+    REQUIRE(certificate_check(tree, 0, nodes, gang)(why));
+    return sentence(why, gang, "rack");
+  };
+  CHECK(said(racks_of(100, 0), many_kinds(5, 32)).find("32 tasks of 1 GPU") != std::string::npos);
+  // Room for each kind, and not for all.
+  CHECK(said(racks_of(100, 4), many_kinds(4, 64)) ==
+        "the gang needs room for 256000 thousandths of GPUs in one rack; rack 0 has most, for "
+        "200000: 56000 are missing");
+}
+
+TEST_CASE("most_units: no node holds more of a kind; as many where that is said to be exact") {
+  std::size_t exact = 0;
+  for (std::uint64_t seed = 0; seed < scaled(3'000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const shared_world world(random);
+    const gang_rules gang = random_shared_gang(random);
+    if (!valid(gang, node, world.rules.tree.num_levels())) continue;
+    gang_units units;
+    units.assign(gang, node, world.rules.tree.num_levels());
+    share_rooms rooms;
+    REQUIRE(rooms.assign(world.nodes, units, node, 1'000'000, any_cost));
+    for (std::uint32_t u = 0; u < units.size(); ++u) {
+      for (const node_id n : world.nodes.ids()) {
+        std::vector<std::uint32_t> counts(units.size(), 0);
+        const std::uint32_t most = units.at(u, node).most;
+        while (counts[u] < most) {
+          ++counts[u];
+          if (rooms(rooms.classes()[n.value], counts)) continue;
+          --counts[u];
+          break;
+        }
+        const std::uint32_t said = std::min(most, most_units(world.nodes[n], units[u]));
+        REQUIRE(said >= counts[u]);
+        if (!is_counted_exactly(units[u])) continue;
+        REQUIRE(said == counts[u]);
+        exact += said > 0 ? 1U : 0U;
+      }
+    }
+  }
+  CHECK(exact > 0);
 }

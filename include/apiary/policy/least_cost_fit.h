@@ -5,18 +5,20 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/tree.h>
+#include <apiary/policy/cell_parts.h>
 #include <apiary/policy/certificate.h>
-#include <apiary/policy/count_front.h>
-#include <apiary/policy/count_numbers.h>
+#include <apiary/policy/class_vectors.h>
+#include <apiary/policy/cost_tables.h>
 #include <apiary/policy/gang_portions.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/gang_search.h>
+#include <apiary/policy/kinds_in_turn.h>
+#include <apiary/policy/ruled_levels.h>
+#include <apiary/policy/step_budget.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -28,25 +30,24 @@ APIARY_NAMESPACE_BEGIN
 // more of the GPUs is fragmented, whole cells that are broken, watts. What a node has room for is
 // the caller's, too.
 //
-// For each cell, bottom up, the least cost of every vector (units of each kind, gang_units) that it
-// can hold: sums over its parts, without the vectors that the rules of its level forbid. Nothing is
-// left out, so that the least is the least, and a vector that is not there cannot be had. Cells that
-// have not room for all units of one kind, counted alone, are passed over.
-//
 // From the preferred level up to the required one the first level with a cell that can hold the
 // gang; there the cell of least cost, of equals the first.
 //
-// Model:    dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal
-//           algorithm for the multiple-choice knapsack problem", EJOR 1995) along a tree.
+// * Cells that have not room for all units of one kind, counted alone, or cannot bear the weight of
+//   the gang, are passed over: that alone proves many a no, whatever the size of the gang.
+// * In the others cost_tables says what the gang costs at least, or that it cannot be had.
+// * Where the budget is too small for that, kinds are placed one after the other (kinds_in_turn), in
+//   a few orders, until one cell takes them all: some placement, not the cheapest.
+//
 // Requires: valid(gang) for the tree.
-// Cost:     vectors are the product over the kinds of (units + 1), which must be within the budget;
-//           for each class of nodes and each node or cell that adds something at most vectors *
-//           what it can hold. A step of the budget is one such sum, of about 2 nanoseconds.
+// Cost:     class_vectors and, if the product over the kinds of (units + 1) is within the budget,
+//           cost_tables for each cell that is not passed over; O(nodes * kinds) beside that. All
+//           levels below the required one have half of the budget.
 template <CellTree Tree>
 class least_cost_fit {
  public:
-  using counts = std::span<const std::uint32_t>;  // units of each kind
-  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  using counts = class_vectors::counts;  // units of each kind
+  static constexpr std::int64_t never = cost_tables<Tree>::never;
 
   explicit least_cost_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
 
@@ -54,18 +55,26 @@ class least_cost_fit {
   // cost(class, counts) -> std::optional<std::int64_t>: of so many units on such a node, nullopt if
   // it has no room for them. It is asked for vectors that are not 0 and that the rules allow on a
   // node, or are less; what has room for one has room for less. The costs of a gang must sum up to less than 2^62.
+  // weights: of a unit of each kind, by which cells are refused; or nothing.
   template <class Cost>
   fit_verdict operator()(const Tree& tree, level_t node_level, const gang_rules& gang,
-                         std::span<const std::uint32_t> classes, const Cost& cost) {
+                         std::span<const std::uint32_t> classes, const Cost& cost,
+                         std::span<const std::uint32_t> weights = {}) {
     begin(tree, node_level, gang, classes);
-    fit_verdict verdict = units_.size() == 0 ? fit_verdict::fits : fit_verdict::does_not_fit;
-    if (!numbers_.assign(units_, budget_) || !ask(cost)) return fit_verdict::budget_ended;
-    const level_t last = std::min(gang.required, top());
+    const level_t last = std::min(gang.required, tree.num_levels());
     level_ = std::min(gang.preferred, last);
-    if (units_.size() == 0) return verdict;
+    if (units_.size() == 0) return fit_verdict::fits;
+    std::uint32_t num_classes = 0;
+    for (const std::uint32_t c : classes) num_classes = std::max(num_classes, c + 1);
+    step_budget all(budget_);
+    const bool known = vectors_.ask_alone(units_, node_level, num_classes, cost, all);
+    steps_ = all.steps();
+    if (!known) return fit_verdict::budget_ended;
+    fit_verdict verdict = fit_verdict::does_not_fit;
     for (level_t l = level_; l <= last; ++l) {
       level_ = l;
-      verdict = try_level(l, l == last);
+      const std::uint64_t limit = l == last ? budget_ : std::max(steps_, budget_ / 2);
+      verdict = try_level(l, l == last, limit, cost, weights);
       if (verdict == fit_verdict::fits) {
         portions_of_members(gang, units_, portions_, scratch_);
         return verdict;
@@ -81,7 +90,7 @@ class least_cost_fit {
   [[nodiscard]] std::span<const gang_portion> portions() const noexcept { return portions_; }
   [[nodiscard]] bool is_lowest() const noexcept { return lowest_; }
   // What the placement costs, and whether it is certain that no other one at its level costs less;
-  // false if the budget ended in another cell.
+  // false if the budget ended in this cell or another one.
   [[nodiscard]] std::int64_t cost() const noexcept { return cost_; }
   [[nodiscard]] bool is_least() const noexcept { return least_; }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
@@ -89,265 +98,196 @@ class least_cost_fit {
   [[nodiscard]] const gang_units& units() const noexcept { return units_; }
   // Room for units of kind u alone in each cell of level l, exact. Cost: O(nodes).
   [[nodiscard]] std::vector<std::uint32_t> rooms(std::size_t u, level_t l) const {
-    std::vector<std::uint32_t> here(classes_.size());
-    for (std::size_t n = 0; n < here.size(); ++n)
-      here[n] = units_.bound(u, node_level_, alone_[classes_[n] * units_.size() + u]);
-    for (level_t k = node_level_ + 1; k <= l; ++k) {
-      std::vector<std::uint32_t> above(num_cells(k));
-      for (std::uint32_t c = 0; c < above.size(); ++c) {
-        std::uint64_t sum = 0;
-        for (const cell_id i : inside(k, c, k - 1)) sum += here[i.value];
-        above[c] = units_.bound(u, k, sum);
-      }
-      here = std::move(above);
+    std::vector<std::uint32_t> on_nodes;
+    for (const std::uint32_t c : classes_) on_nodes.push_back(vectors_.alone(c, u));
+    return room_above(*tree_, units_, u, node_level_, l, std::move(on_nodes));
+  }
+  // The greatest weight of units that each cell of level l can bear, as certificate counts it;
+  // nothing if the budget ended before that was known. Cost: O(nodes) and what nodes hold.
+  [[nodiscard]] std::vector<std::uint64_t> borne(counts weights, level_t l) const {
+    std::vector<std::uint64_t> most;
+    if (!all_asked_) return most;
+    std::vector<std::uint64_t> of_class;
+    for (const std::uint32_t c : classes_) {
+      while (of_class.size() <= c)
+        of_class.push_back(vectors_.borne(static_cast<std::uint32_t>(of_class.size()), weights));
+      most.push_back(of_class[c]);
     }
-    return here;
+    for (level_t k = node_level_ + 1; k <= l; ++k) {
+      std::uint64_t rules = 0;
+      for (std::size_t u = 0; u < units_.size(); ++u)
+        rules += std::uint64_t{weights[u]} * units_.at(u, k).most;
+      std::vector<std::uint64_t> above(num_places(*tree_, k), 0);
+      for (std::uint32_t c = 0; c < above.size(); ++c) {
+        for (const cell_id i : places_inside(*tree_, k, c, k - 1)) above[c] += most[i.value];
+        above[c] = std::min(above[c], rules);
+      }
+      most = std::move(above);
+    }
+    return most;
   }
-  // The greatest vectors that a node of the class can hold, within the rules for nodes.
-  [[nodiscard]] count_front greatest_of(std::uint32_t node_class) const {
-    return greatest(of_class_[node_class]);
-  }
-  // After `does_not_fit`: the cells of the last level that have room for each kind alone, and what
-  // they can hold.
+  // After `does_not_fit`: the cells of the last level that no count refuses, and what they can hold.
   [[nodiscard]] std::span<const certificate::refusal> listed() const noexcept { return listed_; }
 
  private:
-  // Of a vector, by its number.
-  struct option {
-    std::uint32_t vector = 0;
-    std::int64_t cost = 0;
-  };
-  struct part {
-    std::uint32_t cell = 0;
-    std::size_t made = 0;                // which one, if it is not a node
-    std::vector<std::uint32_t> taken{};  // of each vector, what the part takes
-  };
-  struct made_cell {
-    level_t below = 0;
-    std::vector<part> parts{};
-  };
-  struct table {
-    std::vector<std::int64_t> costs;  // of each vector
-    std::size_t made = 0;
-  };
+  // What is left of a node, as kinds_in_turn wants it. Nodes in use are to be filled before others.
+  template <class Cost>
+  struct node_left {
+    const Cost* cost = nullptr;
+    const class_vectors* vectors = nullptr;
+    std::uint32_t node_class = 0;
+    std::uint64_t left = 0;  // units of all kinds, each counted alone
+    std::vector<std::uint32_t> units{};
+    bool in_use = false;
 
-  [[nodiscard]] level_t top() const noexcept { return tree_->num_levels(); }
-  [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept {
-    return l == top() ? 1 : tree_->cells(l).size();
-  }
-  // The cells of level `below` in cell c of level l, by their places.
-  [[nodiscard]] id_range<cell_id> inside(level_t l, std::uint32_t c, level_t below) const noexcept {
-    if (l == top()) return {cell_id(0), cell_id(num_cells(below))};
-    const std::uint32_t first = tree_->cells(below).first.value;
-    const id_range<cell_id> cells = tree_->descendants(tree_->cells(l)[c], below);
-    return {cell_id(cells.first.value - first), cell_id(cells.last.value - first)};
-  }
-  bool pay(std::uint64_t steps) noexcept {
-    ended_ = ended_ || steps > budget_ - steps_;
-    steps_ = ended_ ? budget_ : steps_ + steps;
-    return !ended_;
-  }
+    [[nodiscard]] std::uint32_t room(std::uint32_t u) {
+      const std::uint32_t before = units[u];
+      std::uint32_t room = before;
+      for (std::uint32_t more = vectors->alone(node_class, u); room < more;) {
+        units[u] = room + (more - room + 1) / 2;
+        if ((*cost)(node_class, units)) {
+          room = units[u];
+        } else {
+          more = units[u] - 1;
+        }
+      }
+      units[u] = before;
+      return room - before;
+    }
+    void put(std::uint32_t u, std::uint32_t n) noexcept {
+      units[u] += n;
+      left -= std::min<std::uint64_t>(n, left);
+      in_use = true;
+    }
+    [[nodiscard]] std::uint64_t free() const noexcept {
+      return in_use ? left : left + (std::uint64_t{1} << 40);
+    }
+  };
 
   void begin(const Tree& tree, level_t node_level, const gang_rules& gang,
              std::span<const std::uint32_t> classes) {
     tree_ = &tree;
     node_level_ = node_level;
     classes_ = classes;
-    APIARY_ASSERT(classes.size() == num_cells(node_level));
-    units_.assign(gang, node_level, top());
+    APIARY_ASSERT(classes.size() == num_places(tree, node_level));
+    units_.assign(gang, node_level, tree.num_levels());
     portions_.clear();
     listed_.clear();
-    of_class_.clear();
-    alone_.clear();
     steps_ = 0;
-    ended_ = false;
+    all_asked_ = false;
+    tables_ready_ = false;
     lowest_ = true;
     least_ = true;
     cell_ = 0;
     cost_ = 0;
   }
-  // What each class can hold at what cost.
-  template <class Cost>
-  bool ask(const Cost& cost) {
-    std::uint32_t num_classes = 0;
-    for (const std::uint32_t c : classes_) num_classes = std::max(num_classes, c + 1);
-    of_class_.resize(num_classes);
-    alone_.assign(std::size_t{num_classes} * units_.size(), 0);
-    for (std::uint32_t c = 0; c < num_classes && !ended_; ++c) {
-      asked_.assign(units_.size(), 0);
-      ask(c, 0, 0, cost);
-    }
-    return !ended_;
-  }
-  // All vectors that are at least asked_, different only from kind u on.
-  template <class Cost>
-  void ask(std::uint32_t c, std::size_t u, std::uint32_t v, const Cost& cost) {
-    if (u == units_.size()) return;
-    ask(c, u + 1, v, cost);
-    while (asked_[u] < units_.at(u, node_level_).most && pay(1)) {
-      ++asked_[u];
-      v += numbers_.of_one(u);
-      const std::optional<std::int64_t> is = cost(c, counts(asked_));
-      if (!is) break;
-      if (v == asked_[u] * numbers_.of_one(u)) alone_[c * units_.size() + u] = asked_[u];
-      if (allowed(v, node_level_)) of_class_[c].push_back({v, *is});
-      ask(c, u + 1, v, cost);
-    }
-    asked_[u] = 0;
-  }
-  [[nodiscard]] bool allowed(std::uint32_t v, level_t l) const noexcept {
-    const counts n = numbers_[v];
-    for (std::size_t u = 0; u < n.size(); ++u)
-      if (units_.bound(u, l, n[u]) != n[u]) return false;
-    return true;
-  }
 
-  fit_verdict try_level(level_t l, bool last) {
-    possible_.assign(num_cells(l), 1);
+  template <class Cost>
+  fit_verdict try_level(level_t l, bool last, std::uint64_t limit, const Cost& cost,
+                        counts weights) {
+    find_cells(l);
+    if (cells_.empty()) return fit_verdict::does_not_fit;
+    // Steps that are left for the kinds one after the other: for five orders on every node.
+    const std::uint64_t spare =
+        std::min((limit - steps_) / 4, std::uint64_t{40} * units_.size() * classes_.size());
+    step_budget steps(limit - spare - steps_);
+    if (!all_asked_) all_asked_ = vectors_.ask_all(cost, steps);
+    if (all_asked_ && !weights.empty()) refuse_by(weights, l);
+    if (all_asked_ && !tables_ready_)
+      tables_ready_ = tables_.begin(*tree_, node_level_, units_, classes_, vectors_, steps);
+    const fit_verdict verdict = cells_.empty() ? fit_verdict::does_not_fit : search(l, last, steps);
+    steps_ += steps.steps();
+    if (verdict != fit_verdict::budget_ended) return verdict;
+    least_ = false;
+    step_budget rest(limit - steps_);
+    const bool found = put_in_turn(l, cost, rest);
+    steps_ += rest.steps();
+    return found ? fit_verdict::fits : fit_verdict::budget_ended;
+  }
+  // Those with room for each kind alone.
+  void find_cells(level_t l) {
+    std::vector<unsigned char> possible(num_places(*tree_, l), 1);
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const std::vector<std::uint32_t> room = rooms(u, l);
       for (std::size_t c = 0; c < room.size(); ++c)
-        if (room[c] < units_[u].tasks) possible_[c] = 0;
+        if (room[c] < units_[u].tasks) possible[c] = 0;
     }
+    cells_.clear();
+    for (std::uint32_t c = 0; c < possible.size(); ++c)
+      if (possible[c] != 0) cells_.push_back(c);
+  }
+  void refuse_by(counts weights, level_t l) {
+    std::uint64_t needed = 0;
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      needed += std::uint64_t{weights[u]} * units_[u].tasks;
+    const std::vector<std::uint64_t> most = borne(weights, l);
+    std::erase_if(cells_, [&](std::uint32_t c) { return most[c] < needed; });
+  }
+  // The cheapest of all cells, if the budget allows.
+  fit_verdict search(level_t l, bool last, step_budget& steps) {
     listed_.clear();
+    if (!tables_ready_) return fit_verdict::budget_ended;
     bool found = false;
-    bool ended = false;
-    for (std::uint32_t c = 0; c < possible_.size(); ++c) {
-      if (possible_[c] == 0) continue;
-      made_.clear();
-      const std::optional<table> is = build(l, c);
-      if (!is) {
-        ended = true;
+    for (const std::uint32_t c : cells_) {
+      const std::optional<std::int64_t> least = tables_.make(l, c, steps);
+      if (!least) break;
+      if (*least == never) {
+        if (last && !found)
+          listed_.push_back({c, certificate::listed, 0, tables_.greatest().values()});
         continue;
       }
-      const std::int64_t least = is->costs[numbers_.size() - 1];
-      if (least == never) {
-        if (last && !found) list(c, *is);
-        continue;
-      }
-      if (found && least >= cost_) continue;
+      if (found && *least >= cost_) continue;
       found = true;
-      cost_ = least;
+      cost_ = *least;
       cell_ = c;
       portions_.clear();
-      spread(*is, l, c, numbers_.size() - 1);
+      tables_.place([&](std::uint32_t node, std::uint32_t u, std::uint32_t n) {
+        portions_.push_back({node, u, n});
+      });
     }
-    least_ = found && !ended;
+    least_ = found && !steps.ended();
     if (found) return fit_verdict::fits;
-    return ended ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
+    return steps.ended() ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
   }
-
-  // Nullopt when the budget ended.
-  std::optional<table> build(level_t l, std::uint32_t c) {
-    std::vector<std::int64_t> costs(numbers_.size(), never);
-    costs[0] = 0;
-    if (!pay(numbers_.size())) return std::nullopt;
-    if (l == node_level_) {
-      for (const option& o : of_class_[classes_[c]]) costs[o.vector] = o.cost;
-      return table{std::move(costs), 0};
-    }
-    made_cell cell{level_below(l), {}};
-    std::vector<std::uint32_t> order;
-    for (const cell_id i : inside(l, c, cell.below)) order.push_back(i.value);
-    const bool of_nodes = cell.below == node_level_;
-    if (of_nodes)
-      std::stable_sort(order.begin(), order.end(),
-                       [&](std::uint32_t a, std::uint32_t b) { return classes_[a] < classes_[b]; });
-    std::uint32_t useless = ~std::uint32_t{0};
-    for (const std::uint32_t i : order) {
-      if (of_nodes && classes_[i] == useless) continue;
-      part p{i, 0, {}};
-      bool adds = false;
-      if (of_nodes) {
-        adds = add(of_class_[classes_[i]], costs, p);
-        if (!adds) useless = classes_[i];
-      } else {
-        const std::optional<table> is = build(cell.below, i);
-        if (!is) return std::nullopt;
-        p.made = is->made;
-        adds = add(options_of(*is), costs, p);
+  // The cheapest of a few orders in the first cell that takes all kinds.
+  template <class Cost>
+  bool put_in_turn(level_t l, const Cost& cost, step_budget& steps) {
+    using node = node_left<Cost>;
+    kinds_in_turn<Tree, node> turns(*tree_, node_level_, units_);
+    const std::vector<std::vector<std::uint32_t>> orders = orders_of_kinds(units_);
+    std::vector<node> nodes;
+    std::vector<gang_portion> placed;
+    for (const std::uint32_t c : cells_) {
+      bool found = false;
+      for (const std::vector<std::uint32_t>& order : orders) {
+        const id_range<cell_id> inside = places_inside(*tree_, l, c, node_level_);
+        if (!steps.pay(std::uint64_t{8} * inside.size() * units_.size())) return found;
+        nodes.clear();
+        for (const cell_id i : inside) {
+          node& at = nodes.emplace_back();
+          at = {&cost, &vectors_, classes_[i.value], 0, {}, false};
+          at.units.resize(units_.size());
+          for (std::size_t u = 0; u < units_.size(); ++u)
+            at.left += vectors_.alone(at.node_class, u);
+        }
+        placed.clear();
+        const bool all = turns(l, c, order, gang_objective::whole_cells, nodes,
+                               [&](std::uint32_t n, std::uint32_t u, std::uint32_t units) {
+                                 placed.push_back({n, u, units});
+                               });
+        if (!all) continue;
+        std::int64_t sum = 0;
+        for (const node& at : nodes)
+          if (at.in_use) sum += cost(at.node_class, counts(at.units)).value();
+        if (found && sum >= cost_) continue;
+        found = true;
+        cell_ = c;
+        cost_ = sum;
+        portions_ = placed;
       }
-      if (ended_) return std::nullopt;
-      if (adds) cell.parts.push_back(std::move(p));
+      if (found) return true;
     }
-    for (std::uint32_t v = 0; v < numbers_.size(); ++v)
-      if (!allowed(v, l)) costs[v] = never;
-    made_.push_back(std::move(cell));
-    return table{std::move(costs), made_.size() - 1};
-  }
-  // The next lower level with rules of its own, or that of the nodes.
-  [[nodiscard]] level_t level_below(level_t l) const noexcept {
-    for (level_t k = l - 1; k > node_level_; --k) {
-      for (std::size_t u = 0; u < units_.size(); ++u) {
-        const auto here = units_.at(u, k);
-        if (here.most < units_[u].tasks || here.step != units_.at(u, k - 1).step) return k;
-      }
-    }
-    return node_level_;
-  }
-  [[nodiscard]] std::vector<option> options_of(const table& is) const {
-    std::vector<option> all;
-    for (std::uint32_t v = 1; v < numbers_.size(); ++v)
-      if (is.costs[v] != never) all.push_back({v, is.costs[v]});
-    return all;
-  }
-  // One more part: the least of what is there and each sum; whether any is new.
-  bool add(const std::vector<option>& options, std::vector<std::int64_t>& costs, part& p) {
-    if (options.empty() || !pay(numbers_.size())) return false;
-    before_ = costs;
-    p.taken.assign(numbers_.size(), 0);
-    bool adds = false;
-    for (std::uint32_t v = 0; v < numbers_.size(); ++v) {
-      if (before_[v] == never) continue;
-      if (!pay(options.size())) return false;
-      for (const option& o : options) {
-        if (!numbers_.have_sum(v, o.vector)) continue;
-        const std::uint32_t sum = v + o.vector;
-        const std::int64_t cost = before_[v] + o.cost;
-        if (cost >= costs[sum]) continue;
-        costs[sum] = cost;
-        p.taken[sum] = o.vector;
-        adds = true;
-      }
-    }
-    return adds;
-  }
-  void spread(const table& is, level_t l, std::uint32_t c, std::uint32_t v) {
-    if (l == node_level_) {
-      put(c, v);
-    } else {
-      spread(is.made, v);
-    }
-  }
-  void spread(std::size_t made, std::uint32_t v) {
-    const made_cell& cell = made_[made];
-    for (std::size_t i = cell.parts.size(); i-- > 0;) {
-      const part& p = cell.parts[i];
-      const std::uint32_t here = p.taken[v];
-      if (here == 0) continue;
-      if (cell.below == node_level_) {
-        put(p.cell, here);
-      } else {
-        spread(p.made, here);
-      }
-      v -= here;
-    }
-    APIARY_ASSERT(v == 0);
-  }
-  void put(std::uint32_t node, std::uint32_t v) {
-    for (std::uint32_t u = 0; u < units_.size(); ++u)
-      if (numbers_[v][u] > 0) portions_.push_back({node, u, numbers_[v][u]});
-  }
-
-  [[nodiscard]] count_front greatest(std::span<const option> options) const {
-    count_front front(units_.size());
-    front.add(numbers_[0]);
-    for (std::size_t i = options.size(); i-- > 0;) front.add(numbers_[options[i].vector]);
-    front.sort();
-    return front;
-  }
-  void list(std::uint32_t c, const table& is) {
-    listed_.push_back({c, certificate::listed, 0, greatest(options_of(is)).values()});
+    return false;
   }
 
   std::uint64_t budget_;
@@ -355,8 +295,11 @@ class least_cost_fit {
   level_t node_level_ = 0;
   std::span<const std::uint32_t> classes_;
   gang_units units_;
+  class_vectors vectors_;
+  bool all_asked_ = false;  // of them
+  cost_tables<Tree> tables_;
+  bool tables_ready_ = false;
   std::uint64_t steps_ = 0;
-  bool ended_ = false;
   bool lowest_ = true;
   bool least_ = true;
   level_t level_ = 0;
@@ -364,13 +307,7 @@ class least_cost_fit {
   std::int64_t cost_ = 0;
   std::vector<gang_portion> portions_;
   std::vector<gang_portion> scratch_;
-  count_numbers numbers_;
-  std::vector<std::vector<option>> of_class_;  // what a node can hold
-  std::vector<std::uint32_t> alone_;           // units of one kind on a node, by class and kind
-  std::vector<std::uint32_t> asked_;
-  std::vector<unsigned char> possible_;
-  std::vector<made_cell> made_;
-  std::vector<std::int64_t> before_;
+  std::vector<std::uint32_t> cells_;  // of a level, that no count refuses
   std::vector<certificate::refusal> listed_;
 };
 

@@ -9,12 +9,13 @@
 #include <apiary/model/request.h>
 #include <apiary/model/tree.h>
 #include <apiary/policy/certificate.h>
-#include <apiary/policy/count_front.h>
 #include <apiary/policy/explain_refusal.h>
 #include <apiary/policy/gang_portions.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/gang_search.h>
 #include <apiary/policy/least_cost_fit.h>
+#include <apiary/policy/ruled_levels.h>
+#include <apiary/policy/share_counts.h>
 #include <apiary/policy/share_rooms.h>
 
 #include <algorithm>
@@ -48,12 +49,14 @@ struct member_placement {
 // cost; or says that this cannot be done, and why. Tasks take whole GPUs, a share of one, or none,
 // with CPU and memory as the node table has them.
 //
-// share_rooms says what a node holds, least_cost_fit chooses: exact, or not at all when the budget
-// has ended. Then nothing is said of the gang.
+// Each kind is counted alone first; if some kind or other is short everywhere, that is the answer.
+// Otherwise share_rooms says what a node holds, least_cost_fit chooses: exact, or some placement that
+// may not be the cheapest, or nothing at all when the budget has ended.
 //
 // Requires: node i of the table is cell i of the node level; valid(gang) for the tree; task_of each
 //           member is valid().
-// Cost:     as share_rooms and least_cost_fit, which share the budget.
+// Cost:     O(nodes * kinds * GPUs of a node); then as share_rooms and least_cost_fit, which share
+//           the budget.
 // Example:  examples/shared_gang.cpp
 template <CellTree Tree>
 class shared_fit {
@@ -68,11 +71,14 @@ class shared_fit {
     tree_ = &tree;
     node_level_ = node_level;
     places_.clear();
+    fit_ = least_cost_fit<Tree>(0);
     units_.assign(gang, node_level, tree.num_levels());
-    const bool known = rooms_.assign(nodes, units_, node_level, budget_, cost);
-    if (!known) return fit_verdict::budget_ended;
+    count(nodes);
+    if (is_short(std::min(gang.required, tree.num_levels()))) return fit_verdict::does_not_fit;
+    if (!rooms_.assign(nodes, units_, node_level, budget_, cost)) return fit_verdict::budget_ended;
     fit_ = least_cost_fit<Tree>(budget_ - rooms_.steps());
-    const fit_verdict verdict = fit_(tree, node_level, gang, rooms_.classes(), rooms_);
+    weigh(gang);
+    const fit_verdict verdict = fit_(tree, node_level, gang, rooms_.classes(), rooms_, weights_);
     if (verdict == fit_verdict::fits) place(nodes, gang);
     return verdict;
   }
@@ -88,17 +94,58 @@ class shared_fit {
     const level_t l = std::min(gang.required, tree_->num_levels());
     std::vector<detail::weighed_cells> tried;
     for (std::size_t u = 0; u < units_.size(); ++u) {
+      const bool counted = is_counted_exactly(units_[u]);
+      if (!counted && short_) continue;
       std::vector<std::uint32_t> weights(units_.size(), 0);
       weights[u] = 1;
-      const std::vector<std::uint32_t> rooms = fit_.rooms(u, l);
+      const std::vector<std::uint32_t> rooms = counted ? room(u, l) : fit_.rooms(u, l);
       tried.push_back({{std::move(weights), units_[u].tasks}, {rooms.begin(), rooms.end()}});
     }
-    if (units_.size() > 1) weigh_gpus(gang, l, tried);
-    const std::uint32_t cells = l == tree_->num_levels() ? 1 : tree_->cells(l).size();
-    return detail::fewest_reasons(l, cells, units_, tried, fit_.listed());
+    if (!short_ && !weights_.empty()) {
+      detail::weighed_cells gpus{{weights_, 0}, fit_.borne(weights_, l)};
+      for (std::size_t u = 0; u < units_.size(); ++u)
+        gpus.what.needed += std::uint64_t{weights_[u]} * units_[u].tasks;
+      if (!gpus.most.empty()) tried.push_back(std::move(gpus));
+    }
+    return detail::fewest_reasons(l, num_places(*tree_, l), units_, tried, fit_.listed());
   }
 
  private:
+  // Units of each kind that a node may have, counted alone.
+  void count(const node_table& nodes) {
+    alone_.assign(units_.size(), {});
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      for (const node_id n : nodes.ids()) alone_[u].push_back(most_units(nodes[n], units_[u]));
+  }
+  // Room for units of kind u alone in each cell of level l.
+  [[nodiscard]] std::vector<std::uint32_t> room(std::size_t u, level_t l) const {
+    return room_above(*tree_, units_, u, node_level_, l, alone_[u]);
+  }
+  // Whether in each cell of the level one kind or other has too little room.
+  bool is_short(level_t l) {
+    std::vector<unsigned char> possible(num_places(*tree_, l), 1);
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      if (!is_counted_exactly(units_[u])) continue;
+      const std::vector<std::uint32_t> rooms = room(u, l);
+      for (std::size_t c = 0; c < rooms.size(); ++c)
+        if (rooms[c] < units_[u].tasks) possible[c] = 0;
+    }
+    short_ = std::find(possible.begin(), possible.end(), 1) == possible.end();
+    return short_;
+  }
+  // Thousandths of GPUs, if they are to be weighed: one kind alone is weighed by its tasks.
+  void weigh(const gang_rules& gang) {
+    weights_.clear();
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      const std::uint64_t weight = detail::needs_of(gang, units_[u].member).milli;
+      if (weight > std::numeric_limits<std::uint32_t>::max()) return weights_.clear();
+      weights_.push_back(static_cast<std::uint32_t>(weight));
+    }
+    const auto heavy =
+        std::count_if(weights_.begin(), weights_.end(), [](auto w) { return w > 0; });
+    if (heavy < 2) weights_.clear();
+  }
+
   void place(const node_table& nodes, const gang_rules& gang) {
     std::map<std::uint32_t, std::vector<std::uint32_t>> counts;  // units of each kind, by node
     for (const gang_portion& p : fit_.portions()) {
@@ -128,56 +175,13 @@ class shared_fit {
     }
   }
 
-  // The thousandths of GPUs that the gang takes and cells can give to it.
-  void weigh_gpus(const gang_rules& gang, level_t l,
-                  std::vector<detail::weighed_cells>& tried) const {
-    detail::weighed_cells gpus;
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      const std::uint64_t weight = detail::needs_of(gang, units_[u].member).milli;
-      if (weight > std::numeric_limits<std::uint32_t>::max()) return;
-      gpus.what.weights.push_back(static_cast<std::uint32_t>(weight));
-      gpus.what.needed += weight * units_[u].tasks;
-    }
-    if (std::count(gpus.what.weights.begin(), gpus.what.weights.end(), 0U) + 1 >=
-        static_cast<std::ptrdiff_t>(units_.size()))
-      return;  // one kind alone is weighed by its tasks
-    const auto weigh = [&](count_front::counts counts) {
-      std::uint64_t sum = 0;
-      for (std::size_t u = 0; u < counts.size(); ++u)
-        sum += std::uint64_t{counts[u]} * gpus.what.weights[u];
-      return sum;
-    };
-    std::vector<std::uint64_t> of_class;
-    for (const std::uint32_t c : rooms_.classes()) {
-      while (of_class.size() <= c) {
-        const count_front most = fit_.greatest_of(static_cast<std::uint32_t>(of_class.size()));
-        of_class.push_back(0);
-        for (std::size_t i = 0; i < most.size(); ++i)
-          of_class.back() = std::max(of_class.back(), weigh(most[i]));
-      }
-      gpus.most.push_back(of_class[c]);
-    }
-    for (level_t k = node_level_ + 1; k <= l; ++k) {
-      std::uint64_t rules = 0;
-      for (std::size_t u = 0; u < units_.size(); ++u)
-        rules += std::uint64_t{gpus.what.weights[u]} * units_.at(u, k).most;
-      std::vector<std::uint64_t> above(k == tree_->num_levels() ? 1 : tree_->cells(k).size(), 0);
-      for (std::uint32_t i = 0; i < gpus.most.size(); ++i) above[parent(k - 1, i)] += gpus.most[i];
-      for (std::uint64_t& most : above) most = std::min(most, rules);
-      gpus.most = std::move(above);
-    }
-    tried.push_back(std::move(gpus));
-  }
-  // Of cell i of level l, by its place.
-  [[nodiscard]] std::uint32_t parent(level_t l, std::uint32_t i) const {
-    if (l + 1 == tree_->num_levels()) return 0;
-    return tree_->parent(tree_->cells(l)[i], l).value - tree_->cells(l + 1).first.value;
-  }
-
   std::uint64_t budget_;
   const Tree* tree_ = nullptr;
   level_t node_level_ = 0;
   gang_units units_;
+  std::vector<std::vector<std::uint32_t>> alone_;  // by kind and node
+  bool short_ = false;                             // of a kind in each cell
+  std::vector<std::uint32_t> weights_;             // of a unit of each kind
   share_rooms rooms_;
   least_cost_fit<Tree> fit_;
   std::vector<member_placement> places_;
