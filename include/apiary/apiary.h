@@ -151,6 +151,7 @@
 #include <apiary/sched/rules_check.h>
 #include <apiary/sched/run_lines.h>
 #include <apiary/sched/server_placer.h>
+#include <apiary/sched/share_checks.h>
 #include <apiary/sched/virtual_cluster.h>
 #include <apiary/sched/wait_lines.h>
 #include <apiary/sim/csv_reader.h>

@@ -1,5 +1,6 @@
 // apiary/tests/sched/shared_gang_test.cpp - gangs in a cluster of shared GPUs, all or nothing.
 // SPDX-License-Identifier: MIT
+#include <apiary/core/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
@@ -13,6 +14,7 @@
 #include <apiary/policy/gang_rules.h>
 #include <apiary/sched/fgd.h>
 #include <apiary/sched/rules_check.h>
+#include <apiary/sched/share_checks.h>
 
 #include <doctest/doctest.h>
 
@@ -231,6 +233,55 @@ TEST_CASE("tasks of one job and gangs share a cluster and names") {
   CHECK(scheduler.nodes() == nodes);
 }
 
+TEST_CASE("among suggested nodes a gang goes where it would if there were no others") {
+  int fitting = 0;
+  int elsewhere = 0;
+  int waiting = 0;
+  for (int round = 0; round < scaled(1'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    node_table nodes;
+    const std::uint32_t count = 2 + random.uniform(4);
+    for (std::uint32_t n = 0; n < count; ++n) {
+      const node_id id = nodes.add({{8, 8}, 1 + random.uniform(3), 0});
+      for (std::uint32_t d = 0; d < nodes[id].gpus; ++d)
+        nodes[id].gpu_left[d] = static_cast<milli_gpu>(100 * random.uniform(11));
+    }
+    const ruled_world shape = rack_shape(count);
+    gang_rules gang;
+    for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
+      gang.members.push_back(parts(1 + random.uniform(2),
+                                   static_cast<milli_gpu>(100 * (1 + random.uniform(9))), {1, 1}));
+    if (random.uniform(2) == 0) gang.required = of_racks;
+    summary_bitset suggested(count);
+    for (std::uint32_t n = 0; n < count; ++n)
+      if (random.uniform(3) > 0) suggested.set(n);
+    fgd scheduler = fgd_over(nodes);
+    fgd alone = fgd_over(suggested_alone(nodes, suggested));
+    const bool flat = gang.required == any_level;
+    const auto answer = flat ? scheduler.propose(gang, suggested)
+                             : scheduler.propose(gang, shape.tree, of_nodes, suggested);
+    const auto expected = flat ? alone.propose(gang) : alone.propose(gang, shape.tree, of_nodes);
+    REQUIRE(answer.ok());
+    REQUIRE(answer->verdict == expected->verdict);
+    REQUIRE(answer->places == expected->places);
+    REQUIRE(answer->why == expected->why);
+    REQUIRE(scheduler.nodes() == nodes);
+    const auto anywhere =
+        flat ? scheduler.propose(gang) : scheduler.propose(gang, shape.tree, of_nodes);
+    if (answer->verdict == fit_verdict::fits) {
+      ++fitting;
+      for (const member_placement& p : answer->places) REQUIRE(suggested.test(p.where.node.value));
+      elsewhere += answer->places == anywhere->places ? 0 : 1;
+    } else {
+      waiting += anywhere->verdict == fit_verdict::fits ? 1 : 0;
+    }
+  }
+  CHECK(fitting > 0);
+  CHECK(elsewhere > 0);
+  CHECK(waiting > 0);
+}
+
 TEST_CASE("a score without a cost places gangs, too") {
   node_table nodes;
   for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
@@ -267,6 +318,10 @@ TEST_CASE("every bad call about a gang names what is wrong and changes nothing")
   refused(scheduler.propose(gang, uniform_tree{3}).status(), kInvalidArgument,
           "3 cells for 4 nodes");
   refused(scheduler.propose(gang, tree, 2).status(), kInvalidArgument, "node level 2");
+  refused(scheduler.propose(gang, summary_bitset(3)).status(), kInvalidArgument,
+          "3 bits for 4 nodes");
+  refused(scheduler.propose(gang, tree, 0, summary_bitset(5)).status(), kInvalidArgument,
+          "5 bits for 4 nodes");
   gang_rules other = gang;
   other.members[1].part = 500;
   refused(asked(other), kInvalidArgument, "member 1: 2 GPUs of 500");

@@ -20,7 +20,7 @@
 #include <apiary/policy/gradient_placer.h>
 #include <apiary/policy/node_score.h>
 #include <apiary/policy/shared_fit.h>
-#include <apiary/sched/rules_check.h>
+#include <apiary/sched/share_checks.h>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
@@ -57,7 +57,8 @@ struct gang_answer {
 //
 // A gang without rules goes where its tasks, largest first, would go one after the other, if they
 // all find room. Otherwise shared_fit decides: it finds a place whenever there is one, and prefers
-// the least sum of the score's cost(before, after), if it has one, or says why there is none.
+// the least sum of the score's cost(before, after), if it has one, or says why there is none; where
+// its budget ends, some place if one is easily found.
 //
 // Not const, and not to be called concurrently: propose() brings scores up to date that others left
 // behind; it changes no placement.
@@ -70,7 +71,6 @@ template <NodeScore Score>
 class gpu_sharing {
  public:
   static constexpr std::uint32_t max_kinds = 1024;
-  static constexpr std::uint32_t max_gang_tasks = 1'000'000;
   static constexpr std::uint64_t default_gang_budget = 10'000'000;
 
   // kInvalidArgument: no node, or a node whose state is not what is left of its shape.
@@ -96,10 +96,7 @@ class gpu_sharing {
   [[nodiscard]] absl::StatusOr<placement> propose(const share& task,
                                                   const summary_bitset& suggested) {
     APIARY_RETURN_IF_ERROR(check(task));
-    if (suggested.size() != nodes_.size()) {
-      return absl::InvalidArgumentError("suggested nodes: " + std::to_string(suggested.size()) +
-                                        " bits for " + std::to_string(nodes_.size()) + " nodes");
-    }
+    APIARY_RETURN_IF_ERROR(detail::check_suggested(suggested, nodes_.size()));
     return answer(placer_.place(nodes_, kind_of(task), suggested));
   }
 
@@ -111,30 +108,27 @@ class gpu_sharing {
   [[nodiscard]] absl::StatusOr<gang_answer> propose(const gang_rules& gang, const Tree& tree,
                                                     level_t node_level = 0,
                                                     std::uint64_t budget = default_gang_budget) {
-    APIARY_RETURN_IF_ERROR(check(gang, tree, node_level));
-    gang_answer answer;
-    if (without_rules(gang)) {
-      answer.places = place_one_by_one(gang);
-      if (!answer.places.empty()) {
-        answer.verdict = fit_verdict::fits;
-        return answer;
-      }
-    }
-    shared_fit<Tree> fit(budget);
-    const auto cost = [&](const node_state& before, const node_state& after) -> std::int64_t {
-      if constexpr (has_cost) return score().cost(before, after);
-      return 0;
-    };
-    answer.verdict = fit(nodes_, tree, node_level, gang, cost);
-    answer.places.assign(fit.places().begin(), fit.places().end());
-    answer.least = has_cost && answer.verdict == fit_verdict::fits && fit.search().is_least();
-    if (answer.verdict == fit_verdict::does_not_fit) answer.why = fit.explain(gang);
-    return answer;
+    return decide(gang, tree, node_level, nullptr, budget);
+  }
+  // The same among the nodes in `suggested`, a bit a node. A proof is then one for
+  // suggested_alone(nodes(), suggested).
+  // kInvalidArgument also: not one bit for each node.
+  template <CellTree Tree>
+  [[nodiscard]] absl::StatusOr<gang_answer> propose(const gang_rules& gang, const Tree& tree,
+                                                    level_t node_level,
+                                                    const summary_bitset& suggested,
+                                                    std::uint64_t budget = default_gang_budget) {
+    return decide(gang, tree, node_level, &suggested, budget);
   }
   // The same without a tree: level 0 is that of the nodes, and there is no other.
   [[nodiscard]] absl::StatusOr<gang_answer> propose(const gang_rules& gang,
                                                     std::uint64_t budget = default_gang_budget) {
     return propose(gang, uniform_tree{nodes_.size()}, 0, budget);
+  }
+  [[nodiscard]] absl::StatusOr<gang_answer> propose(const gang_rules& gang,
+                                                    const summary_bitset& suggested,
+                                                    std::uint64_t budget = default_gang_budget) {
+    return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
   }
 
   // Takes a placement, proposed here or chosen by the host.
@@ -157,7 +151,7 @@ class gpu_sharing {
   // tasks, or not one place for each. kAborted: a place is not free for its task (any more).
   absl::Status commit(job_id job, const gang_rules& gang,
                       std::span<const member_placement> places) {
-    APIARY_RETURN_IF_ERROR(check_tasks(gang));
+    APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
     if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
     std::vector<std::uint32_t> missing;
     for (const ruled_member& m : gang.members) missing.push_back(m.tasks);
@@ -254,38 +248,7 @@ class gpu_sharing {
   }
   [[nodiscard]] static absl::Status check(const share& task) {
     if (task.valid()) return absl::OkStatus();
-    return not_valid("job " + std::to_string(task.job.value), task);
-  }
-  [[nodiscard]] static absl::Status not_valid(const std::string& who, const share& task) {
-    return absl::InvalidArgumentError(
-        who + ": " + std::to_string(task.devices) + " GPUs of " + std::to_string(task.gpu_milli) +
-        " thousandths each: a share of one GPU or whole GPUs can be asked for");
-  }
-  [[nodiscard]] static absl::Status check_tasks(const gang_rules& gang) {
-    std::uint64_t tasks = 0;
-    for (std::size_t m = 0; m < gang.members.size(); ++m) {
-      const share task = task_of(gang.members[m]);
-      if (!task.valid()) return not_valid("member " + std::to_string(m), task);
-      tasks += gang.members[m].tasks;
-    }
-    if (tasks <= max_gang_tasks) return absl::OkStatus();
-    return absl::InvalidArgumentError("a gang of " + std::to_string(tasks) + " tasks: at most " +
-                                      std::to_string(max_gang_tasks) + " can be asked for");
-  }
-  template <CellTree Tree>
-  [[nodiscard]] absl::Status check(const gang_rules& gang, const Tree& tree,
-                                   level_t node_level) const {
-    if (node_level >= tree.num_levels())
-      return absl::InvalidArgumentError("a node level " + std::to_string(node_level) +
-                                        " in a tree of " + std::to_string(tree.num_levels()) +
-                                        " levels");
-    if (tree.cells(node_level).size() != nodes_.size())
-      return absl::InvalidArgumentError("level " + std::to_string(node_level) +
-                                        " of the tree has " +
-                                        std::to_string(tree.cells(node_level).size()) +
-                                        " cells for " + std::to_string(nodes_.size()) + " nodes");
-    APIARY_RETURN_IF_ERROR(check_tasks(gang));
-    return check_rules(gang, node_level, tree.num_levels());
+    return detail::check_share("job " + std::to_string(task.job.value), task);
   }
   [[nodiscard]] static absl::Status runs_already(job_id job) {
     return absl::AlreadyExistsError("job " + std::to_string(job.value) + " runs already");
@@ -327,6 +290,34 @@ class gpu_sharing {
     return kind;
   }
 
+  template <CellTree Tree>
+  absl::StatusOr<gang_answer> decide(const gang_rules& gang, const Tree& tree, level_t node_level,
+                                     const summary_bitset* suggested, std::uint64_t budget) {
+    APIARY_RETURN_IF_ERROR(detail::check_gang(gang, tree, node_level, nodes_.size()));
+    if (suggested != nullptr)
+      APIARY_RETURN_IF_ERROR(detail::check_suggested(*suggested, nodes_.size()));
+    gang_answer answer;
+    if (without_rules(gang)) {
+      answer.places = place_one_by_one(gang, suggested);
+      if (!answer.places.empty()) {
+        answer.verdict = fit_verdict::fits;
+        return answer;
+      }
+    }
+    shared_fit<Tree> fit(budget);
+    const auto cost = [&](const node_state& before, const node_state& after) -> std::int64_t {
+      if constexpr (has_cost) return score().cost(before, after);
+      return 0;
+    };
+    answer.verdict = suggested == nullptr
+                         ? fit(nodes_, tree, node_level, gang, cost)
+                         : fit(suggested_alone(nodes_, *suggested), tree, node_level, gang, cost);
+    answer.places.assign(fit.places().begin(), fit.places().end());
+    answer.least = has_cost && answer.verdict == fit_verdict::fits && fit.search().is_least();
+    if (answer.verdict == fit_verdict::does_not_fit) answer.why = fit.explain(gang);
+    return answer;
+  }
+
   [[nodiscard]] static bool without_rules(const gang_rules& gang) {
     const auto free = [](const ruled_member& m) {
       return m.slices.empty() && m.spread.empty() && m.leader == no_member;
@@ -335,7 +326,8 @@ class gpu_sharing {
            std::all_of(gang.members.begin(), gang.members.end(), free);
   }
   // Tasks one after the other, those of most GPUs first; nothing if one of them finds no room.
-  [[nodiscard]] std::vector<member_placement> place_one_by_one(const gang_rules& gang) {
+  [[nodiscard]] std::vector<member_placement> place_one_by_one(const gang_rules& gang,
+                                                               const summary_bitset* suggested) {
     std::vector<std::uint32_t> order(gang.members.size());
     std::iota(order.begin(), order.end(), 0U);
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -349,7 +341,10 @@ class gpu_sharing {
     for (std::size_t i = 0; i < order.size() && all; ++i) {
       const share task = task_of(gang.members[order[i]]);
       for (std::uint32_t t = 0; t < gang.members[order[i]].tasks && all; ++t) {
-        const std::optional<placement> where = placer_.place(nodes_, kind_of(task));
+        const kind_id kind = kind_of(task);
+        const std::optional<placement> where = suggested == nullptr
+                                                   ? placer_.place(nodes_, kind)
+                                                   : placer_.place(nodes_, kind, *suggested);
         all = where.has_value();
         if (!all) break;
         take(tx, nodes_, task, *where);
