@@ -1,4 +1,4 @@
-// apiary/tests/policy/kinds_in_turn_test.cpp - kind after kind in a cell: what is placed can be had.
+// apiary/tests/policy/kinds_in_turn_test.cpp - kind after kind in a cell: it can be had.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"

@@ -59,8 +59,8 @@ struct unit_sizes {
 };
 
 // The cells of a level above the nodes that have the pieces for all sizes of a gang and, under
-// rules, room for each kind alone. In the order of the objective: least free leaves first, or fewest
-// nodes that the gang needs, the emptiest counted first.
+// rules, room for each kind alone. In the order of the objective: least free leaves first, or
+// fewest nodes that the gang needs, the emptiest counted first.
 //
 // Cost: assign O(cells of the level * sizes), under rules as room_count for each kind; next O(log).
 template <CellTree Tree>

@@ -17,8 +17,8 @@
 APIARY_NAMESPACE_BEGIN
 
 // The vectors (units of each kind) that a node of each class has room for within the rules for
-// nodes, as the caller's cost says: cost(class, counts) -> std::optional<std::int64_t>, nullopt where
-// there is no room. What has room for a vector has room for less.
+// nodes, as the caller's cost says: cost(class, counts) -> std::optional<std::int64_t>, nullopt
+// where there is no room. What has room for a vector has room for less.
 //
 // Cost: ask_alone O(classes * kinds * log tasks) calls of cost, ask_all a call for each vector and
 //       each one that is just too great: the steps of the budget.

@@ -1,4 +1,4 @@
-// apiary/policy/cost_tables.h - the least cost of every part of a gang in a cell, and how it stands.
+// apiary/policy/cost_tables.h - the least cost of every part of a gang in a cell.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -23,15 +23,15 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// For a cell, bottom up, the least cost of every vector (units of each kind, gang_units) that it can
-// hold: sums over its parts, without the vectors that the rules of its level forbid. Nothing is left
-// out, so that the least is the least, and a vector that is not there cannot be had.
+// For a cell, bottom up, the least cost of every vector (units of each kind, gang_units) that it
+// can hold: sums over its parts, without the vectors that the rules of its level forbid. Nothing is
+// left out, so that the least is the least, and a vector that is not there cannot be had.
 //
 // Model: dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal algorithm
 //        for the multiple-choice knapsack problem", EJOR 1995) along a tree.
-// Cost:  of numbers product over the kinds of (units + 1); of a cell, for each node or cell in it
-//        that adds something, at most numbers * what that can hold: the steps of the budget, of about
-//        2 nanoseconds.
+// Cost:  vectors are the product over the kinds of (units + 1); for each node or cell that adds
+//        something at most vectors * what it can hold. A step of the budget is one such sum, of
+//        about 2 nanoseconds.
 template <CellTree Tree>
 class cost_tables {
  public:
@@ -60,8 +60,8 @@ class cost_tables {
     return true;
   }
 
-  // The least cost of the gang in cell c of level l, `never` if it cannot be had there; nullopt when
-  // the budget ended.
+  // The least cost of the gang in cell c of level l, `never` if it cannot be had there; nullopt
+  // when the budget ended.
   std::optional<std::int64_t> make(level_t l, std::uint32_t c, step_budget& steps) {
     made_.clear();
     level_ = l;

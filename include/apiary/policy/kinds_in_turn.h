@@ -67,8 +67,8 @@ struct leaves_left {
   [[nodiscard]] std::uint64_t free() const noexcept { return in_use ? leaves : leaves + 65; }
 };
 
-// Places a gang in one cell, kind after kind: each exactly within its rules, beside those before it,
-// in parts and on nodes as fill_parts says. What is found can be had; not all is found.
+// Places a gang in one cell, kind after kind: each exactly within its rules, beside those before
+// it, in parts and on nodes as fill_parts says. What is found can be had; not all is found.
 //
 // Node: room(kind) -> so many more units of a kind; put(kind, units); free() -> how much is left,
 // less on a node that is to be filled before others.

@@ -33,8 +33,8 @@ APIARY_NAMESPACE_BEGIN
 // From the preferred level up to the required one the first level with a cell that can hold the
 // gang; there the cell of least cost, of equals the first.
 //
-// * Cells that have not room for all units of one kind, counted alone, or cannot bear the weight of
-//   the gang, are passed over: that alone proves many a no, whatever the size of the gang.
+// * Cells that have not room for all units of one kind, counted alone, or cannot bear the weight
+//   of the gang, are passed over: that alone proves many a no, whatever the size of the gang.
 // * In the others cost_tables says what the gang costs at least, or that it cannot be had.
 // * Where the budget is too small for that, kinds are placed one after the other (kinds_in_turn), in
 //   a few orders, until one cell takes them all: some placement, not the cheapest.
@@ -54,7 +54,8 @@ class least_cost_fit {
   // classes: of each node its class, 0, 1, ...; nodes of a class are equal.
   // cost(class, counts) -> std::optional<std::int64_t>: of so many units on such a node, nullopt if
   // it has no room for them. It is asked for vectors that are not 0 and that the rules allow on a
-  // node, or are less; what has room for one has room for less. The costs of a gang must sum up to less than 2^62.
+  // node, or are less; what has room for one has room for less. The costs of a gang must sum up to
+  // less than 2^62.
   // weights: of a unit of each kind, by which cells are refused; or nothing.
   template <class Cost>
   fit_verdict operator()(const Tree& tree, level_t node_level, const gang_rules& gang,
@@ -126,7 +127,7 @@ class least_cost_fit {
     }
     return most;
   }
-  // After `does_not_fit`: the cells of the last level that no count refuses, and what they can hold.
+  // After `does_not_fit`: what the cells of the last level can hold that no count refuses.
   [[nodiscard]] std::span<const certificate::refusal> listed() const noexcept { return listed_; }
 
  private:

@@ -1,4 +1,4 @@
-// apiary/policy/refusal_cause.h - what keeps a gang that has enough GPUs waiting, and what would help.
+// apiary/policy/refusal_cause.h - what but GPUs keeps a gang waiting, and what would help.
 // SPDX-License-Identifier: MIT
 #pragma once
 

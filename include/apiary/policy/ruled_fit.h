@@ -28,8 +28,8 @@ APIARY_NAMESPACE_BEGIN
 
 // Places a gang under its rules, or says that it cannot be placed: exactly, or not at all when the
 // budget has ended. From the preferred level up to the required one: in the first level with a cell
-// that can hold the gang, one such cell, as the objective says. Cells where it is hard to see whether
-// they can hold the gang come after all others.
+// that can hold the gang, one such cell, as the objective says. Cells where it is hard to see
+// whether they can hold the gang come after all others.
 //
 // * Without rules for slices, spread, CPU or memory the pieces of a cell (room_index) decide for
 //   sizes that divide one another; for others they leave few cells, and gang_fit decides there.
@@ -46,9 +46,9 @@ APIARY_NAMESPACE_BEGIN
 //
 // Requires: valid(gang) for the tree; hosts: CPU and memory left of each node, or nothing if they
 //           do not count.
-// Cost:     without rules O(cells of the level * sizes) and gang_fit in the cell; for one kind under
-//           rules O(cells of the level of the lowest rule), for CPU and memory O(nodes); beside that
-//           O(log) for each cell that is tried.
+// Cost:     without rules O(cells of the level * sizes) and gang_fit in the cell; for one kind
+//           under rules O(cells of the level of the lowest rule), for CPU and memory O(nodes);
+//           beside that O(log) for each cell that is tried.
 // Example:  examples/three_placements.cpp
 template <CellTree Tree>
 class ruled_fit {

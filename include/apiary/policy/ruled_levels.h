@@ -1,4 +1,4 @@
-// apiary/policy/ruled_levels.h - the levels at which rules have a say, and room summed up over them.
+// apiary/policy/ruled_levels.h - the levels at which rules have a say, room summed up over them.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/policy/share_counts.h - units of one kind on nodes that share GPUs, counted without a search.
+// apiary/policy/share_counts.h - units of one kind on nodes that share GPUs, without a search.
 // SPDX-License-Identifier: MIT
 #pragma once
 

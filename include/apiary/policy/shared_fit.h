@@ -50,8 +50,8 @@ struct member_placement {
 // with CPU and memory as the node table has them.
 //
 // Each kind is counted alone first; if some kind or other is short everywhere, that is the answer.
-// Otherwise share_rooms says what a node holds, least_cost_fit chooses: exact, or some placement that
-// may not be the cheapest, or nothing at all when the budget has ended.
+// Otherwise share_rooms says what a node holds, least_cost_fit chooses: exact, or some placement
+// that may not be the cheapest, or nothing at all when the budget has ended.
 //
 // Requires: node i of the table is cell i of the node level; valid(gang) for the tree; task_of each
 //           member is valid().
