@@ -104,8 +104,10 @@ TEST_CASE("job_book: which jobs can be added, and what is said of others") {
   };
   refused({.job = job_id(), .gpus = 1, .estimate = 7}, absl::StatusCode::kInvalidArgument,
           "a job needs an id");
-  refused(book_request(3, 1, 4), absl::StatusCode::kInvalidArgument, "job 3: estimate 4");
-  refused(book_request(3, 1, 11), absl::StatusCode::kInvalidArgument, "job 3: estimate 11");
+  refused(book_request(3, 1, 4), absl::StatusCode::kInvalidArgument,
+          "job 3: an estimate of 4, which is not at least 5");
+  refused(book_request(3, 1, 11), absl::StatusCode::kInvalidArgument,
+          "job 3: an estimate of 11, which is not at most 10");
   refused(book_request(3, 9), absl::StatusCode::kInvalidArgument, "too large");
   CHECK(book.find(job_id(3)).status().code() == absl::StatusCode::kNotFound);
   CHECK(book.look_up(job_id(3)) == nullptr);

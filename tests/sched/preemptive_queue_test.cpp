@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -100,6 +101,87 @@ TEST_CASE("preemptive_queue: a shorter job suspends a longer one, which goes on 
   CHECK(run.jobs[0].ended == 12);
   CHECK(run.jobs[0].suspended == 1);
   CHECK(run.jobs[0].waited.total() == 2);
+}
+
+TEST_CASE("preemptive_queue: estimates that cannot be weighed are refused in words") {
+  for (const preemptive_rule rule :
+       {preemptive_rule::least_attained, preemptive_rule::shortest_remaining}) {
+    preemptive_queue queue(any_gpus(8), {.rule = rule});
+    const absl::Status negative = queue.submit({.job = job_id(3), .estimate = -1}, 0);
+    CHECK(negative.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(negative.message() == "job 3: an estimate of -1, which is not at least 0");
+    CHECK(queue.num_waiting() == 0);
+    constexpr tick_t large = tick_t{1} << 62;
+    const bool counts = rule == preemptive_rule::shortest_remaining;
+    CHECK(queue.submit({.job = job_id(4), .gpus = 4, .estimate = large}, 0).ok() == !counts);
+    CHECK(queue.submit({.job = job_id(5), .gpus = 4, .estimate = large / 4}, 0).ok() == !counts);
+    CHECK(queue.submit({.job = job_id(6), .gpus = 4, .estimate = large / 4 - 1}, 0).ok());
+    CHECK(queue.submit({.job = job_id(7), .gpus = 1, .estimate = large - 1}, 0).ok());
+    CHECK(queue.submit({.job = job_id(8), .gpus = 0, .estimate = large}, 0).code() ==
+          absl::StatusCode::kInvalidArgument);
+    if (counts) {
+      CHECK(queue.submit({.job = job_id(4), .gpus = 4, .estimate = large}, 0).message() ==
+            "job 4: an estimate of 4611686018427387904 on 4 GPUs is not below 2^62 of GPU-time");
+    }
+    std::vector<job_action> actions;
+    for (tick_t now = 0; now < 10; ++now) CHECK(queue.decide(now, actions).ok());
+    CHECK(queue.num_running() > 0);
+  }
+}
+
+TEST_CASE("preemptive_queue: who gives way to a job without a place goes on where it was") {
+  preemptive_queue queue(server_placer::create({.gpus = {4, 4}}).value(),
+                         {.rule = preemptive_rule::shortest_remaining});
+  const auto decide = [&](tick_t now) {
+    std::vector<job_action> actions;
+    REQUIRE(queue.decide(now, actions).ok());
+    return actions;
+  };
+  // Jobs 0 and 1 on the first server, 2 and 3 on the other; 1 and 3 have longest.
+  const tick_t estimates[] = {100, 1000, 120, 1010};
+  for (std::uint32_t job = 0; job < 4; ++job) {
+    REQUIRE(queue.submit({.job = job_id(job), .gpus = 2, .estimate = estimates[job]}, 0).ok());
+    REQUIRE(decide(0).size() == 1);
+  }
+  const auto server = [&](std::uint32_t n) { return queue.placer().jobs_on(node_id(n)); };
+  REQUIRE(server(0) == std::vector{job_id(0), job_id(1)});
+  REQUIRE(queue.submit({.job = job_id(4), .gpus = 4, .estimate = 90}, 1).ok());
+  for (tick_t now = 1; now < 5; ++now) CHECK(decide(now).empty());
+  CHECK(server(0) == std::vector{job_id(0), job_id(1)});
+  CHECK(server(1) == std::vector{job_id(2), job_id(3)});
+  // Two more GPUs idle on the second server: now job 3, the last, gives way there.
+  REQUIRE(queue.finish(job_id(2), 5).ok());
+  const std::vector<job_action> actions = decide(5);
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0].what == job_action::verb::suspend);
+  CHECK(actions[0].job == job_id(3));
+  CHECK(actions[1].what == job_action::verb::start);
+  CHECK(actions[1].job == job_id(4));
+  CHECK(actions[1].waited.total() == 4);
+  REQUIRE(queue.finish(job_id(4), 10).ok());
+  REQUIRE(decide(10).size() == 1);
+  CHECK(server(1) == std::vector{job_id(3)});
+}
+
+TEST_CASE("preemptive_queue: a host that is late all the time chooses all the same") {
+  for (const std::uint32_t most_late : {1U, 9U}) {
+    preemptive_queue queue(any_gpus(2), {.rule = preemptive_rule::least_attained, .quantum = 10});
+    rng random(most_late);
+    std::vector<tick_t> had(3, 0);
+    std::vector<bool> runs(3, false);
+    for (std::uint32_t job = 0; job < 3; ++job) REQUIRE(queue.submit({.job = job_id(job)}, 1).ok());
+    tick_t now = 1;
+    for (int turn = 0; turn < 300; ++turn) {
+      std::vector<job_action> actions;
+      REQUIRE(queue.decide(now, actions).ok());
+      for (const job_action& a : actions) runs[a.job.value] = a.what == job_action::verb::start;
+      REQUIRE(queue.wake() == (now / 10 + 1) * 10);
+      const tick_t next = queue.wake() + 1 + random.uniform(most_late);
+      for (std::size_t job = 0; job < 3; ++job) had[job] += runs[job] ? next - now : 0;
+      now = next;
+    }
+    for (const tick_t time : had) CHECK(std::abs(3 * time - 2 * now) < 3 * 2 * 20);
+  }
 }
 
 TEST_CASE("preemptive_queue: shortest remaining wants estimates") {

@@ -145,9 +145,9 @@ TEST_CASE("simulate: the same seed gives the same events everywhere") {
   CHECK(hash(batch_queue(placer, {.rule = batch_rule::easy})) == 6649528084173152770U);
   CHECK(hash(conservative_queue(placer)) == 14168457726418769889U);
   CHECK(hash(preemptive_queue(placer, {.rule = preemptive_rule::least_attained, .quantum = 600})) ==
-        10101417099054295175U);
+        17992507531844096068U);
   CHECK(hash(preemptive_queue(placer, {.rule = preemptive_rule::shortest_remaining})) ==
-        11893947735932070121U);
+        9539057688620648770U);
 }
 
 TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {

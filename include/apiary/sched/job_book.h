@@ -43,7 +43,10 @@ class job_book {
   [[nodiscard]] absl::StatusOr<Record*> add(const job_request& r, tick_t least, tick_t most) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.estimate < least || r.estimate > most) {
-      return absl::InvalidArgumentError(name(r.job) + ": estimate " + std::to_string(r.estimate));
+      return absl::InvalidArgumentError(name(r.job) + ": an estimate of " +
+                                        std::to_string(r.estimate) + ", which is not " +
+                                        (r.estimate < least ? "at least " + std::to_string(least)
+                                                            : "at most " + std::to_string(most)));
     }
     APIARY_RETURN_IF_ERROR(placer_.check(r));
     const auto [at, is_new] = jobs_.try_emplace(r.job.value);
@@ -85,6 +88,13 @@ class job_book {
     const delays waited = leave(r, now);
     r.running = true;
     actions.push_back({job_action::verb::start, r.request.job, *std::move(place), waited});
+    return true;
+  }
+  // Lets a job that waits run at that place, without an action; false, and no change, if it cannot.
+  [[nodiscard]] bool go_on(Record& r, const job_place& place, tick_t now) {
+    if (!placer_.commit(r.request, place).ok()) return false;
+    leave(r, now);
+    r.running = true;
     return true;
   }
   // It runs no more. Requires: it runs.

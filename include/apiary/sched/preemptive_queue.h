@@ -17,8 +17,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,13 +33,15 @@ enum class preemptive_rule : std::uint8_t {
 
 struct preemptive_options {
   preemptive_rule rule = preemptive_rule::least_attained;
-  tick_t quantum = 1;  // of least_attained: who runs is chosen again at its multiples
+  tick_t quantum = 1;  // of least_attained: who runs is chosen again at its multiples, or with the
+                       // first decide() behind
 };
 
 // Lets those jobs run that come first in the order of their GPU-time: in that order each that fits
 // into what the earlier ones leave of the cluster, the others are suspended. Shortest remaining
 // chooses at each event; least attained at the multiples of its quantum, and between them only
-// starts what fits beside those that run.
+// starts what fits beside those that run. What fits is counted in GPUs: who gives way to a job that
+// then finds no place for them goes on where it was.
 //
 // Order:    by GPU-time, then by job id.
 // Model:    Gu et al., "Tiresias" (NSDI 2019), the two-dimensional orders without queues.
@@ -57,13 +61,16 @@ class preemptive_queue {
     APIARY_ASSERT(options.quantum > 0);
   }
 
-  // kInvalidArgument: no job id, it fits not even into the empty cluster, or for shortest_remaining
-  // an estimate that is negative or missing. kAlreadyExists: a job of this id is here.
+  // kInvalidArgument: no job id, it fits not even into the empty cluster, a negative estimate, or for
+  // shortest_remaining one that is missing or comes to 2^62 of GPU-time. kAlreadyExists: a job of
+  // this id is here.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
-    APIARY_ASSIGN_OR_RETURN(record* const added,
-                            by_remaining()
-                                ? jobs_.add(r, 0, forever - 1)
-                                : jobs_.add(r, std::numeric_limits<tick_t>::min(), forever));
+    if (by_remaining() && r.estimate > most_gpu_time / std::max<tick_t>(1, r.gpus)) {
+      return absl::InvalidArgumentError(
+          "job " + std::to_string(r.job.value) + ": an estimate of " + std::to_string(r.estimate) +
+          " on " + std::to_string(r.gpus) + " GPUs is not below 2^62 of GPU-time");
+    }
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, forever));
     wait(*added, now);
     return absl::OkStatus();
   }
@@ -98,23 +105,29 @@ class preemptive_queue {
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
     jobs_.lines().begin_round();
     running_.shift_to(by_remaining() ? -now : now);
-    const bool choose = by_remaining() || now % options_.quantum == 0;
+    const bool choose = by_remaining() || now % options_.quantum == 0 || now >= turn_at_;
+    std::vector<job_id> stopped;
     if (choose && !running_.empty() && jobs_.lines().gpus() > placer().idle_gpus()) {
-      APIARY_RETURN_IF_ERROR(suspend_all_but_first(now, actions));
+      APIARY_RETURN_IF_ERROR(stop_all_but_first(now, stopped));
     }
+    std::vector<job_action> started;
     while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus())) {
-      APIARY_RETURN_IF_ERROR(start(*next, now, actions));
+      APIARY_RETURN_IF_ERROR(start(*next, now, started));
     }
+    for (const job_id job : stopped) {
+      if (!std::exchange(jobs_[job].stopped, false)) continue;
+      actions.push_back({job_action::verb::suspend, job, {}, {}});
+    }
+    std::move(started.begin(), started.end(), std::back_inserter(actions));
     jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
-    now_ = now;
+    const bool turns = !by_remaining() && !jobs_.lines().empty() && !running_.empty();
+    turn_at_ =
+        turns ? later_by(now / options_.quantum * options_.quantum, options_.quantum) : forever;
     return absl::OkStatus();
   }
   // When decide() wants to be called although nothing happens: at the next multiple of the quantum
   // if somebody waits.
-  [[nodiscard]] tick_t wake() const noexcept {
-    if (by_remaining() || jobs_.lines().empty() || running_.empty()) return forever;
-    return (now_ / options_.quantum + 1) * options_.quantum;
-  }
+  [[nodiscard]] tick_t wake() const noexcept { return turn_at_; }
 
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
@@ -125,7 +138,10 @@ class preemptive_queue {
   struct record : booked_job {  // its key is its GPU-time
     tick_t had = 0;             // time that it ran before it was last started
     tick_t started = 0;         // the last time
+    job_place place{};          // where it runs, or ran last
+    bool stopped = false;       // this decision has stopped it, and nobody was told yet
   };
+  static constexpr tick_t most_gpu_time = (tick_t{1} << 62) - 1;
 
   [[nodiscard]] bool by_remaining() const noexcept {
     return options_.rule == preemptive_rule::shortest_remaining;
@@ -147,12 +163,12 @@ class preemptive_queue {
     return absl::OkStatus();
   }
 
-  // Suspends those that run but are not among the first that fit together.
+  // Stops those that run but are not among the first that fit together.
   //
   // All that run fit beside what is idle. As earlier jobs that wait take more than that, those that
   // run last do not fit any more: the first of them moves forward, and only from there on it has to
   // be asked who still fits. Of these there are few: as many as make up for what was taken.
-  [[nodiscard]] absl::Status suspend_all_but_first(tick_t now, std::vector<job_action>& actions) {
+  [[nodiscard]] absl::Status stop_all_but_first(tick_t now, std::vector<job_id>& stopped) {
     using entry = wait_lines::entry;
     const std::uint32_t idle = placer().idle_gpus();
     const std::uint32_t all = idle + running_.gpus();
@@ -185,18 +201,26 @@ class preemptive_queue {
       }
     }
     for (const std::uint32_t job : last) {
-      APIARY_RETURN_IF_ERROR(stop(jobs_[job_id(job)], now));
-      wait(jobs_[job_id(job)], now);
-      actions.push_back({job_action::verb::suspend, job_id(job), {}, {}});
+      record& r = jobs_[job_id(job)];
+      APIARY_RETURN_IF_ERROR(stop(r, now));
+      wait(r, now);
+      r.stopped = true;
+      stopped.push_back(job_id(job));
     }
     return absl::OkStatus();
   }
-  // Starts the job if it has a place; otherwise its line has failed.
+  // Starts the job if it has a place; otherwise its line has failed. One that was stopped just now
+  // goes on where it was, without an action, if it can.
   [[nodiscard]] absl::Status start(const wait_lines::entry& e, tick_t now,
                                    std::vector<job_action>& actions) {
     record& r = jobs_[e.job];
-    APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
-    if (!started) return absl::OkStatus();
+    if (r.stopped && jobs_.go_on(r, r.place, now)) {
+      r.stopped = false;
+    } else {
+      APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
+      if (!started) return absl::OkStatus();
+      r.place = actions.back().place;
+    }
     r.started = now;
     running_.insert(e.job, e.gpus, level_of(r));
     return absl::OkStatus();
@@ -205,7 +229,7 @@ class preemptive_queue {
   job_book<Placer, record> jobs_;
   preemptive_options options_;
   run_lines running_;
-  tick_t now_ = 0;  // of the last decide()
+  tick_t turn_at_ = forever;  // when the last decide() wanted the next choice
 };
 
 APIARY_NAMESPACE_END
