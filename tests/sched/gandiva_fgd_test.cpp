@@ -209,5 +209,41 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
   CHECK(moved > 0);
 }
 
+// Set anew on purpose when actions change; the same for every compiler.
+TEST_CASE("gandiva on fgd: the actions written down") {
+  digest log;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    rng random(1'000'000 + seed);
+    const task_mix mix = apiary_test::random_mix(random);
+    const node_table nodes = apiary_test::random_nodes(random, 4);
+    gandiva_fgd g = make(mix, nodes, {.quantum = 20, .moves = {3, 100}});
+    std::vector<job_id> jobs;
+    std::vector<task_action> actions;
+    tick_t now = 0;
+    for (std::uint32_t step = 0; step < 100; ++step) {
+      if (random.uniform(3) != 0) {
+        const share task = apiary_test::random_task(random, step);
+        if (g.submit(task, {1 + random.uniform(2), true}, now, actions).ok())
+          jobs.push_back(task.job);
+      } else if (!jobs.empty()) {
+        const std::size_t i = random.uniform(static_cast<std::uint32_t>(jobs.size()));
+        REQUIRE(g.finish(jobs[i], now).ok());
+        jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+      if (random.uniform(8) == 0) {
+        const node_id n(random.uniform(nodes.size()));
+        REQUIRE((random.uniform(2) == 0 ? g.mark_healthy(n) : g.mark_bad(n)).ok());
+      }
+      now += random.uniform(12);
+      REQUIRE(g.tick(now, actions).ok());
+    }
+    for (const task_action& a : actions) {
+      log.add(a.job.value).add(static_cast<std::uint64_t>(a.what));
+      log.add(a.where.node.value).add(a.where.device_mask);
+    }
+  }
+  CHECK(log.value() == 442558154366182818U);
+}
+
 }  // namespace
 }  // namespace gandiva_on_fgd

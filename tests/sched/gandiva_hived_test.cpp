@@ -409,8 +409,114 @@ TEST_CASE("gandiva on hived: a million ticks, audited after every action, no own
     ticks += host.seen.ticks, starts += host.seen.starts, suspends += host.seen.suspends;
     resumes += host.seen.resumes, migrations += host.seen.migrations, late += host.seen.late;
   }
-  MESSAGE("ticks " << ticks << ", starts " << starts << ", suspends " << suspends << ", resumes "
-                   << resumes << ", migrations " << migrations << ", owners seen waiting " << late);
+  CHECK(ticks == 500 * apiary_test::scaled(std::uint64_t{2000}));  // at full scale a million
+  CHECK(starts > 0);
+  CHECK(suspends > 0);
+  CHECK(resumes > 0);
+  CHECK(migrations > 0);
+  CHECK(late > 0);  // owners were seen waiting
+}
+
+// Calls at one moment, before a tick.
+struct calls {
+  tick_t at = 0;
+  std::vector<std::pair<gang_request, job_terms>> come{};
+  std::vector<job_id> end{};
+};
+struct told {
+  tick_t at = 0;
+  verb what = verb::start;
+  job_id job{};
+  friend bool operator==(const told&, const told&) = default;
+};
+// What a scheduler tells the owners, or all, as long as their calls are made.
+std::vector<told> told_to_owners(gandiva_hived g, const std::vector<calls>& list,
+                                 bool with_guests) {
+  std::vector<told> log;
+  std::set<job_id> owners;
+  std::set<job_id> here;
+  const auto write = [&](tick_t at, const std::vector<gang_action>& actions) {
+    for (const gang_action& a : actions)
+      if (owners.contains(a.job)) log.push_back({at, a.what, a.job});
+  };
+  for (const calls& now : list) {
+    std::vector<gang_action> actions;
+    for (const auto& [r, terms] : now.come) {
+      if (r.priority < 0 && !with_guests) continue;
+      if (!g.submit(r, terms, now.at, actions).ok()) continue;
+      here.insert(r.job);
+      if (r.priority >= 0) owners.insert(r.job);
+    }
+    for (const job_id job : now.end)
+      if (here.contains(job)) REQUIRE(g.finish(job, now.at).ok());
+    REQUIRE(g.tick(now.at, actions).ok());
+    write(now.at, actions);
+  }
+  return log;
+}
+
+TEST_CASE("gandiva on hived: owners start, stop and go on as if there were no guests") {
+  std::uint64_t compared = 0;
+  std::uint64_t stopped = 0;
+  for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{400}); ++run) {
+    CAPTURE(run);
+    rng random(3'000'000 + run);
+    const random_world world(random);
+    const gandiva_hived fresh =
+        gandiva_hived::create(hived_ground(world.cluster, {.measure = world.gangs.measure}),
+                              world.options)
+            .value();
+    std::vector<calls> list;
+    std::vector<job_id> jobs;
+    for (tick_t now = 0; now < 400; now += 1 + random.uniform(8)) {
+      calls& c = list.emplace_back(calls{now});
+      for (std::uint32_t n = random.uniform(3); n > 0; --n) {
+        const job_id job(static_cast<std::uint32_t>(jobs.size()));
+        gang_request r = apiary_test::random_gang(world.cluster.layout(), job, random);
+        r.lazy = false;
+        if (random.uniform(2) == 0) {
+          r.priority = opportunistic_priority;
+          r.pinned.reset();
+        }
+        c.come.emplace_back(r, job_terms{1 + random.uniform(3), true});
+        jobs.push_back(job);
+      }
+    }
+    for (const job_id job : jobs) {
+      const auto at = random.uniform(static_cast<std::uint32_t>(list.size()));
+      const auto came = std::find_if(list.begin(), list.end(), [&](const calls& c) {
+        return std::any_of(c.come.begin(), c.come.end(),
+                           [&](const auto& asked) { return asked.first.job == job; });
+      });
+      if (list.begin() + at > came) list[at].end.push_back(job);
+    }
+    const std::vector<told> with = told_to_owners(fresh, list, true);
+    const std::vector<told> without = told_to_owners(fresh, list, false);
+    REQUIRE(with.size() == without.size());
+    for (std::size_t i = 0; i < with.size(); ++i) {
+      CAPTURE(i);
+      REQUIRE(with[i] == without[i]);
+      stopped += with[i].what == verb::suspend ? 1U : 0U;
+    }
+    compared += with.size();
+  }
+  CHECK(compared > 0);
+  CHECK(stopped > 0);
+}
+
+// Set anew on purpose when actions change; the same for every compiler.
+TEST_CASE("gandiva on hived: the actions written down") {
+  digest all;
+  for (std::uint64_t run = 0; run < 10; ++run) {
+    rng random(4'000'000 + run);
+    const random_world world(random);
+    random_host host(
+        gandiva_hived::create(hived_ground(world.cluster, world.gangs), world.options).value(),
+        random(), 8);
+    for (int i = 0; i < 300; ++i) host.step();
+    all.add(host.log.value());
+  }
+  CHECK(all.value() == 4352419557849296611U);
 }
 
 TEST_CASE("gandiva on hived: the same actions as by its words, and twice the same") {
