@@ -119,7 +119,54 @@ TEST_CASE("swf_reader: faults and their lines") {
   CHECK(fault("; nothing\n") == "s: ");
   CHECK(fault("; a\n1 2 3\n") == "s:2");
   CHECK(fault("1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
-  CHECK(fault("1 1.5 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+  for (const char* time : {"1.", ".5", "-2", "-1.5", "-0.5", "1e3", "1.5x", "1.2.3", "0x1", "+1",
+                           "1000000000000", "1,5", "-"}) {
+    CAPTURE(time);
+    const std::string t = time;
+    CHECK(fault("1 " + t + " 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+    CHECK(fault("1 1 1 " + t + " 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+    CHECK(fault("1 1 1 1 1 1 1 1 " + t + " 1 1 1 1 1 1 1 1 1\n") == "s:1");
+  }
+  CHECK(fault("1 1 1 1 1.0 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+  CHECK(fault("1 1 1 1 1 1 1 1 1 1 x 1 1 1 1 1 1 1\n") == "s:1");
   CHECK(fault("1 1 1 -2 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
   CHECK(fault("1 1 1 1 1 1 1 5000000000 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
+}
+
+TEST_CASE("swf_reader: tabs, and times with decimals as the nearest milliseconds") {
+  const auto list =
+      swf("1\t0.25\t5\t60.0004\t4\t-1\t-1\t8\t-1.0\t-1\t1\t7\t1\t-1\t1\t-1\t-1\t-1\t\n"
+          "\t2 \t 1.2345 5 60.0005 4 -1 -1 8 1e0 -1 1 7 1 -1 1 -1 -1 -1\n");
+  CHECK(list.status().message() == "s:2: field 9 is \"1e0\", not a number from -1 to 10^12");
+  const auto read =
+      swf("1\t0.25\t5\t60.0004\t4\t-1\t-1\t8\t-1.0\t-1\t1\t7\t1\t-1\t1\t-1\t-1\t-1\t\n"
+          "\t2 \t 1.2345 5 60.0005 4 -1 -1 8 59.9999 -1 1 7 1 -1 1 -1 -1 -1\n"
+          "3 2.9 5 0.0005 4 -1 -1 8 1 -1 1 7 1 -1 1 -1 -1 -1\r\n"
+          "4 3 5 0.0004 4 -1 -1 8 1 -1 1 7 1 -1 1 -1 -1 -1\n");
+  REQUIRE_MESSAGE(read.ok(), read.status().ToString());
+  REQUIRE(read->jobs.size() == 3);
+  CHECK(read->left_out == 1);  // for less than half a millisecond: no time
+  CHECK(read->jobs[0].duration == 60'000);
+  CHECK(read->jobs[0].request.estimate == 60'000);
+  CHECK(read->jobs[1].arrival == 985);  // 1.2345 is 1.235
+  CHECK(read->jobs[1].request.estimate == 60'000);
+  CHECK(read->jobs[1].duration == 60'000);
+  CHECK(read->jobs[2].arrival == 2650);
+  CHECK(read->jobs[2].duration == 1);
+}
+
+TEST_CASE("swf_reader: the parts of a job that was listed do not count") {
+  const auto line = [](const std::string& number, const std::string& ran,
+                       const std::string& status) {
+    return number + " 0 0 " + ran + " 4 -1 -1 4 -1 -1 " + status + " 7 1 -1 1 -1 -1 -1\n";
+  };
+  const auto list = swf(line("1", "100", "1") + line("1", "60", "2") + line("1", "40", "3") +
+                        line("2", "50", "0") + line("2", "50", "4") + line("3", "10", "5") +
+                        line("4", "20", "-1") + line("5", "0", "2"));
+  REQUIRE_MESSAGE(list.ok(), list.status().ToString());
+  CHECK(list->left_out == 0);
+  std::vector<tick_t> durations;
+  for (const timed_job& j : list->jobs) durations.push_back(j.duration);
+  CHECK(durations == std::vector<tick_t>{100'000, 50'000, 10'000, 20'000});
+  CHECK(swf(line("1", "60", "2")).status().message() == "s: no job that ran");
 }

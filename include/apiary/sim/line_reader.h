@@ -41,8 +41,9 @@ APIARY_NAMESPACE_BEGIN
 // Hands out line after line of a text that may be larger than memory.
 //
 // Accepts: LF and CRLF, no line end at the end, blank lines at the end, a UTF-8 mark at the start.
-// Refuses: a line longer than max_line bytes, control characters (NUL among them), a blank line
-//          before the last line that is not; with kInvalidArgument, or kOutOfRange for the length.
+// Refuses: a line longer than max_line bytes, control characters (NUL among them; tabs unless they
+//          are allowed), a blank line before the last line that is not; with kInvalidArgument, or
+//          kOutOfRange for the length.
 // Cost:    O(bytes); memory for two lines of greatest length.
 class line_reader {
  public:
@@ -61,6 +62,8 @@ class line_reader {
   // Reads `text`, which messages call `name`. Requires: the text outlives the reader.
   line_reader(std::string name, std::string_view text) : name_(std::move(name)), rest_(text) {}
 
+  void allow_tabs() noexcept { tabs_ = true; }
+
   // Puts the next line, without its end, into `line`, where it stays until the next call; false at
   // the end of the text.
   [[nodiscard]] absl::StatusOr<bool> next(std::string_view& line) {
@@ -75,8 +78,8 @@ class line_reader {
       number_ = blank_at;
       return error("the line is blank");
     }
-    const auto control = std::find_if(line.begin(), line.end(), [](char c) {
-      return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    const auto control = std::find_if(line.begin(), line.end(), [this](char c) {
+      return (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) && !(tabs_ && c == '\t');
     });
     if (control != line.end()) {
       return error("control character " + shown({&*control, 1}) + " at byte " +
@@ -140,6 +143,7 @@ class line_reader {
   std::vector<char> buffer_;
   std::string_view rest_;  // not handed out yet: of the text, or of the buffer
   std::uint64_t number_ = 0;
+  bool tabs_ = false;
 };
 
 APIARY_NAMESPACE_END

@@ -15,31 +15,73 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 APIARY_NAMESPACE_BEGIN
 
-// Reads a list of 18 numbers a line, comments behind ';'. Of them count: submit time (2), run time
-// (4), allocated (5) and requested (8) processors, requested time (9), user (12); -1 is unknown. A
-// processor is a GPU; where the request is unknown, what was allocated and how long it ran stand for
-// it. A job runs no longer than it asked for: what ran on was killed there. Times become
-// milliseconds from the first arrival, the tenant's name is the user's number. A job that ran on
-// nothing or for no time is left out.
+namespace detail {
+
+// -1 or a whole number below 10^12; nullopt for anything else.
+[[nodiscard]] inline std::optional<std::int64_t> swf_number(std::string_view text) noexcept {
+  if (text == "-1") return -1;
+  const std::optional<std::int64_t> value = digits(text);
+  return value && *value < 1'000'000'000'000 ? value : std::nullopt;
+}
+// -1, or seconds with or without decimals as the nearest milliseconds; nullopt for anything else, or
+// for 10^12 seconds and more.
+[[nodiscard]] inline std::optional<tick_t> swf_time(std::string_view text) noexcept {
+  const std::size_t point = std::min(text.find('.'), text.size());
+  const std::string_view decimals = text.substr(std::min(point + 1, text.size()));
+  const std::optional<std::int64_t> seconds = swf_number(text.substr(0, point));
+  if (!seconds || decimals.find_first_not_of("0123456789") != std::string_view::npos ||
+      (point < text.size() && decimals.empty()))
+    return std::nullopt;
+  if (*seconds == -1) {
+    const bool unknown = decimals.find_first_not_of('0') == std::string_view::npos;
+    return unknown ? std::optional<tick_t>(-1) : std::nullopt;
+  }
+  tick_t time = *seconds * 1000;
+  for (std::size_t i = 0, unit = 100; i < decimals.size() && unit > 0; ++i, unit /= 10) {
+    time += (decimals[i] - '0') * static_cast<tick_t>(unit);
+  }
+  return time + (decimals.size() > 3 && decimals[3] >= '5' ? 1 : 0);
+}
+
+}  // namespace detail
+
+// Reads a list of 18 numbers a line between spaces or tabs, comments behind ';'. Of them count: submit
+// time (2), run time (4), allocated (5) and requested (8) processors, requested time (9), status
+// (11), user (12); -1 is unknown. A processor is a GPU; where the request is unknown, what was
+// allocated and how long it ran stand for it. A job runs no longer than it asked for: what ran on was
+// killed there. Lines of status 2, 3 and 4 are parts of a job that has a line of its own, and do not
+// count. The tenant's name is the user's number. A job that ran on nothing or for no time is left
+// out.
+//
+// Times are seconds, with decimals if the list has them, as the format permits. They become
+// milliseconds from the first arrival, the nearest, halves away from 0: as logs round their seconds.
 //
 // Model:   Chapin et al., "Benchmarks and standards for the evaluation of parallel job schedulers"
 //          (JSSPP 1999), version 2.2 of the format.
 // Returns kInvalidArgument (kOutOfRange for a line that is too long) and a message that begins with
 // the text's name and the line where the fault is.
 [[nodiscard]] inline absl::StatusOr<job_list> read_swf(line_reader lines) {
-  enum : std::size_t { submitted = 1, ran = 3, allocated = 4, requested = 7, limit = 8, user = 11 };
+  enum : std::size_t {
+    submitted = 1,
+    ran = 3,
+    allocated = 4,
+    requested = 7,
+    limit = 8,
+    status = 10,
+    user = 11
+  };
   constexpr std::size_t num_fields = 18;
-  constexpr std::int64_t most = 1'000'000'000'000;
+  constexpr std::string_view blank = " \t";
+  lines.allow_tabs();
   job_list list;
   detail::tenant_names tenants;
   while (true) {
@@ -50,9 +92,9 @@ APIARY_NAMESPACE_BEGIN
     std::array<std::string_view, num_fields> fields;
     std::size_t n = 0;
     while (true) {
-      line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+      line.remove_prefix(std::min(line.find_first_not_of(blank), line.size()));
       if (line.empty()) break;
-      const std::string_view field = line.substr(0, line.find(' '));
+      const std::string_view field = line.substr(0, line.find_first_of(blank));
       if (n < num_fields) fields[n] = field;
       ++n;
       line.remove_prefix(field.size());
@@ -62,15 +104,18 @@ APIARY_NAMESPACE_BEGIN
       return lines.error(std::to_string(n) + " fields, not " + std::to_string(num_fields));
     }
     std::array<std::int64_t, num_fields> value{};
-    for (const std::size_t f : {submitted, ran, allocated, requested, limit, user}) {
-      const std::string_view text = fields[f];
-      const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value[f]);
-      if (fault == std::errc() && end == text.data() + text.size() && value[f] >= -1 &&
-          value[f] < most)
-        continue;
-      return lines.error("field " + std::to_string(f + 1) + " is " + shown(text) +
-                         ", not a whole number from -1 to 10^12");
+    for (const std::size_t f : {submitted, ran, allocated, requested, limit, status, user}) {
+      const bool time = f == submitted || f == ran || f == limit;
+      const std::optional<std::int64_t> number =
+          time ? detail::swf_time(fields[f]) : detail::swf_number(fields[f]);
+      if (!number) {
+        return lines.error("field " + std::to_string(f + 1) + " is " + shown(fields[f]) +
+                           (time ? ", not a number" : ", not a whole number") +
+                           " from -1 to 10^12");
+      }
+      value[f] = *number;
     }
+    if (value[status] >= 2 && value[status] <= 4) continue;
     const std::int64_t gpus = value[requested] > 0 ? value[requested] : value[allocated];
     const std::int64_t estimate = value[limit] > 0 ? value[limit] : value[ran];
     if (value[submitted] < 0 || value[ran] <= 0 || gpus <= 0) {
@@ -82,10 +127,10 @@ APIARY_NAMESPACE_BEGIN
     }
     timed_job job;
     job.request.gpus = static_cast<std::uint32_t>(gpus);
-    job.request.estimate = estimate * 1000;
+    job.request.estimate = estimate;
     job.request.tenant = tenants.intern(fields[user], list.tenants);
-    job.arrival = value[submitted] * 1000;
-    job.duration = std::min(value[ran], estimate) * 1000;
+    job.arrival = value[submitted];
+    job.duration = std::min(value[ran], estimate);
     list.jobs.push_back(job);
   }
   if (list.jobs.empty()) return lines.error_in_all("no job that ran");
