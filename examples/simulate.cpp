@@ -89,16 +89,17 @@ double minutes(tick_t ticks) { return minutes(static_cast<double>(ticks)); }
 std::string table_of(const std::vector<policy_run>& runs) {
   std::string text =
       "policy     jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use  "
-      "suspensions  migrations\n";
+      "fragmentation  suspensions  migrations\n";
   for (const policy_run& r : runs) {
     const job_metrics& m = r.metrics;
     std::array<char, 200> line{};
     std::snprintf(line.data(), line.size(),
-                  "%-10s %9" PRIu64 " %8.1f min %8.1f min %12.1f min %8.1f h %10.2f %% %12" PRIu64
+                  "%-10s %9" PRIu64
+                  " %8.1f min %8.1f min %12.1f min %8.1f h %10.2f %% %12.2f %% %12" PRIu64
                   " %11" PRIu64 "\n",
                   r.policy.c_str(), m.ended, minutes(m.delay.mean), minutes(m.delay.p99),
                   minutes(m.completion.mean), minutes(m.makespan) / 60, 100 * m.utilization,
-                  m.suspensions, r.migrations);
+                  100 * m.fragmentation, m.suspensions, m.migrations);
     text += line.data();
   }
   return text;
@@ -134,9 +135,13 @@ std::string report_of(const simulate_options& o, const job_list& list, std::size
             "},\n     \"completion\": " + times_of(m.completion) +
             ",\n     \"makespan\": " + std::to_string(m.makespan) +
             ",\n     \"utilization\": " + shortest_text(m.utilization) +
+            ",\n     \"fragmentation\": " + shortest_text(m.fragmentation) +
             ",\n     \"suspensions\": " + std::to_string(m.suspensions) +
-            ",\n     \"migrations\": " + std::to_string(r.migrations) + ",\n     \"log\": \"" +
-            log.data() + "\"}";
+            ",\n     \"migrations\": " + std::to_string(m.migrations) +
+            ",\n     \"resizes\": " + std::to_string(m.resizes) +
+            ",\n     \"breakdowns\": " + std::to_string(m.breakdowns) +
+            ",\n     \"lost\": " + std::to_string(m.lost) + ",\n     \"log\": \"" + log.data() +
+            "\"}";
   }
   return text + "\n  ]\n}\n";
 }

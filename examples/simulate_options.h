@@ -24,7 +24,7 @@ namespace example {
 
 inline constexpr const char* simulate_usage =
     "usage: simulate [--jobs FILE --format philly|swf --nodes N --gpus-per-node G]\n"
-    "                [--policy fifo|backfill|philly|gandiva|hived|all]\n"
+    "                [--policy fifo|easy|philly|gandiva|hived|all]\n"
     "                [--report FILE.json] [--plot FILE.svg] [--help]\n"
     "\n"
     "Lets a list of jobs take its time on a GPU cluster, once under each policy, and compares how\n"
@@ -35,18 +35,16 @@ inline constexpr const char* simulate_usage =
     "                     swf: the Standard Workload Format, a processor being a GPU\n"
     "  --nodes N          servers of the cluster, at most 100000\n"
     "  --gpus-per-node G  GPUs of each, at most 16\n"
-    "  --policy NAME      one policy instead of all; backfill is EASY\n"
+    "  --policy NAME      one policy instead of all\n"
     "  --report FILE      writes what the table says, and more, as JSON\n"
     "  --plot FILE        draws use, completion times, delays and who had which GPU, as SVG\n"
     "\n"
-    "Philly's and HiveD's tenants get parts of the cluster as large as their parts of all "
-    "GPU-time.\n"
-    "Jobs that want more GPUs than there are are left out.\n"
-    "Without --jobs the list is made up, on 16 servers of 8 GPUs, and there is a plot in any "
-    "case:\n"
-    "without --plot it is simulate.svg beside the program, or here if the program was not called "
-    "by\n"
-    "a path.\n"
+    "fifo is first come first served, easy the same with EASY backfilling. A start costs a job\n"
+    "1 s, a migration 2 s. Philly's and HiveD's tenants get parts of the cluster as large as\n"
+    "their parts of all GPU-time. Jobs that want more GPUs than there are are left out.\n"
+    "Without --jobs the list is made up, on 16 servers of 8 GPUs, and there is a plot in any\n"
+    "case: without --plot it is simulate.svg beside the program, or here if the program was not\n"
+    "called by a path.\n"
     "Exit status: 0, 1 when output failed, 2 for bad arguments or input.\n";
 
 struct simulate_options {
@@ -87,7 +85,7 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
       o.policy = value;
       if (value != "all" &&
           std::find(job_policies.begin(), job_policies.end(), value) == job_policies.end()) {
-        return fault("--policy " + apiary::shown(value) + " is none of fifo, backfill, philly, " +
+        return fault("--policy " + apiary::shown(value) + " is none of fifo, easy, philly, " +
                      "gandiva, hived, all");
       }
     }

@@ -33,9 +33,12 @@
 
 namespace example {
 
-// backfill is EASY.
-inline constexpr std::array<std::string_view, 5> job_policies{"fifo", "backfill", "philly",
-                                                              "gandiva", "hived"};
+inline constexpr std::array<std::string_view, 5> job_policies{"fifo", "easy", "philly", "gandiva",
+                                                              "hived"};
+
+// Milliseconds until a job makes progress after a start, and after a migration.
+inline constexpr apiary::tick_t start_cost = 1000;
+inline constexpr apiary::tick_t migration_cost = 2000;
 
 // Servers that are all alike, in racks.
 struct job_cluster {
@@ -124,7 +127,6 @@ inline apiary::hived_config cells_of(const job_cluster& cluster,
 struct policy_run {
   std::string policy;
   apiary::job_metrics metrics{};
-  std::uint64_t migrations = 0;
   std::uint64_t log = 0;                     // digest of all events
   std::vector<apiary::tick_t> completion{};  // of the jobs that ended, ascending
   gpu_picture picture;
@@ -146,7 +148,10 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     APIARY_ASSIGN_OR_RETURN(
         const apiary::simulation done,
         simulate(
-            watch, list.jobs, {}, {},
+            watch, list.jobs, {},
+            {.start_cost = start_cost,
+             .migration_cost = migration_cost,
+             .servers = cluster.servers().gpus},
             [](const apiary::timed_job&, const apiary::job_place&) { return apiary::full_speed; },
             [&](const apiary::simulation_event& e) {
               if (e.what == apiary::simulation_event::kind::end) progress(++ended);
@@ -154,7 +159,6 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     out.metrics = metrics_of(done, list.jobs);
     out.log = done.log.value();
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
-      out.migrations += done.jobs[j].migrated;
       if (done.jobs[j].ended != apiary::forever)
         out.completion.push_back(done.jobs[j].ended - list.jobs[j].arrival);
     }
@@ -167,7 +171,9 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
         auto made, apiary::philly::create({.servers = cluster.servers(), .quotas = quotas}));
     status = run(std::move(made));
   } else if (policy == "gandiva") {
-    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create({.servers = cluster.servers()}));
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create({.servers = cluster.servers(),
+                                                                .migrates = true,
+                                                                .migration_cost = migration_cost}));
     status = run(std::move(made));
   } else if (policy == "hived") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::hived_queue::create(cells_of(cluster, quotas)));

@@ -157,6 +157,7 @@
 #include <apiary/sim/csv_reader.h>
 #include <apiary/sim/decimal.h>
 #include <apiary/sim/generator.h>
+#include <apiary/sim/idle_servers.h>
 #include <apiary/sim/job_generator.h>
 #include <apiary/sim/job_list.h>
 #include <apiary/sim/job_metrics.h>
@@ -168,5 +169,6 @@
 #include <apiary/sim/replay.h>
 #include <apiary/sim/report.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/sim/simulation.h>
 #include <apiary/sim/swf_reader.h>
 #include <apiary/sim/workload.h>

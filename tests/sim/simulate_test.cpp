@@ -1,7 +1,11 @@
 // apiary/tests/sim/simulate_test.cpp - jobs over time: speeds, costs, breakdowns, the log's hash.
 // SPDX-License-Identifier: MIT
+#include <apiary/core/status.h>
 #include <apiary/sched/batch_queue.h>
 #include <apiary/sched/conservative_queue.h>
+#include <apiary/sched/gandiva.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_queue.h>
 #include <apiary/sched/preemptive_queue.h>
 #include <apiary/sched/server_placer.h>
 #include <apiary/sim/job_generator.h>
@@ -11,6 +15,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -118,6 +124,55 @@ TEST_CASE("simulate: what it refuses") {
   CHECK(code({job(0, 1, 0, 1)}, {{node_id(7), 0, 6}}) == absl::StatusCode::kNotFound);
 }
 
+TEST_CASE("simulate: a server that is broken does not break, and is broken until it is repaired") {
+  batch_queue queue(servers({4, 4}));
+  const std::vector<timed_job> jobs{job(0, 4, 0, 10)};
+  const auto run = [&](const std::vector<outage>& outages) {
+    batch_queue fresh(servers({4, 4}));
+    return simulate(fresh, jobs, outages, {}, at_full_speed, unseen);
+  };
+  const std::vector<outage> twice{
+      {node_id(1), 1, 5}, {node_id(0), 2, 100}, {node_id(1), 5, 6}, {node_id(0), 30, 31}};
+  CHECK(run(twice).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(run(twice).status().message() == "outage 3: server 0 breaks at 30 and is broken until 100");
+  const std::vector<outage> in_turn{{node_id(0), 2, 5}, {node_id(1), 2, 5}, {node_id(0), 5, 7}};
+  const auto done = run(in_turn);
+  REQUIRE_MESSAGE(done.ok(), done.status().ToString());
+  CHECK(done->jobs[0].ended == 15);  // again from 5 on, on the other one
+  CHECK(run({{node_id(0), 2, forever}, {node_id(0), 9, 10}}).status().message() ==
+        "outage 1: server 0 breaks at 9 and is broken until " + std::to_string(forever));
+}
+
+TEST_CASE("simulate: a scheduler that wants to be woken now, for ever, is an error") {
+  struct restless {
+    batch_queue<server_placer> queue;
+    tick_t now = 0;
+    tick_t behind = 0;
+    absl::Status submit(const job_request& r, tick_t t) { return queue.submit(r, t); }
+    absl::Status finish(job_id j, tick_t t) { return queue.finish(j, t); }
+    absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) {
+      return queue.mark_bad(n, t);
+    }
+    absl::Status mark_healthy(node_id n, tick_t t) { return queue.mark_healthy(n, t); }
+    absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+      now = t;
+      return queue.decide(t, actions);
+    }
+    tick_t wake() const { return now + behind; }
+    std::uint32_t total_gpus() const { return queue.total_gpus(); }
+  };
+  const std::vector<timed_job> jobs{job(0, 4, 0, 10)};
+  for (const tick_t behind : {-1, 0, 1}) {
+    restless scheduler{batch_queue(servers({4})), 0, behind};
+    const auto run = simulate(scheduler, jobs);
+    CHECK(run.ok() == (behind == 1));
+    if (run.ok()) continue;
+    CHECK(run.status().code() == absl::StatusCode::kInternal);
+    CHECK(run.status().message() == "the scheduler wants to be woken at " + std::to_string(behind) +
+                                        ", which is not after " + std::to_string(behind));
+  }
+}
+
 // The digests change when the events of a scheduler do: then that is what a change did, and they are
 // set anew on purpose. They are the same for every compiler.
 TEST_CASE("simulate: the same seed gives the same events everywhere") {
@@ -148,6 +203,113 @@ TEST_CASE("simulate: the same seed gives the same events everywhere") {
         17992507531844096068U);
   CHECK(hash(preemptive_queue(placer, {.rule = preemptive_rule::shortest_remaining})) ==
         9539057688620648770U);
+}
+
+namespace {
+
+// Gandiva as a host has it that measures: what a job needs follows from its number.
+struct measured {
+  gandiva inner;
+  std::vector<job_id> jobs{};
+  std::array<std::uint32_t, 7> counts{};  // of actions by kind
+
+  absl::Status submit(const job_request& r, tick_t t) {
+    jobs.push_back(r.job);
+    return inner.submit(r, t);
+  }
+  absl::Status finish(job_id j, tick_t t) {
+    std::erase(jobs, j);
+    return inner.finish(j, t);
+  }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) { return inner.mark_bad(n, t); }
+  absl::Status mark_healthy(node_id n, tick_t t) { return inner.mark_healthy(n, t); }
+  absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+    for (const job_id j : jobs) {
+      const gandiva::standing s = *inner.find(j);
+      if (s.phase != gandiva::phase::run) continue;
+      const std::uint32_t busy = 100 + j.value * 37 % 900;
+      const std::uint32_t both = busy + (s.beside.valid() ? 100 + s.beside.value * 37 % 900 : 0);
+      const std::uint64_t rate = 800'000 / std::max(1000U, both);
+      APIARY_RETURN_IF_ERROR(
+          inner.report(j, {busy, 10 + j.value * 53 % 60, s.beside.valid() ? rate : 1000}, t));
+    }
+    absl::Status status = inner.decide(t, actions);
+    for (const job_action& a : actions) ++counts[static_cast<std::size_t>(a.what)];
+    return status;
+  }
+  tick_t wake() const { return inner.wake(); }
+  std::uint32_t total_gpus() const { return inner.total_gpus(); }
+};
+
+// Two racks of four nodes of four GPUs; three tenants own a half, a quarter and an eighth.
+hived_config three_tenants() {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 4}};
+  for (std::uint32_t n = 0; n < 8; ++n) {
+    if (n % 4 == 0) config.physical_cells.push_back({.type = "RACK"});
+    config.physical_cells.back().children.push_back({.address = "n" + std::to_string(n)});
+  }
+  config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 4}}},
+                             {.name = "b", .cells = {{"RACK.NODE", 2}}},
+                             {.name = "c", .cells = {{"RACK.NODE", 1}}}};
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "simulate: the same for Gandiva with everything on and for HiveD's queue, servers breaking") {
+  job_list list = generate_jobs({.seed = 11,
+                                 .jobs = 1500,
+                                 .tenants = 3,
+                                 .window = 100'000,
+                                 .shortest = 500,
+                                 .longest = 5000,
+                                 .sizes = {{1, 60}, {2, 20}, {4, 15}, {12, 5}}})
+                      .value();
+  for (timed_job& j : list.jobs) {
+    j.request.most_gpus = j.request.gpus + j.request.job.value % 3;
+    j.request.priority = j.request.job.value % 5 == 0 ? 1 : 0;
+    j.request.weight = 1 + j.request.job.value % 2;
+  }
+  std::vector<outage> outages;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    const tick_t from = tick_t{i} * 4000;
+    outages.push_back({node_id(i % 8), from, from + 3500});
+  }
+  const auto hash = [&](auto& scheduler, const std::vector<outage>& broken) {
+    const auto run =
+        simulate(scheduler, list.jobs, broken,
+                 {.start_cost = 3, .checkpoint = 100, .migration_cost = 6}, at_full_speed, unseen);
+    REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+    return run->log.value();
+  };
+  const auto all_on = [] {
+    return measured{gandiva::create({.servers = {.gpus = std::vector<std::uint32_t>(8, 4)},
+                                     .quantum = 600,
+                                     .packs = true,
+                                     .gpu_memory = 100,
+                                     .migrates = true,
+                                     .migration_cost = 6,
+                                     .grows = true,
+                                     .idle_period = 300})
+                        .value()};
+  };
+  measured whole = all_on();
+  CHECK(hash(whole, {}) == 5672162868530682252U);
+  measured breaking = all_on();
+  CHECK(hash(breaking, outages) == 11178375280124928701U);
+  for (std::size_t what = 0; what < 7; ++what) {
+    CAPTURE(what);
+    CHECK(whole.counts[what] > 0);
+    CHECK(breaking.counts[what] > 0);
+  }
+  gandiva turns =
+      gandiva::create({.servers = {.gpus = std::vector<std::uint32_t>(8, 4)}, .quantum = 600})
+          .value();
+  CHECK(hash(turns, outages) == 4711288585049458448U);
+  hived_queue lending = hived_queue::create(three_tenants()).value();
+  CHECK(hash(lending, outages) == 1485861037034895305U);
 }
 
 TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
@@ -210,4 +372,32 @@ TEST_CASE("job_generator: what was asked for, and the same for the same seed") {
   CHECK(generate_jobs({.window = 0}).status().code() == invalid);
   CHECK(generate_jobs({.shortest = 2}).status().code() == invalid);
   CHECK(generate_jobs({.tenants = 0}).status().code() == invalid);
+}
+
+TEST_CASE("job_metrics: migrations, resizes, lost work, and how scattered idle GPUs were") {
+  const std::vector<timed_job> jobs{job(0, 3, 10, 10), job(1, 4, 10, 20), job(2, 1, 15, 10)};
+  const std::vector<outage> outages{{node_id(1), 12, 20}};
+  batch_queue queue(servers({4, 4, 4}));
+  const auto run = simulate(queue, jobs, outages, {.servers = {4, 4, 4}}, at_full_speed, unseen);
+  REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+  const job_metrics m = metrics_of(*run, jobs);
+  CHECK(m.breakdowns == 1);
+  CHECK(m.lost == 2);
+  CHECK(m.migrations == 0);
+  CHECK(m.resizes == 0);
+  CHECK(m.makespan == 22);
+  // Idle, and of it not on a whole server: 10 to 12 and 12 to 15 one, and the third server's or not;
+  // 15 to 20 nothing; 20 to 25 four and three; 25 to 32 four and four, whole.
+  const double area = 2 * (1.0 / 5) + 3 * 1.0 + 5 * 0.0 + 5 * (3.0 / 7) + 7 * 0.0;
+  CHECK(m.fragmentation == doctest::Approx(area / 22));
+  CHECK(metrics_of(*run, jobs, 4).fragmentation == m.fragmentation);
+  batch_queue again(servers({4, 4, 4}));
+  CHECK(metrics_of(simulate(again, jobs).value(), jobs).fragmentation == 0);
+  const auto message = [&](const std::vector<std::uint32_t>& gpus) {
+    batch_queue fresh(servers({4, 4, 4}));
+    return std::string(
+        simulate(fresh, jobs, {}, {.servers = gpus}, at_full_speed, unseen).status().message());
+  };
+  CHECK(message({4, 4}) == "the servers have 8 GPUs, the scheduler's 12");
+  CHECK(message({4, 33}) == "server 1 has 33 GPUs, more than 32");
 }

@@ -51,8 +51,14 @@ struct job_metrics {
   delays by_cause{};          // sum of all jobs' waiting
   std::uint64_t suspensions = 0;
   std::uint64_t breakdowns = 0;
-  tick_t makespan = 0;       // from the first arrival of all jobs to the last end of these
-  double utilization = 0.0;  // GPUs that jobs had, of all, from the first arrival to the last event
+  std::uint64_t migrations = 0;
+  std::uint64_t resizes = 0;  // growth and shrinking
+  tick_t lost = 0;            // work that breakdowns undid, at full speed
+  tick_t makespan = 0;        // from the first arrival of all jobs to the last end of these
+  // From the first arrival to the last event, whatever the sizes:
+  double utilization = 0.0;    // GPUs that jobs had, of all
+  double fragmentation = 0.0;  // of idle GPUs, those that were not where a job of a whole server
+                               // could have them (sim/idle_servers.h); 0 if not measured
 };
 
 // Requires: `run` is a simulation of `jobs`.
@@ -77,14 +83,18 @@ struct job_metrics {
     m.by_cause += r.waited;
     m.suspensions += r.suspended;
     m.breakdowns += r.broken;
+    m.migrations += r.migrated;
+    m.resizes += r.resized;
+    m.lost += r.lost;
     m.makespan = std::max(m.makespan, r.ended - jobs.front().arrival);
   }
   m.completion = summary_of(std::move(completion));
   m.delay = summary_of(std::move(delay));
   if (!jobs.empty() && run.ended > jobs.front().arrival) {
     const auto from_zero = run.gpus.mean(static_cast<std::uint64_t>(run.ended));
-    m.utilization = from_zero * static_cast<double>(run.ended) /
-                    static_cast<double>(run.ended - jobs.front().arrival);
+    const auto span = static_cast<double>(run.ended - jobs.front().arrival);
+    m.utilization = from_zero * static_cast<double>(run.ended) / span;
+    m.fragmentation = run.scattered / span;
   }
   return m;
 }

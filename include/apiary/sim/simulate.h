@@ -3,15 +3,18 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/core/timer_queue.h>
+#include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/utilization.h>
 #include <apiary/model/job_request.h>
 #include <apiary/model/plan.h>
+#include <apiary/sim/idle_servers.h>
 #include <apiary/sim/job_list.h>
+#include <apiary/sim/simulation.h>
 
+#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -51,52 +54,23 @@ concept JobScheduler = requires(S& s, const S& constant, const job_request& r, j
   { constant.total_gpus() } -> std::same_as<std::uint32_t>;
 };
 
-// What things cost, and how long to go on.
-struct simulation_options {
-  tick_t start_cost = 0;      // from a job's start, growth or shrinking until it makes progress
-  tick_t checkpoint = 0;      // a broken server loses the work since the last whole multiple of it
-                              // done; 0: all of it
-  tick_t until = forever;     // ends then, whatever still runs
-  tick_t migration_cost = 0;  // from a job's migration until it makes progress
-};
-
-// A thousand means full speed.
-inline constexpr std::uint32_t full_speed = 1000;
-
-// What happened, as the observer sees it.
-struct simulation_event {
-  enum class kind : std::uint8_t {
-    arrival,
-    start,
-    suspension,
-    end,
-    breakdown,
-    failure,
-    repair,
-    migration,
-    resize,
-    pace  // another job came to its GPUs or left them
-  };
-  kind what = kind::arrival;
-  tick_t at = 0;
-  job_id job{};             // not for failure and repair of a server
-  node_id node{};           // only for those
-  std::uint32_t gpus = 0;   // that the job has
-  std::uint32_t nodes = 0;  // over which it runs
-  std::uint32_t speed = 0;  // from now on, in thousandths ...
-  tick_t from = 0;          // ... or from then on, until when it makes no progress
-};
-
-struct simulation {
-  std::vector<job_record> jobs{};
-  utilization gpus{0};  // GPUs that jobs have, those of two jobs once
-  tick_t ended = 0;     // the last event
-  std::uint64_t events = 0;
-  std::uint64_t decisions = 0;  // calls of decide
-  digest log{};                 // of all events with their places, in order
-};
-
 namespace detail {
+
+// Whether these may be the servers of a cluster of so many GPUs; none may be any.
+[[nodiscard]] inline absl::Status check_simulated(std::span<const std::uint32_t> servers,
+                                                  std::uint32_t gpus) {
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    all += servers[i];
+    if (servers[i] <= buddy_fragmentation::max_levels) continue;
+    return absl::InvalidArgumentError("server " + std::to_string(i) + " has " +
+                                      std::to_string(servers[i]) + " GPUs, more than " +
+                                      std::to_string(buddy_fragmentation::max_levels));
+  }
+  if (servers.empty() || all == gpus) return absl::OkStatus();
+  return absl::InvalidArgumentError("the servers have " + std::to_string(all) +
+                                    " GPUs, the scheduler's " + std::to_string(gpus));
+}
 
 // One run; see simulate().
 template <class Scheduler, class Speed, class Observer>
@@ -104,7 +78,12 @@ class simulator {
  public:
   simulator(Scheduler& scheduler, std::span<const timed_job> jobs,
             const simulation_options& options, Speed& speed, Observer& observe)
-      : scheduler_(scheduler), jobs_(jobs), options_(options), speed_(speed), observe_(observe) {
+      : scheduler_(scheduler),
+        jobs_(jobs),
+        options_(options),
+        speed_(speed),
+        observe_(observe),
+        idle_(options.servers) {
     out_.jobs.resize(jobs.size());
     state_.resize(jobs.size());
     out_.gpus = utilization(scheduler.total_gpus());
@@ -114,11 +93,16 @@ class simulator {
     std::vector<std::pair<tick_t, std::size_t>> repairs;
     for (std::size_t i = 0; i < outages.size(); ++i) repairs.emplace_back(outages[i].until, i);
     std::sort(repairs.begin(), repairs.end());
+    tick_t decided = -1;  // when it last was
     std::size_t arrived = 0;
     std::size_t broken = 0;
     std::size_t repaired = 0;
     while (true) {
       tick_t now = scheduler_.wake();
+      if (now <= decided) {
+        return absl::InternalError("the scheduler wants to be woken at " + std::to_string(now) +
+                                   ", which is not after " + std::to_string(decided));
+      }
       if (!ends_.empty()) now = std::min(now, ends_.first().at);
       if (arrived < jobs_.size()) now = std::min(now, jobs_[arrived].arrival);
       if (broken < outages.size()) now = std::min(now, outages[broken].from);
@@ -131,6 +115,7 @@ class simulator {
       for (; repaired < repairs.size() && repairs[repaired].first == now; ++repaired) {
         const node_id n = outages[repairs[repaired].second].node;
         APIARY_RETURN_IF_ERROR(scheduler_.mark_healthy(n, now));
+        if (n.value < idle_.num_servers()) idle_.set_health(n, true, now);
         record({simulation_event::kind::repair, now, {}, n}, {});
       }
       for (; broken < outages.size() && outages[broken].from == now; ++broken) {
@@ -144,9 +129,11 @@ class simulator {
       actions_.clear();
       APIARY_RETURN_IF_ERROR(scheduler_.decide(now, actions_));
       ++out_.decisions;
+      decided = now;
       for (const job_action& action : actions_) carry_out(action, now);
       if constexpr (neighbours_matter) change_pace(now);
     }
+    out_.scattered = idle_.area(out_.ended);
     return std::move(out_);
   }
 
@@ -201,6 +188,8 @@ class simulator {
       }
       const auto alone = static_cast<std::uint32_t>(std::popcount(part.device_mask & ~others));
       used_ = comes ? used_ + alone : used_ - alone;
+      if (idle_.num_servers() > 0)
+        idle_.use(part.node, comes ? std::int64_t{alone} : -std::int64_t{alone}, now);
       if (comes) here.push_back({job, part.device_mask});
     }
     out_.gpus.set(static_cast<std::uint64_t>(now), used_);
@@ -310,6 +299,7 @@ class simulator {
   [[nodiscard]] absl::Status fail(node_id n, tick_t now) {
     record({simulation_event::kind::failure, now, {}, n}, {});
     APIARY_ASSIGN_OR_RETURN(const std::vector<job_id> stopped, scheduler_.mark_bad(n, now));
+    if (n.value < idle_.num_servers()) idle_.set_health(n, false, now);
     for (const job_id job : stopped) {
       progress& p = state_[job.value];
       stop(job, now, simulation_event::kind::breakdown);
@@ -327,6 +317,7 @@ class simulator {
   simulation_options options_;
   Speed& speed_;
   Observer& observe_;
+  idle_servers idle_;
   simulation out_;
   std::vector<progress> state_;
   timer_queue ends_;  // of running jobs
@@ -353,8 +344,9 @@ class simulator {
 // `duration` ticks at full speed.
 //
 // Returns kInvalidArgument for jobs that are not numbered by arrival, have a negative time or no
-// duration, or for outages that are not in order of `from` or end before they begin; else the first
-// error of the scheduler.
+// duration, for outages that are not in order of `from`, end before they begin or break a server that
+// is broken, or for servers that are not the scheduler's; kInternal where its wake() is not behind
+// its last decide(); else its first error.
 // Requires: durations below 2^53 / 1000; no job and no time went through the scheduler before.
 // Cost:     O(log jobs running) an event beside the scheduler's own; about 120 bytes a job.
 template <JobScheduler Scheduler, class Speed, class Observer>
@@ -373,13 +365,23 @@ template <JobScheduler Scheduler, class Speed, class Observer>
         ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
         "; jobs are numbered by arrival, from time 0, and take time");
   }
+  absl::flat_hash_map<std::uint32_t, tick_t> broken;  // until when each last was
   for (std::size_t i = 0; i < outages.size(); ++i) {
     const outage& o = outages[i];
-    if (o.from < o.until && o.from >= (i == 0 ? 0 : outages[i - 1].from)) continue;
-    return absl::InvalidArgumentError("outage " + std::to_string(i) + ": from " +
-                                      std::to_string(o.from) + " until " + std::to_string(o.until) +
-                                      "; outages are ordered and take time");
+    if (o.from >= o.until || o.from < (i == 0 ? 0 : outages[i - 1].from)) {
+      return absl::InvalidArgumentError(
+          "outage " + std::to_string(i) + ": from " + std::to_string(o.from) + " until " +
+          std::to_string(o.until) + "; outages are ordered and take time");
+    }
+    tick_t& until = broken.try_emplace(o.node.value, 0).first->second;
+    if (o.from < until) {
+      return absl::InvalidArgumentError(
+          "outage " + std::to_string(i) + ": server " + std::to_string(o.node.value) +
+          " breaks at " + std::to_string(o.from) + " and is broken until " + std::to_string(until));
+    }
+    until = o.until;
   }
+  APIARY_RETURN_IF_ERROR(detail::check_simulated(options.servers, scheduler.total_gpus()));
   return detail::simulator(scheduler, jobs, options, speed, observe).run(outages);
 }
 
