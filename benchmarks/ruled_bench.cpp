@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/room_index.h>
 #include <apiary/core/rng.h>
+#include <apiary/model/resources.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
@@ -17,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -37,6 +39,18 @@ room_index<uniform_tree> busy_cluster(std::uint32_t gpus) {
     rooms.set(n, free[random.uniform(18)]);
   }
   return rooms;
+}
+
+// What is left of their CPU and memory: 96 cores and 768 GiB, of which most tasks take an eighth for
+// a GPU, some more.
+std::vector<resources> busy_hosts(const room_index<uniform_tree>& rooms) {
+  rng random(4);
+  std::vector<resources> hosts;
+  for (const std::uint32_t free : rooms.free()) {
+    const std::uint32_t more = random.uniform(4) == 0 ? random.uniform(free + 1) : 0;
+    hosts.push_back({(free - more) * 12'000, (free - more) * 98'304});
+  }
+  return hosts;
 }
 
 // Racks one after the other; in a rack the largest task first, each to the first node with room:
@@ -106,27 +120,67 @@ gang_rules preferred_yes() {
   return gang;
 }
 
-template <gang_rules (*Make)(), fit_verdict Expected>
+ruled_member with_host(std::uint32_t tasks, std::uint32_t leaves, std::uint32_t cores) {
+  return {.tasks = tasks, .leaves = leaves, .host = {1000 * cores, 4096 * cores}};
+}
+gang_rules hosted_yes() { return plain({with_host(8, 1, 12)}, rack); }
+gang_rules hosted_no() { return plain({with_host(80, 1, 12)}, rack); }
+gang_rules hosted_kinds_yes() {
+  return plain({with_host(2, 4, 40), with_host(3, 2, 20), with_host(2, 1, 4)}, rack);
+}
+gang_rules hosted_anywhere_yes() {
+  return plain({with_host(32, 4, 40), with_host(32, 2, 20), with_host(64, 1, 8)});
+}
+// Every node has the GPUs for these; none has the cores for both.
+gang_rules preferred_node_no() {
+  gang_rules gang = plain({{1, 1, {60'000, 0}}, {1, 1, {60'000, 0}}}, node);
+  gang.members[0].spread = {{node, 1}};
+  return gang;
+}
+
+template <gang_rules (*Make)(), fit_verdict Expected, bool Hosted = false>
 void ask(benchmark::State& state) {
   const room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  const std::vector<resources> hosts = Hosted ? busy_hosts(rooms) : std::vector<resources>{};
   gang_rules gang = Make();
   benchmark::DoNotOptimize(gang.members.data());
   ruled_fit<uniform_tree> fit;
   std::uint64_t right = 0;
   std::uint64_t rounds = 0;
   for (auto _ : state) {
-    right += fit(rooms, gang) == Expected ? 1U : 0U;
+    right += fit(rooms, gang, hosts) == Expected ? 1U : 0U;
     ++rounds;
   }
-  if (right != rounds) state.SkipWithError("a wrong verdict");
+  if (right != rounds) return state.SkipWithError("a wrong verdict");
   std::uint64_t tasks = 0;
   for (const auto& p : fit.portions()) tasks += p.tasks;
   std::uint64_t wanted = 0;
   for (const ruled_member& m : gang.members) wanted += m.tasks;
   if (Expected == fit_verdict::fits && tasks != wanted) state.SkipWithError("tasks were lost");
   if (Expected == fit_verdict::does_not_fit &&
-      !certificate_check(rooms.tree(), node, rooms.free(), {}, gang)(fit.explain(rooms, gang)))
+      !certificate_check(rooms.tree(), node, rooms.free(), hosts,
+                         gang)(fit.explain(rooms, gang, hosts)))
     state.SkipWithError("no proof");
+  state.counters["steps"] = static_cast<double>(fit.steps());
+}
+
+// The same kinds, so many small tasks more that no rack is found for them any longer: no count
+// refuses all racks.
+void ask_at_the_edge(benchmark::State& state) {
+  const room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  const std::vector<resources> hosts = busy_hosts(rooms);
+  gang_rules gang = hosted_kinds_yes();
+  ruled_fit<uniform_tree> fit;
+  while (fit(rooms, gang, hosts) == fit_verdict::fits) ++gang.members[2].tasks;
+  fit_verdict verdict = fit_verdict::fits;
+  for (auto _ : state) verdict = fit(rooms, gang, hosts);
+  if (verdict == fit_verdict::does_not_fit &&
+      !certificate_check(rooms.tree(), node, rooms.free(), hosts,
+                         gang)(fit.explain(rooms, gang, hosts)))
+    state.SkipWithError("no proof");
+  state.counters["small_tasks"] = static_cast<double>(gang.members[2].tasks);
+  state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
+  state.counters["steps"] = static_cast<double>(fit.steps());
 }
 
 template <gang_rules (*Make)()>
@@ -156,6 +210,15 @@ BENCHMARK(ask<rack_mixed_no, no>)->Name("ruled/rack_mixed/no")->Arg(middle);
 BENCHMARK(ask<slices_yes, yes>)->Name("ruled/slices/yes")->Arg(middle);
 BENCHMARK(ask<spread_yes, yes>)->Name("ruled/spread/yes")->Arg(middle);
 BENCHMARK(ask<preferred_yes, yes>)->Name("ruled/preferred/yes")->Arg(middle);
+BENCHMARK(ask<hosted_yes, yes, true>)->Name("ruled/hosted/yes")->Arg(middle);
+BENCHMARK(ask<hosted_no, no, true>)->Name("ruled/hosted/no")->Arg(middle);
+BENCHMARK(ask<hosted_kinds_yes, yes, true>)->Name("ruled/hosted_kinds/yes")->Arg(middle);
+BENCHMARK(ask_at_the_edge)
+    ->Name("ruled/hosted_kinds/edge")
+    ->Arg(middle)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK(ask<hosted_anywhere_yes, yes, true>)->Name("ruled/hosted_anywhere/yes")->Arg(middle);
+BENCHMARK(ask<preferred_node_no, no, true>)->Name("ruled/hosted_node/no")->Arg(middle);
 
 // Room for eight whole nodes in one rack, where gangs of 1 to 16 tasks run everywhere: a gang costs
 // one and its leaves. Also with one task a node, which whole nodes are anyway, as a rule to check.
@@ -222,15 +285,18 @@ bool fits_by_best_fit(std::vector<std::uint32_t> free, std::vector<std::uint32_t
 }
 
 // How often a greedy scheduler says no to a gang that fits: 64 nodes of eight GPUs, 16 a rack, on
-// which tasks of random sizes run; then a gang of 2 to 16 tasks of sizes of the mix.
+// which tasks of random sizes run; then a gang of 2 to 16 tasks of sizes of the mix. Or every other
+// node has four GPUs. Each no is proved, and the proof counted again.
 enum class mix { dividing, any, odd };
-template <mix Mix>
+enum class machines { eight, four_and_eight };  // GPUs of a node
+template <mix Mix, machines Machines = machines::eight>
 void missed(benchmark::State& state) {
   const bool in_rack = state.range(1) != 0;
   std::uint64_t fitting = 0;
   std::uint64_t walked_past = 0;
   std::uint64_t not_best = 0;
   std::uint64_t wrong = 0;
+  std::uint64_t unproved = 0;
   constexpr std::uint64_t cases = 5'000;
   for (auto _ : state) {
     for (std::uint64_t seed = 0; seed < cases; ++seed) {
@@ -240,8 +306,10 @@ void missed(benchmark::State& state) {
         return Mix == mix::any ? 1 + random.uniform(8) : 3 + 2 * random.uniform(3);
       };
       std::vector<std::uint32_t> free(64, 8);
+      for (std::size_t n = 1; n < 64 && Machines == machines::four_and_eight; n += 2) free[n] = 4;
+      const std::uint32_t gpus = std::accumulate(free.begin(), free.end(), 0U);
       const auto load = static_cast<std::uint32_t>(state.range(0));
-      for (std::uint32_t used = 0; used * 100 < load * 512;) {
+      for (std::uint32_t used = 0; used * 100 < load * gpus;) {
         std::uint32_t& f = free[random.uniform(64)];
         const std::uint32_t task = std::min(1 + random.uniform(8), f);
         f -= task;
@@ -258,6 +326,10 @@ void missed(benchmark::State& state) {
       if (in_rack) gang.required = 2;
       ruled_fit<uniform_tree> fit;
       const fit_verdict verdict = fit(rooms, gang);
+      if (verdict == fit_verdict::does_not_fit) {
+        certificate_check check(rooms.tree(), node, rooms.free(), {}, gang);
+        unproved += check(fit.explain(rooms, gang)) ? 0U : 1U;
+      }
       bool walked = false;
       bool best = false;
       for (std::ptrdiff_t r = 0; r < (in_rack ? 4 : 1); ++r) {
@@ -274,6 +346,7 @@ void missed(benchmark::State& state) {
     }
   }
   if (wrong > 0) state.SkipWithError("a greedy yes where we say no, or no answer");
+  if (unproved > 0) state.SkipWithError("a no without proof");
   const auto percent = [&](std::uint64_t n) {
     return 100.0 * static_cast<double>(n) /
            static_cast<double>(std::max<std::uint64_t>(fitting, 1));
@@ -290,6 +363,9 @@ void loads(benchmark::internal::Benchmark* b) {
 BENCHMARK(missed<mix::dividing>)->Name("missed/1_2_4_8")->Apply(loads);
 BENCHMARK(missed<mix::any>)->Name("missed/1_to_8")->Apply(loads);
 BENCHMARK(missed<mix::odd>)->Name("missed/3_5_7")->Apply(loads);
+BENCHMARK(missed<mix::any, machines::four_and_eight>)
+    ->Name("missed/nodes_of_4_and_8")
+    ->Apply(loads);
 
 // What a change of one node costs.
 void change_node(benchmark::State& state) {
