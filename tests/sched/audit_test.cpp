@@ -166,6 +166,20 @@ const std::vector<damage>& all_damage() {
       {"preempting", "gang 1",
        [](scene& s) { s.record(1).downgraded_victims.push_back(job_id(2)); }},
       {"preempting", "gang 3", [](scene& s) { s.gangs.move(s.slot(3), cluster_id()); }},
+      {"ending", "gang 1 is to end for gang 3", [](scene& s) { s.record(1).ends_for = s.slot(3); }},
+      {"ending", "gang 6 is to end for gang 3",
+       [](scene& s) {
+         s.record(6).downgraded = true;
+         s.record(6).ends_for = s.slot(3);
+       }},
+      {"ending", "gang 6 is to end for gang 2",
+       [](scene& s) {
+         s.record(6).downgraded = true;
+         s.record(6).ends_for = s.slot(2);
+         s.record(2).downgraded_victims.push_back(job_id(6));
+       }},
+      {"ending", "gang 6 is to end for unknown slot 77",
+       [](scene& s) { s.record(6).ends_for = gang_slot(77); }},
       {"claims", "gang 3 of priority 0 claims it from gang 1 of priority 0",
        [](scene& s) { s.record(3).request.priority = 0; }},
       {"claims", "a guaranteed one of another tenant",
@@ -314,7 +328,7 @@ TEST_CASE("every rule of the audit is broken by some damage") {
                                        "own cells", "preempting", "claims",  "bijection", "shape",
                                        "roots",     "needless",   "hidden",  "active",    "free",
                                        "usage",     "health",     "quiet",   "idle",      "buddies",
-                                       "promises",  "ledger",     "doomed"});
+                                       "promises",  "ledger",     "ending",  "doomed"});
 }
 
 }  // namespace

@@ -124,6 +124,16 @@ TEST_CASE("no order of events breaks a rule: three priorities, none lazy, one no
           states, states);
 }
 
+TEST_CASE("no order of events breaks a rule: gangs of one cell, on nodes that break") {
+  explore("a cell of its own",
+          {racks({{"RACK.NODE", 1}}, {{"RACK.NODE.GPU", 1}}, false),
+           {gang(0, checked_a, 0, false, {{1, 2}}), gang(1, checked_a, 1, false, {{1, 2}}),
+            gang(2, checked_a, 2, false, {{2, 1}}), gang(3, checked_a, 1, true, {{1, 1}}),
+            gang(4, checked_b, 0, false, {{1, 1}}), gang(5, checked_b, -1, false, {{1, 2}})},
+           {{0, {}}, {1, {}}, {2, 0}}},
+          states, states);
+}
+
 TEST_CASE("no order of events breaks a rule: mixed gangs that shrink and grow") {
   explore("mixed",
           {racks({{"RACK.NODE", 2}}, {{"RACK.NODE.GPU", 3}}, false),

@@ -44,12 +44,15 @@ void play(std::uint64_t runs, std::uint64_t events, const hived_play::habits& ha
     all.refused += host.seen.refused;
     all.grown += host.seen.grown;
     all.regained += host.seen.regained;
+    all.ending += host.seen.ending;
   }
   MESSAGE("events " << all.events << ", bound " << all.bound << ", preempting " << all.preempting
                     << ", waiting " << all.waiting << ", cancelled " << all.cancelled
                     << ", downgraded " << all.downgraded << ", restored " << all.regained
-                    << ", grown " << all.grown << ", refused " << all.refused);
+                    << ", to end for cells " << all.ending << ", grown " << all.grown
+                    << ", refused " << all.refused);
   CHECK(all.grown * 500 >= all.events);
+  if (habits.marks > 0) CHECK(all.ending * 10'000 >= all.events);
 }
 
 TEST_CASE("every rule holds after every event, and at the end nothing is left") {

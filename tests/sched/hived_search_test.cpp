@@ -27,6 +27,7 @@
 #include <set>
 #include <string>
 #include <support/hived_documents.h>
+#include <support/hived_worlds.h>
 #include <support/naive_gang.h>
 #include <support/scale.h>
 #include <utility>
@@ -282,10 +283,16 @@ TEST_CASE("claims of a gang that lost its place to bad hardware are not in its o
   REQUIRE(h.commit(*claimed).ok());
   for (const task_place& t : claimed->tasks) REQUIRE(h.mark_bad(t.node).ok());
   const auto again = h.propose(high);
-  REQUIRE(again->result == outcome::wait);
-  CHECK(again->wait.reason == wait_reason::unhealthy);
+  CHECK(again->result == outcome::preempt);
+  CHECK(again->cancelled == std::vector<job_id>{job_id(2)});
+  CHECK(again->victims == std::vector<job_id>{job_id(1)});
+  for (std::uint32_t n = 0; n < h.layout().num_nodes(); ++n) REQUIRE(h.mark_bad(node_id(n)).ok());
+  const auto nowhere = h.propose(high);
+  REQUIRE(nowhere->result == outcome::wait);
+  CHECK(nowhere->wait.reason == wait_reason::unhealthy);
   const summary_bitset none(h.layout().num_nodes());
-  for (const task_place& t : claimed->tasks) REQUIRE(h.mark_healthy(t.node).ok());
+  for (std::uint32_t n = 0; n < h.layout().num_nodes(); ++n)
+    REQUIRE(h.mark_healthy(node_id(n)).ok());
   high.suggested = &none;
   const auto elsewhere = h.propose(high);
   REQUIRE(elsewhere->result == outcome::wait);
@@ -440,19 +447,119 @@ TEST_CASE("a preempting gang that asks again for other nodes is given those") {
   }
 }
 
-TEST_CASE("a lazy gang on bad hardware makes way, one that is not lazy does not") {
-  for (const bool lazy : {false, true}) {
-    hived h = four_racks_of({{.name = "a", .cells = {{"RACK.NODE", 1}}}});
-    const auto low =
-        *h.propose({.job = job_id(1), .tenant = tenant_id(0), .members = {{1, 4}}, .lazy = lazy});
-    REQUIRE(h.commit(low).ok());
-    REQUIRE(h.mark_bad(low.tasks[0].node).ok());
-    const auto high =
-        *h.propose({.job = job_id(2), .tenant = tenant_id(0), .priority = 5, .members = {{1, 4}}});
-    CHECK(high.result == (lazy ? outcome::bind : outcome::wait));
-    CHECK(high.downgraded.size() == (lazy ? 1 : 0));
-    if (lazy) REQUIRE(h.commit(high).ok());
+// A gang of tenant "a" runs on the one node it owns, of two, which then breaks or is not suggested.
+struct stuck_gang {
+  hived h = nodes_of_two(2, 1);
+  summary_bitset nodes;
+  gang_request high = whole_nodes(2, 1000);
+  node_id used{};
+  node_id other{};
+
+  stuck_gang(bool lazy, bool bad) {
+    gang_request low = whole_nodes(1, 0);
+    low.lazy = lazy;
+    used = committed(h, low).tasks[0].node;
+    other = node_id(1 - used.value);
+    nodes = only_node(h, other);
+    if (bad) {
+      REQUIRE(h.mark_bad(used).ok());
+    } else {
+      high.suggested = &nodes;
+    }
   }
+};
+
+TEST_CASE("a lazy gang on bad hardware makes way at once, one that is not lazy ends first") {
+  for (const bool lazy : {false, true}) {
+    for (const bool bad : {false, true}) {
+      stuck_gang s(lazy, bad);
+      const gang_plan plan = committed(s.h, s.high);
+      REQUIRE(plan.tasks.size() == 1);
+      CHECK(plan.tasks[0].node == s.other);
+      CHECK(plan.result == (lazy ? outcome::bind : outcome::preempt));
+      CHECK(plan.downgraded == std::vector<job_id>(lazy ? 1 : 0, job_id(1)));
+      CHECK(plan.victims == std::vector<job_id>(lazy ? 0 : 1, job_id(1)));
+      CHECK(s.h.find(job_id(1))->downgraded);
+      CHECK(s.h.being_preempted(*s.h.find(job_id(1))) == !lazy);
+      CHECK(apiary_test::faults_of(s.h) == "");
+      if (lazy) continue;
+      const gang_plan still = committed(s.h, s.high);
+      CHECK(still.result == outcome::preempt);
+      CHECK(still.victims == plan.victims);
+      CHECK(still.tasks == plan.tasks);
+      REQUIRE(s.h.finish(job_id(1)).ok());
+      const gang_plan now = committed(s.h, s.high);
+      CHECK(now.result == outcome::bind);
+      CHECK(now.tasks == plan.tasks);
+      CHECK(s.h.find(job_id(2))->state == gang_state::allocated);
+      CHECK(apiary_test::faults_of(s.h) == "");
+    }
+  }
+}
+
+TEST_CASE("who was to end for its tenant's cells has them again if the other gang is withdrawn") {
+  stuck_gang s(false, true);
+  const std::uint64_t before = s.h.hash();
+  committed(s.h, s.high);
+  REQUIRE(s.h.cancel(job_id(2)).ok());
+  CHECK(s.h.find(job_id(1))->guaranteed());
+  CHECK(!s.h.being_preempted(*s.h.find(job_id(1))));
+  CHECK(s.h.hash() == before);
+}
+
+TEST_CASE("who was to end for its tenant's cells need not for a higher gang that takes them over") {
+  stuck_gang s(false, true);
+  s.high.priority = 5;
+  committed(s.h, s.high);
+  for (const bool claims : {false, true}) {  // a guest on the other node
+    hived h = s.h;
+    if (claims) {
+      REQUIRE(h.finish(job_id(2)).ok());
+      REQUIRE(committed(h, whole_nodes(7, -1)).result == outcome::bind);
+      REQUIRE(committed(h, s.high).victims == std::vector<job_id>{job_id(1), job_id(7)});
+    }
+    const gang_request higher = whole_nodes(3, 9);
+    const gang_plan plan = committed(h, higher);
+    CHECK(plan.cancelled == std::vector<job_id>{job_id(2)});
+    CHECK(plan.victims == std::vector<job_id>(claims ? 1 : 0, job_id(7)));
+    CHECK(h.find(job_id(1))->downgraded);
+    CHECK(!h.being_preempted(*h.find(job_id(1))));
+    CHECK(apiary_test::faults_of(h) == "");
+    if (!claims) continue;
+    CHECK(committed(h, higher).victims == plan.victims);
+    hived withdrawn = h;
+    REQUIRE(withdrawn.cancel(job_id(3)).ok());
+    CHECK(withdrawn.find(job_id(1))->guaranteed());
+    REQUIRE(h.finish(job_id(7)).ok());
+    CHECK(committed(h, higher).result == outcome::bind);
+  }
+}
+
+TEST_CASE("a gang of the name of one that was to end is another one") {
+  stuck_gang s(false, true);
+  const gang_plan plan = committed(s.h, s.high);
+  REQUIRE(s.h.finish(job_id(1)).ok());
+  gang_request guest = whole_nodes(1, -1);
+  CHECK(s.h.propose(guest)->result == outcome::wait);  // one node is bad, the other claimed
+  REQUIRE(s.h.mark_healthy(s.used).ok());
+  REQUIRE(committed(s.h, guest).result == outcome::bind);
+  CHECK(committed(s.h, s.high).result == outcome::bind);
+}
+
+TEST_CASE("of gangs on hardware that will not do, no more end than must") {
+  hived h = nodes_of_two(6, 3);
+  for (std::uint32_t job = 1; job <= 3; ++job) {
+    gang_request r = whole_nodes(job, 4 - static_cast<std::int32_t>(job));
+    r.lazy = job == 1;
+    REQUIRE(h.mark_bad(committed(h, r).tasks[0].node).ok());
+  }
+  // The lazy one, though it is the highest of them.
+  CHECK(h.propose(whole_nodes(9, 5))->downgraded == std::vector<job_id>{job_id(1)});
+  CHECK(h.propose(whole_nodes(9, 5))->victims.empty());
+  CHECK(h.propose(whole_nodes(9, 5, 2))->downgraded == std::vector<job_id>{job_id(1)});
+  CHECK(h.propose(whole_nodes(9, 5, 2))->victims == std::vector<job_id>{job_id(3)});
+  CHECK(h.propose(whole_nodes(9, 2))->victims == std::vector<job_id>{job_id(3)});
+  CHECK(h.propose(whole_nodes(9, 1))->result == outcome::wait);
 }
 
 TEST_CASE("tasks are placed as the same ones sorted by size, told in the order of the request") {

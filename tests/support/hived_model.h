@@ -300,6 +300,7 @@ class hived_model {
       for (const apiary::gang_member& m : gang->request.members) put(m.tasks, m.leaves);
       for (const apiary::chain_leaf& l : gang->leaves) put(l.chain, l.leaf.value);
       for (const apiary::job_id by : gang->downgraded_victims) put(by.value);
+      put(job(gang->ends_for));
     }
     for (std::uint32_t c = 0; c < state.cells().num_chains(); ++c) {
       const apiary::physical_chain& chain = state.cells().chain(c);

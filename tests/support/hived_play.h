@@ -45,7 +45,7 @@ class hived_play {
   };
   struct counts {
     std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
-                  refused = 0, proven = 0, grown = 0, regained = 0;
+                  refused = 0, proven = 0, grown = 0, regained = 0, ending = 0;
   };
 
   hived_play(const apiary::hived_config& config, std::uint64_t seed, const habits& of)
@@ -278,6 +278,7 @@ class hived_play {
     seen.downgraded += plan.downgraded.size();
     settle(plan, r.job);
     if (plan.result == apiary::outcome::wait) return;
+    if (plan.result == apiary::outcome::preempt) require_to_end(plan.victims);
     apiary::gang_request known = r;
     known.suggested = nullptr;
     gangs[r.job] = known;
@@ -294,12 +295,24 @@ class hived_play {
     if (plan.result == apiary::outcome::wait) return check_restored(job);
     const bool claims = plan.result == apiary::outcome::preempt;
     for (const apiary::job_id victim : plan.downgraded) downgraded_for_[victim] = job;
+    for (const apiary::job_id victim : plan.victims) {
+      if (!scheduler.find(victim)->ends_for.valid()) continue;
+      downgraded_for_[victim] = job;
+    }
     for (auto it = downgraded_for_.begin(); it != downgraded_for_.end();) {
       const bool had = scheduler.find(it->first)->guaranteed();
       seen.regained += had ? 1U : 0U;
       if (std::binary_search(plan.cancelled.begin(), plan.cancelled.end(), it->second))
         it->second = job;
       it = had || (!claims && it->second == job) ? downgraded_for_.erase(it) : std::next(it);
+    }
+  }
+  // The victims of a plan that was carried out, and who of them ends for its tenant's cells.
+  void require_to_end(const std::vector<apiary::job_id>& victims) {
+    for (const apiary::job_id victim : victims) {
+      const apiary::gang_record& gang = *scheduler.find(victim);
+      REQUIRE(scheduler.being_preempted(gang));
+      seen.ending += gang.ends_for.valid() ? 1U : 0U;
     }
   }
   // A preempting gang: some of its victims end, it asks again or gives up.

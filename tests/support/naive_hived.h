@@ -23,10 +23,10 @@ namespace apiary_test {
 // All that a guaranteed gang could get of a cluster. What is tried:
 //
 //   The whole cells of the cluster that are bound stay where they are, other than those in which
-//   only the gang itself and gangs of lower priority that preempt or are lazy have something: where
-//   some leaf of the chain will not do, these count as not bound. Each of those not bound goes to any
-//   physical cell of its level that is free or part of a free one, as long as the promises to all
-//   other clusters of the chain can still be kept.
+//   only the gang itself and gangs of lower priority have something: where some leaf of the chain
+//   will not do, these count as not bound. Each of those not bound goes to any physical cell of its
+//   level that is free or part of a free one, as long as the promises to all other clusters of the
+//   chain can still be kept.
 //   In them the gang may have every leaf that is healthy and on a suggested node, unless a gang of
 //   the same priority or a higher one uses or has claimed it. Opportunistic tasks and gangs of
 //   lower priority do not count. A task is on one physical node, inside one whole cell.
@@ -121,13 +121,10 @@ class naive_tenant {
     return !holder.valid() || holder == scheduler_.gangs().find(request_.job) ||
            scheduler_.gangs()[holder].request.priority < request_.priority;
   }
-  // Whether nobody else has a leaf of it, once lower gangs that preempt or are lazy have gone.
+  // Whether nobody else has a leaf of it, once lower gangs have gone.
   [[nodiscard]] bool can_be_emptied(apiary::cell_id p) const {
-    for (const apiary::cell_id leaf : apiary::leaves(tree_, p)) {
-      const apiary::leaf_holders h = chain_.holders(leaf);
+    for (const apiary::cell_id leaf : apiary::leaves(tree_, p))
       if (!can_be_freed(leaf)) return false;
-      if (h.guaranteed && !scheduler_.gangs()[h.user].request.lazy) return false;
-    }
     return true;
   }
   // Appends the leaves of a whole cell to what is available, a number a node.

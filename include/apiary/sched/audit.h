@@ -25,7 +25,7 @@ APIARY_NAMESPACE_BEGIN
 // Which rules do not hold of the cells and gangs of a scheduler; empty: all do. Each rule is
 // recomputed from leaves, bindings and gangs, and stands where it is checked:
 //
-//   audit_gangs.h     table, once, holders, claims, tasks, class, preempting, own cells
+//   audit_gangs.h     table, once, holders, claims, tasks, class, preempting, ending, own cells
 //   audit_bindings.h  bijection, shape, roots, needless, hidden, own cells
 //   audit_cells.h     active, free, usage, health, quiet, buddies, idle
 //   audit_quotas.h    promises, ledger

@@ -9,6 +9,7 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/physical_chain.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -122,10 +123,21 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
   }
 }
 
+// Of a gang that is to end for another: whether it is downgraded for that one.
+[[nodiscard]] inline bool is_remembered(const audit_notes& notes, const gang_record& g) {
+  if (g.state != gang_state::allocated || !g.downgraded || !notes.exists(g.ends_for)) return false;
+  const gang_record& by = notes.gangs[g.ends_for];
+  const std::vector<job_id>& jobs = by.downgraded_victims;
+  return by.state == gang_state::preempting &&
+         std::find(jobs.begin(), jobs.end(), g.request.job) != jobs.end();
+}
+
 // tasks       a gang has leaves for all its tasks; a task has all its leaves, on one node, or none
 //             any more (less only if the gang was recovered); a gang has a leaf
 // class       a gang has no cluster if and only if it is opportunistic or downgraded
 // preempting  a preempting gang is guaranteed; only such a gang remembers whom it downgraded
+// ending      a gang that is to end for another runs, downgraded; that one preempts and remembers
+//             it
 inline void audit_gang(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   std::size_t asked = 0;
@@ -165,6 +177,8 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
   });
   notes.expect(g.state == gang_state::allocated ? g.downgraded_victims.empty() : g.guaranteed(),
                "preempting", [&] { return notes.gang(s); });
+  notes.expect(!g.ends_for.valid() || is_remembered(notes, g), "ending",
+               [&] { return notes.gang(s) + " is to end for " + notes.gang(g.ends_for); });
   if (g.guaranteed()) audit_own_cells(notes, s);
 }
 

@@ -45,6 +45,8 @@ struct gang_record {
   bool downgraded = false;                   // lost its tenant's cells, runs on as opportunistic
   bool recovered = false;                    // ran before the scheduler did: it may lack leaves
   bool levels_known = false;                 // if recovered: with the levels of its whole cells
+  gang_slot ends_for{};                      // a preempting gang that has its tenant's cells and
+                                             // waits for its end, on whatever leaves
   cluster_id cluster{};                      // whose cells it has; not valid: it is opportunistic
   std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the members
   std::vector<missing_leaf> missing{};       // where it runs, too, by ascending index

@@ -74,6 +74,8 @@ class hived {
       if (place_is_good(gangs()[*slot], request.suggested)) {
         plan.placed_ = true;
         plan.request_.job = request.job;
+        for (const gang_slot s : state_.ending_for(*slot))
+          plan.victims.push_back(gangs()[s].request.job);
         describe(gangs()[*slot].leaves, request.members, plan);
         return plan;
       }
@@ -90,9 +92,9 @@ class hived {
     plan.place_ = planner_.place();
     scratch_.clear();
     for (const bound_leaf& l : plan.place_.leaves) scratch_.push_back({plan.place_.chain, l.image});
-    describe(scratch_, request.members, plan);
     for (const gang_slot s : plan.place_.downgraded)
-      plan.downgraded.push_back(gangs()[s].request.job);
+      (gangs()[s].request.lazy ? plan.downgraded : plan.victims).push_back(gangs()[s].request.job);
+    describe(scratch_, request.members, plan);
     for (const gang_slot s : plan.place_.cancelled)
       plan.cancelled.push_back(gangs()[s].request.job);
     std::sort(plan.downgraded.begin(), plan.downgraded.end());
@@ -282,7 +284,7 @@ class hived {
     const auto slot = gangs().find(job);
     return slot ? &gangs()[*slot] : nullptr;
   }
-  // Whether another gang has claimed a leaf of it.
+  // Whether another gang has claimed a leaf of it, or has its tenant's cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
     return state_.being_preempted(gang);
   }
@@ -338,7 +340,7 @@ class hived {
               (suggested == nullptr || suggested->test(catalog_.place_of(l).node.value)));
     });
   }
-  // The tasks on these leaves, who runs there, and what follows of it.
+  // The tasks on these leaves, who runs there beside the victims there are, and what follows of it.
   void describe(std::span<const chain_leaf> leaves, std::span<const gang_member> members,
                 gang_plan& plan) const {
     catalog_.list_tasks(leaves, members, plan.tasks);

@@ -85,16 +85,22 @@ class hived_eviction {
     return search_.cut();
   }
 
-  // The gangs of lower priority in a cluster that can give its cells back and need not end: those
-  // preempting, then lazy ones that run; of both the lowest first, then the smallest, then by job.
-  [[nodiscard]] static std::vector<gang_slot> yielding_ones(const gang_table& gangs, cluster_id c,
-                                                            std::int32_t priority) {
+  // The gangs of lower priority in a cluster, by what it costs that they give its cells back: those
+  // preempting, then lazy ones that run, then those that must end; of each the lowest first, then
+  // the smallest, then by job.
+  [[nodiscard]] static std::vector<gang_slot> lower_ones(const gang_table& gangs, cluster_id c,
+                                                         std::int32_t priority) {
     std::vector<gang_slot> all;
     for (const ranked_gang& g : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
-      if (g.priority < priority && (!g.runs || gangs[g.slot].request.lazy)) all.push_back(g.slot);
+      if (g.priority < priority) all.push_back(g.slot);
     }
+    std::stable_partition(all.begin(), all.end(), [&](gang_slot s) { return !must_end(gangs[s]); });
     return all;
+  }
+  // Whether a gang can give its tenant's cells back only by ending.
+  [[nodiscard]] static bool must_end(const gang_record& gang) noexcept {
+    return gang.state == gang_state::allocated && !gang.request.lazy;
   }
   // Few of these gangs that suffice, none of which can be done without: the last of them is as
   // early as can be, then the last but one, and so on, as far as some tries reach. suffice(span)

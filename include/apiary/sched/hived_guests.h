@@ -28,7 +28,7 @@ struct gang_place {
   std::uint32_t chain = 0;
   std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the members
   std::vector<gang_slot> cancelled{};   // preempting gangs of lower priority that give way
-  std::vector<gang_slot> downgraded{};  // lazy victims that lose their tenant's cells
+  std::vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy are to end, too
 };
 
 // The leaves of a cell of each level of a tree, as node_leaves wants them.

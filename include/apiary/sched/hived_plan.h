@@ -20,9 +20,11 @@ APIARY_NAMESPACE_BEGIN
 //            them and proposes again
 //   wait     `wait` says why
 //
-// Once a plan is committed, also one to preempt, `downgraded` gangs count as opportunistic. They
-// have their tenant's cells back only if the gang that took them is withdrawn or cancelled before it
-// runs, and the cells are then still to be had.
+// Once a plan is committed, also one to preempt, `downgraded` gangs count as opportunistic, and so
+// do victims that end for their tenant's cells alone, as where hardware is bad. They have these cells
+// back only if the gang that took them is withdrawn or cancelled before it runs, and the cells are
+// then still to be had. If they are not, such a victim need not end either and runs on as
+// opportunistic.
 //
 // The public part is a report: nothing written there changes what commit does. What was moved from
 // cannot be committed, a copy can.

@@ -33,15 +33,15 @@ APIARY_NAMESPACE_BEGIN
 //          least cost (hived_eviction).
 //          Under a filter, or on bad hardware, what fits depends on which whole cells a tenant is
 //          granted: the best for pieces of each size are tried, then all ways, within a budget.
-//          There, lower gangs of the tenant that preempt or are lazy may give its cells back, so that
-//          these can be bound elsewhere; few of them. One that runs and is not lazy is not ended for
-//          its virtual cells: a higher one that needs other hardware for them waits.
+//          There, lower gangs of the tenant may give its cells back, so that these can be bound
+//          elsewhere: few, those whose preemption is cancelled and lazy ones, which run on; only if
+//          these do not suffice others, which end although the place is not on their leaves.
 // Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
 //          by preemption costs hived_eviction more, a request with a filter, or one that meets bad
 //          hardware where it would have gone, O(cells of the tenant) and, where the ways to bind them
 //          matter, up to the budget for those more; where it waits although the tenant's cells would
-//          do if repaired or suggested, that once more, and for each gang that gives cells back a few
-//          tries.
+//          do if repaired or suggested, that once or twice more, and for each gang that gives cells
+//          back a few tries.
 class hived_search {
  public:
   // Among the cells of a cluster. `usable` filters leaves; null: all healthy ones. `restarted`: a
@@ -60,7 +60,7 @@ class hived_search {
       if (!mapped_) found = try_filtered(cells, q, chain.healthy());
       usable = &chain.healthy();
     }
-    if (!preempting || (found && num_ended(chain) == 0)) return found;
+    if (!preempting || (found && num_ended(chain, gangs) == 0)) return found;
     return try_yielding(cells, q, *usable, found);
   }
 
@@ -167,15 +167,16 @@ class hived_search {
     cut_.reset();
     return false;
   }
-  // Tries once more, after gangs of lower priority that preempt or are lazy have given their tenant's
-  // cells back: cells that will do may be bound in their stead; few of them. If nothing was found,
-  // with all ways to bind cells then. Otherwise these are lazy ones in the way of the place found and
-  // such as preempt for leaves that will not do; it is kept unless fewer gangs end then.
+  // Tries once more, after gangs of lower priority have given their tenant's cells back: cells that
+  // will do may be bound in their stead; few of them. If nothing was found, with all ways to bind
+  // cells then, and with such as must end only where the others do not suffice. Otherwise these are
+  // lazy ones in the way of the place found and such as preempt for leaves that will not do; it is
+  // kept unless fewer gangs end then.
   bool try_yielding(hived_cells& cells, const question& q, const health<uniform_tree>& usable,
                     bool found) {
     const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
     std::vector<gang_slot> lower =
-        hived_eviction::yielding_ones(q.gangs, q.cluster, q.request.priority);
+        hived_eviction::lower_ones(q.gangs, q.cluster, q.request.priority);
     if (found)
       std::erase_if(lower, [&](gang_slot s) { return !in_the_way(chain, q.gangs[s], s, usable); });
     if (lower.empty() || (!found && cells.is_pinned(q.cluster))) return found;
@@ -185,18 +186,29 @@ class hived_search {
       return false;
     }
     gang_place best = place_;
-    std::size_t most = found ? num_ended(chain) - 1 : ~std::size_t{0};
-    const auto improves = [&](std::span<const gang_slot> some) {
-      yielding_.assign(some.begin(), some.end());
-      bool good = try_guaranteed(cells, q, &usable, 1);
-      if (!good && !found && some.size() == lower.size()) good = try_filtered(cells, q, usable);
-      yielding_.clear();
-      if (!good || num_ended(chain) > most) return false;
-      most = num_ended(chain);
-      best = place_;
-      return true;
+    std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
+    const auto give_way = [&](std::size_t n) {  // some of the first n of them
+      return hived_eviction::choose_few(std::span(lower).first(n),
+                                        [&](std::span<const gang_slot> some) {
+                                          yielding_.assign(some.begin(), some.end());
+                                          bool good = try_guaranteed(cells, q, &usable, 1);
+                                          if (!good && !found && some.size() == n)
+                                            good = try_filtered(cells, q, usable);
+                                          yielding_.clear();
+                                          const std::size_t ended = num_ended(chain, q.gangs);
+                                          if (!good || ended > most) return false;
+                                          most = ended;
+                                          best = place_;
+                                          return true;
+                                        });
     };
-    found = hived_eviction::choose_few(lower, improves) || found;
+    const auto ending = std::find_if(lower.begin(), lower.end(), [&](gang_slot s) {
+      return hived_eviction::must_end(q.gangs[s]);
+    });
+    const auto others = static_cast<std::size_t>(ending - lower.begin());
+    const bool better =
+        (others > 0 && give_way(others)) || (others < lower.size() && give_way(lower.size()));
+    found = better || found;
     place_ = std::move(best);
     if (found) verdict_ = fit_verdict::fits;
     return found;
@@ -205,6 +217,7 @@ class hived_search {
   // where the place is.
   [[nodiscard]] bool in_the_way(const physical_chain& chain, const gang_record& gang,
                                 gang_slot slot, const health<uniform_tree>& usable) const noexcept {
+    if (hived_eviction::must_end(gang)) return false;
     if (gang.state == gang_state::preempting) {
       return std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
         return l.leaf.valid() && !usable.healthy(l.leaf);
@@ -214,10 +227,12 @@ class hived_search {
                        [&](const bound_leaf& l) { return chain.holders(l.image).user == slot; });
   }
   // How many gangs must end for the place.
-  [[nodiscard]] std::size_t num_ended(const physical_chain& chain) {
+  [[nodiscard]] std::size_t num_ended(const physical_chain& chain, const gang_table& gangs) {
     ended_.clear();
     for (const bound_leaf& l : place_.leaves)
       if (chain.holders(l.image).user.valid()) ended_.push_back(chain.holders(l.image).user);
+    for (const gang_slot s : place_.downgraded)
+      if (hived_eviction::must_end(gangs[s])) ended_.push_back(s);
     std::sort(ended_.begin(), ended_.end());
     return static_cast<std::size_t>(std::unique(ended_.begin(), ended_.end()) - ended_.begin());
   }

@@ -42,8 +42,9 @@ class hived_state {
   // Over the layout, the gangs and their cells: equal states of equal layouts, equal values.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_ ^ cells_.hash(); }
 
-  // A gang comes to a place: it runs there, or claims the leaves while their users end. Requires:
-  // of the place, cancelled and downgraded gangs are so already.
+  // A gang comes to a place: it runs there, or claims the leaves while their users end, and those of
+  // the downgraded gangs that are not lazy. Requires: of the place, cancelled and downgraded gangs
+  // are so already; those not lazy are among the downgraded victims, and it preempts.
   gang_slot admit(gang_request request, const gang_place& place, bool preempting,
                   std::vector<job_id> downgraded_victims) {
     gang_record gang;
@@ -65,6 +66,8 @@ class hived_state {
     if (place.cluster.valid() && cells_.chain(place.chain).any_bad())
       for (const bound_leaf& l : place.leaves) cells_.reveal(place.cluster, l.leaf);
     hash_ ^= fact(slot);
+    for (const gang_slot s : place.downgraded)
+      if (!gangs_[s].request.lazy) end_for(s, slot);
     return slot;
   }
   // A preempting gang runs where its leaves are. Requires: their users have ended.
@@ -169,10 +172,12 @@ class hived_state {
       if (l.leaf.valid()) let_go(gangs_[slot], l);
     gangs_.remove(slot);
   }
-  // The gangs that it downgraded may be restored when its leaves are settled.
+  // The gangs that it downgraded need not end for it any more, and may be restored when its leaves
+  // are settled.
   void drop_preempting(gang_slot slot, std::vector<job_id>& to_restore) {
     const std::vector<job_id>& jobs = gangs_[slot].downgraded_victims;
     to_restore.insert(to_restore.end(), jobs.begin(), jobs.end());
+    for (const gang_slot s : ending_for(slot)) end_for(s, gang_slot());
     drop(slot);
   }
   void downgrade(gang_slot slot) {
@@ -206,12 +211,22 @@ class hived_state {
     victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
     hash_ ^= fact(*preempting);
   }
-  // Whether another gang has claimed a leaf of it.
+  // Whether another gang has claimed a leaf of it, or has its tenant's cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
-    return gang.state == gang_state::allocated &&
-           std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
-             return l.leaf.valid() && cells_.chain(l.chain).holders(l.leaf).claimer.valid();
-           });
+    return gang.ends_for.valid() ||
+           (gang.state == gang_state::allocated &&
+            std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
+              return l.leaf.valid() && cells_.chain(l.chain).holders(l.leaf).claimer.valid();
+            }));
+  }
+  // The gangs that a preempting one waits for, having their tenant's cells, in the order of jobs.
+  [[nodiscard]] std::vector<gang_slot> ending_for(gang_slot preempting) const {
+    std::vector<gang_slot> ending;
+    for (const job_id job : gangs_[preempting].downgraded_victims) {
+      const std::optional<gang_slot> s = gangs_.find(job);
+      if (s && gangs_[*s].ends_for == preempting) ending.push_back(*s);
+    }
+    return ending;
   }
   // Of each leaf of a gang the level of the whole cell of its tenant that it lies in, no_level of one
   // that is not there; none if the gang has no cells.
@@ -233,6 +248,11 @@ class hived_state {
     } else {
       cells_.unuse(l.chain, l.leaf);
     }
+  }
+  void end_for(gang_slot slot, gang_slot preempting) {
+    hash_ ^= fact(slot);
+    gangs_[slot].ends_for = preempting;
+    hash_ ^= fact(slot);
   }
   // Whose cells the gang can have where it runs; not valid: nobody's.
   [[nodiscard]] cluster_id cluster_for(const gang_record& gang) const {
@@ -257,6 +277,7 @@ class hived_state {
     hash_ ^= fact(slot);
     gangs_.move(slot, cluster);
     gang.downgraded = false;
+    gang.ends_for = gang_slot();
     hash_ ^= fact(slot);
     return true;
   }
@@ -288,6 +309,7 @@ class hived_state {
     all.add(r.pinned ? *r.pinned + std::uint64_t{1} : 0);
     all.add((gang.state == gang_state::preempting ? 4U : 0U) | (gang.downgraded ? 2U : 0U) |
             (r.lazy ? 1U : 0U));
+    if (gang.ends_for.valid()) all.add(gang.ends_for.value + std::uint64_t{1});
     all.add(r.members.size());
     for (const gang_member& m : r.members) all.add((std::uint64_t{m.tasks} << 32) | m.leaves);
     for (const chain_leaf& l : gang.leaves) {
