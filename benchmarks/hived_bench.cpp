@@ -221,10 +221,8 @@ BENCHMARK(suggested)
     ->ArgNames({"GPUs", "1_in"})
     ->ArgsProduct({{1000, 10000, 100000}, {1000, 10, 2}});
 
-// One tenant's cluster full of gangs of a node (or of two gangs that share it, 0), and one of a node
-// and higher priority: its first decision, for which one of them must end.
-void preempting(benchmark::State& state) {
-  const auto racks = static_cast<std::uint32_t>(state.range(0) / 32);
+// Racks of four nodes of eight GPUs, and one tenant.
+hived_config racks_of_one(std::uint32_t racks, std::vector<virtual_cell_config> cells) {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 8, true}, {"RACK", "NODE", 4, false}};
   for (std::uint32_t r = 0; r < racks; ++r) {
@@ -233,8 +231,15 @@ void preempting(benchmark::State& state) {
     for (std::uint32_t n = 0; n < 4; ++n)
       rack.children.emplace_back().address = std::to_string(r * 4 + n);
   }
-  config.virtual_clusters = {{.name = "t", .cells = {{"RACK", racks}}}};
-  hived h = *hived::create(config);
+  config.virtual_clusters = {{.name = "t", .cells = std::move(cells)}};
+  return config;
+}
+
+// One tenant's cluster full of gangs of a node (or of two gangs that share it, 0), and one of a node
+// and higher priority: its first decision, for which one of them must end.
+void preempting(benchmark::State& state) {
+  const auto racks = static_cast<std::uint32_t>(state.range(0) / 32);
+  hived h = *hived::create(racks_of_one(racks, {{"RACK", racks}}));
   std::uint32_t next = 0;
   const auto request = [&](std::int32_t priority, std::uint32_t tasks) {
     gang_request r;
@@ -262,6 +267,48 @@ BENCHMARK(preempting)
     ->Unit(benchmark::kMicrosecond)
     ->ArgNames({"GPUs", "gangs_of_a_node"})
     ->ArgsProduct({{1024, 10240, 100352}, {0, 1}});
+
+// Every node has an opportunistic gang, of 8 GPUs, or some (`mixed`) of 5 to 7; and a gang comes for
+// a whole cell of its tenant, a node or a rack: its first decision, which takes the cell with the
+// fewest guests.
+void guests_everywhere(benchmark::State& state) {
+  const auto racks = static_cast<std::uint32_t>(state.range(0) / 32);
+  const bool mixed = state.range(1) != 0;
+  const std::uint32_t nodes = state.range(2) != 0 ? 4 : 1;  // of the cell
+  const virtual_cell_config cell{nodes == 4 ? "RACK" : "RACK.NODE", 4};
+  hived h = *hived::create(racks_of_one(racks, {cell}));
+  const auto gang = [&](std::uint32_t job, std::int32_t priority, gang_member member) {
+    gang_request r;
+    r.job = job_id(job);
+    r.tenant = tenant_id(0);
+    r.priority = priority;
+    r.members = {member};
+    return r;
+  };
+  std::vector<std::uint32_t> guests(racks * 4);  // of each gang
+  std::vector<std::uint32_t> in_cell(racks * 4 / nodes, 0);
+  for (std::uint32_t job = 0; job < racks * 4; ++job) {
+    guests[job] = mixed && job % 97 == 96 ? 5 + job / 97 % 3 : 8;
+    const gang_plan plan = *h.propose(gang(job, -1, {1, guests[job]}));
+    APIARY_VERIFY(plan.result == outcome::bind && h.commit(plan).ok());
+    in_cell[plan.tasks[0].node.value / nodes] += guests[job];
+  }
+  const std::uint32_t least = *std::min_element(in_cell.begin(), in_cell.end());
+  const gang_request r = gang(racks * 4, 0, {nodes, 8});
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    const absl::StatusOr<gang_plan> plan = h.propose(r);
+    std::uint32_t ended = 0;
+    for (const job_id victim : plan->victims) ended += guests[victim.value];
+    if (ended != least) state.SkipWithError("other cells have fewer guests");
+    sum = fold(sum, plan->victims[0].value);
+  }
+  benchmark::DoNotOptimize(sum);
+}
+BENCHMARK(guests_everywhere)
+    ->Unit(benchmark::kMicrosecond)
+    ->ArgNames({"GPUs", "mixed", "rack"})
+    ->ArgsProduct({{1024, 10240, 100352}, {0, 1}, {0, 1}});
 
 // After that load, with one bad leaf in so many nodes of eight (0: none), each tenant asks for one
 // whole node more than it has free: how long it takes to be told why it waits.

@@ -252,6 +252,8 @@ const std::vector<damage>& all_damage() {
        }},
       {"quiet", "is quiet", [](scene& s) { broken(s.chain().quiet()).reset(s.idle_leaf().value); }},
       {"quiet", "is not quiet", [](scene& s) { broken(s.chain().quiet()).set(s.leaf(6).value); }},
+      {"quiet", "is quiet but for 3 guests",
+       [](scene& s) { broken(s.chain().few_guests(3)).reset(s.idle_leaf().value); }},
       {"idle", "by its leaves",
        [](scene& s) { broken(s.chain().healthy()).mark_bad(s.idle_leaf()); }},
       {"idle", "class 65535",

@@ -260,6 +260,86 @@ TEST_CASE("cells without guests are taken first; a claim keeps a cell, a guest d
   check(cells);
 }
 
+// Eight racks of two nodes of two pairs, most of which are owned.
+hived_layout layout_of_racks() {
+  hived_config c;
+  c.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
+  for (std::uint32_t r = 0; r < 8; ++r) {
+    c.physical_cells.push_back(apiary_test::rack({apiary_test::named(std::to_string(2 * r)),
+                                                  apiary_test::named(std::to_string(2 * r + 1))}));
+  }
+  c.virtual_clusters = {
+      {.name = "a",
+       .cells = {{"RACK", 2}, {"RACK.NODE", 3}, {"RACK.NODE.PAIR", 2}, {"RACK.NODE.PAIR.GPU", 2}}},
+      {.name = "b", .cells = {{"RACK", 2}, {"RACK.NODE", 2}}}};
+  auto layout = hived_layout::create(c);
+  REQUIRE(layout.ok());
+  return *std::move(layout);
+}
+// The cell to which an unbound whole one of this level is to be bound, of all healthy ones that can
+// be granted: one without guests, or else with the fewest of those in the smallest free cells.
+std::optional<cell_id> best_root(const physical_chain& chain, level_t l) {
+  std::optional<cell_id> best;
+  std::tuple<bool, level_t, std::uint32_t> least;
+  for (const cell_id p : chain.tree().cells(l)) {
+    if (!chain.cells().can_allocate_at(p) || !chain.healthy().healthy(p)) continue;
+    const std::uint32_t guests = chain.guests(p);
+    const std::tuple now(guests > 0, *chain.cells().cells().enclosing_free_level(p), guests);
+    if (best && now >= least) continue;
+    best = p;
+    least = now;
+  }
+  return best;
+}
+
+TEST_CASE("a whole cell is bound where the fewest guests are, as by looking at all") {
+  const hived_layout layout = layout_of_racks();
+  rng random(83);
+  std::uint32_t with_guests[4] = {0, 0, 0, 0};  // of each level
+  std::uint32_t none = 0;
+  for (int round = 0; round < apiary_test::scaled(600); ++round) {
+    hived_cells cells(layout);
+    const physical_chain& chain = cells.chain(0);
+    const std::uint32_t density = 2 + random.uniform(4);
+    for (const cell_id leaf : chain.tree().cells(0)) {
+      if (random.uniform(5) < density) cells.hold(0, leaf, guest);
+      if (random.uniform(20) == 0) cells.mark(0, leaf, false);
+    }
+    for (int step = 0; step < 30; ++step) {
+      const cluster_id id(random.uniform(cells.num_clusters()));
+      const quota_tree& tree = cells.cluster(id).tree();
+      const level_t l = random.uniform(tree.num_levels());
+      if (tree.roots(l).empty()) continue;
+      const cell_id root = tree.roots(l)[random.uniform(tree.roots(l).size())];
+      const cell_id leaf = leaves(tree, root).first;
+      if (cells.cluster(id).image(root).valid()) {
+        const cell_id image = cells.cluster(id).image(leaf);
+        if (!image.valid()) continue;
+        if (chain.holders(image).claimer.valid()) cells.unclaim(0, image);
+        if (chain.holders(image).guaranteed) cells.unuse(0, image);
+        continue;
+      }
+      const std::optional<cell_id> expected = best_root(chain, l);
+      const std::uint32_t guests = expected ? chain.guests(*expected) : 0;
+      const std::optional<cell_id> image = cells.place(id, leaf);
+      REQUIRE(image.has_value() == expected.has_value());
+      none += expected ? 0U : 1U;
+      if (!expected) continue;
+      REQUIRE(chain.tree().ancestor(*image, l) == *expected);
+      with_guests[l] += guests > 0 ? 1U : 0U;
+      leaf_holders to = chain.holders(*image);
+      if (to.user.valid()) {
+        to.claimer = gang_slot(3);
+      } else {
+        to = used;
+      }
+      cells.hold(0, *image, to);
+    }
+  }
+  for (const std::uint32_t n : with_guests) CHECK(n >= apiary_test::scaled(100U));
+  CHECK(none >= apiary_test::scaled(10U));
+}
+
 TEST_CASE("what is bad in a bound cell is shown to its tenant, and only while it is") {
   const hived_layout layout = layout_of_three();
   hived_cells cells(layout);

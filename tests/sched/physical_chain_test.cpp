@@ -60,6 +60,8 @@ void check(const physical_chain& chain, const notes& known) {
     REQUIRE(chain.use().used(cell_id(c), physical_chain::guaranteed) == taken);
     REQUIRE(chain.healthy().healthy(cell_id(c)) == (bad == 0));
     REQUIRE(chain.quiet().test(c) == (bad == 0 && guests == 0));
+    for (std::uint32_t most = 0; most < chain.node_leaves(); ++most)
+      REQUIRE(chain.few_guests(most).test(c) == (bad == 0 && guests <= most));
   }
   for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
     std::uint64_t idle = 0;
@@ -173,7 +175,8 @@ TEST_CASE("random holders and faults against a recount") {
       chain.mark(tree.at(0, i), true);
     }
     CHECK(!chain.any_bad());
-    CHECK(chain.quiet().all());
+    for (std::uint32_t most = 0; most < chain.node_leaves(); ++most)
+      CHECK(chain.few_guests(most).all());
   }
 }
 

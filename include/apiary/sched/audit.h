@@ -30,7 +30,7 @@ APIARY_NAMESPACE_BEGIN
 //   audit_cells.h     active, free, usage, health, quiet, buddies, idle
 //   audit_quotas.h    promises, ledger
 //
-// Cost: O(cells + leaves of the gangs), and O(gangs log gangs).
+// Cost: O(cells * leaves of a node + leaves of the gangs), and O(gangs log gangs).
 [[nodiscard]] inline std::vector<violation> audit(const hived_layout& layout,
                                                   const hived_cells& cells,
                                                   const gang_table& gangs) {

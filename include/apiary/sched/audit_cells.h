@@ -87,10 +87,11 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
 //
 // usage    a physical cell counts its guaranteed and its opportunistic leaves
 // health   a physical cell counts its bad leaves, and is healthy without one
-// quiet    the quiet cells are the healthy ones without guests
+// quiet    the cells with few guests are the healthy ones with no more than so many, the quiet ones
+//          those with none
 // buddies  the free cells are the largest without an allocated leaf
 //
-// Cost: O(cells of the chain).
+// Cost: O(cells of the chain * leaves of a node).
 inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts& n) {
   const physical_chain& chain = notes.cells.chain(c);
   const uniform_tree& tree = chain.tree();
@@ -113,10 +114,13 @@ inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts&
                             audit_text(n.opportunistic[p.value]) + " and " +
                             audit_text(n.guaranteed[p.value]);
                    });
-      const bool quiet = n.bad[p.value] == 0 && n.opportunistic[p.value] == 0;
-      notes.expect(chain.quiet().test(p.value) == quiet, "quiet", [&] {
-        return notes.cell_of_chain(c, p) + (quiet ? " is quiet" : " is not quiet");
-      });
+      for (std::uint32_t most = 0; most < chain.node_leaves(); ++most) {
+        const bool few = n.bad[p.value] == 0 && n.opportunistic[p.value] <= most;
+        notes.expect(chain.few_guests(most).test(p.value) == few, "quiet", [&] {
+          return notes.cell_of_chain(c, p) + (few ? " is quiet" : " is not quiet") + " but for " +
+                 audit_text(most) + " guests";
+        });
+      }
       const bool free =
           n.allocated[p.value] == 0 && (!above.valid() || n.allocated[above.value] != 0);
       notes.expect(chain.cells().cells().free_cells().test(p.value) == free, "buddies", [&] {

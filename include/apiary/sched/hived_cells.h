@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/health.h>
 #include <apiary/model/uniform_tree.h>
@@ -36,8 +37,9 @@ struct bound_leaf {
 //          of it and every other unbound virtual cell stands for a healthy physical one. What is not
 //          in use is never bound for being doomed; searching does without (bind_everything), and
 //          doomed() only counts.
-// Cost:    hold, place, vacate O(levels * fan-out). place binds the first whole cell without
-//          guests, found by bitset; only where every one has guests it looks at all for the fewest.
+// Cost:    hold, place, vacate O(levels * fan-out). place finds a whole cell by bitsets, one for
+//          each number of guests below the leaves of a node; only where every one has as many, being
+//          larger than a node, it looks at all.
 class hived_cells : private hived_bindings {
   using books = hived_bindings;
 
@@ -336,10 +338,22 @@ class hived_cells : private hived_bindings {
     return l == 0 ? !chain.holders(p).taken() : cluster.active(owner.cell) == 0;
   }
 
+  // The first healthy cell without guests that can be granted; if all have some, the first with the
+  // fewest of those in the smallest free cells.
   [[nodiscard]] static std::optional<cell_id> find_root(const physical_chain& chain, level_t l) {
-    if (const auto quiet = chain.cells().find({.level = l, .usable = &chain.quiet()})) return quiet;
-    return chain.cells().find({.level = l, .usable = &chain.healthy().usable()},
-                              [&](cell_id c) { return chain.guests(c); });
+    const safe_buddy_allocator& cells = chain.cells();
+    if (const auto quiet = cells.find({.level = l, .usable = &chain.quiet()})) return quiet;
+    const summary_bitset* const healthy = &chain.healthy().usable();
+    const auto any = cells.find({.level = l, .usable = healthy});
+    if (!any) return any;
+    const level_t from = *cells.cells().enclosing_free_level(*any);
+    for (std::uint32_t most = 1; most < chain.node_leaves(); ++most) {
+      const summary_bitset* const few = &chain.few_guests(most);
+      if (const auto c = cells.find({.level = l, .highest = from, .usable = few})) return c;
+    }
+    if (l <= chain.node_level()) return any;
+    return cells.find({.level = l, .highest = from, .usable = healthy},
+                      [&](cell_id c) { return chain.guests(c); });
   }
   [[nodiscard]] static cell_id fewest_guests(const physical_chain& chain,
                                              id_range<cell_id> parts) noexcept {

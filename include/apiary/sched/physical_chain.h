@@ -45,8 +45,9 @@ struct virtual_cell {
 // virtual cell that each cell is bound to, and where opportunistic tasks may go.
 //
 // Requires: at most 64 leaves a node.
-// Cost:     hold, mark O(levels); grant, take_back O(levels), and with racks of up to 64 nodes O(nodes
-//           of the cell and its rack); about 50 bytes a leaf.
+// Cost:     hold O(levels), mark O(levels * leaves of a node); grant, take_back O(levels), and with
+//           racks of up to 64 nodes O(nodes of the cell and its rack); about 50 bytes a leaf, and a
+//           bit for each cell and leaf of a node.
 class physical_chain {
  public:
   static constexpr usage<uniform_tree>::class_t opportunistic = 0;
@@ -55,7 +56,6 @@ class physical_chain {
   physical_chain(const uniform_tree& tree, level_t node_level)
       : cells_(tree),
         health_(tree),
-        quiet_(tree.num_cells(), true),
         use_(tree, 2),
         holders_(tree.num_leaves()),
         owner_(tree.num_cells()),
@@ -68,6 +68,7 @@ class physical_chain {
                     guest_class(true, tree.leaves_per_cell(node_level), 0) + 1),
                 rack_size()) {
     APIARY_VERIFY(node_leaves() <= 64);
+    few_guests_.assign(node_leaves(), summary_bitset(tree.num_cells(), true));
     for (std::uint32_t n = 0; n < num_nodes(); ++n) index_node(n);
   }
 
@@ -105,7 +106,8 @@ class physical_chain {
                                          : usage<uniform_tree>::unused;
     const auto before = use_.assign(leaf, after);
     if (before == after && was_idle == to.idle()) return;
-    if (before == opportunistic || after == opportunistic) refresh_quiet(leaf);
+    if (before != after && (before == opportunistic || after == opportunistic))
+      count_guest(leaf, after == opportunistic);
     refresh_node(leaf);
   }
 
@@ -118,14 +120,19 @@ class physical_chain {
     } else {
       ++bad_;
     }
-    refresh_quiet(leaf);
+    show_health(leaf);
     refresh_node(leaf);
     return true;
   }
   [[nodiscard]] bool any_bad() const noexcept { return bad_ > 0; }
 
-  // Healthy cells without an opportunistic leaf, of all levels, by the value of their ids.
-  [[nodiscard]] const summary_bitset& quiet() const noexcept { return quiet_; }
+  // Healthy cells with at most so many opportunistic leaves, fewer than a node has, of all levels,
+  // by the value of their ids.
+  [[nodiscard]] const summary_bitset& few_guests(std::uint32_t most) const noexcept {
+    return few_guests_[most];
+  }
+  // Of these those with none.
+  [[nodiscard]] const summary_bitset& quiet() const noexcept { return few_guests_[0]; }
   [[nodiscard]] const usage<uniform_tree>& use() const noexcept { return use_; }
   // Leaves of c with an opportunistic task.
   [[nodiscard]] std::uint32_t guests(cell_id c) const noexcept {
@@ -174,7 +181,8 @@ class physical_chain {
   }
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
-    return cells_.memory_bytes() + health_.memory_bytes() + quiet_.memory_bytes() +
+    return cells_.memory_bytes() + health_.memory_bytes() +
+           few_guests_.size() * (sizeof(summary_bitset) + quiet().memory_bytes()) +
            use_.memory_bytes() + holders_.capacity() * sizeof(leaf_holders) +
            owner_.capacity() * sizeof(virtual_cell) + idle_.capacity() * sizeof(std::uint64_t) +
            granted_.capacity() / 8 + guests_.memory_bytes();
@@ -184,11 +192,19 @@ class physical_chain {
   [[nodiscard]] static constexpr std::uint64_t low_bits(std::uint32_t n) noexcept {
     return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
   }
-  void refresh_quiet(cell_id c) noexcept {
+  // After a guest has come to a leaf, or gone: the cells around have one more than before, or had.
+  void count_guest(cell_id c, bool came) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
-      const bool now = health_.healthy(c) && guests(c) == 0;
-      if (quiet_.test(c.value) == now) return;
-      quiet_.assign(c.value, now);
+      const std::uint32_t fewer = guests(c) - (came ? 1U : 0U);
+      if (fewer >= few_guests_.size()) return;
+      few_guests_[fewer].assign(c.value, !came && health_.healthy(c));
+    }
+  }
+  // After a change of a leaf's health.
+  void show_health(cell_id c) noexcept {
+    for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
+      for (std::size_t most = guests(c); most < few_guests_.size(); ++most)
+        few_guests_[most].assign(c.value, health_.healthy(c));
     }
   }
   void refresh_node(cell_id leaf) noexcept {
@@ -231,13 +247,13 @@ class physical_chain {
 
   safe_buddy_allocator cells_;
   health<uniform_tree> health_;
-  summary_bitset quiet_;
   usage<uniform_tree> use_;
-  std::vector<leaf_holders> holders_;  // of each leaf
-  std::vector<virtual_cell> owner_;    // of each cell
-  std::vector<std::uint64_t> idle_;    // of each node
-  std::vector<bool> granted_;          // of each rack
-  std::uint32_t bad_ = 0;              // leaves
+  std::vector<leaf_holders> holders_;       // of each leaf
+  std::vector<virtual_cell> owner_;         // of each cell
+  std::vector<std::uint64_t> idle_;         // of each node
+  std::vector<bool> granted_;               // of each rack
+  std::vector<summary_bitset> few_guests_;  // healthy cells with at most 0, 1, ... guests
+  std::uint32_t bad_ = 0;                   // leaves
   level_t node_level_;
   node_index guests_;
 };
