@@ -46,10 +46,13 @@ APIARY_NAMESPACE_BEGIN
 //
 // Model:   "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020).
 //          Differs: see hived_cells.h and hived_search.h; every refusal has a reason.
-// Cost:    propose as hived_search; commit and finish O(leaves of the gang * levels); marking a leaf
-//          O(levels * fan-out). What depends on the size of the cluster: a place that must be on
-//          suggested nodes, one that several gangs of the tenant must end for, a wait, doomed and
-//          reconfigure; on bad hardware a search that meets it (hived_planner.h, hived_eviction.h).
+// Cost:    propose as hived_search; commit and finish as hived_state; marking a leaf O(levels *
+//          (fan-out + leaves of a node)). What depends on the size of the cluster: a place that must
+//          be on suggested nodes, one that several gangs of the tenant must end for, a wait, doomed
+//          and reconfigure; a whole cell larger than a node where all of them are full of guests; on
+//          bad hardware a search that meets it (hived_planner.h, hived_eviction.h); and a gang that
+//          is given its tenant's cells where it runs, as after recover or cancel: O(whole cells of
+//          the tenant) for each of its own.
 // Example: examples/hived_guarantee.cpp
 class hived {
  public:
@@ -295,7 +298,9 @@ class hived {
     catalog_.list_tasks(gang.leaves, gang.request.members, all);
     return all;
   }
-  // How many of the tenant's whole cells of a level that are not in use must land on bad hardware.
+  // How many of the tenant's whole cells of a level that are not in use must land on bad hardware,
+  // by the counts of that level: at least so many. More must where healthy ones are parts of larger
+  // cells that others are promised.
   // kNotFound: no such tenant, chain or level. Cost: O(cells of the chain).
   [[nodiscard]] absl::StatusOr<std::uint32_t> doomed(tenant_id tenant, chain_id chain,
                                                      level_t level) const {

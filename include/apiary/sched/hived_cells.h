@@ -110,6 +110,7 @@ class hived_cells : private hived_bindings {
   // Binds any virtual leaf of the cluster to this physical one; if none is bound above it, in a whole
   // cell of the preferred level, else of the highest (or the lowest) that is to be had. nullopt: the
   // cluster has none for it.
+  // Cost: O(levels * fan-out), and if none is bound above O(whole cells of the cluster).
   std::optional<cell_id> adopt(cluster_id c, cell_id image, bool highest_first,
                                level_t preferred = no_level) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -181,13 +182,16 @@ class hived_cells : private hived_bindings {
     }
   }
 
-  // After place_at and adopt: shows the tenant what is unhealthy in the whole cell of this leaf.
-  void reveal(cluster_id c, cell_id leaf) {
+  // After place_at and adopt: shows the tenant what is unhealthy in the whole cell of this leaf,
+  // unless that is `shown`. Which it is.
+  // Cost: O(levels), and O(fan-out) for each unhealthy cell in it.
+  cell_id reveal(cluster_id c, cell_id leaf, cell_id shown = cell_id()) {
     const quota_tree& tree = books::cluster(c).tree();
     level_t l = 0;
     for (cell_id above = tree.parent(leaf, l); above.valid(); above = tree.parent(leaf, ++l))
       leaf = above;
-    reveal(c, leaf, l, books::chain(books::cluster(c).chain()).healthy());
+    if (leaf != shown) reveal(c, leaf, l, books::chain(books::cluster(c).chain()).healthy());
+    return leaf;
   }
 
   // The level of the whole cell that a leaf lies in. Requires: it lies in one.

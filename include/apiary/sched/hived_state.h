@@ -29,7 +29,10 @@ APIARY_NAMESPACE_BEGIN
 // Model: HiveD (OSDI 2020) section 5; the states of leaves and gangs as in leaf_holders and
 //        gang_state. Differs: what a preemption has taken from lazy gangs is given back when it is
 //        withdrawn.
-// Cost:  O(leaves of the gang * levels) a call.
+// Cost:  O(leaves of the gang * levels * fan-out) a call, and on bad hardware O(fan-out) for each
+//        unhealthy cell in the whole cells of the gang, once for tasks in the same. For a gang that
+//        is given its tenant's cells where it runs (readmit, oust, restore) also O(whole cells of
+//        the tenant) for each that it lies in; oust as often as there are lower gangs.
 class hived_state {
  public:
   explicit hived_state(const hived_layout& layout)
@@ -63,8 +66,7 @@ class hived_state {
       }
       cells_.hold(place.chain, l.image, to);
     }
-    if (place.cluster.valid() && cells_.chain(place.chain).any_bad())
-      for (const bound_leaf& l : place.leaves) cells_.reveal(place.cluster, l.leaf);
+    if (place.cluster.valid()) reveal(gangs_[slot]);
     hash_ ^= fact(slot);
     for (const gang_slot s : place.downgraded)
       if (!gangs_[s].request.lazy) end_for(s, slot);
@@ -295,9 +297,19 @@ class hived_state {
       cells_.hold(l.chain, l.leaf, {slot, gang_slot(), true});
     }
     cells_.keep();
-    for (const chain_leaf& l : gang.leaves)
-      if (l.leaf.valid()) cells_.reveal(cluster, cells_.chain(l.chain).owner(l.leaf).cell);
+    reveal(gang);
     return true;
+  }
+  // Shows the tenant what is unhealthy in the whole cells in which the gang has its leaves.
+  void reveal(const gang_record& gang) {
+    cell_id shown;
+    for (const chain_leaf& l : gang.leaves) {
+      if (!l.leaf.valid()) continue;
+      const physical_chain& chain = cells_.chain(l.chain);
+      if (!chain.any_bad()) return;
+      const virtual_cell at = chain.owner(l.leaf);
+      shown = cells_.reveal(at.cluster, at.cell, shown);
+    }
   }
   // What of a gang the leaves' holders do not say, as which leaf is which task's.
   [[nodiscard]] std::uint64_t fact(gang_slot s) const noexcept {
