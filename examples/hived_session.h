@@ -181,7 +181,7 @@ class hived_session {
     if (e.group.empty()) return missing("group");
     const auto job = names_.find(e.group);
     if (!job) return unknown("gang", e.group);
-    APIARY_RETURN_IF_ERROR(by_name(change(*job), *job, e.group));
+    APIARY_RETURN_IF_ERROR(by_name(change(*job), {{*job, e.group}}));
     forget({*job});
     return ok(out);
   }
@@ -195,15 +195,16 @@ class hived_session {
     APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of(*scheduler_, e, job, true));
     APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::task_place> tasks,
                             places_of(scheduler_->layout(), e.pods));
-    APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::level_t> whole_cells, levels_of(e.pods));
-    APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), job, e.group));
+    APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::level_t> whole_cells,
+                            levels_of(scheduler_->layout(), e.pods));
+    APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), {{job, e.group}}));
     const bool gone = std::none_of(tasks.begin(), tasks.end(),
                                    [](apiary::task_place task) { return task.leaves != 0; });
     std::vector<job_id> lost;  // their tenant's cells
     if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.members)) {
       lost = below(r);
       const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks, whole_cells);
-      if (!recovered.ok()) return by_name(recovered.status(), job, e.group);
+      if (!recovered.ok()) return by_name(recovered.status(), {{job, e.group}});
       names_.add(e.group);
       std::erase_if(lost, [&](job_id of) { return scheduler_->find(of)->guaranteed(); });
       if (!*recovered) lost.push_back(job);
@@ -241,11 +242,11 @@ class hived_session {
     if (!e.suggested && briefly) nodes = names_.suggested(job);
     if (nodes && !e.ignore_suggested) r->suggested = &*nodes;
     auto plan = scheduler_->propose(*r);
-    if (!plan.ok()) return by_name(plan.status(), job, e.group);
+    if (!plan.ok()) return by_name(plan.status(), {{job, e.group}});
     if (plan->result != outcome::wait) std::erase(plan->cancelled, job);
     const bool changes = plan->result == outcome::preempt || !plan->cancelled.empty();
     if (plan->result == outcome::bind || (changes && !filtering)) {
-      APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), job, e.group));
+      APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), {{job, e.group}}));
       if (plan->result != outcome::wait) names_.add(e.group);
       const bool asks_again = plan->result == outcome::preempt && r->suggested != nullptr;
       names_.suggest(job, asks_again ? nodes : std::nullopt);

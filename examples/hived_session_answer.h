@@ -11,10 +11,11 @@
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_queries.h>
 
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,9 +28,11 @@ namespace example {
 //   bind     pods [{node, devices}] in the order of the members, or the one that was asked for;
 //            where the gang has its tenant's cells each with wholeCell, the level of the one that
 //            it lies in, 0 for a single device: to be kept, and handed in by recover after a
-//            restart. It may change while the gang runs: it is none once the gang was named in
-//            lazyPreempted, and may be another if the gang has cells again, or after reconfigure.
-//            schedule_pod tells it as it is now
+//            restart. A pod that lies in several of different levels has a list of them, one for
+//            each device: it came back so, or reconfigure has left it so. It may change while the
+//            gang runs: it is none once the gang was named in lazyPreempted, and may be another if
+//            the gang has cells again, or after reconfigure. schedule_pod tells it as it is
+//            now
 //   preempt  victims [gangs] that the host is to end before it asks again,
 //            reserved [{node, devices}]
 //   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where
@@ -62,19 +65,33 @@ inline void write_gangs(json_object& out, std::string_view key, const gang_names
   out.close(']');
 }
 
-// A task that has ended has no node and no devices. whole_cells: a level a task, or empty.
+// The levels of whole cells, one of each device: as one if they are all the same.
+inline void write_whole_cell(json_object& out, std::span<const apiary::level_t> levels) {
+  out.key("wholeCell");
+  if (std::all_of(levels.begin(), levels.end(), [&](auto level) { return level == levels[0]; })) {
+    out.value(std::uint64_t{levels[0]});
+    return;
+  }
+  out.open('[');
+  for (const apiary::level_t level : levels) out.value(std::uint64_t{level});
+  out.close(']');
+}
+// A task that has ended has no node and no devices. whole_cells: a level for each device of each
+// task, or empty.
 inline void write_places(json_object& out, std::string_view key, const apiary::hived_layout& layout,
                          const std::vector<apiary::task_place>& tasks,
-                         const std::vector<apiary::level_t>& whole_cells = {}) {
+                         std::span<const apiary::level_t> whole_cells = {}) {
   out.key(key).open('[');
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const apiary::task_place& task = tasks[i];
-    out.open('{').key("node").value(task.leaves == 0 ? "" : layout.node_name(task.node));
+  for (const apiary::task_place& task : tasks) {
+    const std::vector<std::uint32_t> devices = layout.devices(task);
+    out.open('{').key("node").value(devices.empty() ? "" : layout.node_name(task.node));
     out.key("devices").open('[');
-    for (const std::uint32_t device : layout.devices(task)) out.value(std::uint64_t{device});
+    for (const std::uint32_t device : devices) out.value(std::uint64_t{device});
     out.close(']');
-    if (!whole_cells.empty() && task.leaves != 0)
-      out.key("wholeCell").value(std::uint64_t{whole_cells[i]});
+    if (!whole_cells.empty() && !devices.empty()) {
+      write_whole_cell(out, whole_cells.first(devices.size()));
+      whole_cells = whole_cells.subspan(devices.size());
+    }
     out.close('}');
   }
   out.close(']');
@@ -202,12 +219,14 @@ inline void write_plan(json_object& out, const apiary::hived& scheduler, const g
                        std::optional<std::uint32_t> pod) {
   const apiary::hived_layout& layout = scheduler.layout();
   if (plan.result == apiary::outcome::bind) {
-    std::vector<apiary::task_place> tasks = plan.tasks;
-    std::vector<apiary::level_t> whole_cells =
+    const std::vector<apiary::level_t> levels =
         apiary::whole_cell_levels(scheduler, *scheduler.find(request.job));
+    std::vector<apiary::task_place> tasks = plan.tasks;
+    std::span<const apiary::level_t> whole_cells = levels;
     if (pod) {
+      for (std::uint32_t t = 0; t < *pod && !whole_cells.empty(); ++t)
+        whole_cells = whole_cells.subspan(layout.devices(tasks[t]).size());
       tasks = {tasks[*pod]};
-      if (!whole_cells.empty()) whole_cells = {whole_cells[*pod]};
     }
     out.key("result").value("bind");
     write_places(out, "pods", layout, tasks, whole_cells);

@@ -41,9 +41,10 @@ namespace example {
 //   device_bad, device_healthy          node, device
 //   recover        a gang that runs already: as schedule, with pods [{node, devices, wholeCell}] as
 //                  they were answered. What is not in the configuration, its tenant or some
-//                  devices, is left out. wholeCell is of all pods that have devices or of none;
-//                  gangs that come with what it was last, before all others, have all their
-//                  tenants' cells again in the same configuration, in whatever order they come
+//                  devices, is left out. wholeCell is of all pods that have devices or of none, one
+//                  for the pod or a list, one for each of its devices; gangs that come with what it
+//                  was last, before all others, have all their tenants' cells again in the same
+//                  configuration, in whatever order they come
 //   reconfigure    as config
 //   usage          vc: what of its cells it uses, and what beside them
 //   node_state     node: whose cell it is now, and what its devices are used for
@@ -57,7 +58,7 @@ namespace example {
 struct session_place {
   std::string node{};
   std::vector<std::uint32_t> devices{};
-  std::optional<apiary::level_t> whole_cell{};
+  std::vector<apiary::level_t> whole_cells{};  // of each device, or one of all
 };
 
 // Fields that are missing, null or "" are empty.
@@ -140,12 +141,18 @@ class session_event_reader {
       session_place& task = event_.pods.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "node") return text(n, p, task.node);
-        if (key == "wholeCell") return n.IsNull() || number(n, p, task.whole_cell.emplace());
-        return key != "devices" || items(n, p, [&](auto& device, auto& at) {
-                 return number(device, at, task.devices.emplace_back());
-               });
+        if (key == "wholeCell") {
+          if (n.IsSequence()) return read_numbers(n, p, task.whole_cells);
+          return n.IsNull() || number(n, p, task.whole_cells.emplace_back());
+        }
+        return key != "devices" || read_numbers(n, p, task.devices);
       });
     });
+  }
+
+  bool read_numbers(const YAML::Node& list, const std::string& path,
+                    std::vector<std::uint32_t>& to) {
+    return items(list, path, [&](auto& n, auto& p) { return number(n, p, to.emplace_back()); });
   }
 
   bool fail(const std::string& path, const std::string& what) {

@@ -16,9 +16,12 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 namespace example {
@@ -29,14 +32,31 @@ inline absl::Status missing(const std::string& field) {
 inline absl::Status unknown(const std::string& what, const std::string& name) {
   return absl::NotFoundError("there is no " + what + ' ' + json_text(name));
 }
-// What the library says of a gang's id, of its name.
-inline absl::Status by_name(const absl::Status& status, apiary::job_id job,
-                            const std::string& group) {
-  std::string message(status.message());
-  const std::string id = "gang " + std::to_string(job.value);
-  const std::size_t at = message.find(id);
-  if (at != std::string::npos) message.replace(at, id.size(), "gang " + json_text(group));
-  return {status.code(), message};
+// What the library says of gangs by their ids, of their names: each where it is first named.
+inline absl::Status by_name(const absl::Status& status,
+                            std::vector<std::pair<apiary::job_id, std::string>> gangs) {
+  const std::string message(status.message());
+  const std::string word = "gang ";
+  std::string named;
+  std::size_t done = 0;
+  for (std::size_t at = message.find(word); at != std::string::npos;
+       at = message.find(word, done)) {
+    const std::size_t digits = at + word.size();
+    std::uint32_t id = 0;
+    const char* const last = message.data() + message.size();
+    const auto [end, error] = std::from_chars(message.data() + digits, last, id);
+    const auto gang = std::find_if(gangs.begin(), gangs.end(), [&](const auto& g) {
+      return error == std::errc() && g.first.value == id;
+    });
+    named.append(message, done, digits - done);
+    done = digits;
+    if (gang == gangs.end()) continue;
+    named += json_text(gang->second);
+    done = static_cast<std::size_t>(end - message.data());
+    gangs.erase(gang);
+  }
+  named.append(message, done);
+  return {status.code(), named};
 }
 
 inline std::uint64_t num_tasks(const std::vector<apiary::gang_member>& members) {
@@ -108,17 +128,33 @@ inline absl::StatusOr<std::vector<apiary::task_place>> places_of(
   }
   return tasks;
 }
-// The levels of the whole cells that tasks lie in; empty: the host knows of none.
+// The levels of the whole cells that the devices of places_of lie in, those of a task by position;
+// empty: the host knows of none.
 inline absl::StatusOr<std::vector<apiary::level_t>> levels_of(
-    const std::vector<session_place>& pods) {
+    const apiary::hived_layout& layout, const std::vector<session_place>& pods) {
   std::vector<apiary::level_t> levels;
-  if (std::none_of(pods.begin(), pods.end(),
-                   [](const session_place& pod) { return pod.whole_cell.has_value(); }))
+  if (std::all_of(pods.begin(), pods.end(),
+                  [](const session_place& pod) { return pod.whole_cells.empty(); }))
     return levels;
-  for (const session_place& pod : pods) {
-    if (!pod.whole_cell && !pod.devices.empty())
-      return missing("pods[" + std::to_string(levels.size()) + "].wholeCell");
-    levels.push_back(pod.whole_cell.value_or(0));
+  for (std::size_t i = 0; i < pods.size(); ++i) {
+    const session_place& pod = pods[i];
+    if (pod.devices.empty()) continue;
+    const std::string path = "pods[" + std::to_string(i) + "].wholeCell";
+    const std::size_t known = pod.whole_cells.size();
+    if (known == 0) return missing(path);
+    if (known != 1 && known != pod.devices.size()) {
+      return absl::InvalidArgumentError(path + ": " + std::to_string(known) + " levels for " +
+                                        std::to_string(pod.devices.size()) + " devices");
+    }
+    const auto node = layout.find_node(pod.node);
+    if (!node) continue;
+    std::vector<std::pair<std::uint32_t, apiary::level_t>> by_position;
+    for (std::size_t d = 0; d < pod.devices.size(); ++d) {
+      if (const auto position = layout.find_position(*node, pod.devices[d]))
+        by_position.emplace_back(*position, pod.whole_cells[known == 1 ? 0 : d]);
+    }
+    std::sort(by_position.begin(), by_position.end());
+    for (const auto& [position, level] : by_position) levels.push_back(level);
   }
   return levels;
 }

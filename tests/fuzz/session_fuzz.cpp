@@ -4,9 +4,9 @@
 // The input is a session. Lines that begin with "{" are played as they are, and so is any line
 // behind a configuration of their own. A line of other bytes is an event on a small cluster, made of
 // them: which op, gang, tenant, sizes, node. After every line the audit is clean, the answer is JSON
-// and names as many gangs as have lost their tenant's cells, and an error has changed nothing; at
-// the end the lines, played again, give the same answers, and when every gang is ended nothing is
-// left of any.
+// and names as many gangs as have lost their tenant's cells, and who has them back, and an error has
+// changed nothing; at the end the lines, played again, give the same answers, and when every gang is
+// ended nothing is left of any.
 #include "../../examples/hived_session.h"
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -124,14 +124,15 @@ class line_of_bytes {
     for (std::uint32_t p = 0; p < pods; ++p) {
       text += (p == 0 ? "{" : ",{") + node() + R"(,"devices":[)";
       const std::uint32_t some = below(64);
-      bool first = true;
+      std::string levels;
       for (std::uint32_t d = 0; d < 4; ++d) {
         if ((some >> d & 1) == 0) continue;
-        text += (first ? "" : ",") + std::to_string(d);
-        first = false;
+        text += (levels.empty() ? "" : ",") + std::to_string(d);
+        levels += (levels.empty() ? "" : ",") + std::to_string(d / 2);
       }
       text += ']';
-      if (some >> 4 != 0) text += R"(,"wholeCell":)" + std::to_string(some >> 4);
+      if (some >> 4 == 3) text += R"(,"wholeCell":[)" + levels + ']';
+      if (some >> 4 == 1 || some >> 4 == 2) text += R"(,"wholeCell":)" + std::to_string(some >> 4);
       text += '}';
     }
     return text + "]}";

@@ -19,6 +19,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -117,15 +118,41 @@ void check_forgets(hived& h, const hived_config& config) {
 
 const hived_play::habits habits{.gangs = 50, .ends = 14, .misuses = 1};
 
+// Of the tenants' cells some as the cells that are in them.
+hived_config divided(hived_config config, rng& random) {
+  for (virtual_cluster_config& tenant : config.virtual_clusters) {
+    for (std::size_t i = 0; i < tenant.cells.size();) {
+      const std::string all = tenant.cells[i].type;
+      const std::string type = all.substr(all.rfind('.') + 1);
+      const auto known = std::find_if(config.cell_types.begin(), config.cell_types.end(),
+                                      [&](const auto& t) { return t.name == type; });
+      if (known == config.cell_types.end() || random.uniform(3) == 0) {
+        ++i;
+        continue;
+      }
+      const std::uint32_t count = known->child_count * tenant.cells[i].count;
+      tenant.cells.erase(tenant.cells.begin() + static_cast<std::ptrdiff_t>(i));
+      tenant.cells.insert(tenant.cells.end(), count, {all + "." + known->child_type, 1});
+    }
+  }
+  return config;
+}
+
+// In half of the runs whole cells were divided before: then a task may lie in several.
 TEST_CASE("gangs replayed with the levels of their whole cells keep them, if they come first") {
   std::uint64_t guaranteed = 0;
+  std::uint64_t spread = 0;
   const auto runs = apiary_test::scaled(std::uint64_t{10'000});
   for (std::uint64_t run = 0; run < runs; ++run) {
     CAPTURE(run);
     rng random(run);
-    const hived_config config = apiary_test::random_cluster(random);
+    hived_config config = apiary_test::random_cluster(random);
     hived_play host(config, random(), habits);
     for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
+    if (run % 2 == 1) {
+      config = divided(config, random);
+      REQUIRE(host.scheduler.reconfigure(config).ok());
+    }
     std::vector<note> notes = running(host.scheduler);
     shuffle(notes, random);
     std::stable_partition(notes.begin(), notes.end(), [](const note& n) { return n.guaranteed; });
@@ -138,8 +165,22 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
       guaranteed += n.guaranteed ? 1U : 0U;
       REQUIRE(apiary_test::faults_of(again) == "");
     }
+    for (const note& n : notes) {
+      const gang_record& gang = *again.find(n.request.job);
+      if (!n.guaranteed) continue;
+      REQUIRE(whole_cell_levels(again, gang) == n.levels);
+      std::size_t i = 0;
+      for (const std::set<device>& task : n.tasks) {
+        const auto first = n.levels.begin() + static_cast<std::ptrdiff_t>(i);
+        const auto last = first + static_cast<std::ptrdiff_t>(task.size());
+        spread += std::adjacent_find(first, last, std::not_equal_to<>()) != last ? 1U : 0U;
+        i += task.size();
+      }
+    }
     if (notes.empty()) continue;
-    const std::vector<level_t> one_too_many(notes[0].tasks.size() + 1);
+    std::vector<level_t> one_too_many(1);
+    for (const std::set<device>& task : notes[0].tasks)
+      one_too_many.resize(one_too_many.size() + task.size());
     gang_request r = notes[0].request;
     r.job = job_id(1'000'000);
     const std::uint64_t before = again.hash();
@@ -147,8 +188,35 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
     REQUIRE(refused.status().code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(again.hash() == before);
   }
-  MESSAGE("guaranteed " << guaranteed << ", all with their cells");
+  MESSAGE("guaranteed " << guaranteed << ", all with their cells; tasks in cells of several levels "
+                        << spread);
   CHECK(guaranteed > runs / 2);
+  if (apiary_test::scale() >= 0.1) CHECK(spread > 0);
+}
+
+TEST_CASE("a task in whole cells of two levels comes back without another one's cell") {
+  hived_config config;
+  config.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n0"}, {.type = "NODE", .address = "n1"}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"NODE.PAIR", 2}, {"NODE.PAIR.GPU", 1}}}};
+  const gang_request pair{
+      .job = job_id(1), .tenant = tenant_id(0), .priority = 0, .members = {{1, 2}}};
+  const gang_request three{
+      .job = job_id(2), .tenant = tenant_id(0), .priority = 0, .members = {{1, 3}}};
+  const std::vector<task_place> left = {{node_id(0), 0b0011}};
+  const std::vector<task_place> right = {{node_id(1), 0b0111}};
+  hived h = *hived::create(config);
+  REQUIRE(*h.recover(pair, left));
+  REQUIRE(*h.recover(three, right));  // a whole pair, and of the other one a GPU
+  const std::vector<level_t> levels = whole_cell_levels(h, *h.find(three.job));
+  CHECK(levels == std::vector<level_t>{1, 1, 0});
+
+  hived again = *hived::create(config);
+  REQUIRE(*again.recover(three, right, levels));
+  CHECK(*again.recover(pair, left, whole_cell_levels(h, *h.find(pair.job))));
+  CHECK(whole_cell_levels(again, *again.find(three.job)) == levels);
+  CHECK(again.find(three.job)->guaranteed());
+  CHECK(apiary_test::faults_of(again) == "");
 }
 
 // Without levels a gang takes the largest whole cell that it can have, and that one may have been

@@ -786,7 +786,7 @@ TEST_CASE("of gangs that come without levels, a higher one takes a lower one's c
   const gang_request high = gang(2, a, 9, {{1, 4}});
   const std::vector<task_place> first = {{node_id(2), 0b1111}};
   const std::vector<task_place> second = {{node_id(4), 0b1111}};
-  const std::vector<level_t> known = {2};
+  const std::vector<level_t> known(4, 2);
   const std::vector<level_t> unknown;
   for (const bool low_known : {false, true}) {
     for (const bool high_known : {false, true}) {

@@ -252,6 +252,7 @@ TEST_CASE("a task that ended while its gang preempts is not scheduled") {
         "'result':'bind','pods':[{'node':'n0','devices':[2,3],'wholeCell':2}]" + nothing_else);
   refuses(s, ended, "NOT_FOUND", "has ended");
 }
+}
 
 TEST_CASE("a gang is gone only if it could have been") {
   hived_session s = configured();
@@ -400,6 +401,73 @@ TEST_CASE("gangs come back with the levels of their whole cells") {
           "pods[1].wholeCell: is missing");
   refuses(other, head + R"(-1},{"node":"n0","devices":[1]}]})", "INVALID_ARGUMENT",
           "pods[0].wholeCell: a whole number");
+}
+
+TEST_CASE("a pod in whole cells of several levels is answered, and comes back, with all of them") {
+  const auto nodes_of = [](const std::string& owned) {
+    return R"("physicalCluster":{"cellTypes":{"PAIR":{"childCellType":"GPU","childCellNumber":2},)"
+           R"("NODE":{"childCellType":"PAIR","childCellNumber":2,"isNodeLevel":true}},)"
+           R"("physicalCells":[{"cellType":"NODE","cellAddress":"n0"},)"
+           R"({"cellType":"NODE","cellAddress":"n1"}]},)"
+           R"("virtualClusters":{"red":{"virtualCells":[)" +
+           owned + "]}}}";
+  };
+  const std::string divided = nodes_of(R"({"cellType":"NODE.PAIR","cellNumber":2},)"
+                                       R"({"cellType":"NODE.PAIR.GPU","cellNumber":1})");
+  hived_session s;
+  ask(s, R"({"op":"config",)" + nodes_of(R"({"cellType":"NODE","cellNumber":1},)"
+                                         R"({"cellType":"NODE.PAIR","cellNumber":1})"));
+  const std::string pair = "[{'pods':1,'leafs':2}]";
+  const std::string three = "[{'pods':1,'leafs':3}]";
+  CHECK(ask_op(s, gang("pair", "red", 0, pair)).starts_with("'result':'bind'"));
+  CHECK(ask_op(s, gang("three", "red", 0, three)).starts_with("'result':'bind'"));
+  REQUIRE(ask(s, R"({"op":"reconfigure",)" + divided).starts_with(R"("result":"ok")"));
+  const std::string pods = pods_in(ask_op(s, "'schedule_pod','group':'three','pod':0"), '\'');
+  CHECK(pods.find("'devices':[0,1,2],'wholeCell':[1,1,0]}") != std::string::npos);
+  const std::string pods_of_pair =
+      pods_in(ask_op(s, "'schedule_pod','group':'pair','pod':0"), '\'');
+  CHECK(pods_of_pair.find("'wholeCell':1}") != std::string::npos);
+
+  const auto back = [](const std::string& name, const std::string& members,
+                       const std::string& places) {
+    return "'recover','group':'" + name + "','vc':'red','priority':0,'members':" + members +
+           ",'pods':[" + places + ']';
+  };
+  std::string turned = pods;  // the levels go with the devices, in whatever order
+  turned.replace(turned.find("[0,1,2]"), 7, "[2,0,1]");
+  turned.replace(turned.find("[1,1,0]"), 7, "[0,1,1]");
+  for (const std::string& places : {pods, turned}) {
+    hived_session again;
+    ask(again, R"({"op":"config",)" + divided);
+    CHECK(ask_op(again, back("three", three, places)) ==
+          "'result':'ok','lazyPreempted':[],'gone':[]");
+    CHECK(ask_op(again, back("pair", pair, pods_of_pair)) ==
+          "'result':'ok','lazyPreempted':[],'gone':[]");
+    CHECK(pods_in(ask_op(again, "'schedule_pod','group':'three','pod':0"), '\'') == pods);
+  }
+  // Were they all as the first one, it would take a pair that is another gang's.
+  std::string alike = pods;
+  alike.replace(alike.find("[1,1,0]"), 7, "1");
+  hived_session lost;
+  ask(lost, R"({"op":"config",)" + divided);
+  ask_op(lost, back("three", three, alike));
+  CHECK(ask_op(lost, back("pair", pair, pods_of_pair)) ==
+        "'result':'ok','lazyPreempted':['pair'],'gone':[]");
+
+  hived_session other;
+  ask(other, R"({"op":"config",)" + divided);
+  const std::string head =
+      R"({"op":"recover","group":"g","vc":"red","priority":0,"members":[{"pods":1,"leafs":3}],)"
+      R"("pods":[{"node":"n0","devices":[0,1,2],"wholeCell":)";
+  refuses(other, head + "[1,1]}]}", "INVALID_ARGUMENT",
+          "pods[0].wholeCell: 2 levels for 3 devices");
+  refuses(other, head + R"([1,1,"0"]}]})", "INVALID_ARGUMENT", "pods[0].wholeCell[2]: a whole");
+  // Devices that are not there have no say.
+  CHECK(
+      ask_op(other, back("three", three, "{'node':'n0','devices':[7,0,1],'wholeCell':[0,1,1]}")) ==
+      "'result':'ok','lazyPreempted':[],'gone':[]");
+  CHECK(ask_op(other, "'schedule_pod','group':'three','pod':0").find("'wholeCell':1}") !=
+        std::string::npos);
 }
 
 // The lines with which a host hands in the gangs that run, as the session tells their pods now;

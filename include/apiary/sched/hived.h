@@ -218,12 +218,12 @@ class hived {
   // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic. Where it
   // runs stands, also against its request's type of leaf: that is not compared.
   // What to keep over restarts are names, of nodes (and devices: hived_layout::devices), tenants,
-  // types of leaves and pinned cells, and a gang's whole_cell_levels (hived_queries.h); ids are
-  // positions in one configuration. In the same configuration every gang that comes with its levels
-  // has its tenant's cells again, if these gangs come before all others. One without levels is given
-  // the largest whole cells that are to be had, or else the smallest, and those after it may then
-  // find none. Lower gangs of its tenant lose their cells to it where it has none without
-  // (hived_state::oust; gang_record::downgraded tells).
+  // types of leaves and pinned cells, and a gang's whole_cell_levels (hived_queries.h), one for each
+  // leaf of the tasks; ids are positions in one configuration. In the same configuration every gang
+  // that comes with its levels has its tenant's cells again, if these gangs come before all others.
+  // One without levels is given the largest whole cells that are to be had, or else the smallest, and
+  // those after it may then find none. Lower gangs of its tenant lose their cells to it where it has
+  // none without (hived_state::oust; gang_record::downgraded tells).
   // Errors as propose, and kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the
   // number of tasks, leaves or levels.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks,
@@ -233,7 +233,7 @@ class hived {
       return absl::AlreadyExistsError(name(request.job) + " is here already");
     APIARY_ASSIGN_OR_RETURN(std::vector<chain_leaf> leaves, catalog_.find_leaves(request, tasks));
     APIARY_ASSIGN_OR_RETURN(const std::vector<level_t> levels,
-                            hived_catalog::levels_of_leaves(request, whole_cells));
+                            hived_catalog::levels_of_leaves(request.job, leaves, whole_cells));
     bool any = false;
     for (const chain_leaf& l : leaves) {
       if (!l.leaf.valid()) continue;

@@ -174,19 +174,21 @@ class hived_catalog {
     }
   }
 
-  // The levels of tasks, one for each leaf of the request; none for none.
-  // kInvalidArgument: not as many levels as tasks.
+  // The levels of the leaves that are there, in the order of find_leaves, one for each of its entries;
+  // none for none. kInvalidArgument: not as many levels as such leaves.
   [[nodiscard]] static absl::StatusOr<std::vector<level_t>> levels_of_leaves(
-      const gang_request& r, std::span<const level_t> of_tasks) {
+      job_id job, std::span<const chain_leaf> leaves, std::span<const level_t> of_those_there) {
     std::vector<level_t> levels;
-    std::size_t task = 0;
-    for (const gang_member& m : r.members) {
-      for (std::uint32_t t = 0; t < m.tasks; ++t, ++task)
-        if (task < of_tasks.size()) levels.insert(levels.end(), m.leaves, of_tasks[task]);
+    if (of_those_there.empty()) return levels;
+    std::size_t there = 0;
+    for (const chain_leaf& l : leaves) {
+      const bool known = l.leaf.valid() && there < of_those_there.size();
+      levels.push_back(known ? of_those_there[there] : level_t{0});
+      there += l.leaf.valid() ? 1U : 0U;
     }
-    if (of_tasks.empty() || task == of_tasks.size()) return levels;
-    return absl::InvalidArgumentError(name(r.job) + ": " + std::to_string(of_tasks.size()) +
-                                      " levels for " + std::to_string(task) + " tasks");
+    if (there == of_those_there.size()) return levels;
+    return absl::InvalidArgumentError(name(job) + ": " + std::to_string(of_those_there.size()) +
+                                      " levels for " + std::to_string(there) + " leaf cells");
   }
   // The leaves of a gang's tasks as a host tells them, one entry for each leaf of the request, not
   // valid for those that are not there. Requires: a request that check() lets pass.

@@ -17,6 +17,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -129,19 +130,22 @@ struct cell_state {
   return rooms_of(cells, scheduler.gangs(), request, at);
 }
 
-// Of each task of a gang the level of its tenant's whole cell that it lies in, to be kept for
-// hived::recover; 0 of one that has ended. Empty: the gang has no cells of its tenant.
-// Requires: a gang of h. Cost: O(leaves of the gang and levels a task).
+// Of each leaf of a gang's tasks, as hived::tasks tells them, in each from the left, the level of
+// its tenant's whole cell that it lies in, to be kept for hived::recover. A task that was placed has
+// all its leaves in one such cell; one that came back, or to another configuration, may have them in
+// several. Empty: the gang has no cells of its tenant.
+// Requires: a gang of h. Cost: O(leaves of the gang * levels), and a sort of each task's.
 [[nodiscard]] inline std::vector<level_t> whole_cell_levels(const hived& h,
                                                             const gang_record& gang) {
   std::vector<level_t> levels;
   if (!gang.guaranteed() || gang.state != gang_state::allocated) return levels;
+  std::vector<chain_leaf> there;  // of a task
   gang.for_each_task([&](const gang_member&, std::uint32_t first, std::uint32_t last) {
-    while (first != last && !gang.leaves[first].leaf.valid()) ++first;
-    const bool ended = first == last;
-    levels.push_back(
-        ended ? level_t{0}
-              : h.cells().whole_cell_level(gang.leaves[first].chain, gang.leaves[first].leaf));
+    there.clear();
+    for (std::uint32_t i = first; i < last; ++i)
+      if (gang.leaves[i].leaf.valid()) there.push_back(gang.leaves[i]);
+    std::sort(there.begin(), there.end());
+    for (const chain_leaf& l : there) levels.push_back(h.cells().whole_cell_level(l.chain, l.leaf));
   });
   return levels;
 }
