@@ -122,6 +122,7 @@ class hived_session {
     out.key("result").value("ok");
     write_gangs(out, "lazyPreempted", names_, report.downgraded);
     write_gangs(out, "cancelled", names_, report.cancelled);
+    write_gangs(out, "restored", names_, report.restored);
     write_gangs(out, "shrunk", names_, report.shrunk);
     write_gangs(out, "gone", names_, report.gone);
     forget(report.cancelled);
@@ -183,7 +184,9 @@ class hived_session {
     if (!job) return unknown("gang", e.group);
     APIARY_RETURN_IF_ERROR(by_name(change(*job), {{*job, e.group}}));
     forget({*job});
-    return ok(out);
+    out.key("result").value("ok");
+    write_gangs(out, "restored", names_, scheduler_->restored());
+    return absl::OkStatus();
   }
   absl::Status finish_task(const session_event& e, json_object& out) {
     if (!e.pod) return missing("pod");
@@ -244,9 +247,11 @@ class hived_session {
     auto plan = scheduler_->propose(*r);
     if (!plan.ok()) return by_name(plan.status(), {{job, e.group}});
     if (plan->result != outcome::wait) std::erase(plan->cancelled, job);
+    std::vector<job_id> restored;
     const bool changes = plan->result == outcome::preempt || !plan->cancelled.empty();
     if (plan->result == outcome::bind || (changes && !filtering)) {
       APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), {{job, e.group}}));
+      restored = scheduler_->restored();
       if (plan->result != outcome::wait) names_.add(e.group);
       const bool asks_again = plan->result == outcome::preempt && r->suggested != nullptr;
       names_.suggest(job, asks_again ? nodes : std::nullopt);
@@ -255,6 +260,7 @@ class hived_session {
       plan->cancelled.clear();
     }
     write_plan(out, *scheduler_, names_, *r, *plan, e.op == "schedule_pod" ? e.pod : std::nullopt);
+    write_gangs(out, "restored", names_, restored);
     forget(plan->cancelled);
     return absl::OkStatus();
   }
@@ -285,6 +291,7 @@ class hived_session {
     recorded.result = outcome::bind;
     recorded.tasks = tasks;
     write_plan(out, *scheduler_, names_, gang->request, recorded, e.pod);
+    write_gangs(out, "restored", names_, {});
     return absl::OkStatus();
   }
 

@@ -31,7 +31,7 @@ namespace example {
 //            restart. A pod that lies in several of different levels has a list of them, one for
 //            each device: it came back so, or reconfigure has left it so. It may change while the
 //            gang runs: it is none once the gang was named in lazyPreempted, and may be another if
-//            the gang has cells again, or after reconfigure. schedule_pod tells it as it is
+//            the gang was named in restored, or after reconfigure. schedule_pod tells it as it is
 //            now
 //   preempt  victims [gangs] that the host is to end before it asks again,
 //            reserved [{node, devices}]
@@ -46,11 +46,11 @@ namespace example {
 //            of apiary::cell_state and vc, "" if it is nobody's cell now
 //   error    code, message; nothing has changed
 //
-// All of them but error name the gangs that have lost their tenant's cells (lazyPreempted) and the
-// preempting ones that have to ask anew (cancelled), where there can be any. In phase Filtering
-// only a bind is carried out, and with it the lazy preemptions and cancellations that it brings:
-// otherwise these lists are empty. Who has cells back, since the gang that took them was withdrawn
-// or the configuration changed, is not named; usage counts who has not.
+// All of them but error name the gangs that have lost their tenant's cells and run on
+// (lazyPreempted), the preempting ones that have to ask anew (cancelled), and those that have their
+// tenant's cells back (restored), since the gang that took them was withdrawn or gave way or the
+// configuration changed, where there can be any. In phase Filtering only a bind is carried out, and
+// with it what it brings to others: otherwise these lists are empty.
 
 inline void write_names(json_object& out, std::string_view key,
                         const std::vector<std::string>& names) {

@@ -141,12 +141,14 @@ class line_of_bytes {
   std::string_view bytes_;
 };
 
-std::vector<apiary::job_id> gangs_with_cells(const hived_session& session) {
+// The gangs that have, or have lost, their tenants' cells.
+std::vector<apiary::job_id> gangs_that(const hived_session& session, bool have_cells) {
   std::vector<apiary::job_id> jobs;
   if (session.scheduler() == nullptr) return jobs;
   const apiary::gang_table& gangs = session.scheduler()->gangs();
   for (const apiary::gang_slot s : gangs.by_job())
-    if (gangs[s].guaranteed()) jobs.push_back(gangs[s].request.job);
+    if (have_cells ? gangs[s].guaranteed() : gangs[s].downgraded)
+      jobs.push_back(gangs[s].request.job);
   return jobs;
 }
 // Of those that run without them now, at least as many are named.
@@ -159,8 +161,24 @@ void check_lost(const hived_session& session, const std::vector<apiary::job_id>&
   }
   const auto fields = example::parse_json(answer);
   APIARY_VERIFY(fields.ok());
-  const YAML::Node named = (*fields)["lazyPreempted"];
-  APIARY_VERIFY(lost <= (named.IsDefined() ? named.size() : 0));
+  std::size_t named = 0;
+  for (const char* list : {"lazyPreempted", "victims"})
+    if (const YAML::Node names = (*fields)[list]) named += names.size();
+  APIARY_VERIFY(lost <= named);
+}
+
+// As many as have them back are named, no more.
+void check_restored(const hived_session& session, const std::vector<apiary::job_id>& before,
+                    const std::string& answer) {
+  std::size_t restored = 0;
+  for (const apiary::job_id job : before) {
+    const apiary::gang_record* gang = session.scheduler()->find(job);
+    restored += gang != nullptr && gang->guaranteed() ? 1U : 0U;
+  }
+  const auto fields = example::parse_json(answer);
+  APIARY_VERIFY(fields.ok());
+  const YAML::Node named = (*fields)["restored"];
+  APIARY_VERIFY(restored == (named.IsDefined() ? named.size() : 0));
 }
 
 void check(const hived_session& session) {
@@ -190,13 +208,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::string> answers;
   for (const std::string& line : lines) {
     const std::uint64_t hash = session.scheduler() == nullptr ? 0 : session.scheduler()->hash();
-    const std::vector<apiary::job_id> before = gangs_with_cells(session);
+    const std::vector<apiary::job_id> before = gangs_that(session, true);
+    const std::vector<apiary::job_id> downgraded = gangs_that(session, false);
     answers.push_back(session.answer(line));
     const std::string& answer = answers.back();
     APIARY_VERIFY(example::json_as_yaml::convert(answer).ok());
     if (session.scheduler() == nullptr) continue;
     if (session.scheduler()->cells().memory_bytes() > 1'000'000) return 0;
     check_lost(session, before, answer);
+    check_restored(session, downgraded, answer);
     check(session);
     if (answer.find("\"result\":\"error\"") == std::string::npos) continue;
     APIARY_VERIFY(answer.find("\"code\":\"INTERNAL\"") == std::string::npos);

@@ -745,6 +745,7 @@ TEST_CASE(
     REQUIRE(third.result == outcome::preempt);
     REQUIRE(h.cancel(job_id(3)).ok());
   }
+  CHECK(h.restored() == jobs{job_id(1)});
   CHECK(runs(h, 1));
   CHECK(h.tasks(*h.find(job_id(1))).at(0) == home);
   CHECK(h.find(job_id(1))->guaranteed());

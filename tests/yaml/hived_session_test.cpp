@@ -57,7 +57,8 @@ std::string gang(const std::string& name, const std::string& vc, int priority,
   return "'schedule','group':'" + name + "','vc':'" + vc +
          "','priority':" + std::to_string(priority) + ",'members':" + members + more;
 }
-const std::string nothing_else = ",'lazyPreempted':[],'cancelled':[]";
+const std::string nothing_else = ",'lazyPreempted':[],'cancelled':[],'restored':[]";
+const std::string nobody_restored = "'result':'ok','restored':[]";
 
 // A line that is refused, for what reason, and changes nothing.
 void refuses(hived_session& session, const std::string& line, const std::string& code,
@@ -93,10 +94,10 @@ TEST_CASE("gangs are bound, wait, end") {
             .find("'not_suggested'") != std::string::npos);
   CHECK(ask_op(s, gang("c", "red", 0, "[{'pods':1,'leafs':4}]", ",'pinned':'pin'")) ==
         "'result':'bind','pods':[{'node':'n2','devices':[0,1,2,3],'wholeCell':2}]" + nothing_else);
-  CHECK(ask_op(s, "'delete_pod','group':'a','pod':0") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete_pod','group':'a','pod':0") == nobody_restored);
   CHECK(s.num_names() == 2);
-  CHECK(ask_op(s, "'delete_pod','group':'a','pod':1") == "'result':'ok'");
-  CHECK(ask_op(s, "'delete','group':'c'") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete_pod','group':'a','pod':1") == nobody_restored);
+  CHECK(ask_op(s, "'delete','group':'c'") == nobody_restored);
   CHECK(s.num_names() == 0);
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
   CHECK(hash_of(s.answer(R"({"op":"final"})")) == hash_of(configured().answer("{}")));
@@ -141,9 +142,9 @@ TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothi
   answer = ask_op(s, gang("high", "blue", 1, "[{'pods':1,'leafs':2}]", ",'suggested':['n0']"));
   CHECK(answer.starts_with("'result':'preempt','victims':['low']"));
   CHECK(ask_op(s, "'schedule','group':'high'").starts_with("'result':'preempt'"));
-  CHECK(ask_op(s, "'cancel','group':'high'") == "'result':'ok'");
+  CHECK(ask_op(s, "'cancel','group':'high'") == nobody_restored);
   // Its victim keeps its leaves; a lazy one moves out of the tenant's cells.
-  CHECK(ask_op(s, "'delete','group':'low'") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete','group':'low'") == nobody_restored);
   ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]", ",'lazy':true"));
   answer = ask_op(s, gang("high", "blue", 1, "[{'pods':1,'leafs':2}]", ",'suggested':['n0']"));
   CHECK(bound(answer));
@@ -210,12 +211,12 @@ TEST_CASE("a gang that asks again by name alone stays on the nodes suggested las
   healthy("n1");
   CHECK(reserved(ask_op(s, again)) == "n1");
   CHECK(reserved(ask_op(s, again + ",'suggested':['n1']")) == "n1");
-  CHECK(ask_op(s, "'cancel','group':'g'") == "'result':'ok'");
+  CHECK(ask_op(s, "'cancel','group':'g'") == nobody_restored);
   CHECK(first("") == "n1");
   healthy("n0");
   bad("n1");
   CHECK(reserved(ask_op(s, again)) == "n0");
-  CHECK(ask_op(s, "'delete','group':'on n0'") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete','group':'on n0'") == nobody_restored);
   CHECK(ask_op(s, again).starts_with("'result':'bind'"));
 }
 
@@ -227,7 +228,7 @@ TEST_CASE("one task at a time") {
         "'result':'bind','pods':[{'node':'n0','devices':[2,3],'wholeCell':2}]" + nothing_else);
   const std::string later = "'result':'bind','pods':[{'node':'n0','devices':[0,1],'wholeCell':2}]";
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':0") == later + nothing_else);
-  CHECK(ask_op(s, "'delete_pod','group':'g','pod':0") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete_pod','group':'g','pod':0") == nobody_restored);
   refuses(s, R"({"op":"schedule_pod","group":"g","pod":0})", "NOT_FOUND", "has ended");
   refuses(s, R"({"op":"schedule_pod","group":"g","pod":2})", "NOT_FOUND", "has 2 tasks");
   refuses(s, R"({"op":"schedule_pod","group":"h","pod":0})", "NOT_FOUND", "no gang");
@@ -240,11 +241,11 @@ TEST_CASE("a task that ended while its gang preempts is not scheduled") {
   hived_session s = configured();
   ask_op(s, gang("guest", "red", -1, "[{'pods':3,'leafs':4}]"));
   CHECK(ask_op(s, gang("g", "red", 0, "[{'pods':2,'leafs':2}]")).starts_with("'result':'preempt'"));
-  CHECK(ask_op(s, "'delete_pod','group':'g','pod':0") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete_pod','group':'g','pod':0") == nobody_restored);
   const std::string ended = R"({"op":"schedule_pod","group":"g","pod":0})";
   refuses(s, ended, "NOT_FOUND", "has ended");
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1").starts_with("'result':'preempt'"));
-  CHECK(ask_op(s, "'delete','group':'guest'") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete','group':'guest'") == nobody_restored);
   refuses(s, ended, "NOT_FOUND", "has ended");
   refuses(s, R"({"op":"schedule_pod","group":"g","pod":1,"members":[{"pods":3,"leafs":2}]})",
           "INVALID_ARGUMENT", "members: not those of");
@@ -252,6 +253,51 @@ TEST_CASE("a task that ended while its gang preempts is not scheduled") {
         "'result':'bind','pods':[{'node':'n0','devices':[2,3],'wholeCell':2}]" + nothing_else);
   refuses(s, ended, "NOT_FOUND", "has ended");
 }
+
+TEST_CASE("who has its tenant's cells back is named where that happens") {
+  hived_session s = configured();
+  const std::string pair = "[{'pods':1,'leafs':2}]";
+  ask_op(s, gang("low", "blue", 0, pair, ",'lazy':true"));
+  ask_op(s, gang("guest", "red", -1, "[{'pods':5,'leafs':2}]"));
+  const auto preempt = [&](const std::string& name, const std::string& priority) {
+    const std::string answer =
+        ask_op(s, "'schedule','group':'" + name + "','vc':'blue','priority':" + priority +
+                      ",'members':" + pair);
+    CHECK(answer.starts_with("'result':'preempt'"));
+    return answer.substr(answer.find("'lazyPreempted'"));
+  };
+  const std::string taken = "'lazyPreempted':['low'],'cancelled':[],'restored':[]";
+  const std::string restored = "'result':'ok','restored':['low']";
+  for (const std::string end : {"'cancel','group':'high'", "'delete','group':'high'",
+                                "'delete_pod','group':'high','pod':0"}) {
+    CHECK(preempt("high", "1") == taken);
+    CHECK(ask_op(s, end) == restored);
+  }
+  CHECK(ask_op(s, "'usage','vc':'blue'").find("'downgraded':0") != std::string::npos);
+  // The one that took them gives way to a higher one, and that one is withdrawn.
+  CHECK(preempt("high", "1") == taken);
+  CHECK(preempt("higher", "2") == "'lazyPreempted':[],'cancelled':['high'],'restored':[]");
+  CHECK(ask_op(s, "'schedule','group':'higher'").find("'restored':[]") != std::string::npos);
+  CHECK(ask_op(s, "'cancel','group':'higher'") == restored);
+  // Or it has to ask anew, since all hardware is bad.
+  CHECK(preempt("high", "1") == taken);
+  for (const char* node : {"n0", "n1", "n2"})
+    ask_op(s, std::string("'node_bad','node':'") + node + '\'');
+  const std::string anew = "'schedule','group':'high'";
+  std::string answer = ask_op(s, anew + ",'phase':'Filtering'");
+  CHECK(answer.find(nothing_else) != std::string::npos);
+  answer = ask_op(s, anew);
+  CHECK(answer.starts_with("'result':'wait'"));
+  CHECK(answer.find("'cancelled':['high'],'restored':['low']") != std::string::npos);
+
+  // What a gang took that ran is not given back when it ends, but by a configuration.
+  s = configured();
+  ask_op(s, gang("low", "blue", 0, pair, ",'lazy':true"));
+  CHECK(ask_op(s, gang("high", "blue", 1, pair)).find(taken) != std::string::npos);
+  CHECK(ask_op(s, "'delete','group':'high'") == nobody_restored);
+  CHECK(ask(s, R"({"op":"reconfigure",)" + cells + '}') ==
+        R"("result":"ok","lazyPreempted":[],"cancelled":[],"restored":["low"],"shrunk":[],)"
+        R"("gone":[])");
 }
 
 TEST_CASE("a gang is gone only if it could have been") {
@@ -308,7 +354,8 @@ TEST_CASE("health, restart, another configuration") {
   smaller.replace(smaller.find(n0), n0.size(), "");
   smaller.replace(smaller.find(R"(,"blue")"), std::string::npos, "}");
   CHECK(ask(s, R"({"op":"reconfigure",)" + smaller + '}') ==
-        R"("result":"ok","lazyPreempted":[],"cancelled":[],"shrunk":[],"gone":["lost"])");
+        R"("result":"ok","lazyPreempted":[],"cancelled":[],"restored":[],"shrunk":[],)"
+        R"("gone":["lost"])");
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
   CHECK(s.num_names() == 1);
 }
@@ -579,7 +626,8 @@ TEST_CASE("devices that the configuration lacks for a while") {
   const std::string n0 = R"({"cellType":"NODE","cellAddress":"n0"},)";
   smaller.replace(smaller.find(n0), n0.size(), "");
   smaller.replace(smaller.find(R"(,"blue")"), std::string::npos, "}");
-  const std::string change = R"("result":"ok","lazyPreempted":[],"cancelled":[],"shrunk":[)";
+  const std::string change =
+      R"("result":"ok","lazyPreempted":[],"cancelled":[],"restored":[],"shrunk":[)";
   CHECK(ask(s, R"({"op":"reconfigure",)" + smaller + '}') == change + R"("g"],"gone":[])");
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1").find("not on the configuration's nodes") !=
         std::string::npos);
@@ -699,7 +747,7 @@ TEST_CASE("names of any text are answered as they came") {
     REQUIRE(came.ok());
     CHECK((*came)[0].Scalar() == (*came)[1].Scalar());
     ask_op(s, "'cancel','group':'other'");
-    CHECK(ask(s, R"({"op":"delete",)" + group + '}') == R"("result":"ok")");
+    CHECK(ask(s, R"({"op":"delete",)" + group + '}') == R"("result":"ok","restored":[])");
   }
   CHECK(example::json_text("a\xff\xc3") == R"("a\ufffd\ufffd")");
 }

@@ -119,7 +119,7 @@ class hived {
       if (plan.withdraws_) return cancel(plan.request_.job);
       return absl::FailedPreconditionError("a plan that says wait cannot be committed");
     }
-    ++epoch_;
+    begin_change();
     const bool preempting = plan.decided_ == outcome::preempt;
     if (plan.placed_) {
       if (!preempting) state_.bind_reserved(*gangs().find(plan.request_.job));
@@ -136,23 +136,23 @@ class hived {
     std::sort(downgraded.begin(), downgraded.end());
     const gang_slot slot =
         state_.admit(plan.request_, plan.place_, preempting, std::move(downgraded));
-    state_.restore(std::move(to_restore), preempting ? std::optional(slot) : std::nullopt);
+    restored_ =
+        state_.restore(std::move(to_restore), preempting ? std::optional(slot) : std::nullopt);
     return absl::OkStatus();
   }
 
   // A preempting gang is withdrawn: its victims keep their leaves, and gangs that lost their
-  // tenant's cells to it get them back if they are still to be had, the highest priority first, then
-  // by job. Their gang_record::downgraded tells who has; so after commit and finish, where they
-  // withdraw a preempting gang.
+  // tenant's cells to it get them back if they are still to be had (restored); so with commit, finish
+  // and finish_task, where they withdraw a preempting gang.
   // kNotFound: no such gang. kFailedPrecondition: it is not preempting.
   absl::Status cancel(job_id job) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
     if (gangs()[slot].state != gang_state::preempting)
       return absl::FailedPreconditionError(name(job) + " runs, it is not preempting");
-    ++epoch_;
+    begin_change();
     std::vector<job_id> to_restore;
     state_.drop_preempting(slot, to_restore);
-    state_.restore(std::move(to_restore));
+    restored_ = state_.restore(std::move(to_restore));
     return absl::OkStatus();
   }
 
@@ -160,7 +160,7 @@ class hived {
   absl::Status finish(job_id job) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
     if (gangs()[slot].state == gang_state::preempting) return cancel(job);
-    ++epoch_;
+    begin_change();
     state_.drop(slot);
     return absl::OkStatus();
   }
@@ -177,7 +177,7 @@ class hived {
                                  " (any more)");
     }
     if (ending == gang.count_live(0, gang.leaves.size())) return finish(job);
-    ++epoch_;
+    begin_change();
     state_.release(slot, from, to);
     return absl::OkStatus();
   }
@@ -196,7 +196,7 @@ class hived {
       if (being_preempted(gangs()[s]))
         return absl::FailedPreconditionError(name(gangs()[s].request.job) + " is being preempted");
     }
-    ++epoch_;
+    begin_change();
     state_.join(slot, other);
     return absl::OkStatus();
   }
@@ -245,20 +245,20 @@ class hived {
           " of node " + layout().node_name(at.node) + " is in use");
     }
     if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
-    ++epoch_;
+    begin_change();
     return state_.readmit(request, std::move(leaves), levels) ||
            state_.oust(*gangs().find(request.job), levels);
   }
 
   // Goes over to another configuration; gangs run on where they are, found by the names of nodes
   // and devices. Those that have their tenants' cells come first, then those downgraded before, who
-  // may have cells again (gang_record::downgraded tells); of both the highest priority first, then by
-  // job. Each is given whole cells of the levels that it had, if it can be: in the same configuration
-  // nobody is downgraded. A leaf that a gang runs on and that is not in the configuration is the
-  // gang's again in a later one that has it; what is bad stays so as long as it is in the
-  // configuration. A gang whose tenant, pinned cell or type of leaf is not in the configuration is
-  // from then on of none (hived_catalog::translate), also if a later one has it again: what a gang
-  // asks for is kept as ids, which mean something in one configuration only.
+  // may have cells again; of both the highest priority first, then by job. Each is given whole cells
+  // of the levels that it had, if it can be: in the same configuration nobody is downgraded. A leaf
+  // that a gang runs on and that is not in the configuration is the gang's again in a later one that
+  // has it; what is bad stays so as long as it is in the configuration. A gang whose tenant, pinned
+  // cell or type of leaf is not in the configuration is from then on of none
+  // (hived_catalog::translate), also if a later one has it again: what a gang asks for is kept as
+  // ids, which mean something in one configuration only.
   // kInvalidArgument, and nothing changes: a faulty configuration.
   absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config) {
     APIARY_ASSIGN_OR_RETURN(hived next, create(config));
@@ -287,6 +287,11 @@ class hived {
     const auto slot = gangs().find(job);
     return slot ? &gangs()[*slot] : nullptr;
   }
+  // The gangs that had lost their tenant's cells and have them back by the last change, since the gang
+  // that took them was withdrawn or gave way: the highest priority first, then by job. One that a
+  // plan downgrades, too, has them. A call that changes nothing leaves this as it is; reconfigure
+  // reports its own.
+  [[nodiscard]] const std::vector<job_id>& restored() const noexcept { return restored_; }
   // Whether another gang has claimed a leaf of it, or has its tenant's cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
     return state_.being_preempted(gang);
@@ -321,6 +326,10 @@ class hived {
     return *slot;
   }
 
+  void begin_change() noexcept {
+    ++epoch_;
+    restored_.clear();
+  }
   [[nodiscard]] absl::Status check(const gang_request& r) {
     const std::optional<gang_slot> slot = gangs().find(r.job);
     if (slot && gangs()[*slot].state == gang_state::allocated)
@@ -375,7 +384,7 @@ class hived {
       if (position && *position != i) continue;
       changed = state_.mark({c, all[i]}, good) || changed;
     }
-    epoch_ += changed ? 1 : 0;
+    if (changed) begin_change();
     return absl::OkStatus();
   }
 
@@ -383,6 +392,7 @@ class hived {
   hived_state state_;
   hived_planner planner_;
   std::uint64_t epoch_ = 0;
+  std::vector<job_id> restored_;  // by the last change
   std::vector<chain_leaf> scratch_;
 };
 

@@ -24,6 +24,7 @@ APIARY_NAMESPACE_BEGIN
 // What became of the gangs in a new configuration.
 struct hived_reconfiguration {
   std::vector<job_id> downgraded{};  // lost their tenant's cells, run on as opportunistic
+  std::vector<job_id> restored{};    // had lost them before, and have them again
   std::vector<job_id> cancelled{};   // were preempting, wait again
   std::vector<job_id> shrunk{};      // run on, but some of their leaves exist no more
   std::vector<job_id> gone{};        // none of their leaves exists any more
@@ -98,6 +99,7 @@ class hived_move {
     const bool own = after_.readmit(to_.translate(from_, gang.request), std::move(leaves),
                                     before_.levels_of(gang), std::move(missing));
     if (!own && gang.guaranteed()) report.downgraded.push_back(job);
+    if (own && gang.downgraded) report.restored.push_back(job);
   }
 
   const hived_catalog& from_;

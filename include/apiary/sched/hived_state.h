@@ -193,8 +193,9 @@ class hived_state {
   }
   // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
   // them where they run, by descending priority, then by job. Those who cannot, if another gang is
-  // preempting: they are then remembered as downgraded for that one.
-  void restore(std::vector<job_id> jobs, std::optional<gang_slot> preempting = std::nullopt) {
+  // preempting: they are then remembered as downgraded for that one. The jobs of those who can.
+  std::vector<job_id> restore(std::vector<job_id> jobs,
+                              std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
     std::sort(jobs.begin(), jobs.end());
     jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
@@ -204,14 +205,20 @@ class hived_state {
     }
     std::stable_sort(slots.begin(), slots.end(),
                      [&](gang_slot a, gang_slot b) { return gangs_[a].rank() > gangs_[b].rank(); });
-    std::erase_if(slots, [&](gang_slot s) { return upgrade(s); });
-    if (!preempting || slots.empty()) return;
+    std::vector<job_id> restored;
+    std::erase_if(slots, [&](gang_slot s) {
+      if (!upgrade(s)) return false;
+      restored.push_back(gangs_[s].request.job);
+      return true;
+    });
+    if (!preempting || slots.empty()) return restored;
     hash_ ^= fact(*preempting);
     std::vector<job_id>& victims = gangs_[*preempting].downgraded_victims;
     for (const gang_slot s : slots) victims.push_back(gangs_[s].request.job);
     std::sort(victims.begin(), victims.end());
     victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
     hash_ ^= fact(*preempting);
+    return restored;
   }
   // Whether another gang has claimed a leaf of it, or has its tenant's cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {

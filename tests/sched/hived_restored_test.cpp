@@ -1,0 +1,144 @@
+// apiary/tests/sched/hived_restored_test.cpp - who has its tenant's cells back is named.
+// SPDX-License-Identifier: MIT
+#include "support/hived_worlds.h"
+#include "support/scale.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <absl/status/status.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+// Those of the gangs who have their tenant's cells now.
+std::vector<job_id> owners_among(const hived& h, const std::vector<job_id>& gangs) {
+  std::vector<job_id> owners;
+  for (const job_id job : gangs)
+    if (h.find(job) != nullptr && h.find(job)->guaranteed()) owners.push_back(job);
+  return owners;
+}
+std::vector<job_id> downgraded_gangs(const hived& h) {
+  std::vector<job_id> jobs;
+  for (const gang_slot s : h.gangs().by_job())
+    if (h.gangs()[s].downgraded) jobs.push_back(h.gangs()[s].request.job);
+  return jobs;
+}
+std::vector<job_id> by_id(std::vector<job_id> jobs) {
+  std::sort(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+// A host whose gangs come, are withdrawn and end, task by task or at once, on hardware that breaks;
+// after each change the gangs named are those that were downgraded before it and are not now.
+struct watchful_host {
+  hived h;
+  rng random;
+  std::size_t restored = 0;
+  std::uint32_t next = 0;
+
+  watchful_host(const hived_config& config, std::uint64_t seed)
+      : h(*hived::create(config)), random(seed) {}
+
+  template <class Change>
+  void watch(const Change& change) {
+    const std::vector<job_id> before = downgraded_gangs(h);
+    REQUIRE(change().ok());
+    REQUIRE(by_id(h.restored()) == owners_among(h, before));
+    for (std::size_t i = 1; i < h.restored().size(); ++i) {
+      const gang_request& a = h.find(h.restored()[i - 1])->request;
+      const gang_request& b = h.find(h.restored()[i])->request;
+      REQUIRE((a.priority > b.priority || (a.priority == b.priority && a.job < b.job)));
+    }
+    restored += h.restored().size();
+  }
+  void ask(const gang_request& r) {
+    const std::vector<job_id> before = h.restored();
+    const auto plan = h.propose(r);
+    REQUIRE(h.restored() == before);
+    if (!plan.ok() || (plan->result == outcome::wait && plan->cancelled.empty())) return;
+    watch([&] { return h.commit(*plan); });
+  }
+  void step() {
+    const std::vector<gang_slot> all = h.gangs().by_job();
+    if (all.empty() || random.uniform(2) == 0) {
+      gang_request r = apiary_test::random_gang(h.layout(), job_id(next++), random);
+      r.lazy = true;
+      return ask(r);
+    }
+    const gang_record& gang =
+        h.gangs()[all[random.uniform(static_cast<std::uint32_t>(all.size()))]];
+    const job_id job = gang.request.job;
+    if (gang.state == gang_state::preempting) {
+      if (random.uniform(2) == 0) return ask(gang_request(gang.request));
+      return watch([&] { return h.cancel(job); });
+    }
+    const node_id node(random.uniform(h.layout().num_nodes()));
+    const std::vector<task_place> tasks = h.tasks(gang);
+    const auto task = random.uniform(static_cast<std::uint32_t>(tasks.size()));
+    switch (random.uniform(4)) {
+      case 0:
+        return watch([&] { return h.finish(job); });
+      case 1:
+        if (tasks[task].leaves == 0) return;
+        return watch([&] { return h.finish_task(job, task); });
+      case 2:
+        return mark(node, false);
+      default:
+        return mark(node, true);
+    }
+  }
+  void mark(node_id node, bool good) {
+    const std::uint64_t hash = h.hash();
+    const std::vector<job_id> before = h.restored();
+    REQUIRE((good ? h.mark_healthy(node) : h.mark_bad(node)).ok());
+    REQUIRE(h.restored() == (h.hash() == hash ? before : std::vector<job_id>()));
+  }
+};
+
+TEST_CASE("whoever has its tenant's cells back is named, and nobody else") {
+  std::size_t restored = 0;
+  for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{4'000}); ++run) {
+    CAPTURE(run);
+    rng random(run);
+    watchful_host host(apiary_test::random_cluster(random), random());
+    for (int i = 0; i < 100; ++i) host.step();
+    restored += host.restored;
+  }
+  MESSAGE(restored << " gangs had their tenant's cells back");
+  CHECK(restored > apiary_test::scaled(std::size_t{100}));
+}
+
+TEST_CASE("what a gang took that ran is not given back when it ends") {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n0"}, {.type = "NODE", .address = "n1"}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"NODE", 1}}}};
+  hived h = *hived::create(config);
+  for (const bool lazy : {true, false}) {
+    const auto plan = h.propose({.job = job_id(lazy ? 1U : 2U),
+                                 .tenant = tenant_id(0),
+                                 .priority = lazy ? 0 : 5,
+                                 .members = {{1, 4}},
+                                 .lazy = lazy});
+    REQUIRE((plan.ok() && plan->result == outcome::bind));
+    REQUIRE(h.commit(*plan).ok());
+    CHECK(h.restored().empty());
+  }
+  CHECK(downgraded_gangs(h) == std::vector<job_id>{job_id(1)});
+  REQUIRE(h.finish(job_id(2)).ok());
+  CHECK(h.restored().empty());
+  CHECK(downgraded_gangs(h) == std::vector<job_id>{job_id(1)});
+}
+
+}  // namespace
