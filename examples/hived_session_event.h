@@ -37,6 +37,9 @@ namespace example {
 //   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
 //                  A pod of a preempting gang counts no more where the gang waits; if the gang has
 //                  to go elsewhere, it goes with all pods
+//   grow           group, by: both run, and are alike in all but their members. The tasks of `by`
+//                  become the last ones of the group, and there is no gang `by` any more; the
+//                  group's members are then its own and, after them, those of `by`
 //   node_bad, node_healthy              node
 //   device_bad, device_healthy          node, device
 //   recover        a gang that runs already: as schedule, with pods [{node, devices, wholeCell}] as
@@ -65,6 +68,7 @@ struct session_place {
 struct session_event {
   std::string op{};
   std::string group{};
+  std::string by{};
   std::string vc{};
   std::string leaf_type{};
   std::string pinned{};
@@ -109,6 +113,7 @@ class session_event_reader {
     return entries(e.document, "", [&](auto& key, auto& n, auto& p) {
       if (n.IsNull()) return true;
       if (key == "group") return text(n, p, e.group);
+      if (key == "by") return text(n, p, e.by);
       if (key == "vc") return text(n, p, e.vc);
       if (key == "leafType") return text(n, p, e.leaf_type);
       if (key == "pinned") return text(n, p, e.pinned);

@@ -72,6 +72,7 @@ class line_of_bytes {
         const std::uint32_t what = below(8);
         if (what == 1) return R"({"op":"usage","vc":"t)" + number(4) + "\"}";
         if (what == 2) return R"({"op":"node_state",)" + node() + '}';
+        if (what > 4) return R"({"op":"grow",)" + group() + R"(,"by":"g)" + number(8) + "\"}";
         if (what != 0) return R"({"op":"audit"})";
         std::string back(cluster);
         return below(2) == 0 ? smaller : back.replace(7, 6, "reconfigure");

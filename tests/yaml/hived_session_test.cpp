@@ -254,6 +254,57 @@ TEST_CASE("a task that ended while its gang preempts is not scheduled") {
   refuses(s, ended, "NOT_FOUND", "has ended");
 }
 
+TEST_CASE("a gang grows by another one, which is then no more") {
+  hived_session s = configured();
+  ask_op(s, gang("a", "red", 0, "[{'pods':1,'leafs':2}]"));
+  ask_op(s, gang("b", "red", 0, "[{'pods':2,'leafs':1}]"));
+  CHECK(ask_op(s, "'grow','group':'a','by':'b'") == "'result':'ok'");
+  CHECK(s.num_names() == 1);
+  CHECK(ask_op(s, "'schedule_pod','group':'a','pod':2") ==
+        "'result':'bind','pods':[{'node':'n0','devices':[3],'wholeCell':2}]" + nothing_else);
+  const std::string both =
+      gang("a", "red", 0, "[{'pods':1,'leafs':2},{'pods':2,'leafs':1}]", ",'pod':0").substr(10);
+  CHECK(ask_op(s, "'schedule_pod'" + both).starts_with("'result':'bind'"));
+  refuses(s, R"({"op":"delete","group":"b"})", "NOT_FOUND", R"(no gang \"b\")");
+  refuses(s, R"({"op":"grow","group":"a","by":"b"})", "NOT_FOUND", R"(no gang \"b\")");
+  CHECK(ask_op(s, gang("b", "red", 0, "[{'pods':1,'leafs':1}]", ",'pinned':'pin'"))
+            .starts_with("'result':'bind'"));
+  CHECK(ask_op(s, "'delete_pod','group':'a','pod':1") == nobody_restored);
+  CHECK(ask_op(s, "'delete','group':'a'") == nobody_restored);
+  CHECK(ask_op(s, "'delete','group':'b'") == nobody_restored);
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+  CHECK(hash_of(s.answer(R"({"op":"note"})")) == hash_of(configured().answer("{}")));
+}
+
+TEST_CASE("a gang does not grow by what is not like it, and the answer names both") {
+  hived_session s;
+  refuses(s, R"({"op":"grow","group":"a","by":"b"})", "FAILED_PRECONDITION", "no configuration");
+  s = configured();
+  const auto refused = [&](const std::string& group, const std::string& by, const char* code,
+                           const std::string& words) {
+    refuses(s, R"({"op":"grow","group":")" + group + R"(","by":")" + by + "\"}", code, words);
+  };
+  // Their ids are 0, 1, ..., 11; one is called as another one's id.
+  for (int i = 0; i < 12; ++i) {
+    const std::string name = i == 1 ? "gang 11" : "g" + std::to_string(i);
+    const std::string answer =
+        ask_op(s, gang(name, i == 11 ? "blue" : "red", -1, "[{'pods':1,'leafs':1}]"));
+    REQUIRE(answer.starts_with("'result':'bind'"));
+  }
+  refuses(s, R"({"op":"grow","by":"g0"})", "INVALID_ARGUMENT", "group: is missing");
+  refuses(s, R"({"op":"grow","group":"g0"})", "INVALID_ARGUMENT", "by: is missing");
+  refuses(s, R"({"op":"grow","group":"g0","by":2})", "INVALID_ARGUMENT", "by: a text");
+  refused("g0", "g12", "NOT_FOUND", R"(no gang \"g12\")");
+  refused("g12", "g0", "NOT_FOUND", R"(no gang \"g12\")");
+  refused("g0", "g0", "INVALID_ARGUMENT", R"(gang \"g0\" cannot grow by itself)");
+  refused("gang 11", "g11", "FAILED_PRECONDITION",
+          R"(gang \"gang 11\" and gang \"g11\" are not alike in their tenant)");
+  ask_op(s, gang("high", "red", 1, "[{'pods':1,'leafs':4}]"));
+  refused("g2", "high", "FAILED_PRECONDITION", R"(gang \"high\" is preempting)");
+  CHECK(ask_op(s, "'grow','group':'g11','by':'g0'").find("'message':'gang") != std::string::npos);
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+}
+
 TEST_CASE("who has its tenant's cells back is named where that happens") {
   hived_session s = configured();
   const std::string pair = "[{'pods':1,'leafs':2}]";
@@ -864,6 +915,8 @@ std::string random_line(apiary::rng& random) {
       return line("node_state", node);
     case 10:
       return line("schedule", asked + R"(,"suggested":["n0","n1"],"phase":"Filtering")");
+    case 11:
+      return line("grow", group + R"(,"by":"g)" + number(6) + '"');
     default:
       return line("schedule", asked);
   }
