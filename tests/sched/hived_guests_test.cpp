@@ -7,86 +7,26 @@
 #include <apiary/model/uniform_tree.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_guests.h>
 #include <apiary/sched/hived_supply.h>
 #include <apiary/sched/physical_chain.h>
 
 #include <doctest/doctest.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <set>
-#include <string>
-#include <support/hived_documents.h>
+#include <support/hived_racks.h>
 #include <support/naive_gang.h>
 #include <support/scale.h>
-#include <utility>
-#include <vector>
 
 using namespace apiary;
 using apiary_test::leaf_counts;
 
 namespace {
 
-// Four racks of two nodes of two pairs; tenant "a" has a rack, a node and a pair, "b" two nodes.
-hived racks_of_pairs() {
-  hived_config c;
-  c.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
-  for (const char* names : {"01", "23", "45", "67"}) {
-    c.physical_cells.push_back(apiary_test::rack({apiary_test::named(std::string(1, names[0])),
-                                                  apiary_test::named(std::string(1, names[1]))}));
-  }
-  c.virtual_clusters = {
-      {.name = "a", .cells = {{"RACK", 1}, {"RACK.NODE", 1}, {"RACK.NODE.PAIR", 1}}},
-      {.name = "b", .cells = {{"RACK.NODE", 2}}}};
-  auto h = hived::create(c);
-  REQUIRE(h.ok());
-  return *std::move(h);
-}
 gang_request random_guest(rng& random, std::uint32_t job) {
-  gang_request r{.job = job_id(job), .tenant = tenant_id(random.uniform(2))};
+  gang_request r = apiary_test::gang_of_few(random, job);
   r.priority = opportunistic_priority;
-  for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
-    r.members.push_back({1 + random.uniform(3), 1 + random.uniform(4)});
   return r;
-}
-// Guests and owners, and leaves that break.
-void let_gangs_come_and_go(hived& h, rng& random) {
-  for (std::uint32_t job = 0; job < 12; ++job) {
-    gang_request r = random_guest(random, job);
-    r.priority = static_cast<std::int32_t>(random.uniform(4)) - 1;
-    const auto plan = h.propose(r);
-    REQUIRE(plan.ok());
-    if (plan->result != outcome::wait) REQUIRE(h.commit(*plan).ok());
-    if (random.uniform(2) == 0) static_cast<void>(h.finish(job_id(random.uniform(12))));
-    if (random.uniform(3) == 0)
-      REQUIRE(h.mark_bad(node_id(random.uniform(8)), random.uniform(4)).ok());
-  }
-}
-// Checks that every leaf of every task is idle, usable and its own, each task on one node.
-void check_place_of_guest(const physical_chain& chain, const gang_request& r,
-                          const gang_place& place, const health<uniform_tree>* usable) {
-  CHECK(!place.cluster.valid());
-  std::set<cell_id> taken;
-  std::size_t i = 0;
-  for (const gang_member& m : r.members) {
-    for (std::uint32_t t = 0; t < m.tasks; ++t) {
-      std::set<std::uint32_t> nodes;
-      for (std::uint32_t k = 0; k < m.leaves; ++k, ++i) {
-        REQUIRE(i < place.leaves.size());
-        const bound_leaf& l = place.leaves[i];
-        REQUIRE(!l.leaf.valid());
-        REQUIRE(taken.insert(l.image).second);
-        nodes.insert(chain.node_of(l.image));
-        REQUIRE(chain.healthy().healthy(l.image));
-        if (usable != nullptr) REQUIRE(usable->healthy(l.image));
-        REQUIRE(chain.holders(l.image).idle());
-      }
-      REQUIRE(nodes.size() == 1);
-    }
-  }
-  REQUIRE(i == place.leaves.size());
 }
 
 }  // namespace
@@ -96,8 +36,8 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
   int yes = 0;
   int no = 0;
   for (int round = 0; round < apiary_test::scaled(1000); ++round) {
-    hived h = racks_of_pairs();
-    let_gangs_come_and_go(h, random);
+    hived h = apiary_test::four_racks();
+    apiary_test::let_gangs_come_and_go(h, random, true);
     const gang_request r = random_guest(random, 99);
     const physical_chain& chain = h.cells().chain(0);
     health<uniform_tree> usable(chain.tree());
@@ -124,7 +64,12 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
       REQUIRE(found == apiary_test::fits_by_sets(idle, tasks));
       REQUIRE(supply.fits_repaired(chain, r.members) == apiary_test::fits_by_sets(repaired, tasks));
       found ? ++yes : ++no;
-      if (found) check_place_of_guest(chain, r, search.place(), filter);
+      if (found) {
+        apiary_test::check_place(chain, r, search.place(), filter);
+        CHECK(!search.place().cluster.valid());
+        for (const bound_leaf& l : search.place().leaves)
+          REQUIRE((!l.leaf.valid() && chain.holders(l.image).idle()));
+      }
       if (!found && search.cut()) REQUIRE(apiary_test::is_cut(*search.cut(), idle, tasks));
     }
   }
@@ -133,7 +78,7 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
 }
 
 TEST_CASE("guests gather on the nodes of guests, away from tenants' tasks") {
-  hived h = racks_of_pairs();
+  hived h = apiary_test::four_racks();
   const auto run = [&](const gang_request& r) {
     const auto plan = h.propose(r);
     REQUIRE(plan.ok());
