@@ -1,0 +1,134 @@
+// apiary/tests/support/audit_scene.h - a HiveD scheduler in use, to be damaged and audited.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "support/hived_documents.h"
+#include "support/hived_worlds.h"
+#include <apiary/core/ids.h>
+#include <apiary/model/request.h>
+#include <apiary/sched/audit.h>
+#include <apiary/sched/audit_notes.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_cells.h>
+#include <apiary/sched/physical_chain.h>
+#include <apiary/sched/virtual_cluster.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace apiary_test {
+
+// What a scheduler shows as constant is not so in a copy of ours.
+template <class T>
+[[nodiscard]] T& broken(const T& part) {
+  return const_cast<T&>(part);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+
+// The small cluster with gangs of all kinds: 1 and 2 are a's and fill a rack, 3 is about to preempt
+// 1, 4 is b's in a pair of its own, 5 in its pinned node, where another leaf is bad; 6 is
+// opportunistic.
+class audit_scene {
+ public:
+  static constexpr std::uint32_t tenant_b = 0;
+  static constexpr std::uint32_t tenant_a = 1;
+
+  audit_scene() {
+    using apiary::job_id;
+    for (const apiary::gang_request& r :
+         {gang(1, tenant_a, 0, {{1, 4}}), gang(2, tenant_a, 3, {{2, 2}}),
+          gang(3, tenant_a, 2, {{1, 3}}), gang(4, tenant_b, 1, {{2, 1}}),
+          gang(5, tenant_b, 1, {{1, 2}}), gang(6, tenant_b, -1, {{1, 1}})}) {
+      apiary::gang_request asked = r;
+      asked.leaf_type = *whole.find_leaf_type("GPU");
+      if (r.job.value == 5) asked.pinned = 0;
+      const auto plan = whole.propose(asked);
+      REQUIRE(plan.ok());
+      REQUIRE(plan->result ==
+              (r.job.value == 3 ? apiary::outcome::preempt : apiary::outcome::bind));
+      REQUIRE(whole.commit(*plan).ok());
+    }
+    const apiary::task_place pinned = whole.tasks(*whole.find(job_id(5)))[0];
+    std::uint32_t idle = 0;
+    while ((pinned.leaves >> idle & 1) != 0) ++idle;
+    REQUIRE(whole.mark_bad(pinned.node, idle).ok());
+    cells = whole.cells();
+    gangs = whole.gangs();
+    rack = whole.gangs()[slot(1)].leaves[0].chain;
+  }
+
+  apiary::hived whole = *apiary::hived::create(small_cluster());
+  apiary::hived_cells cells = whole.cells();  // copies, to be damaged
+  apiary::gang_table gangs = whole.gangs();
+  std::uint32_t rack = 0;  // the chain of the racks
+
+  [[nodiscard]] static apiary::gang_request gang(std::uint32_t job, std::uint32_t tenant,
+                                                 std::int32_t priority,
+                                                 std::vector<apiary::gang_member> members) {
+    return {.job = apiary::job_id(job),
+            .tenant = apiary::tenant_id(tenant),
+            .priority = priority,
+            .members = std::move(members)};
+  }
+  [[nodiscard]] apiary::gang_slot slot(std::uint32_t job) const {
+    return *whole.gangs().find(apiary::job_id(job));
+  }
+  [[nodiscard]] apiary::gang_record& record(std::uint32_t job) { return gangs[slot(job)]; }
+  [[nodiscard]] apiary::cell_id leaf(std::uint32_t job, std::size_t i = 0) const {
+    return whole.gangs()[slot(job)].leaves[i].leaf;
+  }
+  [[nodiscard]] apiary::physical_chain& chain() { return broken(cells.chain(rack)); }
+  [[nodiscard]] apiary::virtual_cell owner(std::uint32_t job) { return chain().owner(leaf(job)); }
+  [[nodiscard]] apiary::virtual_cluster& cluster(std::uint32_t job) {
+    return broken(cells.cluster(record(job).cluster));
+  }
+  [[nodiscard]] apiary::cell_id idle_leaf() {
+    for (const apiary::cell_id c : chain().tree().cells(0))
+      if (chain().holders(c).idle() && chain().cells().cells().enclosing_free_level(c)) return c;
+    return {};
+  }
+};
+
+// What is done to a scene, the rule that breaks, and a part of the witness.
+struct damage {
+  const char* rule;
+  std::string witness;
+  std::function<void(audit_scene&)> inflict;
+};
+
+// Checks that a part of the audit finds nothing in the scene as it is, finds each damage and says
+// where it is, and that the damages break these rules and no others.
+inline void check_damages(const std::function<void(apiary::detail::audit_notes&)>& part,
+                          const std::set<std::string>& rules, const std::vector<damage>& all) {
+  const auto found = [&](const audit_scene& s) {
+    apiary::detail::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
+    part(notes);
+    return std::move(notes.found);
+  };
+  CHECK(faults_of(found(audit_scene())) == "");
+  std::set<std::string> seen;
+  for (const damage& d : all) {
+    CAPTURE(d.rule);
+    CAPTURE(d.witness);
+    seen.insert(d.rule);
+    audit_scene s;
+    d.inflict(s);
+    const std::vector<apiary::violation> violations = found(s);
+    CAPTURE(faults_of(violations));
+    CHECK(std::any_of(violations.begin(), violations.end(), [&](const apiary::violation& v) {
+      return v.rule == d.rule && v.witness.find(d.witness) != std::string::npos;
+    }));
+  }
+  CHECK(seen == rules);
+}
+
+}  // namespace apiary_test
