@@ -111,6 +111,7 @@
 #include <apiary/sched/gandiva_queue.h>
 #include <apiary/sched/gandiva_relocation.h>
 #include <apiary/sched/gandiva_servers.h>
+#include <apiary/sched/gang_place.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/gpu_sharing.h>

@@ -180,6 +180,17 @@ TEST_CASE("random holders and faults against a recount") {
   }
 }
 
+TEST_CASE("a leaf is held as a tenant's by who is to have it next, else by its guaranteed user") {
+  const gang_slot user(1);
+  const gang_slot claimer(2);
+  for (const bool guaranteed : {false, true}) {
+    CHECK(leaf_holders{user, claimer, guaranteed}.holder() == claimer);
+    CHECK(leaf_holders{user, gang_slot(), guaranteed}.holder() ==
+          (guaranteed ? user : gang_slot()));
+  }
+  CHECK(!leaf_holders().holder().valid());
+}
+
 TEST_CASE("owners of cells") {
   physical_chain chain(uniform_tree({2, 2}), 1);
   CHECK(!chain.owner(cell_id(3)).cell.valid());

@@ -13,6 +13,11 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// The n lowest bits of a word; all of them from 64 on.
+[[nodiscard]] constexpr std::uint64_t low_bits(std::uint32_t n) noexcept {
+  return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+}
+
 // A subset of {0, ..., size-1} with a summary above it: bit i of each level says whether word i of
 // the level below has a member, so that finding the next member walks over no empty stretch.
 //

@@ -67,13 +67,8 @@ class hived_cells : private hived_bindings {
   std::optional<cell_id> place(cluster_id c, cell_id leaf) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
-    path_.clear();  // the unbound ones, lowest first
-    cell_id v = leaf;
-    level_t l = 0;
-    while (v.valid() && !cluster.image(v).valid()) {
-      path_.push_back(v);
-      v = cluster.tree().parent(v, l++);
-    }
+    const cell_id v = climb(cluster, leaf);
+    auto l = static_cast<level_t>(path_.size());
     cell_id image;
     if (v.valid()) {
       image = cluster.image(v);
@@ -96,12 +91,7 @@ class hived_cells : private hived_bindings {
   // lowest bound cells above both are each other's, and that a whole cell can be granted if none.
   void place_at(cluster_id c, bound_leaf at) {
     const virtual_cluster& cluster = books::cluster(c);
-    path_.clear();
-    cell_id v = at.leaf;
-    for (level_t l = 0; v.valid() && !cluster.image(v).valid(); ++l) {
-      path_.push_back(v);
-      v = cluster.tree().parent(v, l);
-    }
+    climb(cluster, at.leaf);
     for (auto l = static_cast<level_t>(path_.size()); l-- > 0;)
       bind(c, path_[l], l, books::chain(cluster.chain()).tree().ancestor(at.image, l));
   }
@@ -303,6 +293,17 @@ class hived_cells : private hived_bindings {
   }
 
  private:
+  // The lowest bound cell around a virtual leaf, not valid if there is none; path_: the unbound
+  // ones below it, lowest first.
+  cell_id climb(const virtual_cluster& cluster, cell_id leaf) {
+    path_.clear();
+    cell_id v = leaf;
+    for (level_t l = 0; v.valid() && !cluster.image(v).valid(); ++l) {
+      path_.push_back(v);
+      v = cluster.tree().parent(v, l);
+    }
+    return v;
+  }
   void release(std::uint32_t chain, cell_id leaf, leaf_holders to) {
     const bool was_taken = books::chain(chain).holders(leaf).taken();
     hold(chain, leaf, to);

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/sched/gang_place.h>
 #include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived_guests.h>
 
 #include <cstdint>
 #include <optional>

@@ -9,6 +9,7 @@
 #include <apiary/model/request.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/gang_fit.h>
+#include <apiary/sched/gang_place.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_catalog.h>

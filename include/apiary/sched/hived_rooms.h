@@ -75,9 +75,9 @@ void for_each_leaf_to_be_had(const hived_cells& cells, const gang_table& gangs,
   const virtual_cluster& cluster = cells.cluster(c);
   const physical_chain& chain = cells.chain(cluster.chain());
   const auto holder_of = [&](cell_id leaf) {
-    const leaf_holders h = chain.holders(leaf);
-    if (h.claimer.valid() && h.claimer != restarted) return h.claimer;
-    return h.guaranteed ? h.user : gang_slot();
+    leaf_holders h = chain.holders(leaf);
+    if (h.claimer == restarted) h.claimer = gang_slot();
+    return h.holder();
   };
   for_each_bad_leaf(chain, [&](cell_id leaf) {
     if (chain.owner(leaf).cluster != c) return;

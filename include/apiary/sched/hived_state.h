@@ -5,10 +5,10 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/tree.h>
+#include <apiary/sched/gang_place.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
-#include <apiary/sched/hived_guests.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>

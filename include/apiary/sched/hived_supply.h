@@ -89,8 +89,7 @@ class hived_supply {
     const physical_chain& chain = cells.chain(cluster.chain());
     list_bound_nodes(cluster, chain, [&](cell_id leaf) {
       if (!usable.healthy(leaf)) return false;
-      const leaf_holders h = chain.holders(leaf);
-      const gang_slot holder = h.claimer.valid() ? h.claimer : h.guaranteed ? h.user : gang_slot();
+      const gang_slot holder = chain.holders(leaf).holder();
       return !holder.valid() || (preempting && gangs[holder].request.priority < request.priority);
     });
     std::uint64_t sizes = 1;  // bit s-1 for pieces of s leaves

@@ -31,6 +31,10 @@ struct leaf_holders {
   [[nodiscard]] constexpr bool idle() const noexcept { return !user.valid() && !claimer.valid(); }
   // Whether a tenant's cell is in use by it.
   [[nodiscard]] constexpr bool taken() const noexcept { return claimer.valid() || guaranteed; }
+  // By which gang: the one that is to have it next comes first.
+  [[nodiscard]] constexpr gang_slot holder() const noexcept {
+    return claimer.valid() ? claimer : guaranteed ? user : gang_slot();
+  }
   friend constexpr bool operator==(leaf_holders, leaf_holders) noexcept = default;
 };
 
@@ -189,9 +193,6 @@ class physical_chain {
   }
 
  private:
-  [[nodiscard]] static constexpr std::uint64_t low_bits(std::uint32_t n) noexcept {
-    return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
-  }
   // After a guest has come to a leaf, or gone: the cells around have one more than before, or had.
   void count_guest(cell_id c, bool came) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {

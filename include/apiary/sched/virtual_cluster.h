@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/alloc/node_index.h>
+#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/quota_tree.h>
 #include <apiary/model/uniform_tree.h>
@@ -55,8 +56,7 @@ class virtual_cluster {
       if (n == 0) continue;
       const std::uint32_t size = tree_.leaves_per_cell(l);
       ranges_.push_back({l, num_nodes(), num_leaves_, size, n});
-      free_.resize(free_.size() + n,
-                   size >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << size) - 1);
+      free_.resize(free_.size() + n, low_bits(size));
       num_leaves_ += n * size;
     }
     for (const node_range& r : ranges_) {
