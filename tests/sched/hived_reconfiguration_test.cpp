@@ -46,11 +46,11 @@ struct one_configuration {
     std::vector<chain_leaf> leaves;
     for (const std::string& node : nodes)
       for (const std::uint32_t device : {0U, 1U}) leaves.push_back(catalog.find_leaf(node, device));
-    return state.readmit({.job = job_id(job),
-                          .tenant = tenant_id(0),
-                          .priority = priority,
-                          .members = {{static_cast<std::uint32_t>(nodes.size()), 2}}},
-                         std::move(leaves));
+    return state.readmit({.request = {.job = job_id(job),
+                                      .tenant = tenant_id(0),
+                                      .priority = priority,
+                                      .members = {{static_cast<std::uint32_t>(nodes.size()), 2}}},
+                          .leaves = std::move(leaves)});
   }
   // A gang of "a" waits until this node is idle.
   void preempt(std::uint32_t job, std::int32_t priority, const std::string& node) {

@@ -1,6 +1,7 @@
 // apiary/tests/sched/hived_recovery_test.cpp - gangs that run on after a restart, and elsewhere.
 // SPDX-License-Identifier: MIT
 #include "support/hived_documents.h"
+#include "support/hived_names.h"
 #include "support/hived_play.h"
 #include "support/hived_worlds.h"
 #include "support/scale.h"
@@ -16,12 +17,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,38 +27,21 @@
 namespace {
 
 using namespace apiary;
+using apiary_test::all_devices;
+using apiary_test::any_device;
+using apiary_test::changed_cluster;
+using apiary_test::copy_health;
+using apiary_test::devices_of;
 using apiary_test::hived_play;
-
-using device = std::pair<std::string, std::uint32_t>;  // node and index
-
-device device_of(const hived& h, task_place at, std::uint32_t position) {
-  return {h.layout().node_name(at.node), h.layout().device(at.node, position)};
-}
-// Of every task of a gang, in order.
-std::vector<std::set<device>> devices_of(const hived& h, const gang_record& gang) {
-  std::vector<std::set<device>> all;
-  for (const task_place& at : h.tasks(gang)) {
-    all.emplace_back();
-    for (std::uint64_t m = at.leaves; m != 0; m &= m - 1)
-      all.back().insert(device_of(h, at, static_cast<std::uint32_t>(std::countr_zero(m))));
-  }
-  return all;
-}
-std::set<device> all_devices(const hived& h) {
-  std::set<device> all;
-  for (std::uint32_t n = 0; n < h.layout().num_nodes(); ++n) {
-    const chain_layout& in = h.layout().chain(h.layout().chain_of(node_id(n)));
-    for (std::uint32_t i = 0; i < in.tree.leaves_per_cell(in.node_level); ++i)
-      all.insert(device_of(h, {node_id(n), 0}, i));
-  }
-  return all;
-}
+using apiary_test::places_of;
+using apiary_test::task_devices;
+using apiary_test::those_there;
 
 // A gang as the host has written it down.
 struct note {
   gang_request request{};
   std::string tenant{};
-  std::vector<std::set<device>> tasks{};
+  std::vector<task_devices> tasks{};
   std::vector<level_t> levels{};
   bool guaranteed = false;
 };
@@ -74,36 +55,6 @@ std::vector<note> running(const hived& h) {
                    devices_of(h, gang), whole_cell_levels(h, gang), gang.guaranteed()});
   }
   return all;
-}
-
-// The places of a note in a configuration; those that are not there are left out.
-std::vector<task_place> places(const hived& h, const note& n) {
-  std::vector<task_place> all;
-  for (const std::set<device>& task : n.tasks) {
-    task_place at;
-    for (const auto& [name, index] : task) {
-      const auto node = h.layout().find_node(name);
-      if (!node) continue;
-      const auto position = h.layout().find_position(*node, index);
-      if (!position) continue;
-      at.node = *node;
-      at.leaves |= std::uint64_t{1} << *position;
-    }
-    all.push_back(at);
-  }
-  return all;
-}
-
-void copy_health(const hived& from, hived& to) {
-  for (std::uint32_t n = 0; n < from.layout().num_nodes(); ++n) {
-    const chain_layout& in = from.layout().chain(from.layout().chain_of(node_id(n)));
-    const std::uint32_t c = from.layout().chain_of(node_id(n)).value;
-    const auto inside = leaves(in.tree, from.layout().node_cell(node_id(n)));
-    for (std::uint32_t i = 0; i < inside.size(); ++i) {
-      if (!from.cells().chain(c).healthy().healthy(inside[i]))
-        REQUIRE(to.mark_bad(node_id(n), i).ok());
-    }
-  }
 }
 
 // After all its gangs have ended and all is repaired, a scheduler is as good as new.
@@ -159,7 +110,7 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
     hived again = *hived::create(config);
     if (random.uniform(2) == 0) copy_health(host.scheduler, again);
     for (const note& n : notes) {
-      const auto recovered = again.recover(n.request, places(again, n), n.levels);
+      const auto recovered = again.recover(n.request, places_of(again, n.tasks), n.levels);
       REQUIRE(recovered.ok());
       if (n.guaranteed) REQUIRE(*recovered);
       guaranteed += n.guaranteed ? 1U : 0U;
@@ -170,7 +121,7 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
       if (!n.guaranteed) continue;
       REQUIRE(whole_cell_levels(again, gang) == n.levels);
       std::size_t i = 0;
-      for (const std::set<device>& task : n.tasks) {
+      for (const task_devices& task : n.tasks) {
         const auto first = n.levels.begin() + static_cast<std::ptrdiff_t>(i);
         const auto last = first + static_cast<std::ptrdiff_t>(task.size());
         spread += std::adjacent_find(first, last, std::not_equal_to<>()) != last ? 1U : 0U;
@@ -179,12 +130,12 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
     }
     if (notes.empty()) continue;
     std::vector<level_t> one_too_many(1);
-    for (const std::set<device>& task : notes[0].tasks)
+    for (const task_devices& task : notes[0].tasks)
       one_too_many.resize(one_too_many.size() + task.size());
     gang_request r = notes[0].request;
     r.job = job_id(1'000'000);
     const std::uint64_t before = again.hash();
-    const auto refused = again.recover(r, places(again, notes[0]), one_too_many);
+    const auto refused = again.recover(r, places_of(again, notes[0].tasks), one_too_many);
     REQUIRE(refused.status().code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(again.hash() == before);
   }
@@ -238,7 +189,7 @@ TEST_CASE("gangs replayed after a restart, in any order, run where they ran") {
     const bool health_first = random.uniform(2) == 0;
     if (health_first) copy_health(host.scheduler, again);
     for (const note& n : notes) {
-      const auto recovered = again.recover(n.request, places(again, n));
+      const auto recovered = again.recover(n.request, places_of(again, n.tasks));
       REQUIRE(recovered.ok());
       REQUIRE(apiary_test::faults_of(again) == "");
       const gang_record* gang = again.find(n.request.job);
@@ -258,47 +209,6 @@ TEST_CASE("gangs replayed after a restart, in any order, run where they ran") {
   CHECK(downgraded * 10 <= guaranteed);
 }
 
-// What may become of a configuration: tenants in another order or gone, with fewer cells; nodes
-// gone, or in the places of others, which may be in other chains.
-hived_config changed(hived_config config, rng& random) {
-  std::vector<physical_cell_config*> nodes;
-  const auto collect = [&](const auto& self, physical_cell_config& cell) -> void {
-    if (!cell.address.empty()) nodes.push_back(&cell);
-    for (physical_cell_config& part : cell.children) self(self, part);
-  };
-  auto& tenants = config.virtual_clusters;
-  if (random.uniform(3) == 0 && config.physical_cells.size() > 1) {
-    config.physical_cells.erase(
-        config.physical_cells.begin() +
-        random.uniform(static_cast<std::uint32_t>(config.physical_cells.size())));
-  }
-  for (physical_cell_config& cell : config.physical_cells) collect(collect, cell);
-  const auto num_nodes = static_cast<std::uint32_t>(nodes.size());
-  if (random.uniform(2) == 0) {
-    for (std::uint32_t i = random.uniform(4); i > 0; --i)
-      std::swap(nodes[random.uniform(num_nodes)]->address,
-                nodes[random.uniform(num_nodes)]->address);
-  }
-  if (random.uniform(4) == 0) nodes[random.uniform(num_nodes)]->address = "new";
-  if (random.uniform(3) == 0) shuffle(tenants, random);
-  if (random.uniform(4) == 0) tenants.pop_back();
-  for (virtual_cluster_config& t : tenants) {
-    while (!t.cells.empty() && random.uniform(3) == 0) {
-      std::swap(t.cells.back(),
-                t.cells[random.uniform(static_cast<std::uint32_t>(t.cells.size()))]);
-      t.cells.pop_back();
-    }
-    if (!t.pinned_ids.empty() && random.uniform(4) == 0) t.pinned_ids.pop_back();
-  }
-  while (!hived_layout::create(config).ok()) {  // now too much is promised, or what is no more
-    virtual_cluster_config& t = tenants[random.uniform(static_cast<std::uint32_t>(tenants.size()))];
-    if (!t.cells.empty())
-      t.cells.erase(t.cells.begin() + random.uniform(static_cast<std::uint32_t>(t.cells.size())));
-    if (!t.pinned_ids.empty() && t.cells.empty()) t.pinned_ids.pop_back();
-  }
-  return config;
-}
-
 TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs is there") {
   std::uint64_t kept = 0;
   std::uint64_t downgraded = 0;
@@ -314,7 +224,7 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
     hived& h = host.scheduler;
     const hived old = h;
     const std::vector<note> notes = running(old);
-    const hived_config after = changed(before, random);
+    const hived_config after = changed_cluster(before, random);
     const auto report = h.reconfigure(after);
     REQUIRE(report.ok());
     REQUIRE(apiary_test::faults_of(h) == "");
@@ -327,14 +237,10 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
       REQUIRE(old.find(job)->state == gang_state::preempting);
       REQUIRE(h.find(job) == nullptr);
     }
-    const std::set<device> present = all_devices(h);
+    const auto present = all_devices(h);
     for (const note& n : notes) {
-      std::vector<std::set<device>> left = n.tasks;
-      bool any = false;
-      for (std::set<device>& task : left) {
-        std::erase_if(task, [&](const device& d) { return !present.contains(d); });
-        any = any || !task.empty();
-      }
+      const std::vector<task_devices> left = those_there(n.tasks, present);
+      const bool any = any_device(left);
       const gang_record* gang = h.find(n.request.job);
       REQUIRE((gang != nullptr) == any);
       REQUIRE(has(report->gone, n.request.job) == !any);
@@ -374,7 +280,7 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
         if (!r.pinned || fresh.layout().pinned[*r.pinned].tenant != r.tenant) r.tenant = {};
         if (!r.tenant.valid()) r.pinned.reset();
       }
-      const auto recovered = fresh.recover(r, places(fresh, n));
+      const auto recovered = fresh.recover(r, places_of(fresh, n.tasks));
       if (has(report->gone, r.job)) {
         REQUIRE(recovered.status().code() == absl::StatusCode::kInvalidArgument);
         continue;
@@ -422,6 +328,35 @@ TEST_CASE("in the same configuration nobody is downgraded, and all run where the
   }
   MESSAGE(guaranteed << " gangs kept their tenant's cells, " << restored << " had them again");
   if (apiary_test::scale() >= 1) CHECK(guaranteed > 0);
+}
+
+TEST_CASE("every rule holds over restarts and one configuration after another") {
+  hived_play::counts all;
+  const hived_play::habits often{
+      .gangs = 40, .ends = 12, .tasks = 14, .misuses = 1, .moves = 6, .restarts = 3};
+  const auto runs = apiary_test::scaled(std::uint64_t{1000});
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    rng random(run + 3'000'000);
+    hived_play host(apiary_test::random_cluster(random), random(), often);
+    for (std::uint32_t i = 0; i < 300; ++i) {
+      CAPTURE(run);
+      CAPTURE(i);
+      host.step();
+      REQUIRE(apiary_test::faults_of(host.scheduler) == "");
+    }
+    CAPTURE(run);
+    host.tidy_up();
+    REQUIRE(host.scheduler.hash() == hived::create(host.config())->hash());
+    all.moved += host.seen.moved;
+    all.restarted += host.seen.restarted;
+    all.returned += host.seen.returned;
+    all.outlived += host.seen.outlived;
+  }
+  MESSAGE(all.moved << " other configurations, " << all.restarted << " restarts; " << all.returned
+                    << " gangs had devices again that were gone, " << all.outlived
+                    << " ran on with none but such");
+  CHECK(all.returned * 10 > runs);
+  CHECK(all.outlived * 50 > runs);
 }
 
 TEST_CASE("what cannot be recovered is refused, and changes nothing") {

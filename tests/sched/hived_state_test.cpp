@@ -6,10 +6,10 @@
 #include <apiary/core/rng.h>
 #include <apiary/model/request.h>
 #include <apiary/sched/audit.h>
+#include <apiary/sched/gang_place.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
-#include <apiary/sched/hived_guests.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/physical_chain.h>
@@ -120,6 +120,11 @@ gang_request settling_gang(job_id job, tenant_id tenant, std::int32_t priority,
   return r;
 }
 
+// One that ran before, on these leaves.
+gang_record settled_before(const gang_request& r, std::vector<chain_leaf> leaves) {
+  return {.request = r, .recovered = true, .leaves = std::move(leaves)};
+}
+
 // A gang comes to a place: as preempting if somebody runs there.
 void admit_settled(hived_state& state, settled_gangs& known, job_id job, tenant_id tenant,
                    const gang_place& place, bool preempting) {
@@ -189,12 +194,12 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
         gang.tenant = tenant_id(random.uniform(2));
         for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
         const std::int32_t priority = random.uniform(3) == 0 ? opportunistic_priority : 2;
-        const bool as_it_should = state.readmit(
-            settling_gang(job, gang.tenant, priority, place.leaves.size()), gang.leaves);
+        const bool as_it_should = state.readmit(settled_before(
+            settling_gang(job, gang.tenant, priority, place.leaves.size()), gang.leaves));
         gang.guaranteed = priority >= 0 && as_it_should;
         gang.downgraded = !as_it_should;
         CHECK((as_it_should || priority >= 0));
-        CHECK(state.gangs()[*state.gangs().find(job)].recovered);
+        CHECK(state.gangs()[*state.gangs().find(job)].levels_known == (priority < 0));
         readmitted += gang.guaranteed ? 1U : 0U;
       } else if (what == 4) {
         const std::uint32_t c = random.uniform(state.cells().num_chains());
@@ -284,8 +289,9 @@ TEST_CASE("hived_state: who has the last cells back: the higher priority, then t
     const cell_id first = state.cells().chain(racks).first_leaf(0);
     for (const std::uint32_t job : {5U, 4U}) {
       const cell_id left(first.value + (job == 5 ? 0 : 2));
-      const bool whole = state.readmit(settling_gang(job_id(job), b, job == 5 ? 2 : priority, 2),
-                                       {{racks, left}, {racks, cell_id(left.value + 1)}});
+      const bool whole =
+          state.readmit(settled_before(settling_gang(job_id(job), b, job == 5 ? 2 : priority, 2),
+                                       {{racks, left}, {racks, cell_id(left.value + 1)}}));
       CHECK(whole == (job == 5));
     }
     const gang_slot fifth = *state.gangs().find(job_id(5));
@@ -312,17 +318,18 @@ TEST_CASE("hived_state: a gang that ran before has whole cells of the levels tha
   hived_state state(layout);
   const cell_id leaf = state.cells().chain(racks).first_leaf(2);
   const std::vector<level_t> levels{3};
-  CHECK(state.readmit(settling_gang(job_id(1), a, 0, 1), {{racks, leaf}}, levels));
+  CHECK(state.readmit(settled_before(settling_gang(job_id(1), a, 0, 1), {{racks, leaf}}), levels));
   CHECK(state.cells().whole_cell_level(racks, leaf) == 3);
   // Leaves of two chains are nobody's cells together; no leaves are none.
-  CHECK(!state.readmit(settling_gang(job_id(2), a, 0, 2),
-                       {{racks, state.cells().chain(racks).first_leaf(3)},
-                        {1 - racks, state.cells().chain(1 - racks).first_leaf(1)}}));
-  CHECK(!state.readmit(settling_gang(job_id(3), a, 0, 1), {{racks, cell_id()}}));
-  CHECK(!state.readmit(settling_gang(job_id(4), tenant_id(), 0, 1),
-                       {{racks, cell_id(leaf.value + 1)}}));
-  CHECK(state.readmit(settling_gang(job_id(5), a, opportunistic_priority, 1),
-                      {{racks, cell_id(leaf.value + 2)}}));
+  CHECK(
+      !state.readmit(settled_before(settling_gang(job_id(2), a, 0, 2),
+                                    {{racks, state.cells().chain(racks).first_leaf(3)},
+                                     {1 - racks, state.cells().chain(1 - racks).first_leaf(1)}})));
+  CHECK(!state.readmit(settled_before(settling_gang(job_id(3), a, 0, 1), {{racks, cell_id()}})));
+  CHECK(!state.readmit(settled_before(settling_gang(job_id(4), tenant_id(), 0, 1),
+                                      {{racks, cell_id(leaf.value + 1)}})));
+  CHECK(state.readmit(settled_before(settling_gang(job_id(5), a, opportunistic_priority, 1),
+                                     {{racks, cell_id(leaf.value + 2)}})));
   for (const std::uint32_t job : {2U, 3U, 4U})
     CHECK(state.gangs()[*state.gangs().find(job_id(job))].downgraded);
   CHECK(!state.gangs()[*state.gangs().find(job_id(5))].downgraded);

@@ -689,6 +689,22 @@ TEST_CASE("a gang grows by another one, and shrinks again task by task") {
   CHECK(h.hash() == empty);
 }
 
+TEST_CASE("an opportunistic gang does not grow into another chain") {
+  hived h = small();
+  done(h, of_type(gang(1, b, -1, {{1, 4}}), h, "GPU"));
+  done(h, of_type(gang(2, b, -1, {{1, 4}}), h, "NPU"));
+  refuses(h, StatusCode::kFailedPrecondition, "type of leaf",
+          [&] { return h.grow(job_id(1), job_id(2)); });
+  // Of any type: where they are is all that differs.
+  REQUIRE(h.recover(gang(4, b, -1, {{1, 2}}), std::vector<task_place>{{node_id(4), 0b0011}}).ok());
+  REQUIRE(h.recover(gang(5, b, -1, {{1, 2}}), std::vector<task_place>{{node_id(6), 0b1100}}).ok());
+  REQUIRE(h.recover(gang(6, b, -1, {{1, 2}}), std::vector<task_place>{{node_id(3), 0b1100}}).ok());
+  refuses(h, StatusCode::kFailedPrecondition, "chain",
+          [&] { return h.grow(job_id(4), job_id(5)); });
+  REQUIRE(h.grow(job_id(4), job_id(6)).ok());
+  CHECK(audit(h).empty());
+}
+
 TEST_CASE("a gang does not grow by one that is not like it, nor while one of them is preempted") {
   hived h = small();
   done(h, gang(1, a, 0, {{1, 4}}));
@@ -778,6 +794,24 @@ TEST_CASE("what a gang runs on is its own again when the configuration has it ag
   REQUIRE(h.reconfigure(cluster()).ok());
   CHECK(h.tasks(*h.find(job_id(1))).at(0) == places[0]);
   CHECK(h.tasks(*h.find(job_id(1))).at(1) == task_place());
+
+  // Nor is one idle that runs on, after all that are in the configuration have ended.
+  h = shrunk;
+  REQUIRE(h.finish_task(job_id(1), 0).ok());
+  CHECK(audit(h).empty());
+  REQUIRE(runs(h, 1));
+  refuses(h, StatusCode::kNotFound, "task 0", [&] { return h.finish_task(job_id(1), 0); });
+  const hived outside = h;
+  REQUIRE(h.reconfigure(cluster()).ok());
+  CHECK(audit(h).empty());
+  REQUIRE(runs(h, 1));
+  CHECK(h.tasks(*h.find(job_id(1))) == std::vector<task_place>{task_place(), places[1]});
+  REQUIRE(h.finish_task(job_id(1), 1).ok());
+  CHECK(h.hash() == hived::create(cluster())->hash());
+  h = outside;
+  REQUIRE(h.finish_task(job_id(1), 1).ok());
+  CHECK(!runs(h, 1));
+  CHECK(h.hash() == hived::create(less)->hash());
 }
 
 TEST_CASE("of gangs that come without levels, a higher one takes a lower one's cell") {
@@ -800,6 +834,62 @@ TEST_CASE("of gangs that come without levels, a higher one takes a lower one's c
       CHECK(h.find(job_id(1))->downgraded == *kept);
       CHECK(audit(h).empty());
       CHECK(h.tasks(*h.find(job_id(1))) == first);
+    }
+  }
+}
+
+TEST_CASE("a gang none of whose devices is there loses nothing to one that comes back") {
+  hived_config config = cluster();
+  config.virtual_clusters[1].cells = {{"RACK.NODE", 2}};
+  hived h = *hived::create(config);
+  REQUIRE(*h.recover(gang(1, a, 0, {{2, 4}}),
+                     std::vector<task_place>{{node_id(2), 0b1111}, {node_id(4), 0b1111}}));
+  config.physical_cells.pop_back();  // with n4
+  REQUIRE(h.reconfigure(config).ok());
+  REQUIRE(h.finish_task(job_id(1), 0).ok());
+  REQUIRE(h.find(job_id(1))->guaranteed());
+  REQUIRE(*h.recover(gang(2, a, 1, {{1, 4}}), std::vector<task_place>{{node_id(2), 0b1111}}));
+  REQUIRE(*h.recover(gang(3, a, 2, {{1, 4}}), std::vector<task_place>{{node_id(3), 0b1111}}));
+  const std::vector<level_t> levels(4, 2);
+  CHECK(*h.recover(gang(4, a, 9, {{1, 4}}), std::vector<task_place>{{node_id(0), 0b1111}}, levels));
+  CHECK(h.find(job_id(1))->guaranteed());
+  CHECK(h.find(job_id(2))->downgraded);
+  CHECK(h.find(job_id(3))->guaranteed());
+  CHECK(audit(h).empty());
+}
+
+TEST_CASE("whether a gang has come with its levels is part of the state") {
+  hived_config config = cluster();
+  config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
+  const std::vector<level_t> known(2, 2);
+  const std::vector<level_t> unknown;
+  const auto come = [&](const std::vector<level_t>& levels) {
+    hived h = *hived::create(config);
+    REQUIRE(
+        *h.recover(gang(1, a, 0, {{1, 2}}), std::vector<task_place>{{node_id(2), 0b0011}}, levels));
+    return h;
+  };
+  CHECK(come(known).hash() != come(unknown).hash());
+  CHECK(come(known).hash() == come(known).hash());
+
+  // A gang that has grown keeps its cells, unless nothing is known of either part.
+  for (const bool first_known : {false, true}) {
+    for (const bool second_known : {false, true}) {
+      for (const bool first_grows : {false, true}) {
+        hived h = come(first_known ? known : unknown);
+        const gang_request more = gang(2, a, 0, {{1, 2}});
+        if (second_known) {
+          REQUIRE(done(h, more).result == outcome::bind);
+        } else {
+          REQUIRE(*h.recover(more, std::vector<task_place>{{node_id(2), 0b1100}}));
+        }
+        REQUIRE(h.grow(job_id(first_grows ? 1 : 2), job_id(first_grows ? 2 : 1)).ok());
+        const auto own =
+            h.recover(gang(3, a, 9, {{1, 4}}), std::vector<task_place>{{node_id(4), 0b1111}});
+        REQUIRE(own.ok());
+        CHECK(*own == (!first_known && !second_known));
+        CHECK(audit(h).empty());
+      }
     }
   }
 }

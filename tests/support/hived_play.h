@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_names.h"
 #include "support/hived_proofs.h"
 #include "support/hived_worlds.h"
 #include <apiary/core/bitset.h>
@@ -10,6 +11,8 @@
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_queries.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>
@@ -20,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -40,16 +44,19 @@ class hived_play {
     std::uint32_t pursued = 14;  // preempting gangs that ask again, or give up
     std::uint32_t marks = 12;    // of nodes and leaves
     std::uint32_t misuses = 4;
-    bool suggested = true;  // whether some requests name nodes
-    bool proofs = false;    // whether the proofs of gangs that wait are counted again
+    std::uint32_t moves = 0;     // to another configuration, or back to the first
+    std::uint32_t restarts = 0;  // of the scheduler, to which all that runs is told
+    bool suggested = true;       // whether some requests name nodes
+    bool proofs = false;         // whether the proofs of gangs that wait are counted again
   };
   struct counts {
     std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
-                  refused = 0, proven = 0, grown = 0, regained = 0, ending = 0;
+                  refused = 0, proven = 0, grown = 0, regained = 0, ending = 0, moved = 0,
+                  restarted = 0, returned = 0, outlived = 0;
   };
 
   hived_play(const apiary::hived_config& config, std::uint64_t seed, const habits& of)
-      : scheduler(*apiary::hived::create(config)), random(seed), habits_(of) {}
+      : scheduler(*apiary::hived::create(config)), random(seed), habits_(of), first_(config) {}
 
   apiary::hived scheduler;
   apiary::rng random;
@@ -59,7 +66,8 @@ class hived_play {
   void step() {
     ++seen.events;
     std::uint32_t r = random.uniform(habits_.gangs + habits_.ends + habits_.tasks + habits_.grows +
-                                     habits_.pursued + habits_.marks + habits_.misuses);
+                                     habits_.pursued + habits_.marks + habits_.moves +
+                                     habits_.restarts + habits_.misuses);
     const auto is = [&](std::uint32_t part) {
       if (r < part) return true;
       r -= part;
@@ -80,6 +88,10 @@ class hived_play {
       pursue();
     } else if (is(habits_.marks)) {
       mark();
+    } else if (is(habits_.moves)) {
+      move();
+    } else if (is(habits_.restarts)) {
+      restart();
     } else {
       misuse();
     }
@@ -90,6 +102,8 @@ class hived_play {
     REQUIRE(scheduler.gangs().size() == gangs.size());
   }
 
+  // What the scheduler has now.
+  [[nodiscard]] const apiary::hived_config& config() const noexcept { return config_; }
   // Ends all gangs and repairs all hardware.
   void tidy_up() {
     while (!gangs.empty()) end(gangs.begin()->first);
@@ -116,6 +130,7 @@ class hived_play {
   // The gang is no more.
   void forget(apiary::job_id job) {
     gangs.erase(job);
+    places_.erase(job);
     downgraded_for_.erase(job);
   }
   // A preemption is withdrawn: those who were downgraded for it have their cells back, but for those
@@ -133,10 +148,17 @@ class hived_play {
       apiary::hived without = scheduler;
       const std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(job));
       REQUIRE(without.finish(job).ok());
-      // As one whose levels are not known it takes nobody's cells here.
+      if (!any_device(devices_of(scheduler, tasks))) continue;
       const auto has_cells = without.recover(gangs.at(job), tasks);
-      REQUIRE((has_cells.ok() && !*has_cells));
+      REQUIRE(has_cells.ok());
+      // It would take others' whose levels are not known either.
+      if (*has_cells) REQUIRE(num_downgraded(without) >= num_downgraded(scheduler));
     }
+  }
+  [[nodiscard]] static std::size_t num_downgraded(const apiary::hived& h) {
+    std::size_t n = 0;
+    for (const apiary::gang_slot s : h.gangs().by_job()) n += h.gangs()[s].downgraded ? 1U : 0U;
+    return n;
   }
   void grow() {
     const auto job = any_gang();
@@ -148,6 +170,7 @@ class hived_play {
         like.push_back(other);
     if (like.empty()) {
       apiary::gang_request more = gangs.at(*job);
+      if (!more.tenant.valid()) return;
       more.job = apiary::job_id(next_++);
       more.members.resize(1);
       ask(more);
@@ -163,7 +186,8 @@ class hived_play {
     const apiary::gang_request& a = gangs.at(*job);
     const apiary::gang_request& b = gangs.at(by);
     const bool alike = a.pinned == b.pinned && a.lazy == b.lazy && a.leaf_type == b.leaf_type &&
-                       scheduler.find(*job)->cluster == scheduler.find(by)->cluster;
+                       scheduler.find(*job)->cluster == scheduler.find(by)->cluster &&
+                       chains_of({*job, by}).size() <= 1;
     if (!fits(*job) || !fits(by) || !alike)
       return refuse(scheduler.grow(*job, by), absl::StatusCode::kFailedPrecondition);
     std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(*job));
@@ -173,23 +197,100 @@ class hived_play {
     REQUIRE(scheduler.tasks(*scheduler.find(*job)) == tasks);
     std::vector<apiary::gang_member>& members = gangs.at(*job).members;
     members.insert(members.end(), b.members.begin(), b.members.end());
+    places_[*job].insert(places_[*job].end(), places_[by].begin(), places_[by].end());
     forget(by);
     ++seen.grown;
   }
+  [[nodiscard]] std::set<std::uint32_t> chains_of(const std::vector<apiary::job_id>& jobs) const {
+    std::set<std::uint32_t> chains;
+    for (const apiary::job_id job : jobs) {
+      for (const apiary::chain_leaf& l : scheduler.find(job)->leaves)
+        if (l.leaf.valid()) chains.insert(l.chain);
+    }
+    return chains;
+  }
   void end_task(apiary::job_id job) {
-    const apiary::gang_record& gang = *scheduler.find(job);
     std::vector<std::uint32_t> running;
-    const std::vector<apiary::task_place> tasks = scheduler.tasks(gang);
-    for (std::uint32_t t = 0; t < tasks.size(); ++t)
-      if (tasks[t].leaves != 0) running.push_back(t);
+    for (std::uint32_t t = 0; t < places_[job].size(); ++t)
+      if (!places_[job][t].empty()) running.push_back(t);
     const std::uint32_t task = running[random.uniform(static_cast<std::uint32_t>(running.size()))];
     REQUIRE(scheduler.finish_task(job, task).ok());
     const std::uint64_t before = scheduler.hash();
     refuse(scheduler.finish_task(job, task), absl::StatusCode::kNotFound);
     REQUIRE(scheduler.hash() == before);
-    if (running.size() > 1) return;
+    places_[job][task].clear();
+    if (running.size() > 1) {
+      REQUIRE(scheduler.find(job) != nullptr);
+      const bool there = scheduler.find(job)->count_live(0, scheduler.find(job)->leaves.size()) > 0;
+      seen.outlived += there ? 0U : 1U;
+      return;
+    }
     forget(job);
     check_restored(job);
+  }
+
+  // Another configuration: what is preempting asks anew, what runs is known where it runs, also
+  // where that was gone and is there again.
+  void move() {
+    const apiary::hived old = scheduler;
+    config_ = random.uniform(2) == 0 ? first_ : changed_cluster(first_, random);
+    const auto report = scheduler.reconfigure(config_);
+    REQUIRE(report.ok());
+    const std::set<device_name> before = all_devices(old);
+    const std::set<device_name> present = all_devices(scheduler);
+    downgraded_for_.clear();
+    for (const apiary::gang_slot s : old.gangs().by_job()) {
+      const apiary::job_id job = old.gangs()[s].request.job;
+      const std::vector<task_devices> left = those_there(places_.at(job), present);
+      if (old.gangs()[s].state == apiary::gang_state::preempting || !any_device(left)) {
+        REQUIRE(scheduler.find(job) == nullptr);
+        forget(job);
+        continue;
+      }
+      REQUIRE(scheduler.find(job) != nullptr);
+      REQUIRE(devices_of(scheduler, *scheduler.find(job)) == left);
+      gangs[job] = scheduler.find(job)->request;
+      seen.returned += those_there(left, before) != left ? 1U : 0U;
+    }
+    ++seen.moved;
+  }
+  // A new scheduler, to which the host tells what runs where there is anything now: those with
+  // their tenant's cells first, all with the levels of these or none.
+  void restart() {
+    struct running_gang {
+      apiary::gang_request request{};
+      std::vector<apiary::level_t> levels{};
+      bool guaranteed = false;
+    };
+    const apiary::hived old = std::exchange(scheduler, *apiary::hived::create(config_));
+    std::vector<running_gang> order;
+    const std::set<device_name> present = all_devices(scheduler);
+    for (const apiary::gang_slot s : old.gangs().by_job()) {
+      const apiary::gang_record& gang = old.gangs()[s];
+      const apiary::job_id job = gang.request.job;
+      places_[job] = those_there(std::move(places_[job]), present);
+      if (gang.state == apiary::gang_state::preempting || !any_device(places_[job])) {
+        forget(job);
+        continue;
+      }
+      order.push_back({gang.request, whole_cell_levels(old, gang), gang.guaranteed()});
+    }
+    downgraded_for_.clear();
+    stale_.reset();
+    shuffle(order, random);
+    std::stable_partition(order.begin(), order.end(),
+                          [](const running_gang& g) { return g.guaranteed; });
+    if (random.uniform(2) == 0) copy_health(old, scheduler);
+    const bool with_levels = random.uniform(2) == 0;
+    for (const running_gang& g : order) {
+      const std::vector<apiary::task_place> tasks = places_of(scheduler, places_[g.request.job]);
+      const auto own = with_levels ? scheduler.recover(g.request, tasks, g.levels)
+                                   : scheduler.recover(g.request, tasks);
+      REQUIRE(own.ok());
+      if (with_levels && g.guaranteed) REQUIRE(*own);
+      REQUIRE(devices_of(scheduler, *scheduler.find(g.request.job)) == places_[g.request.job]);
+    }
+    ++seen.restarted;
   }
 
   // Proposes; a plan changes nothing.
@@ -282,6 +383,7 @@ class hived_play {
     apiary::gang_request known = r;
     known.suggested = nullptr;
     gangs[r.job] = known;
+    places_[r.job] = devices_of(scheduler, plan.tasks);
     const apiary::gang_record* gang = scheduler.find(r.job);
     REQUIRE(gang != nullptr);
     REQUIRE(scheduler.tasks(*gang) == plan.tasks);
@@ -437,7 +539,10 @@ class hived_play {
   }
 
   habits habits_;
-  std::map<apiary::job_id, apiary::job_id> downgraded_for_{};  // by the preempting gang
+  apiary::hived_config first_;
+  apiary::hived_config config_ = first_;
+  std::map<apiary::job_id, std::vector<task_devices>> places_{};  // of the tasks of all gangs
+  std::map<apiary::job_id, apiary::job_id> downgraded_for_{};     // by the preempting gang
   std::optional<apiary::gang_plan> stale_{};
   std::uint32_t next_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <apiary/sched/audit.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_layout.h>
 
 #include <doctest/doctest.h>
 
@@ -106,6 +107,50 @@ struct random_chain {
     const auto levels = static_cast<std::uint32_t>(chain.fan_outs.size()) + 1;
     cells.push_back({.type = chain.qualified(random.uniform(levels)), .count = 1});
     if (!apiary::hived_layout::create(config).ok()) cells.pop_back();
+  }
+  return config;
+}
+
+// What may become of a configuration: tenants in another order or gone, with fewer cells; nodes
+// gone, or in the places of others, which may be in other chains.
+[[nodiscard]] inline apiary::hived_config changed_cluster(apiary::hived_config config,
+                                                          apiary::rng& random) {
+  std::vector<apiary::physical_cell_config*> nodes;
+  const auto collect = [&](const auto& self, apiary::physical_cell_config& cell) -> void {
+    if (!cell.address.empty()) nodes.push_back(&cell);
+    for (apiary::physical_cell_config& part : cell.children) self(self, part);
+  };
+  auto& tenants = config.virtual_clusters;
+  if (random.uniform(3) == 0 && config.physical_cells.size() > 1) {
+    config.physical_cells.erase(
+        config.physical_cells.begin() +
+        random.uniform(static_cast<std::uint32_t>(config.physical_cells.size())));
+  }
+  for (apiary::physical_cell_config& cell : config.physical_cells) collect(collect, cell);
+  const auto num_nodes = static_cast<std::uint32_t>(nodes.size());
+  if (random.uniform(2) == 0) {
+    for (std::uint32_t i = random.uniform(4); i > 0; --i)
+      std::swap(nodes[random.uniform(num_nodes)]->address,
+                nodes[random.uniform(num_nodes)]->address);
+  }
+  if (random.uniform(4) == 0) nodes[random.uniform(num_nodes)]->address = "new";
+  if (random.uniform(3) == 0) shuffle(tenants, random);
+  if (random.uniform(4) == 0) tenants.pop_back();
+  for (apiary::virtual_cluster_config& t : tenants) {
+    while (!t.cells.empty() && random.uniform(3) == 0) {
+      std::swap(t.cells.back(),
+                t.cells[random.uniform(static_cast<std::uint32_t>(t.cells.size()))]);
+      t.cells.pop_back();
+    }
+    if (!t.pinned_ids.empty() && random.uniform(4) == 0) t.pinned_ids.pop_back();
+  }
+  while (
+      !apiary::hived_layout::create(config).ok()) {  // now too much is promised, or what is no more
+    apiary::virtual_cluster_config& t =
+        tenants[random.uniform(static_cast<std::uint32_t>(tenants.size()))];
+    if (!t.cells.empty())
+      t.cells.erase(t.cells.begin() + random.uniform(static_cast<std::uint32_t>(t.cells.size())));
+    if (!t.pinned_ids.empty() && t.cells.empty()) t.pinned_ids.pop_back();
   }
   return config;
 }

@@ -44,7 +44,10 @@ struct gang_record {
   gang_state state = gang_state::allocated;
   bool downgraded = false;                   // lost its tenant's cells, runs on as opportunistic
   bool recovered = false;                    // ran before the scheduler did: it may lack leaves
-  bool levels_known = false;                 // if recovered: with the levels of its whole cells
+  bool moved = false;                        // came from another configuration: what runs there now
+                                             // may be on leaves of another type
+  bool levels_known = true;                  // not if it came back without the levels of its whole
+                                             // cells: others with theirs come first (oust)
   gang_slot ends_for{};                      // a preempting gang that has its tenant's cells and
                                              // waits for its end, on whatever leaves
   cluster_id cluster{};                      // whose cells it has; not valid: it is opportunistic
@@ -86,6 +89,14 @@ struct gang_record {
   [[nodiscard]] bool misses(std::size_t first, std::size_t last) const noexcept {
     return std::any_of(missing.begin(), missing.end(),
                        [&](const missing_leaf& m) { return m.index >= first && m.index < last; });
+  }
+  // Whether it runs and another gang has claimed a leaf of it, as the leaves' holders say.
+  template <class Cells>
+  [[nodiscard]] bool claimed(const Cells& cells) const noexcept {
+    return state == gang_state::allocated &&
+           std::any_of(leaves.begin(), leaves.end(), [&](const chain_leaf& l) {
+             return l.leaf.valid() && cells.chain(l.chain).holders(l.leaf).claimer.valid();
+           });
   }
   // Calls f(member, first, last) for each task: its leaves are first, ..., last-1.
   template <class F>

@@ -73,7 +73,7 @@ class hived {
     plan.stamp_ = gang_plan::stamp({epoch_, hash()});
     const std::optional<gang_slot> slot = gangs().find(request.job);
     if (slot) {
-      APIARY_RETURN_IF_ERROR(check_again(request, gangs()[*slot]));
+      APIARY_RETURN_IF_ERROR(hived_catalog::check_again(request, gangs()[*slot].request));
       if (place_is_good(gangs()[*slot], request.suggested)) {
         plan.placed_ = true;
         plan.request_.job = request.job;
@@ -164,9 +164,10 @@ class hived {
     state_.drop(slot);
     return absl::OkStatus();
   }
-  // One task has ended; the gang ends with the last. A preempting gang claims the leaves of the task
-  // no more, and will run without it where it waits; if it has to go elsewhere, it is placed whole,
-  // as if it were new. kNotFound: no such gang or task, or the task has ended before.
+  // One task has ended; the gang ends with the last, those counted that run where the configuration
+  // has nothing. A preempting gang claims the leaves of the task no more, and will run without it
+  // where it waits; if it has to go elsewhere, it is placed whole, as if it were new.
+  // kNotFound: no such gang or task, or the task has ended before.
   absl::Status finish_task(job_id job, std::uint32_t task) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
     const gang_record& gang = gangs()[slot];
@@ -176,7 +177,9 @@ class hived {
       return absl::NotFoundError(name(job) + " has no task " + std::to_string(task) +
                                  " (any more)");
     }
-    if (ending == gang.count_live(0, gang.leaves.size())) return finish(job);
+    const bool last = ending == gang.count_live(0, gang.leaves.size()) && !gang.misses(0, from) &&
+                      !gang.misses(to, gang.leaves.size());
+    if (last) return finish(job);
     begin_change();
     state_.release(slot, from, to);
     return absl::OkStatus();
@@ -184,10 +187,12 @@ class hived {
 
   // A gang grows: the tasks of another gang become its own, numbered after its own, and that other
   // gang is no more. Both run. A job that wants more tasks asks for them as a gang of their own, which
-  // waits and preempts as any other, and joins when it runs; it shrinks by finish_task.
+  // waits and preempts as any other, and joins when it runs; it shrinks by finish_task. Numbers of
+  // tasks stand for good: those that have ended count towards the limit, and the cost.
   // kInvalidArgument: the same gang twice, or more than hived_catalog::max_tasks tasks. kNotFound: no
   // such gang. kFailedPrecondition: one of them is preempting, is being preempted, or has lost its
   // tenant's cells; or they differ in tenant, priority, type of leaf, pinned cell, lazy or chain.
+  // Cost: O(leaves of both, ended ones counted).
   absl::Status grow(job_id job, job_id by) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
     APIARY_ASSIGN_OR_RETURN(const gang_slot other, existing(by));
@@ -246,7 +251,8 @@ class hived {
     }
     if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
     begin_change();
-    return state_.readmit(request, std::move(leaves), levels) ||
+    gang_record gang{.request = request, .recovered = true, .leaves = std::move(leaves)};
+    return state_.readmit(std::move(gang), levels) ||
            state_.oust(*gangs().find(request.job), levels);
   }
 
@@ -337,15 +343,6 @@ class hived {
     APIARY_RETURN_IF_ERROR(catalog_.check(r));
     return planner_.consider(catalog_, cells(), r);
   }
-  [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_record& gang) {
-    const gang_request& first = gang.request;
-    if (r.tenant == first.tenant && r.priority == first.priority && r.members == first.members &&
-        r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy)
-      return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        name(r.job) + " is preempting: it asks again in other words; cancel it first");
-  }
-
   // Of a preempting gang: whether all its leaves are healthy and suggested.
   [[nodiscard]] bool place_is_good(const gang_record& gang, const summary_bitset* suggested) const {
     return std::all_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
@@ -370,15 +367,9 @@ class hived {
   }
 
   absl::Status mark(node_id node, std::optional<std::uint32_t> position, bool good) {
-    if (node.value >= layout().num_nodes())
-      return absl::NotFoundError("there is no node " + std::to_string(node.value));
+    APIARY_RETURN_IF_ERROR(catalog_.exists(node, position.value_or(0)));
     const std::uint32_t c = layout().chain_of(node).value;
-    const physical_chain& chain = cells().chain(c);
-    if (position && *position >= chain.node_leaves()) {
-      return absl::NotFoundError("node " + layout().node_name(node) + " has no leaf cell " +
-                                 std::to_string(*position));
-    }
-    const id_range<cell_id> all = leaves(chain.tree(), layout().node_cell(node));
+    const id_range<cell_id> all = leaves(cells().chain(c).tree(), layout().node_cell(node));
     bool changed = false;
     for (std::uint32_t i = 0; i < all.size(); ++i) {
       if (position && *position != i) continue;

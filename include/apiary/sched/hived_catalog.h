@@ -71,6 +71,14 @@ class hived_catalog {
     return absl::NotFoundError("chain " + std::to_string(chain.value) + " has no level " +
                                std::to_string(level));
   }
+  [[nodiscard]] absl::Status exists(node_id node, std::uint32_t position) const {
+    if (node.value >= layout_.num_nodes())
+      return absl::NotFoundError("there is no node " + std::to_string(node.value));
+    const chain_layout& chain = layout_.chain(layout_.chain_of(node));
+    if (position < chain.tree.leaves_per_cell(chain.node_level)) return absl::OkStatus();
+    return absl::NotFoundError("node " + layout_.node_name(node) + " has no leaf cell " +
+                               std::to_string(position));
+  }
 
   // What can be said of a request without the cluster's state. kInvalidArgument, kNotFound,
   // kFailedPrecondition as hived::propose. A gang that runs may have lost its tenant: it is of none.
@@ -117,6 +125,15 @@ class hived_catalog {
     return absl::FailedPreconditionError(name(r.job) + ": pinned cell " +
                                          layout_.pinned[*r.pinned].id + " is not its tenant's");
   }
+  // Whether a preempting gang asks again as it did first; the suggested nodes may be others.
+  // kInvalidArgument: it does not.
+  [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_request& first) {
+    if (r.tenant == first.tenant && r.priority == first.priority && r.members == first.members &&
+        r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy)
+      return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        name(r.job) + " is preempting: it asks again in other words; cancel it first");
+  }
   // Whether the tasks of a gang that runs may be another's, as hived::grow says.
   [[nodiscard]] static absl::Status can_join(const gang_record& gang, const gang_record& by) {
     const gang_request& r = gang.request;
@@ -137,7 +154,7 @@ class hived_catalog {
                          : r.leaf_type != more.leaf_type ? "type of leaf"
                          : r.pinned != more.pinned       ? "pinned cell"
                          : r.lazy != more.lazy           ? "lazy preemption"
-                         : gang.cluster != by.cluster    ? "chain"
+                         : !in_one_chain(gang, by)       ? "chain"
                                                          : nullptr;
     if (differ != nullptr) {
       return absl::FailedPreconditionError(name(r.job) + " and " + name(more.job) +
@@ -145,8 +162,8 @@ class hived_catalog {
     }
     if (tasks > max_tasks) {
       return absl::InvalidArgumentError(name(r.job) + " would have " + std::to_string(tasks) +
-                                        " tasks, where " + std::to_string(max_tasks) +
-                                        " are the limit");
+                                        " tasks, ended ones counted, where " +
+                                        std::to_string(max_tasks) + " are the limit");
     }
     return absl::OkStatus();
   }
@@ -276,6 +293,18 @@ class hived_catalog {
   }
 
  private:
+  // Whether both have cells of the same cluster, or both of none and leaves in one chain.
+  [[nodiscard]] static bool in_one_chain(const gang_record& gang, const gang_record& by) noexcept {
+    std::optional<std::uint32_t> chain;
+    for (const gang_record* g : {&gang, &by}) {
+      for (const chain_leaf& l : g->leaves) {
+        if (!l.leaf.valid()) continue;
+        if (chain.value_or(l.chain) != l.chain) return false;
+        chain = l.chain;
+      }
+    }
+    return gang.cluster == by.cluster;
+  }
   [[nodiscard]] cell_id first_leaf(node_id node) const noexcept {
     return leaves(layout_.chain(layout_.chain_of(node)).tree, layout_.node_cell(node)).first;
   }

@@ -27,7 +27,7 @@ struct hived_reconfiguration {
   std::vector<job_id> restored{};    // had lost them before, and have them again
   std::vector<job_id> cancelled{};   // were preempting, wait again
   std::vector<job_id> shrunk{};      // run on, but some of their leaves exist no more
-  std::vector<job_id> gone{};        // none of their leaves exists any more
+  std::vector<job_id> gone{};        // none of their leaves exists any more, they are forgotten
 };
 
 // A configuration, what runs in it, and another one to which all goes over.
@@ -96,8 +96,12 @@ class hived_move {
     if (lost) report.shrunk.push_back(job);
     std::sort(missing.begin(), missing.end(),
               [](const missing_leaf& a, const missing_leaf& b) { return a.index < b.index; });
-    const bool own = after_.readmit(to_.translate(from_, gang.request), std::move(leaves),
-                                    before_.levels_of(gang), std::move(missing));
+    gang_record moved{.request = to_.translate(from_, gang.request),
+                      .recovered = gang.recovered,
+                      .moved = true,
+                      .leaves = std::move(leaves),
+                      .missing = std::move(missing)};
+    const bool own = after_.readmit(std::move(moved), before_.levels_of(gang));
     if (!own && gang.guaranteed()) report.downgraded.push_back(job);
     if (own && gang.downgraded) report.restored.push_back(job);
   }

@@ -83,25 +83,20 @@ class hived_state {
     gang.downgraded_victims.clear();
     hash_ ^= fact(slot);
   }
-  // A gang that runs already; those of its leaves that are not valid are not there. Requires: the
-  // others are idle. Whether it has its tenant's cells, if it should; otherwise it runs on as
-  // opportunistic. levels: of each leaf the level of the whole cell that it had, which is tried
-  // first; empty: not known.
-  bool readmit(const gang_request& request, std::vector<chain_leaf> leaves,
-               std::span<const level_t> levels = {}, std::vector<missing_leaf> missing = {}) {
-    gang_record gang;
-    gang.request = request;
+  // A gang that runs already, with its request, leaves, missing ones, and how it came; those of its
+  // leaves that are not valid are not there. Requires: the others are idle. Whether it has its
+  // tenant's cells, if it should; otherwise it runs on as opportunistic. levels: of each leaf the
+  // level of the whole cell that it had, which is tried first; empty: not known.
+  bool readmit(gang_record gang, std::span<const level_t> levels = {}) {
     gang.request.suggested = nullptr;
-    gang.leaves = std::move(leaves);
-    gang.missing = std::move(missing);
-    gang.downgraded = request.priority >= 0;
-    gang.recovered = true;
-    gang.levels_known = !levels.empty();
+    const bool opportunistic = gang.request.priority < 0;
+    gang.downgraded = !opportunistic;
+    gang.levels_known = opportunistic || !levels.empty();
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const chain_leaf& l : gangs_[slot].leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), false});
     hash_ ^= fact(slot);
-    return request.priority < 0 || upgrade(slot, levels);
+    return opportunistic || upgrade(slot, levels);
   }
   // After readmit that found no cells: gives it those of lower gangs that run in the same cells and
   // that nobody preempts. One after another loses them, the cheapest first, until that succeeds;
@@ -117,8 +112,8 @@ class hived_state {
     std::vector<lower_gang> lower;
     for (const ranked_gang& g : gangs_.of_cluster(cluster)) {
       const gang_record& gang = gangs_[g.slot];
-      if (!g.runs || g.priority >= gangs_[slot].request.priority || being_preempted(gang)) continue;
-      if (!levels.empty() || (gang.recovered && !gang.levels_known))
+      if (!g.runs || g.leaves == 0 || g.priority >= gangs_[slot].request.priority) continue;
+      if ((!levels.empty() || !gang.levels_known) && !being_preempted(gang))
         lower.push_back({g.slot, levels_of(gang)});
     }
     bool done = false;
@@ -149,6 +144,8 @@ class hived_state {
     const std::vector<gang_member>& members = joining.request.members;
     gang.request.members.insert(gang.request.members.end(), members.begin(), members.end());
     gang.recovered = gang.recovered || joining.recovered;
+    gang.moved = gang.moved || joining.moved;
+    gang.levels_known = gang.levels_known || joining.levels_known;
     gangs_.remove(other);
     gangs_.rank(slot);
     hash_ ^= fact(slot);
@@ -222,11 +219,7 @@ class hived_state {
   }
   // Whether another gang has claimed a leaf of it, or has its tenant's cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
-    return gang.ends_for.valid() ||
-           (gang.state == gang_state::allocated &&
-            std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
-              return l.leaf.valid() && cells_.chain(l.chain).holders(l.leaf).claimer.valid();
-            }));
+    return gang.ends_for.valid() || gang.claimed(cells_);
   }
   // The gangs that a preempting one waits for, having their tenant's cells, in the order of jobs.
   [[nodiscard]] std::vector<gang_slot> ending_for(gang_slot preempting) const {
@@ -326,8 +319,8 @@ class hived_state {
     all.add((std::uint64_t{r.job.value} << 32) | s.value).add(r.tenant.value);
     all.add(static_cast<std::uint64_t>(r.priority) + 1).add(r.leaf_type.value);
     all.add(r.pinned ? *r.pinned + std::uint64_t{1} : 0);
-    all.add((gang.state == gang_state::preempting ? 4U : 0U) | (gang.downgraded ? 2U : 0U) |
-            (r.lazy ? 1U : 0U));
+    all.add((gang.levels_known ? 0U : 8U) | (gang.state == gang_state::preempting ? 4U : 0U) |
+            (gang.downgraded ? 2U : 0U) | (r.lazy ? 1U : 0U));
     if (gang.ends_for.valid()) all.add(gang.ends_for.value + std::uint64_t{1});
     all.add(r.members.size());
     for (const gang_member& m : r.members) all.add((std::uint64_t{m.tasks} << 32) | m.leaves);
