@@ -128,6 +128,106 @@ TEST_CASE("no set of lower gangs that makes room costs less than the victims") {
   CHECK(preemptions > scaled(300U));
 }
 
+// Of gangs that end for others already only the leaves count.
+cost_t cost_beside(const hived& scheduler, const std::vector<job_id>& victims) {
+  std::vector<job_id> more = victims;
+  std::erase_if(more, [&](job_id v) { return scheduler.being_preempted(*scheduler.find(v)); });
+  cost_t cost = cost_of(scheduler, more);
+  std::get<2>(cost) = std::get<2>(cost_of(scheduler, victims));
+  return cost;
+}
+
+TEST_CASE("what ends for another gang already costs nothing more") {
+  hived scheduler = one_tenant();
+  const auto ask = [&](std::uint32_t job, std::int32_t priority, gang_member member) {
+    const gang_request r{
+        .job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {member}};
+    const auto plan = scheduler.propose(r);
+    REQUIRE(plan.ok());
+    REQUIRE(scheduler.commit(*plan).ok());
+    return *plan;
+  };
+  REQUIRE(ask(1, 1, {1, 4}).result == outcome::bind);
+  REQUIRE(ask(2, 9, {3, 4}).result == outcome::bind);
+  REQUIRE(ask(3, 5, {1, 2}).victims == std::vector{job_id(1)});
+  REQUIRE(scheduler.finish(job_id(2)).ok());
+  REQUIRE(ask(4, 0, {3, 4}).result == outcome::bind);
+  // Gang 4 is lower, but half of gang 1's leaves come free anyway.
+  CHECK(ask(5, 5, {1, 2}).victims == std::vector{job_id(1)});
+  // Now nothing of it does any more.
+  CHECK(ask(6, 5, {1, 2}).victims == std::vector{job_id(4)});
+}
+
+TEST_CASE("beside preemptions in flight no set of lower gangs costs less than the victims") {
+  std::uint32_t beside = 0;   // preemptions beside others
+  std::uint32_t sharing = 0;  // for which a gang ends that ended already
+  for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    hived scheduler = one_tenant();
+    std::vector<gang_request> in_flight;
+    for (std::uint32_t job = 0; job < 40; ++job) {
+      CAPTURE(job);
+      gang_request request = random_request(job, random);
+      const bool high = random.uniform(3) == 0;
+      if (high) {
+        request.priority = 5;
+        request.members = {{1, 1 + random.uniform(3)}};
+      }
+      const auto plan = scheduler.propose(request);
+      REQUIRE(plan.ok());
+      std::vector<job_id> lower;
+      for (const gang_slot s : scheduler.gangs().by_job()) {
+        const gang_record& gang = scheduler.gangs()[s];
+        if (gang.request.priority < request.priority) lower.push_back(gang.request.job);
+      }
+      REQUIRE(lower.size() <= 16);
+      cost_t least{std::numeric_limits<std::size_t>::max(), 0, 0};
+      for (std::uint32_t set = 0; set < 1U << lower.size(); ++set) {
+        std::vector<job_id> victims;
+        for (std::size_t i = 0; i < lower.size(); ++i)
+          if ((set >> i & 1) != 0) victims.push_back(lower[i]);
+        if (cost_beside(scheduler, victims) >= least) continue;
+        hived without = scheduler;
+        for (const job_id v : victims) REQUIRE(without.finish(v).ok());
+        const auto then = without.propose(request);
+        REQUIRE(then.ok());
+        if (then->result == outcome::bind) least = cost_beside(scheduler, victims);
+      }
+      const bool possible = std::get<0>(least) != std::numeric_limits<std::size_t>::max();
+      REQUIRE((plan->result != outcome::wait) == possible);
+      if (!possible) continue;
+      REQUIRE(plan->cancelled.empty());
+      REQUIRE(cost_beside(scheduler, plan->victims) == least);
+      if (plan->result == outcome::preempt && !high) continue;
+      if (plan->result == outcome::preempt) {
+        beside += in_flight.empty() ? 0U : 1U;
+        const auto ends = [&](job_id v) { return scheduler.being_preempted(*scheduler.find(v)); };
+        sharing += std::any_of(plan->victims.begin(), plan->victims.end(), ends) ? 1U : 0U;
+        in_flight.push_back(request);
+      }
+      REQUIRE(scheduler.commit(*plan).ok());
+      if (in_flight.size() == 3) {  // all victims end, all run, and some end
+        for (const gang_request& r : in_flight) {
+          const auto again = scheduler.propose(r);
+          REQUIRE(again.ok());
+          for (const job_id v : again->victims) REQUIRE(scheduler.finish(v).ok());
+        }
+        for (const gang_request& r : in_flight) {
+          const auto again = scheduler.propose(r);
+          REQUIRE(again.ok());
+          REQUIRE(again->result == outcome::bind);
+          REQUIRE(scheduler.commit(*again).ok());
+          if (random.uniform(3) > 0) REQUIRE(scheduler.finish(r.job).ok());
+        }
+        in_flight.clear();
+      }
+    }
+  }
+  CHECK(beside > scaled(300U));
+  CHECK(sharing > scaled(100U));
+}
+
 TEST_CASE("of gangs that suffice only with all of some, those are chosen") {
   for (std::uint32_t n = 1; n <= 8; ++n) {
     std::vector<gang_slot> all;

@@ -28,7 +28,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // The cost: fewest running gangs, then lowest priorities in sum, then fewest leaves, as far as victims
 // have at most 2^20 of these together and number at most 1,047. To cancel a preempting gang is cheaper
-// than to end one that runs.
+// than to end one that runs; one that ends anyway, for another that has claimed some of its leaves,
+// costs its leaves alone.
 //
 // Cost: where one of the 32 cheapest gangs makes room alone O(leaves of those) and gang_fit for each;
 //       else O(leaves of the tenant's gangs of lower priority) and victim_search.
@@ -48,7 +49,7 @@ class hived_eviction {
       lift_gang(cells, gangs, *one, request.priority, chain, good);
       return fit_verdict::fits;
     }
-    list_candidates(gangs, request.priority, c);
+    list_candidates(cells, gangs, request.priority, c);
     others_.assign(nodes.counts().begin(), nodes.counts().end());
     for (std::size_t j = 0; j < slots_.size(); ++j) {
       list_gains(chain, gangs, slots_[j], cluster, request.priority, good);
@@ -132,7 +133,8 @@ class hived_eviction {
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  void list_candidates(const gang_table& gangs, std::int32_t priority, cluster_id c) {
+  void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
+                       cluster_id c) {
     ranked_.clear();
     for (const ranked_gang& g : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
@@ -146,7 +148,7 @@ class hived_eviction {
     free_.clear();
     for (const ranked_gang& g : ranked_) {
       slots_.push_back(g.slot);
-      candidates_.push_back({cost(g), 0, 0});
+      candidates_.push_back({gangs[g.slot].claimed(cells) ? g.leaves : cost(g), 0, 0});
     }
   }
   [[nodiscard]] static std::uint64_t cost(const ranked_gang& gang) noexcept {
