@@ -8,6 +8,7 @@
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_placer.h>
+#include <apiary/sched/gang_place.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
@@ -71,8 +72,8 @@ class hived_search {
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
  private:
-  // Of ways to grant whole cells, so many candidates for them are looked at, at most; to grant one
-  // counts as much as to look at a few.
+  // Of ways to grant whole cells, so many candidates for them, and nodes of the tenant then, are
+  // looked at, at most; to grant one counts as much as to look at a few.
   static constexpr std::uint64_t grant_budget = 65536;
   static constexpr std::uint64_t grant_cost = 16;
 
@@ -154,7 +155,9 @@ class hived_search {
         return true;
       }
       again_ = true;
-      left -= std::min(left, grant_cost * whole_.bound + whole_.visited);
+      std::uint64_t cost = grant_cost * whole_.bound + whole_.visited;
+      if (whole_.complete) cost += cells.cluster(q.cluster).num_nodes();
+      left -= std::min(left, cost);
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
       const std::size_t digits = whole_.complete ? unbound : whole_.bound;
       more = digits > 0;
