@@ -72,6 +72,17 @@ TEST_CASE("every rule of cells is broken by some damage, which is found") {
                  .assign(node_id(s.chain().from_end(s.chain().node_of(s.idle_leaf()))),
                          node_index::none);
            }},
+          {"buddies", "the allocator counts",
+           [](audit_scene& s) {
+             auto& allocator = broken(s.chain().cells().cells());
+             const summary_bitset before = allocator.free_cells();
+             const cell_id leaf = s.idle_leaf();
+             REQUIRE(allocator.allocate_at(leaf));
+             for (const cell_id c : s.chain().tree().cells(0))
+               broken(allocator.free_cells()).reset(c.value);
+             allocator.release(leaf);  // which is not merged so
+             broken(allocator.free_cells()) = before;
+           }},
           {"buddies", "is not free, the allocator differs",
            [](audit_scene& s) { broken(s.chain().cells().cells().free_cells()).set(0); }},
           {"buddies", "is free, the allocator differs",

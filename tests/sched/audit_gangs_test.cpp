@@ -18,7 +18,8 @@ void audit_gangs_alone(apiary::detail::audit_notes& notes) { apiary::detail::aud
 TEST_CASE("every rule of gangs is broken by some damage, which is found") {
   apiary_test::check_damages(
       audit_gangs_alone,
-      {"claims", "class", "ending", "holders", "once", "own cells", "preempting", "table", "tasks"},
+      {"claims", "class", "ending", "holders", "missing", "once", "own cells", "preempting",
+       "table", "tasks", "type"},
       {
           {"table", "is not found by its job",
            [](audit_scene& s) { s.record(4).request.job = job_id(99); }},
@@ -62,6 +63,31 @@ TEST_CASE("every rule of gangs is broken by some damage, which is found") {
            [](audit_scene& s) {
              for (chain_leaf& l : s.record(4).leaves) l.leaf = cell_id();
            }},
+          {"tasks", "gang 5: task 0 has 1 leaves of 2",
+           [](audit_scene& s) {
+             s.record(5).moved = true;
+             s.record(5).leaves[0].leaf = cell_id();
+           }},
+          {"missing", "gang 4: device 0 of node gone in place of leaf 0",
+           [](audit_scene& s) {
+             s.record(4).missing = {{0, "gone", 0}};
+           }},
+          {"missing", "device 0 of node gone in place of leaf 2",
+           [](audit_scene& s) {
+             s.record(4).missing = {{2, "gone", 0}};
+           }},
+          {"missing", "device 1 of node gone in place of leaf 0",
+           [](audit_scene& s) {
+             for (chain_leaf& l : s.record(4).leaves) l.leaf = cell_id();
+             s.record(4).missing = {{1, "gone", 0}, {0, "gone", 1}};
+           }},
+          {"missing", "device 3 of node n2 in place of leaf 1",
+           [](audit_scene& s) {
+             s.record(4).leaves[1].leaf = cell_id();
+             s.record(4).missing = {{1, "n2", 3}};
+           }},
+          {"type", "gang 1: leaf 0 of node",
+           [](audit_scene& s) { s.record(1).request.leaf_type = *s.whole.find_leaf_type("NPU"); }},
           {"tasks", "gang 2: task 0 on two nodes",
            [](audit_scene& s) { s.record(2).leaves[0] = s.record(1).leaves[0]; }},
           {"class", "gang 4 of priority 1, downgraded, has cluster",

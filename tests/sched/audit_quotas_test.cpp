@@ -29,8 +29,14 @@ TEST_CASE("every rule of quotas is broken by some damage, which is found") {
            [](audit_scene& s) {
              REQUIRE(s.chain().cells().promise({0, 1}));
            }},
-          {"promises", "not all can be kept",
+          {"promises", "cells can be split, the allocator counts",
            [](audit_scene& s) { broken(s.chain().cells().cells()).allocate_at(s.idle_leaf()); }},
+          {"promises", "not all can be kept",
+           [](audit_scene& s) {
+             while (s.idle_leaf().valid())
+               broken(s.chain().cells().cells()).allocate_at(s.idle_leaf());
+             s.cluster(4).set_image(s.cluster(4).tree().roots(1).first, cell_id());
+           }},
           {"ledger", "0 of 1 in use; bound are 1 of 1",
            [](audit_scene& s) {
              broken(s.cells.ledger(s.rack)).refund(tenant_id(audit_scene::tenant_a), 3);

@@ -25,12 +25,14 @@ APIARY_NAMESPACE_BEGIN
 // Which rules do not hold of the cells and gangs of a scheduler; empty: all do. Each rule is
 // recomputed from leaves, bindings and gangs, and stands where it is checked:
 //
-//   audit_gangs.h     table, once, holders, claims, tasks, class, preempting, ending, own cells
+//   audit_gangs.h     table, once, holders, claims, tasks, missing, type, class, preempting,
+//                     ending, own cells
 //   audit_bindings.h  bijection, shape, roots, needless, hidden, own cells
 //   audit_cells.h     active, free, usage, health, quiet, buddies, idle
 //   audit_quotas.h    promises, ledger
 //
-// Cost: O(cells * leaves of a node + leaves of the gangs), and O(gangs log gangs).
+// Cost: O(cells * (levels + leaves of a node) + leaves of the gangs * levels), and a sort of the
+//       gangs.
 [[nodiscard]] inline std::vector<violation> audit(const hived_layout& layout,
                                                   const hived_cells& cells,
                                                   const gang_table& gangs) {

@@ -89,7 +89,7 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
 // health   a physical cell counts its bad leaves, and is healthy without one
 // quiet    the cells with few guests are the healthy ones with no more than so many, the quiet ones
 //          those with none
-// buddies  the free cells are the largest without an allocated leaf
+// buddies  the free cells are the largest without an allocated leaf, and counted by levels
 //
 // Cost: O(cells of the chain * leaves of a node).
 inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts& n) {
@@ -128,6 +128,14 @@ inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts&
                "free, the allocator differs";
       });
     }
+  }
+  const std::vector<std::uint32_t> free_cells = count_largest_free(tree, n.allocated);
+  for (level_t l = 0; l < tree.num_levels(); ++l) {
+    notes.expect(chain.cells().free_count(l) == free_cells[l], "buddies", [&] {
+      return notes.layout.chains[c].name + " level " + audit_text(l) + ": the allocator counts " +
+             audit_text(chain.cells().free_count(l)) + " free cells of " +
+             audit_text(free_cells[l]);
+    });
   }
   notes.expect(chain.any_bad() == (chain.healthy().usable().count() != tree.num_cells()), "health",
                [&] { return "chain " + notes.layout.chains[c].name + " has bad leaves, or none"; });

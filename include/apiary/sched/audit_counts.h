@@ -35,6 +35,39 @@ struct chain_counts {
   std::vector<std::uint32_t> bad, opportunistic, guaranteed, allocated;
 };
 
+// How many leaves of every cell lie in cells that are allocated, by the value of the cell's id.
+//
+// Cost: O(cells).
+[[nodiscard]] inline std::vector<std::uint32_t> count_allocated(const physical_chain& chain) {
+  const uniform_tree& tree = chain.tree();
+  std::vector<std::uint32_t> inside(tree.num_cells(), 0);
+  for (level_t l = tree.num_levels(); l-- > 0;) {
+    for (const cell_id c : tree.cells(l)) {
+      const cell_id above = tree.parent(c, l);
+      const bool in_live = above.valid() && inside[above.value] != 0;
+      inside[c.value] = in_live || chain.cells().cells().is_live(c) ? 1U : 0U;
+    }
+  }
+  return sum_of_leaves(tree, [&](cell_id c) { return inside[c.value]; });
+}
+
+// How many cells of each level have no allocated leaf and lie in no larger one without; allocated:
+// as count_allocated.
+//
+// Cost: O(cells).
+[[nodiscard]] inline std::vector<std::uint32_t> count_largest_free(
+    const uniform_tree& tree, const std::vector<std::uint32_t>& allocated) {
+  std::vector<std::uint32_t> counts(tree.num_levels(), 0);
+  for (level_t l = 0; l < tree.num_levels(); ++l) {
+    for (const cell_id c : tree.cells(l)) {
+      const cell_id above = tree.parent(c, l);
+      const bool largest = !above.valid() || allocated[above.value] != 0;
+      counts[l] += allocated[c.value] == 0 && largest ? 1U : 0U;
+    }
+  }
+  return counts;
+}
+
 // From the holders and the health of the leaves, and the cells that are allocated.
 //
 // Cost: O(cells).
@@ -46,15 +79,7 @@ struct chain_counts {
     return chain.holders(c).user.valid() && !chain.holders(c).taken() ? 1U : 0U;
   });
   n.guaranteed = sum_of_leaves(tree, [&](cell_id c) { return chain.holders(c).taken() ? 1U : 0U; });
-  n.allocated.assign(tree.num_cells(), 0);
-  for (level_t l = tree.num_levels(); l-- > 0;) {  // downwards: what lies in a live cell
-    for (const cell_id c : tree.cells(l)) {
-      const cell_id above = tree.parent(c, l);
-      const bool inside = above.valid() && n.allocated[above.value] != 0;
-      n.allocated[c.value] = inside || chain.cells().cells().is_live(c) ? 1U : 0U;
-    }
-  }
-  n.allocated = sum_of_leaves(tree, [&](cell_id c) { return n.allocated[c.value]; });
+  n.allocated = count_allocated(chain);
   return n;
 }
 

@@ -7,6 +7,7 @@
 #include <apiary/sched/audit_notes.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived_layout.h>
 #include <apiary/sched/physical_chain.h>
 
 #include <algorithm>
@@ -132,8 +133,46 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
          std::find(jobs.begin(), jobs.end(), g.request.job) != jobs.end();
 }
 
-// tasks       a gang has leaves for all its tasks; a task has all its leaves, on one node, or none
-//             any more (less only if the gang was recovered); a gang has a leaf
+// missing  the leaves of a gang that the configuration does not have are none that it has, each
+//          named once in its place, by ascending place
+inline void audit_missing(audit_notes& notes, gang_slot s) {
+  const gang_record& g = notes.gangs[s];
+  std::size_t next = 0;
+  for (const missing_leaf& m : g.missing) {
+    const bool in_place =
+        m.index >= next && m.index < g.leaves.size() && !g.leaves[m.index].leaf.valid();
+    const auto node = notes.layout.find_node(m.node);
+    notes.expect(in_place && !(node && notes.layout.find_position(*node, m.device)), "missing",
+                 [&] {
+                   return notes.gang(s) + ": device " + audit_text(m.device) + " of node " +
+                          m.node + " in place of leaf " + audit_text(m.index);
+                 });
+    next = std::size_t{m.index} + 1;
+  }
+}
+
+// type  a gang that was placed here is on leaves of the type that it asks for
+inline void audit_type(audit_notes& notes, gang_slot s) {
+  const gang_record& g = notes.gangs[s];
+  if (!g.request.leaf_type.valid() || g.recovered || g.moved) return;
+  std::vector<std::string> types;  // in the order of chains: by id
+  std::vector<std::size_t> of_chain;
+  for (const chain_layout& chain : notes.layout.chains) {
+    const auto known = std::find(types.begin(), types.end(), chain.level_types[0]);
+    of_chain.push_back(static_cast<std::size_t>(known - types.begin()));
+    if (known == types.end()) types.push_back(chain.level_types[0]);
+  }
+  for (const chain_leaf& l : g.leaves) {
+    notes.expect(!l.leaf.valid() || of_chain[l.chain] == g.request.leaf_type.value, "type", [&] {
+      return notes.gang(s) + ": " + notes.leaf(l.chain, l.leaf) + " is of type " +
+             types[of_chain[l.chain]];
+    });
+  }
+}
+
+// tasks       a gang has leaves for all its tasks; a task has all its leaves, on one node, missing
+//             ones counted, or none any more (less only if the gang was recovered); a gang has a
+//             leaf
 // class       a gang has no cluster if and only if it is opportunistic or downgraded
 // preempting  a preempting gang is guaranteed; only such a gang remembers whom it downgraded
 // ending      a gang that is to end for another runs, downgraded; that one preempts and remembers
@@ -147,7 +186,10 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
                               " leaves of " + audit_text(asked));
     return;
   }
-  bool any = g.recovered;
+  bool any = !g.missing.empty();
+  std::vector<bool> named(g.leaves.size(), false);  // missing
+  for (const missing_leaf& m : g.missing)
+    if (m.index < named.size()) named[m.index] = true;
   std::uint32_t task = 0;
   g.for_each_task([&](const gang_member& m, std::uint32_t first, std::uint32_t last) {
     std::uint32_t n = 0;
@@ -161,6 +203,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
                      notes.cells.chain(one.chain).node_of(one.leaf);
     }
     any = any || n > 0;
+    for (std::uint32_t i = first; i < last; ++i) n += named[i] ? 1U : 0U;
     notes.expect(together, "tasks",
                  [&] { return notes.gang(s) + ": task " + audit_text(task) + " on two nodes"; });
     notes.expect(n == 0 || n == m.leaves || g.recovered, "tasks", [&] {
@@ -170,6 +213,8 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
     ++task;
   });
   notes.expect(any, "tasks", [&] { return notes.gang(s) + " has no leaf"; });
+  audit_missing(notes, s);
+  audit_type(notes, s);
   notes.expect(g.guaranteed() == (g.request.priority >= 0 && !g.downgraded), "class", [&] {
     return notes.gang(s) + " of priority " + std::to_string(g.request.priority) +
            (g.downgraded ? ", downgraded, " : " ") + (g.guaranteed() ? "has" : "has no") +
@@ -184,7 +229,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
 
 // All rules of gangs: those above.
 //
-// Cost: O(leaves of the chains and of the gangs).
+// Cost: O(leaves of the chains and of the gangs * levels).
 inline void audit_gangs(audit_notes& notes) {
   audit_table(notes);
   audit_holders(notes);

@@ -4,11 +4,14 @@
 
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/sched/audit_counts.h>
 #include <apiary/sched/audit_notes.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -22,10 +25,11 @@ namespace detail {
   return n;
 }
 
-// promises  promised are the unbound roots that are not pinned, and all can be kept
+// promises  promised are the unbound roots that are not pinned, and all can be kept: of each level
+//           as many cells can be split as are free beyond them, by the cells that are allocated
 // ledger    quotas are those of the layout, and in use are the bound roots
 //
-// Cost: O(roots of the tenants in the chain).
+// Cost: O(cells of the chain, roots of the tenants in it).
 inline void audit_promises(audit_notes& notes, std::uint32_t c) {
   const physical_chain& chain = notes.cells.chain(c);
   const level_t levels = chain.tree().num_levels();
@@ -59,8 +63,18 @@ inline void audit_promises(audit_notes& notes, std::uint32_t c) {
              audit_text(unbound[l]);
     });
   }
-  notes.expect(chain.cells().invariant_holds(), "promises",
-               [&] { return notes.layout.chains[c].name + ": not all can be kept"; });
+  const std::vector<std::uint32_t> free = count_largest_free(chain.tree(), count_allocated(chain));
+  std::int64_t splittable = 0;
+  for (level_t l = levels; l-- > 0;) {
+    if (l + 1 < levels) splittable *= chain.tree().fan_out(l + 1);
+    splittable += std::int64_t{free[l]} - unbound[l];
+    const std::string where = notes.layout.chains[c].name + " level " + audit_text(l) + ": ";
+    notes.expect(splittable >= 0, "promises", [&] { return where + "not all can be kept"; });
+    notes.expect(splittable == chain.cells().splittable(l), "promises", [&] {
+      return where + std::to_string(splittable) + " cells can be split, the allocator counts " +
+             audit_text(chain.cells().splittable(l));
+    });
+  }
 }
 
 }  // namespace detail

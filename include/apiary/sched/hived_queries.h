@@ -36,7 +36,7 @@ struct tenant_usage {
   friend bool operator==(const tenant_usage&, const tenant_usage&) = default;
 };
 
-// kNotFound: no such tenant. Cost: O(leaves of all gangs).
+// kNotFound: no such tenant. Cost: O(clusters, leaves of all gangs), and a sort of the gangs.
 [[nodiscard]] inline absl::StatusOr<tenant_usage> usage_of(const hived& scheduler,
                                                            tenant_id tenant) {
   APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(tenant));
