@@ -44,15 +44,15 @@ inline absl::Status by_name(const absl::Status& status,
     const std::size_t digits = at + word.size();
     std::uint32_t id = 0;
     const char* const last = message.data() + message.size();
-    const auto [end, error] = std::from_chars(message.data() + digits, last, id);
+    const std::from_chars_result read = std::from_chars(message.data() + digits, last, id);
     const auto gang = std::find_if(gangs.begin(), gangs.end(), [&](const auto& g) {
-      return error == std::errc() && g.first.value == id;
+      return read.ec == std::errc() && g.first.value == id;
     });
     named.append(message, done, digits - done);
     done = digits;
     if (gang == gangs.end()) continue;
     named += json_text(gang->second);
-    done = static_cast<std::size_t>(end - message.data());
+    done = static_cast<std::size_t>(read.ptr - message.data());
     gangs.erase(gang);
   }
   named.append(message, done);

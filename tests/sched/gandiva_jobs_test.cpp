@@ -62,7 +62,7 @@ TEST_CASE("gandiva_jobs: a job takes its turn, and its pass is the time that it 
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::start);
   CHECK(s.actions[0].place == s.at(1).place);
-  CHECK(s.actions[0].waited[delay_cause::capacity] == 3);
+  CHECK(s.actions[0].waited[delay_cause::order] == 3);
   CHECK(s.at(1).runs());
   CHECK(s.owned_by(1) == 2);
   s.decide(8, [&] { s.jobs.suspend(s.at(1)); });
