@@ -25,6 +25,51 @@ struct node_leaves {
   std::span<const std::uint32_t> cell_sizes{};  // leaves of a cell, from the leaf up to the node
 };
 
+// Collects the leaves of tasks, node after node (leaf_choice), in the order of the members of a gang:
+// those of each member one task after another.
+class leaves_of_tasks {
+ public:
+  void begin(std::span<const gang_member> members) {
+    next_.clear();
+    std::uint32_t total = 0;
+    for (const gang_member& m : members) {
+      next_.push_back(total);
+      total += m.tasks * m.leaves;
+    }
+    leaves_.resize(total);
+  }
+  // The next tasks of some members take leaves of a node, the largest first.
+  void take(const node_leaves& node, std::span<const gang_fit::portion> portions,
+            std::span<const gang_member> members) {
+    portions_.assign(portions.begin(), portions.end());
+    if (portions_.size() > 1) {
+      std::stable_sort(portions_.begin(), portions_.end(), [&](const auto& a, const auto& b) {
+        return members[a.member].leaves > members[b.member].leaves;
+      });
+    }
+    std::uint64_t available = node.available;
+    std::uint64_t preferred = node.preferred;
+    for (const gang_fit::portion& p : portions_) {
+      for (std::uint32_t t = 0; t < p.tasks; ++t) {
+        std::uint64_t mask =
+            choose_leaves(available, preferred, members[p.member].leaves, node.cell_sizes);
+        available &= ~mask;
+        preferred &= ~mask;
+        for (; mask != 0; mask &= mask - 1) {
+          leaves_[next_[p.member]++] =
+              cell_id(node.first.value + static_cast<std::uint32_t>(std::countr_zero(mask)));
+        }
+      }
+    }
+  }
+  [[nodiscard]] const std::vector<cell_id>& leaves() const noexcept { return leaves_; }
+
+ private:
+  std::vector<std::uint32_t> next_;  // of each member, where its next leaf goes
+  std::vector<gang_fit::portion> portions_;
+  std::vector<cell_id> leaves_;
+};
+
 // A class of an index of nodes: all its nodes have `free` leaves that can be had. Those of class
 // `otherwise`, if there is one, have as many and are taken where that saves racks (pick_either).
 struct indexed_class {
@@ -94,38 +139,12 @@ class gang_placer {
   const std::vector<cell_id>& choose_leaves_of(std::span<const node_leaves> nodes,
                                                std::span<const gang_member> members) {
     APIARY_ASSERT(nodes.size() == chosen_.size());
-    next_.clear();
-    std::uint32_t total = 0;
-    for (const gang_member& m : members) {
-      next_.push_back(total);
-      total += m.tasks * m.leaves;
-    }
-    leaves_.resize(total);
+    tasks_.begin(members);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const gang_fit::used_node& used = fit_.nodes()[i];
-      portions_.assign(fit_.portions().begin() + used.first, fit_.portions().begin() + used.last);
-      if (portions_.size() > 1) {
-        std::stable_sort(portions_.begin(), portions_.end(), [&](const auto& a, const auto& b) {
-          return members[a.member].leaves > members[b.member].leaves;
-        });
-      }
-      std::uint64_t available = nodes[i].available;
-      std::uint64_t preferred = nodes[i].preferred;
-      const std::uint32_t first = nodes[i].first.value;
-      for (const gang_fit::portion& p : portions_) {
-        for (std::uint32_t t = 0; t < p.tasks; ++t) {
-          std::uint64_t mask =
-              choose_leaves(available, preferred, members[p.member].leaves, nodes[i].cell_sizes);
-          available &= ~mask;
-          preferred &= ~mask;
-          for (; mask != 0; mask &= mask - 1) {
-            leaves_[next_[p.member]++] =
-                cell_id(first + static_cast<std::uint32_t>(std::countr_zero(mask)));
-          }
-        }
-      }
+      tasks_.take(nodes[i], fit_.portions().subspan(used.first, used.last - used.first), members);
     }
-    return leaves_;
+    return tasks_.leaves();
   }
 
   [[nodiscard]] const gang_fit& fit() const noexcept { return fit_; }
@@ -136,9 +155,7 @@ class gang_placer {
   std::vector<indexed_class> indices_;  // of each entry of classes_
   std::vector<std::uint32_t> chosen_;   // of each node of fit_, which one it is
   std::vector<std::uint32_t> order_;
-  std::vector<std::uint32_t> next_;  // of each member, where its next leaf goes
-  std::vector<gang_fit::portion> portions_;
-  std::vector<cell_id> leaves_;
+  leaves_of_tasks tasks_;
 };
 
 APIARY_NAMESPACE_END

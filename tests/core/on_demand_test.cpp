@@ -1,0 +1,24 @@
+// apiary/tests/core/on_demand_test.cpp - made at the first use, copied with the owner.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/on_demand.h>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <utility>
+
+TEST_CASE("a value on demand is made once and copied as a value") {
+  apiary::on_demand<std::array<int, 1000>> a;
+  CHECK(sizeof(a) < 100);
+  CHECK(!a.made());
+  apiary::on_demand<std::array<int, 1000>> nothing = a;
+  CHECK(!nothing.made());
+  (*a)[7] = 3;
+  CHECK(a.made());
+  CHECK((*a)[7] == 3);
+  auto b = a;
+  (*b)[7] = 4;
+  CHECK(a->at(7) == 3);
+  const auto c = std::move(b);
+  CHECK(c.made());
+}
