@@ -22,6 +22,7 @@
 #include <apiary/core/fast_div.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/lazy_order.h>
+#include <apiary/core/on_demand.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/score_tree.h>
 #include <apiary/core/shared_array.h>
@@ -134,6 +135,7 @@
 #include <apiary/sched/hived_queue.h>
 #include <apiary/sched/hived_reconfiguration.h>
 #include <apiary/sched/hived_rooms.h>
+#include <apiary/sched/hived_ruled_fit.h>
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/hived_supply.h>

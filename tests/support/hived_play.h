@@ -4,6 +4,7 @@
 
 #include "support/hived_names.h"
 #include "support/hived_proofs.h"
+#include "support/hived_rules.h"
 #include "support/hived_worlds.h"
 #include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
@@ -21,9 +22,11 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,6 +51,7 @@ class hived_play {
     std::uint32_t restarts = 0;  // of the scheduler, to which all that runs is told
     bool suggested = true;       // whether some requests name nodes
     bool proofs = false;         // whether the proofs of gangs that wait are counted again
+    std::uint32_t rules = 0;  // of ten gangs, how many are under rules
   };
   struct counts {
     std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
@@ -62,6 +66,8 @@ class hived_play {
   apiary::rng random;
   counts seen{};
   std::map<apiary::job_id, apiary::gang_request> gangs{};  // that must be there
+  // Called with each plan.
+  std::function<void(const apiary::gang_request&, const apiary::gang_plan&)> observe{};
 
   void step() {
     ++seen.events;
@@ -77,7 +83,7 @@ class hived_play {
     if (is(habits_.gangs)) {
       apiary::job_id job(next_++);
       if (random.uniform(8) == 0) job = apiary::job_id(random.uniform(next_));
-      if (!gangs.contains(job)) ask(random_gang(scheduler.layout(), job, random));
+      if (!gangs.contains(job)) ask(some_gang(job));
     } else if (is(habits_.ends)) {
       if (const auto job = any_gang()) end(*job);
     } else if (is(habits_.tasks)) {
@@ -111,7 +117,24 @@ class hived_play {
       REQUIRE(scheduler.mark_healthy(apiary::node_id(n)).ok());
   }
 
+  // Which gang breaks a rule where it is, and which; empty: none.
+  [[nodiscard]] std::string broken_rules() const {
+    for (const auto& [job, r] : gangs) {
+      const std::string broken =
+          broken_rule(scheduler.layout(), r, scheduler.tasks(*scheduler.find(job)));
+      if (!broken.empty()) return "gang " + std::to_string(job.value) + ": " + broken;
+    }
+    return "";
+  }
+
  private:
+  [[nodiscard]] apiary::gang_request some_gang(apiary::job_id job) {
+    apiary::gang_request r = random_gang(scheduler.layout(), job, random);
+    const std::vector<apiary::chain_layout>& chains = scheduler.layout().chains;
+    if (habits_.rules > 0 && random.uniform(10) < habits_.rules)
+      add_rules(r, chains[random.uniform(static_cast<std::uint32_t>(chains.size()))], random);
+    return r;
+  }
   [[nodiscard]] std::optional<apiary::job_id> any_gang() {
     if (gangs.empty()) return std::nullopt;
     return std::next(gangs.begin(), random.uniform(static_cast<std::uint32_t>(gangs.size())))
@@ -173,6 +196,7 @@ class hived_play {
       if (!more.tenant.valid()) return;
       more.job = apiary::job_id(next_++);
       more.members.resize(1);
+      more.rules.members.clear();
       ask(more);
       if (!gangs.contains(more.job) || !gangs.contains(*job)) return;
       like.push_back(more.job);
@@ -187,16 +211,29 @@ class hived_play {
     const apiary::gang_request& b = gangs.at(by);
     const bool alike = a.pinned == b.pinned && a.lazy == b.lazy && a.leaf_type == b.leaf_type &&
                        scheduler.find(*job)->cluster == scheduler.find(by)->cluster &&
+                       a.rules.required == b.rules.required &&
                        chains_of({*job, by}).size() <= 1;
-    if (!fits(*job) || !fits(by) || !alike)
-      return refuse(scheduler.grow(*job, by), absl::StatusCode::kFailedPrecondition);
     std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(*job));
     const std::vector<apiary::task_place> more = scheduler.tasks(*scheduler.find(by));
     tasks.insert(tasks.end(), more.begin(), more.end());
+    const bool together = a.rules.required == apiary::any_level ||
+                          in_one_cell(scheduler.layout(), tasks, a.rules.required);
+    if (!fits(*job) || !fits(by) || !alike || !together)
+      return refuse(scheduler.grow(*job, by), absl::StatusCode::kFailedPrecondition);
     REQUIRE(scheduler.grow(*job, by).ok());
     REQUIRE(scheduler.tasks(*scheduler.find(*job)) == tasks);
     std::vector<apiary::gang_member>& members = gangs.at(*job).members;
+    std::vector<apiary::member_rules>& rules = gangs.at(*job).rules.members;
+    rules.resize(members.size());
+    for (std::size_t m = 0; m < b.members.size(); ++m) {
+      rules.push_back(m < b.rules.members.size() ? b.rules.members[m] : apiary::member_rules());
+      if (rules.back().leader != apiary::no_member)
+        rules.back().leader += static_cast<std::uint32_t>(members.size());
+    }
     members.insert(members.end(), b.members.begin(), b.members.end());
+    REQUIRE(scheduler.find(*job)->request.members == members);
+    if (!scheduler.find(*job)->request.rules.members.empty())
+      REQUIRE(scheduler.find(*job)->request.rules.members == rules);
     places_[*job].insert(places_[*job].end(), places_[by].begin(), places_[by].end());
     forget(by);
     ++seen.grown;
@@ -305,6 +342,7 @@ class hived_play {
       ++seen.waiting;
     }
     if (plan.ok() && plan->result == apiary::outcome::wait && habits_.proofs) check(plan->wait, r);
+    if (plan.ok() && observe) observe(r, *plan);
     return plan;
   }
   void ask(apiary::gang_request r) {
@@ -332,10 +370,11 @@ class hived_play {
       commit(*again, r);
     }
   }
-  // Where all hardware is well and suggested, every gang that waits has a proof.
+  // Where all hardware is well and suggested, every gang that waits has a proof; one with a spread
+  // need not.
   void check(const apiary::gang_wait& wait, const apiary::gang_request& r) {
     const bool proven = check_proof(scheduler, r, wait, random);
-    if (habits_.marks == 0 && r.suggested == nullptr) REQUIRE(proven);
+    if (habits_.marks == 0 && r.suggested == nullptr && !has_spread(r)) REQUIRE(proven);
     seen.proven += proven ? 1U : 0U;
   }
   // What a plan must say whatever the state.

@@ -91,6 +91,8 @@ inline bool check_proof(const apiary::hived& scheduler, const apiary::gang_reque
     if (request.priority >= 0 && !request.pinned &&
         !scheduler.cells().cluster_of(request.tenant, c).valid())
       continue;
+    const apiary::chain_layout& in = scheduler.layout().chains[c];
+    if (!apiary::valid(gang, in.node_level, in.tree.num_levels())) continue;
     usable.push_back(c);
   }
   REQUIRE(chains == usable);

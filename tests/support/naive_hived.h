@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_rules.h"
 #include "support/naive_gang.h"
 #include <apiary/core/ids.h>
 #include <apiary/model/tree.h>
@@ -72,6 +73,11 @@ class naive_tenant {
 
   // Whether the gang fits for some choice of cells.
   [[nodiscard]] bool fits() {
+    if (request_.rules.any()) {
+      return try_cells(0, 0, [&] {
+        return fits_in_whole_cells(tree_, chain_.node_level(), whole_, available_, request_);
+      });
+    }
     const leaf_counts tasks = tasks_of(request_.members);
     return try_cells(0, 0, [&] { return fits_by_sets(available_, tasks); });
   }
@@ -129,6 +135,7 @@ class naive_tenant {
   }
   // Appends the leaves of a whole cell to what is available, a number a node.
   void add_leaves(apiary::cell_id p, apiary::level_t l) {
+    whole_.push_back(l);
     const apiary::level_t node = chain_.node_level() < l ? chain_.node_level() : l;
     for (const apiary::cell_id n : tree_.descendants(p, node)) {
       available_.push_back(0);
@@ -165,6 +172,7 @@ class naive_tenant {
       const bool same = i + 1 < unbound_.size() && unbound_[i + 1] == l;
       const bool done = try_cells(i + 1, same ? k + 1 : 0, found);
       available_.resize(before);
+      whole_.pop_back();
       occupy(level[k], false);
       if (done) return true;
     }
@@ -180,6 +188,7 @@ class naive_tenant {
   std::vector<std::uint32_t> others_{};     // promises of each level
   std::vector<apiary::level_t> unbound_{};  // descending
   leaf_counts available_{};                 // of each node
+  std::vector<apiary::level_t> whole_{};    // of each whole cell with nodes there, its level
 };
 
 // The clusters that a guaranteed gang may use.

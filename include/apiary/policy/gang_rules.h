@@ -22,6 +22,7 @@ inline constexpr std::uint32_t no_member = ~std::uint32_t{0};
 struct level_count {
   level_t level = 0;
   std::uint32_t tasks = 0;
+  friend constexpr bool operator==(level_count, level_count) noexcept = default;
 };
 
 // A part of a gang: `tasks` equal tasks, each on one node with `leaves` whole GPUs and `host`.

@@ -9,6 +9,7 @@
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_rules.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,29 @@ using leaf_type_id = id<struct leaf_type_tag>;  // a model of GPU
 inline constexpr std::int32_t opportunistic_priority = -1;
 inline constexpr std::int32_t max_priority = 1000;
 
+// Where the tasks of a member may be: its slices, spread and leader as in ruled_member.
+struct member_rules {
+  std::vector<level_count> slices{};
+  std::vector<level_count> spread{};
+  std::uint32_t leader = no_member;
+  friend bool operator==(const member_rules&, const member_rules&) = default;
+};
+
+// Where the tasks of a gang may stand to one another, as in gang_rules. Levels are those of the cells
+// of a chain, nodes or above. Of a guaranteed gang they are levels of its tenant's cells: cells that
+// are promised one by one are never in one cell of a higher level, wherever they are bound; but of a
+// spread, cells of the hardware count.
+struct request_rules {
+  level_t required = any_level;
+  level_t preferred = any_level;
+  std::vector<member_rules> members{};  // of each member; none: without such rules
+
+  [[nodiscard]] bool any() const noexcept {
+    return required != any_level || preferred != any_level || !members.empty();
+  }
+  friend bool operator==(const request_rules&, const request_rules&) = default;
+};
+
 // A gang: its tasks are placed together or not at all.
 struct gang_request {
   job_id job{};
@@ -31,14 +55,22 @@ struct gang_request {
   std::optional<std::uint32_t> pinned{};      // into this pinned cell of the tenant
   bool lazy = false;                          // may be preempted lazily
   const summary_bitset* suggested = nullptr;  // a bit a node; null: all nodes
+  request_rules rules{};                      // where its tasks may stand to one another
 };
 
-// The gang of a request as certificates speak of it: kinds are its members.
+// The gang of a request with its rules, as certificates speak of it: kinds are its members.
+// Requires: rules for each member, or for none.
 [[nodiscard]] inline gang_rules rules_of(const gang_request& request) {
-  gang_rules gang;
+  gang_rules gang{.required = request.rules.required, .preferred = request.rules.preferred};
   gang.members.reserve(request.members.size());
   for (const gang_member& m : request.members)
     gang.members.push_back({.tasks = m.tasks, .leaves = m.leaves});
+  for (std::size_t i = 0; i < request.rules.members.size(); ++i) {
+    const member_rules& rules = request.rules.members[i];
+    gang.members[i].slices = rules.slices;
+    gang.members[i].spread = rules.spread;
+    gang.members[i].leader = rules.leader;
+  }
   return gang;
 }
 

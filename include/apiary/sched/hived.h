@@ -65,8 +65,9 @@ class hived {
 
   // Where the gang would go now. A preempting gang asks again in the same words; only the suggested
   // nodes may be others.
-  // kInvalidArgument: a request that is wrong in itself. kNotFound: no such tenant, pinned cell or
-  // type of leaf. kFailedPrecondition: the tenant has none of it. kAlreadyExists: the gang runs.
+  // kInvalidArgument: a request that is wrong in itself, or whose rules mean nothing in any chain that
+  // it may use. kNotFound: no such tenant, pinned cell or type of leaf. kFailedPrecondition: the tenant
+  // has none of it. kAlreadyExists: the gang runs.
   [[nodiscard]] absl::StatusOr<gang_plan> propose(const gang_request& request) {
     APIARY_RETURN_IF_ERROR(check(request));
     gang_plan plan;
@@ -187,16 +188,19 @@ class hived {
 
   // A gang grows: the tasks of another gang become its own, numbered after its own, and that other
   // gang is no more. Both run. A job that wants more tasks asks for them as a gang of their own, which
-  // waits and preempts as any other, and joins when it runs; it shrinks by finish_task. Numbers of
-  // tasks stand for good: those that have ended count towards the limit, and the cost.
+  // waits and preempts as any other, and joins when it runs; it shrinks by finish_task. Each keeps its
+  // members' rules; both must require the same level, and be in one cell of it. Numbers of tasks stand
+  // for good: those that have ended count towards the limit, and the cost.
   // kInvalidArgument: the same gang twice, or more than hived_catalog::max_tasks tasks. kNotFound: no
   // such gang. kFailedPrecondition: one of them is preempting, is being preempted, or has lost its
-  // tenant's cells; or they differ in tenant, priority, type of leaf, pinned cell, lazy or chain.
+  // tenant's cells; or they differ in tenant, priority, type of leaf, pinned cell, lazy, chain or
+  // required level, or are not in one cell of it.
   // Cost: O(leaves of both, ended ones counted).
   absl::Status grow(job_id job, job_id by) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
     APIARY_ASSIGN_OR_RETURN(const gang_slot other, existing(by));
     APIARY_RETURN_IF_ERROR(catalog_.can_join(gangs()[slot], gangs()[other]));
+    APIARY_RETURN_IF_ERROR(catalog_.can_stand_together(gangs()[slot], gangs()[other]));
     for (const gang_slot s : {slot, other}) {
       if (being_preempted(gangs()[s]))
         return absl::FailedPreconditionError(name(gangs()[s].request.job) + " is being preempted");
@@ -221,7 +225,7 @@ class hived {
   // Takes a gang that runs already, as after a restart: tasks in the order of the members, those
   // with no leaves have ended or are not known here. Whether it has its tenant's cells (again);
   // if they are not to be had, or its tenant is gone (not valid), it runs on as opportunistic. Where it
-  // runs stands, also against its request's type of leaf: that is not compared.
+  // runs stands, also against its request's type of leaf and its rules: these are not compared.
   // What to keep over restarts are names, of nodes (and devices: hived_layout::devices), tenants,
   // types of leaves and pinned cells, and a gang's whole_cell_levels (hived_queries.h), one for each
   // leaf of the tasks; ids are positions in one configuration. In the same configuration every gang

@@ -6,6 +6,8 @@
 #include <apiary/core/status.h>
 #include <apiary/model/request.h>
 #include <apiary/model/tree.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/gang_rules.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cell_types.h>
@@ -107,6 +109,10 @@ class hived_catalog {
       return wrong(std::to_string(tasks) + " tasks, where " + std::to_string(max_tasks) +
                    " are the limit");
     }
+    if (!r.rules.members.empty() && r.rules.members.size() != r.members.size()) {
+      return wrong("rules for " + std::to_string(r.rules.members.size()) + " members, it has " +
+                   std::to_string(r.members.size()));
+    }
     if (r.leaf_type.valid() && r.leaf_type.value >= types_.size()) {
       return absl::NotFoundError(name(r.job) + ": there is no leaf type " +
                                  std::to_string(r.leaf_type.value));
@@ -129,7 +135,8 @@ class hived_catalog {
   // kInvalidArgument: it does not.
   [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_request& first) {
     if (r.tenant == first.tenant && r.priority == first.priority && r.members == first.members &&
-        r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy)
+        r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy &&
+        r.rules == first.rules)
       return absl::OkStatus();
     return absl::InvalidArgumentError(
         name(r.job) + " is preempting: it asks again in other words; cancel it first");
@@ -149,13 +156,14 @@ class hived_catalog {
         return absl::FailedPreconditionError(which + " has lost its tenant's cells");
       for (const gang_member& m : g->request.members) tasks += m.tasks;
     }
-    const char* differ = r.tenant != more.tenant         ? "tenant"
-                         : r.priority != more.priority   ? "priority"
-                         : r.leaf_type != more.leaf_type ? "type of leaf"
-                         : r.pinned != more.pinned       ? "pinned cell"
-                         : r.lazy != more.lazy           ? "lazy preemption"
-                         : !in_one_chain(gang, by)       ? "chain"
-                                                         : nullptr;
+    const char* differ = r.tenant != more.tenant                   ? "tenant"
+                         : r.priority != more.priority             ? "priority"
+                         : r.leaf_type != more.leaf_type           ? "type of leaf"
+                         : r.pinned != more.pinned                 ? "pinned cell"
+                         : r.lazy != more.lazy                     ? "lazy preemption"
+                         : !in_one_chain(gang, by)                  ? "chain"
+                         : r.rules.required != more.rules.required ? "required level"
+                                                                   : nullptr;
     if (differ != nullptr) {
       return absl::FailedPreconditionError(name(r.job) + " and " + name(more.job) +
                                            " are not alike in their " + differ);
@@ -164,6 +172,26 @@ class hived_catalog {
       return absl::InvalidArgumentError(name(r.job) + " would have " + std::to_string(tasks) +
                                         " tasks, ended ones counted, where " +
                                         std::to_string(max_tasks) + " are the limit");
+    }
+    return absl::OkStatus();
+  }
+  // Whether the leaves of both lie in one cell of the level that they require, if they do.
+  [[nodiscard]] absl::Status can_stand_together(const gang_record& gang,
+                                                const gang_record& by) const {
+    const level_t required = gang.request.rules.required;
+    std::optional<chain_leaf> cell;
+    for (const gang_record* g : {&gang, &by}) {
+      for (const chain_leaf& l : g->leaves) {
+        if (required == any_level || !l.leaf.valid()) continue;
+        const uniform_tree& tree = layout_.chains[l.chain].tree;
+        const chain_leaf in{
+            l.chain, required < tree.num_levels() ? tree.ancestor(l.leaf, required) : cell_id()};
+        if (!cell) cell = in;
+        if (*cell == in) continue;
+        return absl::FailedPreconditionError(
+            name(gang.request.job) + " and " + name(by.request.job) +
+            " are not in one cell of level " + std::to_string(required) + ", which they require");
+      }
     }
     return absl::OkStatus();
   }

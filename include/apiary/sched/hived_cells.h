@@ -255,6 +255,17 @@ class hived_cells : private hived_bindings {
     }
     return done;
   }
+  // Binds unbound whole cells of a level, at most so many, each to the cell that choose() says can be
+  // granted; not valid: it ends there. For searching.
+  template <class Choose>
+  void bind_some(cluster_id c, level_t l, std::uint64_t most, const Choose& choose) {
+    for (const cell_id root : books::cluster(c).tree().roots(l)) {
+      if (books::cluster(c).image(root).valid()) continue;
+      const cell_id to = most-- == 0 ? cell_id() : choose();
+      if (!to.valid()) return;
+      bind(c, root, l, to);
+    }
+  }
   // At least as many usable pieces of a node as any way to grant the unbound whole cells has.
   [[nodiscard]] std::uint64_t most_pieces(cluster_id c, const health<uniform_tree>& usable,
                                           std::uint32_t piece) {

@@ -4,13 +4,17 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/on_demand.h>
 #include <apiary/model/health.h>
+#include <apiary/model/ragged_tree.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/preempt.h>
+#include <apiary/policy/ruled_preempt.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_ruled_fit.h>
 
 #include <algorithm>
 #include <bit>
@@ -71,6 +75,34 @@ class hived_eviction {
     const fit_verdict verdict = search_(classes_, free_, candidates_, shares_, request.members);
     if (verdict != fit_verdict::fits) return verdict;
     for (const std::uint32_t j : search_.victims())
+      lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
+    return fit_verdict::fits;
+  }
+  // The same under rules, after `ruled` said no (ruled_victim_search).
+  fit_verdict lift_by_rules(hived_cells& cells, const gang_table& gangs,
+                            const gang_request& request, cluster_id c, hived_ruled_fit& ruled,
+                            const health<uniform_tree>* usable) {
+    lifted_.clear();
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
+    list_candidates(gangs, request.priority, c);
+    const std::vector<std::uint32_t> places = ruled.places_of_nodes();
+    for (std::size_t j = 0; j < slots_.size(); ++j) {
+      list_gains(chain, gangs, slots_[j], cluster, request.priority, good);
+      candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
+      for (std::size_t i = 0; i < at_.size(); ++i) {
+        if (i > 0 && at_[i] == at_[i - 1]) {
+          ++shares_.back().leaves;
+        } else {
+          shares_.push_back({places[at_[i]], 1});
+        }
+      }
+      candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
+    }
+    const fit_verdict verdict = (*ruled_search_)(ruled.rooms(), ruled.gang(), candidates_, shares_);
+    if (verdict != fit_verdict::fits) return verdict;
+    for (const std::uint32_t j : ruled_search_->victims())
       lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
@@ -221,6 +253,7 @@ class hived_eviction {
   }
 
   victim_search search_;
+  on_demand<ruled_victim_search<ragged_tree>> ruled_search_;
   gang_fit fit_;
   std::vector<ranked_gang> ranked_;
   std::vector<gang_slot> slots_;

@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/on_demand.h>
 #include <apiary/model/health.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/gang_fit.h>
@@ -11,6 +12,7 @@
 #include <apiary/sched/gang_place.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/hived_cells.h>
+#include <apiary/sched/hived_ruled_fit.h>
 #include <apiary/sched/physical_chain.h>
 
 #include <bit>
@@ -25,19 +27,21 @@ APIARY_NAMESPACE_BEGIN
 //
 // Model: HiveD (OSDI 2020) section 3.3: packed by opportunistic use, away from tenants' tasks.
 //        Differs: complete (gang_fit); away from the racks of which tenants have anything.
-// Cost:  as gang_placer, and O(leaves of a node, squared); under a filter O(nodes) more.
+// Cost:  as gang_placer, and O(leaves of a node, squared); under a filter O(nodes) more. Under rules
+//        hived_ruled_fit.
 class guest_search {
  public:
   // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on those
   // with the fewest guaranteed ones, of these, unless that takes more racks, on those in racks of
-  // which no tenant has anything, of these on the last ones. `usable` filters leaves; null: all
-  // healthy ones. Whether a place was found.
+  // which no tenant has anything, of these on the last ones; a gang under rules where these want it
+  // (hived_ruled_fit). `usable` filters leaves; null: all healthy ones. Whether a place was found.
   bool operator()(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                   const health<uniform_tree>* usable) {
     const physical_chain& chain = cells.chain(c);
     place_ = {};
     place_.chain = c;
     if (usable != nullptr) filter(chain, *usable);
+    if (request.rules.any()) return by_rules(chain, request, c, usable != nullptr);
     const node_index& index = usable != nullptr ? *filtered_ : chain.guest_nodes();
     classes_.clear();
     const std::uint32_t size = chain.node_leaves();
@@ -53,11 +57,8 @@ class guest_search {
     placer_.choose_nodes(index, rack_choice::fullest);
     sizes_.assign(chain.tree());
     nodes_.clear();
-    for (const std::uint32_t picked : placer_.nodes()) {
-      const std::uint32_t n = chain.from_end(picked);
-      const std::uint64_t idle = usable != nullptr ? masks_[n] : chain.idle(n);
-      nodes_.push_back({idle, idle, chain.first_leaf(n), sizes_.up_to(chain.node_level())});
-    }
+    for (const std::uint32_t picked : placer_.nodes())
+      add_node(chain, chain.from_end(picked), usable != nullptr);
     for (const cell_id leaf : placer_.choose_leaves_of(nodes_, request.members))
       place_.leaves.push_back({cell_id(), leaf});
     return true;
@@ -70,6 +71,24 @@ class guest_search {
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
  private:
+  bool by_rules(const physical_chain& chain, const gang_request& request, std::uint32_t c,
+                bool filtered) {
+    cut_.reset();
+    verdict_ = ruled_->in_chain(chain, c, request, [&](std::uint32_t n) {
+      return static_cast<std::uint32_t>(std::popcount(filtered ? masks_[n] : chain.idle(n)));
+    });
+    if (verdict_ != fit_verdict::fits) return false;
+    sizes_.assign(chain.tree());
+    nodes_.clear();
+    for (const std::uint32_t n : ruled_->nodes()) add_node(chain, n, filtered);
+    for (const cell_id leaf : ruled_->choose_leaves_of(nodes_, request.members))
+      place_.leaves.push_back({cell_id(), leaf});
+    return true;
+  }
+  void add_node(const physical_chain& chain, std::uint32_t n, bool filtered) {
+    const std::uint64_t idle = filtered ? masks_[n] : chain.idle(n);
+    nodes_.push_back({idle, idle, chain.first_leaf(n), sizes_.up_to(chain.node_level())});
+  }
   // Idle leaves that are usable, by node, and nodes by how many.
   void filter(const physical_chain& chain, const health<uniform_tree>& usable) {
     filtered_.emplace(chain.num_nodes(), chain.guest_nodes().num_classes(), chain.rack_size());
@@ -89,6 +108,7 @@ class guest_search {
   }
 
   gang_placer placer_;
+  on_demand<hived_ruled_fit> ruled_;
   std::optional<gang_fit::shortage> cut_;
   fit_verdict verdict_ = fit_verdict::fits;
   gang_place place_;

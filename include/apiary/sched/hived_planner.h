@@ -19,6 +19,7 @@
 #include <apiary/sched/hived_search.h>
 #include <apiary/sched/hived_state.h>
 #include <apiary/sched/hived_supply.h>
+#include <apiary/sched/rules_check.h>
 
 #include <absl/status/status.h>
 
@@ -35,29 +36,44 @@
 APIARY_NAMESPACE_BEGIN
 
 // Tries the chains that a request may use one after another: without preemption first, then with.
-// Tasks of equal size are searched for as one member, however many the request makes of them.
+// Tasks of equal size are searched for as one member, however many the request makes of them; not
+// under rules.
 //
 // Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why() with bad hardware
 //       hived_supply::fits_repaired; with a proof hived_proof for each chain.
 class hived_planner {
  public:
-  // Chooses the chains for a request that the catalog lets pass.
-  // kFailedPrecondition: the tenant has none.
+  // Chooses the chains for a request that the catalog lets pass: of those it may use the ones where
+  // its rules can be understood. kFailedPrecondition: the tenant has none. kInvalidArgument: its rules
+  // can be understood in none.
   absl::Status consider(const hived_catalog& catalog, const hived_cells& cells,
                         const gang_request& r) {
     chains_.clear();
     clusters_.clear();
+    absl::Status rules;  // why they cannot be understood
     for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
       if (r.leaf_type.valid() && catalog.type_of(c) != r.leaf_type) continue;
+      cluster_id cluster;
       if (r.pinned) {
         if (catalog.layout().pinned[*r.pinned].chain.value != c) continue;
-        clusters_.push_back(cells.cluster_of_pinned(*r.pinned));
+        cluster = cells.cluster_of_pinned(*r.pinned);
       } else if (r.priority >= 0) {
-        const cluster_id cluster = cells.cluster_of(r.tenant, c);
+        cluster = cells.cluster_of(r.tenant, c);
         if (!cluster.valid()) continue;
-        clusters_.push_back(cluster);
       }
+      if (r.rules.any()) {
+        const physical_chain& chain = cells.chain(c);
+        const absl::Status here =
+            check_rules(rules_of(r), chain.node_level(), chain.tree().num_levels());
+        rules.Update(here);
+        if (!here.ok()) continue;
+      }
+      if (r.priority >= 0) clusters_.push_back(cluster);
       chains_.push_back(c);
+    }
+    if (chains_.empty() && !rules.ok()) {
+      return absl::InvalidArgumentError(hived_catalog::name(r.job) + ": " +
+                                        std::string(rules.message()));
     }
     if (chains_.empty()) {
       return absl::FailedPreconditionError(
@@ -71,7 +87,11 @@ class hived_planner {
   // as gone.
   bool find(const hived_catalog& catalog, hived_state& state, const gang_request& r,
             std::optional<gang_slot> restarted) {
-    merge(r.members);
+    if (r.rules.any()) {
+      members_ = r.members;
+    } else {
+      merge(r.members);
+    }
     merged_ = members_.size() < r.members.size();
     if (!merged_) return search(catalog, state, r, restarted);
     gang_request by_size = r;
@@ -89,18 +109,14 @@ class hived_planner {
   // use none, of the one with most leaves.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
     const std::vector<gang_member> asked = std::exchange(r.members, members_);
-    const gang_table& gangs = state.gangs();
     gang_wait wait{.reason = wait_reason::never};
-    const bool undecided = undecided_;
+    const bool undecided = undecided_ && !(r.rules.any() && is_refused(state, r));
     bool repaired = false;
     std::uint32_t most = 0;
     std::size_t told = 0;  // the chain that gives the reason
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       const physical_chain& chain = state.cells().chain(chains_[i]);
-      const bool fits = r.priority < 0
-                            ? supply_.fits_empty(chain, r.members)
-                            : supply_.fits_empty(state.cells().cluster(clusters_[i]), r.members);
-      if (!fits) {
+      if (!fits_empty(state, r, i)) {
         if (wait.reason == wait_reason::never && num_leaves(state.cells(), r, i) > most) {
           most = num_leaves(state.cells(), r, i);
           told = i;
@@ -110,9 +126,7 @@ class hived_planner {
       if (wait.reason == wait_reason::never) told = i;
       wait.reason = wait_reason::busy;
       if (repaired || !chain.any_bad()) continue;
-      repaired = r.priority < 0
-                     ? supply_.fits_repaired(chain, r.members)
-                     : supply_.fits_repaired(state.cells(), gangs, r, clusters_[i], restarted_);
+      repaired = fits_repaired(state, r, i);
       if (repaired) told = i;
     }
     wait.shortage = cuts_[told];
@@ -182,15 +196,42 @@ class hived_planner {
       return suggested.test(first + chain.node_of(l.image));
     });
   }
+  // The i-th chain, and what of it a gang is refused.
+  [[nodiscard]] refused_chain at(const gang_request& r, std::size_t i, wait_reason reason) const {
+    return {chains_[i], r.priority < 0 ? cluster_id() : clusters_[i], reason, restarted_};
+  }
+  // Whether the gang would fit in the i-th chain, were nothing in use and all healthy, or just all
+  // healthy.
+  [[nodiscard]] bool fits_empty(const hived_state& state, const gang_request& r, std::size_t i) {
+    if (r.rules.any()) return may_fit(state, r, i, wait_reason::never);
+    if (r.priority < 0) return supply_.fits_empty(state.cells().chain(chains_[i]), r.members);
+    return supply_.fits_empty(state.cells().cluster(clusters_[i]), r.members);
+  }
+  [[nodiscard]] bool fits_repaired(const hived_state& state, const gang_request& r, std::size_t i) {
+    if (r.rules.any()) return may_fit(state, r, i, wait_reason::busy);
+    if (r.priority < 0) return supply_.fits_repaired(state.cells().chain(chains_[i]), r.members);
+    return supply_.fits_repaired(state.cells(), state.gangs(), r, clusters_[i], restarted_);
+  }
+  // Under rules.
+  [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
+                             wait_reason reason) {
+    return proof_.fits(state.cells(), state.gangs(), r, at(r, i, reason)) !=
+           fit_verdict::does_not_fit;
+  }
+  // Whether it is certain that it fits nowhere, also on hardware that is bad or not suggested.
+  [[nodiscard]] bool is_refused(const hived_state& state, const gang_request& r) {
+    for (std::size_t i = 0; i < chains_.size(); ++i)
+      if (may_fit(state, r, i, wait_reason::busy)) return false;
+    return true;
+  }
   // Adds the proof, in which kinds are members of those asked for.
   void prove(const hived_state& state, const gang_request& r, std::span<const gang_member> asked,
              gang_wait& wait) {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
-      const cluster_id cluster = r.priority < 0 ? cluster_id() : clusters_[i];
-      auto found =
-          proof_(state.cells(), state.gangs(), r, {chains_[i], cluster, wait.reason, restarted_});
+      auto found = proof_(state.cells(), state.gangs(), r, at(r, i, wait.reason));
       if (!found) return wait.proof.clear();
       for (std::uint32_t& kind : found->kinds) {
+        if (r.rules.any()) break;  // members as they were asked for
         const std::uint32_t leaves = r.members[kind].leaves;
         for (kind = 0; asked[kind].leaves != leaves;) ++kind;
       }

@@ -3,18 +3,22 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/model/health.h>
 #include <apiary/model/quota_tree.h>
 #include <apiary/model/ragged_tree.h>
 #include <apiary/model/tree.h>
+#include <apiary/model/uniform_tree.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -44,6 +48,61 @@ struct gang_rooms {
   }
   fan_outs[0] = {cells.cells(levels - 1).size() + alone};
   return ragged_tree(fan_outs);
+}
+// The same, but whole cells that are bound to parts of one physical cell above the nodes lie in one
+// cell. Nodes are in the order of the hardware that they are bound to, those not bound come last.
+struct bound_tree {
+  struct node {
+    std::uint32_t number = 0;  // in the cluster
+    level_t whole = 0;         // the level of the whole cell that it lies in
+    cell_id at{};              // the first leaf which that is bound to; not valid: it is not bound
+  };
+  ragged_tree tree;
+  std::vector<node> nodes{};
+};
+// Cost: O(nodes of the tenant * levels), and a sort of its whole cells.
+[[nodiscard]] inline bound_tree tree_as_bound(const virtual_cluster& cluster,
+                                              const physical_chain& chain) {
+  const quota_tree& cells = cluster.tree();
+  const uniform_tree& hardware = chain.tree();
+  const level_t levels = cells.num_levels();
+  struct whole_cell {
+    cell_id at{};
+    cell_id root{};
+    level_t level = 0;
+  };
+  std::vector<whole_cell> all;
+  for (level_t l = 0; l < levels; ++l) {
+    for (const cell_id root : cells.roots(l)) {
+      const cell_id image = cluster.image(root);
+      all.push_back({image.valid() ? leaves(hardware, image).first : image, root, l});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const whole_cell& a, const whole_cell& b) { return a.at < b.at; });
+  std::vector<bound_tree::node> nodes;
+  std::vector<std::vector<std::uint32_t>> fan_outs(levels);  // from the highest level down
+  fan_outs[0] = {0};
+  std::vector<cell_id> open(levels);  // the physical cell that the last cell of a level stands for
+  for (const whole_cell& w : all) {
+    for (level_t l = levels; --l > w.level;) {
+      const bool shares = w.at.valid() && l > chain.node_level();
+      const cell_id above = shares ? hardware.ancestor(w.at, l) : cell_id();
+      if (above.valid() && above == open[l]) continue;
+      open[l] = above;
+      ++fan_outs[levels - 1 - l].back();
+      fan_outs[levels - l].push_back(0);
+    }
+    ++fan_outs[levels - 1 - w.level].back();
+    for (level_t l = w.level; l-- > 0;) {
+      std::vector<std::uint32_t>& of_level = fan_outs[levels - 1 - l];
+      of_level.insert(of_level.end(), cells.leaves_per_cell(w.level) / cells.leaves_per_cell(l + 1),
+                      hardware.fan_out(l + 1));
+    }
+    for (const cell_id node : cells.descendants(w.root, std::min(w.level, chain.node_level())))
+      nodes.push_back({cluster.node_of(cells.descendants(node, 0).first), w.level, w.at});
+  }
+  return {ragged_tree(fan_outs), std::move(nodes)};
 }
 [[nodiscard]] inline ragged_tree tree_of(const physical_chain& chain) {
   const level_t levels = chain.tree().num_levels();
@@ -123,6 +182,21 @@ inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& 
     if (chain.holders(leaf).idle()) ++free[chain.node_of(leaf)];
   });
 }
+// Leaves of a node of a cluster that can be had: free, and not bound to what is not usable; null: all
+// healthy ones are. Bit i for its i-th.
+[[nodiscard]] inline std::uint64_t usable_leaves(const virtual_cluster& cluster, std::uint32_t node,
+                                                 const health<uniform_tree>* usable) noexcept {
+  std::uint64_t left = cluster.free(node);
+  if (usable == nullptr) return left;
+  const cell_id first = cluster.first_leaf(node);
+  for (std::uint64_t m = left; m != 0; m &= m - 1) {
+    const auto i = static_cast<std::uint32_t>(std::countr_zero(m));
+    const cell_id image = cluster.image(cell_id(first.value + i));
+    if (image.valid() && !usable->healthy(image)) left &= ~(m & -m);
+  }
+  return left;
+}
+
 // What of a chain a gang is refused.
 struct refused_chain {
   std::uint32_t chain = 0;

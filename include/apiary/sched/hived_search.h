@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/on_demand.h>
 #include <apiary/model/health.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/gang_fit.h>
@@ -14,6 +15,8 @@
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_eviction.h>
 #include <apiary/sched/hived_guests.h>
+#include <apiary/sched/hived_rooms.h>
+#include <apiary/sched/hived_ruled_fit.h>
 #include <apiary/sched/hived_supply.h>
 
 #include <algorithm>
@@ -37,12 +40,14 @@ APIARY_NAMESPACE_BEGIN
 //          There, lower gangs of the tenant may give its cells back, so that these can be bound
 //          elsewhere: few, those whose preemption is cancelled and lazy ones, which run on; only if
 //          these do not suffice others, which end although the place is not on their leaves.
-// Cost:    as gang_placer and hived_cells::place for each node and leaf used. A gang that fits only
-//          by preemption costs hived_eviction more, a request with a filter, or one that meets bad
-//          hardware where it would have gone, O(cells of the tenant) and, where the ways to bind them
-//          matter, up to the budget for those more; where it waits although the tenant's cells would
-//          do if repaired or suggested, that once or twice more, and for each gang that gives cells
-//          back a few tries.
+//          Under rules hived_ruled_fit decides instead of gang_fit, as exactly. Where a spread depends on
+//          how whole cells are bound, they are bound apart (bind_apart), and a no is not certain.
+// Cost:    as gang_placer (or hived_ruled_fit) and hived_cells::place for each node and leaf used. A
+//          gang that fits only by preemption costs hived_eviction more, a request with a filter, or one
+//          that meets bad hardware where it would have gone, O(cells of the tenant) and, where the ways
+//          to bind them matter, up to the budget for those more; where it waits although the tenant's
+//          cells would do if repaired or suggested, that once or twice more, and for each gang that gives
+//          cells back a few tries.
 class hived_search {
  public:
   // Among the cells of a cluster. `usable` filters leaves; null: all healthy ones. `restarted`: a
@@ -80,20 +85,6 @@ class hived_search {
   [[nodiscard]] static std::uint32_t ones(std::uint64_t mask) noexcept {
     return static_cast<std::uint32_t>(std::popcount(mask));
   }
-  // Leaves of a node of a cluster that can be had: free, and not bound to what is not usable.
-  [[nodiscard]] static std::uint64_t free_leaves(const virtual_cluster& cluster, std::uint32_t node,
-                                                 const health<uniform_tree>* usable) noexcept {
-    const std::uint64_t free = cluster.free(node);
-    if (usable == nullptr) return free;
-    std::uint64_t left = free;
-    const cell_id first = cluster.first_leaf(node);
-    for (std::uint64_t m = free; m != 0; m &= m - 1) {
-      const cell_id image = cluster.image(cell_id(first.value + ones((m & -m) - 1)));
-      if (image.valid() && !usable->healthy(image)) left &= ~(m & -m);
-    }
-    return left;
-  }
-
   bool fits(const virtual_cluster& cluster, const health<uniform_tree>* usable,
             std::span<const gang_member> members) {
     const auto size = std::uint32_t{cluster.free_nodes().num_classes()} - 1;
@@ -101,8 +92,8 @@ class hived_search {
       filtered_.emplace(cluster.num_nodes(), cluster.free_nodes().num_classes(),
                         cluster.rack_size());
       for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
-        filtered_->assign(node_id(n),
-                          static_cast<node_index::class_t>(ones(free_leaves(cluster, n, usable))));
+        filtered_->assign(
+            node_id(n), static_cast<node_index::class_t>(ones(usable_leaves(cluster, n, usable))));
       }
     }
     classes_.clear();
@@ -122,8 +113,23 @@ class hived_search {
     bool preempting;
     std::optional<gang_slot> restarted;
   };
+  // Whether the gang fits under its rules. Where a spread depends on it, all whole cells that may be
+  // used are bound.
+  bool fits_by_rules(const hived_cells& cells, const question& q,
+                     const health<uniform_tree>* usable, bool as_bound) {
+    const virtual_cluster& cluster = cells.cluster(q.cluster);
+    const auto free = [&](std::uint32_t n) { return ones(usable_leaves(cluster, n, usable)); };
+    cut_.reset();
+    verdict_ = as_bound ? ruled_->as_bound(cells, q.cluster, q.request, free)
+                        : ruled_->in_cluster(cells, q.cluster, q.request, free);
+    return verdict_ == fit_verdict::fits;
+  }
   // With all ways to grant whole cells, as far as the budget reaches.
   bool try_filtered(hived_cells& cells, const question& q, const health<uniform_tree>& usable) {
+    apart_ = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.rules);
+    const bool done = apart_ && try_guaranteed(cells, q, &usable, 1);
+    apart_ = false;
+    if (done) return true;
     if (try_guaranteed(cells, q, &usable, 1)) return true;
     if (whole_.all_usable || whole_.bound == 0) return false;
     cells.begin();
@@ -156,7 +162,8 @@ class hived_search {
       }
       again_ = true;
       std::uint64_t cost = grant_cost * whole_.bound + whole_.visited;
-      if (whole_.complete) cost += cells.cluster(q.cluster).num_nodes();
+      if (whole_.complete || q.request.rules.any()) cost += cells.cluster(q.cluster).num_nodes();
+      if (q.request.rules.any()) cost += ruled_->steps();
       left -= std::min(left, cost);
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
       const std::size_t digits = whole_.complete ? unbound : whole_.bound;
@@ -254,42 +261,56 @@ class hived_search {
     place_.chain = cluster.chain();
     cells.begin();
     take_cells_back(cells, q);
+    const bool ruled = request.rules.any();
+    const bool spread = ruled && is_spread_over_whole_cells(cluster, request.rules);
+    if (spread && (usable == nullptr || apart_))
+      bind_apart(cells, c, request, usable != nullptr ? *usable : chain.healthy());
     if (usable != nullptr) whole_ = cells.bind_everything(c, *usable, piece, skips_, again_);
     if (!whole_.complete) {
       verdict_ = fit_verdict::does_not_fit;
       cells.rollback();
       return false;
     }
-    bool fit = fits(cluster, usable, request.members);
+    bool fit =
+        ruled ? fits_by_rules(cells, q, usable, spread) : fits(cluster, usable, request.members);
     const bool evicting = !fit && q.preempting;
-    if (evicting) {
+    if (evicting && ruled) {
+      verdict_ = eviction_.lift_by_rules(cells, gangs, request, c, *ruled_, usable);
+      fit = verdict_ == fit_verdict::fits && fits_by_rules(cells, q, usable, spread);
+    } else if (evicting) {
       verdict_ = eviction_.lift(
           cells, gangs, request, c, usable != nullptr ? *filtered_ : cluster.free_nodes(),
-          [&](std::uint32_t n) { return ones(free_leaves(cluster, n, usable)); }, usable);
+          [&](std::uint32_t n) { return ones(usable_leaves(cluster, n, usable)); }, usable);
       cut_ = eviction_.cut();
       fit = verdict_ == fit_verdict::fits && fits(cluster, usable, request.members);
     }
     if (!fit) {
+      // Whole cells bound in other places might do.
+      if (spread) verdict_ = fit_verdict::budget_ended;
       cells.rollback();
       return false;
     }
-    placer_.choose_nodes(usable != nullptr ? *filtered_ : cluster.free_nodes(),
-                         rack_choice::tightest);
+    if (!ruled) {
+      placer_.choose_nodes(usable != nullptr ? *filtered_ : cluster.free_nodes(),
+                           rack_choice::tightest);
+    }
+    const std::span<const std::uint32_t> chosen = ruled ? ruled_->nodes() : placer_.nodes();
     sizes_.assign(chain.tree());
     nodes_.clear();
-    for (const std::uint32_t n : placer_.nodes()) {
-      nodes_.push_back({free_leaves(cluster, n, usable), 0, cluster.first_leaf(n),
+    for (const std::uint32_t n : chosen) {
+      nodes_.push_back({usable_leaves(cluster, n, usable), 0, cluster.first_leaf(n),
                         sizes_.up_to(cluster.range_of_node(n).level)});
     }
     if (evicting) eviction_.put_back(cells);
     for (std::size_t i = 0; i < nodes_.size(); ++i)
-      nodes_[i].preferred = nodes_[i].available & cluster.free(placer_.nodes()[i]);
-    const std::vector<cell_id>& leaves = placer_.choose_leaves_of(nodes_, request.members);
+      nodes_[i].preferred = nodes_[i].available & cluster.free(chosen[i]);
+    const std::vector<cell_id>& leaves = ruled ? ruled_->choose_leaves_of(nodes_, request.members)
+                                               : placer_.choose_leaves_of(nodes_, request.members);
 
     for (const gang_slot s : yielding_)
       (gangs[s].state == gang_state::preempting ? place_.cancelled : place_.downgraded)
           .push_back(s);
-    make_room(cells, gangs, cluster, leaves, usable == nullptr);
+    make_room(cells, gangs, cluster, leaves, usable == nullptr && !spread);
     for (const cell_id leaf : leaves) {
       std::optional<cell_id> image = cluster.image(leaf);
       if (!image->valid()) image = cells.place(c, leaf);
@@ -360,6 +381,7 @@ class hived_search {
   }
 
   gang_placer placer_;
+  on_demand<hived_ruled_fit> ruled_;
   hived_eviction eviction_;
   hived_supply supply_;
   std::optional<gang_fit::shortage> cut_;
@@ -369,6 +391,7 @@ class hived_search {
   std::vector<std::uint32_t> skips_;
   std::vector<gang_slot> yielding_;  // give their tenant's cells back in this try
   std::vector<gang_slot> ended_;
+  bool apart_ = false;  // for a spread, whole cells are bound apart in this try
   bool again_ = false;  // the last try differs in nothing but skips_
   gang_place place_;
   std::vector<indexed_class> classes_;

@@ -5,6 +5,7 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/tree.h>
+#include <apiary/policy/gang_rules.h>
 #include <apiary/sched/gang_place.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
@@ -142,6 +143,7 @@ class hived_state {
       gang.missing.push_back(std::move(m));
     }
     const std::vector<gang_member>& members = joining.request.members;
+    join(gang.request, joining.request);
     gang.request.members.insert(gang.request.members.end(), members.begin(), members.end());
     gang.recovered = gang.recovered || joining.recovered;
     gang.moved = gang.moved || joining.moved;
@@ -244,6 +246,16 @@ class hived_state {
   bool mark(chain_leaf l, bool good) { return cells_.mark(l.chain, l.leaf, good); }
 
  private:
+  // The rules of the members of both, as they will be numbered. Requires: these are not joined yet.
+  static void join(gang_request& r, const gang_request& more) {
+    if (r.rules.members.empty() && more.rules.members.empty()) return;
+    r.rules.members.resize(r.members.size());
+    for (member_rules rules : more.rules.members) {
+      if (rules.leader != no_member) rules.leader += static_cast<std::uint32_t>(r.members.size());
+      r.rules.members.push_back(std::move(rules));
+    }
+    r.rules.members.resize(r.members.size() + more.members.size());
+  }
   void let_go(const gang_record& gang, chain_leaf l) {
     if (gang.state == gang_state::preempting) {
       cells_.unclaim(l.chain, l.leaf);
@@ -324,6 +336,7 @@ class hived_state {
     if (gang.ends_for.valid()) all.add(gang.ends_for.value + std::uint64_t{1});
     all.add(r.members.size());
     for (const gang_member& m : r.members) all.add((std::uint64_t{m.tasks} << 32) | m.leaves);
+    if (r.rules.any()) add_rules(r.rules, all);
     for (const chain_leaf& l : gang.leaves) {
       const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
       all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);
@@ -331,6 +344,15 @@ class hived_state {
     for (const missing_leaf& m : gang.missing) all.add(m.index).add(m.node).add(m.device);
     for (const job_id job : gang.downgraded_victims) all.add(job.value);
     return all.value();
+  }
+
+  static void add_rules(const request_rules& rules, digest& all) noexcept {
+    all.add((std::uint64_t{rules.required} << 32) | rules.preferred);
+    for (const member_rules& m : rules.members) {
+      all.add((std::uint64_t{m.slices.size()} << 32) | m.leader);
+      for (const auto* counts : {&m.slices, &m.spread})
+        for (const level_count& s : *counts) all.add((std::uint64_t{s.level} << 32) | s.tasks);
+    }
   }
 
   hived_cells cells_;
