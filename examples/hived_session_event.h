@@ -30,6 +30,10 @@ namespace example {
 //   config         physicalCluster, virtualClusters as in YAML; once, before all others
 //   schedule       group, vc, priority, members [{pods, leafs}], and where they matter leafType,
 //                  lazy, pinned, suggested [nodes], ignoreSuggested, phase Preempting or Filtering.
+//                  Rules: required, preferred (types of cells, "RACK": all pods in one); of a
+//                  member slices, spread [{level, pods}] (types as well: so many consecutive pods
+//                  in one cell; at most so many in any), leader (of which member pods it has with
+//                  each of its own on one node, counted from 0)
 //                  A gang that is preempting asks again, with all fields or with its group alone:
 //                  then on the nodes of its last answer that was carried out, unless it brings
 //                  others
@@ -42,12 +46,12 @@ namespace example {
 //                  group's members are then its own and, after them, those of `by`
 //   node_bad, node_healthy              node
 //   device_bad, device_healthy          node, device
-//   recover        a gang that runs already: as schedule, with pods [{node, devices, wholeCell}] as
-//                  they were answered. What is not in the configuration, its tenant or some
-//                  devices, is left out. wholeCell is of all pods that have devices or of none, one
-//                  for the pod or a list, one for each of its devices; gangs that come with what it
-//                  was last, before all others, have all their tenants' cells again in the same
-//                  configuration, in whatever order they come
+//   recover        a gang that runs already: as schedule without rules, with pods [{node, devices,
+//                  wholeCell}] as they were answered. What is not in the configuration, its tenant
+//                  or some devices, is left out. wholeCell is of all pods that have devices or of
+//                  none, one for the pod or a list, one for each of its devices; gangs that come
+//                  with what it was last, before all others, have all their tenants' cells again in
+//                  the same configuration, in whatever order they come
 //   reconfigure    as config
 //   usage          vc: what of its cells it uses, and what beside them
 //   node_state     node: whose cell it is now, and what its devices are used for
@@ -62,6 +66,18 @@ struct session_place {
   std::string node{};
   std::vector<std::uint32_t> devices{};
   std::vector<apiary::level_t> whole_cells{};  // of each device, or one of all
+};
+
+// A type of cells and so many tasks.
+struct session_level {
+  std::string type{};
+  std::uint32_t pods = 0;
+};
+// Rules of a member.
+struct session_rules {
+  std::vector<session_level> slices{};
+  std::vector<session_level> spread{};
+  std::optional<std::uint32_t> leader{};
 };
 
 // Fields that are missing, null or "" are empty.
@@ -79,7 +95,10 @@ struct session_event {
   std::optional<std::uint32_t> device{};
   bool lazy = false;
   bool ignore_suggested = false;
+  std::string required{};
+  std::string preferred{};
   std::vector<apiary::gang_member> members{};
+  std::vector<session_rules> rules{};  // of each member
   std::optional<std::vector<std::string>> suggested{};
   std::vector<session_place> pods{};
   YAML::Node document{};
@@ -124,6 +143,8 @@ class session_event_reader {
       if (key == "device") return number(n, p, e.device.emplace());
       if (key == "lazy") return truth(n, p, e.lazy);
       if (key == "ignoreSuggested") return truth(n, p, e.ignore_suggested);
+      if (key == "required") return text(n, p, e.required);
+      if (key == "preferred") return text(n, p, e.preferred);
       if (key == "members") return read_members(n, p);
       if (key == "suggested") return read_names(n, p, e.suggested.emplace());
       return key != "pods" || read_places(n, p);
@@ -132,9 +153,23 @@ class session_event_reader {
   bool read_members(const YAML::Node& list, const std::string& path) {
     return items(list, path, [&](auto& item, auto& place) {
       apiary::gang_member& member = event_.members.emplace_back();
+      session_rules& rules = event_.rules.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "pods") return number(n, p, member.tasks);
+        if (key == "slices") return read_levels(n, p, rules.slices);
+        if (key == "spread") return read_levels(n, p, rules.spread);
+        if (key == "leader") return number(n, p, rules.leader.emplace());
         return key != "leafs" || number(n, p, member.leaves);
+      });
+    });
+  }
+  bool read_levels(const YAML::Node& list, const std::string& path,
+                   std::vector<session_level>& to) {
+    return items(list, path, [&](auto& item, auto& place) {
+      session_level& level = to.emplace_back();
+      return entries(item, place, [&](auto& key, auto& n, auto& p) {
+        if (key == "level") return text(n, p, level.type);
+        return key != "pods" || number(n, p, level.pods);
       });
     });
   }

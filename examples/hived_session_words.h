@@ -8,6 +8,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/request.h>
+#include <apiary/policy/gang_rules.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_layout.h>
@@ -80,6 +81,42 @@ inline apiary::summary_bitset nodes_of(const apiary::hived_layout& layout,
   return nodes;
 }
 
+// The level of the cells of a type, which it has in every chain; any_level for "".
+inline absl::StatusOr<apiary::level_t> level_of(const apiary::hived_layout& layout,
+                                                const std::string& type) {
+  if (type.empty()) return apiary::any_level;
+  for (const apiary::chain_layout& chain : layout.chains) {
+    const auto found = std::find(chain.level_types.begin(), chain.level_types.end(), type);
+    if (found != chain.level_types.end())
+      return static_cast<apiary::level_t>(found - chain.level_types.begin());
+  }
+  return unknown("cell type", type);
+}
+// The rules that an event puts a gang under.
+inline absl::StatusOr<apiary::request_rules> rules_of(const apiary::hived_layout& layout,
+                                                      const session_event& e) {
+  apiary::request_rules rules;
+  APIARY_ASSIGN_OR_RETURN(rules.required, level_of(layout, e.required));
+  APIARY_ASSIGN_OR_RETURN(rules.preferred, level_of(layout, e.preferred));
+  const bool any = std::any_of(e.rules.begin(), e.rules.end(), [](const session_rules& r) {
+    return r.leader || !r.slices.empty() || !r.spread.empty();
+  });
+  for (const session_rules& r : e.rules) {
+    if (!any) break;
+    apiary::member_rules& to = rules.members.emplace_back();
+    to.leader = r.leader.value_or(apiary::no_member);
+    for (const session_level& s : r.slices) {
+      APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type));
+      to.slices.push_back({level, s.pods});
+    }
+    for (const session_level& s : r.spread) {
+      APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type));
+      to.spread.push_back({level, s.pods});
+    }
+  }
+  return rules;
+}
+
 // What an event asks for. What a gang that runs has been promised may be gone from the
 // configuration: it is then of no tenant.
 inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& scheduler,
@@ -91,6 +128,9 @@ inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& sche
   if (!e.priority) return missing("priority");
   if (e.members.empty()) return missing("members");
   apiary::gang_request r{.job = job, .priority = *e.priority, .members = e.members, .lazy = e.lazy};
+  if (!runs) {
+    APIARY_ASSIGN_OR_RETURN(r.rules, rules_of(layout, e));
+  }
   if (const auto tenant = layout.find_tenant(e.vc)) r.tenant = *tenant;
   if (!r.tenant.valid() && !runs) return unknown("virtual cluster", e.vc);
   if (!e.leaf_type.empty()) {

@@ -126,6 +126,42 @@ TEST_CASE("a gang that may use two chains is refused by both") {
                     "}]}") != std::string::npos);
 }
 
+TEST_CASE("a gang under rules is placed by them, or told which rule is in the way") {
+  hived_session session;
+  const std::string racks =
+      R"("physicalCluster":{"cellTypes":{"NODE":{"childCellType":"GPU","childCellNumber":2,)"
+      R"("isNodeLevel":true},"RACK":{"childCellType":"NODE","childCellNumber":2}},)"
+      R"("physicalCells":[{"cellType":"RACK","cellChildren":[{"cellAddress":"n0"},)"
+      R"({"cellAddress":"n1"}]},{"cellType":"RACK","cellChildren":[{"cellAddress":"n2"},)"
+      R"({"cellAddress":"n3"}]}]},"virtualClusters":{"red":{"virtualCells":[)"
+      R"({"cellType":"RACK","cellNumber":2}]}})";
+  REQUIRE(ask(session, R"({"op":"config",)" + racks + '}') == R"("result":"ok")");
+  const auto nodes_of_answer = [](const std::string& answer) {
+    std::string nodes;
+    for (std::size_t at = answer.find("'n"); at != std::string::npos;
+         at = answer.find("'n", at + 1))
+      if (answer[at + 2] >= '0' && answer[at + 2] <= '3') nodes += answer[at + 2];
+    return nodes;
+  };
+  CHECK(nodes_of_answer(
+            ask_op(session, gang("a", "red", 0,
+                                 "[{'pods':2,'leafs':1,'spread':[{'level':'NODE','pods':1}]},"
+                                 "{'pods':2,'leafs':1,'leader':0}]",
+                                 ",'required':'RACK'"))) == "0101");
+  CHECK(nodes_of_answer(ask_op(session, gang("b", "red", 0, "[{'pods':1,'leafs':2}]"))) == "2");
+  const std::string waits =
+      ask_op(session, gang("c", "red", 0, "[{'pods':2,'leafs':2}]", ",'required':'RACK'"));
+  CHECK(waits.find("'reason':'busy'") != std::string::npos);
+  CHECK(waits.find("the gang needs room for 2 tasks of 2 GPUs in one RACK") != std::string::npos);
+  CHECK(ask_op(session, gang("d", "red", 0, "[{'pods':2,'leafs':2}]", ",'required':'ROW'"))
+            .find("there is no cell type") != std::string::npos);
+  CHECK(ask_op(session,
+               gang("d", "red", 0, "[{'pods':3,'leafs':1,'slices':[{'level':'RACK','pods':2}]}]"))
+            .find("are no whole part of its 3 tasks") != std::string::npos);
+  CHECK(ask_op(session, gang("d", "red", 0, "[{'pods':3,'leafs':1,'slices':[{'level':2}]}]"))
+            .find("members[0].slices[0].level: a text expected") != std::string::npos);
+}
+
 TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothing") {
   hived_session s = configured();
   ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]"));
