@@ -349,6 +349,71 @@ BENCHMARK(waiting)
     ->ArgNames({"GPUs", "bad_1_in"})
     ->ArgsProduct({{1000, 10000, 100000, 1000000}, {0, 1000000, 200}});
 
+// After that load each tenant asks for a gang of whole nodes under one kind of rule, or under none;
+// those that wait count where no place is expected.
+struct rule_question {
+  const char* name = "";
+  gang_member member{};
+  request_rules rules{};
+  std::int32_t priority = 0;
+  bool waits = false;
+};
+std::vector<rule_question> rule_questions() {
+  constexpr level_t rack = 4;
+  const auto of_member = [](member_rules m) {
+    request_rules rules;
+    rules.members.push_back(std::move(m));
+    return rules;
+  };
+  return {{"2 nodes", {2, 8}, {}},
+          {"2 nodes, one rack", {2, 8}, {.required = rack}},
+          {"2 nodes, a rack if it can be", {2, 8}, {.preferred = rack}},
+          {"8 nodes", {8, 8}, {}},
+          {"8 nodes, pairs in a rack", {8, 8}, of_member({.slices = {{rack, 2}}})},
+          {"8 nodes, one a rack", {8, 8}, of_member({.spread = {{rack, 1}}})},
+          {"2 nodes of a guest", {2, 8}, {}, -1},
+          {"2 nodes of a guest, one rack", {2, 8}, {.required = rack}, -1},
+          {"5 nodes, one rack of 4", {5, 8}, {.required = rack}, 0, true}};
+}
+void ruled(benchmark::State& state) {
+  const rule_question asked = rule_questions()[static_cast<std::size_t>(state.range(1))];
+  const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
+                                         quota_kind::rows_and_racks, {.steady_arrivals = 1000});
+  hived h = *hived::create(load.config);
+  measured filled;
+  run(h, load, filled, ignore_plans);
+  std::vector<gang_request> answered;
+  std::uint32_t tenants = 0;
+  for (std::uint32_t t = 0; t < h.layout().tenants.size(); ++t) {
+    if (!h.cells().cluster_of(tenant_id(t), 0).valid()) continue;
+    ++tenants;
+    gang_request r;
+    r.job = job_id(load.gangs + t);
+    r.tenant = tenant_id(t);
+    r.priority = asked.priority;
+    r.members = {asked.member};
+    r.rules = asked.rules;
+    if ((h.propose(r)->result == outcome::wait) == asked.waits) answered.push_back(r);
+  }
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    for (const gang_request& r : answered)
+      sum = fold(sum, static_cast<std::uint64_t>(h.propose(r)->result));
+  }
+  benchmark::DoNotOptimize(sum);
+  state.SetLabel(asked.name);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(answered.size()));
+  state.counters["tenants"] = tenants;
+  state.counters["answered"] = static_cast<double>(answered.size());
+  state.counters["s/decision"] = benchmark::Counter(
+      static_cast<double>(answered.size()),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(ruled)
+    ->Unit(benchmark::kMicrosecond)
+    ->ArgNames({"GPUs", "rule"})
+    ->ArgsProduct({{10000, 100000}, {0, 1, 2, 3, 4, 5, 6, 7, 8}});
+
 // The recorded load for so many nodes, and why there is none.
 std::pair<const hived_load*, std::string> recorded_load(std::int64_t nodes) {
   static std::map<std::int64_t, hived_load> all;
