@@ -197,7 +197,7 @@ TEST_CASE("gandiva: turns by weight, and what is no weight") {
   h.submit({.job = job_id(1), .gpus = 2}, 0);
   h.submit({.job = job_id(2), .gpus = 2, .weight = 2}, 0);
   std::map<std::uint32_t, int> turns;
-  for (tick_t now = 0; now < 600 * 60; now += 60) {
+  for (tick_t now = 0; now < 600 * tick_t{60}; now += 60) {
     h.decide(now);
     for (std::uint32_t job = 0; job < 3; ++job) turns[job] += h.runs(job) ? 1 : 0;
   }
