@@ -86,7 +86,7 @@ class hived_eviction {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
-    list_candidates(gangs, request.priority, c);
+    list_candidates(cells, gangs, request.priority, c);
     const std::vector<std::uint32_t> places = ruled.places_of_nodes();
     for (std::size_t j = 0; j < slots_.size(); ++j) {
       list_gains(chain, gangs, slots_[j], cluster, request.priority, good);
