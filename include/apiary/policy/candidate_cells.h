@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -91,13 +90,13 @@ class candidate_cells {
     heap_.clear();
     for (std::uint32_t c = 0; c < possible_.size(); ++c)
       if (possible_[c] != 0) heap_.emplace_back(rank(rooms, units, sizes, l, c, objective), c);
-    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+    std::make_heap(heap_.begin(), heap_.end(), later);
   }
 
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
   // Takes out the best one left, of equals the first. Requires: !empty().
   std::uint32_t next() {
-    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    std::pop_heap(heap_.begin(), heap_.end(), later);
     const std::uint32_t cell = heap_.back().second;
     heap_.pop_back();
     return cell;
@@ -106,6 +105,8 @@ class candidate_cells {
   [[nodiscard]] const room_count<Tree>& count(std::size_t u) const noexcept { return counts_[u]; }
 
  private:
+  using ranked_cell = std::pair<std::uint64_t, std::uint32_t>;
+  static bool later(const ranked_cell& a, const ranked_cell& b) noexcept { return a > b; }
   [[nodiscard]] static std::uint64_t rank(const room_index<Tree>& rooms, const gang_units& units,
                                           const unit_sizes& sizes, level_t l, std::uint32_t c,
                                           gang_objective objective) {
@@ -126,8 +127,8 @@ class candidate_cells {
   }
 
   std::vector<unsigned char> possible_;
-  std::vector<room_count<Tree>> counts_;                       // of each kind
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> heap_;  // rank and cell
+  std::vector<room_count<Tree>> counts_;  // of each kind
+  std::vector<ranked_cell> heap_;         // rank and cell
 };
 
 APIARY_NAMESPACE_END

@@ -89,7 +89,7 @@ enum class wait_reason : std::uint8_t {
   never,          // not even with all of the tenant's cells empty, healthy and suggested
   busy,           // what is in use at its priority or above is in the way
   unhealthy,      // it would fit, were all hardware healthy
-  not_suggested,  // it would fit on other nodes than those suggested
+  not_suggested,  // not on the suggested nodes, but on others
   undecided,      // the search ended with its budget
 };
 

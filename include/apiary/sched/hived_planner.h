@@ -133,8 +133,9 @@ class hived_planner {
     wait.chain = chains_[told];
     if (wait.reason == wait_reason::busy) {
       if (repaired) wait.reason = wait_reason::unhealthy;
-      if (undecided) wait.reason = wait_reason::undecided;
-      if (r.suggested != nullptr) {
+      if (undecided) {
+        wait.reason = wait_reason::undecided;
+      } else if (r.suggested != nullptr) {
         r.suggested = nullptr;
         if (find(catalog, state, r, restarted_)) wait.reason = wait_reason::not_suggested;
       }

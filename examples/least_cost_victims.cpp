@@ -1,0 +1,66 @@
+// Which running gangs must end for a new one? The fewest of the lowest priority class, proved to be
+// no more than needed; and what to ask instead when one of them is protected.
+// SPDX-License-Identifier: MIT
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/preempt.h>
+#include <apiary/policy/victim_cost.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+struct running_gang {
+  const char* name;
+  victim_loss loss;  // priority class, GPU-hours that it has used
+  std::vector<node_share> leaves;
+};
+
+void find_victims(const char* what, const std::vector<running_gang>& gangs) {
+  std::vector<victim_loss> losses;
+  for (const running_gang& g : gangs) losses.push_back(g.loss);
+  const victim_cost cost(losses);
+  std::vector<eviction_candidate> candidates;
+  std::vector<node_share> shares;
+  for (const running_gang& g : gangs) {
+    const auto first = static_cast<std::uint32_t>(shares.size());
+    shares.insert(shares.end(), g.leaves.begin(), g.leaves.end());
+    candidates.push_back({cost(g.loss), first, static_cast<std::uint32_t>(shares.size())});
+  }
+  // Six nodes of eight GPUs, none of which is free; two tasks of eight GPUs each.
+  const std::vector<std::uint32_t> free(6, 0);
+  const std::vector<gang_member> members{{.tasks = 2, .leaves = 8}};
+  victim_search search;
+  if (search({}, free, candidates, shares, members) != fit_verdict::fits) {
+    std::printf("%s: no victims suffice\n", what);
+    return;
+  }
+  std::printf("%s:", what);
+  for (const std::uint32_t v : search.victims()) std::printf(" %s", gangs[v].name);
+  std::printf(search.cost() == search.lower_bound() ? "; no set costs less\n" : "\n");
+}
+
+}  // namespace
+
+int main() {
+  // Ten small gangs of one class fill nodes 0 and 1, two large ones nodes 2 to 5.
+  std::vector<running_gang> gangs;
+  const char* names[] = {"s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"};
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    const std::uint32_t leaves = i % 5 < 3 ? 2 : 1;
+    gangs.push_back({names[i], {1, 3}, {{i / 5, leaves}}});
+  }
+  gangs.push_back({"old", {1, 900}, {{2, 8}, {3, 8}}});
+  gangs.push_back({"new", {1, 40}, {{4, 8}, {5, 8}}});
+  find_victims("one of a class instead of ten", gangs);
+  gangs[11].loss.priority = 2;
+  find_victims("of a higher class, the other", gangs);
+  gangs[10].loss.priority = 2;
+  find_victims("a class above, ten instead of one", gangs);
+  gangs.erase(gangs.begin());
+  find_victims("s0 is protected", gangs);
+}
