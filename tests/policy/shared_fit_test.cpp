@@ -312,8 +312,9 @@ bool is_taken_whole(node_table nodes, const uniform_tree& tree, const gang_rules
 
 TEST_CASE("gangs of many kinds and tasks: what fits easily is placed, though not all is compared") {
   const uniform_tree tree{2, 50};
-  for (const auto& [members, tasks] :
-       {std::pair{4U, 64U}, std::pair{5U, 64U}, std::pair{8U, 40U}}) {
+  for (const auto& size : {std::pair{4U, 64U}, std::pair{5U, 64U}, std::pair{8U, 40U}}) {
+    const std::uint32_t members = size.first;
+    const std::uint32_t tasks = size.second;
     CAPTURE(members);
     const node_table nodes = racks_of(100, 8);
     const gang_rules gang = many_kinds(members, tasks);

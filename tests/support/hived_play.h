@@ -51,7 +51,7 @@ class hived_play {
     std::uint32_t restarts = 0;  // of the scheduler, to which all that runs is told
     bool suggested = true;       // whether some requests name nodes
     bool proofs = false;         // whether the proofs of gangs that wait are counted again
-    std::uint32_t rules = 0;  // of ten gangs, how many are under rules
+    std::uint32_t rules = 0;     // of ten gangs, how many are under rules
   };
   struct counts {
     std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
@@ -211,8 +211,7 @@ class hived_play {
     const apiary::gang_request& b = gangs.at(by);
     const bool alike = a.pinned == b.pinned && a.lazy == b.lazy && a.leaf_type == b.leaf_type &&
                        scheduler.find(*job)->cluster == scheduler.find(by)->cluster &&
-                       a.rules.required == b.rules.required &&
-                       chains_of({*job, by}).size() <= 1;
+                       a.rules.required == b.rules.required && chains_of({*job, by}).size() <= 1;
     std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(*job));
     const std::vector<apiary::task_place> more = scheduler.tasks(*scheduler.find(by));
     tasks.insert(tasks.end(), more.begin(), more.end());

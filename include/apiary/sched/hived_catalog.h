@@ -161,7 +161,7 @@ class hived_catalog {
                          : r.leaf_type != more.leaf_type           ? "type of leaf"
                          : r.pinned != more.pinned                 ? "pinned cell"
                          : r.lazy != more.lazy                     ? "lazy preemption"
-                         : !in_one_chain(gang, by)                  ? "chain"
+                         : !in_one_chain(gang, by)                 ? "chain"
                          : r.rules.required != more.rules.required ? "required level"
                                                                    : nullptr;
     if (differ != nullptr) {
