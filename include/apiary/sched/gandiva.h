@@ -303,8 +303,15 @@ class gandiva {
   // stopped waits for the next one.
   void take_turns(node_id n, bool anew, tick_t now) {
     if (!pool().healthy(n)) return;
-    std::vector<sliced_job> candidates;
-    std::vector<gandiva_job*> records;
+    std::uint32_t gpus = anew ? pool().gpus(n) - jobs_.servers().pinned(n) : pool().idle(n);
+    if (!anew && options_.grows) {
+      for (const elastic_job& j : jobs_.elastic(n)) gpus += j.has - j.asked;
+    }
+    if (gpus == 0 && !options_.packs) return;  // nobody can start, and nobody was stopped before
+    candidates_.clear();
+    records_.clear();
+    runs_.clear();
+    waits_.clear();
     for (const job_id job : jobs_.servers().jobs(n)) {
       gandiva_job& r = jobs_.at(job);
       if (r.home != n || r.leader.valid() || (r.runs() && !anew)) continue;
@@ -313,39 +320,33 @@ class gandiva {
         continue;
       }
       const tick_t ran = r.runs() ? now - r.since : 0;
-      candidates.push_back(
+      candidates_.push_back(
           {job, r.request.gpus, r.request.priority, r.pass + slice_pass(ran, r.request.weight)});
-      records.push_back(&r);
+      records_.push_back(&r);
     }
-    if (candidates.empty()) return;
-    std::uint32_t gpus = anew ? pool().gpus(n) - jobs_.servers().pinned(n) : pool().idle(n);
-    if (!anew && options_.grows) {
-      for (const elastic_job& j : jobs_.elastic(n)) gpus += j.has - j.asked;
-    }
-    const std::vector<std::size_t> chosen = choose_slice(candidates, gpus);
-    std::vector<gandiva_job*> next;
-    std::vector<gandiva_job*> others;
-    for (std::size_t i = 0, c = 0; i < candidates.size(); ++i) {
+    if (candidates_.empty()) return;
+    const std::vector<std::size_t> chosen = choose_slice(candidates_, gpus);
+    for (std::size_t i = 0, c = 0; i < candidates_.size(); ++i) {
       const bool runs = c < chosen.size() && chosen[c] == i;
       c += runs ? 1U : 0U;
-      (runs ? next : others).push_back(records[i]);
+      (runs ? runs_ : waits_).push_back(records_[i]);
     }
     gandiva_job* leader = nullptr;
     gandiva_job* guest = nullptr;
     if (const auto trial =
-            anew && options_.packs ? packing_.choose(jobs_, n, others, next) : std::nullopt) {
-      leader = next[trial->second];
-      guest = others[trial->first];
+            anew && options_.packs ? packing_.choose(jobs_, n, waits_, runs_) : std::nullopt) {
+      leader = runs_[trial->second];
+      guest = waits_[trial->first];
       if (guest->runs() && !leader->runs()) std::swap(leader, guest);  // rather than start that
     }
-    for (gandiva_job* const r : others) {
+    for (gandiva_job* const r : waits_) {
       if (r->runs() && r != leader && r != guest) jobs_.suspend(*r);
     }
     if (leader != nullptr && leader->runs()) {
       jobs_.pack(*leader, *guest);
       leader = nullptr;
     }
-    for (gandiva_job* const r : next) {
+    for (gandiva_job* const r : runs_) {
       if (r->runs()) continue;
       jobs_.make_room(n, r->request.gpus);
       jobs_.start(*r, {pool().part(n, r->request.gpus)});
@@ -363,6 +364,8 @@ class gandiva {
   bool departed_ = false;       // something ended or was repaired since the last decide()
   bool restless_ = false;       // running jobs may be able to move
   tick_t turn_at_ = forever;    // when the last decide() wanted the next turn
+  std::vector<sliced_job> candidates_;  // scratch of take_turns(), as the next
+  std::vector<gandiva_job*> records_, runs_, waits_;
 };
 
 APIARY_NAMESPACE_END
