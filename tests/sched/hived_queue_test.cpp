@@ -1,6 +1,7 @@
 // apiary/tests/sched/hived_queue_test.cpp - jobs over time on tenants' cells, audited at each event.
 // SPDX-License-Identifier: MIT
 #include "support/hived_worlds.h"
+#include "support/naive_hived_queue.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/sched/hived_queue.h>
@@ -347,6 +348,31 @@ TEST_CASE("hived_queue: audited at each event, nobody waits who has room, everyo
   CHECK(guests > 0);
   CHECK(suspensions > 0);
   CHECK(waits > 0);
+}
+
+TEST_CASE("hived_queue: every place is that of asking again for all who wait") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const bool lend = random.uniform(2) == 0;
+    hived_queue fast = queue_of(apiary_test::random_cluster(random), lend);
+    apiary_test::naive_hived_queue naive(fast.scheduler(), lend);
+    const std::vector<timed_job> jobs =
+        jobs_for(fast, random, 5 + random.uniform(40), 1 + random.uniform(4));
+    std::vector<outage> outages;
+    if (seed % 2 == 1) outages = {{node_id(0), 5, 12}, {node_id(0), 20, 25}};
+    const auto run = [&](auto& scheduler) {
+      return simulate(
+                 scheduler, jobs, outages, {},
+                 [](const timed_job&, const job_place&) { return full_speed; },
+                 [](const simulation_event&) {})
+          .value();
+    };
+    const simulation a = run(fast);
+    const simulation b = run(naive);
+    REQUIRE(a.log.value() == b.log.value());
+    REQUIRE(a.events == b.events);
+  }
 }
 
 TEST_CASE("hived_queue: a tenant's jobs start as in a cluster of its own, whatever guests do") {
