@@ -219,6 +219,91 @@ TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative eve
   CHECK(kept > 0);
 }
 
+TEST_CASE("batch_queue: easy counts GPUs, easy_places keeps off the first one's place") {
+  // Of two servers of two GPUs each has one idle, and the first will be whole first, at 10.
+  const auto split = [](batch_rule rule) {
+    batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(), {.rule = rule});
+    std::vector<job_action> actions;
+    for (std::uint32_t job = 0; job < 4; ++job)
+      CHECK(queue.submit(wants(job, 1, job == 0 ? 10 : 50), 0).ok());
+    CHECK(queue.decide(0, actions).ok());
+    CHECK(queue.finish(job_id(1), 1).ok());
+    CHECK(queue.finish(job_id(3), 1).ok());
+    CHECK(queue.submit(wants(4, 2, 5), 1).ok());
+    CHECK(queue.submit(wants(5, 1, 100), 1).ok());
+    CHECK(queue.submit(wants(6, 1, 9), 1).ok());
+    actions.clear();
+    CHECK(queue.decide(1, actions).ok());
+    return std::pair(queue.reserved()->at, started(actions));
+  };
+  CHECK(split(batch_rule::easy) == std::pair(tick_t{1}, std::vector<job_id>{}));
+  CHECK(split(batch_rule::easy_places) == std::pair(tick_t{10}, std::vector{job_id(6)}));
+}
+
+namespace {
+
+// Whether easy_places reserves the first moment at which the first one has a place, asked tick by
+// tick.
+struct earliest_places {
+  batch_queue<server_placer> queue;
+  std::map<std::uint32_t, std::pair<job_request, tick_t>> ends{};  // of running jobs
+  std::map<std::uint32_t, job_request> waiting{};
+
+  absl::Status submit(const job_request& r, tick_t t) {
+    waiting[r.job.value] = r;
+    return queue.submit(r, t);
+  }
+  absl::Status finish(job_id j, tick_t t) {
+    ends.erase(j.value);
+    return queue.finish(j, t);
+  }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) { return queue.mark_bad(n, t); }
+  absl::Status mark_healthy(node_id n, tick_t t) { return queue.mark_healthy(n, t); }
+  tick_t wake() const { return queue.wake(); }
+  std::uint32_t total_gpus() const { return queue.total_gpus(); }
+  absl::Status decide(tick_t now, std::vector<job_action>& actions) {
+    absl::Status status = queue.decide(now, actions);
+    for (const job_action& a : actions) {
+      const job_request r = waiting.extract(a.job.value).mapped();
+      ends[a.job.value] = {r, now + r.estimate};
+    }
+    if (!queue.reserved()) return status;
+    const job_request& first = waiting.at(queue.reserved()->job.value);
+    REQUIRE(first.job.value == waiting.begin()->first);
+    for (tick_t at = now;; ++at) {
+      server_placer then = queue.placer();
+      for (const auto& [job, end] : ends) {
+        if (end.second <= at) REQUIRE(then.finish(job_id(job)).ok());
+      }
+      if (!then.propose(first).ok()) continue;
+      REQUIRE(queue.reserved()->at == at);
+      return status;
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("batch_queue: easy_places keeps the earliest place of the first one, wherever it goes") {
+  std::uint64_t kept = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(1500U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const server_spec spec{.gpus = std::vector<std::uint32_t>(1 + random.uniform(4), 4),
+                           .servers_per_rack = 2,
+                           .anywhere = random.uniform(4) == 0};
+    const auto total = static_cast<std::uint32_t>(spec.gpus.size() * 4);
+    const std::vector<timed_job> jobs = random_jobs(random, total, seed % 2 == 0);
+    const batch_queue queue(server_placer::create(spec).value(), {.rule = batch_rule::easy_places});
+    promised<batch_queue<server_placer>> easy{queue};
+    REQUIRE(simulate(easy, jobs).ok());
+    kept += easy.kept;
+    earliest_places earliest{queue};
+    REQUIRE(simulate(earliest, jobs).ok());
+  }
+  CHECK(kept > 0);
+}
+
 TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone ends") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
     CAPTURE(seed);
@@ -253,7 +338,8 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
       }
     };
     const server_placer placer = server_placer::create(spec).value();
-    for (const batch_rule rule : {batch_rule::fifo, batch_rule::backfill, batch_rule::easy})
+    for (const batch_rule rule :
+         {batch_rule::fifo, batch_rule::backfill, batch_rule::easy, batch_rule::easy_places})
       all_ended(batch_queue(placer, {.rule = rule}));
     all_ended(conservative_queue(placer));
   }

@@ -24,9 +24,10 @@
 APIARY_NAMESPACE_BEGIN
 
 enum class batch_rule : std::uint8_t {
-  fifo,      // nobody passes the first one
-  backfill,  // whoever fits starts, in order; the first one may wait for ever
-  easy,      // whoever fits starts, unless the first one would start later for it
+  fifo,         // nobody passes the first one
+  backfill,     // whoever fits starts, in order; the first one may wait for ever
+  easy,         // whoever fits starts, unless the first one would start later for it
+  easy_places,  // the same where places matter: the first one's place is reserved, too
 };
 
 struct batch_options {
@@ -43,10 +44,14 @@ struct batch_options {
 //           reservation at the moment when, by the estimates, enough GPUs will be idle for it;
 //           others start if they end before or leave it enough. It is kept where any GPUs will do
 //           and no job runs longer than its estimate; where places matter it counts GPUs only.
+//           With easy_places it is the moment when the placer would have a place for the first job,
+//           and others start if they end before or would not get any of that place; it is kept
+//           wherever no job runs longer than its estimate and no server breaks.
 // Requires: times >= 0 that never go back; |priority| * ageing and times below 2^61. decide() after
 //           each moment at which something was submitted, ended, broke or was repaired.
 // Cost:     a call O(log jobs) in the order; decide a search of the lines (sched/wait_lines.h) and
-//           a proposal for each job that starts, and as many for lines without a place.
+//           a proposal for each job that starts, and as many for lines without a place. With
+//           easy_places a copy of the placer, too, and finish() of the jobs that end before.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class batch_queue {
@@ -115,6 +120,8 @@ class batch_queue {
         return reserved_->at - now;
       };
       APIARY_RETURN_IF_ERROR(fill(now, actions, longest));
+    } else if (first && options_.rule == batch_rule::easy_places) {
+      APIARY_RETURN_IF_ERROR(fill_around(*first, now, actions));
     }
     jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
@@ -122,7 +129,7 @@ class batch_queue {
   // When decide() wants to be called although nothing happens.
   [[nodiscard]] tick_t wake() const noexcept { return forever; }
 
-  // What the last decide() reserved, easy only; nullopt when nobody waited.
+  // What the last decide() reserved, easy and easy_places only; nullopt when nobody waited.
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
@@ -143,9 +150,15 @@ class batch_queue {
   // Starts the job if it has a place; otherwise its line has failed.
   [[nodiscard]] absl::StatusOr<bool> start(const wait_lines::entry& e, tick_t now,
                                            std::vector<job_action>& actions) {
+    return start(e, now, actions, [](const job_place&) { return true; });
+  }
+  // The same, if accept(place).
+  template <class Accept>
+  [[nodiscard]] absl::StatusOr<bool> start(const wait_lines::entry& e, tick_t now,
+                                           std::vector<job_action>& actions, Accept&& accept) {
     if (e.gpus > placer().idle_gpus()) return false;
     record& r = jobs_[e.job];
-    APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
+    APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions, accept));
     if (!started) return false;
     r.ends = later_by(now, r.request.estimate);
     ends_.insert({r.ends, e.job.value, e.gpus});
@@ -174,6 +187,49 @@ class batch_queue {
     }
     r.spare = static_cast<std::uint32_t>(idle + ends_.sum_to(r.at) - e.gpus);
     return r;
+  }
+
+  // Reserves a place for the first job; starts, in order, what has one and either ends before or
+  // keeps off it.
+  [[nodiscard]] absl::Status fill_around(const wait_lines::entry& first, tick_t now,
+                                         std::vector<job_action>& actions) {
+    Placer then = placer();  // becomes what is there at that moment
+    APIARY_ASSIGN_OR_RETURN(reserved_, reserve_place(first, now, then));
+    std::vector<std::uint32_t> in_the_way;  // numbers of GPUs
+    const auto longest = [&](std::uint32_t gpus) {
+      const auto end = in_the_way.end();
+      return std::find(in_the_way.begin(), end, gpus) == end ? forever : reserved_->at - now;
+    };
+    while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus(), longest)) {
+      const job_request& r = jobs_[next->job].request;
+      const auto accept = [&](const job_place& place) {
+        if (later_by(now, r.estimate) <= reserved_->at || then.commit(r, place).ok()) return true;
+        in_the_way.push_back(r.gpus);
+        return false;
+      };
+      APIARY_RETURN_IF_ERROR(start(*next, now, actions, accept).status());
+    }
+    return absl::OkStatus();
+  }
+  // When, by the estimates, there will be a place for the job; it runs there in `then`.
+  [[nodiscard]] absl::StatusOr<reservation> reserve_place(const wait_lines::entry& e, tick_t now,
+                                                          Placer& then) {
+    const job_request& r = jobs_[e.job].request;
+    const tick_t earliest = reserve(e, now).at;
+    std::optional<weighted_tree::item> end = ends_.first();
+    while (end) {
+      const tick_t at = std::max(now, end->key);
+      for (; end && end->key <= at; end = ends_.next(end->key, end->id)) {
+        APIARY_RETURN_IF_ERROR(then.finish(job_id(end->id)));
+      }
+      if (at < earliest) continue;
+      const absl::StatusOr<job_place> place = then.propose(r);
+      if (absl::IsResourceExhausted(place.status())) continue;
+      APIARY_RETURN_IF_ERROR(place.status());
+      APIARY_RETURN_IF_ERROR(then.commit(r, *place));
+      return reservation{e.job, at, then.idle_gpus()};
+    }
+    return reservation{e.job, forever, 0};
   }
 
   job_book<Placer, record> jobs_;

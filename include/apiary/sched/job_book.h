@@ -78,12 +78,19 @@ class job_book {
   // An error only where the placer answers one of its own.
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, tick_t now,
                                            std::vector<job_action>& actions) {
+    return start(r, now, actions, [](const job_place&) { return true; });
+  }
+  // The same, if accept(place).
+  template <class Accept>
+  [[nodiscard]] absl::StatusOr<bool> start(Record& r, tick_t now, std::vector<job_action>& actions,
+                                           Accept&& accept) {
     absl::StatusOr<job_place> place = placer_.propose(r.request);
     if (absl::IsResourceExhausted(place.status())) {
       lines_.fail(r.request.gpus);
       return false;
     }
     APIARY_RETURN_IF_ERROR(place.status());
+    if (!accept(*place)) return false;
     APIARY_RETURN_IF_ERROR(placer_.commit(r.request, *place));
     const delays waited = leave(r, now);
     r.running = true;

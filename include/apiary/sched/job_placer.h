@@ -14,7 +14,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Knows where jobs go and who runs where, and nothing of time.
+// Knows where jobs go and who runs where, and nothing of time. A copy of it is asked what would be.
 //
 // (p: a placer, r: a request, w: a place proposed for r, j: a job, n: a server)
 // | expression        | meaning                                                          |
@@ -32,8 +32,9 @@ APIARY_NAMESPACE_BEGIN
 // | p.idle_gpus()     | idle GPUs that are healthy                                       |
 // | p.total_gpus()    | all GPUs, bad ones included                                      |
 template <class P>
-concept JobPlacer = requires(P& p, const P& constant, const job_request& r, const job_place& w,
-                             job_id j, node_id n) {
+concept JobPlacer = std::copy_constructible<P> &&
+    requires(P& p, const P& constant, const job_request& r, const job_place& w, job_id j,
+             node_id n) {
   { constant.check(r) } -> std::same_as<absl::Status>;
   { p.propose(r) } -> std::same_as<absl::StatusOr<job_place>>;
   { p.commit(r, w) } -> std::same_as<absl::Status>;
