@@ -1,9 +1,15 @@
-// apiary/benchmarks/sim_bench.cpp - whole job lists through schedulers over time, beside a queue and
+// apiary/benchmarks/sim_bench.cpp - whole job lists through schedulers over time, beside queues and
 // servers that are scanned.
 // SPDX-License-Identifier: MIT
+#include "tests/support/naive_hived_queue.h"
+#include "tests/support/naive_philly.h"
 #include <apiary/core/rng.h>
+#include <apiary/core/status.h>
 #include <apiary/sched/batch_queue.h>
 #include <apiary/sched/gandiva.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_queue.h>
 #include <apiary/sched/philly.h>
 #include <apiary/sched/preemptive_queue.h>
 #include <apiary/sched/server_placer.h>
@@ -13,6 +19,7 @@
 #include <apiary/sim/philly_reader.h>
 #include <apiary/sim/simulate.h>
 
+#include <absl/status/statusor.h>
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,6 +30,7 @@
 #include <functional>
 #include <list>
 #include <queue>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,26 +144,59 @@ std::vector<tick_t> scanned(const std::vector<timed_job>& list, const server_spe
   return ends;
 }
 
+template <class Scheduler>
+absl::StatusOr<std::uint64_t> ends_under(Scheduler scheduler, std::span<const timed_job> list,
+                                         std::uint64_t& events) {
+  APIARY_ASSIGN_OR_RETURN(const simulation done, simulate(scheduler, list));
+  std::vector<tick_t> ends;
+  for (const job_record& r : done.jobs) ends.push_back(r.ended);
+  events = done.events;
+  return sum_of_ends(ends);
+}
+
+// Runs the list under make(cluster), which must come to the expected ends if they are not 0.
 template <class Make>
-void run(benchmark::State& state, Make&& make, std::uint64_t expected = 0) {
+void run(benchmark::State& state, Make&& make, std::uint64_t expected = 0,
+         std::span<const timed_job> list = jobs().jobs) {
   std::uint64_t events = 0;
   for (auto _ : state) {
-    auto scheduler = make(cluster_of(state.range(0)));
-    const absl::StatusOr<simulation> done = simulate(scheduler, jobs().jobs);
-    if (!done.ok()) {
-      state.SkipWithError(done.status().ToString().c_str());
-      return;
-    }
-    std::vector<tick_t> ends;
-    for (const job_record& r : done->jobs) ends.push_back(r.ended);
-    std::uint64_t sum = sum_of_ends(ends);
-    if (expected != 0 && sum != expected)
-      state.SkipWithError("other ends than the scanned queue's");
+    const absl::StatusOr<std::uint64_t> ends =
+        ends_under(make(cluster_of(state.range(0))), list, events);
+    if (!ends.ok()) return state.SkipWithError(ends.status().ToString().c_str());
+    std::uint64_t sum = *ends;
+    if (expected != 0 && sum != expected) state.SkipWithError("other ends than the rival's");
     benchmark::DoNotOptimize(sum);
-    events = done->events;
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(events));
 }
+
+// A day of work for 128 GPUs, more at times than there are: for rivals that would take too long for
+// the whole list.
+constexpr std::int64_t day_gpus = 128;
+const std::vector<timed_job>& day() {
+  static const job_list list =
+      generate_jobs({.jobs = 700,
+                     .tenants = 4,
+                     .window = 86'400'000,
+                     .shortest = 300'000,
+                     .longest = 6'900'000,
+                     .per_gpu = true,
+                     .sizes = {{1, 45}, {2, 17}, {4, 15}, {8, 13}, {16, 7}, {32, 3}}})
+          .value();
+  return list.jobs;
+}
+// The ends of that day to which make(cluster, tenants) comes.
+template <class Make>
+std::uint64_t ends_of_day(const Make& make) {
+  std::uint64_t events = 0;
+  return ends_under(make(cluster_of(day_gpus), 4), day(), events).value();
+}
+template <class Make>
+void run_day(benchmark::State& state, const Make& make, std::uint64_t expected = 0) {
+  run(
+      state, [&](const server_spec& spec) { return make(spec, 4); }, expected, day());
+}
+std::uint32_t num_tenants() { return static_cast<std::uint32_t>(jobs().tenants.size()); }
 
 void scanned_backfill(benchmark::State& state) {
   for (auto _ : state) {
@@ -207,17 +248,56 @@ BENCHMARK_TEMPLATE(preemptive, preemptive_rule::least_attained)
     ->Unit(benchmark::kMillisecond);
 
 // Equal quotas, published times.
-void philly_machine(benchmark::State& state) {
-  run(state, [](const server_spec& spec) {
-    const auto tenants = static_cast<std::uint32_t>(jobs().tenants.size());
-    std::uint32_t gpus = 0;
-    for (const std::uint32_t here : spec.gpus) gpus += here;
-    return philly::create(
-               {.servers = spec, .quotas = std::vector<std::uint32_t>(tenants, gpus / tenants)})
-        .value();
-  });
+philly_options equal_quotas(const server_spec& spec, std::uint32_t tenants) {
+  std::uint32_t gpus = 0;
+  for (const std::uint32_t here : spec.gpus) gpus += here;
+  return {.servers = spec, .quotas = std::vector<std::uint32_t>(tenants, gpus / tenants)};
 }
-BENCHMARK(philly_machine)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
+const auto make_philly = [](const server_spec& spec, std::uint32_t tenants) {
+  return philly::create(equal_quotas(spec, tenants)).value();
+};
+const auto walk_philly = [](const server_spec& spec, std::uint32_t tenants) {
+  return apiary_test::naive_philly(equal_quotas(spec, tenants));
+};
+void philly_machine(benchmark::State& state) {
+  run(state, [](const server_spec& spec) { return make_philly(spec, num_tenants()); });
+}
+BENCHMARK(philly_machine)->Arg(2490)->Arg(728)->Arg(448)->Unit(benchmark::kMillisecond);
+void philly_day(benchmark::State& state) { run_day(state, make_philly, ends_of_day(walk_philly)); }
+BENCHMARK(philly_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
+void walked_philly_day(benchmark::State& state) { run_day(state, walk_philly); }
+BENCHMARK(walked_philly_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
+
+// Tenants own as many whole nodes each; what they do not use is lent.
+hived_config equal_cells(const server_spec& spec, std::uint32_t tenants) {
+  const auto nodes = static_cast<std::uint32_t>(spec.gpus.size());
+  const std::uint32_t rack = nodes % 13 == 0 ? 13 : 16;
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 8, true}, {"RACK", "NODE", rack}};
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    if (n % rack == 0) config.physical_cells.push_back({.type = "RACK"});
+    config.physical_cells.back().children.push_back({.address = "n" + std::to_string(n)});
+  }
+  for (std::uint32_t t = 0; t < tenants; ++t) {
+    config.virtual_clusters.push_back(
+        {.name = "t" + std::to_string(t), .cells = {{"RACK.NODE", nodes / tenants}}});
+  }
+  return config;
+}
+const auto make_hived = [](const server_spec& spec, std::uint32_t tenants) {
+  return hived_queue::create(equal_cells(spec, tenants)).value();
+};
+const auto walk_hived = [](const server_spec& spec, std::uint32_t tenants) {
+  return apiary_test::naive_hived_queue(hived::create(equal_cells(spec, tenants)).value(), true);
+};
+void hived_cells_and_guests(benchmark::State& state) {
+  run(state, [](const server_spec& spec) { return make_hived(spec, num_tenants()); });
+}
+BENCHMARK(hived_cells_and_guests)->Arg(2496)->Arg(728)->Arg(416)->Unit(benchmark::kMillisecond);
+void hived_day(benchmark::State& state) { run_day(state, make_hived, ends_of_day(walk_hived)); }
+BENCHMARK(hived_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
+void walked_hived_day(benchmark::State& state) { run_day(state, walk_hived); }
+BENCHMARK(walked_hived_day)->Arg(day_gpus)->Unit(benchmark::kMillisecond);
 
 void gandiva_turns(benchmark::State& state) {
   run(state, [](const server_spec& spec) { return gandiva::create({.servers = spec}).value(); });
