@@ -5,7 +5,6 @@
 #include <apiary/alloc/server_pool.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/timer_queue.h>
 #include <apiary/core/weighted_tree.h>
 #include <apiary/model/job_request.h>
 #include <apiary/sched/philly_lines.h>
@@ -36,6 +35,7 @@ struct philly_job {
   std::uint32_t retries = 0;
   tick_t began = 0;            // to run, or to wait
   tick_t relaxed = 0;          // to wait at this locality
+  tick_t timer = forever;      // when it ceases to collect or relaxes
   job_place place{};           // held
   std::vector<node_id> aim{};  // of a collector: the servers that it collects on
 };
@@ -104,14 +104,14 @@ class philly_jobs {
     r.running = false;
     r.began = r.relaxed = now;
     r.entered = lines_.enter(r.request, r.key, r.locality, now);
-    set_timer(r, now);
+    set_timer(r, next_change(r, now));
   }
   // It neither waits nor runs any more, and holds nothing.
   void leave(philly_job& r) {
     if (r.running) {
       tenants_[r.request.tenant.value].running.erase(-r.began, r.request.job.value);
     } else {
-      timers_.cancel(r.request.job.value);
+      set_timer(r, forever);
       lines_.leave(r.request, r.began, r.locality);
     }
     release(r);
@@ -120,7 +120,7 @@ class philly_jobs {
   void start(philly_job& r, const job_place& more, tick_t now, std::vector<job_action>& actions) {
     philly_tenant& t = tenants_[r.request.tenant.value];
     const delays waited = lines_.waited(r.request, r.entered, now);
-    timers_.cancel(r.request.job.value);
+    set_timer(r, forever);
     lines_.leave(r.request, r.began, r.locality);
     if (!more.empty()) {
       release(r);
@@ -142,7 +142,7 @@ class philly_jobs {
   void appoint(philly_job& r, tick_t now) {
     tenants_[r.request.tenant.value].collector = r.request.job;
     r.aim = places_.aim(r.request.gpus, r.locality);
-    set_timer(r, now);
+    set_timer(r, next_change(r, now));
   }
   // Gives the collector what is idle where it aims; whether it has all.
   [[nodiscard]] bool collect(philly_job& r) {
@@ -160,27 +160,28 @@ class philly_jobs {
   // It collects no longer, and holds nothing.
   void dismiss(philly_job& r, tick_t now) {
     release(r);
-    set_timer(r, now);
+    set_timer(r, next_change(r, now));
   }
 
   // When the next job ceases to collect or relaxes its locality; forever: none.
   [[nodiscard]] tick_t next_time_out() const noexcept {
-    return timers_.empty() ? forever : timers_.first().at;
+    const std::optional<weighted_tree::item> first = timers_.first();
+    return first ? first->key : forever;
   }
   // Lets those do so whose time has come.
   void time_out(tick_t now) {
-    while (!timers_.empty() && timers_.first().at <= now) {
-      const timer_queue::timer timer = timers_.pop();
-      philly_job& r = jobs_.at(timer.id);
+    while (next_time_out() <= now) {
+      philly_job& r = at(job_id(timers_.first()->id));
+      const tick_t then = r.timer;
       if (collects(r)) {
-        dismiss(r, timer.at);
+        dismiss(r, then);
         continue;
       }
       const auto next = static_cast<job_locality>(static_cast<std::uint8_t>(r.locality) + 1);
       lines_.relax(r.request, r.began, r.key, r.locality, next);
       r.locality = next;
-      r.relaxed = timer.at;
-      set_timer(r, timer.at);
+      r.relaxed = then;
+      set_timer(r, next_change(r, then));
     }
   }
 
@@ -204,19 +205,17 @@ class philly_jobs {
  private:
   static constexpr tick_t longest = tick_t{1} << 60;
 
-  // What else happens to a job that waits, whatever others do: it ceases to collect, or relaxes.
-  void set_timer(const philly_job& r, tick_t now) {
-    tick_t at = forever;
-    if (collects(r)) {
-      at = lines_.cycle().begun(r.began, now) + lines_.cycle().acquire;
-    } else if (r.locality != job_locality::anywhere && most_tries_ != philly_options::no_limit) {
-      at = lines_.cycle().after(r.relaxed, std::int64_t{most_tries_} + 1);
-    }
-    if (at == forever) {
-      timers_.cancel(r.request.job.value);
-    } else {
-      timers_.set(r.request.job.value, at);
-    }
+  // When something happens to a job that waits, whatever others do: it ceases to collect, or relaxes.
+  [[nodiscard]] tick_t next_change(const philly_job& r, tick_t now) const noexcept {
+    if (collects(r)) return lines_.cycle().begun(r.began, now) + lines_.cycle().acquire;
+    if (r.locality == job_locality::anywhere || most_tries_ == philly_options::no_limit)
+      return forever;
+    return lines_.cycle().after(r.relaxed, std::int64_t{most_tries_} + 1);
+  }
+  void set_timer(philly_job& r, tick_t at) {
+    if (r.timer != forever) timers_.erase(r.timer, r.request.job.value);
+    r.timer = at;
+    if (at != forever) timers_.insert({at, r.request.job.value, 0});
   }
   void release(philly_job& r) {
     tenants_[r.request.tenant.value].used -= gpus_of(r.place);
@@ -243,7 +242,7 @@ class philly_jobs {
   std::vector<philly_tenant> tenants_;
   absl::flat_hash_map<std::uint32_t, philly_job> jobs_;
   philly_lines lines_;
-  timer_queue timers_;  // of jobs that wait
+  weighted_tree timers_;  // of jobs that wait
   std::vector<std::pair<std::uint32_t, job_locality>> hopeless_;
   bool freed_ = false;
 };
