@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -259,6 +260,91 @@ TEST_CASE("philly: nobody is suspended for nothing") {
   }
 }
 
+TEST_CASE("philly: what a tenant collects makes nobody of its running jobs a victim") {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
+  options.quotas = {4, 8};
+  philly_host m(options);
+  m.submit(0, 3, 0, 1);
+  m.submit(1, 3, 1, 1);
+  m.submit(2, 3, 2, 0);
+  m.submit(3, 2, 3, 1);  // within quota, and on one server: it collects the last GPU of the first
+  m.submit(4, 1, 4, 1);
+  m.submit(5, 1, 5, 1);  // tenant 1 runs just what its quota is, and has one GPU more
+  REQUIRE(m.at(3).held == 1);
+  REQUIRE(m.scheduler.used(tenant_id(1)) == 9);
+  REQUIRE(m.scheduler.pool().idle() == 0);
+  m.submit(6, 1, 10, 0);
+  CHECK(m.at(6).phase == philly::phase::acquire);
+  for (const std::uint32_t job : {0U, 1U, 4U, 5U}) CHECK(m.at(job).phase == philly::phase::run);
+}
+
+TEST_CASE("philly: what the collector wants is no quota for others of its tenant") {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4}, .servers_per_rack = 2};
+  options.quotas = {3, 5, 0};
+  options.preempt_percent = 101;
+  philly_host m(options);
+  m.submit(0, 3, 0, 1);
+  for (std::uint32_t job = 1; job <= 5; ++job)
+    m.submit(job, 1, job, 2);  // lent, the first beside 0
+  m.submit(6, 2, 6, 1);
+  m.finish(1, 7);
+  REQUIRE(m.at(6).held == 1);
+  m.submit(7, 1, 10, 1);  // with 6 it would be beyond the quota
+  m.submit(8, 1, 20, 0);  // within
+  m.finish(2, 30);
+  CHECK(m.at(8).phase == philly::phase::run);
+  CHECK(m.at(7).phase == philly::phase::acquire);
+  m.finish(3, 40);  // lent
+  CHECK(m.at(7).phase == philly::phase::run);
+}
+
+TEST_CASE("philly: nothing is lent that would be taken back at once") {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
+  options.quotas = {8, 12};
+  philly_host m(options);
+  for (std::uint32_t job = 0; job < 3; ++job) m.submit(job, 4, job, 1);
+  m.submit(3, 2, 3, 1);  // lent
+  m.submit(4, 4, 4, 0);
+  REQUIRE(m.scheduler.pool().idle(node_id(3)) == 2);
+  // One beyond its tenant's quota that would have a place, and one within that has none.
+  REQUIRE(m.scheduler.submit({.job = job_id(5), .tenant = tenant_id(1), .gpus = 2}, 10).ok());
+  REQUIRE(m.scheduler.submit({.job = job_id(6), .tenant = tenant_id(0), .gpus = 4}, 10).ok());
+  std::vector<job_action> actions;
+  REQUIRE(m.scheduler.decide(10, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0] == job_action{job_action::verb::suspend, job_id(3), {}, {}});
+  CHECK(actions[1].what == job_action::verb::start);
+  CHECK(actions[1].job == job_id(6));
+  CHECK(m.at(5).phase == philly::phase::acquire);
+}
+
+TEST_CASE("philly: who has just collected all is no victim in the same moment") {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
+  options.quotas = {4, 8, 0};
+  philly_host m(options);
+  m.submit(0, 2, 0, 2);
+  m.submit(1, 1, 1, 2);
+  m.submit(2, 3, 2, 1);
+  m.submit(3, 3, 3, 1);
+  m.submit(4, 2, 4, 1);  // collects beside 0 and 1
+  m.submit(5, 1, 5, 1);
+  m.submit(6, 1, 6, 1);
+  REQUIRE(m.at(4).held == 1);
+  REQUIRE(m.scheduler.pool().idle() == 0);
+  REQUIRE(m.scheduler.finish(job_id(1), 10).ok());
+  REQUIRE(m.scheduler.submit({.job = job_id(7), .tenant = tenant_id(0), .gpus = 1}, 10).ok());
+  std::vector<job_action> actions;
+  REQUIRE(m.scheduler.decide(10, actions).ok());
+  REQUIRE(actions.size() == 3);
+  CHECK(actions[0].job == job_id(4));
+  CHECK(actions[1] == job_action{job_action::verb::suspend, job_id(6), {}, {}});
+  CHECK(actions[2].job == job_id(7));
+}
+
 TEST_CASE("philly: failures are retried by their class") {
   philly_options options = small_philly();
   options.most_retries = 2;
@@ -336,6 +422,7 @@ struct audited {
   philly p;
   std::vector<std::uint32_t> quotas;
   std::vector<job_request> jobs{};
+  std::uint64_t preemptions = 0;
 
   absl::Status submit(const job_request& r, tick_t t) {
     jobs.push_back(r);
@@ -346,9 +433,41 @@ struct audited {
   absl::Status mark_healthy(node_id n, tick_t t) { return p.mark_healthy(n, t); }
   tick_t wake() const { return p.wake(); }
   std::uint32_t total_gpus() const { return p.total_gpus(); }
+  // Preemptions: of each tenant that loses jobs, more runs than its quota until the last of them; it
+  // goes for somebody within his; who started in this decision is not suspended in it.
+  void check_preemptions(std::vector<std::uint32_t> running,
+                         const std::vector<job_action>& actions) {
+    std::set<job_id> started;
+    std::map<std::uint32_t, std::vector<std::uint32_t>> lost;  // by tenant, GPUs of its jobs
+    for (const job_action& a : actions) {
+      const job_request& r = jobs[a.job.value];
+      if (a.what == job_action::verb::suspend) {
+        REQUIRE(!started.contains(a.job));
+        lost[r.tenant.value].push_back(r.gpus);
+        continue;
+      }
+      started.insert(a.job);
+      running[r.tenant.value] += r.gpus;
+      for (const auto& [t, gpus] : lost) {
+        REQUIRE(running[t] > quotas[t]);
+        for (const std::uint32_t g : gpus) running[t] -= g;
+        REQUIRE(running[t] + *std::max_element(gpus.begin(), gpus.end()) > quotas[t]);
+      }
+      if (!lost.empty()) REQUIRE(running[r.tenant.value] <= quotas[r.tenant.value]);
+      preemptions += lost.empty() ? 0U : 1U;
+      lost.clear();
+    }
+    REQUIRE(lost.empty());
+  }
   absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+    std::vector<std::uint32_t> running(quotas.size(), 0);
+    for (const job_request& r : jobs) {
+      const std::optional<philly::standing> s = p.find(r.job);
+      if (s && s->phase == philly::phase::run) running[r.tenant.value] += r.gpus;
+    }
     absl::Status status = p.decide(t, actions);
     audit(p, jobs, quotas);
+    check_preemptions(std::move(running), actions);
     for (const job_action& a : actions) {
       if (a.what != job_action::verb::start) continue;
       // A place obeys the locality that its job had.
@@ -368,6 +487,7 @@ struct audited {
 }  // namespace
 
 TEST_CASE("philly: random loads: books that balance, every job ends, every second has its cause") {
+  std::uint64_t preemptions = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(150U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -407,5 +527,7 @@ TEST_CASE("philly: random loads: books that balance, every job ends, every secon
       REQUIRE(r.waited[delay_cause::order] == 0);
     }
     REQUIRE(scheduler.p.num_jobs() == 0);
+    preemptions += scheduler.preemptions;
   }
+  CHECK(preemptions > 0);
 }

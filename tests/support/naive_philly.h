@@ -82,10 +82,10 @@ class naive_philly {
     for (const apiary::job_id job : std::vector(collector_)) {
       if (job.valid() && collect(jobs_.at(job.value))) start(jobs_.at(job.value), {}, now, actions);
     }
-    start_all(now, actions);
+    start_all(false, now, actions);
     for (const apiary::job_id job : std::exchange(begun_, {})) preempt_for(job, now, actions);
     begun_.clear();
-    start_all(now, actions);
+    start_all(true, now, actions);
     for (std::uint32_t t = 0; t < collector_.size(); ++t) {
       if (collector_[t].valid()) continue;
       record* const first = first_that(
@@ -145,9 +145,18 @@ class naive_philly {
     const apiary::job_id job = collector_[tenant];
     return job.valid() ? apiary::gpus_of(jobs_.at(job.value).place) : 0;
   }
+  [[nodiscard]] std::uint32_t running(std::uint32_t tenant) const {
+    return used_[tenant] - collected(tenant);
+  }
+  [[nodiscard]] std::uint32_t wanted(std::uint32_t tenant) const {
+    const apiary::job_id job = collector_[tenant];
+    return job.valid() ? jobs_.at(job.value).request.gpus : 0;
+  }
+  // Whoever wants as many GPUs as the collector may take its place.
   [[nodiscard]] bool within_quota(const apiary::job_request& r) const {
     const std::uint32_t t = r.tenant.value;
-    return used_[t] - collected(t) + r.gpus <= options_.quotas[t];
+    const std::uint32_t claimed = wanted(t) == r.gpus ? 0 : wanted(t);
+    return running(t) + claimed + r.gpus <= options_.quotas[t];
   }
   // The first by key and id of those that acquire and may.
   template <class May>
@@ -205,6 +214,7 @@ class naive_philly {
   }
   void start(record& r, const apiary::job_place& more, tick_t now,
              std::vector<apiary::job_action>& actions) {
+    const bool within = within_quota(r.request);
     if (!more.empty()) {
       release(r);
       places_.take(r.request.job, more);
@@ -213,6 +223,9 @@ class naive_philly {
     }
     apiary::job_id& collector = collector_[r.request.tenant.value];
     if (collector == r.request.job) collector = {};
+    const std::uint32_t t = r.request.tenant.value;
+    if (within && collector.valid() && running(t) + wanted(t) > options_.quotas[t])
+      release(jobs_.at(collector.value));
     r.at = phase::run;
     r.timer = apiary::forever;
     r.started = now;
@@ -220,13 +233,13 @@ class naive_philly {
     waited -= r.entered;
     actions.push_back({apiary::job_action::verb::start, r.request.job, r.place, waited});
   }
-  void start_all(tick_t now, std::vector<apiary::job_action>& actions) {
+  void start_all(bool lends, tick_t now, std::vector<apiary::job_action>& actions) {
     for (bool again = true; again;) {
       again = false;
       std::vector<std::pair<std::uint32_t, apiary::job_locality>> failed;
       for (const bool lend : {false, true}) {
         const auto may = [&](const record& r) {
-          return (lend || within_quota(r.request)) &&
+          return ((lend && lends) || within_quota(r.request)) &&
                  std::find(failed.begin(), failed.end(), std::pair(r.request.gpus, r.locality)) ==
                      failed.end();
         };
@@ -236,8 +249,9 @@ class naive_philly {
             failed.emplace_back(next->request.gpus, next->locality);
             continue;
           }
-          again = again || !next->place.empty();
+          const std::uint32_t before = collected(next->request.tenant.value);
           start(*next, place, now, actions);
+          again = again || collected(next->request.tenant.value) < before;
         }
       }
     }
@@ -247,24 +261,26 @@ class naive_philly {
     if (found == jobs_.end() || found->second.at != phase::acquire) return;
     record& r = found->second;
     const std::uint32_t t = r.request.tenant.value;
-    const std::uint64_t in_use = places_.pool().total() - places_.pool().idle();
-    if (in_use * 100 < std::uint64_t{places_.pool().total()} * options_.preempt_percent) return;
-    if (used_[t] + r.request.gpus > options_.quotas[t]) return;
+    const std::uint64_t all = places_.pool().total();
+    const std::uint64_t in_use = all - places_.pool().idle();
+    if (in_use * 100 < all * options_.preempt_percent) return;
+    if (running(t) + wanted(t) + r.request.gpus > options_.quotas[t]) return;
     // Of each tenant beyond its quota the last started, as long as it stays beyond it.
     std::vector<apiary::philly_candidate> candidates;
-    std::vector<std::uint32_t> left = used_;
-    std::vector<const record*> running;
+    std::vector<std::uint32_t> left;
+    for (std::uint32_t owner = 0; owner < used_.size(); ++owner) left.push_back(running(owner));
+    std::vector<const record*> run;
     for (const auto& [id, other] : jobs_) {
-      if (other.at == phase::run) running.push_back(&other);
+      if (other.at == phase::run) run.push_back(&other);
     }
     const auto later = [](const record* a, const record* b) {
       if (a->started != b->started) return a->started > b->started;
       return a->request.job < b->request.job;
     };
-    std::sort(running.begin(), running.end(), later);
-    for (const record* const other : running) {
+    std::sort(run.begin(), run.end(), later);
+    for (const record* const other : run) {
       const std::uint32_t owner = other->request.tenant.value;
-      if (left[owner] <= options_.quotas[owner]) continue;
+      if (left[owner] <= options_.quotas[owner] || other->started == now) continue;
       left[owner] -= other->request.gpus;
       candidates.push_back({other->request.job, other->started, other->place});
     }

@@ -38,11 +38,13 @@ APIARY_NAMESPACE_BEGIN
 //              within each in order of arrival, whoever has a place.
 // Collecting:  the first job of each tenant that acquires within quota holds the idle GPUs of the
 //              servers that it aims at, and takes what falls idle there before all others. One a
-//              tenant: jobs that hold what each other needs would only time out together.
-// Preemption:  a job that begins to acquire within quota and has no place, when at least
-//              preempt_percent of all GPUs are used, takes the place of jobs of tenants beyond their
-//              quotas, the last started first and none that is not needed; no tenant falls below its
-//              quota by more than the job that crosses it.
+//              tenant: jobs that hold what each other needs would only time out together. All that
+//              it wants counts against its tenant's quota for the tenant's other jobs.
+// Preemption:  before anything is lent, a job that begins to acquire within quota and has no place,
+//              when at least preempt_percent of all GPUs are used or collected,
+//              takes the place of jobs of tenants whose running jobs are beyond their quotas: the
+//              last started first, but none of this moment, and none that is not needed; no tenant
+//              falls below its quota by more than the job that crosses it.
 // Delay:       cause quota while the tenant's quota has no room for the job, else capacity or
 //              fragmentation; both are what is published as fragmentation delay.
 //
@@ -150,8 +152,9 @@ class philly {
     now_ = now;
     jobs_.time_out(now);
     if (jobs_.freed()) collect_all(now, actions);
-    start_all(now, actions);
-    if (preempt_all(from, now, actions)) start_all(now, actions);
+    start_all(false, now, actions);
+    preempt_all(from, now, actions);
+    start_all(true, now, actions);
     for (std::uint32_t t = 0; t < jobs_.tenants().size(); ++t) choose_collector(tenant_id(t), now);
     jobs_.lines().set_causes(
         [&](tenant_id t, std::uint32_t gpus) {
@@ -223,13 +226,14 @@ class philly {
     jobs_.appoint(r, now);
     APIARY_VERIFY(!jobs_.collect(r));  // a place that is idle already was found before
   }
-  // Starts whoever has a place, those within quota first.
-  void start_all(tick_t now, std::vector<job_action>& actions) {
+  // Starts whoever has a place, those within quota first, and if `lends` the others, too.
+  void start_all(bool lends, tick_t now, std::vector<job_action>& actions) {
     philly_places& places = jobs_.places();
     for (bool again = true; again;) {
       again = false;
       places.begin_round();
       for (const bool lend : {false, true}) {
+        if (lend && !lends) break;
         const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {
           return gpus <= pool().idle() && !places.failed(gpus, locality) &&
                  (lend || jobs_.within_quota(t, gpus));
@@ -238,8 +242,10 @@ class philly {
           const job_place place = places.find(next->gpus, next->locality);
           if (place.empty()) continue;
           philly_job& r = jobs_.at(next->job);
-          again = again || !r.place.empty();  // what it collected is idle again
+          const philly_tenant& owner = jobs_.tenants()[r.request.tenant.value];
+          const std::uint32_t collected = owner.collected;
           jobs_.start(r, place, now, actions);
+          again = again || owner.collected < collected;  // that is idle again
         }
       }
     }
@@ -247,40 +253,42 @@ class philly {
 
   // Whether a job that begins to acquire may take what others have beyond their quotas.
   [[nodiscard]] bool may_preempt(tenant_id t, std::uint32_t gpus, job_locality locality) const {
-    const std::uint64_t total = pool().total();
-    const std::uint64_t in_use = total - pool().idle();
-    const philly_tenant& owner = jobs_.tenants()[t.value];
-    return in_use * 100 >= total * options_.preempt_percent &&
-           std::uint64_t{owner.used} + gpus <= owner.quota && !jobs_.hopeless(gpus, locality);
+    const std::uint64_t all = pool().total();
+    const std::uint64_t in_use = all - pool().idle();
+    return in_use * 100 >= all * options_.preempt_percent && jobs_.within_quota_beside(t, gpus) &&
+           !jobs_.hopeless(gpus, locality);
   }
-  // Lets everyone try to preempt who began to acquire at `from` or since; whether anyone was
-  // suspended. Who is, preempts nobody in turn.
-  [[nodiscard]] bool preempt_all(tick_t from, tick_t now, std::vector<job_action>& actions) {
-    bool any = false;
-    for (const job_id job : std::exchange(begun_, {})) any = preempt_for(job, now, actions) || any;
+  // Lets everyone try to preempt who began to acquire at `from` or since. Who is suspended for one
+  // preempts nobody in turn.
+  void preempt_all(tick_t from, tick_t now, std::vector<job_action>& actions) {
+    for (const job_id job : std::exchange(begun_, {})) preempt_for(job, now, actions);
     const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {
       return may_preempt(t, gpus, locality);
     };
     const tick_t last_cycle = now - jobs_.lines().cycle().length();
     philly_lines::beginning at{std::max({from - 1, last_cycle, tick_t{0}}), {}};
     while (decided_ < now && (at = jobs_.lines().next(at, may)).at <= now) {
-      if (jobs_.at(at.job).began <= decided_) any = preempt_for(at.job, now, actions) || any;
+      if (jobs_.at(at.job).began <= decided_) preempt_for(at.job, now, actions);
     }
     begun_.clear();
-    return any;
   }
   // Suspends jobs of tenants beyond their quotas and starts the job, if that makes a place for it.
-  [[nodiscard]] bool preempt_for(job_id job, tick_t now, std::vector<job_action>& actions) {
+  void preempt_for(job_id job, tick_t now, std::vector<job_action>& actions) {
     const philly_job* const r = jobs_.find(job);
-    if (r == nullptr || r->running || !jobs_.lines().cycle().acquires(r->began, now)) return false;
+    if (r == nullptr || r->running || !jobs_.lines().cycle().acquires(r->began, now)) return;
     const std::uint32_t gpus = r->request.gpus;
     const job_locality locality = r->locality;
-    if (!may_preempt(r->request.tenant, gpus, locality)) return false;
+    if (!may_preempt(r->request.tenant, gpus, locality)) return;
     std::vector<philly_candidate> candidates;
+    bool fresh = false;  // somebody started just now, who may go another time
     for (const philly_tenant& t : jobs_.tenants()) {
-      std::uint32_t left = t.used;
+      std::uint32_t left = t.running_gpus();
       auto at = t.running.first();
       for (; at && left > t.quota; at = t.running.next(at->key, at->id)) {
+        if (-at->key == now) {
+          fresh = true;
+          continue;
+        }
         candidates.push_back({job_id(at->id), -at->key, jobs_.at(job_id(at->id)).place});
         left -= static_cast<std::uint32_t>(at->weight);
       }
@@ -291,8 +299,8 @@ class philly {
     const std::vector<std::size_t> victims =
         choose_victims(jobs_.places(), candidates, gpus, locality);
     if (victims.empty()) {
-      jobs_.set_hopeless(gpus, locality);
-      return false;
+      if (!fresh) jobs_.set_hopeless(gpus, locality);
+      return;
     }
     for (const std::size_t i : victims) {
       philly_job& v = jobs_.at(candidates[i].job);
@@ -301,7 +309,6 @@ class philly {
       actions.push_back({job_action::verb::suspend, v.request.job, {}, {}});
     }
     jobs_.start(jobs_.at(job), jobs_.places().look(gpus, locality), now, actions);
-    return true;
   }
 
   // When a job begins to acquire next that could start, preempt or collect as things are now.

@@ -44,8 +44,12 @@ struct philly_tenant {
   std::uint32_t quota = 0;
   std::uint32_t used = 0;
   job_id collector{};
-  std::uint32_t collected = 0;  // of `used`: they do not stand in the tenant's own way
-  weighted_tree running{};      // by -began, weighed by GPUs
+  std::uint32_t wanted = 0;     // by the collector
+  std::uint32_t collected = 0;  // of it, and of `used`
+
+  // GPUs of its running jobs.
+  [[nodiscard]] std::uint32_t running_gpus() const noexcept { return used - collected; }
+  weighted_tree running{};  // by -began, weighed by GPUs
 };
 
 // The jobs, their lines, quotas and places, in step. Which change is right is decided above.
@@ -79,9 +83,16 @@ class philly_jobs {
   // Requires: there is such a job. It stays where it is until another is added.
   [[nodiscard]] philly_job& at(job_id job) { return jobs_.at(job.value); }
 
+  // Whether the tenant's quota has room for a job of so many GPUs, beside what runs and what its
+  // collector wants; who wants as many as the collector may take its place.
   [[nodiscard]] bool within_quota(tenant_id t, std::uint32_t gpus) const noexcept {
     const philly_tenant& owner = tenants_[t.value];
-    return std::uint64_t{owner.used} - owner.collected + gpus <= owner.quota;
+    return has_room(owner, gpus, owner.wanted == gpus ? 0 : owner.wanted);
+  }
+  // The same for one that takes nobody's place.
+  [[nodiscard]] bool within_quota_beside(tenant_id t, std::uint32_t gpus) const noexcept {
+    const philly_tenant& owner = tenants_[t.value];
+    return has_room(owner, gpus, owner.wanted);
   }
   [[nodiscard]] bool collects(const philly_job& r) const noexcept {
     return tenants_[r.request.tenant.value].collector == r.request.job;
@@ -116,10 +127,12 @@ class philly_jobs {
     }
     release(r);
   }
-  // It runs on what it holds, or on `more` instead. Requires: it waits.
+  // It runs on what it holds, or on `more` instead; a collector whose place in the quota it took
+  // collects no longer. Requires: it waits.
   void start(philly_job& r, const job_place& more, tick_t now, std::vector<job_action>& actions) {
     philly_tenant& t = tenants_[r.request.tenant.value];
     const delays waited = lines_.waited(r.request, r.entered, now);
+    const bool within = within_quota(r.request.tenant, r.request.gpus);
     set_timer(r, forever);
     lines_.leave(r.request, r.began, r.locality);
     if (!more.empty()) {
@@ -135,12 +148,14 @@ class philly_jobs {
     r.began = now;
     t.running.insert({-now, r.request.job.value, r.request.gpus});
     actions.push_back({job_action::verb::start, r.request.job, r.place, waited});
+    if (within && t.collector.valid() && !has_room(t, t.wanted, 0)) dismiss(at(t.collector), now);
   }
 
   // The job collects for its tenant until it ceases to acquire. Requires: it acquires, and nobody
   // collects for that tenant.
   void appoint(philly_job& r, tick_t now) {
     tenants_[r.request.tenant.value].collector = r.request.job;
+    tenants_[r.request.tenant.value].wanted = r.request.gpus;
     r.aim = places_.aim(r.request.gpus, r.locality);
     set_timer(r, next_change(r, now));
   }
@@ -205,6 +220,11 @@ class philly_jobs {
  private:
   static constexpr tick_t longest = tick_t{1} << 60;
 
+  [[nodiscard]] static bool has_room(const philly_tenant& t, std::uint32_t gpus,
+                                     std::uint32_t claimed) noexcept {
+    return std::uint64_t{t.running_gpus()} + claimed + gpus <= t.quota;
+  }
+
   // When something happens to a job that waits, whatever others do: it ceases to collect, or relaxes.
   [[nodiscard]] tick_t next_change(const philly_job& r, tick_t now) const noexcept {
     if (collects(r)) return lines_.cycle().begun(r.began, now) + lines_.cycle().acquire;
@@ -229,8 +249,9 @@ class philly_jobs {
   void stop_collecting(philly_job& r) {
     r.aim.clear();
     if (!collects(r)) return;
-    tenants_[r.request.tenant.value].collector = {};
-    tenants_[r.request.tenant.value].collected = 0;
+    philly_tenant& t = tenants_[r.request.tenant.value];
+    t.collector = {};
+    t.wanted = t.collected = 0;
   }
   void changed(bool freed) {
     hopeless_.clear();
