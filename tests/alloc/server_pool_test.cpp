@@ -64,7 +64,9 @@ TEST_CASE("server_pool: a bad server offers nothing and keeps what runs there") 
   const std::vector<std::uint32_t> gpus{4, 4};
   server_pool pool(gpus, 1);
   pool.take(job_id(1), job_place{{node_id(0), 0b0011}});
+  CHECK(pool.usable() == 8);
   pool.set_health(node_id(0), false);
+  CHECK(pool.usable() == 4);
   CHECK(pool.idle() == 4);
   CHECK(pool.idle(0U) == 0);
   CHECK(pool.tightest(pool.servers(), 2) == node_id(1));
@@ -73,6 +75,7 @@ TEST_CASE("server_pool: a bad server offers nothing and keeps what runs there") 
   CHECK(pool.idle() == 4);
   pool.set_health(node_id(0), true);
   CHECK(pool.idle() == 8);
+  CHECK(pool.usable() == 8);
   CHECK(pool.idle(0U) == 4);
 }
 

@@ -345,6 +345,24 @@ TEST_CASE("philly: who has just collected all is no victim in the same moment") 
   CHECK(actions[2].job == job_id(7));
 }
 
+TEST_CASE("philly: broken servers are neither used nor to be used") {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
+  options.quotas = {8, 8};
+  for (const std::uint32_t last : {2U, 4U}) {
+    CAPTURE(last);
+    philly_host m(options);
+    for (const std::uint32_t n : {3U, 4U}) REQUIRE(m.scheduler.mark_bad(node_id(n), 0).ok());
+    m.submit(0, 4, 0, 1);
+    m.submit(1, 4, 1, 1);
+    m.submit(2, last, 2, 1);  // lent
+    m.submit(3, 4, 10, 0);
+    // 10 of 12 are too few, though only 2 of 20 are idle.
+    CHECK(m.at(2).phase == (last == 2 ? philly::phase::run : philly::phase::acquire));
+    CHECK(m.at(3).phase == (last == 2 ? philly::phase::acquire : philly::phase::run));
+  }
+}
+
 TEST_CASE("philly: failures are retried by their class") {
   philly_options options = small_philly();
   options.most_retries = 2;

@@ -261,7 +261,9 @@ class naive_philly {
     if (found == jobs_.end() || found->second.at != phase::acquire) return;
     record& r = found->second;
     const std::uint32_t t = r.request.tenant.value;
-    const std::uint64_t all = places_.pool().total();
+    std::uint64_t all = 0;
+    for (const apiary::node_id n : places_.pool().servers())
+      all += places_.pool().healthy(n) ? places_.pool().gpus(n) : 0;
     const std::uint64_t in_use = all - places_.pool().idle();
     if (in_use * 100 < all * options_.preempt_percent) return;
     if (running(t) + wanted(t) + r.request.gpus > options_.quotas[t]) return;

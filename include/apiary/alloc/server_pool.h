@@ -40,6 +40,7 @@ class server_pool {
       servers_[i].idle = static_cast<std::uint32_t>((std::uint64_t{1} << gpus[i]) - 1);
       servers_[i].gpus = gpus[i];
       total_ += gpus[i];
+      usable_ += gpus[i];
       racks_[rack_of(node_id(i))].gpus += gpus[i];
       count(node_id(i), true);
     }
@@ -63,6 +64,8 @@ class server_pool {
   // GPUs in all and of a rack, bad ones included.
   [[nodiscard]] std::uint32_t total() const noexcept { return total_; }
   [[nodiscard]] std::uint32_t total(std::uint32_t r) const noexcept { return racks_[r].gpus; }
+  // GPUs of healthy servers, idle or not.
+  [[nodiscard]] std::uint32_t usable() const noexcept { return usable_; }
   // Idle GPUs of healthy servers: in all, of a rack, of a server.
   [[nodiscard]] std::uint32_t idle() const noexcept { return idle_; }
   [[nodiscard]] std::uint32_t idle(std::uint32_t r) const noexcept { return racks_[r].idle; }
@@ -173,6 +176,7 @@ class server_pool {
     if (servers_[n.value].healthy == healthy) return;
     if (!healthy) count(n, false);
     servers_[n.value].healthy = healthy;
+    usable_ = healthy ? usable_ + gpus(n) : usable_ - gpus(n);
     if (healthy) count(n, true);
   }
 
@@ -217,6 +221,7 @@ class server_pool {
   std::vector<rack> racks_;
   std::array<summary_bitset, max_gpus_per_node + 1> by_idle_;  // healthy servers
   std::uint32_t total_ = 0;
+  std::uint32_t usable_ = 0;
   std::uint32_t idle_ = 0;
 };
 

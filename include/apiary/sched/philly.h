@@ -41,7 +41,7 @@ APIARY_NAMESPACE_BEGIN
 //              tenant: jobs that hold what each other needs would only time out together. All that
 //              it wants counts against its tenant's quota for the tenant's other jobs.
 // Preemption:  before anything is lent, a job that begins to acquire within quota and has no place,
-//              when at least preempt_percent of all GPUs are used or collected,
+//              when at least preempt_percent of the GPUs of healthy servers are used or collected,
 //              takes the place of jobs of tenants whose running jobs are beyond their quotas: the
 //              last started first, but none of this moment, and none that is not needed; no tenant
 //              falls below its quota by more than the job that crosses it.
@@ -251,9 +251,10 @@ class philly {
     }
   }
 
-  // Whether a job that begins to acquire may take what others have beyond their quotas.
+  // Whether a job that begins to acquire may take what others have beyond their quotas. GPUs of bad
+  // servers are nobody's to use: they count neither as used nor among all.
   [[nodiscard]] bool may_preempt(tenant_id t, std::uint32_t gpus, job_locality locality) const {
-    const std::uint64_t all = pool().total();
+    const std::uint64_t all = pool().usable();
     const std::uint64_t in_use = all - pool().idle();
     return in_use * 100 >= all * options_.preempt_percent && jobs_.within_quota_beside(t, gpus) &&
            !jobs_.hopeless(gpus, locality);

@@ -33,7 +33,7 @@ struct philly_options {
   tick_t backoff_time = 120'000;
   std::uint32_t most_tries = 5;  // at one locality beyond the first; no_limit: it never relaxes
   job_locality first_locality = job_locality::packed;
-  std::uint32_t preempt_percent = 90;  // of all GPUs used; above 100: nobody is preempted
+  std::uint32_t preempt_percent = 90;  // of healthy GPUs used; above 100: nobody is preempted
   std::uint32_t most_retries = 3;      // of failures of unknown cause
 
   static constexpr std::uint32_t no_limit = std::numeric_limits<std::uint32_t>::max();
