@@ -29,9 +29,11 @@
 #include <filesystem>
 #include <functional>
 #include <list>
+#include <optional>
 #include <queue>
 #include <span>
 #include <string>
+#include <sys/resource.h>
 #include <utility>
 #include <vector>
 
@@ -197,6 +199,129 @@ void run_day(benchmark::State& state, const Make& make, std::uint64_t expected =
       state, [&](const server_spec& spec) { return make(spec, 4); }, expected, day());
 }
 std::uint32_t num_tenants() { return static_cast<std::uint32_t>(jobs().tenants.size()); }
+
+// The list so many times, one copy after the other: as many jobs at once, ever more that have ended.
+std::vector<timed_job> copies_of_list(std::int64_t copies) {
+  const std::vector<timed_job>& list = jobs().jobs;
+  const tick_t span = list.back().arrival + 1;
+  std::vector<timed_job> all;
+  all.reserve(list.size() * static_cast<std::size_t>(copies));
+  for (tick_t copy = 0; copy < copies; ++copy) {
+    for (timed_job j : list) {
+      j.arrival += copy * span;
+      j.request.job = job_id(static_cast<std::uint32_t>(all.size()));
+      j.request.most_gpus = 2 * j.request.gpus;
+      all.push_back(j);
+    }
+  }
+  return all;
+}
+// Time an event, and the most memory that the process has had so far: its rows go from small to large.
+void count_events(benchmark::State& state, std::uint64_t events) {
+  using counter = benchmark::Counter;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(events));
+  state.counters["an_event"] =
+      counter(static_cast<double>(events), counter::kIsIterationInvariantRate | counter::kInvert);
+  state.counters["peak_MB"] = static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+void backfill_copies(benchmark::State& state) {
+  const std::vector<timed_job> list = copies_of_list(state.range(1));
+  std::uint64_t events = 0;
+  for (auto _ : state) {
+    batch_queue queue(server_placer::create(cluster_of(state.range(0))).value(),
+                      {.rule = batch_rule::backfill});
+    const absl::StatusOr<std::uint64_t> ends = ends_under(std::move(queue), list, events);
+    if (!ends.ok()) return state.SkipWithError(ends.status().ToString().c_str());
+    std::uint64_t sum = *ends;
+    benchmark::DoNotOptimize(sum);
+  }
+  count_events(state, events);
+}
+
+// A host that measures: once a job runs, alone or beside another, Gandiva is told how it goes.
+struct measuring_host {
+  gandiva scheduler;
+  std::vector<job_id> fresh{};  // started, or packed, with the last decision
+  std::uint64_t packed = 0;
+
+  static std::uint32_t utilization(job_id job) { return 100 + job.value * 7919 % 900; }
+  static std::uint32_t speed_beside(job_id a, job_id b) {
+    return utilization(a) + utilization(b) < 1200 ? 800 : 400;
+  }
+
+  absl::Status submit(const job_request& r, tick_t t) { return scheduler.submit(r, t); }
+  absl::Status finish(job_id j, tick_t t) { return scheduler.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) {
+    return scheduler.mark_bad(n, t);
+  }
+  absl::Status mark_healthy(node_id n, tick_t t) { return scheduler.mark_healthy(n, t); }
+  tick_t wake() const { return scheduler.wake(); }
+  std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
+  absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+    for (const job_id job : fresh) {
+      const std::optional<gandiva::standing> s = scheduler.find(job);
+      if (!s || s->phase != gandiva::phase::run) continue;
+      const std::uint32_t rate = s->beside.valid() ? speed_beside(job, s->beside) : full_speed;
+      APIARY_RETURN_IF_ERROR(scheduler.report(job, {utilization(job), 1, rate}, t));
+    }
+    fresh.clear();
+    APIARY_RETURN_IF_ERROR(scheduler.decide(t, actions));
+    for (const job_action& a : actions) {
+      if (a.what != job_action::verb::start && a.what != job_action::verb::pack) continue;
+      fresh.push_back(a.job);
+      if (a.what == job_action::verb::start) continue;
+      ++packed;
+      fresh.push_back(scheduler.find(a.job)->beside);
+    }
+    return absl::OkStatus();
+  }
+};
+// Turns, packing, migration and growth, at the published costs.
+void gandiva_copies(benchmark::State& state) {
+  const std::vector<timed_job> list = copies_of_list(state.range(1));
+  const auto speed = [](const timed_job& job, const job_place& place,
+                        std::span<const job_id> others) -> std::uint32_t {
+    if (!others.empty()) return measuring_host::speed_beside(job.request.job, others[0]);
+    std::uint32_t gpus = 0;
+    for (const placement& p : place) gpus += p.num_devices();
+    return full_speed * gpus / job.request.gpus;
+  };
+  std::uint64_t events = 0;
+  for (auto _ : state) {
+    measuring_host host{gandiva::create({.servers = cluster_of(state.range(0)),
+                                         .packs = true,
+                                         .gpu_memory = 2,
+                                         .migrates = true,
+                                         .grows = true})
+                            .value()};
+    const absl::StatusOr<simulation> run =
+        simulate(host, list, {}, {.start_cost = 1000, .migration_cost = 2000}, speed,
+                 [](const simulation_event&) {});
+    if (!run.ok()) return state.SkipWithError(run.status().ToString().c_str());
+    events = run->events;
+    std::uint64_t suspended = 0;
+    std::uint64_t migrated = 0;
+    std::uint64_t resized = 0;
+    for (const job_record& r : run->jobs) {
+      suspended += r.suspended;
+      migrated += r.migrated;
+      resized += r.resized;
+    }
+    state.counters["packed"] = static_cast<double>(host.packed);
+    state.counters["migrated"] = static_cast<double>(migrated);
+    state.counters["resized"] = static_cast<double>(resized);
+    state.counters["suspended"] = static_cast<double>(suspended);
+  }
+  count_events(state, events);
+}
+BENCHMARK(backfill_copies)->Args({2490, 1})->Args({728, 1})->Unit(benchmark::kMillisecond);
+BENCHMARK(gandiva_copies)->Args({2490, 1})->Args({728, 1})->Unit(benchmark::kMillisecond);
+BENCHMARK(backfill_copies)->Args({2490, 4})->Args({728, 4})->Unit(benchmark::kMillisecond);
+BENCHMARK(gandiva_copies)->Args({2490, 4})->Unit(benchmark::kMillisecond);
+BENCHMARK(backfill_copies)->Args({2490, 16})->Args({728, 16})->Unit(benchmark::kMillisecond);
 
 void scanned_backfill(benchmark::State& state) {
   for (auto _ : state) {
