@@ -156,7 +156,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   const absl::StatusOr<server_placer> placer = server_placer::create(servers);
   APIARY_VERIFY(placer.ok());
-  for (const batch_rule rule : {batch_rule::fifo, batch_rule::backfill, batch_rule::easy})
+  for (const batch_rule rule :
+       {batch_rule::fifo, batch_rule::backfill, batch_rule::easy, batch_rule::easy_places})
     run_both<batch_queue<server_placer>>(batch_queue(*placer, {.rule = rule}), jobs, outages);
   run_both<conservative_queue<server_placer>>(conservative_queue(*placer), jobs, outages);
   for (const preemptive_rule rule :
