@@ -25,10 +25,10 @@ namespace {
 constexpr std::uint32_t jobs_to_number = 150;
 constexpr std::uint32_t highest_id = std::numeric_limits<std::uint32_t>::max() - 1;
 
-// What a scheduler of four servers of four GPUs is told and answers when its jobs are numbered from
+// What a scheduler of four servers of four GPUs does when its jobs are numbered from
 // `first` on: its actions, and the jobs that a broken server stops as suspended, as if numbered from 0.
 template <class Scheduler>
-std::vector<job_action> told(Scheduler scheduler, std::uint32_t first) {
+std::vector<job_action> actions_with_ids(Scheduler scheduler, std::uint32_t first) {
   rng random(11);
   std::vector<job_action> all;
   const auto decide = [&](tick_t now) {
@@ -76,10 +76,12 @@ std::vector<job_action> told(Scheduler scheduler, std::uint32_t first) {
 }
 
 template <class Scheduler>
-void check_ids(const Scheduler& scheduler) {
-  const std::vector<job_action> low = told(scheduler, 0);
+void check_ids(Scheduler scheduler) {
+  const std::vector<job_action> low = actions_with_ids(scheduler, 0);
   CHECK(low.size() >= jobs_to_number / 2);
-  CHECK((told(scheduler, highest_id - jobs_to_number + 1) == low));
+  CHECK((actions_with_ids(scheduler, highest_id - jobs_to_number + 1) == low));
+  const job_request none{.job = job_id(highest_id + 1), .tenant = tenant_id(0), .estimate = 1};
+  CHECK(scheduler.submit(none, 0).code() == absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
