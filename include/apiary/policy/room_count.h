@@ -99,9 +99,15 @@ class room_count {
         sink(node, here);
       });
     }
-    for (const cell_id i : rooms_->inside(l, c, below)) {
+    const id_range<cell_id> inside = rooms_->inside(l, c, below);
+    parts.reserve(inside.size());
+    for (const cell_id i : inside) {
       const std::uint32_t room = counts_[below - node_level][i.value];
-      if (room > 0) parts.push_back({i.value, room, rooms_->free(below, i.value)});
+      if (room == 0) continue;
+      cell_part& part = parts.emplace_back();
+      part.cell = i.value;
+      part.room = room;
+      part.free = rooms_->free(below, i.value);
     }
     fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {
       place(u, below, p.cell, here, objective, sink);
