@@ -167,7 +167,7 @@ TEST_CASE("every gang of four tasks under every rule on every cluster of four no
     for (const gang_rules& ruled : with_rules(gang)) gangs.push_back(ruled);
   counters seen;
   std::uint64_t turn = 0;
-  const auto every = static_cast<std::uint64_t>(std::max(1.0, 20.0 / scale()));
+  const auto every = static_cast<std::uint64_t>(std::max(1.0, 1.0 / scale()));
   fit_t fit;
   for (const std::vector<std::uint32_t>& racks : clusters) {
     std::uint32_t nodes = 0;
