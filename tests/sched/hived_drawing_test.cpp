@@ -1,4 +1,4 @@
-// apiary/tests/sched/hived_drawing_test.cpp - drawings as they should be; every leaf in its line.
+// apiary/tests/sched/hived_drawing_test.cpp - drawings as they should be; every leaf and gang in its line.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -81,6 +81,58 @@ std::string sign(const hived& h, std::uint32_t c, cell_id leaf) {
   return letter[holders.guaranteed ? 0 : 1] + std::to_string(r.job.value % 10) + (good ? "" : "!");
 }
 
+// The gang's line as it should be, or what stands in it of each of those summed up.
+std::string words_of(const hived& h, const gang_record& gang) {
+  const std::string leaves = std::to_string(gang.count_live(0, gang.leaves.size())) + " GPU";
+  std::string text = gang.request.priority < 0
+                         ? "opportunistic"
+                         : "priority " + std::to_string(gang.request.priority);
+  text += gang.state == gang_state::preempting ? ", claims " + leaves : ", runs on " + leaves;
+  if (gang.downgraded) text += ", now opportunistic";
+  if (h.being_preempted(gang)) text += ", is to end";
+  return text;
+}
+// Finds each gang below its tenant, or in what is summed up; the highest ranks first.
+void check_gangs(const hived& h, const std::string& text) {
+  std::vector<std::pair<tenant_id, std::string>> drawn;  // of each gang, in the order of lines
+  tenant_id tenant;
+  for (const std::string& line : lines_of(text)) {
+    if (line.starts_with("A alpha")) tenant = tenant_id(0);
+    if (line.starts_with("L all")) tenant = tenant_id(1);
+    if (!tenant.valid() || !line.starts_with("  ")) continue;
+    std::size_t more = 0;
+    if (line.starts_with("  ... ")) {
+      more = std::stoul(line.substr(6));
+      CHECK(line.ends_with(" more like it"));
+      REQUIRE(!drawn.empty());
+      CHECK(drawn.back().first == tenant);
+    } else {
+      REQUIRE(line.find(", ") != std::string::npos);
+      const gang_record* gang =
+          h.find(job_id(static_cast<std::uint32_t>(std::stoul(line.substr(10)))));
+      REQUIRE(gang != nullptr);
+      const std::string letter = tenant.value == 0 ? "Aa" : "Ll";
+      CHECK(line == "  " + std::string(1, letter[gang->guaranteed() ? 0 : 1]) +
+                        std::to_string(gang->request.job.value % 10) + "  job " +
+                        std::to_string(gang->request.job.value) + ", " + words_of(h, *gang));
+      drawn.emplace_back(tenant, words_of(h, *gang));
+    }
+    const auto last = drawn.back();
+    drawn.insert(drawn.end(), more, last);
+  }
+  std::vector<gang_slot> order = h.gangs().by_job();
+  std::stable_sort(order.begin(), order.end(), [&](gang_slot a, gang_slot b) {
+    const gang_record& first = h.gangs()[a];
+    const gang_record& second = h.gangs()[b];
+    return std::pair(second.request.tenant, first.rank()) >
+           std::pair(first.request.tenant, second.rank());
+  });
+  std::vector<std::pair<tenant_id, std::string>> there;
+  for (const gang_slot s : order)
+    there.emplace_back(h.gangs()[s].request.tenant, words_of(h, h.gangs()[s]));
+  CHECK(drawn == there);
+}
+
 // Finds each leaf in the drawing, or in what is summed up.
 void check_leaves(const hived& h, const std::string& text) {
   const hived_layout& layout = h.layout();
@@ -90,6 +142,7 @@ void check_leaves(const hived& h, const std::string& text) {
   for (const std::string& line : lines_of(text)) {
     const std::size_t from = line.find_first_not_of(' ');
     REQUIRE(from != std::string::npos);
+    if (line.starts_with("A alpha")) break;
     const std::string first = line.substr(from, line.find(' ', from) - from);
     if (first == "...") {
       const auto n = static_cast<std::uint32_t>(std::stoul(line.substr(from + 4)));
@@ -149,7 +202,7 @@ TEST_CASE("users, claims, owners, bad leaves and their legend") {
   const auto gpu = h->find_leaf_type("GPU");
   REQUIRE(gpu);
   run(*h, {.job = job_id(7), .tenant = a, .members = {{1, 3}}, .leaf_type = *gpu});
-  run(*h, {.job = job_id(12), .tenant = b, .members = {{1, 2}}});
+  run(*h, {.job = job_id(12), .tenant = b, .priority = 7, .members = {{1, 2}}});
   run(*h, {.job = job_id(3), .tenant = b, .priority = -1, .members = {{1, 4}}, .leaf_type = *gpu});
   run(*h, {.job = job_id(4), .tenant = a, .members = {{1, 4}}, .leaf_type = *gpu});
   run(*h, {.job = job_id(5), .tenant = b, .members = {{1, 3}}, .pinned = 0});
@@ -168,13 +221,18 @@ BOX: 16 NPU, 1 bad
   b0    .. .. .. .. .. .. .. ..
   b1    .. .. .. .. .. .. .. xx
 B b  bound: 1 of 1 PAIR
+  B2  job 12, priority 7, runs on 2 GPU
+  B5  job 5, priority 0, runs on 3 GPU
+  b3  job 3, opportunistic, runs on 4 GPU, is to end
 A a  bound: 1 of 1 RACK
+  A4  job 4, priority 0, claims 4 GPU
+  A7  job 7, priority 0, runs on 3 GPU
 capitals: guaranteed; small letters: opportunistic; digit: the job's last; xx: bad; !: runs on bad
 next: who has claimed it
 )");
 }
 
-TEST_CASE("every leaf is drawn once, or is like those that are summed up") {
+TEST_CASE("every leaf and every gang is drawn once, or is like those that are summed up") {
   rng random(3);
   for (int round = 0; round < apiary_test::scaled(60); ++round) {
     auto h =
@@ -186,11 +244,11 @@ TEST_CASE("every leaf is drawn once, or is like those that are summed up") {
         REQUIRE(h->mark_bad(node_id(random.uniform(h->layout().num_nodes())), random.uniform(size))
                     .ok());
       }
-      const auto plan =
-          h->propose({.job = job_id(job),
-                      .tenant = tenant_id(random.uniform(2)),
-                      .priority = static_cast<std::int32_t>(random.uniform(4)) - 1,
-                      .members = {{1 + random.uniform(6), 1 + random.uniform(size)}}});
+      const auto plan = h->propose({.job = job_id(job),
+                                    .tenant = tenant_id(random.uniform(2)),
+                                    .priority = static_cast<std::int32_t>(random.uniform(4)) - 1,
+                                    .members = {{1 + random.uniform(6), 1 + random.uniform(size)}},
+                                    .lazy = random.uniform(2) == 0});
       REQUIRE(plan.ok());
       if (plan->result != outcome::wait) REQUIRE(h->commit(*plan).ok());
       if (random.uniform(3) == 0) static_cast<void>(h->finish(job_id(random.uniform(40))));
@@ -199,7 +257,63 @@ TEST_CASE("every leaf is drawn once, or is like those that are summed up") {
     const std::string text = draw(*h);
     CAPTURE(text);
     check_leaves(*h, text);
+    check_gangs(*h, text);
   }
+}
+
+TEST_CASE("gangs by tenant, the highest first, those alike in a line") {
+  hived_config c;
+  c.cell_types = {{"NODE", "GPU", 4, true}};
+  for (const char* node : {"n0", "n1", "n2", "n3", "n4", "n5"})
+    c.physical_cells.push_back({.type = "NODE", .address = node});
+  c.virtual_clusters = {{.name = "red", .cells = {{"NODE", 2}}},
+                        {.name = "sold", .cells = {{"NODE", 1}}}};
+  auto h = hived::create(c);
+  REQUIRE(h.ok());
+  const tenant_id red(0);
+  for (std::uint32_t job = 0; job < 4; ++job)
+    run(*h, {.job = job_id(job), .tenant = red, .priority = 2, .members = {{1, 1}}});
+  run(*h, {.job = job_id(14), .tenant = red, .priority = 1, .members = {{2, 2}}, .lazy = true});
+  run(*h, {.job = job_id(5), .tenant = tenant_id(1), .members = {{1, 4}}});
+  run(*h, {.job = job_id(6), .tenant = red, .priority = 3, .members = {{1, 4}}});
+  run(*h, {.job = job_id(7), .tenant = tenant_id(1), .priority = -1, .members = {{2, 3}}});
+  CHECK(draw(*h) == R"(NODE: 24 GPU, 12 guaranteed, 10 opportunistic
+  n0    R0 R1 R2 R3  red
+  n1    r4 r4 r4 r4
+  n2    S5 S5 S5 S5  sold
+  n3    R6 R6 R6 R6  red
+  n4    s7 s7 s7 ..
+  n5    s7 s7 s7 ..
+R red   bound: 2 of 2 NODE
+  R6  job 6, priority 3, runs on 4 GPU
+  R0  job 0, priority 2, runs on 1 GPU
+  ... 3 more like it
+  r4  job 14, priority 1, runs on 4 GPU, now opportunistic
+S sold  bound: 1 of 1 NODE
+  S5  job 5, priority 0, runs on 4 GPU
+  s7  job 7, opportunistic, runs on 6 GPU
+capitals: guaranteed; small letters: opportunistic; digit: the job's last
+)");
+  // A node less, and the second tenant is no more.
+  c.physical_cells.pop_back();
+  c.virtual_clusters.pop_back();
+  REQUIRE(h->reconfigure(c).ok());
+  CHECK(draw(*h) == R"(NODE: 20 GPU, 8 guaranteed, 11 opportunistic
+  n0    R0 R1 R2 R3  red
+  n1    r4 r4 r4 r4
+  n2    ?5 ?5 ?5 ?5
+  n3    R6 R6 R6 R6  red
+  n4    ?7 ?7 ?7 ..
+R red  bound: 2 of 2 NODE
+  R6  job 6, priority 3, runs on 4 GPU
+  R0  job 0, priority 2, runs on 1 GPU
+  ... 3 more like it
+  r4  job 14, priority 1, runs on 4 GPU, now opportunistic
+? of no tenant
+  ?5  job 5, priority 0, runs on 4 GPU, now opportunistic
+  ?7  job 7, opportunistic, runs on 3 GPU, 3 not here
+capitals: guaranteed; small letters: opportunistic; digit: the job's last
+)");
 }
 
 TEST_CASE("lines are as wide as asked, whatever the nodes, names and letters") {
@@ -247,6 +361,7 @@ L all    bound: 0 of 2 NODE
     n7      .. .. .. .. | .. .. .. ..
   ... 1999 idle RACK
 A alpha  bound: 1 of 1 RACK
+  A1  job 1, priority 0, runs on 48 GPU
 L all    bound: 0 of 2 NODE
 capitals: guaranteed; small letters: opportunistic; digit: the job's last
 )");

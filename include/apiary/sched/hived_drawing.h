@@ -1,15 +1,17 @@
-// apiary/sched/hived_drawing.h - a HiveD cluster as text: who has which leaf.
+// apiary/sched/hived_drawing.h - a HiveD cluster as text: who has which leaf, at which priority.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/ids.h>
 #include <apiary/model/tree.h>
+#include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,8 +44,18 @@ class hived_drawing {
 
   std::string operator()() {
     for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) draw_chain(c);
-    for (std::uint32_t t = 0; t < letters_.size(); ++t) draw_tenant(tenant_id(t));
-    if (others_ > 0) line("... " + std::to_string(others_) + " more tenants, nothing bound");
+    const std::vector<gang_slot> gangs = gangs_by_tenant();
+    std::span<const gang_slot> rest = gangs;
+    for (std::uint32_t t = 0; t < letters_.size(); ++t) {
+      std::size_t own = 0;
+      while (own < rest.size() && h_.gangs()[rest[own]].request.tenant == tenant_id(t)) ++own;
+      draw_tenant(tenant_id(t), own > 0);
+      draw_gangs(rest.first(own));
+      rest = rest.subspan(own);
+    }
+    if (others_ > 0) line("... " + std::to_string(others_) + " more tenants, nothing in use");
+    if (!rest.empty()) line("? of no tenant");
+    draw_gangs(rest);
     std::string signs;
     const auto explain = [&](const std::string& part) {
       if (!signs.empty() && signs.size() + part.size() + 2 > width_) line(std::exchange(signs, ""));
@@ -247,10 +259,9 @@ class hived_drawing {
     return alike;
   }
 
-  // What of its whole cells a tenant has in use.
-  void draw_tenant(tenant_id t) {
+  // What of its whole cells a tenant has in use. any: whether it has gangs.
+  void draw_tenant(tenant_id t, bool any) {
     std::string text;
-    bool any = false;
     for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) {
       const chain_layout& chain = h_.layout().chains[c];
       for (level_t l = chain.tree.num_levels(); l-- > 0;) {
@@ -270,6 +281,52 @@ class hived_drawing {
          (text.empty() ? "" : "  bound: ") + text);
   }
 
+  // Of each tenant, those of none at the end: first who has the tenant's cells, then the higher
+  // priority, then by job.
+  [[nodiscard]] std::vector<gang_slot> gangs_by_tenant() const {
+    std::vector<gang_slot> all = h_.gangs().by_job();
+    std::stable_sort(all.begin(), all.end(), [&](gang_slot a, gang_slot b) {
+      const gang_record& first = h_.gangs()[a];
+      const gang_record& second = h_.gangs()[b];
+      if (first.request.tenant != second.request.tenant)
+        return first.request.tenant < second.request.tenant;
+      return first.rank() > second.rank();
+    });
+    return all;
+  }
+  // A gang's priority and what it does on how many leaves.
+  [[nodiscard]] std::string describe(const gang_record& gang) const {
+    std::vector<std::uint32_t> in(h_.cells().num_chains());
+    for (const chain_leaf& l : gang.leaves) in[l.chain] += l.leaf.valid() ? 1U : 0U;
+    std::string where;
+    for (std::uint32_t c = 0; c < in.size(); ++c) {
+      if (in[c] == 0) continue;
+      where += (where.empty() ? "" : " and ") + std::to_string(in[c]) + ' ' +
+               ascii(h_.layout().chains[c].level_types[0]);
+    }
+    const bool guest = gang.request.priority < 0;
+    const bool runs = gang.state == gang_state::allocated;
+    return (guest ? "opportunistic" : "priority " + std::to_string(gang.request.priority)) +
+           (runs ? ", runs on " : ", claims ") + where +
+           (gang.missing.empty() ? "" : ", " + std::to_string(gang.missing.size()) + " not here") +
+           (guest || gang.guaranteed() ? "" : ", now opportunistic") +
+           (h_.being_preempted(gang) ? ", is to end" : "");
+  }
+  // A line each, those who are alike summed up.
+  void draw_gangs(std::span<const gang_slot> gangs) {
+    while (!gangs.empty()) {
+      const gang_record& gang = h_.gangs()[gangs[0]];
+      const std::string text = describe(gang);
+      line("  " + label(gangs[0], gang.guaranteed()) + "  job " +
+           std::to_string(gang.request.job.value) + ", " + text);
+      std::size_t alike = 1;
+      while (alike < gangs.size() && describe(h_.gangs()[gangs[alike]]) == text) ++alike;
+      if (alike < run) alike = 1;
+      if (alike > 1) line("  ... " + std::to_string(alike - 1) + " more like it");
+      gangs = gangs.subspan(alike);
+    }
+  }
+
   const hived& h_;
   std::size_t width_;
   std::string letters_;  // of each tenant
@@ -287,10 +344,11 @@ class hived_drawing {
 // Racks, nodes and leaves, in lines of at most `width` characters (not less than 40), ASCII. A leaf
 // is the letter of its user's tenant and the last digit of the job, or .. for an idle one; beside
 // nodes and larger cells stands the tenant whose whole cell they are now. What is below a node with
-// "next" is claimed by preempting gangs. Idle cells side by side, and nodes that look the same, are
-// summed up. Then the tenants, and what the signs that were used mean.
+// "next" is claimed by preempting gangs. Then the tenants, each with its gangs: job, priority, state
+// and leaves; and what the signs that were used mean. Idle cells side by side, and nodes and gangs
+// that look the same, are summed up.
 //
-// Cost:    O(leaves + tenants * chains).
+// Cost:    O(leaves + gangs * chains + tenants * chains), and a sort of the gangs.
 // Example: examples/hived_guarantee.cpp
 [[nodiscard]] inline std::string draw(const hived& h, std::size_t width = 100) {
   return detail::hived_drawing(h, width)();
