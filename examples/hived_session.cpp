@@ -1,6 +1,7 @@
 // A HiveD scheduler for a host in any language: a line of JSON in, a line of JSON out. The lines
 // kept are a flight recorder: played again they give the same answers. With an argument, a YAML
-// file, that is the configuration, as if it were the first line.
+// file, that is the configuration, answered as if it were the first line; if it is refused, the
+// program ends there, with 2.
 // SPDX-License-Identifier: MIT
 #include "hived_session.h"
 
@@ -36,12 +37,20 @@ void print(const std::string& answer) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 2) {
+    std::fputs("hived_session: one argument at most, a YAML file\n", stderr);
+    return 2;
+  }
   std::ios::sync_with_stdio(false);
   example::hived_session session;
-  if (argc > 1) print(session.configure(example::load_hived_yaml(argv[1])));
+  if (argc == 2) {
+    print(session.configure(example::load_hived_yaml(argv[1])));
+    if (session.scheduler() == nullptr) return 2;
+  }
   for (std::string line; read_line(*std::cin.rdbuf(), line);) {
     const bool whole = line.size() <= max_line;
     print(whole ? session.answer(line)
                 : session.refuse(absl::InvalidArgumentError("a line longer than 16 MiB")));
   }
+  return 0;
 }

@@ -9,9 +9,11 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <set>
 #include <string>
 #include <system_error>
@@ -180,8 +182,18 @@ inline absl::StatusOr<apiary::hived_config> read_hived_yaml(const YAML::Node& do
 inline absl::StatusOr<apiary::hived_config> parse_hived_yaml(const std::string& text) {
   return read_hived_yaml_from("document", [&] { return YAML::Load(text); });
 }
+// Also kNotFound, kPermissionDenied, ... with its name where the file cannot be read.
 inline absl::StatusOr<apiary::hived_config> load_hived_yaml(const std::string& file) {
-  return read_hived_yaml_from(file, [&] { return YAML::LoadFile(file); });
+  std::FILE* const in = std::fopen(file.c_str(), "rb");
+  if (in == nullptr) return absl::ErrnoToStatus(errno, file);
+  std::string text;
+  char part[4096];
+  std::size_t n = 0;
+  while ((n = std::fread(part, 1, sizeof part, in)) > 0) text.append(part, n);
+  const int error = std::ferror(in) != 0 ? errno : 0;
+  std::fclose(in);
+  if (error != 0) return absl::ErrnoToStatus(error, file);
+  return read_hived_yaml_from(file, [&] { return YAML::Load(text); });
 }
 
 }  // namespace example

@@ -138,8 +138,10 @@ TEST_CASE("what is no YAML, and no file, is a fault and not an exception") {
   CHECK(faults_of("a: *b").find("document: ") == 0);
   CHECK(faults_of(std::string(100'000, '[')).find("document: ") == 0);
   const auto none = example::load_hived_yaml("no/such/file.yaml");
-  CHECK(none.status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(std::string(none.status().message()).find("no/such/file.yaml: ") == 0);
+  CHECK(none.status().code() == absl::StatusCode::kNotFound);
+  CHECK(std::string(none.status().message()) == "no/such/file.yaml: No such file or directory");
+  const auto folder = example::load_hived_yaml("/");
+  CHECK(std::string(folder.status().message()) == "/: Is a directory");
 }
 
 TEST_CASE("cells that contain themselves end") {
