@@ -7,6 +7,7 @@
 #include "hived_session_event.h"
 #include "hived_session_json.h"
 #include "hived_session_names.h"
+#include "hived_session_queries.h"
 #include "hived_session_words.h"
 #include "hived_yaml.h"
 #include <apiary/core/bitset.h>
@@ -19,7 +20,6 @@
 #include <apiary/sched/hived_cells.h>
 #include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_layout.h>
-#include <apiary/sched/hived_queries.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -101,8 +101,7 @@ class hived_session {
     if (!scheduler_) return absl::FailedPreconditionError("there is no configuration");
     if (e.op == "reconfigure") return reconfigure(e, out);
     if (e.op == "audit") return audit(out);
-    if (e.op == "usage") return usage(e, out);
-    if (e.op == "node_state") return node_state(e, out);
+    if (const auto told = session_queries(*scheduler_, names_).answer(e, out)) return *told;
     if (e.op == "node_bad" || e.op == "node_healthy") return mark(e, std::nullopt, out);
     if (e.op == "device_bad" || e.op == "device_healthy") return mark_device(e, out);
     if (e.op == "delete_pod") return finish_task(e, out);
@@ -137,25 +136,6 @@ class hived_session {
     for (const apiary::violation& v : found)
       all += (all.empty() ? "" : "; ") + v.rule + ": " + v.witness;
     return absl::InternalError(all);
-  }
-
-  absl::Status usage(const session_event& e, json_object& out) {
-    if (e.vc.empty()) return missing("vc");
-    const auto tenant = scheduler_->layout().find_tenant(e.vc);
-    if (!tenant) return unknown("virtual cluster", e.vc);
-    APIARY_ASSIGN_OR_RETURN(const apiary::tenant_usage used,
-                            apiary::usage_of(*scheduler_, *tenant));
-    write_usage(out, used);
-    return absl::OkStatus();
-  }
-  absl::Status node_state(const session_event& e, json_object& out) {
-    const apiary::hived_layout& layout = scheduler_->layout();
-    APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(layout, e.node));
-    APIARY_ASSIGN_OR_RETURN(
-        const apiary::cell_state state,
-        apiary::state_of(*scheduler_, layout.chain_of(node), layout.node_cell(node)));
-    write_state(out, layout, state);
-    return absl::OkStatus();
   }
 
   absl::Status mark(const session_event& e, std::optional<std::uint32_t> position,

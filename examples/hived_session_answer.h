@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,8 +41,16 @@ namespace example {
 //            {piece, needed, present}, a count in pieces of so many devices
 //   ok       after recover and reconfigure: gone [gangs of which nothing is left]; after
 //            reconfigure shrunk [gangs that run on, some of their devices no longer in the
-//            configuration]; after usage and node_state: the numbers of apiary::tenant_usage, those
-//            of apiary::cell_state and vc, "" if it is nobody's cell now
+//            configuration]; after a query:
+//              usage       the numbers of apiary::tenant_usage
+//              vc_state    cells [{cellType, cellNumber: promised, bound: of these to hardware now,
+//                          doomed: that are not in use and must be bad}], pinnedCells [ids]
+//              node_state  vc, "" if it is nobody's cell now; the numbers of apiary::cell_state
+//              gang_state  vc, "" if it is no more; priority; state allocated, being_preempted or
+//                          preempting; as guaranteed (on its tenant's cells), downgraded (it has
+//                          lost them) or opportunistic; pods as in bind, where it runs or is to run;
+//                          victims [gangs that are yet to end for it]
+//              draw        lines, what apiary::draw says; jobs [{job: as it stands there, group}]
 //   error    code, message; nothing has changed
 //
 // All of them but error name the gangs that have lost their tenant's cells and run on
@@ -183,34 +190,6 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
     out.key("needed").value(wait.shortage->needed);
     out.key("present").value(wait.shortage->present).close('}');
   }
-}
-
-// Numbers by name, in this order.
-inline void write_numbers(json_object& out,
-                          std::initializer_list<std::pair<const char*, std::uint64_t>> all) {
-  for (const auto& [name, n] : all) out.key(name).value(n);
-}
-inline void write_usage(json_object& out, const apiary::tenant_usage& usage) {
-  out.key("result").value("ok");
-  write_numbers(out, {{"owned", usage.owned},
-                      {"guaranteed", usage.guaranteed},
-                      {"opportunistic", usage.opportunistic},
-                      {"claimed", usage.claimed},
-                      {"running", usage.running},
-                      {"preempting", usage.preempting},
-                      {"downgraded", usage.downgraded}});
-}
-inline void write_state(json_object& out, const apiary::hived_layout& layout,
-                        const apiary::cell_state& state) {
-  const apiary::tenant_id owner = state.bound_to;
-  out.key("result").value("ok");
-  out.key("vc").value(owner.valid() ? layout.tenants[owner.value].name : "");
-  write_numbers(out, {{"leaves", state.leaves},
-                      {"idle", state.idle},
-                      {"guaranteed", state.guaranteed},
-                      {"opportunistic", state.opportunistic},
-                      {"claimed", state.claimed},
-                      {"bad", state.bad}});
 }
 
 // `pod`: of the places, this one only. Requires: a plan to bind was carried out.

@@ -54,7 +54,10 @@ namespace example {
 //                  the same configuration, in whatever order they come
 //   reconfigure    as config
 //   usage          vc: what of its cells it uses, and what beside them
+//   vc_state       vc: how many cells it is promised, has bound, and are doomed to be bad
 //   node_state     node: whose cell it is now, and what its devices are used for
+//   gang_state     group: whose it is, what it does and as what, where
+//   draw           the whole cluster as text
 //   audit          whether all invariants hold
 //   note, final    nothing
 //
@@ -127,7 +130,7 @@ class session_event_reader {
     const auto op = [&](auto& key, auto& n, auto& p) { return key != "op" || text(n, p, e.op); };
     if (!entries(e.document, "", op)) return false;
     if (e.op.empty()) return fail("op", "is missing");
-    for (const char* other : {"config", "reconfigure", "audit", "note", "final"})
+    for (const char* other : {"config", "reconfigure", "audit", "draw", "note", "final"})
       if (e.op == other) return true;
     return entries(e.document, "", [&](auto& key, auto& n, auto& p) {
       if (n.IsNull()) return true;

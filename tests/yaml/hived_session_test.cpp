@@ -3,6 +3,7 @@
 #include "../../examples/hived_session.h"
 
 #include <apiary/core/rng.h>
+#include <apiary/sched/hived_drawing.h>
 
 #include <doctest/doctest.h>
 
@@ -877,6 +878,76 @@ TEST_CASE("what a tenant uses and what the devices of a node are used for") {
   refuses(s, R"({"op":"node_state","node":"n9"})", "NOT_FOUND", "n9");
 }
 
+TEST_CASE("what a gang does, what a tenant is promised, the cluster as text") {
+  hived_session s;
+  for (const char* op : {"vc_state", "gang_state", "draw"})
+    refuses(s, std::string(R"({"op":")") + op + "\"}", "FAILED_PRECONDITION", "no configuration");
+  s = configured();
+  ask_op(s, gang("guest", "blue", -1, "[{'pods':1,'leafs':4},{'pods':1,'leafs':1}]",
+                 ",'suggested':['n0','n1']"));
+  ask_op(s, gang("own", "red", 5, "[{'pods':2,'leafs':2}]", ",'pinned':'pin','lazy':true"));
+  ask_op(s, "'delete_pod','group':'own','pod':0");
+  ask_op(s, "'device_bad','node':'n2','device':0");
+  const std::string hash = hash_of(s.answer(R"({"op":"note"})"));
+  const auto told = [&](const std::string& line) {
+    const std::string first = ask_op(s, line);
+    CHECK(ask_op(s, line) == first);
+    return first;
+  };
+  const auto guest = [](const std::string& state) {
+    return "'result':'ok','vc':'blue','priority':-1,'state':'" + state +
+           "','as':'opportunistic','pods':[{'node':'n1','devices':[0,1,2,3]},"
+           "{'node':'n0','devices':[0]}],'victims':[]";
+  };
+  CHECK(told("'gang_state','group':'guest'") == guest("allocated"));
+  CHECK(told("'gang_state','group':'own'") ==
+        "'result':'ok','vc':'red','priority':5,'state':'allocated','as':'guaranteed','pods':["
+        "{'node':'','devices':[]},{'node':'n2','devices':[2,3],'wholeCell':2}],'victims':[]");
+  CHECK(told("'vc_state','vc':'red'") ==
+        "'result':'ok','cells':[{'cellType':'NODE','cellNumber':1,'bound':0,'doomed':0}],"
+        "'pinnedCells':['pin']");
+  CHECK(told("'vc_state','vc':'blue'") ==
+        "'result':'ok','cells':[{'cellType':'NODE.PAIR','cellNumber':1,'bound':0,'doomed':0}],"
+        "'pinnedCells':[]");
+  CHECK(hash_of(s.answer(R"({"op":"note"})")) == hash);
+
+  // The guest is to end for a gang; where nodes are bad, the pair that is promised must be, too.
+  CHECK(ask_op(s, gang("new", "red", 0, "[{'pods':1,'leafs':4}]", ",'suggested':['n0']"))
+            .starts_with("'result':'preempt'"));
+  CHECK(told("'gang_state','group':'new'") ==
+        "'result':'ok','vc':'red','priority':0,'state':'preempting','as':'guaranteed','pods':["
+        "{'node':'n0','devices':[0,1,2,3]}],'victims':['guest']");
+  CHECK(told("'gang_state','group':'guest'") == guest("being_preempted"));
+  ask_op(s, "'node_bad','node':'n1'");
+  CHECK(told("'vc_state','vc':'blue'").find("'bound':0,'doomed':1") != std::string::npos);
+  std::string lines = apiary::draw(*s.scheduler());
+  REQUIRE(lines.find("  R2  job 2, priority 0, claims 4 GPU\n") != std::string::npos);
+  for (std::size_t at = lines.find('\n'); at + 1 < lines.size(); at = lines.find('\n', at))
+    lines.replace(at, 1, "','");
+  CHECK(told("'draw'") == "'result':'ok','lines':['" + lines.substr(0, lines.size() - 1) +
+                              "'],'jobs':[{'job':0,'group':'guest'},{'job':1,'group':'own'},"
+                              "{'job':2,'group':'new'}]");
+  ask_op(s, "'cancel','group':'new'");
+
+  // Whoever lost its cells, and whose tenant is no more.
+  hived_session lazy = configured();
+  ask_op(lazy, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]", ",'lazy':true"));
+  ask_op(lazy, gang("high", "blue", 1, "[{'pods':1,'leafs':2}]"));
+  CHECK(ask_op(lazy, "'gang_state','group':'low'").find("'state':'allocated','as':'downgraded'") !=
+        std::string::npos);
+  std::string sold = cells;
+  sold.replace(sold.find(R"(,"blue")"), std::string::npos, "}");
+  ask(lazy, R"({"op":"reconfigure",)" + sold + '}');
+  CHECK(ask_op(lazy, "'gang_state','group':'high'")
+            .starts_with("'result':'ok','vc':'','priority':1,'state':'allocated','as':"
+                         "'downgraded','pods':[{'node':'n0','devices':["));
+
+  refuses(s, R"({"op":"gang_state","group":"new"})", "NOT_FOUND", R"(there is no gang \"new\")");
+  refuses(s, R"({"op":"gang_state"})", "INVALID_ARGUMENT", "group: is missing");
+  refuses(s, R"({"op":"vc_state","vc":"green"})", "NOT_FOUND", R"(virtual cluster \"green\")");
+  refuses(s, R"({"op":"vc_state"})", "INVALID_ARGUMENT", "vc: is missing");
+}
+
 // Every session that ended after some of these lines, perhaps while it wrote down the next, is the
 // same once the lines that are there are played again.
 void check_replay(const std::vector<std::string>& lines) {
@@ -924,7 +995,7 @@ std::string random_line(apiary::rng& random) {
   const auto line = [](const std::string& op, const std::string& fields) {
     return R"({"op":")" + op + '"' + fields + '}';
   };
-  switch (random.uniform(16)) {
+  switch (random.uniform(18)) {
     case 0:
       return line("delete", group);
     case 1:
@@ -953,6 +1024,10 @@ std::string random_line(apiary::rng& random) {
       return line("schedule", asked + R"(,"suggested":["n0","n1"],"phase":"Filtering")");
     case 11:
       return line("grow", group + R"(,"by":"g)" + number(6) + '"');
+    case 12:
+      return random.uniform(2) == 0 ? line("draw", "") : line("vc_state", R"(,"vc":"red")");
+    case 13:
+      return line("gang_state", group);
     default:
       return line("schedule", asked);
   }
