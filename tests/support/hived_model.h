@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_state_text.h"
 #include "support/hived_worlds.h"
+#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/hash/hash.h>
@@ -17,24 +19,35 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace apiary_test {
 
+// What may happen to a scheduler beside its gangs and breakages.
+struct hived_changes {
+  std::vector<std::uint32_t> suggested{};       // nodes; none: gangs are asked for on any only
+  bool restarts = false;                        // with levels, and without
+  std::optional<apiary::hived_config> other{};  // of the same tenants, pinned cells and leaves
+};
+
 // Goes breadth first through the states that a scheduler can reach by the events of an alphabet:
-// for each of a few gangs, ask for it (and carry the plan out), end it, end its first task, cancel
-// it, let it grow by the next one; and mark nodes and leaves bad or healthy. A gang is always asked for in the same words, so
-// that there are finitely many states.
+// for each of a few gangs, ask for it on any nodes or on the suggested ones (and carry the plan out),
+// end it, end its first task, cancel it, let it grow by the next one; mark nodes and leaves bad or
+// healthy; restart, as a new scheduler that is told what runs, with the levels of the gangs' whole
+// cells or without; go over to another configuration, and back. A gang is always asked for in the
+// same words, so that there are finitely many states.
 //
-// Two states are the same if the same gangs hold the same leaves, the same cells are bound to the
-// same, and the same leaves are bad, wherever the scheduler keeps its gangs. Of each new state the
-// audit is taken, and of each event: it is refused where it must be, with the code that says why, a
-// refusal and a proposal change nothing, and equal states have equal hashes. So are events of gangs
-// and nodes that there are not, and plans that are stale.
+// Two states are the same if in the same configuration the same gangs hold the same leaves, the same
+// cells are bound to the same, and the same leaves are bad, wherever the scheduler keeps its gangs.
+// Of each new state the audit is taken, and of each event: it is refused where it must be, with the
+// code that says why, a refusal and a proposal change nothing, and equal states have equal hashes. So
+// are events of gangs and nodes that there are not, and plans that are stale. Who comes back with the
+// levels of its whole cells has them again.
 class hived_model {
  public:
-  // A node of the cluster, or one leaf of it, that breaks.
+  // A node of the cluster, or one leaf of it, that breaks; nodes are called "n0", "n1", ...
   struct breakage {
     std::uint32_t node = 0;
     std::optional<std::uint32_t> leaf{};
@@ -44,21 +57,34 @@ class hived_model {
     std::uint64_t events = 0;  // tried
     std::uint32_t depth = 0;   // all states that take so many events were met
     bool all = false;          // there are no more states
+    std::uint64_t beside = 0;  // of the states, those first met by what hived_changes adds
   };
 
   hived_model(const apiary::hived_config& config, std::vector<apiary::gang_request> gangs,
-              std::vector<breakage> breakages)
-      : fresh_(*apiary::hived::create(config)),
-        gangs_(std::move(gangs)),
-        breakages_(std::move(breakages)) {}
+              std::vector<breakage> breakages, hived_changes more = {})
+      : gangs_(std::move(gangs)), breakages_(std::move(breakages)) {
+    add_world(config, more.suggested);
+    if (more.other) add_world(*more.other, more.suggested);
+    for (std::uint32_t g = 0; g < gangs_.size(); ++g) {
+      for (const happening what : {ask, ask_there, end, end_task, cancel, grow})
+        if (what != ask_there || !more.suggested.empty()) events_.push_back({what, g});
+    }
+    for (std::uint32_t b = 0; b < breakages_.size(); ++b)
+      for (const happening what : {breaks, heals}) events_.push_back({what, b});
+    if (more.restarts)
+      for (const happening what : {restart, restart_bare}) events_.push_back({what, 0});
+    if (more.other) events_.push_back({reconfigure, 0});
+  }
 
   // Stops at so many states.
   figures explore(std::uint64_t most_states) {
     figures seen;
     steps_.clear();
     known_.clear();
-    meet(fresh_, {});
-    std::size_t level_end = 1;  // of the states of this depth
+    trail_ = {{0, {worlds_[0].fresh}}};
+    meet(trail_[0].state, {});
+    condition next = trail_[0].state;  // assigned to, which is cheaper than a new one
+    std::size_t level_end = 1;         // of the states of this depth
     for (std::size_t at = 0; at < steps_.size(); ++at) {
       if (at == level_end) {
         ++seen.depth;
@@ -67,18 +93,24 @@ class hived_model {
       if (steps_.size() >= most_states) break;
       replay(at);
       refuse_unknown();
-      for (std::uint32_t e = 0; e < num_events(); ++e) {
-        if (!possible(here_, e)) {
-          refuse(e);
+      for (std::uint32_t e = 0; e < events_.size(); ++e) {
+        if (!possible(here(), events_[e])) {
+          refuse(events_[e]);
           continue;
         }
         ++seen.events;
-        const bool asks = e % kinds == ask && e < gangs_.size() * kinds;
-        if (asks && waits(gangs_[e / kinds])) continue;
-        next_ = here_;
-        apply(next_, e);
-        if (asks) refuse_stale();
-        meet(next_, {static_cast<std::uint32_t>(at), e});
+        const bool asks = events_[e].what == ask || events_[e].what == ask_there;
+        if (asks && waits(request_of(here(), events_[e]))) continue;
+        next = here();
+        if (asks) {
+          require(next.scheduler.commit(plan_).ok());
+          refuse_stale(next.scheduler);
+        } else {
+          apply(next, events_[e]);
+        }
+        const bool is_new = meet(next, {at, e});
+        const bool beside = events_[e].what == ask_there || events_[e].what >= restart;
+        seen.beside += is_new && beside ? 1U : 0U;
       }
       seen.all = at + 1 == steps_.size();
     }
@@ -87,243 +119,278 @@ class hived_model {
   }
 
  private:
+  enum happening : std::uint32_t {
+    ask,
+    ask_there,  // on the suggested nodes
+    end,
+    end_task,
+    cancel,
+    grow,
+    breaks,
+    heals,
+    restart,
+    restart_bare,  // without levels
+    reconfigure
+  };
+  struct event {
+    happening what = ask;
+    std::uint32_t index = 0;  // of a gang or a breakage
+  };
+  // A configuration, its nodes by what breaks, and the suggested ones.
+  struct world {
+    apiary::hived_config config;
+    apiary::hived fresh;
+    std::vector<std::optional<apiary::node_id>> broken{};
+    apiary::summary_bitset suggested;
+  };
+  struct condition {
+    apiary::hived scheduler;
+    std::uint32_t world = 0;
+  };
   // How a state is reached: from which one, by which event.
   struct step {
-    std::uint32_t from = ~std::uint32_t{0};
+    std::size_t from = 0;
     std::uint32_t event = 0;
+  };
+  // A state on the way to the present one.
+  struct stage {
+    std::size_t at = 0;
+    condition state;
   };
   struct identity {
     std::size_t slots = 0;   // of the same state, with the slots of the gangs
     std::uint64_t hash = 0;  // of the scheduler
   };
-  enum event_kind : std::uint32_t { ask, end, end_task, cancel, grow, kinds };
 
-  [[nodiscard]] std::uint32_t num_events() const {
-    return static_cast<std::uint32_t>(gangs_.size() * kinds + breakages_.size() * 2);
+  void add_world(const apiary::hived_config& config, const std::vector<std::uint32_t>& suggested) {
+    const auto made = apiary::hived::create(config);
+    REQUIRE(made.ok());
+    const apiary::hived_layout& layout = made->layout();
+    const auto node = [&](std::uint32_t n) { return layout.find_node("n" + std::to_string(n)); };
+    world& w =
+        worlds_.emplace_back(world{config, *made, {}, apiary::summary_bitset(layout.num_nodes())});
+    for (const breakage& b : breakages_) w.broken.push_back(node(b.node));
+    for (const std::uint32_t n : suggested)
+      if (node(n)) w.suggested.set(node(n)->value);
   }
-  // Makes that state the present one.
+
+  // Makes that state the present one; those on the way to the one before are there already.
   void replay(std::size_t at) {
     path_.clear();
-    for (; steps_[at].from != step().from; at = steps_[at].from) path_.push_back(steps_[at].event);
-    here_ = fresh_;
-    while (!path_.empty()) {
-      apply(here_, path_.back());
-      path_.pop_back();
+    for (; at != 0; at = steps_[at].from) path_.push_back(at);
+    for (depth_ = 0; !path_.empty(); path_.pop_back()) {
+      ++depth_;
+      if (depth_ == trail_.size()) trail_.push_back(trail_.back());
+      if (trail_[depth_].at == path_.back()) continue;
+      trail_[depth_].at = path_.back();
+      trail_[depth_].state = trail_[depth_ - 1].state;
+      apply(trail_[depth_].state, events_[steps_[path_.back()].event]);
     }
   }
+  [[nodiscard]] condition& here() { return trail_[depth_].state; }
 
+  [[nodiscard]] apiary::gang_request request_of(const condition& state, event e) const {
+    apiary::gang_request r = gangs_[e.index];
+    if (e.what == ask_there) r.suggested = &worlds_[state.world].suggested;
+    return r;
+  }
   // Whether the event is not refused.
-  [[nodiscard]] bool possible(const apiary::hived& state, std::uint32_t event) const {
-    if (event >= gangs_.size() * kinds) {
-      const std::uint32_t i = event - static_cast<std::uint32_t>(gangs_.size() * kinds);
-      return is_healthy(state, breakages_[i / 2]) == (i % 2 == 0);
+  [[nodiscard]] bool possible(const condition& state, event e) const {
+    if (e.what >= restart) return true;
+    if (e.what >= breaks) {
+      const auto node = worlds_[state.world].broken[e.index];
+      return node &&
+             is_healthy(state.scheduler, *node, breakages_[e.index].leaf) == (e.what == breaks);
     }
-    const apiary::gang_record* gang = state.find(gangs_[event / kinds].job);
-    switch (event % kinds) {
-      case ask:
-        return gang == nullptr || gang->state == apiary::gang_state::preempting;
+    const apiary::gang_record* gang = state.scheduler.find(gangs_[e.index].job);
+    const bool runs = gang != nullptr && gang->state == apiary::gang_state::allocated;
+    switch (e.what) {
       case cancel:
-        return gang != nullptr && gang->state == apiary::gang_state::preempting;
+        return gang != nullptr && !runs;
       case end:
-        return gang != nullptr && gang->state == apiary::gang_state::allocated;
+        return runs;
+      case end_task:
+        return gang != nullptr && gang->leaves_of(1).second > 0 && has_first_task(*gang);
       case grow:
-        return can_grow(state, gang, state.find(next_of(event / kinds)));
+        return can_grow(state.scheduler, gang, state.scheduler.find(next_of(e.index)));
       default:
-        return gang != nullptr && tasks_of(*gang) > 1 && gang->leaves[0].leaf.valid();
+        return !runs;
     }
+  }
+  [[nodiscard]] static bool has_first_task(const apiary::gang_record& gang) {
+    const auto [from, to] = gang.leaves_of(0);
+    return gang.count_live(from, to) > 0 || gang.misses(from, to);
   }
   [[nodiscard]] apiary::job_id next_of(std::size_t gang) const {
     return gangs_[(gang + 1) % gangs_.size()].job;
   }
-  [[nodiscard]] static bool can_grow(const apiary::hived& state, const apiary::gang_record* gang,
-                                     const apiary::gang_record* by) {
-    if (gang == nullptr || by == nullptr || gang->downgraded || by->downgraded) return false;
-    const apiary::gang_request& r = gang->request;
-    const apiary::gang_request& more = by->request;
-    return gang->state == apiary::gang_state::allocated && by->state == gang->state &&
-           !state.being_preempted(*gang) && !state.being_preempted(*by) &&
-           r.tenant == more.tenant && r.priority == more.priority && r.lazy == more.lazy &&
-           r.pinned == more.pinned;
-  }
-  [[nodiscard]] static std::uint32_t tasks_of(const apiary::gang_record& gang) {
-    std::uint32_t tasks = 0;
-    for (const apiary::gang_member& m : gang.request.members) tasks += m.tasks;
-    return tasks;
-  }
-  [[nodiscard]] static bool is_healthy(const apiary::hived& state, const breakage& b) {
-    const apiary::node_id node(b.node);
-    const apiary::physical_chain& chain = state.cells().chain(state.layout().chain_of(node).value);
-    const apiary::cell_id cell = state.layout().node_cell(node);
-    const auto inside = apiary::leaves(chain.tree(), cell);
-    return chain.healthy().healthy(b.leaf ? inside[*b.leaf] : cell);
-  }
 
-  void apply(apiary::hived& state, std::uint32_t event) const {
-    if (event >= gangs_.size() * kinds) {
-      const std::uint32_t i = event - static_cast<std::uint32_t>(gangs_.size() * kinds);
-      const auto [node, leaf] = breakages_[i / 2];
-      const apiary::node_id n(node);
-      if (i % 2 == 0) {
-        require((leaf ? state.mark_bad(n, *leaf) : state.mark_bad(n)).ok());
-      } else {
-        require((leaf ? state.mark_healthy(n, *leaf) : state.mark_healthy(n)).ok());
-      }
-      return;
-    }
-    const apiary::gang_request& r = gangs_[event / kinds];
-    switch (event % kinds) {
+  void apply(condition& state, event e) const {
+    apiary::hived& to = state.scheduler;
+    switch (e.what) {
       case end:
-        return require(state.finish(r.job).ok());
+        return require(to.finish(gangs_[e.index].job).ok());
       case end_task:
-        return require(state.finish_task(r.job, 0).ok());
+        return require(to.finish_task(gangs_[e.index].job, 0).ok());
       case cancel:
-        return require(state.cancel(r.job).ok());
+        return require(to.cancel(gangs_[e.index].job).ok());
       case grow:
-        return require(state.grow(r.job, next_of(event / kinds)).ok());
+        return require(to.grow(gangs_[e.index].job, next_of(e.index)).ok());
+      case breaks:
+      case heals: {
+        const apiary::node_id node = *worlds_[state.world].broken[e.index];
+        const std::optional<std::uint32_t> leaf = breakages_[e.index].leaf;
+        if (e.what == breaks)
+          return require((leaf ? to.mark_bad(node, *leaf) : to.mark_bad(node)).ok());
+        return require((leaf ? to.mark_healthy(node, *leaf) : to.mark_healthy(node)).ok());
+      }
+      case restart:
+      case restart_bare:
+        to = restarted(to, worlds_[state.world].fresh, e.what == restart);
+        return;
+      case reconfigure:
+        return move(state);
       default:
         break;
     }
-    const auto plan = state.propose(r);
-    require(plan.ok() && state.commit(*plan).ok());
+    const auto plan = to.propose(request_of(state, e));
+    require(plan.ok() && to.commit(*plan).ok());
   }
+  // Who ends by another configuration is gone, who is named has lost its cells, or has them again;
+  // what is bad is so in both.
+  void move(condition& state) const {
+    const condition before = state;
+    state.world = 1 - state.world;
+    const apiary::hived& now = state.scheduler;
+    const auto report = state.scheduler.reconfigure(worlds_[state.world].config);
+    require(report.ok());
+    for (const auto* ended : {&report->cancelled, &report->gone})
+      for (const apiary::job_id job : *ended) require(now.find(job) == nullptr);
+    for (const apiary::job_id job : report->downgraded) require(now.find(job)->downgraded);
+    for (const apiary::job_id job : report->restored) require(now.find(job)->guaranteed());
+    for (std::uint32_t b = 0; b < breakages_.size(); ++b) {
+      const auto from = worlds_[before.world].broken[b];
+      const auto to = worlds_[state.world].broken[b];
+      const auto leaf = breakages_[b].leaf;
+      require(!from || !to ||
+              is_healthy(before.scheduler, *from, leaf) == is_healthy(now, *to, leaf));
+    }
+  }
+
   // Whether nothing comes of asking for the gang in the present state; asking changes nothing.
   [[nodiscard]] bool waits(const apiary::gang_request& r) {
-    const std::uint64_t before = here_.hash();
-    auto plan = here_.propose(r);
-    require(plan.ok() && here_.hash() == before);
+    apiary::hived& scheduler = here().scheduler;
+    const std::uint64_t before = scheduler.hash();
+    auto plan = scheduler.propose(r);
+    require(plan.ok() && scheduler.hash() == before);
     plan_ = *std::move(plan);
+    for (const apiary::task_place& task : plan_.tasks)
+      require(task.leaves == 0 || r.suggested == nullptr || r.suggested->test(task.node.value));
     if (plan_.result != apiary::outcome::wait || !plan_.cancelled.empty()) return false;
-    require(here_.commit(plan_).code() == absl::StatusCode::kFailedPrecondition);
-    require(here_.hash() == before);
+    require(scheduler.commit(plan_).code() == absl::StatusCode::kFailedPrecondition);
+    require(scheduler.hash() == before);
     return true;
   }
 
   // An event that is not possible in the present state. To end a preempting gang is to cancel it,
   // and to end its only task is to end it: these are not tried twice.
-  void refuse(std::uint32_t event) {
-    const std::uint64_t before = here_.hash();
-    if (event >= gangs_.size() * kinds) {
-      apply(here_, event);  // marked so already: not an error
-    } else {
-      refuse(event / kinds, static_cast<event_kind>(event % kinds));
+  void refuse(event e) {
+    const std::uint64_t before = here().scheduler.hash();
+    if (e.what < breaks) {
+      refuse_gang(e);
+    } else if (worlds_[here().world].broken[e.index]) {
+      apply(here(), e);  // marked so already: not an error
     }
-    require(here_.hash() == before);
+    require(here().scheduler.hash() == before);
   }
-  void refuse(std::size_t index, event_kind event) {
+  void refuse_gang(event e) {
     using code = absl::StatusCode;
-    const apiary::gang_request& r = gangs_[index];
-    const apiary::gang_record* gang = here_.find(r.job);
-    switch (event) {
-      case ask:
-        require(here_.recover(r, here_.tasks(*gang)).status().code() == code::kAlreadyExists);
-        return require(here_.propose(r).status().code() == code::kAlreadyExists);
+    apiary::hived& scheduler = here().scheduler;
+    const apiary::gang_request r = request_of(here(), e);
+    const apiary::gang_record* gang = scheduler.find(r.job);
+    switch (e.what) {
       case cancel:
-        return require(here_.cancel(r.job).code() ==
+        return require(scheduler.cancel(r.job).code() ==
                        (gang == nullptr ? code::kNotFound : code::kFailedPrecondition));
       case end:
-        return require(gang != nullptr || here_.finish(r.job).code() == code::kNotFound);
+        return require(gang != nullptr || scheduler.finish(r.job).code() == code::kNotFound);
+      case end_task:
+        return require((gang != nullptr && has_first_task(*gang)) ||
+                       scheduler.finish_task(r.job, 0).code() == code::kNotFound);
       case grow: {
-        const bool both = gang != nullptr && here_.find(next_of(index)) != nullptr;
-        return require(here_.grow(r.job, next_of(index)).code() ==
+        const bool both = gang != nullptr && scheduler.find(next_of(e.index)) != nullptr;
+        return require(scheduler.grow(r.job, next_of(e.index)).code() ==
                        (both ? code::kFailedPrecondition : code::kNotFound));
       }
       default:
-        return require((gang != nullptr && gang->leaves[0].leaf.valid()) ||
-                       here_.finish_task(r.job, 0).code() == code::kNotFound);
+        require(scheduler.recover(r, scheduler.tasks(*gang)).status().code() ==
+                code::kAlreadyExists);
+        return require(scheduler.propose(r).status().code() == code::kAlreadyExists);
     }
   }
   // What is not there in any state, once a state.
   void refuse_unknown() {
-    const std::uint64_t before = here_.hash();
+    apiary::hived& scheduler = here().scheduler;
+    const std::uint64_t before = scheduler.hash();
     const auto nobody = [](const absl::Status& status) {
       require(status.code() == absl::StatusCode::kNotFound);
     };
-    const apiary::node_id beyond(here_.layout().num_nodes());
-    nobody(here_.mark_bad(beyond));
-    nobody(here_.mark_healthy(beyond, 0));
-    nobody(here_.mark_bad(apiary::node_id(0), 64));
+    const apiary::node_id beyond(scheduler.layout().num_nodes());
+    nobody(scheduler.mark_bad(beyond));
+    nobody(scheduler.mark_healthy(beyond, 0));
+    nobody(scheduler.mark_bad(apiary::node_id(0), 64));
     const apiary::job_id job(static_cast<std::uint32_t>(gangs_.size()));
-    nobody(here_.finish(job));
-    nobody(here_.cancel(job));
-    nobody(here_.finish_task(job, 0));
-    nobody(here_.grow(gangs_[0].job, job));
-    nobody(here_.grow(job, gangs_[0].job));
-    require(here_.hash() == before);
+    nobody(scheduler.finish(job));
+    nobody(scheduler.cancel(job));
+    nobody(scheduler.finish_task(job, 0));
+    nobody(scheduler.grow(gangs_[0].job, job));
+    nobody(scheduler.grow(job, gangs_[0].job));
+    require(scheduler.hash() == before);
   }
-  // The plan of the state before, in the next.
-  void refuse_stale() {
-    const std::uint64_t before = next_.hash();
-    require(next_.commit(plan_).code() == absl::StatusCode::kAborted);
-    require(next_.hash() == before);
+  // A plan that was carried out, once more.
+  void refuse_stale(apiary::hived& scheduler) const {
+    const std::uint64_t before = scheduler.hash();
+    require(scheduler.commit(plan_).code() == absl::StatusCode::kAborted);
+    require(scheduler.hash() == before);
   }
   // REQUIRE takes its time.
   static void require(bool holds) {
     if (!holds) REQUIRE(holds);
   }
 
-  void meet(const apiary::hived& state, step reached) {
-    canonical_.clear();
-    describe(state, false);
+  // Whether it is a new one.
+  bool meet(const condition& state, step reached) {
+    canonical_.assign(1, state.world);
+    add_state(state.scheduler, gangs_, canonical_);
     const std::size_t same = hash_of_text();
-    describe(state, true);
-    const identity is{hash_of_text(), state.hash()};
+    for (const apiary::gang_request& r : gangs_) {
+      const auto slot = state.scheduler.gangs().find(r.job);
+      canonical_.push_back(slot ? slot->value : ~std::uint32_t{0});
+    }
+    const identity is{hash_of_text(), state.scheduler.hash()};
     const auto [known, is_new] = known_.try_emplace(same, is);
     if (!is_new) {
       require((known->second.slots == is.slots) == (known->second.hash == is.hash));
-      return;
+      return false;
     }
     steps_.push_back(reached);
-    if (const auto found = apiary::audit(state); !found.empty()) REQUIRE(faults_of(found) == "");
+    if (const auto found = apiary::audit(state.scheduler); !found.empty())
+      REQUIRE(faults_of(found) == "");
+    return true;
   }
   [[nodiscard]] std::size_t hash_of_text() const {
     return absl::Hash<std::vector<std::uint32_t>>()(canonical_);
   }
-  void describe(const apiary::hived& state, bool with_slots) {
-    const auto put = [&](auto... values) { (canonical_.push_back(values), ...); };
-    const auto job = [&](apiary::gang_slot s) {
-      return s.valid() ? state.gangs()[s].request.job.value : ~std::uint32_t{0};
-    };
-    if (with_slots) {
-      for (const apiary::gang_request& r : gangs_) {
-        const auto slot = state.gangs().find(r.job);
-        put(slot ? slot->value : ~std::uint32_t{0});
-      }
-      return;
-    }
-    for (const apiary::gang_request& r : gangs_) {
-      const apiary::gang_record* gang = state.find(r.job);
-      put(gang == nullptr ? 9U
-                          : (gang->state == apiary::gang_state::preempting ? 2U : 0U) +
-                                (gang->downgraded ? 1U : 0U));
-      if (gang == nullptr) continue;
-      put(gang->cluster.value, static_cast<std::uint32_t>(gang->request.members.size()));
-      for (const apiary::gang_member& m : gang->request.members) put(m.tasks, m.leaves);
-      for (const apiary::chain_leaf& l : gang->leaves) put(l.chain, l.leaf.value);
-      for (const apiary::job_id by : gang->downgraded_victims) put(by.value);
-      put(job(gang->ends_for));
-    }
-    for (std::uint32_t c = 0; c < state.cells().num_chains(); ++c) {
-      const apiary::physical_chain& chain = state.cells().chain(c);
-      for (const apiary::cell_id leaf : chain.tree().cells(0)) {
-        const apiary::leaf_holders h = chain.holders(leaf);
-        put(job(h.user), job(h.claimer),
-            (h.guaranteed ? 1U : 0U) + (chain.healthy().healthy(leaf) ? 2U : 0U));
-      }
-      for (std::uint32_t p = 0; p < chain.tree().num_cells(); ++p)
-        put(chain.owner(apiary::cell_id(p)).cluster.value,
-            chain.owner(apiary::cell_id(p)).cell.value);
-    }
-  }
-
-  apiary::hived fresh_;
-  apiary::hived here_ = fresh_;  // assigned to, which is cheaper than a new one
-  apiary::hived next_ = fresh_;
-  apiary::gang_plan plan_{};  // that waits() was told
   std::vector<apiary::gang_request> gangs_;
   std::vector<breakage> breakages_;
-  std::vector<step> steps_;  // of each state
+  std::vector<world> worlds_;
+  std::vector<event> events_;
+  std::vector<stage> trail_;  // from the fresh state on
+  std::size_t depth_ = 0;     // of the present state, in trail_
+  std::vector<std::size_t> path_;
+  apiary::gang_plan plan_{};  // that waits() was told
+  std::vector<step> steps_;   // of each state
   absl::flat_hash_map<std::size_t, identity> known_;
-  std::vector<std::uint32_t> path_;
   std::vector<std::uint32_t> canonical_;
 };
 
