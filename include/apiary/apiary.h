@@ -127,6 +127,7 @@
 #include <apiary/sched/hived_drawing.h>
 #include <apiary/sched/hived_eviction.h>
 #include <apiary/sched/hived_guests.h>
+#include <apiary/sched/hived_jobs.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_plan.h>
 #include <apiary/sched/hived_planner.h>

@@ -14,6 +14,7 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_jobs.h>
 #include <apiary/sched/hived_layout.h>
 #include <apiary/sched/hived_plan.h>
 
@@ -24,7 +25,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,8 +39,8 @@ struct hived_queue_options {
   bool lend = true;
 };
 
-// Decides which job starts when on a HiveD cluster, and who gives way. A job is a gang of tasks that
-// fill nodes (as large as the smallest chain's) and of one with the rest.
+// Decides which job starts when on a HiveD cluster, and who gives way. A job is a gang as hived_jobs
+// makes it.
 //
 // Guaranteed jobs (priority 0 to 1000) start on their tenant's cells as soon as these have room for
 // them: they suspend lower ones of the tenant and guests of all. What is idle then goes to guests:
@@ -70,13 +70,8 @@ class hived_queue {
   [[nodiscard]] static absl::StatusOr<hived_queue> create(const hived_config& config,
                                                           hived_queue_options options = {}) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
-    for (const chain_layout& chain : scheduler.layout().chains) {
-      const std::uint32_t leaves = chain.tree.leaves_per_cell(chain.node_level);
-      if (leaves <= std::numeric_limits<decltype(placement::device_mask)>::digits) continue;
-      return absl::InvalidArgumentError("nodes of " + chain.name + " have " +
-                                        std::to_string(leaves) + " leaf cells, more than 32");
-    }
-    return hived_queue(std::move(scheduler), options);
+    APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, options.lend));
+    return hived_queue(std::move(scheduler), std::move(jobs));
   }
 
   // kInvalidArgument: no job id, no GPUs, a time or a priority that cannot be, or a job that would
@@ -84,12 +79,12 @@ class hived_queue {
   // tenant has no cells and nothing is lent. kAlreadyExists: a job of this id is here.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    if (r.gpus == 0) return absl::InvalidArgumentError(name(r.job) + " wants 0 GPUs");
     if (now < 0 || now >= tick_t{1} << time_bits)
       return absl::InvalidArgumentError(name(r.job) + " comes at " + std::to_string(now));
     if (jobs_.contains(r.job.value))
       return absl::AlreadyExistsError(name(r.job) + " is here already");
-    APIARY_RETURN_IF_ERROR(check(r));
+    APIARY_ASSIGN_OR_RETURN(const bool own, forms_.fits_own(r));
+    lines_[key_of(r)].fits_own = own;
     record& added = jobs_[r.job.value];
     added.request = r;
     added.key = std::int64_t{max_priority - r.priority} << time_bits | now;
@@ -142,7 +137,7 @@ class hived_queue {
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
     for (bool again = true; again;) {
       again = false;  // guests of a tenant before may have been suspended, and have room there
-      for (std::uint32_t t = 0; t < tenants_.size(); ++t) {
+      for (std::uint32_t t = 0; t < used_by_.size(); ++t) {
         while (line* next = first_line(tenant_id(t))) {
           const job_id job(next->jobs.first()->id);
           APIARY_ASSIGN_OR_RETURN(next->failed, start(job, phase::own, now, actions));
@@ -169,9 +164,11 @@ class hived_queue {
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
   }
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return total_; }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return forms_.total_gpus(); }
   // GPUs that are healthy and nobody's.
-  [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return total_ - bad_gpus_ - used_; }
+  [[nodiscard]] std::uint32_t idle_gpus() const noexcept {
+    return total_gpus() - bad_gpus_ - used_;
+  }
   [[nodiscard]] const hived& scheduler() const noexcept { return scheduler_; }
 
  private:
@@ -183,10 +180,6 @@ class hived_queue {
     delays entered{};  // reading of the line's clock
     hived_queue::phase phase = phase::wait;
   };
-  struct tenant {
-    std::uint32_t owned = 0;  // GPUs of its cells, pinned ones apart
-    std::uint32_t used = 0;   // of them, by its jobs
-  };
   // Guaranteed jobs of a tenant, or its opportunistic ones, that want as many GPUs.
   struct line {
     weighted_tree jobs{};
@@ -196,61 +189,15 @@ class hived_queue {
   };
   using line_key = std::tuple<std::uint32_t, bool, std::uint32_t>;  // tenant, opportunistic, GPUs
 
-  hived_queue(hived scheduler, hived_queue_options options)
-      : options_(options), scheduler_(std::move(scheduler)), empty_(scheduler_) {
-    const hived_layout& layout = scheduler_.layout();
-    bad_.assign(layout.num_nodes(), false);
-    tenants_.resize(layout.tenants.size());
-    for (std::uint32_t c = 0; c < layout.chains.size(); ++c) {
-      const uniform_tree& tree = layout.chains[c].tree;
-      total_ += tree.num_leaves();
-      task_gpus_ = std::min(task_gpus_, tree.leaves_per_cell(layout.chains[c].node_level));
-      for (std::uint32_t t = 0; t < tenants_.size(); ++t) {
-        const cluster_id own = scheduler_.cells().cluster_of(tenant_id(t), c);
-        if (own.valid()) tenants_[t].owned += scheduler_.cells().cluster(own).tree().num_leaves();
-      }
-    }
+  hived_queue(hived scheduler, hived_jobs forms)
+      : forms_(std::move(forms)), scheduler_(std::move(scheduler)) {
+    bad_.assign(scheduler_.layout().num_nodes(), false);
+    used_by_.resize(forms_.num_tenants());
   }
 
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   [[nodiscard]] static line_key key_of(const job_request& r) {
     return {r.tenant.value, r.priority < 0, r.gpus};
-  }
-  [[nodiscard]] gang_request gang_of(const job_request& r, bool as_guest) const {
-    gang_request gang{.job = r.job,
-                      .tenant = r.tenant,
-                      .priority = as_guest ? opportunistic_priority : r.priority};
-    if (r.gpus >= task_gpus_) gang.members.push_back({r.gpus / task_gpus_, task_gpus_});
-    if (r.gpus % task_gpus_ != 0) gang.members.push_back({1, r.gpus % task_gpus_});
-    return gang;
-  }
-
-  // Makes the job's line, if it can ever run.
-  [[nodiscard]] absl::Status check(const job_request& r) {
-    if (r.priority < opportunistic_priority || r.priority > max_priority) {
-      return absl::InvalidArgumentError(name(r.job) + ": priority " + std::to_string(r.priority) +
-                                        " is not in -1, ..., 1000");
-    }
-    if (lines_.contains(key_of(r))) return absl::OkStatus();
-    const bool guaranteed = r.priority >= 0;
-    line made;
-    if (guaranteed) {
-      const absl::StatusOr<gang_plan> own = empty_.propose(gang_of(r, false));
-      if (!own.ok() && !(options_.lend && absl::IsFailedPrecondition(own.status())))
-        return own.status();
-      made.fits_own = own.ok() && own->result == outcome::bind;
-    }
-    bool fits = made.fits_own;
-    if (!fits && (!guaranteed || options_.lend)) {
-      APIARY_ASSIGN_OR_RETURN(const gang_plan guest, empty_.propose(gang_of(r, true)));
-      fits = guest.result == outcome::bind;
-    }
-    if (!fits) {
-      return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
-                                        " GPUs, which would not fit into empty cells");
-    }
-    lines_.try_emplace(key_of(r), std::move(made));
-    return absl::OkStatus();
   }
 
   // The job waits from now on.
@@ -272,7 +219,7 @@ class hived_queue {
   [[nodiscard]] absl::Status stop(const record& r) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(r.request.job));
     used_ -= r.request.gpus;
-    if (r.phase == phase::own) tenants_[r.request.tenant.value].used -= r.request.gpus;
+    if (r.phase == phase::own) used_by_[r.request.tenant.value] -= r.request.gpus;
     no_place_.clear();
     if (r.phase == phase::own || bad_gpus_ > 0) retry(r.request.tenant);
     return absl::OkStatus();
@@ -284,8 +231,7 @@ class hived_queue {
     }
   }
   void set_health(node_id n, bool good) {
-    const chain_layout& chain = scheduler_.layout().chain(scheduler_.layout().chain_of(n));
-    const std::uint32_t gpus = chain.tree.leaves_per_cell(chain.node_level);
+    const std::uint32_t gpus = forms_.gpus(n);
     if (bad_[n.value] == !good) return;
     bad_[n.value] = !good;
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
@@ -314,7 +260,7 @@ class hived_queue {
     std::optional<std::pair<tick_t, std::uint32_t>> best;
     for (const auto& [of, l] : lines_) {
       const auto& [t, opportunistic, gpus] = of;
-      if ((!opportunistic && !options_.lend) || gpus > idle_gpus() ||
+      if ((!opportunistic && !forms_.lends()) || gpus > idle_gpus() ||
           std::find(no_place_.begin(), no_place_.end(), gpus) != no_place_.end())
         continue;
       const std::optional<weighted_tree::item> first = l.jobs.first();
@@ -329,7 +275,8 @@ class hived_queue {
   [[nodiscard]] absl::StatusOr<bool> start(job_id job, hived_queue::phase as, tick_t now,
                                            std::vector<job_action>& actions) {
     record& r = jobs_.at(job.value);
-    const gang_request gang = gang_of(r.request, as == phase::guest);
+    const gang_request gang =
+        as == phase::guest ? forms_.guest_gang(r.request) : forms_.own_gang(r.request);
     APIARY_ASSIGN_OR_RETURN(gang_plan plan, scheduler_.propose(gang));
     if (plan.result == outcome::wait) return true;
     APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
@@ -347,35 +294,25 @@ class hived_queue {
     const delays waited = leave(r, now);
     r.phase = as;
     used_ += r.request.gpus;
-    if (as == phase::own) tenants_[r.request.tenant.value].used += r.request.gpus;
-    actions.push_back({job_action::verb::start, job, place_of(plan.tasks), waited});
+    if (as == phase::own) used_by_[r.request.tenant.value] += r.request.gpus;
+    actions.push_back({job_action::verb::start, job, hived_jobs::place(plan.tasks), waited});
     return false;
-  }
-  // Several tasks may be on one node.
-  [[nodiscard]] static job_place place_of(const std::vector<task_place>& tasks) {
-    std::map<node_id, std::uint32_t> masks;
-    for (const task_place& t : tasks) masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
-    job_place place;
-    for (const auto& [node, mask] : masks) place.push_back({node, mask});
-    return place;
   }
 
   [[nodiscard]] delay_cause cause_of(const line_key& of) const {
     const auto& [t, opportunistic, gpus] = of;
-    const std::uint32_t free = opportunistic ? idle_gpus() : tenants_[t].owned - tenants_[t].used;
+    const std::uint32_t free =
+        opportunistic ? idle_gpus() : forms_.owned(tenant_id(t)) - used_by_[t];
     if (gpus <= free) return delay_cause::fragmentation;
     return opportunistic ? delay_cause::capacity : delay_cause::quota;
   }
 
-  hived_queue_options options_;
+  hived_jobs forms_;
   hived scheduler_;
-  hived empty_;  // the same cluster with nothing in it
-  std::uint32_t task_gpus_ = std::numeric_limits<std::uint32_t>::max();  // of a task, at most
-  std::uint32_t total_ = 0;                                              // GPUs
-  std::uint32_t used_ = 0;
+  std::uint32_t used_ = 0;  // GPUs
   std::uint32_t bad_gpus_ = 0;
-  std::vector<bool> bad_;  // nodes
-  std::vector<tenant> tenants_;
+  std::vector<bool> bad_;               // nodes
+  std::vector<std::uint32_t> used_by_;  // of a tenant's cells, by its jobs
   std::map<line_key, line> lines_;
   std::vector<std::uint32_t> no_place_;  // numbers of GPUs for which there is none for guests
   absl::flat_hash_map<std::uint32_t, record> jobs_;
