@@ -156,6 +156,7 @@
 #include <apiary/sched/run_lines.h>
 #include <apiary/sched/server_placer.h>
 #include <apiary/sched/share_checks.h>
+#include <apiary/sched/sharing_placer.h>
 #include <apiary/sched/virtual_cluster.h>
 #include <apiary/sched/wait_lines.h>
 #include <apiary/sim/csv_reader.h>
