@@ -108,6 +108,8 @@
 #include <apiary/sched/gandiva_hived.h>
 #include <apiary/sched/gandiva_jobs.h>
 #include <apiary/sched/gandiva_moves.h>
+#include <apiary/sched/gandiva_over.h>
+#include <apiary/sched/gandiva_over_hived.h>
 #include <apiary/sched/gandiva_packing.h>
 #include <apiary/sched/gandiva_queue.h>
 #include <apiary/sched/gandiva_relocation.h>
@@ -142,7 +144,9 @@
 #include <apiary/sched/hived_supply.h>
 #include <apiary/sched/introspection.h>
 #include <apiary/sched/introspection_ground.h>
+#include <apiary/sched/introspection_queue.h>
 #include <apiary/sched/job_book.h>
+#include <apiary/sched/job_forms.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/philly.h>
 #include <apiary/sched/philly_jobs.h>
@@ -151,6 +155,7 @@
 #include <apiary/sched/philly_places.h>
 #include <apiary/sched/philly_victims.h>
 #include <apiary/sched/physical_chain.h>
+#include <apiary/sched/placer_ground.h>
 #include <apiary/sched/preemptive_queue.h>
 #include <apiary/sched/rules_check.h>
 #include <apiary/sched/run_lines.h>

@@ -218,6 +218,13 @@ struct audited_ground {
 
   void audit_now() const { REQUIRE(apiary_test::faults_of(inner.scheduler()) == ""); }
   std::int32_t priority(const request& r) const { return inner.priority(r); }
+  bool may_start(const request& r) {
+    const std::uint64_t before = inner.scheduler().hash();
+    const bool may = inner.may_start(r);
+    audit_now();
+    REQUIRE(inner.scheduler().hash() == before);
+    return may;
+  }
   absl::StatusOr<bool> start(const request& r, std::vector<job_id>& stopped) {
     const std::uint64_t before = inner.scheduler().hash();
     auto runs = inner.start(r, stopped);

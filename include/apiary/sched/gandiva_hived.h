@@ -100,6 +100,10 @@ class hived_ground {
   [[nodiscard]] const hived& scheduler() const noexcept { return scheduler_; }
 
   [[nodiscard]] std::int32_t priority(const gang_request& r) const noexcept { return r.priority; }
+  [[nodiscard]] bool may_start(const gang_request& r) {
+    const absl::StatusOr<gang_plan> plan = scheduler_.propose(r);
+    return plan.ok() && plan->result != outcome::wait;
+  }
   // kInvalidArgument: suggested nodes, which a gang that may wait cannot have. Else as
   // hived::propose.
   absl::StatusOr<bool> start(const gang_request& r, std::vector<job_id>& stopped) {

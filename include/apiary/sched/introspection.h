@@ -117,6 +117,9 @@ class introspection {
     return absl::OkStatus();
   }
 
+  // Whether a job of this request would start, were it submitted now. Requires: none of its id runs.
+  [[nodiscard]] bool may_start(const request& r) { return ground_.may_start(r); }
+
   // The job has ended, or is withdrawn. kNotFound: there is no such job. kInvalidArgument: as submit.
   absl::Status finish(job_id job, tick_t now) {
     APIARY_RETURN_IF_ERROR(check_time(now));

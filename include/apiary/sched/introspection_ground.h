@@ -33,6 +33,7 @@ struct move_limits {
 // | g.start(r, stopped)  | whether r runs now; appends the jobs that had to be stopped for  |
 // |                      | it, none if r takes turns. An error, always the same for the same|
 // |                      | words: it can never run                                          |
+// | g.may_start(r)       | whether start(r) would now; nothing changes                      |
 // | g.stop(j)            | j, which runs, does so no more; where it was                     |
 // | g.restart(r, w)      | whether r runs at w, where it was before stop: it does if nobody |
 // |                      | else came there. Stopping some and restarting them in reverse    |
@@ -51,6 +52,7 @@ concept IntrospectionGround = requires(G& g, const G& constant, const typename G
   { r.job } -> std::convertible_to<job_id>;
   { constant.priority(r) } -> std::same_as<std::int32_t>;
   { g.start(r, appended) } -> std::same_as<absl::StatusOr<bool>>;
+  { g.may_start(r) } -> std::same_as<bool>;
   { g.stop(j) } -> std::same_as<typename G::place>;
   { g.restart(r, w) } -> std::same_as<bool>;
   { constant.place_of(j) } -> std::same_as<typename G::place>;
