@@ -1,4 +1,4 @@
-// A list of jobs on a cluster of GPUs, once under each of five policies that know time: how long they
+// A list of jobs on a cluster of GPUs, once under each of seven policies that know time: how long they
 // wait, and why, and how well the GPUs are used.
 // SPDX-License-Identifier: MIT
 #include "replay_output.h"
@@ -74,7 +74,7 @@ class progress_bar {
   void operator()(std::size_t done) const {
     if (!shown_ || done % step_ != 0) return;
     const std::string filled(done / step_, '#');
-    std::fprintf(stderr, "\r%-10s [%-40s]", policy_.c_str(), filled.c_str());
+    std::fprintf(stderr, "\r%-14s [%-40s]", policy_.c_str(), filled.c_str());
   }
 
  private:
@@ -88,13 +88,14 @@ double minutes(tick_t ticks) { return minutes(static_cast<double>(ticks)); }
 
 std::string table_of(const std::vector<policy_run>& runs) {
   std::string text =
-      "policy     jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use  "
+      "policy         jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use "
+      " "
       "fragmentation  suspensions  migrations\n";
   for (const policy_run& r : runs) {
     const job_metrics& m = r.metrics;
     std::array<char, 200> line{};
     std::snprintf(line.data(), line.size(),
-                  "%-10s %9" PRIu64
+                  "%-14s %9" PRIu64
                   " %8.1f min %8.1f min %12.1f min %8.1f h %10.2f %% %12.2f %% %12" PRIu64
                   " %11" PRIu64 "\n",
                   r.policy.c_str(), m.ended, minutes(m.delay.mean), minutes(m.delay.p99),

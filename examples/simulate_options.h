@@ -24,7 +24,7 @@ namespace example {
 
 inline constexpr const char* simulate_usage =
     "usage: simulate [--jobs FILE --format philly|swf --nodes N --gpus-per-node G]\n"
-    "                [--policy fifo|easy|philly|gandiva|hived|all]\n"
+    "                [--policy fifo|easy|philly|gandiva|gandiva_fgd|hived|gandiva_hived|all]\n"
     "                [--report FILE.json] [--plot FILE.svg] [--help]\n"
     "\n"
     "Lets a list of jobs take its time on a GPU cluster, once under each policy, and compares how\n"
@@ -39,9 +39,10 @@ inline constexpr const char* simulate_usage =
     "  --report FILE      writes what the table says, and more, as JSON\n"
     "  --plot FILE        draws use, completion times, delays and who had which GPU, as SVG\n"
     "\n"
-    "fifo is first come first served, easy the same with EASY backfilling. A start costs a job\n"
-    "1 s, a migration 2 s. Philly's and HiveD's tenants get parts of the cluster as large as\n"
-    "their parts of all GPU-time. Jobs that want more GPUs than there are are left out.\n"
+    "fifo is first come first served, easy the same with EASY backfilling; gandiva_fgd and\n"
+    "gandiva_hived are Gandiva's turns and moves over FGD and HiveD. A start costs a job 1 s, a\n"
+    "migration 2 s. Philly's and HiveD's tenants get parts of the cluster as large as their\n"
+    "parts of all GPU-time. Jobs that want more GPUs than there are are left out.\n"
     "Without --jobs the list is made up, on 16 servers of 8 GPUs, and there is a plot in any\n"
     "case: without --plot it is simulate.svg beside the program, or here if the program was not\n"
     "called by a path.\n"
@@ -85,8 +86,9 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
       o.policy = value;
       if (value != "all" &&
           std::find(job_policies.begin(), job_policies.end(), value) == job_policies.end()) {
-        return fault("--policy " + apiary::shown(value) + " is none of fifo, easy, philly, " +
-                     "gandiva, hived, all");
+        std::string names;
+        for (const std::string_view name : job_policies) names += std::string(name) + ", ";
+        return fault("--policy " + apiary::shown(value) + " is none of " + names + "all");
       }
     }
     if (flag == "--nodes" || flag == "--gpus-per-node") {

@@ -103,9 +103,10 @@ class simulate_plot {
                   " servers of " + std::to_string(cluster_.gpus_per_node) + " GPUs",
               "start", 20);
     double x = 480;
-    for (std::size_t i = 0; i < runs_.size(); ++i, x += 130) {
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
       out_.rectangle({x, 28}, 26, 6, line_colors[i]);
       out_.text({x + 34, 38}, runs_[i].policy, "start", 16);
+      x += 58 + 8.5 * static_cast<double>(runs_[i].policy.size());
     }
     draw_use({70, 90});
     draw_completion({520, 90});
@@ -118,8 +119,8 @@ class simulate_plot {
   using point = svg_text::point;
   static constexpr double width = 370;  // of a panel
   static constexpr double height = 280;
-  static constexpr std::array<const char*, 5> line_colors{"#d55e00", "#e0a400", "#0072b2",
-                                                          "#b5489a", "#009e73"};
+  static constexpr std::array<const char*, job_policies.size()> line_colors{
+      "#d55e00", "#e0a400", "#0072b2", "#b5489a", "#5b3a8e", "#009e73", "#5f7a1f"};
   static constexpr std::array<const char*, num_colors> tenant_colors{
       "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999"};
   static constexpr std::array<const char*, apiary::num_delay_causes> cause_colors{
@@ -227,16 +228,18 @@ class simulate_plot {
     };
     double longest = 1.0;
     for (const policy_run& r : runs_) longest = std::max(longest, r.metrics.delay.mean);
+    const double step = std::min(46.0, 250.0 / static_cast<double>(runs_.size()));
+    const double bar = step * 0.6;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
-      const double y = at.y + 12 + 46 * static_cast<double>(i);
+      const double y = at.y + 10 + step * static_cast<double>(i);
       double x = at.x + 14;
-      out_.text({x - 8, y + 20}, runs_[i].policy, "end");
+      out_.text({x - 8, y + bar / 2 + 5}, runs_[i].policy, "end");
       for (std::size_t cause = 0; cause < causes.size(); ++cause) {
         const double part = length * mean(runs_[i], cause) / longest;
-        if (part > 0) out_.rectangle({x, y}, part, 28, cause_colors[cause]);
+        if (part > 0) out_.rectangle({x, y}, part, bar, cause_colors[cause]);
         x += part;
       }
-      out_.text({x + 8, y + 20}, span_text(runs_[i].metrics.delay.mean), "start");
+      out_.text({x + 8, y + bar / 2 + 5}, span_text(runs_[i].metrics.delay.mean), "start");
     }
     double x = at.x - 60;
     for (std::size_t cause = 0; cause < causes.size(); ++cause) {
@@ -248,8 +251,8 @@ class simulate_plot {
 
   // Who has which GPU, a strip a policy; where it ends.
   double draw_strips(double y) {
-    constexpr double left = 110;
-    constexpr double pixels = 1260;
+    constexpr double left = 130;
+    constexpr double pixels = 1240;
     const std::uint32_t rows = runs_.front().picture.rows();
     const auto scale = static_cast<double>(std::max(1U, 128 / rows));
     out_.text({40, y}, "who has which GPU", "start", 16);

@@ -5,14 +5,22 @@
 #include "simulate_picture.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
 #include <apiary/model/job_request.h>
+#include <apiary/model/request.h>
+#include <apiary/policy/fragmentation_gradient.h>
 #include <apiary/sched/batch_queue.h>
 #include <apiary/sched/gandiva.h>
+#include <apiary/sched/gandiva_over.h>
+#include <apiary/sched/gandiva_over_hived.h>
 #include <apiary/sched/hived_config.h>
 #include <apiary/sched/hived_queue.h>
+#include <apiary/sched/introspection.h>
 #include <apiary/sched/philly.h>
 #include <apiary/sched/philly_options.h>
 #include <apiary/sched/server_placer.h>
+#include <apiary/sched/sharing_placer.h>
 #include <apiary/sim/job_generator.h>
 #include <apiary/sim/job_list.h>
 #include <apiary/sim/job_metrics.h>
@@ -33,8 +41,8 @@
 
 namespace example {
 
-inline constexpr std::array<std::string_view, 5> job_policies{"fifo", "easy", "philly", "gandiva",
-                                                              "hived"};
+inline constexpr std::array<std::string_view, 7> job_policies{
+    "fifo", "easy", "philly", "gandiva", "gandiva_fgd", "hived", "gandiva_hived"};
 
 // Milliseconds until a job makes progress after a start, and after a migration.
 inline constexpr apiary::tick_t start_cost = 1000;
@@ -123,6 +131,16 @@ inline apiary::hived_config cells_of(const job_cluster& cluster,
   return config;
 }
 
+// The tasks of whole GPUs that the jobs are made of; of a job larger than a server, whole servers.
+inline apiary::task_mix typical_tasks(const apiary::job_list& list, const job_cluster& cluster) {
+  std::vector<std::pair<apiary::task_kind, std::uint32_t>> kinds;
+  for (std::uint32_t gpus = 1; gpus <= cluster.gpus_per_node; ++gpus)
+    kinds.push_back({{.gpu_milli = apiary::whole_gpu, .devices = gpus}, 0});
+  for (const apiary::timed_job& j : list.jobs)
+    ++kinds[std::min(j.request.gpus, cluster.gpus_per_node) - 1].second;
+  return apiary::task_mix(kinds);
+}
+
 // What one policy came to.
 struct policy_run {
   std::string policy;
@@ -165,6 +183,8 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     std::sort(out.completion.begin(), out.completion.end());
     return absl::OkStatus();
   };
+  // As gandiva does by itself: turns of a minute, and moves that pay.
+  const apiary::introspection_options turns{.moves = {.moves = 4, .cost = 100}};
   absl::Status status;
   if (policy == "philly") {
     APIARY_ASSIGN_OR_RETURN(
@@ -174,6 +194,19 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva::create({.servers = cluster.servers(),
                                                                 .migrates = true,
                                                                 .migration_cost = migration_cost}));
+    status = run(std::move(made));
+  } else if (policy == "gandiva_fgd") {
+    using placer = apiary::sharing_placer<apiary::fragmentation_gradient>;
+    const apiary::server_spec servers = cluster.servers();
+    const apiary::fragmentation metric(typical_tasks(list, cluster));
+    APIARY_ASSIGN_OR_RETURN(auto below,
+                            placer::create(servers, apiary::fragmentation_gradient(metric)));
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_over_fgd::create(
+                                           {std::move(below), servers, metric}, {}, turns));
+    status = run(std::move(made));
+  } else if (policy == "gandiva_hived") {
+    APIARY_ASSIGN_OR_RETURN(auto made,
+                            apiary::make_gandiva_over_hived(cells_of(cluster, quotas), {}, turns));
     status = run(std::move(made));
   } else if (policy == "hived") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::hived_queue::create(cells_of(cluster, quotas)));

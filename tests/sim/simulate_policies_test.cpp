@@ -27,11 +27,11 @@ namespace {
 // The log of all events of the embedded list, places included: of every compiler, standard library
 // and machine the same. A change of a policy's decisions, or of what the log holds, turns this red on
 // purpose: look at the table of examples/simulate.expected, then write the new value here.
-const std::map<std::string, std::uint64_t> golden_logs{{"fifo", 0x1a9357f779c6e9beU},
-                                                       {"easy", 0x617dfc5753bcb6d5U},
-                                                       {"philly", 0xfdb601fbc0a9cbd7U},
-                                                       {"gandiva", 0x7812b671a40e87ccU},
-                                                       {"hived", 0x2c83604696d7c08cU}};
+const std::map<std::string, std::uint64_t> golden_logs{
+    {"fifo", 0x1a9357f779c6e9beU},         {"easy", 0x617dfc5753bcb6d5U},
+    {"philly", 0xfdb601fbc0a9cbd7U},       {"gandiva", 0x7812b671a40e87ccU},
+    {"gandiva_fgd", 0xf68c9c15190f0221U},  {"hived", 0x2c83604696d7c08cU},
+    {"gandiva_hived", 0xf91b1488afc4918cU}};
 
 }  // namespace
 
@@ -59,7 +59,7 @@ TEST_CASE("simulate: every policy's log is the one written down") {
                         32.0 * static_cast<double>(m.migrations) * example::migration_cost;
     CHECK(had >= least * (1 - 1e-9));
     CHECK(had <= most * (1 + 1e-9));
-    CHECK((policy != "gandiva" || m.migrations > 0));
+    CHECK((m.migrations > 0) == (policy.substr(0, 7) == "gandiva"));
     CHECK((m.fragmentation > 0 && m.fragmentation < 1));
   }
 }
