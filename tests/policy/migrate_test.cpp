@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/metric/fragmentation.h>
 #include <apiary/metric/locality.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/request.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/migrate.h>
 
@@ -63,8 +66,35 @@ void carry_out(small_cluster& c, const migration& m) {
   job->server = m.to[0].server;
 }
 
+// A typical workload: so many GPUs, how often.
+using typical_jobs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+
+// By how much the cluster is better, counted over all its free GPUs: less of no use to typical jobs,
+// then more of use to jobs of every size.
+move_gain better(const std::vector<server_room>& before, const std::vector<server_room>& after,
+                 const typical_jobs& typical) {
+  const auto wasted = [&](const std::vector<server_room>& servers) {
+    std::int64_t sum = 0;
+    for (const server_room& s : servers) {
+      for (const auto& [gpus, weight] : typical)
+        sum += s.free < gpus ? std::int64_t{1000} * weight * s.free : 0;
+    }
+    return sum;
+  };
+  return {wasted(before) - wasted(after),
+          static_cast<std::int64_t>(usable(after)) - static_cast<std::int64_t>(usable(before))};
+}
+move_gains gains_of(const typical_jobs& typical) {
+  if (typical.empty()) return {};
+  std::vector<std::pair<task_kind, std::uint32_t>> kinds;
+  for (const auto& [gpus, weight] : typical)
+    kinds.push_back({{.cpu_milli = 8000, .gpu_milli = whole_gpu, .devices = gpus}, weight});
+  return move_gains(fragmentation(task_mix(kinds)));
+}
+
 // The same rules, everything looked through anew at every step.
-std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold) {
+std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold,
+                                        const typical_jobs& typical) {
   std::vector<migration> moves;
   std::set<std::uint32_t> left_alone;
   std::set<job_id> moved;
@@ -85,11 +115,19 @@ std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold
     for (const auto& [size, job] : order) {
       const auto gpus = static_cast<std::uint32_t>(-size);
       std::uint32_t to = ~0U;
+      move_gain most;
       for (std::uint32_t s = 0; s < c.servers.size(); ++s) {
         const server_room& room = c.servers[s];
         if (s == from || room.free == room.gpus || room.free < gpus) continue;
         if (room.free > c.servers[from].free) continue;
-        if (to == ~0U || room.free < c.servers[to].free) to = s;
+        std::vector<server_room> after = c.servers;
+        after[from].free += gpus;
+        after[s].free -= gpus;
+        const move_gain gain = better(c.servers, after, typical);
+        if (gain < most || gain == move_gain{}) continue;
+        if (gain == most && to != ~0U && room.free >= c.servers[to].free) continue;
+        most = gain;
+        to = s;
       }
       if (to == ~0U) continue;
       moves.push_back({job_id(job), {{to, gpus}}});
@@ -100,22 +138,27 @@ std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold
 }
 
 // Defragments until nothing moves, checking every move; how many there were.
-std::size_t check_defragmentation(small_cluster c, std::uint32_t threshold) {
+std::size_t check_defragmentation(small_cluster c, std::uint32_t threshold,
+                                  const typical_jobs& typical = {}) {
+  const move_gains gains = gains_of(typical);
   std::size_t total = 0;
   while (true) {
-    const std::vector<migration> moves = defragment(c.servers, c.jobs, threshold);
-    REQUIRE(moves == naive_defragment(c, threshold));
+    const std::vector<migration> moves = defragment(c.servers, c.jobs, threshold, gains);
+    REQUIRE(moves == naive_defragment(c, threshold, typical));
     if (moves.empty()) break;
     std::set<job_id> moved;
     for (const migration& m : moves) {
       REQUIRE(moved.insert(m.job).second);
       const std::vector<server_room> before = c.servers;
       carry_out(c, m);
-      REQUIRE(usable(c.servers) >= usable(before) + 2 * std::uint64_t{m.to[0].gpus} * m.to[0].gpus);
+      REQUIRE(better(before, c.servers, typical) > move_gain{});
       REQUIRE(in_use(c.servers) <= in_use(before));
+      if (!typical.empty()) continue;
+      REQUIRE(usable(c.servers) >= usable(before) + 2 * std::uint64_t{m.to[0].gpus} * m.to[0].gpus);
     }
     total += moves.size();
   }
+  if (!typical.empty()) return total;
   // It stopped because each server in use has less than the threshold free or a job that stays.
   for (const resident& r : c.jobs) {
     const server_room& own = c.servers[r.server];
@@ -159,23 +202,56 @@ TEST_CASE("migrate: who must not move stays, broken servers are neither left nor
   CHECK(defragment({}, {}, 3).empty());
 }
 
+TEST_CASE("migrate: what is typical decides where a job goes, and whether") {
+  using moves = std::vector<migration>;
+  // Free: 4, 2, 3 of 8; one GPU of the first server may move.
+  small_cluster c = cluster_with(8, {{1, 3}, {6}, {5}});
+  c.jobs[1].movable = false;
+  CHECK(defragment(c.servers, c.jobs, 4) == moves{{job_id(0), {{1, 1}}}});
+  // Of two free GPUs and three a pair is left of the three.
+  CHECK(defragment(c.servers, c.jobs, 4, gains_of({{2, 1}})) == moves{{job_id(0), {{2, 1}}}});
+  c = cluster_with(8, {{1, 3}, {4}});
+  c.jobs[1].movable = c.jobs[2].movable = false;
+  CHECK(defragment(c.servers, c.jobs, 4) == moves{{job_id(0), {{1, 1}}}});
+  CHECK(defragment(c.servers, c.jobs, 4, gains_of({{4, 1}})).empty());  // two fours became one
+}
+
+TEST_CASE("migrate: the gain of a move is what the fragmentation of its two servers falls by") {
+  const typical_jobs typical{{1, 2}, {4, 3}, {16, 1}};
+  const move_gains gains = gains_of(typical);
+  for (std::uint32_t from = 0; from < 32; ++from) {
+    for (std::uint32_t to = 1; to <= 32; ++to) {
+      for (std::uint32_t gpus = 1; gpus <= std::min(to, 32 - from); ++gpus) {
+        REQUIRE(gains(from, to, gpus) ==
+                better({{32, from}, {32, to}}, {{32, from + gpus}, {32, to - gpus}}, typical));
+        REQUIRE(move_gains()(from, to, gpus) ==
+                better({{32, from}, {32, to}}, {{32, from + gpus}, {32, to - gpus}}, {}));
+      }
+    }
+  }
+}
+
 TEST_CASE("migrate: every state of three servers of four GPUs") {
   const std::vector<std::vector<std::uint32_t>> contents{
       {}, {1}, {1, 1}, {2}, {1, 1, 1}, {1, 2}, {3}, {1, 1, 1, 1}, {1, 1, 2}, {2, 2}, {1, 3}, {4}};
   std::size_t moves = 0;
+  std::size_t typical = 0;
   for (const auto& a : contents) {
     for (const auto& b : contents) {
       for (const auto& d : contents) {
         for (std::uint32_t threshold = 1; threshold <= 4; ++threshold)
           moves += check_defragmentation(cluster_with(4, {a, b, d}), threshold);
+        typical += check_defragmentation(cluster_with(4, {a, b, d}), 1, {{2, 1}, {4, 2}});
       }
     }
   }
   CHECK(moves > 1000);
+  CHECK(typical > 100);
 }
 
 TEST_CASE("migrate: random clusters of servers that differ") {
   std::size_t moves = 0;
+  std::size_t typical_moves = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(500U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -194,9 +270,15 @@ TEST_CASE("migrate: random clusters of servers that differ") {
       }
     }
     shuffle(c.jobs, random);
-    moves += check_defragmentation(c, 1 + random.uniform(4));
+    const std::uint32_t threshold = 1 + random.uniform(4);
+    moves += check_defragmentation(c, threshold);
+    typical_jobs typical;
+    for (std::uint32_t k = 0; k < 1 + random.uniform(3); ++k)
+      typical.emplace_back(1 + random.uniform(8), 1 + random.uniform(9));
+    typical_moves += check_defragmentation(c, threshold, typical);
   }
   CHECK(moves > 0);
+  CHECK(typical_moves > 0);
 }
 
 TEST_CASE("migrate: a scattered job comes together where it fits, where it has most already") {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/metric/task_mix.h>
 #include <apiary/policy/migrate.h>
 #include <apiary/sched/gandiva.h>
 #include <apiary/sim/job_generator.h>
@@ -316,6 +317,28 @@ TEST_CASE("gandiva: servers with three of four GPUs to spare are emptied, and it
   CHECK(host.at(0) == gandiva_state{gandiva::phase::run, node_id(0)});
 }
 
+TEST_CASE("gandiva: a job moves where most is left of use to typical jobs") {
+  for (const bool pairs : {false, true}) {
+    gandiva_options options{
+        .servers = {.gpus = {8, 8, 8}}, .quantum = 60, .migrates = true, .threshold = 7};
+    if (pairs) options.typical = task_mix({{{.gpu_milli = whole_gpu, .devices = 2}, 1}});
+    wary_host host(options);
+    for (std::uint32_t j = 0; j < 24; ++j) host.come(j, 1, 1);
+    std::map<node_id, std::uint32_t> left;  // 1, 6 and 5 jobs stay
+    for (std::uint32_t j = 0; j < 24; ++j) {
+      const node_id n = host.at(j).server;
+      if (++left[n] > (n.value == 0 ? 1U : 7 - n.value)) host.go(j, 2);
+    }
+    REQUIRE(host.jobs.size() == 12);
+    host.tick(60'000);
+    CHECK(host.counts[verb::migrate] == 1);
+    // It fills up two GPUs, or leaves a pair of three.
+    CHECK(host.scheduler.load(node_id(1)) == (pairs ? 6 : 7));
+    CHECK(host.scheduler.load(node_id(2)) == (pairs ? 6 : 5));
+    CHECK(host.scheduler.load(node_id(0)) == 0);
+  }
+}
+
 TEST_CASE("gandiva: a job over three servers comes together on departures") {
   wary_host host({.servers = {.gpus = {4, 4, 4}}, .quantum = 60, .migrates = true, .threshold = 4});
   for (std::uint32_t j = 0; j < 9; ++j) host.come(j, 1, 0);
@@ -410,6 +433,9 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
                             .threshold = 1 + random.uniform(4),
                             .grows = random.uniform(4) > 0,
                             .idle_period = 1 + random.uniform(20)};
+    if (seed % 2 == 1)
+      options.typical = task_mix({{{.gpu_milli = whole_gpu, .devices = 2}, 3},
+                                  {{.gpu_milli = whole_gpu, .devices = 4}, 2}});
     options.servers.gpus.resize(2 + random.uniform(5));
     for (std::uint32_t& g : options.servers.gpus) g = 2 + random.uniform(6);
     job_list list = generate_jobs({.seed = seed,

@@ -6,7 +6,10 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
 #include <apiary/model/job_request.h>
+#include <apiary/policy/migrate.h>
 #include <apiary/policy/pack.h>
 #include <apiary/policy/time_slice.h>
 #include <apiary/sched/gandiva_jobs.h>
@@ -39,7 +42,8 @@ struct gandiva_options {
   bool migrates = false;         // running jobs move
   tick_t migration_cost = 2000;  // what one loses by that ...
   std::uint32_t most_loss = 50;  // ... of the time since it moved last, in thousandths, at most
-  std::uint32_t threshold = 3;   // servers with so many GPUs to spare are emptied
+  std::uint32_t threshold = 3;   // servers with so many GPUs to spare are emptied ...
+  task_mix typical{};            // so that more of what is free is of use to these; empty: to all
 
   bool grows = false;           // jobs get idle GPUs of their server, up to most_gpus ...
   tick_t idle_period = 60'000;  // ... when nothing has changed on it for so long
@@ -251,7 +255,10 @@ class gandiva {
       : options_(options),
         jobs_(options.servers.gpus, options.servers.servers_per_rack),
         packing_(options.packs ? options.servers.gpus.size() : 0, options.gpu_memory),
-        migration_(options.threshold, options.migration_cost * 1000 / options.most_loss),
+        migration_(options.threshold, options.migration_cost * 1000 / options.most_loss,
+                   options.typical.total_weight() == 0
+                       ? move_gains()
+                       : move_gains(fragmentation(options.typical))),
         growth_(options.idle_period) {}
 
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }

@@ -28,7 +28,8 @@ APIARY_NAMESPACE_BEGIN
 //       and the jobs of those that are left), and nothing where none has the threshold to spare.
 class gandiva_migration {
  public:
-  gandiva_migration(std::uint32_t threshold, tick_t rest) : threshold_(threshold), rest_(rest) {}
+  gandiva_migration(std::uint32_t threshold, tick_t rest, const move_gains& gains)
+      : threshold_(threshold), rest_(rest), gains_(gains) {}
 
   void gather(gandiva_jobs& jobs, tick_t now) const {
     for (const job_id job : std::vector<job_id>(jobs.wide().begin(), jobs.wide().end())) {
@@ -78,7 +79,7 @@ class gandiva_migration {
         residents.push_back({job, at, r.request.gpus, may});
       }
     }
-    for (const migration& m : apiary::defragment(v.rooms, residents, threshold_)) {
+    for (const migration& m : apiary::defragment(v.rooms, residents, threshold_, gains_)) {
       more = true;
       gandiva_job& r = jobs.at(m.job);
       if (jobs.acted(r)) break;  // it shrank for one that came: the rest waits for the next time
@@ -117,6 +118,7 @@ class gandiva_migration {
 
   std::uint32_t threshold_;
   tick_t rest_;
+  move_gains gains_;
 };
 
 // Lets jobs grow to GPUs of their server on which nothing has changed for a while
