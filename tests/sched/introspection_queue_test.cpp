@@ -100,6 +100,13 @@ TEST_CASE("introspection_queue: what a host may send wrongly, and withdrawals") 
   CHECK(q.mark_healthy(node_id(2), 0).code() == absl::StatusCode::kNotFound);
   CHECK(q.num_jobs() == 0);
   CHECK(q.submit(job_of(0, 0, 8), 0).ok());
+  CHECK(q.finish(job_id(0), -1).code() == invalid);
+  CHECK(q.mark_bad(node_id(0), -1).status().code() == invalid);
+  CHECK(q.mark_healthy(node_id(0), tick_t{1} << 43).code() == invalid);
+  std::vector<job_action> none;
+  CHECK(q.decide(-1, none).code() == invalid);
+  CHECK(none.empty());
+  CHECK(q.num_jobs() == 1);
   CHECK(q.submit(job_of(0, 0, 8), 0).code() == absl::StatusCode::kAlreadyExists);
   CHECK(q.submit(job_of(0, 1, 8), 0).ok());
   CHECK(q.finish(job_id(0), 0).ok());  // before it was ever decided about

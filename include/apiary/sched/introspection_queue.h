@@ -39,10 +39,11 @@ APIARY_NAMESPACE_BEGIN
 // Causes:   of a job with a right, quota while less is free of what its tenant has a right to than
 //           it wants; of the others, capacity while fewer GPUs are idle; else fragmentation.
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
-// Requires: times that never go back; decide() at wake() and after each moment at which something was
-//           submitted, ended, broke or was repaired.
-// Cost:     as introspection's calls, and whether a job may start for each number of GPUs and tenant
-//           that may have what it has a right to since it had not; mark_bad O(jobs).
+// Requires: decide() at wake() and after each moment at which something was submitted, ended, broke or
+//           was repaired.
+// Cost:     as introspection's calls, and O(lines), a line being a number of GPUs and, of jobs with a
+//           right, a tenant: whether its first may start, if it may have what it has a right to since
+//           it had not. mark_bad O(jobs).
 // Example:  examples/simulate.cpp
 template <IntrospectionGround Ground, JobForms<Ground> Forms>
 class introspection_queue {
@@ -57,17 +58,20 @@ class introspection_queue {
     return introspection_queue(std::move(scheduler), std::move(forms));
   }
 
-  // kInvalidArgument: no job id, a weight of 0 or above 1000, or a time that cannot be.
-  // kAlreadyExists: a job of this id is here. Else what the forms answer.
+  // Here and below kInvalidArgument, too: a time before that of another call, or not below
+  // introspection's end_of_time. Whatever the error is, nothing has changed.
+  //
+  // kInvalidArgument: no job id, a weight of 0 or above 1000. kAlreadyExists: a job of this id is
+  // here. Else what the forms answer.
   [[nodiscard]] absl::Status submit(const job_request& r, tick_t now) {
+    APIARY_RETURN_IF_ERROR(check_time(now));
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.weight == 0 || r.weight > 1000)
       return absl::InvalidArgumentError(name(r.job) + " has weight " + std::to_string(r.weight));
-    if (now < 0 || now >= introspection<Ground>::end_of_time)
-      return absl::InvalidArgumentError(name(r.job) + " comes at " + std::to_string(now));
     if (jobs_.contains(r.job.value))
       return absl::AlreadyExistsError(name(r.job) + " is here already");
     APIARY_RETURN_IF_ERROR(forms_.check(ground(), r));
+    now_ = now;
     record& added = jobs_[r.job.value];
     added.request = r;
     added.right = ground().priority(forms_.own(r)) >= 0;
@@ -80,8 +84,10 @@ class introspection_queue {
 
   // The job has ended, or is withdrawn. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, tick_t now) {
+    APIARY_RETURN_IF_ERROR(check_time(now));
     const auto found = jobs_.find(job.value);
     if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
+    now_ = now;
     record& r = found->second;
     if (r.place.empty()) {
       end_waiting(r);
@@ -97,7 +103,9 @@ class introspection_queue {
   // The node is broken: what runs there stops and waits again. The jobs that stopped, ascending.
   // kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t now) {
+    APIARY_RETURN_IF_ERROR(check_time(now));
     APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
+    now_ = now;
     set_health(n, false);
     std::vector<job_id> stopped;
     for (const auto& [job, r] : jobs_) {
@@ -116,8 +124,10 @@ class introspection_queue {
     }
     return stopped;
   }
-  [[nodiscard]] absl::Status mark_healthy(node_id n, tick_t /*now*/) {
+  [[nodiscard]] absl::Status mark_healthy(node_id n, tick_t now) {
+    APIARY_RETURN_IF_ERROR(check_time(now));
     APIARY_RETURN_IF_ERROR(scheduler_.mark_healthy(n));
+    now_ = now;
     set_health(n, true);
     return absl::OkStatus();
   }
@@ -125,6 +135,8 @@ class introspection_queue {
   // Appends to `actions` what the host is to do, one action a job at most: first who stops, then who
   // moves, all together, then who starts; all are taken here already.
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
+    APIARY_RETURN_IF_ERROR(check_time(now));
+    now_ = now;
     APIARY_RETURN_IF_ERROR(start_with_right(now));
     APIARY_RETURN_IF_ERROR(enter_others(now));
     done_.clear();
@@ -179,6 +191,12 @@ class introspection_queue {
       : scheduler_(std::move(scheduler)), forms_(std::move(forms)) {}
 
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
+  [[nodiscard]] absl::Status check_time(tick_t now) const {
+    if (now >= now_ && now < introspection<Ground>::end_of_time) return absl::OkStatus();
+    return absl::InvalidArgumentError("time " + std::to_string(now) + " after " +
+                                      std::to_string(now_) + ", and times are below " +
+                                      std::to_string(introspection<Ground>::end_of_time));
+  }
   [[nodiscard]] static line_key line_key_of(const record& r) {
     return {r.right, r.right ? r.request.tenant.value : 0, r.request.gpus};
   }
@@ -337,6 +355,7 @@ class introspection_queue {
   std::uint32_t used_ = 0;                          // GPUs
   std::uint32_t bad_gpus_ = 0;
   std::vector<bool> bad_;  // nodes
+  tick_t now_ = 0;         // of the last call
 };
 
 APIARY_NAMESPACE_END
