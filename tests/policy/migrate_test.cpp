@@ -71,8 +71,8 @@ using typical_jobs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
 // By how much the cluster is better, counted over all its free GPUs: less of no use to typical jobs,
 // then more of use to jobs of every size.
-move_gain better(const std::vector<server_room>& before, const std::vector<server_room>& after,
-                 const typical_jobs& typical) {
+move_gain counted_gain(const std::vector<server_room>& before,
+                       const std::vector<server_room>& after, const typical_jobs& typical) {
   const auto wasted = [&](const std::vector<server_room>& servers) {
     std::int64_t sum = 0;
     for (const server_room& s : servers) {
@@ -123,7 +123,7 @@ std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold
         std::vector<server_room> after = c.servers;
         after[from].free += gpus;
         after[s].free -= gpus;
-        const move_gain gain = better(c.servers, after, typical);
+        const move_gain gain = counted_gain(c.servers, after, typical);
         if (gain < most || gain == move_gain{}) continue;
         if (gain == most && to != ~0U && room.free >= c.servers[to].free) continue;
         most = gain;
@@ -151,7 +151,7 @@ std::size_t check_defragmentation(small_cluster c, std::uint32_t threshold,
       REQUIRE(moved.insert(m.job).second);
       const std::vector<server_room> before = c.servers;
       carry_out(c, m);
-      REQUIRE(better(before, c.servers, typical) > move_gain{});
+      REQUIRE(counted_gain(before, c.servers, typical) > move_gain{});
       REQUIRE(in_use(c.servers) <= in_use(before));
       if (!typical.empty()) continue;
       REQUIRE(usable(c.servers) >= usable(before) + 2 * std::uint64_t{m.to[0].gpus} * m.to[0].gpus);
@@ -222,10 +222,11 @@ TEST_CASE("migrate: the gain of a move is what the fragmentation of its two serv
   for (std::uint32_t from = 0; from < 32; ++from) {
     for (std::uint32_t to = 1; to <= 32; ++to) {
       for (std::uint32_t gpus = 1; gpus <= std::min(to, 32 - from); ++gpus) {
-        REQUIRE(gains(from, to, gpus) ==
-                better({{32, from}, {32, to}}, {{32, from + gpus}, {32, to - gpus}}, typical));
+        REQUIRE(gains(from, to, gpus) == counted_gain({{32, from}, {32, to}},
+                                                      {{32, from + gpus}, {32, to - gpus}},
+                                                      typical));
         REQUIRE(move_gains()(from, to, gpus) ==
-                better({{32, from}, {32, to}}, {{32, from + gpus}, {32, to - gpus}}, {}));
+                counted_gain({{32, from}, {32, to}}, {{32, from + gpus}, {32, to - gpus}}, {}));
       }
     }
   }
