@@ -42,9 +42,9 @@ struct hived_changes {
 // Two states are the same if in the same configuration the same gangs hold the same leaves, the same
 // cells are bound to the same, and the same leaves are bad, wherever the scheduler keeps its gangs.
 // Of each new state the audit is taken, and of each event: it is refused where it must be, with the
-// code that says why, a refusal and a proposal change nothing, and equal states have equal hashes. So
-// are events of gangs and nodes that there are not, and plans that are stale. Who comes back with the
-// levels of its whole cells has them again.
+// code that says why, a refusal and a proposal change nothing, and states are equal if their hashes
+// are, slots and all. So are events of gangs and nodes that there are not, and plans that are stale.
+// Who comes back with the levels of its whole cells has them again.
 class hived_model {
  public:
   // A node of the cluster, or one leaf of it, that breaks; nodes are called "n0", "n1", ...
@@ -81,6 +81,7 @@ class hived_model {
     figures seen;
     steps_.clear();
     known_.clear();
+    of_hash_.clear();
     trail_ = {{0, {worlds_[0].fresh}}};
     meet(trail_[0].state, {});
     condition next = trail_[0].state;  // assigned to, which is cheaper than a new one
@@ -368,6 +369,7 @@ class hived_model {
       canonical_.push_back(slot ? slot->value : ~std::uint32_t{0});
     }
     const identity is{hash_of_text(), state.scheduler.hash()};
+    require(of_hash_.try_emplace(is.hash, is.slots).first->second == is.slots);
     const auto [known, is_new] = known_.try_emplace(same, is);
     if (!is_new) {
       require((known->second.slots == is.slots) == (known->second.hash == is.hash));
@@ -391,6 +393,7 @@ class hived_model {
   apiary::gang_plan plan_{};  // that waits() was told
   std::vector<step> steps_;   // of each state
   absl::flat_hash_map<std::size_t, identity> known_;
+  absl::flat_hash_map<std::uint64_t, std::size_t> of_hash_;  // the state with the slots
   std::vector<std::uint32_t> canonical_;
 };
 
