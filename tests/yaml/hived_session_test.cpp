@@ -890,7 +890,7 @@ TEST_CASE("what a gang does, what a tenant is promised, the cluster as text") {
   ask_op(s, "'device_bad','node':'n2','device':0");
   const std::string hash = hash_of(s.answer(R"({"op":"note"})"));
   const auto told = [&](const std::string& line) {
-    const std::string first = ask_op(s, line);
+    std::string first = ask_op(s, line);
     CHECK(ask_op(s, line) == first);
     return first;
   };
