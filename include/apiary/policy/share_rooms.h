@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -188,7 +187,7 @@ class share_rooms {
   template <class Cost>
   bool fill(const node_state& node, const Cost& cost) {
     std::vector<begun> all{{0, {key_of(node).left, none}}};
-    std::set<std::pair<std::uint64_t, device_shares>> seen;
+    std::map<std::pair<std::uint64_t, device_shares>, bool> seen;
     for (std::size_t u = 0; u < units_.size(); ++u) {
       if (units_[u].leaves > 0 && !node.accessible(units_[u].models)) continue;
       for (std::size_t i = 0; i < all.size(); ++i) {
@@ -197,7 +196,7 @@ class share_rooms {
         if (count(at.number, u) >= most_[u] || !host_beside(node, number)) continue;
         if (!add_unit(units_[u], at.devices)) return false;
         for (const way& w : ways_)
-          if (seen.emplace(number, w.left).second) all.push_back({number, w});
+          if (!std::exchange(seen[{number, w.left}], true)) all.push_back({number, w});
       }
     }
     std::map<std::uint64_t, held> best;
