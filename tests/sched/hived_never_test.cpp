@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -32,7 +33,7 @@ leaf_counts owned_nodes(const hived_layout& layout, const gang_request& r, std::
   leaf_counts nodes;
   const auto own = [&](level_t level, std::uint32_t cells) {
     const std::uint32_t node = in.tree.leaves_per_cell(std::min(level, in.node_level));
-    nodes.insert(nodes.end(), cells * (in.tree.leaves_per_cell(level) / node), node);
+    nodes.insert(nodes.end(), std::size_t{cells} * (in.tree.leaves_per_cell(level) / node), node);
   };
   if (r.priority < 0) {
     own(in.node_level, in.tree.cells(in.node_level).size());

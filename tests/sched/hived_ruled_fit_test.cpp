@@ -94,6 +94,58 @@ TEST_CASE("a gang that requires a rack goes where a rack has room for it, guaran
   }
 }
 
+TEST_CASE("nodes promised one by one are in no rack together, in use or not, spread or not") {
+  for (const bool spread : {false, true}) {
+    CAPTURE(spread);
+    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
+    gang_request r = ruled_gang(9, {{2, 4}}, {.required = rack_of_nodes}, 10);
+    if (spread) r.rules.members.resize(1);
+    if (spread) r.rules.members[0].spread = {{rack_of_nodes, 2}};
+    CHECK(ruled_plan(h, r).wait.reason == wait_reason::never);
+    for (const std::uint32_t job : {1U, 2U}) start_ruled(h, ruled_gang(job, {{1, 4}}, {}));
+    const gang_plan plan = ruled_plan(h, r);
+    CHECK(plan.result == outcome::wait);
+    CHECK(plan.wait.reason == wait_reason::never);
+  }
+}
+
+TEST_CASE(
+    "lower gangs give way to a spread over racks, on healthy hardware, too; lazy ones run on") {
+  for (const bool lazy : {false, true}) {
+    CAPTURE(lazy);
+    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
+    for (const std::uint32_t job : {1U, 2U}) {
+      gang_request low = ruled_gang(job, {{1, 4}}, {});
+      low.lazy = lazy;
+      start_ruled(h, low);
+    }
+    const std::uint32_t rack = h.gangs()[*h.gangs().find(job_id(1))].leaves[0].leaf.value / 16;
+    REQUIRE(h.gangs()[*h.gangs().find(job_id(2))].leaves[0].leaf.value / 16 == rack);
+    gang_request r = ruled_gang(9, {{2, 4}}, {}, 10);
+    r.rules.members.resize(1);
+    r.rules.members[0].spread = {{rack_of_nodes, 1}};
+    const gang_plan plan = ruled_plan(h, r);
+    REQUIRE(plan.result != outcome::wait);
+    CHECK(racks_spanned(plan.tasks).size() == 2);
+    if (lazy) {
+      CHECK(plan.result == outcome::bind);
+      CHECK(plan.downgraded.size() == 2);
+    } else {
+      CHECK(plan.result == outcome::preempt);
+    }
+    REQUIRE(h.commit(plan).ok());
+    CHECK(apiary_test::faults_of(h) == "");
+  }
+}
+
+TEST_CASE("a gang under rules has no more members than its search is made for") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
+  const std::vector<gang_member> many(1025, {1, 1});
+  const auto plan = h.propose(ruled_gang(1, many, {.required = rack_of_nodes}));
+  CHECK(plan.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(h.propose(ruled_gang(1, many, {})).ok());
+}
+
 TEST_CASE("a gang that requires more than any rack has waits with a proof that can be counted") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   start_ruled(h, ruled_gang(1, {{1, 1}}, {.required = rack_of_nodes}));

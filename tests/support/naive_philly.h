@@ -260,13 +260,12 @@ class naive_philly {
     const auto found = jobs_.find(job.value);
     if (found == jobs_.end() || found->second.at != phase::acquire) return;
     record& r = found->second;
-    const std::uint32_t t = r.request.tenant.value;
     std::uint64_t all = 0;
     for (const apiary::node_id n : places_.pool().servers())
       all += places_.pool().healthy(n) ? places_.pool().gpus(n) : 0;
     const std::uint64_t in_use = all - places_.pool().idle();
     if (in_use * 100 < all * options_.preempt_percent) return;
-    if (running(t) + wanted(t) + r.request.gpus > options_.quotas[t]) return;
+    if (!within_quota(r.request)) return;
     // Of each tenant beyond its quota the last started, as long as it stays beyond it.
     std::vector<apiary::philly_candidate> candidates;
     std::vector<std::uint32_t> left;

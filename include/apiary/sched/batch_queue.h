@@ -51,7 +51,8 @@ struct batch_options {
 //           each moment at which something was submitted, ended, broke or was repaired.
 // Cost:     a call O(log jobs) in the order; decide a search of the lines (sched/wait_lines.h) and
 //           a proposal for each job that starts, and as many for lines without a place. With
-//           easy_places a copy of the placer, too, and finish() of the jobs that end before.
+//           easy_places as many for each job that starts, a copy of the placer, finish() of the
+//           jobs that end before, and a proposal for each moment at which one does.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class batch_queue {
@@ -203,11 +204,16 @@ class batch_queue {
     while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus(), longest)) {
       const job_request& r = jobs_[next->job].request;
       const auto accept = [&](const job_place& place) {
-        if (later_by(now, r.estimate) <= reserved_->at || then.commit(r, place).ok()) return true;
+        if (later_by(now, r.estimate) <= reserved_->at) return true;
+        if (then.commit(r, place).ok()) {
+          reserved_->spare = then.idle_gpus();
+          return true;
+        }
         in_the_way.push_back(r.gpus);
         return false;
       };
-      APIARY_RETURN_IF_ERROR(start(*next, now, actions, accept).status());
+      APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions, accept));
+      if (started) in_the_way.clear();  // others may be sent elsewhere now
     }
     return absl::OkStatus();
   }

@@ -48,7 +48,9 @@ class sharing_ground {
   [[nodiscard]] const gpu_sharing<Score>& scheduler() const noexcept { return scheduler_; }
 
   [[nodiscard]] std::int32_t priority(const share& /*r*/) const noexcept { return -1; }
-  [[nodiscard]] bool may_start(const share& r) { return scheduler_.propose(r).ok(); }
+  [[nodiscard]] bool may_start(const share& r) {
+    return r.job.valid() && scheduler_.propose(r).ok();
+  }
   // kInvalidArgument: not a valid task, or no job id.
   absl::StatusOr<bool> start(const share& r, std::vector<job_id>& /*stopped*/) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a task needs a job id");

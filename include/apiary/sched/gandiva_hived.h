@@ -101,6 +101,7 @@ class hived_ground {
 
   [[nodiscard]] std::int32_t priority(const gang_request& r) const noexcept { return r.priority; }
   [[nodiscard]] bool may_start(const gang_request& r) {
+    if (r.suggested != nullptr) return false;
     const absl::StatusOr<gang_plan> plan = scheduler_.propose(r);
     return plan.ok() && plan->result != outcome::wait;
   }

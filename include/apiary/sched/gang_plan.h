@@ -105,7 +105,7 @@ struct chain_refusal {
 struct gang_wait {
   wait_reason reason = wait_reason::busy;
   std::optional<gang_fit::shortage> shortage{};  // what proves it; none: tasks of mixed sizes that
-                                                 // do not go together
+                                                 // do not go together, or rules
   std::uint32_t chain = 0;                       // whose cells that counts
 
   // If it is busy, or can never run: the proof, of each chain that the gang may use, in the order of

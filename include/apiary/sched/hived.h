@@ -49,7 +49,9 @@ APIARY_NAMESPACE_BEGIN
 // Cost:    propose as hived_search; commit and finish as hived_state; marking a leaf O(levels *
 //          (fan-out + leaves of a node)). What depends on the size of the cluster: a place that must
 //          be on suggested nodes, one that several gangs of the tenant must end for, a wait, doomed
-//          and reconfigure; a whole cell larger than a node where all of them are full of guests; on
+//          and reconfigure; a gang under rules (hived_ruled_fit.h), and where a spread depends on how
+//          whole cells are bound all cells of a level for each that is bound; a whole cell larger
+//          than a node where all of them are full of guests; on
 //          bad hardware a search that meets it (hived_planner.h, hived_eviction.h); and a gang that
 //          is given its tenant's cells where it runs, as after recover or cancel: O(whole cells of
 //          the tenant) for each of its own.
@@ -268,7 +270,8 @@ class hived {
   // has it; what is bad stays so as long as it is in the configuration. A gang whose tenant, pinned
   // cell or type of leaf is not in the configuration is from then on of none
   // (hived_catalog::translate), also if a later one has it again: what a gang asks for is kept as
-  // ids, which mean something in one configuration only.
+  // ids, which mean something in one configuration only. So are the levels of its rules, which count
+  // from the leaves in the new one, too.
   // kInvalidArgument, and nothing changes: a faulty configuration.
   absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config) {
     APIARY_ASSIGN_OR_RETURN(hived next, create(config));

@@ -36,6 +36,7 @@ APIARY_NAMESPACE_BEGIN
 class hived_catalog {
  public:
   static constexpr std::uint64_t max_tasks = 1'000'000;  // of a gang
+  static constexpr std::size_t max_ruled_members = 1024;
   // Of a gang that runs already; more if the cluster has more. Its cluster may have been larger.
   static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
@@ -112,6 +113,10 @@ class hived_catalog {
     if (!r.rules.members.empty() && r.rules.members.size() != r.members.size()) {
       return wrong("rules for " + std::to_string(r.rules.members.size()) + " members, it has " +
                    std::to_string(r.members.size()));
+    }
+    if (r.rules.any() && r.members.size() > max_ruled_members) {
+      return wrong(std::to_string(r.members.size()) + " members under rules, where " +
+                   std::to_string(max_ruled_members) + " are the limit");
     }
     if (r.leaf_type.valid() && r.leaf_type.value >= types_.size()) {
       return absl::NotFoundError(name(r.job) + ": there is no leaf type " +

@@ -307,7 +307,7 @@ class hived_drawing {
     const bool guest = gang.request.priority < 0;
     const bool runs = gang.state == gang_state::allocated;
     return (guest ? "opportunistic" : "priority " + std::to_string(gang.request.priority)) +
-           (runs ? ", runs on " : ", claims ") + where +
+           (where.empty() ? ", runs" : (runs ? ", runs on " : ", claims ") + where) +
            (gang.missing.empty() ? "" : ", " + std::to_string(gang.missing.size()) + " not here") +
            (guest || gang.guaranteed() ? "" : ", now opportunistic") +
            (h_.being_preempted(gang) ? ", is to end" : "");

@@ -119,16 +119,19 @@ class hived_eviction {
   }
 
   // The gangs of lower priority in a cluster, by what it costs that they give its cells back: those
-  // preempting, then lazy ones that run, then those that must end; of each the lowest first, then
-  // the smallest, then by job.
-  [[nodiscard]] static std::vector<gang_slot> lower_ones(const gang_table& gangs, cluster_id c,
+  // preempting, then lazy ones that run, then those that must end, first of these such as end
+  // anyway; of each the lowest first, then the smallest, then by job.
+  [[nodiscard]] static std::vector<gang_slot> lower_ones(const hived_cells& cells,
+                                                         const gang_table& gangs, cluster_id c,
                                                          std::int32_t priority) {
     std::vector<gang_slot> all;
     for (const ranked_gang& g : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
       if (g.priority < priority) all.push_back(g.slot);
     }
-    std::stable_partition(all.begin(), all.end(), [&](gang_slot s) { return !must_end(gangs[s]); });
+    const auto ending = std::stable_partition(all.begin(), all.end(),
+                                              [&](gang_slot s) { return !must_end(gangs[s]); });
+    std::stable_partition(ending, all.end(), [&](gang_slot s) { return gangs[s].claimed(cells); });
     return all;
   }
   // Whether a gang can give its tenant's cells back only by ending.

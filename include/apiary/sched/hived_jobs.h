@@ -34,7 +34,7 @@ APIARY_NAMESPACE_BEGIN
 // rest: a guaranteed one (priority 0 to 1000) on its tenant's cells, an opportunistic one (priority
 // -1) as a guest. A guaranteed job may be lent what is idle, and is a guest then, too.
 //
-// Cost: fits a look-up, for the first job of a tenant, number of GPUs and kind a hived::propose on
+// Cost: fits_own a look-up, for the first job of a tenant, number of GPUs and kind a hived::propose on
 //       empty cells.
 class hived_jobs {
  public:

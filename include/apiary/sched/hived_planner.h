@@ -137,7 +137,11 @@ class hived_planner {
         wait.reason = wait_reason::undecided;
       } else if (r.suggested != nullptr) {
         r.suggested = nullptr;
-        if (find(catalog, state, r, restarted_)) wait.reason = wait_reason::not_suggested;
+        if (find(catalog, state, r, restarted_)) {
+          wait.reason = wait_reason::not_suggested;
+        } else if (undecided_ && !(r.rules.any() && is_refused(state, r))) {
+          wait.reason = wait_reason::undecided;
+        }
       }
     }
     if (wait.reason == wait_reason::never || wait.reason == wait_reason::busy)
@@ -216,7 +220,12 @@ class hived_planner {
   // Under rules.
   [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
                              wait_reason reason) {
-    return proof_.fits(state.cells(), state.gangs(), r, at(r, i, reason)) !=
+    gang_request easier = r;  // where bindings matter, slices are met by the hardware, too
+    if (r.priority >= 0 &&
+        is_spread_over_whole_cells(state.cells().cluster(clusters_[i]), r.rules)) {
+      for (member_rules& m : easier.rules.members) m.slices.clear();
+    }
+    return proof_.fits(state.cells(), state.gangs(), easier, at(r, i, reason)) !=
            fit_verdict::does_not_fit;
   }
   // Whether it is certain that it fits nowhere, also on hardware that is bad or not suggested.

@@ -42,6 +42,7 @@ APIARY_NAMESPACE_BEGIN
 // level of one, and these may lie in one physical cell of that level.
 [[nodiscard]] inline bool is_spread_over_whole_cells(const virtual_cluster& cluster,
                                                      const request_rules& rules) noexcept {
+  if (rules.required != any_level) return false;  // all is in one whole cell, wherever it is bound
   std::uint32_t below = 0;
   for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
     below += cluster.tree().roots(l).size();
@@ -52,7 +53,7 @@ APIARY_NAMESPACE_BEGIN
 // Binds unbound whole cells for which that matters, as many of each level as the gang has tasks: each
 // to a usable one in the cell of the level of the lowest spread above it where the tenant has fewest
 // leaves that can be had, of such to one with fewest guests, of such to the first. For searching.
-// Cost: O(cells of the level * levels) for each, and tree_as_bound.
+// Cost: O(cells of the level * levels) for each, O(cells of the chain), and tree_as_bound.
 inline void bind_apart(hived_cells& cells, cluster_id c, const gang_request& request,
                        const health<uniform_tree>& usable) {
   const virtual_cluster& cluster = cells.cluster(c);

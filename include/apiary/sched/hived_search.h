@@ -61,9 +61,11 @@ class hived_search {
     if (usable != nullptr) {
       found = try_filtered(cells, q, *usable);
     } else {
-      if (try_guaranteed(cells, q, nullptr, 1)) return true;
-      if (mapped_ && !chain.any_bad()) return false;
-      if (!mapped_) found = try_filtered(cells, q, chain.healthy());
+      // Under a spread other bindings might do, or spare lazy gangs, on good hardware, too.
+      const bool apart = is_spread_over_whole_cells(cells.cluster(c), request.rules);
+      found = try_guaranteed(cells, q, nullptr, 1);
+      if (!apart && (found || (mapped_ && !chain.any_bad()))) return found;
+      if (!found && !mapped_) found = try_filtered(cells, q, chain.healthy());
       usable = &chain.healthy();
     }
     if (!preempting || (found && num_ended(chain, gangs) == 0)) return found;
@@ -186,7 +188,7 @@ class hived_search {
                     bool found) {
     const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
     std::vector<gang_slot> lower =
-        hived_eviction::lower_ones(q.gangs, q.cluster, q.request.priority);
+        hived_eviction::lower_ones(cells, q.gangs, q.cluster, q.request.priority);
     if (found)
       std::erase_if(lower, [&](gang_slot s) { return !in_the_way(chain, q.gangs[s], s, usable); });
     if (lower.empty() || (!found && cells.is_pinned(q.cluster))) return found;
@@ -326,7 +328,7 @@ class hived_search {
   }
 
   // Cancels the preempting gangs that have one of these leaves, and takes the cells of lazy users.
-  // Where a filter holds nothing is moved away: lazy users are preempted where they are, other than
+  // Where a filter holds, or a spread depends on the bindings, nothing is moved away: lazy users are preempted where they are, other than
   // in try_yielding.
   void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
                  const std::vector<cell_id>& leaves, bool lazily) {

@@ -128,6 +128,7 @@ class introspection {
     now_ = now;
     const record& r = found->second;
     if (r.phase == phase::runs) {
+      if (takes_turns(r)) --takers_;
       ground_.stop(job);
       room_ = urgent_ = true;
     } else {
@@ -155,11 +156,11 @@ class introspection {
     take_turns(turn, actions);
     const bool moved = move(actions);
     if (moved) take_turns(false, actions);
-    again_ = moved || !turns_.empty();
+    again_ = moved || (!turns_.empty() && takers_ > 0);  // else a turn changes nothing
     return absl::OkStatus();
   }
   // When tick() wants to be called although nothing happens: with the next quantum, while somebody
-  // waits for a turn or the last tick moved a job; the next moment, while somebody waits who may find
+  // waits for a turn that another has, or the last tick moved a job; the next moment, while somebody waits who may find
   // room after what that tick suspended or moved.
   [[nodiscard]] tick_t wake() const noexcept {
     if ((room_ && !turns_.empty()) || (urgent_ && !served_.empty())) return now_ + 1;
@@ -238,6 +239,7 @@ class introspection {
   }
   void suspended(record& r, std::vector<action>& actions) {
     r.pass = pass_of(r);
+    if (takes_turns(r)) --takers_;
     wait(r);
     room_ = urgent_ = true;
     act(r, action::verb::suspend, actions);
@@ -245,7 +247,11 @@ class introspection {
   // It runs, and those in stopped_ do not. Requires: it stands in no line.
   void started(record& r, std::vector<action>& actions) {
     for (const job_id victim : stopped_) suspended(jobs_.at(victim.value), actions);
-    if (!takes_turns(r)) urgent_ = true;  // it may have been given more than it needs
+    if (takes_turns(r)) {
+      ++takers_;
+    } else {
+      urgent_ = true;  // it may have been given more than it needs
+    }
     r.phase = phase::runs;
     r.since = now_;
     act(r, r.ran ? action::verb::resume : action::verb::start, actions);
@@ -349,6 +355,7 @@ class introspection {
   absl::flat_hash_map<std::uint32_t, record> jobs_;
   weighted_tree turns_;          // who waits for a turn, by pass
   weighted_tree served_;         // who waits to be served at once, by priority
+  std::size_t takers_ = 0;       // jobs that run and take turns
   std::vector<job_id> stopped_;  // for whoever starts
   tick_t now_ = 0;               // of the last call
   std::int64_t turn_ = -1;       // the quantum of the last tick

@@ -214,19 +214,23 @@ class introspection_queue {
     if (l.jobs.first()->id == r.request.job.value) l.failed = false;
     l.jobs.erase(order_of(r), r.request.job.value);
   }
-  void take_place(record& r, job_place place) {
+  void take_place(record& r, const job_place& place) {
     end_waiting(r);
-    r.place = std::move(place);
+    r.place = place;
     used_ += r.request.gpus;
     if (r.owner) used_by_[r.request.tenant.value] += r.request.gpus;
+  }
+  // There may be room now in what the job's tenant has a right to; on bad hardware in everyone's.
+  void retry(const record& r) {
+    for (auto& [of, l] : lines_) {
+      if (bad_gpus_ > 0 || (r.owner && std::get<1>(of) == r.request.tenant.value)) l.failed = false;
+    }
   }
   void leave_place(record& r) {
     r.place.clear();
     used_ -= r.request.gpus;
     if (r.owner) used_by_[r.request.tenant.value] -= r.request.gpus;
-    for (auto& [of, l] : lines_) {
-      if (bad_gpus_ > 0 || (r.owner && std::get<1>(of) == r.request.tenant.value)) l.failed = false;
-    }
+    retry(r);
     r.owner = false;
   }
   [[nodiscard]] absl::Status take_out(record& r, tick_t now) {
@@ -293,6 +297,7 @@ class introspection_queue {
       if (!std::exchange(r.acted, true)) acted_.push_back(a.job);
       if (a.what == verb::migrate) {
         r.place = forms_.place(a.where);
+        retry(r);
       } else if (a.what != verb::suspend) {
         take_place(r, forms_.place(a.where));
       } else {

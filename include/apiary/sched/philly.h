@@ -256,7 +256,7 @@ class philly {
   [[nodiscard]] bool may_preempt(tenant_id t, std::uint32_t gpus, job_locality locality) const {
     const std::uint64_t all = pool().usable();
     const std::uint64_t in_use = all - pool().idle();
-    return in_use * 100 >= all * options_.preempt_percent && jobs_.within_quota_beside(t, gpus) &&
+    return in_use * 100 >= all * options_.preempt_percent && jobs_.within_quota(t, gpus) &&
            !jobs_.hopeless(gpus, locality);
   }
   // Lets everyone try to preempt who began to acquire at `from` or since. Who is suspended for one

@@ -89,11 +89,6 @@ class philly_jobs {
     const philly_tenant& owner = tenants_[t.value];
     return has_room(owner, gpus, owner.wanted == gpus ? 0 : owner.wanted);
   }
-  // The same for one that takes nobody's place.
-  [[nodiscard]] bool within_quota_beside(tenant_id t, std::uint32_t gpus) const noexcept {
-    const philly_tenant& owner = tenants_[t.value];
-    return has_room(owner, gpus, owner.wanted);
-  }
   [[nodiscard]] bool collects(const philly_job& r) const noexcept {
     return tenants_[r.request.tenant.value].collector == r.request.job;
   }
@@ -202,8 +197,9 @@ class philly_jobs {
 
   // Who has GPUs of the server whose health is set, ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
-    changed(healthy);
-    return places_.set_health(n, healthy);
+    auto known = places_.set_health(n, healthy);
+    if (known.ok()) changed(healthy);
+    return known;
   }
   // Whether GPUs fell idle since the last clear_freed().
   [[nodiscard]] bool freed() const noexcept { return freed_; }

@@ -58,7 +58,9 @@ class placer_ground {
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
 
   [[nodiscard]] std::int32_t priority(const job_request& /*r*/) const noexcept { return -1; }
-  [[nodiscard]] bool may_start(const job_request& r) { return placer_.propose(r).ok(); }
+  [[nodiscard]] bool may_start(const job_request& r) {
+    return r.job.valid() && placer_.propose(r).ok();
+  }
   // kInvalidArgument: no job id. Else as the placer's propose().
   absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& /*stopped*/) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
@@ -146,8 +148,11 @@ class placer_ground {
   [[nodiscard]] bool pays(const job_place& from, const job_place& to, std::uint32_t gpus,
                           std::uint32_t cost) const noexcept {
     if (to.size() != from.size()) return to.size() < from.size();
-    const auto price = static_cast<std::int64_t>(metric_.total_weight() * gpus * cost);
-    return added(from) - added(to) > price;
+    const std::int64_t gain = added(from) - added(to);
+    if (gain <= 0) return false;
+    const std::uint64_t unit = metric_.total_weight() * gpus;  // above 0 where anything is gained
+    const std::uint64_t paid = static_cast<std::uint64_t>(gain) / unit;
+    return paid > cost || (paid == cost && static_cast<std::uint64_t>(gain) % unit > 0);
   }
 
   Placer placer_;

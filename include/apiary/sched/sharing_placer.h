@@ -16,6 +16,7 @@
 #include <apiary/sched/gpu_sharing.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/server_placer.h>
+#include <apiary/sched/share_checks.h>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
@@ -53,8 +54,9 @@ class sharing_placer {
   [[nodiscard]] absl::Status check(const job_request& r) const {
     const std::uint32_t tasks = r.gpus / task_;
     const std::uint32_t rest = r.gpus % task_;
-    const bool fits = r.gpus <= largest_ || tasks < whole_tasks_ ||
-                      (tasks == whole_tasks_ && rest <= largest_rest_);
+    const bool fits = r.gpus <= largest_ ||
+                      (tasks + (rest > 0 ? 1 : 0) <= max_gang_tasks &&
+                       (tasks < whole_tasks_ || (tasks == whole_tasks_ && rest <= largest_rest_)));
     if (r.gpus > 0 && fits) return absl::OkStatus();
     return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
                                       " GPUs, which the servers cannot hold");
