@@ -41,6 +41,15 @@ room_index<uniform_tree> busy_cluster(std::uint32_t gpus) {
   return rooms;
 }
 
+// The same, but that no node has more than 2 GPUs free, save six of 8, 7, 6, 6, 5 and 5.
+room_index<uniform_tree> scarce_cluster(std::uint32_t gpus) {
+  room_index<uniform_tree> rooms = busy_cluster(gpus);
+  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, std::min(rooms.free(n), 2U));
+  constexpr std::uint32_t free[] = {8, 7, 6, 6, 5, 5};
+  for (std::uint32_t i = 0; i < 6; ++i) rooms.set(rooms.num_nodes() / 6 * i, free[i]);
+  return rooms;
+}
+
 // What is left of their CPU and memory: 96 cores and 768 GiB, of which most tasks take an eighth for
 // a GPU, some more.
 std::vector<resources> busy_hosts(const room_index<uniform_tree>& rooms) {
@@ -95,11 +104,13 @@ gang_rules plain(std::vector<ruled_member> members, level_t required = any_level
 }
 
 gang_rules dividing_yes() { return plain({{2, 8}, {4, 4}, {4, 2}, {6, 1}}); }
-gang_rules dividing_no() { return plain({{2'000'000, 4}, {16, 1}}); }
+gang_rules dividing_no() { return plain({{1, 8}, {7, 4}, {4, 2}, {4, 1}}); }
 gang_rules mixed_yes() {
   return plain({{1, 8}, {2, 7}, {2, 6}, {3, 5}, {2, 4}, {2, 3}, {2, 2}, {2, 1}});
 }
-gang_rules mixed_no() { return plain({{1, 8}, {2'000'000, 7}, {2, 5}, {2, 3}}); }
+gang_rules mixed_no() { return plain({{1, 8}, {3, 7}, {2, 5}, {4, 3}, {6, 1}}); }
+// Enough room for the tasks of each size and larger: only how they go together says no.
+gang_rules packed_no() { return plain({{1, 8}, {1, 7}, {2, 5}, {5, 3}, {7, 1}}); }
 gang_rules rack_yes() { return plain({{2, 4}, {3, 2}, {2, 1}}, rack); }
 gang_rules rack_no() { return plain({{15, 4}, {4, 2}}, rack); }
 gang_rules rack_mixed_yes() { return plain({{2, 5}, {2, 3}, {3, 2}}, rack); }
@@ -138,9 +149,10 @@ gang_rules preferred_node_no() {
   return gang;
 }
 
-template <gang_rules (*Make)(), fit_verdict Expected, bool Hosted = false>
+template <gang_rules (*Make)(), fit_verdict Expected, bool Hosted = false,
+          room_index<uniform_tree> (*Cluster)(std::uint32_t) = busy_cluster>
 void ask(benchmark::State& state) {
-  const room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  const room_index<uniform_tree> rooms = Cluster(static_cast<std::uint32_t>(state.range(0)));
   const std::vector<resources> hosts = Hosted ? busy_hosts(rooms) : std::vector<resources>{};
   gang_rules gang = Make();
   benchmark::DoNotOptimize(gang.members.data());
@@ -198,10 +210,19 @@ constexpr int middle = 100'352;
 constexpr int large = 1'048'576;
 
 BENCHMARK(ask<dividing_yes, yes>)->Name("ruled/dividing/yes")->Arg(small)->Arg(middle)->Arg(large);
-BENCHMARK(ask<dividing_no, no>)->Name("ruled/dividing/no")->Arg(small)->Arg(middle)->Arg(large);
+BENCHMARK(ask<dividing_no, no, false, scarce_cluster>)
+    ->Name("ruled/dividing/no")
+    ->Arg(small)
+    ->Arg(middle)
+    ->Arg(large);
 BENCHMARK(ask_greedily<dividing_yes>)->Name("ruled/dividing/node_by_node")->Arg(middle);
 BENCHMARK(ask<mixed_yes, yes>)->Name("ruled/mixed/yes")->Arg(middle);
-BENCHMARK(ask<mixed_no, no>)->Name("ruled/mixed/no")->Arg(middle);
+BENCHMARK(ask<mixed_no, no, false, scarce_cluster>)->Name("ruled/mixed/no")->Arg(middle);
+BENCHMARK(ask<packed_no, no, false, scarce_cluster>)
+    ->Name("ruled/packed/no")
+    ->Arg(small)
+    ->Arg(middle)
+    ->Arg(large);
 BENCHMARK(ask<rack_yes, yes>)->Name("ruled/rack/yes")->Arg(middle)->Arg(large);
 BENCHMARK(ask<rack_no, no>)->Name("ruled/rack/no")->Arg(middle)->Arg(large);
 BENCHMARK(ask_greedily<rack_no>)->Name("ruled/rack/rack_by_rack")->Arg(middle)->Arg(large);

@@ -46,7 +46,7 @@ int main() {
   neighbour.required = rack;
 
   ruled_fit<uniform_tree> fit;
-  if (fit(rooms, gang) == fit_verdict::fits) return 1;
+  if (fit(rooms, gang) != fit_verdict::does_not_fit) return 1;  // nor when its budget has ended
   std::printf("%s;\n", sentence(fit.explain(rooms, gang), gang, "rack").c_str());
 
   remedy_search<uniform_tree> remedy;

@@ -29,6 +29,10 @@ void ask(const room_index<uniform_tree>& rooms, const char* name, const gang_rul
       std::printf("  node %u: %u of member %u\n", p.node, p.tasks, p.member);
     return;
   }
+  if (verdict == fit_verdict::budget_ended) {  // neither yes nor no: there is nothing to explain
+    std::printf("%s: undecided\n", name);
+    return;
+  }
   const certificate why = fit.explain(rooms, gang);
   const char* level = gang.required == rack ? "rack" : "cluster";
   const auto other_verdict = [&](const gang_rules& other) { return fit(rooms, other); };

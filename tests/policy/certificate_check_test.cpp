@@ -7,6 +7,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/model/ragged_tree.h>
 #include <apiary/model/resources.h>
+#include <apiary/model/uniform_tree.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
 #include <apiary/policy/gang_rules.h>
@@ -233,5 +234,21 @@ TEST_CASE("certificate_check: nothing proves that a gang of nothing does not fit
   why.cells = {{0, 0, 0, {}}};
   CHECK(!check(why));
   why.cells = {{0, certificate::listed, 0, {}}};
+  CHECK(!check(why));
+}
+
+TEST_CASE("certificate_check: what the nodes of a cell bear together may be more than 64 bits") {
+  // A gang that one node could hold. Weighed with 2^32 - 1 the nodes bear 2^64 and more, and cut to
+  // 64 bits that would be less than is needed.
+  const uniform_tree tree{65'537};
+  gang_rules gang;
+  gang.members = {{.tasks = 65'536}};
+  const std::vector<std::uint32_t> free(65'537, 1);
+  certificate_check check(tree, 0, free, {}, gang);
+  certificate why;
+  why.level = 1;
+  why.kinds = {0};
+  why.weighings.push_back({{4'294'967'295}, 281'474'976'645'120});
+  why.cells.push_back({0, 0, 281'466'386'710'530, {}});
   CHECK(!check(why));
 }

@@ -4,6 +4,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/model/ragged_tree.h>
 #include <apiary/model/resources.h>
+#include <apiary/model/uniform_tree.h>
 #include <apiary/policy/cell_parts.h>
 #include <apiary/policy/certificate.h>
 #include <apiary/policy/certificate_check.h>
@@ -535,4 +536,30 @@ TEST_CASE("what is certain is said, though the list that proves it is longer tha
   gang.members[0].tasks = 4;
   REQUIRE(much(rooms, gang) == fit_verdict::fits);
   CHECK(!much.is_refused());
+}
+
+TEST_CASE("ruled_fit: counts of a cell beyond 32 bits are no fewer") {
+  // The GPUs fit as 5 + 2 and 3 + 3 alone, which only the search finds; of the last kind each of the
+  // two nodes could hold most.
+  room_index<uniform_tree> rooms(uniform_tree{2, 8}, 1, 8);
+  rooms.set(0, 7);
+  rooms.set(1, 6);
+  gang_rules gang;
+  gang.members = {{.tasks = 1, .leaves = 5}, {.tasks = 2, .leaves = 3}, {.tasks = 1, .leaves = 2}};
+  gang.members.push_back({.tasks = 4'000'000'000, .spread = {{1, 2'900'000'000}}});
+  ruled_fit<uniform_tree> fit;
+  CHECK(fit(rooms, gang) == fit_verdict::fits);
+}
+
+TEST_CASE("ruled_fit: fewest nodes where a spread leaves GPUs of a node unused") {
+  room_index<uniform_tree> rooms(uniform_tree{2, 4, 8}, 1, 8);
+  constexpr std::uint32_t free[] = {4, 1, 1, 0, 4, 4, 0, 0};
+  for (std::uint32_t n = 0; n < 8; ++n) rooms.set(n, free[n]);
+  gang_rules gang;
+  gang.members = {{.tasks = 4, .leaves = 1, .spread = {{1, 2}}}};
+  gang.required = 2;
+  ruled_fit<uniform_tree> fit(1000, gang_objective::fewest_nodes);
+  REQUIRE(fit(rooms, gang) == fit_verdict::fits);
+  CHECK(fit.cell() == 1);
+  CHECK(fit.portions().size() == 2);
 }

@@ -93,3 +93,13 @@ TEST_CASE("victim_cost: what has no room is left out, the least important first"
   CHECK(all < std::uint64_t{1} << 63);
   CHECK(victim_cost({}).num_classes() == 0);
 }
+
+TEST_CASE("victim_cost: GPU-times beyond all room count for nothing") {
+  std::vector<victim_loss> gangs;
+  for (std::uint32_t p = 0; p < 63; ++p) gangs.push_back({.priority = p, .gpu_time = p});
+  gangs[5].gpu_time = std::uint64_t{1} << 63;
+  const victim_cost cost(gangs);
+  CHECK(cost.time_shift() == 64);
+  CHECK(cost(gangs[5]) > cost(gangs[4]));
+  CHECK(cost(gangs[6]) > cost(gangs[5]));
+}

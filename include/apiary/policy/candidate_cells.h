@@ -117,7 +117,7 @@ class candidate_cells {
     std::uint64_t left = one ? units[0].tasks : sizes.leaves;
     std::uint64_t used = 0;
     for (std::size_t f = nodes.size(); f-- > 1 && left > 0;) {
-      const std::uint64_t each = one ? f / units[0].leaves : f;
+      const std::uint64_t each = one ? units.bound(0, rooms.node_level(), f / units[0].leaves) : f;
       if (each == 0) break;
       const std::uint64_t n = std::min<std::uint64_t>(nodes[f], (left + each - 1) / each);
       used += n;

@@ -12,7 +12,8 @@ APIARY_NAMESPACE_BEGIN
 
 // Where a gang goes: of the cells that can hold it to the one with least free leaves, and there to
 // the fullest parts and nodes first, so that whole cells stay whole; or to the cell where it needs
-// fewest nodes (least for one size of task, an estimate for several), and to few nodes there.
+// fewest nodes, and to few nodes there. These are least for one size of task whose rules are about
+// nodes alone, and an estimate for several sizes, other rules, CPU and memory.
 enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
 
 // So many equal parts of a cell: each has room for so many units, and so much free.

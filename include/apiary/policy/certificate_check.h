@@ -181,12 +181,11 @@ class certificate_check {
       if (heavy > 1) nodes_.weigh_together(room);
       return best_on_node(0, room);
     }
-    std::uint64_t sum = 0;
-    for (const std::uint32_t i : parts(l, c)) sum += most(l - 1, i);
     std::uint64_t rules = 0;
     for (std::size_t k = 0; k < weights.size(); ++k)
       rules += std::uint64_t{weights[k]} * allowed(k, l);
-    sum = std::min(sum, rules);
+    std::uint64_t sum = 0;  // of cells that each bear less than 2^64; never more than the rules
+    for (const std::uint32_t i : parts(l, c)) sum += std::min(rules - sum, most(l - 1, i));
     return heavy == 1 ? sum - sum % (std::uint64_t{weights[kind]} * together(kind, l)) : sum;
   }
   // All that can be left with one more task of kind k; false if it cannot be put there.
@@ -232,8 +231,10 @@ class certificate_check {
       for (const vector& a : sums) {
         for (const vector& b : part) {
           vector sum(kinds_.size());
-          for (std::size_t k = 0; k < sum.size(); ++k)
-            sum[k] = std::min(a[k] + b[k], allowed(k, l));
+          for (std::size_t k = 0; k < sum.size(); ++k) {
+            const std::uint64_t both = std::uint64_t{a[k]} + b[k];
+            sum[k] = static_cast<std::uint32_t>(std::min<std::uint64_t>(both, allowed(k, l)));
+          }
           insert(next, sum);
         }
       }

@@ -166,7 +166,10 @@ class front_search {
     for (std::size_t i = 0; i < a.size(); ++i) {
       for (std::size_t j = 0; j < b.size(); ++j) {
         vector_.resize(width());
-        for (std::size_t u = 0; u < width(); ++u) vector_[u] = std::min(a[i][u] + b[j][u], most[u]);
+        for (std::size_t u = 0; u < width(); ++u) {
+          const std::uint64_t both = std::uint64_t{a[i][u]} + b[j][u];
+          vector_[u] = static_cast<std::uint32_t>(std::min<std::uint64_t>(both, most[u]));
+        }
         if (!pay(sums.size() + 1)) return sums;
         sums.add(vector_);
       }

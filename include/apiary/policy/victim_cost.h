@@ -68,7 +68,7 @@ class victim_cost {
         classes_.begin(), classes_.end(), gang.priority,
         [](std::uint32_t priority, const a_class& c) { return priority < c.lowest; });
     APIARY_ASSERT(after != classes_.begin());
-    return (after - 1)->weight + (gang.gpu_time >> time_shift_);
+    return (after - 1)->weight + counted(gang);
   }
   // Classes that are told apart.
   [[nodiscard]] std::size_t num_classes() const noexcept { return classes_.size(); }
@@ -81,11 +81,14 @@ class victim_cost {
     std::uint64_t weight = 0;  // of a gang
   };
 
+  [[nodiscard]] std::uint64_t counted(const victim_loss& gang) const noexcept {
+    return time_shift_ < 64 ? gang.gpu_time >> time_shift_ : 0;
+  }
   // Whether the sum of the GPU-times, rounded, is below that.
   [[nodiscard]] bool has_room(std::span<const victim_loss> gangs, std::uint64_t times) const {
     std::uint64_t left = times - 1;
     for (const victim_loss& g : gangs) {
-      const std::uint64_t time = g.gpu_time >> time_shift_;
+      const std::uint64_t time = counted(g);
       if (time > left) return false;
       left -= time;
     }
