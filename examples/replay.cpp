@@ -170,29 +170,6 @@ std::string with_extension(const std::string& path, const char* extension) {
   return std::filesystem::path(path).replace_extension(extension).string();
 }
 
-// The size of fragmentation's tables: models that may serve the same kinds share one, with a row
-// for each CPU demand and, but for a few, a column for each share of a device.
-std::uint64_t table_bytes(const task_mix& mix) {
-  std::set<std::vector<bool>> classes;
-  std::uint64_t bytes = 0;
-  for (gpu_model model = 0; model < max_gpu_models; ++model) {
-    std::vector<bool> served;
-    std::vector<std::uint32_t> cpus;
-    std::bitset<whole_gpu + 1> shares;
-    for (const typical_task& t : mix.tasks()) {
-      served.push_back(t.kind.devices > 0 && contains(t.kind.models, model));
-      if (!served.back()) continue;
-      cpus.push_back(t.kind.cpu_milli);
-      if (t.kind.devices == 1) shares.set(t.kind.gpu_milli);
-    }
-    if (!classes.insert(std::move(served)).second) continue;
-    std::sort(cpus.begin(), cpus.end());
-    const auto end = std::unique(cpus.begin(), cpus.end());
-    const auto rows = static_cast<std::uint64_t>(end - cpus.begin()) + 1;
-    bytes += rows * (shares.count() + max_gpus_per_node + 2) * sizeof(std::uint32_t);
-  }
-  return bytes;
-}
 constexpr std::uint64_t most_table_bytes = std::uint64_t{256} << 20;  // up to three are alive
 
 // All that can be wrong with the arguments and files is found out here, before the work.
@@ -210,7 +187,7 @@ absl::StatusOr<task> prepare(const options& chosen) {
   options& o = t.chosen;
   APIARY_ASSIGN_OR_RETURN(t.trace, load(o));
   t.mix = task_mix::from_history(task_kinds(t.trace.work.tasks));
-  if (table_bytes(t.mix) > most_table_bytes) {
+  if (fragmentation::table_bytes(t.mix) > most_table_bytes) {
     return absl::InvalidArgumentError(o.pods + ": too many different tasks, the tables of their " +
                                       "fragmentation would take more than " +
                                       std::to_string(most_table_bytes >> 20) + " MiB");

@@ -112,4 +112,16 @@ TEST_CASE("a kind of weight 0 changes nothing, and all weights times k is F the 
   }
 }
 
+TEST_CASE("fragmentation: tables are as large as was said before they were made") {
+  CHECK(fragmentation::table_bytes(task_mix()) == 72);  // no row but that of no CPU, no share
+  const model_set odd = 0xaaaaaaaaaaaaaaaa;
+  const task_mix few({{{.cpu_milli = 1, .gpu_milli = 5, .devices = 1}, 1},
+                      {{.cpu_milli = 2, .gpu_milli = 6, .devices = 1, .models = odd}, 1},
+                      {{.cpu_milli = 2, .gpu_milli = 1000, .devices = 2, .models = odd}, 1},
+                      {{.cpu_milli = 3}, 1}});
+  CHECK(fragmentation::table_bytes(few) == 4 * (2 * 19 + 3 * 20));
+  for (const task_mix& mix : {task_mix(), few, task_mix({{{.cpu_milli = 7}, 2}})})
+    CHECK(fragmentation(mix).table_bytes() == fragmentation::table_bytes(mix));
+}
+
 }  // namespace

@@ -58,8 +58,11 @@ TEST_CASE("nothing idle is not fragmented") {
   CHECK(c.allocation[100] == 100.0);
 }
 
-TEST_CASE("no arrival, no values") {
+TEST_CASE("no arrival or no GPU, no values") {
   for (const double value : curves_of({}, 1).allocation) CHECK(std::isnan(value));
+  const load_curves without = curves_of(placed({0, 500}), 0);
+  CHECK(without.fragmentation_ratio.size() == 131);
+  for (const double value : without.fragmentation_ratio) CHECK(std::isnan(value));
 }
 
 TEST_CASE("pairwise sums group their terms in a fixed way") {

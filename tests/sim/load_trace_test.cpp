@@ -71,3 +71,10 @@ TEST_CASE("a decision that cannot be carried out is named") {
     CHECK(std::string(samples.status().message()).starts_with("arrival 4, task half: node "));
   }
 }
+
+TEST_CASE("more answers than arrivals are refused") {
+  const auto samples =
+      trace_load(two_nodes(), fragmentation(whole_gpus), three_halves(), decisions(5));
+  CHECK(samples.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(samples.status().message() == "5 answers for 4 arrivals");
+}

@@ -172,20 +172,6 @@ TEST_CASE("a link that leads to no file yet is written through") {
   CHECK(round.err == "replay: round: Too many levels of symbolic links\n");
 }
 
-TEST_CASE("tables of fragmentation are as large as expected") {
-  const synthetic_trace made = openb_like({});
-  const task_mix mix = task_mix::from_history(task_kinds(made.work.tasks));
-  CHECK(table_bytes(mix) > 1000);
-  CHECK(table_bytes(mix) < 5000);
-  CHECK(table_bytes(task_mix()) == 72);  // no row but that of no CPU, no share
-  const model_set odd = 0xaaaaaaaaaaaaaaaa;
-  const task_mix few({{{.cpu_milli = 1, .gpu_milli = 5, .devices = 1}, 1},
-                      {{.cpu_milli = 2, .gpu_milli = 6, .devices = 1, .models = odd}, 1},
-                      {{.cpu_milli = 2, .gpu_milli = 1000, .devices = 2, .models = odd}, 1},
-                      {{.cpu_milli = 3}, 1}});
-  CHECK(table_bytes(few) == 4 * (2 * 19 + 3 * 20));
-}
-
 TEST_CASE("a task list whose tables would not fit is refused") {
   const workplace here;
   std::string pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n";

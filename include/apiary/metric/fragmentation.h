@@ -11,7 +11,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -44,6 +46,22 @@ class fragmentation {
       tables_.emplace_back(mix, served);
       classes.push_back(std::move(served));
     }
+  }
+
+  // The size of the tables for a mix, in bytes: what to ask before a mix of a user's making.
+  [[nodiscard]] static std::uint64_t table_bytes(const task_mix& mix) {
+    std::uint64_t bytes = 0;
+    std::set<std::vector<bool>> classes;
+    for (gpu_model model = 0; model < max_gpu_models; ++model) {
+      const auto [served, is_new] = classes.insert(served_by(mix, model));
+      if (is_new) bytes += demands(mix, *served).table_size() * sizeof(std::uint32_t);
+    }
+    return bytes;
+  }
+  [[nodiscard]] std::uint64_t table_bytes() const noexcept {
+    std::uint64_t bytes = 0;
+    for (const table& t : tables_) bytes += t.counts.size() * sizeof(std::uint32_t);
+    return bytes;
   }
 
   // W, the sum of the weights.
@@ -104,6 +122,27 @@ class fragmentation {
   }
 
  private:
+  // Of the kinds that some models serve, the distinct demands for CPU and for a share of one device,
+  // ascending.
+  struct demands {
+    std::vector<std::uint32_t> cpus, shares;
+
+    demands(const task_mix& mix, const std::vector<bool>& served) {
+      for (std::size_t m = 0; m < served.size(); ++m) {
+        const task_kind& kind = mix.tasks()[m].kind;
+        if (served[m]) cpus.push_back(kind.cpu_milli);
+        if (served[m] && kind.devices == 1) shares.push_back(kind.gpu_milli);
+      }
+      sort_unique(cpus);
+      sort_unique(shares);
+    }
+    // Where M begins in a row of their table, how long a row is, and how many numbers there are.
+    [[nodiscard]] std::size_t several() const noexcept { return shares.size() + 1; }
+    [[nodiscard]] std::size_t row_size() const noexcept {
+      return several() + max_gpus_per_node + 1;
+    }
+    [[nodiscard]] std::size_t table_size() const noexcept { return (cpus.size() + 1) * row_size(); }
+  };
   // For the kinds that some models serve: H and M for each rank of the CPU left.
   struct table {
     std::vector<std::uint32_t> cpus;    // distinct demands, ascending
@@ -112,18 +151,12 @@ class fragmentation {
     std::size_t row_size = 0;
 
     table(const task_mix& mix, const std::vector<bool>& served) {
-      std::vector<std::uint32_t> shares;
-      for (std::size_t m = 0; m < served.size(); ++m) {
-        const task_kind& kind = mix.tasks()[m].kind;
-        if (served[m]) cpus.push_back(kind.cpu_milli);
-        if (served[m] && kind.devices == 1) shares.push_back(kind.gpu_milli);
-      }
-      sort_unique(cpus);
-      sort_unique(shares);
+      demands asked(mix, served);
+      cpus = std::move(asked.cpus);
       for (std::uint32_t left = 0; left <= whole_gpu; ++left)
-        share_rank[left] = static_cast<std::uint16_t>(rank(shares, left));
-      const std::size_t several = shares.size() + 1;  // where M begins
-      row_size = several + max_gpus_per_node + 1;
+        share_rank[left] = static_cast<std::uint16_t>(rank(asked.shares, left));
+      const std::size_t several = asked.several();
+      row_size = asked.row_size();
       counts.assign((cpus.size() + 1) * row_size, 0);
       // Each kind where it begins to fit, then sums along CPU and along shares or devices.
       for (std::size_t m = 0; m < served.size(); ++m) {

@@ -21,7 +21,8 @@ APIARY_NAMESPACE_BEGIN
 // The score trunc(100 * sigmoid((F(n) before - F(n) after) / 1000)); for a share, that on its best
 // device, and the device is the first with this score. Exact: F is an integer here
 // (fragmentation.h), and the sigmoid becomes 99 thresholds on it, of which only the one at 0, where
-// it is exactly one half, can be met.
+// it is exactly one half, can be met. (The thresholds are logarithms, rounded up: one that came within
+// the last bit of a double of an integer could differ by one between mathematical libraries.)
 //
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 4. Differs: placements that change
 //        nothing all score 50 here; in the published simulator the last bit of a double decides

@@ -147,8 +147,8 @@ class gpu_sharing {
   }
 
   // Takes the placement of a gang, all of it or nothing. Its rules are not looked at again.
-  // kAlreadyExists: the job runs. kNotFound: no such node. kInvalidArgument: no job id, not valid
-  // tasks, or not one place for each. kAborted: a place is not free for its task (any more).
+  // kAlreadyExists: the job runs. kNotFound: no such node. kInvalidArgument: no job id, no tasks or
+  // not valid ones, or not one place for each. kAborted: a place is not free for its task (any more).
   absl::Status commit(job_id job, const gang_rules& gang,
                       std::span<const member_placement> places) {
     APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
@@ -166,6 +166,9 @@ class gpu_sharing {
         return absl::InvalidArgumentError("gang " + std::to_string(job.value) + ": " +
                                           std::to_string(missing[m]) + " tasks of member " +
                                           std::to_string(m) + " have no place");
+    }
+    if (places.empty()) {
+      return absl::InvalidArgumentError("gang " + std::to_string(job.value) + " has no task");
     }
     if (runs(job)) return runs_already(job);
     journal log;

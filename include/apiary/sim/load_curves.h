@@ -39,7 +39,7 @@ namespace detail {
 }  // namespace detail
 
 // Means over the arrivals at which the load so far was k %, for k = 0, 1, ...; NaN where there was
-// none between k-1 and k+1.
+// none between k-1 and k+1, and everywhere for a cluster without GPUs.
 struct load_curves {
   std::vector<double> allocation;            // % of the cluster's GPUs, two decimals
   std::vector<double> fragmentation_amount;  // % of the cluster's GPUs, two decimals
@@ -50,11 +50,10 @@ struct load_curves {
 //
 // Model:    the evaluation of "Beware of Fragmentation" (USENIX ATC 2023), its roundings included:
 //           amounts to two decimals before the means, the load to a whole per cent, halves to even.
-// Requires: total_gpus > 0.
 // Cost:     O(samples).
 [[nodiscard]] inline load_curves curves_of(std::span<const load_sample> samples,
                                            std::uint64_t total_gpus, std::uint32_t last = 130) {
-  APIARY_ASSERT(total_gpus > 0);
+  if (total_gpus == 0) samples = {};  // there is no load
   struct bucket {
     std::vector<double> allocation, amount, ratio;
     void append(const bucket& b) {

@@ -38,17 +38,21 @@ struct load_sample {
 // Carries out decisions on a cluster of its own and looks at it after each, so that neither the
 // scheduler nor the time it takes is disturbed.
 //
-// Returns kInvalidArgument for an arrival that is not one of the tasks, kFailedPrecondition for a
+// Returns kInvalidArgument for an arrival that is not one of the tasks or more answers than arrivals,
+// kFailedPrecondition for a
 // decision that cannot be carried out: a node that does not exist, a device that has not that much
 // left.
-// Requires: `answers` are for a prefix of the arrivals; the tasks are valid().
+// Requires: the tasks are valid(); `answers` are those of the first arrivals.
 // Cost:     O(1) an arrival and O(GPUs of a node) a placed one.
 [[nodiscard]] inline absl::StatusOr<std::vector<load_sample>> trace_load(node_table nodes,
                                                                          fragmentation metric,
                                                                          const workload& work,
                                                                          const decisions& answers) {
-  APIARY_ASSERT(answers.size() <= work.arrivals.size());
   APIARY_RETURN_IF_ERROR(detail::check_arrivals(work));
+  if (answers.size() > work.arrivals.size()) {
+    return absl::InvalidArgumentError(std::to_string(answers.size()) + " answers for " +
+                                      std::to_string(work.arrivals.size()) + " arrivals");
+  }
   cluster_fragmentation fragmented(std::move(metric), nodes);
   std::vector<load_sample> samples;
   samples.reserve(answers.size());
