@@ -241,13 +241,16 @@ class ruled_fit {
     return fit_verdict::budget_ended;
   }
   // Without rules. A no of gang_fit without a count is proved where it matters: at the last level.
+  // To look at a cell is a step, too: they may be many.
   fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {
+    if (budget == 0) return fit_verdict::budget_ended;
+    ++steps_;
     classes_.clear();
     const std::span<const std::uint32_t> nodes = rooms_->histogram(l, at.cell);
     for (std::uint32_t f = 1; f < nodes.size(); ++f)
       if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
     if (objective_ == gang_objective::fewest_nodes) std::reverse(classes_.begin(), classes_.end());
-    fit_.set_budget(budget);
+    fit_.set_budget(budget - 1);
     const fit_verdict verdict = fit_(classes_, sizes_.members);
     steps_ += fit_.steps();
     at.refused = verdict == fit_verdict::does_not_fit;
