@@ -195,6 +195,29 @@ void ask_at_the_edge(benchmark::State& state) {
   state.counters["steps"] = static_cast<double>(fit.steps());
 }
 
+// Nodes of 64 leaves, each filled by three tasks of the gang, whose sizes have nothing in common; in
+// one rack, of which there are so many alike. What a step of a budget takes, and how far a budget is
+// overrun.
+void hard_to_pack(benchmark::State& state) {
+  const auto racks = static_cast<std::uint32_t>(state.range(1));
+  room_index<uniform_tree> rooms(uniform_tree{racks, 16, 64}, node, 64);
+  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, 64);
+  rng random(2);
+  gang_rules gang = plain({}, rack);
+  for (int n = 0; n < 16; ++n) {
+    const std::uint32_t a = 14 + random.uniform(16);
+    const std::uint32_t b = 14 + random.uniform(16);
+    for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
+  }
+  ruled_fit<uniform_tree> fit(static_cast<std::uint64_t>(state.range(0)));
+  fit_verdict verdict = fit_verdict::fits;
+  for (auto _ : state) verdict = fit(rooms, gang);
+  if (verdict == fit_verdict::does_not_fit) state.SkipWithError("a wrong no");
+  if (fit.steps() > static_cast<std::uint64_t>(state.range(0))) state.SkipWithError("overrun");
+  state.counters["steps"] = static_cast<double>(fit.steps());
+  state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
+}
+
 template <gang_rules (*Make)()>
 void ask_greedily(benchmark::State& state) {
   const room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
@@ -228,6 +251,11 @@ BENCHMARK(ask<rack_no, no>)->Name("ruled/rack/no")->Arg(middle)->Arg(large);
 BENCHMARK(ask_greedily<rack_no>)->Name("ruled/rack/rack_by_rack")->Arg(middle)->Arg(large);
 BENCHMARK(ask<rack_mixed_yes, yes>)->Name("ruled/rack_mixed/yes")->Arg(middle);
 BENCHMARK(ask<rack_mixed_no, no>)->Name("ruled/rack_mixed/no")->Arg(middle);
+BENCHMARK(hard_to_pack)
+    ->Name("ruled/hard_to_pack")
+    ->ArgNames({"budget", "racks"})
+    ->ArgsProduct({{1'000, 10'000, 100'000, 1'000'000}, {1, 1'000}})
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK(ask<slices_yes, yes>)->Name("ruled/slices/yes")->Arg(middle);
 BENCHMARK(ask<spread_yes, yes>)->Name("ruled/spread/yes")->Arg(middle);
 BENCHMARK(ask<preferred_yes, yes>)->Name("ruled/preferred/yes")->Arg(middle);
