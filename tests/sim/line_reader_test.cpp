@@ -124,6 +124,35 @@ TEST_CASE("a file is read as its text is, whatever the buffer cuts") {
   CHECK(read(*line_reader::open(file.path())).lines == lines);
 }
 
+TEST_CASE("a file is read as its text is, whatever stands where a buffer ends") {
+  constexpr std::size_t end = 2 * line_reader::max_line;
+  const std::string longest(line_reader::max_line, 'x');
+  const std::string tails[] = {"\r\n",
+                               "\r\nlast",
+                               "\n\n\n",
+                               "\n\nlast\n",
+                               "\x01\n",
+                               longest,
+                               longest + "\r\n" + longest,
+                               longest + "y\nlast"};
+  for (const std::string& tail : tails) {
+    for (std::size_t before = end - 4; before <= end + 2; ++before) {
+      CAPTURE(before);
+      std::string text;
+      while (text.size() + 1001 < before) text += std::string(1000, 'a') + "\n";
+      text += std::string(before - text.size(), 'b');
+      for (const char* between : {"", "\n"}) {
+        const std::string whole = text + between + tail;
+        const temporary file(whole);
+        const outcome here = read(line_reader(file.path(), whole));
+        const outcome there = read(*line_reader::open(file.path()));
+        CHECK(here.lines == there.lines);
+        CHECK(here.status == there.status);
+      }
+    }
+  }
+}
+
 TEST_CASE("a file that cannot be read is an error with its name") {
   const auto missing = line_reader::open("/no/such/file");
   CHECK(missing.status().code() == absl::StatusCode::kNotFound);
