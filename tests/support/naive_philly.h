@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/alloc/server_pool.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/job_request.h>
 #include <apiary/sched/philly.h>
@@ -25,15 +26,18 @@ namespace apiary_test {
 // The rules of sched/philly.h step by step: each job moves from one state to the next at a moment of
 // its own, at which the host is to call, and whoever is next is looked for among all of them.
 // Requires: calls that philly takes, decide() exactly at wake().
-class naive_philly {
+template <apiary::ServerPool Pool>
+class naive_philly_over {
  public:
-  using phase = apiary::philly::phase;
-  using standing = apiary::philly::standing;
+  using scheduler = apiary::philly_over<Pool>;
+  using phase = typename scheduler::phase;
+  using standing = typename scheduler::standing;
+  using failure = typename scheduler::failure;
   using tick_t = apiary::tick_t;
 
-  explicit naive_philly(const apiary::philly_options& options)
+  naive_philly_over(const apiary::philly_options& options, Pool pool)
       : options_(options),
-        places_(options.servers),
+        places_(std::move(pool)),
         used_(options.quotas.size()),
         collector_(options.quotas.size()) {}
 
@@ -50,11 +54,11 @@ class naive_philly {
     jobs_.erase(job.value);
     return absl::OkStatus();
   }
-  absl::StatusOr<bool> fail(apiary::job_id job, apiary::philly::failure why, tick_t now) {
+  absl::StatusOr<bool> fail(apiary::job_id job, failure why, tick_t now) {
     record& r = jobs_.at(job.value);
     release(r);
-    if (why == apiary::philly::failure::permanent ||
-        (why == apiary::philly::failure::unknown && r.retries++ >= options_.most_retries)) {
+    if (why == failure::permanent ||
+        (why == failure::unknown && r.retries++ >= options_.most_retries)) {
       jobs_.erase(job.value);
       return false;
     }
@@ -110,6 +114,11 @@ class naive_philly {
     return next == nullptr ? apiary::forever : next->timer;
   }
   [[nodiscard]] std::uint32_t total_gpus() const { return places_.pool().total(); }
+
+  template <class Use>
+  decltype(auto) use_pool(Use&& use) {
+    return std::forward<Use>(use)(places_.changing_pool());
+  }
 
   [[nodiscard]] std::optional<standing> find(apiary::job_id job) const {
     const auto found = jobs_.find(job.value);
@@ -301,11 +310,16 @@ class naive_philly {
   }
 
   apiary::philly_options options_;
-  apiary::philly_places places_;
+  apiary::locality_places<Pool> places_;
   std::vector<std::uint32_t> used_;        // by tenant
   std::vector<apiary::job_id> collector_;  // by tenant
   std::map<std::uint32_t, record> jobs_;
   std::vector<apiary::job_id> begun_;
+};
+
+struct naive_philly : naive_philly_over<apiary::server_pool> {
+  explicit naive_philly(const apiary::philly_options& options)
+      : naive_philly_over(options, {options.servers.gpus, options.servers.servers_per_rack}) {}
 };
 
 }  // namespace apiary_test

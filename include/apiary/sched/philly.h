@@ -17,9 +17,11 @@
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,18 +54,21 @@ APIARY_NAMESPACE_BEGIN
 //              (USENIX ATC 2019), §2.3 and §3. Not published, and chosen here: most_tries, that one
 //              job a tenant collects, who is preempted; see sched/philly_options.h for places.
 // Requires:    times >= 0 that never go back; decide() at wake() and after each moment at which
-//              something was submitted, ended, failed, broke or was repaired.
+//              something was submitted, ended, failed, broke or was repaired, or the pool was used.
 // Cost:        submit, finish O(log jobs); decide O(tenants * numbers of GPUs that jobs ask for)
 //              steps of O(log jobs), and a search for a place (O(racks log racks) for jobs over
 //              servers) for each job that starts and each number of GPUs and locality without one.
 //              Who waits in vain costs nothing: wake() is when somebody could get something.
-// Example:     examples/job_queues.cpp
-class philly {
+// Over:        any ServerPool (sched/philly_places.h): where the GPUs of a locality are, which of them
+//              a gang takes, and who else uses them, is the pool's. GPUs that others use are in use
+//              for preemption, but in nobody's quota, and nobody takes them back.
+template <ServerPool Pool>
+class philly_over {
  public:
   enum class phase : std::uint8_t { acquire, backoff, run };
   // Where a job stands.
   struct standing {
-    philly::phase phase = phase::acquire;
+    philly_over::phase phase = phase::acquire;
     job_locality locality = job_locality::packed;
     std::uint32_t tries = 0;  // that ended in a backoff, at this locality
     std::uint32_t held = 0;   // GPUs that it has, collected or to run on
@@ -75,10 +80,19 @@ class philly {
     unknown,    // again, up to most_retries times
   };
 
-  // kInvalidArgument: as check_philly(options).
-  [[nodiscard]] static absl::StatusOr<philly> create(const philly_options& options) {
+  // A pool of options.servers. kInvalidArgument: as check_philly(options).
+  [[nodiscard]] static absl::StatusOr<philly_over> create(const philly_options& options) requires
+      std::constructible_from<Pool, std::span<const std::uint32_t>, std::uint32_t> {
     APIARY_RETURN_IF_ERROR(check_philly(options));
-    return philly(options);
+    return philly_over(options, Pool(options.servers.gpus, options.servers.servers_per_rack));
+  }
+  // Over that pool, in which no job has anything yet; options.servers does not count.
+  // kInvalidArgument: no server; as check_philly(options, pool.total()).
+  [[nodiscard]] static absl::StatusOr<philly_over> create(const philly_options& options,
+                                                          Pool pool) {
+    if (pool.num_servers() == 0) return absl::InvalidArgumentError("the pool has no server");
+    APIARY_RETURN_IF_ERROR(check_philly(options, pool.total()));
+    return philly_over(options, std::move(pool));
   }
 
   // kInvalidArgument: no job id, no such tenant, no GPUs or more than there are. kAlreadyExists: a
@@ -145,6 +159,13 @@ class philly {
     return jobs_.set_health(n, true).status();
   }
 
+  // What use(pool) returns: how the host uses the pool beside the jobs, as for tasks that share GPUs.
+  // It may take what is idle and give back what it took; decide() is to be called after.
+  template <class Use>
+  decltype(auto) use_pool(Use&& use) {
+    return std::forward<Use>(use)(jobs_.changing_pool());
+  }
+
   // Moves every job on that can be: appends to `actions`, which the host carries out in order; all
   // are taken here already.
   [[nodiscard]] absl::Status decide(tick_t now, std::vector<job_action>& actions) {
@@ -193,11 +214,12 @@ class philly {
     return jobs_.tenants()[t.value].used;
   }
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return pool().total(); }
-  [[nodiscard]] const server_pool& pool() const noexcept { return jobs_.pool(); }
+  [[nodiscard]] const Pool& pool() const noexcept { return jobs_.pool(); }
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
 
  private:
-  explicit philly(const philly_options& options) : options_(options), jobs_(options) {}
+  philly_over(const philly_options& options, Pool pool)
+      : options_(options), jobs_(options, std::move(pool)) {}
 
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   void queue(philly_job& r, tick_t now) {
@@ -228,7 +250,7 @@ class philly {
   }
   // Starts whoever has a place, those within quota first, and if `lends` the others, too.
   void start_all(bool lends, tick_t now, std::vector<job_action>& actions) {
-    philly_places& places = jobs_.places();
+    locality_places<Pool>& places = jobs_.places();
     for (bool again = true; again;) {
       again = false;
       places.begin_round();
@@ -314,7 +336,7 @@ class philly {
 
   // When a job begins to acquire next that could start, preempt or collect as things are now.
   [[nodiscard]] tick_t next_chance() {
-    philly_places& places = jobs_.places();
+    locality_places<Pool>& places = jobs_.places();
     places.begin_round();
     const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {
       return (!jobs_.tenants()[t.value].collector.valid() && jobs_.within_quota(t, gpus)) ||
@@ -328,11 +350,16 @@ class philly {
   }
 
   philly_options options_;
-  philly_jobs jobs_;
+  philly_jobs<Pool> jobs_;
   std::vector<job_id> begun_;  // began to wait since the last decide()
   tick_t now_ = 0;             // the last moment heard of
   tick_t decided_ = -1;        // of the last decide()
   tick_t next_ = forever;      // next_chance() at that time
 };
+
+// Over servers of its own: best fit (alloc/server_pool.h).
+//
+// Example: examples/job_queues.cpp
+using philly = philly_over<server_pool>;
 
 APIARY_NAMESPACE_END

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/server_pool.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/weighted_tree.h>
@@ -55,19 +54,25 @@ struct philly_tenant {
 // The jobs, their lines, quotas and places, in step. Which change is right is decided above.
 //
 // Cost: a change O(log jobs + servers of the job).
+template <ServerPool Pool>
 class philly_jobs {
  public:
-  // Requires: check_philly(options) is OK.
-  explicit philly_jobs(const philly_options& options)
+  // Requires: check_philly(options, pool.total()) is OK.
+  philly_jobs(const philly_options& options, Pool pool)
       : most_tries_(options.most_tries),
-        places_(options.servers),
+        places_(std::move(pool)),
         lines_({std::min(options.acquire_time, longest), std::min(options.backoff_time, longest)}) {
     for (const std::uint32_t quota : options.quotas) tenants_.push_back({.quota = quota});
   }
 
-  [[nodiscard]] const server_pool& pool() const noexcept { return places_.pool(); }
+  [[nodiscard]] const Pool& pool() const noexcept { return places_.pool(); }
   // Whoever takes or gives GPUs here gives or takes them back.
-  [[nodiscard]] philly_places& places() noexcept { return places_; }
+  [[nodiscard]] locality_places<Pool>& places() noexcept { return places_; }
+  // For who uses the pool beside the jobs.
+  [[nodiscard]] Pool& changing_pool() {
+    changed(true);
+    return places_.changing_pool();
+  }
   [[nodiscard]] const philly_lines& lines() const noexcept { return lines_; }
   [[nodiscard]] philly_lines& lines() noexcept { return lines_; }
   [[nodiscard]] std::span<const philly_tenant> tenants() const noexcept { return tenants_; }
@@ -255,7 +260,7 @@ class philly_jobs {
   }
 
   std::uint32_t most_tries_;
-  philly_places places_;
+  locality_places<Pool> places_;
   std::vector<philly_tenant> tenants_;
   absl::flat_hash_map<std::uint32_t, philly_job> jobs_;
   philly_lines lines_;

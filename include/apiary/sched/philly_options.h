@@ -27,7 +27,7 @@ inline constexpr std::size_t num_job_localities = 3;
 
 // Times in the host's ticks; the defaults are the published ones in milliseconds.
 struct philly_options {
-  server_spec servers{};                // `anywhere` of it does not count
+  server_spec servers{};  // `anywhere` of it does not count; none of it where a pool is given
   std::vector<std::uint32_t> quotas{};  // GPUs of tenant 0, 1, ...
   tick_t acquire_time = 150'000;        // published: two to three minutes
   tick_t backoff_time = 120'000;
@@ -39,13 +39,9 @@ struct philly_options {
   static constexpr std::uint32_t no_limit = std::numeric_limits<std::uint32_t>::max();
 };
 
-// kInvalidArgument: as check_servers(servers), no tenant, quotas that are more than all GPUs, times
-// that are not above 0.
-[[nodiscard]] inline absl::Status check_philly(const philly_options& options) {
-  APIARY_RETURN_IF_ERROR(check_servers(options.servers));
+// kInvalidArgument: no tenant, quotas that are more than all GPUs, times that are not above 0.
+[[nodiscard]] inline absl::Status check_philly(const philly_options& options, std::uint64_t gpus) {
   if (options.quotas.empty()) return absl::InvalidArgumentError("no tenant has a quota");
-  std::uint64_t gpus = 0;
-  for (const std::uint32_t here : options.servers.gpus) gpus += here;
   std::uint64_t promised = 0;
   for (const std::uint32_t quota : options.quotas) promised += quota;
   if (promised > gpus) {
@@ -58,6 +54,13 @@ struct philly_options {
                                       ": both are above 0");
   }
   return absl::OkStatus();
+}
+// The same of `servers`; kInvalidArgument also as check_servers(servers).
+[[nodiscard]] inline absl::Status check_philly(const philly_options& options) {
+  APIARY_RETURN_IF_ERROR(check_servers(options.servers));
+  std::uint64_t gpus = 0;
+  for (const std::uint32_t here : options.servers.gpus) gpus += here;
+  return check_philly(options, gpus);
 }
 
 APIARY_NAMESPACE_END

@@ -8,12 +8,12 @@
 #include <apiary/model/job_request.h>
 #include <apiary/model/plan.h>
 #include <apiary/sched/philly_options.h>
-#include <apiary/sched/server_placer.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,25 +32,76 @@ APIARY_NAMESPACE_BEGIN
   return gpus;
 }
 
-// A server_pool under the rules of locality. A job for one server goes to the tightest; a larger one
-// to the least occupied rack that has a place, there to the least occupied servers.
+// Servers in racks, for gangs of whole GPUs: which GPUs are idle, who has the others, and which of
+// them a gang takes. (p: a pool, c: a constant one, n: a server, r: a rack, s: a range of servers,
+// j: a job, w: a place, k: a number of GPUs)
 //
-// Cost: a place O(GPUs of a server) for jobs of one server, else O(racks log racks) and a fit for
-//       each rack with enough idle GPUs.
-class philly_places {
+// | expression                    | meaning                                                     |
+// |-------------------------------|-------------------------------------------------------------|
+// | c.servers(), c.num_servers()  | all, from 0 on                                              |
+// | c.num_racks(), c.servers_of(r)| racks are ranges of servers                                 |
+// | c.total(), c.total(r)         | GPUs, bad ones and those that gangs never get included      |
+// | c.gpus(n)                     | the same of a server                                        |
+// | c.usable()                    | GPUs of healthy servers                                     |
+// | c.idle(), c.idle(r), c.idle(n)| GPUs of healthy servers that nobody uses in part or whole   |
+// | c.most_idle(s, m)             | the m servers of s with most idle GPUs, those first         |
+// | p.fit(s, k, m)                | a place for k > 0 GPUs on at most m servers of s, servers   |
+// |                               | ascending; empty only when no m of them have k idle GPUs    |
+// | c.part(n, k)                  | k <= c.idle(n) idle GPUs of n                               |
+// | p.take(j, w)                  | j has these idle GPUs, beside what it has                   |
+// | p.give(w)                     | they are idle: all that one job has on these servers        |
+// | c.owner(n, d)                 | the job that has device d < c.gpus(n); not valid: none      |
+// | p.set_health(n, healthy)      | whether what falls idle on n is idle to gangs               |
+template <class P>
+concept ServerPool = std::movable<P> &&
+    requires(P& p, const P& c, node_id n, std::uint32_t k, id_range<node_id> s, job_id j,
+             std::span<const placement> w, bool healthy) {
+  { c.servers() } -> std::same_as<id_range<node_id>>;
+  { c.num_servers() } -> std::same_as<std::uint32_t>;
+  { c.num_racks() } -> std::same_as<std::uint32_t>;
+  { c.servers_of(k) } -> std::same_as<id_range<node_id>>;
+  { c.total() } -> std::same_as<std::uint32_t>;
+  { c.total(k) } -> std::same_as<std::uint32_t>;
+  { c.gpus(n) } -> std::same_as<std::uint32_t>;
+  { c.usable() } -> std::same_as<std::uint32_t>;
+  { c.idle() } -> std::same_as<std::uint32_t>;
+  { c.idle(k) } -> std::same_as<std::uint32_t>;
+  { c.idle(n) } -> std::same_as<std::uint32_t>;
+  { c.most_idle(s, k) } -> std::same_as<std::vector<node_id>>;
+  { p.fit(s, k, k) } -> std::same_as<job_place>;
+  { c.part(n, k) } -> std::same_as<placement>;
+  p.take(j, w);
+  p.give(w);
+  { c.owner(n, k) } -> std::same_as<job_id>;
+  p.set_health(n, healthy);
+};
+static_assert(ServerPool<server_pool>);
+
+// A pool under the rules of locality. A job for one server goes where the pool has it fit among all;
+// a larger one to the least occupied rack that has a place, there where the pool has it fit.
+//
+// Cost: a place: a fit for jobs of one server, else O(racks log racks) and a fit for each rack with
+//       enough idle GPUs.
+template <ServerPool Pool>
+class locality_places {
  public:
-  // Requires: check_servers(spec) is OK.
-  explicit philly_places(const server_spec& spec) : pool_(spec.gpus, spec.servers_per_rack) {
+  // Requires: the pool has a server.
+  explicit locality_places(Pool pool) : pool_(std::move(pool)) {
     for (std::uint32_t rack = 0; rack < pool_.num_racks(); ++rack) {
       largest_.push_back(sums_of_largest(pool_.servers_of(rack)));
     }
     all_largest_ = sums_of_largest(pool_.servers());
   }
 
-  [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
+  [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
+  // For who uses the pool beside the jobs: GPUs may fall idle.
+  [[nodiscard]] Pool& changing_pool() noexcept {
+    given_ = true;
+    return pool_;
+  }
 
   // A place for so many GPUs; empty when there is none. Requires: 0 < gpus <= pool().total().
-  [[nodiscard]] job_place look(std::uint32_t gpus, job_locality locality) const {
+  [[nodiscard]] job_place look(std::uint32_t gpus, job_locality locality) {
     if (gpus > pool_.idle()) return {};
     if (gpus <= all_largest_.front()) {
       job_place place = pool_.fit(pool_.servers(), gpus, 1);
@@ -106,8 +157,8 @@ class philly_places {
     return servers;
   }
 
-  void take(job_id job, std::span<const placement> place) noexcept { pool_.take(job, place); }
-  void give(std::span<const placement> place) noexcept {
+  void take(job_id job, std::span<const placement> place) { pool_.take(job, place); }
+  void give(std::span<const placement> place) {
     pool_.give(place);
     given_ = true;
   }
@@ -171,7 +222,7 @@ class philly_places {
     return racks;
   }
 
-  server_pool pool_;
+  Pool pool_;
   std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest of each rack
   std::vector<std::uint32_t> all_largest_;
   std::vector<std::pair<std::uint32_t, job_locality>> failed_;

@@ -27,9 +27,10 @@ struct philly_candidate {
 //
 // Requires: the candidates run at their places. `places` is as before in the end.
 // Cost:     O(candidates) places looked for.
-[[nodiscard]] inline std::vector<std::size_t> choose_victims(
-    philly_places& places, std::span<const philly_candidate> candidates, std::uint32_t gpus,
-    job_locality locality) {
+template <ServerPool Pool>
+[[nodiscard]] std::vector<std::size_t> choose_victims(locality_places<Pool>& places,
+                                                      std::span<const philly_candidate> candidates,
+                                                      std::uint32_t gpus, job_locality locality) {
   std::size_t n = 0;
   bool fits = false;
   while (n < candidates.size() && !fits) {
