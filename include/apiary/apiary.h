@@ -149,6 +149,7 @@
 #include <apiary/sched/job_forms.h>
 #include <apiary/sched/job_placer.h>
 #include <apiary/sched/philly.h>
+#include <apiary/sched/philly_fgd.h>
 #include <apiary/sched/philly_jobs.h>
 #include <apiary/sched/philly_lines.h>
 #include <apiary/sched/philly_options.h>
