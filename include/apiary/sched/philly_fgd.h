@@ -136,11 +136,10 @@ class sharing_pool {
     }
     job_place place;
     if (left > 0) return place;
-    for (const std::uint32_t& k : parts) {
-      const bool last = &k == &parts.back();
+    for (const std::uint32_t k : parts) {
       summary_bitset allowed(num_servers());
       for (const node_id n : among) {
-        if (last ? idle(n) >= k : idle(n) == k) allowed.set(n.value);
+        if (idle(n) >= k) allowed.set(n.value);
       }
       for (const placement& p : place) allowed.reset(p.node.value);
       const absl::StatusOr<placement> part = tasks_.propose(whole({}, k), allowed);
