@@ -1,4 +1,4 @@
-// apiary/tests/sched/philly_fgd_test.cpp - Philly over any pool: the same decisions over equal ones, and
+// apiary/tests/sched/philly_fgd_test.cpp - Philly over any pool: over equal ones the same decisions;
 // gangs beside tasks that share GPUs, with every GPU accounted for.
 // SPDX-License-Identifier: MIT
 #include "support/naive_philly.h"

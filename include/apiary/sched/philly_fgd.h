@@ -239,6 +239,8 @@ static_assert(ServerPool<sharing_pool<fragmentation_gradient>>);
 //   auto p = philly_fgd::create({.quotas = {64, 64}},
 //                               pool::create(nodes, 4, fragmentation_gradient(metric)).value());
 //   p->use_pool([&](pool& shared) { return shared.commit(task, shared.propose(task).value()); });
+//
+// Example: examples/philly_fgd.cpp
 using philly_fgd = philly_over<sharing_pool<fragmentation_gradient>>;
 
 APIARY_NAMESPACE_END
