@@ -160,8 +160,9 @@ struct shared_host {
   }
 
  private:
-  // Each start has waited since it was submitted or stopped, for causes that sum to that, and is where
-  // its locality allows; who is suspended is of a tenant beyond its quota, for somebody within his.
+  // Each start has waited since it was submitted or stopped, for causes that sum to that, and is in
+  // one rack where its locality wants that and a rack could hold it; who is suspended is of a tenant
+  // beyond its quota, for somebody within his.
   void carry_out(const std::vector<job_action>& actions, std::vector<std::uint32_t> running,
                  tick_t now) {
     std::vector<job_id> lost;
@@ -178,6 +179,12 @@ struct shared_host {
       REQUIRE(a.waited[delay_cause::order] == 0);
       since.erase(a.job.value);
       REQUIRE(gpus_of(a.place) == r.gpus);
+      bool fits_a_rack = false;
+      for (std::uint32_t i = 0; i < p.pool().num_racks(); ++i)
+        fits_a_rack = fits_a_rack || p.pool().total(i) >= r.gpus;
+      if (fits_a_rack && p.find(a.job)->locality != job_locality::anywhere) {
+        REQUIRE(p.pool().rack_of(a.place.front().node) == p.pool().rack_of(a.place.back().node));
+      }
       for (const job_id job : lost) {
         const job_request& victim = jobs.at(job.value);
         REQUIRE(running[victim.tenant.value] > options.quotas[victim.tenant.value]);
@@ -193,8 +200,8 @@ struct shared_host {
     }
     REQUIRE(lost.empty());
   }
-  // The nodes are those of the beginning with every task and every gang's part taken from them, which
-  // each can be; books of GPUs, quotas and delays balance.
+  // The nodes are those of the beginning with every task and every gang's part taken from them,
+  // which each can be; books of GPUs, quotas and delays balance.
   void check(tick_t now) {
     const fgd_pool& pool = p.pool();
     node_table nodes = empty;

@@ -59,9 +59,9 @@ APIARY_NAMESPACE_BEGIN
 //              steps of O(log jobs), and a search for a place (O(racks log racks) for jobs over
 //              servers) for each job that starts and each number of GPUs and locality without one.
 //              Who waits in vain costs nothing: wake() is when somebody could get something.
-// Over:        any ServerPool (sched/philly_places.h): where the GPUs of a locality are, which of them
-//              a gang takes, and who else uses them, is the pool's. GPUs that others use are in use
-//              for preemption, but in nobody's quota, and nobody takes them back.
+// Over:        any ServerPool (sched/philly_places.h): where the GPUs of a locality are, which of
+//              them a gang takes and who else uses them is the pool's. What others use is in use
+//              for preemption, but in nobody's quota, and nobody takes it back.
 template <ServerPool Pool>
 class philly_over {
  public:
@@ -159,8 +159,8 @@ class philly_over {
     return jobs_.set_health(n, true).status();
   }
 
-  // What use(pool) returns: how the host uses the pool beside the jobs, as for tasks that share GPUs.
-  // It may take what is idle and give back what it took; decide() is to be called after.
+  // What use(pool) returns. So the host uses the pool beside the jobs, for tasks that share GPUs:
+  // it may take what is idle and give back what it took. decide() is to be called after.
   template <class Use>
   decltype(auto) use_pool(Use&& use) {
     return std::forward<Use>(use)(jobs_.changing_pool());

@@ -35,11 +35,11 @@ APIARY_NAMESPACE_BEGIN
 
 // Nodes on which tasks share GPUs, as a pool for gangs of whole GPUs; node i stands in rack
 // i / servers_per_rack. A gang takes the fewest servers: all idle GPUs of those with most of them,
-// and what is left of it on one more. Of those that would do, the score that places the tasks, too,
-// chooses each. Gangs take no CPU and no memory; to the score a gang's part on a server is a task.
+// and what is left of it on one more. Of those that would do, the score of the tasks chooses each.
+// Gangs take no CPU and no memory; to the score a gang's part on a server is a task.
 //
-// Cost: fit O(servers that it may use) and a gpu_sharing::propose a server of the answer; take, give
-//       and the tasks as gpu_sharing; most_idle O(servers log servers); 64 bytes a server.
+// Cost: fit O(servers that it may use) and a gpu_sharing::propose for each server of the answer;
+//       take, give, tasks as gpu_sharing; most_idle O(servers log servers); 64 bytes a server.
 template <NodeScore Score>
 class sharing_pool {
  public:
@@ -59,8 +59,8 @@ class sharing_pool {
     return sharing_pool(std::move(tasks), servers_per_rack);
   }
 
-  // Tasks beside the gangs, one at a time; as of gpu_sharing. Ids of tasks and of jobs that are gangs
-  // have nothing to do with one another.
+  // Tasks beside the gangs, one at a time; as of gpu_sharing. A task and a job that is a gang may
+  // have the same id.
   [[nodiscard]] absl::StatusOr<placement> propose(const share& task) {
     return tasks_.propose(task);
   }

@@ -77,8 +77,9 @@ concept ServerPool = std::movable<P> &&
 };
 static_assert(ServerPool<server_pool>);
 
-// A pool under the rules of locality. A job for one server goes where the pool has it fit among all;
-// a larger one to the least occupied rack that has a place, there where the pool has it fit.
+// A pool under the rules of locality. A job for one server goes where it fits among all; a larger
+// one to the least occupied rack that has a place, there where it fits. Which servers, says the
+// pool.
 //
 // Cost: a place: a fit for jobs of one server, else O(racks log racks) and a fit for each rack with
 //       enough idle GPUs.
