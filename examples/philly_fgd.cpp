@@ -19,7 +19,6 @@ using namespace apiary;
 namespace {
 
 using pool = sharing_pool<fragmentation_gradient>;
-
 bool start_task(philly_fgd& p, std::uint32_t id) {
   const share half{.job = job_id(id), .cpu_milli = 2000, .devices = 1, .gpu_milli = 500};
   return p.use_pool([&](pool& shared) {
@@ -33,18 +32,15 @@ bool end_task(philly_fgd& p, std::uint32_t id) {
   std::printf("       task %u ends\n", id);
   return p.use_pool([&](pool& shared) { return shared.finish(job_id(id)).ok(); });
 }
-
-bool submit(philly_fgd& p, std::uint32_t job, std::uint32_t tenant, std::uint32_t gpus,
-            tick_t now) {
-  return p.submit({.job = job_id(job), .tenant = tenant_id(tenant), .gpus = gpus}, now).ok();
+bool submit(philly_fgd& p, std::uint32_t job, std::uint32_t t, std::uint32_t gpus, int now) {
+  return p.submit({.job = job_id(job), .tenant = tenant_id(t), .gpus = gpus}, now).ok();
 }
-bool decide(philly_fgd& p, tick_t now) {
+bool decide(philly_fgd& p, int now) {
   std::vector<job_action> actions;
   if (!p.decide(now, actions).ok()) return false;
   for (const job_action& a : actions) {
     const bool starts = a.what == job_action::verb::start;
-    std::printf("%4d s %s job %u", static_cast<int>(now), starts ? "start" : "suspend",
-                a.job.value);
+    std::printf("%4d s %s job %u", now, starts ? "start" : "suspend", a.job.value);
     for (const placement& part : a.place)
       std::printf("  node %u GPUs %#x", part.node.value, part.device_mask);
     if (starts) std::printf("  after %d s", static_cast<int>(a.waited.total()));
@@ -53,7 +49,7 @@ bool decide(philly_fgd& p, tick_t now) {
   for (std::uint32_t job = 0; job < 5; ++job) {
     const auto stands = p.find(job_id(job));
     if (!stands || stands->phase == philly_fgd::phase::run) continue;
-    std::printf("%4d s job %u waits and holds %u\n", static_cast<int>(now), job, stands->held);
+    std::printf("%4d s job %u waits and holds %u\n", now, job, stands->held);
   }
   return true;
 }
@@ -70,11 +66,9 @@ int main() {
   auto p = philly_fgd::create({.quotas = {12, 4}, .acquire_time = 150, .backoff_time = 120},
                               *std::move(shared));
   if (!p.ok()) return 1;
-  for (std::uint32_t task = 0; task < 4; ++task)
-    if (!start_task(*p, task)) return 1;
-  // Tenant 1 has its quota, and is lent eight GPUs.
-  for (std::uint32_t job = 0; job < 3; ++job)
-    if (!submit(*p, job, 1, 4, 0)) return 1;
+  // Four tasks, and three jobs of tenant 1, which has its quota and is lent eight GPUs.
+  for (std::uint32_t i = 0; i < 4; ++i)
+    if (!start_task(*p, i) || (i < 3 && !submit(*p, i, 1, 4, 0))) return 1;
   if (!decide(*p, 0)) return 1;
   // Tenant 0 wants two whole nodes of a rack, and collects them; the tasks are nobody's to stop.
   if (!submit(*p, 3, 0, 8, 60) || !decide(*p, 60)) return 1;
