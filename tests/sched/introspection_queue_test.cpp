@@ -207,6 +207,50 @@ TEST_CASE("introspection_queue: who ran on a broken server comes anew") {
   CHECK(q.idle_gpus() == 2);
 }
 
+TEST_CASE("introspection_queue: while nobody runs who takes turns, no quantum is waited for") {
+  gandiva_over<server_placer> q = by_best_fit({.gpus = {4}}, {.quantum = 60});
+  REQUIRE(q.mark_bad(node_id(0), 0).ok());
+  REQUIRE(q.submit(job_of(0, 0, 4), 0).ok());
+  CHECK(said(q, 0) == "");
+  CHECK(q.wake() == forever);  // it waits for the server, and no turn is another's
+  REQUIRE(q.mark_healthy(node_id(0), 10).ok());
+  CHECK(said(q, 10) == "+0");
+  CHECK(q.wake() == forever);
+  REQUIRE(q.submit(job_of(0, 1, 4), 20).ok());
+  CHECK(said(q, 20) == "");
+  CHECK(q.wake() == 60);
+  CHECK(said(q, 60) == "-0+1");
+  CHECK(said(q, 61) == "");
+  CHECK(q.wake() == 120);  // whoever was suspended waits for whoever runs
+  REQUIRE(q.mark_bad(node_id(0), 70).ok());
+  CHECK(said(q, 70) == "");
+  CHECK(q.wake() == forever);
+}
+
+TEST_CASE("introspection_queue: whom an owner made room for by moving starts by right") {
+  using phase = gandiva_over_hived::phase;
+  hived_config config;
+  config.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
+  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}, {.name = "none", .cells = {}}};
+  gandiva_over_hived q =
+      make_gandiva_over_hived(config, {.guaranteed = true}, {.quantum = 60, .moves = {4, 0}})
+          .value();
+  const auto comes = [&](const job_request& r, tick_t now) {
+    REQUIRE(q.submit(r, now).ok());
+    return said(q, now);
+  };
+  CHECK(comes(job_of(0, 0, 1), 0) == "+0");
+  CHECK(comes(job_of(0, 1, 3), 0) == "+1");
+  CHECK(comes(job_of(0, 2, 1), 0) == "+2");  // on the other node
+  CHECK(comes(job_of(1, 3, 2, -1), 0) == "+3");
+  CHECK(comes(job_of(0, 4, 4), 0) == "");
+  REQUIRE(q.finish(job_id(0), 10).ok());
+  // Job 4 is asked before the tick in which job 2 moves, and the guest is in its way alone then.
+  CHECK(said(q, 10) == "-3>2+4");
+  CHECK(q.find(job_id(4)) == phase::own);
+}
+
 // What a host sees and the scheduler says of itself are held against each other after each call.
 template <class Queue>
 struct careful_host {
