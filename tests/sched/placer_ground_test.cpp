@@ -92,6 +92,19 @@ TEST_CASE("placer_ground: a job over two servers moves to one, whatever that fra
   CHECK(g.place_of(job_id(0)) == job_place{{node_id(0), 15}});
 }
 
+TEST_CASE("placer_ground: a price above all that can be counted is never paid") {
+  const server_spec spec{.gpus = {4, 4}};
+  for (const std::uint32_t cost : {1999U, 2000U, 1U << 31, ~std::uint32_t{0}}) {
+    const fragmentation metric(mix_of({{4, ~std::uint32_t{0}}}));
+    placer_ground<server_placer> g(server_placer::create(spec).value(), spec, metric);
+    REQUIRE(g.restart(job_of(0, 2), {{node_id(0), 3}}));
+    REQUIRE(g.restart(job_of(1, 2), {{node_id(1), 3}}));
+    std::vector<job_id> moved;
+    g.improve(std::vector{job_id(0)}, {.moves = 1, .cost = cost}, moved);
+    CHECK(moved.empty() == (cost != 1999));  // two GPUs for each GPU moved
+  }
+}
+
 TEST_CASE("placer_ground: who ran on a server that broke may run on there") {
   const server_spec spec{.gpus = {2, 2}};
   const fragmentation metric(mix_of({{1, 1}}));
@@ -109,6 +122,7 @@ TEST_CASE("placer_ground: who ran on a server that broke may run on there") {
   CHECK(g.mark(node_id(0), true).ok());
   CHECK(g.may_start(job_of(2, 1)));
   CHECK(g.start({.gpus = 1}, stopped).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(!g.may_start({.gpus = 1}));  // it has no id, which the placer would not mind
 }
 
 TEST_CASE_TEMPLATE(
