@@ -67,6 +67,20 @@ TEST_CASE("gandiva on fgd: what cannot be asked") {
         absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_CASE("gandiva on fgd: may_start is what submit would do") {
+  gandiva_fgd g = make(whole_gpus(), one_node(1), {});
+  std::vector<task_action> actions;
+  CHECK(g.may_start(part(0, 600)));
+  CHECK(!g.may_start(part(0, 1001)));
+  CHECK(!g.may_start({.devices = 1, .gpu_milli = 1000}));  // no id, which FGD alone does not mind
+  CHECK(g.submit(part(0, 600), {}, 0, actions).ok());
+  CHECK(g.may_start(part(1, 400)));
+  CHECK(!g.may_start(part(1, 401)));
+  CHECK(g.mark_bad(node_id(0)).ok());
+  CHECK(!g.may_start(part(1, 400)));
+  CHECK(g.num_jobs() == 1);
+}
+
 TEST_CASE("gandiva on fgd: half a GPU moves, and whoever waits for a whole one starts") {
   for (const bool movable : {true, false}) {
     gandiva_fgd g = make(whole_gpus(), one_node(2), {.quantum = forever});

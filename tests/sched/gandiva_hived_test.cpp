@@ -113,6 +113,23 @@ TEST_CASE("gandiva on hived: what cannot be asked") {
   CHECK(g.num_jobs() == 1);
 }
 
+TEST_CASE("gandiva on hived: may_start is what submit would do") {
+  gandiva_hived g = gandiva_hived::create(hived_ground(two_nodes()), {}).value();
+  std::vector<gang_action> actions;
+  gang_request r = guest(0, 4, 2);
+  const summary_bitset nodes(2, true);
+  r.suggested = &nodes;
+  CHECK(!g.may_start(r));  // hived alone would place it
+  CHECK(!g.submit(r, {}, 0, actions).ok());
+  r.suggested = nullptr;
+  CHECK(g.may_start(r));
+  CHECK(!g.may_start(guest(0, 5)));
+  CHECK(g.submit(r, {}, 0, actions).ok());
+  CHECK(!g.may_start(guest(1, 1)));
+  CHECK(g.may_start(owner(1, 4)));  // guests stop for it
+  CHECK(g.find(job_id(0)) == gandiva_hived::phase::runs);
+}
+
 TEST_CASE("gandiva on hived: three guests of a whole node each take turns on two nodes") {
   two_node_host host({.quantum = 60});
   for (std::uint32_t job = 0; job < 3; ++job) host.submit(guest(job, 4), 0);
