@@ -507,6 +507,23 @@ TEST_CASE("of gangs on hardware that will not do, no more end than must") {
   CHECK(h.propose(whole_nodes(9, 1))->result == outcome::wait);
 }
 
+TEST_CASE("on hardware that will not do, who ends anyway gives way before a lower gang") {
+  hived h = nodes_of_two(4, 3);
+  const gang_plan two = committed(h, whole_nodes(1, 1, 2));
+  REQUIRE(committed(h, whole_nodes(2, 9)).result == outcome::bind);
+  const gang_plan claims = committed(h, whole_nodes(3, 5));
+  REQUIRE(claims.victims == std::vector{job_id(1)});
+  REQUIRE(h.finish(job_id(2)).ok());
+  const gang_plan low = committed(h, whole_nodes(4, 0));
+  REQUIRE(low.result == outcome::bind);
+  const bool first = claims.tasks[0].node == two.tasks[0].node;
+  REQUIRE(h.mark_bad(two.tasks[first ? 1 : 0].node).ok());  // the one that is not claimed
+  REQUIRE(h.mark_bad(low.tasks[0].node).ok());
+  const gang_plan plan = committed(h, whole_nodes(5, 3));
+  REQUIRE(plan.result == outcome::preempt);
+  CHECK(plan.victims == std::vector{job_id(1)});
+}
+
 TEST_CASE("tasks are placed as the same ones sorted by size, told in the order of the request") {
   rng random(79);
   int several = 0;
