@@ -146,6 +146,23 @@ TEST_CASE("a gang under rules has no more members than its search is made for") 
   CHECK(h.propose(ruled_gang(1, many, {})).ok());
 }
 
+TEST_CASE("what is undecided on any nodes is not denied for those suggested") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}},
+                      {.name = "b", .cells = {{"ROW.RACK.NODE", 12}}}});
+  gang_request others = ruled_gang(1, {{12, 4}}, {});  // all racks but the first
+  others.tenant = tenant_id(1);
+  std::vector<task_place> there;
+  for (std::uint32_t n = 4; n < 16; ++n) there.push_back({.node = node_id(n), .leaves = 15});
+  REQUIRE(h.recover(others, there).ok());
+  gang_request r = ruled_gang(9, {{2, 4}}, {}, 10);
+  r.rules.members.resize(1);
+  r.rules.members[0].spread = {{rack_of_nodes, 1}};
+  CHECK(ruled_plan(h, r).wait.reason == wait_reason::undecided);
+  const summary_bitset none(16);
+  r.suggested = &none;
+  CHECK(ruled_plan(h, r).wait.reason == wait_reason::undecided);
+}
+
 TEST_CASE("a gang that requires more than any rack has waits with a proof that can be counted") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   start_ruled(h, ruled_gang(1, {{1, 1}}, {.required = rack_of_nodes}));
