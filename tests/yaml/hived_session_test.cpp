@@ -163,6 +163,37 @@ TEST_CASE("a gang under rules is placed by them, or told which rule is in the wa
             .find("members[0].slices[0].level: a text expected") != std::string::npos);
 }
 
+TEST_CASE("a level of rules says what leaves a gang wants, and cannot say two") {
+  hived_session s;
+  REQUIRE(ask_op(s,
+                 "'config','physicalCluster':{'cellTypes':{"
+                 "'OLD':{'childCellType':'K80','childCellNumber':2,'isNodeLevel':true},"
+                 "'OLDS':{'childCellType':'OLD','childCellNumber':2},"
+                 "'YOUNG':{'childCellType':'V100','childCellNumber':2,'isNodeLevel':true},"
+                 "'YOUNGS':{'childCellType':'YOUNG','childCellNumber':2}},'physicalCells':["
+                 "{'cellType':'OLDS','cellChildren':[{'cellAddress':'n0'},{'cellAddress':'n1'}]},"
+                 "{'cellType':'YOUNGS','cellChildren':[{'cellAddress':'n2'},"
+                 "{'cellAddress':'n3'}]}]},'virtualClusters':{'red':{'virtualCells':["
+                 "{'cellType':'OLDS','cellNumber':1},{'cellType':'YOUNGS','cellNumber':1}]}}") ==
+          "'result':'ok'");
+  const std::string two = "[{'pods':2,'leafs':1}]";
+  const std::string words = "is made of 'V100', not of 'K80'";
+  for (const char* more :
+       {",'leafType':'K80','required':'YOUNG'", ",'required':'OLD','preferred':'YOUNG'"}) {
+    const std::string answer = ask_op(s, gang("a", "red", 0, two, more));
+    CAPTURE(answer);
+    CHECK(answer.find("INVALID_ARGUMENT") != std::string::npos);
+    CHECK(answer.find("'YOUNG' " + words) != std::string::npos);
+  }
+  for (const char* level : {"OLD", "YOUNG"}) {
+    const std::string answer =
+        ask_op(s, gang(level, "red", 0, two, std::string(",'required':'") + level + "'"));
+    CAPTURE(answer);
+    CHECK((answer.find("'n0'") != std::string::npos) == (level == std::string("OLD")));
+    CHECK((answer.find("'n2'") != std::string::npos) == (level == std::string("YOUNG")));
+  }
+}
+
 TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothing") {
   hived_session s = configured();
   ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]"));
