@@ -1,5 +1,6 @@
 // apiary/tests/sched/gandiva_jobs_test.cpp - each change of a job, with its action and its GPUs.
 // SPDX-License-Identifier: MIT
+#include "support/gandiva_scene.h"
 #include <apiary/core/ids.h>
 #include <apiary/model/job_request.h>
 #include <apiary/model/plan.h>
@@ -17,44 +18,11 @@ namespace {
 using namespace apiary;
 using job_verb = job_action::verb;
 
-// Two servers of four GPUs.
-struct jobs_on_two_servers {
-  gandiva_jobs jobs{std::vector<std::uint32_t>{4, 4}, 2};
-  std::vector<job_action> actions;
-
-  // A job that takes turns on the server.
-  gandiva_job& settled(std::uint32_t job, std::uint32_t gpus, node_id n) {
-    gandiva_job& r = jobs.add({.job = job_id(job), .gpus = gpus, .most_gpus = 4}, 0);
-    jobs.settle(r, n);
-    return r;
-  }
-  // One that has run since 0.
-  void running(std::uint32_t job, std::uint32_t gpus, node_id n) {
-    settled(job, gpus, n);
-    decide(0, [&] { jobs.start(at(job), {jobs.pool().part(n, gpus)}); });
-  }
-  template <class Decision>
-  void decide(tick_t now, const Decision& decision) {
-    actions.clear();
-    jobs.begin(now, actions);
-    decision();
-    jobs.end();
-  }
-  [[nodiscard]] gandiva_job& at(std::uint32_t job) { return jobs.at(job_id(job)); }
-  [[nodiscard]] std::uint32_t owned_by(std::uint32_t job) const {
-    std::uint32_t gpus = 0;
-    for (const node_id n : jobs.pool().servers())
-      for (std::uint32_t d = 0; d < jobs.pool().gpus(n); ++d)
-        gpus += jobs.pool().owner(n, d) == job_id(job) ? 1U : 0U;
-    return gpus;
-  }
-};
-
 constexpr node_id first_server(0);
 constexpr node_id second_server(1);
 
 TEST_CASE("gandiva_jobs: a job takes its turn, and its pass is the time that it ran") {
-  jobs_on_two_servers s;
+  apiary_test::gandiva_scene s;
   s.settled(1, 2, first_server);
   CHECK(s.at(1).phase == gandiva_phase::suspended);
   CHECK(s.jobs.servers().load(first_server) == 2);
@@ -78,7 +46,7 @@ TEST_CASE("gandiva_jobs: a job takes its turn, and its pass is the time that it 
 }
 
 TEST_CASE("gandiva_jobs: a job that shrinks and is stopped in one decision only stops") {
-  jobs_on_two_servers s;
+  apiary_test::gandiva_scene s;
   s.running(1, 2, first_server);
   s.decide(1, [&] { s.jobs.enlarge(s.at(1), 4); });
   REQUIRE(s.actions.size() == 1);
@@ -101,7 +69,7 @@ TEST_CASE("gandiva_jobs: a job that shrinks and is stopped in one decision only 
 }
 
 TEST_CASE("gandiva_jobs: a guest runs and stops with its leader, on its GPUs") {
-  jobs_on_two_servers s;
+  apiary_test::gandiva_scene s;
   s.settled(2, 2, first_server);
   s.running(1, 2, first_server);
   s.decide(1, [&] { s.jobs.pack(s.at(1), s.at(2)); });
@@ -145,7 +113,7 @@ TEST_CASE("gandiva_jobs: a guest runs and stops with its leader, on its GPUs") {
 }
 
 TEST_CASE("gandiva_jobs: a job migrates, to one server or over several") {
-  jobs_on_two_servers s;
+  apiary_test::gandiva_scene s;
   s.running(1, 3, first_server);
   s.decide(1, [&] { s.jobs.migrate(s.at(1), {{second_server, 3}}); });
   REQUIRE(s.actions.size() == 1);
@@ -167,7 +135,7 @@ TEST_CASE("gandiva_jobs: a job migrates, to one server or over several") {
 }
 
 TEST_CASE("gandiva_jobs: a job starts over several servers that have so many idle") {
-  jobs_on_two_servers s;
+  apiary_test::gandiva_scene s;
   gandiva_job& r = s.jobs.add({.job = job_id(1), .gpus = 6}, 0);
   s.decide(0, [&] {
     s.jobs.start_wide(r,
