@@ -5,6 +5,7 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/model/ragged_tree.h>
+#include <apiary/model/resources.h>
 #include <apiary/policy/candidate_cells.h>
 #include <apiary/policy/cell_parts.h>
 #include <apiary/policy/gang_rules.h>
@@ -16,7 +17,6 @@
 #include <cstdint>
 #include <functional>
 #include <set>
-#include <utility>
 #include <vector>
 
 using namespace apiary;

@@ -7,6 +7,7 @@
 #include <apiary/model/ragged_tree.h>
 #include <apiary/policy/class_vectors.h>
 #include <apiary/policy/cost_tables.h>
+#include <apiary/policy/count_front.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/step_budget.h>
 

@@ -3,13 +3,11 @@
 #include "support/gandiva_scene.h"
 #include <apiary/core/ids.h>
 #include <apiary/model/job_request.h>
-#include <apiary/model/plan.h>
 #include <apiary/policy/time_slice.h>
 #include <apiary/sched/gandiva_jobs.h>
 
 #include <doctest/doctest.h>
 
-#include <cstdint>
 #include <set>
 #include <vector>
 
