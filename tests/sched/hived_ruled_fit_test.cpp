@@ -263,6 +263,35 @@ TEST_CASE("a gang under rules preempts the fewest gangs that its rules need") {
   REQUIRE(h.commit(bound).ok());
 }
 
+TEST_CASE("of whole cells on one node, victims for a spread over nodes are sought in one alone") {
+  struct runs_at {
+    std::uint32_t tasks, node;
+    std::int32_t priority;
+  };
+  const auto victims_among = [](const std::vector<runs_at>& running) {
+    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE.GPU", 5}}}});
+    std::uint32_t job = 0;
+    for (const runs_at& at : running) {
+      summary_bitset nodes(16, false);
+      nodes.set(at.node);
+      gang_request r = ruled_gang(++job, {{at.tasks, 1}}, {}, at.priority);
+      r.suggested = &nodes;
+      start_ruled(h, r);
+    }
+    request_rules rules;
+    rules.members = {{.spread = {{node_of_racks, 1}}}};
+    const gang_plan plan = ruled_plan(h, ruled_gang(9, {{2, 1}}, rules, 10));
+    CHECK(plan.result == outcome::preempt);
+    return plan.victims;
+  };
+  // The cheapest has two GPUs of one node, which serve one task.
+  CHECK(victims_among({{2, 0, 0}, {1, 2, 5}, {1, 3, 5}, {1, 4, 5}}) ==
+        std::vector<job_id>{job_id(1), job_id(2)});
+  // On its node the cheapest stands beside one that stays.
+  CHECK(victims_among({{1, 0, 20}, {1, 0, 0}, {1, 2, 5}, {1, 3, 5}, {1, 4, 5}}) ==
+        std::vector<job_id>{job_id(2), job_id(3)});
+}
+
 TEST_CASE("a preempting gang under rules that goes elsewhere keeps them there") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   start_ruled(h, ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}));

@@ -78,20 +78,32 @@ class hived_eviction {
       lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
-  // The same under rules, after `ruled` said no (ruled_victim_search).
+  // The same under rules, after `ruled` said no (ruled_victim_search); as_bound: when asked as whole
+  // cells are bound.
+  template <class Free>
   fit_verdict lift_by_rules(hived_cells& cells, const gang_table& gangs,
                             const gang_request& request, cluster_id c, hived_ruled_fit& ruled,
-                            const health<uniform_tree>* usable) {
+                            const Free& free, const health<uniform_tree>* usable, bool as_bound) {
     lifted_.clear();
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
     list_candidates(cells, gangs, request.priority, c);
+    if (as_bound) {
+      could_.resize(cluster.num_nodes());
+      for (std::uint32_t n = 0; n < could_.size(); ++n) could_[n] = free(n);
+      for (const gang_slot slot : slots_) {
+        list_gains(chain, gangs, slot, cluster, request.priority, good);
+        for (const std::uint32_t n : at_) ++could_[n];
+      }
+      ruled.stand_as_bound(cells, c, request, free, [&](std::uint32_t n) { return could_[n]; });
+    }
     const std::vector<std::uint32_t> places = ruled.places_of_nodes();
     for (std::size_t j = 0; j < slots_.size(); ++j) {
       list_gains(chain, gangs, slots_[j], cluster, request.priority, good);
       candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
       for (std::size_t i = 0; i < at_.size(); ++i) {
+        if (places[at_[i]] == hived_ruled_fit::no_place) continue;
         if (i > 0 && at_[i] == at_[i - 1]) {
           ++shares_.back().leaves;
         } else {
@@ -266,6 +278,7 @@ class hived_eviction {
   std::vector<std::uint32_t> entry_;  // of each node of the cluster, its place in free_
   std::vector<std::uint32_t> named_;
   std::vector<std::uint32_t> at_;
+  std::vector<std::uint32_t> could_;   // leaves of each node once all candidates are gone
   std::vector<std::uint32_t> others_;  // nodes by free leaves, without those named
   std::vector<node_class> classes_;
   std::vector<std::pair<chain_leaf, leaf_holders>> lifted_;

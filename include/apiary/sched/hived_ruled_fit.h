@@ -102,6 +102,7 @@ inline void bind_apart(hived_cells& cells, cluster_id c, const gang_request& req
 class hived_ruled_fit {
  public:
   using room = room_index<ragged_tree>;
+  static constexpr std::uint32_t no_place = ~std::uint32_t{0};
 
   // Over a tenant's cells; free(n): the leaves of node n of its cluster that can be had.
   template <class Free>
@@ -109,6 +110,7 @@ class hived_ruled_fit {
                          const Free& free) {
     const virtual_cluster& cluster = cells.cluster(c);
     order_.clear();
+    barred_.clear();
     if (clusters_.size() <= c.value) clusters_.resize(c.value + 1);
     std::optional<room>& rooms = clusters_[c.value];
     if (!rooms)
@@ -121,36 +123,51 @@ class hived_ruled_fit {
   template <class Free>
   fit_verdict as_bound(const hived_cells& cells, cluster_id c, const gang_request& request,
                        const Free& free) {
+    stand_as_bound(cells, c, request, free, free);
+    return decide(*bound_, request);
+  }
+  // After as_bound said no, before victims are sought on the rooms: of several nodes on one physical
+  // node the one that counts is then that of which most could be had, could(n), once all who may have
+  // to go are gone; of such the one with most to be had now.
+  template <class Free, class Could>
+  void stand_as_bound(const hived_cells& cells, cluster_id c, const gang_request& request,
+                      const Free& free, const Could& could) {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     const bound_tree tree = tree_as_bound(cluster, chain);
     bound_.emplace(tree.tree, chain.node_level(), chain.node_leaves());
     order_.clear();
+    barred_.assign(tree.nodes.size(), false);
     std::uint32_t best = 0;  // of the nodes on one physical node
     cell_id last;            // that physical node
     for (std::uint32_t n = 0; n < tree.nodes.size(); ++n) {
       const bound_tree::node& at = tree.nodes[n];
       order_.push_back(at.number);
       const level_t over = spread_above(request.rules, at.whole);
-      if (over != any_level && !at.at.valid()) continue;
+      barred_[n] = over != any_level && !at.at.valid();
+      if (barred_[n]) continue;
       bound_->set(n, free(at.number));
       if (over != chain.node_level()) continue;
       const cell_id node = chain.tree().ancestor(at.at, over);
-      if (node != last || bound_->free(n) > bound_->free(best)) {
-        if (node == last) bound_->set(best, 0);
+      if (node != last) {
         best = n;
-      } else {
-        bound_->set(n, 0);
+        last = node;
+        continue;
       }
-      last = node;
+      const auto rank = [&](std::uint32_t i) {
+        return std::pair(could(order_[i]), bound_->free(i));
+      };
+      const std::uint32_t other = rank(n) > rank(best) ? std::exchange(best, n) : n;
+      bound_->set(other, 0);
+      barred_[other] = true;
     }
-    return decide(*bound_, request);
   }
   // Over a chain, for opportunistic gangs.
   template <class Free>
   fit_verdict in_chain(const physical_chain& chain, std::uint32_t c, const gang_request& request,
                        const Free& free) {
     order_.clear();
+    barred_.clear();
     if (chains_.size() <= c) chains_.resize(c + 1);
     std::optional<room>& rooms = chains_[c];
     if (!rooms) rooms.emplace(tree_of(chain), chain.node_level(), chain.node_leaves());
@@ -159,12 +176,13 @@ class hived_ruled_fit {
   }
 
   // Of the last question: the rooms, for trying, the gang, and the place of each node of the cluster
-  // among those of the rooms.
+  // among those of the rooms; no_place: it is not used.
   [[nodiscard]] room& rooms() noexcept { return *rooms_; }
   [[nodiscard]] const gang_rules& gang() const noexcept { return gang_; }
   [[nodiscard]] std::vector<std::uint32_t> places_of_nodes() const {
-    std::vector<std::uint32_t> places(rooms_->num_nodes());
-    for (std::uint32_t i = 0; i < places.size(); ++i) places[order_.empty() ? i : order_[i]] = i;
+    std::vector<std::uint32_t> places(rooms_->num_nodes(), no_place);
+    for (std::uint32_t i = 0; i < places.size(); ++i)
+      if (barred_.empty() || !barred_[i]) places[order_.empty() ? i : order_[i]] = i;
     return places;
   }
   [[nodiscard]] std::uint64_t steps() const noexcept { return fit_.steps(); }
@@ -213,6 +231,7 @@ class hived_ruled_fit {
   std::optional<room> bound_;
   room* rooms_ = nullptr;
   std::vector<std::uint32_t> order_;  // of each node of the rooms, which one it is; none: the same
+  std::vector<bool> barred_;          // of each, whether it is not used; none: all are
   std::vector<std::uint32_t> nodes_;
   std::vector<gang_portion> by_node_;
   std::vector<std::size_t> first_;  // of each node used, its first portion there, and the end

@@ -276,13 +276,14 @@ class hived_search {
     bool fit =
         ruled ? fits_by_rules(cells, q, usable, spread) : fits(cluster, usable, request.members);
     const bool evicting = !fit && q.preempting;
+    const auto free = [&](std::uint32_t n) { return ones(usable_leaves(cluster, n, usable)); };
     if (evicting && ruled) {
-      verdict_ = eviction_.lift_by_rules(cells, gangs, request, c, *ruled_, usable);
+      verdict_ = eviction_.lift_by_rules(cells, gangs, request, c, *ruled_, free, usable, spread);
       fit = verdict_ == fit_verdict::fits && fits_by_rules(cells, q, usable, spread);
     } else if (evicting) {
-      verdict_ = eviction_.lift(
-          cells, gangs, request, c, usable != nullptr ? *filtered_ : cluster.free_nodes(),
-          [&](std::uint32_t n) { return ones(usable_leaves(cluster, n, usable)); }, usable);
+      verdict_ =
+          eviction_.lift(cells, gangs, request, c,
+                         usable != nullptr ? *filtered_ : cluster.free_nodes(), free, usable);
       cut_ = eviction_.cut();
       fit = verdict_ == fit_verdict::fits && fits(cluster, usable, request.members);
     }
