@@ -120,6 +120,7 @@
 #include <apiary/sched/gpu_sharing.h>
 #include <apiary/sched/grant_ranking.h>
 #include <apiary/sched/hived.h>
+#include <apiary/sched/hived_attempt.h>
 #include <apiary/sched/hived_bindings.h>
 #include <apiary/sched/hived_catalog.h>
 #include <apiary/sched/hived_cell_types.h>
