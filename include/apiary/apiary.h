@@ -137,6 +137,7 @@
 #include <apiary/sched/hived_proof.h>
 #include <apiary/sched/hived_queries.h>
 #include <apiary/sched/hived_queue.h>
+#include <apiary/sched/hived_quietest.h>
 #include <apiary/sched/hived_reconfiguration.h>
 #include <apiary/sched/hived_rooms.h>
 #include <apiary/sched/hived_ruled_fit.h>

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/health.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/sched/grant_ranking.h>
 #include <apiary/sched/hived_bindings.h>
 #include <apiary/sched/hived_layout.h>
+#include <apiary/sched/hived_quietest.h>
 #include <apiary/sched/physical_chain.h>
 #include <apiary/sched/virtual_cluster.h>
 
@@ -37,9 +37,8 @@ struct bound_leaf {
 //          of it and every other unbound virtual cell stands for a healthy physical one. What is not
 //          in use is never bound for being doomed; searching does without (bind_everything), and
 //          doomed() only counts.
-// Cost:    hold, place, vacate O(levels * fan-out). place finds a whole cell by bitsets, one for
-//          each number of guests below the leaves of a node; only where every one has as many, being
-//          larger than a node, it looks at all.
+// Cost:    hold, place, vacate O(levels * fan-out); where place binds a whole cell, find_quietest
+//          besides.
 class hived_cells : private hived_bindings {
   using books = hived_bindings;
 
@@ -73,14 +72,14 @@ class hived_cells : private hived_bindings {
     if (v.valid()) {
       image = cluster.image(v);
     } else {
-      const std::optional<cell_id> root = find_root(chain, --l);
+      const std::optional<cell_id> root = find_quietest(chain, --l);
       if (!root) return std::nullopt;
       image = *root;
       bind(c, path_.back(), l, image);
       path_.pop_back();
     }
     while (!path_.empty()) {
-      image = fewest_guests(chain, chain.tree().children(image, l));
+      image = first_quietest(chain, chain.tree().children(image, l));
       bind(c, path_.back(), --l, image);
       path_.pop_back();
     }
@@ -354,38 +353,6 @@ class hived_cells : private hived_bindings {
     return l == 0 ? !chain.holders(p).taken() : cluster.active(owner.cell) == 0;
   }
 
-  // The first healthy cell without guests that can be granted; if all have some, the first with the
-  // fewest of those in the smallest free cells.
-  [[nodiscard]] static std::optional<cell_id> find_root(const physical_chain& chain, level_t l) {
-    const safe_buddy_allocator& cells = chain.cells();
-    if (const auto quiet = cells.find({.level = l, .usable = &chain.quiet()})) return quiet;
-    const summary_bitset* const healthy = &chain.healthy().usable();
-    const auto any = cells.find({.level = l, .usable = healthy});
-    if (!any) return any;
-    const level_t from = *cells.cells().enclosing_free_level(*any);
-    for (std::uint32_t most = 1; most < chain.node_leaves(); ++most) {
-      const summary_bitset* const few = &chain.few_guests(most);
-      if (const auto c = cells.find({.level = l, .highest = from, .usable = few})) return c;
-    }
-    if (l <= chain.node_level()) return any;
-    return cells.find({.level = l, .highest = from, .usable = healthy},
-                      [&](cell_id c) { return chain.guests(c); });
-  }
-  [[nodiscard]] static cell_id fewest_guests(const physical_chain& chain,
-                                             id_range<cell_id> parts) noexcept {
-    cell_id best;
-    std::uint32_t least = 0;
-    for (const cell_id p : parts) {
-      if (chain.owner(p).cell.valid()) continue;
-      const std::uint32_t guests = chain.guests(p);
-      if (best.valid() && guests >= least) continue;
-      best = p;
-      least = guests;
-      if (least == 0) break;
-    }
-    APIARY_VERIFY(best.valid());
-    return best;
-  }
   [[nodiscard]] static cell_id first_unbound(const virtual_cluster& cluster,
                                              id_range<cell_id> cells) noexcept {
     for (const cell_id c : cells)
