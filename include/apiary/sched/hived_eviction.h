@@ -55,18 +55,8 @@ class hived_eviction {
     }
     list_candidates(cells, gangs, request.priority, c);
     others_.assign(nodes.counts().begin(), nodes.counts().end());
-    for (std::size_t j = 0; j < slots_.size(); ++j) {
-      list_gains(chain, gangs, slots_[j], cluster, request.priority, good);
-      candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
-      for (std::size_t i = 0; i < at_.size(); ++i) {
-        if (i > 0 && at_[i] == at_[i - 1]) {
-          ++shares_.back().leaves;
-          continue;
-        }
-        shares_.push_back({entry(at_[i], free), 1});
-      }
-      candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
-    }
+    list_shares(chain, gangs, cluster, request.priority, good,
+                [&](std::uint32_t n) { return entry(n, free); });
     for (const std::uint32_t n : named_) entry_[n] = none;
     named_.clear();
     classes_.clear();
@@ -94,24 +84,13 @@ class hived_eviction {
       for (std::uint32_t n = 0; n < could_.size(); ++n) could_[n] = free(n);
       for (const gang_slot slot : slots_) {
         list_gains(chain, gangs, slot, cluster, request.priority, good);
-        for (const std::uint32_t n : at_) ++could_[n];
+        for (const node_share& g : gains_) could_[g.node] += g.leaves;
       }
       ruled.stand_as_bound(cells, c, request, free, [&](std::uint32_t n) { return could_[n]; });
     }
     const std::vector<std::uint32_t> places = ruled.places_of_nodes();
-    for (std::size_t j = 0; j < slots_.size(); ++j) {
-      list_gains(chain, gangs, slots_[j], cluster, request.priority, good);
-      candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
-      for (std::size_t i = 0; i < at_.size(); ++i) {
-        if (places[at_[i]] == hived_ruled_fit::no_place) continue;
-        if (i > 0 && at_[i] == at_[i - 1]) {
-          ++shares_.back().leaves;
-        } else {
-          shares_.push_back({places[at_[i]], 1});
-        }
-      }
-      candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
-    }
+    list_shares(chain, gangs, cluster, request.priority, good,
+                [&](std::uint32_t n) { return places[n]; });
     const fit_verdict verdict = (*ruled_search_)(ruled.rooms(), ruled.gang(), candidates_, shares_);
     if (verdict != fit_verdict::fits) return verdict;
     for (const std::uint32_t j : ruled_search_->victims())
@@ -178,7 +157,7 @@ class hived_eviction {
   }
 
  private:
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static constexpr std::uint32_t none = hived_ruled_fit::no_place;
 
   void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
                        cluster_id c) {
@@ -215,11 +194,10 @@ class hived_eviction {
       list_gains(chain, gangs, g.slot, cluster, request.priority, good);
       std::vector<std::uint32_t>& counts = others_;
       counts.assign(nodes.counts().begin(), nodes.counts().end());
-      for (std::size_t i = 0, next = 0; i < at_.size(); i = next) {
-        while (next < at_.size() && at_[next] == at_[i]) ++next;
-        const std::uint32_t before = free(at_[i]);
+      for (const node_share& gain : gains_) {
+        const std::uint32_t before = free(gain.node);
         if (before > 0) --counts[before];
-        ++counts[before + (next - i)];
+        ++counts[before + gain.leaves];
       }
       classes_.clear();
       for (std::uint32_t f = 1; f < counts.size(); ++f)
@@ -228,7 +206,22 @@ class hived_eviction {
     }
     return std::nullopt;
   }
-  // The nodes of the leaves that are to be had once the gang is gone, ascending, one for each.
+  // The shares of all candidates: of the nodes that have a name, name(node), not none.
+  template <class Name>
+  void list_shares(const physical_chain& chain, const gang_table& gangs,
+                   const virtual_cluster& cluster, std::int32_t priority,
+                   const health<uniform_tree>& good, const Name& name) {
+    for (std::size_t j = 0; j < slots_.size(); ++j) {
+      list_gains(chain, gangs, slots_[j], cluster, priority, good);
+      candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
+      for (const node_share& gain : gains_) {
+        const std::uint32_t node = name(gain.node);
+        if (node != none) shares_.push_back({node, gain.leaves});
+      }
+      candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
+    }
+  }
+  // The leaves that are to be had once the gang is gone, by nodes of the cluster, ascending.
   void list_gains(const physical_chain& chain, const gang_table& gangs, gang_slot slot,
                   const virtual_cluster& cluster, std::int32_t priority,
                   const health<uniform_tree>& good) {
@@ -237,6 +230,11 @@ class hived_eviction {
       if (l.leaf.valid() && gains(chain, gangs, slot, l.leaf, priority, good))
         at_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
     std::sort(at_.begin(), at_.end());
+    gains_.clear();
+    for (const std::uint32_t n : at_) {
+      if (gains_.empty() || gains_.back().node != n) gains_.push_back({n, 0});
+      ++gains_.back().leaves;
+    }
   }
   void lift_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
                  const physical_chain& chain, const health<uniform_tree>& good) {
@@ -278,6 +276,7 @@ class hived_eviction {
   std::vector<std::uint32_t> entry_;  // of each node of the cluster, its place in free_
   std::vector<std::uint32_t> named_;
   std::vector<std::uint32_t> at_;
+  std::vector<node_share> gains_;
   std::vector<std::uint32_t> could_;   // leaves of each node once all candidates are gone
   std::vector<std::uint32_t> others_;  // nodes by free leaves, without those named
   std::vector<node_class> classes_;
