@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: MIT
 #include "support/hived_worlds.h"
 #include "support/scale.h"
+#include <apiary/core/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/sched/audit.h>
 #include <apiary/sched/gang_plan.h>
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
@@ -117,6 +119,46 @@ TEST_CASE("whoever has its tenant's cells back is named, and nobody else") {
   }
   MESSAGE(restored << " gangs had their tenant's cells back");
   CHECK(restored > apiary_test::scaled(std::size_t{100}));
+}
+
+TEST_CASE("where another gang has claimed its leaves, a gang has its cells back after that one") {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}};
+  for (const char* name : {"n0", "n1", "n2", "n3"})
+    config.physical_cells.push_back({.type = "NODE", .address = name});
+  config.virtual_clusters = {{.name = "a", .cells = {{"NODE", 2}}},
+                             {.name = "b", .cells = {{"NODE", 1}}}};
+  for (const bool lazy : {true, false}) {
+    CAPTURE(lazy);
+    hived h = *hived::create(config);
+    const auto run = [&](std::uint32_t job, std::uint32_t tenant, std::int32_t priority,
+                         std::uint32_t tasks, std::vector<std::uint32_t> on) {
+      summary_bitset nodes(4, false);
+      for (const std::uint32_t n : on) nodes.set(n);
+      const auto plan = h.propose({.job = job_id(job),
+                                   .tenant = tenant_id(tenant),
+                                   .priority = priority,
+                                   .members = {{tasks, 4}},
+                                   .lazy = lazy,
+                                   .suggested = &nodes});
+      REQUIRE(plan.ok());
+      REQUIRE(plan->result != outcome::wait);
+      REQUIRE(h.commit(*plan).ok());
+      return *plan;
+    };
+    run(1, 0, 0, 2, {0, 1});
+    run(2, 1, -1, 2, {2, 3});
+    CHECK(run(3, 0, 5, 2, {2, 3}).result == outcome::preempt);
+    CHECK(h.find(job_id(1))->downgraded);
+    CHECK(run(4, 1, 0, 1, {1}).victims == std::vector<job_id>{job_id(1)});
+    REQUIRE(h.cancel(job_id(3)).ok());
+    CHECK(h.restored().empty());
+    CHECK(h.find(job_id(1))->downgraded);
+    REQUIRE(h.cancel(job_id(4)).ok());
+    CHECK(h.restored() == std::vector<job_id>{job_id(1)});
+    CHECK(h.find(job_id(1))->guaranteed());
+    CHECK(audit(h).empty());
+  }
 }
 
 TEST_CASE("what a gang took that ran is not given back when it ends") {

@@ -167,7 +167,10 @@ class hived_play {
         ++seen.regained;
         continue;
       }
-      if (scheduler.being_preempted(*scheduler.find(job))) continue;  // it is to end
+      if (scheduler.being_preempted(*scheduler.find(job))) {  // it is to end for another one
+        if (const auto claimer = claimer_of(job)) downgraded_for_[job] = *claimer;
+        continue;
+      }
       apiary::hived without = scheduler;
       const std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(job));
       REQUIRE(without.finish(job).ok());
@@ -177,6 +180,15 @@ class hived_play {
       // It would take others' whose levels are not known either.
       if (*has_cells) REQUIRE(num_downgraded(without) >= num_downgraded(scheduler));
     }
+  }
+  // The first that has claimed a leaf of a gang.
+  [[nodiscard]] std::optional<apiary::job_id> claimer_of(apiary::job_id job) const {
+    for (const apiary::chain_leaf& l : scheduler.find(job)->leaves) {
+      if (!l.leaf.valid()) continue;
+      const apiary::gang_slot by = scheduler.cells().chain(l.chain).holders(l.leaf).claimer;
+      if (by.valid()) return scheduler.gangs()[by].request.job;
+    }
+    return std::nullopt;
   }
   [[nodiscard]] static std::size_t num_downgraded(const apiary::hived& h) {
     std::size_t n = 0;
@@ -436,8 +448,8 @@ class hived_play {
     const bool claims = plan.result == apiary::outcome::preempt;
     for (const apiary::job_id victim : plan.downgraded) downgraded_for_[victim] = job;
     for (const apiary::job_id victim : plan.victims) {
-      if (!scheduler.find(victim)->ends_for.valid()) continue;
-      downgraded_for_[victim] = job;
+      const apiary::gang_slot by = scheduler.find(victim)->ends_for;
+      if (by.valid() && by == scheduler.gangs().find(job)) downgraded_for_[victim] = job;
     }
     for (auto it = downgraded_for_.begin(); it != downgraded_for_.end();) {
       const bool had = scheduler.find(it->first)->guaranteed();

@@ -54,7 +54,8 @@ struct gang_record {
   std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the members
   std::vector<missing_leaf> missing{};       // where it runs, too, by ascending index
   std::vector<job_id> downgraded_victims{};  // of a preempting gang: who was downgraded for it, or
-                                             // for one that made way for it
+                                             // for one that is withdrawn, and may have its cells
+                                             // back when this one is
 
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
   // As what it counts when another gang wants its leaves.

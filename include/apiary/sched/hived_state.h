@@ -191,8 +191,9 @@ class hived_state {
     hash_ ^= fact(slot);
   }
   // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
-  // them where they run, by descending priority, then by job. Those who cannot, if another gang is
-  // preempting: they are then remembered as downgraded for that one. The jobs of those who can.
+  // them where they run, by descending priority, then by job. Those who cannot are remembered as
+  // downgraded for the gang that is preempting, if one is; else each for one that has claimed a leaf
+  // of it, and may be in the way. The jobs of those who can.
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
@@ -210,13 +211,10 @@ class hived_state {
       restored.push_back(gangs_[s].request.job);
       return true;
     });
-    if (!preempting || slots.empty()) return restored;
-    hash_ ^= fact(*preempting);
-    std::vector<job_id>& victims = gangs_[*preempting].downgraded_victims;
-    for (const gang_slot s : slots) victims.push_back(gangs_[s].request.job);
-    std::sort(victims.begin(), victims.end());
-    victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
-    hash_ ^= fact(*preempting);
+    for (const gang_slot s : slots) {
+      const gang_slot by = preempting ? *preempting : claimer_of(gangs_[s]);
+      if (by.valid()) remember(by, gangs_[s].request.job);
+    }
     return restored;
   }
   // Whether another gang has claimed a leaf of it, or has its tenant's cells and waits for its end.
@@ -262,6 +260,23 @@ class hived_state {
     } else {
       cells_.unuse(l.chain, l.leaf);
     }
+  }
+  // The first gang that has claimed a leaf of this one; not valid: none has.
+  [[nodiscard]] gang_slot claimer_of(const gang_record& gang) const noexcept {
+    for (const chain_leaf& l : gang.leaves) {
+      const gang_slot by =
+          l.leaf.valid() ? cells_.chain(l.chain).holders(l.leaf).claimer : gang_slot();
+      if (by.valid()) return by;
+    }
+    return gang_slot();
+  }
+  // A gang is downgraded for a preempting one.
+  void remember(gang_slot preempting, job_id job) {
+    hash_ ^= fact(preempting);
+    std::vector<job_id>& victims = gangs_[preempting].downgraded_victims;
+    const auto at = std::lower_bound(victims.begin(), victims.end(), job);
+    if (at == victims.end() || *at != job) victims.insert(at, job);
+    hash_ ^= fact(preempting);
   }
   void end_for(gang_slot slot, gang_slot preempting) {
     hash_ ^= fact(slot);
