@@ -145,9 +145,9 @@ class hived {
   }
 
   // A preempting gang is withdrawn: its victims keep their leaves, and gangs that lost their
-  // tenant's cells to it get them back if they are still to be had (restored), or if another one has
-  // claimed their leaves perhaps when that is withdrawn; so with commit, finish and finish_task, where
-  // they withdraw a preempting gang.
+  // tenant's cells to it get them back if they are still to be had (restored); if they are not, but
+  // another gang has claimed leaves of theirs, when that is withdrawn. So with commit, finish and
+  // finish_task, where they withdraw a preempting gang.
   // kNotFound: no such gang. kFailedPrecondition: it is not preempting.
   absl::Status cancel(job_id job) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));

@@ -188,8 +188,8 @@ class hived_attempt {
     return verdict_ == fit_verdict::fits;
   }
 
-  // Whether the gang fits under its rules. Where a spread depends on it, all whole cells that may be
-  // used are bound.
+  // Whether the gang fits under its rules. Where a spread depends on it, all whole cells that may
+  // be used are bound.
   bool fits_by_rules(const hived_cells& cells, const hived_question& q,
                      const health<uniform_tree>* usable, bool as_bound) {
     const virtual_cluster& cluster = cells.cluster(q.cluster);
@@ -201,8 +201,8 @@ class hived_attempt {
   }
 
   // Cancels the preempting gangs that have one of these leaves, and takes the cells of lazy users.
-  // Where a filter holds, or a spread depends on the bindings, nothing is moved away: lazy users are
-  // then preempted where they are, but for those that yield.
+  // Where a filter holds, or a spread depends on the bindings, nothing is moved away: lazy users
+  // are then preempted where they are, but for those that yield.
   void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
                  const std::vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());

@@ -68,8 +68,8 @@ class hived_eviction {
       lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
-  // The same under rules, after `ruled` said no (ruled_victim_search); as_bound: when asked as whole
-  // cells are bound.
+  // The same under rules, after `ruled` said no (ruled_victim_search); as_bound: when asked as
+  // whole cells are bound.
   template <class Free>
   fit_verdict lift_by_rules(hived_cells& cells, const gang_table& gangs,
                             const gang_request& request, cluster_id c, hived_ruled_fit& ruled,

@@ -126,9 +126,9 @@ class hived_ruled_fit {
     stand_as_bound(cells, c, request, free, free);
     return decide(*bound_, request);
   }
-  // After as_bound said no, before victims are sought on the rooms: of several nodes on one physical
-  // node the one that counts is then that of which most could be had, could(n), once all who may have
-  // to go are gone; of such the one with most to be had now.
+  // After as_bound said no, before victims are sought on the rooms: of several nodes on one
+  // physical node the one counts of which most could be had once all who may have to go are gone,
+  // could(n); of such the one with most to be had now.
   template <class Free, class Could>
   void stand_as_bound(const hived_cells& cells, cluster_id c, const gang_request& request,
                       const Free& free, const Could& could) {

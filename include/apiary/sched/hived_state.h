@@ -192,8 +192,8 @@ class hived_state {
   }
   // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
   // them where they run, by descending priority, then by job. Those who cannot are remembered as
-  // downgraded for the gang that is preempting, if one is; else each for one that has claimed a leaf
-  // of it, and may be in the way. The jobs of those who can.
+  // downgraded for the gang that is preempting, if one is; else each for one that has claimed a
+  // leaf of it, and may be in the way. The jobs of those who can.
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
