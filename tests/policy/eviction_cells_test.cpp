@@ -7,7 +7,6 @@
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/eviction_cells.h>
 #include <apiary/policy/eviction_state.h>
-#include <apiary/policy/gang_fit.h>
 
 #include <doctest/doctest.h>
 
@@ -15,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <support/levels.h>
+#include <support/naive_gang.h>
 #include <support/scale.h>
 #include <vector>
 
@@ -64,9 +64,9 @@ struct celled_world {
           left[shares[s].node] += shares[s].leaves;
       }
       if (cost >= best) continue;
-      std::vector<node_class> classes;
-      for (const cell_id n : rooms.nodes(l, cell)) classes.push_back({left[n.value], 1});
-      if (gang_fit()(classes, members) == fit_verdict::fits) best = cost;
+      leaf_counts there;
+      for (const cell_id n : rooms.nodes(l, cell)) there.push_back(left[n.value]);
+      if (fits_by_sets(there, tasks_of(members))) best = cost;
     }
     return best;
   }

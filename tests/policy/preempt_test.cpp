@@ -34,16 +34,16 @@ struct problem {
     shares.insert(shares.end(), where.begin(), where.end());
     candidates.push_back({cost, first, static_cast<std::uint32_t>(shares.size())});
   }
-  // Whether the gang fits once these have ended; each node a class of its own.
+  // Whether the gang fits once these have ended.
   [[nodiscard]] bool fits_without(const std::vector<std::uint32_t>& victims) const {
     std::vector<std::uint32_t> left = free;
     for (const std::uint32_t j : victims) {
       for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
         left[shares[s].node] += shares[s].leaves;
     }
-    std::vector<node_class> classes = others;
-    for (const std::uint32_t f : left) classes.push_back({f, 1});
-    return gang_fit()(classes, members) == fit_verdict::fits;
+    const leaf_counts more = nodes_of(others);
+    left.insert(left.end(), more.begin(), more.end());
+    return fits_by_sets(left, tasks_of(members));
   }
   [[nodiscard]] std::uint64_t cost_of(const std::vector<std::uint32_t>& victims) const {
     std::uint64_t sum = 0;
