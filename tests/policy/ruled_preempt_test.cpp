@@ -3,12 +3,13 @@
 #include <apiary/alloc/room_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/model/ragged_tree.h>
 #include <apiary/model/resources.h>
+#include <apiary/model/tree.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/eviction_state.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_rules.h>
-#include <apiary/policy/ruled_fit.h>
 #include <apiary/policy/ruled_preempt.h>
 
 #include <doctest/doctest.h>
@@ -17,9 +18,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <support/levels.h>
+#include <support/naive_rules.h>
 #include <support/scale.h>
-#include <utility>
 #include <vector>
 
 using namespace apiary;
@@ -27,15 +29,29 @@ using namespace apiary_test;
 
 namespace {
 
-// Racks of nodes of eight leaves, with gangs on them.
-struct running {
-  room_index<uniform_tree> rooms;
+// The same cells as ragged_tree.
+template <CellTree Tree>
+ragged_tree ragged_copy(const Tree& tree) {
+  std::vector<std::vector<std::uint32_t>> fan_outs{{tree.cells(tree.num_levels() - 1).size()}};
+  for (level_t l = tree.num_levels() - 1; l > 0; --l) {
+    std::vector<std::uint32_t>& below = fan_outs.emplace_back();
+    for (const cell_id c : tree.cells(l)) below.push_back(tree.children(c, l).size());
+  }
+  return ragged_tree(fan_outs);
+}
+
+// Nodes of up to eight leaves, with gangs on them.
+template <CellTree Tree>
+struct running_on {
+  room_index<Tree> rooms;
   std::vector<eviction_candidate> candidates;
   std::vector<node_share> shares;
+  std::vector<resources> hosts;  // and what each share gives back; or neither
+  std::vector<resources> freed;
 
-  running(std::uint32_t racks, std::uint32_t nodes)
-      : rooms(uniform_tree{racks, nodes, 8}, node, 8) {
-    for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, 8);
+  explicit running_on(const Tree& tree) : rooms(tree, node, 8), cells_(ragged_copy(tree)) {
+    for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n)
+      rooms.set(n, tree.children(tree.cells(node)[n], node).size());
   }
   void run(std::uint64_t cost, const std::vector<node_share>& where) {
     const auto first = static_cast<std::uint32_t>(shares.size());
@@ -45,20 +61,21 @@ struct running {
     }
     candidates.push_back({cost, first, static_cast<std::uint32_t>(shares.size())});
   }
-  [[nodiscard]] bool fits_without(std::uint32_t set, const gang_rules& gang) const {
-    std::vector<std::uint32_t> victims;
-    for (std::uint32_t j = 0; j < candidates.size(); ++j)
-      if ((set >> j & 1) != 0) victims.push_back(j);
-    return fits_without(victims, gang);
+  fit_verdict solve(ruled_victim_search<Tree>& search, const gang_rules& gang) {
+    return search(rooms, gang, candidates, shares, hosts, freed);
   }
+
+  // Whether the gang fits once these have ended, as going from node to node finds.
   [[nodiscard]] bool fits_without(const std::vector<std::uint32_t>& victims,
                                   const gang_rules& gang) const {
-    room_index<uniform_tree> left = rooms;
+    ruled_world left{cells_, {rooms.free().begin(), rooms.free().end()}, hosts};
     for (const std::uint32_t j : victims) {
-      for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
-        left.set(shares[s].node, left.free(shares[s].node) + shares[s].leaves);
+      for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s) {
+        left.free[shares[s].node] += shares[s].leaves;
+        if (!hosts.empty()) left.hosts[shares[s].node] += freed[s];
+      }
     }
-    return ruled_fit<uniform_tree>()(left, gang) == fit_verdict::fits;
+    return node_after_node(left, gang)(std::min(gang.required, rooms.top()));
   }
   static constexpr std::uint64_t no_set = std::numeric_limits<std::uint64_t>::max();
   // What the cheapest cost that have to end, one after the other, until the gang fits.
@@ -77,16 +94,31 @@ struct running {
     }
     return fits_without(victims, gang) ? cost : no_set;
   }
+  // The least cost over all sets of candidates, if all of them together are enough.
   [[nodiscard]] std::uint64_t least(const gang_rules& gang) const {
     std::uint64_t best = no_set;
-    for (std::uint32_t set = 0; set < 1U << candidates.size(); ++set) {
+    for (std::uint32_t set = 1U << candidates.size(); set-- > 0;) {
+      std::vector<std::uint32_t> victims;
       std::uint64_t cost = 0;
-      for (std::uint32_t j = 0; j < candidates.size(); ++j)
-        if ((set >> j & 1) != 0) cost += candidates[j].cost;
-      if (cost < best && fits_without(set, gang)) best = cost;
+      for (std::uint32_t j = 0; j < candidates.size(); ++j) {
+        if ((set >> j & 1) == 0) continue;
+        victims.push_back(j);
+        cost += candidates[j].cost;
+      }
+      if (cost < best && fits_without(victims, gang)) best = cost;
+      if (best == no_set) return no_set;
     }
     return best;
   }
+
+ private:
+  ragged_tree cells_;
+};
+
+// Racks of nodes of eight leaves.
+struct running : running_on<uniform_tree> {
+  running(std::uint32_t racks, std::uint32_t nodes)
+      : running_on<uniform_tree>(uniform_tree{racks, nodes, 8}) {}
 };
 
 gang_rules in_rack(std::uint32_t tasks, std::uint32_t leaves) {
@@ -96,79 +128,151 @@ gang_rules in_rack(std::uint32_t tasks, std::uint32_t leaves) {
   return gang;
 }
 
+// Blocks of racks of nodes of eight leaves, or of fewer leaves now and then.
+uniform_tree random_uniform_tree(rng& random) {
+  const std::uint32_t blocks = 1 + random.uniform(2);
+  return uniform_tree{blocks, 1 + random.uniform(3), 1 + random.uniform(3), 8};
+}
+ragged_tree random_ragged_tree(rng& random) {
+  std::vector<std::vector<std::uint32_t>> fan_outs{{1 + random.uniform(2)}};
+  for (const std::uint32_t most : {3U, 3U, 8U}) {
+    std::uint32_t cells = 0;
+    for (const std::uint32_t n : fan_outs.back()) cells += n;
+    std::vector<std::uint32_t>& below = fan_outs.emplace_back();
+    while (cells-- > 0)
+      below.push_back(most < 8 || random.uniform(4) == 0 ? 1 + random.uniform(most) : most);
+  }
+  return ragged_tree(fan_outs);
+}
+
+// Some gangs, and what others keep.
+template <CellTree Tree>
+void run_gangs(running_on<Tree>& in, rng& random) {
+  const std::uint32_t nodes = in.rooms.num_nodes();
+  const bool hosted = random.uniform(2) == 0;
+  for (std::uint32_t j = random.uniform(9); j-- > 0;) {
+    std::vector<node_share> where;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      if (random.uniform(3) != 0) continue;
+      const std::uint32_t free = in.rooms.free(n);
+      if (free > 0) where.push_back({n, 1 + random.uniform(free)});
+      if (free == 0 && hosted) where.push_back({n, 0});
+    }
+    in.run(random.uniform(3) == 0 ? 10 : 1 + random.uniform(100), where);
+  }
+  for (std::uint32_t n = 0; n < nodes; ++n)
+    in.rooms.set(n, in.rooms.free(n) - random.uniform(in.rooms.free(n) / 2 + 1));
+  if (!hosted) return;
+  for (std::uint32_t n = 0; n < nodes; ++n)
+    in.hosts.push_back({random.uniform(6), random.uniform(6)});
+  for (std::size_t s = 0; s < in.shares.size(); ++s)
+    in.freed.push_back({random.uniform(4), random.uniform(4)});
+}
+
+// Up to three members: rules of all kinds, CPU and memory, and tasks without leaves.
+gang_rules random_intruder(rng& random, bool hosted) {
+  gang_rules gang;
+  for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;) {
+    ruled_member& member = gang.members.emplace_back();
+    member.tasks = 1 + random.uniform(random.uniform(2) == 0 ? 2 : 4);
+    member.leaves = random.uniform(6) == 0 ? 0 : 1 + random.uniform(random.uniform(2) == 0 ? 4 : 8);
+    if (hosted && random.uniform(2) == 0) member.host = {random.uniform(4), random.uniform(4)};
+    const level_t l = node + random.uniform(3);
+    if (random.uniform(3) == 0) member.spread = {{l, 1 + random.uniform(3)}};
+    if (random.uniform(4) == 0) member.slices = {{rack, member.tasks}};
+    if (random.uniform(6) == 0) {
+      member.tasks = 4;
+      member.slices = {{rack, 2}, {block, 4}};
+    }
+  }
+  if (gang.members.size() > 1 && random.uniform(4) == 0) {
+    gang.members[1].tasks = gang.members[0].tasks * (1 + random.uniform(2));
+    gang.members[1].slices.clear();
+    gang.members[1].leader = 0;
+  }
+  if (random.uniform(2) == 0) gang.required = rack + random.uniform(2);
+  if (random.uniform(12) == 0) gang.required = node;
+  if (random.uniform(4) == 0) gang.preferred = node + random.uniform(3);
+  return gang;
+}
+
+struct victim_counts {
+  int preempted = 0;
+  int for_host_alone = 0;  // nobody would have to go without CPU and memory
+  int never_fit = 0;
+  int hasty_sets = 0;
+};
+
+template <CellTree Tree>
+void check_victims(running_on<Tree>& in, const gang_rules& gang, victim_counts& seen) {
+  const std::vector<std::uint32_t> before(in.rooms.free().begin(), in.rooms.free().end());
+  ruled_victim_search<Tree> search(1'000'000);
+  const fit_verdict verdict = in.solve(search, gang);
+  REQUIRE(std::equal(before.begin(), before.end(), in.rooms.free().begin()));
+  const std::uint64_t least = in.least(gang);
+  REQUIRE(verdict == (least < in.no_set ? fit_verdict::fits : fit_verdict::does_not_fit));
+  if (verdict != fit_verdict::fits) {
+    ++seen.never_fit;
+    return;
+  }
+  const std::vector<std::uint32_t> victims(search.victims().begin(), search.victims().end());
+  std::uint64_t cost = 0;
+  for (const std::uint32_t j : victims) cost += in.candidates[j].cost;
+  REQUIRE(std::set<std::uint32_t>(victims.begin(), victims.end()).size() == victims.size());
+  REQUIRE(cost == search.cost());
+  REQUIRE(in.fits_without(victims, gang));
+  REQUIRE(search.cost() == least);
+  REQUIRE(search.lower_bound() == least);
+  seen.preempted += victims.empty() ? 0 : 1;
+  if (!victims.empty() && !in.hosts.empty()) {
+    running_on<Tree> leaves_alone = in;
+    leaves_alone.hosts.clear();
+    seen.for_host_alone += leaves_alone.fits_without({}, gang) ? 1 : 0;
+  }
+
+  // With little of a budget: a set if that decides what fits, and a bound below.
+  for (const std::uint64_t budget : {0U, 300U, 3'000U}) {
+    CAPTURE(budget);
+    ruled_victim_search<Tree> hasty(budget);
+    const fit_verdict hastily = in.solve(hasty, gang);
+    REQUIRE(std::equal(before.begin(), before.end(), in.rooms.free().begin()));
+    REQUIRE(hastily != fit_verdict::does_not_fit);
+    REQUIRE(hasty.steps() <= budget);
+    REQUIRE(hasty.lower_bound() <= least);
+    if (hastily == fit_verdict::budget_ended) continue;
+    REQUIRE(hasty.cost() >= least);
+    REQUIRE(in.fits_without({hasty.victims().begin(), hasty.victims().end()}, gang));
+    seen.hasty_sets += budget == 0 ? 1 : 0;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("victims under rules cost what the best of all sets costs") {
-  const int rounds = scaled(1'500);
-  int preempted = 0;
-  int never_fit = 0;
-  int hasty_sets = 0;
-  ruled_victim_search<uniform_tree> search(100'000);
+  const int rounds = scaled(3'000);
+  victim_counts seen;
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    running in(1 + random.uniform(3), 1 + random.uniform(3));
-    for (std::uint32_t j = random.uniform(9); j-- > 0;) {
-      std::vector<node_share> where;
-      for (std::uint32_t n = 0; n < in.rooms.num_nodes(); ++n) {
-        if (random.uniform(3) == 0 && in.rooms.free(n) > 0)
-          where.push_back({n, 1 + random.uniform(in.rooms.free(n))});
-      }
-      in.run(random.uniform(3) == 0 ? 10 : 1 + random.uniform(100), where);
-    }
-    // What others keep.
-    for (std::uint32_t n = 0; n < in.rooms.num_nodes(); ++n)
-      in.rooms.set(n, in.rooms.free(n) - random.uniform(in.rooms.free(n) / 2 + 1));
-    gang_rules gang;
-    for (std::uint32_t m = 1 + random.uniform(2); m-- > 0;)
-      gang.members.push_back({1 + random.uniform(4), 1 + random.uniform(8)});
-    if (random.uniform(2) == 0) gang.required = node + random.uniform(2);
-    if (random.uniform(3) == 0) gang.members[0].spread = {{node + random.uniform(2), 1}};
-    if (random.uniform(4) == 0) gang.members[0].slices = {{rack, gang.members[0].tasks}};
-    if (gang.members.size() > 1 && random.uniform(4) == 0) {
-      gang.members[1].tasks = gang.members[0].tasks;
-      gang.members[1].leader = 0;
-    }
-    const std::vector<std::uint32_t> before(in.rooms.free().begin(), in.rooms.free().end());
-    const fit_verdict verdict = search(in.rooms, gang, in.candidates, in.shares);
-    REQUIRE(std::equal(before.begin(), before.end(), in.rooms.free().begin()));
-    const std::uint64_t least = in.least(gang);
-    REQUIRE((verdict == fit_verdict::fits) == (least < running::no_set));
-    if (verdict != fit_verdict::fits) {
-      ++never_fit;
-      continue;
-    }
-    std::uint32_t set = 0;
-    std::uint64_t cost = 0;
-    for (const std::uint32_t j : search.victims()) {
-      set |= 1U << j;
-      cost += in.candidates[j].cost;
-    }
-    REQUIRE(cost == search.cost());
-    REQUIRE(in.fits_without(set, gang));
-    REQUIRE(search.cost() == least);
-    REQUIRE(search.lower_bound() == least);
-    preempted += set != 0 ? 1 : 0;
-
-    // With little of a budget: a set if that decides what fits, and a bound below.
-    for (const std::uint64_t budget : {0U, 300U, 3'000U}) {
-      CAPTURE(budget);
-      ruled_victim_search<uniform_tree> hasty(budget);
-      const fit_verdict hastily = hasty(in.rooms, gang, in.candidates, in.shares);
-      REQUIRE(std::equal(before.begin(), before.end(), in.rooms.free().begin()));
-      REQUIRE(hastily != fit_verdict::does_not_fit);
-      REQUIRE(hasty.steps() <= budget);
-      REQUIRE(hasty.lower_bound() <= least);
-      if (hastily == fit_verdict::budget_ended) continue;
-      REQUIRE(hasty.cost() >= least);
-      hasty_sets += budget == 0 ? 1 : 0;
+    const auto check = [&](auto in) {
+      run_gangs(in, random);
+      const gang_rules gang = random_intruder(random, !in.hosts.empty());
+      REQUIRE(valid(gang, node, in.rooms.top()));
+      check_victims(in, gang, seen);
+    };
+    if (round % 2 == 0) {
+      check(running_on(random_uniform_tree(random)));
+    } else {
+      check(running_on(random_ragged_tree(random)));
     }
   }
-  MESSAGE(preempted, " preempted, ", never_fit, " never fit, ", hasty_sets, " sets without budget");
-  CHECK(hasty_sets > 0);
+  MESSAGE(seen.preempted, " preempted, ", seen.for_host_alone, " of them for CPU or memory alone, ",
+          seen.never_fit, " never fit, ", seen.hasty_sets, " sets without budget");
+  CHECK(seen.hasty_sets > 0);
   if (scale() >= 1) {
-    CHECK(preempted > 200);
-    CHECK(never_fit > 50);
+    CHECK(seen.preempted > 200);
+    CHECK(seen.for_host_alone > 50);
+    CHECK(seen.never_fit > 50);
   }
 }
 
