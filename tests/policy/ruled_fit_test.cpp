@@ -14,6 +14,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -199,6 +200,166 @@ TEST_CASE("every gang of four tasks under every rule on every cluster of four no
       while (n < nodes && world.free[n] == 4) world.free[n++] = 0;
       more = n < nodes;
       if (more) ++world.free[n];
+    }
+  }
+  MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
+          seen.mutations, " mutations");
+  CHECK(seen.fits > seen.asked / 20);
+  CHECK(seen.fits < seen.asked - seen.asked / 20);
+}
+
+namespace {
+
+// What all tasks of an assignment under the rules take of each of three nodes, and the lowest level
+// with a cell that holds them.
+struct taken_of_nodes {
+  std::array<std::uint32_t, 3> leaves{};
+  std::array<std::uint32_t, 3> cpu{};
+  level_t level = 0;
+};
+
+// Of all assignments; `plenty` has room for each of them.
+void list_assignments(const ruled_world& plenty, const gang_rules& gang, assignment& begun,
+                      std::size_t member, std::vector<taken_of_nodes>& found) {
+  if (member < gang.members.size()) {
+    std::vector<std::uint32_t>& nodes = begun[member];
+    if (nodes.size() == gang.members[member].tasks)
+      return list_assignments(plenty, gang, begun, member + 1, found);
+    for (std::uint32_t n = nodes.empty() ? 0 : nodes.back(); n < 3; ++n) {
+      nodes.push_back(n);
+      list_assignments(plenty, gang, begun, member, found);
+      nodes.pop_back();
+    }
+    return;
+  }
+  taken_of_nodes taken;
+  for (taken.level = node; !keeps_rules(plenty, gang, begun, taken.level); ++taken.level)
+    if (taken.level == plenty.tree.num_levels()) return;
+  for (std::size_t m = 0; m < begun.size(); ++m) {
+    for (const std::uint32_t n : begun[m]) {
+      taken.leaves[n] += gang.members[m].leaves;
+      taken.cpu[n] += gang.members[m].host.cpu_milli;
+    }
+  }
+  found.push_back(taken);
+}
+
+// The lowest level at which the gang fits, above the top if at none.
+level_t lowest_level(const ruled_world& world, const std::vector<taken_of_nodes>& assignments) {
+  level_t lowest = world.tree.num_levels() + 1;
+  for (const taken_of_nodes& taken : assignments) {
+    bool fits = true;
+    for (std::uint32_t n = 0; n < 3; ++n)
+      fits = fits && taken.leaves[n] <= world.free[n] && taken.cpu[n] <= world.hosts[n].cpu_milli;
+    if (fits) lowest = std::min(lowest, taken.level);
+  }
+  return lowest;
+}
+
+// All that three nodes can have left of two GPUs and two CPUs, in racks of so many nodes; nodes of
+// a rack, and racks of one node, in ascending order: the others are the same.
+std::vector<ruled_world> worlds_of_three(const std::vector<std::uint32_t>& racks) {
+  ruled_world world{
+      ragged_tree({{static_cast<std::uint32_t>(racks.size())}, racks, {2, 2, 2}}), {0, 0, 0}, {}};
+  world.hosts.resize(3);
+  std::vector<ruled_world> all;
+  for (std::uint32_t code = 0; code < 9 * 9 * 9; ++code) {
+    const std::array<std::uint32_t, 3> left{code % 9, code / 9 % 9, code / 81};
+    bool first = true;
+    for (std::uint32_t n = 1; n < 3; ++n)
+      first = first && (left[n - 1] <= left[n] ||
+                        (racks.size() == 2 && world.cell(n, rack) != world.cell(n - 1, rack)));
+    if (!first) continue;
+    for (std::uint32_t n = 0; n < 3; ++n) {
+      world.free[n] = left[n] % 3;
+      world.hosts[n].cpu_milli = left[n] / 3;
+    }
+    all.push_back(world);
+  }
+  return all;
+}
+
+// Up to three tasks of 0 to 2 leaves and 0 or 1 CPU, under each kind of rule.
+std::vector<ruled_member> hosted_members() {
+  std::vector<ruled_member> all;
+  for (std::uint32_t leaves = 0; leaves <= 2; ++leaves) {
+    for (std::uint32_t cpu = 0; cpu <= 1; ++cpu) {
+      for (std::uint32_t tasks = 1; tasks <= 3; ++tasks) {
+        const ruled_member plain{tasks, leaves, {cpu, 0}};
+        all.push_back(plain);
+        if (tasks == 1) continue;
+        for (const level_t l : {node, rack}) {
+          for (std::uint32_t k = 1; k < tasks; ++k) {
+            all.push_back(plain);
+            all.back().spread = {{l, k}};
+          }
+          all.push_back(plain);
+          all.back().slices = {{l, tasks}};
+        }
+        all.push_back(plain);
+        all.back().slices = {{rack, tasks}};
+        all.back().spread = {{node, 1}};
+      }
+    }
+  }
+  return all;
+}
+
+// Of one or two of these members with up to four tasks, perhaps one the leader of the other.
+std::vector<gang_rules> hosted_gangs() {
+  std::vector<gang_rules> gangs;
+  const std::vector<ruled_member> members = hosted_members();
+  const auto add = [&](const gang_rules& gang) {
+    if (!valid(gang, node, block)) return;
+    gangs.push_back(gang);
+    gangs.back().preferred = node;
+    const std::array<level_t, 3> required{any_level, rack, node};
+    gangs.back().required = required[gangs.size() % 3];
+  };
+  for (std::size_t a = 0; a < members.size(); ++a) {
+    gang_rules gang;
+    gang.members = {members[a]};
+    add(gang);
+    for (std::size_t b = 0; b < members.size(); ++b) {
+      gang.members = {members[a], members[b]};
+      if (members[a].tasks + members[b].tasks > 4) continue;
+      if (a <= b) add(gang);
+      gang.members[1].leader = 0;
+      add(gang);
+    }
+  }
+  return gangs;
+}
+
+}  // namespace
+
+TEST_CASE("every gang of two members with rules of their own on every three nodes with CPU") {
+  const std::vector<gang_rules> gangs = hosted_gangs();
+  counters seen;
+  std::uint64_t turn = 0;
+  const auto every = static_cast<std::uint64_t>(std::max(1.0, 1.0 / scale()));
+  fit_t fit;
+  for (const std::vector<std::uint32_t>& racks :
+       std::vector<std::vector<std::uint32_t>>{{3}, {2, 1}, {1, 1, 1}}) {
+    const std::vector<ruled_world> worlds = worlds_of_three(racks);
+    std::vector<room_index<ragged_tree>> rooms;
+    for (const ruled_world& world : worlds) rooms.push_back(rooms_of(world, 2));
+    ruled_world plenty = worlds[0];
+    plenty.free.assign(3, 100);
+    plenty.hosts.clear();
+    for (std::size_t g = 0; g < gangs.size(); ++g) {
+      CAPTURE(g);
+      assignment begun(gangs[g].members.size());
+      std::vector<taken_of_nodes> assignments;
+      list_assignments(plenty, gangs[g], begun, 0, assignments);
+      // What does not fit the last world, where nothing is taken, fits none.
+      const bool never = lowest_level(worlds.back(), assignments) > rooms[0].top();
+      for (std::size_t w = never ? worlds.size() - 1 : 0; w < worlds.size(); ++w) {
+        if (++turn % every != 0) continue;
+        CAPTURE(w);
+        const level_t lowest = lowest_level(worlds[w], assignments);
+        check(fit, rooms[w], worlds[w], gangs[g], lowest, turn % 31 == 0, seen);
+      }
     }
   }
   MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
