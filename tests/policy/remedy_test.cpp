@@ -4,6 +4,8 @@
 #include <apiary/alloc/room_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/model/ragged_tree.h>
+#include <apiary/model/tree.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/remedy.h>
@@ -11,9 +13,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <support/levels.h>
+#include <support/naive_rules.h>
 #include <support/scale.h>
 #include <vector>
 
@@ -22,81 +26,162 @@ using namespace apiary_test;
 
 namespace {
 
-constexpr std::uint32_t num_nodes = 6;  // two racks of three
+bool fits_with(const ruled_world& world, const std::vector<std::uint32_t>& free,
+               const gang_rules& gang) {
+  const ruled_world other{world.tree, free, world.hosts};
+  return node_after_node(other, gang)(std::min(gang.required, world.tree.num_levels()));
+}
 
-bool fits_with(const std::vector<std::uint32_t>& free, const gang_rules& gang) {
-  room_index<uniform_tree> rooms(uniform_tree{2, 3, 4}, node, 4);
-  for (std::uint32_t n = 0; n < num_nodes; ++n) rooms.set(n, free[n]);
-  return ruled_fit<uniform_tree>()(rooms, gang) == fit_verdict::fits;
+// Up to three members: rules of all kinds, CPU and memory, and tasks without leaves.
+gang_rules random_waiting(rng& random, bool hosted) {
+  gang_rules gang;
+  for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;) {
+    ruled_member& member = gang.members.emplace_back();
+    member.tasks = 1 + random.uniform(3);
+    member.leaves = random.uniform(8) == 0 ? 0 : 1 + random.uniform(4);
+    if (hosted && random.uniform(2) == 0) member.host = {random.uniform(3), random.uniform(3)};
+    if (random.uniform(3) == 0) member.spread = {{node + random.uniform(2), 1 + random.uniform(2)}};
+    if (random.uniform(6) == 0) member.slices = {{node + random.uniform(2), member.tasks}};
+  }
+  if (gang.members.size() > 1 && random.uniform(4) == 0) {
+    gang.members[1].tasks = gang.members[0].tasks;
+    gang.members[1].slices.clear();
+    gang.members[1].leader = 0;
+  }
+  if (random.uniform(6) > 0) gang.required = random.uniform(5) == 0 ? node : rack;
+  return gang;
+}
+
+struct remedy_counts {
+  int found = 0;
+  int passed_over = 0;  // there is a remedy, but not in the cells tried
+  int better = 0;       // in one more cell
+  std::uint64_t freed = 0;
+  std::uint64_t least_freed = 0;
+};
+
+// Whether no cell in which the gang would fit is among the `tried` that have most pieces.
+bool is_passed_over(const ruled_world& world, const std::vector<std::uint32_t>& capacity,
+                    const gang_rules& gang, std::uint32_t tried) {
+  std::uint32_t size = 1;
+  for (const ruled_member& m : gang.members) size = std::max(size, m.leaves);
+  const level_t l = std::min(gang.required, world.tree.num_levels());
+  std::vector<std::uint32_t> pieces(world.cell(world.num_nodes() - 1, l) + 1);
+  for (std::uint32_t n = 0; n < world.num_nodes(); ++n)
+    pieces[world.cell(n, l)] += world.free[n] / size;
+  for (std::uint32_t c = 0; c < pieces.size(); ++c) {
+    std::vector<std::uint32_t> healed = world.free;
+    for (std::uint32_t n = 0; n < world.num_nodes(); ++n)
+      if (world.cell(n, l) == c) healed[n] = capacity[n];
+    const auto before =
+        std::count_if(pieces.begin(), pieces.end(), [&](auto p) { return p >= pieces[c]; }) - 1;
+    if (before < std::int64_t{tried} && fits_with(world, healed, gang)) return false;
+  }
+  return true;
+}
+
+template <CellTree Tree>
+void check_remedies(const Tree& tree, rng& random, remedy_counts& seen) {
+  ruled_world world{ragged_copy(tree), {}, {}};
+  room_index<Tree> rooms(tree, node, 4);
+  std::vector<std::uint32_t> capacity;
+  const bool hosted = random.uniform(3) == 0;
+  const bool equal = random.uniform(3) == 0;
+  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) {
+    capacity.push_back(equal ? 4 : random.uniform(5));
+    world.free.push_back(random.uniform(capacity[n] + 1));
+    rooms.set(n, world.free[n]);
+    if (hosted) world.hosts.push_back({random.uniform(5), random.uniform(5)});
+  }
+  const gang_rules gang = random_waiting(random, hosted);
+  REQUIRE(valid(gang, node, rooms.top()));
+  const bool fits_now = fits_with(world, world.free, gang);
+  std::uint64_t leaves_before = ~std::uint64_t{0};
+  const std::uint32_t cells = rooms.num_cells(std::min(gang.required, rooms.top()));
+  for (std::uint32_t tried = 1; tried <= cells + 1; ++tried) {
+    CAPTURE(tried);
+    remedy_search<Tree> remedy(tried);
+    const bool is = remedy(rooms, gang, capacity, world.hosts);
+    for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) REQUIRE(rooms.free(n) == world.free[n]);
+    if (tried >= cells) REQUIRE(is == fits_with(world, capacity, gang));
+    if (!is) {
+      REQUIRE(leaves_before == ~std::uint64_t{0});
+      REQUIRE(!fits_now);
+      REQUIRE(is_passed_over(world, capacity, gang, tried));
+      seen.passed_over += fits_with(world, capacity, gang) ? 1 : 0;
+      continue;
+    }
+    REQUIRE(remedy.nodes().empty() == fits_now);
+    std::vector<std::uint32_t> after = world.free;
+    std::uint64_t leaves = 0;
+    for (const std::uint32_t n : remedy.nodes()) {
+      REQUIRE(after[n] < capacity[n]);
+      REQUIRE(world.cell(n, std::min(gang.required, rooms.top())) == remedy.cell());
+      leaves += capacity[n] - world.free[n];
+      after[n] = capacity[n];
+    }
+    REQUIRE(leaves == remedy.leaves());
+    REQUIRE(fits_with(world, after, gang));
+    for (const std::uint32_t n : remedy.nodes()) {
+      after[n] = world.free[n];
+      REQUIRE(!fits_with(world, after, gang));
+      after[n] = capacity[n];
+    }
+    REQUIRE(leaves <= leaves_before);
+    seen.better += leaves < leaves_before && leaves_before < ~std::uint64_t{0} ? 1 : 0;
+    leaves_before = leaves;
+  }
+  if (fits_now || leaves_before == ~std::uint64_t{0}) return;
+  // Beside the least over all sets of nodes.
+  std::uint64_t least = leaves_before;
+  for (std::uint32_t set = 0; set < 1U << rooms.num_nodes(); ++set) {
+    std::vector<std::uint32_t> other = world.free;
+    std::uint64_t leaves = 0;
+    for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) {
+      if ((set >> n & 1) == 0) continue;
+      leaves += capacity[n] - world.free[n];
+      other[n] = capacity[n];
+    }
+    if (leaves < least && fits_with(world, other, gang)) least = leaves;
+  }
+  ++seen.found;
+  seen.freed += leaves_before;
+  seen.least_freed += least;
 }
 
 }  // namespace
 
 TEST_CASE("freeing the nodes of a remedy lets the gang fit, sparing one of them does not") {
-  const int rounds = scaled(3'000);
-  int found = 0;
-  std::uint64_t freed = 0;
-  std::uint64_t least_freed = 0;
+  const int rounds = scaled(6'000);
+  remedy_counts seen;
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
-    room_index<uniform_tree> rooms(uniform_tree{2, 3, 4}, node, 4);
-    std::vector<std::uint32_t> free(num_nodes);
-    for (std::uint32_t n = 0; n < num_nodes; ++n) {
-      free[n] = random.uniform(5);
-      rooms.set(n, free[n]);
+    if (round % 2 == 0) {
+      check_remedies(uniform_tree{2, 3, 4}, random, seen);
+      continue;
     }
-    gang_rules gang;
-    gang.members = {{1 + random.uniform(3), 1 + random.uniform(4)},
-                    {random.uniform(3), 1 + random.uniform(4)}};
-    if (random.uniform(2) == 0) gang.required = rack;
-    if (random.uniform(3) == 0) gang.members[0].spread = {{node, 1}};
-    const std::vector<std::uint32_t> capacity(num_nodes, 4);
-    remedy_search<uniform_tree> remedy;
-    const bool is = remedy(rooms, gang, capacity);
-    for (std::uint32_t n = 0; n < num_nodes; ++n) REQUIRE(rooms.free(n) == free[n]);
-    REQUIRE(is == fits_with(capacity, gang));
-    if (!is) continue;
-    std::vector<std::uint32_t> after = free;
-    std::uint64_t leaves = 0;
-    for (const std::uint32_t n : remedy.nodes()) {
-      leaves += 4 - free[n];
-      after[n] = 4;
-    }
-    REQUIRE(leaves == remedy.leaves());
-    REQUIRE(fits_with(after, gang));
-    for (const std::uint32_t n : remedy.nodes()) {
-      after[n] = free[n];
-      REQUIRE(!fits_with(after, gang));
-      after[n] = 4;
-    }
-    // Beside the least over all sets of nodes.
-    std::uint64_t least = ~std::uint64_t{0};
-    for (std::uint32_t set = 0; set < 1U << num_nodes; ++set) {
-      std::vector<std::uint32_t> other = free;
-      std::uint64_t cost = 0;
-      for (std::uint32_t n = 0; n < num_nodes; ++n) {
-        if ((set >> n & 1) == 0) continue;
-        cost += 4 - free[n];
-        other[n] = 4;
-      }
-      if (cost < least && fits_with(other, gang)) least = cost;
-    }
-    REQUIRE(least <= leaves);
-    found += remedy.nodes().empty() ? 0 : 1;
-    freed += leaves;
-    least_freed += least;
+    std::vector<std::uint32_t> racks(2 + random.uniform(3));
+    std::uint32_t nodes = 0;
+    for (std::uint32_t& r : racks) nodes += r = 1 + random.uniform(2);
+    const auto num_racks = static_cast<std::uint32_t>(racks.size());
+    const ragged_tree tree({{num_racks}, racks, std::vector<std::uint32_t>(nodes, 4)});
+    check_remedies(tree, random, seen);
   }
-  MESSAGE(found, " remedies, ", freed, " leaves freed, at least ", least_freed);
+  MESSAGE(seen.found, " remedies, ", seen.passed_over, " in no cell tried, ", seen.better,
+          " better in one more, ", seen.freed, " leaves freed, at least ", seen.least_freed);
+  CHECK(seen.found > 0);
   if (scale() >= 1) {
-    CHECK(found > 300);
-    CHECK(freed * 100 < least_freed * 120);
+    CHECK(seen.found > 300);
+    CHECK(seen.passed_over > 50);
+    CHECK(seen.better > 50);
+    CHECK(seen.freed * 100 < seen.least_freed * 120);
   }
 }
 
 TEST_CASE("a placement takes its leaves until it is taken back") {
   room_index<uniform_tree> rooms(uniform_tree{2, 3, 4}, node, 4);
-  for (std::uint32_t n = 0; n < num_nodes; ++n) rooms.set(n, 4);
+  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, 4);
   gang_rules gang;
   gang.members = {{2, 3}, {2, 1}};
   gang.members[1].leader = 0;

@@ -29,17 +29,6 @@ using namespace apiary_test;
 
 namespace {
 
-// The same cells as ragged_tree.
-template <CellTree Tree>
-ragged_tree ragged_copy(const Tree& tree) {
-  std::vector<std::vector<std::uint32_t>> fan_outs{{tree.cells(tree.num_levels() - 1).size()}};
-  for (level_t l = tree.num_levels() - 1; l > 0; --l) {
-    std::vector<std::uint32_t>& below = fan_outs.emplace_back();
-    for (const cell_id c : tree.cells(l)) below.push_back(tree.children(c, l).size());
-  }
-  return ragged_tree(fan_outs);
-}
-
 // Nodes of up to eight leaves, with gangs on them.
 template <CellTree Tree>
 struct running_on {

@@ -5,6 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/model/ragged_tree.h>
 #include <apiary/model/resources.h>
+#include <apiary/model/tree.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/ruled_fit.h>
 
@@ -31,6 +32,17 @@ struct ruled_world {
     return tree.ancestor(tree.cells(1)[node], l).value - tree.cells(l).first.value;
   }
 };
+
+// The same cells as ragged_tree.
+template <apiary::CellTree Tree>
+apiary::ragged_tree ragged_copy(const Tree& tree) {
+  std::vector<std::vector<std::uint32_t>> fan_outs{{tree.cells(tree.num_levels() - 1).size()}};
+  for (apiary::level_t l = tree.num_levels() - 1; l > 0; --l) {
+    std::vector<std::uint32_t>& below = fan_outs.emplace_back();
+    for (const apiary::cell_id c : tree.cells(l)) below.push_back(tree.children(c, l).size());
+  }
+  return apiary::ragged_tree(fan_outs);
+}
 
 // The node of each task of each member.
 using assignment = std::vector<std::vector<std::uint32_t>>;
