@@ -1,5 +1,6 @@
 // apiary/tests/policy/certificate_check_test.cpp - which proofs are accepted, true and changed ones.
 // SPDX-License-Identifier: MIT
+#include "support/certificate_mutations.h"
 #include "support/levels.h"
 #include "support/naive_cells.h"
 #include "support/scale.h"
@@ -77,7 +78,9 @@ certificate some_certificate(const ruled_world& world, const gang_rules& gang, r
   for (const naive_kind& k : naive.kinds()) why.kinds.push_back(k.members[0]);
   for (std::uint32_t n = 1 + random.uniform(3); n > 0; --n) {
     certificate::weighing& w = why.weighings.emplace_back();
-    for (std::size_t k = 0; k < why.kinds.size(); ++k) w.weights.push_back(random.uniform(4));
+    const bool heavy = random.uniform(4) == 0;
+    for (std::size_t k = 0; k < why.kinds.size(); ++k)
+      w.weights.push_back(heavy && random.uniform(2) == 0 ? ~random.uniform(4) : random.uniform(4));
     w.needed = naive_cells::weight(w.weights, naive.tasks());
   }
   for (std::uint32_t c = 0; c < naive.num_cells(why.level); ++c) {
@@ -100,23 +103,26 @@ void change_certificate(certificate& why, rng& random) {
   const auto any_of = [&](auto& values) -> auto& {
     return values[random.uniform(static_cast<std::uint32_t>(values.size()))];
   };
-  const auto by_one = [&](auto& n) { random.uniform(2) == 0 ? ++n : --n; };
+  const auto shift = [&](auto& n) {
+    const std::uint32_t how = random.uniform(3);
+    n = how == 0 ? with_high_bit(n) : how == 1 ? n + 1 : n - 1;
+  };
   const std::uint32_t what = random.uniform(13);
-  if (what == 0) by_one(why.level);
-  if (what == 1 && !why.kinds.empty()) by_one(any_of(why.kinds));
+  if (what == 0) shift(why.level);
+  if (what == 1 && !why.kinds.empty()) shift(any_of(why.kinds));
   if (what == 2) why.kinds.push_back(0);
-  if (what == 3) by_one(any_of(why.weighings).needed);
-  if (what == 4 && !why.kinds.empty()) by_one(any_of(any_of(why.weighings).weights));
+  if (what == 3) shift(any_of(why.weighings).needed);
+  if (what == 4 && !why.kinds.empty()) shift(any_of(any_of(why.weighings).weights));
   if (what == 5) any_of(why.weighings).weights.push_back(0);
   if (what == 6) why.weighings.pop_back();
   if (what == 7) why.cells.pop_back();
   if (what == 8) why.cells.push_back(why.cells.back());
   if (what > 8) {
     certificate::refusal& r = any_of(why.cells);
-    if (what == 9) by_one(r.cell);
-    if (what == 10) by_one(r.most);
-    if (what == 11) by_one(r.weighing);
-    if (what == 12 && !r.counts.empty()) by_one(any_of(r.counts));
+    if (what == 9) shift(r.cell);
+    if (what == 10) shift(r.most);
+    if (what == 11) shift(r.weighing);
+    if (what == 12 && !r.counts.empty()) shift(any_of(r.counts));
     if (what == 12 && r.counts.empty()) r.counts.assign(why.kinds.size(), 0);
   }
 }
@@ -154,6 +160,28 @@ TEST_CASE("certificate_check: accepted is what is right in every number, and not
   CHECK(accepted > 0);
   CHECK(changed > 0);
   if (scale() >= 1) CHECK(listed > 100);
+}
+
+TEST_CASE("certificate_check: numbers of 64 bits") {
+  // As many tasks as a gang can have, with the greatest weight.
+  const ruled_world world{ragged_tree({{2}, {2, 2}, {8, 8, 8, 8}}), {8, 3, 5, 0}, {}};
+  constexpr std::uint64_t most = ~std::uint32_t{0};
+  gang_rules gang;
+  gang.members = {{.tasks = ~std::uint32_t{0} - 2, .leaves = 1, .spread = {{rack, 7}}},
+                  {.tasks = 2, .leaves = 2}};
+  gang.required = rack;
+  certificate_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
+  certificate why;
+  why.level = rack;
+  why.kinds = {0, 1};
+  why.weighings = {{{~std::uint32_t{0}, ~std::uint32_t{0}}, most * most},
+                   {{~std::uint32_t{0}, 0}, most * (most - 2)}};
+  why.cells = {{0, 0, 9 * most, {}}, {1, 1, 5 * most, {}}};
+  REQUIRE(check(why));
+  for_each_mutation(why, [&](const certificate& other) { CHECK(!check(other)); });
+  why.cells = {{0, 1, 7 * most, {}}, {1, certificate::listed, 0, {5, 0, 3, 1, 1, 2}}};
+  REQUIRE(check(why));
+  for_each_mutation(why, [&](const certificate& other) { CHECK(!check(other)); });
 }
 
 TEST_CASE("certificate_check: what a cell holds may be listed in any order, but once") {

@@ -4,12 +4,19 @@
 
 #include <apiary/policy/certificate.h>
 
+#include <concepts>
 #include <cstddef>
 #include <functional>
 
 namespace apiary_test {
 
-// Each number of it made greater and less by one, and each part left out.
+// With bit 31 changed, or bit 32 if it has so many.
+template <std::unsigned_integral Number>
+constexpr Number with_high_bit(Number is) {
+  return is ^ (Number{1} << (sizeof(Number) > 4 ? 32 : 31));
+}
+
+// Each number of it made greater and less by one and with a high bit changed, and each part left out.
 inline void for_each_mutation(const apiary::certificate& why,
                               const std::function<void(const apiary::certificate&)>& use) {
   using apiary::certificate;
@@ -19,6 +26,8 @@ inline void for_each_mutation(const apiary::certificate& why,
     number = is + 1;
     use(other);
     number = is - 1;
+    use(other);
+    number = with_high_bit(is);
     use(other);
     number = is;
   };
