@@ -642,6 +642,31 @@ TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts")
   }
 }
 
+TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted again") {
+  counters seen;
+  fit_t fit;
+  for (int round = 0; round < scaled(3'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const ruled_world world = random_world(random, 8);
+    const room_index<ragged_tree> rooms = rooms_of(world, 8);
+    gang_rules gang = random_gang(random, 8);
+    for (ruled_member& m : gang.members) m.leaves = std::max(m.leaves, 1U);
+    gang.members.push_back({.tasks = (1U << (26 + random.uniform(6))) - 100 + random.uniform(100),
+                            .leaves = 1 + random.uniform(8)});
+    ruled_member& many = gang.members.back();
+    if (random.uniform(2) == 0) many.host = {1, random.uniform(2)};
+    if (random.uniform(3) == 0) many.spread = {{rack + random.uniform(2), ~random.uniform(9)}};
+    if (random.uniform(3) == 0 && gang.members[0].leader == no_member) {
+      many.tasks -= many.tasks % gang.members[0].tasks;
+      many.leader = 0;
+    }
+    if (!valid(gang, node, 4)) continue;
+    check(fit, rooms, world, gang, rooms.top() + 1, true, seen);
+  }
+  MESSAGE(seen.asked, " asked, ", seen.listed, " cells listed, ", seen.mutations, " mutations");
+}
+
 TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and beside another kind") {
   const ruled_world world = {ragged_tree({{1}, {10}, std::vector<std::uint32_t>(10, 8)}),
                              {8, 8, 1, 1, 1, 1, 1, 1, 1, 1},
