@@ -667,6 +667,34 @@ TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted 
   MESSAGE(seen.asked, " asked, ", seen.listed, " cells listed, ", seen.mutations, " mutations");
 }
 
+TEST_CASE("tasks that take nothing change nothing, however many they are") {
+  int asked = 0;
+  int ended = 0;
+  fit_t fit(10'000'000);
+  for (int round = 0; round < scaled(30'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const ruled_world world = random_world(random, 8);
+    gang_rules gang = random_gang(random, 8);
+    if (!valid(gang, node, 4)) continue;
+    const room_index<ragged_tree> rooms = rooms_of(world, 8);
+    const fit_verdict verdict = fit(rooms, gang, world.hosts);
+    const level_t level = fit.level();
+    constexpr std::uint32_t many = 3U << 30;
+    gang.members.push_back({.tasks = many});
+    if (random.uniform(2) == 0) gang.members.back().spread = {{node + random.uniform(3), many}};
+    if (random.uniform(4) == 0) gang.members.back().slices = {{node + random.uniform(3), many / 3}};
+    const fit_verdict beside = fit(rooms, gang, world.hosts);
+    ++asked;
+    ended += beside == fit_verdict::budget_ended ? 1 : 0;
+    if (beside == fit_verdict::budget_ended) continue;  // beside others that take no leaves
+    REQUIRE(beside == verdict);
+    if (verdict == fit_verdict::fits) REQUIRE(fit.level() == level);
+  }
+  MESSAGE(ended, " of ", asked, " ended");
+  CHECK(ended * 100 <= asked);
+}
+
 TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and beside another kind") {
   const ruled_world world = {ragged_tree({{1}, {10}, std::vector<std::uint32_t>(10, 8)}),
                              {8, 8, 1, 1, 1, 1, 1, 1, 1, 1},

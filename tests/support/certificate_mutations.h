@@ -16,7 +16,8 @@ constexpr Number with_high_bit(Number is) {
   return is ^ (Number{1} << (sizeof(Number) > 4 ? 32 : 31));
 }
 
-// Each number of it made greater and less by one and with a high bit changed, and each part left out.
+// Each number of it made greater and less by one, each with a high bit changed, and each part left
+// out.
 inline void for_each_mutation(const apiary::certificate& why,
                               const std::function<void(const apiary::certificate&)>& use) {
   using apiary::certificate;
