@@ -31,7 +31,8 @@ APIARY_NAMESPACE_BEGIN
 //           memory do not count. Or, instead of both, a table of nodes that share GPUs. All that is
 //           handed over outlives it.
 // Cost:     O(nodes * kinds * leaves of a node) for each weighing; a listed cell as much as it takes
-//           to list it, which is exponential in the kinds of task.
+//           to list it, which is exponential in the kinds of task and linear in the tasks that a
+//           node may hold, tasks without GPUs included.
 template <CellTree Tree, class Nodes = checked_leaves>
 class certificate_check {
  public:
