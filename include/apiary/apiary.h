@@ -48,6 +48,7 @@
 #include <apiary/model/tree_spec.h>
 #include <apiary/model/uniform_tree.h>
 #include <apiary/policy/baseline_scores.h>
+#include <apiary/policy/bounded_cells.h>
 #include <apiary/policy/candidate_cells.h>
 #include <apiary/policy/cell_parts.h>
 #include <apiary/policy/certificate.h>
@@ -72,9 +73,11 @@
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/gang_search.h>
 #include <apiary/policy/gradient_placer.h>
+#include <apiary/policy/group_limits.h>
 #include <apiary/policy/kinds_in_turn.h>
 #include <apiary/policy/leaf_choice.h>
 #include <apiary/policy/least_cost_fit.h>
+#include <apiary/policy/least_sum.h>
 #include <apiary/policy/migrate.h>
 #include <apiary/policy/node_score.h>
 #include <apiary/policy/pack.h>

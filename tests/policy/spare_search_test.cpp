@@ -19,15 +19,17 @@ using namespace apiary_test;
 namespace {
 
 // Gangs of some worth each; sets of them will do that are worth enough. Of some sets this is not
-// known.
+// known. Those of odd number may be in a group that loses so many at most.
 struct worths {
   std::vector<std::uint32_t> worth;
   std::vector<std::uint64_t> costs;
   std::uint32_t needed = 0;
   std::vector<bool> unknown;  // by set
   std::uint64_t budget = ~std::uint64_t{0};
+  std::uint32_t most_odd = ~std::uint32_t{0};
 
   std::size_t evicted = 0;  // a bit a gang
+  std::uint32_t odd = 0;    // victims of the group
   std::uint64_t best = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t tried = 0;
 
@@ -44,6 +46,12 @@ struct worths {
     return sum;
   }
 
+  [[nodiscard]] bool within(std::size_t set) const {
+    std::uint32_t sum = 0;
+    for (std::size_t j = 1; j < worth.size(); j += 2) sum += (set >> j & 1) != 0 ? 1U : 0U;
+    return sum <= most_odd;
+  }
+
   [[nodiscard]] std::uint64_t least() const { return best; }
   bool pay() { return tried++ < budget; }
   fit_verdict spare(std::size_t k) {
@@ -52,8 +60,17 @@ struct worths {
     return will_do(evicted) ? fit_verdict::fits : fit_verdict::does_not_fit;
   }
   void evict(std::size_t k) { evicted |= std::size_t{1} << k; }
+  bool take(std::size_t k) {
+    odd += k % 2 == 1 ? 1U : 0U;
+    return odd <= most_odd;
+  }
+  void give_back(std::size_t k) {
+    REQUIRE((k % 2 == 0 || odd > 0));
+    odd -= k % 2 == 1 ? 1U : 0U;
+  }
   void keep() {
     REQUIRE(will_do(evicted));
+    REQUIRE(within(evicted));
     REQUIRE(cost(evicted) < best);
     best = cost(evicted);
   }
@@ -81,9 +98,10 @@ TEST_CASE("spare_search: the cheapest set, and certain of it unless something is
     if (random.uniform(2) == 0)
       for (std::size_t set = 0; set + 1 < sets; ++set) w.unknown[set] = random.uniform(16) == 0;
     if (random.uniform(4) == 0) w.budget = random.uniform(20);
+    if (random.uniform(2) == 0) w.most_odd = random.uniform(4);
     std::uint64_t least = w.best;
     for (std::size_t set = 0; set < sets; ++set)
-      if (w.will_do(set)) least = std::min(least, w.cost(set));
+      if (w.will_do(set) && w.within(set)) least = std::min(least, w.cost(set));
     w.evicted = sets - 1;
     const bool certain = search(w, w.costs);
     if (certain) REQUIRE(w.best == least);
@@ -105,6 +123,8 @@ struct nothing_needed {
   [[nodiscard]] bool pay() const { return true; }
   [[nodiscard]] fit_verdict spare(std::size_t /*k*/) const { return fit_verdict::fits; }
   void evict(std::size_t /*k*/) {}
+  [[nodiscard]] bool take(std::size_t /*k*/) const { return true; }
+  void give_back(std::size_t /*k*/) {}
   void keep() { best = 0; }
 };
 

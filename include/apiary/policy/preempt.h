@@ -7,6 +7,8 @@
 #include <apiary/model/request.h>
 #include <apiary/policy/eviction_state.h>
 #include <apiary/policy/gang_fit.h>
+#include <apiary/policy/group_limits.h>
+#include <apiary/policy/least_sum.h>
 #include <apiary/policy/spare_search.h>
 
 #include <algorithm>
@@ -35,19 +37,22 @@ APIARY_NAMESPACE_BEGIN
 // sets count. A set may take a quarter of what is left; when that is not enough it counts as one
 // that does not fit, and then the lower bound does not follow from the search.
 //
-// Who must not be evicted - a protected gang, one of a tenant that has lost enough - is no
-// candidate: its leaves are not free and not in the shares.
+// Who must not be evicted, a protected gang, is no candidate: its leaves are not free and not in the
+// shares. A tenant may have a limit on the gangs that it loses, or on their leaves (group_limits.h):
+// then the greedy orders pass over gangs beyond it, and another one evicts all and spares, the
+// dearest first, those of the tenants that lose too much. It may be that none of them finds a set.
 //
 // Lower bound: counted in pieces of t leaves the gang is short of D (gang_fit.h). A piece on a node
 //           needs leaves of gangs there; when the cost of a gang is spread over its leaves, the
 //           cheapest leaves of each node first bound what any pieces there cost, and the cheapest D
 //           pieces over all nodes (convex hulls, the last one in part) what all cost together.
+//           Limits are left out: with them no set costs less. Branch and bound counts them.
 // Model:    HiveD (OSDI 2020) section 3.4 and kube-scheduler take victims greedily, node by node.
 // Requires: candidates of less than 2^63 cost in all; shares within the nodes; at most 64 leaves a
 //           node and a task.
 // Cost:     O(candidates + shares + nodes); for each gang tried O(log candidates), and gang_fit
 //           where sizes do not divide one another; the budget. With more candidates than sets that
-//           the budget allows there is no branch and bound.
+//           the budget allows there is no branch and bound. Limits cost O(1) a gang more.
 class victim_search {
  public:
   static constexpr std::uint64_t set_steps = 200;
@@ -57,12 +62,13 @@ class victim_search {
   void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
 
   // `free`: free leaves of the nodes that shares name; `others`: all other nodes. does_not_fit: not
-  // even with all candidates evicted; budget_ended: not known. Sets that cost `limit` or more are
-  // of no use: nothing is searched where the bound leaves no others, and cost() is never.
+  // even with all candidates evicted, or with none of the sets within the limits; budget_ended: not
+  // known. Sets that cost `limit` or more are of no use: nothing is searched where the bound leaves
+  // no others, and cost() is never.
   fit_verdict operator()(std::span<const node_class> others, std::span<const std::uint32_t> free,
                          std::span<const eviction_candidate> candidates,
                          std::span<const node_share> shares, std::span<const gang_member> members,
-                         std::uint64_t limit = never) {
+                         std::uint64_t limit = never, const group_limits& limits = {}) {
     candidates_ = candidates;
     shares_ = shares;
     limit_ = limit;
@@ -74,7 +80,10 @@ class victim_search {
     cost_ = 0;
     bound_ = 0;
     state_.begin(others, free, candidates, shares, members_);
+    tally_.begin(limits, candidates, shares);
     const fit_verdict possible = pack(state_.all_evicted(), budget_);
+    cut_.reset();
+    if (possible == fit_verdict::does_not_fit) cut_ = fit_.cut();
     if (possible != fit_verdict::fits) return possible;
     if (fits()) return fit_verdict::fits;
     cost_ = never;
@@ -86,8 +95,13 @@ class victim_search {
     settle();
     take_nodes();
     settle();
+    if (!tally_.empty()) {
+      take_all();
+      settle();
+    }
     improve();
-    return fit_verdict::fits;
+    if (cost_ == never && bound_ == never) return fit_verdict::does_not_fit;
+    return cost_ == never && bound_ < limit ? fit_verdict::budget_ended : fit_verdict::fits;
   }
 
   // After `fits`: the candidates to evict, ascending; what they cost; what no set can cost less
@@ -97,44 +111,13 @@ class victim_search {
   [[nodiscard]] std::uint64_t lower_bound() const noexcept { return bound_; }
   // Of the budget.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  // After `does_not_fit`: a count that proves it, if there is one.
-  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return fit_.cut(); }
+  // After `does_not_fit`: a count that proves it with all candidates evicted, if there is one.
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
  private:
   static constexpr std::uint32_t max_leaves = gang_fit::max_leaves;
   using spot = eviction_state::spot;
   using leaf_price = eviction_state::leaf_price;
-
-  // The sum of the n least of the numbers added.
-  class least_sum {
-   public:
-    void clear(std::uint64_t n) noexcept {
-      n_ = n;
-      heap_.clear();
-      below_ = n == 0 ? 0 : std::numeric_limits<std::uint64_t>::max();
-    }
-    void add(std::uint64_t x) {
-      if (x < below_) insert(x);  // seldom
-    }
-    [[nodiscard]] std::uint64_t sum() const {
-      return std::accumulate(heap_.begin(), heap_.end(), std::uint64_t{0});
-    }
-
-   private:
-    void insert(std::uint64_t x) {
-      if (heap_.size() == n_) {
-        std::pop_heap(heap_.begin(), heap_.end());
-        heap_.pop_back();
-      }
-      heap_.push_back(x);
-      std::push_heap(heap_.begin(), heap_.end());
-      if (heap_.size() == n_) below_ = heap_.front();
-    }
-
-    std::uint64_t n_ = 0;
-    std::uint64_t below_ = 0;          // what is not less changes nothing
-    std::vector<std::uint64_t> heap_;  // the greatest first
-  };
 
   fit_verdict pack(const eviction_state::histogram& nodes, std::uint64_t budget) {
     classes_.clear();
@@ -154,19 +137,52 @@ class victim_search {
   }
   bool fits() { return verdict() == fit_verdict::fits; }
 
-  // Evicts the candidate of the lowest price, then the next, until the gang is known to fit: with
-  // all of them it does.
+  // Evicts the candidate of the lowest price within the limits, then the next, until the gang is
+  // known to fit: with all of them it does.
   template <class Price>
   void take_gangs(const Price& price) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
-    for (; !all_tried() && !fits(); cheapest_.pop()) state_.evict(cheapest_.top(price)->number);
+    tally_.clear();
+    for (bool taken = true; !taken || (!all_tried() && !fits()); cheapest_.pop()) {
+      const lazy_order::entry* const top = cheapest_.top(price);
+      if (top == nullptr) return;
+      taken = tally_.admit(top->number);
+      if (taken) state_.evict(top->number);
+    }
   }
   [[nodiscard]] bool all_tried() const noexcept {
     return state_.tried().size() == candidates_.size();
   }
-  // Empties the node of the lowest price a piece of the largest size, then the next; gangs that are
-  // evicted already cost nothing.
+  // Evicts all, then spares those of the groups that lose too much, the dearest first.
+  void take_all() {
+    tally_.clear();
+    order_.resize(candidates_.size());
+    std::iota(order_.begin(), order_.end(), 0U);
+    std::sort(order_.begin(), order_.end(), [&](auto a, auto b) { return is_dearer(a, b); });
+    for (const std::uint32_t j : order_) {
+      state_.evict(j);
+      tally_.take(j);
+    }
+    for (const std::uint32_t j : order_) {
+      if (tally_.within()) return;
+      if (!tally_.over(j)) continue;
+      state_.set(j, false);
+      if (fits()) {
+        tally_.give_back(j);
+      } else {
+        state_.set(j, true);
+      }
+    }
+    if (!tally_.within()) state_.spare_all();
+  }
+  [[nodiscard]] bool is_dearer(std::uint32_t a, std::uint32_t b) const noexcept {
+    return candidates_[a].cost != candidates_[b].cost ? candidates_[a].cost > candidates_[b].cost
+                                                      : a < b;
+  }
+  // Empties the node of the lowest price a piece of the largest size, then the next, where the
+  // limits allow it; gangs that are evicted already cost nothing.
   void take_nodes() {
+    tally_.clear();
     std::uint32_t size = 0;
     for (const auto& p : state_.pieces()) size = std::max(size, p.size);
     for (std::uint32_t f = 0; f <= max_leaves; ++f) in_pieces_[f] = f / size;
@@ -192,6 +208,7 @@ class victim_search {
         cheapest_.pop();
       }
       if (price_of(node) != price) continue;  // it stands there again with its price of now
+      if (!admit_all_on(node)) continue;
       state_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
         if (state_.evicted(j)) return;
         state_.evict(j);
@@ -203,6 +220,20 @@ class victim_search {
         }
       });
     }
+  }
+  // Whether all on the node may be evicted, and counts them then.
+  bool admit_all_on(std::uint32_t node) {
+    if (tally_.empty()) return true;
+    const auto count = [&](bool more) {
+      state_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
+        if (state_.evicted(j)) return;
+        more ? static_cast<void>(tally_.take(j)) : tally_.give_back(j);
+      });
+    };
+    count(true);
+    if (tally_.within()) return true;
+    count(false);
+    return false;
   }
   // What it costs to empty a node, for each piece of the largest size that gives.
   [[nodiscard]] std::uint64_t price_of(std::uint32_t node) const noexcept {
@@ -221,11 +252,7 @@ class victim_search {
   void settle() {
     if (all_tried() || fits()) {
       set_.assign(state_.tried().begin(), state_.tried().end());
-      std::sort(set_.begin(), set_.end(), [&](std::uint32_t a, std::uint32_t b) {
-        if (candidates_[a].cost != candidates_[b].cost)
-          return candidates_[a].cost > candidates_[b].cost;
-        return a < b;
-      });
+      std::sort(set_.begin(), set_.end(), [&](auto a, auto b) { return is_dearer(a, b); });
       for (const std::uint32_t j : set_) {
         state_.set(j, false);
         if (!fits()) state_.set(j, true);
@@ -304,20 +331,22 @@ class victim_search {
     if (least() <= bound_ || candidates_.size() > left() / set_steps) return;
     order_.resize(candidates_.size());
     std::iota(order_.begin(), order_.end(), 0U);
-    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return candidates_[a].cost > candidates_[b].cost;
-    });
+    std::sort(order_.begin(), order_.end(), [&](auto a, auto b) { return is_dearer(a, b); });
     costs_.clear();
+    tally_.clear();
     for (const std::uint32_t j : order_) {
       state_.evict(j);
       costs_.push_back(candidates_[j].cost);
     }
-    if (search_(tries{*this}, costs_)) bound_ = least();
+    const bool certain =
+        tally_.empty() ? search_(tries<false>{*this}, costs_) : search_(tries<true>{*this}, costs_);
+    if (certain) bound_ = least();
     state_.spare_all();
   }
   // Only sets that cost less matter.
   [[nodiscard]] std::uint64_t least() const noexcept { return std::min(cost_, limit_); }
   // For spare_search.
+  template <bool Limited>
   struct tries {
     victim_search& in;
 
@@ -332,10 +361,15 @@ class victim_search {
       return in.verdict();
     }
     void evict(std::size_t k) { in.state_.set(in.order_[k], true); }
+    bool take(std::size_t k) { return !Limited || in.tally_.take(in.order_[k]); }
+    void give_back(std::size_t k) {
+      if (Limited) in.tally_.give_back(in.order_[k]);
+    }
     void keep() { in.keep(); }
   };
 
   gang_fit fit_;
+  std::optional<gang_fit::shortage> cut_;
   spare_search search_;
   std::uint64_t budget_;
   std::uint64_t steps_ = 0;
@@ -344,6 +378,7 @@ class victim_search {
   std::span<const node_share> shares_;
   std::vector<gang_member> members_;  // those that take leaves
   eviction_state state_;
+  group_tally tally_;
   std::vector<std::uint32_t> order_;
   std::vector<std::uint64_t> costs_;  // in this order
   std::vector<std::uint32_t> set_;

@@ -9,11 +9,13 @@
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 #include <apiary/model/tree.h>
+#include <apiary/policy/bounded_cells.h>
 #include <apiary/policy/eviction_cells.h>
 #include <apiary/policy/eviction_state.h>
 #include <apiary/policy/eviction_trial.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/gang_rules.h>
+#include <apiary/policy/group_limits.h>
 #include <apiary/policy/preempt.h>
 #include <apiary/policy/ruled_fit.h>
 #include <apiary/policy/spare_search.h>
@@ -43,12 +45,14 @@ APIARY_NAMESPACE_BEGIN
 //   spared, the dearest first. Then branch and bound (spare_search.h).
 //
 // So the set costs no more than taking the cheapest first does, if the budget decides what fits
-// then. One budget is for all of it: steps as of ruled_fit; a set tried in a cell counts as
-// set_steps besides, and ruled_fit may take a quarter of what is left. A set that this does not
-// decide counts as one that does not fit, but the lower bound does not follow from that.
+// then. What goes beyond a tenant's limit is passed over there, and it may be that only branch and
+// bound finds a set, or that none is found. One budget is for all of it: steps as of ruled_fit; a
+// set tried in a cell counts as set_steps besides, and ruled_fit may take a quarter of what is left.
+// A set that this does not decide counts as one that does not fit, but the lower bound does not
+// follow from that.
 //
-// Who must not be evicted is no candidate, as for victim_search. All is tried on the rooms
-// themselves and taken back.
+// Who must not be evicted is no candidate, and tenants have limits, as for victim_search. All is
+// tried on the rooms themselves and taken back.
 //
 // Requires: as victim_search; valid(gang); shares name nodes of the rooms.
 // Invalid:  as eviction_cells and eviction_trial.
@@ -62,12 +66,12 @@ class ruled_victim_search {
 
   explicit ruled_victim_search(std::uint64_t budget = 1'000'000) noexcept : budget_(budget) {}
 
-  // does_not_fit: not even with all candidates evicted; budget_ended: not known, or none was found.
-  // CPU and memory do not count.
+  // does_not_fit: not even with all candidates evicted, or with none of the sets within the limits;
+  // budget_ended: not known, or none was found. CPU and memory do not count.
   fit_verdict operator()(room_index<Tree>& rooms, const gang_rules& gang,
                          std::span<const eviction_candidate> candidates,
-                         std::span<const node_share> shares) {
-    return (*this)(rooms, gang, candidates, shares, {}, {});
+                         std::span<const node_share> shares, const group_limits& limits = {}) {
+    return (*this)(rooms, gang, candidates, shares, {}, {}, limits);
   }
   // The same where CPU and memory count: hosts are what is left of each node, and freed is what
   // each share gives back, so that a no is one for them, too.
@@ -75,12 +79,13 @@ class ruled_victim_search {
   fit_verdict operator()(room_index<Tree>& rooms, const gang_rules& gang,
                          std::span<const eviction_candidate> candidates,
                          std::span<const node_share> shares, std::span<const resources> hosts,
-                         std::span<const resources> freed) {
+                         std::span<const resources> freed, const group_limits& limits = {}) {
     gang_ = gang;
     gang_.preferred = any_level;
     candidates_ = candidates;
     shares_ = shares;
     trial_.begin(rooms, candidates, shares, hosts, freed);
+    tally_.begin(limits, candidates, shares);
     victims_.clear();
     cost_ = 0;
     bound_ = 0;
@@ -108,13 +113,7 @@ class ruled_victim_search {
 
  private:
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
-  struct cell_bound {
-    std::uint64_t bound = 0;
-    std::uint32_t cell = 0;
-  };
-  static bool after(const cell_bound& a, const cell_bound& b) noexcept {
-    return a.bound != b.bound ? a.bound > b.bound : a.cell > b.cell;
-  }
+  using cell_bound = bounded_cells::cell;
 
   [[nodiscard]] bool has_other_rules() const {
     const auto rules = [&](const ruled_member& m) {
@@ -154,37 +153,21 @@ class ruled_victim_search {
     victims_ = set_;
     std::sort(victims_.begin(), victims_.end());
   }
-  void order_cells() {
-    order_.clear();
-    for (std::uint32_t c = 0; c < cells_.bounds().size(); ++c)
-      if (cells_.bounds()[c] < cost_) order_.push_back({cells_.bounds()[c], c});
-    std::make_heap(order_.begin(), order_.end(), after);
-  }
-  // The next cell in which a set may cost less than the best one so far, the least bound first.
-  bool next_cell(cell_bound& at) {
-    if (order_.empty() || order_.front().bound >= cost_) return false;
-    at = order_.front();
-    std::pop_heap(order_.begin(), order_.end(), after);
-    order_.pop_back();
-    return true;
-  }
   // Without the other rules: victims, and a better bound of the cell; never if it cannot hold the
   // gang.
   fit_verdict search_cell(cell_bound& at, std::uint64_t budget) {
-    cells_.select(at.cell);
+    cells_.select(at.number);
     search_.set_budget(budget);
-    const fit_verdict verdict =
-        search_({}, cells_.free(), cells_.candidates(), cells_.shares(), members_, cost_);
+    const fit_verdict verdict = search_({}, cells_.free(), cells_.candidates(), cells_.shares(),
+                                        members_, cost_, tally_.of(cells_.here()));
     steps_ += search_.steps();
-    if (verdict == fit_verdict::does_not_fit) at.bound = never;
-    if (verdict == fit_verdict::fits) at.bound = std::max(at.bound, search_.lower_bound());
+    at.bound =
+        verdict == fit_verdict::does_not_fit ? never : std::max(at.bound, search_.lower_bound());
     return verdict;
   }
   // What is certain in the end, with the cells that were searched and those that were not.
   fit_verdict conclude() {
-    std::uint64_t least = never;
-    for (const cell_bound& c : order_) least = std::min(least, c.bound);
-    for (const cell_bound& c : searched_) least = std::min(least, c.bound);
+    const std::uint64_t least = order_.least();
     bound_ = std::min(cost_, least);
     if (cost_ != never) return fit_verdict::fits;
     return least == never ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
@@ -197,22 +180,21 @@ class ruled_victim_search {
       for (const std::uint32_t i : search_.victims()) set_.push_back(cells_.here()[i]);
       keep(search_.cost());
     };
-    searched_.clear();
-    order_cells();
-    for (cell_bound at; next_cell(at);) {
+    order_.begin(cells_.bounds(), cost_);
+    for (cell_bound at; order_.next(at, cost_);) {
       search(at, left() / 8);
-      searched_.push_back(at);
+      order_.searched().push_back(at);
     }
     // What is left of the budget is for the cells that are not settled.
-    for (std::size_t i = 0; i < searched_.size(); ++i)
-      if (searched_[i].bound < cost_) search(searched_[i], left() / (searched_.size() - i));
+    std::vector<cell_bound>& searched = order_.searched();
+    for (std::size_t i = 0; i < searched.size(); ++i)
+      if (searched[i].bound < cost_) search(searched[i], left() / (searched.size() - i));
     return conclude();
   }
 
   fit_verdict search_by_rules() {
     everybody_.resize(candidates_.size());
     std::iota(everybody_.begin(), everybody_.end(), 0U);
-    searched_.clear();
     order_.clear();
     pay_ = false;
     const spare_all_at_last at_last{trial_};
@@ -222,14 +204,14 @@ class ruled_victim_search {
       possible = fits_now();
     }
     if (possible != fit_verdict::fits) return possible;
-    settle();
+    if (!too_many_) settle();
     trial_.spare_all();
     pay_ = true;
-    order_cells();
-    for (cell_bound at; left() >= set_steps && next_cell(at);) {
+    order_.begin(cells_.bounds(), cost_);
+    for (cell_bound at; left() >= set_steps && order_.next(at, cost_);) {
       search_by_rules(at);
       trial_.spare_all();
-      searched_.push_back(at);
+      order_.searched().push_back(at);
     }
     return conclude();
   }
@@ -244,6 +226,7 @@ class ruled_victim_search {
         for (const std::uint32_t i : seed) trial_.evict(cells_.here()[i]);
       const fit_verdict verdict = take_cheapest(cells_.here());
       if (verdict == fit_verdict::does_not_fit) at.bound = never;
+      if (too_many_) continue;
       if (verdict != fit_verdict::fits) return;
       settle();
     }
@@ -256,8 +239,14 @@ class ruled_victim_search {
   };
 
   // Evicts those of least cost beside those that are evicted, no more of them than it takes until
-  // the gang is known to fit. If that is not so with all of them: what is known then.
+  // the gang is known to fit, and none beyond the limits. If that is not so with any of them: what
+  // is known with all, the limits left out; too_many_ then, if that is not a no.
   fit_verdict take_cheapest(std::span<const std::uint32_t> among) {
+    too_many_ = false;
+    tally_.clear();
+    for (const std::uint32_t j : trial_.tried())
+      if (trial_.evicted(j)) tally_.take(j);
+    bool passed_over = false;
     const auto price = [&](std::uint32_t i) {
       return trial_.evicted(among[i]) ? never : candidates_[among[i]].cost;
     };
@@ -268,14 +257,20 @@ class ruled_victim_search {
     std::size_t few = 0;  // not known to be enough
     while (verdict != fit_verdict::fits) {
       few = taken_.size();
-      for (std::size_t more = std::max<std::size_t>(few, 1); more > 0; --more) {
+      const std::size_t more = few + std::max<std::size_t>(few, 1);
+      while (taken_.size() < more) {
         const lazy_order::entry* const top = cheapest_.top(price);
         if (top == nullptr) break;
-        taken_.push_back(among[top->number]);
+        const std::uint32_t j = among[top->number];
         cheapest_.pop();
-        trial_.evict(taken_.back());
+        if (!tally_.admit(j)) {
+          passed_over = true;
+          continue;
+        }
+        taken_.push_back(j);
+        trial_.evict(j);
       }
-      if (taken_.size() == few) return verdict;
+      if (taken_.size() == few) return passed_over ? take_all(among) : verdict;
       verdict = try_set();
     }
     std::size_t enough = taken_.size();
@@ -290,6 +285,12 @@ class ruled_victim_search {
     }
     take(enough);
     return fit_verdict::fits;
+  }
+  fit_verdict take_all(std::span<const std::uint32_t> among) {
+    for (const std::uint32_t j : among) trial_.evict(j);
+    const fit_verdict verdict = try_set();
+    too_many_ = verdict != fit_verdict::does_not_fit;
+    return verdict;
   }
   // After a yes: spares whom it can, the dearest first, and keeps the set.
   void settle() {
@@ -337,6 +338,7 @@ class ruled_victim_search {
       trial_.evict(j);
       costs_.push_back(candidates_[j].cost);
     }
+    tally_.clear();
     return branch_(tries{*this}, costs_);
   }
   // For spare_search.
@@ -350,6 +352,8 @@ class ruled_victim_search {
       return in.try_set();
     }
     void evict(std::size_t k) { in.trial_.evict(in.by_cost_[k]); }
+    bool take(std::size_t k) { return in.tally_.take(in.by_cost_[k]); }
+    void give_back(std::size_t k) { in.tally_.give_back(in.by_cost_[k]); }
     void keep() { in.keep_chosen(); }
   };
 
@@ -361,13 +365,14 @@ class ruled_victim_search {
   victim_search search_;  // without the other rules
   spare_search branch_;
   eviction_trial<Tree> trial_;
+  group_tally tally_;
+  bool too_many_ = false;  // more are evicted than the limits allow
   gang_rules gang_;
   std::span<const eviction_candidate> candidates_;
   std::span<const node_share> shares_;
   std::vector<gang_member> members_;  // without rules
   eviction_cells<Tree> cells_;
-  std::vector<cell_bound> order_;  // a heap of the cells that are not searched
-  std::vector<cell_bound> searched_;
+  bounded_cells order_;
   std::vector<std::uint32_t> everybody_;
   lazy_order cheapest_;
   std::vector<std::uint32_t> taken_;

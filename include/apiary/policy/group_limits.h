@@ -1,0 +1,128 @@
+// apiary/policy/group_limits.h - how many gangs of a tenant, and leaves of them, may be evicted.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/policy/eviction_state.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// What one group of gangs, a tenant or whoever, may lose at most.
+struct victim_limit {
+  std::uint64_t gangs = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t leaves = std::numeric_limits<std::uint64_t>::max();
+};
+
+// Candidates by group, and what each group may lose. Whose group is not among `most` may lose all;
+// empty: nobody is limited.
+struct group_limits {
+  std::span<const std::uint32_t> groups{};  // of each candidate
+  std::span<const victim_limit> most{};     // of each group
+  // Of each candidate, as they count; nothing: what its shares have in sum.
+  std::span<const std::uint32_t> leaves{};
+};
+
+// Counts what groups lose while gangs are taken and given back. Without limits it does nothing.
+//
+// Invalid: not one group, or not one number of leaves, for each candidate aborts (APIARY_VERIFY).
+// Cost:    begin O(candidates + shares + groups), clear O(groups), all else O(1); O(1) without
+//          limits.
+class group_tally {
+ public:
+  // Nothing is taken. The limits stay as they are until it begins anew.
+  void begin(const group_limits& limits, std::span<const eviction_candidate> candidates,
+             std::span<const node_share> shares) {
+    limits_ = limits;
+    if (empty()) return;
+    APIARY_VERIFY(limits.groups.size() == candidates.size());
+    APIARY_VERIFY(limits.leaves.empty() || limits.leaves.size() == candidates.size());
+    leaves_.assign(limits.leaves.begin(), limits.leaves.end());
+    if (leaves_.empty())
+      for (const eviction_candidate& c : candidates) {
+        leaves_.push_back(0);
+        for (std::uint32_t s = c.first; s < c.last; ++s) leaves_.back() += shares[s].leaves;
+      }
+    clear();
+  }
+  void clear() {
+    lost_.assign(limits_.most.size(), {0, 0});
+    over_ = 0;
+  }
+  // Whether nobody is limited.
+  [[nodiscard]] bool empty() const noexcept { return limits_.most.empty(); }
+
+  // Counts gang j; whether all groups are within their limits then.
+  bool take(std::uint32_t j) noexcept {
+    change(j, [&](victim_limit& lost) {
+      ++lost.gangs;
+      lost.leaves += leaves_[j];
+    });
+    return within();
+  }
+  void give_back(std::uint32_t j) noexcept {
+    change(j, [&](victim_limit& lost) {
+      --lost.gangs;
+      lost.leaves -= leaves_[j];
+    });
+  }
+  // Counts gang j if all groups are within their limits then, and says so.
+  bool admit(std::uint32_t j) noexcept {
+    if (take(j)) return true;
+    give_back(j);
+    return false;
+  }
+  [[nodiscard]] bool within() const noexcept { return over_ == 0; }
+  // Whether the group of gang j has lost more than it may.
+  [[nodiscard]] bool over(std::uint32_t j) const noexcept {
+    return is_limited(j) && is_over(limits_.groups[j]);
+  }
+
+  // The same limits for some candidates alone, until the next call.
+  [[nodiscard]] group_limits of(std::span<const std::uint32_t> some) {
+    if (empty()) return {};
+    some_groups_.clear();
+    some_leaves_.clear();
+    for (const std::uint32_t j : some) {
+      some_groups_.push_back(limits_.groups[j]);
+      some_leaves_.push_back(leaves_[j]);
+    }
+    return {some_groups_, limits_.most, some_leaves_};
+  }
+
+ private:
+  [[nodiscard]] bool is_limited(std::uint32_t j) const noexcept {
+    return !empty() && limits_.groups[j] < limits_.most.size();
+  }
+  [[nodiscard]] bool is_over(std::uint32_t group) const noexcept {
+    const victim_limit& most = limits_.most[group];
+    return lost_[group].gangs > most.gangs || lost_[group].leaves > most.leaves;
+  }
+  template <class Change>
+  void change(std::uint32_t j, const Change& by) noexcept {
+    if (!is_limited(j)) return;
+    const std::uint32_t group = limits_.groups[j];
+    const bool before = is_over(group);
+    by(lost_[group]);
+    if (before == is_over(group)) return;
+    if (before) {
+      --over_;
+    } else {
+      ++over_;
+    }
+  }
+
+  group_limits limits_;
+  std::vector<std::uint32_t> leaves_;  // of each candidate
+  std::vector<victim_limit> lost_;     // of each group
+  std::size_t over_ = 0;               // groups beyond their limits
+  std::vector<std::uint32_t> some_groups_;
+  std::vector<std::uint32_t> some_leaves_;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,344 @@
+// apiary/tests/policy/group_limits_test.cpp - what tenants may lose, against trying every set.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/room_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/request.h>
+#include <apiary/model/uniform_tree.h>
+#include <apiary/policy/eviction_state.h>
+#include <apiary/policy/gang_fit.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/policy/group_limits.h>
+#include <apiary/policy/preempt.h>
+#include <apiary/policy/ruled_fit.h>
+#include <apiary/policy/ruled_preempt.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <support/levels.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+constexpr std::uint64_t no_cost = std::numeric_limits<std::uint64_t>::max();
+
+// Gangs of tenants on nodes of eight leaves.
+struct tenants_gangs {
+  room_index<uniform_tree> rooms;
+  std::vector<eviction_candidate> candidates;
+  std::vector<node_share> shares;
+  std::vector<std::uint32_t> tenants;
+  std::vector<victim_limit> most;
+  gang_rules gang;
+
+  tenants_gangs(std::uint32_t racks, std::uint32_t nodes)
+      : rooms(uniform_tree{racks, nodes, 8}, node, 8) {
+    for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, 8);
+  }
+  void run(std::uint32_t tenant, std::uint64_t cost, const std::vector<node_share>& where) {
+    const auto first = static_cast<std::uint32_t>(shares.size());
+    for (const node_share& s : where) {
+      rooms.set(s.node, rooms.free(s.node) - s.leaves);
+      shares.push_back(s);
+    }
+    candidates.push_back({cost, first, static_cast<std::uint32_t>(shares.size())});
+    tenants.push_back(tenant);
+  }
+  [[nodiscard]] group_limits limits() const { return {tenants, most}; }
+  [[nodiscard]] std::vector<gang_member> members() const {
+    std::vector<gang_member> plain;
+    for (const ruled_member& m : gang.members) plain.push_back({m.tasks, m.leaves});
+    return plain;
+  }
+  [[nodiscard]] std::uint64_t cost_of(std::span<const std::uint32_t> set) const {
+    std::uint64_t sum = 0;
+    for (const std::uint32_t j : set) sum += candidates[j].cost;
+    return sum;
+  }
+  [[nodiscard]] bool within(std::span<const std::uint32_t> set) const {
+    for (std::uint32_t t = 0; t < most.size(); ++t) {
+      std::uint64_t gangs = 0;
+      std::uint64_t leaves = 0;
+      for (const std::uint32_t j : set) {
+        if (tenants[j] != t) continue;
+        ++gangs;
+        for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
+          leaves += shares[s].leaves;
+      }
+      if (gangs > most[t].gangs || leaves > most[t].leaves) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] bool fits_without(std::span<const std::uint32_t> set) const {
+    room_index<uniform_tree> left = rooms;
+    for (const std::uint32_t j : set)
+      for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
+        left.set(shares[s].node, left.free(shares[s].node) + shares[s].leaves);
+    return ruled_fit<uniform_tree>()(left, gang) == fit_verdict::fits;
+  }
+  // Over all sets within the limits.
+  [[nodiscard]] std::uint64_t least() const {
+    std::uint64_t best = no_cost;
+    for (std::uint32_t bits = 0; bits < 1U << candidates.size(); ++bits) {
+      std::vector<std::uint32_t> set;
+      for (std::uint32_t j = 0; j < candidates.size(); ++j)
+        if ((bits >> j & 1) != 0) set.push_back(j);
+      if (cost_of(set) < best && within(set) && fits_without(set)) best = cost_of(set);
+    }
+    return best;
+  }
+};
+
+// Who may lose all belongs to tenant 3.
+tenants_gangs random_gangs(std::uint64_t seed, std::uint32_t most_gangs, bool ruled) {
+  rng random(seed);
+  tenants_gangs in(1 + random.uniform(3), 1 + random.uniform(3));
+  for (std::uint32_t j = random.uniform(most_gangs + 1); j-- > 0;) {
+    std::vector<node_share> where;
+    for (std::uint32_t n = 0; n < in.rooms.num_nodes(); ++n)
+      if (random.uniform(3) == 0 && in.rooms.free(n) > 0)
+        where.push_back({n, 1 + random.uniform(in.rooms.free(n))});
+    in.run(random.uniform(4), random.uniform(3) == 0 ? 10 : 1 + random.uniform(50), where);
+  }
+  for (std::uint32_t n = 0; n < in.rooms.num_nodes(); ++n)
+    in.rooms.set(n, in.rooms.free(n) - random.uniform(in.rooms.free(n) + 1));
+  for (int t = 0; t < 3; ++t) {
+    in.most.emplace_back();
+    if (random.uniform(4) > 0) in.most.back().gangs = random.uniform(3);
+    if (random.uniform(3) == 0) in.most.back().leaves = random.uniform(20);
+  }
+  for (std::uint32_t m = 1 + random.uniform(2); m-- > 0;)
+    in.gang.members.push_back({1 + random.uniform(4), 1 + random.uniform(8)});
+  if (!ruled) return in;
+  if (random.uniform(2) == 0) in.gang.required = node + random.uniform(2);
+  if (random.uniform(3) == 0) in.gang.members[0].spread = {{node + random.uniform(2), 1}};
+  if (random.uniform(4) == 0) in.gang.members[0].slices = {{rack, in.gang.members[0].tasks}};
+  return in;
+}
+
+// Two gangs of tenant 0 with half of a node each, one of tenant 1 with a whole one.
+tenants_gangs two_tenants() {
+  tenants_gangs in(1, 2);
+  in.run(0, 1, {{0, 4}});
+  in.run(0, 1, {{0, 4}});
+  in.run(1, 3, {{1, 8}});
+  in.gang.members = {{1, 8}};
+  return in;
+}
+
+}  // namespace
+
+TEST_CASE("group_tally: what each group has lost, and whether that is too much") {
+  tenants_gangs in(2, 2);
+  for (std::uint32_t j = 0; j < 8; ++j) in.run(j % 4, 1, {{j / 2, 1 + j % 4}});
+  in.most = {{1, 100}, {2, 6}, {0, 100}};
+  group_tally tally;
+  CHECK(tally.empty());
+  tally.begin(in.limits(), in.candidates, in.shares);
+  CHECK_FALSE(tally.empty());
+  std::vector<bool> taken(8, false);
+  rng random(1);
+  for (int step = 0; step < 2'000; ++step) {
+    CAPTURE(step);
+    const std::uint32_t j = random.uniform(8);
+    std::vector<std::uint32_t> set;
+    const bool admits = !taken[j] && random.uniform(2) == 0;
+    if (random.uniform(50) == 0) {
+      taken.assign(8, false);
+      tally.clear();
+    }
+    const bool add = !taken[j];
+    taken[j] = add;
+    for (std::uint32_t i = 0; i < 8; ++i)
+      if (taken[i]) set.push_back(i);
+    if (!add) {
+      tally.give_back(j);
+    } else if (admits) {
+      taken[j] = tally.admit(j);
+      REQUIRE(taken[j] == in.within(set));
+      if (!taken[j]) std::erase(set, j);
+    } else {
+      REQUIRE(tally.take(j) == in.within(set));
+    }
+    REQUIRE(tally.within() == in.within(set));
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      tenants_gangs one = in;
+      for (std::uint32_t t = 0; t < 3; ++t)
+        if (t != in.tenants[i]) one.most[t] = {};
+      REQUIRE(tally.over(i) == (in.tenants[i] < 3 && !one.within(set)));
+    }
+  }
+}
+
+TEST_CASE("a tenant that may lose one gang keeps the other, though both together cost less") {
+  tenants_gangs in = two_tenants();
+  const auto victims = [&](const group_limits& limits) {
+    victim_search search;
+    REQUIRE(search({}, std::vector<std::uint32_t>{0, 0}, in.candidates, in.shares, in.members(),
+                   victim_search::never, limits) == fit_verdict::fits);
+    CHECK(search.lower_bound() == search.cost());
+    ruled_victim_search<uniform_tree> ruled;
+    REQUIRE(ruled(in.rooms, in.gang, in.candidates, in.shares, limits) == fit_verdict::fits);
+    CHECK(ruled.lower_bound() == search.cost());
+    CHECK(std::equal(ruled.victims().begin(), ruled.victims().end(), search.victims().begin(),
+                     search.victims().end()));
+    return std::vector<std::uint32_t>(search.victims().begin(), search.victims().end());
+  };
+  CHECK(victims({}) == std::vector<std::uint32_t>{0, 1});
+  in.most = {{.gangs = 1}};
+  CHECK(victims(in.limits()) == std::vector<std::uint32_t>{2});
+  in.most = {{.leaves = 7}};
+  CHECK(victims(in.limits()) == std::vector<std::uint32_t>{2});
+  in.most = {{.gangs = 2, .leaves = 8}, {.gangs = 0}};
+  CHECK(victims(in.limits()) == std::vector<std::uint32_t>{0, 1});
+  // As few leaves as somebody says.
+  in.most = {{.leaves = 7}};
+  const std::vector<std::uint32_t> leaves{3, 4, 8};
+  CHECK(victims({in.tenants, in.most, leaves}) == std::vector<std::uint32_t>{0, 1});
+}
+
+TEST_CASE("no set within the limits: that is a proof, and no count of leaves is one") {
+  tenants_gangs in = two_tenants();
+  in.most = {{.gangs = 1}, {.gangs = 0}};
+  victim_search search;
+  const std::vector<std::uint32_t> none_free{0, 0};
+  const auto solve = [&](std::uint64_t budget) {
+    search.set_budget(budget);
+    return search({}, none_free, in.candidates, in.shares, in.members(), victim_search::never,
+                  in.limits());
+  };
+  CHECK(solve(100'000) == fit_verdict::does_not_fit);
+  CHECK_FALSE(search.cut().has_value());
+  CHECK(search.victims().empty());
+  CHECK(solve(0) == fit_verdict::budget_ended);
+  for (const bool spread : {false, true}) {
+    if (spread) in.gang.members[0].spread = {{node, 1}};
+    ruled_victim_search<uniform_tree> ruled;
+    CHECK(ruled(in.rooms, in.gang, in.candidates, in.shares, in.limits()) ==
+          fit_verdict::does_not_fit);
+    ruled_victim_search<uniform_tree> hasty(0);
+    CHECK(hasty(in.rooms, in.gang, in.candidates, in.shares, in.limits()) ==
+          fit_verdict::budget_ended);
+  }
+}
+
+TEST_CASE("a tenant's useless gang does not use up its limit") {
+  // The cheapest gang of tenant 0 is where nothing else can go; its dear one and that of tenant 1
+  // make room together.
+  tenants_gangs in(1, 2);
+  in.run(0, 1, {{0, 2}});
+  in.rooms.set(0, 0);
+  in.run(0, 9, {{1, 4}});
+  in.run(1, 9, {{1, 4}});
+  in.gang.members = {{1, 8}};
+  in.most = {{.gangs = 1}};
+  const std::vector<std::uint32_t> none_free{0, 0};
+  for (const std::uint64_t budget : {0U, 100'000U}) {
+    CAPTURE(budget);
+    victim_search search(budget);
+    REQUIRE(search({}, none_free, in.candidates, in.shares, in.members(), victim_search::never,
+                   in.limits()) == fit_verdict::fits);
+    CHECK(search.cost() == 18);
+  }
+}
+
+TEST_CASE("victims within limits cost what the best of all such sets costs") {
+  std::uint32_t limited = 0;
+  std::uint32_t refused = 0;
+  std::uint32_t hasty_sets = 0;
+  victim_search search;
+  for (std::uint64_t seed = 0; seed < scaled(20'000U); ++seed) {
+    CAPTURE(seed);
+    const tenants_gangs in = random_gangs(seed, 8, false);
+    const std::vector<std::uint32_t> free(in.rooms.free().begin(), in.rooms.free().end());
+    const std::uint64_t least = in.least();
+    const auto solve = [&](std::uint64_t budget, std::uint64_t limit) {
+      search.set_budget(budget);
+      return search({}, free, in.candidates, in.shares, in.members(), limit, in.limits());
+    };
+    const fit_verdict verdict = solve(512 * victim_search::set_steps, victim_search::never);
+    REQUIRE(verdict == (least == no_cost ? fit_verdict::does_not_fit : fit_verdict::fits));
+    refused += least == no_cost ? 1U : 0U;
+    if (least != no_cost) {
+      REQUIRE(search.cost() == least);
+      REQUIRE(search.lower_bound() == least);
+      REQUIRE(in.cost_of(search.victims()) == least);
+      REQUIRE(in.within(search.victims()));
+      REQUIRE(in.fits_without(search.victims()));
+      tenants_gangs free_for_all = in;
+      free_for_all.most.clear();
+      limited += free_for_all.least() < least ? 1U : 0U;
+    }
+    // Below a cost that there is none for: a bound of that, or a no.
+    const fit_verdict below = solve(512 * victim_search::set_steps, least);
+    REQUIRE(below == verdict);
+    if (below == fit_verdict::fits && least > 0) REQUIRE(search.lower_bound() == least);
+    // With little of a budget: a bound below, and sets within the limits.
+    const fit_verdict hastily = solve(victim_search::set_steps - 1, victim_search::never);
+    REQUIRE((hastily != fit_verdict::does_not_fit || least == no_cost));
+    if (hastily == fit_verdict::does_not_fit) continue;
+    REQUIRE(search.lower_bound() <= least);
+    if (hastily == fit_verdict::budget_ended) continue;
+    REQUIRE(search.cost() >= least);
+    REQUIRE(in.within(search.victims()));
+    REQUIRE(in.fits_without(search.victims()));
+    ++hasty_sets;
+  }
+  MESSAGE(limited, " dearer than without limits, ", refused, " refused, ", hasty_sets,
+          " found with little of a budget");
+  CHECK(limited > scaled(20'000U) / 50);
+  CHECK(refused > scaled(20'000U) / 50);
+  CHECK(hasty_sets > scaled(20'000U) / 4);
+}
+
+TEST_CASE("victims under rules and within limits cost what the best of all such sets costs") {
+  std::uint32_t limited = 0;
+  std::uint32_t refused = 0;
+  ruled_victim_search<uniform_tree> search(1'000'000);
+  for (std::uint64_t seed = 0; seed < scaled(4'000U); ++seed) {
+    CAPTURE(seed);
+    tenants_gangs in = random_gangs(seed, 8, true);
+    const std::vector<std::uint32_t> before(in.rooms.free().begin(), in.rooms.free().end());
+    const std::uint64_t least = in.least();
+    const fit_verdict verdict = search(in.rooms, in.gang, in.candidates, in.shares, in.limits());
+    REQUIRE(std::equal(before.begin(), before.end(), in.rooms.free().begin()));
+    REQUIRE(verdict == (least == no_cost ? fit_verdict::does_not_fit : fit_verdict::fits));
+    refused += least == no_cost ? 1U : 0U;
+    if (least != no_cost) {
+      REQUIRE(search.cost() == least);
+      REQUIRE(search.lower_bound() == least);
+      REQUIRE(in.cost_of(search.victims()) == least);
+      REQUIRE(in.within(search.victims()));
+      REQUIRE(in.fits_without(search.victims()));
+      tenants_gangs free_for_all = in;
+      free_for_all.most.clear();
+      limited += free_for_all.least() < least ? 1U : 0U;
+    }
+    for (const std::uint64_t budget : {0U, 300U, 3'000U}) {
+      CAPTURE(budget);
+      ruled_victim_search<uniform_tree> hasty(budget);
+      const fit_verdict hastily = hasty(in.rooms, in.gang, in.candidates, in.shares, in.limits());
+      REQUIRE(std::equal(before.begin(), before.end(), in.rooms.free().begin()));
+      REQUIRE(hasty.steps() <= budget);
+      REQUIRE((hastily != fit_verdict::does_not_fit || least == no_cost));
+      if (hastily == fit_verdict::does_not_fit) continue;
+      REQUIRE(hasty.lower_bound() <= least);
+      if (hastily == fit_verdict::budget_ended) continue;
+      REQUIRE(hasty.cost() >= least);
+      REQUIRE(in.within(hasty.victims()));
+      REQUIRE(in.fits_without(hasty.victims()));
+    }
+  }
+  MESSAGE(limited, " dearer than without limits, ", refused, " refused");
+  CHECK(limited > scaled(4'000U) / 100);
+  CHECK(refused > scaled(4'000U) / 50);
+}
