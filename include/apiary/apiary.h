@@ -96,6 +96,7 @@
 #include <apiary/policy/step_budget.h>
 #include <apiary/policy/time_slice.h>
 #include <apiary/policy/victim_cost.h>
+#include <apiary/policy/what_if.h>
 #include <apiary/sched/audit.h>
 #include <apiary/sched/audit_bindings.h>
 #include <apiary/sched/audit_cells.h>

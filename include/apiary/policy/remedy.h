@@ -1,4 +1,4 @@
-// apiary/policy/remedy.h - what would let a gang fit, and placements tried and taken back.
+// apiary/policy/remedy.h - what would let a gang fit: nodes to be freed or healed.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <apiary/model/tree.h>
 #include <apiary/policy/gang_rules.h>
 #include <apiary/policy/ruled_fit.h>
+#include <apiary/policy/what_if.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -19,18 +20,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
-// Takes the leaves of a placement, until the transaction is rolled back.
-// Requires: the placement is one of ruled_fit for these rooms.
-template <CellTree Tree>
-void take(transaction& tx, room_index<Tree>& rooms, const gang_rules& gang,
-          std::span<const typename ruled_fit<Tree>::portion> portions) {
-  for (const auto& p : portions) {
-    const std::uint32_t leaves = p.tasks * gang.members[p.member].leaves;
-    APIARY_VERIFY(leaves <= rooms.free(p.node));
-    set(tx, rooms, p.node, rooms.free(p.node) - leaves);
-  }
-}
 
 // Searches nodes that would let a gang fit if they were wholly free: emptied, or healed. In each of
 // the cells that the gang may have that are closest to enough pieces of its largest tasks, nodes are
