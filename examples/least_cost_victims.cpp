@@ -1,7 +1,9 @@
 // Which running gangs must end for a new one? The fewest of the lowest priority class, proved to be
-// no more than needed; and what to ask instead when one of them is protected.
+// no more than needed; and whom to ask instead when one of them is protected, or when their tenant
+// may not lose so many.
 // SPDX-License-Identifier: MIT
 #include <apiary/policy/gang_fit.h>
+#include <apiary/policy/group_limits.h>
 #include <apiary/policy/preempt.h>
 #include <apiary/policy/victim_cost.h>
 
@@ -20,22 +22,27 @@ struct running_gang {
   std::vector<node_share> leaves;
 };
 
-void find_victims(const char* what, const std::vector<running_gang>& gangs) {
+// Small gangs are of tenant 0, large ones of tenant 1.
+void find_victims(const char* what, const std::vector<running_gang>& gangs,
+                  const std::vector<victim_limit>& limits = {}) {
   std::vector<victim_loss> losses;
   for (const running_gang& g : gangs) losses.push_back(g.loss);
   const victim_cost cost(losses);
   std::vector<eviction_candidate> candidates;
   std::vector<node_share> shares;
+  std::vector<std::uint32_t> tenants;
   for (const running_gang& g : gangs) {
     const auto first = static_cast<std::uint32_t>(shares.size());
     shares.insert(shares.end(), g.leaves.begin(), g.leaves.end());
     candidates.push_back({cost(g.loss), first, static_cast<std::uint32_t>(shares.size())});
+    tenants.push_back(g.leaves.size() == 1 ? 0 : 1);
   }
   // Six nodes of eight GPUs, none of which is free; two tasks of eight GPUs each.
   const std::vector<std::uint32_t> free(6, 0);
   const std::vector<gang_member> members{{.tasks = 2, .leaves = 8}};
   victim_search search;
-  if (search({}, free, candidates, shares, members) != fit_verdict::fits) {
+  if (search({}, free, candidates, shares, members, victim_search::never, {tenants, limits}) !=
+      fit_verdict::fits) {
     std::printf("%s: no victims suffice\n", what);
     return;
   }
@@ -61,6 +68,7 @@ int main() {
   find_victims("of a higher class, the other", gangs);
   gangs[10].loss.priority = 2;
   find_victims("a class above, ten instead of one", gangs);
+  find_victims("at most nine of a tenant", gangs, {{.gangs = 9}});
   gangs.erase(gangs.begin());
   find_victims("s0 is protected", gangs);
 }

@@ -251,6 +251,24 @@ TEST_CASE("a tenant's useless gang does not use up its limit") {
   }
 }
 
+TEST_CASE("a tenant's node need not be emptied where one of its gangs is enough") {
+  tenants_gangs in(1, 2);
+  in.run(0, 1, {{0, 2}});
+  in.rooms.set(0, 0);
+  in.run(0, 9, {{1, 4}});
+  in.run(0, 20, {{1, 4}});
+  in.gang.members = {{1, 4}};
+  in.most = {{.gangs = 1}};
+  const std::vector<std::uint32_t> none_free{0, 0};
+  for (const std::uint64_t budget : {0U, 100'000U}) {
+    CAPTURE(budget);
+    victim_search search(budget);
+    REQUIRE(search({}, none_free, in.candidates, in.shares, in.members(), victim_search::never,
+                   in.limits()) == fit_verdict::fits);
+    CHECK(search.cost() == 9);
+  }
+}
+
 TEST_CASE("victims within limits cost what the best of all such sets costs") {
   std::uint32_t limited = 0;
   std::uint32_t refused = 0;
