@@ -39,8 +39,9 @@ APIARY_NAMESPACE_BEGIN
 //
 // Who must not be evicted, a protected gang, is no candidate: its leaves are not free and not in the
 // shares. A tenant may have a limit on the gangs that it loses, or on their leaves (group_limits.h):
-// then the greedy orders pass over gangs beyond it, and another one evicts all and spares, the
-// dearest first, those of the tenants that lose too much. It may be that none of them finds a set.
+// then the greedy orders pass over gangs beyond it, and where none of them finds a set, all are
+// evicted and those of the tenants that lose too much are spared, the dearest first. It may be that
+// this does not find one, either.
 //
 // Lower bound: counted in pieces of t leaves the gang is short of D (gang_fit.h). A piece on a node
 //           needs leaves of gangs there; when the cost of a gang is spread over its leaves, the
@@ -95,7 +96,7 @@ class victim_search {
     settle();
     take_nodes();
     settle();
-    if (!tally_.empty()) {
+    if (cost_ == never) {  // the limits were in the way
       take_all();
       settle();
     }
