@@ -81,6 +81,7 @@
 #include <apiary/policy/migrate.h>
 #include <apiary/policy/node_score.h>
 #include <apiary/policy/pack.h>
+#include <apiary/policy/piece_bound.h>
 #include <apiary/policy/preempt.h>
 #include <apiary/policy/published_fragmentation_gradient.h>
 #include <apiary/policy/refusal_cause.h>

@@ -179,6 +179,36 @@ TEST_CASE("group_tally: what each group has lost, and whether that is too much")
   }
 }
 
+TEST_CASE("group_tally: no set within the limits has more than the most that is said") {
+  std::uint32_t exact = 0;
+  for (std::uint64_t seed = 0; seed < scaled(3'000U); ++seed) {
+    CAPTURE(seed);
+    const tenants_gangs in = random_gangs(seed, 8, false);
+    rng random(seed);
+    std::vector<std::uint64_t> values;
+    for (std::size_t j = 0; j < in.candidates.size(); ++j) values.push_back(random.uniform(30));
+    std::uint64_t most = 0;
+    for (std::uint32_t bits = 0; bits < 1U << values.size(); ++bits) {
+      std::vector<std::uint32_t> set;
+      std::uint64_t sum = 0;
+      for (std::uint32_t j = 0; j < values.size(); ++j) {
+        if ((bits >> j & 1) == 0) continue;
+        set.push_back(j);
+        sum += values[j];
+      }
+      if (in.within(set)) most = std::max(most, sum);
+    }
+    group_tally tally;
+    tally.begin(in.limits(), in.candidates, in.shares);
+    REQUIRE(tally.most_of(values) >= most);
+    exact += tally.most_of(values) == most ? 1U : 0U;
+    const auto of_leaves = [](const victim_limit& m) { return m.leaves < 1'000; };
+    if (std::none_of(in.most.begin(), in.most.end(), of_leaves))
+      REQUIRE(tally.most_of(values) == most);
+  }
+  CHECK(exact > scaled(3'000U) / 2);
+}
+
 TEST_CASE("a tenant that may lose one gang keeps the other, though both together cost less") {
   tenants_gangs in = two_tenants();
   const auto victims = [&](const group_limits& limits) {
@@ -219,6 +249,16 @@ TEST_CASE("no set within the limits: that is a proof, and no count of leaves is 
   CHECK(solve(100'000) == fit_verdict::does_not_fit);
   CHECK_FALSE(search.cut().has_value());
   CHECK(search.victims().empty());
+  CHECK(solve(0) == fit_verdict::does_not_fit);
+  // Half of each node may be freed: leaves enough, and still no node.
+  in = tenants_gangs(1, 2);
+  in.run(0, 1, {{0, 4}});
+  in.run(0, 1, {{0, 4}});
+  in.run(1, 3, {{1, 4}});
+  in.rooms.set(1, 0);
+  in.gang.members = {{1, 8}};
+  in.most = {{.gangs = 1}, {.gangs = 1}};
+  CHECK(solve(100'000) == fit_verdict::does_not_fit);
   CHECK(solve(0) == fit_verdict::budget_ended);
   for (const bool spread : {false, true}) {
     if (spread) in.gang.members[0].spread = {{node, 1}};

@@ -5,6 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/policy/eviction_state.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -31,8 +32,8 @@ struct group_limits {
 // Counts what groups lose while gangs are taken and given back. Without limits it does nothing.
 //
 // Invalid: not one group, or not one number of leaves, for each candidate aborts (APIARY_VERIFY).
-// Cost:    begin O(candidates + shares + groups), clear O(groups), all else O(1); O(1) without
-//          limits.
+// Cost:    begin O(candidates + shares + groups), clear O(groups), all else O(1) but most_of and of;
+//          O(1) without limits.
 class group_tally {
  public:
   // Nothing is taken. The limits stay as they are until it begins anew.
@@ -83,6 +84,23 @@ class group_tally {
     return is_limited(j) && is_over(limits_.groups[j]);
   }
 
+  // What the candidates of a set within the limits have in sum at most, or more than that: of each
+  // group as many of the most as it may lose, and no more than its leaves allow when parts of a gang
+  // could be lost. Cost: O(candidates * log).
+  [[nodiscard]] std::uint64_t most_of(std::span<const std::uint64_t> values) const {
+    std::uint64_t sum = 0;
+    std::vector<std::vector<std::uint32_t>> in(limits_.most.size());
+    for (std::uint32_t j = 0; j < values.size(); ++j) {
+      if (!is_limited(j)) {
+        sum += values[j];
+      } else if (values[j] > 0 && leaves_[j] <= limits_.most[limits_.groups[j]].leaves) {
+        in[limits_.groups[j]].push_back(j);
+      }
+    }
+    for (std::size_t g = 0; g < in.size(); ++g) sum += most_of(in[g], values, limits_.most[g]);
+    return sum;
+  }
+
   // The same limits for some candidates alone, until the next call.
   [[nodiscard]] group_limits of(std::span<const std::uint32_t> some) {
     if (empty()) return {};
@@ -102,6 +120,27 @@ class group_tally {
   [[nodiscard]] bool is_over(std::uint32_t group) const noexcept {
     const victim_limit& most = limits_.most[group];
     return lost_[group].gangs > most.gangs || lost_[group].leaves > most.leaves;
+  }
+  [[nodiscard]] std::uint64_t most_of(std::vector<std::uint32_t>& group,
+                                      std::span<const std::uint64_t> values,
+                                      const victim_limit& most) const {
+    std::uint64_t by_gangs = 0;
+    std::sort(group.begin(), group.end(), [&](auto a, auto b) { return values[a] > values[b]; });
+    for (std::size_t i = 0; i < group.size() && i < most.gangs; ++i) by_gangs += values[group[i]];
+    // The most for each leaf first.
+    std::sort(group.begin(), group.end(),
+              [&](auto a, auto b) { return values[a] * leaves_[b] > values[b] * leaves_[a]; });
+    std::uint64_t by_leaves = 0;
+    std::uint64_t left = most.leaves;
+    for (const std::uint32_t j : group) {
+      if (leaves_[j] > left) {
+        by_leaves += values[j] * left / leaves_[j];
+        break;
+      }
+      by_leaves += values[j];
+      left -= leaves_[j];
+    }
+    return std::min(by_gangs, by_leaves);
   }
   template <class Change>
   void change(std::uint32_t j, const Change& by) noexcept {

@@ -8,7 +8,7 @@
 #include <apiary/policy/eviction_state.h>
 #include <apiary/policy/gang_fit.h>
 #include <apiary/policy/group_limits.h>
-#include <apiary/policy/least_sum.h>
+#include <apiary/policy/piece_bound.h>
 #include <apiary/policy/spare_search.h>
 
 #include <algorithm>
@@ -19,7 +19,6 @@
 #include <numeric>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -37,23 +36,21 @@ APIARY_NAMESPACE_BEGIN
 // sets count. A set may take a quarter of what is left; when that is not enough it counts as one
 // that does not fit, and then the lower bound does not follow from the search.
 //
+// The lower bound is that of piece_bound.h, or what branch and bound proves.
+//
 // Who must not be evicted, a protected gang, is no candidate: its leaves are not free and not in the
 // shares. A tenant may have a limit on the gangs that it loses, or on their leaves (group_limits.h):
 // then the greedy orders pass over gangs beyond it, and where none of them finds a set, all are
 // evicted and those of the tenants that lose too much are spared, the dearest first. It may be that
 // this does not find one, either.
 //
-// Lower bound: counted in pieces of t leaves the gang is short of D (gang_fit.h). A piece on a node
-//           needs leaves of gangs there; when the cost of a gang is spread over its leaves, the
-//           cheapest leaves of each node first bound what any pieces there cost, and the cheapest D
-//           pieces over all nodes (convex hulls, the last one in part) what all cost together.
-//           Limits are left out: with them no set costs less. Branch and bound counts them.
 // Model:    HiveD (OSDI 2020) section 3.4 and kube-scheduler take victims greedily, node by node.
 // Requires: candidates of less than 2^63 cost in all; shares within the nodes; at most 64 leaves a
 //           node and a task.
 // Cost:     O(candidates + shares + nodes); for each gang tried O(log candidates), and gang_fit
 //           where sizes do not divide one another; the budget. With more candidates than sets that
-//           the budget allows there is no branch and bound. Limits cost O(1) a gang more.
+//           the budget allows there is no branch and bound. Limits cost O(1) a gang more, and where
+//           they are in the way O(candidates * log) and as many sets tried.
 class victim_search {
  public:
   static constexpr std::uint64_t set_steps = 200;
@@ -88,7 +85,7 @@ class victim_search {
     if (possible != fit_verdict::fits) return possible;
     if (fits()) return fit_verdict::fits;
     cost_ = never;
-    bound_ = lower_bound_by_pieces();
+    bound_ = by_pieces_(state_, candidates);
     if (bound_ >= limit) return fit_verdict::fits;
     take_gangs([&](std::uint32_t j) { return candidates_[j].cost; });
     settle();
@@ -97,6 +94,8 @@ class victim_search {
     take_nodes();
     settle();
     if (cost_ == never) {  // the limits were in the way
+      if (by_pieces_.short_within(state_, candidates, shares, tally_))
+        return fit_verdict::does_not_fit;
       take_all();
       settle();
     }
@@ -118,7 +117,6 @@ class victim_search {
  private:
   static constexpr std::uint32_t max_leaves = gang_fit::max_leaves;
   using spot = eviction_state::spot;
-  using leaf_price = eviction_state::leaf_price;
 
   fit_verdict pack(const eviction_state::histogram& nodes, std::uint64_t budget) {
     classes_.clear();
@@ -276,57 +274,6 @@ class victim_search {
     std::sort(victims_.begin(), victims_.end());
   }
 
-  // The greater of: the cheapest pieces; and as many gangs, the cheapest, as the cheapest pieces
-  // need when each gang costs the same.
-  [[nodiscard]] std::uint64_t lower_bound_by_pieces() {
-    std::uint64_t bound = 0;
-    std::uint64_t gangs = 0;
-    for (const eviction_state::piece_count& p : state_.pieces()) {
-      if (p.present >= p.needed) continue;
-      by_cost_.clear(p.needed - p.present);
-      by_gang_.clear(p.needed - p.present);
-      for (std::uint32_t f = 0; f <= max_leaves; ++f) missing_[f] = p.size - f % p.size;
-      for (std::uint32_t n = 0; n < state_.spots().size(); ++n) add_pieces(n, p.size);
-      bound = std::max(bound, by_cost_.sum());
-      gangs = std::max(gangs, by_gang_.sum());
-    }
-    by_cost_.clear((gangs + eviction_state::one_gang - 1) / eviction_state::one_gang);
-    for (const eviction_candidate& c : candidates_) by_cost_.add(c.cost);
-    return std::max(bound, by_cost_.sum());
-  }
-  // What the pieces of a node cost.
-  void add_pieces(std::uint32_t n, std::uint32_t size) {
-    const spot& at = state_.spots()[n];
-    const std::uint32_t missing = missing_[at.free];
-    if (at.leaves < at.free + missing) return;
-    if (at.leaves == at.free + missing) {  // all of it
-      by_cost_.add(at.leaves_cost);
-      by_gang_.add(at.leaves_gang);
-      return;
-    }
-    add_pieces(n, size, missing, by_cost_, [&](std::uint32_t j) { return state_.price(j).cost; });
-    add_pieces(n, size, missing, by_gang_, [&](std::uint32_t j) { return state_.price(j).gang; });
-  }
-  // The same when a leaf of a gang has this price: the cheapest leaves first.
-  template <class Price>
-  void add_pieces(std::uint32_t n, std::uint32_t size, std::uint32_t missing, least_sum& to,
-                  const Price& a_leaf) {
-    here_.clear();
-    state_.for_each_on(
-        n, [&](std::uint32_t j, std::uint32_t leaves) { here_.emplace_back(a_leaf(j), leaves); });
-    if (here_.size() > 1) std::sort(here_.begin(), here_.end());
-    std::uint64_t cost = 0;
-    for (auto [leaf, leaves] : here_) {
-      for (; leaves >= missing; missing = size) {
-        to.add(cost + leaf * missing);
-        cost = 0;
-        leaves -= missing;
-      }
-      cost += leaf * leaves;
-      missing -= leaves;
-    }
-  }
-
   // Branch and bound over few candidates: dear gangs are decided first, and spared first.
   void improve() {
     if (least() <= bound_ || candidates_.size() > left() / set_steps) return;
@@ -386,12 +333,9 @@ class victim_search {
   std::vector<std::uint32_t> victims_;
   std::uint64_t cost_ = 0;
   std::uint64_t bound_ = 0;
-  least_sum by_cost_;
-  least_sum by_gang_;
+  piece_bound by_pieces_;
   std::array<std::uint32_t, max_leaves + 1> in_pieces_{};  // of the largest size
-  std::array<std::uint32_t, max_leaves + 1> missing_{};    // leaves to the next piece
   lazy_order cheapest_;
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> here_;
   std::vector<lazy_order::entry> heap_;
   std::vector<node_class> classes_;
 };
