@@ -309,6 +309,22 @@ TEST_CASE("a tenant's node need not be emptied where one of its gangs is enough"
   }
 }
 
+TEST_CASE("a cheap node that a tenant may not lose does not stand in the way of a dear one") {
+  tenants_gangs in(1, 2);
+  in.run(0, 1, {{0, 2}});
+  in.run(0, 1, {{0, 3}});
+  in.run(0, 1, {{0, 3}});
+  in.run(0, 10, {{1, 4}});
+  in.run(0, 10, {{1, 4}});
+  in.gang.members = {{1, 8}};
+  in.most = {{.gangs = 2}};
+  const std::vector<std::uint32_t> none_free{0, 0};
+  victim_search search(0);
+  REQUIRE(search({}, none_free, in.candidates, in.shares, in.members(), victim_search::never,
+                 in.limits()) == fit_verdict::fits);
+  CHECK(search.cost() == 20);
+}
+
 TEST_CASE("victims within limits cost what the best of all such sets costs") {
   std::uint32_t limited = 0;
   std::uint32_t refused = 0;
