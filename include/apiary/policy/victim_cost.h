@@ -29,7 +29,8 @@ struct victim_loss {
 // lowest classes count as one. With n1, n2, ... gangs in the classes (n1 + 1) (n2 + 1) ... is at
 // most 2^63, and GPU-time has what is left: beside 20,000 gangs in three classes 31 million in sum.
 //
-// A limit on the victims of one tenant is not a cost: who must not be evicted is no candidate.
+// A limit on the victims of one tenant is not a cost: see group_limits.h. Who must not be evicted at
+// all is no candidate.
 //
 // Cost: made in O(gangs * log), 64 times O(gangs) at most where GPU-times are large; O(log classes)
 //       a gang.
