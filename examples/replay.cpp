@@ -23,14 +23,12 @@
 #include <apiary/sim/workload.h>
 
 #include <algorithm>
-#include <bitset>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <unistd.h>
 #include <utility>

@@ -416,3 +416,26 @@ TEST_CASE("victims under rules and within limits cost what the best of all such 
   CHECK(limited > scaled(4'000U) / 100);
   CHECK(refused > scaled(4'000U) / 50);
 }
+
+TEST_CASE("victim_search: who was spared for a limit stays so, however little budget is left") {
+  // Y and X are of one tenant, which may lose one; Z and Y make room, and that is hard to see.
+  const std::vector<std::uint32_t> free{0, 0, 0};
+  const std::vector<node_share> shares{{0, 4}, {1, 6}, {2, 3}};
+  const std::vector<eviction_candidate> candidates{{9, 0, 1}, {2, 1, 2}, {1, 2, 3}};
+  const std::vector<std::uint32_t> groups{0, 1, 0};
+  const std::vector<victim_limit> most{{.gangs = 1}, {}};
+  const std::vector<gang_member> members{{2, 3}, {2, 2}};
+  int found = 0;
+  for (std::uint64_t budget = 0; budget < 100; ++budget) {
+    CAPTURE(budget);
+    victim_search search(budget);
+    const fit_verdict verdict = search({}, free, candidates, shares, members, victim_search::never,
+                                       {.groups = groups, .most = most});
+    REQUIRE(verdict != fit_verdict::does_not_fit);
+    if (verdict != fit_verdict::fits) continue;
+    REQUIRE(std::vector<std::uint32_t>(search.victims().begin(), search.victims().end()) ==
+            std::vector<std::uint32_t>{0, 1});
+    ++found;
+  }
+  CHECK(found > 50);
+}

@@ -587,3 +587,23 @@ TEST_CASE_TEMPLATE(
   }
   CHECK(preemptions > 0);
 }
+
+TEST_CASE("philly: what the host has of a server that breaks is no job's") {
+  auto p = philly::create({.servers = {.gpus = {4, 4}, .servers_per_rack = 2}, .quotas = {8}});
+  REQUIRE(p.ok());
+  std::vector<job_action> actions;
+  REQUIRE(p->submit({.job = job_id(3), .tenant = tenant_id(0), .gpus = 2}, 0).ok());
+  REQUIRE(p->submit({.job = job_id(9), .tenant = tenant_id(0), .gpus = 4}, 0).ok());
+  REQUIRE(p->decide(0, actions).ok());
+  REQUIRE(actions.size() == 2);
+  const node_id here = actions[0].place[0].node;
+  // Under an id that no job has, and under one of a job that runs elsewhere.
+  const placement first = p->pool().part(here, 1);
+  p->use_pool([&](server_pool& pool) { pool.take(job_id(7), {&first, 1}); });
+  const placement second = p->pool().part(here, 1);
+  p->use_pool([&](server_pool& pool) { pool.take(job_id(9), {&second, 1}); });
+  const auto stopped = p->mark_bad(here, 1);
+  REQUIRE(stopped.ok());
+  CHECK(*stopped == std::vector<job_id>{job_id(3)});
+  CHECK(p->find(job_id(9))->phase == philly::phase::run);
+}

@@ -17,7 +17,8 @@
 // APIARY_VERIFY(condition): in every build, a false condition prints itself with its place and
 // aborts. For what must never be wrong: a device granted twice is worse than a crash.
 // APIARY_ASSERT(condition): the same in builds without NDEBUG, nothing otherwise. For a caller's
-// bug. Both may be defined by the host, the same way in every translation unit.
+// bug. Both may be defined by the host, the same way in every translation unit; the condition of
+// APIARY_VERIFY is to be evaluated then, too, once.
 #ifndef APIARY_VERIFY
 #include <cstdio>
 #include <cstdlib>

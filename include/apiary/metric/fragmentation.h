@@ -48,7 +48,8 @@ class fragmentation {
     }
   }
 
-  // The size of the tables for a mix, in bytes: what to ask before a mix of a user's making.
+  // The size of the tables for a mix, in bytes, but for their ranks: what to ask before a mix of a
+  // user's making.
   [[nodiscard]] static std::uint64_t table_bytes(const task_mix& mix) {
     std::uint64_t bytes = 0;
     std::set<std::vector<bool>> classes;

@@ -40,6 +40,7 @@ class group_tally {
   void begin(const group_limits& limits, std::span<const eviction_candidate> candidates,
              std::span<const node_share> shares) {
     limits_ = limits;
+    clear();
     if (empty()) return;
     APIARY_VERIFY(limits.groups.size() == candidates.size());
     APIARY_VERIFY(limits.leaves.empty() || limits.leaves.size() == candidates.size());
@@ -49,7 +50,6 @@ class group_tally {
         leaves_.push_back(0);
         for (std::uint32_t s = c.first; s < c.last; ++s) leaves_.back() += shares[s].leaves;
       }
-    clear();
   }
   void clear() {
     lost_.assign(limits_.most.size(), {0, 0});

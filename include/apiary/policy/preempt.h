@@ -250,7 +250,9 @@ class victim_search {
   // Spares whom it can of those evicted, the dearest first, and keeps the set if it is the best.
   void settle() {
     if (all_tried() || fits()) {
-      set_.assign(state_.tried().begin(), state_.tried().end());
+      set_.clear();
+      for (const std::uint32_t j : state_.tried())
+        if (state_.evicted(j)) set_.push_back(j);
       std::sort(set_.begin(), set_.end(), [&](auto a, auto b) { return is_dearer(a, b); });
       for (const std::uint32_t j : set_) {
         state_.set(j, false);

@@ -37,10 +37,11 @@ inline void set(transaction& tx, resources& host, resources left) {
 }
 
 // Takes what a placement takes: leaves, CPU and memory.
-// Invalid: more than a node has left aborts (APIARY_VERIFY).
+// Invalid: more than a node has left, or hosts that are not one for each node, abort (APIARY_VERIFY).
 template <CellTree Tree>
 void take(transaction& tx, room_index<Tree>& rooms, const gang_rules& gang,
           std::span<const gang_portion> portions, std::span<resources> hosts = {}) {
+  APIARY_VERIFY(hosts.empty() || hosts.size() == rooms.num_nodes());
   for (const gang_portion& p : portions) {
     const ruled_member& member = gang.members[p.member];
     const std::uint64_t leaves = std::uint64_t{p.tasks} * member.leaves;
@@ -59,13 +60,14 @@ void take(transaction& tx, room_index<Tree>& rooms, const gang_rules& gang,
 
 // Gives back what a running gang has: the leaves of its shares, and freed with each of them.
 // Requires: what a host has left and gets is below 2^32 in sum.
-// Invalid:  more leaves than a node has, or hosts without what each share gives back, or this
-//           alone, abort (APIARY_VERIFY).
+// Invalid:  more leaves than a node may have, hosts that are not one for each node, hosts without
+//           what each share gives back, or this alone, abort (APIARY_VERIFY).
 template <CellTree Tree>
 void evict(transaction& tx, room_index<Tree>& rooms, const eviction_candidate& gang,
            std::span<const node_share> shares, std::span<resources> hosts = {},
            std::span<const resources> freed = {}) {
   APIARY_VERIFY(hosts.empty() ? freed.empty() : freed.size() == shares.size());
+  APIARY_VERIFY(hosts.empty() || hosts.size() == rooms.num_nodes());
   for (std::uint32_t s = gang.first; s < gang.last; ++s) {
     const auto [node, leaves] = shares[s];
     APIARY_VERIFY(leaves <= rooms.most() - rooms.free(node));

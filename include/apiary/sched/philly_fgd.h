@@ -38,7 +38,8 @@ APIARY_NAMESPACE_BEGIN
 // and what is left of it on one more. Of those that would do, the score of the tasks chooses each.
 // Gangs take no CPU and no memory; to the score a gang's part on a server is a task.
 //
-// Cost: fit O(servers that it may use) and a gpu_sharing::propose for each server of the answer;
+// Cost: fit O(servers that it may use) for each number of GPUs that the answer takes of a server, and
+//       a gpu_sharing::propose for each of its servers;
 //       take, give, tasks as gpu_sharing; most_idle O(servers log servers); 64 bytes a server.
 template <NodeScore Score>
 class sharing_pool {
@@ -136,15 +137,19 @@ class sharing_pool {
     }
     job_place place;
     if (left > 0) return place;
-    for (const std::uint32_t k : parts) {
-      summary_bitset allowed(num_servers());
-      for (const node_id n : among) {
-        if (idle(n) >= k) allowed.set(n.value);
+    summary_bitset allowed(num_servers());
+    std::uint32_t least = max_gpus_per_node + 1;  // idle GPUs of those that were ever allowed
+    for (const std::uint32_t k : parts) {         // descending
+      if (k < least) {
+        for (const node_id n : among) {
+          if (idle(n) >= k && idle(n) < least) allowed.set(n.value);
+        }
+        least = k;
       }
-      for (const placement& p : place) allowed.reset(p.node.value);
       const absl::StatusOr<placement> part = tasks_.propose(whole({}, k), allowed);
       APIARY_VERIFY(part.ok());
       place.push_back(*part);
+      allowed.reset(part->node.value);
     }
     std::sort(place.begin(), place.end(), [](placement a, placement b) { return a.node < b.node; });
     return place;

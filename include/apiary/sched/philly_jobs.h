@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/status.h>
 #include <apiary/core/weighted_tree.h>
 #include <apiary/model/job_request.h>
 #include <apiary/sched/philly_lines.h>
@@ -200,11 +201,17 @@ class philly_jobs {
     }
   }
 
-  // Who has GPUs of the server whose health is set, ascending. kNotFound: there is no such server.
+  // Which jobs have GPUs of the server whose health is set, ascending; whoever else has some is the
+  // host's affair. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
-    auto known = places_.set_health(n, healthy);
-    if (known.ok()) changed(healthy);
-    return known;
+    APIARY_ASSIGN_OR_RETURN(std::vector<job_id> there, places_.set_health(n, healthy));
+    changed(healthy);
+    std::erase_if(there, [&](job_id job) {
+      const philly_job* const r = find(job);
+      return r == nullptr || std::none_of(r->place.begin(), r->place.end(),
+                                          [&](const placement& p) { return p.node == n; });
+    });
+    return there;
   }
   // Whether GPUs fell idle since the last clear_freed().
   [[nodiscard]] bool freed() const noexcept { return freed_; }
