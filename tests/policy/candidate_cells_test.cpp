@@ -25,7 +25,8 @@ using namespace apiary_test;
 namespace cells_to_try {
 namespace {
 
-// How many of the emptiest nodes hold so many tasks of one size, or so many leaves.
+// How many of the emptiest nodes hold so many tasks of one size, as the rules allow on a node, or so
+// many leaves.
 std::uint64_t nodes_needed(std::vector<std::uint32_t> free, const gang_units& units,
                            std::uint64_t leaves) {
   std::sort(free.begin(), free.end(), std::greater<>());
@@ -33,7 +34,7 @@ std::uint64_t nodes_needed(std::vector<std::uint32_t> free, const gang_units& un
   std::uint64_t left = one ? units[0].tasks : leaves;
   std::uint64_t needed = 0;
   for (const std::uint32_t f : free) {
-    const std::uint64_t here = one ? f / units[0].leaves : f;
+    const std::uint64_t here = one ? units.bound(0, node, f / units[0].leaves) : f;
     if (left == 0 || here == 0) break;
     left -= std::min(left, here);
     ++needed;

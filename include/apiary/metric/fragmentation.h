@@ -11,7 +11,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -52,10 +51,12 @@ class fragmentation {
   // user's making.
   [[nodiscard]] static std::uint64_t table_bytes(const task_mix& mix) {
     std::uint64_t bytes = 0;
-    std::set<std::vector<bool>> classes;
+    std::vector<std::vector<bool>> classes;
     for (gpu_model model = 0; model < max_gpu_models; ++model) {
-      const auto [served, is_new] = classes.insert(served_by(mix, model));
-      if (is_new) bytes += demands(mix, *served).table_size() * sizeof(std::uint32_t);
+      std::vector<bool> served = served_by(mix, model);
+      if (std::find(classes.begin(), classes.end(), served) != classes.end()) continue;
+      bytes += demands(mix, served).table_size() * sizeof(std::uint32_t);
+      classes.push_back(std::move(served));
     }
     return bytes;
   }

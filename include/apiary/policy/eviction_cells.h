@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -85,8 +84,8 @@ class eviction_cells {
       std::sort(here_.begin(), here_.end());
       here_.erase(std::unique(here_.begin(), here_.end()), here_.end());
     } else {
-      here_.resize(candidates_.size());
-      std::iota(here_.begin(), here_.end(), 0U);
+      here_.clear();
+      for (std::uint32_t j = 0; j < candidates_.size(); ++j) here_.push_back(j);
     }
     local_.clear();
     local_shares_.clear();
@@ -180,7 +179,9 @@ class eviction_cells {
     if (prices_.size() < short_of) return never;
     const auto last = prices_.begin() + static_cast<std::ptrdiff_t>(short_of);
     if (last != prices_.end()) std::nth_element(prices_.begin(), last, prices_.end());
-    return std::accumulate(prices_.begin(), last, std::uint64_t{0});
+    std::uint64_t sum = 0;
+    for (auto price = prices_.begin(); price != last; ++price) sum += *price;
+    return sum;
   }
 
   const room_index<Tree>* rooms_ = nullptr;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -25,7 +24,9 @@ class least_sum {
     if (x < below_) insert(x);  // seldom
   }
   [[nodiscard]] std::uint64_t sum() const {
-    return std::accumulate(heap_.begin(), heap_.end(), std::uint64_t{0});
+    std::uint64_t sum = 0;
+    for (const std::uint64_t x : heap_) sum += x;
+    return sum;
   }
 
  private:

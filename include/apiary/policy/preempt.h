@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -152,12 +151,15 @@ class victim_search {
   [[nodiscard]] bool all_tried() const noexcept {
     return state_.tried().size() == candidates_.size();
   }
+  void list_the_dearest_first() {
+    order_.clear();
+    for (std::uint32_t j = 0; j < candidates_.size(); ++j) order_.push_back(j);
+    std::sort(order_.begin(), order_.end(), [&](auto a, auto b) { return is_dearer(a, b); });
+  }
   // Evicts all, then spares those of the groups that lose too much, the dearest first.
   void take_all() {
     tally_.clear();
-    order_.resize(candidates_.size());
-    std::iota(order_.begin(), order_.end(), 0U);
-    std::sort(order_.begin(), order_.end(), [&](auto a, auto b) { return is_dearer(a, b); });
+    list_the_dearest_first();
     for (const std::uint32_t j : order_) {
       state_.evict(j);
       tally_.take(j);
@@ -279,9 +281,7 @@ class victim_search {
   // Branch and bound over few candidates: dear gangs are decided first, and spared first.
   void improve() {
     if (least() <= bound_ || candidates_.size() > left() / set_steps) return;
-    order_.resize(candidates_.size());
-    std::iota(order_.begin(), order_.end(), 0U);
-    std::sort(order_.begin(), order_.end(), [&](auto a, auto b) { return is_dearer(a, b); });
+    list_the_dearest_first();
     costs_.clear();
     tally_.clear();
     for (const std::uint32_t j : order_) {

@@ -24,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -193,8 +192,8 @@ class ruled_victim_search {
   }
 
   fit_verdict search_by_rules() {
-    everybody_.resize(candidates_.size());
-    std::iota(everybody_.begin(), everybody_.end(), 0U);
+    everybody_.clear();
+    for (std::uint32_t j = 0; j < candidates_.size(); ++j) everybody_.push_back(j);
     order_.clear();
     pay_ = false;
     const spare_all_at_last at_last{trial_};

@@ -9,7 +9,6 @@
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
-#include <absl/strings/escaping.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -40,9 +39,24 @@ class document_faults {
   std::string text_;
 };
 
-// A name from a document, as messages show it: on one line, whatever is in it.
+// A name from a document, as messages show it: on one line, whatever is in it. Marks and control
+// characters as C writes them, in octal if need be; what is not ASCII as it is.
 [[nodiscard]] inline std::string escaped(std::string_view name) {
-  return absl::Utf8SafeCEscape(to_absl(name));
+  constexpr std::string_view marks = "\n\r\t\"'\\";
+  std::string out;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (const std::size_t at = marks.find(c); at != std::string_view::npos) {
+      out += '\\';
+      out += "nrt\"'\\"[at];
+    } else if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+    } else {
+      out += '\\';
+      for (const int shift : {6, 3, 0}) out += static_cast<char>('0' + (byte >> shift & 7));
+    }
+  }
+  return out;
 }
 [[nodiscard]] inline std::string in_quotes(std::string_view name) {
   return '"' + escaped(name) + '"';
