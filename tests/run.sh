@@ -25,8 +25,8 @@ if command -v dpkg-query > /dev/null; then
   fi
 fi
 
-# Without debug information, and optimised a little, which halves the time: benchmarks choose for
-# themselves.
+# Without debug information, and optimised a little, for compiling is what takes the time: benchmarks
+# choose for themselves.
 if ! { cmake -G Ninja -S . -B "$build" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 "$@" && cmake --build "$build"; }; then
   echo "the build failed"
   echo "0 passed, 1 failed"
