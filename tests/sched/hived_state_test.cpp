@@ -140,16 +140,15 @@ void admit_settled(hived_state& state, settled_gangs& known, job_id job, tenant_
   CHECK(state.gangs().find(job) == slot);
 }
 
-// Who has claimed the first of its leaves that anybody has; null: nobody has any.
-settled_gang* claimer_among(settled_gangs& known, const settled_gang& gang) {
-  for (const chain_leaf& l : gang.leaves) {
-    if (!l.leaf.valid()) continue;
-    for (auto& [job, other] : known)
-      if (other.preempting &&
+// Those who have claimed a leaf of it wait to be withdrawn, before it can have its cells back.
+void put_in_the_way(settled_gangs& known, job_id job) {
+  for (auto& [by, other] : known) {
+    if (!other.preempting) continue;
+    for (const chain_leaf& l : known[job].leaves)
+      if (l.leaf.valid() &&
           std::find(other.leaves.begin(), other.leaves.end(), l) != other.leaves.end())
-        return &other;
+        other.in_its_way.insert(job);
   }
-  return nullptr;
 }
 
 // The chain of the racks.
@@ -253,8 +252,7 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
           const gang_record& is = state.gangs()[*state.gangs().find(other)];
           if (!gang.downgraded) continue;
           if (is.downgraded) {
-            settled_gang* const by = claimer_among(known, gang);
-            if (by != nullptr) by->in_its_way.insert(other);
+            put_in_the_way(known, other);
             continue;
           }
           gang.downgraded = false;
@@ -396,5 +394,41 @@ TEST_CASE("hived_state: a preemption that is withdrawn names those it downgraded
   state.bind_reserved(next);
   CHECK(all_held({next, gang_slot(), true}));
   CHECK(state.gangs()[next].downgraded_victims.empty());
+  CHECK(audit(layout, state.cells(), state.gangs()).empty());
+}
+
+TEST_CASE(
+    "hived_state: a gang waits for its cells until the last that is in its way is withdrawn") {
+  const hived_layout layout = layout_to_settle();
+  hived_state state(layout);
+  const tenant_id a = layout.find_tenant("a").value();
+  rng random(1);
+  const cluster_id c = state.cells().cluster_of(a, racks_of(layout));
+  const gang_place place = tenants_place(state, c, 4, random);
+  REQUIRE(place.leaves.size() == 4);
+  const job_id downgraded(1);
+  state.downgrade(state.admit(settling_gang(downgraded, a, 0, 4), place, false, {}));
+  const auto preempt = [&](std::uint32_t job, std::size_t first) {
+    gang_place part = place;
+    part.leaves = {place.leaves[first]};
+    return state.admit(settling_gang(job_id(job), a, 5, 1), part, true, {});
+  };
+  const gang_slot one = preempt(2, 0);
+  const gang_slot two = preempt(3, 2);
+  const gang_slot new_one = preempt(4, 3);
+  const auto restored = [&](std::optional<gang_slot> preempting, std::vector<job_id> jobs) {
+    return !state.restore(std::move(jobs), preempting).empty();
+  };
+  const std::vector<job_id> waits{downgraded};
+  CHECK(!restored(new_one, waits));
+  for (const gang_slot by : {one, two, new_one})
+    CHECK(state.gangs()[by].downgraded_victims == waits);
+  for (const gang_slot by : {new_one, one, two}) {
+    std::vector<job_id> to_restore;
+    state.drop_preempting(by, to_restore);
+    CHECK(to_restore == waits);
+    CHECK(restored(std::nullopt, to_restore) == (by == two));
+  }
+  CHECK(state.gangs()[*state.gangs().find(downgraded)].guaranteed());
   CHECK(audit(layout, state.cells(), state.gangs()).empty());
 }

@@ -159,18 +159,15 @@ class hived_play {
   // A preemption is withdrawn: those who were downgraded for it have their cells back, but for those
   // who would not be given any if they came anew. It settles what was downgraded for it.
   void check_restored(apiary::job_id withdrawn) {
-    for (auto it = downgraded_for_.begin(); it != downgraded_for_.end();) {
-      const auto [job, by] = *it;
-      it = by == withdrawn ? downgraded_for_.erase(it) : std::next(it);
-      if (by != withdrawn) continue;
+    for (auto& [job, by] : downgraded_for_) {
+      if (by.erase(withdrawn) == 0) continue;
       if (scheduler.find(job)->guaranteed()) {
+        by.clear();
         ++seen.regained;
         continue;
       }
-      if (scheduler.being_preempted(*scheduler.find(job))) {  // it is to end for another one
-        if (const auto claimer = claimer_of(job)) downgraded_for_[job] = *claimer;
-        continue;
-      }
+      by.merge(claimers_of(job));
+      if (scheduler.being_preempted(*scheduler.find(job))) continue;  // it is to end for another
       apiary::hived without = scheduler;
       const std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(job));
       REQUIRE(without.finish(job).ok());
@@ -181,14 +178,15 @@ class hived_play {
       if (*has_cells) REQUIRE(num_downgraded(without) >= num_downgraded(scheduler));
     }
   }
-  // The first that has claimed a leaf of a gang.
-  [[nodiscard]] std::optional<apiary::job_id> claimer_of(apiary::job_id job) const {
+  // Those that have claimed leaves of a gang.
+  [[nodiscard]] std::set<apiary::job_id> claimers_of(apiary::job_id job) const {
+    std::set<apiary::job_id> claimers;
     for (const apiary::chain_leaf& l : scheduler.find(job)->leaves) {
       if (!l.leaf.valid()) continue;
       const apiary::gang_slot by = scheduler.cells().chain(l.chain).holders(l.leaf).claimer;
-      if (by.valid()) return scheduler.gangs()[by].request.job;
+      if (by.valid()) claimers.insert(scheduler.gangs()[by].request.job);
     }
-    return std::nullopt;
+    return claimers;
   }
   [[nodiscard]] static std::size_t num_downgraded(const apiary::hived& h) {
     std::size_t n = 0;
@@ -446,17 +444,26 @@ class hived_play {
   void settle(const apiary::gang_plan& plan, apiary::job_id job) {
     if (plan.result == apiary::outcome::wait) return check_restored(job);
     const bool claims = plan.result == apiary::outcome::preempt;
-    for (const apiary::job_id victim : plan.downgraded) downgraded_for_[victim] = job;
+    for (const apiary::job_id victim : plan.downgraded) downgraded_for_[victim] = {job};
     for (const apiary::job_id victim : plan.victims) {
       const apiary::gang_slot by = scheduler.find(victim)->ends_for;
-      if (by.valid() && by == scheduler.gangs().find(job)) downgraded_for_[victim] = job;
+      if (by.valid() && by == scheduler.gangs().find(job)) downgraded_for_[victim] = {job};
     }
-    for (auto it = downgraded_for_.begin(); it != downgraded_for_.end();) {
-      const bool had = scheduler.find(it->first)->guaranteed();
-      seen.regained += had ? 1U : 0U;
-      if (std::binary_search(plan.cancelled.begin(), plan.cancelled.end(), it->second))
-        it->second = job;
-      it = had || (!claims && it->second == job) ? downgraded_for_.erase(it) : std::next(it);
+    for (auto& [victim, by] : downgraded_for_) {
+      if (by.empty()) continue;
+      if (scheduler.find(victim)->guaranteed()) {
+        by.clear();
+        ++seen.regained;
+        continue;
+      }
+      const std::size_t withdrawn = std::erase_if(by, [&](apiary::job_id b) {
+        return std::binary_search(plan.cancelled.begin(), plan.cancelled.end(), b);
+      });
+      if (withdrawn > 0) {
+        by.insert(job);
+        by.merge(claimers_of(victim));
+      }
+      if (!claims) by.erase(job);
     }
   }
   // The victims of a plan that was carried out, and who of them ends for its tenant's cells.
@@ -592,7 +599,8 @@ class hived_play {
   apiary::hived_config first_;
   apiary::hived_config config_ = first_;
   std::map<apiary::job_id, std::vector<task_devices>> places_{};  // of the tasks of all gangs
-  std::map<apiary::job_id, apiary::job_id> downgraded_for_{};     // by the preempting gang
+  // Of gangs that lost their tenant's cells the preempting ones that these are due to.
+  std::map<apiary::job_id, std::set<apiary::job_id>> downgraded_for_{};
   std::optional<apiary::gang_plan> stale_{};
   std::uint32_t next_ = 0;
 };

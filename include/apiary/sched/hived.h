@@ -146,9 +146,9 @@ class hived {
 
   // A preempting gang is withdrawn: its victims keep their leaves, and gangs that lost their
   // tenant's cells to it get them back if they are still to be had (restored); if they are not, but
-  // another gang has claimed leaves of theirs, when that is withdrawn. So with finish and
-  // finish_task, where they withdraw a preempting gang; where a commit does for one that preempts
-  // in turn, when that one is withdrawn.
+  // other gangs have claimed leaves of theirs, when one of these is withdrawn. So with finish and
+  // finish_task, where they withdraw a preempting gang, and with a commit that does; where that is
+  // for one that preempts in turn, also when that one is withdrawn.
   // kNotFound: no such gang. kFailedPrecondition: it is not preempting.
   absl::Status cancel(job_id job) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));

@@ -192,8 +192,8 @@ class hived_state {
   }
   // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
   // them where they run, by descending priority, then by job. Those who cannot are remembered as
-  // downgraded for the gang that is preempting, if one is; else each for one that has claimed a
-  // leaf of it, and may be in the way. The jobs of those who can.
+  // downgraded for each gang that may be in the way: the preempting one, if one is named, and those
+  // that have claimed a leaf of theirs. The jobs of those who can.
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
@@ -212,8 +212,13 @@ class hived_state {
       return true;
     });
     for (const gang_slot s : slots) {
-      const gang_slot by = preempting ? *preempting : claimer_of(gangs_[s]);
-      if (by.valid()) remember(by, gangs_[s].request.job);
+      const gang_record& gang = gangs_[s];
+      if (preempting) remember(*preempting, gang.request.job);
+      for (const chain_leaf& l : gang.leaves) {
+        const gang_slot by =
+            l.leaf.valid() ? cells_.chain(l.chain).holders(l.leaf).claimer : gang_slot();
+        if (by.valid()) remember(by, gang.request.job);
+      }
     }
     return restored;
   }
@@ -260,15 +265,6 @@ class hived_state {
     } else {
       cells_.unuse(l.chain, l.leaf);
     }
-  }
-  // The first gang that has claimed a leaf of this one; not valid: none has.
-  [[nodiscard]] gang_slot claimer_of(const gang_record& gang) const noexcept {
-    for (const chain_leaf& l : gang.leaves) {
-      const gang_slot by =
-          l.leaf.valid() ? cells_.chain(l.chain).holders(l.leaf).claimer : gang_slot();
-      if (by.valid()) return by;
-    }
-    return gang_slot();
   }
   // A gang is downgraded for a preempting one.
   void remember(gang_slot preempting, job_id job) {
