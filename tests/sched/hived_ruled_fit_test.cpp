@@ -138,6 +138,33 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("no more lower gangs give way to a spread over racks than must") {
+  for (const bool lazy : {false, true}) {
+    CAPTURE(lazy);
+    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
+    for (const std::uint32_t job : {1U, 2U, 3U}) {
+      gang_request low = ruled_gang(job, {{1, 4}}, {});
+      low.lazy = lazy;
+      start_ruled(h, low);
+      const auto rack_of = [&](job_id j) {
+        return h.gangs()[*h.gangs().find(j)].leaves[0].leaf.value / 16;
+      };
+      REQUIRE(rack_of(job_id(job)) == rack_of(job_id(1)));
+    }
+    gang_request r = ruled_gang(9, {{3, 4}}, {}, 10);
+    r.rules.members.resize(1);
+    r.rules.members[0].spread = {{rack_of_nodes, 1}};
+    const gang_plan plan = ruled_plan(h, r);
+    CHECK(racks_spanned(plan.tasks).size() == 3);
+    // Its own cell goes to a second rack, that of one that gives way to a third.
+    CHECK(plan.result == (lazy ? outcome::bind : outcome::preempt));
+    CHECK(plan.downgraded.size() == (lazy ? 2U : 0U));
+    CHECK(plan.victims.size() == (lazy ? 0U : 2U));
+    REQUIRE(h.commit(plan).ok());
+    CHECK(apiary_test::faults_of(h) == "");
+  }
+}
+
 TEST_CASE("a gang under rules has no more members than its search is made for") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   const std::vector<gang_member> many(1025, {1, 1});

@@ -155,11 +155,14 @@ class hived_search {
       cut_ = supply_.cut();
       return false;
     }
+    const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.rules);
     gang_place best = place_;
     std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
     const auto give_way = [&](std::size_t n) {  // some of the first n of them
       const auto suffice = [&](std::span<const gang_slot> some) {
-        bool good = attempt(cells, q, {.usable = &usable, .yielding = some});
+        bool good =
+            spread && attempt(cells, q, {.usable = &usable, .apart = true, .yielding = some});
+        good = good || attempt(cells, q, {.usable = &usable, .yielding = some});
         if (!good && !found && some.size() == n) good = try_filtered(cells, q, usable, some);
         if (!good) return false;
         const std::size_t ended = num_ended(chain, q.gangs);
