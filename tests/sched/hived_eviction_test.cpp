@@ -27,7 +27,7 @@ using namespace apiary_test;
 namespace {
 
 // One tenant that owns two racks of two nodes of four leaves.
-hived one_tenant() {
+hived_config one_tenant_config() {
   hived_config config;
   config.cell_types = {{.name = "NODE", .child_type = "GPU", .child_count = 4, .is_node = true},
                        {.name = "RACK", .child_type = "NODE", .child_count = 2}};
@@ -38,7 +38,10 @@ hived one_tenant() {
     config.physical_cells.push_back(rack);
   }
   config.virtual_clusters = {{.name = "t", .cells = {{.type = "RACK", .count = 2}}}};
-  auto made = hived::create(config);
+  return config;
+}
+hived one_tenant() {
+  auto made = hived::create(one_tenant_config());
   REQUIRE(made.ok());
   return *std::move(made);
 }
@@ -51,10 +54,15 @@ gang_request random_request(std::uint32_t job, rng& random) {
   return r;
 }
 
-// Gangs, priorities in sum, leaves.
+// A host's own, 0 for some.
+std::uint64_t own_cost(const gang_record& gang) { return gang.request.job.value * 7919U % 11; }
+
+// Gangs, priorities in sum, leaves; or a host's own.
 using cost_t = std::tuple<std::size_t, std::int64_t, std::size_t>;
-cost_t cost_of(const hived& scheduler, const std::vector<job_id>& victims) {
-  cost_t cost{victims.size(), 0, 0};
+cost_t cost_of(const hived& scheduler, const std::vector<job_id>& victims, bool own) {
+  cost_t cost{own ? 0 : victims.size(), 0, 0};
+  for (const job_id v : victims) std::get<0>(cost) += own ? own_cost(*scheduler.find(v)) : 0;
+  if (own) return cost;
   for (const job_id v : victims) {
     std::get<1>(cost) += scheduler.find(v)->request.priority + 1;
     for (const chain_leaf l : scheduler.find(v)->leaves)
@@ -67,10 +75,12 @@ cost_t cost_of(const hived& scheduler, const std::vector<job_id>& victims) {
 
 TEST_CASE("no set of lower gangs that makes room costs less than the victims") {
   std::uint32_t preemptions = 0;
-  for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
+  for (std::uint64_t seed = 0; seed < scaled(600U); ++seed) {
     CAPTURE(seed);
-    rng random(seed);
+    rng random(seed / 2);
+    const bool own = seed % 2 == 1;
     hived scheduler = one_tenant();
+    if (own) scheduler.set_victim_cost(own_cost);
     std::vector<job_id> running;
     for (std::uint32_t job = 0; job < 40; ++job) {
       const gang_request request = random_request(job, random);
@@ -87,17 +97,17 @@ TEST_CASE("no set of lower gangs that makes room costs less than the victims") {
         std::vector<job_id> victims;
         for (std::size_t i = 0; i < lower.size(); ++i)
           if ((set >> i & 1) != 0) victims.push_back(lower[i]);
-        if (cost_of(scheduler, victims) >= least) continue;
+        if (cost_of(scheduler, victims, own) >= least) continue;
         hived without = scheduler;
         for (const job_id v : victims) REQUIRE(without.finish(v).ok());
         const auto then = without.propose(request);
         REQUIRE(then.ok());
-        if (then->result == outcome::bind) least = cost_of(scheduler, victims);
+        if (then->result == outcome::bind) least = cost_of(scheduler, victims, own);
       }
       const bool possible = std::get<0>(least) != std::numeric_limits<std::size_t>::max();
       REQUIRE((plan->result != outcome::wait) == possible);
       if (!possible) continue;
-      REQUIRE(cost_of(scheduler, plan->victims) == least);
+      REQUIRE(cost_of(scheduler, plan->victims, own) == least);
       preemptions += plan->result == outcome::preempt ? 1U : 0U;
       REQUIRE(scheduler.commit(*plan).ok());
       for (const job_id v : plan->victims) {
@@ -125,15 +135,15 @@ TEST_CASE("no set of lower gangs that makes room costs less than the victims") {
       }
     }
   }
-  CHECK(preemptions > scaled(300U));
+  CHECK(preemptions > scaled(600U));
 }
 
-// Of gangs that end for others already only the leaves count.
-cost_t cost_beside(const hived& scheduler, const std::vector<job_id>& victims) {
+// Of gangs that end for others already only the leaves count; with costs of a host's own nothing.
+cost_t cost_beside(const hived& scheduler, const std::vector<job_id>& victims, bool own) {
   std::vector<job_id> more = victims;
   std::erase_if(more, [&](job_id v) { return scheduler.being_preempted(*scheduler.find(v)); });
-  cost_t cost = cost_of(scheduler, more);
-  std::get<2>(cost) = std::get<2>(cost_of(scheduler, victims));
+  cost_t cost = cost_of(scheduler, more, own);
+  std::get<2>(cost) = std::get<2>(cost_of(scheduler, victims, own));
   return cost;
 }
 
@@ -161,10 +171,12 @@ TEST_CASE("what ends for another gang already costs nothing more") {
 TEST_CASE("beside preemptions in flight no set of lower gangs costs less than the victims") {
   std::uint32_t beside = 0;   // preemptions beside others
   std::uint32_t sharing = 0;  // for which a gang ends that ended already
-  for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
+  for (std::uint64_t seed = 0; seed < scaled(600U); ++seed) {
     CAPTURE(seed);
-    rng random(seed);
+    rng random(seed / 2);
+    const bool own = seed % 2 == 1;
     hived scheduler = one_tenant();
+    if (own) scheduler.set_victim_cost(own_cost);
     std::vector<gang_request> in_flight;
     for (std::uint32_t job = 0; job < 40; ++job) {
       CAPTURE(job);
@@ -187,18 +199,18 @@ TEST_CASE("beside preemptions in flight no set of lower gangs costs less than th
         std::vector<job_id> victims;
         for (std::size_t i = 0; i < lower.size(); ++i)
           if ((set >> i & 1) != 0) victims.push_back(lower[i]);
-        if (cost_beside(scheduler, victims) >= least) continue;
+        if (cost_beside(scheduler, victims, own) >= least) continue;
         hived without = scheduler;
         for (const job_id v : victims) REQUIRE(without.finish(v).ok());
         const auto then = without.propose(request);
         REQUIRE(then.ok());
-        if (then->result == outcome::bind) least = cost_beside(scheduler, victims);
+        if (then->result == outcome::bind) least = cost_beside(scheduler, victims, own);
       }
       const bool possible = std::get<0>(least) != std::numeric_limits<std::size_t>::max();
       REQUIRE((plan->result != outcome::wait) == possible);
       if (!possible) continue;
       REQUIRE(plan->cancelled.empty());
-      REQUIRE(cost_beside(scheduler, plan->victims) == least);
+      REQUIRE(cost_beside(scheduler, plan->victims, own) == least);
       if (plan->result == outcome::preempt && !high) continue;
       if (plan->result == outcome::preempt) {
         beside += in_flight.empty() ? 0U : 1U;
@@ -224,8 +236,33 @@ TEST_CASE("beside preemptions in flight no set of lower gangs costs less than th
       }
     }
   }
-  CHECK(beside > scaled(300U));
-  CHECK(sharing > scaled(100U));
+  CHECK(beside > scaled(600U));
+  CHECK(sharing > scaled(200U));
+}
+
+TEST_CASE("costs of a host's own are as large as they like, and stay when the cluster changes") {
+  hived scheduler = one_tenant();
+  const auto ask = [&](std::uint32_t job, std::int32_t priority, gang_member member) {
+    const auto plan = scheduler.propose(
+        {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {member}});
+    REQUIRE(plan.ok());
+    if (plan->result == outcome::bind) REQUIRE(scheduler.commit(*plan).ok());
+    return plan->victims;
+  };
+  for (const std::uint32_t job : {1U, 2U, 3U, 4U}) REQUIRE(ask(job, 0, {1, 4}).empty());
+  const std::uint64_t before = scheduler.hash();
+  CHECK(ask(9, 1, {1, 4}) == std::vector{job_id(1)});
+  // All but the third are beyond what counts.
+  scheduler.set_victim_cost([](const gang_record& gang) {
+    return gang.request.job == job_id(3) ? 1 : ~std::uint64_t{0};
+  });
+  CHECK(ask(9, 1, {1, 4}) == std::vector{job_id(3)});
+  CHECK(ask(9, 1, {4, 4}).size() == 4);
+  CHECK(scheduler.hash() == before);
+  REQUIRE(scheduler.reconfigure(one_tenant_config()).ok());
+  CHECK(ask(9, 1, {1, 4}) == std::vector{job_id(3)});
+  scheduler.set_victim_cost({});
+  CHECK(ask(9, 1, {1, 4}) == std::vector{job_id(1)});
 }
 
 TEST_CASE("of gangs that suffice only with all of some, those are chosen") {

@@ -49,7 +49,6 @@ class free_profile {
   }
 
   [[nodiscard]] tick_t start() const noexcept { return steps_.begin()->first; }
-  [[nodiscard]] std::size_t num_steps() const noexcept { return steps_.size(); }
   // Forgets what was before `now`. Requires: now >= start().
   void forget_before(tick_t now) {
     const std::int64_t free = free_at(now);

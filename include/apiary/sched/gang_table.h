@@ -13,6 +13,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -108,6 +109,9 @@ struct gang_record {
     }
   }
 };
+
+// What it costs to end a gang that runs. It must not throw.
+using gang_cost = std::function<std::uint64_t(const gang_record&)>;
 
 // A gang among those of its cluster, the cheapest victims first: preempting gangs, low priorities, few
 // live leaves; equals by job.

@@ -48,13 +48,12 @@ APIARY_NAMESPACE_BEGIN
 //          Differs: see hived_cells.h and hived_search.h; every refusal has a reason.
 // Cost:    propose as hived_search; commit and finish as hived_state; marking a leaf O(levels *
 //          (fan-out + leaves of a node)). What depends on the size of the cluster: a place that must
-//          be on suggested nodes, one that several gangs of the tenant must end for, a wait, doomed
-//          and reconfigure; a gang under rules (hived_ruled_fit.h), and where a spread depends on how
-//          whole cells are bound all cells of a level for each that is bound; a whole cell larger
-//          than a node where all of them are full of guests; on
-//          bad hardware a search that meets it (hived_planner.h, hived_eviction.h); and a gang that
-//          is given its tenant's cells where it runs, as after recover or cancel: O(whole cells of
-//          the tenant) for each of its own.
+//          be on suggested nodes, one that several gangs of the tenant must end for, or any under
+//          costs of a host's own, a wait, doomed and reconfigure; a gang under rules
+//          (hived_ruled_fit.h), and where a spread depends on how whole cells are bound all cells
+//          of a level for each that is bound; a whole cell larger than a node where all of them are
+//          full of guests; on bad hardware a search that meets it (hived_planner.h); and a gang that
+//          is given its tenant's cells where it runs, as after recover: O(whole cells of the tenant).
 // Example: examples/hived_guarantee.cpp
 class hived {
  public:
@@ -64,6 +63,11 @@ class hived {
     APIARY_ASSIGN_OR_RETURN(hived_layout layout, hived_layout::create(config));
     return hived(std::move(layout));
   }
+
+  // What it costs to end a gang that runs for another one of its tenant, 2^40 at most: of the sets
+  // that would do one of the least sum ends. Empty: fewest gangs, then lowest priorities, then
+  // fewest leaves (hived_eviction.h). It is not in hash(): who replays calls has to set the same.
+  void set_victim_cost(gang_cost cost) { planner_.victim_cost() = std::move(cost); }
 
   // Where the gang would go now. A preempting gang asks again in the same words; only the suggested
   // nodes may be others.
@@ -114,10 +118,8 @@ class hived {
   // kAborted: something has changed since it was proposed, or another scheduler proposed it, other
   // than one of which this is a copy, or it was moved from. kFailedPrecondition: it says wait.
   absl::Status commit(const gang_plan& plan) {
-    if (!plan.stamp_.is({epoch_, hash()})) {
-      return absl::AbortedError(name(plan.request_.job) +
-                                ": the plan is stale or another scheduler's, propose again");
-    }
+    if (!plan.stamp_.is({epoch_, hash()}))
+      return absl::AbortedError(name(plan.request_.job) + ": the plan is stale or another's");
     if (plan.decided_ == outcome::wait) {
       if (plan.withdraws_) return cancel(plan.request_.job);
       return absl::FailedPreconditionError("a plan that says wait cannot be committed");
@@ -146,9 +148,8 @@ class hived {
 
   // A preempting gang is withdrawn: its victims keep their leaves, and gangs that lost their
   // tenant's cells to it get them back if they are still to be had (restored); if they are not, but
-  // other gangs have claimed leaves of theirs, when one of these is withdrawn. So with finish and
-  // finish_task, where they withdraw a preempting gang, and with a commit that does; where that is
-  // for one that preempts in turn, also when that one is withdrawn.
+  // other gangs have claimed leaves of theirs, when one of these is withdrawn. So with finish,
+  // finish_task and commit, where they withdraw one; with a commit also when its own gang is.
   // kNotFound: no such gang. kFailedPrecondition: it is not preempting.
   absl::Status cancel(job_id job) {
     APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
@@ -214,15 +215,13 @@ class hived {
     return absl::OkStatus();
   }
 
-  // New gangs avoid what is bad; what runs there runs on. Repeated calls change nothing. A leaf goes
-  // by its position in the node, from the left (hived_layout::find_position of a device index).
+  // New gangs avoid what is bad, a leaf or a node; what runs there runs on. Repeated calls change
+  // nothing. A leaf goes by its position in the node (hived_layout::find_position of a device index).
   // kNotFound: no such node, or no such leaf of it.
-  absl::Status mark_bad(node_id node) { return mark(node, std::nullopt, false); }
-  absl::Status mark_healthy(node_id node) { return mark(node, std::nullopt, true); }
-  absl::Status mark_bad(node_id node, std::uint32_t position) {
+  absl::Status mark_bad(node_id node, std::optional<std::uint32_t> position = std::nullopt) {
     return mark(node, position, false);
   }
-  absl::Status mark_healthy(node_id node, std::uint32_t position) {
+  absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> position = std::nullopt) {
     return mark(node, position, true);
   }
 
@@ -280,6 +279,7 @@ class hived {
     next.epoch_ = epoch_ + 1;
     hived_reconfiguration report =
         hived_move(catalog_, state_, next.catalog_, next.state_).carry_over();
+    next.set_victim_cost(planner_.victim_cost());
     *this = std::move(next);
     return report;
   }

@@ -140,6 +140,7 @@ class hived_attempt {
     return true;
   }
 
+  [[nodiscard]] gang_cost& victim_cost() noexcept { return eviction_.victim_cost(); }
   // After one that found a place, once.
   [[nodiscard]] gang_place take_place() noexcept { return std::move(place_); }
   // Of the last one: what is known of the fit, and what was too little.

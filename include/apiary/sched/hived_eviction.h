@@ -33,7 +33,7 @@ APIARY_NAMESPACE_BEGIN
 // The cost: fewest running gangs, then lowest priorities in sum, then fewest leaves, as far as victims
 // have at most 2^20 of these together and number at most 1,047. To cancel a preempting gang is cheaper
 // than to end one that runs; one that ends anyway, for another that has claimed some of its leaves,
-// costs its leaves alone.
+// costs its leaves alone. With costs of a host's own (victim_cost) both cost nothing.
 //
 // Cost: where one of the 32 cheapest gangs makes room alone O(leaves of those) and gang_fit for each;
 //       else O(leaves of the tenant's gangs of lower priority) and victim_search.
@@ -49,9 +49,11 @@ class hived_eviction {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
-    if (const auto one = cheapest_alone(chain, gangs, request, c, cluster, nodes, free, good)) {
-      lift_gang(cells, gangs, *one, request.priority, chain, good);
-      return fit_verdict::fits;
+    if (cost_ == nullptr) {
+      if (const auto one = cheapest_alone(chain, gangs, request, c, cluster, nodes, free, good)) {
+        lift_gang(cells, gangs, *one, request.priority, chain, good);
+        return fit_verdict::fits;
+      }
     }
     list_candidates(cells, gangs, request.priority, c);
     others_.assign(nodes.counts().begin(), nodes.counts().end());
@@ -97,6 +99,7 @@ class hived_eviction {
       lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
+  [[nodiscard]] gang_cost& victim_cost() noexcept { return cost_; }
   // Puts back what lift has lifted, the last first: a leaf that one victim uses and another claims
   // was lifted twice.
   void put_back(hived_cells& cells) {
@@ -174,12 +177,14 @@ class hived_eviction {
     free_.clear();
     for (const ranked_gang& g : ranked_) {
       slots_.push_back(g.slot);
-      candidates_.push_back({gangs[g.slot].claimed(cells) ? g.leaves : cost(g), 0, 0});
+      candidates_.push_back({cost(gangs[g.slot], g, gangs[g.slot].claimed(cells)), 0, 0});
     }
   }
-  [[nodiscard]] static std::uint64_t cost(const ranked_gang& gang) noexcept {
-    const std::uint64_t runs = gang.runs ? 1 : 0;
-    return (runs << 40) + ((static_cast<std::uint64_t>(gang.priority) + 1) << 20) + gang.leaves;
+  [[nodiscard]] std::uint64_t cost(const gang_record& gang, const ranked_gang& g, bool ends) const {
+    constexpr std::uint64_t most = std::uint64_t{1} << 40;
+    if (cost_ != nullptr) return g.runs && !ends ? std::min(cost_(gang), most) : 0;
+    if (ends) return g.leaves;
+    return (g.runs ? most : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) + g.leaves;
   }
   // Of a tenant without preempting gangs the first of the cheapest few gangs that makes room alone:
   // nothing costs less than one gang, the cheapest that will do.
@@ -265,6 +270,7 @@ class hived_eviction {
     return entry_[node];
   }
 
+  gang_cost cost_;
   victim_search search_;
   on_demand<ruled_victim_search<ragged_tree>> ruled_search_;
   gang_fit fit_;

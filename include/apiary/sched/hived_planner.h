@@ -43,6 +43,7 @@ APIARY_NAMESPACE_BEGIN
 //       hived_supply::fits_repaired; with a proof hived_proof for each chain.
 class hived_planner {
  public:
+  [[nodiscard]] gang_cost& victim_cost() noexcept { return search_.victim_cost(); }
   // Chooses the chains for a request that the catalog lets pass: of those it may use the ones where
   // its rules can be understood. kFailedPrecondition: the tenant has none. kInvalidArgument: its rules
   // can be understood in none.

@@ -67,6 +67,7 @@ class hived_search {
     return try_yielding(cells, q, *usable, found);
   }
 
+  [[nodiscard]] gang_cost& victim_cost() noexcept { return attempt_.victim_cost(); }
   // After a search that found one.
   [[nodiscard]] const gang_place& place() const noexcept { return place_; }
   // After one that did not.

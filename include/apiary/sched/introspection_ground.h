@@ -8,7 +8,9 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -60,5 +62,20 @@ concept IntrospectionGround = requires(G& g, const G& constant, const typename G
   { g.mark(n, true) } -> std::same_as<absl::Status>;
   { constant.empty() } -> std::same_as<bool>;
 };
+
+// Tries to move jobs, `trials` a call, those from `next` on and then the first again, until so many
+// in all have moved. try_move(job) says whether it did; `next` is then behind the last one tried.
+template <class Move>
+void move_in_turn(std::span<const job_id> movable, std::uint32_t trials, std::uint32_t most,
+                  job_id& next, std::vector<job_id>& moved, Move&& try_move) {
+  const auto first = static_cast<std::size_t>(
+      std::lower_bound(movable.begin(), movable.end(), next) - movable.begin());
+  trials = static_cast<std::uint32_t>(std::min<std::size_t>(movable.size(), trials));
+  for (std::size_t i = 0; i < trials && moved.size() < most; ++i) {
+    const job_id job = movable[(first + i) % movable.size()];
+    if (try_move(job)) moved.push_back(job);
+    next = job_id(job.value + 1);
+  }
+}
 
 APIARY_NAMESPACE_END

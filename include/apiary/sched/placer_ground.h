@@ -96,14 +96,8 @@ class placer_ground {
   [[nodiscard]] job_place place_of(job_id job) const { return running_.at(job.value).where; }
   void improve(std::span<const job_id> movable, const move_limits& limits,
                std::vector<job_id>& moved) {
-    const auto first = static_cast<std::size_t>(
-        std::lower_bound(movable.begin(), movable.end(), next_) - movable.begin());
-    const std::size_t trials = std::min<std::size_t>(movable.size(), trials_);
-    for (std::size_t i = 0; i < trials && moved.size() < limits.moves; ++i) {
-      const job_id job = movable[(first + i) % movable.size()];
-      if (try_move(job, limits.cost)) moved.push_back(job);
-      next_ = job_id(job.value + 1);
-    }
+    move_in_turn(movable, trials_, limits.moves, next_, moved,
+                 [&](job_id job) { return try_move(job, limits.cost); });
   }
   absl::Status mark(node_id n, bool healthy) {
     APIARY_RETURN_IF_ERROR(mark_placer(n, healthy));
