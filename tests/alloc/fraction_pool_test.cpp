@@ -65,6 +65,13 @@ TEST_CASE("a placement that does not suit is refused, whatever it is") {
   CHECK_FALSE(can_take(nodes, two, {node_id(), 0b0011}));
   CHECK_FALSE(can_take(nodes, share{.cpu_milli = 1}, {node_id(0), 0b0001}));
   CHECK(can_take(nodes, share{.cpu_milli = 1}, {node_id(0), 0}));
+  // A device that no node can have lies where the table keeps other things.
+  node_table large;
+  const node_id n = large.add({{8000, 4096}, 8, 3});
+  for (std::uint32_t device = 0; device < 32; ++device) {
+    CAPTURE(device);
+    CHECK(can_take(large, share{.devices = 1, .gpu_milli = 1}, {n, 1U << device}) == (device < 8));
+  }
   node_table used = nodes;
   used[node_id(0)].gpu_left[3] = 999;
   CHECK_FALSE(can_take(used, two, {node_id(0), 0b1001}));

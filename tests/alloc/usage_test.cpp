@@ -60,6 +60,7 @@ TEST_CASE("used and free leaves of every cell and class follow random assignment
   rng random(6);
   check_against_counting(uniform_tree({2, 4, 4, 2}), 4, random, apiary_test::scaled(500));
   check_against_counting(uniform_tree({3}), 1, random, 100);
+  check_against_counting(uniform_tree({2, 2}), 255, random, 100);
   check_against_counting(apiary_test::tree_archetype::make(), 2, random, 100);
   for (int round = 0; round < apiary_test::scaled(60); ++round) {
     CAPTURE(round);

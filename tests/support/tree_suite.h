@@ -103,9 +103,6 @@ void check_tree(const Tree& tree, const fan_out_table& table) {
       down = next;
     }
     REQUIRE(listed(leaves(tree, c)) == down);
-    const std::vector<cell_id>& beside =
-        parent_of[c.value].valid() ? children_of[parent_of[c.value].value] : level_cells[l];
-    REQUIRE(listed(siblings(tree, c)) == beside);
   }
 
   // The lowest common ancestor, by the definition: of all cells that contain both, the lowest.

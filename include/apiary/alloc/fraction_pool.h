@@ -83,10 +83,12 @@ inline void take(node_table& nodes, const share& task, placement where) noexcept
 }
 
 // Gives back what take took: with equal arguments, the table is what it was before.
-// Cost: O(devices given).
+// Requires: that it was taken. Cost: O(devices given).
 inline void give(node_table& nodes, const share& task, placement where) noexcept {
   node_state& node = nodes[where.node];
+  APIARY_ASSERT(where.num_devices() == task.devices && where.device_mask >> node.gpus == 0);
   node.left += task.host();
+  APIARY_ASSERT(fits(node.left, nodes.shape(where.node).host));
   for (std::uint32_t mask = where.device_mask; mask != 0; mask &= mask - 1) {
     milli_gpu& left = node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))];
     left = static_cast<milli_gpu>(left + task.gpu_milli);

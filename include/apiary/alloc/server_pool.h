@@ -70,11 +70,11 @@ class server_pool {
   [[nodiscard]] std::uint32_t idle() const noexcept { return idle_; }
   [[nodiscard]] std::uint32_t idle(std::uint32_t r) const noexcept { return racks_[r].idle; }
   [[nodiscard]] std::uint32_t idle(node_id n) const noexcept {
-    const server& s = servers_[n.value];
+    const server& s = at(n);
     return s.healthy ? static_cast<std::uint32_t>(std::popcount(s.idle)) : 0;
   }
-  [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return servers_[n.value].gpus; }
-  [[nodiscard]] bool healthy(node_id n) const noexcept { return servers_[n.value].healthy; }
+  [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return at(n).gpus; }
+  [[nodiscard]] bool healthy(node_id n) const noexcept { return at(n).healthy; }
 
   // The lowest of those servers among `among` that have the fewest idle GPUs, but at least `gpus`;
   // not valid when none has so many. Requires: gpus > 0.
@@ -161,6 +161,7 @@ class server_pool {
   // Requires: one job has all of these devices.
   void give(std::span<const placement> place) noexcept {
     for (const placement& p : place) {
+      APIARY_ASSERT(p.device_mask >> gpus(p.node) == 0);
       APIARY_VERIFY((p.device_mask & servers_[p.node.value].idle) == 0);
       change(p, job_id());
     }
@@ -173,7 +174,7 @@ class server_pool {
 
   // A bad server has nothing idle; what runs there stays.
   void set_health(node_id n, bool healthy) noexcept {
-    if (servers_[n.value].healthy == healthy) return;
+    if (at(n).healthy == healthy) return;
     if (!healthy) count(n, false);
     servers_[n.value].healthy = healthy;
     usable_ = healthy ? usable_ + gpus(n) : usable_ - gpus(n);
@@ -192,6 +193,10 @@ class server_pool {
     std::uint32_t idle = 0;
   };
 
+  [[nodiscard]] const server& at(node_id n) const noexcept {
+    APIARY_ASSERT(n.value < num_servers());
+    return servers_[n.value];
+  }
   // Counts the idle GPUs of a healthy server in or out.
   void count(node_id n, bool in) noexcept {
     const std::uint32_t k = idle(n);

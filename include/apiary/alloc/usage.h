@@ -33,7 +33,7 @@ class usage {
         first_leaf_(tree_.cells(0).first.value),
         at_least_(std::size_t{first_leaf_} * classes),
         class_of_(tree_.num_cells() - first_leaf_, unused) {
-    APIARY_VERIFY(classes >= 1 && classes < unused);
+    APIARY_VERIFY(classes >= 1);
   }
 
   // Gives the leaf to a class, or to none (`unused`); whom it belonged to.

@@ -35,11 +35,6 @@ class timer_queue {
     APIARY_ASSERT(!empty());
     return heap_.front();
   }
-  // The time of an id. Requires: contains(id).
-  [[nodiscard]] std::int64_t time_of(std::uint32_t id) const noexcept {
-    APIARY_ASSERT(contains(id));
-    return heap_[place_[id]].at;
-  }
 
   // Sets the time of an id, in place of the one that it had.
   void set(std::uint32_t id, std::int64_t at) {

@@ -91,12 +91,4 @@ template <CellTree Tree>
   return {cell_id(cells.first.value - first), cell_id(cells.last.value - first)};
 }
 
-// The children of the parent of c, c among them; the roots for a root.
-template <CellTree Tree>
-[[nodiscard]] constexpr id_range<cell_id> siblings(const Tree& tree, cell_id c) noexcept {
-  const level_t l = tree.level(c);
-  const cell_id parent = tree.parent(c, l);
-  return parent.valid() ? tree.children(parent, l + 1) : tree.cells(l);
-}
-
 APIARY_NAMESPACE_END

@@ -53,10 +53,12 @@ class uniform_tree {
   [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
   // Children of a cell of level l; 0 for a leaf. Requires: l < num_levels().
   [[nodiscard]] std::uint32_t fan_out(level_t l) const noexcept {
+    APIARY_ASSERT(l < num_levels_);
     return l == 0 ? 0 : split_[l].divisor();
   }
-  // Leaves of a cell of level l.
+  // Leaves of a cell of level l. Requires: l < num_levels().
   [[nodiscard]] std::uint32_t leaves_per_cell(level_t l) const noexcept {
+    APIARY_ASSERT(l < num_levels_);
     return leaves_per_cell_[l].divisor();
   }
 
@@ -78,6 +80,7 @@ class uniform_tree {
     return l;
   }
   [[nodiscard]] cell_id parent(cell_id c, level_t l) const noexcept {
+    APIARY_ASSERT(cells(l).contains(c));
     if (l + 1 >= num_levels_) return cell_id();
     return cell_id(first_[l + 1] + split_[l + 1].quotient(index(c, l)));
   }
