@@ -1,0 +1,70 @@
+// Which gang of a tenant ends for another one. As published: as few as can be, the lowest priority,
+// the smallest. With a cost of the host's own: what work is lost, since the last checkpoint.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/gang_table.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_config.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// Three nodes of four GPUs, all of one tenant.
+hived_config cluster() {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}};
+  for (const char* name : {"n0", "n1", "n2"})
+    config.physical_cells.push_back({.type = "NODE", .address = name});
+  config.virtual_clusters = {{.name = "research", .cells = {{"NODE", 3}}}};
+  return config;
+}
+
+struct run {
+  std::uint32_t gpus = 0;
+  std::uint64_t saved_at = 0;  // minutes
+};
+
+}  // namespace
+
+int main() {
+  auto scheduler = hived::create(cluster());
+  if (!scheduler.ok()) return 1;
+  std::map<job_id, run> runs;
+  std::uint64_t now = 0;
+  const auto start = [&](std::uint32_t job, std::int32_t priority, std::vector<gang_member> tasks) {
+    std::uint32_t gpus = 0;
+    for (const gang_member& m : tasks) gpus += m.tasks * m.leaves;
+    const auto plan = scheduler->propose({job_id(job), tenant_id(0), priority, tasks});
+    if (!plan.ok() || !scheduler->commit(*plan).ok()) return false;
+    runs[job_id(job)] = {gpus, now};
+    return true;
+  };
+  // Jobs 1 and 2 have a node each, job 3 half of one; job 2 saves what it has every 20 minutes.
+  if (!start(1, 0, {{1, 4}}) || !start(2, 1, {{1, 4}}) || !start(3, 0, {{1, 2}})) return 1;
+  now = 90;
+  runs[job_id(2)].saved_at = 80;
+  const auto show = [&](const char* rule) {
+    const auto plan = scheduler->propose({job_id(9), tenant_id(0), 5, {{1, 4}}});
+    std::printf("%s:", rule);
+    if (!plan.ok()) return;
+    for (const job_id victim : plan->victims) {
+      const run& r = runs[victim];
+      std::printf(" job %u ends, %llu GPU-minutes are lost", victim.value,
+                  static_cast<unsigned long long>(r.gpus * (now - r.saved_at)));
+    }
+    std::printf("\n");
+  };
+  show("fewest, lowest, smallest");
+  scheduler->set_victim_cost([&](const gang_record& gang) {
+    const run& r = runs.at(gang.request.job);
+    return r.gpus * (now - r.saved_at);
+  });
+  show("least work lost");
+}
