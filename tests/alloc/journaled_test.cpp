@@ -98,4 +98,52 @@ TEST_CASE("tasks on nodes are taken back in the reverse order, nested or not") {
   for (std::uint32_t round = 0; round < rounds; ++round) some_changes(some_changes, 0);
 }
 
+TEST_CASE("after a rollback an allocator has what it had, and grants what it would have granted") {
+  rng random(29);
+  const uniform_tree tree({3, 2, 2, 4});
+  const auto changes = [&](transaction& tx, buddy_allocator<uniform_tree>& cells,
+                           std::vector<cell_id>& held) {
+    for (std::uint32_t i = random.uniform(20); i > 0; --i) {
+      const cell_id c(random.uniform(tree.num_cells()));
+      if (!held.empty() && random.uniform(2) == 0) {
+        std::swap(held[random.uniform(static_cast<std::uint32_t>(held.size()))], held.back());
+        release(tx, cells, held.back());
+        held.pop_back();
+      } else if (random.uniform(3) == 0 ? allocate_at(tx, cells, c) : false) {
+        held.push_back(c);
+      } else if (const auto granted =
+                     allocate(tx, cells, static_cast<level_t>(random.uniform(4)))) {
+        held.push_back(*granted);
+      }
+    }
+  };
+  journal log;
+  for (std::uint32_t round = 0; round < apiary_test::scaled(2000U); ++round) {
+    CAPTURE(round);
+    buddy_allocator<uniform_tree> cells(tree);
+    std::vector<cell_id> held;
+    {
+      transaction tx(log);
+      changes(tx, cells, held);
+      tx.commit();
+    }
+    buddy_allocator<uniform_tree> untouched = cells;
+    {
+      transaction tx(log);
+      changes(tx, cells, held);
+    }
+    REQUIRE(cells == untouched);
+    for (bool any = true; any;) {
+      any = false;
+      const auto l = static_cast<level_t>(random.uniform(4));
+      for (level_t k = l;; --k) {
+        const auto granted = untouched.allocate(k);
+        REQUIRE(cells.allocate(k) == granted);
+        any = any || granted;
+        if (k == 0) break;
+      }
+    }
+  }
+}
+
 }  // namespace

@@ -127,6 +127,7 @@ class buddy_allocator {
     return free_.memory_bytes() + live_.capacity() * sizeof(std::uint64_t);
   }
 
+  // Whether both have the same cells free and granted; from where they search next is no difference.
   // Requires: allocators of the same tree.
   friend bool operator==(const buddy_allocator& a, const buddy_allocator& b) noexcept {
     return a.free_ == b.free_ && a.live_ == b.live_ && a.free_count_ == b.free_count_;
