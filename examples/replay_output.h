@@ -184,8 +184,21 @@ inline bool is_device(const std::string& path) {
   return ::stat(path.c_str(), &there) == 0 && S_ISCHR(there.st_mode);
 }
 
+// The name of the standard stream that goes to the regular file at `path`; nullptr: none does.
+inline const char* stream_into(const std::string& path) {
+  struct stat there {};
+  if (::stat(path.c_str(), &there) != 0 || !S_ISREG(there.st_mode)) return nullptr;
+  const auto goes_there = [&](int stream) {
+    struct stat end {};
+    return ::fstat(stream, &end) == 0 && end.st_dev == there.st_dev && end.st_ino == there.st_ino;
+  };
+  if (goes_there(STDOUT_FILENO)) return "standard output";
+  return goes_there(STDERR_FILENO) ? "standard error" : nullptr;
+}
+
 // Opens an output for each path, none for an empty one. kInvalidArgument for a path with control
-// characters and for one that is taken, by an input or an earlier output, unless it is a device.
+// characters, for one that is taken, by an input or an earlier output, unless it is a device, and
+// for a file to which standard output or error goes: it would be lost with what it held.
 inline absl::StatusOr<std::vector<std::optional<output_file>>> open_outputs(
     std::vector<std::string> taken, const std::vector<std::string>& paths) {
   std::vector<std::optional<output_file>> outputs;
@@ -202,6 +215,8 @@ inline absl::StatusOr<std::vector<std::optional<output_file>>> open_outputs(
         return absl::InvalidArgumentError(path + ": one file cannot be two of inputs and outputs");
       }
     }
+    if (const char* stream = stream_into(path))
+      return absl::InvalidArgumentError(path + ": " + stream + " goes to this file");
     taken.push_back(path);
     APIARY_ASSIGN_OR_RETURN(outputs.back(), output_file::open(path));
   }

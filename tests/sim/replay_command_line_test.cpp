@@ -145,6 +145,44 @@ TEST_CASE("outputs that cannot be are found before the work") {
   refused({"--policy", "random", "--decisions", "\r"}, "\"\\x0d\"" + control);
 }
 
+TEST_CASE("a file to which standard output or error goes is no output, and keeps what it holds") {
+  const workplace here;
+  const auto to_log = [](int stream) {
+    if (::dup2(::open("log", O_WRONLY | O_APPEND), stream) != stream) ::_exit(98);
+  };
+  const std::set<std::string> names{"log", "nodes", "pods"};
+  const auto refused = [&](const std::vector<std::string>& arguments, int stream,
+                           const std::string& why) {
+    CAPTURE(why);
+    here.put("log", "old text\n");
+    const ended end = here.run(with_trace(arguments), [&] { to_log(stream); });
+    CHECK(end.status == 2);
+    CHECK(end.out.empty());
+    const std::string said = "replay: " + why + "\n";
+    CHECK(end.err == (stream == 2 ? "" : said));
+    CHECK(here.get("log") == "old text\n" + (stream == 2 ? said : ""));
+    CHECK(here.names() == names);
+  };
+  const std::string out = ": standard output goes to this file";
+  const std::string err = ": standard error goes to this file";
+  refused({"--policy", "random", "--decisions", "/dev/stdout"}, 1, "/dev/stdout" + out);
+  refused({"--curves", "/dev/stdout"}, 1, "/dev/stdout" + out);
+  refused({"--curves", "new", "--plot", "log"}, 1, "log" + out);
+  refused({"--curves", "/dev/stderr"}, 2, "/dev/stderr" + err);
+  refused({"--curves", "./log"}, 2, "./log" + err);
+}
+
+TEST_CASE("a pipe that is standard output may be an output, too") {
+  const workplace here;
+  const ended end = here.run(with_trace({"--policy", "random", "--decisions", "/dev/stdout"}), [] {
+    std::array<int, 2> pipe{};  // which holds what is written, and is not read
+    if (::pipe(pipe.data()) != 0 || ::dup2(pipe[1], 1) != 1) ::_exit(98);
+  });
+  CHECK(end.status == 0);
+  CHECK(end.err == "wrote /dev/stdout\n");
+  CHECK(here.names() == inputs);
+}
+
 TEST_CASE("a device may be two outputs") {
   const workplace here;
   const ended end = here.run(
