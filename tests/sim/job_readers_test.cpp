@@ -47,6 +47,19 @@ TEST_CASE("philly_reader: jobs by arrival, in milliseconds, tenants by name") {
   CHECK(list->jobs[2].duration == 7000);
 }
 
+TEST_CASE("philly_reader: decimals of a duration behind the third are cut off, however many") {
+  const auto duration = [](const std::string& text) {
+    CAPTURE(text);
+    const auto list = philly(header + "2017-10-09 07:01:55," + text + ",1,1,a\n");
+    REQUIRE_MESSAGE(list.ok(), list.status().ToString());
+    return list->jobs.front().duration;
+  };
+  CHECK(duration("0.30000000000000004") == 300);
+  CHECK(duration("0.9999") == 999);
+  CHECK(duration("7.001" + std::string(1000, '9')) == 7001);
+  CHECK(duration("999999999999.9999999999999999") == 999'999'999'999'999);
+}
+
 TEST_CASE("philly_reader: faults and their lines") {
   const auto fault = [](std::string_view text) {
     const absl::Status status = philly(text).status();
@@ -59,8 +72,10 @@ TEST_CASE("philly_reader: faults and their lines") {
   for (const char* row :
        {"2017-10-09T07:01:55,1,1,1,a", "2017-13-09 07:01:55,1,1,1,a", "2017-02-29 07:01:55,1,1,1,a",
         "2017-10-09 24:01:55,1,1,1,a", "2017-10-09 07:01:55,-1,1,1,a",
-        "2017-10-09 07:01:55,1.,1,1,a", "2017-10-09 07:01:55,1e3,1,1,a",
-        "2017-10-09 07:01:55,1,x,1,a", "2017-10-09 07:01:55,1,1,1,", "2017-10-09 07:01:55,1,1,1"}) {
+        "2017-10-09 07:01:55,1.,1,1,a", "2017-10-09 07:01:55,0.3000x,1,1,a",
+        "2017-10-09 07:01:55,.5,1,1,a", "2017-10-09 07:01:55,1.2.3,1,1,a",
+        "2017-10-09 07:01:55,1e3,1,1,a", "2017-10-09 07:01:55,1,x,1,a",
+        "2017-10-09 07:01:55,1,1,1,", "2017-10-09 07:01:55,1,1,1"}) {
     CAPTURE(row);
     CHECK(fault(header + row + "\n") == "p:2");
   }

@@ -39,17 +39,18 @@ namespace detail {
   return value;
 }
 
-// Seconds with or without decimals as milliseconds, later decimals cut off; nullopt for anything
-// else, or for 10^12 seconds and more.
-[[nodiscard]] inline std::optional<tick_t> milliseconds(std::string_view text) {
+// Seconds with any number of decimals as milliseconds, later decimals cut off, or rounded halves
+// up; nullopt for anything else, or for 10^12 seconds and more.
+[[nodiscard]] inline std::optional<tick_t> milliseconds(std::string_view text, bool round) {
   const std::size_t point = text.find('.');
   const std::optional<std::int64_t> whole = digits(text.substr(0, point));
   if (!whole || *whole >= 1'000'000'000'000) return std::nullopt;
-  if (point == std::string_view::npos) return *whole * 1000;
-  std::string decimals(text.substr(point + 1));
-  if (!digits(decimals)) return std::nullopt;
-  decimals.resize(3, '0');
-  return *whole * 1000 + *digits(decimals);
+  std::string decimals(point < text.size() ? text.substr(point + 1) : "0");
+  if (decimals.empty() || decimals.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  decimals.resize(4, '0');
+  const bool up = round && decimals.back() >= '5';
+  return *whole * 1000 + *digits(decimals.substr(0, 3)) + (up ? 1 : 0);
 }
 
 // "YYYY-MM-DD HH:MM:SS" in UTC as seconds since 1970; nullopt for anything else.
@@ -117,7 +118,7 @@ class tenant_names {
     if (!came) {
       return csv.error("timestamp is " + shown(csv[timestamp]) + ", not YYYY-MM-DD HH:MM:SS");
     }
-    const std::optional<tick_t> took = detail::milliseconds(csv[duration]);
+    const std::optional<tick_t> took = detail::milliseconds(csv[duration], false);
     if (!took) return csv.error("duration is " + shown(csv[duration]) + ", not seconds");
     APIARY_ASSIGN_OR_RETURN(job.request.gpus, csv.number(num_gpus));
     APIARY_ASSIGN_OR_RETURN(const std::string name, csv.name(tenant));

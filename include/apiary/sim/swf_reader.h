@@ -32,24 +32,11 @@ namespace detail {
   const std::optional<std::int64_t> value = digits(text);
   return value && *value < 1'000'000'000'000 ? value : std::nullopt;
 }
-// -1, or seconds with or without decimals as the nearest milliseconds; nullopt for anything else, or
-// for 10^12 seconds and more.
-[[nodiscard]] inline std::optional<tick_t> swf_time(std::string_view text) noexcept {
-  const std::size_t point = std::min(text.find('.'), text.size());
-  const std::string_view decimals = text.substr(std::min(point + 1, text.size()));
-  const std::optional<std::int64_t> seconds = swf_number(text.substr(0, point));
-  if (!seconds || decimals.find_first_not_of("0123456789") != std::string_view::npos ||
-      (point < text.size() && decimals.empty()))
-    return std::nullopt;
-  if (*seconds == -1) {
-    const bool unknown = decimals.find_first_not_of('0') == std::string_view::npos;
-    return unknown ? std::optional<tick_t>(-1) : std::nullopt;
-  }
-  tick_t time = *seconds * 1000;
-  for (std::size_t i = 0, unit = 100; i < decimals.size() && unit > 0; ++i, unit /= 10) {
-    time += (decimals[i] - '0') * static_cast<tick_t>(unit);
-  }
-  return time + (decimals.size() > 3 && decimals[3] >= '5' ? 1 : 0);
+// -1, or seconds as the nearest milliseconds; nullopt for anything else, or for 10^12 and more.
+[[nodiscard]] inline std::optional<tick_t> swf_time(std::string_view text) {
+  const bool unknown = text.starts_with("-1.") && text.back() == '0' &&
+                       text.find_first_not_of('0', 3) == std::string_view::npos;
+  return unknown || text == "-1" ? -1 : milliseconds(text, true);
 }
 
 }  // namespace detail
