@@ -148,6 +148,24 @@ TEST_CASE("swf_reader: faults and their lines") {
   CHECK(fault("1 1 1 1 1 1 1 5000000000 1 1 1 1 1 1 1 1 1 1\n") == "s:1");
 }
 
+TEST_CASE("swf_reader: fields that do not count are numbers, too, of any form") {
+  const auto with = [](int place, const std::string& field) {
+    std::string text = "; a\n1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n";
+    for (int f = 1; f <= 18; ++f) text += (f == place ? field : "1") + (f < 18 ? " " : "\n");
+    return swf(text).status();
+  };
+  for (const int place : {1, 3, 6, 7, 10, 13, 14, 15, 16, 17, 18}) {
+    CAPTURE(place);
+    for (const char* bad : {"x", "nan", "1,5", "0x1", "12:30", "\"1\"", "?"}) {
+      CHECK(with(place, bad).message() ==
+            "s:3: field " + std::to_string(place) + " is " + shown(bad) + ", not a number");
+    }
+    for (const char* good : {"-1", "12.5", "+2", "1e3", "1.5E-06", "12345678901234567890"}) {
+      CHECK(with(place, good).ok());
+    }
+  }
+}
+
 TEST_CASE("swf_reader: tabs, and times with decimals as the nearest milliseconds") {
   const auto list =
       swf("1\t0.25\t5\t60.0004\t4\t-1\t-1\t8\t-1.0\t-1\t1\t7\t1\t-1\t1\t-1\t-1\t-1\t\n"

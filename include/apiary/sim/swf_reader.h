@@ -41,13 +41,13 @@ namespace detail {
 
 }  // namespace detail
 
-// Reads a list of 18 numbers a line between spaces or tabs, comments behind ';'. Of them count: submit
-// time (2), run time (4), allocated (5) and requested (8) processors, requested time (9), status
-// (11), user (12); -1 is unknown. A processor is a GPU; where the request is unknown, what was
-// allocated and how long it ran stand for it. A job runs no longer than it asked for: what ran on was
-// killed there. Lines of status 2, 3 and 4 are parts of a job that has a line of its own, and do not
-// count. The tenant's name is the user's number. A job that ran on nothing or for no time is left
-// out.
+// Reads a list of 18 numbers a line between spaces or tabs, comments behind ';'. Of them count:
+// submit time (2), run time (4), allocated (5) and requested (8) processors, requested time (9),
+// status (11), user (12), -1 if unknown; of the others no more is asked than the characters of a
+// number. A processor is a GPU; where the request is unknown, what was allocated and how long it
+// ran stand for it. A job runs no longer than it asked for: what ran on was killed there. Lines of
+// status 2, 3 and 4 are parts of a job that has a line of its own, and do not count. The tenant's
+// name is the user's number. A job that ran on nothing or for no time is left out.
 //
 // Times are seconds, with decimals if the list has them, as the format permits. They become
 // milliseconds from the first arrival, the nearest, halves away from 0: as logs round their seconds.
@@ -101,6 +101,11 @@ namespace detail {
                            " from -1 to 10^12");
       }
       value[f] = *number;
+    }
+    for (std::size_t f = 0; f < num_fields; ++f) {
+      if (fields[f].find_first_not_of("0123456789+-.eE") != std::string_view::npos)
+        return lines.error("field " + std::to_string(f + 1) + " is " + shown(fields[f]) +
+                           ", not a number");
     }
     if (value[status] >= 2 && value[status] <= 4) continue;
     const std::int64_t gpus = value[requested] > 0 ? value[requested] : value[allocated];
