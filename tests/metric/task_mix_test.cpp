@@ -49,6 +49,19 @@ TEST_CASE("equally frequent kinds stand in descending order of what they ask for
   CHECK(mix.tasks()[3].kind == a);
 }
 
+TEST_CASE("of kinds that differ in spec and models the spec decides") {
+  const task_kind low_spec{1000, 500, 1, 0b10, 3};
+  const task_kind high_spec{1000, 500, 1, 0b01, 4};
+  for (const bool low_first : {false, true}) {
+    const std::vector<task_kind> seen = low_first ? std::vector<task_kind>{low_spec, high_spec}
+                                                  : std::vector<task_kind>{high_spec, low_spec};
+    const task_mix mix = task_mix::from_history(seen, 100);
+    REQUIRE(mix.tasks().size() == 2);
+    CHECK(mix.tasks()[0].kind == high_spec);
+    CHECK(mix.tasks()[1].kind == low_spec);
+  }
+}
+
 TEST_CASE("kinds that differ in the models alone are different kinds") {
   const task_kind t4{1000, 500, 1, 0b01};
   const task_kind v100{1000, 500, 1, 0b10};
