@@ -9,6 +9,7 @@
 # The output of the build goes to standard error, so that standard output is the programs'. The
 # build is kept in build/examples.
 set -eu
+unset CDPATH  # with it, cd may go elsewhere and say where
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=$source/build/examples
 

@@ -7,6 +7,7 @@
 # Ends with the line "N passed, N failed", before it "N skipped" if any were, and with 0 when none
 # failed. The build is kept in build/tests, or where the environment variable APIARY_BUILD_DIR says.
 set -eu
+unset CDPATH  # with it, cd may go elsewhere
 cd "$(dirname "$0")/.."
 build=${APIARY_BUILD_DIR:-build/tests}
 
