@@ -10,6 +10,7 @@
 #include <apiary/sched/gang_table.h>
 #include <apiary/sched/hived.h>
 #include <apiary/sched/hived_config.h>
+#include <apiary/sched/hived_queries.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -39,6 +41,53 @@ std::vector<job_id> downgraded_gangs(const hived& h) {
 std::vector<job_id> by_id(std::vector<job_id> jobs) {
   std::sort(jobs.begin(), jobs.end());
   return jobs;
+}
+
+// Two nodes of two pairs; a tenant's cells.
+hived two_nodes(std::vector<virtual_cell_config> cells) {
+  hived_config config;
+  config.cell_types = {{"PAIR", "GPU", 2, false}, {"NODE", "PAIR", 2, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n0"}, {.type = "NODE", .address = "n1"}};
+  config.virtual_clusters = {{.name = "t", .cells = std::move(cells)}};
+  auto made = hived::create(config);
+  REQUIRE(made.ok());
+  return *std::move(made);
+}
+outcome ask(hived& h, std::uint32_t job, std::int32_t priority, std::vector<gang_member> members) {
+  const auto plan = h.propose({.job = job_id(job),
+                               .tenant = tenant_id(0),
+                               .priority = priority,
+                               .members = std::move(members),
+                               .lazy = true});
+  REQUIRE(plan.ok());
+  if (plan->result != outcome::wait) REQUIRE(h.commit(*plan).ok());
+  return plan->result;
+}
+
+TEST_CASE("who has its tenant's cells back has as large ones as before, and all of them") {
+  {
+    hived h = two_nodes({{"NODE", 1}, {"NODE.PAIR", 1}, {"NODE.PAIR.GPU", 1}});
+    REQUIRE(ask(h, 1, 1, {{1, 2}, {1, 4}}) == outcome::bind);
+    REQUIRE(ask(h, 2, opportunistic_priority, {{1, 2}}) == outcome::bind);
+    const std::uint64_t before = h.hash();
+    REQUIRE(ask(h, 3, 5, {{1, 4}}) == outcome::preempt);
+    CHECK(!h.find(job_id(1))->guaranteed());
+    REQUIRE(h.cancel(job_id(3)).ok());
+    CHECK(h.restored() == std::vector{job_id(1)});
+    CHECK(h.hash() == before);
+    CHECK(ask(h, 4, 0, {{1, 4}}) == outcome::wait);
+  }
+  // One that had a pair leaves the node to others.
+  hived h = two_nodes({{"NODE", 1}, {"NODE.PAIR", 1}});
+  REQUIRE(ask(h, 1, 1, {{1, 4}}) == outcome::bind);
+  REQUIRE(ask(h, 2, 1, {{1, 2}}) == outcome::bind);
+  REQUIRE(h.finish(job_id(1)).ok());
+  REQUIRE(ask(h, 3, opportunistic_priority, {{3, 2}}) == outcome::bind);
+  REQUIRE(ask(h, 4, 5, {{1, 4}, {1, 2}}) == outcome::preempt);
+  REQUIRE(h.cancel(job_id(4)).ok());
+  CHECK(h.restored() == std::vector{job_id(2)});
+  CHECK(whole_cell_levels(h, *h.find(job_id(2))) == std::vector<level_t>{1, 1});
+  CHECK(ask(h, 5, 1, {{1, 4}}) == outcome::preempt);
 }
 
 // A host whose gangs come, are withdrawn and end, task by task or at once, on hardware that breaks;

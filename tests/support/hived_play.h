@@ -417,6 +417,9 @@ class hived_play {
     }
   }
   void commit(const apiary::gang_plan& plan, const apiary::gang_request& r) {
+    if (plan.result == apiary::outcome::preempt && plan.cancelled.empty() &&
+        scheduler.find(r.job) == nullptr)
+      check_withdrawn(plan, r.job);
     REQUIRE(scheduler.commit(plan).ok());
     stale_ = plan;
     for (const apiary::job_id job : plan.cancelled) {
@@ -438,6 +441,20 @@ class hived_play {
     const bool bound = plan.result == apiary::outcome::bind;
     REQUIRE((gang->state == apiary::gang_state::allocated) == bound);
     ++(bound ? seen.bound : seen.preempting);
+  }
+  // A preemption that is withdrawn at once leaves everybody who does not end the cells that they had.
+  void check_withdrawn(const apiary::gang_plan& plan, apiary::job_id job) {
+    apiary::hived tried = scheduler;
+    REQUIRE(tried.commit(plan).ok());
+    REQUIRE(tried.cancel(job).ok());
+    for (const apiary::gang_slot s : scheduler.gangs().by_job()) {
+      const apiary::gang_record& gang = scheduler.gangs()[s];
+      if (scheduler.being_preempted(gang)) continue;  // for another one, that has leaves of it
+      CAPTURE(gang.request.job.value);
+      const apiary::gang_record* now = tried.find(gang.request.job);
+      REQUIRE(now->guaranteed() == gang.guaranteed());
+      REQUIRE(whole_cell_levels(tried, *now) == whole_cell_levels(scheduler, gang));
+    }
   }
   // After a plan was carried out: for whom gangs are downgraded now. What a gang took that runs now
   // is settled; what one took that made way is up to the gang for which it did.

@@ -53,6 +53,8 @@ struct gang_record {
                                              // waits for its end, on whatever leaves
   cluster_id cluster{};                      // whose cells it has; not valid: it is opportunistic
   std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the members
+  std::vector<level_t> lost{};               // of a downgraded gang: of each leaf the level of the
+                                             // whole cell that it lay in; empty: not known
   std::vector<missing_leaf> missing{};       // where it runs, too, by ascending index
   std::vector<job_id> downgraded_victims{};  // of a preempting gang: who was downgraded for it, or
                                              // for one that is withdrawn, and may have its cells

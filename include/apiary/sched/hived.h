@@ -51,9 +51,10 @@ APIARY_NAMESPACE_BEGIN
 //          be on suggested nodes, one that several gangs of the tenant must end for, or any under
 //          costs of a host's own, a wait, doomed and reconfigure; a gang under rules
 //          (hived_ruled_fit.h), and where a spread depends on how whole cells are bound all cells
-//          of a level for each that is bound; a whole cell larger than a node where all of them are
-//          full of guests; on bad hardware a search that meets it (hived_planner.h); and a gang that
-//          is given its tenant's cells where it runs, as after recover: O(whole cells of the tenant).
+//          of a level for each that is bound; a whole cell that comes into use or is left, O(its
+//          nodes), one larger than a node where all are full of guests; on bad hardware a search
+//          that meets it (hived_planner.h); and a gang that is given its tenant's cells where it
+//          runs, as after recover: O(whole cells of the tenant).
 // Example: examples/hived_guarantee.cpp
 class hived {
  public:
@@ -272,7 +273,7 @@ class hived {
   // cell or type of leaf is not in the configuration is from then on of none
   // (hived_catalog::translate), also if a later one has it again: what a gang asks for is kept as
   // ids, which mean something in one configuration only. So are the levels of its rules, which count
-  // from the leaves in the new one, too.
+  // from the leaves in the new one, too. A gang with no leaf in the configuration ends here (gone).
   // kInvalidArgument, and nothing changes: a faulty configuration.
   absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config) {
     APIARY_ASSIGN_OR_RETURN(hived next, create(config));

@@ -37,8 +37,8 @@ struct bound_leaf {
 //          of it and every other unbound virtual cell stands for a healthy physical one. What is not
 //          in use is never bound for being doomed; searching does without (bind_everything), and
 //          doomed() only counts.
-// Cost:    hold, place, vacate O(levels * fan-out); where place binds a whole cell, find_quietest
-//          besides.
+// Cost:    hold, place, vacate O(levels * fan-out); where a whole cell is bound or unbound O(its nodes)
+//          besides, and for place find_quietest.
 class hived_cells : private hived_bindings {
   using books = hived_bindings;
 

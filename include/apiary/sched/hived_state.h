@@ -93,6 +93,7 @@ class hived_state {
     const bool opportunistic = gang.request.priority < 0;
     gang.downgraded = !opportunistic;
     gang.levels_known = opportunistic || !levels.empty();
+    if (!opportunistic) gang.lost.assign(levels.begin(), levels.end());
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const chain_leaf& l : gangs_[slot].leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), false});
@@ -184,6 +185,7 @@ class hived_state {
   void downgrade(gang_slot slot) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
+    gang.lost = levels_of(gang);
     for (const chain_leaf& l : gang.leaves)
       if (l.leaf.valid()) cells_.demote(l.chain, l.leaf);
     gangs_.move(slot, cluster_id());
@@ -191,7 +193,8 @@ class hived_state {
     hash_ ^= fact(slot);
   }
   // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
-  // them where they run, by descending priority, then by job. Those who cannot are remembered as
+  // them where they run, whole cells of the levels that they had if they can, by descending priority,
+  // then by job. Those who cannot are remembered as
   // downgraded for each gang that may be in the way: the preempting one, if one is named, and those
   // that have claimed a leaf of theirs. The jobs of those who can.
   std::vector<job_id> restore(std::vector<job_id> jobs,
@@ -207,7 +210,7 @@ class hived_state {
                      [&](gang_slot a, gang_slot b) { return gangs_[a].rank() > gangs_[b].rank(); });
     std::vector<job_id> restored;
     std::erase_if(slots, [&](gang_slot s) {
-      if (!upgrade(s)) return false;
+      if (!upgrade(s, gangs_[s].lost)) return false;
       restored.push_back(gangs_[s].request.job);
       return true;
     });
@@ -235,11 +238,11 @@ class hived_state {
     }
     return ending;
   }
-  // Of each leaf of a gang the level of the whole cell of its tenant that it lies in, no_level of one
-  // that is not there; none if the gang has no cells.
+  // Of each leaf of a gang the level of the whole cell of its tenant that it lies in, or lay in if the
+  // gang is downgraded, no_level of one that is not there; none if it is not known.
   [[nodiscard]] std::vector<level_t> levels_of(const gang_record& gang) const {
+    if (!gang.guaranteed()) return gang.lost;
     std::vector<level_t> levels;
-    if (!gang.guaranteed()) return levels;
     for (const chain_leaf& l : gang.leaves)
       levels.push_back(l.leaf.valid() ? cells_.whole_cell_level(l.chain, l.leaf)
                                       : hived_cells::no_level);
@@ -303,6 +306,7 @@ class hived_state {
     gangs_.move(slot, cluster);
     gang.downgraded = false;
     gang.ends_for = gang_slot();
+    gang.lost.clear();
     hash_ ^= fact(slot);
     return true;
   }
@@ -354,6 +358,7 @@ class hived_state {
     }
     for (const missing_leaf& m : gang.missing) all.add(m.index).add(m.node).add(m.device);
     for (const job_id job : gang.downgraded_victims) all.add(job.value);
+    for (const level_t l : gang.lost) all.add(l);
     return all.value();
   }
 
