@@ -39,7 +39,8 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
     for (const apiary::missing_leaf& m : gang->missing)
       put(m.index, m.device, static_cast<std::uint32_t>(m.node.back()));
     for (const apiary::job_id by : gang->downgraded_victims) put(by.value);
-    put(job(gang->ends_for));
+    put(job(gang->ends_for), static_cast<std::uint32_t>(gang->lost.size()));
+    for (const apiary::level_t l : gang->lost) put(l);
   }
   for (std::uint32_t c = 0; c < state.cells().num_chains(); ++c) {
     const apiary::physical_chain& chain = state.cells().chain(c);

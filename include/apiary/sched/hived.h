@@ -120,7 +120,7 @@ class hived {
   // than one of which this is a copy, or it was moved from. kFailedPrecondition: it says wait.
   absl::Status commit(const gang_plan& plan) {
     if (!plan.stamp_.is({epoch_, hash()}))
-      return absl::AbortedError(name(plan.request_.job) + ": the plan is stale or another's");
+      return absl::AbortedError(name(plan.request_.job) + ": stale, or another scheduler's plan");
     if (plan.decided_ == outcome::wait) {
       if (plan.withdraws_) return cancel(plan.request_.job);
       return absl::FailedPreconditionError("a plan that says wait cannot be committed");
