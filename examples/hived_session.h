@@ -230,7 +230,7 @@ class hived_session {
       return absl::InvalidArgumentError("phase: Filtering or Preempting expected");
     const job_id job = names_.id_for(e.group);
     const apiary::gang_record* known = scheduler_->find(job);
-    const bool briefly = known != nullptr && e.members.empty();
+    const bool briefly = known != nullptr && e.brief;
     auto r = briefly ? known->request : request_of(*scheduler_, e, job, false);
     APIARY_RETURN_IF_ERROR(r.status());
     std::optional<apiary::summary_bitset> nodes;

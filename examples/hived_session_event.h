@@ -34,9 +34,9 @@ namespace example {
 //                  member slices, spread [{level, pods}] (types as well: so many consecutive pods
 //                  in one cell; at most so many in any), leader (of which member pods it has with
 //                  each of its own on one node, counted from 0)
-//                  A gang that is preempting asks again, with all fields or with its group alone:
-//                  then on the nodes of its last answer that was carried out, unless it brings
-//                  others
+//                  A gang that is preempting asks again, with all fields or with none that says
+//                  what it is (vc, priority, members, leafType, lazy, pinned, rules): then on the
+//                  nodes of its last answer that was carried out, unless it brings others
 //   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
 //   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
 //                  A pod of a preempting gang counts no more where the gang waits; if the gang has
@@ -96,6 +96,7 @@ struct session_event {
   std::optional<std::int32_t> priority{};
   std::optional<std::uint32_t> pod{};
   std::optional<std::uint32_t> device{};
+  bool brief = true;  // no field says what the gang is
   bool lazy = false;
   bool ignore_suggested = false;
   std::string required{};
@@ -134,6 +135,9 @@ class session_event_reader {
       if (e.op == other) return true;
     return entries(e.document, "", [&](auto& key, auto& n, auto& p) {
       if (n.IsNull()) return true;
+      for (const char* what :
+           {"vc", "priority", "members", "leafType", "lazy", "pinned", "required", "preferred"})
+        if (key == what && !(n.IsScalar() && n.Scalar().empty())) e.brief = false;
       if (key == "group") return text(n, p, e.group);
       if (key == "by") return text(n, p, e.by);
       if (key == "vc") return text(n, p, e.vc);

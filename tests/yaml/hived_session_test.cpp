@@ -288,6 +288,29 @@ TEST_CASE("a gang that asks again by name alone stays on the nodes suggested las
   CHECK(ask_op(s, again).starts_with("'result':'bind'"));
 }
 
+TEST_CASE("a gang that asks again says all of what it is or nothing") {
+  hived_session s = configured();
+  ask_op(s, gang("guest", "red", -1, "[{'pods':3,'leafs':4}]"));
+  CHECK(ask_op(s, gang("g", "red", 0, "[{'pods':1,'leafs':4}]", ",'lazy':true"))
+            .starts_with("'result':'preempt'"));
+  const auto refused = [&](const std::string& more, const std::string& words) {
+    refuses(s, R"({"op":"schedule","group":"g",)" + more + '}', "INVALID_ARGUMENT", words);
+    refuses(s, R"({"op":"schedule_pod","pod":0,"group":"g",)" + more + '}', "INVALID_ARGUMENT",
+            words);
+  };
+  refused(R"("vc":"nobody","priority":1001,"lazy":true,"leafType":"X","members":[])",
+          "members: is missing");
+  refused(R"("vc":"red")", "priority: is missing");
+  for (const char* more :
+       {R"("priority":0)", R"("members":[])", R"("leafType":"GPU")", R"("lazy":false)",
+        R"("pinned":"pin")", R"("required":"NODE")", R"("preferred":"NODE")"})
+    refused(more, "vc: is missing");
+  const std::string nothing =
+      R"(,"vc":"","priority":null,"members":null,"leafType":"","lazy":null,)"
+      R"("pinned":null,"required":"","preferred":"","suggested":["n0"]})";
+  CHECK(ask(s, R"({"op":"schedule","group":"g")" + nothing).starts_with(R"("result":"preempt")"));
+}
+
 TEST_CASE("one task at a time") {
   hived_session s = configured();
   const std::string first =
