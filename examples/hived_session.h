@@ -81,7 +81,8 @@ class hived_session {
       out.key("message").value(std::string(status.message()));
     }
     ++lines_;
-    return out.key("hash").value(hex(scheduler_ ? scheduler_->hash() : 0)).str();
+    const std::uint64_t state = scheduler_ ? scheduler_->hash() ^ names_.hash() : 0;
+    return out.key("hash").value(hex(state)).str();
   }
   static absl::Status ok(json_object& out) {
     out.key("result").value("ok");

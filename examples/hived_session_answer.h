@@ -22,7 +22,8 @@
 
 namespace example {
 
-// An answer is {"i": line, "result": ..., "hash": of the scheduling state}, with
+// An answer is {"i": line, "result": ..., "hash": of the scheduling state, and of the nodes that
+// preempting gangs were suggested last}, with
 //
 //   bind     pods [{node, devices}] in the order of the members, or the one that was asked for;
 //            where the gang has its tenant's cells each with wholeCell, the level of the one that

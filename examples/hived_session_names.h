@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/bitset.h>
+#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 
 #include <absl/container/flat_hash_map.h>
@@ -39,6 +40,8 @@ class gang_names {
     return found == names_.end() ? std::nullopt : found->second.suggested;
   }
   [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
+  // Over the nodes suggested to each gang, whatever the order of calls; 0: there are none.
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
   // No effect on a name that is there.
   void add(const std::string& name) {
@@ -48,14 +51,17 @@ class gang_names {
       next_ = apiary::job_id(next_ + 1).valid() ? next_ + 1 : 0;
     } while (names_.contains(next_));
   }
-  // No effect on a gang that has no name.
+  // No effect on a gang that has no name. Cost: O(nodes suggested, before and now).
   void suggest(apiary::job_id job, std::optional<apiary::summary_bitset> nodes) {
     const auto found = names_.find(job.value);
-    if (found != names_.end()) found->second.suggested = std::move(nodes);
+    if (found == names_.end()) return;
+    hash_ ^= fact(job, found->second.suggested) ^ fact(job, nodes);
+    found->second.suggested = std::move(nodes);
   }
   void remove(apiary::job_id job) {
     const auto found = names_.find(job.value);
     if (found == names_.end()) return;
+    hash_ ^= fact(job, found->second.suggested);
     jobs_.erase(found->second.name);
     names_.erase(found);
   }
@@ -65,9 +71,21 @@ class gang_names {
     std::string name{};
     std::optional<apiary::summary_bitset> suggested{};
   };
+  static std::uint64_t fact(apiary::job_id job,
+                            const std::optional<apiary::summary_bitset>& suggested) {
+    if (!suggested) return 0;
+    apiary::digest all;
+    all.add(job.value);
+    for (std::uint32_t n = suggested->find_first(); n < suggested->size();
+         n = suggested->find_next(n + 1))
+      all.add(n);
+    return all.value();
+  }
+
   absl::flat_hash_map<std::string, std::uint32_t> jobs_;
   absl::flat_hash_map<std::uint32_t, gang> names_;
   std::uint32_t next_ = 0;
+  std::uint64_t hash_ = 0;
 };
 
 }  // namespace example

@@ -288,6 +288,55 @@ TEST_CASE("a gang that asks again by name alone stays on the nodes suggested las
   CHECK(ask_op(s, again).starts_with("'result':'bind'"));
 }
 
+TEST_CASE("the hash tells sessions apart that remember other nodes suggested") {
+  const auto hash = [](hived_session& s) { return hash_of(s.answer(R"({"op":"note"})")); };
+  const auto preempting = [](const std::string& suggested) {
+    hived_session s = configured();
+    ask_op(s, gang("guest", "red", -1, "[{'pods':3,'leafs':4}]"));
+    for (const char* name : {"g", "h"})
+      CHECK(ask_op(s, gang(name, name == std::string("g") ? "red" : "blue", 0,
+                           "[{'pods':1,'leafs':2}]", suggested))
+                .starts_with("'result':'preempt'"));
+    return s;
+  };
+  // They reserve the same, and one of them goes elsewhere when that is bad.
+  hived_session all = preempting("");
+  hived_session two = preempting(",'suggested':['n0','n1']");
+  hived_session same = preempting(",'suggested':['n1','elsewhere','n0','n1']");
+  hived_session three = preempting(",'suggested':['n0','n1','n2']");
+  REQUIRE(all.scheduler()->hash() == two.scheduler()->hash());
+  REQUIRE(all.scheduler()->hash() == three.scheduler()->hash());
+  CHECK(hash(all) == example::hex(all.scheduler()->hash()));
+  CHECK(hash(two) != hash(all));
+  CHECK(hash(two) == hash(same));
+  CHECK(hash(two) != hash(three));
+  CHECK(hash(three) != hash(all));
+  // Whose nodes they are counts, not when they were suggested; a question leaves no trace.
+  const auto ask_again = [](hived_session& s, const std::string& name, const std::string& more) {
+    CHECK(ask_op(s, "'schedule','group':'" + name + "'" + more).starts_with("'result':'preempt'"));
+  };
+  ask_again(two, "g", ",'suggested':['n0','n1','n2'],'phase':'Filtering'");
+  CHECK(hash(two) == hash(same));
+  ask_again(two, "g", ",'suggested':['n0','n1','n2']");
+  CHECK(hash(two) != hash(same));
+  ask_again(same, "h", ",'suggested':['n0','n1','n2']");
+  CHECK(hash(two) != hash(same));
+  ask_again(same, "g", ",'suggested':['n0','n1','n2']");
+  ask_again(two, "h", ",'suggested':['n0','n1','n2']");
+  CHECK(hash(two) == hash(same));
+  CHECK(hash(two) == hash(three));
+  // What ends is forgotten.
+  for (hived_session* s : {&two, &three}) {
+    ask_again(*s, "g", ",'ignoreSuggested':true");
+    CHECK(ask_op(*s, "'cancel','group':'h'") == nobody_restored);
+    CHECK(hash(*s) == example::hex(s->scheduler()->hash()));
+  }
+  CHECK(ask_op(same, "'delete','group':'guest'") == nobody_restored);
+  CHECK(ask_op(same, "'schedule','group':'h'").starts_with("'result':'bind'"));
+  CHECK(ask_op(same, "'cancel','group':'g'") == nobody_restored);
+  CHECK(hash(same) == example::hex(same.scheduler()->hash()));
+}
+
 TEST_CASE("a gang that asks again says all of what it is or nothing") {
   hived_session s = configured();
   ask_op(s, gang("guest", "red", -1, "[{'pods':3,'leafs':4}]"));
