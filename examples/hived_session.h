@@ -8,6 +8,7 @@
 #include "hived_session_json.h"
 #include "hived_session_names.h"
 #include "hived_session_queries.h"
+#include "hived_session_request.h"
 #include "hived_session_words.h"
 #include "hived_yaml.h"
 #include <apiary/core/bitset.h>
@@ -232,7 +233,7 @@ class hived_session {
     const job_id job = names_.id_for(e.group);
     const apiary::gang_record* known = scheduler_->find(job);
     const bool briefly = known != nullptr && e.brief;
-    auto r = briefly ? known->request : request_of(*scheduler_, e, job, false);
+    auto r = briefly ? known->request : request_to_place(*scheduler_, e, job);
     APIARY_RETURN_IF_ERROR(r.status());
     std::optional<apiary::summary_bitset> nodes;
     if (e.suggested) nodes = nodes_of(scheduler_->layout(), *e.suggested);

@@ -30,7 +30,8 @@ namespace example {
 //   config         physicalCluster, virtualClusters as in YAML; once, before all others
 //   schedule       group, vc, priority, members [{pods, leafs}], and where they matter leafType,
 //                  lazy, pinned, suggested [nodes], ignoreSuggested, phase Preempting or Filtering.
-//                  Rules: required, preferred (types of cells, "RACK": all pods in one); of a
+//                  Rules: required, preferred (types of cells, "RACK": all pods in one; refused
+//                  where another chain that the gang may use has another type at that level); of a
 //                  member slices, spread [{level, pods}] (types as well: so many consecutive pods
 //                  in one cell; at most so many in any), leader (of which member pods it has with
 //                  each of its own on one node, counted from 0)

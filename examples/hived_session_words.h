@@ -1,4 +1,4 @@
-// The names in a session's events as what they name.
+// The names of nodes, devices and gangs in a session's events as what they name.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,9 +8,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/request.h>
-#include <apiary/policy/gang_rules.h>
 #include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
 #include <apiary/sched/hived_layout.h>
 
 #include <absl/status/status.h>
@@ -79,78 +77,6 @@ inline apiary::summary_bitset nodes_of(const apiary::hived_layout& layout,
   for (const std::string& name : names)
     if (const auto node = layout.find_node(name)) nodes.set(node->value);
   return nodes;
-}
-
-// The level of the cells of a type, which it has in every chain; any_level for "". `leaf` is the
-// type of their leaves, or becomes it if it is empty: a level means nothing in other chains.
-inline absl::StatusOr<apiary::level_t> level_of(const apiary::hived_layout& layout,
-                                                const std::string& type, std::string& leaf) {
-  if (type.empty()) return apiary::any_level;
-  for (const apiary::chain_layout& chain : layout.chains) {
-    const auto found = std::find(chain.level_types.begin(), chain.level_types.end(), type);
-    if (found == chain.level_types.end()) continue;
-    if (leaf.empty()) leaf = chain.level_types[0];
-    if (leaf != chain.level_types[0]) {
-      return absl::InvalidArgumentError("cell type '" + type + "' is made of '" +
-                                        chain.level_types[0] + "', not of '" + leaf + "'");
-    }
-    return static_cast<apiary::level_t>(found - chain.level_types.begin());
-  }
-  return unknown("cell type", type);
-}
-// The rules that an event puts a gang under; `leaf` as for level_of.
-inline absl::StatusOr<apiary::request_rules> rules_of(const apiary::hived_layout& layout,
-                                                      const session_event& e, std::string& leaf) {
-  apiary::request_rules rules;
-  APIARY_ASSIGN_OR_RETURN(rules.required, level_of(layout, e.required, leaf));
-  APIARY_ASSIGN_OR_RETURN(rules.preferred, level_of(layout, e.preferred, leaf));
-  const bool any = std::any_of(e.rules.begin(), e.rules.end(), [](const session_rules& r) {
-    return r.leader || !r.slices.empty() || !r.spread.empty();
-  });
-  for (const session_rules& r : e.rules) {
-    if (!any) break;
-    apiary::member_rules& to = rules.members.emplace_back();
-    to.leader = r.leader.value_or(apiary::no_member);
-    for (const session_level& s : r.slices) {
-      APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type, leaf));
-      to.slices.push_back({level, s.pods});
-    }
-    for (const session_level& s : r.spread) {
-      APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type, leaf));
-      to.spread.push_back({level, s.pods});
-    }
-  }
-  return rules;
-}
-
-// What an event asks for. What a gang that runs has been promised may be gone from the
-// configuration: it is then of no tenant.
-inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& scheduler,
-                                                       const session_event& e, apiary::job_id job,
-                                                       bool runs) {
-  const apiary::hived_layout& layout = scheduler.layout();
-  if (e.group.empty()) return missing("group");
-  if (e.vc.empty()) return missing("vc");
-  if (!e.priority) return missing("priority");
-  if (e.members.empty()) return missing("members");
-  apiary::gang_request r{.job = job, .priority = *e.priority, .members = e.members, .lazy = e.lazy};
-  std::string leaf = e.leaf_type;
-  if (!runs) {
-    APIARY_ASSIGN_OR_RETURN(r.rules, rules_of(layout, e, leaf));
-  }
-  if (const auto tenant = layout.find_tenant(e.vc)) r.tenant = *tenant;
-  if (!r.tenant.valid() && !runs) return unknown("virtual cluster", e.vc);
-  if (!leaf.empty()) {
-    if (const auto type = scheduler.find_leaf_type(leaf)) r.leaf_type = *type;
-    if (!r.leaf_type.valid() && !runs) return unknown("leaf type", leaf);
-  }
-  if (e.pinned.empty()) return r;
-  r.pinned = layout.find_pinned(e.pinned);
-  if (r.pinned && (!runs || layout.pinned[*r.pinned].tenant == r.tenant)) return r;
-  if (!runs) return unknown("pinned cell", e.pinned);
-  r.pinned.reset();
-  r.tenant = apiary::tenant_id();
-  return r;
 }
 
 // Where tasks run; nodes and devices that are not in the configuration are left out.

@@ -194,6 +194,63 @@ TEST_CASE("a level of rules says what leaves a gang wants, and cannot say two") 
   }
 }
 
+TEST_CASE("a type of cells in rules is no other type in another chain") {
+  hived_session s;
+  REQUIRE(
+      ask_op(s,
+             "'config','physicalCluster':{'cellTypes':{"
+             "'PAIR':{'childCellType':'GPU','childCellNumber':2},"
+             "'BIG':{'childCellType':'PAIR','childCellNumber':2,'isNodeLevel':true},"
+             "'BIGS':{'childCellType':'BIG','childCellNumber':2},"
+             "'SMALL':{'childCellType':'GPU','childCellNumber':2,'isNodeLevel':true},"
+             "'SMALLS':{'childCellType':'SMALL','childCellNumber':2},"
+             "'ROW':{'childCellType':'SMALLS','childCellNumber':2}},'physicalCells':["
+             "{'cellType':'BIGS','pinnedCellId':'pin','cellChildren':[{'cellAddress':'b0'},"
+             "{'cellAddress':'b1'}]},{'cellType':'ROW','cellChildren':[{'cellChildren':["
+             "{'cellAddress':'s0'},{'cellAddress':'s1'}]},{'cellChildren':["
+             "{'cellAddress':'s2'},{'cellAddress':'s3'}]}]},"
+             "{'cellType':'BIGS','cellChildren':[{'cellAddress':'b2'},{'cellAddress':'b3'}]},"
+             "{'cellType':'BIG','cellAddress':'b4'}]},"
+             "'virtualClusters':{'both':{'virtualCells':[{'cellType':'BIGS.BIG','cellNumber':1},"
+             "{'cellType':'ROW.SMALLS','cellNumber':1}],'pinnedCells':[{'pinnedCellId':'pin'}]},"
+             "'one':{'virtualCells':[{'cellType':'ROW.SMALLS','cellNumber':1}]},"
+             "'large':{'virtualCells':[{'cellType':'BIGS.BIG','cellNumber':1},"
+             "{'cellType':'BIG','cellNumber':1}]}}") == "'result':'ok'");
+  const std::string two = "[{'pods':2,'leafs':2}]";
+  const auto refused = [&](const std::string& vc, int priority, const std::string& members,
+                           const std::string& more, const std::string& words) {
+    std::string line = "{'op':" + gang("g", vc, priority, members, more) + '}';
+    std::replace(line.begin(), line.end(), '\'', '"');
+    refuses(s, line, "INVALID_ARGUMENT", words);
+  };
+  const std::string big =
+      "cell type 'BIG' is of level 2, which is 'SMALLS' in chain 'ROW', and the gang may use that";
+  const std::string bigs = "cell type 'BIGS' is of level 3, which is 'ROW' in chain 'ROW'";
+  const std::string smalls = "cell type 'SMALLS' is of level 2, which is 'BIG' in chain 'BIG";
+  refused("both", 0, two, ",'required':'BIG'", big);
+  refused("both", 0, two, ",'preferred':'BIGS'", bigs);
+  refused("one", 0, two, ",'required':'BIG'", big);
+  refused("large", -1, two, ",'required':'BIG'", big);
+  refused("both", 0, two, ",'required':'SMALLS'", smalls);
+  refused("both", 0, "[{'pods':2,'leafs':2,'slices':[{'level':'BIG','pods':2}]}]", "", big);
+  refused("both", 0, "[{'pods':2,'leafs':2,'spread':[{'level':'BIG','pods':1}]}]", "", big);
+  refused("both", 0, two, ",'required':'BIGS','preferred':'BIG'", "in chain 'ROW'");
+
+  // Where the gang may not use the other chain, or the other chain has no such level of nodes.
+  const auto binds = [&](const std::string& name, const std::string& vc, const std::string& members,
+                         const std::string& more, const std::string& node) {
+    const std::string answer = ask_op(s, gang(name, vc, 0, members, more));
+    CAPTURE(answer);
+    CHECK(answer.starts_with("'result':'bind','pods':[{'node':'" + node));
+  };
+  binds("a", "both", two, ",'required':'BIG','pinned':'pin'", "b");
+  binds("b", "large", "[{'pods':1,'leafs':4}]", ",'required':'BIGS'", "b");
+  binds("c", "large", two, ",'required':'BIG'", "b");
+  binds("d", "one", two, ",'required':'SMALLS'", "s");
+  binds("e", "both", "[{'pods':1,'leafs':2}]", ",'required':'SMALL'", "s");
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+}
+
 TEST_CASE("preemption: reserved, asked again, withdrawn; filtering changes nothing") {
   hived_session s = configured();
   ask_op(s, gang("low", "blue", 0, "[{'pods':1,'leafs':2}]"));

@@ -30,10 +30,10 @@ struct member_rules {
   friend bool operator==(const member_rules&, const member_rules&) = default;
 };
 
-// Where the tasks of a gang may stand to one another, as in gang_rules. Levels are those of the cells
-// of a chain, nodes or above. Of a guaranteed gang they are levels of its tenant's cells: cells that
-// are promised one by one are never in one cell of a higher level, wherever they are bound; but of a
-// spread, cells of the hardware count.
+// Where the tasks of a gang may stand to one another, as in gang_rules. Levels are those of the
+// cells of a chain, nodes or above: what they are in each that the request may use. Of a guaranteed
+// gang they are levels of its tenant's cells: cells that are promised one by one are never in one
+// cell of a higher level, wherever they are bound; but of a spread, cells of the hardware count.
 struct request_rules {
   level_t required = any_level;
   level_t preferred = any_level;

@@ -1,0 +1,150 @@
+// What a line of a session asks for a gang: its tenant, type of leaf, pinned cell and rules.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "hived_session_event.h"
+#include "hived_session_json.h"
+#include "hived_session_words.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/policy/gang_rules.h>
+#include <apiary/sched/gang_plan.h>
+#include <apiary/sched/hived.h>
+#include <apiary/sched/hived_layout.h>
+#include <apiary/sched/rules_check.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace example {
+
+// The level of the cells of a type, which it has in every chain that has it; any_level for "".
+// `leaf` is the type of their leaves, or becomes it if it is empty.
+inline absl::StatusOr<apiary::level_t> level_of(const apiary::hived_layout& layout,
+                                                const std::string& type, std::string& leaf) {
+  if (type.empty()) return apiary::any_level;
+  for (const apiary::chain_layout& chain : layout.chains) {
+    const auto found = std::find(chain.level_types.begin(), chain.level_types.end(), type);
+    if (found == chain.level_types.end()) continue;
+    if (leaf.empty()) leaf = chain.level_types[0];
+    if (leaf != chain.level_types[0]) {
+      return absl::InvalidArgumentError("cell type '" + type + "' is made of '" +
+                                        chain.level_types[0] + "', not of '" + leaf + "'");
+    }
+    return static_cast<apiary::level_t>(found - chain.level_types.begin());
+  }
+  return unknown("cell type", type);
+}
+// The rules that an event puts a gang under; `leaf` as for level_of.
+inline absl::StatusOr<apiary::request_rules> rules_of(const apiary::hived_layout& layout,
+                                                      const session_event& e, std::string& leaf) {
+  apiary::request_rules rules;
+  APIARY_ASSIGN_OR_RETURN(rules.required, level_of(layout, e.required, leaf));
+  APIARY_ASSIGN_OR_RETURN(rules.preferred, level_of(layout, e.preferred, leaf));
+  const bool any = std::any_of(e.rules.begin(), e.rules.end(), [](const session_rules& r) {
+    return r.leader || !r.slices.empty() || !r.spread.empty();
+  });
+  for (const session_rules& r : e.rules) {
+    if (!any) break;
+    apiary::member_rules& to = rules.members.emplace_back();
+    to.leader = r.leader.value_or(apiary::no_member);
+    for (const session_level& s : r.slices) {
+      APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type, leaf));
+      to.slices.push_back({level, s.pods});
+    }
+    for (const session_level& s : r.spread) {
+      APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type, leaf));
+      to.spread.push_back({level, s.pods});
+    }
+  }
+  return rules;
+}
+
+// What an event asks for. What a gang that runs has been promised may be gone from the
+// configuration: it is then of no tenant.
+inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& scheduler,
+                                                       const session_event& e, apiary::job_id job,
+                                                       bool runs) {
+  const apiary::hived_layout& layout = scheduler.layout();
+  if (e.group.empty()) return missing("group");
+  if (e.vc.empty()) return missing("vc");
+  if (!e.priority) return missing("priority");
+  if (e.members.empty()) return missing("members");
+  apiary::gang_request r{.job = job, .priority = *e.priority, .members = e.members, .lazy = e.lazy};
+  std::string leaf = e.leaf_type;
+  if (!runs) {
+    APIARY_ASSIGN_OR_RETURN(r.rules, rules_of(layout, e, leaf));
+  }
+  if (const auto tenant = layout.find_tenant(e.vc)) r.tenant = *tenant;
+  if (!r.tenant.valid() && !runs) return unknown("virtual cluster", e.vc);
+  if (!leaf.empty()) {
+    if (const auto type = scheduler.find_leaf_type(leaf)) r.leaf_type = *type;
+    if (!r.leaf_type.valid() && !runs) return unknown("leaf type", leaf);
+  }
+  if (e.pinned.empty()) return r;
+  r.pinned = layout.find_pinned(e.pinned);
+  if (r.pinned && (!runs || layout.pinned[*r.pinned].tenant == r.tenant)) return r;
+  if (!runs) return unknown("pinned cell", e.pinned);
+  r.pinned.reset();
+  r.tenant = apiary::tenant_id();
+  return r;
+}
+
+// The types of cells that the rules of an event name.
+inline std::vector<std::string> types_in(const session_event& e) {
+  std::vector<std::string> types{e.required, e.preferred};
+  for (const session_rules& rules : e.rules) {
+    for (const session_level& s : rules.slices) types.push_back(s.type);
+    for (const session_level& s : rules.spread) types.push_back(s.type);
+  }
+  std::erase(types, "");
+  return types;
+}
+// Whether the rules of a request have a meaning in a chain that it may use.
+inline bool rules_hold_in(const apiary::hived& scheduler, const apiary::gang_request& r,
+                          std::uint32_t c) {
+  const apiary::hived_layout& layout = scheduler.layout();
+  if (r.leaf_type.valid() && scheduler.catalog().type_of(c) != r.leaf_type) return false;
+  if (r.pinned && layout.pinned[*r.pinned].chain.value != c) return false;
+  const bool own = !r.pinned && r.priority >= 0;
+  if (own && !scheduler.cells().cluster_of(r.tenant, c).valid()) return false;
+  const apiary::chain_layout& chain = layout.chains[c];
+  return apiary::check_rules(apiary::rules_of(r), chain.node_level, chain.tree.num_levels()).ok();
+}
+// kInvalidArgument: a level that rules name by a type is one of another type in a chain that the
+// gang may use.
+inline absl::Status check_types(const apiary::hived& scheduler, const session_event& e,
+                                const apiary::gang_request& r) {
+  const std::vector<std::string> types = types_in(e);
+  const std::vector<apiary::chain_layout>& chains = scheduler.layout().chains;
+  for (std::uint32_t c = 0; c < chains.size(); ++c) {
+    if (types.empty() || !rules_hold_in(scheduler, r, c)) continue;
+    for (const std::string& type : types) {
+      std::string leaf;
+      APIARY_ASSIGN_OR_RETURN(const apiary::level_t level,
+                              level_of(scheduler.layout(), type, leaf));
+      const std::string& here = chains[c].level_types[level];
+      if (here == type) continue;
+      return absl::InvalidArgumentError(
+          "cell type '" + type + "' is of level " + std::to_string(level) + ", which is '" + here +
+          "' in chain '" + chains[c].level_types.back() + "', and the gang may use that");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What an event asks for that places a gang; by its types of cells in all chains that it may use.
+inline absl::StatusOr<apiary::gang_request> request_to_place(const apiary::hived& scheduler,
+                                                             const session_event& e,
+                                                             apiary::job_id job) {
+  APIARY_ASSIGN_OR_RETURN(apiary::gang_request r, request_of(scheduler, e, job, false));
+  APIARY_RETURN_IF_ERROR(check_types(scheduler, e, r));
+  return r;
+}
+
+}  // namespace example
