@@ -190,7 +190,7 @@ class hived_session {
 
   absl::Status recover(const session_event& e, json_object& out) {
     const job_id job = names_.id_for(e.group);
-    APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of(*scheduler_, e, job, true));
+    APIARY_ASSIGN_OR_RETURN(const apiary::gang_request r, request_of_running(*scheduler_, e, job));
     APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::task_place> tasks,
                             places_of(scheduler_->layout(), e.pods));
     APIARY_ASSIGN_OR_RETURN(const std::vector<apiary::level_t> whole_cells,

@@ -47,10 +47,11 @@ namespace example {
 //                  group's members are then its own and, after them, those of `by`
 //   node_bad, node_healthy              node
 //   device_bad, device_healthy          node, device
-//   recover        a gang that runs already: as schedule without rules, with pods [{node, devices,
-//                  wholeCell}] as they were answered. What is not in the configuration, its tenant
-//                  or some devices, is left out. wholeCell is of all pods that have devices or of
-//                  none, one for the pod or a list, one for each of its devices; gangs that come
+//   recover        a gang that runs already: as schedule, with pods [{node, devices, wholeCell}] as
+//                  they were answered. What is not in the configuration, its tenant, some devices
+//                  or a type of cells in its rules, is left out; the rules are kept for grow, where
+//                  it runs is not held against them. wholeCell is of all pods that have devices or
+//                  of none, one for the pod or a list, one for each of its devices; gangs that come
 //                  with what it was last, before all others, have all their tenants' cells again in
 //                  the same configuration, in whatever order they come
 //   reconfigure    as config

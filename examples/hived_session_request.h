@@ -77,9 +77,7 @@ inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& sche
   if (e.members.empty()) return missing("members");
   apiary::gang_request r{.job = job, .priority = *e.priority, .members = e.members, .lazy = e.lazy};
   std::string leaf = e.leaf_type;
-  if (!runs) {
-    APIARY_ASSIGN_OR_RETURN(r.rules, rules_of(layout, e, leaf));
-  }
+  APIARY_ASSIGN_OR_RETURN(r.rules, rules_of(layout, e, leaf));
   if (const auto tenant = layout.find_tenant(e.vc)) r.tenant = *tenant;
   if (!r.tenant.valid() && !runs) return unknown("virtual cluster", e.vc);
   if (!leaf.empty()) {
@@ -145,6 +143,25 @@ inline absl::StatusOr<apiary::gang_request> request_to_place(const apiary::hived
   APIARY_ASSIGN_OR_RETURN(apiary::gang_request r, request_of(scheduler, e, job, false));
   APIARY_RETURN_IF_ERROR(check_types(scheduler, e, r));
   return r;
+}
+
+// What an event asks for whose gang runs already; rules whose type of cells the configuration does
+// not have, or has of other leaves, are left out.
+inline absl::StatusOr<apiary::gang_request> request_of_running(const apiary::hived& scheduler,
+                                                               session_event e,
+                                                               apiary::job_id job) {
+  std::string leaf = e.leaf_type;
+  const auto lost = [&](const std::string& type) {
+    return !level_of(scheduler.layout(), type, leaf).ok();
+  };
+  const auto lost_level = [&](const session_level& s) { return lost(s.type); };
+  if (lost(e.required)) e.required.clear();
+  if (lost(e.preferred)) e.preferred.clear();
+  for (session_rules& rules : e.rules) {
+    std::erase_if(rules.slices, lost_level);
+    std::erase_if(rules.spread, lost_level);
+  }
+  return request_of(scheduler, e, job, true);
 }
 
 }  // namespace example

@@ -643,6 +643,52 @@ std::string forgetful(std::string pods) {
   return pods;
 }
 
+TEST_CASE("a gang that comes back grows under its rules") {
+  const std::string on = "[{'pods':1,'leafs':4}],'required':'RACK','pods':[{'node':'";
+  const auto grows = [&](const std::string& first, const std::string& second) {
+    hived_session s = with_racks();
+    for (const auto& [name, at] : {std::pair("a", first), std::pair("b", second)}) {
+      const std::string fields = gang(name, "red", -1, on + at + "','devices':[0,1,2,3]}]");
+      CHECK(ask_op(s, "'recover'" + fields.substr(10)) ==
+            "'result':'ok','lazyPreempted':[],'gone':[]");
+    }
+    return ask_op(s, "'grow','group':'a','by':'b'");
+  };
+  CHECK(grows("n0", "n1") == "'result':'ok'");
+  CHECK(grows("n0", "n2").find("are not in one cell of level 3") != std::string::npos);
+
+  // With one that is scheduled, whose type of leaf the rule tells.
+  hived_session s = with_racks();
+  const auto recover = [&](const std::string& name, const std::string& members,
+                           const std::string& more, const std::string& node) {
+    const std::string fields = gang(name, "red", 5, members, more);
+    return ask_op(s, "'recover'" + fields.substr(10) + ",'pods':[{'node':'" + node +
+                         "','devices':[0,1,2,3]}]");
+  };
+  const std::string one = "[{'pods':1,'leafs':4}]";
+  const std::string back = "'result':'ok','lazyPreempted':[],'gone':[]";
+  CHECK(recover("train", one, ",'required':'RACK'", "n0") == back);
+  CHECK(ask_op(s, gang("more", "red", 5, one, ",'required':'RACK','suggested':['n1']"))
+            .starts_with("'result':'bind'"));
+  CHECK(ask_op(s, "'grow','group':'train','by':'more'") == "'result':'ok'");
+  CHECK(ask_op(s, "'delete','group':'train'") == nobody_restored);
+
+  // What the configuration does not have is no rule, whatever it was; the others stand.
+  CHECK(recover("train",
+                "[{'pods':1,'leafs':4,'slices':[{'level':'POD','pods':1}],"
+                "'spread':[{'level':'HALL','pods':1},{'level':'NODE','pods':1}]}]",
+                ",'required':'POD','preferred':'RACK'", "n0") == back);
+  const apiary::request_rules& rules = s.scheduler()->gangs()[apiary::gang_slot(0)].request.rules;
+  CHECK(rules.required == apiary::any_level);
+  CHECK(rules.preferred == 3);
+  REQUIRE(rules.members.size() == 1);
+  CHECK(rules.members[0].slices.empty());
+  CHECK(rules.members[0].spread == std::vector<apiary::level_count>{{2, 1}});
+  CHECK(recover("more", one, ",'leafType':'SOLD','required':'RACK'", "n1") == back);
+  CHECK(ask_op(s, "'grow','group':'train','by':'more'").find("type of leaf") != std::string::npos);
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+}
+
 TEST_CASE("gangs come back with the levels of their whole cells") {
   hived_session s = with_racks();
   const std::string two = "[{'pods':2,'leafs':4}]";
