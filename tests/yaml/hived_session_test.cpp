@@ -689,6 +689,21 @@ TEST_CASE("a gang that comes back grows under its rules") {
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
 }
 
+TEST_CASE("a gang that has grown to many members comes back with its rules") {
+  hived_session s = with_racks();
+  std::string members = "{'pods':1,'leafs':4}";
+  std::string pods = "{'node':'n0','devices':[0,1,2,3]}";
+  for (int i = 0; i < 1024; ++i) {
+    members += ",{'pods':1,'leafs':1}";
+    pods += ",{}";
+  }
+  const std::string fields =
+      gang("g", "red", 5, '[' + members + ']', ",'required':'RACK','pods':[" + pods + ']');
+  CHECK(ask_op(s, fields).find("1025 members under rules") != std::string::npos);
+  CHECK(ask_op(s, "'recover'" + fields.substr(10)) == "'result':'ok','lazyPreempted':[],'gone':[]");
+  CHECK(ask_op(s, "'audit'") == "'result':'ok'");
+}
+
 TEST_CASE("gangs come back with the levels of their whole cells") {
   hived_session s = with_racks();
   const std::string two = "[{'pods':2,'leafs':4}]";

@@ -35,8 +35,8 @@ APIARY_NAMESPACE_BEGIN
 // Cost: O(1) a leaf; check O(members).
 class hived_catalog {
  public:
-  static constexpr std::uint64_t max_tasks = 1'000'000;  // of a gang
-  static constexpr std::size_t max_ruled_members = 1024;
+  static constexpr std::uint64_t max_tasks = 1'000'000;   // of a gang
+  static constexpr std::size_t max_ruled_members = 1024;  // of one to be placed
   // Of a gang that runs already; more if the cluster has more. Its cluster may have been larger.
   static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
@@ -114,7 +114,7 @@ class hived_catalog {
       return wrong("rules for " + std::to_string(r.rules.members.size()) + " members, it has " +
                    std::to_string(r.members.size()));
     }
-    if (r.rules.any() && r.members.size() > max_ruled_members) {
+    if (!runs && r.rules.any() && r.members.size() > max_ruled_members) {
       return wrong(std::to_string(r.members.size()) + " members under rules, where " +
                    std::to_string(max_ruled_members) + " are the limit");
     }
