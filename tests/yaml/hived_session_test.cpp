@@ -1242,7 +1242,8 @@ std::string random_line(apiary::rng& random) {
     case 9:
       return line("node_state", node);
     case 10:
-      return line("schedule", asked + R"(,"suggested":["n0","n1"],"phase":"Filtering")");
+      return line("schedule", asked + R"(,"suggested":["n0","n1"])" +
+                                  (random.uniform(2) == 0 ? R"(,"phase":"Filtering")" : ""));
     case 11:
       return line("grow", group + R"(,"by":"g)" + number(6) + '"');
     case 12:
