@@ -432,3 +432,23 @@ TEST_CASE(
   CHECK(state.gangs()[*state.gangs().find(downgraded)].guaranteed());
   CHECK(audit(layout, state.cells(), state.gangs()).empty());
 }
+
+TEST_CASE("hived_state: whose spread it is is in the hash") {
+  const hived_layout layout = layout_to_settle();
+  const std::uint32_t racks = racks_of(layout);
+  const tenant_id a = layout.find_tenant("a").value();
+  member_rules spread;
+  spread.spread = {{0, no_member}};
+  std::set<std::uint64_t> hashes;
+  for (const bool first : {false, true}) {
+    hived_state state(layout);
+    const cell_id leaf = state.cells().chain(racks).first_leaf(0);
+    gang_request r = settling_gang(job_id(1), a, 0, 1);
+    r.members = {{1, 1}, {1, 1}};
+    r.rules.members.resize(2);
+    r.rules.members[first ? 0 : 1] = spread;
+    state.readmit(settled_before(r, {{racks, leaf}, {racks, cell_id(leaf.value + 1)}}));
+    hashes.insert(state.hash());
+  }
+  CHECK(hashes.size() == 2);
+}

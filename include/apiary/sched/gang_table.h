@@ -112,7 +112,7 @@ struct gang_record {
   }
 };
 
-// What it costs to end a gang that runs. It must not throw.
+// What it costs to end a gang that runs. It must not throw, nor ask the scheduler.
 using gang_cost = std::function<std::uint64_t(const gang_record&)>;
 
 // A gang among those of its cluster, the cheapest victims first: preempting gangs, low priorities, few

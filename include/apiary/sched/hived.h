@@ -65,9 +65,9 @@ class hived {
     return hived(std::move(layout));
   }
 
-  // What it costs to end a gang that runs for another one of its tenant, 2^40 at most: of the sets
-  // that would do one of the least sum ends. Empty: fewest gangs, then lowest priorities, then
-  // fewest leaves (hived_eviction.h). It is not in hash(): who replays calls has to set the same.
+  // What it costs to end a gang that runs, 2^40 at most, for another one of its tenant: of those in
+  // the first chain where some would do, the least sum ends. Empty: fewest gangs, lowest priorities,
+  // fewest leaves (hived_eviction.h), as always where cells are bound elsewhere. Not in hash().
   void set_victim_cost(gang_cost cost) { planner_.victim_cost() = std::move(cost); }
 
   // Where the gang would go now. A preempting gang asks again in the same words; only the suggested
@@ -195,8 +195,8 @@ class hived {
   // A gang grows: the tasks of another gang become its own, numbered after its own, and that other
   // gang is no more. Both run. A job that wants more tasks asks for them as a gang of their own, which
   // waits and preempts as any other, and joins when it runs; it shrinks by finish_task. Each keeps its
-  // members' rules; both must require the same level, and be in one cell of it. Numbers of tasks stand
-  // for good: those that have ended count towards the limit, and the cost.
+  // members' rules; both must require the same level, and be in one cell of it where the chain has
+  // it. Numbers of tasks stand for good: those that have ended count towards the limit, and the cost.
   // kInvalidArgument: the same gang twice, or more than hived_catalog::max_tasks tasks. kNotFound: no
   // such gang. kFailedPrecondition: one of them is preempting, is being preempted, or has lost its
   // tenant's cells; or they differ in tenant, priority, type of leaf, pinned cell, lazy, chain or

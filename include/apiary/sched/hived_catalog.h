@@ -233,7 +233,7 @@ class hived_catalog {
     std::size_t there = 0;
     for (const chain_leaf& l : leaves) {
       const bool known = l.leaf.valid() && there < of_those_there.size();
-      levels.push_back(known ? of_those_there[there] : level_t{0});
+      levels.push_back(known ? of_those_there[there] : any_level);
       there += l.leaf.valid() ? 1U : 0U;
     }
     if (there == of_those_there.size()) return levels;

@@ -49,11 +49,9 @@ class hived_eviction {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
-    if (cost_ == nullptr) {
-      if (const auto one = cheapest_alone(chain, gangs, request, c, cluster, nodes, free, good)) {
-        lift_gang(cells, gangs, *one, request.priority, chain, good);
-        return fit_verdict::fits;
-      }
+    if (const auto one = cheapest_alone(chain, gangs, request, c, cluster, nodes, free, good)) {
+      lift_gang(cells, gangs, *one, request.priority, chain, good);
+      return fit_verdict::fits;
     }
     list_candidates(cells, gangs, request.priority, c);
     others_.assign(nodes.counts().begin(), nodes.counts().end());
@@ -187,7 +185,7 @@ class hived_eviction {
     return (g.runs ? most : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) + g.leaves;
   }
   // Of a tenant without preempting gangs the first of the cheapest few gangs that makes room alone:
-  // nothing costs less than one gang, the cheapest that will do.
+  // nothing costs less than one gang, the cheapest that will do. Not with a host's own costs.
   template <class Free>
   std::optional<gang_slot> cheapest_alone(const physical_chain& chain, const gang_table& gangs,
                                           const gang_request& request, cluster_id c,
@@ -195,7 +193,7 @@ class hived_eviction {
                                           const Free& free, const health<uniform_tree>& good) {
     std::size_t tries = 32;
     for (const ranked_gang& g : gangs.of_cluster(c)) {
-      if (!g.runs || g.priority >= request.priority || tries-- == 0) break;
+      if (cost_ || !g.runs || g.priority >= request.priority || tries-- == 0) break;
       list_gains(chain, gangs, g.slot, cluster, request.priority, good);
       std::vector<std::uint32_t>& counts = others_;
       counts.assign(nodes.counts().begin(), nodes.counts().end());

@@ -160,27 +160,27 @@ class hived_search {
     gang_place best = place_;
     std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
     const auto give_way = [&](std::size_t n) {  // some of the first n of them
-      const auto suffice = [&](std::span<const gang_slot> some) {
-        bool good =
-            spread && attempt(cells, q, {.usable = &usable, .apart = true, .yielding = some});
-        good = good || attempt(cells, q, {.usable = &usable, .yielding = some});
-        if (!good && !found && some.size() == n) good = try_filtered(cells, q, usable, some);
-        if (!good) return false;
-        const std::size_t ended = num_ended(chain, q.gangs);
-        if (ended > most) return false;
-        most = ended;
+      const auto take = [&](bool good) {
+        if (!good || num_ended(chain, q.gangs) > most) return false;
+        most = num_ended(chain, q.gangs);
         best = place_;
         return true;
       };
+      const auto suffice = [&](std::span<const gang_slot> some) {
+        hived_way way{.usable = &usable, .apart = true, .yielding = some};
+        bool good = spread && take(attempt(cells, q, way));
+        way.apart = false;
+        if (!good || most > 0) good = take(attempt(cells, q, way)) || good;
+        if (good || found || some.size() < n) return good;
+        return take(try_filtered(cells, q, usable, some));
+      };
       return hived_eviction::choose_few(std::span(lower).first(n), suffice);
     };
-    const auto ending = std::find_if(lower.begin(), lower.end(), [&](gang_slot s) {
-      return hived_eviction::must_end(q.gangs[s]);
-    });
-    const auto others = static_cast<std::size_t>(ending - lower.begin());
-    const bool better =
-        (others > 0 && give_way(others)) || (others < lower.size() && give_way(lower.size()));
-    found = better || found;
+    const auto runs_on = [&](gang_slot s) { return !hived_eviction::must_end(q.gangs[s]); };
+    const auto others =
+        static_cast<std::size_t>(std::count_if(lower.begin(), lower.end(), runs_on));  // the first
+    found = (others > 0 && give_way(others)) || (others < lower.size() && give_way(lower.size())) ||
+            found;
     place_ = std::move(best);
     if (found) verdict_ = fit_verdict::fits;
     return found;

@@ -162,6 +162,7 @@ class hived_state {
       if (!gang.leaves[i].leaf.valid()) continue;
       let_go(gang, gang.leaves[i]);
       gang.leaves[i].leaf = cell_id();
+      if (!gang.lost.empty()) gang.lost[i] = hived_cells::no_level;
     }
     std::erase_if(gang.missing,
                   [&](const missing_leaf& m) { return m.index >= first && m.index < last; });
@@ -193,10 +194,10 @@ class hived_state {
     hash_ ^= fact(slot);
   }
   // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
-  // them where they run, whole cells of the levels that they had if they can, by descending priority,
-  // then by job. Those who cannot are remembered as
-  // downgraded for each gang that may be in the way: the preempting one, if one is named, and those
-  // that have claimed a leaf of theirs. The jobs of those who can.
+  // them where they run, whole cells of the levels that they had if possible, by descending
+  // priority, then by job. Those who cannot are remembered as downgraded for each gang that may be
+  // in the way: the preempting one, if named, and those that have claimed a leaf of theirs. The
+  // jobs of those who can. Cost: O(gangs that cannot * leaves of those remembered for) besides.
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
@@ -218,8 +219,8 @@ class hived_state {
       const gang_record& gang = gangs_[s];
       if (preempting) remember(*preempting, gang.request.job);
       for (const chain_leaf& l : gang.leaves) {
-        const gang_slot by =
-            l.leaf.valid() ? cells_.chain(l.chain).holders(l.leaf).claimer : gang_slot();
+        if (!l.leaf.valid()) continue;
+        const gang_slot by = cells_.chain(l.chain).holders(l.leaf).claimer;
         if (by.valid()) remember(by, gang.request.job);
       }
     }
@@ -271,10 +272,11 @@ class hived_state {
   }
   // A gang is downgraded for a preempting one.
   void remember(gang_slot preempting, job_id job) {
-    hash_ ^= fact(preempting);
     std::vector<job_id>& victims = gangs_[preempting].downgraded_victims;
     const auto at = std::lower_bound(victims.begin(), victims.end(), job);
-    if (at == victims.end() || *at != job) victims.insert(at, job);
+    if (at != victims.end() && *at == job) return;
+    hash_ ^= fact(preempting);
+    victims.insert(at, job);
     hash_ ^= fact(preempting);
   }
   void end_for(gang_slot slot, gang_slot preempting) {
@@ -365,7 +367,7 @@ class hived_state {
   static void add_rules(const request_rules& rules, digest& all) noexcept {
     all.add((std::uint64_t{rules.required} << 32) | rules.preferred);
     for (const member_rules& m : rules.members) {
-      all.add((std::uint64_t{m.slices.size()} << 32) | m.leader);
+      all.add((std::uint64_t{m.slices.size()} << 32) | m.leader).add(m.spread.size());
       for (const auto* counts : {&m.slices, &m.spread})
         for (const level_count& s : *counts) all.add((std::uint64_t{s.level} << 32) | s.tasks);
     }
