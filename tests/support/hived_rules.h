@@ -22,12 +22,14 @@
 
 namespace apiary_test {
 
-// The cell of a level that a node lies in, by its chain and its place there.
+// The cell of a level that a node lies in, by its chain and its place there; in a chain without the
+// level that of all nodes.
 [[nodiscard]] inline std::pair<std::uint32_t, std::uint32_t> cell_of(
     const apiary::hived_layout& layout, apiary::node_id node, apiary::level_t level) {
   const apiary::chain_id c = layout.chain_of(node);
   const apiary::chain_layout& chain = layout.chain(c);
   std::uint32_t place = node.value - chain.first_node;
+  if (level >= chain.tree.num_levels()) return {c.value, 0};
   for (apiary::level_t l = chain.node_level; l < level; ++l) place /= chain.tree.fan_out(l + 1);
   return {c.value, place};
 }
