@@ -4,12 +4,12 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/journaled.h>
 #include <apiary/alloc/node_index.h>
-#include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/health.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <benchmark/benchmark.h>
 
@@ -195,16 +195,16 @@ class guarded {
  public:
   explicit guarded(const uniform_tree& tree) : cells_(tree) {}
   std::optional<cell_id> allocate(level_t level) {
-    if (!cells_.promise({level, 1})) return std::nullopt;
+    if (!cells_.reserve({level, 1})) return std::nullopt;
     return cells_.allocate(level);
   }
   void release(cell_id c) {
     cells_.release(c);
-    cells_.withdraw({cells_.tree().level(c), 1});
+    cells_.cancel_reservation({cells_.tree().level(c), 1});
   }
 
  private:
-  safe_buddy_allocator cells_;
+  reserving_buddy_allocator cells_;
 };
 
 BENCHMARK(allocate_release<buddy_allocator<uniform_tree>, cell_id>)

@@ -1,6 +1,6 @@
 // apiary/benchmarks/core_bench.cpp - finding members of sets, beside what it must beat.
 // SPDX-License-Identifier: MIT
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 
 #include <benchmark/benchmark.h>

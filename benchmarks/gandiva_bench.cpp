@@ -4,11 +4,11 @@
 #include "benchmarks/openb_experiment.h"
 #include "tests/support/naive_moves.h"
 #include <apiary/alloc/fraction_pool.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/gandiva/detail/fragmentation_moves.h>
+#include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
-#include <apiary/policy/fragmentation_moves.h>
-#include <apiary/sched/fgd.h>
-#include <apiary/sched/gandiva_fgd.h>
 
 #include <benchmark/benchmark.h>
 
@@ -44,9 +44,9 @@ void at_load(benchmark::State& state) {
             .value();
     std::vector<gandiva_fgd::action> actions;
     std::uint64_t moves = 0;
-    tick_t now = 0;
+    time_ms now = 0;
     for (const std::uint32_t t : e.work.arrivals) {
-      share task = e.work.tasks[t].request;
+      task_request task = e.work.tasks[t].request;
       task.job = job_id(static_cast<std::uint32_t>(now));
       if (!g.submit(task, {}, now, actions).ok()) state.SkipWithError("a task was refused");
       if (++now % 10 != 0) continue;
@@ -54,7 +54,7 @@ void at_load(benchmark::State& state) {
       if (!g.tick(now, actions).ok()) state.SkipWithError("a tick was refused");
       for (const auto& a : actions) moves += a.what == gandiva_fgd::action::verb::migrate ? 1U : 0U;
     }
-    const node_table& nodes = g.ground().scheduler().nodes();
+    const node_table& nodes = g.backend().scheduler().nodes();
     std::uint64_t idle = 0;
     for (const node_id n : nodes.ids()) idle += nodes[n].total_gpu_left();
     const cluster_fragmentation f(metric, nodes);
@@ -77,7 +77,7 @@ BENCHMARK(at_load)
 // A cluster of so many nodes of the trace, after arrivals of as many GPUs as it has.
 struct loaded_cluster {
   node_table nodes;
-  std::vector<placed_task> tasks;
+  std::vector<detail::placed_task> tasks;
 
   explicit loaded_cluster(std::uint32_t count) {
     const experiment& e = openb();
@@ -86,7 +86,7 @@ struct loaded_cluster {
     fgd below = fgd::create(nodes, fragmentation_gradient(fragmentation(e.mix))).value();
     std::uint64_t asked = 0;
     for (std::size_t i = 0; asked < nodes.total_gpus() * whole_gpu; ++i) {
-      share task = e.work.tasks[e.work.arrivals[i]].request;
+      task_request task = e.work.tasks[e.work.arrivals[i]].request;
       task.job = job_id(static_cast<std::uint32_t>(i));
       asked += task.total_gpu_milli();
       const auto where = below.propose(task);
@@ -95,8 +95,8 @@ struct loaded_cluster {
       tasks.push_back({task, *where});
     }
   }
-  void move(const fragmentation_move& m) {
-    placed_task& t = tasks[m.task];
+  void move(const detail::fragmentation_move& m) {
+    detail::placed_task& t = tasks[m.task];
     give(nodes, t.task, t.where);
     t.where = m.to;
     take(nodes, t.task, t.where);
@@ -108,7 +108,7 @@ void best_move(benchmark::State& state) {
   loaded_cluster cluster(static_cast<std::uint32_t>(state.range(0)));
   const loaded_cluster loaded = cluster;
   const fragmentation metric(openb().mix);
-  fragmentation_moves moves(metric);
+  detail::fragmentation_moves moves(metric);
   std::uint64_t found = 0;
   for (auto _ : state) {
     const auto m = moves.best(cluster.nodes, cluster.tasks, 0);
@@ -120,7 +120,7 @@ void best_move(benchmark::State& state) {
     }
     if (!m) {
       cluster = loaded;
-      moves = fragmentation_moves(metric);
+      moves = detail::fragmentation_moves(metric);
       continue;
     }
     ++found;

@@ -5,11 +5,11 @@
 #include "benchmarks/hived_load.h"
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/ids.h>
+#include <apiary/gang/node_assignment.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/hived.h>
 #include <apiary/metric/buddy_fragmentation.h>
-#include <apiary/policy/gang_placer.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/physical_chain.h>
-#include <apiary/sched/virtual_cluster.h>
 #ifdef APIARY_HAS_YAML
 #include "examples/hived_yaml.h"
 #endif
@@ -74,19 +74,19 @@ void run(hived& h, const hived_load& load, measured& m, Observe&& observe,
     if (i >= load.steady) m.steady.add(decided);
     ++m.outcomes[static_cast<std::size_t>(e.expected)][static_cast<std::size_t>(plan->result)];
     m.checksum = fold(m.checksum, static_cast<std::uint64_t>(plan->result));
-    if (plan->result == outcome::wait) continue;
+    if (plan->result == plan_result::wait) continue;
     observe(std::as_const(h), r, *plan);
     const stopwatch binding;
     APIARY_VERIFY(h.commit(*plan).ok());
     double bound = decided + binding.us();
-    if (plan->result == outcome::preempt) {
+    if (plan->result == plan_result::preempt) {
       for (const job_id victim : plan->victims) {
         APIARY_VERIFY(h.finish(victim).ok());
         live[victim.value] = false;
       }
       const stopwatch again;
       plan = h.propose(r);
-      APIARY_VERIFY(plan->result == outcome::bind && h.commit(*plan).ok());
+      APIARY_VERIFY(plan->result == plan_result::bind && h.commit(*plan).ok());
       bound += again.us();
     }
     m.bound.add(bound);
@@ -277,7 +277,7 @@ void guests_everywhere(benchmark::State& state) {
   const std::uint32_t nodes = state.range(2) != 0 ? 4 : 1;  // of the cell
   const virtual_cell_config cell{nodes == 4 ? "RACK" : "RACK.NODE", 4};
   hived h = *hived::create(racks_of_one(racks, {cell}));
-  const auto gang = [&](std::uint32_t job, std::int32_t priority, gang_member member) {
+  const auto gang = [&](std::uint32_t job, std::int32_t priority, task_group member) {
     gang_request r;
     r.job = job_id(job);
     r.tenant = tenant_id(0);
@@ -290,7 +290,7 @@ void guests_everywhere(benchmark::State& state) {
   for (std::uint32_t job = 0; job < racks * 4; ++job) {
     guests[job] = mixed && job % 97 == 96 ? 5 + job / 97 % 3 : 8;
     const gang_plan plan = *h.propose(gang(job, -1, {1, guests[job]}));
-    APIARY_VERIFY(plan.result == outcome::bind && h.commit(plan).ok());
+    APIARY_VERIFY(plan.result == plan_result::bind && h.commit(plan).ok());
     in_cell[plan.tasks[0].node.value / nodes] += guests[job];
   }
   const std::uint32_t least = *std::min_element(in_cell.begin(), in_cell.end());
@@ -323,7 +323,7 @@ void waiting(benchmark::State& state) {
   run(h, load, filled, ignore_plans);
   std::vector<gang_request> asked;
   for (std::uint32_t t = 0; t < h.layout().tenants.size(); ++t) {
-    const cluster_id c = h.cells().cluster_of(tenant_id(t), 0);
+    const vc_chain_id c = h.cells().cluster_of(tenant_id(t), 0);
     if (!c.valid()) continue;
     gang_request& r = asked.emplace_back();
     r.job = job_id(load.gangs + t);
@@ -334,7 +334,7 @@ void waiting(benchmark::State& state) {
   for (auto _ : state) {
     for (const gang_request& r : asked) {
       const absl::StatusOr<gang_plan> plan = h.propose(r);
-      if (plan->result != outcome::wait) state.SkipWithError("a gang got more than there is");
+      if (plan->result != plan_result::wait) state.SkipWithError("a gang got more than there is");
       sum = fold(sum, static_cast<std::uint64_t>(plan->wait.reason));
     }
   }
@@ -353,15 +353,15 @@ BENCHMARK(waiting)
 // those that wait count where no place is expected.
 struct rule_question {
   const char* name = "";
-  gang_member member{};
-  request_rules rules{};
+  task_group member{};
+  request_constraints rules{};
   std::int32_t priority = 0;
   bool waits = false;
 };
 std::vector<rule_question> rule_questions() {
   constexpr level_t rack = 4;
-  const auto of_member = [](member_rules m) {
-    request_rules rules;
+  const auto of_member = [](group_constraints m) {
+    request_constraints rules;
     rules.members.push_back(std::move(m));
     return rules;
   };
@@ -375,7 +375,7 @@ std::vector<rule_question> rule_questions() {
           {"2 nodes of a guest, one rack", {2, 8}, {.required = rack}, -1},
           {"5 nodes, one rack of 4", {5, 8}, {.required = rack}, 0, true}};
 }
-void ruled(benchmark::State& state) {
+void constrained(benchmark::State& state) {
   const rule_question asked = rule_questions()[static_cast<std::size_t>(state.range(1))];
   const hived_load load = synthetic_load(static_cast<std::uint32_t>(state.range(0)),
                                          quota_kind::rows_and_racks, {.steady_arrivals = 1000});
@@ -393,7 +393,7 @@ void ruled(benchmark::State& state) {
     r.priority = asked.priority;
     r.members = {asked.member};
     r.rules = asked.rules;
-    if ((h.propose(r)->result == outcome::wait) == asked.waits) answered.push_back(r);
+    if ((h.propose(r)->result == plan_result::wait) == asked.waits) answered.push_back(r);
   }
   std::uint64_t sum = 0;
   for (auto _ : state) {
@@ -409,7 +409,7 @@ void ruled(benchmark::State& state) {
       static_cast<double>(answered.size()),
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(ruled)
+BENCHMARK(constrained)
     ->Unit(benchmark::kMicrosecond)
     ->ArgNames({"GPUs", "rule"})
     ->ArgsProduct({{10000, 100000}, {0, 1, 2, 3, 4, 5, 6, 7, 8}});
@@ -474,8 +474,8 @@ void racks(benchmark::State& state) {
   };
   std::map<std::string, spread> all;
   const auto observe = [&](const hived& h, const gang_request& r, const gang_plan& plan) {
-    const gang_member m = r.members.front();
-    if (m.leaves != 8 || m.tasks < 8) return;
+    const task_group m = r.members.front();
+    if (m.gpus != 8 || m.tasks < 8) return;
     spread& s = all[(r.priority < 0 ? "guest_" : "owner_") + std::to_string(m.tasks) + "x8"];
     std::vector<std::uint32_t> used;
     for (const task_place& t : plan.tasks) used.push_back(t.node.value / 4);
@@ -483,20 +483,20 @@ void racks(benchmark::State& state) {
     used.erase(std::unique(used.begin(), used.end()), used.end());
     ++s.gangs;
     s.ours += static_cast<double>(used.size());
-    const physical_chain& chain = h.cells().chain(0);
+    const detail::physical_chain& chain = h.cells().chain(0);
     std::vector<std::uint32_t> idle(chain.num_nodes() / 4, 0);
     std::vector<std::uint32_t> unowned(chain.num_nodes() / 4, 0);
     for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
       idle[n / 4] += std::popcount(chain.idle(n)) == 8 ? 1U : 0U;
       unowned[n / 4] +=
-          chain.use().used(chain.node_cell(n), physical_chain::guaranteed) == 0 ? 1U : 0U;
+          chain.use().used(chain.node_cell(n), detail::physical_chain::guaranteed) == 0 ? 1U : 0U;
     }
     if (r.priority < 0) {
       s.best += fewest_racks(idle, m.tasks);
       s.any += fewest_racks(idle, m.tasks);
       return;
     }
-    const virtual_cluster& c = h.cells().cluster(h.cells().cluster_of(r.tenant, 0));
+    const detail::virtual_cluster& c = h.cells().cluster(h.cells().cluster_of(r.tenant, 0));
     std::vector<std::uint32_t> free(c.num_nodes() / 4, 0);
     for (std::uint32_t n = 0; n < c.num_nodes(); ++n)
       free[n / 4] += std::popcount(c.free(n)) == 8 ? 1U : 0U;
@@ -674,9 +674,9 @@ class hived_scheduler {
   bool start(const gang_event& e, std::vector<job_id>* victims = nullptr) {
     const gang_request r = request_of(e);
     gang_plan plan = *hived_.propose(r);
-    if (plan.result == outcome::wait) return false;
+    if (plan.result == plan_result::wait) return false;
     APIARY_VERIFY(hived_.commit(plan).ok());
-    if (plan.result == outcome::bind) return true;
+    if (plan.result == plan_result::bind) return true;
     for (const job_id victim : plan.victims) APIARY_VERIFY(hived_.finish(victim).ok());
     if (victims != nullptr) *victims = plan.victims;
     return hived_.commit(*hived_.propose(r)).ok();
@@ -712,7 +712,7 @@ class static_scheduler {
       clusters_.emplace_back(tenant_id(0), 0, tree, chain_.node_level(), tenant.quota[0]);
     buddy_allocator<uniform_tree> free(tree);
     for (level_t l = tree.num_levels(); l-- > 0;) {
-      for (virtual_cluster& c : clusters_) {
+      for (detail::virtual_cluster& c : clusters_) {
         for (const cell_id root : c.tree().roots(l)) {
           const cell_id image = *free.allocate(l);
           for (std::uint32_t i = 0; i < tree.leaves_per_cell(l); ++i)
@@ -724,8 +724,8 @@ class static_scheduler {
   }
 
   bool start(const gang_event& e, std::vector<job_id>* victims) {
-    const gang_member member{e.tasks, e.leaves};
-    virtual_cluster* const c = e.priority < 0 ? nullptr : &clusters_[e.tenant];
+    const task_group member{e.tasks, e.leaves};
+    detail::virtual_cluster* const c = e.priority < 0 ? nullptr : &clusters_[e.tenant];
     const std::uint32_t size = chain_.node_leaves();
     classes_.clear();
     for (std::uint32_t n = 1; c != nullptr && n <= size; ++n)
@@ -760,7 +760,7 @@ class static_scheduler {
   }
   void end(const gang_event& e) {
     if (e.priority < 0) return end_guest(e.gang);
-    virtual_cluster& c = clusters_[e.tenant];
+    detail::virtual_cluster& c = clusters_[e.tenant];
     for (const cell_id leaf : gangs_[e.gang]) {
       chain_.hold(c.image(leaf), {});
       c.show(leaf, true);
@@ -773,8 +773,8 @@ class static_scheduler {
   }
 
   hived_layout layout_;
-  physical_chain chain_;
-  std::vector<virtual_cluster> clusters_;
+  detail::physical_chain chain_;
+  std::vector<detail::virtual_cluster> clusters_;
   std::vector<std::vector<cell_id>> gangs_;  // leaves of each
   std::vector<std::uint32_t> sizes_;
   gang_placer placer_;
@@ -868,17 +868,18 @@ void levels(benchmark::State& state) {
       double looks = 0;
       run(h, load, m, [&](const hived& now, const gang_request& r, const gang_plan& plan) {
         if (looks++; static_cast<int>(looks) % 16 == 0) {
-          const physical_chain& chain = now.cells().chain(0);
+          const detail::physical_chain& chain = now.cells().chain(0);
           double free = 0;
           double whole = 0;
           for (const cell_id rack : chain.tree().cells(chain.node_level() + 1)) {
-            const double used = chain.use().used_at_least(rack, physical_chain::opportunistic);
+            const double used =
+                chain.use().used_at_least(rack, detail::physical_chain::opportunistic);
             free += 32 - used;
             whole += used == 0 ? 32 : 0;
           }
           outside += 16 * (free - whole) / free;
         }
-        if (r.members[0].leaves != 8 || r.members[0].tasks < 2) return;
+        if (r.members[0].gpus != 8 || r.members[0].tasks < 2) return;
         std::vector<std::uint32_t> used;
         for (const task_place& t : plan.tasks) used.push_back(t.node.value / 4);
         std::sort(used.begin(), used.end());

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <apiary/core/rng.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived.h>
 
 #include <algorithm>
 #include <chrono>
@@ -32,8 +32,9 @@ struct gang_event {
   std::uint32_t tenant = 0;
   std::int32_t priority = 0;
   std::uint32_t tasks = 0;
-  std::uint32_t leaves = 0;                          // of each task
-  apiary::outcome expected = apiary::outcome::bind;  // of one that comes, as the load was made
+  std::uint32_t leaves = 0;  // of each task
+  apiary::plan_result expected =
+      apiary::plan_result::bind;  // of one that comes, as the load was made
 
   [[nodiscard]] std::uint32_t gpus() const noexcept { return tasks * leaves; }
 };
@@ -108,7 +109,7 @@ inline void generate(const load_shape& shape, hived_load& load) {
     e.leaves = shape.classes[c].leaves;
     const bool fits = e.priority < 0 ? total + e.gpus() <= load.gpus
                                      : used[e.tenant] + e.gpus() <= shape.quotas[e.tenant];
-    e.expected = fits ? apiary::outcome::bind : apiary::outcome::wait;
+    e.expected = fits ? apiary::plan_result::bind : apiary::plan_result::wait;
     load.events.push_back(e);
     if (!fits) continue;
     live.push_back(e);
@@ -184,12 +185,12 @@ inline std::optional<std::string> read_recorded(const std::string& path, hived_l
     } else if (op == "S") {
       std::string result;
       fields >> e.gang >> e.tenant >> e.priority >> e.tasks >> e.leaves >> result;
-      e.expected = result == "B"   ? apiary::outcome::bind
-                   : result == "P" ? apiary::outcome::preempt
-                                   : apiary::outcome::wait;
+      e.expected = result == "B"   ? apiary::plan_result::bind
+                   : result == "P" ? apiary::plan_result::preempt
+                                   : apiary::plan_result::wait;
       load.events.push_back(e);
       load.gangs = std::max(load.gangs, e.gang + 1);
-      if (e.expected != apiary::outcome::wait) continue;
+      if (e.expected != apiary::plan_result::wait) continue;
       e.what = gang_event::kind::ends;
       load.events.push_back(e);
     } else if (op == "D" || op == "X") {  // a victim there ends here as well

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/health.h>
-#include <apiary/model/ragged_tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <benchmark/benchmark.h>
 

@@ -4,9 +4,9 @@
 
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/request.h>
-#include <apiary/sim/generator.h>
-#include <apiary/sim/openb_reader.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/openb_reader.h>
+#include <apiary/trace/task_generator.h>
+#include <apiary/trace/workload.h>
 
 #include <filesystem>
 #include <string>
@@ -15,7 +15,7 @@
 namespace apiary_bench {
 
 struct experiment {
-  apiary::cluster machines;
+  apiary::trace_cluster machines;
   apiary::workload work;
   apiary::task_mix mix;
 };
@@ -28,7 +28,7 @@ inline experiment load_openb() {
   if (std::filesystem::exists(data)) {
     gpu_model_names models;
     const auto lines = [&](const char* name) { return line_reader::open(data + name).value(); };
-    const cluster listed = read_nodes(lines("openb_node_list_gpu_node.csv"), models).value();
+    const trace_cluster listed = read_nodes(lines("openb_node_list_gpu_node.csv"), models).value();
     e.machines = read_node_order(lines("arrivals/default_42_nodes.txt"), listed).value();
     e.work.tasks = read_tasks(lines("openb_pod_list_default.csv"), models).value();
     e.work.arrivals = read_arrivals(lines("arrivals/default_42_pods.txt"), e.work.tasks).value();

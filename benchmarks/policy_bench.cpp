@@ -1,10 +1,10 @@
 // apiary/benchmarks/policy_bench.cpp - gangs into nodes and tasks into leaves, beside slower ways.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
+#include <apiary/gang/detail/device_choice.h>
+#include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
-#include <apiary/policy/gang_fit.h>
-#include <apiary/policy/leaf_choice.h>
-#include <apiary/policy/preempt.h>
+#include <apiary/preempt/victim_search.h>
 
 #include <benchmark/benchmark.h>
 
@@ -33,12 +33,12 @@ std::vector<node_class> busy_nodes(std::uint32_t most) {
 class node_by_node {
  public:
   fit_verdict operator()(const std::vector<node_class>& classes,
-                         const std::vector<gang_member>& members) {
+                         const std::vector<task_group>& members) {
     free_.clear();
     tasks_.clear();
     used_ = 0;
     for (const node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
-    for (const gang_member& m : members) tasks_.insert(tasks_.end(), m.tasks, m.leaves);
+    for (const task_group& m : members) tasks_.insert(tasks_.end(), m.tasks, m.gpus);
     std::sort(free_.begin(), free_.end());
     std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
     for (const std::uint32_t t : tasks_) {
@@ -62,11 +62,11 @@ class node_by_node {
 class backtracking {
  public:
   fit_verdict operator()(const std::vector<node_class>& classes,
-                         const std::vector<gang_member>& members) {
+                         const std::vector<task_group>& members) {
     free_.clear();
     tasks_.clear();
     for (const node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
-    for (const gang_member& m : members) tasks_.insert(tasks_.end(), m.tasks, m.leaves);
+    for (const task_group& m : members) tasks_.insert(tasks_.end(), m.tasks, m.gpus);
     std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
     return place(0) ? fit_verdict::fits : fit_verdict::does_not_fit;
   }
@@ -91,23 +91,23 @@ class backtracking {
 };
 
 // Leaves that gang_fit placed, class by class not more nodes than there are.
-std::uint64_t leaves_placed(const gang_fit& fit, const std::vector<gang_member>& members) {
+std::uint64_t leaves_placed(const gang_fit& fit, const std::vector<task_group>& members) {
   std::uint64_t leaves = 0;
   for (const gang_fit::used_node& n : fit.nodes())
     for (std::uint32_t p = n.first; p < n.last; ++p)
-      leaves += std::uint64_t{fit.portions()[p].tasks} * members[fit.portions()[p].member].leaves;
+      leaves += std::uint64_t{fit.portions()[p].tasks} * members[fit.portions()[p].member].gpus;
   return leaves;
 }
 
 struct gang_case {
   std::vector<node_class> classes;
-  std::vector<gang_member> members;
+  std::vector<task_group> members;
   fit_verdict expected;
 };
 
-std::uint64_t leaves_of(const std::vector<gang_member>& members) {
+std::uint64_t leaves_of(const std::vector<task_group>& members) {
   std::uint64_t leaves = 0;
-  for (const gang_member& m : members) leaves += std::uint64_t{m.tasks} * m.leaves;
+  for (const task_group& m : members) leaves += std::uint64_t{m.tasks} * m.gpus;
   return leaves;
 }
 
@@ -234,7 +234,7 @@ void leaves_of_a_node(benchmark::State& state) {
   if (level_sum(Choose) != level_sum(every_subset)) state.SkipWithError("leaves too far apart");
 }
 
-BENCHMARK(leaves_of_a_node<choose_leaves>)->Name("leaves/choose_leaves")->Arg(8)->Arg(16);
+BENCHMARK(leaves_of_a_node<detail::choose_leaves>)->Name("leaves/choose_leaves")->Arg(8)->Arg(16);
 BENCHMARK(leaves_of_a_node<every_subset>)->Name("leaves/every_subset")->Arg(8)->Arg(16);
 
 // A cluster full of gangs of 1 to 16 tasks on nodes of eight leaves; all of them cost a gang and
@@ -242,7 +242,7 @@ BENCHMARK(leaves_of_a_node<every_subset>)->Name("leaves/every_subset")->Arg(8)->
 struct full_cluster {
   std::vector<std::uint32_t> free;
   std::vector<eviction_candidate> candidates;
-  std::vector<node_share> shares;
+  std::vector<gpus_on_node> shares;
 
   explicit full_cluster(std::uint32_t gangs) {
     rng random(7);
@@ -274,7 +274,7 @@ struct full_cluster {
 // Takes gangs, the cheapest first, until the gang fits: what greedy schedulers do.
 class cheapest_first {
  public:
-  std::uint64_t operator()(const full_cluster& in, std::span<const gang_member> members) {
+  std::uint64_t operator()(const full_cluster& in, std::span<const task_group> members) {
     std::vector<std::uint32_t> free = in.free;
     std::vector<std::uint32_t> order(in.candidates.size());
     for (std::uint32_t j = 0; j < order.size(); ++j) order[j] = j;
@@ -304,7 +304,7 @@ class cheapest_first {
 
 void victims(benchmark::State& state) {
   const full_cluster cluster(static_cast<std::uint32_t>(state.range(0)));
-  const std::vector<gang_member> gang{{8, 8}};
+  const std::vector<task_group> gang{{8, 8}};
   victim_search search;
   std::uint64_t cost = 0;
   for (auto _ : state) {
@@ -322,7 +322,7 @@ void victims(benchmark::State& state) {
 BENCHMARK(victims)->Name("victims/victim_search")->Arg(200)->Arg(2000)->Arg(20000);
 void victims_greedily(benchmark::State& state) {
   const full_cluster cluster(static_cast<std::uint32_t>(state.range(0)));
-  const std::vector<gang_member> gang{{8, 8}};
+  const std::vector<task_group> gang{{8, 8}};
   cheapest_first search;
   for (auto _ : state) benchmark::DoNotOptimize(search(cluster, gang));
 }

@@ -1,16 +1,16 @@
 // apiary/benchmarks/ruled_bench.cpp - gangs under rules in clusters of up to a million GPUs.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/room_index.h>
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/gang/gang_fit.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
 #include <apiary/model/resources.h>
-#include <apiary/model/uniform_tree.h>
-#include <apiary/policy/certificate.h>
-#include <apiary/policy/certificate_check.h>
-#include <apiary/policy/eviction_state.h>
-#include <apiary/policy/gang_fit.h>
-#include <apiary/policy/gang_rules.h>
-#include <apiary/policy/ruled_fit.h>
-#include <apiary/policy/ruled_preempt.h>
+#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/topology_victim_search.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <benchmark/benchmark.h>
 
@@ -29,33 +29,34 @@ namespace {
 enum : level_t { node = 1, rack = 2, block = 3 };
 
 // Nodes of eight GPUs, 16 a rack, 7 racks a block; four in five GPUs are in use.
-room_index<uniform_tree> busy_cluster(std::uint32_t gpus) {
+capacity_index<uniform_tree> busy_cluster(std::uint32_t gpus) {
   const std::uint32_t blocks = std::max(1U, gpus / (8 * 16 * 7));
-  room_index<uniform_tree> rooms(uniform_tree{blocks, 7, 16, 8}, node, 8);
+  capacity_index<uniform_tree> capacities(uniform_tree{blocks, 7, 16, 8}, node, 8);
   rng random(3);
-  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) {
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) {
     // A third has 0 free, the others anything, few of them all: 1.6 on average.
     constexpr std::uint32_t free[] = {0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 8};
-    rooms.set(n, free[random.uniform(18)]);
+    capacities.set(n, free[random.uniform(18)]);
   }
-  return rooms;
+  return capacities;
 }
 
 // The same, but that no node has more than 2 GPUs free, save six of 8, 7, 6, 6, 5 and 5.
-room_index<uniform_tree> scarce_cluster(std::uint32_t gpus) {
-  room_index<uniform_tree> rooms = busy_cluster(gpus);
-  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, std::min(rooms.free(n), 2U));
+capacity_index<uniform_tree> scarce_cluster(std::uint32_t gpus) {
+  capacity_index<uniform_tree> capacities = busy_cluster(gpus);
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
+    capacities.set(n, std::min(capacities.free(n), 2U));
   constexpr std::uint32_t free[] = {8, 7, 6, 6, 5, 5};
-  for (std::uint32_t i = 0; i < 6; ++i) rooms.set(rooms.num_nodes() / 6 * i, free[i]);
-  return rooms;
+  for (std::uint32_t i = 0; i < 6; ++i) capacities.set(capacities.num_nodes() / 6 * i, free[i]);
+  return capacities;
 }
 
 // What is left of their CPU and memory: 96 cores and 768 GiB, of which most tasks take an eighth for
 // a GPU, some more.
-std::vector<resources> busy_hosts(const room_index<uniform_tree>& rooms) {
+std::vector<resources> busy_hosts(const capacity_index<uniform_tree>& capacities) {
   rng random(4);
   std::vector<resources> hosts;
-  for (const std::uint32_t free : rooms.free()) {
+  for (const std::uint32_t free : capacities.free()) {
     const std::uint32_t more = random.uniform(4) == 0 ? random.uniform(free + 1) : 0;
     hosts.push_back({(free - more) * 12'000, (free - more) * 98'304});
   }
@@ -66,13 +67,15 @@ std::vector<resources> busy_hosts(const room_index<uniform_tree>& rooms) {
 // what greedy schedulers do. Says no too often.
 class rack_by_rack {
  public:
-  rack_by_rack(const room_index<uniform_tree>& rooms, const gang_rules& gang) : rooms_(rooms) {
-    for (const ruled_member& m : gang.members) tasks_.insert(tasks_.end(), m.tasks, m.leaves);
+  rack_by_rack(const capacity_index<uniform_tree>& capacities, const topology_constraints& gang)
+      : capacities_(capacities) {
+    for (const constrained_task_group& m : gang.members)
+      tasks_.insert(tasks_.end(), m.tasks, m.gpus);
     std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
-    level_ = std::min(gang.required, rooms.top());
+    level_ = std::min(gang.required, capacities.top());
   }
   fit_verdict operator()() {
-    for (std::uint32_t c = 0; c < rooms_.num_cells(level_); ++c)
+    for (std::uint32_t c = 0; c < capacities_.num_cells(level_); ++c)
       if (fits(c)) return fit_verdict::fits;
     return fit_verdict::does_not_fit;
   }
@@ -80,7 +83,7 @@ class rack_by_rack {
  private:
   bool fits(std::uint32_t c) {
     free_.clear();
-    for (const cell_id n : rooms_.nodes(level_, c)) free_.push_back(rooms_.free(n.value));
+    for (const cell_id n : capacities_.nodes(level_, c)) free_.push_back(capacities_.free(n.value));
     std::sort(free_.begin(), free_.end());
     for (const std::uint32_t t : tasks_) {
       const auto at = std::find_if(free_.begin(), free_.end(), [&](auto f) { return f >= t; });
@@ -90,88 +93,90 @@ class rack_by_rack {
     return true;
   }
 
-  const room_index<uniform_tree>& rooms_;
+  const capacity_index<uniform_tree>& capacities_;
   level_t level_ = 0;
   std::vector<std::uint32_t> tasks_;
   std::vector<std::uint32_t> free_;
 };
 
-gang_rules plain(std::vector<ruled_member> members, level_t required = any_level) {
-  gang_rules gang;
+topology_constraints plain(std::vector<constrained_task_group> members,
+                           level_t required = any_level) {
+  topology_constraints gang;
   gang.members = std::move(members);
   gang.required = required;
   return gang;
 }
 
-gang_rules dividing_yes() { return plain({{2, 8}, {4, 4}, {4, 2}, {6, 1}}); }
-gang_rules dividing_no() { return plain({{1, 8}, {7, 4}, {4, 2}, {4, 1}}); }
-gang_rules mixed_yes() {
+topology_constraints dividing_yes() { return plain({{2, 8}, {4, 4}, {4, 2}, {6, 1}}); }
+topology_constraints dividing_no() { return plain({{1, 8}, {7, 4}, {4, 2}, {4, 1}}); }
+topology_constraints mixed_yes() {
   return plain({{1, 8}, {2, 7}, {2, 6}, {3, 5}, {2, 4}, {2, 3}, {2, 2}, {2, 1}});
 }
-gang_rules mixed_no() { return plain({{1, 8}, {3, 7}, {2, 5}, {4, 3}, {6, 1}}); }
+topology_constraints mixed_no() { return plain({{1, 8}, {3, 7}, {2, 5}, {4, 3}, {6, 1}}); }
 // Enough room for the tasks of each size and larger: only how they go together says no.
-gang_rules packed_no() { return plain({{1, 8}, {1, 7}, {2, 5}, {5, 3}, {7, 1}}); }
-gang_rules rack_yes() { return plain({{2, 4}, {3, 2}, {2, 1}}, rack); }
-gang_rules rack_no() { return plain({{15, 4}, {4, 2}}, rack); }
-gang_rules rack_mixed_yes() { return plain({{2, 5}, {2, 3}, {3, 2}}, rack); }
-gang_rules rack_mixed_no() { return plain({{12, 5}, {2, 3}, {2, 2}}, rack); }
-gang_rules slices_yes() {
-  gang_rules gang = plain({{64, 1}});
+topology_constraints packed_no() { return plain({{1, 8}, {1, 7}, {2, 5}, {5, 3}, {7, 1}}); }
+topology_constraints rack_yes() { return plain({{2, 4}, {3, 2}, {2, 1}}, rack); }
+topology_constraints rack_no() { return plain({{15, 4}, {4, 2}}, rack); }
+topology_constraints rack_mixed_yes() { return plain({{2, 5}, {2, 3}, {3, 2}}, rack); }
+topology_constraints rack_mixed_no() { return plain({{12, 5}, {2, 3}, {2, 2}}, rack); }
+topology_constraints slices_yes() {
+  topology_constraints gang = plain({{64, 1}});
   gang.members[0].slices = {{rack, 16}};
   return gang;
 }
-gang_rules spread_yes() {
-  gang_rules gang = plain({{8, 1}}, rack);
+topology_constraints spread_yes() {
+  topology_constraints gang = plain({{8, 1}}, rack);
   gang.members[0].spread = {{node, 1}};
   return gang;
 }
-gang_rules preferred_yes() {
-  gang_rules gang = plain({{32, 2}, {8, 1}});
+topology_constraints preferred_yes() {
+  topology_constraints gang = plain({{32, 2}, {8, 1}});
   gang.preferred = node;
   return gang;
 }
 
-ruled_member with_host(std::uint32_t tasks, std::uint32_t leaves, std::uint32_t cores) {
-  return {.tasks = tasks, .leaves = leaves, .host = {1000 * cores, 4096 * cores}};
+constrained_task_group with_host(std::uint32_t tasks, std::uint32_t gpus, std::uint32_t cores) {
+  return {.tasks = tasks, .gpus = gpus, .host = {1000 * cores, 4096 * cores}};
 }
-gang_rules hosted_yes() { return plain({with_host(8, 1, 12)}, rack); }
-gang_rules hosted_no() { return plain({with_host(80, 1, 12)}, rack); }
-gang_rules hosted_kinds_yes() {
+topology_constraints hosted_yes() { return plain({with_host(8, 1, 12)}, rack); }
+topology_constraints hosted_no() { return plain({with_host(80, 1, 12)}, rack); }
+topology_constraints hosted_kinds_yes() {
   return plain({with_host(2, 4, 40), with_host(3, 2, 20), with_host(2, 1, 4)}, rack);
 }
-gang_rules hosted_anywhere_yes() {
+topology_constraints hosted_anywhere_yes() {
   return plain({with_host(32, 4, 40), with_host(32, 2, 20), with_host(64, 1, 8)});
 }
 // Every node has the GPUs for these; none has the cores for both.
-gang_rules preferred_node_no() {
-  gang_rules gang = plain({{1, 1, {60'000, 0}}, {1, 1, {60'000, 0}}}, node);
+topology_constraints preferred_node_no() {
+  topology_constraints gang = plain({{1, 1, {60'000, 0}}, {1, 1, {60'000, 0}}}, node);
   gang.members[0].spread = {{node, 1}};
   return gang;
 }
 
-template <gang_rules (*Make)(), fit_verdict Expected, bool Hosted = false,
-          room_index<uniform_tree> (*Cluster)(std::uint32_t) = busy_cluster>
+template <topology_constraints (*Make)(), fit_verdict Expected, bool Hosted = false,
+          capacity_index<uniform_tree> (*Cluster)(std::uint32_t) = busy_cluster>
 void ask(benchmark::State& state) {
-  const room_index<uniform_tree> rooms = Cluster(static_cast<std::uint32_t>(state.range(0)));
-  const std::vector<resources> hosts = Hosted ? busy_hosts(rooms) : std::vector<resources>{};
-  gang_rules gang = Make();
+  const capacity_index<uniform_tree> capacities =
+      Cluster(static_cast<std::uint32_t>(state.range(0)));
+  const std::vector<resources> hosts = Hosted ? busy_hosts(capacities) : std::vector<resources>{};
+  topology_constraints gang = Make();
   benchmark::DoNotOptimize(gang.members.data());
-  ruled_fit<uniform_tree> fit;
+  topology_fit<uniform_tree> fit;
   std::uint64_t right = 0;
   std::uint64_t rounds = 0;
   for (auto _ : state) {
-    right += fit(rooms, gang, hosts) == Expected ? 1U : 0U;
+    right += fit(capacities, gang, hosts) == Expected ? 1U : 0U;
     ++rounds;
   }
   if (right != rounds) return state.SkipWithError("a wrong verdict");
   std::uint64_t tasks = 0;
   for (const auto& p : fit.portions()) tasks += p.tasks;
   std::uint64_t wanted = 0;
-  for (const ruled_member& m : gang.members) wanted += m.tasks;
+  for (const constrained_task_group& m : gang.members) wanted += m.tasks;
   if (Expected == fit_verdict::fits && tasks != wanted) state.SkipWithError("tasks were lost");
   if (Expected == fit_verdict::does_not_fit &&
-      !certificate_check(rooms.tree(), node, rooms.free(), hosts,
-                         gang)(fit.explain(rooms, gang, hosts)))
+      !proof_check(capacities.tree(), node, capacities.free(), hosts,
+                   gang)(fit.explain(capacities, gang, hosts)))
     state.SkipWithError("no proof");
   state.counters["steps"] = static_cast<double>(fit.steps());
 }
@@ -179,16 +184,17 @@ void ask(benchmark::State& state) {
 // The same kinds, so many small tasks more that no rack is found for them any longer: no count
 // refuses all racks.
 void ask_at_the_edge(benchmark::State& state) {
-  const room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
-  const std::vector<resources> hosts = busy_hosts(rooms);
-  gang_rules gang = hosted_kinds_yes();
-  ruled_fit<uniform_tree> fit;
-  while (fit(rooms, gang, hosts) == fit_verdict::fits) ++gang.members[2].tasks;
+  const capacity_index<uniform_tree> capacities =
+      busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  const std::vector<resources> hosts = busy_hosts(capacities);
+  topology_constraints gang = hosted_kinds_yes();
+  topology_fit<uniform_tree> fit;
+  while (fit(capacities, gang, hosts) == fit_verdict::fits) ++gang.members[2].tasks;
   fit_verdict verdict = fit_verdict::fits;
-  for (auto _ : state) verdict = fit(rooms, gang, hosts);
+  for (auto _ : state) verdict = fit(capacities, gang, hosts);
   if (verdict == fit_verdict::does_not_fit &&
-      !certificate_check(rooms.tree(), node, rooms.free(), hosts,
-                         gang)(fit.explain(rooms, gang, hosts)))
+      !proof_check(capacities.tree(), node, capacities.free(), hosts,
+                   gang)(fit.explain(capacities, gang, hosts)))
     state.SkipWithError("no proof");
   state.counters["small_tasks"] = static_cast<double>(gang.members[2].tasks);
   state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
@@ -200,29 +206,30 @@ void ask_at_the_edge(benchmark::State& state) {
 // overrun.
 void hard_to_pack(benchmark::State& state) {
   const auto racks = static_cast<std::uint32_t>(state.range(1));
-  room_index<uniform_tree> rooms(uniform_tree{racks, 16, 64}, node, 64);
-  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, 64);
+  capacity_index<uniform_tree> capacities(uniform_tree{racks, 16, 64}, node, 64);
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 64);
   rng random(2);
-  gang_rules gang = plain({}, rack);
+  topology_constraints gang = plain({}, rack);
   for (int n = 0; n < 16; ++n) {
     const std::uint32_t a = 14 + random.uniform(16);
     const std::uint32_t b = 14 + random.uniform(16);
     for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
   }
-  ruled_fit<uniform_tree> fit(static_cast<std::uint64_t>(state.range(0)));
+  topology_fit<uniform_tree> fit(static_cast<std::uint64_t>(state.range(0)));
   fit_verdict verdict = fit_verdict::fits;
-  for (auto _ : state) verdict = fit(rooms, gang);
+  for (auto _ : state) verdict = fit(capacities, gang);
   if (verdict == fit_verdict::does_not_fit) state.SkipWithError("a wrong no");
   if (fit.steps() > static_cast<std::uint64_t>(state.range(0))) state.SkipWithError("overrun");
   state.counters["steps"] = static_cast<double>(fit.steps());
   state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
 }
 
-template <gang_rules (*Make)()>
+template <topology_constraints (*Make)()>
 void ask_greedily(benchmark::State& state) {
-  const room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
-  const gang_rules gang = Make();
-  rack_by_rack greedy(rooms, gang);
+  const capacity_index<uniform_tree> capacities =
+      busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  const topology_constraints gang = Make();
+  rack_by_rack greedy(capacities, gang);
   for (auto _ : state) benchmark::DoNotOptimize(greedy());
 }
 
@@ -273,31 +280,31 @@ BENCHMARK(ask<preferred_node_no, no, true>)->Name("ruled/hosted_node/no")->Arg(m
 // one and its leaves. Also with one task a node, which whole nodes are anyway, as a rule to check.
 template <bool Spread>
 void rack_victims(benchmark::State& state) {
-  room_index<uniform_tree> rooms(
+  capacity_index<uniform_tree> capacities(
       uniform_tree{static_cast<std::uint32_t>(state.range(0)) / 896 + 1, 7, 16, 8}, node, 8);
-  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n) rooms.set(n, 8);
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 8);
   std::vector<eviction_candidate> candidates;
-  std::vector<node_share> shares;
+  std::vector<gpus_on_node> shares;
   rng random(7);
   constexpr std::uint32_t kinds[][2] = {{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 8}, {4, 8}, {8, 4}};
-  for (std::uint32_t n = 0; n < rooms.num_nodes();) {
+  for (std::uint32_t n = 0; n < capacities.num_nodes();) {
     const auto& [tasks, leaves] = kinds[random.uniform(7)];
     const auto first = static_cast<std::uint32_t>(shares.size());
-    for (std::uint32_t t = 0; t < tasks && n < rooms.num_nodes(); ++t) {
-      while (n < rooms.num_nodes() && rooms.free(n) < leaves) ++n;
-      if (n == rooms.num_nodes()) break;
-      rooms.set(n, rooms.free(n) - leaves);
+    for (std::uint32_t t = 0; t < tasks && n < capacities.num_nodes(); ++t) {
+      while (n < capacities.num_nodes() && capacities.free(n) < leaves) ++n;
+      if (n == capacities.num_nodes()) break;
+      capacities.set(n, capacities.free(n) - leaves);
       shares.push_back({n, leaves});
       if (random.uniform(8) == 0 || leaves == 4) ++n;
     }
     const auto last = static_cast<std::uint32_t>(shares.size());
     candidates.push_back({(std::uint64_t{1} << 40) + std::uint64_t{tasks} * leaves, first, last});
   }
-  gang_rules gang = plain({{8, 8}}, 2);
+  topology_constraints gang = plain({{8, 8}}, 2);
   if (Spread) gang.members[0].spread = {{node, 1}};
-  ruled_victim_search<uniform_tree> search;
+  topology_victim_search<uniform_tree> search;
   for (auto _ : state) {
-    if (search(rooms, gang, candidates, shares) != yes) state.SkipWithError("no victims");
+    if (search(capacities, gang, candidates, shares) != yes) state.SkipWithError("no victims");
   }
   state.counters["gangs"] = static_cast<double>(candidates.size());
   state.counters["victims"] = static_cast<double>(search.cost() >> 40);
@@ -364,20 +371,20 @@ void missed(benchmark::State& state) {
         f -= task;
         used += task;
       }
-      room_index<uniform_tree> rooms(uniform_tree{4, 16, 8}, node, 8);
-      for (std::uint32_t n = 0; n < 64; ++n) rooms.set(n, free[n]);
-      gang_rules gang;
+      capacity_index<uniform_tree> capacities(uniform_tree{4, 16, 8}, node, 8);
+      for (std::uint32_t n = 0; n < 64; ++n) capacities.set(n, free[n]);
+      topology_constraints gang;
       std::vector<std::uint32_t> tasks;
       for (std::uint32_t t = 2 + random.uniform(15); t-- > 0;) {
         tasks.push_back(size());
         gang.members.push_back({1, tasks.back()});
       }
       if (in_rack) gang.required = 2;
-      ruled_fit<uniform_tree> fit;
-      const fit_verdict verdict = fit(rooms, gang);
+      topology_fit<uniform_tree> fit;
+      const fit_verdict verdict = fit(capacities, gang);
       if (verdict == fit_verdict::does_not_fit) {
-        certificate_check check(rooms.tree(), node, rooms.free(), {}, gang);
-        unproved += check(fit.explain(rooms, gang)) ? 0U : 1U;
+        proof_check check(capacities.tree(), node, capacities.free(), {}, gang);
+        unproved += check(fit.explain(capacities, gang)) ? 0U : 1U;
       }
       bool walked = false;
       bool best = false;
@@ -418,17 +425,18 @@ BENCHMARK(missed<mix::any, machines::four_and_eight>)
 
 // What a change of one node costs.
 void change_node(benchmark::State& state) {
-  room_index<uniform_tree> rooms = busy_cluster(static_cast<std::uint32_t>(state.range(0)));
+  capacity_index<uniform_tree> capacities =
+      busy_cluster(static_cast<std::uint32_t>(state.range(0)));
   rng random(5);
   std::uint64_t free = 0;
-  for (const std::uint32_t f : rooms.free()) free += f;
+  for (const std::uint32_t f : capacities.free()) free += f;
   for (auto _ : state) {
-    const std::uint32_t n = random.uniform(rooms.num_nodes());
+    const std::uint32_t n = random.uniform(capacities.num_nodes());
     const std::uint32_t to = random.uniform(9);
     free += to;
-    free -= rooms.set(n, to);
+    free -= capacities.set(n, to);
   }
-  if (rooms.pieces(rooms.top(), 1)[0] != free) state.SkipWithError("leaves were lost");
+  if (capacities.pieces(capacities.top(), 1)[0] != free) state.SkipWithError("leaves were lost");
 }
 BENCHMARK(change_node)->Name("ruled/change_node")->Arg(middle)->Arg(large);
 

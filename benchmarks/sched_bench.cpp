@@ -3,13 +3,13 @@
 // SPDX-License-Identifier: MIT
 #include "benchmarks/openb_experiment.h"
 #include "tests/support/naive_sharing.h"
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/published_fragmentation_gradient.h>
 #include <apiary/metric/fragmentation.h>
-#include <apiary/policy/baseline_scores.h>
-#include <apiary/policy/fragmentation_gradient.h>
-#include <apiary/policy/published_fragmentation_gradient.h>
-#include <apiary/sched/fgd.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/workload.h>
 
 #include <benchmark/benchmark.h>
 
@@ -59,7 +59,7 @@ decisions decide_naively(const experiment& e) {
   node_table nodes = e.machines.nodes;
   decisions answers;
   for (const std::uint32_t t : e.work.arrivals) {
-    const share& task = e.work.tasks[t].request;
+    const task_request& task = e.work.tasks[t].request;
     answers.push_back(apiary_test::naive_fgd(e.mix, nodes, task));
     if (answers.back()) take(nodes, task, *answers.back());
   }
@@ -100,7 +100,7 @@ void scan_of_exact_scores(benchmark::State& state) {
     for (const node_id n : nodes.ids()) gradient.update(nodes, n);
     decisions answers;
     for (const std::uint32_t t : e.work.arrivals) {
-      const share& task = e.work.tasks[t].request;
+      const task_request& task = e.work.tasks[t].request;
       std::uint32_t best = 0;
       std::optional<node_id> chosen;
       for (const node_id n : nodes.ids()) {
@@ -128,7 +128,7 @@ std::uint64_t run(benchmark::State& state, const experiment& e, const Score& sco
   std::uint64_t sum = 0;
   for (auto _ : state) {
     state.PauseTiming();
-    auto scheduler = gpu_sharing<Score>::create(e.machines.nodes, score).value();
+    auto scheduler = gpu_sharing_scheduler<Score>::create(e.machines.nodes, score).value();
     state.ResumeTiming();
     const decisions answers = replay(scheduler, e.work).value();
     state.PauseTiming();

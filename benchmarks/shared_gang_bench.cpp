@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: MIT
 #include "benchmarks/openb_experiment.h"
 #include <apiary/core/rng.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/shared_gpu_fit.h>
+#include <apiary/gang/topology_constraints.h>
 #include <apiary/metric/fragmentation.h>
-#include <apiary/model/ragged_tree.h>
-#include <apiary/policy/certificate.h>
-#include <apiary/policy/certificate_check.h>
-#include <apiary/policy/fragmentation_gradient.h>
-#include <apiary/policy/gang_rules.h>
-#include <apiary/policy/shared_fit.h>
-#include <apiary/sched/fgd.h>
+#include <apiary/topology/ragged_tree.h>
 
 #include <benchmark/benchmark.h>
 
@@ -32,21 +32,21 @@ struct full_cluster {
                       .value()) {
     const std::size_t arrivals = load.work.arrivals.size() * percent / 100;
     for (std::size_t i = 0; i < arrivals; ++i) {
-      share task = load.work.tasks[load.work.arrivals[i]].request;
+      task_request task = load.work.tasks[load.work.arrivals[i]].request;
       task.job = job_id(static_cast<std::uint32_t>(i));
       const auto where = scheduler.propose(task);
       if (where.ok()) APIARY_VERIFY(scheduler.commit(task, *where).ok());
     }
     rng random(11);
     for (int g = 0; g < 200; ++g) {
-      gang_rules& gang = gangs.emplace_back();
+      topology_constraints& gang = gangs.emplace_back();
       gang.required = required;
       for (int m = 0; m < 2; ++m) {
         const auto t = random.uniform(static_cast<std::uint32_t>(load.work.tasks.size()));
-        const share& like = load.work.tasks[t].request;
-        ruled_member& member = gang.members.emplace_back();
-        member = {.tasks = 1 + random.uniform(8), .leaves = like.devices, .host = like.host()};
-        if (like.wants_part_of_gpu()) member.part = like.gpu_milli;
+        const task_request& like = load.work.tasks[t].request;
+        constrained_task_group& member = gang.members.emplace_back();
+        member = {.tasks = 1 + random.uniform(8), .gpus = like.gpus, .host = like.host()};
+        if (like.wants_part_of_gpu()) member.gpu_milli = like.gpu_milli;
         member.models = like.models;
       }
     }
@@ -54,17 +54,17 @@ struct full_cluster {
 
   experiment load;
   fgd scheduler;
-  std::vector<gang_rules> gangs;
+  std::vector<topology_constraints> gangs;
 };
 
 // Every task proposed and committed by itself, all of them ended when one finds no room.
-bool one_by_one(fgd& scheduler, const gang_rules& gang) {
+bool one_by_one(fgd& scheduler, const topology_constraints& gang) {
   constexpr std::uint32_t first_job = 1U << 20;
   std::uint32_t job = first_job;
   bool fits = true;
-  for (const ruled_member& m : gang.members) {
+  for (const constrained_task_group& m : gang.members) {
     for (std::uint32_t t = 0; t < m.tasks && fits; ++t) {
-      share task = task_of(m);
+      task_request task = task_of(m);
       task.job = job_id(job);
       const auto where = scheduler.propose(task);
       fits = where.ok() && scheduler.commit(task, *where).ok();
@@ -92,7 +92,7 @@ void exact(benchmark::State& state) {
   std::uint64_t fits = 0;
   std::uint64_t searched = 0;
   std::uint64_t ended = 0;
-  std::vector<certificate> why(cluster.gangs.size());
+  std::vector<infeasibility_proof> why(cluster.gangs.size());
   for (auto _ : state) {
     fits = searched = ended = 0;
     for (std::size_t g = 0; g < cluster.gangs.size(); ++g) {
@@ -107,7 +107,7 @@ void exact(benchmark::State& state) {
   for (std::size_t g = 0; g < cluster.gangs.size(); ++g) {
     greedy += one_by_one(cluster.scheduler, cluster.gangs[g]) ? 1U : 0U;
     if (why[g].cells.empty()) continue;
-    certificate_check check(racks, 0, cluster.scheduler.nodes(), cluster.gangs[g]);
+    proof_check check(racks, 0, cluster.scheduler.nodes(), cluster.gangs[g]);
     if (!check(why[g])) state.SkipWithError("no proof");
   }
   if (!InRack && fits + ended < greedy) state.SkipWithError("a no to a gang that fits");
@@ -122,7 +122,7 @@ void greedily(benchmark::State& state) {
   std::uint64_t fits = 0;
   for (auto _ : state) {
     fits = 0;
-    for (const gang_rules& gang : cluster.gangs)
+    for (const topology_constraints& gang : cluster.gangs)
       fits += one_by_one(cluster.scheduler, gang) ? 1U : 0U;
   }
   state.counters["fit"] = static_cast<double>(fits);

@@ -3,21 +3,21 @@
 // SPDX-License-Identifier: MIT
 #include "tests/support/naive_hived_queue.h"
 #include "tests/support/naive_philly.h"
+#include <apiary/batch/batch_queue.h>
+#include <apiary/batch/preemptive_queue.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
 #include <apiary/core/status.h>
-#include <apiary/sched/batch_queue.h>
-#include <apiary/sched/gandiva.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_queue.h>
-#include <apiary/sched/philly.h>
-#include <apiary/sched/preemptive_queue.h>
-#include <apiary/sched/server_placer.h>
-#include <apiary/sim/job_generator.h>
-#include <apiary/sim/job_list.h>
-#include <apiary/sim/line_reader.h>
-#include <apiary/sim/philly_reader.h>
+#include <apiary/gandiva/gandiva.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/hived_queue.h>
+#include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/trace/job_generator.h>
+#include <apiary/trace/job_list.h>
+#include <apiary/trace/line_reader.h>
+#include <apiary/trace/philly_reader.h>
 
 #include <absl/status/statusor.h>
 #include <benchmark/benchmark.h>
@@ -67,20 +67,20 @@ server_spec cluster_of(std::int64_t gpus) {
 }
 
 // The sum of all ends, which the scanned queue must come to as well.
-std::uint64_t sum_of_ends(const std::vector<tick_t>& ends) {
+std::uint64_t sum_of_ends(const std::vector<time_ms>& ends) {
   std::uint64_t sum = 0;
-  for (const tick_t end : ends) sum += static_cast<std::uint64_t>(end);
+  for (const time_ms end : ends) sum += static_cast<std::uint64_t>(end);
   return sum;
 }
 
 // First come first served with backfill and best fit: every event scans the queue, and every job
 // that might start scans the servers.
-std::vector<tick_t> scanned(const std::vector<timed_job>& list, const server_spec& spec) {
+std::vector<time_ms> scanned(const std::vector<timed_job>& list, const server_spec& spec) {
   std::vector<std::uint32_t> idle = spec.gpus;
   std::vector<std::vector<std::pair<std::size_t, std::uint32_t>>> place(list.size());
-  std::vector<tick_t> ends(list.size(), 0);
+  std::vector<time_ms> ends(list.size(), 0);
   std::list<std::size_t> waiting;
-  using event = std::pair<tick_t, std::size_t>;
+  using event = std::pair<time_ms, std::size_t>;
   std::priority_queue<event, std::vector<event>, std::greater<>> running;
   std::uint32_t all_idle = 0;
   for (const std::uint32_t gpus : idle) all_idle += gpus;
@@ -116,7 +116,7 @@ std::vector<tick_t> scanned(const std::vector<timed_job>& list, const server_spe
   };
   std::size_t arrived = 0;
   while (arrived < list.size() || !running.empty()) {
-    tick_t now = forever;
+    time_ms now = forever;
     if (arrived < list.size()) now = list[arrived].arrival;
     if (!running.empty()) now = std::min(now, running.top().first);
     for (; !running.empty() && running.top().first == now; running.pop()) {
@@ -149,8 +149,8 @@ std::vector<tick_t> scanned(const std::vector<timed_job>& list, const server_spe
 template <class Scheduler>
 absl::StatusOr<std::uint64_t> ends_under(Scheduler scheduler, std::span<const timed_job> list,
                                          std::uint64_t& events) {
-  APIARY_ASSIGN_OR_RETURN(const simulation done, simulate(scheduler, list));
-  std::vector<tick_t> ends;
+  APIARY_ASSIGN_OR_RETURN(const simulation_result done, simulate(scheduler, list));
+  std::vector<time_ms> ends;
   for (const job_record& r : done.jobs) ends.push_back(r.ended);
   events = done.events;
   return sum_of_ends(ends);
@@ -203,14 +203,14 @@ std::uint32_t num_tenants() { return static_cast<std::uint32_t>(jobs().tenants.s
 // The list so many times, one copy after the other: as many jobs at once, ever more that have ended.
 std::vector<timed_job> copies_of_list(std::int64_t copies) {
   const std::vector<timed_job>& list = jobs().jobs;
-  const tick_t span = list.back().arrival + 1;
+  const time_ms span = list.back().arrival + 1;
   std::vector<timed_job> all;
   all.reserve(list.size() * static_cast<std::size_t>(copies));
-  for (tick_t copy = 0; copy < copies; ++copy) {
+  for (time_ms copy = 0; copy < copies; ++copy) {
     for (timed_job j : list) {
       j.arrival += copy * span;
       j.request.job = job_id(static_cast<std::uint32_t>(all.size()));
-      j.request.most_gpus = 2 * j.request.gpus;
+      j.request.max_gpus = 2 * j.request.gpus;
       all.push_back(j);
     }
   }
@@ -252,15 +252,15 @@ struct measuring_host {
     return utilization(a) + utilization(b) < 1200 ? 800 : 400;
   }
 
-  absl::Status submit(const job_request& r, tick_t t) { return scheduler.submit(r, t); }
-  absl::Status finish(job_id j, tick_t t) { return scheduler.finish(j, t); }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) {
+  absl::Status submit(const job_request& r, time_ms t) { return scheduler.submit(r, t); }
+  absl::Status finish(job_id j, time_ms t) { return scheduler.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
     return scheduler.mark_bad(n, t);
   }
-  absl::Status mark_healthy(node_id n, tick_t t) { return scheduler.mark_healthy(n, t); }
-  tick_t wake() const { return scheduler.wake(); }
+  absl::Status mark_healthy(node_id n, time_ms t) { return scheduler.mark_healthy(n, t); }
+  time_ms wake() const { return scheduler.wake(); }
   std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
-  absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+  absl::Status decide(time_ms t, std::vector<job_action>& actions) {
     for (const job_id job : fresh) {
       const std::optional<gandiva::standing> s = scheduler.find(job);
       if (!s || s->phase != gandiva::phase::run) continue;
@@ -297,7 +297,7 @@ void gandiva_copies(benchmark::State& state) {
                                          .migrates = true,
                                          .grows = true})
                             .value()};
-    const absl::StatusOr<simulation> run =
+    const absl::StatusOr<simulation_result> run =
         simulate(host, list, {}, {.start_cost = 1000, .migration_cost = 2000}, speed,
                  [](const simulation_event&) {});
     if (!run.ok()) return state.SkipWithError(run.status().ToString().c_str());

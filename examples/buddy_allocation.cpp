@@ -1,9 +1,9 @@
 // Tenants share 2 racks of 2 nodes of 4 devices; one whole rack and six devices are promised.
 // Granting devices never splits the rack that was promised, not even to avoid a bad node.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/safe_buddy_allocator.h>
-#include <apiary/model/health.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/alloc/reserving_buddy_allocator.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdio>
 
@@ -12,15 +12,15 @@ using namespace apiary;
 int main() {
   enum : level_t { device, node, rack };
   const uniform_tree tree({2, 2, 4});
-  safe_buddy_allocator cells(tree);
+  reserving_buddy_allocator cells(tree);
   const auto print_free = [&](const char* when) {
     std::printf("%-24s free: %u racks, %u nodes, %u devices\n", when, cells.free_count(rack),
                 cells.free_count(node), cells.free_count(device));
   };
 
-  std::printf("promise a rack: %s\n", cells.promise({rack, 1}) ? "yes" : "no");
-  std::printf("promise 6 devices: %s\n", cells.promise({device, 6}) ? "yes" : "no");
-  std::printf("promise a second rack: %s\n", cells.promise({rack, 1}) ? "yes" : "no");
+  std::printf("promise a rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
+  std::printf("promise 6 devices: %s\n", cells.reserve({device, 6}) ? "yes" : "no");
+  std::printf("promise a second rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
   print_free("nothing granted");
 
   const cell_id first = *cells.allocate(device);

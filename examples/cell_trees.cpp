@@ -1,10 +1,10 @@
 // A cluster of equal racks, and an older one whose nodes have 8, 4, 4 and 2 devices.
 // Both trees answer the same questions, so that one function serves both.
 // SPDX-License-Identifier: MIT
-#include <apiary/metric/locality.h>
-#include <apiary/model/ragged_tree.h>
-#include <apiary/model/tree_spec.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/locality.h>
+#include <apiary/topology/named_tree.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
 #include <cstdio>

@@ -5,8 +5,8 @@
 #include <apiary/core/rng.h>
 #include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/utilization.h>
-#include <apiary/model/tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
 #include <cstdio>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/sim/line_reader.h>
+#include <apiary/trace/line_reader.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

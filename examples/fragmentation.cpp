@@ -1,9 +1,9 @@
 // Two nodes have 1.4 idle GPUs each, but not the same use for them.
 // Fragmentation says how much of the idle GPUs a typical workload cannot use, and why.
 // SPDX-License-Identifier: MIT
+#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
-#include <apiary/metric/published_fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 
@@ -12,10 +12,10 @@
 using namespace apiary;
 
 int main() {
-  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .devices = 1}, 5},   // half a GPU
-                          {{.cpu_milli = 8000, .gpu_milli = 1000, .devices = 1}, 3},  // a GPU
-                          {{.cpu_milli = 16'000, .gpu_milli = 1000, .devices = 2}, 1},  // two GPUs
-                          {{.cpu_milli = 2000}, 1}});                                   // no GPU
+  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 5},     // half a GPU
+                          {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 1}, 3},    // a GPU
+                          {{.cpu_milli = 16'000, .gpu_milli = 1000, .gpus = 2}, 1},  // two GPUs
+                          {{.cpu_milli = 2000}, 1}});                                // no GPU
   node_table nodes;
   const node_id compact = nodes.add({.host = {.cpu_milli = 32'000}, .gpus = 2});
   const node_id scattered = nodes.add({.host = {.cpu_milli = 32'000}, .gpus = 4});

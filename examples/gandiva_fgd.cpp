@@ -2,14 +2,14 @@
 // that lower the fragmentation of the cluster bring the halves together, and the job starts.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
-#include <apiary/model/job_request.h>
+#include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
-#include <apiary/sched/fgd.h>
-#include <apiary/sched/gandiva_fgd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -19,11 +19,11 @@ using namespace apiary;
 
 namespace {
 
-share task(std::uint32_t job, milli_gpu milli) {
-  return {.job = job_id(job), .cpu_milli = 4000, .devices = 1, .gpu_milli = milli};
+task_request task(std::uint32_t job, milli_gpu milli) {
+  return {.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = milli};
 }
 
-void show(const gandiva_fgd& g, const fragmentation& metric, tick_t now,
+void show(const gandiva_fgd& g, const fragmentation& metric, time_ms now,
           std::vector<gandiva_fgd::action>& actions) {
   static constexpr const char* verbs[] = {"start", "suspend", "resume", "migrate"};
   for (const auto& a : actions) {
@@ -32,7 +32,7 @@ void show(const gandiva_fgd& g, const fragmentation& metric, tick_t now,
                 a.where.device_mask);
   }
   actions.clear();
-  const cluster_fragmentation f(metric, g.ground().scheduler().nodes());
+  const cluster_fragmentation f(metric, g.backend().scheduler().nodes());
   std::printf("%3d s  %zu wait, of what is idle %.2f GPUs are of no use\n", static_cast<int>(now),
               g.num_waiting(), f.total() / 1000);
 }
@@ -43,8 +43,8 @@ int main() {
   node_table nodes;
   for (int i = 0; i < 2; ++i)
     nodes.add({.host = {.cpu_milli = 32'000, .memory_mib = 65'536}, .gpus = 2});
-  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .devices = 1}, 3},
-                          {{.cpu_milli = 4000, .gpu_milli = 1000, .devices = 1}, 7}});
+  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 3},
+                          {{.cpu_milli = 4000, .gpu_milli = 1000, .gpus = 1}, 7}});
   const fragmentation metric(typical);
   auto below = fgd::create(nodes, fragmentation_gradient(metric));
   if (!below.ok()) return 1;

@@ -2,11 +2,11 @@
 // make room at once and wait for a turn again; when it goes, a guest moves so that nodes are whole.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/model/job_request.h>
-#include <apiary/sched/gandiva_hived.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
+#include <apiary/gandiva/gandiva_hived.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
+#include <apiary/model/job.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -32,7 +32,7 @@ gang_request guest(std::uint32_t job, std::uint32_t gpus) {
 }
 
 // What the host is told, and forgets.
-void show(tick_t now, std::vector<gandiva_hived::action>& actions) {
+void show(time_ms now, std::vector<gandiva_hived::action>& actions) {
   static constexpr const char* verbs[] = {"start", "suspend", "resume", "migrate"};
   for (const auto& a : actions) {
     std::printf("%3d s  %-7s job %u", static_cast<int>(now), verbs[static_cast<int>(a.what)],
@@ -49,14 +49,14 @@ void show(tick_t now, std::vector<gandiva_hived::action>& actions) {
 int main() {
   auto below = hived::create(cluster());
   if (!below.ok()) return 1;
-  auto scheduler = gandiva_hived::create(hived_ground(*below), {.quantum = 60});
+  auto scheduler = gandiva_hived::create(hived_backend(*below), {.quantum = 60});
   if (!scheduler.ok()) return 1;
   std::vector<gandiva_hived::action> todo;
   // Three guests of a node each, on two nodes.
   for (std::uint32_t job = 0; job < 3; ++job)
     if (!scheduler->submit(guest(job, 4), {}, 0, todo).ok()) return 1;
   show(0, todo);
-  for (tick_t now = 0; now <= 120; now = scheduler->wake()) {
+  for (time_ms now = 0; now <= 120; now = scheduler->wake()) {
     if (!scheduler->tick(now, todo).ok()) return 1;
     show(now, todo);
   }

@@ -2,10 +2,10 @@
 // together and keeps whole devices for the tasks that need them; a departure and a broken node are
 // part of life.
 // SPDX-License-Identifier: MIT
+#include <apiary/fgd/fgd.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
-#include <apiary/sched/fgd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -17,13 +17,13 @@ int main() {
   node_table nodes;
   for (int i = 0; i < 2; ++i)
     nodes.add({.host = {.cpu_milli = 32'000, .memory_mib = 65'536}, .gpus = 2});
-  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .devices = 1}, 6},
-                          {{.cpu_milli = 8000, .gpu_milli = 1000, .devices = 1}, 4}});
+  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 6},
+                          {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 1}, 4}});
   auto scheduler = fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(typical)));
   if (!scheduler.ok()) return 1;
 
   const auto submit = [&](std::uint32_t job, milli_gpu part) {
-    const share task{.job = job_id(job), .cpu_milli = 4000, .devices = 1, .gpu_milli = part};
+    const task_request task{.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = part};
     const auto where = scheduler->propose(task);  // a proposal takes nothing
     if (!where.ok() || !scheduler->commit(task, *where).ok()) {
       std::printf("job %u of %u/1000: no room now\n", job, part);

@@ -2,11 +2,11 @@
 // have to, is told.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_chains.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_drawing.h>
+#include <apiary/hived/chain_layout.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/draw.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -47,7 +47,7 @@ bool ask(hived& scheduler, std::uint32_t job, std::uint32_t nodes) {
   const auto plan =
       scheduler.propose({.job = job_id(job), .tenant = tenant_id(0), .members = {{nodes, 4}}});
   if (!plan.ok()) return false;
-  const bool waits = plan->result == outcome::wait;
+  const bool waits = plan->result == plan_result::wait;
   std::printf("gang %u of %u nodes %s%s\n", job, nodes, waits ? "waits: " : "runs",
               waits ? name(plan->wait.reason) : "");
   return waits || scheduler.commit(*plan).ok();

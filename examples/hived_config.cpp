@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: MIT
 #include "hived_yaml.h"
 #include <apiary/core/status.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_layout.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/layout.h>
 
 #include <absl/status/statusor.h>
 

@@ -2,11 +2,11 @@
 // different sizes are fitted exactly where the largest task on the fullest node first would fail.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/draw.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_drawing.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -27,11 +27,11 @@ hived_config cluster() {
   return config;
 }
 
-bool start(hived& scheduler, std::uint32_t job, std::vector<gang_member> members) {
+bool start(hived& scheduler, std::uint32_t job, std::vector<task_group> members) {
   const auto plan = scheduler.propose(
       {.job = job_id(job), .tenant = tenant_id(0), .members = std::move(members)});
   if (!plan.ok()) return false;
-  if (plan->result == outcome::bind) return scheduler.commit(*plan).ok();
+  if (plan->result == plan_result::bind) return scheduler.commit(*plan).ok();
   std::printf("gang %u waits", job);
   if (const auto& proof = plan->wait.shortage) {
     std::printf(": counted in pieces of %u GPUs it needs %llu, and %llu are there", proof->leaves,

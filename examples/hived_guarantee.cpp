@@ -2,10 +2,10 @@
 // pieces between the other's jobs; as cells, a tenant's nodes are there whatever the other does.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_drawing.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/draw.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 
 #include <array>
 #include <cstdint>
@@ -30,7 +30,7 @@ hived_config cluster() {
 // Whether the gang runs now.
 bool start(hived& scheduler, const gang_request& gang) {
   const auto plan = scheduler.propose(gang);
-  return plan.ok() && plan->result == outcome::bind && scheduler.commit(*plan).ok();
+  return plan.ok() && plan->result == plan_result::bind && scheduler.commit(*plan).ok();
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 // GPUs: it runs on as opportunistic. When the gang that took the cell is withdrawn, it has it back.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_drawing.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/draw.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 
 #include <cstdio>
 #include <string>
@@ -33,9 +33,10 @@ std::string list(const std::vector<job_id>& jobs) {
 
 bool ask(hived& scheduler, const gang_request& gang) {
   const auto plan = scheduler.propose(gang);
-  if (!plan.ok() || plan->result == outcome::wait || !scheduler.commit(*plan).ok()) return false;
+  if (!plan.ok() || plan->result == plan_result::wait || !scheduler.commit(*plan).ok())
+    return false;
   std::printf("gang %u %s; must end:%s; lose their cells:%s\n", gang.job.value,
-              plan->result == outcome::bind ? "runs" : "preempts", list(plan->victims).c_str(),
+              plan->result == plan_result::bind ? "runs" : "preempts", list(plan->victims).c_str(),
               list(plan->downgraded).c_str());
   return true;
 }

@@ -2,10 +2,10 @@
 // given idle cells while there are any, then a guest must go, as a whole gang.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_drawing.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/draw.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 
 #include <cstdio>
 
@@ -30,12 +30,12 @@ bool ask(hived& scheduler, const gang_request& gang) {
   const auto plan = scheduler.propose(gang);
   if (!plan.ok()) return false;
   std::printf("gang %u", gang.job.value);
-  if (plan->result == outcome::wait) std::printf(" waits");
-  if (plan->result == outcome::bind) std::printf(" runs");
-  if (plan->result == outcome::preempt) std::printf(" preempts");
+  if (plan->result == plan_result::wait) std::printf(" waits");
+  if (plan->result == plan_result::bind) std::printf(" runs");
+  if (plan->result == plan_result::preempt) std::printf(" preempts");
   for (const job_id victim : plan->victims) std::printf(" gang %u", victim.value);
   std::printf("\n");
-  return plan->result == outcome::wait || scheduler.commit(*plan).ok();
+  return plan->result == plan_result::wait || scheduler.commit(*plan).ok();
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 // least for his weight goes first; a job that does not fit lets others pass, for four rounds.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -36,7 +36,7 @@ bool start(hived& scheduler, std::vector<job>& waiting, std::vector<job>& runnin
   for (auto j = waiting.begin(); j != waiting.end();) {
     if (j == waiting.begin()) std::ranges::sort(waiting, {}, rank);
     const auto plan = scheduler.propose(j->gang);
-    if (plan.ok() && plan->result != outcome::bind) {
+    if (plan.ok() && plan->result != plan_result::bind) {
       j = j->old() ? waiting.end() : j + 1;
       continue;
     }
@@ -61,9 +61,9 @@ int main() {
   if (!scheduler.ok()) return 1;
   user ann{2}, bob{1}, cat{1};
   std::vector<job> waiting;
-  auto add = [&, jobs = 0U](user& owner, gang_member tasks) mutable {
+  auto add = [&, jobs = 0U](user& owner, task_group tasks) mutable {
     waiting.push_back(
-        {&owner, tasks.tasks * tasks.leaves, {job_id(jobs++), tenant_id(0), 0, {tasks}}});
+        {&owner, tasks.tasks * tasks.gpus, {job_id(jobs++), tenant_id(0), 0, {tasks}}});
   };
   for (int i = 0; i < 16; ++i) add(i % 2 == 0 ? ann : bob, {1, 2});
   add(cat, {2, 6});  // both nodes

@@ -2,11 +2,11 @@
 // their tenant's cells where the new configuration has them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_drawing.h>
-#include <apiary/sched/hived_queries.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/draw.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/queries.h>
+#include <apiary/hived/request.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -30,7 +30,7 @@ hived_config cluster(const std::vector<std::string>& nodes, std::uint32_t resear
 
 bool start(hived& scheduler, const gang_request& gang) {
   const auto plan = scheduler.propose(gang);
-  return plan.ok() && plan->result == outcome::bind && scheduler.commit(*plan).ok();
+  return plan.ok() && plan->result == plan_result::bind && scheduler.commit(*plan).ok();
 }
 
 std::string list(const std::vector<job_id>& jobs) {

@@ -29,7 +29,8 @@ hived two_racks() {
   return hived::create(config).value();
 }
 
-void ask(hived& cluster, const char* what, std::vector<gang_member> members, request_rules rules) {
+void ask(hived& cluster, const char* what, std::vector<task_group> members,
+         request_constraints rules) {
   static std::uint32_t next = 0;
   const gang_request gang{.job = job_id(next++),
                           .tenant = tenant_id(0),
@@ -39,10 +40,11 @@ void ask(hived& cluster, const char* what, std::vector<gang_member> members, req
   std::printf("%s:", what);
   for (const task_place& t : plan.tasks)
     std::printf(" %s", std::string(cluster.layout().node_name(t.node)).c_str());
-  if (const certificate* why = plan.wait.why(); plan.result == outcome::wait && why != nullptr)
-    std::printf(" waits: %s", sentence(*why, rules_of(gang), "rack").c_str());
+  if (const infeasibility_proof* why = plan.wait.why();
+      plan.result == plan_result::wait && why != nullptr)
+    std::printf(" waits: %s", sentence(*why, constraints_of(gang), "rack").c_str());
   std::printf("\n");
-  if (plan.result == outcome::bind && !cluster.commit(plan).ok()) std::printf("stale\n");
+  if (plan.result == plan_result::bind && !cluster.commit(plan).ok()) std::printf("stale\n");
 }
 
 }  // namespace

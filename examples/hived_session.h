@@ -11,16 +11,16 @@
 #include "hived_session_request.h"
 #include "hived_session_words.h"
 #include "hived_yaml.h"
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/sched/audit.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_cells.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_layout.h>
+#include <apiary/hived/audit.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -67,7 +67,7 @@ class hived_session {
 
  private:
   using job_id = apiary::job_id;
-  using outcome = apiary::outcome;
+  using plan_result = apiary::plan_result;
 
   [[nodiscard]] json_object begin() const {
     json_object out;
@@ -215,9 +215,9 @@ class hived_session {
   // Gangs that have cells of the same tenant, of lower priority than the request.
   [[nodiscard]] std::vector<job_id> below(const apiary::gang_request& r) const {
     std::vector<job_id> jobs;
-    const apiary::hived_cells& cells = scheduler_->cells();
+    const apiary::detail::hived_cells& cells = scheduler_->cells();
     for (std::uint32_t c = 0; c < cells.num_clusters(); ++c) {
-      const apiary::cluster_id cluster(c);
+      const apiary::vc_chain_id cluster(c);
       if (cells.cluster(cluster).tenant() != r.tenant) continue;
       for (const apiary::ranked_gang& gang : scheduler_->gangs().of_cluster(cluster))
         if (gang.runs && gang.priority < r.priority) jobs.push_back(gang.job);
@@ -241,14 +241,14 @@ class hived_session {
     if (nodes && !e.ignore_suggested) r->suggested = &*nodes;
     auto plan = scheduler_->propose(*r);
     if (!plan.ok()) return by_name(plan.status(), {{job, e.group}});
-    if (plan->result != outcome::wait) std::erase(plan->cancelled, job);
+    if (plan->result != plan_result::wait) std::erase(plan->cancelled, job);
     std::vector<job_id> restored;
-    const bool changes = plan->result == outcome::preempt || !plan->cancelled.empty();
-    if (plan->result == outcome::bind || (changes && !filtering)) {
+    const bool changes = plan->result == plan_result::preempt || !plan->cancelled.empty();
+    if (plan->result == plan_result::bind || (changes && !filtering)) {
       APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), {{job, e.group}}));
       restored = scheduler_->restored();
-      if (plan->result != outcome::wait) names_.add(e.group);
-      const bool asks_again = plan->result == outcome::preempt && r->suggested != nullptr;
+      if (plan->result != plan_result::wait) names_.add(e.group);
+      const bool asks_again = plan->result == plan_result::preempt && r->suggested != nullptr;
       names_.suggest(job, asks_again ? nodes : std::nullopt);
     } else {  // nothing has happened
       plan->downgraded.clear();
@@ -283,7 +283,7 @@ class hived_session {
     }
     if (gang->state == apiary::gang_state::preempting) return schedule(e, out);
     apiary::gang_plan recorded;
-    recorded.result = outcome::bind;
+    recorded.result = plan_result::bind;
     recorded.tasks = tasks;
     write_plan(out, *scheduler_, names_, gang->request, recorded, e.pod);
     write_gangs(out, "restored", names_, {});

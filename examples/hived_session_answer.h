@@ -5,11 +5,11 @@
 #include "hived_session_json.h"
 #include "hived_session_names.h"
 #include <apiary/core/ids.h>
-#include <apiary/policy/certificate.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_layout.h>
-#include <apiary/sched/hived_queries.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/queries.h>
+#include <apiary/hived/request.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -118,20 +118,21 @@ inline std::string level_name(const apiary::chain_layout& chain, apiary::level_t
 }
 // The numbers of a certificate.
 inline void write_certificate(json_object& out, const apiary::chain_layout& chain,
-                              const apiary::certificate& why, const std::string& everything) {
+                              const apiary::infeasibility_proof& why,
+                              const std::string& everything) {
   out.key("chain").value(chain.level_types.back());
   out.key("level").value(level_name(chain, why.level, everything));
   write_counts(out, "kinds", why.kinds);
   out.key("weighings").open('[');
-  for (const apiary::certificate::weighing& w : why.weighings) {
+  for (const apiary::infeasibility_proof::weighing& w : why.weighings) {
     out.open('{');
     write_counts(out, "weights", w.weights);
     out.key("needed").value(w.needed).close('}');
   }
   out.close(']').key("cells").open('[');
-  for (const apiary::certificate::refusal& r : why.cells) {
+  for (const apiary::infeasibility_proof::refusal& r : why.cells) {
     out.open('{').key("cell").value(std::uint64_t{r.cell});
-    if (r.weighing == apiary::certificate::listed) {
+    if (r.weighing == apiary::infeasibility_proof::listed) {
       write_counts(out, "counts", r.counts);
     } else {
       out.key("weighing").value(std::uint64_t{r.weighing}).key("most").value(r.most);
@@ -164,10 +165,10 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
     return {"undecided", "no place in " + whose + " was found before the search ended"};
   }();
   std::string text = reason.second;
-  const apiary::certificate* why = wait.why();
+  const apiary::infeasibility_proof* why = wait.why();
   const apiary::chain_layout& chain = layout.chains[wait.chain];
   if (why != nullptr) {
-    text += "; " + apiary::sentence(*why, apiary::rules_of(request),
+    text += "; " + apiary::sentence(*why, apiary::constraints_of(request),
                                     level_name(chain, why->level, everything));
   } else if (wait.shortage) {
     text += "; counted in pieces of " + std::to_string(wait.shortage->leaves) +
@@ -198,7 +199,7 @@ inline void write_plan(json_object& out, const apiary::hived& scheduler, const g
                        const apiary::gang_request& request, const apiary::gang_plan& plan,
                        std::optional<std::uint32_t> pod) {
   const apiary::hived_layout& layout = scheduler.layout();
-  if (plan.result == apiary::outcome::bind) {
+  if (plan.result == apiary::plan_result::bind) {
     const std::vector<apiary::level_t> levels =
         apiary::whole_cell_levels(scheduler, *scheduler.find(request.job));
     std::vector<apiary::task_place> tasks = plan.tasks;
@@ -210,7 +211,7 @@ inline void write_plan(json_object& out, const apiary::hived& scheduler, const g
     }
     out.key("result").value("bind");
     write_places(out, "pods", layout, tasks, whole_cells);
-  } else if (plan.result == apiary::outcome::preempt) {
+  } else if (plan.result == apiary::plan_result::preempt) {
     out.key("result").value("preempt");
     write_gangs(out, "victims", names, plan.victims);
     write_places(out, "reserved", layout, plan.tasks);

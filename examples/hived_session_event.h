@@ -103,7 +103,7 @@ struct session_event {
   bool ignore_suggested = false;
   std::string required{};
   std::string preferred{};
-  std::vector<apiary::gang_member> members{};
+  std::vector<apiary::task_group> members{};
   std::vector<session_rules> rules{};  // of each member
   std::optional<std::vector<std::string>> suggested{};
   std::vector<session_place> pods{};
@@ -161,14 +161,14 @@ class session_event_reader {
   }
   bool read_members(const YAML::Node& list, const std::string& path) {
     return items(list, path, [&](auto& item, auto& place) {
-      apiary::gang_member& member = event_.members.emplace_back();
+      apiary::task_group& member = event_.members.emplace_back();
       session_rules& rules = event_.rules.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "pods") return number(n, p, member.tasks);
         if (key == "slices") return read_levels(n, p, rules.slices);
         if (key == "spread") return read_levels(n, p, rules.spread);
         if (key == "leader") return number(n, p, rules.leader.emplace());
-        return key != "leafs" || number(n, p, member.leaves);
+        return key != "leafs" || number(n, p, member.gpus);
       });
     });
   }

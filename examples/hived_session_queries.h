@@ -9,13 +9,13 @@
 #include "hived_session_words.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_chains.h>
-#include <apiary/sched/hived_drawing.h>
-#include <apiary/sched/hived_layout.h>
-#include <apiary/sched/hived_queries.h>
+#include <apiary/hived/chain_layout.h>
+#include <apiary/hived/draw.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/queries.h>
+#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -7,11 +7,11 @@
 #include "hived_session_words.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/policy/gang_rules.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_layout.h>
-#include <apiary/sched/rules_check.h>
+#include <apiary/gang/check_constraints.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -41,9 +41,9 @@ inline absl::StatusOr<apiary::level_t> level_of(const apiary::hived_layout& layo
   return unknown("cell type", type);
 }
 // The rules that an event puts a gang under; `leaf` as for level_of.
-inline absl::StatusOr<apiary::request_rules> rules_of(const apiary::hived_layout& layout,
-                                                      const session_event& e, std::string& leaf) {
-  apiary::request_rules rules;
+inline absl::StatusOr<apiary::request_constraints> constraints_of(
+    const apiary::hived_layout& layout, const session_event& e, std::string& leaf) {
+  apiary::request_constraints rules;
   APIARY_ASSIGN_OR_RETURN(rules.required, level_of(layout, e.required, leaf));
   APIARY_ASSIGN_OR_RETURN(rules.preferred, level_of(layout, e.preferred, leaf));
   const bool any = std::any_of(e.rules.begin(), e.rules.end(), [](const session_rules& r) {
@@ -51,7 +51,7 @@ inline absl::StatusOr<apiary::request_rules> rules_of(const apiary::hived_layout
   });
   for (const session_rules& r : e.rules) {
     if (!any) break;
-    apiary::member_rules& to = rules.members.emplace_back();
+    apiary::group_constraints& to = rules.members.emplace_back();
     to.leader = r.leader.value_or(apiary::no_member);
     for (const session_level& s : r.slices) {
       APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type, leaf));
@@ -77,7 +77,7 @@ inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& sche
   if (e.members.empty()) return missing("members");
   apiary::gang_request r{.job = job, .priority = *e.priority, .members = e.members, .lazy = e.lazy};
   std::string leaf = e.leaf_type;
-  APIARY_ASSIGN_OR_RETURN(r.rules, rules_of(layout, e, leaf));
+  APIARY_ASSIGN_OR_RETURN(r.rules, constraints_of(layout, e, leaf));
   if (const auto tenant = layout.find_tenant(e.vc)) r.tenant = *tenant;
   if (!r.tenant.valid() && !runs) return unknown("virtual cluster", e.vc);
   if (!leaf.empty()) {
@@ -112,7 +112,9 @@ inline bool rules_hold_in(const apiary::hived& scheduler, const apiary::gang_req
   const bool own = !r.pinned && r.priority >= 0;
   if (own && !scheduler.cells().cluster_of(r.tenant, c).valid()) return false;
   const apiary::chain_layout& chain = layout.chains[c];
-  return apiary::check_rules(apiary::rules_of(r), chain.node_level, chain.tree.num_levels()).ok();
+  return apiary::check_constraints(apiary::constraints_of(r), chain.node_level,
+                                   chain.tree.num_levels())
+      .ok();
 }
 // kInvalidArgument: a level that rules name by a type is one of another type in a chain that the
 // gang may use.

@@ -4,12 +4,12 @@
 
 #include "hived_session_event.h"
 #include "hived_session_json.h"
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived_layout.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -58,9 +58,9 @@ inline absl::Status by_name(const absl::Status& status,
   return {status.code(), named};
 }
 
-inline std::uint64_t num_tasks(const std::vector<apiary::gang_member>& members) {
+inline std::uint64_t num_tasks(const std::vector<apiary::task_group>& members) {
   std::uint64_t n = 0;
-  for (const apiary::gang_member& m : members) n += m.tasks;
+  for (const apiary::task_group& m : members) n += m.tasks;
   return n;
 }
 inline absl::StatusOr<apiary::node_id> node_of(const apiary::hived_layout& layout,

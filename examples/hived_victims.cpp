@@ -2,10 +2,10 @@
 // the smallest. With a cost of the host's own: what work is lost, since the last checkpoint.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -38,9 +38,9 @@ int main() {
   if (!scheduler.ok()) return 1;
   std::map<job_id, run> runs;
   std::uint64_t now = 0;
-  const auto start = [&](std::uint32_t job, std::int32_t priority, std::vector<gang_member> tasks) {
+  const auto start = [&](std::uint32_t job, std::int32_t priority, std::vector<task_group> tasks) {
     std::uint32_t gpus = 0;
-    for (const gang_member& m : tasks) gpus += m.tasks * m.leaves;
+    for (const task_group& m : tasks) gpus += m.tasks * m.leaves;
     const auto plan = scheduler->propose({job_id(job), tenant_id(0), priority, tasks});
     if (!plan.ok() || !scheduler->commit(*plan).ok()) return false;
     runs[job_id(job)] = {gpus, now};

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/sched/hived_config.h>
+#include <apiary/hived/config.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

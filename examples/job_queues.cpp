@@ -1,19 +1,19 @@
 // Fourteen jobs, in the Standard Workload Format, on two servers of four GPUs under nine schedulers.
 // Who lets others pass, takes turns or stops the long ones, and what that does to waiting.
 // SPDX-License-Identifier: MIT
-#include <apiary/sched/batch_queue.h>
-#include <apiary/sched/conservative_queue.h>
-#include <apiary/sched/gandiva.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_queue.h>
-#include <apiary/sched/philly.h>
-#include <apiary/sched/preemptive_queue.h>
-#include <apiary/sched/server_placer.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/batch/batch_queue.h>
+#include <apiary/batch/conservative_queue.h>
+#include <apiary/batch/preemptive_queue.h>
+#include <apiary/batch/server_placer.h>
+#include <apiary/gandiva/gandiva.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived_queue.h>
+#include <apiary/philly/philly.h>
 #include <apiary/sim/job_metrics.h>
-#include <apiary/sim/line_reader.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/sim/swf_reader.h>
+#include <apiary/trace/job_list.h>
+#include <apiary/trace/line_reader.h>
+#include <apiary/trace/swf_reader.h>
 
 #include <cstdio>
 
@@ -41,7 +41,7 @@ constexpr const char* text = R"(; seconds
 
 template <JobScheduler Scheduler>
 void show(const char* name, Scheduler scheduler, const job_list& list) {
-  const absl::StatusOr<simulation> run = simulate(scheduler, list.jobs);
+  const absl::StatusOr<simulation_result> run = simulate(scheduler, list.jobs);
   if (!run.ok()) return;
   const job_metrics m = metrics_of(*run, list.jobs);
   const auto minutes = [](double ticks) { return ticks / 60'000; };

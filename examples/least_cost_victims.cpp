@@ -2,10 +2,10 @@
 // no more than needed; and whom to ask instead when one of them is protected, or when their tenant
 // may not lose so many.
 // SPDX-License-Identifier: MIT
-#include <apiary/policy/gang_fit.h>
-#include <apiary/policy/group_limits.h>
-#include <apiary/policy/preempt.h>
-#include <apiary/policy/victim_cost.h>
+#include <apiary/gang/gang_fit.h>
+#include <apiary/preempt/disruption_budget.h>
+#include <apiary/preempt/victim_cost.h>
+#include <apiary/preempt/victim_search.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace {
 struct running_gang {
   const char* name;
   victim_loss loss;  // priority class, GPU-hours that it has used
-  std::vector<node_share> leaves;
+  std::vector<gpus_on_node> leaves;
 };
 
 // Small gangs are of tenant 0, large ones of tenant 1.
 void find_victims(const char* what, const std::vector<running_gang>& gangs,
-                  const std::vector<victim_limit>& limits = {}) {
+                  const std::vector<disruption_budget>& limits = {}) {
   std::vector<victim_loss> losses;
   for (const running_gang& g : gangs) losses.push_back(g.loss);
   const victim_cost cost(losses);
   std::vector<eviction_candidate> candidates;
-  std::vector<node_share> shares;
+  std::vector<gpus_on_node> shares;
   std::vector<std::uint32_t> tenants;
   for (const running_gang& g : gangs) {
     const auto first = static_cast<std::uint32_t>(shares.size());
@@ -39,7 +39,7 @@ void find_victims(const char* what, const std::vector<running_gang>& gangs,
   }
   // Six nodes of eight GPUs, none of which is free; two tasks of eight GPUs each.
   const std::vector<std::uint32_t> free(6, 0);
-  const std::vector<gang_member> members{{.tasks = 2, .leaves = 8}};
+  const std::vector<task_group> members{{.tasks = 2, .gpus = 8}};
   victim_search search;
   if (search({}, free, candidates, shares, members, victim_search::never, {tenants, limits}) !=
       fit_verdict::fits) {

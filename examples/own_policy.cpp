@@ -3,10 +3,10 @@
 // uses.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/fraction_pool.h>
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/node_score.h>
 #include <apiary/model/node_table.h>
-#include <apiary/policy/baseline_scores.h>
-#include <apiary/policy/node_score.h>
-#include <apiary/sched/gpu_sharing.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -18,15 +18,15 @@ struct fewest_whole_gpus {
   void update(const node_table&, node_id) const {}
 
   // More is better: a node whose last whole device is gone scores highest.
-  std::uint32_t score(const node_table& nodes, node_id n, const share& task) const {
+  std::uint32_t score(const node_table& nodes, node_id n, const task_request& task) const {
     std::uint32_t whole = nodes[n].free_gpus();
-    if (task.wants_whole_gpus()) whole -= task.devices;
+    if (task.wants_whole_gpus()) whole -= task.gpus;
     return max_gpus_per_node - whole;
   }
 
-  std::uint32_t devices(const node_table& nodes, node_id n, const share& task) const {
+  std::uint32_t devices(const node_table& nodes, node_id n, const task_request& task) const {
     if (!task.wants_gpu()) return 0;
-    if (task.wants_whole_gpus()) return first_free_devices(nodes[n], task.devices);
+    if (task.wants_whole_gpus()) return first_free_devices(nodes[n], task.gpus);
     return tightest_device(nodes[n], task.gpu_milli);
   }
 };
@@ -39,13 +39,11 @@ void show(const char* name, Score score) {
   nodes.add({.host = {.cpu_milli = 16'000}, .gpus = 4});
   nodes.add({.host = {.cpu_milli = 64'000}, .gpus = 2});
   nodes.add({.host = {.cpu_milli = 64'000}, .gpus = 2});
-  auto scheduler = gpu_sharing<Score>::create(nodes, score).value();
+  auto scheduler = gpu_sharing_scheduler<Score>::create(nodes, score).value();
   std::printf("%-18s", name);
   for (std::uint32_t job = 0; job < 5; ++job) {
-    const share task{.job = job_id(job),
-                     .cpu_milli = 1000,
-                     .devices = job < 4 ? 1U : 4U,
-                     .gpu_milli = whole_gpu};
+    const task_request task{
+        .job = job_id(job), .cpu_milli = 1000, .gpus = job < 4 ? 1U : 4U, .gpu_milli = whole_gpu};
     const auto where = scheduler.propose(task);
     if (where.ok() && scheduler.commit(task, *where).ok()) {
       std::printf("  job %u: node %u", job, where->node.value);

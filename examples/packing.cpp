@@ -2,7 +2,7 @@
 // Who is tried on which GPU, what the host would measure, and what is undone.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/policy/pack.h>
+#include <apiary/gandiva/packing.h>
 
 #include <array>
 #include <cstdint>

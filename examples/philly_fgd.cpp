@@ -2,13 +2,13 @@
 // collects what falls idle, and what was lent is taken back.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
+#include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
-#include <apiary/model/job_request.h>
+#include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
-#include <apiary/policy/fragmentation_gradient.h>
-#include <apiary/sched/philly_fgd.h>
+#include <apiary/philly/philly_fgd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -18,9 +18,9 @@ using namespace apiary;
 
 namespace {
 
-using pool = sharing_pool<fragmentation_gradient>;
+using pool = gpu_sharing_pool<fragmentation_gradient>;
 bool start_task(philly_fgd& p, std::uint32_t id) {
-  const share half{.job = job_id(id), .cpu_milli = 2000, .devices = 1, .gpu_milli = 500};
+  const task_request half{.job = job_id(id), .cpu_milli = 2000, .gpus = 1, .gpu_milli = 500};
   return p.use_pool([&](pool& shared) {
     const absl::StatusOr<placement> where = shared.propose(half);
     if (!where.ok() || !shared.commit(half, *where).ok()) return false;
@@ -59,8 +59,8 @@ bool decide(philly_fgd& p, int now) {
 int main() {
   node_table nodes;
   for (int i = 0; i < 4; ++i) nodes.add({.host = {.cpu_milli = 32'000}, .gpus = 4});
-  const fragmentation metric(task_mix({{{.cpu_milli = 2000, .gpu_milli = 500, .devices = 1}, 3},
-                                       {{.cpu_milli = 4000, .gpu_milli = 1000, .devices = 4}, 2}}));
+  const fragmentation metric(task_mix({{{.cpu_milli = 2000, .gpu_milli = 500, .gpus = 1}, 3},
+                                       {{.cpu_milli = 4000, .gpu_milli = 1000, .gpus = 4}, 2}}));
   auto shared = pool::create(nodes, 2, fragmentation_gradient(metric));  // racks of two
   if (!shared.ok()) return 1;
   auto p = philly_fgd::create({.quotas = {12, 4}, .acquire_time = 150, .backoff_time = 120},

@@ -4,9 +4,9 @@
 #include <apiary/alloc/feasibility.h>
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/alloc/quota_ledger.h>
-#include <apiary/alloc/safe_buddy_allocator.h>
-#include <apiary/model/health.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/alloc/reserving_buddy_allocator.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -20,7 +20,7 @@ enum : level_t { device, node, rack, num_levels };
 
 struct cluster {
   uniform_tree tree{2, 2, 4};
-  safe_buddy_allocator cells{tree};
+  reserving_buddy_allocator cells{tree};
   health<uniform_tree> good{tree};
   healthy_free<uniform_tree> spare{cells.cells(), good};
   quota_ledger quotas{num_levels};
@@ -50,8 +50,8 @@ int main() {
     c.quotas.set_quota(theirs, {device, devices});
     std::printf("3 nodes for us, %u devices for them: %s\n", devices, possible(c) ? "yes" : "no");
   }
-  const bool promised = c.cells.promise({node, 3}) && c.cells.promise({device, 4});
-  std::printf("promised: %s\n", promised ? "yes" : "no");
+  const bool reserved = c.cells.reserve({node, 3}) && c.cells.reserve({device, 4});
+  std::printf("promised: %s\n", reserved ? "yes" : "no");
   print("all is well", c, ours);
 
   for (const std::uint32_t broken : {0U, 8U}) {

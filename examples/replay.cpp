@@ -5,22 +5,22 @@
 #include "replay_output.h"
 #include "replay_plot.h"
 #include <apiary/core/status.h>
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/published_fragmentation_gradient.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
-#include <apiary/policy/baseline_scores.h>
-#include <apiary/policy/published_fragmentation_gradient.h>
-#include <apiary/sched/fgd.h>
-#include <apiary/sched/gpu_sharing.h>
-#include <apiary/sim/generator.h>
-#include <apiary/sim/line_reader.h>
 #include <apiary/sim/load_curves.h>
 #include <apiary/sim/load_trace.h>
-#include <apiary/sim/openb_reader.h>
 #include <apiary/sim/replay.h>
 #include <apiary/sim/report.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/line_reader.h>
+#include <apiary/trace/openb_reader.h>
+#include <apiary/trace/task_generator.h>
+#include <apiary/trace/workload.h>
 
 #include <algorithm>
 #include <chrono>
@@ -91,8 +91,8 @@ class study {
     };
     result r;
     const clock::time_point begin = clock::now();
-    APIARY_ASSIGN_OR_RETURN(auto scheduler,
-                            gpu_sharing<Score>::create(trace_.nodes.nodes, std::move(score)));
+    APIARY_ASSIGN_OR_RETURN(
+        auto scheduler, gpu_sharing_scheduler<Score>::create(trace_.nodes.nodes, std::move(score)));
     APIARY_ASSIGN_OR_RETURN(r.answers, replay(scheduler, trace_.work, progress));
     const std::chrono::duration<double> seconds = clock::now() - begin;
     if (bar) std::fputs("\r\033[K", stderr);

@@ -4,7 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/status.h>
-#include <apiary/sim/line_reader.h>
+#include <apiary/trace/line_reader.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/sim/decimal.h>
 #include <apiary/sim/load_curves.h>
+#include <apiary/trace/decimal.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -2,15 +2,15 @@
 // fragments least, finds no room for the last one; the exact search does. Another gang waits, and
 // what it waits for is counted again by someone who has never seen the search.
 // SPDX-License-Identifier: MIT
+#include <apiary/explain/proof_check.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/shared_gpu_fit.h>
+#include <apiary/gang/topology_constraints.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
-#include <apiary/model/uniform_tree.h>
-#include <apiary/policy/certificate.h>
-#include <apiary/policy/certificate_check.h>
-#include <apiary/policy/gang_rules.h>
-#include <apiary/policy/shared_fit.h>
-#include <apiary/sched/fgd.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -20,11 +20,11 @@ using namespace apiary;
 
 namespace {
 
-bool one_by_one(fgd scheduler, const gang_rules& gang) {  // on a copy
+bool one_by_one(fgd scheduler, const topology_constraints& gang) {  // on a copy
   std::uint32_t job = 100;
-  for (const ruled_member& m : gang.members) {
+  for (const constrained_task_group& m : gang.members) {
     for (std::uint32_t t = 0; t < m.tasks; ++t) {
-      share task = task_of(m);
+      task_request task = task_of(m);
       task.job = job_id(job++);
       const auto where = scheduler.propose(task);
       if (!where.ok() || !scheduler.commit(task, *where).ok()) return false;
@@ -33,12 +33,13 @@ bool one_by_one(fgd scheduler, const gang_rules& gang) {  // on a copy
   return true;
 }
 
-bool submit(fgd& scheduler, std::uint32_t job, const gang_rules& gang, const uniform_tree& racks) {
+bool submit(fgd& scheduler, std::uint32_t job, const topology_constraints& gang,
+            const uniform_tree& racks) {
   std::printf("gang %u, one by one: %s\n", job, one_by_one(scheduler, gang) ? "fits" : "no room");
   const auto answer = scheduler.propose(gang, racks);
   if (!answer.ok()) return false;
   if (answer->verdict == fit_verdict::does_not_fit) {
-    certificate_check check(racks, 0, scheduler.nodes(), gang);
+    proof_check check(racks, 0, scheduler.nodes(), gang);
     std::printf("  waits: %s\n  counted again: %s\n", sentence(answer->why, gang, "rack").c_str(),
                 check(answer->why) ? "right" : "wrong");
     return true;
@@ -56,20 +57,20 @@ int main() {
   nodes.add({.host = {.cpu_milli = 16'000, .memory_mib = 65'536}, .gpus = 1});
   nodes.add({.host = {.cpu_milli = 8'000, .memory_mib = 65'536}, .gpus = 1});
   const uniform_tree racks{1, 2};
-  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .devices = 1}, 6},
-                          {{.cpu_milli = 8000, .gpu_milli = 1000, .devices = 1}, 4}});
+  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 6},
+                          {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 1}, 4}});
   auto scheduler = fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(typical)));
   if (!scheduler.ok()) return 1;
 
   // Two tasks with few cores, two with many.
-  gang_rules gang;
-  gang.members = {{.tasks = 2, .leaves = 1, .host = {.cpu_milli = 2000}, .part = 400},
-                  {.tasks = 2, .leaves = 1, .host = {.cpu_milli = 7000}, .part = 400}};
+  topology_constraints gang;
+  gang.members = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 2000}, .gpu_milli = 400},
+                  {.tasks = 2, .gpus = 1, .host = {.cpu_milli = 7000}, .gpu_milli = 400}};
   gang.required = 1;  // one rack
   if (!submit(*scheduler, 1, gang, racks)) return 1;
 
-  gang_rules next;
-  next.members = {{.tasks = 3, .leaves = 1, .host = {.cpu_milli = 1000}, .part = 200}};
+  topology_constraints next;
+  next.members = {{.tasks = 3, .gpus = 1, .host = {.cpu_milli = 1000}, .gpu_milli = 200}};
   next.required = 1;
   if (!submit(*scheduler, 2, next, racks)) return 1;
   std::printf("%u jobs run\n", static_cast<unsigned>(scheduler->num_running()));

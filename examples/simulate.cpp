@@ -6,13 +6,13 @@
 #include "simulate_plot.h"
 #include "simulate_policies.h"
 #include <apiary/core/status.h>
-#include <apiary/model/job_request.h>
-#include <apiary/sim/decimal.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/model/job.h>
 #include <apiary/sim/job_metrics.h>
-#include <apiary/sim/line_reader.h>
-#include <apiary/sim/philly_reader.h>
-#include <apiary/sim/swf_reader.h>
+#include <apiary/trace/decimal.h>
+#include <apiary/trace/job_list.h>
+#include <apiary/trace/line_reader.h>
+#include <apiary/trace/philly_reader.h>
+#include <apiary/trace/swf_reader.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -45,15 +45,15 @@ absl::StatusOr<job_list> load(const simulate_options& o) {
 
 // Leaves out what the cluster cannot hold; an error where nothing is left, or time would end first.
 absl::Status fit(const simulate_options& o, job_list& list) {
-  constexpr tick_t longest = tick_t{1} << 43;
-  constexpr tick_t all = tick_t{1} << 52;
+  constexpr time_ms longest = time_ms{1} << 43;
+  constexpr time_ms all = time_ms{1} << 52;
   std::erase_if(list.jobs, [&](const timed_job& j) { return j.request.gpus > o.cluster.gpus(); });
   if (list.jobs.empty()) {
     return absl::InvalidArgumentError(o.jobs + ": every job wants more than the " +
                                       std::to_string(o.cluster.gpus()) + " GPUs that there are");
   }
   number_by_arrival(list.jobs);
-  tick_t end = list.jobs.back().arrival;
+  time_ms end = list.jobs.back().arrival;
   for (const timed_job& j : list.jobs) {
     if (j.duration >= longest || (end += j.duration) >= all)
       return absl::InvalidArgumentError(o.jobs + ": the jobs take more time than can be counted");
@@ -84,7 +84,7 @@ class progress_bar {
 };
 
 double minutes(double ticks) { return ticks / 60'000; }
-double minutes(tick_t ticks) { return minutes(static_cast<double>(ticks)); }
+double minutes(time_ms ticks) { return minutes(static_cast<double>(ticks)); }
 
 std::string table_of(const std::vector<policy_run>& runs) {
   std::string text =

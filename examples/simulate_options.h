@@ -6,7 +6,7 @@
 #include "simulate_policies.h"
 #include <apiary/core/status.h>
 #include <apiary/model/node_table.h>
-#include <apiary/sim/line_reader.h>
+#include <apiary/trace/line_reader.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

@@ -4,9 +4,9 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/job_request.h>
-#include <apiary/model/plan.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/trace/job_list.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -58,7 +58,7 @@ class gpu_picture {
 
   [[nodiscard]] std::uint32_t rows() const noexcept { return rows_; }
   // Of a column, in ticks.
-  [[nodiscard]] apiary::tick_t width() const noexcept { return width_; }
+  [[nodiscard]] apiary::time_ms width() const noexcept { return width_; }
   // Columns up to the last in which a GPU was used.
   [[nodiscard]] std::uint32_t used_columns() const noexcept { return used_; }
   // Part of the column in which GPUs were used.
@@ -79,8 +79,8 @@ class gpu_picture {
   }
 
   // A job of the tenant had the place from `from` to before `until`.
-  void add(apiary::tenant_id tenant, const apiary::job_place& place, apiary::tick_t from,
-           apiary::tick_t until) {
+  void add(apiary::tenant_id tenant, const apiary::job_place& place, apiary::time_ms from,
+           apiary::time_ms until) {
     if (from >= until) return;
     while (until > width_ * columns) halve();
     const auto first = static_cast<std::uint32_t>(from / width_);
@@ -91,8 +91,8 @@ class gpu_picture {
         const std::uint32_t gpu =
             p.node.value * gpus_per_node_ + static_cast<std::uint32_t>(std::countr_zero(left));
         for (std::uint32_t c = first; c <= last; ++c) {
-          const apiary::tick_t begin = std::max(from, c * width_);
-          const apiary::tick_t end = std::min(until, (c + 1) * width_);
+          const apiary::time_ms begin = std::max(from, c * width_);
+          const apiary::time_ms end = std::min(until, (c + 1) * width_);
           time_[at(row_of(gpu), c) + colors_[tenant.value]] += end - begin;
         }
       }
@@ -130,7 +130,7 @@ class gpu_picture {
   std::uint32_t rows_;
   std::vector<std::uint32_t> colors_;  // of each tenant
   std::vector<std::int64_t> time_;
-  apiary::tick_t width_ = 1000;
+  apiary::time_ms width_ = 1000;
   std::uint32_t used_ = 0;
 };
 
@@ -141,23 +141,23 @@ class watched {
   watched(Scheduler scheduler, std::span<const apiary::timed_job> jobs, gpu_picture& picture)
       : scheduler_(std::move(scheduler)), jobs_(jobs), picture_(picture), stays_(jobs.size()) {}
 
-  absl::Status submit(const apiary::job_request& r, apiary::tick_t now) {
+  absl::Status submit(const apiary::job_request& r, apiary::time_ms now) {
     return scheduler_.submit(r, now);
   }
-  absl::Status finish(apiary::job_id job, apiary::tick_t now) {
+  absl::Status finish(apiary::job_id job, apiary::time_ms now) {
     end(job, now);
     return scheduler_.finish(job, now);
   }
-  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, apiary::tick_t now) {
+  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, apiary::time_ms now) {
     absl::StatusOr<std::vector<apiary::job_id>> stopped = scheduler_.mark_bad(n, now);
     if (!stopped.ok()) return stopped;
     for (const apiary::job_id job : *stopped) end(job, now);
     return stopped;
   }
-  absl::Status mark_healthy(apiary::node_id n, apiary::tick_t now) {
+  absl::Status mark_healthy(apiary::node_id n, apiary::time_ms now) {
     return scheduler_.mark_healthy(n, now);
   }
-  absl::Status decide(apiary::tick_t now, std::vector<apiary::job_action>& actions) {
+  absl::Status decide(apiary::time_ms now, std::vector<apiary::job_action>& actions) {
     const std::size_t old = actions.size();
     absl::Status status = scheduler_.decide(now, actions);
     for (std::size_t i = old; i < actions.size(); ++i) {
@@ -166,15 +166,15 @@ class watched {
     }
     return status;
   }
-  [[nodiscard]] apiary::tick_t wake() const { return scheduler_.wake(); }
+  [[nodiscard]] apiary::time_ms wake() const { return scheduler_.wake(); }
   [[nodiscard]] std::uint32_t total_gpus() const { return scheduler_.total_gpus(); }
 
  private:
   struct stay {
-    apiary::tick_t from = 0;
+    apiary::time_ms from = 0;
     apiary::job_place place{};  // empty: it does not run
   };
-  void end(apiary::job_id job, apiary::tick_t now) {
+  void end(apiary::job_id job, apiary::time_ms now) {
     stay& s = stays_[job.value];
     picture_.add(jobs_[job.value].request.tenant, s.place, s.from, now);
     s.place.clear();

@@ -4,9 +4,9 @@
 
 #include "simulate_picture.h"
 #include "simulate_policies.h"
-#include <apiary/model/job_request.h>
-#include <apiary/sim/decimal.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/model/job.h>
+#include <apiary/trace/decimal.h>
+#include <apiary/trace/job_list.h>
 
 #include <algorithm>
 #include <array>

@@ -3,28 +3,28 @@
 #pragma once
 
 #include "simulate_picture.h"
+#include <apiary/batch/batch_queue.h>
+#include <apiary/batch/gpu_sharing_placer.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/gandiva/gandiva.h>
+#include <apiary/gandiva/gandiva_over_hived.h>
+#include <apiary/gandiva/gandiva_over_placer.h>
+#include <apiary/gandiva/time_sharing.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived_queue.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
-#include <apiary/model/job_request.h>
+#include <apiary/model/job.h>
 #include <apiary/model/request.h>
-#include <apiary/policy/fragmentation_gradient.h>
-#include <apiary/sched/batch_queue.h>
-#include <apiary/sched/gandiva.h>
-#include <apiary/sched/gandiva_over.h>
-#include <apiary/sched/gandiva_over_hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_queue.h>
-#include <apiary/sched/introspection.h>
-#include <apiary/sched/philly.h>
-#include <apiary/sched/philly_options.h>
-#include <apiary/sched/server_placer.h>
-#include <apiary/sched/sharing_placer.h>
-#include <apiary/sim/job_generator.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/philly/options.h>
+#include <apiary/philly/philly.h>
 #include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/trace/job_generator.h>
+#include <apiary/trace/job_list.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -45,8 +45,8 @@ inline constexpr std::array<std::string_view, 7> job_policies{
     "fifo", "easy", "philly", "gandiva", "gandiva_fgd", "hived", "gandiva_hived"};
 
 // Milliseconds until a job makes progress after a start, and after a migration.
-inline constexpr apiary::tick_t start_cost = 1000;
-inline constexpr apiary::tick_t migration_cost = 2000;
+inline constexpr apiary::time_ms start_cost = 1000;
+inline constexpr apiary::time_ms migration_cost = 2000;
 
 // Servers that are all alike, in racks.
 struct job_cluster {
@@ -135,7 +135,7 @@ inline apiary::hived_config cells_of(const job_cluster& cluster,
 inline apiary::task_mix typical_tasks(const apiary::job_list& list, const job_cluster& cluster) {
   std::vector<std::pair<apiary::task_kind, std::uint32_t>> kinds;
   for (std::uint32_t gpus = 1; gpus <= cluster.gpus_per_node; ++gpus)
-    kinds.push_back({{.gpu_milli = apiary::whole_gpu, .devices = gpus}, 0});
+    kinds.push_back({{.gpu_milli = apiary::whole_gpu, .gpus = gpus}, 0});
   for (const apiary::timed_job& j : list.jobs)
     ++kinds[std::min(j.request.gpus, cluster.gpus_per_node) - 1].second;
   return apiary::task_mix(kinds);
@@ -145,8 +145,8 @@ inline apiary::task_mix typical_tasks(const apiary::job_list& list, const job_cl
 struct policy_run {
   std::string policy;
   apiary::job_metrics metrics{};
-  std::uint64_t log = 0;                     // digest of all events
-  std::vector<apiary::tick_t> completion{};  // of the jobs that ended, ascending
+  std::uint64_t log = 0;                      // digest of all events
+  std::vector<apiary::time_ms> completion{};  // of the jobs that ended, ascending
   gpu_picture picture;
 };
 
@@ -164,7 +164,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     watched watch(std::move(scheduler), list.jobs, out.picture);
     std::size_t ended = 0;
     APIARY_ASSIGN_OR_RETURN(
-        const apiary::simulation done,
+        const apiary::simulation_result done,
         simulate(
             watch, list.jobs, {},
             {.start_cost = start_cost,
@@ -184,7 +184,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     return absl::OkStatus();
   };
   // As gandiva does by itself: turns of a minute, and moves that pay.
-  const apiary::introspection_options turns{.moves = {.moves = 4, .cost = 100}};
+  const apiary::time_sharing_options turns{.moves = {.moves = 4, .cost = 100}};
   absl::Status status;
   if (policy == "philly") {
     APIARY_ASSIGN_OR_RETURN(
@@ -196,7 +196,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                                                                 .migration_cost = migration_cost}));
     status = run(std::move(made));
   } else if (policy == "gandiva_fgd") {
-    using placer = apiary::sharing_placer<apiary::fragmentation_gradient>;
+    using placer = apiary::gpu_sharing_placer<apiary::fragmentation_gradient>;
     const apiary::server_spec servers = cluster.servers();
     const apiary::fragmentation metric(typical_tasks(list, cluster));
     APIARY_ASSIGN_OR_RETURN(auto below,

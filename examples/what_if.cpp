@@ -5,7 +5,7 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/journaled.h>
 #include <apiary/alloc/quota_ledger.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdio>
 

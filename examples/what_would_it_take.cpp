@@ -1,15 +1,15 @@
 // What would it take? A gang waits; which nodes, if freed or healed, would let it run, and does
 // that leave its neighbour in the queue better off, too? Tried on the state itself and taken back.
 // SPDX-License-Identifier: MIT
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/room_index.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/uniform_tree.h>
-#include <apiary/policy/certificate.h>
-#include <apiary/policy/gang_rules.h>
-#include <apiary/policy/refusal_cause.h>
-#include <apiary/policy/remedy.h>
-#include <apiary/policy/ruled_fit.h>
+#include <apiary/explain/blocking_resource.h>
+#include <apiary/explain/unblock_search.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -21,10 +21,10 @@ namespace {
 
 enum : level_t { gpu, node, rack };
 
-void print_free(const char* when, const room_index<uniform_tree>& rooms) {
+void print_free(const char* when, const capacity_index<uniform_tree>& capacities) {
   std::printf("%-14s", when);
-  for (std::uint32_t n = 0; n < rooms.num_nodes(); ++n)
-    std::printf("%s%u", n % 4 == 0 ? " | " : " ", rooms.free(n));
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
+    std::printf("%s%u", n % 4 == 0 ? " | " : " ", capacities.free(n));
   std::printf("\n");
 }
 
@@ -32,38 +32,39 @@ void print_free(const char* when, const room_index<uniform_tree>& rooms) {
 
 int main() {
   // Three racks of four nodes of eight GPUs; node 9 is bad.
-  room_index<uniform_tree> rooms(uniform_tree{3, 4, 8}, node, 8);
+  capacity_index<uniform_tree> capacities(uniform_tree{3, 4, 8}, node, 8);
   constexpr std::uint32_t free[] = {8, 0, 0, 6, 8, 4, 2, 0, 8, 0, 8, 0};
-  for (std::uint32_t n = 0; n < 12; ++n) rooms.set(n, free[n]);
+  for (std::uint32_t n = 0; n < 12; ++n) capacities.set(n, free[n]);
   const std::vector<std::uint32_t> capacity(12, 8);
-  print_free("free", rooms);
+  print_free("free", capacities);
 
-  gang_rules gang;
-  gang.members = {{.tasks = 3, .leaves = 8}};
+  topology_constraints gang;
+  gang.members = {{.tasks = 3, .gpus = 8}};
   gang.required = rack;
-  gang_rules neighbour;
-  neighbour.members = {{.tasks = 4, .leaves = 4}};
+  topology_constraints neighbour;
+  neighbour.members = {{.tasks = 4, .gpus = 4}};
   neighbour.required = rack;
 
-  ruled_fit<uniform_tree> fit;
-  if (fit(rooms, gang) != fit_verdict::does_not_fit) return 1;  // nor when its budget has ended
-  std::printf("%s;\n", sentence(fit.explain(rooms, gang), gang, "rack").c_str());
+  topology_fit<uniform_tree> fit;
+  if (fit(capacities, gang) != fit_verdict::does_not_fit)
+    return 1;  // nor when its budget has ended
+  std::printf("%s;\n", sentence(fit.explain(capacities, gang), gang, "rack").c_str());
 
-  remedy_search<uniform_tree> remedy;
-  if (!remedy(rooms, gang, capacity)) return 1;
+  unblock_search<uniform_tree> remedy;
+  if (!remedy(capacities, gang, capacity)) return 1;
   std::printf("%s\n", remedy_words(remedy.nodes(), remedy.leaves()).c_str());
 
   journal log;
   {
     transaction tx(log);
-    for (const std::uint32_t n : remedy.nodes()) set(tx, rooms, n, capacity[n]);
-    if (fit(rooms, gang) != fit_verdict::fits) return 1;
-    take<uniform_tree>(tx, rooms, gang, fit.portions());
-    print_free("with the gang", rooms);
-    const bool fits = fit(rooms, neighbour) == fit_verdict::fits;
+    for (const std::uint32_t n : remedy.nodes()) set(tx, capacities, n, capacity[n]);
+    if (fit(capacities, gang) != fit_verdict::fits) return 1;
+    take<uniform_tree>(tx, capacities, gang, fit.portions());
+    print_free("with the gang", capacities);
+    const bool fits = fit(capacities, neighbour) == fit_verdict::fits;
     std::printf("its neighbour then %s\n", fits ? "fits" : "waits");
   }
-  print_free("taken back", rooms);
-  const bool fits = fit(rooms, neighbour) == fit_verdict::fits;
+  print_free("taken back", capacities);
+  const bool fits = fit(capacities, neighbour) == fit_verdict::fits;
   std::printf("its neighbour without it %s\n", fits ? "fits" : "waits");
 }

@@ -1,14 +1,14 @@
 // Why does my gang wait? Three gangs in two racks: what is counted, said, blamed, and checked by
 // someone who has never seen the search.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/room_index.h>
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/uniform_tree.h>
-#include <apiary/policy/certificate.h>
-#include <apiary/policy/certificate_check.h>
-#include <apiary/policy/gang_rules.h>
-#include <apiary/policy/refusal_cause.h>
-#include <apiary/policy/ruled_fit.h>
+#include <apiary/explain/blocking_resource.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -20,9 +20,10 @@ namespace {
 
 enum : level_t { gpu, node, rack };
 
-void ask(const room_index<uniform_tree>& rooms, const char* name, const gang_rules& gang) {
-  ruled_fit<uniform_tree> fit;
-  const fit_verdict verdict = fit(rooms, gang);
+void ask(const capacity_index<uniform_tree>& capacities, const char* name,
+         const topology_constraints& gang) {
+  topology_fit<uniform_tree> fit;
+  const fit_verdict verdict = fit(capacities, gang);
   if (verdict == fit_verdict::fits) {
     std::printf("%s: fits, level %u, cell %u\n", name, fit.level(), fit.cell());
     for (const auto& p : fit.portions())
@@ -33,14 +34,16 @@ void ask(const room_index<uniform_tree>& rooms, const char* name, const gang_rul
     std::printf("%s: undecided\n", name);
     return;
   }
-  const certificate why = fit.explain(rooms, gang);
+  const infeasibility_proof why = fit.explain(capacities, gang);
   const char* level = gang.required == rack ? "rack" : "cluster";
-  const auto other_verdict = [&](const gang_rules& other) { return fit(rooms, other); };
+  const auto other_verdict = [&](const topology_constraints& other) {
+    return fit(capacities, other);
+  };
   const std::vector<demand> blocking = blocking_demands(gang, other_verdict);
   std::printf("%s: %s\n", name, sentence(why, gang, level, blocking).c_str());
-  certificate_check check(rooms.tree(), node, rooms.free(), {}, gang);
+  proof_check check(capacities.tree(), node, capacities.free(), {}, gang);
   std::printf("  counted again: %s", check(why) ? "right" : "wrong");
-  certificate forged = why;
+  infeasibility_proof forged = why;
   ++forged.cells[0].most;
   std::printf("; with one more in rack 0: %s\n", check(forged) ? "right" : "wrong");
 }
@@ -49,25 +52,25 @@ void ask(const room_index<uniform_tree>& rooms, const char* name, const gang_rul
 
 int main() {
   // Two racks of four nodes of eight GPUs. There are 37 free GPUs.
-  room_index<uniform_tree> rooms(uniform_tree{2, 4, 8}, node, 8);
+  capacity_index<uniform_tree> capacities(uniform_tree{2, 4, 8}, node, 8);
   constexpr std::uint32_t free[] = {5, 7, 5, 4, 6, 6, 4, 0};
-  for (std::uint32_t n = 0; n < 8; ++n) rooms.set(n, free[n]);
+  for (std::uint32_t n = 0; n < 8; ++n) capacities.set(n, free[n]);
 
-  gang_rules large;
-  large.members = {{.tasks = 4, .leaves = 5}};
+  topology_constraints large;
+  large.members = {{.tasks = 4, .gpus = 5}};
   large.required = rack;
-  ask(rooms, "four tasks of five GPUs in a rack", large);
+  ask(capacities, "four tasks of five GPUs in a rack", large);
 
   large.required = any_level;
-  ask(rooms, "the same anywhere", large);
+  ask(capacities, "the same anywhere", large);
 
-  gang_rules mixed;
-  mixed.members = {{.tasks = 3, .leaves = 5}, {.tasks = 3, .leaves = 2}};
+  topology_constraints mixed;
+  mixed.members = {{.tasks = 3, .gpus = 5}, {.tasks = 3, .gpus = 2}};
   mixed.required = rack;
-  ask(rooms, "three of five and three of two in a rack", mixed);
+  ask(capacities, "three of five and three of two in a rack", mixed);
 
-  gang_rules spread;
-  spread.members = {{.tasks = 5, .leaves = 1, .spread = {{node, 1}}}};
+  topology_constraints spread;
+  spread.members = {{.tasks = 5, .gpus = 1, .spread = {{node, 1}}}};
   spread.required = rack;
-  ask(rooms, "five small tasks in a rack, one a node", spread);
+  ask(capacities, "five small tasks in a rack, one a node", spread);
 }

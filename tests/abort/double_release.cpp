@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 // EXPECT: buddy_allocator\.h:[0-9]+: apiary: c\.value < tree_\.num_cells\(\) && is_live\(c\) does not hold
 #include <apiary/alloc/buddy_allocator.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 int main() {
   apiary::buddy_allocator cells(apiary::uniform_tree({2, 4}));

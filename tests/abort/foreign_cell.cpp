@@ -1,7 +1,7 @@
 // apiary/tests/abort/foreign_cell.cpp - a cell that the tree does not have.
 // SPDX-License-Identifier: MIT
 // EXPECT: apiary: c\.value < num_cells_ does not hold
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 int main() {
   const apiary::uniform_tree tree({2, 4});

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 // EXPECT: apiary: .*detail::ascend_on_one_level\(tree, cells\) does not hold
 #include <apiary/core/ids.h>
-#include <apiary/metric/locality.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/locality.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <array>
 

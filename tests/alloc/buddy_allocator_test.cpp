@@ -3,9 +3,9 @@
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/health.h>
-#include <apiary/model/ragged_tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
 

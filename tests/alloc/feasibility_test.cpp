@@ -4,9 +4,9 @@
 #include <apiary/alloc/feasibility.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/health.h>
-#include <apiary/model/ragged_tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
 
@@ -22,8 +22,8 @@ namespace {
 // Whether the promised cells fit disjointly into usable free cells, by trying every choice.
 template <CellTree Tree>
 bool packs(const Tree& tree, const summary_bitset& usable, std::vector<char>& taken,
-           std::vector<std::uint64_t>& promised, level_t l, cell_id from) {
-  while (promised[l] == 0) {
+           std::vector<std::uint64_t>& reserved, level_t l, cell_id from) {
+  while (reserved[l] == 0) {
     if (l == 0) return true;
     from = tree.cells(--l).first;
   }
@@ -32,9 +32,9 @@ bool packs(const Tree& tree, const summary_bitset& usable, std::vector<char>& ta
     for (const cell_id leaf : leaves(tree, c)) fits = fits && taken[leaf.value] == 0;
     if (!fits) continue;
     for (const cell_id leaf : leaves(tree, c)) taken[leaf.value] = 1;
-    --promised[l];
-    const bool found = packs(tree, usable, taken, promised, l, cell_id(c.value + 1));
-    ++promised[l];
+    --reserved[l];
+    const bool found = packs(tree, usable, taken, reserved, l, cell_id(c.value + 1));
+    ++reserved[l];
     for (const cell_id leaf : leaves(tree, c)) taken[leaf.value] = 0;
     if (found) return true;
   }
@@ -45,14 +45,14 @@ template <CellTree Tree>
 struct situation {
   buddy_allocator<Tree> cells;
   health<Tree> good;
-  std::vector<std::uint64_t> promised;
+  std::vector<std::uint64_t> reserved;
 
   situation(const Tree& tree, rng& random) : cells(tree), good(tree) {
     for (std::uint32_t i = random.uniform(4); i > 0; --i)
       cells.allocate_at(cell_id(random.uniform(tree.num_cells())));
     for (std::uint32_t i = random.uniform(3); i > 0; --i)
       good.mark_bad(cell_id(random.uniform(tree.num_cells())));
-    for (level_t l = 0; l < tree.num_levels(); ++l) promised.push_back(random.uniform(4));
+    for (level_t l = 0; l < tree.num_levels(); ++l) reserved.push_back(random.uniform(4));
   }
 
   [[nodiscard]] bool possible(const summary_bitset& usable) const {
@@ -60,7 +60,7 @@ struct situation {
     std::vector<char> taken(tree.num_cells(), 0);
     for (const cell_id leaf : tree.cells(0))
       taken[leaf.value] = static_cast<char>(!cells.enclosing_free_level(leaf).has_value());
-    std::vector<std::uint64_t> left = promised;
+    std::vector<std::uint64_t> left = reserved;
     const level_t top = tree.num_levels() - 1;
     return packs(tree, usable, taken, left, top, tree.cells(top).first);
   }
@@ -83,11 +83,11 @@ TEST_CASE("on uniform trees both tests are exact, with pinned and bad cells too"
     std::vector<std::uint32_t> free;
     for (level_t l = 0; l < tree.num_levels(); ++l) free.push_back(s.cells.free_count(l));
     const bool without_health = s.possible(everything);
-    REQUIRE(can_grant_all(tree, free, s.promised) == without_health);
-    REQUIRE(can_grant_all(s.cells, everything, s.promised) == without_health);
+    REQUIRE(can_grant_all(tree, free, s.reserved) == without_health);
+    REQUIRE(can_grant_all(s.cells, everything, s.reserved) == without_health);
 
     const bool with_health = s.possible(s.good.usable());
-    REQUIRE(can_grant_all(s.cells, s.good.usable(), s.promised) == with_health);
+    REQUIRE(can_grant_all(s.cells, s.good.usable(), s.reserved) == with_health);
     (with_health ? yes : no) += 1;
   }
   CHECK(yes > 0);
@@ -103,7 +103,7 @@ TEST_CASE("on ragged trees the constructive test never promises too much") {
     const ragged_tree tree(apiary_test::random_table(random, 3, 14));
     const situation<ragged_tree> s(tree, random);
     const bool possible = s.possible(s.good.usable());
-    const bool shown = can_grant_all(s.cells, s.good.usable(), s.promised);
+    const bool shown = can_grant_all(s.cells, s.good.usable(), s.reserved);
     REQUIRE((possible || !shown));
     both += shown ? 1U : 0U;
     missed += possible && !shown ? 1U : 0U;

@@ -3,12 +3,12 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/journaled.h>
 #include <apiary/alloc/quota_ledger.h>
-#include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/ragged_tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
 
@@ -36,7 +36,7 @@ void append_digit(text& t, double d) { t.value += std::to_string(static_cast<int
 // Everything that a transaction may touch.
 struct state {
   buddy_allocator<ragged_tree> cells;
-  safe_buddy_allocator guarded;
+  reserving_buddy_allocator guarded;
   usage<ragged_tree> use;
   quota_ledger quotas;
 
@@ -78,10 +78,10 @@ void change_something(transaction& tx, state& s, rng& random) {
       if (const auto c = some_live(s.cells, random)) release(tx, s.cells, *c);
       break;
     case 5:
-      promise(tx, s.guarded, {level, 1 + random.uniform(2)});
+      reserve(tx, s.guarded, {level, 1 + random.uniform(2)});
       break;
     case 6:
-      if (s.guarded.promised(level) > 0) withdraw(tx, s.guarded, {level, 1});
+      if (s.guarded.reserved(level) > 0) cancel_reservation(tx, s.guarded, {level, 1});
       break;
     case 7:
       allocate(tx, s.guarded, level);

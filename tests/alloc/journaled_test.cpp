@@ -5,7 +5,7 @@
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/journaled.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
 
@@ -20,12 +20,12 @@ using namespace apiary;
 TEST_CASE("each function changes what the plain one changes, and a rollback changes it back") {
   const uniform_tree tree({2, 2, 2});
   buddy_allocator<uniform_tree> cells(tree);
-  safe_buddy_allocator safe(tree);
+  reserving_buddy_allocator safe(tree);
   usage<uniform_tree> use(tree, 3);
   quota_ledger ledger(tree.num_levels());
   const tenant_id tenant = ledger.add_tenant();
   REQUIRE(cells.allocate_at(tree.at(0, 7)));
-  REQUIRE(safe.promise({0, 2}));
+  REQUIRE(safe.reserve({0, 2}));
   ledger.set_quota(tenant, {1, 2});
   REQUIRE(ledger.charge(tenant, 1));
   const auto cells_before = cells;
@@ -40,10 +40,10 @@ TEST_CASE("each function changes what the plain one changes, and a rollback chan
     CHECK(allocate_at(tx, cells, tree.at(0, 0)));
     CHECK_FALSE(allocate_at(tx, cells, tree.at(2, 0)));
     release(tx, cells, tree.at(0, 7));
-    CHECK(promise(tx, safe, {2, 1}));
-    CHECK_FALSE(promise(tx, safe, {2, 2}));
+    CHECK(reserve(tx, safe, {2, 1}));
+    CHECK_FALSE(reserve(tx, safe, {2, 2}));
     CHECK(allocate(tx, safe, level_t{0}).has_value());
-    withdraw(tx, safe, {0, 1});
+    cancel_reservation(tx, safe, {0, 1});
     CHECK(assign(tx, use, tree.at(0, 3), std::uint8_t{2}) == usage<uniform_tree>::unused);
     CHECK(charge(tx, ledger, tenant, 1));
     CHECK_FALSE(charge(tx, ledger, tenant, 1));
@@ -63,7 +63,7 @@ TEST_CASE("each function changes what the plain one changes, and a rollback chan
 TEST_CASE("tasks on nodes are taken back in the reverse order, nested or not") {
   rng random(23);
   node_table nodes = apiary_test::random_nodes(random, 6);
-  std::vector<std::pair<share, placement>> running;
+  std::vector<std::pair<task_request, placement>> running;
   journal log;
   const std::uint32_t rounds = apiary_test::scaled(40000U);
   // Makes up to eight changes and ends them one way or the other.
@@ -73,14 +73,14 @@ TEST_CASE("tasks on nodes are taken back in the reverse order, nested or not") {
     transaction tx(log);
     const std::uint32_t changes = random.uniform(8);
     for (std::uint32_t i = 0; i < changes; ++i) {
-      const share task = apiary_test::random_task(random, i);
+      const task_request task = apiary_test::random_task(random, i);
       const node_id n(random.uniform(nodes.size()));
       if (!running.empty() && random.uniform(2) == 0) {
         give(tx, nodes, running.back().first, running.back().second);
         running.pop_back();
       } else if (fits(task, nodes[n])) {
         placement where{n, 0};
-        if (task.wants_whole_gpus()) where.device_mask = first_free_devices(nodes[n], task.devices);
+        if (task.wants_whole_gpus()) where.device_mask = first_free_devices(nodes[n], task.gpus);
         if (task.wants_part_of_gpu()) where.device_mask = tightest_device(nodes[n], task.gpu_milli);
         take(tx, nodes, task, where);
         running.push_back({task, where});

@@ -4,7 +4,7 @@
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
 

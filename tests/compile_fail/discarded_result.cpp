@@ -1,7 +1,7 @@
 // apiary/tests/compile_fail/discarded_result.cpp - a query whose answer nobody reads is a mistake.
 // SPDX-License-Identifier: MIT
 // EXPECT: nodiscard
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 
 #pragma GCC diagnostic error "-Wunused-result"
 

@@ -1,7 +1,7 @@
 // apiary/tests/compile_fail/mixed_ids.cpp - a node is no cell.
 // SPDX-License-Identifier: MIT
 // EXPECT: no match for call|no matching|no viable|could not convert|no known conversion
-#include <apiary/core/dense_map.h>
+#include <apiary/container/dense_map.h>
 
 using namespace apiary;
 

@@ -1,8 +1,8 @@
 // apiary/tests/compile_fail/no_tree.cpp - the message names the concept that a type lacks.
 // SPDX-License-Identifier: MIT
 // EXPECT: CellTree
-#include <apiary/model/tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <vector>
 

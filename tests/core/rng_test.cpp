@@ -20,7 +20,7 @@ static_assert(std::uniform_random_bit_generator<rng>);
 static_assert(rng(1)() == rng(1)());
 static_assert(rng(1)() != rng(2)());
 
-// xoshiro256** and splitmix64 as their authors state them, apart from rng.h: word by word.
+// xoshiro256** and splitmix64 as their authors state them, apart from core/rng.h: word by word.
 class reference {
  public:
   explicit reference(std::uint64_t seed) {

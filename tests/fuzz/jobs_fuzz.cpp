@@ -5,24 +5,24 @@
 // with a header line. Of what is read, the first jobs that fit are run on eight servers of four
 // GPUs through every queue, without and with broken servers; each must end them all, keep the GPUs'
 // time, and explain every wait.
+#include <apiary/batch/batch_queue.h>
+#include <apiary/batch/conservative_queue.h>
+#include <apiary/batch/preemptive_queue.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/model/job_request.h>
-#include <apiary/sched/batch_queue.h>
-#include <apiary/sched/conservative_queue.h>
-#include <apiary/sched/gandiva.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_queue.h>
-#include <apiary/sched/philly.h>
-#include <apiary/sched/preemptive_queue.h>
-#include <apiary/sched/server_placer.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/gandiva/gandiva.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived_queue.h>
+#include <apiary/model/job.h>
+#include <apiary/philly/philly.h>
 #include <apiary/sim/job_metrics.h>
-#include <apiary/sim/line_reader.h>
-#include <apiary/sim/philly_reader.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/sim/swf_reader.h>
+#include <apiary/trace/job_list.h>
+#include <apiary/trace/line_reader.h>
+#include <apiary/trace/philly_reader.h>
+#include <apiary/trace/swf_reader.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -53,17 +53,19 @@ struct measured_gandiva {
   gandiva inner;
   std::vector<job_id> jobs{};
 
-  absl::Status submit(const job_request& r, tick_t t) {
+  absl::Status submit(const job_request& r, time_ms t) {
     jobs.push_back(r.job);
     return inner.submit(r, t);
   }
-  absl::Status finish(job_id j, tick_t t) {
+  absl::Status finish(job_id j, time_ms t) {
     std::erase(jobs, j);
     return inner.finish(j, t);
   }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) { return inner.mark_bad(n, t); }
-  absl::Status mark_healthy(node_id n, tick_t t) { return inner.mark_healthy(n, t); }
-  absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
+    return inner.mark_bad(n, t);
+  }
+  absl::Status mark_healthy(node_id n, time_ms t) { return inner.mark_healthy(n, t); }
+  absl::Status decide(time_ms t, std::vector<job_action>& actions) {
     for (const job_id j : jobs) {
       if (inner.find(j)->phase != gandiva::phase::run) continue;
       // Of some the packing pays, of others not.
@@ -72,7 +74,7 @@ struct measured_gandiva {
     }
     return inner.decide(t, actions);
   }
-  tick_t wake() const { return inner.wake(); }
+  time_ms wake() const { return inner.wake(); }
   std::uint32_t total_gpus() const { return inner.total_gpus(); }
 };
 
@@ -98,7 +100,7 @@ void run(const absl::StatusOr<Scheduler>& fresh, const std::vector<timed_job>& j
          const std::vector<outage>& outages) {
   APIARY_VERIFY(fresh.ok());
   Scheduler scheduler = *fresh;
-  const absl::StatusOr<simulation> done = simulate(
+  const absl::StatusOr<simulation_result> done = simulate(
       scheduler, jobs, outages, {.servers = std::vector<std::uint32_t>(8, 4)},
       [](const timed_job&, const job_place&) { return full_speed; },
       [](const simulation_event&) {});
@@ -134,8 +136,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const server_spec servers{.gpus = std::vector<std::uint32_t>(8, 4), .servers_per_rack = 4};
   const auto tenants = static_cast<std::uint32_t>(std::min<std::size_t>(list->tenants.size(), 32));
-  tick_t longest = 1;
-  tick_t all = 0;
+  time_ms longest = 1;
+  time_ms all = 0;
   std::vector<timed_job> jobs;
   for (const timed_job& job : list->jobs) {
     APIARY_VERIFY(job.request.tenant.value < list->tenants.size());
@@ -144,12 +146,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (job.request.gpus > 32 || job.request.tenant.value >= tenants) continue;
     if (jobs.size() == most_jobs) continue;
     jobs.push_back(job);
-    jobs.back().request.most_gpus = job.request.gpus * (1 + jobs.back().request.job.value % 2);
+    jobs.back().request.max_gpus = job.request.gpus * (1 + jobs.back().request.job.value % 2);
     longest = std::max(longest, job.arrival + job.duration);
     all += job.duration;
   }
   number_by_arrival(jobs);
-  const tick_t turn = longest / 16 + 1;  // few turns, however long the jobs
+  const time_ms turn = longest / 16 + 1;  // few turns, however long the jobs
   std::vector<outage> outages;
   for (std::uint32_t i = 0; i < 12; ++i)
     outages.push_back({node_id(i * 3 % 8), turn * i, turn * i + turn / 2 + 1});
@@ -172,7 +174,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
            jobs, outages);
   run_both(hived_queue::create(cells_of(tenants)), jobs, outages);
   // Gandiva counts no longer; what breakdowns undo is done once more for each at most.
-  if (longest + 13 * all >= tick_t{1} << 43) return 0;
+  if (longest + 13 * all >= time_ms{1} << 43) return 0;
   run_both(gandiva::create({.servers = servers, .quantum = turn}), jobs, outages);
   absl::StatusOr<gandiva> all_on = gandiva::create({.servers = servers,
                                                     .quantum = turn,

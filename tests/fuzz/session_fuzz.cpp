@@ -10,8 +10,8 @@
 #include "../../examples/hived_session.h"
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/sched/audit.h>
-#include <apiary/sched/gang_table.h>
+#include <apiary/hived/audit.h>
+#include <apiary/hived/gang_table.h>
 
 #include <algorithm>
 #include <array>

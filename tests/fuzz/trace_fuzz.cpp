@@ -6,21 +6,21 @@
 // GPU models must name some that nodes have. What is read is replayed through every policy; the
 // decisions must be possible, and each policy must leave what it says it used.
 #include <apiary/core/config.h>
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/published_fragmentation_gradient.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
-#include <apiary/policy/baseline_scores.h>
-#include <apiary/policy/published_fragmentation_gradient.h>
-#include <apiary/sched/fgd.h>
-#include <apiary/sched/gpu_sharing.h>
-#include <apiary/sim/line_reader.h>
 #include <apiary/sim/load_curves.h>
 #include <apiary/sim/load_trace.h>
-#include <apiary/sim/openb_reader.h>
 #include <apiary/sim/replay.h>
 #include <apiary/sim/report.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/line_reader.h>
+#include <apiary/trace/openb_reader.h>
+#include <apiary/trace/workload.h>
 
 #include <algorithm>
 #include <array>
@@ -45,8 +45,9 @@ void check_fault(const absl::Status& status, const std::string& name) {
 }
 
 template <class Score>
-void replay_with(const cluster& nodes, const workload& work, const task_mix& mix, Score score) {
-  auto scheduler = gpu_sharing<Score>::create(nodes.nodes, std::move(score));
+void replay_with(const trace_cluster& nodes, const workload& work, const task_mix& mix,
+                 Score score) {
+  auto scheduler = gpu_sharing_scheduler<Score>::create(nodes.nodes, std::move(score));
   APIARY_VERIFY(scheduler.ok());
   const auto answers = replay(*scheduler, work);
   APIARY_VERIFY(answers.ok());
@@ -75,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + separator.size());
   }
   gpu_model_names models;
-  absl::StatusOr<cluster> nodes = read_nodes(line_reader("nodes", texts[0]), models);
+  absl::StatusOr<trace_cluster> nodes = read_nodes(line_reader("nodes", texts[0]), models);
   if (!nodes.ok()) check_fault(nodes.status(), "nodes");
   workload work;
   auto tasks = read_tasks(line_reader("tasks", texts[1]), models);

@@ -4,8 +4,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/metric/buddy_fragmentation.h>
-#include <apiary/model/ragged_tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
 

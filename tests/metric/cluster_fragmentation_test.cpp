@@ -20,12 +20,12 @@ namespace {
 using namespace apiary;
 
 struct taken {
-  share task;
+  task_request task;
   placement where;
 };
 
-placement place_on(const node_table& nodes, node_id n, const share& task) {
-  if (task.wants_whole_gpus()) return {n, first_free_devices(nodes[n], task.devices)};
+placement place_on(const node_table& nodes, node_id n, const task_request& task) {
+  if (task.wants_whole_gpus()) return {n, first_free_devices(nodes[n], task.gpus)};
   if (task.wants_part_of_gpu()) return {n, tightest_device(nodes[n], task.gpu_milli)};
   return {n, 0};
 }
@@ -58,7 +58,7 @@ TEST_CASE("the sum stays exact over a million commits and rollbacks") {
     std::uint32_t made = 0;
     const std::uint32_t tries = 1 + random.uniform(8);
     for (std::uint32_t i = 0; i < tries; ++i) {
-      const share task = apiary_test::random_task(random, job++);
+      const task_request task = apiary_test::random_task(random, job++);
       const node_id n(random.uniform(nodes.size()));
       if (fits(task, nodes[n]) && running.size() < 40) {
         running.push_back({task, place_on(nodes, n, task)});
@@ -107,7 +107,7 @@ TEST_CASE("the total is in thousandths of GPUs") {
   nodes.add({{1000, 0}, 2, 0});
   nodes.add({{4000, 0}, 1, 0});
   const cluster_fragmentation sum(
-      fragmentation(task_mix({{{.cpu_milli = 4000, .gpu_milli = 500, .devices = 1}, 7}})), nodes);
+      fragmentation(task_mix({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 7}})), nodes);
   CHECK(sum.total() == 2000);
   CHECK(sum.weighted_total() == 14000);
   CHECK(cluster_fragmentation(fragmentation(task_mix()), nodes).total() == 0);

@@ -2,11 +2,11 @@
 // openb trace.
 // SPDX-License-Identifier: MIT
 #include "support/data.h"
+#include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
-#include <apiary/metric/published_fragmentation.h>
 #include <apiary/metric/task_mix.h>
-#include <apiary/sim/openb_reader.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/openb_reader.h>
+#include <apiary/trace/workload.h>
 
 #include <doctest/doctest.h>
 
@@ -28,7 +28,7 @@ struct trace {
   std::size_t kinds = 0;
 
   explicit trace(const std::string& name) {
-    const cluster nodes =
+    const trace_cluster nodes =
         read_nodes(line_reader::open(folder + "openb_node_list_gpu_node.csv").value(), models)
             .value();
     const auto tasks =

@@ -1,12 +1,12 @@
 // apiary/tests/sim/cluster_experiment_test.cpp - the published cluster experiment of Gandiva.
 // SPDX-License-Identifier: MIT
+#include <apiary/batch/batch_queue.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
-#include <apiary/sched/batch_queue.h>
-#include <apiary/sched/gandiva.h>
-#include <apiary/sched/server_placer.h>
-#include <apiary/sim/job_generator.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/gandiva/gandiva.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/trace/job_generator.h>
+#include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
 
@@ -22,6 +22,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace apiary::detail;
 
 namespace {
 
@@ -56,15 +57,15 @@ struct telling_host {
   std::vector<std::uint32_t> utilization{};
   std::map<job_id, std::uint32_t> speeds{};  // of those that run
 
-  absl::Status submit(const job_request& r, tick_t t) { return scheduler.submit(r, t); }
-  absl::Status finish(job_id j, tick_t t) { return scheduler.finish(j, t); }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) {
+  absl::Status submit(const job_request& r, time_ms t) { return scheduler.submit(r, t); }
+  absl::Status finish(job_id j, time_ms t) { return scheduler.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
     return scheduler.mark_bad(n, t);
   }
-  absl::Status mark_healthy(node_id n, tick_t t) { return scheduler.mark_healthy(n, t); }
-  tick_t wake() const { return scheduler.wake(); }
+  absl::Status mark_healthy(node_id n, time_ms t) { return scheduler.mark_healthy(n, t); }
+  time_ms wake() const { return scheduler.wake(); }
   std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
-  absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+  absl::Status decide(time_ms t, std::vector<job_action>& actions) {
     if constexpr (std::is_same_v<Scheduler, gandiva>) {
       for (const auto& [job, speed] : speeds) {
         if (t % 60'000 != 0) break;
@@ -110,13 +111,13 @@ experiment_outcome experiment(Make&& make, const simulation_options& costs,
       left.push_back(minibatches[kind]);
       host.utilization.push_back(utilization[kind]);
     }
-    std::vector<std::pair<std::int64_t, tick_t>> since(list.jobs.size());  // speed, from when
-    double work = 0;                                                       // GPUs busy, times time
+    std::vector<std::pair<std::int64_t, time_ms>> since(list.jobs.size());  // speed, from when
+    double work = 0;                                                        // GPUs busy, times time
     const auto watch = [&](const simulation_event& e) {
       const timed_job& job = list.jobs[e.job.value];
       if (e.what == simulation_event::kind::arrival) return;
       const auto [speed, from] = since[e.job.value];
-      const std::int64_t done = std::max<tick_t>(0, e.at - from) * speed;
+      const std::int64_t done = std::max<time_ms>(0, e.at - from) * speed;
       std::int64_t& rest = left[e.job.value];
       if (rest > 0 && done >= rest) {
         milliseconds += static_cast<double>(from - job.arrival) +

@@ -4,10 +4,10 @@
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
-#include <apiary/model/plan.h>
+#include <apiary/model/placement.h>
 #include <apiary/sim/load_trace.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/workload.h>
 
 #include <doctest/doctest.h>
 
@@ -22,8 +22,7 @@ namespace {
 
 workload three_halves() {
   workload work;
-  work.tasks.push_back(
-      {.name = "half", .request = {.cpu_milli = 1, .devices = 1, .gpu_milli = 500}});
+  work.tasks.push_back({.name = "half", .request = {.cpu_milli = 1, .gpus = 1, .gpu_milli = 500}});
   work.tasks.push_back({.name = "cpu", .request = {.cpu_milli = 1}});
   work.arrivals = {0, 1, 0, 0};
   return work;
@@ -36,7 +35,7 @@ node_table two_nodes() {
   return nodes;
 }
 
-const task_mix whole_gpus({{{.cpu_milli = 1, .gpu_milli = 1000, .devices = 1}, 1}});
+const task_mix whole_gpus({{{.cpu_milli = 1, .gpu_milli = 1000, .gpus = 1}, 1}});
 
 }  // namespace
 

@@ -1,18 +1,18 @@
 // apiary/tests/sim/replay_test.cpp - a workload driven through schedulers.
 // SPDX-License-Identifier: MIT
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/gpu_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
-#include <apiary/model/plan.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
-#include <apiary/policy/baseline_scores.h>
-#include <apiary/sched/fgd.h>
-#include <apiary/sched/gpu_sharing.h>
-#include <apiary/sim/generator.h>
 #include <apiary/sim/load_curves.h>
 #include <apiary/sim/load_trace.h>
 #include <apiary/sim/replay.h>
 #include <apiary/sim/report.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/task_generator.h>
+#include <apiary/trace/workload.h>
 
 #include <doctest/doctest.h>
 
@@ -24,6 +24,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace apiary::detail;
 
 namespace {
 
@@ -33,14 +34,14 @@ struct archetype {
   std::vector<job_id> committed{};
   std::uint32_t broken_from = ~std::uint32_t{0};
 
-  absl::StatusOr<placement> propose(const share& task) {
+  absl::StatusOr<placement> propose(const task_request& task) {
     const std::uint32_t now = asked++;
     CHECK(task.job == job_id(now));
     if (now >= broken_from) return absl::InternalError("broken");
     if (now % 2 == 1) return absl::ResourceExhaustedError("");
     return placement{node_id(now), 1};
   }
-  absl::Status commit(const share& task, placement where) {
+  absl::Status commit(const task_request& task, placement where) {
     CHECK(where.node.value == task.job.value);
     committed.push_back(task.job);
     return absl::OkStatus();
@@ -56,7 +57,7 @@ workload four_arrivals() {
 
 template <class Score>
 decisions run(const synthetic_trace& trace, Score score) {
-  auto scheduler = gpu_sharing<Score>::create(trace.nodes.nodes, std::move(score));
+  auto scheduler = gpu_sharing_scheduler<Score>::create(trace.nodes.nodes, std::move(score));
   REQUIRE(scheduler.ok());
   auto answers = replay(*scheduler, trace.work);
   REQUIRE(answers.ok());

@@ -1,17 +1,17 @@
 // apiary/tests/sim/report_test.cpp - texts of curves, decisions and tables.
 // SPDX-License-Identifier: MIT
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/gpu_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
-#include <apiary/model/plan.h>
-#include <apiary/policy/baseline_scores.h>
-#include <apiary/sched/gpu_sharing.h>
-#include <apiary/sim/line_reader.h>
+#include <apiary/model/placement.h>
 #include <apiary/sim/load_curves.h>
 #include <apiary/sim/load_trace.h>
-#include <apiary/sim/openb_reader.h>
 #include <apiary/sim/replay.h>
 #include <apiary/sim/report.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/line_reader.h>
+#include <apiary/trace/openb_reader.h>
+#include <apiary/trace/workload.h>
 
 #include <doctest/doctest.h>
 
@@ -74,7 +74,7 @@ TEST_CASE("a small trace from files to lines") {
   REQUIRE(tasks.ok());
   work.tasks = *tasks;
   work.arrivals = in_order(work.tasks);
-  auto scheduler = gpu_sharing<best_fit>::create(nodes->nodes, best_fit());
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(nodes->nodes, best_fit());
   REQUIRE(scheduler.ok());
   const auto answers = replay(*scheduler, work);
   REQUIRE(answers.ok());
@@ -84,7 +84,7 @@ TEST_CASE("a small trace from files to lines") {
   }
   CHECK(lines == "a y 0\nb x 0-1\nc y 0\nd -\ne y\n");
 
-  const task_mix whole({{{.cpu_milli = 1000, .gpu_milli = 1000, .devices = 1}, 1}});
+  const task_mix whole({{{.cpu_milli = 1000, .gpu_milli = 1000, .gpus = 1}, 1}});
   const auto samples = trace_load(nodes->nodes, fragmentation(whole), work, *answers);
   REQUIRE(samples.ok());
   const std::vector<load_sample> expected{{600, 600, 400.0},

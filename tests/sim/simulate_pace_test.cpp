@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/sim/job_list.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
 
@@ -17,6 +17,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace apiary::detail;
 
 namespace {
 
@@ -25,26 +26,26 @@ using verb = job_action::verb;
 // Does at random whatever a scheduler may do, at each multiple of 7, and notes it down.
 struct restless {
   struct note {
-    tick_t at = 0;
+    time_ms at = 0;
     job_action action{};
   };
   rng random;
   std::set<job_id> waiting{};
   std::map<job_id, job_place> running{};
   std::vector<note> notes{};
-  tick_t last = 0;
+  time_ms last = 0;
 
-  absl::Status submit(const job_request& r, tick_t) {
+  absl::Status submit(const job_request& r, time_ms) {
     waiting.insert(r.job);
     return absl::OkStatus();
   }
-  absl::Status finish(job_id j, tick_t) {
+  absl::Status finish(job_id j, time_ms) {
     running.erase(j);
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id, tick_t) { return std::vector<job_id>(); }
-  absl::Status mark_healthy(node_id, tick_t) { return absl::OkStatus(); }
-  tick_t wake() const { return (last / 7 + 1) * 7; }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id, time_ms) { return std::vector<job_id>(); }
+  absl::Status mark_healthy(node_id, time_ms) { return absl::OkStatus(); }
+  time_ms wake() const { return (last / 7 + 1) * 7; }
   std::uint32_t total_gpus() const { return 6; }
   // Some GPUs of one or two of two servers of three.
   job_place any_place() {
@@ -56,7 +57,7 @@ struct restless {
     if (place.empty()) place.push_back({node_id(0), 1});
     return place;
   }
-  absl::Status decide(tick_t now, std::vector<job_action>& actions) {
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     last = now;
     if (now % 7 != 0) return absl::OkStatus();
     std::vector<job_id> jobs(waiting.begin(), waiting.end());
@@ -93,23 +94,23 @@ std::uint32_t pace_of(const timed_job& job, const job_place& place, std::size_t 
 
 // What has been noted down, one tick after the other: when jobs end, and GPUs in use over time.
 struct tick_by_tick {
-  std::map<std::uint32_t, tick_t> ends{};
+  std::map<std::uint32_t, time_ms> ends{};
   std::uint64_t in_use = 0;
 
   tick_by_tick(const std::vector<timed_job>& jobs, const std::vector<restless::note>& notes,
                const simulation_options& options) {
     struct state {
       job_place place{};
-      tick_t from = 0;
+      time_ms from = 0;
       std::int64_t done = 0;
     };
     std::map<std::uint32_t, state> all;
     std::size_t next = 0;
-    for (tick_t now = 0; ends.size() < jobs.size(); ++now) {
+    for (time_ms now = 0; ends.size() < jobs.size(); ++now) {
       for (; next < notes.size() && notes[next].at == now; ++next) {
         const job_action& a = notes[next].action;
         state& s = all[a.job.value];
-        const tick_t cost = a.what == verb::migrate ? options.migration_cost : options.start_cost;
+        const time_ms cost = a.what == verb::migrate ? options.migration_cost : options.start_cost;
         const bool runs = !s.place.empty();
         s.from = runs ? std::max(s.from, now + cost) : now + cost;
         s.place = a.place;
@@ -152,11 +153,11 @@ TEST_CASE("simulate: whatever happens to a job, its speeds sum up to its work") 
     restless scheduler{.random = rng(seed)};
     std::vector<timed_job> jobs;
     for (std::uint32_t j = 0; j < 5; ++j) {
-      jobs.push_back({{.job = job_id(j)}, 11 * tick_t{j}, 20 + scheduler.random.uniform(80)});
+      jobs.push_back({{.job = job_id(j)}, 11 * time_ms{j}, 20 + scheduler.random.uniform(80)});
     }
     const simulation_options options{.start_cost = scheduler.random.uniform(12),
                                      .migration_cost = scheduler.random.uniform(20)};
-    std::map<std::uint32_t, std::pair<std::uint32_t, tick_t>> at;  // speed, and since when
+    std::map<std::uint32_t, std::pair<std::uint32_t, time_ms>> at;  // speed, and since when
     std::vector<std::int64_t> work(jobs.size(), 0);
     const auto run = simulate(
         scheduler, jobs, {}, options,
@@ -166,7 +167,7 @@ TEST_CASE("simulate: whatever happens to a job, its speeds sum up to its work") 
         [&](const simulation_event& e) {
           if (e.what == simulation_event::kind::arrival) return;
           const auto [speed, from] = at[e.job.value];
-          work[e.job.value] += std::max<tick_t>(0, e.at - from) * speed;
+          work[e.job.value] += std::max<time_ms>(0, e.at - from) * speed;
           at[e.job.value] = {e.speed, e.from};
         });
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
@@ -186,14 +187,14 @@ TEST_CASE("simulate: whatever happens to a job, its speeds sum up to its work") 
 
 TEST_CASE("simulate: two jobs side by side, one after the other has gone") {
   struct pair_of_jobs {
-    tick_t last = 0;
-    absl::Status submit(const job_request&, tick_t) { return absl::OkStatus(); }
-    absl::Status finish(job_id, tick_t) { return absl::OkStatus(); }
-    absl::StatusOr<std::vector<job_id>> mark_bad(node_id, tick_t) { return std::vector<job_id>(); }
-    absl::Status mark_healthy(node_id, tick_t) { return absl::OkStatus(); }
-    tick_t wake() const { return last < 40 ? 40 : forever; }
+    time_ms last = 0;
+    absl::Status submit(const job_request&, time_ms) { return absl::OkStatus(); }
+    absl::Status finish(job_id, time_ms) { return absl::OkStatus(); }
+    absl::StatusOr<std::vector<job_id>> mark_bad(node_id, time_ms) { return std::vector<job_id>(); }
+    absl::Status mark_healthy(node_id, time_ms) { return absl::OkStatus(); }
+    time_ms wake() const { return last < 40 ? 40 : forever; }
     std::uint32_t total_gpus() const { return 1; }
-    absl::Status decide(tick_t now, std::vector<job_action>& actions) {
+    absl::Status decide(time_ms now, std::vector<job_action>& actions) {
       if (now == 0) actions.push_back({verb::start, job_id(0), {{node_id(0), 1}}, {}});
       if (now == 40) actions.push_back({verb::pack, job_id(1), {{node_id(0), 1}}, {}});
       last = now;
@@ -202,7 +203,7 @@ TEST_CASE("simulate: two jobs side by side, one after the other has gone") {
   };
   const std::vector<timed_job> jobs{{{.job = job_id(0)}, 0, 100}, {{.job = job_id(1)}, 0, 90}};
   pair_of_jobs scheduler;
-  std::vector<std::pair<tick_t, std::uint32_t>> paces;
+  std::vector<std::pair<time_ms, std::uint32_t>> paces;
   const auto run = simulate(
       scheduler, jobs, {}, {},
       [](const timed_job&, const job_place&, std::span<const job_id> others) -> std::uint32_t {
@@ -214,6 +215,6 @@ TEST_CASE("simulate: two jobs side by side, one after the other has gone") {
   REQUIRE(run.ok());
   CHECK(run->jobs[0].ended == 140);  // 40 ticks alone, 60 at 0.6
   CHECK(run->jobs[1].ended == 170);  // 100 ticks at 0.6, 30 alone
-  CHECK(paces == std::vector<std::pair<tick_t, std::uint32_t>>{{40, 600}, {140, 1000}});
+  CHECK(paces == std::vector<std::pair<time_ms, std::uint32_t>>{{40, 600}, {140, 1000}});
   CHECK(run->gpus.area(170) == 170);
 }

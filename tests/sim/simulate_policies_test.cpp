@@ -5,7 +5,7 @@
 #include "../../examples/simulate_picture.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
 
@@ -21,6 +21,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace apiary::detail;
 
 namespace {
 
@@ -112,20 +113,20 @@ TEST_CASE("simulate: the picture is the sum of what was put into it") {
     const std::uint32_t nodes = 1 + random.uniform(40);
     const std::uint32_t gpus = nodes * 8;
     example::gpu_picture picture(nodes, 8, {0, 1, 2});
-    std::vector<std::tuple<std::uint32_t, std::uint32_t, tick_t, tick_t>> stays;
+    std::vector<std::tuple<std::uint32_t, std::uint32_t, time_ms, time_ms>> stays;
     for (int i = 0; i < 60; ++i) {
       const std::uint32_t tenant = random.uniform(3);
       const std::uint32_t node = random.uniform(nodes);
       const std::uint32_t mask = 1 + random.uniform(255);
-      const tick_t from = random.uniform(1U << random.uniform(22));
-      const tick_t until = from + random.uniform(1U << random.uniform(22));
+      const time_ms from = random.uniform(1U << random.uniform(22));
+      const time_ms until = from + random.uniform(1U << random.uniform(22));
       picture.add(tenant_id(tenant), {{node_id(node), mask}}, from, until);
       for (std::uint32_t d = 0; d < 8; ++d) {
         if ((mask >> d & 1) != 0) stays.emplace_back(tenant, node * 8 + d, from, until);
       }
     }
-    const tick_t width = picture.width();
-    tick_t last = 0;
+    const time_ms width = picture.width();
+    time_ms last = 0;
     for (const auto& [tenant, gpu, from, until] : stays) {
       if (from < until) last = std::max(last, until);
     }
@@ -133,10 +134,10 @@ TEST_CASE("simulate: the picture is the sum of what was put into it") {
     REQUIRE((last <= 480'000 || width / 2 * example::gpu_picture::columns < last));
     REQUIRE(picture.used_columns() == (last + width - 1) / width);
     for (std::uint32_t c = 0; c < picture.used_columns(); ++c) {
-      tick_t sum = 0;
-      std::map<std::uint32_t, std::array<tick_t, 3>> by_row;
+      time_ms sum = 0;
+      std::map<std::uint32_t, std::array<time_ms, 3>> by_row;
       for (const auto& [tenant, gpu, from, until] : stays) {
-        const tick_t had = std::min(until, (c + 1) * width) - std::max(from, c * width);
+        const time_ms had = std::min(until, (c + 1) * width) - std::max(from, c * width);
         if (had <= 0) continue;
         sum += had;
         by_row[gpu * picture.rows() / gpus][tenant] += had;
@@ -144,10 +145,10 @@ TEST_CASE("simulate: the picture is the sum of what was put into it") {
       REQUIRE(picture.use(c) ==
               doctest::Approx(static_cast<double>(sum) / static_cast<double>(width) / gpus));
       for (std::uint32_t row = 0; row < picture.rows(); ++row) {
-        tick_t in_row = 0;
+        time_ms in_row = 0;
         for (std::uint32_t gpu = 0; gpu < gpus; ++gpu)
           in_row += gpu * picture.rows() / gpus == row ? width : 0;
-        const std::array<tick_t, 3> had = by_row[row];
+        const std::array<time_ms, 3> had = by_row[row];
         const std::uint32_t color = picture.color(row, c);
         if (2 * (had[0] + had[1] + had[2]) < in_row) {
           REQUIRE(color == example::num_colors);

@@ -1,17 +1,17 @@
 // apiary/tests/sim/simulate_test.cpp - jobs over time: speeds, costs, breakdowns, the log's hash.
 // SPDX-License-Identifier: MIT
+#include <apiary/batch/batch_queue.h>
+#include <apiary/batch/conservative_queue.h>
+#include <apiary/batch/preemptive_queue.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/core/status.h>
-#include <apiary/sched/batch_queue.h>
-#include <apiary/sched/conservative_queue.h>
-#include <apiary/sched/gandiva.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_queue.h>
-#include <apiary/sched/preemptive_queue.h>
-#include <apiary/sched/server_placer.h>
-#include <apiary/sim/job_generator.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/gandiva/gandiva.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived_queue.h>
 #include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/trace/job_generator.h>
+#include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
 
@@ -32,7 +32,7 @@ server_placer servers(std::vector<std::uint32_t> gpus, bool anywhere = false) {
   return server_placer::create({.gpus = std::move(gpus), .anywhere = anywhere}).value();
 }
 
-timed_job job(std::uint32_t number, std::uint32_t gpus, tick_t arrival, tick_t duration) {
+timed_job job(std::uint32_t number, std::uint32_t gpus, time_ms arrival, time_ms duration) {
   return {{.job = job_id(number), .gpus = gpus, .estimate = duration}, arrival, duration};
 }
 
@@ -68,12 +68,12 @@ TEST_CASE("simulate: a job over two servers is slower, a start costs time") {
 TEST_CASE("simulate: a breakdown costs the work since the last checkpoint") {
   const std::vector<timed_job> jobs{job(0, 4, 0, 100), job(1, 4, 0, 100)};
   const std::vector<outage> outages{{node_id(0), 70, 90}};
-  for (const tick_t checkpoint : {tick_t{0}, tick_t{30}}) {
+  for (const time_ms checkpoint : {time_ms{0}, time_ms{30}}) {
     batch_queue queue(servers({4, 4}));
     const auto run =
         simulate(queue, jobs, outages, {.checkpoint = checkpoint}, at_full_speed, unseen);
     REQUIRE(run.ok());
-    const tick_t lost = checkpoint == 0 ? 70 : 10;
+    const time_ms lost = checkpoint == 0 ? 70 : 10;
     CHECK(run->jobs[0].lost == lost);
     CHECK(run->jobs[0].broken == 1);
     CHECK(run->jobs[0].waited.total() == 20);  // for the repair
@@ -87,7 +87,7 @@ TEST_CASE("simulate: a breakdown costs the work since the last checkpoint") {
 TEST_CASE("simulate: at equal times ends come before arrivals, and nothing waits for nothing") {
   const std::vector<timed_job> jobs{job(0, 4, 0, 10), job(1, 4, 10, 10)};
   batch_queue queue(servers({4}));
-  const simulation run = simulate(queue, jobs).value();
+  const simulation_result run = simulate(queue, jobs).value();
   CHECK(run.jobs[1].waited.total() == 0);
   CHECK(run.ended == 20);
   CHECK(run.gpus.mean(20) == 1.0);
@@ -146,23 +146,23 @@ TEST_CASE("simulate: a server that is broken does not break, and is broken until
 TEST_CASE("simulate: a scheduler that wants to be woken now, for ever, is an error") {
   struct restless {
     batch_queue<server_placer> queue;
-    tick_t now = 0;
-    tick_t behind = 0;
-    absl::Status submit(const job_request& r, tick_t t) { return queue.submit(r, t); }
-    absl::Status finish(job_id j, tick_t t) { return queue.finish(j, t); }
-    absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) {
+    time_ms now = 0;
+    time_ms behind = 0;
+    absl::Status submit(const job_request& r, time_ms t) { return queue.submit(r, t); }
+    absl::Status finish(job_id j, time_ms t) { return queue.finish(j, t); }
+    absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
       return queue.mark_bad(n, t);
     }
-    absl::Status mark_healthy(node_id n, tick_t t) { return queue.mark_healthy(n, t); }
-    absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+    absl::Status mark_healthy(node_id n, time_ms t) { return queue.mark_healthy(n, t); }
+    absl::Status decide(time_ms t, std::vector<job_action>& actions) {
       now = t;
       return queue.decide(t, actions);
     }
-    tick_t wake() const { return now + behind; }
+    time_ms wake() const { return now + behind; }
     std::uint32_t total_gpus() const { return queue.total_gpus(); }
   };
   const std::vector<timed_job> jobs{job(0, 4, 0, 10)};
-  for (const tick_t behind : {-1, 0, 1}) {
+  for (const time_ms behind : {-1, 0, 1}) {
     restless scheduler{batch_queue(servers({4})), 0, behind};
     const auto run = simulate(scheduler, jobs);
     CHECK(run.ok() == (behind == 1));
@@ -186,7 +186,7 @@ TEST_CASE("simulate: the same seed gives the same events everywhere") {
                             .value();
   std::vector<outage> outages;
   for (std::uint32_t i = 0; i < 20; ++i) {
-    const tick_t from = tick_t{i} * 4000;
+    const time_ms from = time_ms{i} * 4000;
     outages.push_back({node_id(i % 8), from, from + 3500});
   }
   const auto hash = [&](auto&& queue) {
@@ -213,17 +213,19 @@ struct measured {
   std::vector<job_id> jobs{};
   std::array<std::uint32_t, 7> counts{};  // of actions by kind
 
-  absl::Status submit(const job_request& r, tick_t t) {
+  absl::Status submit(const job_request& r, time_ms t) {
     jobs.push_back(r.job);
     return inner.submit(r, t);
   }
-  absl::Status finish(job_id j, tick_t t) {
+  absl::Status finish(job_id j, time_ms t) {
     std::erase(jobs, j);
     return inner.finish(j, t);
   }
-  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, tick_t t) { return inner.mark_bad(n, t); }
-  absl::Status mark_healthy(node_id n, tick_t t) { return inner.mark_healthy(n, t); }
-  absl::Status decide(tick_t t, std::vector<job_action>& actions) {
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
+    return inner.mark_bad(n, t);
+  }
+  absl::Status mark_healthy(node_id n, time_ms t) { return inner.mark_healthy(n, t); }
+  absl::Status decide(time_ms t, std::vector<job_action>& actions) {
     for (const job_id j : jobs) {
       const gandiva::standing s = *inner.find(j);
       if (s.phase != gandiva::phase::run) continue;
@@ -237,7 +239,7 @@ struct measured {
     for (const job_action& a : actions) ++counts[static_cast<std::size_t>(a.what)];
     return status;
   }
-  tick_t wake() const { return inner.wake(); }
+  time_ms wake() const { return inner.wake(); }
   std::uint32_t total_gpus() const { return inner.total_gpus(); }
 };
 
@@ -268,13 +270,13 @@ TEST_CASE(
                                  .sizes = {{1, 60}, {2, 20}, {4, 15}, {12, 5}}})
                       .value();
   for (timed_job& j : list.jobs) {
-    j.request.most_gpus = j.request.gpus + j.request.job.value % 3;
+    j.request.max_gpus = j.request.gpus + j.request.job.value % 3;
     j.request.priority = j.request.job.value % 5 == 0 ? 1 : 0;
     j.request.weight = 1 + j.request.job.value % 2;
   }
   std::vector<outage> outages;
   for (std::uint32_t i = 0; i < 20; ++i) {
-    const tick_t from = tick_t{i} * 4000;
+    const time_ms from = time_ms{i} * 4000;
     outages.push_back({node_id(i % 8), from, from + 3500});
   }
   const auto hash = [&](auto& scheduler, const std::vector<outage>& broken) {
@@ -313,8 +315,8 @@ TEST_CASE(
 }
 
 TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
-  std::vector<tick_t> values;
-  for (tick_t v = 1; v <= 200; ++v) values.push_back(v);
+  std::vector<time_ms> values;
+  for (time_ms v = 1; v <= 200; ++v) values.push_back(v);
   CHECK(percentile(values, 0) == 1);
   CHECK(percentile(values, 50) == 100);
   CHECK(percentile(values, 99) == 198);
@@ -323,7 +325,7 @@ TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
   CHECK(summary_of({}).most == 0);
   const std::vector<timed_job> jobs{job(0, 4, 10, 10), job(1, 4, 10, 10), job(2, 1, 10, 5)};
   batch_queue queue(servers({4}), {.rule = batch_rule::fifo});
-  const simulation run = simulate(queue, jobs).value();
+  const simulation_result run = simulate(queue, jobs).value();
   const job_metrics all = metrics_of(run, jobs);
   CHECK(all.ended == 3);
   CHECK(all.makespan == 25);
@@ -352,7 +354,7 @@ TEST_CASE("job_generator: what was asked for, and the same for the same seed") {
     const timed_job& j = list.jobs[i];
     CHECK(j.request.job.value == i);
     CHECK((i == 0 || list.jobs[i - 1].arrival <= j.arrival));
-    const tick_t lowest = j.request.gpus == 1 ? 100 : 25;
+    const time_ms lowest = j.request.gpus == 1 ? 100 : 25;
     CHECK((j.duration >= lowest && j.duration <= 3 * lowest));
     CHECK(j.request.tenant.value < 4);
     ones += j.request.gpus == 1 ? 1 : 0;

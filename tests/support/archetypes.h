@@ -4,7 +4,7 @@
 
 #include <apiary/alloc/cell_allocator.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
+#include <apiary/topology/tree.h>
 
 #include <cstdint>
 #include <optional>

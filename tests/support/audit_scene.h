@@ -5,15 +5,15 @@
 #include "support/hived_documents.h"
 #include "support/hived_worlds.h"
 #include <apiary/core/ids.h>
+#include <apiary/hived/audit.h>
+#include <apiary/hived/detail/audit_notes.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 #include <apiary/model/request.h>
-#include <apiary/sched/audit.h>
-#include <apiary/sched/audit_notes.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_cells.h>
-#include <apiary/sched/physical_chain.h>
-#include <apiary/sched/virtual_cluster.h>
 
 #include <doctest/doctest.h>
 
@@ -54,7 +54,7 @@ class audit_scene {
       const auto plan = whole.propose(asked);
       REQUIRE(plan.ok());
       REQUIRE(plan->result ==
-              (r.job.value == 3 ? apiary::outcome::preempt : apiary::outcome::bind));
+              (r.job.value == 3 ? apiary::plan_result::preempt : apiary::plan_result::bind));
       REQUIRE(whole.commit(*plan).ok());
     }
     const apiary::task_place pinned = whole.tasks(*whole.find(job_id(5)))[0];
@@ -67,13 +67,13 @@ class audit_scene {
   }
 
   apiary::hived whole = *apiary::hived::create(small_cluster());
-  apiary::hived_cells cells = whole.cells();  // copies, to be damaged
+  apiary::detail::hived_cells cells = whole.cells();  // copies, to be damaged
   apiary::gang_table gangs = whole.gangs();
   std::uint32_t rack = 0;  // the chain of the racks
 
   [[nodiscard]] static apiary::gang_request gang(std::uint32_t job, std::uint32_t tenant,
                                                  std::int32_t priority,
-                                                 std::vector<apiary::gang_member> members) {
+                                                 std::vector<apiary::task_group> members) {
     return {.job = apiary::job_id(job),
             .tenant = apiary::tenant_id(tenant),
             .priority = priority,
@@ -86,9 +86,11 @@ class audit_scene {
   [[nodiscard]] apiary::cell_id leaf(std::uint32_t job, std::size_t i = 0) const {
     return whole.gangs()[slot(job)].leaves[i].leaf;
   }
-  [[nodiscard]] apiary::physical_chain& chain() { return broken(cells.chain(rack)); }
-  [[nodiscard]] apiary::virtual_cell owner(std::uint32_t job) { return chain().owner(leaf(job)); }
-  [[nodiscard]] apiary::virtual_cluster& cluster(std::uint32_t job) {
+  [[nodiscard]] apiary::detail::physical_chain& chain() { return broken(cells.chain(rack)); }
+  [[nodiscard]] apiary::detail::virtual_cell owner(std::uint32_t job) {
+    return chain().owner(leaf(job));
+  }
+  [[nodiscard]] apiary::detail::virtual_cluster& cluster(std::uint32_t job) {
     return broken(cells.cluster(record(job).cluster));
   }
   [[nodiscard]] apiary::cell_id idle_leaf() {

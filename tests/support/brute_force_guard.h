@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstdint>
 #include <vector>
@@ -29,9 +29,9 @@ class brute_force_guard {
   [[nodiscard]] std::uint64_t mask(cell_id c) const { return masks_[c.value]; }
 
   // HiveD's invariant, as published: with f_k free cells of level k and
-  // F_k = (f_(k+1) + F_(k+1) - promised_(k+1)) * h_(k+1), promised_k <= f_k + F_k for every k.
+  // F_k = (f_(k+1) + F_(k+1) - reserved_(k+1)) * h_(k+1), promised_k <= f_k + F_k for every k.
   [[nodiscard]] bool invariant(std::uint64_t taken,
-                               const std::vector<std::uint32_t>& promised) const {
+                               const std::vector<std::uint32_t>& reserved) const {
     std::int64_t from_above = 0;
     for (level_t l = tree_.num_levels(); l-- > 0;) {
       std::int64_t here = 0;
@@ -40,8 +40,8 @@ class brute_force_guard {
         const bool whole_above = above.valid() && (mask(above) & taken) == 0;
         here += (mask(c) & taken) == 0 && !whole_above ? 1 : 0;
       }
-      if (promised[l] > here + from_above) return false;
-      from_above = (here + from_above - promised[l]) * tree_.fan_out(l);
+      if (reserved[l] > here + from_above) return false;
+      from_above = (here + from_above - reserved[l]) * tree_.fan_out(l);
     }
     return true;
   }
@@ -49,12 +49,12 @@ class brute_force_guard {
   // The cells of a level that can be granted against a promise: free, and afterwards the invariant
   // holds.
   [[nodiscard]] std::vector<cell_id> safe_cells(level_t level, std::uint64_t taken,
-                                                std::vector<std::uint32_t> promised) const {
+                                                std::vector<std::uint32_t> reserved) const {
     std::vector<cell_id> safe;
-    if (promised[level] == 0) return safe;
-    --promised[level];
+    if (reserved[level] == 0) return safe;
+    --reserved[level];
     for (const cell_id c : tree_.cells(level))
-      if ((mask(c) & taken) == 0 && invariant(taken | mask(c), promised)) safe.push_back(c);
+      if ((mask(c) & taken) == 0 && invariant(taken | mask(c), reserved)) safe.push_back(c);
     return safe;
   }
 

@@ -5,7 +5,7 @@
 #include <apiary/alloc/cell_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/tree.h>
+#include <apiary/topology/tree.h>
 
 #include <doctest/doctest.h>
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/model/job_request.h>
-#include <apiary/model/plan.h>
-#include <apiary/sched/gandiva_jobs.h>
+#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
 
 #include <cstdint>
 #include <vector>
@@ -14,15 +14,15 @@ namespace apiary_test {
 
 // Two servers of four GPUs, or others; jobs of any may grow to four.
 struct gandiva_scene {
-  apiary::gandiva_jobs jobs;
+  apiary::detail::gandiva_jobs jobs;
   std::vector<apiary::job_action> actions{};  // of the last decision
 
   explicit gandiva_scene(const std::vector<std::uint32_t>& gpus = {4, 4}) : jobs(gpus, 2) {}
 
   // A job that takes turns on the server.
-  apiary::gandiva_job& settled(std::uint32_t job, std::uint32_t gpus, apiary::node_id n) {
-    apiary::gandiva_job& r =
-        jobs.add({.job = apiary::job_id(job), .gpus = gpus, .most_gpus = 4}, 0);
+  apiary::detail::gandiva_job& settled(std::uint32_t job, std::uint32_t gpus, apiary::node_id n) {
+    apiary::detail::gandiva_job& r =
+        jobs.add({.job = apiary::job_id(job), .gpus = gpus, .max_gpus = 4}, 0);
     jobs.settle(r, n);
     return r;
   }
@@ -32,13 +32,15 @@ struct gandiva_scene {
     decide(0, [&] { jobs.start(at(job), {jobs.pool().part(n, gpus)}); });
   }
   template <class Decision>
-  void decide(apiary::tick_t now, const Decision& decision) {
+  void decide(apiary::time_ms now, const Decision& decision) {
     actions.clear();
     jobs.begin(now, actions);
     decision();
     jobs.end();
   }
-  [[nodiscard]] apiary::gandiva_job& at(std::uint32_t job) { return jobs.at(apiary::job_id(job)); }
+  [[nodiscard]] apiary::detail::gandiva_job& at(std::uint32_t job) {
+    return jobs.at(apiary::job_id(job));
+  }
   [[nodiscard]] std::uint32_t owned_by(std::uint32_t job) const {
     std::uint32_t gpus = 0;
     for (const apiary::node_id n : jobs.pool().servers())

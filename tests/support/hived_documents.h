@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_layout.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/layout.h>
 
 #include <doctest/doctest.h>
 

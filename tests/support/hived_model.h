@@ -4,12 +4,12 @@
 
 #include "support/hived_state_text.h"
 #include "support/hived_worlds.h"
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/hash/hash.h>
@@ -287,7 +287,7 @@ class hived_model {
     plan_ = *std::move(plan);
     for (const apiary::task_place& task : plan_.tasks)
       require(task.leaves == 0 || r.suggested == nullptr || r.suggested->test(task.node.value));
-    if (plan_.result != apiary::outcome::wait || !plan_.cancelled.empty()) return false;
+    if (plan_.result != apiary::plan_result::wait || !plan_.cancelled.empty()) return false;
     require(scheduler.commit(plan_).code() == absl::StatusCode::kFailedPrecondition);
     require(scheduler.hash() == before);
     return true;

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
+#include <apiary/topology/tree.h>
 
 #include <doctest/doctest.h>
 

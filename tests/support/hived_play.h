@@ -2,18 +2,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_constraints.h"
 #include "support/hived_names.h"
 #include "support/hived_proofs.h"
-#include "support/hived_rules.h"
 #include "support/hived_worlds.h"
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_queries.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/queries.h>
+#include <apiary/hived/request.h>
 
 #include <absl/status/status.h>
 #include <doctest/doctest.h>
@@ -132,7 +132,7 @@ class hived_play {
     apiary::gang_request r = random_gang(scheduler.layout(), job, random);
     const std::vector<apiary::chain_layout>& chains = scheduler.layout().chains;
     if (habits_.rules > 0 && random.uniform(10) < habits_.rules)
-      add_rules(r, chains[random.uniform(static_cast<std::uint32_t>(chains.size()))], random);
+      add_constraints(r, chains[random.uniform(static_cast<std::uint32_t>(chains.size()))], random);
     return r;
   }
   [[nodiscard]] std::optional<apiary::job_id> any_gang() {
@@ -231,11 +231,12 @@ class hived_play {
       return refuse(scheduler.grow(*job, by), absl::StatusCode::kFailedPrecondition);
     REQUIRE(scheduler.grow(*job, by).ok());
     REQUIRE(scheduler.tasks(*scheduler.find(*job)) == tasks);
-    std::vector<apiary::gang_member>& members = gangs.at(*job).members;
-    std::vector<apiary::member_rules>& rules = gangs.at(*job).rules.members;
+    std::vector<apiary::task_group>& members = gangs.at(*job).members;
+    std::vector<apiary::group_constraints>& rules = gangs.at(*job).rules.members;
     rules.resize(members.size());
     for (std::size_t m = 0; m < b.members.size(); ++m) {
-      rules.push_back(m < b.rules.members.size() ? b.rules.members[m] : apiary::member_rules());
+      rules.push_back(m < b.rules.members.size() ? b.rules.members[m]
+                                                 : apiary::group_constraints());
       if (rules.back().leader != apiary::no_member)
         rules.back().leader += static_cast<std::uint32_t>(members.size());
     }
@@ -344,13 +345,14 @@ class hived_play {
     const std::uint64_t before = scheduler.hash();
     absl::StatusOr<apiary::gang_plan> plan = scheduler.propose(r);
     REQUIRE(scheduler.hash() == before);
-    if (plan.ok() && plan->result == apiary::outcome::wait && plan->cancelled.empty()) {
+    if (plan.ok() && plan->result == apiary::plan_result::wait && plan->cancelled.empty()) {
       refuse(scheduler.commit(*plan), absl::StatusCode::kFailedPrecondition);
       REQUIRE(scheduler.hash() == before);
       if (plan->wait.shortage) REQUIRE(plan->wait.shortage->present < plan->wait.shortage->needed);
       ++seen.waiting;
     }
-    if (plan.ok() && plan->result == apiary::outcome::wait && habits_.proofs) check(plan->wait, r);
+    if (plan.ok() && plan->result == apiary::plan_result::wait && habits_.proofs)
+      check(plan->wait, r);
     if (plan.ok() && observe) observe(r, *plan);
     return plan;
   }
@@ -364,17 +366,17 @@ class hived_play {
                plan.status().code() == absl::StatusCode::kInvalidArgument));
       return;
     }
-    if (plan->result == apiary::outcome::wait) return;
+    if (plan->result == apiary::plan_result::wait) return;
     check(*plan, r);
     if (random.uniform(16) == 0) {  // only asked
       stale_ = *plan;
       return;
     }
     commit(*plan, r);
-    if (plan->result == apiary::outcome::preempt && random.uniform(2) == 0) {
+    if (plan->result == apiary::plan_result::preempt && random.uniform(2) == 0) {
       for (const apiary::job_id victim : plan->victims) end(victim);
       const auto again = proposal(r);
-      REQUIRE((again.ok() && again->result == apiary::outcome::bind));
+      REQUIRE((again.ok() && again->result == apiary::plan_result::bind));
       REQUIRE(again->tasks == plan->tasks);
       commit(*again, r);
     }
@@ -389,15 +391,15 @@ class hived_play {
   // What a plan must say whatever the state.
   void check(const apiary::gang_plan& plan, const apiary::gang_request& r) {
     std::size_t t = 0;
-    for (const apiary::gang_member& m : r.members) {
+    for (const apiary::task_group& m : r.members) {
       for (std::uint32_t k = 0; k < m.tasks; ++k, ++t) {
         const apiary::task_place at = plan.tasks.at(t);
-        REQUIRE(static_cast<std::uint32_t>(std::popcount(at.leaves)) == m.leaves);
+        REQUIRE(static_cast<std::uint32_t>(std::popcount(at.leaves)) == m.gpus);
         if (r.suggested != nullptr) REQUIRE(r.suggested->test(at.node.value));
       }
     }
     REQUIRE(t == plan.tasks.size());
-    REQUIRE((plan.result == apiary::outcome::bind) == plan.victims.empty());
+    REQUIRE((plan.result == apiary::plan_result::bind) == plan.victims.empty());
     for (const apiary::job_id victim : plan.victims) {
       const apiary::gang_record* gang = scheduler.find(victim);
       REQUIRE((gang != nullptr && gang->state == apiary::gang_state::allocated));
@@ -417,7 +419,7 @@ class hived_play {
     }
   }
   void commit(const apiary::gang_plan& plan, const apiary::gang_request& r) {
-    if (plan.result == apiary::outcome::preempt && plan.cancelled.empty() &&
+    if (plan.result == apiary::plan_result::preempt && plan.cancelled.empty() &&
         scheduler.find(r.job) == nullptr)
       check_withdrawn(plan, r.job);
     REQUIRE(scheduler.commit(plan).ok());
@@ -429,8 +431,8 @@ class hived_play {
     seen.cancelled += plan.cancelled.size();
     seen.downgraded += plan.downgraded.size();
     settle(plan, r.job);
-    if (plan.result == apiary::outcome::wait) return;
-    if (plan.result == apiary::outcome::preempt) require_to_end(plan.victims);
+    if (plan.result == apiary::plan_result::wait) return;
+    if (plan.result == apiary::plan_result::preempt) require_to_end(plan.victims);
     apiary::gang_request known = r;
     known.suggested = nullptr;
     gangs[r.job] = known;
@@ -438,7 +440,7 @@ class hived_play {
     const apiary::gang_record* gang = scheduler.find(r.job);
     REQUIRE(gang != nullptr);
     REQUIRE(scheduler.tasks(*gang) == plan.tasks);
-    const bool bound = plan.result == apiary::outcome::bind;
+    const bool bound = plan.result == apiary::plan_result::bind;
     REQUIRE((gang->state == apiary::gang_state::allocated) == bound);
     ++(bound ? seen.bound : seen.preempting);
   }
@@ -459,8 +461,8 @@ class hived_play {
   // After a plan was carried out: for whom gangs are downgraded now. What a gang took that runs now
   // is settled; what one took that made way is up to the gang for which it did.
   void settle(const apiary::gang_plan& plan, apiary::job_id job) {
-    if (plan.result == apiary::outcome::wait) return check_restored(job);
-    const bool claims = plan.result == apiary::outcome::preempt;
+    if (plan.result == apiary::plan_result::wait) return check_restored(job);
+    const bool claims = plan.result == apiary::plan_result::preempt;
     for (const apiary::job_id victim : plan.downgraded) downgraded_for_[victim] = {job};
     for (const apiary::job_id victim : plan.victims) {
       const apiary::gang_slot by = scheduler.find(victim)->ends_for;
@@ -511,8 +513,8 @@ class hived_play {
     if (habits_.suggested && random.uniform(8) == 0) r.suggested = &nodes;
     const auto plan = proposal(r);
     REQUIRE(plan.ok());
-    if (plan->result != apiary::outcome::wait || !plan->cancelled.empty()) commit(*plan, r);
-    if (plan->result == apiary::outcome::preempt && random.uniform(2) == 0) {
+    if (plan->result != apiary::plan_result::wait || !plan->cancelled.empty()) commit(*plan, r);
+    if (plan->result == apiary::plan_result::preempt && random.uniform(2) == 0) {
       for (const apiary::job_id victim : plan->victims)
         if (random.uniform(3) != 0) end(victim);
     }
@@ -565,10 +567,10 @@ class hived_play {
         r.members[0].tasks = 0;
         return ask_wrongly(StatusCode::kInvalidArgument);
       case 7:
-        r.members[0].leaves = 0;
+        r.members[0].gpus = 0;
         return ask_wrongly(StatusCode::kInvalidArgument);
       case 8:
-        r.members[0].leaves = 65;
+        r.members[0].gpus = 65;
         return ask_wrongly(StatusCode::kInvalidArgument);
       case 9:
         r.job = {};

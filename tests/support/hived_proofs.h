@@ -4,13 +4,13 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/policy/certificate.h>
-#include <apiary/policy/certificate_check.h>
-#include <apiary/policy/gang_rules.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_queries.h>
-#include <apiary/sched/hived_rooms.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/detail/capacity.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/queries.h>
+#include <apiary/hived/request.h>
 
 #include <doctest/doctest.h>
 
@@ -21,8 +21,9 @@
 namespace apiary_test {
 
 // The same with one number wrong, or one missing.
-[[nodiscard]] inline apiary::certificate forge(apiary::certificate why, apiary::rng& random) {
-  apiary::certificate::refusal& r =
+[[nodiscard]] inline apiary::infeasibility_proof forge(apiary::infeasibility_proof why,
+                                                       apiary::rng& random) {
+  apiary::infeasibility_proof::refusal& r =
       why.cells[random.uniform(static_cast<std::uint32_t>(why.cells.size()))];
   switch (random.uniform(8)) {
     case 0:
@@ -41,14 +42,14 @@ namespace apiary_test {
       why.kinds.pop_back();
       break;
     case 5:
-      if (r.weighing == apiary::certificate::listed) {
+      if (r.weighing == apiary::infeasibility_proof::listed) {
         ++r.counts[random.uniform(static_cast<std::uint32_t>(r.counts.size()))];
       } else {
         ++why.weighings[r.weighing].needed;
       }
       break;
     case 6:
-      if (r.weighing == apiary::certificate::listed) {
+      if (r.weighing == apiary::infeasibility_proof::listed) {
         r.counts.resize(r.counts.size() - why.kinds.size());
       } else {
         ++why.weighings[r.weighing]
@@ -72,13 +73,13 @@ inline bool check_proof(const apiary::hived& scheduler, const apiary::gang_reque
     return false;
   }
   REQUIRE(wait.why() != nullptr);
-  const apiary::gang_rules gang = apiary::rules_of(request);
+  const apiary::topology_constraints gang = apiary::constraints_of(request);
   std::vector<std::uint32_t> chains;
   for (const apiary::chain_refusal& r : wait.proof) {
     chains.push_back(r.chain);
-    const apiary::gang_rooms rooms =
-        *apiary::refused_rooms(scheduler, request, wait.reason, r.chain);
-    apiary::certificate_check check(rooms.tree, rooms.node_level, rooms.free, {}, gang);
+    const apiary::detail::gang_capacity capacities =
+        *apiary::refused_capacity(scheduler, request, wait.reason, r.chain);
+    apiary::proof_check check(capacities.tree, capacities.node_level, capacities.free, {}, gang);
     REQUIRE(check(r.why));
     for (int i = 0; i < 3; ++i) REQUIRE(!check(forge(r.why, random)));
   }

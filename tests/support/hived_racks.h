@@ -5,13 +5,13 @@
 #include "support/hived_documents.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/health.h>
-#include <apiary/model/uniform_tree.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_config.h>
-#include <apiary/sched/hived_guests.h>
-#include <apiary/sched/physical_chain.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/detail/opportunistic_search.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
 
@@ -60,7 +60,7 @@ inline void let_gangs_come_and_go(apiary::hived& h, apiary::rng& random, bool fa
   for (std::uint32_t job = 0; job < 12; ++job) {
     const auto plan = h.propose(gang_of_few(random, job));
     REQUIRE(plan.ok());
-    if (plan->result != apiary::outcome::wait) REQUIRE(h.commit(*plan).ok());
+    if (plan->result != apiary::plan_result::wait) REQUIRE(h.commit(*plan).ok());
     if (random.uniform(2) == 0) static_cast<void>(h.finish(apiary::job_id(random.uniform(12))));
     if (faults && random.uniform(3) == 0)
       REQUIRE(h.mark_bad(apiary::node_id(random.uniform(8)), random.uniform(4)).ok());
@@ -69,15 +69,15 @@ inline void let_gangs_come_and_go(apiary::hived& h, apiary::rng& random, bool fa
 
 // Requires that a place has a leaf of its own for every leaf of every task, each task on one node, on
 // usable hardware; null: all that is healthy.
-inline void check_place(const apiary::physical_chain& chain, const apiary::gang_request& r,
-                        const apiary::gang_place& place,
+inline void check_place(const apiary::detail::physical_chain& chain, const apiary::gang_request& r,
+                        const apiary::detail::gang_place& place,
                         const apiary::health<apiary::uniform_tree>* usable) {
   std::set<apiary::cell_id> taken;
   std::size_t i = 0;
-  for (const apiary::gang_member& m : r.members) {
+  for (const apiary::task_group& m : r.members) {
     for (std::uint32_t t = 0; t < m.tasks; ++t) {
       std::set<std::uint32_t> nodes;
-      for (std::uint32_t k = 0; k < m.leaves; ++k, ++i) {
+      for (std::uint32_t k = 0; k < m.gpus; ++k, ++i) {
         REQUIRE(i < place.leaves.size());
         const apiary::cell_id leaf = place.leaves[i].image;
         REQUIRE(taken.insert(leaf).second);

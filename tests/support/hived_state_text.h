@@ -3,11 +3,11 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_queries.h>
-#include <apiary/sched/physical_chain.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/queries.h>
+#include <apiary/topology/tree.h>
 
 #include <absl/status/statusor.h>
 #include <doctest/doctest.h>
@@ -34,7 +34,7 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
                               (gang->downgraded ? 1U : 0U) + (gang->levels_known ? 0U : 4U));
     if (gang == nullptr) continue;
     put(gang->cluster.value, static_cast<std::uint32_t>(gang->request.members.size()));
-    for (const apiary::gang_member& m : gang->request.members) put(m.tasks, m.leaves);
+    for (const apiary::task_group& m : gang->request.members) put(m.tasks, m.gpus);
     for (const apiary::chain_leaf& l : gang->leaves) put(l.chain, l.leaf.value);
     for (const apiary::missing_leaf& m : gang->missing)
       put(m.index, m.device, static_cast<std::uint32_t>(m.node.back()));
@@ -43,14 +43,14 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
     for (const apiary::level_t l : gang->lost) put(l);
   }
   for (std::uint32_t c = 0; c < state.cells().num_chains(); ++c) {
-    const apiary::physical_chain& chain = state.cells().chain(c);
+    const apiary::detail::physical_chain& chain = state.cells().chain(c);
     for (const apiary::cell_id leaf : chain.tree().cells(0)) {
       const apiary::leaf_holders h = chain.holders(leaf);
       put(job(h.user), job(h.claimer),
           (h.guaranteed ? 1U : 0U) + (chain.healthy().healthy(leaf) ? 2U : 0U));
     }
     for (std::uint32_t p = 0; p < chain.tree().num_cells(); ++p) {
-      const apiary::virtual_cell owner = chain.owner(apiary::cell_id(p));
+      const apiary::detail::virtual_cell owner = chain.owner(apiary::cell_id(p));
       put(owner.cluster.value, owner.cell.value);
     }
   }
@@ -59,7 +59,8 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
 // Of a node, or of one leaf of it.
 [[nodiscard]] inline bool is_healthy(const apiary::hived& state, apiary::node_id node,
                                      std::optional<std::uint32_t> position) {
-  const apiary::physical_chain& chain = state.cells().chain(state.layout().chain_of(node).value);
+  const apiary::detail::physical_chain& chain =
+      state.cells().chain(state.layout().chain_of(node).value);
   const apiary::cell_id cell = state.layout().node_cell(node);
   if (!position) return chain.healthy().healthy(cell);
   return chain.healthy().healthy(apiary::leaves(chain.tree(), cell)[*position]);

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
+#include <apiary/topology/tree.h>
 
 #include <cstdint>
 #include <optional>

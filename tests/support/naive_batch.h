@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/model/job_request.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/model/job.h>
+#include <apiary/trace/job_list.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -17,36 +17,36 @@ enum class naive_rule : std::uint8_t { fifo, backfill, easy, conservative };
 // When each job starts where any GPUs will do: every tick looks at every job, and whether a job may
 // start is asked of the free GPUs at each tick of the future, one by one.
 // Requires: estimates >= durations > 0, the sum of all times small.
-inline std::vector<apiary::tick_t> naive_starts(naive_rule rule, std::uint32_t gpus,
-                                                const std::vector<apiary::timed_job>& jobs) {
-  using apiary::tick_t;
-  tick_t horizon = 1;
+inline std::vector<apiary::time_ms> naive_starts(naive_rule rule, std::uint32_t gpus,
+                                                 const std::vector<apiary::timed_job>& jobs) {
+  using apiary::time_ms;
+  time_ms horizon = 1;
   for (const apiary::timed_job& j : jobs) horizon = std::max(horizon, j.arrival);
   for (const apiary::timed_job& j : jobs) horizon += j.request.estimate;
-  std::vector<tick_t> start(jobs.size(), apiary::forever);
-  std::vector<tick_t> reserved(jobs.size(), apiary::forever);  // conservative
-  for (tick_t now = 0; now < horizon; ++now) {
+  std::vector<time_ms> start(jobs.size(), apiary::forever);
+  std::vector<time_ms> reserved(jobs.size(), apiary::forever);  // conservative
+  for (time_ms now = 0; now < horizon; ++now) {
     // The free GPUs at each tick from now on, as the estimates have it.
     std::vector<std::int64_t> idle(static_cast<std::size_t>(horizon - now), gpus);
-    const auto add = [&](tick_t from, tick_t until, std::int64_t more) {
-      for (tick_t t = std::max(from, now); t < std::min(until, horizon); ++t) {
+    const auto add = [&](time_ms from, time_ms until, std::int64_t more) {
+      for (time_ms t = std::max(from, now); t < std::min(until, horizon); ++t) {
         idle[static_cast<std::size_t>(t - now)] += more;
       }
     };
-    const auto take = [&](std::size_t j, tick_t from, tick_t until) {
+    const auto take = [&](std::size_t j, time_ms from, time_ms until) {
       add(from, until, -std::int64_t{jobs[j].request.gpus});
     };
-    const auto give = [&](std::size_t j, tick_t from, tick_t until) {
+    const auto give = [&](std::size_t j, time_ms from, time_ms until) {
       add(from, until, jobs[j].request.gpus);
     };
-    const auto room = [&](std::size_t j, tick_t from) {
-      for (tick_t t = from; t < std::min(horizon, from + jobs[j].request.estimate); ++t) {
+    const auto room = [&](std::size_t j, time_ms from) {
+      for (time_ms t = from; t < std::min(horizon, from + jobs[j].request.estimate); ++t) {
         if (idle[static_cast<std::size_t>(t - now)] < jobs[j].request.gpus) return false;
       }
       return true;
     };
     const auto earliest = [&](std::size_t j) {
-      tick_t at = now;
+      time_ms at = now;
       while (!room(j, at)) ++at;
       return at;
     };
@@ -72,7 +72,7 @@ inline std::vector<apiary::tick_t> naive_starts(naive_rule rule, std::uint32_t g
       for (bool moved = true; moved;) {
         moved = false;
         for (const std::size_t j : waiting) {
-          const tick_t before = reserved[j];
+          const time_ms before = reserved[j];
           if (before != apiary::forever) give(j, before, before + jobs[j].request.estimate);
           reserved[j] = earliest(j);
           take(j, reserved[j], reserved[j] + jobs[j].request.estimate);
@@ -89,7 +89,7 @@ inline std::vector<apiary::tick_t> naive_starts(naive_rule rule, std::uint32_t g
       if (idle[0] < jobs[j].request.gpus) {
         // The first one that waits gets its reservation: later ones go around it.
         if (!blocked && rule == naive_rule::easy) {
-          tick_t at = now;
+          time_ms at = now;
           while (idle[static_cast<std::size_t>(at - now)] < jobs[j].request.gpus) ++at;
           take(j, at, horizon);
         }

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "support/levels.h"
-#include "support/naive_rules.h"
-#include <apiary/alloc/room_index.h>
+#include "support/naive_constraints.h"
+#include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/ragged_tree.h>
-#include <apiary/policy/gang_rules.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/topology/ragged_tree.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -35,23 +35,23 @@ class naive_cells {
  public:
   using counts = std::vector<std::uint32_t>;
 
-  naive_cells(const ruled_world& world, const apiary::gang_rules& gang)
+  naive_cells(const ruled_world& world, const apiary::topology_constraints& gang)
       : world_(world), gang_(gang) {
     for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
-      const apiary::ruled_member& member = gang.members[m];
+      const apiary::constrained_task_group& member = gang.members[m];
       if (member.leader != apiary::no_member || member.tasks == 0) continue;
       naive_kind k{{m}, member.tasks};
       for (const std::uint32_t other : with(m)) {
         for (std::uint32_t t = 0; t < gang.members[other].tasks / member.tasks; ++t) {
-          k.leaves += gang.members[other].leaves;
+          k.leaves += gang.members[other].gpus;
           k.cpu += gang.members[other].host.cpu_milli;
           k.memory += gang.members[other].host.memory_mib;
         }
       }
       bool joined = false;
       for (naive_kind& known : kinds_) {
-        if (joined || lowest_rule(m) != apiary::any_level ||
-            lowest_rule(known.members[0]) != apiary::any_level || known.leaves != k.leaves ||
+        if (joined || lowest_constraint(m) != apiary::any_level ||
+            lowest_constraint(known.members[0]) != apiary::any_level || known.leaves != k.leaves ||
             known.cpu != k.cpu || known.memory != k.memory)
           continue;
         known.members.push_back(m);
@@ -68,7 +68,7 @@ class naive_cells {
     for (const naive_kind& k : kinds_) all.push_back(k.tasks);
     return all;
   }
-  [[nodiscard]] apiary::level_t lowest_rule(std::uint32_t leader) const {
+  [[nodiscard]] apiary::level_t lowest_constraint(std::uint32_t leader) const {
     apiary::level_t lowest = apiary::any_level;
     for (const std::uint32_t m : with(leader)) {
       for (const auto& s : gang_.members[m].slices) lowest = std::min(lowest, s.level);
@@ -83,7 +83,7 @@ class naive_cells {
     const std::uint32_t leader = kinds_[kind].members[0];
     if (n > kinds_[kind].tasks) return false;
     for (const std::uint32_t m : with(leader)) {
-      const apiary::ruled_member& member = gang_.members[m];
+      const apiary::constrained_task_group& member = gang_.members[m];
       const std::uint32_t here = n * (member.tasks / gang_.members[leader].tasks);
       for (const auto& s : member.slices)
         if (s.level <= l && here % s.tasks != 0) return false;
@@ -221,7 +221,7 @@ class naive_cells {
   }
 
   const ruled_world& world_;
-  const apiary::gang_rules& gang_;
+  const apiary::topology_constraints& gang_;
   std::vector<naive_kind> kinds_;
 };
 
@@ -251,14 +251,14 @@ inline ruled_world random_small_cells(apiary::rng& random, std::uint32_t most) {
 }
 
 // Up to three members of up to four tasks, with rules, leaders, CPU and memory now and then; valid.
-inline apiary::gang_rules random_small_gang(apiary::rng& random, std::uint32_t most) {
-  apiary::gang_rules gang;
+inline apiary::topology_constraints random_small_gang(apiary::rng& random, std::uint32_t most) {
+  apiary::topology_constraints gang;
   const std::uint32_t members = 1 + random.uniform(3);
   const bool hosted = random.uniform(2) == 0;
   for (std::uint32_t m = 0; m < members; ++m) {
-    apiary::ruled_member& member = gang.members.emplace_back();
+    apiary::constrained_task_group& member = gang.members.emplace_back();
     member.tasks = random.uniform(8) == 0 ? 0 : 1 + random.uniform(4);
-    member.leaves = random.uniform(8) == 0 ? 0 : 1 + random.uniform(most);
+    member.gpus = random.uniform(8) == 0 ? 0 : 1 + random.uniform(most);
     if (hosted && random.uniform(4) > 0) member.host = {random.uniform(4), random.uniform(4)};
     if (m > 0 && gang.members[0].tasks > 0 && random.uniform(4) == 0) {
       member.leader = 0;
@@ -277,11 +277,11 @@ inline apiary::gang_rules random_small_gang(apiary::rng& random, std::uint32_t m
   return gang;
 }
 
-inline apiary::room_index<apiary::ragged_tree> rooms_of_cells(const ruled_world& world,
-                                                              std::uint32_t most) {
-  apiary::room_index<apiary::ragged_tree> rooms(world.tree, node, most);
-  for (std::uint32_t n = 0; n < world.num_nodes(); ++n) rooms.set(n, world.free[n]);
-  return rooms;
+inline apiary::capacity_index<apiary::ragged_tree> rooms_of_cells(const ruled_world& world,
+                                                                  std::uint32_t most) {
+  apiary::capacity_index<apiary::ragged_tree> capacities(world.tree, node, most);
+  for (std::uint32_t n = 0; n < world.num_nodes(); ++n) capacities.set(n, world.free[n]);
+  return capacities;
 }
 
 }  // namespace apiary_test

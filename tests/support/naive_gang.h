@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
-#include <apiary/policy/gang_fit.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -23,9 +23,9 @@ inline leaf_counts nodes_of(std::span<const apiary::node_class> classes) {
   for (const apiary::node_class& c : classes) free.insert(free.end(), c.nodes, c.free);
   return free;
 }
-inline leaf_counts tasks_of(std::span<const apiary::gang_member> members) {
+inline leaf_counts tasks_of(std::span<const apiary::task_group> members) {
   leaf_counts needed;
-  for (const apiary::gang_member& m : members) needed.insert(needed.end(), m.tasks, m.leaves);
+  for (const apiary::task_group& m : members) needed.insert(needed.end(), m.tasks, m.gpus);
   return needed;
 }
 
@@ -65,7 +65,7 @@ inline bool fits_by_sets(std::span<const std::uint32_t> free,
 
 // Whether the answer of `fit` is a packing of all tasks into these nodes.
 inline bool is_packing(const apiary::gang_fit& fit, std::span<const apiary::node_class> classes,
-                       std::span<const apiary::gang_member> members) {
+                       std::span<const apiary::task_group> members) {
   std::vector<std::uint64_t> used(classes.size());
   std::vector<std::uint64_t> placed(members.size());
   for (const apiary::gang_fit::used_node& node : fit.nodes()) {
@@ -78,7 +78,7 @@ inline bool is_packing(const apiary::gang_fit& fit, std::span<const apiary::node
       const auto [member, tasks] = fit.portions()[p];
       if (member >= members.size() || tasks == 0) return false;
       placed[member] += tasks;
-      leaves += std::uint64_t{tasks} * members[member].leaves;
+      leaves += std::uint64_t{tasks} * members[member].gpus;
     }
     if (leaves > classes[node.node_class].free) return false;
   }

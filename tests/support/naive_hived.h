@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "support/hived_rules.h"
+#include "support/hived_constraints.h"
 #include "support/naive_gang.h"
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
-#include <apiary/model/uniform_tree.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/gang_table.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_cells.h>
-#include <apiary/sched/physical_chain.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ namespace apiary_test {
 class naive_tenant {
  public:
   naive_tenant(const apiary::hived& scheduler, const apiary::gang_request& request,
-               apiary::cluster_id cluster)
+               apiary::vc_chain_id cluster)
       : scheduler_(scheduler),
         request_(request),
         cluster_(scheduler.cells().cluster(cluster)),
@@ -48,7 +48,7 @@ class naive_tenant {
         if (chain_.cells().cells().is_live(p)) occupy(p, true);
     others_.assign(tree_.num_levels(), 0);
     for (apiary::level_t l = 0; l < tree_.num_levels(); ++l)
-      others_[l] = chain_.cells().promised(l);
+      others_[l] = chain_.cells().reserved(l);
     bool all_will_do = true;
     for (const apiary::cell_id leaf : tree_.cells(0)) all_will_do = all_will_do && will_do(leaf);
     const bool stay = all_will_do || scheduler.cells().is_pinned(cluster);
@@ -181,8 +181,8 @@ class naive_tenant {
 
   const apiary::hived& scheduler_;
   const apiary::gang_request& request_;
-  const apiary::virtual_cluster& cluster_;
-  const apiary::physical_chain& chain_;
+  const apiary::detail::virtual_cluster& cluster_;
+  const apiary::detail::physical_chain& chain_;
   const apiary::uniform_tree& tree_;
   std::vector<bool> occupied_;              // leaves
   std::vector<std::uint32_t> others_{};     // promises of each level
@@ -192,17 +192,17 @@ class naive_tenant {
 };
 
 // The clusters that a guaranteed gang may use.
-[[nodiscard]] inline std::vector<apiary::cluster_id> clusters_for(const apiary::hived& scheduler,
-                                                                  const apiary::gang_request& r) {
-  std::vector<apiary::cluster_id> all;
+[[nodiscard]] inline std::vector<apiary::vc_chain_id> clusters_for(const apiary::hived& scheduler,
+                                                                   const apiary::gang_request& r) {
+  std::vector<apiary::vc_chain_id> all;
   for (std::uint32_t c = 0; c < scheduler.cells().num_chains(); ++c) {
     const auto& types = scheduler.layout().chains[c].level_types;
     if (r.leaf_type.valid() && scheduler.find_leaf_type(types[0]) != r.leaf_type) continue;
-    apiary::cluster_id cluster = scheduler.cells().cluster_of(r.tenant, c);
+    apiary::vc_chain_id cluster = scheduler.cells().cluster_of(r.tenant, c);
     if (r.pinned) {
       cluster = scheduler.layout().pinned[*r.pinned].chain.value == c
                     ? scheduler.cells().cluster_of_pinned(*r.pinned)
-                    : apiary::cluster_id();
+                    : apiary::vc_chain_id();
     }
     if (cluster.valid()) all.push_back(cluster);
   }

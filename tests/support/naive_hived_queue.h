@@ -3,13 +3,13 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/model/job_request.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/plan.h>
+#include <apiary/hived/request.h>
+#include <apiary/model/job.h>
 #include <apiary/model/request.h>
-#include <apiary/model/tree.h>
-#include <apiary/sched/gang_plan.h>
-#include <apiary/sched/hived.h>
-#include <apiary/sched/hived_layout.h>
-#include <apiary/sched/hived_plan.h>
+#include <apiary/topology/tree.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -25,12 +25,12 @@
 
 namespace apiary_test {
 
-// The rules of sched/hived_queue.h without lines and without memory of who found no room: whenever
+// The rules of hived/hived_queue.h without lines and without memory of who found no room: whenever
 // something has changed, all who wait are sorted and asked for again. Tells no delays.
 // Requires: calls that hived_queue takes.
 class naive_hived_queue {
  public:
-  using tick_t = apiary::tick_t;
+  using time_ms = apiary::time_ms;
 
   naive_hived_queue(apiary::hived scheduler, bool lend)
       : scheduler_(std::move(scheduler)), lend_(lend) {
@@ -40,16 +40,16 @@ class naive_hived_queue {
     }
   }
 
-  absl::Status submit(const apiary::job_request& r, tick_t now) {
+  absl::Status submit(const apiary::job_request& r, time_ms now) {
     waiting_.push_back({r, now});
     return absl::OkStatus();
   }
-  absl::Status finish(apiary::job_id job, tick_t /*now*/) {
+  absl::Status finish(apiary::job_id job, time_ms /*now*/) {
     if (running_.erase(job.value) == 1) return scheduler_.finish(job);
     std::erase_if(waiting_, [&](const record& r) { return r.request.job == job; });
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, tick_t /*now*/) {
+  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, time_ms /*now*/) {
     if (absl::Status bad = scheduler_.mark_bad(n); !bad.ok()) return bad;
     std::vector<apiary::job_id> stopped;
     for (const auto& [job, r] : running_) {
@@ -60,11 +60,11 @@ class naive_hived_queue {
     for (const apiary::job_id job : stopped) suspend(job);
     return stopped;
   }
-  absl::Status mark_healthy(apiary::node_id n, tick_t /*now*/) {
+  absl::Status mark_healthy(apiary::node_id n, time_ms /*now*/) {
     return scheduler_.mark_healthy(n);
   }
 
-  absl::Status decide(tick_t /*now*/, std::vector<apiary::job_action>& actions) {
+  absl::Status decide(time_ms /*now*/, std::vector<apiary::job_action>& actions) {
     const auto tenants = static_cast<std::uint32_t>(scheduler_.layout().tenants.size());
     for (bool again = true; again;) {
       again = false;
@@ -75,13 +75,13 @@ class naive_hived_queue {
     while (start_guest(actions)) continue;
     return absl::OkStatus();
   }
-  [[nodiscard]] tick_t wake() const { return apiary::forever; }
+  [[nodiscard]] time_ms wake() const { return apiary::forever; }
   [[nodiscard]] std::uint32_t total_gpus() const { return total_; }
 
  private:
   struct record {
     apiary::job_request request{};
-    tick_t came = 0;
+    time_ms came = 0;
     apiary::job_place place{};
   };
 
@@ -129,9 +129,9 @@ class naive_hived_queue {
     if (whole > 0) gang.members.push_back({whole, task_gpus_});
     if (rest > 0) gang.members.push_back({1, rest});
     absl::StatusOr<apiary::gang_plan> plan = scheduler_.propose(gang);
-    if (!plan.ok() || plan->result == apiary::outcome::wait) return false;
+    if (!plan.ok() || plan->result == apiary::plan_result::wait) return false;
     if (!scheduler_.commit(*plan).ok()) return false;
-    if (plan->result == apiary::outcome::preempt) {
+    if (plan->result == apiary::plan_result::preempt) {
       for (const apiary::job_id victim : plan->victims) {
         suspend(victim);
         actions.push_back({apiary::job_action::verb::suspend, victim, {}, {}});

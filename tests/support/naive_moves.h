@@ -4,9 +4,9 @@
 
 #include "naive_sharing.h"
 #include <apiary/alloc/fraction_pool.h>
+#include <apiary/gandiva/detail/fragmentation_moves.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
-#include <apiary/policy/fragmentation_moves.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,28 +24,28 @@ namespace apiary_test {
 }
 
 // Every task, every node, every device: what fragmentation_moves::best should find.
-[[nodiscard]] inline std::optional<apiary::fragmentation_move> naive_best_move(
+[[nodiscard]] inline std::optional<apiary::detail::fragmentation_move> naive_best_move(
     const apiary::task_mix& mix, const apiary::node_table& nodes,
-    std::span<const apiary::placed_task> tasks, std::uint32_t cost) {
+    std::span<const apiary::detail::placed_task> tasks, std::uint32_t cost) {
   const std::uint64_t before = weighted_fragmentation(mix, nodes);
-  std::optional<apiary::fragmentation_move> best;
+  std::optional<apiary::detail::fragmentation_move> best;
   std::uint64_t best_gpus = 1;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const apiary::share& task = tasks[i].task;
+    const apiary::task_request& task = tasks[i].task;
     apiary::node_table without = nodes;
     apiary::give(without, task, tasks[i].where);
-    std::optional<apiary::fragmentation_move> to;  // of this task
+    std::optional<apiary::detail::fragmentation_move> to;  // of this task
     const auto consider = [&](apiary::placement where) {
       apiary::node_table then = without;
       apiary::take(then, task, where);
       const std::uint64_t after = weighted_fragmentation(mix, then);
       if (after >= before || (to && before - after <= to->gain)) return;
-      to = apiary::fragmentation_move{i, where, before - after};
+      to = apiary::detail::fragmentation_move{i, where, before - after};
     };
     for (const apiary::node_id n : nodes.ids()) {
       if (!apiary::fits(task, without[n])) continue;
       if (!task.wants_part_of_gpu()) {
-        consider({n, task.wants_gpu() ? apiary::first_free_devices(without[n], task.devices) : 0});
+        consider({n, task.wants_gpu() ? apiary::first_free_devices(without[n], task.gpus) : 0});
         continue;
       }
       for (std::uint32_t d = 0; d < without[n].gpus; ++d)

@@ -4,11 +4,11 @@
 
 #include <apiary/alloc/server_pool.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/job_request.h>
-#include <apiary/sched/philly.h>
-#include <apiary/sched/philly_options.h>
-#include <apiary/sched/philly_places.h>
-#include <apiary/sched/philly_victims.h>
+#include <apiary/model/job.h>
+#include <apiary/philly/detail/victims.h>
+#include <apiary/philly/options.h>
+#include <apiary/philly/philly.h>
+#include <apiary/philly/server_pool_concept.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -23,17 +23,17 @@
 
 namespace apiary_test {
 
-// The rules of sched/philly.h step by step: each job moves from one state to the next at a moment of
+// The rules of philly/philly.h step by step: each job moves from one state to the next at a moment of
 // its own, at which the host is to call, and whoever is next is looked for among all of them.
 // Requires: calls that philly takes, decide() exactly at wake().
 template <apiary::ServerPool Pool>
 class naive_philly_over {
  public:
-  using scheduler = apiary::philly_over<Pool>;
+  using scheduler = apiary::philly_scheduler<Pool>;
   using phase = typename scheduler::phase;
   using standing = typename scheduler::standing;
   using failure = typename scheduler::failure;
-  using tick_t = apiary::tick_t;
+  using time_ms = apiary::time_ms;
 
   naive_philly_over(const apiary::philly_options& options, Pool pool)
       : options_(options),
@@ -41,7 +41,7 @@ class naive_philly_over {
         used_(options.quotas.size()),
         collector_(options.quotas.size()) {}
 
-  absl::Status submit(const apiary::job_request& r, tick_t now) {
+  absl::Status submit(const apiary::job_request& r, time_ms now) {
     record& added = jobs_[r.job.value];
     added.request = r;
     added.key = now;
@@ -49,23 +49,23 @@ class naive_philly_over {
     queue(added, now);
     return absl::OkStatus();
   }
-  absl::Status finish(apiary::job_id job, tick_t /*now*/) {
+  absl::Status finish(apiary::job_id job, time_ms /*now*/) {
     release(jobs_.at(job.value));
     jobs_.erase(job.value);
     return absl::OkStatus();
   }
-  absl::StatusOr<bool> fail(apiary::job_id job, failure why, tick_t now) {
+  absl::StatusOr<bool> fail(apiary::job_id job, failure why, time_ms now) {
     record& r = jobs_.at(job.value);
     release(r);
     if (why == failure::permanent ||
-        (why == failure::unknown && r.retries++ >= options_.most_retries)) {
+        (why == failure::unknown && r.retries++ >= options_.max_retries)) {
       jobs_.erase(job.value);
       return false;
     }
     queue(r, now);
     return true;
   }
-  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, tick_t now) {
+  absl::StatusOr<std::vector<apiary::job_id>> mark_bad(apiary::node_id n, time_ms now) {
     std::vector<apiary::job_id> stopped;
     const std::vector<apiary::job_id> there = places_.set_health(n, false).value();
     for (const apiary::job_id job : there) {
@@ -77,11 +77,11 @@ class naive_philly_over {
     }
     return stopped;
   }
-  absl::Status mark_healthy(apiary::node_id n, tick_t /*now*/) {
+  absl::Status mark_healthy(apiary::node_id n, time_ms /*now*/) {
     return places_.set_health(n, true).status();
   }
 
-  absl::Status decide(tick_t now, std::vector<apiary::job_action>& actions) {
+  absl::Status decide(time_ms now, std::vector<apiary::job_action>& actions) {
     while (wake() <= now) time_out(now);
     for (const apiary::job_id job : std::vector(collector_)) {
       if (job.valid() && collect(jobs_.at(job.value))) start(jobs_.at(job.value), {}, now, actions);
@@ -109,7 +109,7 @@ class naive_philly_over {
     }
     return absl::OkStatus();
   }
-  [[nodiscard]] tick_t wake() const {
+  [[nodiscard]] time_ms wake() const {
     const record* const next = next_timer();
     return next == nullptr ? apiary::forever : next->timer;
   }
@@ -130,15 +130,15 @@ class naive_philly_over {
  private:
   struct record {
     apiary::job_request request{};
-    tick_t key = 0;
+    time_ms key = 0;
     apiary::delay_clock clock{};
     apiary::delays entered{};  // reading of the clock when it began to wait
     phase at = phase::acquire;
     apiary::job_locality locality = apiary::job_locality::packed;
     std::uint32_t tries = 0;
     std::uint32_t retries = 0;
-    tick_t timer = apiary::forever;
-    tick_t started = 0;
+    time_ms timer = apiary::forever;
+    time_ms started = 0;
     apiary::job_place place{};
     std::vector<apiary::node_id> aim{};
   };
@@ -178,13 +178,13 @@ class naive_philly_over {
     return first;
   }
 
-  void queue(record& r, tick_t now) {
+  void queue(record& r, time_ms now) {
     r.clock.set(apiary::delay_cause::capacity, now);
     r.entered = r.clock.at(now);
     r.tries = 0;
     begin(r, now);
   }
-  void begin(record& r, tick_t now) {
+  void begin(record& r, time_ms now) {
     r.at = phase::acquire;
     r.timer = now + options_.acquire_time;
     begun_.push_back(r.request.job);
@@ -196,7 +196,7 @@ class naive_philly_over {
     apiary::job_id& collector = collector_[r.request.tenant.value];
     if (collector == r.request.job) collector = {};
   }
-  void time_out(tick_t now) {
+  void time_out(time_ms now) {
     record& r = jobs_.at(next_timer()->request.job.value);
     if (r.at == phase::acquire) {
       release(r);
@@ -205,7 +205,7 @@ class naive_philly_over {
       r.timer = now + options_.backoff_time;
       return;
     }
-    if (r.tries > options_.most_tries && r.locality != apiary::job_locality::anywhere) {
+    if (r.tries > options_.max_tries && r.locality != apiary::job_locality::anywhere) {
       r.locality = static_cast<apiary::job_locality>(static_cast<std::uint8_t>(r.locality) + 1);
       r.tries = 0;
     }
@@ -221,7 +221,7 @@ class naive_philly_over {
     }
     return apiary::gpus_of(r.place) == r.request.gpus;
   }
-  void start(record& r, const apiary::job_place& more, tick_t now,
+  void start(record& r, const apiary::job_place& more, time_ms now,
              std::vector<apiary::job_action>& actions) {
     const bool within = within_quota(r.request);
     if (!more.empty()) {
@@ -242,7 +242,7 @@ class naive_philly_over {
     waited -= r.entered;
     actions.push_back({apiary::job_action::verb::start, r.request.job, r.place, waited});
   }
-  void start_all(bool lends, tick_t now, std::vector<apiary::job_action>& actions) {
+  void start_all(bool lends, time_ms now, std::vector<apiary::job_action>& actions) {
     for (bool again = true; again;) {
       again = false;
       std::vector<std::pair<std::uint32_t, apiary::job_locality>> failed;
@@ -265,7 +265,7 @@ class naive_philly_over {
       }
     }
   }
-  void preempt_for(apiary::job_id job, tick_t now, std::vector<apiary::job_action>& actions) {
+  void preempt_for(apiary::job_id job, time_ms now, std::vector<apiary::job_action>& actions) {
     const auto found = jobs_.find(job.value);
     if (found == jobs_.end() || found->second.at != phase::acquire) return;
     record& r = found->second;
@@ -276,7 +276,7 @@ class naive_philly_over {
     if (in_use * 100 < all * options_.preempt_percent) return;
     if (!within_quota(r.request)) return;
     // Of each tenant beyond its quota the last started, as long as it stays beyond it.
-    std::vector<apiary::philly_candidate> candidates;
+    std::vector<apiary::detail::philly_candidate> candidates;
     std::vector<std::uint32_t> left;
     for (std::uint32_t owner = 0; owner < used_.size(); ++owner) left.push_back(running(owner));
     std::vector<const record*> run;
@@ -298,7 +298,7 @@ class naive_philly_over {
       return a.started != b.started ? a.started > b.started : a.job > b.job;
     });
     const std::vector<std::size_t> victims =
-        apiary::choose_victims(places_, candidates, r.request.gpus, r.locality);
+        apiary::detail::choose_victims(places_, candidates, r.request.gpus, r.locality);
     if (victims.empty()) return;
     for (const std::size_t i : victims) {
       record& v = jobs_.at(candidates[i].job.value);

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/model/job_request.h>
+#include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
-#include <apiary/model/plan.h>
-#include <apiary/sched/philly_places.h>
+#include <apiary/model/placement.h>
+#include <apiary/philly/server_pool_concept.h>
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
-#include <apiary/model/plan.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 
 #include <cmath>
@@ -33,15 +33,15 @@ inline std::uint64_t weighted_fragmentation(const apiary::task_mix& mix,
         small += left;
       }
     }
-    const bool fits = t.kind.devices > 0 && node.accessible(t.kind.models) &&
-                      enough >= t.kind.devices && node.left.cpu_milli >= t.kind.cpu_milli;
+    const bool fits = t.kind.gpus > 0 && node.accessible(t.kind.models) && enough >= t.kind.gpus &&
+                      node.left.cpu_milli >= t.kind.cpu_milli;
     sum += std::uint64_t{t.weight} * (fits ? small : all);
   }
   return sum;
 }
 
 // The node after the task took the devices.
-inline apiary::node_state after(const apiary::node_state& before, const apiary::share& task,
+inline apiary::node_state after(const apiary::node_state& before, const apiary::task_request& task,
                                 std::uint32_t devices) {
   apiary::node_state node = before;
   node.left -= task.host();
@@ -54,7 +54,7 @@ inline apiary::node_state after(const apiary::node_state& before, const apiary::
 
 // The score of the task on these devices, both fragmentation values from scratch.
 inline int score_devices(const apiary::task_mix& mix, const apiary::node_state& node,
-                         const apiary::share& task, std::uint32_t devices) {
+                         const apiary::task_request& task, std::uint32_t devices) {
   const auto before = static_cast<double>(weighted_fragmentation(mix, node));
   const auto then = static_cast<double>(weighted_fragmentation(mix, after(node, task, devices)));
   const double x = (before - then) / static_cast<double>(mix.total_weight()) / 1000.0;
@@ -68,7 +68,7 @@ struct scored {
 
 // FGD by its definition on one node: every device tried.
 inline scored score_node(const apiary::task_mix& mix, const apiary::node_table& nodes,
-                         apiary::node_id n, const apiary::share& task) {
+                         apiary::node_id n, const apiary::task_request& task) {
   const apiary::node_state& node = nodes[n];
   scored best;
   const auto consider = [&](std::uint32_t devices) {
@@ -77,7 +77,7 @@ inline scored score_node(const apiary::task_mix& mix, const apiary::node_table& 
   };
   if (!apiary::fits(task, node)) return best;
   if (!task.wants_part_of_gpu()) {
-    consider(task.wants_gpu() ? apiary::first_free_devices(node, task.devices) : 0);
+    consider(task.wants_gpu() ? apiary::first_free_devices(node, task.gpus) : 0);
     return best;
   }
   for (std::uint32_t i = 0; i < node.gpus; ++i) {
@@ -89,7 +89,7 @@ inline scored score_node(const apiary::task_mix& mix, const apiary::node_table& 
 // FGD by its definition: every node scored for every task, the first of the best taken.
 inline std::optional<apiary::placement> naive_fgd(const apiary::task_mix& mix,
                                                   const apiary::node_table& nodes,
-                                                  const apiary::share& task) {
+                                                  const apiary::task_request& task) {
   scored best;
   for (const apiary::node_id n : nodes.ids()) {
     const scored here = score_node(mix, nodes, n, task);
@@ -105,13 +105,13 @@ inline apiary::node_shape random_shape(apiary::rng& random) {
           random.uniform(9),
           static_cast<apiary::gpu_model>(random.uniform(3))};
 }
-inline apiary::share random_task(apiary::rng& random, std::uint32_t job) {
-  apiary::share task{.job = apiary::job_id(job),
-                     .cpu_milli = 1000 * random.uniform(12),
-                     .memory_mib = 1024 * random.uniform(16)};
+inline apiary::task_request random_task(apiary::rng& random, std::uint32_t job) {
+  apiary::task_request task{.job = apiary::job_id(job),
+                            .cpu_milli = 1000 * random.uniform(12),
+                            .memory_mib = 1024 * random.uniform(16)};
   if (random.uniform(8) == 0) return task;
   const bool whole = random.uniform(2) == 0;
-  task.devices = whole ? 1 + random.uniform(4) : 1;
+  task.gpus = whole ? 1 + random.uniform(4) : 1;
   task.gpu_milli = static_cast<apiary::milli_gpu>(whole ? 1000 : 50 * (1 + random.uniform(19)));
   if (random.uniform(4) == 0) task.models = 1 + random.uniform(7);
   return task;
@@ -125,8 +125,8 @@ inline apiary::task_mix random_mix(apiary::rng& random) {
   std::vector<std::pair<apiary::task_kind, std::uint32_t>> kinds;
   const std::uint32_t count = 1 + random.uniform(12);
   for (std::uint32_t i = 0; i < count; ++i) {
-    const apiary::share t = random_task(random, i);
-    kinds.push_back({{t.cpu_milli, t.gpu_milli, t.devices, t.models, i}, 1 + random.uniform(1000)});
+    const apiary::task_request t = random_task(random, i);
+    kinds.push_back({{t.cpu_milli, t.gpu_milli, t.gpus, t.models, i}, 1 + random.uniform(1000)});
   }
   return apiary::task_mix(kinds);
 }

@@ -4,7 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/model/tree.h>
+#include <apiary/topology/tree.h>
 
 #include <doctest/doctest.h>
 

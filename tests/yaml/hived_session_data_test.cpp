@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_session.h"
 #include "support/data.h"
-#include <apiary/sched/audit.h>
+#include <apiary/hived/audit.h>
 
 #include <doctest/doctest.h>
 

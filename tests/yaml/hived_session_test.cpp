@@ -3,7 +3,7 @@
 #include "../../examples/hived_session.h"
 
 #include <apiary/core/rng.h>
-#include <apiary/sched/hived_drawing.h>
+#include <apiary/hived/draw.h>
 
 #include <doctest/doctest.h>
 
@@ -678,7 +678,8 @@ TEST_CASE("a gang that comes back grows under its rules") {
                 "[{'pods':1,'leafs':4,'slices':[{'level':'POD','pods':1}],"
                 "'spread':[{'level':'HALL','pods':1},{'level':'NODE','pods':1}]}]",
                 ",'required':'POD','preferred':'RACK'", "n0") == back);
-  const apiary::request_rules& rules = s.scheduler()->gangs()[apiary::gang_slot(0)].request.rules;
+  const apiary::request_constraints& rules =
+      s.scheduler()->gangs()[apiary::gang_slot(0)].request.rules;
   CHECK(rules.required == apiary::any_level);
   CHECK(rules.preferred == 3);
   REQUIRE(rules.members.size() == 1);

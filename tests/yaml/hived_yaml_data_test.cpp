@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_yaml.h"
 #include "support/data.h"
-#include <apiary/sched/hived_layout.h>
+#include <apiary/hived/layout.h>
 
 #include <doctest/doctest.h>
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <apiary/alloc/cell_allocator.h>
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
+#include <apiary/topology/tree.h>
 
 #include <array>
 #include <bit>
@@ -20,7 +20,7 @@ APIARY_NAMESPACE_BEGIN
 
 // What to look for: a cell of `level` that is free or lies in a free cell of at most level
 // `highest`, and whose bit is set in `usable` if that is given. Requires of `usable`: one bit a
-// cell, and the parts of a usable cell are usable (health.h makes such sets).
+// cell, and the parts of a usable cell are usable (topology/health.h makes such sets).
 struct cell_request {
   level_t level = 0;
   level_t highest = ~level_t{0};

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <apiary/alloc/buddy_allocator.h>
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -28,15 +28,15 @@ APIARY_NAMESPACE_BEGIN
 // Example:  examples/promises.cpp
 [[nodiscard]] inline bool can_grant_all(const uniform_tree& tree,
                                         std::span<const std::uint32_t> free,
-                                        std::span<const std::uint64_t> promised) noexcept {
-  APIARY_ASSERT(free.size() == tree.num_levels() && promised.size() == tree.num_levels());
+                                        std::span<const std::uint64_t> reserved) noexcept {
+  APIARY_ASSERT(free.size() == tree.num_levels() && reserved.size() == tree.num_levels());
   std::uint64_t left = 0;  // cells of the level above that nothing of that level or higher needs
   for (level_t l = tree.num_levels(); l-- > 0;) {
     const std::uint64_t parts = l + 1 < tree.num_levels() ? left * tree.fan_out(l + 1) : 0;
     const std::uint64_t present = parts + free[l];
-    if (present < promised[l]) return false;
+    if (present < reserved[l]) return false;
     APIARY_ASSERT(present <= tree.cells(l).size());
-    left = present - promised[l];
+    left = present - reserved[l];
   }
   return true;
 }
@@ -52,17 +52,17 @@ APIARY_NAMESPACE_BEGIN
 //           on a uniform tree nearly O(promised cells * levels).
 template <CellTree Tree>
 [[nodiscard]] bool can_grant_all(buddy_allocator<Tree> scratch, const summary_bitset& usable,
-                                 std::span<const std::uint64_t> promised) {
-  APIARY_ASSERT(promised.size() == scratch.tree().num_levels());
+                                 std::span<const std::uint64_t> reserved) {
+  APIARY_ASSERT(reserved.size() == scratch.tree().num_levels());
   for (level_t l = scratch.tree().num_levels(); l-- > 0;) {
-    if (promised[l] == 0) continue;
+    if (reserved[l] == 0) continue;
     // A single leaf more than needed costs 1: where all cells are alike, the first one is as good.
     std::uint32_t fewest = ~std::uint32_t{0};
     for (const cell_id c : scratch.tree().cells(l)) {
       const std::uint32_t n = leaves(scratch.tree(), c).size();
       if (n < fewest) fewest = n;
     }
-    for (std::uint64_t i = 0; i < promised[l]; ++i) {
+    for (std::uint64_t i = 0; i < reserved[l]; ++i) {
       const auto more_than_fewest = [&](cell_id c) {
         return leaves(scratch.tree(), c).size() - fewest;
       };

@@ -4,7 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/model/node_table.h>
-#include <apiary/model/plan.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 
 #include <bit>
@@ -16,13 +16,13 @@ APIARY_NAMESPACE_BEGIN
 // and a device has the share left (or enough devices are free).
 // Requires: task.valid().
 // Cost:     O(GPUs of a node).
-[[nodiscard]] inline bool fits(const share& task, const node_state& node) noexcept {
+[[nodiscard]] inline bool fits(const task_request& task, const node_state& node) noexcept {
   if (!node.healthy || !fits(task.host(), node.left)) return false;
   if (!task.wants_gpu()) return true;
   if (!node.accessible(task.models)) return false;
   std::uint32_t enough = 0;
   for (const milli_gpu left : node.gpu_left) enough += left >= task.gpu_milli ? 1 : 0;
-  return enough >= task.devices;
+  return enough >= task.gpus;
 }
 
 // The lowest-numbered `count` free devices, as a mask. Requires: that many are free.
@@ -57,9 +57,9 @@ APIARY_NAMESPACE_BEGIN
 // exist or a mask that does not suit the task.
 // Requires: task.valid().
 // Cost:     O(GPUs of a node).
-[[nodiscard]] inline bool can_take(const node_table& nodes, const share& task,
+[[nodiscard]] inline bool can_take(const node_table& nodes, const task_request& task,
                                    placement where) noexcept {
-  if (!nodes.contains(where.node) || where.num_devices() != task.devices) return false;
+  if (!nodes.contains(where.node) || where.num_devices() != task.gpus) return false;
   const node_state& node = nodes[where.node];
   if (!fits(task, node) || where.device_mask >> node.gpus != 0) return false;
   for (std::uint32_t mask = where.device_mask; mask != 0; mask &= mask - 1) {
@@ -70,7 +70,7 @@ APIARY_NAMESPACE_BEGIN
 }
 
 // Takes the placement. Requires: can_take(nodes, task, where). Cost: O(devices taken).
-inline void take(node_table& nodes, const share& task, placement where) noexcept {
+inline void take(node_table& nodes, const task_request& task, placement where) noexcept {
   APIARY_ASSERT(can_take(nodes, task, where));
   node_state& node = nodes[where.node];
   node.left -= task.host();
@@ -78,15 +78,14 @@ inline void take(node_table& nodes, const share& task, placement where) noexcept
     milli_gpu& left = node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))];
     left = static_cast<milli_gpu>(left - task.gpu_milli);
   }
-  if (task.wants_gpu())
-    nodes.count_task(where.node, task.wants_whole_gpus() ? task.devices : 0, true);
+  if (task.wants_gpu()) nodes.count_task(where.node, task.wants_whole_gpus() ? task.gpus : 0, true);
 }
 
 // Gives back what take took: with equal arguments, the table is what it was before.
 // Requires: that it was taken. Cost: O(devices given).
-inline void give(node_table& nodes, const share& task, placement where) noexcept {
+inline void give(node_table& nodes, const task_request& task, placement where) noexcept {
   node_state& node = nodes[where.node];
-  APIARY_ASSERT(where.num_devices() == task.devices && where.device_mask >> node.gpus == 0);
+  APIARY_ASSERT(where.num_devices() == task.gpus && where.device_mask >> node.gpus == 0);
   node.left += task.host();
   APIARY_ASSERT(fits(node.left, nodes.shape(where.node).host));
   for (std::uint32_t mask = where.device_mask; mask != 0; mask &= mask - 1) {
@@ -95,7 +94,7 @@ inline void give(node_table& nodes, const share& task, placement where) noexcept
     APIARY_VERIFY(left <= whole_gpu);
   }
   if (task.wants_gpu())
-    nodes.count_task(where.node, task.wants_whole_gpus() ? task.devices : 0, false);
+    nodes.count_task(where.node, task.wants_whole_gpus() ? task.gpus : 0, false);
 }
 
 APIARY_NAMESPACE_END

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <apiary/alloc/buddy_allocator.h>
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/health.h>
-#include <apiary/model/tree.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/tree.h>
 
 #include <cstdint>
 #include <vector>

@@ -6,13 +6,13 @@
 #include <apiary/alloc/fraction_pool.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/quota_ledger.h>
-#include <apiary/alloc/safe_buddy_allocator.h>
+#include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/node_table.h>
-#include <apiary/model/plan.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
-#include <apiary/model/tree.h>
+#include <apiary/topology/tree.h>
 
 #include <cstdint>
 #include <optional>
@@ -29,9 +29,9 @@ void take_again(Allocator& allocator, cell_id c) {
   const bool taken = allocator.allocate_at(c);
   APIARY_VERIFY(taken);
 }
-inline void promise_again(safe_buddy_allocator& allocator, cell_count promises) {
-  const bool promised = allocator.promise(promises);
-  APIARY_VERIFY(promised);
+inline void reserve_again(reserving_buddy_allocator& allocator, cell_count reservations) {
+  const bool reserved = allocator.reserve(reservations);
+  APIARY_VERIFY(reserved);
 }
 inline void charge_again(quota_ledger& ledger, tenant_id tenant, level_t level) {
   const bool charged = ledger.charge(tenant, level);
@@ -39,10 +39,10 @@ inline void charge_again(quota_ledger& ledger, tenant_id tenant, level_t level) 
 }
 
 // Names for one function of an overloaded set.
-inline void give_back(node_table& nodes, const share& task, placement where) noexcept {
+inline void give_back(node_table& nodes, const task_request& task, placement where) noexcept {
   give(nodes, task, where);
 }
-inline void retake(node_table& nodes, const share& task, placement where) noexcept {
+inline void retake(node_table& nodes, const task_request& task, placement where) noexcept {
   take(nodes, task, where);
 }
 
@@ -67,14 +67,15 @@ void release(transaction& tx, Allocator& allocator, cell_id c) {
   tx.on_rollback<&detail::take_again<Allocator>>(allocator, c);
 }
 
-inline bool promise(transaction& tx, safe_buddy_allocator& allocator, cell_count more) {
-  if (!allocator.promise(more)) return false;
-  tx.on_rollback<&safe_buddy_allocator::withdraw>(allocator, more);
+inline bool reserve(transaction& tx, reserving_buddy_allocator& allocator, cell_count more) {
+  if (!allocator.reserve(more)) return false;
+  tx.on_rollback<&reserving_buddy_allocator::cancel_reservation>(allocator, more);
   return true;
 }
-inline void withdraw(transaction& tx, safe_buddy_allocator& allocator, cell_count promises) {
-  allocator.withdraw(promises);
-  tx.on_rollback<&detail::promise_again>(allocator, promises);
+inline void cancel_reservation(transaction& tx, reserving_buddy_allocator& allocator,
+                               cell_count reservations) {
+  allocator.cancel_reservation(reservations);
+  tx.on_rollback<&detail::reserve_again>(allocator, reservations);
 }
 
 template <CellTree Tree>
@@ -101,11 +102,11 @@ inline void set_quota(transaction& tx, quota_ledger& ledger, tenant_id tenant, c
   tx.on_rollback<&quota_ledger::set_quota>(ledger, tenant, before);
 }
 
-inline void take(transaction& tx, node_table& nodes, const share& task, placement where) {
+inline void take(transaction& tx, node_table& nodes, const task_request& task, placement where) {
   take(nodes, task, where);
   tx.on_rollback<&detail::give_back>(nodes, task, where);
 }
-inline void give(transaction& tx, node_table& nodes, const share& task, placement where) {
+inline void give(transaction& tx, node_table& nodes, const task_request& task, placement where) {
   give(nodes, task, where);
   tx.on_rollback<&detail::retake>(nodes, task, where);
 }

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
+#include <apiary/container/fast_div.h>
 #include <apiary/core/config.h>
-#include <apiary/core/fast_div.h>
 #include <apiary/core/ids.h>
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // For every tenant and level, a quota of cells (r) and how many of them are in use (a). It counts
-// only: whether the quotas can be granted together, say can_grant_all and safe_buddy_allocator.
+// only: whether the quotas can be granted together, say can_grant_all and reserving_buddy_allocator.
 //
 // Model:   HiveD (OSDI 2020) section 4: r - a of all tenants is what the allocator has promised.
 // Cost:    O(1) a call; 8 bytes a tenant and level.
@@ -70,7 +70,7 @@ class quota_ledger {
   }
 
   // How many of the tenant's remaining cells of a level are forced onto bad hardware, where so many
-  // free cells of the level are healthy (healthy_free.h): never one that the counts do not force.
+  // free cells of the level are healthy (alloc/healthy_free.h): never one that the counts do not force.
   [[nodiscard]] std::uint32_t doomed(tenant_id tenant, cell_count healthy_free) const noexcept {
     const std::uint32_t left = remaining(tenant, healthy_free.level);
     return left > healthy_free.count ? left - healthy_free.count : 0;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/job_request.h>
+#include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
-#include <apiary/model/plan.h>
+#include <apiary/model/placement.h>
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
+#include <apiary/topology/tree.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #pragma once
 
 #define APIARY_VERSION_MAJOR 0
-#define APIARY_VERSION_MINOR 1
+#define APIARY_VERSION_MINOR 2
 #define APIARY_VERSION_PATCH 0
 
 // One inline namespace a major version: two versions in one program do not mix silently.

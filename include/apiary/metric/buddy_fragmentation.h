@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/bitset.h>
+#include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/tree.h>
-#include <apiary/model/uniform_tree.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
 
 #include <array>
 #include <cstdint>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/dense_map.h>
 #include <apiary/core/config.h>
-#include <apiary/core/dense_map.h>
 #include <apiary/core/ids.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/node_table.h>

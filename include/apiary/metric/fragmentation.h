@@ -133,7 +133,7 @@ class fragmentation {
       for (std::size_t m = 0; m < served.size(); ++m) {
         const task_kind& kind = mix.tasks()[m].kind;
         if (served[m]) cpus.push_back(kind.cpu_milli);
-        if (served[m] && kind.devices == 1) shares.push_back(kind.gpu_milli);
+        if (served[m] && kind.gpus == 1) shares.push_back(kind.gpu_milli);
       }
       sort_unique(cpus);
       sort_unique(shares);
@@ -163,9 +163,9 @@ class fragmentation {
       // Each kind where it begins to fit, then sums along CPU and along shares or devices.
       for (std::size_t m = 0; m < served.size(); ++m) {
         const typical_task& t = mix.tasks()[m];
-        if (!served[m] || t.kind.devices > max_gpus_per_node) continue;
+        if (!served[m] || t.kind.gpus > max_gpus_per_node) continue;
         const std::size_t at =
-            t.kind.devices == 1 ? share_rank[t.kind.gpu_milli] : several + t.kind.devices;
+            t.kind.gpus == 1 ? share_rank[t.kind.gpu_milli] : several + t.kind.gpus;
         counts[rank(cpus, t.kind.cpu_milli) * row_size + at] += t.weight;
       }
       for (std::size_t i = row_size; i < counts.size(); ++i) counts[i] += counts[i - row_size];
@@ -180,7 +180,7 @@ class fragmentation {
   [[nodiscard]] static std::vector<bool> served_by(const task_mix& mix, gpu_model model) {
     std::vector<bool> served;
     for (const typical_task& t : mix.tasks())
-      served.push_back(t.kind.devices != 0 && contains(t.kind.models, model));
+      served.push_back(t.kind.gpus != 0 && contains(t.kind.models, model));
     return served;
   }
   static void sort_unique(std::vector<std::uint32_t>& values) {

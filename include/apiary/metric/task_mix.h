@@ -17,16 +17,16 @@ APIARY_NAMESPACE_BEGIN
 // What makes two tasks the same kind for a metric: all but memory.
 struct task_kind {
   std::uint32_t cpu_milli = 0;
-  milli_gpu gpu_milli = 0;    // of each device
-  std::uint32_t devices = 0;  // 0: no GPU
+  milli_gpu gpu_milli = 0;  // of each device
+  std::uint32_t gpus = 0;   // 0: no GPU
   model_set models = any_model;
   // Which statement of GPU models the task came with, numbered in ascending order of text: kinds
   // that say the same set in different words are different kinds.
   std::uint32_t spec = 0;
 
-  // As share::valid().
+  // As task_request::valid().
   [[nodiscard]] constexpr bool valid() const noexcept {
-    return share{.devices = devices, .gpu_milli = gpu_milli}.valid();
+    return task_request{.gpus = gpus, .gpu_milli = gpu_milli}.valid();
   }
   friend bool operator==(const task_kind&, const task_kind&) noexcept = default;
 };
@@ -65,7 +65,7 @@ class task_mix {
   [[nodiscard]] static task_mix from_history(std::span<const task_kind> seen,
                                              std::uint32_t coverage_percent = 95) {
     const auto key = [](const task_kind& k) {
-      return std::tuple(k.cpu_milli, k.gpu_milli, k.devices, k.spec, k.models);
+      return std::tuple(k.cpu_milli, k.gpu_milli, k.gpus, k.spec, k.models);
     };
     std::vector<task_kind> sorted(seen.begin(), seen.end());
     std::sort(sorted.begin(), sorted.end(),

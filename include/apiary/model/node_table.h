@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/dense_map.h>
+#include <apiary/container/dense_map.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>

@@ -28,16 +28,16 @@ inline constexpr model_set any_model = ~model_set{0};
 //   devices == 1, gpu_milli < 1000      a share of one device
 //   devices >= 1, gpu_milli == 1000     whole devices that are completely free
 // and nothing else is valid.
-struct share {
+struct task_request {
   job_id job{};
   std::uint32_t cpu_milli = 0;
   std::uint32_t memory_mib = 0;
-  std::uint32_t devices = 0;
+  std::uint32_t gpus = 0;
   milli_gpu gpu_milli = 0;       // of each device
   model_set models = any_model;  // the kinds of GPU that will do
 
   [[nodiscard]] constexpr resources host() const noexcept { return {cpu_milli, memory_mib}; }
-  [[nodiscard]] constexpr bool wants_gpu() const noexcept { return devices != 0; }
+  [[nodiscard]] constexpr bool wants_gpu() const noexcept { return gpus != 0; }
   [[nodiscard]] constexpr bool wants_whole_gpus() const noexcept {
     return wants_gpu() && gpu_milli == whole_gpu;
   }
@@ -45,21 +45,21 @@ struct share {
     return wants_gpu() && gpu_milli != whole_gpu;
   }
   [[nodiscard]] constexpr bool valid() const noexcept {
-    return devices == 0 || gpu_milli == whole_gpu ||
-           (devices == 1 && gpu_milli > 0 && gpu_milli < whole_gpu);
+    return gpus == 0 || gpu_milli == whole_gpu ||
+           (gpus == 1 && gpu_milli > 0 && gpu_milli < whole_gpu);
   }
   // Thousandths of GPUs in all.
   [[nodiscard]] constexpr std::uint64_t total_gpu_milli() const noexcept {
-    return wants_gpu() ? std::uint64_t{devices} * gpu_milli : 0;
+    return wants_gpu() ? std::uint64_t{gpus} * gpu_milli : 0;
   }
 };
 
 // A part of a gang: `tasks` tasks of `leaves` whole GPUs each, every one of them on one node. All
 // members of a gang run at once or none does.
-struct gang_member {
+struct task_group {
   std::uint32_t tasks = 0;
-  std::uint32_t leaves = 0;
-  friend constexpr bool operator==(gang_member, gang_member) noexcept = default;
+  std::uint32_t gpus = 0;
+  friend constexpr bool operator==(task_group, task_group) noexcept = default;
 };
 
 APIARY_NAMESPACE_END

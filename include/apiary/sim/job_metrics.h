@@ -3,9 +3,9 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/model/job_request.h>
-#include <apiary/sim/job_list.h>
+#include <apiary/model/job.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/trace/job_list.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ APIARY_NAMESPACE_BEGIN
 
 // The p-th percentile by nearest rank: the least of the values that p % of them do not exceed.
 // Requires: values sorted, not empty; 0 <= p <= 100.
-[[nodiscard]] inline tick_t percentile(std::span<const tick_t> values, double p) noexcept {
+[[nodiscard]] inline time_ms percentile(std::span<const time_ms> values, double p) noexcept {
   APIARY_ASSERT(!values.empty() && p >= 0.0 && p <= 100.0);
   const double rank = std::ceil(p / 100.0 * static_cast<double>(values.size()));
   return values[rank < 1.0 ? 0 : static_cast<std::size_t>(rank) - 1];
@@ -27,17 +27,17 @@ APIARY_NAMESPACE_BEGIN
 // Of a set of times.
 struct time_summary {
   double mean = 0.0;
-  tick_t p50 = 0;
-  tick_t p95 = 0;
-  tick_t p99 = 0;
-  tick_t most = 0;
+  time_ms p50 = 0;
+  time_ms p95 = 0;
+  time_ms p99 = 0;
+  time_ms most = 0;
 };
 // All 0 for no values.
-[[nodiscard]] inline time_summary summary_of(std::vector<tick_t> values) {
+[[nodiscard]] inline time_summary summary_of(std::vector<time_ms> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
   double sum = 0.0;
-  for (const tick_t value : values) sum += static_cast<double>(value);
+  for (const time_ms value : values) sum += static_cast<double>(value);
   return {sum / static_cast<double>(values.size()), percentile(values, 50), percentile(values, 95),
           percentile(values, 99), values.back()};
 }
@@ -53,23 +53,24 @@ struct job_metrics {
   std::uint64_t breakdowns = 0;
   std::uint64_t migrations = 0;
   std::uint64_t resizes = 0;  // growth and shrinking
-  tick_t lost = 0;            // work that breakdowns undid, at full speed
-  tick_t makespan = 0;        // from the first arrival of all jobs to the last end of these
+  time_ms lost = 0;           // work that breakdowns undid, at full speed
+  time_ms makespan = 0;       // from the first arrival of all jobs to the last end of these
   // From the first arrival to the last event, whatever the sizes:
   double utilization = 0.0;    // GPUs that jobs had, of all
   double fragmentation = 0.0;  // of idle GPUs, those that were not where a job of a whole server
-                               // could have them (sim/idle_servers.h); 0 if not measured
+                               // could have them (sim/detail/idle_servers.h); 0 if not measured
 };
 
 // Requires: `run` is a simulation of `jobs`.
 // Cost:     O(jobs log jobs).
-[[nodiscard]] inline job_metrics metrics_of(const simulation& run, std::span<const timed_job> jobs,
+[[nodiscard]] inline job_metrics metrics_of(const simulation_result& run,
+                                            std::span<const timed_job> jobs,
                                             std::uint32_t fewest = 0,
                                             std::uint32_t most = ~std::uint32_t{0}) {
   APIARY_ASSERT(run.jobs.size() == jobs.size());
   job_metrics m;
-  std::vector<tick_t> completion;
-  std::vector<tick_t> delay;
+  std::vector<time_ms> completion;
+  std::vector<time_ms> delay;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const job_record& r = run.jobs[i];
     if (jobs[i].request.gpus < fewest || jobs[i].request.gpus > most) continue;

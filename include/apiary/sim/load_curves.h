@@ -3,8 +3,8 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/sim/decimal.h>
 #include <apiary/sim/load_trace.h>
+#include <apiary/trace/decimal.h>
 
 #include <array>
 #include <cmath>

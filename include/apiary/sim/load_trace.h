@@ -9,10 +9,10 @@
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/node_table.h>
-#include <apiary/model/plan.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/workload.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>

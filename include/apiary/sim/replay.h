@@ -5,9 +5,9 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/model/plan.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/workload.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -54,7 +54,7 @@ template <class Scheduler, class Observer>
   decisions answers;
   answers.reserve(work.arrivals.size());
   for (const std::uint32_t t : work.arrivals) {
-    share task = work.tasks[t].request;
+    task_request task = work.tasks[t].request;
     task.job = job_id(static_cast<std::uint32_t>(answers.size()));
     const absl::StatusOr<placement> where = scheduler.propose(task);
     if (where.ok()) {

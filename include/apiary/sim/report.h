@@ -4,10 +4,10 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/model/plan.h>
-#include <apiary/sim/decimal.h>
+#include <apiary/model/placement.h>
 #include <apiary/sim/load_curves.h>
-#include <apiary/sim/workload.h>
+#include <apiary/trace/decimal.h>
+#include <apiary/trace/workload.h>
 
 #include <algorithm>
 #include <array>
@@ -48,7 +48,7 @@ APIARY_NAMESPACE_BEGIN
 // "task node devices": the devices joined by '-' and left out, with their space, for a task without
 // GPUs; '-' in place of the node and the rest for a task that was dropped.
 // Requires: i < work.arrivals.size(), the arrival is one of the tasks, the node is one of `nodes`.
-[[nodiscard]] inline std::string decision_line(const cluster& nodes, const workload& work,
+[[nodiscard]] inline std::string decision_line(const trace_cluster& nodes, const workload& work,
                                                std::size_t i,
                                                const std::optional<placement>& answer) {
   APIARY_ASSERT(i < work.arrivals.size() && work.arrivals[i] < work.tasks.size());

@@ -2,17 +2,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/timer_queue.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/core/timer_queue.h>
 #include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/utilization.h>
-#include <apiary/model/job_request.h>
-#include <apiary/model/plan.h>
-#include <apiary/sim/idle_servers.h>
-#include <apiary/sim/job_list.h>
-#include <apiary/sim/simulation.h>
+#include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
+#include <apiary/model/placement.h>
+#include <apiary/sim/detail/idle_servers.h>
+#include <apiary/sim/simulation_result.h>
+#include <apiary/trace/job_list.h>
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
@@ -20,7 +21,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,30 +29,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
-// A scheduler of jobs over time, as a host embeds it.
-//
-// | expression              | meaning                                                        |
-// |-------------------------|----------------------------------------------------------------|
-// | s.submit(r, t)          | a job has come; an error, and no change, if it cannot be       |
-// | s.finish(j, t)          | a job has ended                                                |
-// | s.mark_bad(n, t)        | a server broke; the jobs that stopped, which wait again        |
-// | s.mark_healthy(n, t)    | it is repaired                                                 |
-// | s.decide(t, actions)    | appends what the host is to do now                             |
-// | s.wake()                | when decide wants to be called although nothing happens: later |
-// |                         | than the last decide, or forever                               |
-// | s.total_gpus()          | GPUs of the cluster                                            |
-template <class S>
-concept JobScheduler = requires(S& s, const S& constant, const job_request& r, job_id j, node_id n,
-                                tick_t t, std::vector<job_action>& actions) {
-  { s.submit(r, t) } -> std::same_as<absl::Status>;
-  { s.finish(j, t) } -> std::same_as<absl::Status>;
-  { s.mark_bad(n, t) } -> std::same_as<absl::StatusOr<std::vector<job_id>>>;
-  { s.mark_healthy(n, t) } -> std::same_as<absl::Status>;
-  { s.decide(t, actions) } -> std::same_as<absl::Status>;
-  { constant.wake() } -> std::same_as<tick_t>;
-  { constant.total_gpus() } -> std::same_as<std::uint32_t>;
-};
 
 namespace detail {
 
@@ -89,16 +65,16 @@ class simulator {
     out_.gpus = utilization(scheduler.total_gpus());
   }
 
-  [[nodiscard]] absl::StatusOr<simulation> run(std::span<const outage> outages) {
-    std::vector<std::pair<tick_t, std::size_t>> repairs;
+  [[nodiscard]] absl::StatusOr<simulation_result> run(std::span<const outage> outages) {
+    std::vector<std::pair<time_ms, std::size_t>> repairs;
     for (std::size_t i = 0; i < outages.size(); ++i) repairs.emplace_back(outages[i].until, i);
     std::sort(repairs.begin(), repairs.end());
-    tick_t decided = -1;  // when it last was
+    time_ms decided = -1;  // when it last was
     std::size_t arrived = 0;
     std::size_t broken = 0;
     std::size_t repaired = 0;
     while (true) {
-      tick_t now = scheduler_.wake();
+      time_ms now = scheduler_.wake();
       if (now <= decided) {
         return absl::InternalError("the scheduler wants to be woken at " + std::to_string(now) +
                                    ", which is not after " + std::to_string(decided));
@@ -144,7 +120,7 @@ class simulator {
   // Work is counted in ticks at full speed, times full_speed.
   struct progress {
     std::int64_t done = 0;
-    tick_t since = 0;  // when it last began to make progress
+    time_ms since = 0;  // when it last began to make progress
     std::uint32_t speed = 0;
     std::uint32_t gpus = 0;
     job_place place{};  // while it runs
@@ -164,7 +140,7 @@ class simulator {
     }
     observe_(e);
   }
-  void record(simulation_event::kind what, job_id job, tick_t now, const job_place& place) {
+  void record(simulation_event::kind what, job_id job, time_ms now, const job_place& place) {
     const progress& p = state_[job.value];
     record(
         {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.place.size()), p.speed, p.since},
@@ -172,7 +148,7 @@ class simulator {
   }
 
   // The job comes to its place, or leaves it.
-  void occupy(job_id job, bool comes, tick_t now) {
+  void occupy(job_id job, bool comes, time_ms now) {
     progress& p = state_[job.value];
     p.gpus = 0;
     for (const placement& part : p.place) {
@@ -218,7 +194,7 @@ class simulator {
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   }
 
-  void carry_out(const job_action& action, tick_t now) {
+  void carry_out(const job_action& action, time_ms now) {
     using verb = job_action::verb;
     job_record& r = out_.jobs[action.job.value];
     switch (action.what) {
@@ -239,15 +215,15 @@ class simulator {
     }
   }
   // Counts what has been done; from now on it is done at this speed, with a pause before.
-  void set_speed(job_id job, std::uint32_t speed, tick_t pause, tick_t now) {
+  void set_speed(job_id job, std::uint32_t speed, time_ms pause, time_ms now) {
     progress& p = state_[job.value];
-    p.done += std::max<tick_t>(0, now - p.since) * p.speed;
+    p.done += std::max<time_ms>(0, now - p.since) * p.speed;
     p.since = std::max(p.since, now + pause);
     p.speed = speed;
     const std::int64_t left = jobs_[job.value].duration * full_speed - p.done;
     ends_.set(job.value, p.since + (left + speed - 1) / speed);
   }
-  void start(const job_action& action, tick_t now) {
+  void start(const job_action& action, time_ms now) {
     progress& p = state_[action.job.value];
     job_record& r = out_.jobs[action.job.value];
     APIARY_VERIFY(p.speed == 0 && r.ended == forever);
@@ -259,7 +235,7 @@ class simulator {
     r.waited += action.waited;
     record(simulation_event::kind::start, action.job, now, action.place);
   }
-  void go_on(const job_action& action, tick_t now, tick_t pause, simulation_event::kind what) {
+  void go_on(const job_action& action, time_ms now, time_ms pause, simulation_event::kind what) {
     progress& p = state_[action.job.value];
     APIARY_VERIFY(p.speed > 0);
     occupy(action.job, false, now);
@@ -269,7 +245,7 @@ class simulator {
     record(what, action.job, now, action.place);
   }
   // Those who have others beside them, or have not any more, go on at another speed.
-  void change_pace(tick_t now) {
+  void change_pace(time_ms now) {
     sort_unique(paced_);
     for (const job_id job : paced_) {
       if (state_[job.value].speed == 0) continue;
@@ -280,23 +256,23 @@ class simulator {
     }
     paced_.clear();
   }
-  void stop(job_id job, tick_t now, simulation_event::kind why) {
+  void stop(job_id job, time_ms now, simulation_event::kind why) {
     progress& p = state_[job.value];
     APIARY_VERIFY(p.speed > 0);
     ends_.cancel(job.value);
-    p.done += std::max<tick_t>(0, now - p.since) * p.speed;
+    p.done += std::max<time_ms>(0, now - p.since) * p.speed;
     p.speed = 0;
     occupy(job, false, now);
     record(why, job, now, {});
     p.place.clear();
   }
-  [[nodiscard]] absl::Status end(job_id job, tick_t now) {
+  [[nodiscard]] absl::Status end(job_id job, time_ms now) {
     stop(job, now, simulation_event::kind::end);
     out_.jobs[job.value].ended = now;
     --unended_;
     return scheduler_.finish(job, now);
   }
-  [[nodiscard]] absl::Status fail(node_id n, tick_t now) {
+  [[nodiscard]] absl::Status fail(node_id n, time_ms now) {
     record({simulation_event::kind::failure, now, {}, n}, {});
     APIARY_ASSIGN_OR_RETURN(const std::vector<job_id> stopped, scheduler_.mark_bad(n, now));
     if (n.value < idle_.num_servers()) idle_.set_health(n, false, now);
@@ -317,8 +293,8 @@ class simulator {
   simulation_options options_;
   Speed& speed_;
   Observer& observe_;
-  idle_servers idle_;
-  simulation out_;
+  detail::idle_servers idle_;
+  simulation_result out_;
   std::vector<progress> state_;
   timer_queue ends_;  // of running jobs
   std::vector<job_action> actions_;
@@ -350,11 +326,11 @@ class simulator {
 // Requires: durations below 2^53 / 1000; no job and no time went through the scheduler before.
 // Cost:     O(log jobs running) an event beside the scheduler's own; about 120 bytes a job.
 template <JobScheduler Scheduler, class Speed, class Observer>
-[[nodiscard]] absl::StatusOr<simulation> simulate(Scheduler& scheduler,
-                                                  std::span<const timed_job> jobs,
-                                                  std::span<const outage> outages,
-                                                  const simulation_options& options, Speed&& speed,
-                                                  Observer&& observe) {
+[[nodiscard]] absl::StatusOr<simulation_result> simulate(Scheduler& scheduler,
+                                                         std::span<const timed_job> jobs,
+                                                         std::span<const outage> outages,
+                                                         const simulation_options& options,
+                                                         Speed&& speed, Observer&& observe) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const timed_job& j = jobs[i];
     if (j.request.job.value == i && j.duration > 0 &&
@@ -365,7 +341,7 @@ template <JobScheduler Scheduler, class Speed, class Observer>
         ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
         "; jobs are numbered by arrival, from time 0, and take time");
   }
-  absl::flat_hash_map<std::uint32_t, tick_t> broken;  // until when each last was
+  absl::flat_hash_map<std::uint32_t, time_ms> broken;  // until when each last was
   for (std::size_t i = 0; i < outages.size(); ++i) {
     const outage& o = outages[i];
     if (o.from >= o.until || o.from < (i == 0 ? 0 : outages[i - 1].from)) {
@@ -373,7 +349,7 @@ template <JobScheduler Scheduler, class Speed, class Observer>
           "outage " + std::to_string(i) + ": from " + std::to_string(o.from) + " until " +
           std::to_string(o.until) + "; outages are ordered and take time");
     }
-    tick_t& until = broken.try_emplace(o.node.value, 0).first->second;
+    time_ms& until = broken.try_emplace(o.node.value, 0).first->second;
     if (o.from < until) {
       return absl::InvalidArgumentError(
           "outage " + std::to_string(i) + ": server " + std::to_string(o.node.value) +
@@ -387,8 +363,8 @@ template <JobScheduler Scheduler, class Speed, class Observer>
 
 // The same without failures, everybody at full speed.
 template <JobScheduler Scheduler>
-[[nodiscard]] absl::StatusOr<simulation> simulate(Scheduler& scheduler,
-                                                  std::span<const timed_job> jobs) {
+[[nodiscard]] absl::StatusOr<simulation_result> simulate(Scheduler& scheduler,
+                                                         std::span<const timed_job> jobs) {
   return simulate(
       scheduler, jobs, {}, {}, [](const timed_job&, const job_place&) { return full_speed; },
       [](const simulation_event&) {});

@@ -1,0 +1,149 @@
+// apiary/alloc/capacity_index.h - what is free on nodes and, counted, in each cell above them.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/journal.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/topology/tree.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Free leaves of each node, and for each cell above the nodes how many nodes have how many free and
+// how many pieces of t leaves they hold in all: the sum of floor(free / t) over its nodes.
+//
+// What counts as free is the host's: leaves that a gang of some priority may have; 0 on a node that
+// is bad or filtered out. Nodes and cells are named by their place in their level, 0, 1, ...; the
+// level above the roots, num_levels(), has one cell: everything.
+//
+// Model:    histograms by level, changed along one path; pieces by size and then by cell, so that
+//           a question about all cells of a level reads one array for each size of task.
+// Requires: 0 <= node_level < num_levels, at most 64 leaves a node.
+// Cost:     set O(levels * (1 + sizes whose pieces change)); the others O(1), first_node O(log64).
+//           8 bytes a cell and leaf of a node, 1 bit and a 65th a node and leaf of a node.
+template <CellTree Tree>
+class capacity_index {
+ public:
+  // All nodes have nothing free. most: leaves that a node may have free, 1 to 64.
+  capacity_index(Tree tree, level_t node_level, std::uint32_t most)
+      : tree_(std::move(tree)), node_level_(node_level), most_(most) {
+    APIARY_VERIFY(node_level < tree_.num_levels() && most >= 1 && most <= 64);
+    free_.resize(num_cells(node_level));
+    APIARY_VERIFY(std::uint64_t{num_nodes()} * (most + 1) < summary_bitset::npos - 63);
+    with_free_ = summary_bitset(num_nodes() * (most + 1));
+    for (std::uint32_t n = 0; n < num_nodes(); ++n) with_free_.set(n);
+    for (level_t l = node_level + 1; l <= tree_.num_levels(); ++l) {
+      level& at = levels_.emplace_back();
+      at.cells = num_cells(l);
+      at.histograms.resize(std::size_t{at.cells} * (most + 1));
+      at.pieces.resize(std::size_t{at.cells} * most);
+      for (std::uint32_t c = 0; c < at.cells; ++c)
+        at.histograms[std::size_t{c} * (most + 1)] = nodes(l, c).size();
+    }
+  }
+
+  [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
+  [[nodiscard]] level_t node_level() const noexcept { return node_level_; }
+  // The level of the cell of everything.
+  [[nodiscard]] level_t top() const noexcept { return tree_.num_levels(); }
+  [[nodiscard]] std::uint32_t most() const noexcept { return most_; }
+  [[nodiscard]] std::uint32_t num_nodes() const noexcept {
+    return static_cast<std::uint32_t>(free_.size());
+  }
+  [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept { return num_places(tree_, l); }
+  // The cells of level `below` in cell c of level l, by their places.
+  [[nodiscard]] id_range<cell_id> inside(level_t l, std::uint32_t c, level_t below) const noexcept {
+    APIARY_ASSERT(below <= l);
+    return places_inside(tree_, l, c, below);
+  }
+  [[nodiscard]] id_range<cell_id> nodes(level_t l, std::uint32_t c) const noexcept {
+    return inside(l, c, node_level_);
+  }
+
+  [[nodiscard]] std::uint32_t free(std::uint32_t node) const noexcept { return free_[node]; }
+  [[nodiscard]] std::span<const std::uint32_t> free() const noexcept { return free_; }
+  // Free leaves of all nodes in cell c.
+  [[nodiscard]] std::uint32_t free(level_t l, std::uint32_t c) const noexcept {
+    return l == node_level_ ? free_[c] : pieces(l, 1)[c];
+  }
+  // Of each number of free leaves 0, ..., most: nodes in cell c. Requires: l above the nodes.
+  [[nodiscard]] std::span<const std::uint32_t> histogram(level_t l,
+                                                         std::uint32_t c) const noexcept {
+    APIARY_ASSERT(l > node_level_ && l <= top());
+    return {above(l).histograms.data() + std::size_t{c} * (most_ + 1), std::size_t{most_} + 1};
+  }
+  // Of each cell of the level: its pieces of so many leaves, 1 to most.
+  [[nodiscard]] std::span<const std::uint32_t> pieces(level_t l,
+                                                      std::uint32_t leaves) const noexcept {
+    APIARY_ASSERT(l > node_level_ && l <= top() && leaves >= 1 && leaves <= most_);
+    const level& at = above(l);
+    return {at.pieces.data() + std::size_t{leaves - 1} * at.cells, at.cells};
+  }
+  // The first node from this one on with so many free, npos when there is none.
+  [[nodiscard]] std::uint32_t first_node(std::uint32_t free, std::uint32_t from) const noexcept {
+    const std::uint32_t base = free * num_nodes();
+    const std::uint32_t i = with_free_.find_next(base + from);
+    return i < base + num_nodes() ? i - base : summary_bitset::npos;
+  }
+
+  // What the node had before.
+  std::uint32_t set(std::uint32_t node, std::uint32_t free) noexcept {
+    APIARY_ASSERT(node < num_nodes() && free <= most_);
+    const std::uint32_t from = std::exchange(free_[node], free);
+    if (from == free) return from;
+    with_free_.reset(from * num_nodes() + node);
+    with_free_.set(free * num_nodes() + node);
+    cell_id c = tree_.cells(node_level_)[node];
+    for (level_t l = node_level_; l < top(); ++l) {
+      level& at = levels_[l - node_level_];
+      c = tree_.parent(c, l);
+      const std::uint32_t i = l + 1 == top() ? 0 : c.value - tree_.cells(l + 1).first.value;
+      --at.histograms[std::size_t{i} * (most_ + 1) + from];
+      ++at.histograms[std::size_t{i} * (most_ + 1) + free];
+      const std::uint32_t high = from < free ? free : from;
+      for (std::uint32_t t = 1; t <= high; ++t)
+        at.pieces[std::size_t{t - 1} * at.cells + i] += free / t - from / t;
+    }
+    return from;
+  }
+
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    std::size_t bytes = free_.capacity() * sizeof(std::uint32_t) + with_free_.memory_bytes();
+    for (const level& at : levels_)
+      bytes += (at.histograms.capacity() + at.pieces.capacity()) * sizeof(std::uint32_t);
+    return bytes;
+  }
+
+ private:
+  struct level {
+    std::uint32_t cells = 0;
+    std::vector<std::uint32_t> histograms;  // by cell and free leaves
+    std::vector<std::uint32_t> pieces;      // by leaves of a piece and cell
+  };
+  [[nodiscard]] const level& above(level_t l) const noexcept {
+    return levels_[l - node_level_ - 1];
+  }
+
+  Tree tree_;
+  level_t node_level_;
+  std::uint32_t most_;
+  std::vector<std::uint32_t> free_;  // of each node
+  summary_bitset with_free_;         // free * nodes + node
+  std::vector<level> levels_;        // from the one above the nodes up
+};
+
+// Sets what is free, and has it taken back if the transaction is rolled back.
+template <CellTree Tree>
+void set(transaction& tx, capacity_index<Tree>& capacities, std::uint32_t node,
+         std::uint32_t free) {
+  tx.on_rollback<&capacity_index<Tree>::set>(capacities, node, capacities.set(node, free));
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,227 @@
+// apiary/batch/conservative_queue.h - backfilling in which nobody delays anybody.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/batch/detail/job_book.h>
+#include <apiary/batch/detail/reservation_profile.h>
+#include <apiary/batch/detail/wait_queues.h>
+#include <apiary/batch/job_placer.h>
+#include <apiary/container/weighted_tree.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/job.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Every job gets a reservation when it comes, the earliest that the reservations of those before it
+// leave, and it only ever moves to an earlier one: when a job ends before its estimate, all
+// reservations are tried again in order of arrival until none moves.
+//
+// Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime estimates"
+//           (IEEE TPDS 2001), conservative backfilling with compression.
+// Keeps:    reservations hold where any GPUs will do, no job runs longer than its estimate and no
+//           server breaks. Elsewhere they count GPUs only: a job without a place at its moment gets
+//           another, and a job beyond its estimate is taken to run as long again as it has.
+//           Where decide() comes later than wake() and a start is late by that, all are made anew,
+//           in order of arrival: who came before whoever is late still has what it was promised.
+// Requires: times >= 0 that never go back; decide() at wake() and after each moment at which
+//           something was submitted, ended, broke or was repaired.
+// Cost:     submit, start and an end in time O(steps of the profile), at most two a job that runs or
+//           waits. An early end, an overrun, a late start or a server: that times the jobs that wait,
+//           for each round in which one moves.
+// Example:  examples/job_queues.cpp
+template <JobPlacer Placer>
+class conservative_queue {
+ public:
+  explicit conservative_queue(Placer placer)
+      : jobs_(std::move(placer)), profile_(this->placer().idle_gpus()) {}
+
+  // kInvalidArgument: no job id, an estimate that is not above 0, or it fits not even into the empty
+  // cluster. kAlreadyExists: a job of this id is here.
+  [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 1, forever));
+    added->key = now;
+    wait(*added, now);
+    return absl::OkStatus();
+  }
+
+  // The job has ended, or is withdrawn before it started. kNotFound: there is no such job.
+  [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
+    APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
+    if (r->running) {
+      APIARY_RETURN_IF_ERROR(stop(*r));
+      profile_.give(now, r->ends, r->request.gpus);
+      moved_ = moved_ || now < r->ends;
+    } else {
+      jobs_.leave(*r, now);
+      order_.erase(r->key, job.value);
+      withdraw(*r);
+      moved_ = true;
+    }
+    jobs_.forget(job);
+    return absl::OkStatus();
+  }
+
+  // The server is broken: what runs there stops and waits again, at its old place in the order. The
+  // jobs that stopped, ascending. kNotFound: no such server.
+  [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
+    APIARY_ASSIGN_OR_RETURN(std::vector<job_id> stopped, jobs_.mark_bad(n, [&](record& r) {
+      APIARY_RETURN_IF_ERROR(stop(r));
+      wait(r, now);
+      return absl::OkStatus();
+    }));
+    rebuild_ = true;
+    return stopped;
+  }
+  [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
+    APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
+    rebuild_ = true;
+    return absl::OkStatus();
+  }
+
+  // Starts those whose moment has come: appends to `actions`, which the host carries out; all are
+  // taken here already. An error only where the placer answers one of its own.
+  [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    profile_.forget_before(now);
+    while (const auto late = ends_.first()) {
+      if (late->key > now) break;
+      record& r = jobs_[job_id(late->id)];
+      ends_.erase(late->key, late->id);
+      r.ends = later_by(now, std::max<time_ms>(1, now - r.started));
+      ends_.insert({r.ends, late->id, r.request.gpus});
+      rebuild_ = true;
+    }
+    if (const auto late = starts_.first()) rebuild_ = rebuild_ || late->key < now;
+    if (rebuild_) start_over(now);
+    for (const job_id job : new_) {
+      if (!moved_ && jobs_.look_up(job) != nullptr) reserve(jobs_[job], now);
+    }
+    while (moved_) moved_ = move_up(now);
+    new_.clear();
+    rebuild_ = false;
+    jobs_.lines().begin_round();
+    while (const auto next = starts_.first()) {
+      if (next->key > now) break;
+      APIARY_RETURN_IF_ERROR(start(jobs_[job_id(next->id)], now, actions));
+    }
+    jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
+    return absl::OkStatus();
+  }
+  // When decide() wants to be called although nothing happens: for the next reservation, or for a
+  // job that should have ended.
+  [[nodiscard]] time_ms wake() const noexcept {
+    if (order_.empty()) return forever;
+    const auto start = starts_.first();
+    const auto end = ends_.first();
+    return std::min(start ? start->key : forever, end ? end->key : forever);
+  }
+
+  // When the job will start by the estimates, forever if that is unknown; nullopt: it does not wait.
+  [[nodiscard]] std::optional<time_ms> reserved(job_id job) const {
+    const record* const found = jobs_.look_up(job);
+    if (found == nullptr || found->running) return std::nullopt;
+    return found->reserved;
+  }
+  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
+  [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
+
+ private:
+  struct record : detail::booked_job {
+    time_ms reserved = forever;  // in the profile and in starts_ unless forever
+    time_ms started = 0;
+    time_ms ends = 0;  // by the estimate
+  };
+
+  void wait(record& r, time_ms now) {
+    jobs_.wait(r, now);
+    r.reserved = forever;
+    order_.insert({r.key, r.request.job.value, 0});
+    new_.push_back(r.request.job);
+  }
+  [[nodiscard]] absl::Status stop(record& r) {
+    APIARY_RETURN_IF_ERROR(jobs_.stop(r));
+    ends_.erase(r.ends, r.request.job.value);
+    return absl::OkStatus();
+  }
+
+  void withdraw(record& r) {
+    if (r.reserved == forever) return;
+    starts_.erase(r.reserved, r.request.job.value);
+    profile_.give(r.reserved, later_by(r.reserved, r.request.estimate), r.request.gpus);
+    r.reserved = forever;
+  }
+  void reserve(record& r, time_ms from) {
+    r.reserved = profile_.earliest(from, r.request.estimate, r.request.gpus);
+    if (r.reserved == forever) return;
+    starts_.insert({r.reserved, r.request.job.value, 0});
+    profile_.take(r.reserved, later_by(r.reserved, r.request.estimate), r.request.gpus);
+  }
+  // Calls visit(record) for each job that waits, in order.
+  template <class Visit>
+  void for_each_waiting(Visit&& visit) {
+    std::optional<weighted_tree::item> at = order_.first();
+    for (; at; at = order_.next(at->key, at->id)) visit(jobs_[job_id(at->id)]);
+  }
+  // Lets each job that waits move up; whether one did.
+  bool move_up(time_ms now) {
+    bool moved = false;
+    for_each_waiting([&](record& r) {
+      const time_ms before = r.reserved;
+      withdraw(r);
+      reserve(r, now);
+      moved = moved || r.reserved != before;
+    });
+    return moved;
+  }
+  // The profile from what runs, and all reservations anew.
+  void start_over(time_ms now) {
+    for_each_waiting([&](record& r) { withdraw(r); });
+    profile_ = detail::reservation_profile(placer().idle_gpus(), now);
+    for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
+      if (at->key != forever) profile_.give(at->key, forever, at->weight);
+    }
+    moved_ = true;
+  }
+
+  [[nodiscard]] absl::Status start(record& r, time_ms now, std::vector<job_action>& actions) {
+    APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
+    if (!started) {
+      withdraw(r);
+      const time_ms change = profile_.next_change(now);
+      if (change != forever) reserve(r, change);
+      moved_ = true;  // tries again when something happens
+      return absl::OkStatus();
+    }
+    starts_.erase(r.reserved, r.request.job.value);
+    order_.erase(r.key, r.request.job.value);
+    r.started = now;
+    r.ends = later_by(now, r.request.estimate);
+    ends_.insert({r.ends, r.request.job.value, r.request.gpus});
+    return absl::OkStatus();
+  }
+
+  detail::job_records<Placer, record> jobs_;
+  detail::reservation_profile profile_;  // less what runs and what is reserved
+  weighted_tree order_;                  // who waits
+  weighted_tree starts_;                 // reservations
+  weighted_tree ends_;                   // of running jobs, weighed by their GPUs
+  std::vector<job_id> new_;              // wait without having been reserved for
+  bool moved_ = false;                   // reservations may move up
+  bool rebuild_ = false;                 // the profile is wrong
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,139 @@
+// apiary/batch/detail/job_book.h - the jobs of a queue: who waits in which line, who runs where.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/batch/detail/wait_queues.h>
+#include <apiary/batch/job_placer.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/job.h>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// What the book keeps of a job; a queue's own record derives from it.
+struct booked_job {
+  job_request request{};
+  std::int64_t key = 0;  // its place in the order while it waits
+  delays entered{};      // reading of its line's clock when it began to wait
+  bool running = false;
+};
+
+// Keeps a queue's jobs, the lines in which they wait and the placer on which they run in step; a
+// queue decides who goes when.
+//
+// Cost: a call O(log jobs waiting), and what the placer takes.
+template <JobPlacer Placer, class Record>
+class job_records {
+ public:
+  explicit job_records(Placer placer) : placer_(std::move(placer)) {}
+
+  // A new job, that neither waits nor runs yet. The pointer holds until the next one.
+  // kInvalidArgument: no job id, an estimate that is not within least and most, or it fits not even
+  // into the empty cluster. kAlreadyExists: a job of this id is here.
+  [[nodiscard]] absl::StatusOr<Record*> add(const job_request& r, time_ms least, time_ms most) {
+    if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
+    if (r.estimate < least || r.estimate > most) {
+      return absl::InvalidArgumentError(name(r.job) + ": an estimate of " +
+                                        std::to_string(r.estimate) + ", which is not " +
+                                        (r.estimate < least ? "at least " + std::to_string(least)
+                                                            : "at most " + std::to_string(most)));
+    }
+    APIARY_RETURN_IF_ERROR(placer_.check(r));
+    const auto [at, is_new] = jobs_.try_emplace(r.job.value);
+    if (!is_new) return absl::AlreadyExistsError(name(r.job) + " is here already");
+    at->second.request = r;
+    return &at->second;
+  }
+  // kNotFound: there is no such job.
+  [[nodiscard]] absl::StatusOr<Record*> find(job_id job) {
+    const auto found = jobs_.find(job.value);
+    if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
+    return &found->second;
+  }
+  // Requires: it is here.
+  [[nodiscard]] Record& operator[](job_id job) { return jobs_.at(job.value); }
+  [[nodiscard]] const Record* look_up(job_id job) const {
+    const auto found = jobs_.find(job.value);
+    return found == jobs_.end() ? nullptr : &found->second;
+  }
+  void forget(job_id job) { jobs_.erase(job.value); }
+
+  // It waits from now on, with its key. Requires: it does not run.
+  void wait(Record& r, time_ms now) { r.entered = queues_.enter(r.request, r.key, now); }
+  // It waits no more; how long it has, by cause. Requires: it waits.
+  delays leave(const Record& r, time_ms now) {
+    return queues_.leave(r.request, r.key, r.entered, now);
+  }
+  // Starts a job that waits, if it has a place; otherwise its line has failed. Whether it has.
+  // An error only where the placer answers one of its own.
+  [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now,
+                                           std::vector<job_action>& actions) {
+    return start(r, now, actions, [](const job_place&) { return true; });
+  }
+  // The same, if accept(place).
+  template <class Accept>
+  [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now, std::vector<job_action>& actions,
+                                           Accept&& accept) {
+    absl::StatusOr<job_place> place = placer_.propose(r.request);
+    if (absl::IsResourceExhausted(place.status())) {
+      queues_.fail(r.request.gpus);
+      return false;
+    }
+    APIARY_RETURN_IF_ERROR(place.status());
+    if (!accept(*place)) return false;
+    APIARY_RETURN_IF_ERROR(placer_.commit(r.request, *place));
+    const delays waited = leave(r, now);
+    r.running = true;
+    actions.push_back({job_action::verb::start, r.request.job, *std::move(place), waited});
+    return true;
+  }
+  // Lets a job that waits run at that place, without an action; false, and no change, if it cannot.
+  [[nodiscard]] bool go_on(Record& r, const job_place& place, time_ms now) {
+    if (!placer_.commit(r.request, place).ok()) return false;
+    leave(r, now);
+    r.running = true;
+    return true;
+  }
+  // It runs no more. Requires: it runs.
+  [[nodiscard]] absl::Status stop(Record& r) {
+    APIARY_RETURN_IF_ERROR(placer_.finish(r.request.job));
+    r.running = false;
+    return absl::OkStatus();
+  }
+  // The server is broken: calls stopped(record), which returns a Status, for each job that runs there;
+  // these jobs, ascending. kNotFound: no such server.
+  template <class F>
+  [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, F&& stopped) {
+    APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
+    std::vector<job_id> jobs = placer_.jobs_on(n);
+    for (const job_id job : jobs) APIARY_RETURN_IF_ERROR(stopped((*this)[job]));
+    return jobs;
+  }
+  [[nodiscard]] absl::Status mark_healthy(node_id n) { return placer_.mark_healthy(n); }
+
+  [[nodiscard]] wait_queues& lines() noexcept { return queues_; }
+  [[nodiscard]] const wait_queues& lines() const noexcept { return queues_; }
+  [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
+  [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - queues_.size(); }
+
+ private:
+  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
+
+  Placer placer_;
+  absl::flat_hash_map<std::uint32_t, Record> jobs_;
+  wait_queues queues_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,121 @@
+// apiary/batch/detail/run_queues.h - jobs that run, in order of a GPU-time that changes as they run.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/batch/detail/wait_queues.h>
+#include <apiary/container/weighted_tree.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A job's place in the order is its GPUs times (its level + a shift that all share and that moves
+// with time), never below 0; of equal ones the lower id. Jobs of as many GPUs keep their order
+// whatever the shift: they are a line, and nothing is sorted again.
+//
+// Requires: the shift never grows while a job is below 0; place and time below 2^62.
+// Cost:     a call O(log jobs), O(lines log jobs) where it looks at all of them; amortised for
+//           shift_to(), which each job passes once.
+class run_queues {
+ public:
+  using entry = wait_queues::entry;
+
+  // GPUs of all of them.
+  [[nodiscard]] std::uint32_t gpus() const noexcept { return gpus_; }
+  [[nodiscard]] bool empty() const noexcept { return gpus_ == 0; }
+
+  // Requires: the job is not here, and has GPUs.
+  void insert(job_id job, std::uint32_t gpus, std::int64_t level) {
+    gpus_ += gpus;
+    below(level) ? below_.insert({job.value, job.value, gpus})
+                 : queues_[gpus].insert({level, job.value, gpus});
+  }
+  // Requires: it was inserted with these.
+  void erase(job_id job, std::uint32_t gpus, std::int64_t level) {
+    gpus_ -= gpus;
+    below(level) ? below_.erase(job.value, job.value) : queues_.at(gpus).erase(level, job.value);
+  }
+  // The shift is `shift` from now on.
+  void shift_to(std::int64_t shift) {
+    shift_ = shift;
+    for (auto& [gpus, jobs] : queues_) {
+      while (const std::optional<weighted_tree::item> first = jobs.first()) {
+        if (!below(first->key)) break;
+        jobs.erase(first->key, first->id);
+        below_.insert({first->id, first->id, gpus});
+      }
+    }
+  }
+  // GPUs of those before that place and id, at which none is. Requires: place >= 0.
+  [[nodiscard]] std::uint32_t gpus_before(std::int64_t place, job_id job) const noexcept {
+    std::int64_t sum = place > 0 ? below_.sum() : below_.sum_to(job.value);
+    for (const auto& [gpus, jobs] : queues_) {
+      const std::int64_t level = place / gpus - shift_;
+      sum += place % gpus == 0 ? jobs.sum_to(level, job.value) : jobs.sum_to(level);
+    }
+    return static_cast<std::uint32_t>(sum);
+  }
+
+  // Goes through all jobs from the last to the first. Requires: nothing changes meanwhile.
+  class walk_back {
+   public:
+    explicit walk_back(const run_queues& lines) : shift_(lines.shift_) {
+      constexpr std::int64_t end = std::numeric_limits<std::int64_t>::max();
+      for (const auto& [gpus, jobs] : lines.queues_) {
+        if (!jobs.empty()) cursors_.push_back({&jobs, gpus, jobs.previous(end, ~0U)});
+      }
+      if (!lines.below_.empty())
+        cursors_.push_back({&lines.below_, 0, lines.below_.previous(end, ~0U)});
+    }
+    // The next one; nullopt after the first.
+    std::optional<entry> next() {
+      cursor* last = nullptr;
+      for (cursor& c : cursors_) {
+        if (c.next && (last == nullptr || before(*last, c))) last = &c;
+      }
+      if (last == nullptr) return std::nullopt;
+      const entry found{job_id(last->next->id), place(*last),
+                        static_cast<std::uint32_t>(last->next->weight)};
+      last->next = last->jobs->previous(last->next->key, last->next->id);
+      return found;
+    }
+
+   private:
+    struct cursor {
+      const weighted_tree* jobs;
+      std::uint32_t gpus;  // 0: of those below
+      std::optional<weighted_tree::item> next;
+    };
+    [[nodiscard]] std::int64_t place(const cursor& c) const noexcept {
+      return c.gpus == 0 ? 0 : (c.next->key + shift_) * c.gpus;
+    }
+    [[nodiscard]] bool before(const cursor& a, const cursor& b) const noexcept {
+      return place(a) != place(b) ? place(a) < place(b) : a.next->id < b.next->id;
+    }
+
+    std::int64_t shift_;
+    std::vector<cursor> cursors_;
+  };
+
+ private:
+  [[nodiscard]] bool below(std::int64_t level) const noexcept { return level + shift_ < 0; }
+
+  std::map<std::uint32_t, weighted_tree> queues_;  // by GPUs; by level, weighed by GPUs
+  weighted_tree below_;                            // the others, by id
+  std::int64_t shift_ = 0;
+  std::uint32_t gpus_ = 0;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

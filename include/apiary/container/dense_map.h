@@ -1,0 +1,64 @@
+// apiary/container/dense_map.h - values by strong id, in one array.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A vector indexed by one kind of id only. Cost: as std::vector.
+template <class Id, class T>
+class dense_map {
+ public:
+  dense_map() noexcept = default;
+  explicit dense_map(std::uint32_t size, const T& value = T()) : values_(size, value) {}
+
+  [[nodiscard]] std::uint32_t size() const noexcept {
+    return static_cast<std::uint32_t>(values_.size());
+  }
+  [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
+  [[nodiscard]] bool contains(Id i) const noexcept { return i.value < values_.size(); }
+  [[nodiscard]] id_range<Id> ids() const noexcept { return {Id(0), Id(size())}; }
+
+  // Requires: contains(i).
+  [[nodiscard]] T& operator[](Id i) noexcept {
+    APIARY_ASSERT(contains(i));
+    return values_[i.value];
+  }
+  [[nodiscard]] const T& operator[](Id i) const noexcept {
+    APIARY_ASSERT(contains(i));
+    return values_[i.value];
+  }
+
+  // Appends a value; its id.
+  Id push_back(const T& value) {
+    values_.push_back(value);
+    return Id(size() - 1);
+  }
+  Id push_back(T&& value) {
+    values_.push_back(std::move(value));
+    return Id(size() - 1);
+  }
+  void resize(std::uint32_t size, const T& value = T()) { values_.resize(size, value); }
+
+  [[nodiscard]] auto begin() noexcept { return values_.begin(); }
+  [[nodiscard]] auto end() noexcept { return values_.end(); }
+  [[nodiscard]] auto begin() const noexcept { return values_.begin(); }
+  [[nodiscard]] auto end() const noexcept { return values_.end(); }
+
+  // Bytes on the heap.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return values_.capacity() * sizeof(T); }
+
+  friend bool operator==(const dense_map&, const dense_map&) = default;
+
+ private:
+  std::vector<T> values_;
+};
+
+APIARY_NAMESPACE_END

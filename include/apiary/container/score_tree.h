@@ -1,0 +1,177 @@
+// apiary/container/score_tree.h - small scores by index, and the first index with the highest one.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/rng.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A tournament over bytes: index i in 0, ..., size-1 has a score, at first 0, and 0 means "not a
+// candidate". Above the scores stands, for each block of 64, its maximum, then for each 64 of those
+// theirs, up to one block; a block is one cache line.
+//
+// Cost: set O(1) when the maximum of the block stays, O(log64 size) blocks at most; best
+//       O(log64 size) blocks; about size * 65/64 bytes. In the same form as bitsets by score it
+//       would be a bit per index and score.
+class score_tree {
+ public:
+  static constexpr std::uint32_t npos = ~std::uint32_t{0};
+
+  score_tree() noexcept = default;
+  explicit score_tree(std::uint32_t size) : size_(size) {
+    std::size_t blocks = size;
+    std::size_t total = 0;
+    do {
+      first_[depth_++] = total;
+      blocks = blocks / block + (blocks % block != 0 ? 1 : 0);
+      total += blocks * block;
+    } while (blocks > 1);
+    scores_.resize(total);
+  }
+
+  score_tree(const score_tree&) = default;
+  score_tree& operator=(const score_tree&) = default;
+  // What is moved from has size 0.
+  score_tree(score_tree&& other) noexcept { *this = std::move(other); }
+  score_tree& operator=(score_tree&& other) noexcept {
+    scores_ = std::exchange(other.scores_, {});
+    first_ = other.first_;
+    depth_ = std::exchange(other.depth_, 0);
+    size_ = std::exchange(other.size_, 0);
+    candidates_ = std::exchange(other.candidates_, 0);
+    return *this;
+  }
+
+  [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint8_t operator[](std::uint32_t i) const noexcept {
+    APIARY_ASSERT(i < size_);
+    return scores_[i];
+  }
+  // How many indices have a score above 0.
+  [[nodiscard]] std::uint32_t candidates() const noexcept { return candidates_; }
+
+  void set(std::uint32_t i, std::uint8_t score) noexcept {
+    APIARY_ASSERT(i < size_);
+    std::uint8_t old = scores_[i];
+    if (old == score) return;
+    candidates_ += (score != 0 ? 1U : 0U) - (old != 0 ? 1U : 0U);
+    scores_[i] = score;
+    for (std::uint32_t l = 1; l < depth_; ++l) {
+      const std::uint32_t b = i / block;
+      std::uint8_t& best_of_block = scores_[first_[l] + b];
+      const std::uint8_t was = best_of_block;
+      if (score < was && old < was) return;
+      if (score < was) score = block_max(first_[l - 1] + std::size_t{b} * block);
+      if (score == was) return;
+      best_of_block = score;
+      old = was;
+      i = b;
+    }
+  }
+
+  // The lowest index with the highest score, npos when there is no candidate.
+  [[nodiscard]] std::uint32_t best() const noexcept {
+    if (candidates_ == 0) return npos;
+    const std::uint8_t score = top();
+    std::uint32_t i = 0;
+    for (std::uint32_t l = depth_; l-- > 0;)
+      i = i * block + find_in_block(first_[l] + std::size_t{i} * block, score);
+    return i;
+  }
+
+  // The same among the members of `allowed`.
+  // Requires: allowed.size() == size().
+  // Cost:     like best() where a best one is allowed; otherwise a step for each block that might
+  //           hold a better one than found so far, size/64 at most, and for its allowed indices.
+  [[nodiscard]] std::uint32_t best_of(const summary_bitset& allowed) const noexcept {
+    APIARY_ASSERT(allowed.size() == size_);
+    if (candidates_ == 0) return npos;
+    found result{npos, static_cast<std::uint8_t>(top() - 1)};
+    search(depth_ - 1, 0, allowed, result);
+    if (result.index == npos) {
+      result.score = 0;
+      search(depth_ - 1, 0, allowed, result);
+    }
+    return result.index;
+  }
+
+  // A uniformly random candidate, of those in `allowed` if that is given; npos when there is none.
+  // Cost: O(size / number of such candidates) draws; after 64 in vain a walk over the candidates.
+  [[nodiscard]] std::uint32_t random_candidate(rng& random,
+                                               const summary_bitset* allowed = nullptr) const {
+    APIARY_ASSERT(allowed == nullptr || allowed->size() == size_);
+    if (candidates_ == 0) return npos;
+    const auto counts = [&](std::uint32_t i) {
+      return scores_[i] != 0 && (allowed == nullptr || allowed->test(i));
+    };
+    for (int attempt = 0; attempt < 64; ++attempt) {
+      const std::uint32_t i = random.uniform(size_);
+      if (counts(i)) return i;
+    }
+    std::vector<std::uint32_t> left;
+    for (std::uint32_t i = 0; i < size_; ++i) {
+      if (i % block == 0 && depth_ > 1 && scores_[first_[1] + i / block] == 0) {
+        i += block - 1;  // nobody in this block
+      } else if (counts(i)) {
+        left.push_back(i);
+      }
+    }
+    return left.empty() ? npos : left[random.uniform(static_cast<std::uint32_t>(left.size()))];
+  }
+
+  // Bytes on the heap.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return scores_.capacity(); }
+
+ private:
+  static constexpr std::uint32_t block = 64;
+
+  struct found {
+    std::uint32_t index;
+    std::uint8_t score;  // only better ones count
+  };
+
+  [[nodiscard]] std::uint8_t block_max(std::size_t at) const noexcept {
+    const std::uint8_t* const scores = scores_.data() + at;
+    std::uint8_t best = 0;
+    for (std::uint32_t i = 0; i < block; ++i) best = scores[i] > best ? scores[i] : best;
+    return best;
+  }
+  [[nodiscard]] std::uint32_t find_in_block(std::size_t at, std::uint8_t score) const noexcept {
+    const std::uint8_t* const scores = scores_.data() + at;
+    return static_cast<std::uint32_t>(
+        static_cast<const std::uint8_t*>(std::memchr(scores, score, block)) - scores);
+  }
+  [[nodiscard]] std::uint8_t top() const noexcept { return block_max(first_[depth_ - 1]); }
+
+  // Goes through block b of level l in order of index and keeps the first of the best allowed ones.
+  void search(std::uint32_t l, std::uint32_t b, const summary_bitset& allowed,
+              found& result) const noexcept {
+    const std::size_t at = first_[l] + std::size_t{b} * block;
+    for (std::uint32_t i = 0; i < block; ++i) {
+      if (scores_[at + i] <= result.score) continue;
+      const std::uint32_t index = b * block + i;
+      if (l > 0) {
+        search(l - 1, index, allowed, result);
+      } else if (allowed.test(index)) {
+        result = {index, scores_[at + i]};
+      }
+    }
+  }
+
+  std::vector<std::uint8_t> scores_;    // level 0, then the maxima of its blocks, ...
+  std::array<std::size_t, 6> first_{};  // where each level begins
+  std::uint32_t depth_ = 0;
+  std::uint32_t size_ = 0;
+  std::uint32_t candidates_ = 0;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,129 @@
+// apiary/fgd/baseline_scores.h - the policies that FGD was published against, to use or to copy.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/container/bitset.h>
+#include <apiary/container/score_tree.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+APIARY_NAMESPACE_BEGIN
+
+// Devices as all five baselines but Random choose them: whole GPUs from the lowest index, a share
+// from the device where the least is left.
+struct tightest_devices {
+  void update(const node_table&, node_id) const noexcept {}
+  [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
+                                      const task_request& task) const noexcept {
+    if (!task.wants_gpu()) return 0;
+    if (task.wants_part_of_gpu()) return tightest_device(nodes[n], task.gpu_milli);
+    return first_free_devices(nodes[n], task.gpus);
+  }
+};
+
+// Least CPU and GPU left after the placement: 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), where
+// 128,000 thousandths of a core and 8 GPUs are the largest node of the published cluster; 0 where
+// more than that is left. The published scores are stretched to 0..100 over the feasible nodes
+// before the best is taken, which changes neither the best nor its ties.
+struct best_fit : tightest_devices {
+  [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
+                                    const task_request& task) const noexcept {
+    const node_state& node = nodes[n];
+    const std::uint64_t cpu = node.left.cpu_milli - task.cpu_milli;
+    const std::uint64_t gpu = node.total_gpu_left() - task.total_gpu_milli();
+    const std::uint64_t left = cpu + 16 * gpu;
+    return left < 256000 ? static_cast<std::uint32_t>((256000 - left) / 2560) : 0;
+  }
+};
+
+// The least inner product of what is left and what is asked, both as parts of that largest node:
+// 100 * (1 - (cpu * asked_cpu / 128000^2 + gpu * asked_gpu / 8000^2) / 2).
+struct dot_prod : tightest_devices {
+  [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
+                                    const task_request& task) const noexcept {
+    const node_state& node = nodes[n];
+    const std::uint64_t cpu = std::uint64_t{node.left.cpu_milli} * task.cpu_milli;
+    const std::uint64_t gpu = node.total_gpu_left() * task.total_gpu_milli();
+    constexpr std::uint64_t unit = std::uint64_t{128000} * 128000 / 50;
+    const std::uint64_t product = std::min(cpu, 100 * unit) + 256 * gpu;
+    return product < 100 * unit ? static_cast<std::uint32_t>((100 * unit - product) / unit) : 0;
+  }
+};
+
+// Shared devices before free devices, free devices before free nodes: 100 less a tenth of the
+// percentage left there, 50 less the free devices it takes, 33 less the free devices there are;
+// with at most max_gpus_per_node devices the ranges do not meet. Gandiva's packing as FGD's authors
+// read it.
+struct gpu_packing : tightest_devices {
+  [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
+                                    const task_request& task) const noexcept {
+    if (!task.wants_gpu()) return 0;
+    const node_state& node = nodes[n];
+    const std::uint32_t free = node.free_gpus();
+    if (free == node.gpus) return 33 - free;
+    if (task.wants_whole_gpus()) return 50 - task.gpus;
+    const auto device =
+        static_cast<std::uint32_t>(std::countr_zero(tightest_device(node, task.gpu_milli)));
+    const std::uint32_t left = node.gpu_left[device];
+    return left == whole_gpu ? 49 : 100 - left * 100 / whole_gpu / 10;
+  }
+};
+
+// Tasks of the same size together.
+struct gpu_clustering : tightest_devices {
+  [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
+                                    const task_request& task) const noexcept {
+    if (!task.wants_gpu()) return 0;
+    const node_state& node = nodes[n];
+    const std::uint32_t left = std::min<std::uint32_t>(node.total_gpu_left(), 8000);
+    const std::uint32_t base = 25 * (8000 - left) / 8000;
+    const std::uint32_t own = std::uint32_t{1} << (task.wants_whole_gpus() ? task.gpus : 0);
+    if (node.task_sizes == 0) return base + 25;
+    if (node.task_sizes == own) return base + 75;
+    return (node.task_sizes & own) != 0 ? base + 50 : base;
+  }
+};
+
+// A random node of those that fit, and for a share a random device of those that fit.
+class random_fit {
+ public:
+  explicit random_fit(std::uint64_t seed) noexcept : random_(seed) {}
+
+  void update(const node_table&, node_id) const noexcept {}
+  [[nodiscard]] std::uint32_t score(const node_table&, node_id,
+                                    const task_request&) const noexcept {
+    return 0;
+  }
+  // In place of "the first of the best": any candidate, of those allowed if that is given.
+  [[nodiscard]] std::uint32_t choose(const score_tree& candidates, const summary_bitset* allowed) {
+    return candidates.random_candidate(random_, allowed);
+  }
+  [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
+                                      const task_request& task) noexcept {
+    if (!task.wants_gpu()) return 0;
+    const node_state& node = nodes[n];
+    if (task.wants_whole_gpus()) return first_free_devices(node, task.gpus);
+    std::uint32_t fitting = 0;
+    for (const milli_gpu left : node.devices()) fitting += left >= task.gpu_milli ? 1 : 0;
+    std::uint32_t skip = random_.uniform(fitting);
+    std::uint32_t i = 0;
+    while (node.gpu_left[i] < task.gpu_milli || skip-- > 0) ++i;
+    return std::uint32_t{1} << i;
+  }
+
+ private:
+  rng random_;
+};
+
+static_assert(NodeScore<best_fit> && NodeScore<dot_prod> && NodeScore<gpu_packing> &&
+              NodeScore<gpu_clustering> && NodeScore<random_fit>);
+
+APIARY_NAMESPACE_END

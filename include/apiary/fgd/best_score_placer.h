@@ -1,0 +1,165 @@
+// apiary/fgd/best_score_placer.h - the node with the best score for a task, without a scan.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/container/bitset.h>
+#include <apiary/container/dense_map.h>
+#include <apiary/container/score_tree.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/request.h>
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Kinds of request that the placer keeps scores for: tasks alike in all but the job.
+using kind_id = id<struct kind_tag>;
+
+// Takes, among the nodes where a task fits now, the first one with the highest score.
+//
+// For each kind of request the scores of all nodes stand in a score_tree. Nodes are kept in the
+// order of their last change; a kind remembers up to where it has looked, so a decision scores
+// again only what has changed since the last decision for its kind, and each such node once.
+//
+// Model:    the argmin over nodes of a metric's change, "Beware of Fragmentation" (USENIX ATC
+//           2023), section 4, generic in the score and in the filter.
+// Requires: every call gets the same table, and update() is called after each change of a node.
+// Cost:     place: scores of the nodes changed since the kind was last asked for, on average at
+//           most one for each kind in use and each change, then O(log64 nodes); with `allowed` as
+//           score_tree::best_of. A new kind scores every node once, which prepare() does ahead of
+//           time. update: O(score.update). 1.02 bytes a node and kind, 16 a node.
+template <NodeScore Score>
+class best_score_placer {
+  static constexpr bool chooses =
+      requires(Score & s, const score_tree& candidates, const summary_bitset* allowed) {
+    { s.choose(candidates, allowed) } -> std::same_as<std::uint32_t>;
+  };
+  static_assert(
+      chooses || !requires { &Score::choose; }, "choose has not the form that NodeScore describes");
+
+ public:
+  best_score_placer(const node_table& nodes, Score score)
+      : score_(std::move(score)), order_(nodes.size() + 1) {
+    order_.back() = {0, anchor(), anchor()};
+    for (const node_id n : nodes.ids()) {
+      score_.update(nodes, n);
+      link_last_changed(n.value);
+    }
+  }
+
+  // A kind for requests like `task`, with every node scored.
+  // Requires: task.valid().
+  // Cost:     O(nodes).
+  kind_id prepare(const node_table& nodes, const task_request& task) {
+    return fill(kinds_.push_back({}), nodes, task);
+  }
+  // Gives the scores of kind k to requests like `task` instead.
+  // Requires: task.valid().
+  // Cost:     O(nodes).
+  void replace(kind_id k, const node_table& nodes, const task_request& task) {
+    fill(k, nodes, task);
+  }
+
+  [[nodiscard]] std::uint32_t num_kinds() const noexcept { return kinds_.size(); }
+
+  // Where a task of kind k goes, nullopt when no node can take it now; with `allowed`, a bit a
+  // node, only its members count.
+  [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k) {
+    return place(nodes, k, nullptr);
+  }
+  [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
+                                               const summary_bitset& allowed) {
+    return place(nodes, k, &allowed);
+  }
+
+  // To be called after each change of node n.
+  void update(const node_table& nodes, node_id n) {
+    score_.update(nodes, n);
+    unlink(n.value);
+    link_last_changed(n.value);
+  }
+
+  [[nodiscard]] const Score& score() const noexcept { return score_; }
+
+ private:
+  struct kind {
+    task_request request{};
+    score_tree scores;
+    std::uint64_t seen = 0;  // changes up to this number are in the scores
+  };
+  // A ring through all nodes, least recently changed first; its last element is the anchor.
+  struct link {
+    std::uint64_t change = 0;  // number of the node's last change
+    std::uint32_t before = 0;
+    std::uint32_t after = 0;
+  };
+
+  [[nodiscard]] std::uint32_t anchor() const noexcept {
+    return static_cast<std::uint32_t>(order_.size() - 1);
+  }
+
+  void unlink(std::uint32_t n) noexcept {
+    order_[order_[n].before].after = order_[n].after;
+    order_[order_[n].after].before = order_[n].before;
+  }
+  void link_last_changed(std::uint32_t n) noexcept {
+    const std::uint32_t end = anchor();
+    const std::uint32_t last = order_[end].before;
+    order_[n] = {++changes_, last, end};
+    order_[last].after = n;
+    order_[end].before = n;
+  }
+
+  kind_id fill(kind_id k, const node_table& nodes, const task_request& task) {
+    APIARY_ASSERT(task.valid());
+    kinds_[k] = {task, score_tree(nodes.size()), changes_};
+    for (const node_id n : nodes.ids()) rescore(nodes, kinds_[k], n);
+    return k;
+  }
+  kind& refresh(const node_table& nodes, kind_id k) {
+    kind& wanted = kinds_[k];
+    for (std::uint32_t n = order_[anchor()].before; n != anchor() && order_[n].change > wanted.seen;
+         n = order_[n].before) {
+      rescore(nodes, wanted, node_id(n));
+    }
+    wanted.seen = changes_;
+    return wanted;
+  }
+  void rescore(const node_table& nodes, kind& k, node_id n) {
+    std::uint32_t entry = 0;  // score + 1; 0: does not fit
+    if (fits(k.request, nodes[n])) {
+      const std::uint32_t score = score_.score(nodes, n, k.request);
+      APIARY_ASSERT(score <= max_score);
+      entry = (score < max_score ? score : max_score) + 1;
+    }
+    k.scores.set(n.value, static_cast<std::uint8_t>(entry));
+  }
+  [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
+                                               const summary_bitset* allowed) {
+    const kind& wanted = refresh(nodes, k);
+    std::uint32_t n = 0;
+    if constexpr (chooses) {
+      n = score_.choose(wanted.scores, allowed);
+    } else {
+      n = allowed == nullptr ? wanted.scores.best() : wanted.scores.best_of(*allowed);
+    }
+    if (n == score_tree::npos) return std::nullopt;
+    return placement{node_id(n), score_.devices(nodes, node_id(n), wanted.request)};
+  }
+
+  Score score_;
+  dense_map<kind_id, kind> kinds_;
+  std::vector<link> order_;
+  std::uint64_t changes_ = 0;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,119 @@
+// apiary/fgd/fragmentation_gradient.h - the score of FGD: how little a placement fragments.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/container/dense_map.h>
+#include <apiary/core/ids.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+APIARY_NAMESPACE_BEGIN
+
+// The score trunc(100 * sigmoid((F(n) before - F(n) after) / 1000)); for a share, that on its best
+// device, and the device is the first with this score. Exact: F is an integer here
+// (metric/fragmentation.h), and the sigmoid becomes 99 thresholds on it, of which only the one at 0, where
+// it is exactly one half, can be met. (The thresholds are logarithms, rounded up: one that came within
+// the last bit of a double of an integer could differ by one between mathematical libraries.)
+//
+// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 4. Differs: placements that change
+//        nothing all score 50 here; in the published simulator the last bit of a double decides
+//        between 49 and 50.
+// Cost:  score and update as fragmentation::usable; 8 bytes a node.
+class fragmentation_gradient {
+ public:
+  explicit fragmentation_gradient(fragmentation metric) : metric_(std::move(metric)) {
+    const double scale = 1000.0 * static_cast<double>(metric_.total_weight());
+    for (std::uint32_t s = 1; s < 100; ++s) {
+      least_gain_[s - 1] = static_cast<std::int64_t>(std::ceil(scale * std::log(s / (100.0 - s))));
+    }
+  }
+
+  void update(const node_table& nodes, node_id n) {
+    if (!usable_.contains(n)) usable_.resize(n.value + 1);
+    usable_[n] = metric_.usable(nodes[n]);
+  }
+
+  [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
+                                    const task_request& task) const noexcept {
+    const outlook ahead(*this, nodes[n], n, task);
+    if (!task.wants_part_of_gpu()) return to_score(ahead.gain);
+    std::int64_t best = ahead.worst;
+    for (const milli_gpu left : nodes[n].devices()) {
+      if (left >= task.gpu_milli) best = std::max(best, ahead.gain_on(left, task.gpu_milli));
+    }
+    return to_score(best);
+  }
+
+  [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
+                                      const task_request& task) const noexcept {
+    if (!task.wants_gpu()) return 0;
+    const node_state& node = nodes[n];
+    if (task.wants_whole_gpus()) return first_free_devices(node, task.gpus);
+    const outlook ahead(*this, node, n, task);
+    const std::uint32_t best = score(nodes, n, task);
+    std::uint32_t i = 0;
+    while (node.gpu_left[i] < task.gpu_milli ||
+           to_score(ahead.gain_on(node.gpu_left[i], task.gpu_milli)) != best) {
+      ++i;
+    }
+    return std::uint32_t{1} << i;
+  }
+
+  // W * (F after - F before) of a change of a node: what it adds to fragmentation.
+  [[nodiscard]] std::int64_t cost(const node_state& before,
+                                  const node_state& after) const noexcept {
+    return static_cast<std::int64_t>(metric_.weighted(after) - metric_.weighted(before));
+  }
+
+ private:
+  // The node with the task's CPU taken, and what its devices then are worth to the mix.
+  struct outlook {
+    fragmentation::row row;
+    std::uint32_t free = 0;
+    std::int64_t gain = 0;  // W * (F before - F after); for a share still without the device's part
+    static constexpr std::int64_t worst = INT64_MIN;
+
+    outlook(const fragmentation_gradient& self, const node_state& node, node_id n,
+            const task_request& task) noexcept
+        : row(self.metric_.row_of(node.model, node.left.cpu_milli - task.cpu_milli)),
+          free(node.free_gpus()) {
+      const std::uint64_t taken = self.metric_.total_weight() * task.total_gpu_milli();
+      gain = static_cast<std::int64_t>(taken + row.usable(node.devices()) - self.usable_[n]);
+      if (task.wants_whole_gpus()) {
+        gain += several(free - task.gpus) -
+                static_cast<std::int64_t>(task.gpus * row.of_device(whole_gpu));
+      }
+    }
+    // What kinds for several devices gain when `now` devices are free instead of `free`.
+    [[nodiscard]] std::int64_t several(std::uint32_t now) const noexcept {
+      return static_cast<std::int64_t>(row.of_free(now) - row.of_free(free));
+    }
+    [[nodiscard]] std::int64_t gain_on(milli_gpu left, milli_gpu taken) const noexcept {
+      const auto after = static_cast<milli_gpu>(left - taken);
+      return gain + static_cast<std::int64_t>(row.of_device(after) - row.of_device(left)) +
+             (left == whole_gpu ? several(free - 1) : 0);
+    }
+  };
+
+  [[nodiscard]] std::uint32_t to_score(std::int64_t gain) const noexcept {
+    return static_cast<std::uint32_t>(
+        std::upper_bound(least_gain_.begin(), least_gain_.end(), gain) - least_gain_.begin());
+  }
+
+  fragmentation metric_;
+  dense_map<node_id, std::uint64_t> usable_;   // W * (left - F) of each node as it is
+  std::array<std::int64_t, 99> least_gain_{};  // for the scores 1, ..., 99
+};
+
+static_assert(NodeScore<fragmentation_gradient>);
+
+APIARY_NAMESPACE_END

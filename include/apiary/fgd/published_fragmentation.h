@@ -1,0 +1,88 @@
+// apiary/fgd/published_fragmentation.h - fragmentation by class, rounded as it was published.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+
+#include <cstdint>
+#include <utility>
+
+APIARY_NAMESPACE_BEGIN
+
+// Why the idle GPU shares of a node are of no use to a typical workload, in thousandths of GPUs,
+// each kind of task weighted by its probability. The first class that matches counts:
+//
+// | class | a kind m of the mix on the node             | counts                         |
+// |-------|---------------------------------------------|--------------------------------|
+// | xl    | m asks for no GPU, the node has the CPU     | all that is left               |
+// | xr    | m asks for no GPU, CPU is short             | all that is left               |
+// | na    | m may not run on this model of GPU          | all that is left               |
+// | q3    | m fits                                      | the devices big enough for it  |
+// | q2    | m fits; or m lacks devices, not CPU         | the devices too small; or all  |
+// | q4    | m lacks CPU, not devices                    | all that is left               |
+// | q1    | m lacks both                                | all that is left               |
+struct fragmentation_classes {
+  double q1 = 0.0, q2 = 0.0, q3 = 0.0, q4 = 0.0, xl = 0.0, xr = 0.0, na = 0.0;
+
+  // F: all but what can be used.
+  [[nodiscard]] double fragmentation() const noexcept { return q1 + q2 + q4 + xl + xr + na; }
+};
+
+// The same quantity as metric/fragmentation.h, summed in double in the order of the published simulator:
+// two placements of exactly equal fragmentation may differ here in the last bit, and the published
+// decisions depend on it. For conformance and for its classes; to schedule, use metric/fragmentation.h.
+//
+// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3, and the simulator of its authors.
+// Cost:  O(kinds of the mix * GPUs of the node).
+class published_fragmentation {
+ public:
+  explicit published_fragmentation(task_mix mix) : mix_(std::move(mix)) {}
+
+  [[nodiscard]] fragmentation_classes classes(const node_state& node) const noexcept {
+    fragmentation_classes f;
+    const std::uint32_t left = node.total_gpu_left();
+    for (const typical_task& t : mix_.tasks()) {
+      const double all = t.probability * left;
+      const bool has_cpu = node.left.cpu_milli >= t.kind.cpu_milli;
+      if (t.kind.gpus == 0) {
+        (has_cpu ? f.xl : f.xr) += all;
+        continue;
+      }
+      if (!node.accessible(t.kind.models)) {
+        f.na += all;
+        continue;
+      }
+      std::uint32_t enough = 0;
+      std::uint32_t small = 0;
+      for (const milli_gpu device : node.devices()) {
+        if (device >= t.kind.gpu_milli) {
+          ++enough;
+        } else {
+          small += device;
+        }
+      }
+      if (enough < t.kind.gpus) {
+        (has_cpu ? f.q2 : f.q1) += all;
+      } else if (!has_cpu) {
+        f.q4 += all;
+      } else {
+        f.q3 += t.probability * (left - small);
+        f.q2 += t.probability * small;
+      }
+    }
+    return f;
+  }
+
+  // F(n) in thousandths of GPUs.
+  [[nodiscard]] double operator()(const node_state& node) const noexcept {
+    return classes(node).fragmentation();
+  }
+
+ private:
+  task_mix mix_;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,85 @@
+// apiary/fgd/published_fragmentation_gradient.h - the score of FGD with its published rounding.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/container/dense_map.h>
+#include <apiary/core/ids.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/fgd/published_fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/request.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+APIARY_NAMESPACE_BEGIN
+
+// As fgd/fragmentation_gradient.h with F in double (fgd/published_fragmentation.h): reproduces published
+// decisions to the letter where double arithmetic is not contracted (x86-64 without FMA, or
+// -ffp-contract=off).
+//
+// Cost: score O(kinds of the mix * GPUs of a node * distinct shares left), the rival of the exact
+//       score.
+class published_fragmentation_gradient {
+ public:
+  explicit published_fragmentation_gradient(task_mix mix) : metric_(std::move(mix)) {}
+
+  void update(const node_table& nodes, node_id n) {
+    if (!now_.contains(n)) now_.resize(n.value + 1);
+    now_[n] = metric_(nodes[n]);
+  }
+  [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
+                                    const task_request& task) const noexcept {
+    return best(nodes, n, task).score;
+  }
+  [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
+                                      const task_request& task) const noexcept {
+    return best(nodes, n, task).devices;
+  }
+
+ private:
+  struct choice {
+    std::uint32_t devices = 0;
+    std::uint32_t score = 0;
+  };
+
+  [[nodiscard]] choice best(const node_table& nodes, node_id n,
+                            const task_request& task) const noexcept {
+    const node_state& node = nodes[n];
+    if (!task.wants_gpu()) return rated(node, n, task, 0);
+    if (task.wants_whole_gpus()) return rated(node, n, task, first_free_devices(node, task.gpus));
+    choice found;
+    for (std::uint32_t i = 0; i < node.gpus; ++i) {
+      bool seen = node.gpu_left[i] < task.gpu_milli;
+      for (std::uint32_t j = 0; j < i && !seen; ++j) seen = node.gpu_left[j] == node.gpu_left[i];
+      if (seen) continue;
+      const choice here = rated(node, n, task, std::uint32_t{1} << i);
+      if (found.devices == 0 || here.score > found.score) found = here;
+    }
+    return found;
+  }
+
+  [[nodiscard]] choice rated(const node_state& before, node_id n, const task_request& task,
+                             std::uint32_t devices) const noexcept {
+    node_state node = before;
+    node.left -= task.host();
+    for (std::uint32_t mask = devices; mask != 0; mask &= mask - 1) {
+      milli_gpu& left = node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))];
+      left = static_cast<milli_gpu>(left - task.gpu_milli);
+    }
+    const double sigmoid = 1.0 / (1.0 + std::exp(-(now_[n] - metric_(node)) / 1000.0));
+    return {devices, static_cast<std::uint32_t>(100.0 * sigmoid)};
+  }
+
+  published_fragmentation metric_;
+  dense_map<node_id, double> now_;
+};
+
+static_assert(NodeScore<published_fragmentation_gradient>);
+
+APIARY_NAMESPACE_END

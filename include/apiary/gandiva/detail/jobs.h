@@ -1,0 +1,348 @@
+// apiary/gandiva/detail/jobs.h - who runs where under Gandiva; every change with its action.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/server_pool.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gandiva/detail/elastic.h>
+#include <apiary/gandiva/detail/servers.h>
+#include <apiary/gandiva/detail/time_slice.h>
+#include <apiary/gandiva/packing.h>
+#include <apiary/model/job.h>
+
+#include <absl/container/flat_hash_map.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+enum class gandiva_phase : std::uint8_t { queued, suspended, run };
+
+struct gandiva_job {
+  job_request request{};
+  time_ms key = 0;  // when it came
+  gandiva_phase phase = gandiva_phase::queued;
+  node_id home{};         // whose turns it takes; not valid when it waits or runs over several
+  job_place place{};      // while it runs
+  std::int64_t pass = 0;  // slice_pass(), without what it runs now
+  time_ms since = 0;      // when it last began to run, or to wait for its turn
+  delays waited{};        // for a server or its turn since it came or was last stopped, till then
+  delays entered{};       // reading of its line's clock when it began to wait for a server
+  time_ms moved = 0;      // when it last started or migrated
+  job_id leader{};        // valid: it is packed onto the GPUs of this one, and runs when that does
+  job_id guest{};         // valid: this one is packed onto its GPUs
+  bool kept = false;      // it is packed, and that has proved to pay
+  job_sample alone{};     // what was measured when it ran alone; a rate of 0: nothing
+  std::uint64_t packed_rate = 0;  // since it was packed, or another onto it; 0: not measured
+  std::uint64_t decision = 0;     // the last one that acted on it ...
+  std::size_t action = 0;         // ... and where its action is
+
+  [[nodiscard]] bool runs() const noexcept { return phase == gandiva_phase::run; }
+  [[nodiscard]] bool packed() const noexcept { return leader.valid() || guest.valid(); }
+  [[nodiscard]] bool profiled() const noexcept { return alone.rate > 0; }
+  [[nodiscard]] std::uint32_t num_gpus() const noexcept {
+    std::uint32_t sum = 0;
+    for (const placement& p : place) sum += p.num_devices();
+    return sum;
+  }
+};
+
+// The jobs, their servers and what the host is to do with them, one action a job and decision at
+// most: one that shrinks and is stopped then only stops. Which change is right is decided above.
+//
+// A packed job is a guest of its leader: both run on the leader's GPUs, which are the leader's in
+// the pool, start together and stop together. A guest counts in its server's load until its packing
+// is kept. Who ends leaves the GPUs to the other.
+//
+// Cost: a change O(jobs of the server + log servers).
+class gandiva_jobs {
+ public:
+  gandiva_jobs(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
+      : servers_(gpus, servers_per_rack) {}
+
+  [[nodiscard]] const gandiva_servers& servers() const noexcept { return servers_; }
+  [[nodiscard]] const server_pool& pool() const noexcept { return servers_.pool(); }
+  [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
+  [[nodiscard]] gandiva_job* find(job_id job) {
+    const auto found = jobs_.find(job.value);
+    return found == jobs_.end() ? nullptr : &found->second;
+  }
+  [[nodiscard]] const gandiva_job* find(job_id job) const {
+    const auto found = jobs_.find(job.value);
+    return found == jobs_.end() ? nullptr : &found->second;
+  }
+  // Requires: there is such a job. It stays where it is until another is added.
+  [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
+  [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
+  // Guests, and jobs over several servers, ascending.
+  [[nodiscard]] const std::set<job_id>& guests() const noexcept { return guests_; }
+  [[nodiscard]] const std::set<job_id>& wide() const noexcept { return wide_; }
+
+  // Requires: there is no job of this id.
+  gandiva_job& add(const job_request& r, time_ms now) {
+    gandiva_job& job = jobs_[r.job.value];
+    job.request = r;
+    job.key = job.since = now;
+    return job;
+  }
+  // Requires: it is on no server.
+  void erase(job_id job) { jobs_.erase(job.value); }
+  void set_health(node_id n, bool healthy) {
+    servers_.set_health(n, healthy);
+    touch(n);
+  }
+  void touch(node_id n) { touched_.push_back(n); }
+  // Servers that were touched, or whose jobs changed, since the last call, ascending.
+  [[nodiscard]] std::vector<node_id> take_touched() {
+    std::vector<node_id> touched = std::move(touched_);
+    touched_.clear();
+    std::sort(touched.begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    return touched;
+  }
+
+  // A decision begins; its actions are appended to `actions`, which must not shrink meanwhile.
+  void begin(time_ms now, std::vector<job_action>& actions) {
+    ++decision_;
+    now_ = now;
+    actions_ = &actions;
+  }
+  void end() noexcept { actions_ = nullptr; }
+  // Whether this decision has an action for the job.
+  [[nodiscard]] bool acted(const gandiva_job& r) const noexcept { return r.decision == decision_; }
+
+  // It takes turns on the server from now on, and waits. Requires: it is on no server, or suspended
+  // and not packed.
+  void settle(gandiva_job& r, node_id n) {
+    std::optional<std::int64_t> least;
+    for (const job_id other : servers_.jobs(n)) {
+      const gandiva_job& o = at(other);
+      if (o.home == n && (!least || o.pass < *least)) least = o.pass;
+    }
+    edit(r, [&] {
+      r.pass = least.value_or(0);
+      r.home = n;
+      r.phase = gandiva_phase::suspended;
+    });
+  }
+  // Its guest, if it has one, comes along. Requires: it does not run; the place is idle.
+  void start(gandiva_job& r, job_place place) {
+    servers_.pool().take(r.request.job, place);
+    run(r, job_action::verb::start, std::move(place));
+    if (r.guest.valid()) run(at(r.guest), job_action::verb::pack, r.place);
+  }
+  // It runs over several servers. Requires: it is on none; so many GPUs are idle there.
+  void start_wide(gandiva_job& r, job_place place) {
+    for (const placement& p : place) pin(r, p, true);
+    wide_.insert(r.request.job);
+    start(r, std::move(place));
+  }
+  // Its guest, if it has one, stops as well. Requires: it runs and has a home.
+  void suspend(gandiva_job& r) {
+    servers_.pool().give(r.place);
+    halt(r, job_action::verb::suspend);
+    if (r.guest.valid()) halt(at(r.guest), job_action::verb::suspend);
+  }
+  // The job leaves its servers without an action, and is queued.
+  void leave(gandiva_job& r, time_ms now) {
+    if (r.guest.valid()) {
+      gandiva_job& heir = at(r.guest);
+      if (r.runs()) {
+        servers_.pool().give(r.place);
+        servers_.pool().take(heir.request.job, r.place);
+      }
+      part(r, heir);
+    } else if (r.leader.valid()) {
+      part(at(r.leader), r);
+    } else if (r.runs()) {
+      servers_.pool().give(r.place);
+    }
+    if (wide_.erase(r.request.job) == 1) {
+      for (const placement& p : r.place) pin(r, p, false);
+    }
+    edit(r, [&] {
+      if (r.runs()) {
+        r.pass += slice_pass(now - r.since, r.request.weight);
+      } else {
+        r.waited[delay_cause::order] += now - r.since;
+      }
+      r.since = now;
+      r.phase = gandiva_phase::queued;
+      r.home = {};
+      r.place.clear();
+    });
+  }
+
+  // Takes so many GPUs of the server from jobs that have grown if not enough are idle. Requires: no
+  // more than are idle and grown.
+  void make_room(node_id n, std::uint32_t gpus) {
+    const std::uint32_t idle = pool().idle(n);
+    if (idle >= gpus) return;
+    for (const resize& change : shrink(elastic(n), gpus - idle)) {
+      gandiva_job& r = at(change.job);
+      std::uint32_t mask = r.place[0].device_mask;
+      while (static_cast<std::uint32_t>(std::popcount(mask)) > change.gpus) {
+        mask ^= std::bit_floor(mask);
+      }
+      const job_place rest{{n, r.place[0].device_mask ^ mask}};
+      servers_.pool().give(rest);
+      r.place[0].device_mask = mask;
+      emit(r, {job_action::verb::shrink, r.request.job, r.place, {}});
+      touched_.push_back(n);
+    }
+  }
+  // The running jobs of the server that may grow or have grown.
+  [[nodiscard]] std::vector<elastic_job> elastic(node_id n) const {
+    std::vector<elastic_job> jobs;
+    for (const job_id job : servers_.jobs(n)) {
+      const gandiva_job& r = at(job);
+      if (!r.runs() || r.packed() || r.home != n || r.request.max_gpus <= r.request.gpus) continue;
+      jobs.push_back({job, r.request.gpus, r.num_gpus(), r.request.max_gpus});
+    }
+    return jobs;
+  }
+  // It has so many GPUs of its server from now on. Requires: more than it has; enough are idle.
+  void enlarge(gandiva_job& r, std::uint32_t gpus) {
+    const job_place more{pool().part(r.home, gpus - r.num_gpus())};
+    servers_.pool().take(r.request.job, more);
+    r.place[0].device_mask |= more[0].device_mask;
+    emit(r, {job_action::verb::grow, r.request.job, r.place, {}});
+  }
+
+  // It runs on at the place, with what it asked for. Requires: it runs, has no guest, and the place
+  // is on servers with as much to spare, its own included. If it is a guest, it is one no longer.
+  void migrate(gandiva_job& r, const std::vector<std::pair<node_id, std::uint32_t>>& to) {
+    if (r.leader.valid()) {
+      part(at(r.leader), r);
+    } else {
+      servers_.pool().give(r.place);
+    }
+    if (wide_.erase(r.request.job) == 1) {
+      for (const placement& p : r.place) pin(r, p, false);
+    }
+    job_place place;
+    for (const auto& [n, gpus] : to) {
+      make_room(n, gpus);
+      place.push_back(pool().part(n, gpus));
+    }
+    servers_.pool().take(r.request.job, place);
+    const bool alone = place.size() == 1;
+    edit(r, [&] { r.home = alone ? place[0].node : node_id(); });
+    if (!alone) {
+      for (const placement& p : place) pin(r, p, true);
+      wide_.insert(r.request.job);
+    }
+    r.place = place;
+    r.moved = now_;
+    touched_.push_back(place[0].node);
+    emit(r, {job_action::verb::migrate, r.request.job, std::move(place), {}});
+  }
+
+  // Packs a job onto the GPUs of another of the same home; it starts there, or goes there if it
+  // runs. Requires: neither is packed, they asked for equally many GPUs, and the leader runs on
+  // them.
+  void pack(gandiva_job& leader, gandiva_job& guest) {
+    if (guest.runs()) {
+      servers_.pool().give(guest.place);
+      guest.place = leader.place;
+      guest.moved = now_;
+      emit(guest, {job_action::verb::migrate, guest.request.job, guest.place, {}});
+    } else {
+      run(guest, job_action::verb::pack, leader.place);
+    }
+    guest.leader = leader.request.job;
+    leader.guest = guest.request.job;
+    guest.packed_rate = leader.packed_rate = 0;
+    guests_.insert(guest.request.job);
+  }
+  // The packing has proved to pay.
+  void keep(gandiva_job& guest) {
+    edit(guest, [&] { guest.kept = true; });
+  }
+  // The guest stops and waits for a turn of its own. Requires: it runs.
+  void unpack(gandiva_job& guest) {
+    part(at(guest.leader), guest);
+    halt(guest, job_action::verb::unpack);
+  }
+  // The same for jobs that do not run.
+  void part(gandiva_job& leader, gandiva_job& guest) {
+    guests_.erase(guest.request.job);
+    leader.guest = {};
+    edit(guest, [&] {
+      guest.leader = {};
+      guest.kept = false;
+    });
+  }
+
+ private:
+  [[nodiscard]] static gandiva_claim claim(const gandiva_job& r) noexcept {
+    if (!r.home.valid()) return {};
+    return {r.home, r.request.gpus, r.kept ? 0 : r.request.gpus,
+            r.phase == gandiva_phase::suspended && !r.leader.valid(), false};
+  }
+  // Changes a job and what the servers know of it.
+  template <class Change>
+  void edit(gandiva_job& r, Change&& change) {
+    const gandiva_claim before = claim(r);
+    change();
+    const gandiva_claim after = claim(r);
+    servers_.change(r.request.job, before, after);
+    if (before.server.valid()) touched_.push_back(before.server);
+    if (after.server.valid() && after.server != before.server) touched_.push_back(after.server);
+  }
+  // A part of a job over several servers comes or goes.
+  void pin(const gandiva_job& r, const placement& p, bool comes) {
+    const gandiva_claim part{p.node, r.request.gpus, p.num_devices(), false, true};
+    servers_.change(r.request.job, comes ? gandiva_claim{} : part, comes ? part : gandiva_claim{});
+    touched_.push_back(p.node);
+  }
+  void run(gandiva_job& r, job_action::verb what, job_place place) {
+    delays waited = std::exchange(r.waited, {});
+    waited[delay_cause::order] += now_ - r.since;
+    edit(r, [&] { r.phase = gandiva_phase::run; });
+    r.place = std::move(place);
+    r.since = r.moved = now_;
+    emit(r, {what, r.request.job, r.place, waited});
+  }
+  void halt(gandiva_job& r, job_action::verb what) {
+    r.pass += slice_pass(now_ - r.since, r.request.weight);
+    r.since = now_;
+    r.place.clear();
+    edit(r, [&] { r.phase = gandiva_phase::suspended; });
+    emit(r, {what, r.request.job, {}, {}});
+  }
+  // Only a job that shrank in this decision may shrink on or stop: its action becomes that.
+  void emit(gandiva_job& r, job_action action) {
+    if (acted(r)) {
+      APIARY_VERIFY((*actions_)[r.action].what == job_action::verb::shrink);
+      APIARY_VERIFY(action.what == job_action::verb::shrink ||
+                    action.what == job_action::verb::suspend);
+      (*actions_)[r.action] = std::move(action);
+      return;
+    }
+    r.decision = decision_;
+    r.action = actions_->size();
+    actions_->push_back(std::move(action));
+  }
+
+  gandiva_servers servers_;
+  absl::flat_hash_map<std::uint32_t, gandiva_job> jobs_;
+  std::set<job_id> guests_;
+  std::set<job_id> wide_;
+  std::vector<node_id> touched_;
+  std::vector<job_action>* actions_ = nullptr;  // between begin() and end()
+  std::uint64_t decision_ = 0;
+  time_ms now_ = 0;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

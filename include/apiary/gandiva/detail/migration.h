@@ -1,0 +1,235 @@
+// apiary/gandiva/detail/migration.h - running jobs that move: servers emptied, scattered jobs together.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/metric/buddy_fragmentation.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A server as far as moving goes.
+struct server_capacity {
+  std::uint32_t gpus = 0;
+  std::uint32_t free = 0;  // of them, those that a job may come to; 0 on a broken server
+};
+// So many GPUs of a server, which is an index.
+struct gpus_on_server {
+  std::uint32_t server = 0;
+  std::uint32_t gpus = 0;
+  friend constexpr bool operator==(gpus_on_server, gpus_on_server) noexcept = default;
+};
+// A job on one server.
+struct resident {
+  job_id job{};
+  std::uint32_t server = 0;
+  std::uint32_t gpus = 1;
+  bool movable = true;  // it may, and what it loses by moving is negligible
+};
+// What a job is to have from now on, in ascending order of servers.
+struct migration {
+  job_id job{};
+  std::vector<gpus_on_server> to{};
+  friend bool operator==(const migration&, const migration&) = default;
+};
+
+// The free GPUs of servers as free cells: a server with f of them is one of level f - 1. So
+// unusable(g - 1) is the share of free GPUs that a job of g GPUs on one server cannot have, and
+// largest is the largest job that can come. Requires: at most 32 GPUs free on a server.
+[[nodiscard]] inline buddy_fragmentation server_fragmentation(
+    std::span<const server_capacity> servers) noexcept {
+  buddy_fragmentation result;
+  for (const server_capacity& s : servers) {
+    if (s.free == 0) continue;
+    APIARY_ASSERT(s.free <= buddy_fragmentation::max_levels);
+    ++result.free_cells[s.free - 1];
+    result.free_leaves[s.free - 1] += s.free;
+    result.largest = std::max(result.largest, s.free);
+  }
+  return result;
+}
+
+// What a move is worth: by how much less of the free GPUs is of no use to typical jobs, and by how
+// much more is of use to a job of one, two, three, ... GPUs, summed over these sizes. The first
+// counts; where it is equal, as without a typical workload, the second.
+struct move_gain {
+  std::int64_t typical = 0;  // the fall of W * F, metric/fragmentation.h
+  std::int64_t sizes = 0;    // the rise of the sum of leaves_from() of server_fragmentation()
+  friend constexpr auto operator<=>(const move_gain&, const move_gain&) noexcept = default;
+};
+
+// The gain of moves by what is free on two servers.
+//
+// Cost: O(1) a move, a table of 264 bytes.
+class move_gains {
+ public:
+  // Without a typical workload.
+  move_gains() = default;
+  // Typical are the tasks of the metric's mix, whole GPUs of that model; CPU does not count.
+  explicit move_gains(const fragmentation& metric, gpu_model model = 0) noexcept {
+    node_state server;
+    server.gpus = max_gpus_per_node;
+    server.model = model;
+    server.left.cpu_milli = ~std::uint32_t{0};
+    for (std::uint32_t free = 1; free < usable_.size(); ++free) {
+      if (free <= max_gpus_per_node) {
+        server.gpu_left[free - 1] = whole_gpu;
+        usable_[free] = static_cast<std::int64_t>(metric.usable(server));
+      } else {  // no task wants more
+        usable_[free] = usable_[max_gpus_per_node] / max_gpus_per_node * free;
+      }
+    }
+  }
+
+  // Of a job of so many GPUs that leaves a server with `from` free ones for one with `to`.
+  // Requires: gpus <= to, from + gpus at most 32.
+  [[nodiscard]] move_gain operator()(std::uint32_t from, std::uint32_t to,
+                                     std::uint32_t gpus) const noexcept {
+    APIARY_ASSERT(gpus <= to && from + gpus < usable_.size());
+    // A server of f free GPUs is f to each of the f sizes that fit.
+    const auto sizes = [](std::uint32_t free) { return std::int64_t{free} * free; };
+    return {usable_[from + gpus] + usable_[to - gpus] - usable_[from] - usable_[to],
+            sizes(from + gpus) + sizes(to - gpus) - sizes(from) - sizes(to)};
+  }
+
+ private:
+  // W times what is of use of so many free GPUs.
+  std::array<std::int64_t, buddy_fragmentation::max_levels + 1> usable_{};
+};
+
+// Empties servers: takes, while one has at least `threshold` free GPUs and jobs, the one with the
+// most (of equal ones the first) and moves its jobs, the largest first, ties by id, each to the
+// server where it gains most, of equal ones that with the fewest free GPUs, then the first: one that
+// it fits in, with not more free ones than its own, not an idle one. A job that gains nowhere stays,
+// and that server is left alone from then on. In the order in which to move; no job moves twice.
+//
+// So free GPUs come together. Without a typical workload a job of g GPUs that leaves a free ones for
+// b gains 2 g (a - b + g), at least 2 g^2, and goes where the fewest are free.
+//
+// Model:    "Gandiva" (OSDI 2018), §3.2, migration: jobs leave the server with the most free GPUs
+//           until every non-idle one has fewer than 3 of 4. Differs: ties may be destinations; what
+//           a move gains is measured, by the fragmentation of FGD where a workload is typical.
+// Requires: each server that is not broken has the GPUs of its residents beside its free ones;
+//           residents of broken ones (free = 0) stay; at most 32 GPUs a server; threshold > 0.
+// Cost:     O(servers + jobs log jobs), and a step of O(log64 servers) for each number of GPUs a
+//           move.
+[[nodiscard]] inline std::vector<migration> defragment(std::span<const server_capacity> servers,
+                                                       std::span<const resident> jobs,
+                                                       std::uint32_t threshold,
+                                                       const move_gains& gains = {}) {
+  constexpr std::uint32_t most = buddy_fragmentation::max_levels;
+  const auto n = static_cast<std::uint32_t>(servers.size());
+  APIARY_ASSERT(threshold > 0);
+  std::vector<std::uint32_t> free(n);
+  std::array<summary_bitset, most + 1> by_free;  // servers that are not idle
+  for (summary_bitset& members : by_free) members = summary_bitset(n);
+  for (std::uint32_t s = 0; s < n; ++s) {
+    APIARY_ASSERT(servers[s].gpus <= most && servers[s].free <= servers[s].gpus);
+    free[s] = servers[s].free;
+    if (free[s] < servers[s].gpus) by_free[free[s]].set(s);
+  }
+  std::vector<resident> order(jobs.begin(), jobs.end());
+  std::sort(order.begin(), order.end(), [](const resident& a, const resident& b) {
+    if (a.server != b.server) return a.server < b.server;
+    return a.gpus != b.gpus ? a.gpus > b.gpus : a.job < b.job;
+  });
+  std::array<summary_bitset, most + 1> sources = by_free;
+  const auto set_free = [&](std::uint32_t s, std::uint32_t f, bool may_be_source) {
+    by_free[free[s]].reset(s);
+    sources[free[s]].reset(s);
+    free[s] = f;
+    if (f == servers[s].gpus) return;
+    by_free[f].set(s);
+    if (may_be_source) sources[f].set(s);
+  };
+  std::vector<migration> moves;
+  for (std::uint32_t f = most; f >= threshold; --f) {  // free GPUs of those left alone only grow
+    for (std::uint32_t from = sources[f].find_first(); from < n; from = sources[f].find_first()) {
+      sources[f].reset(from);
+      auto at = std::lower_bound(order.begin(), order.end(), from,
+                                 [](const resident& r, std::uint32_t s) { return r.server < s; });
+      for (; at != order.end() && at->server == from; ++at) {
+        if (!at->movable) continue;
+        move_gain most_gain;
+        std::uint32_t best = n;
+        for (std::uint32_t k = at->gpus; k <= free[from]; ++k) {
+          std::uint32_t to = by_free[k].find_first();
+          if (to == from) to = by_free[k].find_next(to + 1);
+          const move_gain gain = gains(free[from], k, at->gpus);
+          if (to >= n || gain <= most_gain) continue;
+          most_gain = gain;
+          best = to;
+        }
+        if (best == n) continue;
+        const std::uint32_t k = free[best];
+        set_free(best, k - at->gpus, sources[k].test(best));
+        set_free(from, free[from] + at->gpus, false);
+        moves.push_back({at->job, {{best, at->gpus}}});
+      }
+    }
+  }
+  return moves;
+}
+
+// A place for a job of `gpus` GPUs on the fewest servers, if these are fewer than it has (`now`);
+// else empty. Its own GPUs count as free. The servers with the most are taken, of equal ones those
+// where it is already, then the first; what is left of it goes to the tightest of the others.
+//
+// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs that are not together move. What it
+//           improves is spanned_cells() of topology/locality.h at the level of servers.
+// Requires: `now` names servers once each, ascending.
+// Cost:     O(servers log servers); `servers` may be those with free GPUs and its own alone.
+[[nodiscard]] inline std::vector<gpus_on_server> gather(std::span<const server_capacity> servers,
+                                                        std::span<const gpus_on_server> now) {
+  std::vector<std::uint32_t> room(servers.size());
+  std::vector<std::uint32_t> order;
+  std::uint32_t gpus = 0;
+  for (std::size_t s = 0; s < servers.size(); ++s) room[s] = servers[s].free;
+  for (const gpus_on_server& share : now) {
+    room[share.server] += share.gpus;
+    gpus += share.gpus;
+  }
+  for (std::uint32_t s = 0; s < room.size(); ++s) {
+    if (room[s] > 0) order.push_back(s);
+  }
+  const auto own = [&](std::uint32_t s) {
+    return std::any_of(now.begin(), now.end(), [&](gpus_on_server p) { return p.server == s; });
+  };
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    if (room[a] != room[b]) return room[a] > room[b];
+    if (own(a) != own(b)) return own(a);
+    return a < b;
+  });
+  std::vector<gpus_on_server> to;
+  for (std::size_t i = 0; gpus > 0 && i < order.size(); ++i) {
+    if (to.size() + 1 == now.size()) return {};
+    std::size_t best = i;
+    if (room[order[i]] >= gpus) {  // the last: the tightest
+      for (std::size_t j = i; j < order.size() && room[order[j]] >= gpus; ++j) {
+        if (room[order[j]] < room[order[best]]) best = j;
+      }
+    }
+    const std::uint32_t here = std::min(gpus, room[order[best]]);
+    to.push_back({order[best], here});
+    gpus -= here;
+  }
+  std::sort(to.begin(), to.end(),
+            [](gpus_on_server a, gpus_on_server b) { return a.server < b.server; });
+  return to;
+}
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,121 @@
+// apiary/gandiva/detail/packing.h - which jobs Gandiva tries on one GPU, and which it leaves there.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/packing.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Trials of packing on over-subscribed servers, one a server and quantum (gandiva/packing.h): of the
+// jobs that are not to run in this quantum one is tried beside one that is, both profiled alone
+// before, with as many GPUs and the same priority. A quantum later it stays if both together do
+// more than in turns, and is not tried with that one again if not. What stays is asked again at
+// each quantum.
+//
+// Cost: judge, separate O(packed jobs); choose as pack_trials::next.
+class gandiva_packing {
+ public:
+  // `gpu_memory`: of each GPU, in the unit of the samples.
+  gandiva_packing(std::size_t servers, std::uint64_t gpu_memory)
+      : gpu_memory_(gpu_memory), trials_(servers) {}
+
+  // At a quantum: keeps, or takes apart, what has run side by side. Those whose server has room are
+  // left to separate().
+  void judge(gandiva_jobs& jobs) {
+    for (const job_id job : std::vector<job_id>(jobs.guests().begin(), jobs.guests().end())) {
+      gandiva_job& guest = jobs.at(job);
+      gandiva_job& leader = jobs.at(guest.leader);
+      if (!guest.runs() || has_room(jobs, guest)) continue;
+      const bool measured = guest.packed_rate > 0 && leader.packed_rate > 0;
+      if (guest.kept && !measured) continue;
+      if (measured &&
+          packing_pays(guest.alone, leader.alone, guest.packed_rate, leader.packed_rate)) {
+        if (!guest.kept) jobs.keep(guest);
+        continue;
+      }
+      pack_trials& trials = trials_[guest.home.value];
+      trials.fail({job, leader.request.job.value});
+      trials.fail({leader.request.job, job.value});
+      jobs.unpack(guest);
+    }
+  }
+
+  // Gives packed jobs GPUs of their own where there is room: on their server, else on the tightest.
+  void separate(gandiva_jobs& jobs) {
+    if (jobs.servers().most_spare() == 0) {
+      // Only trials may have room then: on a server that is just full.
+      if (std::none_of(jobs.guests().begin(), jobs.guests().end(),
+                       [&](job_id j) { return !jobs.at(j).kept; }))
+        return;
+    }
+    for (const job_id job : std::vector<job_id>(jobs.guests().begin(), jobs.guests().end())) {
+      gandiva_job& guest = jobs.at(job);
+      if (!guest.runs() || jobs.acted(guest)) continue;
+      const std::uint32_t gpus = guest.request.gpus;
+      const node_id to = has_room(jobs, guest) ? guest.home : jobs.servers().tightest(gpus);
+      if (to.valid()) jobs.migrate(guest, {{to, gpus}});
+    }
+  }
+
+  // Which of `waiting`, jobs of the server that are not to run, to try beside which of `running`:
+  // indices into both.
+  [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> choose(
+      const gandiva_jobs& jobs, node_id n, std::span<gandiva_job* const> waiting,
+      std::span<gandiva_job* const> running) const {
+    std::vector<job_profile> guests;
+    std::vector<gpu_profile> gpus;
+    for (const gandiva_job* const r : waiting) {
+      if (may(jobs, *r)) guests.push_back({r->request.job, r->alone.utilization, r->alone.memory});
+    }
+    for (const gandiva_job* const r : running) {
+      if (!may(jobs, *r) || r->alone.memory > gpu_memory_) continue;
+      gpus.push_back({r->request.job.value, r->alone.utilization, gpu_memory_ - r->alone.memory});
+    }
+    const auto alike = [&](const job_profile& a, const gpu_profile& b) {
+      const job_request& guest = jobs.at(a.job).request;
+      const job_request& leader = jobs.at(job_id(b.gpu)).request;
+      return guest.gpus == leader.gpus && guest.priority == leader.priority;
+    };
+    const auto trial = trials_[n.value].next(guests, gpus, alike);
+    if (!trial) return std::nullopt;
+    const auto index = [](std::span<gandiva_job* const> among, job_id job) {
+      const auto is_it = [&](const gandiva_job* r) { return r->request.job == job; };
+      return static_cast<std::size_t>(std::find_if(among.begin(), among.end(), is_it) -
+                                      among.begin());
+    };
+    return std::pair(index(waiting, trial->job), index(running, job_id(trial->gpu)));
+  }
+  // The job has left its server.
+  void forget(node_id n, job_id job) {
+    trials_[n.value].forget(job);
+    trials_[n.value].forget_gpu(job.value);
+  }
+
+ private:
+  [[nodiscard]] static bool has_room(const gandiva_jobs& jobs, const gandiva_job& guest) {
+    return guest.kept ? jobs.servers().spare(guest.home) >= guest.request.gpus
+                      : !jobs.servers().over_subscribed(guest.home);
+  }
+  [[nodiscard]] static bool may(const gandiva_jobs& jobs, const gandiva_job& r) {
+    return r.profiled() && !r.packed() && !jobs.acted(r) &&
+           (!r.runs() || r.num_gpus() == r.request.gpus);
+  }
+
+  std::uint64_t gpu_memory_;
+  std::vector<pack_trials> trials_;  // by server
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

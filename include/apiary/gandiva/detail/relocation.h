@@ -1,0 +1,135 @@
+// apiary/gandiva/detail/relocation.h - which suspended jobs Gandiva lets take turns elsewhere.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/servers.h>
+#include <apiary/model/node_table.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Moves suspended jobs that a server has room for, or turns. A packed one moves without the other.
+//
+// Cost: into_room O(log servers + jobs of the server) a move; from_higher O(jobs of over-subscribed
+//       servers), their square where priorities differ, and for each number of GPUs and priority
+//       that finds nothing better, or job that moves, O(servers in use and their jobs).
+class gandiva_relocation {
+ public:
+  // While there is room for one: moves a suspended job of the most over-subscribed server that has
+  // one small enough, there whoever ran least. Calls leaves(job) before.
+  template <class Leaves>
+  static void into_room(gandiva_jobs& jobs, Leaves&& leaves) {
+    const gandiva_servers& servers = jobs.servers();
+    while (!servers.over().none()) {
+      const std::uint32_t most = servers.most_spare();
+      const node_id from = servers.fullest(most);
+      if (!from.valid()) return;
+      gandiva_job* best = nullptr;
+      for (const job_id job : servers.jobs(from)) {
+        gandiva_job& r = jobs.at(job);
+        if (!waits_for_turn(r) || r.request.gpus > most) continue;
+        if (best == nullptr || r.pass < best->pass) best = &r;
+      }
+      move(jobs, *best, servers.tightest(best->request.gpus), leaves);
+    }
+  }
+
+  // Moves suspended jobs whose server is full of work of higher priority, the highest priority
+  // first, then by arrival and id: to the least loaded server on which they get turns, one of their
+  // size if there is one; and again, as long as those who came leave others without turns: each
+  // time of lower priority. Calls leaves(job) before.
+  template <class Leaves>
+  static void from_higher(gandiva_jobs& jobs, Leaves&& leaves) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      std::array<std::int64_t, max_gpus_per_node + 1> failed;  // the highest priority, by GPUs
+      failed.fill(std::numeric_limits<std::int64_t>::min());
+      for (gandiva_job* const r : starving(jobs)) {
+        const std::uint32_t gpus = r->request.gpus;
+        if (r->request.priority <= failed[gpus] || gets_turns(jobs, r->home, *r)) continue;
+        const node_id to = better(jobs, *r);
+        if (to.valid()) {
+          move(jobs, *r, to, leaves);
+          moved = true;
+        } else {
+          failed[gpus] = r->request.priority;
+        }
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] static bool waits_for_turn(const gandiva_job& r) noexcept {
+    return r.phase == gandiva_phase::suspended && !r.leader.valid();
+  }
+  template <class Leaves>
+  static void move(gandiva_jobs& jobs, gandiva_job& r, node_id to, Leaves&& leaves) {
+    leaves(r);
+    if (r.guest.valid()) jobs.part(r, jobs.at(r.guest));
+    jobs.settle(r, to);
+  }
+
+  // Whether the jobs of higher priority on the server leave this one the GPUs that it wants.
+  [[nodiscard]] static bool gets_turns(const gandiva_jobs& jobs, node_id n, const gandiva_job& r) {
+    std::uint32_t wanted = jobs.servers().pinned(n) + r.request.gpus;
+    for (const job_id job : jobs.servers().jobs(n)) {
+      const gandiva_job& other = jobs.at(job);
+      if (other.home != n || other.leader.valid()) continue;
+      if (other.request.priority > r.request.priority) wanted += other.request.gpus;
+    }
+    return wanted <= jobs.pool().gpus(n);
+  }
+  // The suspended jobs that get no turns, in order.
+  [[nodiscard]] static std::vector<gandiva_job*> starving(gandiva_jobs& jobs) {
+    std::vector<gandiva_job*> found;
+    const summary_bitset& over = jobs.servers().over();
+    for (std::uint32_t n = over.find_first(); n != summary_bitset::npos;
+         n = over.find_next(n + 1)) {
+      const std::vector<job_id>& here = jobs.servers().jobs(node_id(n));
+      std::int32_t highest = std::numeric_limits<std::int32_t>::min();
+      for (const job_id job : here) highest = std::max(highest, jobs.at(job).request.priority);
+      for (const job_id job : here) {
+        gandiva_job& r = jobs.at(job);
+        if (r.home != node_id(n) || !waits_for_turn(r) || r.request.priority == highest) continue;
+        if (!gets_turns(jobs, r.home, r)) found.push_back(&r);
+      }
+    }
+    std::sort(found.begin(), found.end(), [](const gandiva_job* a, const gandiva_job* b) {
+      if (a->request.priority != b->request.priority)
+        return a->request.priority > b->request.priority;
+      return a->key != b->key ? a->key < b->key : a->request.job < b->request.job;
+    });
+    return found;
+  }
+  // Where it would get turns; not valid: nowhere.
+  [[nodiscard]] static node_id better(const gandiva_jobs& jobs, const gandiva_job& r) {
+    for (const auto& [load, n] : jobs.servers().sharing(r.request.gpus)) {
+      if (gets_turns(jobs, node_id(n), r)) return node_id(n);
+    }
+    node_id best;
+    std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
+    for (std::uint32_t gpus = 1; gpus <= max_gpus_per_node; ++gpus) {
+      for (const auto& [load, n] : jobs.servers().sharing(gpus)) {
+        if (load >= least) break;
+        if (!gets_turns(jobs, node_id(n), r)) continue;
+        least = load;
+        best = node_id(n);
+        break;
+      }
+    }
+    return best;
+  }
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

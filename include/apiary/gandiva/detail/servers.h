@@ -1,0 +1,225 @@
+// apiary/gandiva/detail/servers.h - servers by load, affinity and what they have to spare.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/server_pool.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job.h>
+#include <apiary/model/node_table.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// What a job is to its server.
+struct gandiva_claim {
+  node_id server{};        // not valid: it is on none
+  std::uint32_t gpus = 0;  // that it asked for
+  std::uint32_t load = 0;  // of them that count: all, or none
+  bool suspended = false;  // it waits for its turn, and might move
+  bool pinned = false;     // it runs over several servers, without turns
+  friend constexpr bool operator==(const gandiva_claim&, const gandiva_claim&) noexcept = default;
+};
+
+// The servers of a cluster and the jobs that share them, indexed so that no question looks at all.
+//
+// A server's load is the sum of what counts of its jobs; over-subscribed, it is more than its GPUs.
+// Its affinity is the GPUs that the first job on it asked for, 0 for an empty one. It has to spare
+// what nobody on it has, in turns or at once; a broken one nothing.
+//
+// Cost: change O(log servers), and the suspended jobs' numbers of GPUs if it is over-subscribed;
+//       the questions O(max_gpus_per_node * log64 servers). About 150 bytes a server.
+class gandiva_servers {
+ public:
+  // Requires: as server_pool.
+  gandiva_servers(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
+      : pool_(gpus, servers_per_rack), servers_(gpus.size()), over_(pool_.num_servers()) {
+    for (std::size_t k = 0; k <= max_gpus_per_node; ++k) {
+      empty_[k] = spare_[k] = summary_bitset(pool_.num_servers());
+    }
+    for (const node_id n : pool_.servers()) index(n, true);
+  }
+
+  [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
+  [[nodiscard]] server_pool& pool() noexcept { return pool_; }
+  [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return servers_[n.value].load; }
+  // Of it, that of jobs over several servers.
+  [[nodiscard]] std::uint32_t pinned(node_id n) const noexcept { return servers_[n.value].pinned; }
+  [[nodiscard]] std::uint32_t affinity(node_id n) const noexcept {
+    return servers_[n.value].affinity;
+  }
+  // Ascending.
+  [[nodiscard]] const std::vector<job_id>& jobs(node_id n) const noexcept {
+    return servers_[n.value].jobs;
+  }
+  [[nodiscard]] bool over_subscribed(node_id n) const noexcept { return load(n) > pool_.gpus(n); }
+  [[nodiscard]] std::uint32_t spare(node_id n) const noexcept {
+    return pool_.healthy(n) && !over_subscribed(n) ? pool_.gpus(n) - load(n) : 0;
+  }
+  // The over-subscribed servers.
+  [[nodiscard]] const summary_bitset& over() const noexcept { return over_; }
+  // Those that have k GPUs to spare, k > 0.
+  [[nodiscard]] const summary_bitset& sparing(std::uint32_t k) const noexcept { return spare_[k]; }
+
+  // The least loaded healthy server of affinity `gpus` on which so many take turns or could, of
+  // equal ones the lowest; not valid when there is none. Here and below gpus > 0.
+  [[nodiscard]] node_id least_loaded(std::uint32_t gpus) const noexcept {
+    if (gpus > max_gpus_per_node || same_[gpus].empty()) return {};
+    return node_id(same_[gpus].begin()->second);
+  }
+  // The healthy servers of that affinity on which so many take turns or could, as (load, server),
+  // ascending. Requires: gpus <= max_gpus_per_node.
+  [[nodiscard]] const std::set<std::pair<std::uint32_t, std::uint32_t>>& sharing(
+      std::uint32_t gpus) const noexcept {
+    return same_[gpus];
+  }
+  // The lowest empty server of at least `gpus` GPUs.
+  [[nodiscard]] node_id empty(std::uint32_t gpus) const noexcept {
+    std::uint32_t best = summary_bitset::npos;
+    for (; gpus <= max_gpus_per_node; ++gpus) best = std::min(best, empty_[gpus].find_first());
+    return best == summary_bitset::npos ? node_id() : node_id(best);
+  }
+  // The lowest of those servers that have the fewest to spare, but `gpus`.
+  [[nodiscard]] node_id tightest(std::uint32_t gpus) const noexcept {
+    for (; gpus <= max_gpus_per_node; ++gpus) {
+      const std::uint32_t n = spare_[gpus].find_first();
+      if (n != summary_bitset::npos) return node_id(n);
+    }
+    return {};
+  }
+  // The most that a server has to spare.
+  [[nodiscard]] std::uint32_t most_spare() const noexcept {
+    std::uint32_t k = max_gpus_per_node;
+    while (k > 0 && spare_[k].none()) --k;
+    return k;
+  }
+  // How many of which server, those that have the most to spare first; empty when all have too few.
+  [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> spread(std::uint32_t gpus) const {
+    std::vector<std::pair<node_id, std::uint32_t>> parts;
+    for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
+      for (std::uint32_t n = spare_[k].find_first(); n != summary_bitset::npos && gpus > 0;
+           n = spare_[k].find_next(n + 1)) {
+        parts.emplace_back(node_id(n), std::min(gpus, k));
+        gpus -= parts.back().second;
+      }
+    }
+    if (gpus > 0) parts.clear();
+    return parts;
+  }
+  // The most over-subscribed server with a suspended job of at most `most` GPUs, of equal ones the
+  // lowest.
+  [[nodiscard]] node_id fullest(std::uint32_t most) const noexcept {
+    const excess_key* best = nullptr;
+    for (std::uint32_t k = 1; k <= std::min(most, max_gpus_per_node); ++k) {
+      if (movable_[k].empty() || (best != nullptr && *best < *movable_[k].begin())) continue;
+      best = &*movable_[k].begin();
+    }
+    return best == nullptr ? node_id() : node_id(best->second);
+  }
+
+  // A job's claim was `before` and is `after`.
+  void change(job_id job, const gandiva_claim& before, const gandiva_claim& after) {
+    if (before == after) return;
+    if (before.suspended != after.suspended && before.server == after.server &&
+        before.load == after.load) {
+      return wait(after.server, after.gpus, after.suspended);
+    }
+    const bool stays = before.server == after.server;
+    if (before.server.valid()) {
+      index(before.server, false);
+      server& s = servers_[before.server.value];
+      s.load -= before.load;
+      s.pinned -= before.pinned ? before.load : 0;
+      if (before.suspended) --s.suspended[before.gpus];
+      if (!stays) {
+        s.jobs.erase(std::lower_bound(s.jobs.begin(), s.jobs.end(), job));
+        if (s.jobs.empty()) s.affinity = 0;
+        index(before.server, true);
+      }
+    }
+    if (!after.server.valid()) return;
+    if (!stays) index(after.server, false);
+    server& s = servers_[after.server.value];
+    s.load += after.load;
+    s.pinned += after.pinned ? after.load : 0;
+    if (after.suspended) ++s.suspended[after.gpus];
+    if (!stays) {
+      if (s.jobs.empty()) s.affinity = after.gpus;
+      s.jobs.insert(std::lower_bound(s.jobs.begin(), s.jobs.end(), job), job);
+    }
+    index(after.server, true);
+  }
+  void set_health(node_id n, bool healthy) {
+    index(n, false);
+    pool_.set_health(n, healthy);
+    index(n, true);
+  }
+
+ private:
+  using excess_key = std::pair<std::int64_t, std::uint32_t>;  // -(load - GPUs), server
+  struct server {
+    std::vector<job_id> jobs{};
+    std::uint32_t load = 0;
+    std::uint32_t pinned = 0;
+    std::uint32_t affinity = 0;
+    std::array<std::uint32_t, max_gpus_per_node + 1> suspended{};  // jobs by GPUs
+  };
+
+  // One more suspended job of so many GPUs, or one less; nothing else changes.
+  void wait(node_id n, std::uint32_t gpus, bool more) {
+    server& s = servers_[n.value];
+    s.suspended[gpus] += more ? 1U : ~0U;
+    if (s.suspended[gpus] == (more ? 1U : 0U) && pool_.healthy(n) && over_subscribed(n)) {
+      put(movable_[gpus], {std::int64_t{pool_.gpus(n)} - s.load, n.value}, more);
+    }
+  }
+  // Enters the server into the indices, or takes it out.
+  void index(node_id n, bool in) {
+    if (!pool_.healthy(n)) return;
+    const server& s = servers_[n.value];
+    const std::uint32_t gpus = pool_.gpus(n);
+    if (s.affinity == 0) empty_[gpus].assign(n.value, in);
+    if (s.affinity > 0 && s.affinity <= gpus && s.pinned + s.affinity <= gpus) {
+      put(same_[s.affinity], {s.load, n.value}, in);
+    }
+    if (s.load < gpus) spare_[gpus - s.load].assign(n.value, in);
+    if (s.load <= gpus) return;
+    over_.assign(n.value, in);
+    const excess_key key{std::int64_t{gpus} - s.load, n.value};
+    for (std::uint32_t k = 1; k <= gpus; ++k) {
+      if (s.suspended[k] > 0) put(movable_[k], key, in);
+    }
+  }
+  template <class Set>
+  static void put(Set& set, const typename Set::key_type& key, bool in) {
+    if (in) {
+      set.insert(key);
+    } else {
+      set.erase(key);
+    }
+  }
+
+  template <class T>
+  using by_gpus = std::array<T, max_gpus_per_node + 1>;
+
+  server_pool pool_;
+  std::vector<server> servers_;
+  by_gpus<std::set<std::pair<std::uint32_t, std::uint32_t>>> same_;  // load, server; by affinity
+  by_gpus<summary_bitset> empty_;                                    // by GPUs
+  by_gpus<summary_bitset> spare_;                                    // by what they have to spare
+  by_gpus<std::set<excess_key>> movable_;  // by the GPUs of a suspended job
+  summary_bitset over_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

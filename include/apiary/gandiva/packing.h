@@ -1,0 +1,114 @@
+// apiary/gandiva/packing.h - two jobs on one GPU: whom to try, and whether it pays.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// What the host measured of a job that ran alone.
+struct job_profile {
+  job_id job{};
+  std::uint32_t utilization = 0;  // of its GPU, in thousandths
+  std::uint64_t memory = 0;       // bytes
+};
+// What it measured of a job, whatever runs beside it.
+struct job_sample {
+  std::uint32_t utilization = 0;  // of its GPU, in thousandths
+  std::uint64_t memory = 0;       // bytes
+  std::uint64_t rate = 0;  // mini-batches in a time of the host's, the same for all its samples
+};
+// What it measured of a GPU and the jobs on it.
+struct gpu_profile {
+  std::uint32_t gpu = 0;  // the host's number
+  std::uint32_t utilization = 0;
+  std::uint64_t memory_left = 0;
+};
+// A job to try on a GPU.
+struct pack_trial {
+  job_id job{};
+  std::uint32_t gpu = 0;
+  friend constexpr auto operator<=>(pack_trial, pack_trial) noexcept = default;
+};
+
+// Whether jobs are left together: only if what they do in all is more than when they take turns.
+// Rates in whatever the host counts, both alike.
+[[nodiscard]] constexpr bool packing_pays(std::uint64_t packed_rate,
+                                          std::uint64_t sliced_rate) noexcept {
+  return packed_rate > sliced_rate;
+}
+// The same for two jobs whose mini-batches differ: each job's rate counts as a part of its own when
+// alone, and in turns both come to 1. Requires: rates of those alone above 0, all below 2^53.
+[[nodiscard]] constexpr bool packing_pays(const job_sample& alone_a, const job_sample& alone_b,
+                                          std::uint64_t packed_a, std::uint64_t packed_b) noexcept {
+  constexpr std::uint64_t whole = 1000;
+  APIARY_ASSERT(alone_a.rate > 0 && alone_b.rate > 0);
+  return packing_pays(packed_a * whole / alone_a.rate + packed_b * whole / alone_b.rate, whole);
+}
+
+// Tries jobs together, one at a time, and remembers what did not pay: the job of least utilisation
+// goes to the GPU of least utilisation where its memory fits, then to the next GPU, and when no GPU
+// is left, the next job. Ties by id.
+//
+// Model:   "Gandiva" (OSDI 2018), §3.2, packing; the greedy order by profiled utilisation.
+// Cost:    next O(jobs log jobs + GPUs log GPUs) and O(log failures) a pair it passes; 8 bytes a
+//          failure.
+// Example: examples/packing.cpp
+class pack_trials {
+ public:
+  // What to try next among jobs that have been profiled alone and GPUs with a job; nullopt when
+  // nothing is left to try.
+  [[nodiscard]] std::optional<pack_trial> next(std::span<const job_profile> jobs,
+                                               std::span<const gpu_profile> gpus) const {
+    return next(jobs, gpus, [](const job_profile&, const gpu_profile&) { return true; });
+  }
+  // The same among pairs for which may(job, gpu).
+  template <class May>
+  [[nodiscard]] std::optional<pack_trial> next(std::span<const job_profile> jobs,
+                                               std::span<const gpu_profile> gpus, May&& may) const {
+    std::vector<job_profile> candidates(jobs.begin(), jobs.end());
+    std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+      return a.utilization != b.utilization ? a.utilization < b.utilization : a.job < b.job;
+    });
+    std::vector<gpu_profile> places(gpus.begin(), gpus.end());
+    std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) {
+      return a.utilization != b.utilization ? a.utilization < b.utilization : a.gpu < b.gpu;
+    });
+    for (const job_profile& job : candidates) {
+      for (const gpu_profile& gpu : places) {
+        const pack_trial trial{job.job, gpu.gpu};
+        if (job.memory <= gpu.memory_left && may(job, gpu) && !failed(trial)) return trial;
+      }
+    }
+    return std::nullopt;
+  }
+  // The trial did not pay: it is undone, and not tried again until forget().
+  void fail(pack_trial trial) {
+    const auto at = std::lower_bound(failures_.begin(), failures_.end(), trial);
+    if (at == failures_.end() || *at != trial) failures_.insert(at, trial);
+  }
+  [[nodiscard]] bool failed(pack_trial trial) const {
+    return std::binary_search(failures_.begin(), failures_.end(), trial);
+  }
+  // The job ended, or does something else now; the jobs of the GPU changed.
+  void forget(job_id job) {
+    std::erase_if(failures_, [&](pack_trial t) { return t.job == job; });
+  }
+  void forget_gpu(std::uint32_t gpu) {
+    std::erase_if(failures_, [&](pack_trial t) { return t.gpu == gpu; });
+  }
+
+ private:
+  std::vector<pack_trial> failures_;  // ascending
+};
+
+APIARY_NAMESPACE_END

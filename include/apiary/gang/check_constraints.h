@@ -1,0 +1,72 @@
+// apiary/gang/check_constraints.h - what is wrong with the rules of a gang, in words.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <string>
+
+APIARY_NAMESPACE_BEGIN
+
+// The first reason for which a gang is not valid() for nodes of this level in a tree of so many
+// levels, with member, level and number; OK if it is valid.
+// kInvalidArgument: that reason. Cost: O(members * levels^2).
+[[nodiscard]] inline absl::Status check_constraints(const topology_constraints& gang,
+                                                    level_t node_level, level_t num_levels) {
+  using kind = constraint_fault::kind;
+  const constraint_fault fault = find_fault(gang, node_level, num_levels);
+  if (fault.what == kind::none) return absl::OkStatus();
+  const auto tasks = [](std::uint32_t n) { return std::to_string(n) + " tasks"; };
+  const auto of = [&](const level_count& s) {
+    return " of level " + std::to_string(s.level) + " of " + tasks(s.tasks);
+  };
+  const auto level = [&](const std::string& what, level_t l) {
+    return what + " level " + std::to_string(l) + ": there are levels " +
+           std::to_string(node_level) + " to " + std::to_string(num_levels - 1);
+  };
+  const bool of_member = fault.member != no_member;
+  const constrained_task_group& m =
+      of_member ? gang.members[fault.member] : constrained_task_group{};
+  const std::string name = of_member ? "member " + std::to_string(fault.member) : "the gang";
+  const std::string leader = " its leader, member " + std::to_string(m.leader);
+  const auto words = [&]() -> std::string {
+    switch (fault.what) {
+      case kind::required_level:
+        return level(name + " requires", gang.required);
+      case kind::preferred_level:
+        return level(name + " prefers", gang.preferred);
+      case kind::slice_level:
+        return level(name + " has slices of", fault.slice.level);
+      case kind::slice_tasks:
+        return name + ": slices" + of(fault.slice) + " are no whole part of its " + tasks(m.tasks);
+      case kind::slice_twice:
+        return name + " has two kinds of slices of level " + std::to_string(fault.slice.level);
+      case kind::slice_of_slices:
+        return name + ": slices" + of(fault.slice) + " are no whole part of those" +
+               of(fault.other);
+      case kind::spread_level:
+        return level(name + " is spread over", fault.slice.level);
+      case kind::no_leader:
+        return name + ":" + leader + ", is not in the gang";
+      case kind::led_leader:
+        return name + ":" + leader + ", is led";
+      case kind::leader_tasks:
+        return name + ": " + tasks(m.tasks) + " are no multiple of the " +
+               tasks(gang.members[m.leader].tasks) + " of" + leader;
+      case kind::too_many_tasks:
+        return name + ": with its " + tasks(m.tasks) + " the gang has more than " +
+               std::to_string(max_tasks_of_gang);
+      case kind::none:
+        break;
+    }
+    return {};
+  };
+  return absl::InvalidArgumentError(words());
+}
+
+APIARY_NAMESPACE_END

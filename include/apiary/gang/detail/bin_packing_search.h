@@ -1,0 +1,237 @@
+// apiary/gang/detail/bin_packing_search.h - whether tasks of mixed sizes fit nodes, by search.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/gang/fit_verdict.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Branch and bound over histograms of nodes by free leaves: which nodes take tasks of the largest
+// size, then of the next one, until the sizes that are left divide one another.
+//
+// What keeps it small, and why each is sound:
+//   * Nodes are equal if they have the same free leaves, and also if the same sums of the sizes
+//     still to come fit them. So free leaves are rounded down to such a sum (`usable`), and more
+//     nodes of a kind than tasks are as many as tasks.
+//   * Equal tasks: a node that takes several goes down in equal steps, so all steps of one size can
+//     be sorted by the free leaves they start from, highest first. The search decides for each
+//     count of free leaves, in that order, how many nodes step down; the least number first, which
+//     keeps the fuller nodes in use (best fit).
+//   * A task that leaves nothing usable of a node may go there: in any packing swap it with all
+//     that the node holds, which is no larger and fits where the task was.
+//   * For each size t to come: a task of s leaves holds floor(s / t) pieces of t leaves, a node of
+//     f at most floor(f / t). If the sizes divide one another, these conditions are also
+//     sufficient (see gang_fit), so that there the search ends.
+//   * Tasks need leaves, nodes have at most their usable ones.
+//   * What has failed at the beginning of a size is remembered, as long as its place is not taken
+//     by another one.
+//
+// Requires: sizes are distinct, in descending order, with tasks each, and at most 64.
+// Cost:     at most `budget` steps of O(64), a size begun O(64 sizes); memory 0.6 KB a size and at
+//           most 8 MB of what has failed; nothing is allocated once the buffers have grown.
+class bin_packing_search {
+ public:
+  static constexpr std::uint32_t max_leaves = 64;
+  using histogram = std::array<std::uint32_t, max_leaves + 1>;  // nodes by free leaves
+  struct task_size {
+    std::uint32_t leaves = 0;
+    std::uint32_t tasks = 0;
+  };
+
+  fit_verdict operator()(std::span<const task_size> sizes, const histogram& nodes,
+                         std::uint64_t budget) {
+    begin(sizes, budget);
+    if (sizes.empty()) return fit_verdict::fits;
+    enter(0, nodes);
+    return search(0);
+  }
+
+  // After `fits`: for sizes 0, ..., decided()-1 the steps to take, in this order: `exact(i)` nodes
+  // with usable(i, free) == size i, then for each u downwards steps(i)[u] nodes with
+  // usable(i, free) == u take a task. The other sizes divide one another.
+  [[nodiscard]] std::size_t decided() const noexcept { return decided_; }
+  [[nodiscard]] std::uint32_t usable(std::size_t i, std::uint32_t free) const noexcept {
+    return levels_[i].usable[free];
+  }
+  [[nodiscard]] std::uint32_t exact(std::size_t i) const noexcept { return levels_[i].exact; }
+  [[nodiscard]] const histogram& steps(std::size_t i) const noexcept { return levels_[i].steps; }
+
+  // Steps of the last search.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+ private:
+  struct level {
+    task_size size;
+    std::uint32_t tasks_left;                         // of this size and smaller ones
+    std::uint64_t leaves_left;                        // their leaves
+    std::array<std::uint8_t, max_leaves + 1> usable;  // the largest sum of these sizes up to f
+    histogram nodes;                                  // by usable leaves, at most tasks_left
+    histogram steps;                                  // taken from there
+    std::uint32_t exact;
+  };
+
+  void begin(std::span<const task_size> sizes, std::uint64_t budget) {
+    budget_ = budget;
+    steps_ = 0;
+    decided_ = 0;
+    levels_.resize(sizes.size());
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      level& at = levels_[i];
+      at.size = sizes[i];
+      at.tasks_left = at.size.tasks;
+      at.leaves_left = std::uint64_t{at.size.leaves} * at.size.tasks;
+      at.usable.fill(0);
+      if (i + 1 < sizes.size()) {
+        APIARY_ASSERT(at.size.leaves > sizes[i + 1].leaves);
+        at.tasks_left += levels_[i + 1].tasks_left;
+        at.leaves_left += levels_[i + 1].leaves_left;
+        at.usable = levels_[i + 1].usable;
+      }
+      for (std::uint32_t f = at.size.leaves; f <= max_leaves; ++f) {
+        const std::uint32_t with = at.size.leaves + at.usable[f - at.size.leaves];
+        if (with > at.usable[f]) at.usable[f] = static_cast<std::uint8_t>(with);
+      }
+    }
+    dividing_ = sizes.size();
+    while (dividing_ > 0 && (dividing_ == sizes.size() ||
+                             sizes[dividing_ - 1].leaves % sizes[dividing_].leaves == 0))
+      --dividing_;
+    failed_.assign(1, 0);
+    failed_at_.fill(0);
+  }
+
+  // The nodes with which size i begins.
+  void enter(std::size_t i, const histogram& before) noexcept {
+    level& at = levels_[i];
+    at.nodes.fill(0);
+    at.steps.fill(0);
+    for (std::uint32_t f = 1; f <= max_leaves; ++f) {
+      std::uint32_t& n = at.nodes[at.usable[f]];
+      n = before[f] < at.tasks_left - n ? n + before[f] : at.tasks_left;
+    }
+    at.nodes[0] = 0;
+  }
+
+  fit_verdict search(std::size_t i) {
+    if (!enough(i)) return fit_verdict::does_not_fit;
+    if (i >= dividing_) {
+      decided_ = i;
+      return fit_verdict::fits;
+    }
+    if (has_failed(i)) return fit_verdict::does_not_fit;
+    level& at = levels_[i];
+    std::uint32_t& whole = at.nodes[at.size.leaves];
+    at.exact = whole < at.size.tasks ? whole : at.size.tasks;
+    whole -= at.exact;
+    const fit_verdict verdict = place(i, max_leaves, at.size.tasks - at.exact);
+    if (verdict != fit_verdict::does_not_fit) return verdict;
+    whole += at.exact;
+    remember_failure(i);
+    return verdict;
+  }
+
+  // n tasks of size i for nodes with at most u usable leaves.
+  fit_verdict place(std::size_t i, std::uint32_t u, std::uint32_t n) {
+    level& at = levels_[i];
+    if (n == 0) {
+      enter(i + 1, at.nodes);
+      return search(i + 1);
+    }
+    const std::uint32_t size = at.size.leaves;
+    while (u >= size && at.nodes[u] == 0) --u;
+    if (u < size) return fit_verdict::does_not_fit;
+    std::uint64_t below = 0;  // tasks for nodes that have less
+    for (std::uint32_t f = size; f < u; ++f)
+      if (at.nodes[f] != 0) below += std::uint64_t{at.nodes[f]} * (f / size);
+    const std::uint32_t each = u / size;
+    const std::uint32_t most = at.nodes[u] < n ? at.nodes[u] : n;
+    const std::uint64_t least = below < n ? (n - below + each - 1) / each : 0;
+    std::uint32_t& to = at.nodes[at.usable[u - size]];
+    for (std::uint64_t step = least; step <= most; ++step) {
+      if (steps_ == budget_) return fit_verdict::budget_ended;
+      ++steps_;
+      const auto x = static_cast<std::uint32_t>(step);
+      at.nodes[u] -= x;
+      to += x;
+      at.steps[u] = x;
+      const fit_verdict verdict = place(i, u - 1, n - x);
+      if (verdict != fit_verdict::does_not_fit) return verdict;
+      at.nodes[u] += x;
+      to -= x;
+      at.steps[u] = 0;
+    }
+    return fit_verdict::does_not_fit;
+  }
+
+  // The necessary conditions for sizes i and below.
+  [[nodiscard]] bool enough(std::size_t i) const noexcept {
+    const level& at = levels_[i];
+    std::uint64_t leaves = 0;
+    for (std::uint32_t u = 1; u <= max_leaves; ++u) leaves += std::uint64_t{at.nodes[u]} * u;
+    if (leaves < at.leaves_left) return false;
+    for (std::size_t k = i; k < levels_.size(); ++k) {
+      const std::uint32_t t = levels_[k].size.leaves;
+      std::uint64_t needed = 0;
+      for (std::size_t j = i; j <= k; ++j)
+        needed += std::uint64_t{levels_[j].size.tasks} * (levels_[j].size.leaves / t);
+      for (std::uint32_t u = max_leaves; u >= t && needed > 0; --u) {
+        const std::uint64_t there = at.nodes[u] == 0 ? 0 : std::uint64_t{at.nodes[u]} * (u / t);
+        needed -= there < needed ? there : needed;
+      }
+      if (needed > 0) return false;
+    }
+    return true;
+  }
+
+  // Writes what is to come at size i to key_; where it stands in failed_at_.
+  std::size_t find_key(std::size_t i) {
+    key_.assign(1, i);
+    std::uint64_t hash = i;
+    for (std::uint32_t u = 1; u <= max_leaves; ++u) {
+      if (levels_[i].nodes[u] == 0) continue;
+      key_.push_back(std::uint64_t{u} << 32 | levels_[i].nodes[u]);
+      hash = (hash ^ key_.back()) * 0x9e3779b97f4a7c15U;
+      hash ^= hash >> 29;
+    }
+    return hash % failed_at_.size();
+  }
+  [[nodiscard]] bool has_failed(std::size_t i) {
+    std::size_t at = failed_at_[find_key(i)];
+    if (at == 0 || failed_[at] != key_.size()) return false;
+    for (const std::uint64_t word : key_)
+      if (failed_[++at] != word) return false;
+    return true;
+  }
+  void remember_failure(std::size_t i) {
+    const std::size_t slot = find_key(i);
+    if (failed_.size() > max_failed) {
+      failed_.resize(1);
+      failed_at_.fill(0);
+    }
+    failed_at_[slot] = static_cast<std::uint32_t>(failed_.size());
+    failed_.push_back(key_.size());
+    failed_.insert(failed_.end(), key_.begin(), key_.end());
+  }
+
+  static constexpr std::size_t max_failed = 1'000'000;
+
+  std::vector<level> levels_;
+  std::size_t dividing_ = 0;  // from here on the sizes divide one another
+  std::size_t decided_ = 0;
+  std::uint64_t budget_ = 0;
+  std::uint64_t steps_ = 0;
+  std::vector<std::uint64_t> key_;
+  std::vector<std::uint64_t> failed_;            // lengths and keys
+  std::array<std::uint32_t, 4096> failed_at_{};  // where the last one with this hash begins
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,141 @@
+// apiary/gang/detail/candidate_cells.h - the cells of a level that no count refuses, the best first.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/config.h>
+#include <apiary/gang/detail/capacity_count.h>
+#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/request.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The units of a gang as tasks of so many leaves.
+struct unit_sizes {
+  std::vector<task_group> members{};  // a kind each
+  std::uint32_t largest = 0;
+  std::uint64_t leaves = 0;  // of the whole gang, as the others
+  std::uint64_t cpu_milli = 0;
+  std::uint64_t memory_mib = 0;
+  bool constrained = false;  // more than leaves count
+  bool dividing = false;     // the sizes divide one another
+
+  void assign(const gang_units& units, bool with_hosts) {
+    *this = {};
+    bool without_leaves = false;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      members.push_back({.tasks = units[u].tasks, .gpus = units[u].gpus});
+      largest = std::max(largest, units[u].gpus);
+      leaves += std::uint64_t{units[u].tasks} * units[u].gpus;
+      if (with_hosts) {
+        cpu_milli += units[u].tasks * units[u].cpu_milli;
+        memory_mib += units[u].tasks * units[u].memory_mib;
+      }
+      without_leaves = without_leaves || units[u].gpus == 0;
+    }
+    constrained =
+        units.lowest_constraint() != any_level || without_leaves || (units.hosted() && with_hosts);
+    dividing = true;
+    for (const task_group& a : members)
+      for (const task_group& b : members)
+        dividing =
+            dividing && a.gpus > 0 && b.gpus > 0 && (a.gpus % b.gpus == 0 || b.gpus % a.gpus == 0);
+  }
+  // Whether a node has CPU and memory for all of it.
+  [[nodiscard]] bool fit_host(std::span<const resources> hosts, std::uint32_t node) const noexcept {
+    return hosts.empty() ||
+           (cpu_milli <= hosts[node].cpu_milli && memory_mib <= hosts[node].memory_mib);
+  }
+};
+
+// The cells of a level above the nodes that have the pieces for all sizes of a gang and, under
+// rules, room for each kind alone. In the order of the objective: least free leaves first, or
+// fewest nodes that the gang needs, the emptiest counted first.
+//
+// Cost: assign O(cells of the level * sizes), under rules as capacity_count for each kind; next O(log).
+template <CellTree Tree>
+class candidate_cells {
+ public:
+  // All but the level stays as it is while cells are asked for.
+  void assign(const capacity_index<Tree>& capacities, const gang_units& units,
+              const unit_sizes& sizes, std::span<const resources> hosts, level_t l,
+              gang_objective objective) {
+    APIARY_ASSERT(l > capacities.node_level());
+    possible_.assign(capacities.num_cells(l), 1);
+    for (std::uint32_t t = 1; t <= sizes.largest && t <= capacities.most(); ++t) {
+      const auto same = [&](const task_group& m) { return m.gpus == t; };
+      if (sizes.dividing && std::none_of(sizes.members.begin(), sizes.members.end(), same))
+        continue;
+      std::uint64_t needed = 0;
+      for (const task_group& m : sizes.members) needed += std::uint64_t{m.tasks} * (m.gpus / t);
+      const std::span<const std::uint32_t> pieces = capacities.pieces(l, t);
+      for (std::size_t c = 0; c < pieces.size(); ++c)
+        possible_[c] = static_cast<unsigned char>(possible_[c] & (pieces[c] >= needed ? 1 : 0));
+    }
+    counts_.clear();
+    for (std::size_t u = 0; sizes.constrained && u < units.size(); ++u) {
+      counts_.emplace_back(capacities, units, hosts);
+      const std::span<const std::uint32_t> room = counts_[u].count(u, l);
+      for (std::size_t c = 0; c < room.size(); ++c)
+        if (room[c] < units[u].tasks) possible_[c] = 0;
+    }
+    heap_.clear();
+    for (std::uint32_t c = 0; c < possible_.size(); ++c)
+      if (possible_[c] != 0) heap_.emplace_back(rank(capacities, units, sizes, l, c, objective), c);
+    std::make_heap(heap_.begin(), heap_.end(), later);
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  // Takes out the best one left, of equals the first. Requires: !empty().
+  std::uint32_t next() {
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    const std::uint32_t cell = heap_.back().second;
+    heap_.pop_back();
+    return cell;
+  }
+  // Room for kind u. Requires: rules.
+  [[nodiscard]] const capacity_count<Tree>& count(std::size_t u) const noexcept {
+    return counts_[u];
+  }
+
+ private:
+  using ranked_cell = std::pair<std::uint64_t, std::uint32_t>;
+  static bool later(const ranked_cell& a, const ranked_cell& b) noexcept { return a > b; }
+  [[nodiscard]] static std::uint64_t rank(const capacity_index<Tree>& capacities,
+                                          const gang_units& units, const unit_sizes& sizes,
+                                          level_t l, std::uint32_t c, gang_objective objective) {
+    const std::uint64_t free = capacities.free(l, c);
+    if (objective == gang_objective::whole_cells) return free;
+    const bool one = units.size() == 1 && units[0].gpus > 0;
+    const std::span<const std::uint32_t> nodes = capacities.histogram(l, c);
+    std::uint64_t left = one ? units[0].tasks : sizes.leaves;
+    std::uint64_t used = 0;
+    for (std::size_t f = nodes.size(); f-- > 1 && left > 0;) {
+      const std::uint64_t each =
+          one ? units.bound(0, capacities.node_level(), f / units[0].gpus) : f;
+      if (each == 0) break;
+      const std::uint64_t n = std::min<std::uint64_t>(nodes[f], (left + each - 1) / each);
+      used += n;
+      left -= std::min(left, n * each);
+    }
+    return used << 32 | free;
+  }
+
+  std::vector<unsigned char> possible_;
+  std::vector<capacity_count<Tree>> counts_;  // of each kind
+  std::vector<ranked_cell> heap_;             // rank and cell
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

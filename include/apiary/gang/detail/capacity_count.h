@@ -1,0 +1,200 @@
+// apiary/gang/detail/capacity_count.h - how many tasks of one kind, or what weight, each cell has room for.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Room for one kind of task (gang_units) in every cell of a level, under its rules: exact, since
+// one kind competes with nothing. A cell has room for as many as its parts together, cut to whole
+// steps and to the most that the rules allow. Below the lowest level with a rule the pieces of
+// capacity_index are the answer.
+//
+// Cost: count O(cells of the level of the lowest rule, or * leaves of a node for a rule of nodes),
+//       O(nodes) for a kind that takes CPU, memory or no leaves. place O(parts * log) a level; for
+//       nodes O(leaves of a node + nodes used), if no CPU, memory or task without leaves counts.
+//       borne O(nodes + kinds * leaves of a node^2).
+template <CellTree Tree>
+class capacity_count {
+ public:
+  capacity_count(const capacity_index<Tree>& capacities, const gang_units& units,
+                 std::span<const resources> hosts) noexcept
+      : capacities_(&capacities), units_(&units), hosts_(hosts) {}
+
+  // Room for units of kind u in each cell of level l.
+  std::span<const std::uint32_t> count(std::size_t u, level_t l) {
+    const level_t node_level = capacities_->node_level();
+    const gang_units::unit& unit = (*units_)[u];
+    base_ = by_node(u) ? node_level : std::min(unit.constrained, l);
+    const bool by_histogram = base_ == node_level && l > node_level && !by_node(u);
+    if (by_histogram) ++base_;
+    counts_.resize(l - node_level + 1);
+    std::vector<std::uint32_t>& base = counts_[base_ - node_level];
+    base.resize(capacities_->num_cells(base_));
+    if (base_ == node_level) {
+      for (std::uint32_t n = 0; n < base.size(); ++n) base[n] = on_node(u, n);
+    } else if (by_histogram) {
+      std::vector<std::uint32_t> each;  // on a node with 0, 1, ... free leaves
+      for (std::uint32_t f = 0; f <= capacities_->most(); ++f)
+        each.push_back(units_->bound(u, node_level, f / unit.gpus));
+      for (std::uint32_t c = 0; c < base.size(); ++c) {
+        const std::span<const std::uint32_t> nodes = capacities_->histogram(base_, c);
+        std::uint64_t sum = 0;
+        for (std::uint32_t f = unit.gpus; f < nodes.size(); ++f)
+          sum += std::uint64_t{nodes[f]} * each[f];
+        base[c] = units_->bound(u, base_, sum);
+      }
+    } else if (unit.gpus <= capacities_->most()) {
+      const std::span<const std::uint32_t> pieces = capacities_->pieces(base_, unit.gpus);
+      for (std::size_t c = 0; c < base.size(); ++c) base[c] = units_->bound(u, base_, pieces[c]);
+    } else {
+      base.assign(base.size(), 0);
+    }
+    for (level_t k = base_ + 1; k <= l; ++k) {
+      std::vector<std::uint32_t>& here = counts_[k - node_level];
+      here.resize(capacities_->num_cells(k));
+      for (std::uint32_t c = 0; c < here.size(); ++c)
+        here[c] = units_->bound(u, k, sum_below(counts_[k - 1 - node_level], k, c));
+    }
+    return counts_[l - node_level];
+  }
+
+  // After count(u, l): puts n units into cell c of level l, and calls sink(node, units there): of
+  // the parts with rules, then of the nodes, as fill_parts says.
+  // Requires: n is a multiple of the step at level l, and not more than there is room for.
+  template <class Sink>
+  void place(std::size_t u, level_t l, std::uint32_t c, std::uint32_t n, gang_objective objective,
+             const Sink& sink) const {
+    if (n == 0) return;
+    const level_t node_level = capacities_->node_level();
+    if (l == node_level) return sink(c, n);
+    const level_t below = level_below(*units_, u, l, node_level);
+    std::vector<cell_part> parts;
+    if (below == node_level && !by_node(u)) {
+      // Equal nodes have equal room.
+      const std::span<const std::uint32_t> nodes = capacities_->histogram(l, c);
+      for (std::uint32_t f = (*units_)[u].gpus; f < nodes.size(); ++f) {
+        const std::uint32_t room = units_->bound(u, node_level, f / (*units_)[u].gpus);
+        if (nodes[f] > 0 && room > 0) parts.push_back({f, room, f, nodes[f]});
+      }
+      std::vector<std::uint32_t> next(nodes.size(), capacities_->nodes(l, c).first.value);
+      return fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {
+        const std::uint32_t node = capacities_->first_node(p.cell, next[p.cell]);
+        next[p.cell] = node + 1;
+        sink(node, here);
+      });
+    }
+    const id_range<cell_id> inside = capacities_->inside(l, c, below);
+    parts.reserve(inside.size());
+    for (const cell_id i : inside) {
+      const std::uint32_t room = counts_[below - node_level][i.value];
+      if (room == 0) continue;
+      cell_part& part = parts.emplace_back();
+      part.cell = i.value;
+      part.room = room;
+      part.free = capacities_->free(below, i.value);
+    }
+    fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {
+      place(u, below, p.cell, here, objective, sink);
+    });
+  }
+
+  // The greatest weight of units that each cell of level l can bear, as certificate counts it.
+  [[nodiscard]] std::vector<std::uint64_t> borne(std::span<const std::uint32_t> weights,
+                                                 level_t l) {
+    std::size_t heavy = 0;
+    std::size_t kind = 0;
+    for (std::size_t u = 0; u < weights.size(); ++u) {
+      if (weights[u] == 0) continue;
+      ++heavy;
+      kind = u;
+    }
+    if (heavy == 0) return std::vector<std::uint64_t>(capacities_->num_cells(l), 0);
+    if (heavy == 1) {
+      const std::span<const std::uint32_t> capacities = count(kind, l);
+      std::vector<std::uint64_t> most(capacities.begin(), capacities.end());
+      for (std::uint64_t& m : most) m *= weights[kind];
+      return most;
+    }
+    const std::vector<std::uint64_t> of_free = borne_by_leaves(weights);
+    std::vector<std::uint64_t> most;
+    for (const std::uint32_t f : capacities_->free()) most.push_back(of_free[f]);
+    for (level_t k = capacities_->node_level() + 1; k <= l; ++k) {
+      std::uint64_t rules = 0;
+      for (std::size_t u = 0; u < weights.size(); ++u)
+        rules += std::uint64_t{weights[u]} * units_->at(u, k).most;
+      std::vector<std::uint64_t> here(capacities_->num_cells(k));
+      for (std::uint32_t c = 0; c < here.size(); ++c)
+        here[c] = std::min(rules, sum_below(most, k, c));
+      most = std::move(here);
+    }
+    return most;
+  }
+
+ private:
+  // Whether room differs on nodes with as many free leaves.
+  [[nodiscard]] bool by_node(std::size_t u) const noexcept {
+    const gang_units::unit& unit = (*units_)[u];
+    return unit.gpus == 0 || (!hosts_.empty() && (unit.cpu_milli > 0 || unit.memory_mib > 0));
+  }
+  template <class T>
+  [[nodiscard]] std::uint64_t sum_below(const std::vector<T>& below, level_t l,
+                                        std::uint32_t c) const {
+    std::uint64_t sum = 0;
+    for (const cell_id i : capacities_->inside(l, c, l - 1)) sum += below[i.value];
+    return sum;
+  }
+  [[nodiscard]] std::uint32_t on_node(std::size_t u, std::uint32_t node) const noexcept {
+    const gang_units::unit& unit = (*units_)[u];
+    std::uint64_t n = unit.tasks;
+    if (unit.gpus > 0) n = std::min<std::uint64_t>(n, capacities_->free(node) / unit.gpus);
+    if (!hosts_.empty() && unit.cpu_milli > 0)
+      n = std::min(n, hosts_[node].cpu_milli / unit.cpu_milli);
+    if (!hosts_.empty() && unit.memory_mib > 0)
+      n = std::min(n, hosts_[node].memory_mib / unit.memory_mib);
+    return units_->bound(u, capacities_->node_level(), n);
+  }
+  // Of a node with 0, 1, ... free leaves: a knapsack.
+  [[nodiscard]] std::vector<std::uint64_t> borne_by_leaves(
+      std::span<const std::uint32_t> weights) const {
+    std::vector<std::uint64_t> best(capacities_->most() + 1, 0);
+    for (std::size_t u = 0; u < weights.size(); ++u) {
+      const auto [step, most] = units_->at(u, capacities_->node_level());
+      const std::size_t leaves = std::size_t{step} * (*units_)[u].gpus;
+      const std::uint64_t weight = std::uint64_t{step} * weights[u];
+      if (weight == 0) continue;
+      for (std::size_t f = best.size(); f-- > 0;) {
+        std::uint64_t most_here = best[f];
+        for (std::uint32_t n = 1; n <= most / step && n * leaves <= f; ++n)
+          most_here = std::max(most_here, best[f - n * leaves] + n * weight);
+        best[f] = most_here;
+      }
+    }
+    return best;
+  }
+
+  const capacity_index<Tree>* capacities_;
+  const gang_units* units_;
+  std::span<const resources> hosts_;
+  level_t base_ = 0;
+  std::vector<std::vector<std::uint32_t>> counts_;  // by level from the nodes up
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

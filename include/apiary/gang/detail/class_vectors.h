@@ -1,0 +1,130 @@
+// apiary/gang/detail/class_vectors.h - what nodes of each class hold of a gang, at what cost.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/step_budget.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The vectors (units of each kind) that a node of each class has room for within the rules for
+// nodes, as the caller's cost says: cost(class, counts) -> std::optional<std::int64_t>, nullopt
+// where there is no room. What has room for a vector has room for less.
+//
+// Cost: ask_alone O(classes * kinds * log tasks) calls of cost, ask_all a call for each vector and
+//       each one that is just too great: the steps of the budget.
+class class_vectors {
+ public:
+  using counts = std::span<const std::uint32_t>;
+
+  // Units of each kind alone. False if the budget ended.
+  template <class Cost>
+  bool ask_alone(const gang_units& units, level_t node_level, std::uint32_t classes,
+                 const Cost& cost, step_budget& steps) {
+    units_ = units;
+    node_level_ = node_level;
+    alone_.assign(std::size_t{classes} * width(), 0);
+    held_.resize(classes);
+    asked_.assign(width(), 0);
+    for (std::uint32_t c = 0; c < classes; ++c) {
+      for (std::size_t u = 0; u < width(); ++u) {
+        std::uint32_t room = 0;
+        for (std::uint32_t more = units.at(u, node_level).most; room < more;) {
+          if (!steps.pay(1)) return false;
+          asked_[u] = room + (more - room + 1) / 2;
+          if (cost(c, counts(asked_))) {
+            room = asked_[u];
+          } else {
+            more = asked_[u] - 1;
+          }
+        }
+        asked_[u] = 0;
+        alone_[c * width() + u] = room;
+      }
+    }
+    return true;
+  }
+  // After it: all other vectors. False if the budget ended.
+  template <class Cost>
+  bool ask_all(const Cost& cost, step_budget& steps) {
+    for (std::uint32_t c = 0; c < held_.size() && !steps.ended(); ++c) {
+      held_[c] = {};
+      ask(c, 0, cost, steps);
+    }
+    return !steps.ended();
+  }
+
+  [[nodiscard]] std::uint32_t alone(std::uint32_t node_class, std::size_t u) const noexcept {
+    return alone_[node_class * width() + u];
+  }
+  // Those of a class that are not 0, and what they cost.
+  [[nodiscard]] std::size_t size(std::uint32_t node_class) const noexcept {
+    return held_[node_class].costs.size();
+  }
+  [[nodiscard]] counts vector(std::uint32_t node_class, std::size_t i) const noexcept {
+    return {held_[node_class].counts.data() + i * width(), width()};
+  }
+  [[nodiscard]] std::int64_t cost(std::uint32_t node_class, std::size_t i) const noexcept {
+    return held_[node_class].costs[i];
+  }
+  // The greatest weight of a vector of the class.
+  [[nodiscard]] std::uint64_t borne(std::uint32_t node_class, counts weights) const noexcept {
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < size(node_class); ++i) {
+      std::uint64_t sum = 0;
+      for (std::size_t u = 0; u < width(); ++u)
+        sum += std::uint64_t{vector(node_class, i)[u]} * weights[u];
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+
+ private:
+  struct held {
+    std::vector<std::uint32_t> counts{};  // vector after vector
+    std::vector<std::int64_t> costs{};
+  };
+
+  [[nodiscard]] std::size_t width() const noexcept { return units_.size(); }
+  // All vectors that are at least asked_, different only from kind u on; after those that are less.
+  template <class Cost>
+  void ask(std::uint32_t c, std::size_t u, const Cost& cost, step_budget& steps) {
+    if (u == width()) return;
+    ask(c, u + 1, cost, steps);
+    while (asked_[u] < alone(c, u) && steps.pay(1)) {
+      ++asked_[u];
+      const std::optional<std::int64_t> is = cost(c, counts(asked_));
+      if (!is) break;
+      if (allowed()) {
+        held_[c].counts.insert(held_[c].counts.end(), asked_.begin(), asked_.end());
+        held_[c].costs.push_back(*is);
+      }
+      ask(c, u + 1, cost, steps);
+    }
+    asked_[u] = 0;
+  }
+  [[nodiscard]] bool allowed() const noexcept {
+    for (std::size_t u = 0; u < width(); ++u)
+      if (units_.bound(u, node_level_, asked_[u]) != asked_[u]) return false;
+    return true;
+  }
+
+  gang_units units_;
+  level_t node_level_ = 0;
+  std::vector<std::uint32_t> alone_;  // by class and kind
+  std::vector<held> held_;            // by class
+  std::vector<std::uint32_t> asked_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

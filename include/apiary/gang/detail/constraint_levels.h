@@ -1,0 +1,70 @@
+// apiary/gang/detail/constraint_levels.h - the levels at which rules have a say, room summed up over them.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/topology/tree.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Whether the rules for kind u say of the cells of level l what those of the levels beside do not:
+// they allow fewer units than the level above, or larger steps than the level below.
+// Requires: l is above the nodes and at most that of the roots.
+[[nodiscard]] inline bool constraints_at(const gang_units& units, std::size_t u,
+                                         level_t l) noexcept {
+  const auto here = units.at(u, l);
+  return here.most != units.at(u, l + 1).most || here.step != units.at(u, l - 1).step;
+}
+
+// The next level below l with rules for kind u, or that of the nodes. Requires: l > node_level.
+[[nodiscard]] inline level_t level_below(const gang_units& units, std::size_t u, level_t l,
+                                         level_t node_level) noexcept {
+  level_t k = l - 1;
+  while (k > node_level && !constraints_at(units, u, k)) --k;
+  return k;
+}
+// The same with rules for any kind.
+[[nodiscard]] inline level_t level_below(const gang_units& units, level_t l,
+                                         level_t node_level) noexcept {
+  level_t below = node_level;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const level_t k = level_below(units, u, l, node_level);
+    below = k > below ? k : below;
+  }
+  return below;
+}
+
+// Room for units of kind u in each cell of level l, exact under its rules, from that on each node
+// without rules, one kind being alone.
+// Cost: O(nodes).
+template <CellTree Tree>
+[[nodiscard]] std::vector<std::uint32_t> capacity_above(const Tree& tree, const gang_units& units,
+                                                        std::size_t u, level_t node_level,
+                                                        level_t l,
+                                                        std::vector<std::uint32_t> room) {
+  for (std::uint32_t& n : room) n = units.bound(u, node_level, n);
+  for (level_t k = node_level; k < l;) {
+    level_t above = k + 1;
+    while (above < l && !constraints_at(units, u, above)) ++above;
+    std::vector<std::uint32_t> sums(num_places(tree, above));
+    for (std::uint32_t c = 0; c < sums.size(); ++c) {
+      std::uint64_t sum = 0;
+      for (const cell_id i : places_inside(tree, above, c, k)) sum += room[i.value];
+      sums[c] = units.bound(u, above, sum);
+    }
+    room = std::move(sums);
+    k = above;
+  }
+  return room;
+}
+
+}  // namespace detail
+APIARY_NAMESPACE_END

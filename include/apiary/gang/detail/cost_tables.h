@@ -1,0 +1,221 @@
+// apiary/gang/detail/cost_tables.h - the least cost of every part of a gang in a cell.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/detail/class_vectors.h>
+#include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/detail/mixed_radix.h>
+#include <apiary/gang/detail/pareto_front.h>
+#include <apiary/gang/step_budget.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// For a cell, bottom up, the least cost of every vector (units of each kind, gang_units) that it
+// can hold: sums over its parts, without the vectors that the rules of its level forbid. Nothing is
+// left out, so that the least is the least, and a vector that is not there cannot be had.
+//
+// Model: dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal algorithm
+//        for the multiple-choice knapsack problem", EJOR 1995) along a tree.
+// Cost:  vectors are the product over the kinds of (units + 1); for each node or cell that adds
+//        something at most vectors * what it can hold. A step of the budget is one such sum, of
+//        about 2 nanoseconds.
+template <CellTree Tree>
+class cost_tables {
+ public:
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+  // What follows is about these, which stay as they are; classes: of each node its class. False if
+  // there are more vectors than steps.
+  bool begin(const Tree& tree, level_t node_level, const gang_units& units,
+             std::span<const std::uint32_t> classes, const class_vectors& vectors,
+             step_budget& steps) {
+    tree_ = &tree;
+    node_level_ = node_level;
+    units_ = &units;
+    classes_ = classes;
+    if (!numbers_.assign(units, steps.left())) return false;
+    steps.pay(numbers_.size());
+    of_class_.clear();
+    for (const std::uint32_t c : classes) {
+      while (of_class_.size() <= c) {
+        const auto next = static_cast<std::uint32_t>(of_class_.size());
+        of_class_.emplace_back();
+        for (std::size_t i = 0; i < vectors.size(next); ++i)
+          of_class_.back().push_back({number(vectors.vector(next, i)), vectors.cost(next, i)});
+      }
+    }
+    return true;
+  }
+
+  // The least cost of the gang in cell c of level l, `never` if it cannot be had there; nullopt
+  // when the budget ended.
+  std::optional<std::int64_t> make(level_t l, std::uint32_t c, step_budget& steps) {
+    made_.clear();
+    level_ = l;
+    cell_ = c;
+    last_ = build(l, c, steps);
+    return last_ ? std::optional(last_->costs.back()) : std::nullopt;
+  }
+  // After make, if it can be had: calls sink(node, kind, units there).
+  template <class Sink>
+  void place(const Sink& sink) const {
+    const std::uint32_t gang = numbers_.size() - 1;
+    if (level_ == node_level_) return put(cell_, gang, sink);
+    spread(last_->made, gang, sink);
+  }
+  // After make: the greatest vectors that the cell holds.
+  [[nodiscard]] pareto_front greatest() const {
+    pareto_front front(units_->size());
+    for (std::uint32_t v = numbers_.size(); v-- > 0;)
+      if (v == 0 || last_->costs[v] != never) front.add(numbers_[v]);
+    front.sort();
+    return front;
+  }
+
+ private:
+  // Of a vector, by its number.
+  struct option {
+    std::uint32_t vector = 0;
+    std::int64_t cost = 0;
+  };
+  struct part {
+    std::uint32_t cell = 0;
+    std::size_t made = 0;                // which one, if it is not a node
+    std::vector<std::uint32_t> taken{};  // of each vector, what the part takes
+  };
+  struct made_cell {
+    level_t below = 0;
+    std::vector<part> parts{};
+  };
+  struct table {
+    std::vector<std::int64_t> costs;  // of each vector
+    std::size_t made = 0;
+  };
+
+  [[nodiscard]] std::uint32_t number(class_vectors::counts v) const noexcept {
+    std::uint32_t n = 0;
+    for (std::size_t u = 0; u < v.size(); ++u) n += v[u] * numbers_.of_one(u);
+    return n;
+  }
+  [[nodiscard]] bool allowed(std::uint32_t v, level_t l) const noexcept {
+    for (std::size_t u = 0; u < units_->size(); ++u)
+      if (units_->bound(u, l, numbers_[v][u]) != numbers_[v][u]) return false;
+    return true;
+  }
+
+  std::optional<table> build(level_t l, std::uint32_t c, step_budget& steps) {
+    std::vector<std::int64_t> costs(numbers_.size(), never);
+    costs[0] = 0;
+    if (!steps.pay(numbers_.size())) return std::nullopt;
+    if (l == node_level_) {
+      for (const option& o : of_class_[classes_[c]]) costs[o.vector] = o.cost;
+      return table{std::move(costs), 0};
+    }
+    made_cell cell{level_below(*units_, l, node_level_), {}};
+    std::vector<std::uint32_t> order;
+    for (const cell_id i : places_inside(*tree_, l, c, cell.below)) order.push_back(i.value);
+    const bool of_nodes = cell.below == node_level_;
+    if (of_nodes)
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::uint32_t a, std::uint32_t b) { return classes_[a] < classes_[b]; });
+    std::uint32_t useless = ~std::uint32_t{0};
+    for (const std::uint32_t i : order) {
+      if (of_nodes && classes_[i] == useless) continue;
+      part p{i, 0, {}};
+      bool adds = false;
+      if (of_nodes) {
+        adds = add(of_class_[classes_[i]], costs, p, steps);
+        if (!adds) useless = classes_[i];
+      } else {
+        const std::optional<table> is = build(cell.below, i, steps);
+        if (!is) return std::nullopt;
+        p.made = is->made;
+        adds = add(options_of(*is), costs, p, steps);
+      }
+      if (steps.ended()) return std::nullopt;
+      if (adds) cell.parts.push_back(std::move(p));
+    }
+    for (std::uint32_t v = 0; v < numbers_.size(); ++v)
+      if (!allowed(v, l)) costs[v] = never;
+    made_.push_back(std::move(cell));
+    return table{std::move(costs), made_.size() - 1};
+  }
+  [[nodiscard]] std::vector<option> options_of(const table& is) const {
+    std::vector<option> all;
+    for (std::uint32_t v = 1; v < numbers_.size(); ++v)
+      if (is.costs[v] != never) all.push_back({v, is.costs[v]});
+    return all;
+  }
+  // One more part: the least of what is there and each sum; whether any is new.
+  bool add(const std::vector<option>& options, std::vector<std::int64_t>& costs, part& p,
+           step_budget& steps) {
+    if (options.empty() || !steps.pay(numbers_.size())) return false;
+    before_ = costs;
+    p.taken.assign(numbers_.size(), 0);
+    bool adds = false;
+    for (std::uint32_t v = 0; v < numbers_.size(); ++v) {
+      if (before_[v] == never) continue;
+      if (!steps.pay(options.size())) return false;
+      for (const option& o : options) {
+        if (!numbers_.have_sum(v, o.vector)) continue;
+        const std::uint32_t sum = v + o.vector;
+        const std::int64_t cost = before_[v] + o.cost;
+        if (cost >= costs[sum]) continue;
+        costs[sum] = cost;
+        p.taken[sum] = o.vector;
+        adds = true;
+      }
+    }
+    return adds;
+  }
+  template <class Sink>
+  void spread(std::size_t made, std::uint32_t v, const Sink& sink) const {
+    const made_cell& cell = made_[made];
+    for (std::size_t i = cell.parts.size(); i-- > 0;) {
+      const part& p = cell.parts[i];
+      const std::uint32_t here = p.taken[v];
+      if (here == 0) continue;
+      if (cell.below == node_level_) {
+        put(p.cell, here, sink);
+      } else {
+        spread(p.made, here, sink);
+      }
+      v -= here;
+    }
+    APIARY_ASSERT(v == 0);
+  }
+  template <class Sink>
+  void put(std::uint32_t node, std::uint32_t v, const Sink& sink) const {
+    for (std::uint32_t u = 0; u < units_->size(); ++u)
+      if (numbers_[v][u] > 0) sink(node, u, numbers_[v][u]);
+  }
+
+  const Tree* tree_ = nullptr;
+  level_t node_level_ = 0;
+  const gang_units* units_ = nullptr;
+  std::span<const std::uint32_t> classes_;
+  mixed_radix numbers_;
+  std::vector<std::vector<option>> of_class_;  // what a node can hold
+  std::vector<made_cell> made_;
+  std::vector<std::int64_t> before_;
+  std::optional<table> last_;
+  level_t level_ = 0;
+  std::uint32_t cell_ = 0;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,142 @@
+// apiary/gang/detail/device_choice.h - which leaves of a node a task gets.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The cells of one node as ranges of bits; sizes[l] leaves make a cell of level l.
+struct node_cells {
+  std::span<const std::uint32_t> sizes;
+
+  struct cell {
+    std::size_t level;
+    std::uint32_t first;  // leaf
+  };
+
+  static std::uint32_t ones(std::uint64_t leaves) noexcept {
+    return static_cast<std::uint32_t>(std::popcount(leaves));
+  }
+  [[nodiscard]] std::uint64_t mask(cell c) const noexcept {
+    return ~std::uint64_t{0} >> (64 - sizes[c.level]) << c.first;
+  }
+
+  // Rule 2 of choose_leaves. Requires: 0 < n <= ones(pool).
+  [[nodiscard]] cell lowest_cell(std::uint64_t pool, std::uint64_t preferred,
+                                 std::uint32_t n) const noexcept {
+    for (cell c{0, 0};; ++c.level) {
+      if (sizes[c.level] < n) continue;
+      std::uint64_t ties = 0;
+      std::uint32_t best = 0;
+      for (c.first = 0; c.first < sizes.back(); c.first += sizes[c.level]) {
+        const std::uint32_t there = ones(pool & mask(c));
+        if (there < n) continue;
+        const std::uint32_t liked = ones(preferred & mask(c));
+        const std::uint32_t rank = (liked < n ? liked : n) * 128 + (128 - there);
+        if (rank > best) ties = 0;
+        if (rank >= best) {
+          best = rank;
+          ties |= mask(c);
+        }
+      }
+      if (ties == 0) continue;
+      // Of equals those in the emptiest parent, of these in the emptiest grandparent, ...
+      for (cell above{c.level + 1, 0}; above.level + 1 < sizes.size(); ++above.level) {
+        std::uint64_t left = 0;
+        std::uint32_t fewest = 65;
+        for (above.first = 0; above.first < sizes.back(); above.first += sizes[above.level]) {
+          if ((ties & mask(above)) == 0) continue;
+          const std::uint32_t there = ones(pool & mask(above));
+          if (there < fewest) left = 0;
+          if (there <= fewest) {
+            fewest = there;
+            left |= ties & mask(above);
+          }
+        }
+        ties = left;
+      }
+      c.first = static_cast<std::uint32_t>(std::countr_zero(ties));
+      return c;
+    }
+  }
+
+  // Rule 3 of choose_leaves. Requires: k <= ones(pool & mask(c)).
+  [[nodiscard]] std::uint64_t fill(cell c, std::uint64_t pool, std::uint32_t k) const noexcept {
+    std::uint64_t chosen = 0;
+    pool &= mask(c);
+    while (k > 0 && c.level > 1) {
+      // Whole children, those with most leaves first.
+      const cell end{c.level, c.first + sizes[c.level]};
+      std::uint32_t next = 0;
+      for (std::uint32_t size = k; size > 0; size = next < k ? next : k) {
+        next = 0;
+        for (cell child{c.level - 1, c.first}; child.first < end.first;
+             child.first += sizes[child.level]) {
+          const std::uint64_t leaves = pool & mask(child);
+          const std::uint32_t there = ones(leaves);
+          if (there == size && there <= k) {
+            chosen |= leaves;
+            pool ^= leaves;
+            k -= there;
+          } else if (there < size && there > next) {
+            next = there;
+          }
+        }
+      }
+      if (k == 0) return chosen;
+      c = lowest_cell(pool, 0, k);
+      pool &= mask(c);
+    }
+    for (; k > 0; --k, pool &= pool - 1) chosen |= pool & -pool;
+    return chosen;
+  }
+};
+
+// Chooses n leaves of a node for a task, close together and so that what is left stays whole.
+// Bit i of `available` is leaf i; those in `preferred` are idle, the others need a preemption.
+//
+// 1. If n leaves are preferred, the pool is the preferred leaves, otherwise all available ones.
+// 2. The cell: of the lowest level where a cell has n leaves of the pool; of these the one with
+//    most preferred leaves (more than n count as n), then with fewest leaves of the pool, then with
+//    fewest of them in its parent, in its grandparent, ..., then the first one. As no lower cell
+//    has n leaves, this is the lowest common cell of any n leaves chosen in it.
+// 3. In the cell: its preferred leaves, if fewer than n. The k that are still missing are taken
+//    from its other leaves of the pool: whole children that have at most k of these, most first,
+//    the first of equals; when there is none, k of them in the cell that rule 2 gives for what is
+//    left. Under a parent of leaves the first ones are taken.
+//
+// So the level of the lowest common cell is the least possible, and no other choice at that level
+// needs fewer preemptions.
+//
+// Model:    HiveD (OSDI 2020), section 3: affinity inside a node; its search tries subsets.
+// Requires: n <= leaves of `available`; `preferred` is a subset of it; cell_sizes are the leaves
+//           of a cell of each level: 1 first, each divides the next, the last is the node, at most
+//           64, and has all of `available`.
+// Cost:     O(leaves of the node) for each level that rule 3 goes down.
+[[nodiscard]] inline std::uint64_t choose_leaves(
+    std::uint64_t available, std::uint64_t preferred, std::uint32_t n,
+    std::span<const std::uint32_t> cell_sizes) noexcept {
+  APIARY_ASSERT(!cell_sizes.empty() && cell_sizes.front() == 1 && cell_sizes.back() <= 64);
+  APIARY_ASSERT((preferred & ~available) == 0);
+  const node_cells cells{cell_sizes};
+  APIARY_ASSERT((available & ~cells.mask({cell_sizes.size() - 1, 0})) == 0);
+  APIARY_ASSERT(n <= cells.ones(available));
+  if (n == 0) return 0;
+  if (cells.ones(preferred) >= n) {
+    const auto cell = cells.lowest_cell(preferred, preferred, n);
+    return cells.fill(cell, preferred, n);
+  }
+  const auto cell = cells.lowest_cell(available, preferred, n);
+  const std::uint64_t idle = preferred & cells.mask(cell);
+  return idle | cells.fill(cell, available & ~preferred, n - cells.ones(idle));
+}
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,160 @@
+// apiary/gang/detail/greedy_by_group.h - a gang placed in a cell, one kind of task after the other.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Orders of kinds worth a try: those of most leaves first, of most CPU, of most memory, those with
+// rules, and the first one backwards; none twice.
+// Cost: O(kinds * log kinds).
+[[nodiscard]] inline std::vector<std::vector<std::uint32_t>> orders_of_groups(
+    const gang_units& units) {
+  std::vector<std::uint32_t> order(units.size());
+  for (std::uint32_t u = 0; u < order.size(); ++u) order[u] = u;
+  std::vector<std::vector<std::uint32_t>> all;
+  const auto add = [&](const auto& size) {
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return size(units[a]) > size(units[b]);
+    });
+    if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
+  };
+  using unit = gang_units::unit;
+  add([](const unit& u) { return u.gpus; });
+  add([](const unit& u) { return u.cpu_milli; });
+  add([](const unit& u) { return u.memory_mib; });
+  add([](const unit& u) { return u.constrained == any_level ? 0 : 1; });
+  add([](const unit& u) { return ~u.gpus; });
+  return all;
+}
+
+// What is left of a node of whole GPUs. Nodes in use are to be filled before others.
+struct leaves_left {
+  const gang_units* units = nullptr;
+  std::uint64_t leaves = 0;
+  std::uint64_t cpu_milli = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t memory_mib = std::numeric_limits<std::uint64_t>::max();
+  bool in_use = false;
+
+  [[nodiscard]] std::uint64_t room(std::uint32_t u) const noexcept {
+    const gang_units::unit& unit = (*units)[u];
+    std::uint64_t n = unit.tasks;
+    if (unit.gpus > 0) n = std::min(n, leaves / unit.gpus);
+    if (unit.cpu_milli > 0) n = std::min(n, cpu_milli / unit.cpu_milli);
+    if (unit.memory_mib > 0) n = std::min(n, memory_mib / unit.memory_mib);
+    return n;
+  }
+  void put(std::uint32_t u, std::uint64_t n) noexcept {
+    leaves -= n * (*units)[u].gpus;
+    cpu_milli -= n * (*units)[u].cpu_milli;
+    memory_mib -= n * (*units)[u].memory_mib;
+    in_use = true;
+  }
+  [[nodiscard]] std::uint64_t free() const noexcept { return in_use ? leaves : leaves + 65; }
+};
+
+// Places a gang in one cell, kind after kind: each exactly within its rules, beside those before
+// it, in parts and on nodes as fill_parts says. What is found can be had; not all is found.
+//
+// Node: room(kind) -> so many more units of a kind; put(kind, units); free() -> how much is left,
+// less on a node that is to be filled before others.
+//
+// Cost: for each kind and node of the cell one room, and O(log) for each part used.
+template <CellTree Tree, class Node>
+class greedy_by_group {
+ public:
+  greedy_by_group(const Tree& tree, level_t node_level, const gang_units& units) noexcept
+      : tree_(&tree), units_(&units), node_level_(node_level) {}
+
+  // Into cell c of level l, whose nodes these are; calls sink(node, kind, units there). False if a
+  // kind finds no room, what was put before it stays.
+  template <class Sink>
+  bool operator()(level_t l, std::uint32_t c, std::span<const std::uint32_t> order,
+                  gang_objective objective, std::span<Node> nodes, const Sink& sink) {
+    first_ = places_inside(*tree_, l, c, node_level_).first.value;
+    nodes_ = nodes;
+    objective_ = objective;
+    at_.resize(l - node_level_ + 1);
+    for (level_t k = node_level_; k <= l; ++k) {
+      const id_range<cell_id> cells = places_inside(*tree_, l, c, k);
+      at_[k - node_level_].first = cells.first.value;
+      at_[k - node_level_].cells.resize(cells.size());
+    }
+    for (const std::uint32_t u : order) {
+      if (count(u, l, c).room < (*units_)[u].tasks) return false;
+      place(u, l, c, (*units_)[u].tasks, sink);
+    }
+    return true;
+  }
+
+ private:
+  struct counted {
+    std::uint32_t room = 0;
+    std::uint64_t free = 0;
+  };
+  struct level {
+    std::uint32_t first = 0;  // the place of the first of
+    std::vector<counted> cells{};
+  };
+
+  counted count(std::uint32_t u, level_t l, std::uint32_t c) {
+    std::uint64_t room = 0;
+    std::uint64_t free = 0;
+    if (l == node_level_) {
+      room = nodes_[c - first_].room(u);
+      free = nodes_[c - first_].free();
+    } else {
+      const level_t below = level_below(*units_, u, l, node_level_);
+      for (const cell_id i : places_inside(*tree_, l, c, below)) {
+        const counted part = count(u, below, i.value);
+        room += part.room;
+        free += part.free;
+      }
+    }
+    level& at = at_[l - node_level_];
+    return at.cells[c - at.first] = {units_->bound(u, l, room), free};
+  }
+  template <class Sink>
+  void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n, const Sink& sink) {
+    if (l == node_level_) {
+      nodes_[c - first_].put(u, n);
+      return sink(c, u, n);
+    }
+    const level_t below = level_below(*units_, u, l, node_level_);
+    const level& at = at_[below - node_level_];
+    std::vector<cell_part> parts;
+    for (const cell_id i : places_inside(*tree_, l, c, below)) {
+      const counted& part = at.cells[i.value - at.first];
+      if (part.room > 0) parts.push_back({i.value, part.room, part.free});
+    }
+    fill_parts(parts, n, objective_, [&](const cell_part& p, std::uint32_t here) {
+      place(u, below, p.cell, here, sink);
+    });
+  }
+
+  const Tree* tree_;
+  const gang_units* units_;
+  level_t node_level_;
+  std::uint32_t first_ = 0;  // the place of the first node
+  std::span<Node> nodes_;
+  gang_objective objective_ = gang_objective::whole_cells;
+  std::vector<level> at_;  // from the nodes up
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

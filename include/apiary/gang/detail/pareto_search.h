@@ -1,0 +1,275 @@
+// apiary/gang/detail/pareto_search.h - what cells can hold of a gang under rules, by its greatest counts.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/config.h>
+#include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/detail/pareto_front.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The front of a cell: the greatest vectors (units of each kind) that it can hold under all rules
+// of its level and below. A cell can hold a vector if and only if one of the front is at least that
+// and every count is a multiple of its step. Proof: take units away from the parts of a cell step
+// by step of the lower level, which divides that of the cell; no count of any cell grows. So the
+// front of a cell is made of the sums of the fronts of its parts, cut to the limits of its level.
+//
+// Parts are the cells of the next lower level that has rules, or nodes; parts with equal fronts
+// stand together, and when one more of them adds nothing, no other of them does.
+//
+// The number of vectors can grow exponentially with the number of kinds: this is a vector packing
+// problem, NP-hard already for one kind of rule. With `beam` only so many of each sum are kept,
+// those of most leaves: what is found then can be had, but is not all.
+//
+// Which of the placements it comes to is not the caller's to choose.
+//
+// Cost: at most `budget` comparisons of two vectors and looks at a node, and about as many numbers
+//       kept; O(log) for each look and O(nodes of the cell * log) beside that.
+template <CellTree Tree>
+class pareto_search {
+ public:
+  using counts = pareto_front::counts;
+  static constexpr std::size_t all = ~std::size_t{0};
+
+  // What follows is about these. They must stay as they are.
+  void begin(const capacity_index<Tree>& capacities, const gang_units& units,
+             std::span<const resources> hosts) {
+    capacities_ = &capacities;
+    units_ = &units;
+    hosts_ = hosts;
+    cells_.clear();
+    nodes_.clear();
+    of_node_.clear();
+    of_front_.clear();
+    tasks_.clear();
+    leaves_.clear();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      tasks_.push_back(units[u].tasks);
+      leaves_.push_back(units[u].gpus);
+    }
+  }
+
+  // Makes the front of cell c of level l; false if the budget ended before.
+  bool make(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t budget) {
+    ended_ = false;
+    steps_ = 0;
+    budget_ = budget;
+    beam_ = beam;
+    cut_ = false;
+    cells_.clear();
+    level_ = l;
+    cell_ = c;
+    front_ = build(l, c);
+    return !ended_;
+  }
+  // After make: the front, whether the beam has cut anything, whether the gang is in it.
+  [[nodiscard]] const pareto_front& front() const noexcept { return front_of(level_, front_); }
+  [[nodiscard]] bool cut() const noexcept { return cut_; }
+  [[nodiscard]] bool holds_gang() const noexcept { return front().covers(tasks_); }
+  // Comparisons of the last make.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+  // After make, if the gang is in it: calls sink(node, unit, units there).
+  template <class Sink>
+  void place(Sink&& sink) {
+    spread(front_, level_, cell_, tasks_, sink);
+  }
+
+ private:
+  struct part {
+    std::size_t front = 0;
+    std::uint32_t cell = 0;
+  };
+  struct made {
+    pareto_front front;
+    level_t level = 0;                   // of the parts
+    std::vector<part> parts{};           // those that added something, and
+    std::vector<pareto_front> before{};  // what there was before each
+  };
+  using node_kind = std::array<std::uint64_t, 3>;
+
+  [[nodiscard]] std::size_t width() const noexcept { return units_->size(); }
+  bool pay(std::uint64_t steps) noexcept {
+    ended_ = ended_ || steps > budget_ - steps_;
+    steps_ = ended_ ? budget_ : steps_ + steps;
+    return !ended_;
+  }
+
+  [[nodiscard]] const pareto_front& front_of(level_t l, std::size_t i) const noexcept {
+    return l == capacities_->node_level() ? nodes_[i] : cells_[i].front;
+  }
+
+  std::size_t build(level_t l, std::uint32_t c) {
+    if (l == capacities_->node_level()) return build_node(c);
+    const level_t below = level_below(*units_, l, capacities_->node_level());
+    std::vector<part> parts;
+    for (const cell_id i : capacities_->inside(l, c, below)) parts.push_back({0, i.value});
+    if (below == capacities_->node_level()) {
+      for (part& p : parts) {
+        p.front = build_node(p.cell);
+        if (ended_) return 0;
+      }
+      std::stable_sort(parts.begin(), parts.end(),
+                       [](const part& a, const part& b) { return a.front < b.front; });
+    }
+    std::vector<std::uint32_t> most(width());
+    for (std::size_t u = 0; u < width(); ++u) most[u] = units_->at(u, l).most;
+    made cell{pareto_front(width()), below, {}, {}};
+    pareto_front sum(width());
+    sum.add(std::vector<std::uint32_t>(width(), 0));
+    std::size_t useless = ~std::size_t{0};
+    for (part& p : parts) {
+      if (p.front == useless) continue;
+      if (sum.covers(most)) break;
+      if (below != capacities_->node_level()) p.front = build(below, p.cell);
+      if (ended_) return 0;
+      pareto_front next = add(sum, front_of(below, p.front), most);
+      if (ended_ || !pay(next.size() * sum.size())) return 0;
+      if (sum.covers(next)) {
+        if (below == capacities_->node_level()) useless = p.front;
+        continue;
+      }
+      if (next.size() > beam_) {
+        next.keep(beam_, leaves_);
+        cut_ = true;
+      }
+      cell.parts.push_back(p);
+      cell.before.push_back(std::move(sum));
+      sum = std::move(next);
+    }
+    std::vector<std::uint32_t> cut(width());
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      for (std::size_t u = 0; u < width(); ++u) cut[u] = units_->bound(u, l, sum[i][u]);
+      if (!pay(cell.front.size() + 1)) return 0;
+      cell.front.add(cut);
+    }
+    cell.front.sort();
+    cells_.push_back(std::move(cell));
+    return cells_.size() - 1;
+  }
+  // All sums of two, no count greater than its most.
+  pareto_front add(const pareto_front& a, const pareto_front& b, counts most) {
+    pareto_front sums(width());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      for (std::size_t j = 0; j < b.size(); ++j) {
+        vector_.resize(width());
+        for (std::size_t u = 0; u < width(); ++u) {
+          const std::uint64_t both = std::uint64_t{a[i][u]} + b[j][u];
+          vector_[u] = static_cast<std::uint32_t>(std::min<std::uint64_t>(both, most[u]));
+        }
+        if (!pay(sums.size() + 1)) return sums;
+        sums.add(vector_);
+      }
+    }
+    return sums;
+  }
+
+  std::size_t build_node(std::uint32_t node) {
+    if (!pay(1)) return 0;
+    node_kind kind{capacities_->free(node), 0, 0};
+    if (units_->hosted() && !hosts_.empty())
+      kind = {kind[0], hosts_[node].cpu_milli, hosts_[node].memory_mib};
+    const auto [known, is_new] = of_node_.try_emplace(kind, 0);
+    if (!is_new) return known->second;
+    pareto_front front(width());
+    vector_.assign(width(), 0);
+    fill_node(front, 0, kind);
+    if (ended_) {
+      of_node_.erase(known);
+      return 0;
+    }
+    front.sort();
+    known->second = of_front_.try_emplace(front.values(), nodes_.size()).first->second;
+    if (known->second == nodes_.size()) nodes_.push_back(std::move(front));
+    return known->second;
+  }
+  void fill_node(pareto_front& front, std::size_t u, const node_kind& left) {
+    if (u == width()) {
+      if (pay(front.size() + 1)) front.add(vector_);
+      return;
+    }
+    const gang_units::unit& unit = (*units_)[u];
+    std::uint64_t n = unit.tasks;
+    if (unit.gpus > 0) n = std::min<std::uint64_t>(n, left[0] / unit.gpus);
+    if (!hosts_.empty() && unit.cpu_milli > 0) n = std::min(n, left[1] / unit.cpu_milli);
+    if (!hosts_.empty() && unit.memory_mib > 0) n = std::min(n, left[2] / unit.memory_mib);
+    const std::uint32_t step = units_->at(u, capacities_->node_level()).step;
+    for (std::uint32_t k = units_->bound(u, capacities_->node_level(), n); !ended_; k -= step) {
+      vector_[u] = k;
+      node_kind rest{left[0] - std::uint64_t{k} * unit.gpus, left[1], left[2]};
+      if (!hosts_.empty())
+        rest = {rest[0], left[1] - k * unit.cpu_milli, left[2] - k * unit.memory_mib};
+      fill_node(front, u + 1, rest);
+      if (k == 0 || u + 1 == width()) break;
+    }
+  }
+
+  template <class Sink>
+  void spread(std::size_t front, level_t l, std::uint32_t c, std::vector<std::uint32_t> v,
+              Sink& sink) {
+    if (l == capacities_->node_level()) {
+      for (std::size_t u = 0; u < width(); ++u)
+        if (v[u] > 0) sink(c, u, v[u]);
+      return;
+    }
+    const made& cell = cells_[front];
+    for (std::size_t i = cell.parts.size(); i-- > 0;) {
+      const part& p = cell.parts[i];
+      if (cell.before[i].covers(v)) continue;  // the part is not needed
+      std::vector<std::uint32_t> here = share_of(cell.before[i], front_of(cell.level, p.front), v);
+      for (std::size_t u = 0; u < width(); ++u) v[u] -= here[u];
+      spread(p.front, cell.level, p.cell, std::move(here), sink);
+    }
+  }
+  // What of v the part takes, so that `before` covers the rest.
+  [[nodiscard]] std::vector<std::uint32_t> share_of(const pareto_front& before,
+                                                    const pareto_front& of_part, counts v) const {
+    std::vector<std::uint32_t> here(width());
+    std::vector<std::uint32_t> rest(width());
+    for (std::size_t j = 0; j < of_part.size(); ++j) {
+      for (std::size_t u = 0; u < width(); ++u) {
+        here[u] = std::min(v[u], of_part[j][u]);
+        rest[u] = v[u] - here[u];
+      }
+      if (before.covers(rest)) return here;
+    }
+    APIARY_VERIFY(false);
+    return here;
+  }
+
+  const capacity_index<Tree>* capacities_ = nullptr;
+  const gang_units* units_ = nullptr;
+  std::span<const resources> hosts_;
+  std::uint64_t budget_ = 0;
+  std::uint64_t steps_ = 0;
+  bool ended_ = false;
+  bool cut_ = false;
+  std::size_t beam_ = all;
+  level_t level_ = 0;
+  std::uint32_t cell_ = 0;
+  std::size_t front_ = 0;
+  std::vector<std::uint32_t> tasks_;   // of each kind
+  std::vector<std::uint32_t> leaves_;  // of a unit of each kind
+  std::vector<made> cells_;            // fronts of cells
+  std::vector<pareto_front> nodes_;    // and of nodes, all different
+  std::map<node_kind, std::size_t> of_node_;
+  std::map<std::vector<std::uint32_t>, std::size_t> of_front_;
+  std::vector<std::uint32_t> vector_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

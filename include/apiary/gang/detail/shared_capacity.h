@@ -1,0 +1,263 @@
+// apiary/gang/detail/shared_capacity.h - what nodes with shared GPUs hold of a gang, on which devices.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+#include <apiary/model/resources.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Every vector (units of each kind of a gang) that a node has room for, and of all ways to put it
+// on the devices the one of least cost. Nodes with equal devices, CPU and memory left are of one
+// class and looked at once. What min_cost_fit asks.
+//
+// Each node begins as it is; one unit is added at a time, kinds in order, and each share goes to
+// each device that differs in what it has left. Devices that come out alike are one way.
+//
+// Requires: in a member with a share, leaves == 1.
+// Cost:     O(nodes * log classes), and for each class the ways to put all its vectors on devices:
+//           what the budget counts. Few for gangs of few tasks; exponential in the devices of a node
+//           and the kinds of share, as packing is.
+class shared_capacity {
+ public:
+  // A part of a device, whole_gpu for all of it.
+  struct taken {
+    milli_gpu part = 0;
+    std::uint32_t device = 0;
+  };
+
+  // cost(before, after) -> std::int64_t, for the states of a node; of these only what is left of
+  // it counts. False if the budget ended, or a node may have room for 2^64 vectors or more.
+  template <class Cost>
+  bool assign(const node_table& nodes, const gang_units& units, level_t node_level,
+              std::uint64_t budget, const Cost& cost) {
+    budget_ = budget;
+    steps_ = 0;
+    units_ = units;
+    most_.clear();
+    strides_.clear();
+    takes_.clear();
+    std::uint64_t vectors = 1;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      most_.push_back(std::min(units.at(u, node_level).most, most_by_devices(units[u])));
+      strides_.push_back(vectors);
+      const std::uint64_t counts = std::uint64_t{most_[u]} + 1;
+      if (vectors > ~std::uint64_t{0} / counts) return false;
+      vectors *= counts;
+    }
+    std::map<class_key, std::uint32_t> known;
+    holds_.clear();
+    classes_.clear();
+    for (const node_id n : nodes.ids()) {
+      const auto [at, is_new] =
+          known.try_emplace(key_of(nodes[n]), static_cast<std::uint32_t>(known.size()));
+      classes_.push_back(at->second);
+      if (!is_new) continue;
+      holds_.emplace_back();
+      if (nodes[n].healthy && !fill(nodes[n], cost)) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+  // Of each node.
+  [[nodiscard]] std::span<const std::uint32_t> classes() const noexcept { return classes_; }
+  // The least cost of so many units on a node of the class, nullopt if it has no room for them.
+  [[nodiscard]] std::optional<std::int64_t> operator()(
+      std::uint32_t node_class, std::span<const std::uint32_t> counts) const {
+    const held* const at = find(node_class, counts);
+    return at == nullptr ? std::nullopt : std::optional(at->cost);
+  }
+  // What these units then take of the devices of a node, in an order in which it can be taken.
+  // Requires: there is room.
+  [[nodiscard]] std::vector<taken> devices(const node_table& nodes, node_id n,
+                                           std::span<const std::uint32_t> counts) const {
+    const held* const at = find(classes_[n.value], counts);
+    APIARY_VERIFY(at != nullptr);
+    std::vector<take> order;
+    for (std::uint32_t t = at->last_take; t != none; t = takes_[t].before)
+      order.push_back(takes_[t]);
+    std::vector<taken> all;
+    std::array<milli_gpu, max_gpus_per_node> left = nodes[n].gpu_left;
+    for (std::size_t i = order.size(); i-- > 0;) {
+      const auto device = static_cast<std::size_t>(
+          std::find(left.begin(), left.end(), order[i].from) - left.begin());
+      APIARY_VERIFY(device < nodes[n].gpus);
+      left[device] = static_cast<milli_gpu>(left[device] - order[i].part);
+      all.push_back({order[i].part, static_cast<std::uint32_t>(device)});
+    }
+    return all;
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  using device_shares = std::array<milli_gpu, max_gpus_per_node>;  // descending
+  struct class_key {
+    device_shares left{};
+    std::uint32_t cpu_milli = 0;
+    std::uint32_t memory_mib = 0;
+    std::uint32_t model = 0;
+    bool healthy = true;
+    friend auto operator<=>(const class_key&, const class_key&) = default;
+  };
+  // Of a device with `from` left.
+  struct take {
+    milli_gpu part = 0;
+    milli_gpu from = 0;
+    std::uint32_t before = none;  // what was taken before
+  };
+  struct way {
+    device_shares left{};
+    std::uint32_t last_take = none;
+  };
+  struct begun {
+    std::uint64_t number = 0;  // of the vector, in a mixed radix
+    way devices{};
+  };
+  struct held {
+    std::uint64_t number = 0;
+    std::int64_t cost = 0;
+    std::uint32_t last_take = none;
+  };
+
+  static void sort_descending(device_shares& left) {
+    std::sort(left.begin(), left.end(), [](milli_gpu a, milli_gpu b) { return a > b; });
+  }
+  [[nodiscard]] static class_key key_of(const node_state& node) {
+    if (!node.healthy) return {.healthy = false};
+    class_key key{node.gpu_left, node.left.cpu_milli, node.left.memory_mib,
+                  node.gpus == 0 ? std::uint32_t{max_gpu_models} : node.model, true};
+    sort_descending(key.left);
+    return key;
+  }
+  [[nodiscard]] const held* find(std::uint32_t node_class,
+                                 std::span<const std::uint32_t> counts) const {
+    std::uint64_t number = 0;
+    for (std::size_t u = 0; u < counts.size(); ++u) {
+      if (counts[u] > most_[u]) return nullptr;
+      number += counts[u] * strides_[u];
+    }
+    const std::vector<held>& all = holds_[node_class];
+    const auto at =
+        std::lower_bound(all.begin(), all.end(), number,
+                         [](const held& h, std::uint64_t wanted) { return h.number < wanted; });
+    return at == all.end() || at->number != number ? nullptr : &*at;
+  }
+  [[nodiscard]] std::uint64_t count(std::uint64_t number, std::size_t u) const {
+    return number / strides_[u] % (std::uint64_t{most_[u]} + 1);
+  }
+  // Of one kind alone, on a node with all its devices free.
+  [[nodiscard]] static std::uint32_t most_by_devices(const gang_units::unit& unit) noexcept {
+    if (unit.gpus == 0) return unit.tasks;
+    std::uint64_t milli = (unit.gpus - unit.shares.size()) * std::uint64_t{whole_gpu};
+    for (const milli_gpu part : unit.shares) milli += part;
+    constexpr std::uint64_t all = std::uint64_t{max_gpus_per_node} * whole_gpu;
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(unit.tasks, all / milli));
+  }
+  bool pay() noexcept { return steps_ < budget_ && ++steps_ > 0; }
+
+  // What is left of the host beside a vector, nullopt if it takes more than there is.
+  [[nodiscard]] std::optional<resources> host_beside(const node_state& node,
+                                                     std::uint64_t number) const {
+    std::uint64_t cpu = 0;
+    std::uint64_t memory = 0;
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      cpu += count(number, u) * units_[u].cpu_milli;
+      memory += count(number, u) * units_[u].memory_mib;
+    }
+    if (cpu > node.left.cpu_milli || memory > node.left.memory_mib) return std::nullopt;
+    return resources{node.left.cpu_milli - static_cast<std::uint32_t>(cpu),
+                     node.left.memory_mib - static_cast<std::uint32_t>(memory)};
+  }
+
+  template <class Cost>
+  bool fill(const node_state& node, const Cost& cost) {
+    std::vector<begun> all{{0, {key_of(node).left, none}}};
+    std::map<std::pair<std::uint64_t, device_shares>, bool> seen;
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      if (units_[u].gpus > 0 && !node.accessible(units_[u].models)) continue;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const begun at = all[i];
+        const std::uint64_t number = at.number + strides_[u];
+        if (count(at.number, u) >= most_[u] || !host_beside(node, number)) continue;
+        if (!add_unit(units_[u], at.devices)) return false;
+        for (const way& w : ways_)
+          if (!std::exchange(seen[{number, w.left}], true)) all.push_back({number, w});
+      }
+    }
+    std::map<std::uint64_t, held> best;
+    node_state after = node;
+    for (const begun& b : all) {
+      if (b.number == 0) continue;
+      after.left = host_beside(node, b.number).value();
+      after.gpu_left = b.devices.left;
+      const held here{b.number, cost(node, after), b.devices.last_take};
+      const auto [at, is_new] = best.try_emplace(b.number, here);
+      if (!is_new && here.cost < at->second.cost) at->second = here;
+    }
+    for (const auto& [number, h] : best) holds_.back().push_back(h);
+    return true;
+  }
+  // All ways to put one unit more on the devices; false if the budget ended.
+  bool add_unit(const gang_units::unit& unit, way w) {
+    ways_.clear();
+    if (!pay()) return false;
+    const std::size_t whole = unit.gpus - unit.shares.size();
+    if (whole > max_gpus_per_node) return true;
+    for (std::size_t i = 0; i < whole; ++i) {
+      if (w.left[i] != whole_gpu) return true;
+      takes_.push_back({whole_gpu, whole_gpu, w.last_take});
+      w.last_take = static_cast<std::uint32_t>(takes_.size() - 1);
+      w.left[i] = 0;
+    }
+    sort_descending(w.left);
+    ways_.push_back(w);
+    for (const milli_gpu part : unit.shares) {
+      std::map<device_shares, std::uint32_t> next;
+      for (const way& from : ways_) {
+        for (std::size_t i = 0; i < max_gpus_per_node && from.left[i] >= part; ++i) {
+          if (i + 1 < max_gpus_per_node && from.left[i + 1] == from.left[i]) continue;
+          if (!pay()) return false;
+          device_shares left = from.left;
+          left[i] = static_cast<milli_gpu>(left[i] - part);
+          sort_descending(left);
+          const auto [at, is_new] = next.try_emplace(left, none);
+          if (!is_new) continue;
+          takes_.push_back({part, from.left[i], from.last_take});
+          at->second = static_cast<std::uint32_t>(takes_.size() - 1);
+        }
+      }
+      ways_.clear();
+      for (const auto& [left, last] : next) ways_.push_back({left, last});
+    }
+    return true;
+  }
+
+  std::uint64_t budget_ = 0;
+  std::uint64_t steps_ = 0;
+  gang_units units_;
+  std::vector<std::uint32_t> most_;     // units of each kind on one node
+  std::vector<std::uint64_t> strides_;  // of each kind
+  std::vector<std::uint32_t> classes_;
+  std::vector<std::vector<held>> holds_;  // by class, vectors ascending
+  std::vector<take> takes_;
+  std::vector<way> ways_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

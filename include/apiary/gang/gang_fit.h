@@ -1,0 +1,284 @@
+// apiary/gang/gang_fit.h - whether a gang fits, exactly, and on which nodes.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/gang/detail/bin_packing_search.h>
+#include <apiary/model/request.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// `nodes` nodes with `free` free leaves each.
+struct node_class {
+  std::uint32_t free = 0;
+  std::uint32_t nodes = 0;
+};
+
+// Packs the tasks of a gang into classes of equal nodes, each task on one node.
+//
+// Largest tasks first; a task goes to a node that the gang already uses if one has room (the first
+// such), otherwise to the first class that has room. If every size divides the next larger one this
+// is exact wherever the tasks go. Proof: let s be the largest size and X a node with s leaves free;
+// in any packing some task T of size s can go to X. If X holds a task of that size, rename it.
+// Otherwise take what X holds in descending order of size: what is missing to s stays a multiple of
+// the next size, so either all of it is less than s or some first ones sum up to s exactly. These
+// trade places with T. Also, what is left of a node for size s is a number of whole s, so that
+// failure at size s means: counted in pieces of s leaves, the tasks have more than the nodes.
+// Such a count (`cut`) proves a no for any sizes: a node of f leaves holds tasks of s1, s2, ...
+// only if floor(s1/t) + floor(s2/t) + ... <= floor(f/t), for every t.
+//
+// If sizes do not divide one another and that order fails, and no cut says no, best fit is tried,
+// then bin_packing_search, which needs not have a cut for its no.
+//
+// Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes"
+//           (J. of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
+// Requires: sizes 1 to 64, free leaves up to 64, less than 2^32 tasks; equal classes may repeat.
+// Cost:     O(members * (members + classes) + nodes used), whatever the number of tasks, where the
+//           first order succeeds or a cut says no (64 times that); then bin_packing_search.
+class gang_fit {
+ public:
+  static constexpr std::uint32_t max_leaves = detail::bin_packing_search::max_leaves;
+
+  // Portions first, ..., last-1 go to one node of that class. Nodes that hold the same may name the
+  // same portions.
+  struct used_node {
+    std::uint32_t node_class = 0;
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;
+  };
+  struct portion {
+    std::uint32_t member = 0;
+    std::uint32_t tasks = 0;
+  };
+  // Counted in pieces of `leaves` leaves, the tasks need more than all nodes have.
+  struct shortage {
+    std::uint32_t leaves = 0;
+    std::uint64_t needed = 0;   // sum of tasks * floor(leaves of the task / leaves)
+    std::uint64_t present = 0;  // sum of nodes * floor(free / leaves)
+  };
+
+  // The search gives up after so many steps, of about 0.1 microseconds.
+  explicit gang_fit(std::uint64_t budget = 100'000) noexcept : budget_(budget) {}
+  void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
+
+  // Classes in order of preference.
+  fit_verdict operator()(std::span<const node_class> classes, std::span<const task_group> members) {
+    steps_ = 0;
+    cut_.reset();
+    nodes_.clear();
+    portions_.clear();
+    sort(members);
+    if (!pack_first(classes)) {
+      cut_ = find_cut(classes);
+      if (cut_) return fit_verdict::does_not_fit;
+      if (!pack_tightest(classes)) {
+        const fit_verdict verdict = search(classes);
+        if (verdict != fit_verdict::fits) return verdict;
+      }
+    }
+    list_nodes();
+    return fit_verdict::fits;
+  }
+
+  // After `fits`: the nodes used, equal ones together, and what they take.
+  [[nodiscard]] std::span<const used_node> nodes() const noexcept { return nodes_; }
+  [[nodiscard]] std::span<const portion> portions() const noexcept { return portions_; }
+  // After `does_not_fit`: a proof, if a cut proves it; of several the one with smallest pieces.
+  [[nodiscard]] const std::optional<shortage>& cut() const noexcept { return cut_; }
+  // Steps of the search; 0 when none was needed.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+ private:
+  struct sized_group {
+    std::uint32_t leaves = 0;
+    std::uint32_t tasks = 0;
+    std::uint32_t member = 0;
+  };
+  // Equal nodes: of one class, with the same tasks, `left` leaves free. The first piles are the
+  // classes with what is untouched of them, after them stand the nodes in use.
+  struct pile {
+    std::uint32_t node_class = 0;
+    std::uint32_t nodes = 0;
+    std::uint32_t left = 0;
+    std::uint32_t last_put = none;
+  };
+  struct put {
+    portion what;
+    std::uint32_t before = none;  // what was put there before
+  };
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  void sort(std::span<const task_group> members) {
+    groups_.clear();
+    for (std::uint32_t m = 0; m < members.size(); ++m) {
+      APIARY_ASSERT(members[m].gpus >= 1 && members[m].gpus <= max_leaves);
+      if (members[m].tasks > 0) groups_.push_back({members[m].gpus, members[m].tasks, m});
+    }
+    std::sort(groups_.begin(), groups_.end(), [](const sized_group& a, const sized_group& b) {
+      return a.leaves != b.leaves ? a.leaves > b.leaves : a.member < b.member;
+    });
+  }
+
+  void unpack(std::span<const node_class> classes) {
+    piles_.clear();
+    puts_.clear();
+    for (std::uint32_t c = 0; c < classes.size(); ++c) {
+      APIARY_ASSERT(classes[c].free <= max_leaves);
+      piles_.push_back({c, classes[c].nodes, classes[c].free, none});
+    }
+    untouched_ = piles_.size();
+  }
+
+  // Puts `each` tasks of the group on each of so many nodes of pile p, which go to a pile of their
+  // own.
+  void give(std::size_t p, std::uint32_t nodes, const sized_group& group, std::uint32_t each) {
+    pile after = piles_[p];
+    after.nodes = nodes;
+    after.left -= each * group.leaves;
+    puts_.push_back({{group.member, each}, after.last_put});
+    after.last_put = static_cast<std::uint32_t>(puts_.size() - 1);
+    if (p >= untouched_ && nodes == piles_[p].nodes) {
+      piles_[p] = after;
+    } else {
+      piles_[p].nodes -= nodes;
+      piles_.push_back(after);
+    }
+  }
+  // As many tasks of the group as pile p has room for, at most `tasks`; those left over.
+  std::uint32_t fill(std::size_t p, const sized_group& group, std::uint32_t tasks) {
+    const std::uint32_t nodes = piles_[p].nodes;
+    if (nodes == 0 || piles_[p].left < group.leaves) return tasks;
+    const std::uint32_t each = piles_[p].left / group.leaves;
+    const std::uint32_t whole = std::min(nodes, tasks / each);
+    if (whole > 0) give(p, whole, group, each);
+    tasks -= whole * each;
+    if (tasks == 0 || whole == nodes) return tasks;
+    give(p, 1, group, tasks);
+    return 0;
+  }
+
+  bool pack_first(std::span<const node_class> classes) {
+    unpack(classes);
+    return pack_rest(0);
+  }
+  // The groups from this one on, into what is left.
+  bool pack_rest(std::size_t first_group) {
+    for (std::size_t g = first_group; g < groups_.size(); ++g) {
+      std::uint32_t tasks = groups_[g].tasks;
+      const std::size_t end = piles_.size();
+      for (std::size_t p = untouched_; p < end && tasks > 0; ++p)
+        tasks = fill(p, groups_[g], tasks);
+      for (std::size_t p = 0; p < untouched_ && tasks > 0; ++p) tasks = fill(p, groups_[g], tasks);
+      if (tasks > 0) return false;
+    }
+    return true;
+  }
+
+  bool pack_tightest(std::span<const node_class> classes) {
+    unpack(classes);
+    for (const sized_group& group : groups_) {
+      std::uint32_t tasks = group.tasks;
+      while (tasks > 0) {
+        std::size_t best = piles_.size();
+        const auto consider = [&](std::size_t p) {
+          const pile& at = piles_[p];
+          if (at.nodes > 0 && at.left >= group.leaves &&
+              (best == piles_.size() || at.left < piles_[best].left))
+            best = p;
+        };
+        for (std::size_t p = untouched_; p < piles_.size(); ++p) consider(p);
+        for (std::size_t p = 0; p < untouched_; ++p) consider(p);
+        if (best == piles_.size()) return false;
+        tasks = fill(best, group, tasks);
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::optional<shortage> find_cut(std::span<const node_class> classes) const {
+    for (std::uint32_t t = 1; t <= groups_.front().leaves; ++t) {
+      shortage s{t, 0, 0};
+      for (const sized_group& g : groups_) s.needed += std::uint64_t{g.tasks} * (g.leaves / t);
+      for (const node_class& c : classes) s.present += std::uint64_t{c.nodes} * (c.free / t);
+      if (s.present < s.needed) return s;
+    }
+    return std::nullopt;
+  }
+
+  fit_verdict search(std::span<const node_class> classes) {
+    detail::bin_packing_search::histogram nodes{};
+    for (const node_class& c : classes) {
+      std::uint32_t& n = nodes[c.free];
+      n = c.nodes < ~n ? n + c.nodes : ~std::uint32_t{0};
+    }
+    sizes_.clear();
+    for (const sized_group& g : groups_) {
+      if (sizes_.empty() || sizes_.back().leaves != g.leaves) sizes_.push_back({g.leaves, 0});
+      sizes_.back().tasks += g.tasks;
+    }
+    const fit_verdict verdict = search_(sizes_, nodes, budget_);
+    steps_ = search_.steps();
+    if (verdict != fit_verdict::fits) return verdict;
+    // Its steps are repeated on the piles.
+    unpack(classes);
+    std::size_t group = 0;
+    std::uint32_t tasks = 0;  // of the group, done
+    for (std::size_t i = 0; i < search_.decided(); ++i) {
+      const auto step = [&](std::uint32_t u, std::uint32_t n) {
+        const std::size_t end = piles_.size();
+        for (std::size_t k = untouched_; k < end + untouched_ && n > 0; ++k) {
+          const std::size_t p = k < end ? k : k - end;  // nodes in use first
+          while (n > 0 && piles_[p].nodes > 0 && search_.usable(i, piles_[p].left) == u) {
+            const sized_group& g = groups_[group];
+            const std::uint32_t some = std::min({n, piles_[p].nodes, g.tasks - tasks});
+            give(p, some, g, 1);
+            n -= some;
+            tasks += some;
+            if (tasks == g.tasks) {
+              ++group;
+              tasks = 0;
+            }
+          }
+        }
+        APIARY_ASSERT(n == 0);
+      };
+      if (search_.exact(i) > 0) step(sizes_[i].leaves, search_.exact(i));
+      for (std::uint32_t u = max_leaves; u > 0; --u)
+        if (search_.steps(i)[u] > 0) step(u, search_.steps(i)[u]);
+    }
+    const bool packed = pack_rest(group);
+    APIARY_VERIFY(packed);
+    return fit_verdict::fits;
+  }
+
+  void list_nodes() {
+    for (std::size_t p = untouched_; p < piles_.size(); ++p) {
+      const auto first = static_cast<std::uint32_t>(portions_.size());
+      for (std::uint32_t i = piles_[p].last_put; i != none; i = puts_[i].before)
+        portions_.push_back(puts_[i].what);
+      const auto last = static_cast<std::uint32_t>(portions_.size());
+      nodes_.insert(nodes_.end(), piles_[p].nodes, {piles_[p].node_class, first, last});
+    }
+  }
+
+  std::uint64_t budget_;
+  std::uint64_t steps_ = 0;
+  std::optional<shortage> cut_;
+  std::vector<used_node> nodes_;
+  std::vector<portion> portions_;
+  std::vector<sized_group> groups_;  // members in descending order of size
+  std::vector<pile> piles_;
+  std::size_t untouched_ = 0;  // how many piles are classes
+  std::vector<put> puts_;
+  std::vector<detail::bin_packing_search::task_size> sizes_;
+  detail::bin_packing_search search_;
+};
+
+APIARY_NAMESPACE_END

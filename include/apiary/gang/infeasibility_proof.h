@@ -1,0 +1,227 @@
+// apiary/gang/infeasibility_proof.h - why a gang does not fit: numbers that can be counted again.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/request.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// That a gang fits no cell of the level it requires, for each of these cells one reason:
+//
+// * A weighing gives each task a weight. The gang weighs `needed`; a cell cannot bear more than
+//   `most`, which is less. What a cell bears is counted thus:
+//     a node      the greatest weight of tasks that its free leaves hold, within what the rules
+//                 allow on one node; CPU and memory count too if one kind of task alone has weight,
+//                 or nodes share GPUs
+//     a cell      the sum over its children; at most what the rules allow in the cell; if one kind
+//                 alone has weight, only whole steps of it
+//   One kind of weight 1 counts places for it; floor(leaves / t) counts pieces of t leaves; the
+//   thousandths that a task takes count GPUs where they are shared.
+// * Or all that the cell can hold is listed: the greatest counts of each kind. None is enough.
+//
+// A kind is a member of the gang that has tasks and no leader, those it leads included; those that
+// need the same and have neither slices nor spread are one kind.
+// explain/proof_check.h counts again.
+//
+// Example: examples/why_waiting.cpp
+struct infeasibility_proof {
+  struct weighing {
+    std::vector<std::uint32_t> weights{};  // of a task of each kind
+    std::uint64_t needed = 0;
+    friend bool operator==(const weighing&, const weighing&) = default;
+  };
+  static constexpr std::uint32_t listed = ~std::uint32_t{0};
+  struct refusal {
+    std::uint32_t cell = 0;               // by its place in the level
+    std::uint32_t weighing = listed;      // which one
+    std::uint64_t most = 0;               // that the cell bears; 0 when listed
+    std::vector<std::uint32_t> counts{};  // if listed: of each kind, vector after vector
+    friend bool operator==(const refusal&, const refusal&) = default;
+  };
+
+  level_t level = 0;                   // of the cells; num_levels(): the one cell of everything
+  std::vector<std::uint32_t> kinds{};  // the first member of each, ascending
+  std::vector<weighing> weighings{};
+  std::vector<refusal> cells{};  // each cell of the level, ascending
+  friend bool operator==(const infeasibility_proof&, const infeasibility_proof&) = default;
+};
+
+// What a certificate says first: the reason that most cells have, and the cell that comes closest.
+struct refusal_summary {
+  std::uint32_t weighing = infeasibility_proof::listed;
+  std::uint32_t cells = 0;    // that have this reason
+  std::uint32_t best = 0;     // of these, the one that lacks least, by its place
+  std::uint64_t missing = 0;  // what it lacks; 0 when listed
+};
+
+[[nodiscard]] inline refusal_summary summarize(const infeasibility_proof& why) {
+  std::vector<refusal_summary> reasons(why.weighings.size() + 1);
+  for (const infeasibility_proof::refusal& r : why.cells) {
+    const bool listed = r.weighing == infeasibility_proof::listed;
+    refusal_summary& at = reasons[listed ? why.weighings.size() : r.weighing];
+    const std::uint64_t missing = listed ? 0 : why.weighings[r.weighing].needed - r.most;
+    if (at.cells++ > 0 && missing >= at.missing) continue;
+    at.weighing = r.weighing;
+    at.best = r.cell;
+    at.missing = missing;
+  }
+  refusal_summary first = reasons[0];
+  for (const refusal_summary& s : reasons)
+    if (s.cells > first.cells) first = s;
+  return first;
+}
+
+// What a gang asks for beside GPUs in one cell, and GPUs as such.
+enum class demand : std::uint8_t { memory, cpu, models, slices, spread, gpus };
+
+namespace detail {
+
+[[nodiscard]] inline std::string gpus(std::uint64_t n) {
+  return std::to_string(n) + (n == 1 ? " GPU" : " GPUs");
+}
+// Of thousandths: "1 CPU", "2.5 CPUs".
+[[nodiscard]] inline std::string cpus(std::uint64_t milli) {
+  std::string text = std::to_string(milli / 1000);
+  if (milli % 1000 > 0) {
+    std::string rest = std::to_string(1000 + milli % 1000);
+    while (rest.back() == '0') rest.pop_back();
+    text += '.' + rest.substr(1);
+  }
+  return text + (milli == 1000 ? " CPU" : " CPUs");
+}
+// "a", "a and b", "a, b and c".
+[[nodiscard]] inline std::string listing(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
+
+// What a task of a member takes, with those it leads.
+struct task_needs {
+  std::uint64_t leaves = 0;
+  std::uint64_t milli = 0;  // of GPUs
+  std::uint64_t cpu_milli = 0;
+  std::uint64_t memory_mib = 0;
+};
+[[nodiscard]] inline task_needs needs_of(const topology_constraints& gang, std::uint32_t member) {
+  task_needs all;
+  for (const constrained_task_group& m : gang.members) {
+    if (&m != &gang.members[member] && m.leader != member) continue;
+    const std::uint64_t each = m.tasks / gang.members[member].tasks;
+    all.leaves += m.gpus * each;
+    all.milli += m.gpus * each * (m.shared() > 0 ? m.shared() : whole_gpu);
+    all.cpu_milli += m.host.cpu_milli * each;
+    all.memory_mib += m.host.memory_mib * each;
+  }
+  return all;
+}
+[[nodiscard]] inline bool is_in(std::span<const demand> all, demand d) {
+  return std::find(all.begin(), all.end(), d) != all.end();
+}
+// "tasks of 4 GPUs", with CPU and memory if they are to blame, or all there is.
+[[nodiscard]] inline std::string tasks_of(const task_needs& task,
+                                          std::span<const demand> blocking) {
+  std::vector<std::string> words;
+  if (task.milli != task.leaves * whole_gpu) {
+    words.push_back(std::to_string(task.milli) + "/1000 of a GPU");
+  } else if (task.leaves > 0) {
+    words.push_back(gpus(task.leaves));
+  }
+  if (task.cpu_milli > 0 && (task.leaves == 0 || is_in(blocking, demand::cpu)))
+    words.push_back(cpus(task.cpu_milli));
+  if (task.memory_mib > 0 && (task.leaves == 0 || is_in(blocking, demand::memory)))
+    words.push_back(std::to_string(task.memory_mib) + " MiB");
+  return words.empty() ? "tasks" : "tasks of " + listing(words);
+}
+
+// What is weighed, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs", "thousandths of GPUs".
+[[nodiscard]] inline std::string weighed_things(const infeasibility_proof& why,
+                                                const topology_constraints& gang,
+                                                const std::vector<std::uint32_t>& weights,
+                                                std::span<const demand> blocking) {
+  std::vector<task_needs> needs;
+  for (const std::uint32_t member : why.kinds) needs.push_back(needs_of(gang, member));
+  std::size_t kinds = 0;
+  std::size_t kind = 0;
+  std::uint64_t largest = 0;
+  bool thousandths = true;
+  for (std::size_t k = 0; k < weights.size(); ++k) {
+    largest = std::max(largest, needs[k].leaves);
+    thousandths = thousandths && weights[k] == needs[k].milli;
+    if (weights[k] == 0) continue;
+    ++kinds;
+    kind = k;
+  }
+  if (kinds == 1 && weights[kind] == 1) return tasks_of(needs[kind], blocking);
+  if (thousandths) return "thousandths of GPUs";
+  for (std::uint64_t t = 1; t <= largest; ++t) {
+    bool pieces = true;
+    for (std::size_t k = 0; k < weights.size(); ++k)
+      pieces = pieces && weights[k] == needs[k].leaves / t;
+    if (pieces) return t == 1 ? "GPUs" : "pieces of " + gpus(t);
+  }
+  return "units of weight";
+}
+
+// "; but for the spread it would fit"
+[[nodiscard]] inline std::string blame(std::span<const demand> blocking) {
+  if (blocking.empty()) return "";
+  if (is_in(blocking, demand::gpus)) return "; by GPUs alone it would not fit either";
+  constexpr const char* names[] = {"memory", "CPU", "the kind of GPU", "the slices", "the spread"};
+  std::vector<std::string> words;
+  for (const demand d : blocking) words.emplace_back(names[static_cast<std::size_t>(d)]);
+  return "; but for " + listing(words) + " it would fit";
+}
+
+}  // namespace detail
+
+// A sentence for people. level_name: of the level, "rack"; "cluster" for the cell of everything.
+// blocking: what is to blame (explain/blocking_resource.h), or nothing if that is not asked.
+[[nodiscard]] inline std::string sentence(const infeasibility_proof& why,
+                                          const topology_constraints& gang,
+                                          const std::string& level_name,
+                                          std::span<const demand> blocking = {}) {
+  const refusal_summary first = summarize(why);
+  const std::string cell =
+      why.cells.size() == 1 ? "the " + level_name : level_name + " " + std::to_string(first.best);
+  const std::string others = first.cells == why.cells.size() || why.cells.size() == 1
+                                 ? ""
+                                 : " (so it is in " + std::to_string(first.cells) + " of " +
+                                       std::to_string(why.cells.size()) +
+                                       " cells; the others have other reasons)";
+  if (first.weighing != infeasibility_proof::listed) {
+    const infeasibility_proof::weighing& w = why.weighings[first.weighing];
+    return "the gang needs room for " + std::to_string(w.needed) + " " +
+           detail::weighed_things(why, gang, w.weights, blocking) + " in one " + level_name + "; " +
+           cell + (why.cells.size() == 1 ? " has it for " : " has most, for ") +
+           std::to_string(w.needed - first.missing) + ": " + std::to_string(first.missing) +
+           (first.missing == 1 ? " is missing" : " are missing") + others + detail::blame(blocking);
+  }
+  std::string text = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
+  for (const infeasibility_proof::refusal& r : why.cells) {
+    if (r.cell != first.best) continue;
+    const std::size_t width = why.kinds.size();
+    for (std::size_t i = 0; i + width <= r.counts.size(); i += width) {
+      text += i == 0 ? " " : ", or ";
+      for (std::size_t k = 0; k < width; ++k)
+        text += (k == 0 ? "" : " + ") + std::to_string(r.counts[i + k]);
+    }
+  }
+  text += " tasks of members";
+  for (std::size_t k = 0; k < why.kinds.size(); ++k)
+    text += (k == 0 ? " " : " + ") + std::to_string(why.kinds[k]);
+  return text + others + detail::blame(blocking);
+}
+
+APIARY_NAMESPACE_END

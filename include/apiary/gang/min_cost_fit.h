@@ -1,0 +1,317 @@
+// apiary/gang/min_cost_fit.h - the placement of a gang that costs least, by the caller's cost.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/detail/bin_packing_search.h>
+#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/detail/class_vectors.h>
+#include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/detail/cost_tables.h>
+#include <apiary/gang/detail/greedy_by_group.h>
+#include <apiary/gang/gang_portion.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/step_budget.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Places a gang under its rules where the sum over the nodes of a caller's cost is least: how much
+// more of the GPUs is fragmented, whole cells that are broken, watts. What a node has room for is
+// the caller's, too.
+//
+// From the preferred level up to the required one the first level with a cell that can hold the
+// gang; there the cell of least cost, of equals the first.
+//
+// * Cells that have not room for all units of one kind, counted alone, or cannot bear the weight
+//   of the gang, are passed over: that alone proves many a no, whatever the size of the gang.
+// * In the others cost_tables says what the gang costs at least, or that it cannot be had.
+// * Where the budget is too small for that, kinds are placed one after the other (greedy_by_group), in
+//   a few orders, until one cell takes them all: some placement, not the cheapest.
+//
+// Requires: valid(gang) for the tree.
+// Cost:     class_vectors and, if the product over the kinds of (units + 1) is within the budget,
+//           cost_tables for each cell that is not passed over; O(nodes * kinds) beside that. All
+//           levels below the required one have half of the budget.
+template <CellTree Tree>
+class min_cost_fit {
+ public:
+  using counts = detail::class_vectors::counts;  // units of each kind
+  static constexpr std::int64_t never = detail::cost_tables<Tree>::never;
+
+  explicit min_cost_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
+
+  // classes: of each node its class, 0, 1, ...; nodes of a class are equal.
+  // cost(class, counts) -> std::optional<std::int64_t>: of so many units on such a node, nullopt if
+  // it has no room for them. It is asked for vectors that are not 0 and that the rules allow on a
+  // node, or are less; what has room for one has room for less. The costs of a gang must sum up to
+  // less than 2^62.
+  // weights: of a unit of each kind, by which cells are refused; or nothing.
+  template <class Cost>
+  fit_verdict operator()(const Tree& tree, level_t node_level, const topology_constraints& gang,
+                         std::span<const std::uint32_t> classes, const Cost& cost,
+                         std::span<const std::uint32_t> weights = {}) {
+    begin(tree, node_level, gang, classes);
+    const level_t last = std::min(gang.required, tree.num_levels());
+    level_ = std::min(gang.preferred, last);
+    if (units_.size() == 0) return fit_verdict::fits;
+    std::uint32_t num_classes = 0;
+    for (const std::uint32_t c : classes) num_classes = std::max(num_classes, c + 1);
+    step_budget all(budget_);
+    const bool known = vectors_.ask_alone(units_, node_level, num_classes, cost, all);
+    steps_ = all.steps();
+    if (!known) return fit_verdict::budget_ended;
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    for (level_t l = level_; l <= last; ++l) {
+      level_ = l;
+      const std::uint64_t limit = l == last ? budget_ : std::max(steps_, budget_ / 2);
+      verdict = try_level(l, l == last, limit, cost, weights);
+      if (verdict == fit_verdict::fits) {
+        portions_of_members(gang, units_, portions_, scratch_);
+        return verdict;
+      }
+      lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
+    }
+    return verdict;
+  }
+
+  // After `fits`: as topology_fit.
+  [[nodiscard]] level_t level() const noexcept { return level_; }
+  [[nodiscard]] std::uint32_t cell() const noexcept { return cell_; }
+  [[nodiscard]] std::span<const gang_portion> portions() const noexcept { return portions_; }
+  [[nodiscard]] bool is_lowest() const noexcept { return lowest_; }
+  // What the placement costs, and whether it is certain that no other one at its level costs less;
+  // false if the budget ended in this cell or another one.
+  [[nodiscard]] std::int64_t cost() const noexcept { return cost_; }
+  [[nodiscard]] bool is_least() const noexcept { return least_; }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+  [[nodiscard]] const gang_units& units() const noexcept { return units_; }
+  // Room for units of kind u alone in each cell of level l, exact. Cost: O(nodes).
+  [[nodiscard]] std::vector<std::uint32_t> capacities(std::size_t u, level_t l) const {
+    std::vector<std::uint32_t> on_nodes;
+    for (const std::uint32_t c : classes_) on_nodes.push_back(vectors_.alone(c, u));
+    return detail::capacity_above(*tree_, units_, u, node_level_, l, std::move(on_nodes));
+  }
+  // The greatest weight of units that each cell of level l can bear, as certificate counts it;
+  // nothing if the budget ended before that was known. Cost: O(nodes) and what nodes hold.
+  [[nodiscard]] std::vector<std::uint64_t> borne(counts weights, level_t l) const {
+    std::vector<std::uint64_t> most;
+    if (!all_asked_) return most;
+    std::vector<std::uint64_t> of_class;
+    for (const std::uint32_t c : classes_) {
+      while (of_class.size() <= c)
+        of_class.push_back(vectors_.borne(static_cast<std::uint32_t>(of_class.size()), weights));
+      most.push_back(of_class[c]);
+    }
+    for (level_t k = node_level_ + 1; k <= l; ++k) {
+      std::uint64_t rules = 0;
+      for (std::size_t u = 0; u < units_.size(); ++u)
+        rules += std::uint64_t{weights[u]} * units_.at(u, k).most;
+      std::vector<std::uint64_t> above(num_places(*tree_, k), 0);
+      for (std::uint32_t c = 0; c < above.size(); ++c) {
+        for (const cell_id i : places_inside(*tree_, k, c, k - 1)) above[c] += most[i.value];
+        above[c] = std::min(above[c], rules);
+      }
+      most = std::move(above);
+    }
+    return most;
+  }
+  // After `does_not_fit`: what the cells of the last level can hold that no count refuses.
+  [[nodiscard]] std::span<const infeasibility_proof::refusal> listed() const noexcept {
+    return listed_;
+  }
+
+ private:
+  // What is left of a node, as greedy_by_group wants it. Nodes in use are to be filled before others.
+  template <class Cost>
+  struct node_left {
+    const Cost* cost = nullptr;
+    const detail::class_vectors* vectors = nullptr;
+    std::uint32_t node_class = 0;
+    std::uint64_t left = 0;  // units of all kinds, each counted alone
+    std::vector<std::uint32_t> units{};
+    bool in_use = false;
+
+    [[nodiscard]] std::uint32_t room(std::uint32_t u) {
+      const std::uint32_t before = units[u];
+      std::uint32_t room = before;
+      for (std::uint32_t more = vectors->alone(node_class, u); room < more;) {
+        units[u] = room + (more - room + 1) / 2;
+        if ((*cost)(node_class, units)) {
+          room = units[u];
+        } else {
+          more = units[u] - 1;
+        }
+      }
+      units[u] = before;
+      return room - before;
+    }
+    void put(std::uint32_t u, std::uint32_t n) noexcept {
+      units[u] += n;
+      left -= std::min<std::uint64_t>(n, left);
+      in_use = true;
+    }
+    [[nodiscard]] std::uint64_t free() const noexcept {
+      return in_use ? left : left + (std::uint64_t{1} << 40);
+    }
+  };
+
+  void begin(const Tree& tree, level_t node_level, const topology_constraints& gang,
+             std::span<const std::uint32_t> classes) {
+    tree_ = &tree;
+    node_level_ = node_level;
+    classes_ = classes;
+    APIARY_ASSERT(classes.size() == num_places(tree, node_level));
+    units_.assign(gang, node_level, tree.num_levels());
+    portions_.clear();
+    listed_.clear();
+    steps_ = 0;
+    all_asked_ = false;
+    tables_ready_ = false;
+    lowest_ = true;
+    least_ = true;
+    cell_ = 0;
+    cost_ = 0;
+  }
+
+  template <class Cost>
+  fit_verdict try_level(level_t l, bool last, std::uint64_t limit, const Cost& cost,
+                        counts weights) {
+    find_cells(l);
+    if (cells_.empty()) return fit_verdict::does_not_fit;
+    // Steps that are left for the kinds one after the other: for five orders on every node.
+    const std::uint64_t spare =
+        std::min((limit - steps_) / 4, std::uint64_t{40} * units_.size() * classes_.size());
+    step_budget steps(limit - spare - steps_);
+    if (!all_asked_) all_asked_ = vectors_.ask_all(cost, steps);
+    if (all_asked_ && !weights.empty()) refuse_by(weights, l);
+    if (all_asked_ && !tables_ready_)
+      tables_ready_ = tables_.begin(*tree_, node_level_, units_, classes_, vectors_, steps);
+    const fit_verdict verdict = cells_.empty() ? fit_verdict::does_not_fit : search(l, last, steps);
+    steps_ += steps.steps();
+    if (verdict != fit_verdict::budget_ended) return verdict;
+    least_ = false;
+    step_budget rest(limit - steps_);
+    const bool found = put_in_turn(l, cost, rest);
+    steps_ += rest.steps();
+    return found ? fit_verdict::fits : fit_verdict::budget_ended;
+  }
+  // Those with room for each kind alone.
+  void find_cells(level_t l) {
+    std::vector<unsigned char> possible(num_places(*tree_, l), 1);
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      const std::vector<std::uint32_t> room = capacities(u, l);
+      for (std::size_t c = 0; c < room.size(); ++c)
+        if (room[c] < units_[u].tasks) possible[c] = 0;
+    }
+    cells_.clear();
+    for (std::uint32_t c = 0; c < possible.size(); ++c)
+      if (possible[c] != 0) cells_.push_back(c);
+  }
+  void refuse_by(counts weights, level_t l) {
+    std::uint64_t needed = 0;
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      needed += std::uint64_t{weights[u]} * units_[u].tasks;
+    const std::vector<std::uint64_t> most = borne(weights, l);
+    std::erase_if(cells_, [&](std::uint32_t c) { return most[c] < needed; });
+  }
+  // The cheapest of all cells, if the budget allows.
+  fit_verdict search(level_t l, bool last, step_budget& steps) {
+    listed_.clear();
+    if (!tables_ready_) return fit_verdict::budget_ended;
+    bool found = false;
+    for (const std::uint32_t c : cells_) {
+      const std::optional<std::int64_t> least = tables_.make(l, c, steps);
+      if (!least) break;
+      if (*least == never) {
+        if (last && !found)
+          listed_.push_back({c, infeasibility_proof::listed, 0, tables_.greatest().values()});
+        continue;
+      }
+      if (found && *least >= cost_) continue;
+      found = true;
+      cost_ = *least;
+      cell_ = c;
+      portions_.clear();
+      tables_.place([&](std::uint32_t node, std::uint32_t u, std::uint32_t n) {
+        portions_.push_back({node, u, n});
+      });
+    }
+    least_ = found && !steps.ended();
+    if (found) return fit_verdict::fits;
+    return steps.ended() ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
+  }
+  // The cheapest of a few orders in the first cell that takes all kinds.
+  template <class Cost>
+  bool put_in_turn(level_t l, const Cost& cost, step_budget& steps) {
+    using node = node_left<Cost>;
+    detail::greedy_by_group<Tree, node> turns(*tree_, node_level_, units_);
+    const std::vector<std::vector<std::uint32_t>> orders = detail::orders_of_groups(units_);
+    std::vector<node> nodes;
+    std::vector<gang_portion> placed;
+    for (const std::uint32_t c : cells_) {
+      bool found = false;
+      for (const std::vector<std::uint32_t>& order : orders) {
+        const id_range<cell_id> inside = places_inside(*tree_, l, c, node_level_);
+        if (!steps.pay(std::uint64_t{8} * inside.size() * units_.size())) return found;
+        nodes.clear();
+        for (const cell_id i : inside) {
+          node& at = nodes.emplace_back();
+          at = {&cost, &vectors_, classes_[i.value], 0, {}, false};
+          at.units.resize(units_.size());
+          for (std::size_t u = 0; u < units_.size(); ++u)
+            at.left += vectors_.alone(at.node_class, u);
+        }
+        placed.clear();
+        const bool all = turns(l, c, order, gang_objective::whole_cells, nodes,
+                               [&](std::uint32_t n, std::uint32_t u, std::uint32_t units) {
+                                 placed.push_back({n, u, units});
+                               });
+        if (!all) continue;
+        std::int64_t sum = 0;
+        for (const node& at : nodes)
+          if (at.in_use) sum += cost(at.node_class, counts(at.units)).value();
+        if (found && sum >= cost_) continue;
+        found = true;
+        cell_ = c;
+        cost_ = sum;
+        portions_ = placed;
+      }
+      if (found) return true;
+    }
+    return false;
+  }
+
+  std::uint64_t budget_;
+  const Tree* tree_ = nullptr;
+  level_t node_level_ = 0;
+  std::span<const std::uint32_t> classes_;
+  gang_units units_;
+  detail::class_vectors vectors_;
+  bool all_asked_ = false;  // of them
+  detail::cost_tables<Tree> tables_;
+  bool tables_ready_ = false;
+  std::uint64_t steps_ = 0;
+  bool lowest_ = true;
+  bool least_ = true;
+  level_t level_ = 0;
+  std::uint32_t cell_ = 0;
+  std::int64_t cost_ = 0;
+  std::vector<gang_portion> portions_;
+  std::vector<gang_portion> scratch_;
+  std::vector<std::uint32_t> cells_;  // of a level, that no count refuses
+  std::vector<infeasibility_proof::refusal> listed_;
+};
+
+APIARY_NAMESPACE_END

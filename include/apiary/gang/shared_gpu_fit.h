@@ -1,0 +1,194 @@
+// apiary/gang/shared_gpu_fit.h - where a gang fits on nodes that share GPUs, exactly, or why not.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/detail/bin_packing_search.h>
+#include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/detail/shared_capacity.h>
+#include <apiary/gang/detail/shared_counts.h>
+#include <apiary/gang/explain_refusal.h>
+#include <apiary/gang/gang_portion.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/min_cost_fit.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/request.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A place for one task of a member of a gang.
+struct member_placement {
+  std::uint32_t member = 0;
+  placement where{};
+  friend bool operator==(const member_placement&, const member_placement&) = default;
+};
+
+// A task of a member of a gang, as for one node.
+[[nodiscard]] inline task_request task_of(const constrained_task_group& m) noexcept {
+  return {.cpu_milli = m.host.cpu_milli,
+          .memory_mib = m.host.memory_mib,
+          .gpus = m.gpus,
+          .gpu_milli = m.gpus > 0 ? m.gpu_milli : milli_gpu{0},
+          .models = m.models};
+}
+
+// Places all tasks of a gang on nodes that share GPUs, under the rules of the gang, at the least
+// cost; or says that this cannot be done, and why. Tasks take whole GPUs, a share of one, or none,
+// with CPU and memory as the node table has them.
+//
+// Each kind is counted alone first; if some kind or other is short everywhere, that is the answer.
+// Otherwise shared_capacity says what a node holds, min_cost_fit chooses: exact, or some placement
+// that may not be the cheapest, or nothing at all when the budget has ended.
+//
+// Requires: node i of the table is cell i of the node level; valid(gang) for the tree; task_of each
+//           member is valid().
+// Cost:     O(nodes * kinds * GPUs of a node); then as shared_capacity and min_cost_fit, which share
+//           the budget.
+// Example:  examples/shared_gang.cpp
+template <CellTree Tree>
+class shared_gpu_fit {
+ public:
+  explicit shared_gpu_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
+
+  // cost(before, after) -> std::int64_t: of a change of a node; see shared_capacity.
+  template <class Cost>
+  fit_verdict operator()(const node_table& nodes, const Tree& tree, level_t node_level,
+                         const topology_constraints& gang, const Cost& cost) {
+    APIARY_ASSERT(nodes.size() == tree.cells(node_level).size());
+    tree_ = &tree;
+    node_level_ = node_level;
+    places_.clear();
+    fit_ = min_cost_fit<Tree>(0);
+    units_.assign(gang, node_level, tree.num_levels());
+    count(nodes);
+    if (is_short(std::min(gang.required, tree.num_levels()))) return fit_verdict::does_not_fit;
+    if (!capacities_.assign(nodes, units_, node_level, budget_, cost))
+      return fit_verdict::budget_ended;
+    fit_ = min_cost_fit<Tree>(budget_ - capacities_.steps());
+    weigh(gang);
+    const fit_verdict verdict =
+        fit_(tree, node_level, gang, capacities_.classes(), capacities_, weights_);
+    if (verdict == fit_verdict::fits) place(nodes, gang);
+    return verdict;
+  }
+
+  // After `fits`: each task, members and their nodes ascending; so numbered, slices are consecutive
+  // tasks.
+  [[nodiscard]] std::span<const member_placement> places() const noexcept { return places_; }
+  // Its level, its cost, and what is certain of them.
+  [[nodiscard]] const min_cost_fit<Tree>& search() const noexcept { return fit_; }
+
+  // After `does_not_fit`: why. Cost: O(nodes * kinds) and what nodes hold.
+  [[nodiscard]] infeasibility_proof explain(const topology_constraints& gang) const {
+    const level_t l = std::min(gang.required, tree_->num_levels());
+    std::vector<detail::weighed_cells> tried;
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      const bool counted = detail::is_counted_exactly(units_[u]);
+      if (!counted && short_) continue;
+      std::vector<std::uint32_t> weights(units_.size(), 0);
+      weights[u] = 1;
+      const std::vector<std::uint32_t> capacities = counted ? room(u, l) : fit_.capacities(u, l);
+      tried.push_back(
+          {{std::move(weights), units_[u].tasks}, {capacities.begin(), capacities.end()}});
+    }
+    if (!short_ && !weights_.empty()) {
+      detail::weighed_cells gpus{{weights_, 0}, fit_.borne(weights_, l)};
+      for (std::size_t u = 0; u < units_.size(); ++u)
+        gpus.what.needed += std::uint64_t{weights_[u]} * units_[u].tasks;
+      if (!gpus.most.empty()) tried.push_back(std::move(gpus));
+    }
+    return detail::fewest_reasons(l, num_places(*tree_, l), units_, tried, fit_.listed());
+  }
+
+ private:
+  // Units of each kind that a node may have, counted alone.
+  void count(const node_table& nodes) {
+    alone_.assign(units_.size(), {});
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      for (const node_id n : nodes.ids())
+        alone_[u].push_back(detail::max_units(nodes[n], units_[u]));
+  }
+  // Room for units of kind u alone in each cell of level l.
+  [[nodiscard]] std::vector<std::uint32_t> room(std::size_t u, level_t l) const {
+    return detail::capacity_above(*tree_, units_, u, node_level_, l, alone_[u]);
+  }
+  // Whether in each cell of the level one kind or other has too little room.
+  bool is_short(level_t l) {
+    std::vector<unsigned char> possible(num_places(*tree_, l), 1);
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      if (!detail::is_counted_exactly(units_[u])) continue;
+      const std::vector<std::uint32_t> capacities = room(u, l);
+      for (std::size_t c = 0; c < capacities.size(); ++c)
+        if (capacities[c] < units_[u].tasks) possible[c] = 0;
+    }
+    short_ = std::find(possible.begin(), possible.end(), 1) == possible.end();
+    return short_;
+  }
+  // Thousandths of GPUs, if they are to be weighed: one kind alone is weighed by its tasks.
+  void weigh(const topology_constraints& gang) {
+    weights_.clear();
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      const std::uint64_t weight = detail::needs_of(gang, units_[u].member).milli;
+      if (weight > std::numeric_limits<std::uint32_t>::max()) return weights_.clear();
+      weights_.push_back(static_cast<std::uint32_t>(weight));
+    }
+    const auto heavy =
+        std::count_if(weights_.begin(), weights_.end(), [](auto w) { return w > 0; });
+    if (heavy < 2) weights_.clear();
+  }
+
+  void place(const node_table& nodes, const topology_constraints& gang) {
+    std::map<std::uint32_t, std::vector<std::uint32_t>> counts;  // units of each kind, by node
+    for (const gang_portion& p : fit_.portions()) {
+      if (gang.members[p.member].leader != no_member) continue;
+      std::vector<std::uint32_t>& there = counts[p.node];
+      there.resize(units_.size(), 0);
+      there[units_.kind_of(p.member)] += p.tasks;
+    }
+    std::map<std::uint32_t, std::vector<detail::shared_capacity::taken>> devices;
+    for (const auto& [node, there] : counts)
+      devices.emplace(node, capacities_.devices(nodes, node_id(node), there));
+    for (const gang_portion& p : fit_.portions()) {
+      const task_request task = task_of(gang.members[p.member]);
+      std::vector<detail::shared_capacity::taken>& here = devices.at(p.node);
+      for (std::uint32_t t = 0; t < p.tasks; ++t) {
+        member_placement& is = places_.emplace_back();
+        is = {p.member, {node_id(p.node), 0}};
+        for (std::uint32_t d = 0; d < task.gpus; ++d) {
+          // Equal parts are worth the same to all.
+          const auto at = std::find_if(here.begin(), here.end(),
+                                       [&](const auto& x) { return x.part == task.gpu_milli; });
+          APIARY_VERIFY(at != here.end());
+          is.where.device_mask |= std::uint32_t{1} << at->device;
+          here.erase(at);
+        }
+      }
+    }
+  }
+
+  std::uint64_t budget_;
+  const Tree* tree_ = nullptr;
+  level_t node_level_ = 0;
+  gang_units units_;
+  std::vector<std::vector<std::uint32_t>> alone_;  // by kind and node
+  bool short_ = false;                             // of a kind in each cell
+  std::vector<std::uint32_t> weights_;             // of a unit of each kind
+  detail::shared_capacity capacities_;
+  min_cost_fit<Tree> fit_;
+  std::vector<member_placement> places_;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,318 @@
+// apiary/gang/topology_fit.h - where a gang fits under rules, exactly, or why it does not.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/detail/candidate_cells.h>
+#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/detail/greedy_by_group.h>
+#include <apiary/gang/detail/pareto_search.h>
+#include <apiary/gang/explain_refusal.h>
+#include <apiary/gang/gang_fit.h>
+#include <apiary/gang/gang_portion.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Places a gang under its rules, or says that it cannot be placed: exactly, or not at all when the
+// budget has ended. From the preferred level up to the required one: in the first level with a cell
+// that can hold the gang, one such cell, as the objective says. Cells where it is hard to see
+// whether they can hold the gang come after all others.
+//
+// * Without rules for slices, spread, CPU or memory the pieces of a cell (capacity_index) decide for
+//   sizes that divide one another; for others they leave few cells, and gang_fit decides there.
+// * With rules, one kind of task: how many a cell has room for is counted from the lowest level
+//   with a rule up; that is exact.
+// * Several kinds under rules: one after the other (greedy_by_group), in a few orders. What that does
+//   not place, and what gang_fit has no count against, is for pareto_search, first with few vectors
+//   in every cell, then with all. Here the problem is hard and the budget counts: a step is one
+//   comparison of two vectors or one look at a node, of some 10 nanoseconds, or one step of
+//   bin_packing_search. Every cell has a share of it, all levels below the required one half.
+//
+// The objective chooses the cell, and the nodes there wherever one kind follows the other. What
+// pareto_search finds is some placement.
+//
+// Requires: valid(gang) for the tree; hosts: CPU and memory left of each node, or nothing if they
+//           do not count.
+// Cost:     without rules O(cells of the level * sizes) and gang_fit in the cell; for one kind
+//           under rules O(cells of the level of the lowest rule), for CPU and memory O(nodes);
+//           beside that O(log) for each cell that is tried.
+// Example:  examples/three_placements.cpp
+template <CellTree Tree>
+class topology_fit {
+ public:
+  using portion = gang_portion;
+
+  explicit topology_fit(std::uint64_t budget = 1'000'000,
+                        gang_objective objective = gang_objective::whole_cells) noexcept
+      : budget_(budget), objective_(objective) {}
+
+  fit_verdict operator()(const capacity_index<Tree>& capacities, const topology_constraints& gang,
+                         std::span<const resources> hosts = {}) {
+    begin(capacities, gang, hosts);
+    const level_t last = gang.required == any_level ? capacities.top() : gang.required;
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    for (level_t l = std::min(gang.preferred, last); l <= last; ++l) {
+      level_ = l;
+      last_ = l == last;
+      limit_ = last_ ? budget_ : budget_ / 2;
+      verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l);
+      if (verdict == fit_verdict::fits) {
+        portions_of_members(gang, units_, portions_, by_kind_);
+        return verdict;
+      }
+      lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
+    }
+    const auto refused = [](const open_cell& c) { return c.refused; };
+    refused_ = std::all_of(open_.begin(), open_.end(), refused);
+    return verdict;
+  }
+
+  // After `fits`: the cell, by its level and its place there, and the tasks on each node, members
+  // and nodes ascending. The tasks of a member, and of those it leads, are in the order of the
+  // nodes; so numbered, slices are consecutive tasks.
+  [[nodiscard]] level_t level() const noexcept { return level_; }
+  [[nodiscard]] std::uint32_t cell() const noexcept { return cell_; }
+  [[nodiscard]] std::span<const portion> portions() const noexcept { return portions_; }
+  // Whether it is certain that no lower level from the preferred one up would do; false if the
+  // budget ended there.
+  [[nodiscard]] bool is_lowest() const noexcept { return lowest_; }
+  // After `budget_ended`: whether it is certain that the gang fits nowhere, and only the list that
+  // would prove it is longer than the budget. True after `does_not_fit`.
+  [[nodiscard]] bool is_refused() const noexcept { return refused_; }
+  // Steps of the budget that were needed.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+  // After `does_not_fit`: why, with the rooms, gang and hosts of then.
+  // Cost: O(nodes * kinds * leaves of a node), for people; a decision does not need it.
+  [[nodiscard]] infeasibility_proof explain(const capacity_index<Tree>& capacities,
+                                            const topology_constraints& gang,
+                                            std::span<const resources> hosts = {}) {
+    const level_t l = gang.required == any_level ? capacities.top() : gang.required;
+    return explain_refusal(capacities, units_, hosts, l, listed_);
+  }
+
+ private:
+  // A cell that is neither taken nor refused with a proof.
+  struct open_cell {
+    std::uint32_t cell = 0;
+    bool refused = false;  // for certain
+  };
+  static constexpr std::size_t few_vectors = 16;
+  static constexpr std::uint64_t few_steps = 1'000;
+
+  void begin(const capacity_index<Tree>& capacities, const topology_constraints& gang,
+             std::span<const resources> hosts) {
+    APIARY_ASSERT(hosts.empty() || hosts.size() == capacities.num_nodes());
+    capacities_ = &capacities;
+    hosts_ = hosts;
+    units_.assign(gang, capacities.node_level(), capacities.top());
+    sizes_.assign(units_, !hosts.empty());
+    orders_.clear();
+    portions_.clear();
+    listed_.clear();
+    open_.clear();
+    fronts_ready_ = false;
+    lowest_ = true;
+    refused_ = false;
+    steps_ = 0;
+    cell_ = 0;
+  }
+
+  // Three passes, each with more effort, over the cells that those before have left open.
+  fit_verdict try_level(level_t l) {
+    open_.clear();
+    if (l == capacities_->node_level()) {
+      if (find_node()) return fit_verdict::fits;
+    } else {
+      if (!sizes_.constrained && sizes_.largest > capacities_->most())
+        return fit_verdict::does_not_fit;
+      cells_.assign(*capacities_, units_, sizes_, hosts_, l, objective_);
+      const std::uint64_t end = steps_ + (limit_ - steps_) / 4;
+      while (!cells_.empty()) {
+        open_cell at{cells_.next()};
+        const fit_verdict verdict = try_quickly(l, at, end);
+        if (verdict == fit_verdict::fits) return verdict;
+        if (verdict == fit_verdict::budget_ended) open_.push_back(at);
+      }
+    }
+    const auto some = [&](open_cell& at, std::uint64_t end) {
+      if (at.refused) return fit_verdict::budget_ended;
+      if (!sizes_.constrained) {
+        const fit_verdict verdict = pack(l, at, (end - steps_) / 2);
+        if (verdict != fit_verdict::budget_ended || at.refused) return verdict;
+      }
+      return search(l, at.cell, few_vectors, end);
+    };
+    const auto all = [&](open_cell& at, std::uint64_t end) {
+      return search(l, at.cell, detail::pareto_search<Tree>::all, end);
+    };
+    if (settle(steps_ + (limit_ - steps_) / 2, some) || settle(limit_, all))
+      return fit_verdict::fits;
+    return open_.empty() ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
+  }
+  // Tries each open cell with a share of the steps until `end`, an eighth of those that are left if
+  // there are many; whether one takes the gang.
+  template <class Try>
+  bool settle(std::uint64_t end, const Try& attempt) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      open_cell at = open_[i];
+      cell_ = at.cell;
+      const std::size_t shares = std::min<std::size_t>(open_.size() - i, 8);
+      const fit_verdict verdict = attempt(at, steps_ + (end - steps_) / shares);
+      if (verdict == fit_verdict::fits) return true;
+      if (verdict == fit_verdict::budget_ended) open_[kept++] = at;
+    }
+    open_.resize(kept);
+    return false;
+  }
+
+  // A node holds whatever has no more leaves, CPU and memory, if the rules allow it all there: the
+  // fullest such. If there is none that is certain, and nodes are listed for a proof.
+  bool find_node() {
+    const level_t l = capacities_->node_level();
+    bool allowed = true;
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      allowed = allowed && units_.bound(u, l, units_[u].tasks) == units_[u].tasks;
+    cell_ = summary_bitset::npos;
+    for (std::uint64_t f = sizes_.leaves; f <= capacities_->most() && allowed; ++f) {
+      const auto free = static_cast<std::uint32_t>(f);
+      cell_ = capacities_->first_node(free, 0);
+      while (cell_ != summary_bitset::npos && !sizes_.fit_host(hosts_, cell_))
+        cell_ = capacities_->first_node(free, cell_ + 1);
+      if (cell_ == summary_bitset::npos) continue;
+      for (std::uint32_t u = 0; u < units_.size(); ++u)
+        portions_.push_back({cell_, u, units_[u].tasks});
+      return true;
+    }
+    for (std::uint32_t n = 0;
+         n < capacities_->num_nodes() && allowed && last_ && sizes_.constrained; ++n)
+      if (each_fits_alone(n)) open_.push_back({n, true});
+    return false;
+  }
+  [[nodiscard]] bool each_fits_alone(std::uint32_t n) const {
+    const detail::leaves_left node = left_of(n);
+    for (std::uint32_t u = 0; u < units_.size(); ++u)
+      if (node.room(u) < units_[u].tasks) return false;
+    return true;
+  }
+  [[nodiscard]] detail::leaves_left left_of(std::uint32_t n) const {
+    if (hosts_.empty()) return {&units_, capacities_->free(n)};
+    return {&units_, capacities_->free(n), hosts_[n].cpu_milli, hosts_[n].memory_mib};
+  }
+  fit_verdict try_quickly(level_t l, open_cell& at, std::uint64_t end) {
+    cell_ = at.cell;
+    if (!sizes_.constrained) return pack(l, at, std::min(end - steps_, few_steps));
+    if (units_.size() > 1) return put_in_turn(l, end);
+    cells_.count(0).place(0, l, cell_, units_[0].tasks, objective_,
+                          [&](std::uint32_t node, std::uint32_t n) {
+                            portions_.push_back({node, 0, n});
+                          });
+    return fit_verdict::fits;
+  }
+  fit_verdict put_in_turn(level_t l, std::uint64_t end) {
+    if (orders_.empty()) orders_ = detail::orders_of_groups(units_);
+    const id_range<cell_id> nodes = capacities_->nodes(l, cell_);
+    detail::greedy_by_group<Tree, detail::leaves_left> turns(capacities_->tree(),
+                                                             capacities_->node_level(), units_);
+    for (const std::vector<std::uint32_t>& order : orders_) {
+      const std::uint64_t looks = std::uint64_t{nodes.size()} * units_.size();
+      if (looks > end - steps_) break;
+      steps_ += looks;
+      nodes_.clear();
+      for (const cell_id n : nodes) nodes_.push_back(left_of(n.value));
+      portions_.clear();
+      const bool all = turns(l, cell_, order, objective_, nodes_,
+                             [&](std::uint32_t node, std::uint32_t u, std::uint32_t n) {
+                               portions_.push_back({node, u, n});
+                             });
+      if (all) return fit_verdict::fits;
+    }
+    portions_.clear();
+    return fit_verdict::budget_ended;
+  }
+  // Without rules. A no of gang_fit without a count is proved where it matters: at the last level.
+  // To look at a cell is a step, too: they may be many.
+  fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {
+    if (budget == 0) return fit_verdict::budget_ended;
+    ++steps_;
+    classes_.clear();
+    const std::span<const std::uint32_t> nodes = capacities_->histogram(l, at.cell);
+    for (std::uint32_t f = 1; f < nodes.size(); ++f)
+      if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
+    if (objective_ == gang_objective::fewest_nodes) std::reverse(classes_.begin(), classes_.end());
+    fit_.set_budget(budget - 1);
+    const fit_verdict verdict = fit_(classes_, sizes_.members);
+    steps_ += fit_.steps();
+    at.refused = verdict == fit_verdict::does_not_fit;
+    if (at.refused && last_ && !fit_.cut()) return fit_verdict::budget_ended;
+    if (verdict != fit_verdict::fits) return verdict;
+    next_.assign(nodes.size(), capacities_->nodes(l, at.cell).first.value);
+    for (const gang_fit::used_node& used : fit_.nodes()) {
+      std::uint32_t& next = next_[classes_[used.node_class].free];
+      const std::uint32_t node = capacities_->first_node(classes_[used.node_class].free, next);
+      next = node + 1;
+      for (std::uint32_t p = used.first; p < used.last; ++p)
+        portions_.push_back({node, fit_.portions()[p].member, fit_.portions()[p].tasks});
+    }
+    return verdict;
+  }
+  fit_verdict search(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t end) {
+    if (!fronts_ready_) fronts_.begin(*capacities_, units_, hosts_);
+    fronts_ready_ = true;
+    const bool made = fronts_.make(l, c, beam, end - steps_);
+    steps_ += fronts_.steps();
+    if (!made) return fit_verdict::budget_ended;
+    if (fronts_.holds_gang()) {
+      fronts_.place([&](std::uint32_t node, std::size_t u, std::uint32_t n) {
+        portions_.push_back({node, static_cast<std::uint32_t>(u), n});
+      });
+      return fit_verdict::fits;
+    }
+    if (fronts_.cut()) return fit_verdict::budget_ended;
+    if (last_) listed_.push_back({c, infeasibility_proof::listed, 0, fronts_.front().values()});
+    return fit_verdict::does_not_fit;
+  }
+
+  std::uint64_t budget_;
+  gang_objective objective_;
+  gang_fit fit_;
+  const capacity_index<Tree>* capacities_ = nullptr;
+  std::span<const resources> hosts_;
+  gang_units units_;
+  detail::unit_sizes sizes_;
+  detail::candidate_cells<Tree> cells_;
+  std::vector<open_cell> open_;
+  std::vector<std::vector<std::uint32_t>> orders_;  // of kinds
+  std::vector<detail::leaves_left> nodes_;          // of a cell
+  std::vector<node_class> classes_;
+  std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
+  detail::pareto_search<Tree> fronts_;
+  bool fronts_ready_ = false;
+  std::vector<infeasibility_proof::refusal>
+      listed_;  // cells of the last level that are refused by listing
+  level_t level_ = 0;
+  bool last_ = false;        // the level is the required one
+  std::uint64_t limit_ = 0;  // steps until the end of the level
+  bool lowest_ = true;
+  bool refused_ = false;
+  std::uint32_t cell_ = 0;
+  std::vector<portion> portions_;
+  std::vector<portion> by_kind_;  // with kinds as members
+  std::uint64_t steps_ = 0;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,233 @@
+// apiary/hived/detail/capacity.h - what a gang may use of a chain, as a tree of cells and free leaves.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/request.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/quota_tree.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The cells that a gang may use in a chain, by the levels of the chain, and the leaves of each node
+// that are free for it: what its certificate counts.
+struct gang_capacity {
+  ragged_tree tree;
+  level_t node_level = 0;
+  std::vector<std::uint32_t> free{};
+};
+
+// The cells of a tenant as a tree with roots at the highest level alone. What the tenant owns as a
+// whole below that lies in no cell of a higher level that it is promised: in each of them it stands
+// alone, in one of its own. Nodes are numbered as in the cluster.
+[[nodiscard]] inline ragged_tree tree_of(const virtual_cluster& cluster) {
+  const quota_tree& cells = cluster.tree();
+  const level_t levels = cells.num_levels();
+  std::vector<std::vector<std::uint32_t>> fan_outs(levels);
+  std::uint32_t alone = 0;
+  for (level_t l = 0; l + 1 < levels; ++l) {
+    alone += cells.roots(l).size();
+    std::vector<std::uint32_t>& of_level = fan_outs[levels - 1 - l];
+    of_level.assign(cells.cells(l + 1).size(),
+                    cells.leaves_per_cell(l + 1) / cells.leaves_per_cell(l));
+    of_level.insert(of_level.end(), alone, 1);
+  }
+  fan_outs[0] = {cells.cells(levels - 1).size() + alone};
+  return ragged_tree(fan_outs);
+}
+// The same, but whole cells that are bound to parts of one physical cell above the nodes lie in one
+// cell. Nodes are in the order of the hardware that they are bound to, those not bound come last.
+struct bound_tree {
+  struct node {
+    std::uint32_t number = 0;  // in the cluster
+    level_t whole = 0;         // the level of the whole cell that it lies in
+    cell_id at{};              // the first leaf which that is bound to; not valid: it is not bound
+  };
+  ragged_tree tree;
+  std::vector<node> nodes{};
+};
+// Cost: O(nodes of the tenant * levels), and a sort of its whole cells.
+[[nodiscard]] inline bound_tree tree_as_bound(const virtual_cluster& cluster,
+                                              const physical_chain& chain) {
+  const quota_tree& cells = cluster.tree();
+  const uniform_tree& hardware = chain.tree();
+  const level_t levels = cells.num_levels();
+  struct whole_cell {
+    cell_id at{};
+    cell_id root{};
+    level_t level = 0;
+  };
+  std::vector<whole_cell> all;
+  for (level_t l = 0; l < levels; ++l) {
+    for (const cell_id root : cells.roots(l)) {
+      const cell_id image = cluster.image(root);
+      all.push_back({image.valid() ? leaves(hardware, image).first : image, root, l});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const whole_cell& a, const whole_cell& b) { return a.at < b.at; });
+  std::vector<bound_tree::node> nodes;
+  std::vector<std::vector<std::uint32_t>> fan_outs(levels);  // from the highest level down
+  fan_outs[0] = {0};
+  std::vector<cell_id> open(levels);  // the physical cell that the last cell of a level stands for
+  for (const whole_cell& w : all) {
+    for (level_t l = levels; --l > w.level;) {
+      const bool shares = w.at.valid() && l > chain.node_level();
+      const cell_id above = shares ? hardware.ancestor(w.at, l) : cell_id();
+      if (above.valid() && above == open[l]) continue;
+      open[l] = above;
+      ++fan_outs[levels - 1 - l].back();
+      fan_outs[levels - l].push_back(0);
+    }
+    ++fan_outs[levels - 1 - w.level].back();
+    for (level_t l = w.level; l-- > 0;) {
+      std::vector<std::uint32_t>& of_level = fan_outs[levels - 1 - l];
+      of_level.insert(of_level.end(), cells.leaves_per_cell(w.level) / cells.leaves_per_cell(l + 1),
+                      hardware.fan_out(l + 1));
+    }
+    for (const cell_id node : cells.descendants(w.root, std::min(w.level, chain.node_level())))
+      nodes.push_back({cluster.node_of(cells.descendants(node, 0).first), w.level, w.at});
+  }
+  return {ragged_tree(fan_outs), std::move(nodes)};
+}
+[[nodiscard]] inline ragged_tree tree_of(const physical_chain& chain) {
+  const level_t levels = chain.tree().num_levels();
+  std::vector<std::vector<std::uint32_t>> fan_outs(levels);
+  fan_outs[0] = {chain.tree().cells(levels - 1).size()};
+  for (level_t l = 1; l < levels; ++l)
+    fan_outs[levels - l].assign(chain.tree().cells(l).size(), chain.tree().fan_out(l));
+  return ragged_tree(fan_outs);
+}
+
+// Calls f(leaf) for the bad leaves of a chain.
+template <class F>
+void for_each_bad_leaf(const physical_chain& chain, const F& f) {
+  if (!chain.any_bad()) return;
+  for (const cell_id top : chain.tree().cells(chain.tree().num_levels() - 1))
+    chain.healthy().for_each_bad_leaf(top, f);
+}
+
+// Calls f(node) for each leaf that a gang may have in a cluster, whatever its health, beyond those
+// that are free: of the bad leaves and those of its gangs, the ones that no gang of its priority or
+// above uses or has claimed. The claims of `restarted`, the gang itself, count as gone.
+// Cost: O(bad leaves of the chain, leaves of the tenant's gangs of lower priority).
+template <class F>
+void for_each_leaf_to_be_had(const hived_cells& cells, const gang_table& gangs,
+                             const gang_request& request, vc_chain_id c,
+                             std::optional<gang_slot> restarted, const F& f) {
+  const virtual_cluster& cluster = cells.cluster(c);
+  const physical_chain& chain = cells.chain(cluster.chain());
+  const auto holder_of = [&](cell_id leaf) {
+    leaf_holders h = chain.holders(leaf);
+    if (h.claimer == restarted) h.claimer = gang_slot();
+    return h.holder();
+  };
+  for_each_bad_leaf(chain, [&](cell_id leaf) {
+    if (chain.owner(leaf).cluster != c) return;
+    const gang_slot holder = holder_of(leaf);
+    if (!holder.valid() || gangs[holder].request.priority < request.priority)
+      f(cluster.node_of(chain.owner(leaf).cell));
+  });
+  for (const ranked_gang& g : gangs.of_cluster(c)) {
+    if (g.runs && g.priority >= request.priority) break;
+    if (g.slot != restarted && g.priority >= request.priority) continue;
+    for (const chain_leaf l : gangs[g.slot].leaves) {
+      if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
+      const gang_slot holder = holder_of(l.leaf);
+      if (holder == g.slot || (g.slot == restarted && !holder.valid()))
+        f(cluster.node_of(chain.owner(l.leaf).cell));
+    }
+  }
+}
+
+// The leaves of each node that a gang may have, whatever their health: of the cells of its tenant
+// those that no gang of its priority or above uses or has claimed. The claims of `restarted`, the
+// gang itself, count as gone.
+// Cost: O(nodes and gangs of the tenant, leaves of its gangs of lower priority, bad leaves).
+inline void count_free(const hived_cells& cells, const gang_table& gangs,
+                       const gang_request& request, vc_chain_id c,
+                       std::optional<gang_slot> restarted, std::vector<std::uint32_t>& free) {
+  const virtual_cluster& cluster = cells.cluster(c);
+  free.resize(cluster.num_nodes());
+  for (std::uint32_t n = 0; n < free.size(); ++n)
+    free[n] = static_cast<std::uint32_t>(std::popcount(cluster.free(n)));
+  for_each_leaf_to_be_had(cells, gangs, request, c, restarted, [&](std::uint32_t n) { ++free[n]; });
+}
+// The leaves of each node that an opportunistic gang may have, whatever their health: nobody's.
+// Cost: O(nodes and bad leaves).
+inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& free) {
+  free.resize(chain.num_nodes());
+  for (std::uint32_t n = 0; n < free.size(); ++n)
+    free[n] = static_cast<std::uint32_t>(std::popcount(chain.idle(n)));
+  for_each_bad_leaf(chain, [&](cell_id leaf) {
+    if (chain.holders(leaf).idle()) ++free[chain.node_of(leaf)];
+  });
+}
+// Leaves of a node of a cluster that can be had: free, and not bound to what is not usable; null: all
+// healthy ones are. Bit i for its i-th.
+[[nodiscard]] inline std::uint64_t usable_leaves(const virtual_cluster& cluster, std::uint32_t node,
+                                                 const health<uniform_tree>* usable) noexcept {
+  std::uint64_t left = cluster.free(node);
+  if (usable == nullptr) return left;
+  const cell_id first = cluster.first_leaf(node);
+  for (std::uint64_t m = left; m != 0; m &= m - 1) {
+    const auto i = static_cast<std::uint32_t>(std::countr_zero(m));
+    const cell_id image = cluster.image(cell_id(first.value + i));
+    if (image.valid() && !usable->healthy(image)) left &= ~(m & -m);
+  }
+  return left;
+}
+
+// What of a chain a gang is refused.
+struct refused_chain {
+  std::uint32_t chain = 0;
+  vc_chain_id cluster{};                   // of its tenant; not valid: the gang is opportunistic
+  wait_reason reason = wait_reason::busy;  // never: all leaves count; others: those it may have
+  std::optional<gang_slot> restarted{};    // the gang itself, if it is preempting
+};
+
+// The leaves of each node that count where the gang is refused.
+inline void count_leaves(const hived_cells& cells, const gang_table& gangs,
+                         const gang_request& request, const refused_chain& at,
+                         std::vector<std::uint32_t>& free) {
+  const physical_chain& chain = cells.chain(at.chain);
+  if (at.reason != wait_reason::never) {
+    if (at.cluster.valid())
+      return count_free(cells, gangs, request, at.cluster, at.restarted, free);
+    return count_free(chain, free);
+  }
+  free.clear();
+  if (!at.cluster.valid()) return free.resize(chain.num_nodes(), chain.node_leaves());
+  for (const virtual_cluster::node_range& r : cells.cluster(at.cluster).node_ranges())
+    free.insert(free.end(), r.nodes, r.leaves);
+}
+
+// What proof_check needs to count a certificate again.
+// Cost: O(cells of the tenant, or of the chain) and count_leaves.
+[[nodiscard]] inline gang_capacity capacity_of(const hived_cells& cells, const gang_table& gangs,
+                                               const gang_request& request,
+                                               const refused_chain& at) {
+  const physical_chain& chain = cells.chain(at.chain);
+  gang_capacity capacities{at.cluster.valid() ? tree_of(cells.cluster(at.cluster)) : tree_of(chain),
+                           chain.node_level()};
+  count_leaves(cells, gangs, request, at, capacities.free);
+  return capacities;
+}
+
+}  // namespace detail
+APIARY_NAMESPACE_END

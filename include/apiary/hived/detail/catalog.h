@@ -1,0 +1,374 @@
+// apiary/hived/detail/catalog.h - what requests may name, and where it is.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/detail/cell_types.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/request.h>
+#include <apiary/model/request.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The fixed part of a HiveD scheduler: checks requests against its layout, and translates between
+// nodes and leaves as a host names them and the leaves of chains.
+//
+// Cost: O(1) a leaf; check O(members).
+class hived_catalog {
+ public:
+  static constexpr std::uint64_t max_tasks = 1'000'000;        // of a gang
+  static constexpr std::size_t max_constrained_groups = 1024;  // of one to be placed
+  // Of a gang that runs already; more if the cluster has more. Its cluster may have been larger.
+  static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
+
+  explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
+    for (const chain_layout& chain : layout_.chains) {
+      const auto known = std::find(types_.begin(), types_.end(), chain.level_types[0]);
+      type_of_chain_.push_back(leaf_type_id(static_cast<std::uint32_t>(known - types_.begin())));
+      if (known == types_.end()) types_.push_back(chain.level_types[0]);
+    }
+  }
+
+  [[nodiscard]] const hived_layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] static std::string name(job_id job) { return "gang " + std::to_string(job.value); }
+  [[nodiscard]] const std::string& name(leaf_type_id type) const noexcept {
+    return types_[type.value];
+  }
+  [[nodiscard]] std::optional<leaf_type_id> find_leaf_type(std::string_view type) const noexcept {
+    const auto found = std::find(types_.begin(), types_.end(), type);
+    if (found == types_.end()) return std::nullopt;
+    return leaf_type_id(static_cast<std::uint32_t>(found - types_.begin()));
+  }
+  [[nodiscard]] leaf_type_id type_of(std::uint32_t chain) const noexcept {
+    return type_of_chain_[chain];
+  }
+
+  // Whether the layout has them. kNotFound: it has not, with the number of what is not there.
+  [[nodiscard]] absl::Status exists(tenant_id tenant) const {
+    if (tenant.value < layout_.tenants.size()) return absl::OkStatus();
+    return absl::NotFoundError("there is no tenant " + std::to_string(tenant.value));
+  }
+  [[nodiscard]] absl::Status exists(chain_id chain, level_t level = 0) const {
+    if (chain.value >= layout_.chains.size())
+      return absl::NotFoundError("there is no chain " + std::to_string(chain.value));
+    if (level < layout_.chain(chain).tree.num_levels()) return absl::OkStatus();
+    return absl::NotFoundError("chain " + std::to_string(chain.value) + " has no level " +
+                               std::to_string(level));
+  }
+  [[nodiscard]] absl::Status exists(node_id node, std::uint32_t position) const {
+    if (node.value >= layout_.num_nodes())
+      return absl::NotFoundError("there is no node " + std::to_string(node.value));
+    const chain_layout& chain = layout_.chain(layout_.chain_of(node));
+    if (position < chain.tree.leaves_per_cell(chain.node_level)) return absl::OkStatus();
+    return absl::NotFoundError("node " + layout_.node_name(node) + " has no leaf cell " +
+                               std::to_string(position));
+  }
+
+  // What can be said of a request without the cluster's state. kInvalidArgument, kNotFound,
+  // kFailedPrecondition as hived::propose. A gang that runs may have lost its tenant: it is of none.
+  [[nodiscard]] absl::Status check(const gang_request& r, bool runs = false) const {
+    const auto wrong = [&](const std::string& what) {
+      return absl::InvalidArgumentError(name(r.job) + ": " + what);
+    };
+    if (!r.job.valid()) return absl::InvalidArgumentError("a gang needs a job id");
+    if (r.tenant.value >= layout_.tenants.size() && (r.tenant.valid() || !runs)) {
+      return absl::NotFoundError(name(r.job) + ": there is no tenant " +
+                                 std::to_string(r.tenant.value));
+    }
+    if (r.priority < opportunistic_priority || r.priority > max_priority)
+      return wrong("priority " + std::to_string(r.priority) + " is not in -1, ..., 1000");
+    if (r.members.empty()) return wrong("no tasks");
+    std::uint64_t tasks = 0;
+    for (const task_group& m : r.members) {
+      if (m.tasks == 0) return wrong("a member with 0 tasks");
+      if (m.gpus == 0) return wrong("tasks with 0 leaf cells");
+      if (m.gpus > hived_cell_types::max_leaves_per_node) {
+        return wrong("a task of " + std::to_string(m.gpus) + " leaf cells, which no node holds");
+      }
+      tasks += m.tasks;
+    }
+    if (tasks > max_tasks) {
+      return wrong(std::to_string(tasks) + " tasks, where " + std::to_string(max_tasks) +
+                   " are the limit");
+    }
+    if (!r.rules.members.empty() && r.rules.members.size() != r.members.size()) {
+      return wrong("rules for " + std::to_string(r.rules.members.size()) + " members, it has " +
+                   std::to_string(r.members.size()));
+    }
+    if (!runs && r.rules.any() && r.members.size() > max_constrained_groups) {
+      return wrong(std::to_string(r.members.size()) + " members under rules, where " +
+                   std::to_string(max_constrained_groups) + " are the limit");
+    }
+    if (r.leaf_type.valid() && r.leaf_type.value >= types_.size()) {
+      return absl::NotFoundError(name(r.job) + ": there is no leaf type " +
+                                 std::to_string(r.leaf_type.value));
+    }
+    if (r.suggested != nullptr && r.suggested->size() != layout_.num_nodes()) {
+      return wrong("suggested nodes: " + std::to_string(r.suggested->size()) + " bits for " +
+                   std::to_string(layout_.num_nodes()) + " nodes");
+    }
+    if (!r.pinned) return absl::OkStatus();
+    if (r.priority < 0) return wrong("an opportunistic gang cannot use a pinned cell");
+    if (*r.pinned >= layout_.pinned.size()) {
+      return absl::NotFoundError(name(r.job) + ": there is no pinned cell " +
+                                 std::to_string(*r.pinned));
+    }
+    if (layout_.pinned[*r.pinned].tenant == r.tenant) return absl::OkStatus();
+    return absl::FailedPreconditionError(name(r.job) + ": pinned cell " +
+                                         layout_.pinned[*r.pinned].id + " is not its tenant's");
+  }
+  // Whether a preempting gang asks again as it did first; the suggested nodes may be others.
+  // kInvalidArgument: it does not.
+  [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_request& first) {
+    if (r.tenant == first.tenant && r.priority == first.priority && r.members == first.members &&
+        r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy &&
+        r.rules == first.rules)
+      return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        name(r.job) + " is preempting: it asks again in other words; cancel it first");
+  }
+  // Whether the tasks of a gang that runs may be another's, as hived::grow says.
+  [[nodiscard]] static absl::Status can_join(const gang_record& gang, const gang_record& by) {
+    const gang_request& r = gang.request;
+    const gang_request& more = by.request;
+    if (r.job == more.job)
+      return absl::InvalidArgumentError(name(r.job) + " cannot grow by itself");
+    std::uint64_t tasks = 0;
+    for (const gang_record* g : {&gang, &by}) {
+      const std::string which = name(g->request.job);
+      if (g->state == gang_state::preempting)
+        return absl::FailedPreconditionError(which + " is preempting, it does not run yet");
+      if (g->downgraded)
+        return absl::FailedPreconditionError(which + " has lost its tenant's cells");
+      for (const task_group& m : g->request.members) tasks += m.tasks;
+    }
+    const char* differ = r.tenant != more.tenant                   ? "tenant"
+                         : r.priority != more.priority             ? "priority"
+                         : r.leaf_type != more.leaf_type           ? "type of leaf"
+                         : r.pinned != more.pinned                 ? "pinned cell"
+                         : r.lazy != more.lazy                     ? "lazy preemption"
+                         : !in_one_chain(gang, by)                 ? "chain"
+                         : r.rules.required != more.rules.required ? "required level"
+                                                                   : nullptr;
+    if (differ != nullptr) {
+      return absl::FailedPreconditionError(name(r.job) + " and " + name(more.job) +
+                                           " are not alike in their " + differ);
+    }
+    if (tasks > max_tasks) {
+      return absl::InvalidArgumentError(name(r.job) + " would have " + std::to_string(tasks) +
+                                        " tasks, ended ones counted, where " +
+                                        std::to_string(max_tasks) + " are the limit");
+    }
+    return absl::OkStatus();
+  }
+  // Whether the leaves of both lie in one cell of the level that they require, if they do.
+  [[nodiscard]] absl::Status can_stand_together(const gang_record& gang,
+                                                const gang_record& by) const {
+    const level_t required = gang.request.rules.required;
+    std::optional<chain_leaf> cell;
+    for (const gang_record* g : {&gang, &by}) {
+      for (const chain_leaf& l : g->leaves) {
+        if (required == any_level || !l.leaf.valid()) continue;
+        const uniform_tree& tree = layout_.chains[l.chain].tree;
+        const chain_leaf in{
+            l.chain, required < tree.num_levels() ? tree.ancestor(l.leaf, required) : cell_id()};
+        if (!cell) cell = in;
+        if (*cell == in) continue;
+        return absl::FailedPreconditionError(
+            name(gang.request.job) + " and " + name(by.request.job) +
+            " are not in one cell of level " + std::to_string(required) + ", which they require");
+      }
+    }
+    return absl::OkStatus();
+  }
+  // The node of a leaf, with the bit of the leaf.
+  [[nodiscard]] task_place place_of(chain_leaf l) const noexcept {
+    const chain_layout& chain = layout_.chains[l.chain];
+    const cell_id node = chain.tree.ancestor(l.leaf, chain.node_level);
+    return {node_id(chain.first_node + chain.tree.index(node, chain.node_level)),
+            std::uint64_t{1} << (l.leaf.value - leaves(chain.tree, node).first.value)};
+  }
+  // Appends the place of each task; its leaves that are not valid are not there.
+  void list_tasks(std::span<const chain_leaf> leaves, std::span<const task_group> members,
+                  std::vector<task_place>& out) const {
+    std::size_t i = 0;
+    for (const task_group& m : members) {
+      for (std::uint32_t t = 0; t < m.tasks; ++t) {
+        task_place& at = out.emplace_back();
+        for (const std::size_t last = i + m.gpus; i < last; ++i) {
+          if (!leaves[i].leaf.valid()) continue;
+          const task_place leaf = place_of(leaves[i]);
+          at.node = leaf.node;
+          at.leaves |= leaf.leaves;
+        }
+      }
+    }
+  }
+
+  // The levels of the leaves that are there, in the order of find_leaves, one for each of its entries;
+  // none for none. kInvalidArgument: not as many levels as such leaves.
+  [[nodiscard]] static absl::StatusOr<std::vector<level_t>> levels_of_leaves(
+      job_id job, std::span<const chain_leaf> leaves, std::span<const level_t> of_those_there) {
+    std::vector<level_t> levels;
+    if (of_those_there.empty()) return levels;
+    std::size_t there = 0;
+    for (const chain_leaf& l : leaves) {
+      const bool known = l.leaf.valid() && there < of_those_there.size();
+      levels.push_back(known ? of_those_there[there] : any_level);
+      there += l.leaf.valid() ? 1U : 0U;
+    }
+    if (there == of_those_there.size()) return levels;
+    return absl::InvalidArgumentError(name(job) + ": " + std::to_string(of_those_there.size()) +
+                                      " levels for " + std::to_string(there) + " leaf cells");
+  }
+  // The leaves of a gang's tasks as a host tells them, one entry for each leaf of the request, not
+  // valid for those that are not there. Requires: a request that check() lets pass.
+  // kInvalidArgument: not as many tasks, more leaves than a task or a node has, a leaf named twice,
+  // a request of more leaves than max_recovered and the cluster.
+  // kNotFound: no such node.
+  [[nodiscard]] absl::StatusOr<std::vector<chain_leaf>> find_leaves(
+      const gang_request& r, std::span<const task_place> tasks) const {
+    std::vector<chain_leaf> all;
+    std::size_t t = 0;
+    std::uint64_t size = 0;
+    for (const task_group& m : r.members) {
+      t += m.tasks;
+      size += std::uint64_t{m.tasks} * m.gpus;
+    }
+    if (t != tasks.size()) {
+      return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(t) +
+                                        " tasks, places are given for " +
+                                        std::to_string(tasks.size()));
+    }
+    std::uint64_t most = 0;
+    for (const chain_layout& chain : layout_.chains) most += chain.tree.num_leaves();
+    most = std::max(most, max_recovered);
+    if (size > most) {
+      return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(size) +
+                                        " leaf cells, where " + std::to_string(most) +
+                                        " are the limit");
+    }
+    t = 0;
+    for (const task_group& m : r.members) {
+      for (std::uint32_t k = 0; k < m.tasks; ++k, ++t) {
+        const std::size_t end = all.size() + m.gpus;
+        if (tasks[t].leaves != 0) {
+          APIARY_RETURN_IF_ERROR(check_task(r.job, tasks[t], m.gpus));
+          const std::uint32_t chain = layout_.chain_of(tasks[t].node).value;
+          const std::uint32_t first = first_leaf(tasks[t].node).value;
+          for (std::uint64_t mask = tasks[t].leaves; mask != 0; mask &= mask - 1) {
+            const auto bit = static_cast<std::uint32_t>(std::countr_zero(mask));
+            all.push_back({chain, cell_id(first + bit)});
+          }
+        }
+        all.resize(end);
+      }
+    }
+    APIARY_RETURN_IF_ERROR(check_distinct(r.job, all));
+    return all;
+  }
+
+  // The leaf of that name, of a node and a device of it; not valid: there is none.
+  [[nodiscard]] chain_leaf find_leaf(std::string_view node, std::uint32_t device) const {
+    const std::optional<node_id> n = layout_.find_node(node);
+    if (!n) return {};
+    const auto at = layout_.find_position(*n, device);
+    if (!at) return {};
+    return {layout_.chain_of(*n).value, cell_id(first_leaf(*n).value + *at)};
+  }
+  // The leaf here that is the given one of another configuration, by the names of its node and
+  // device; not valid: there is none.
+  [[nodiscard]] chain_leaf find_leaf(const hived_catalog& other, chain_leaf l) const {
+    const task_place there = other.place_of(l);
+    return find_leaf(other.layout_.node_name(there.node), other.device_of(there));
+  }
+  // The device index of a place of one leaf.
+  [[nodiscard]] std::uint32_t device_of(task_place leaf) const {
+    return layout_.device(leaf.node, static_cast<std::uint32_t>(std::countr_zero(leaf.leaves)));
+  }
+  // A request of another configuration as one of this, by the names of its tenant, type of leaf and
+  // pinned cell. If its tenant or its pinned cell is no more, it is of no tenant; if its type of
+  // leaf is no more, of any. That is final: the names are not kept.
+  [[nodiscard]] gang_request translate(const hived_catalog& other, gang_request r) const {
+    const hived_layout& there = other.layout_;
+    const auto tenant =
+        layout_.find_tenant(r.tenant.valid() ? there.tenants[r.tenant.value].name : std::string());
+    r.tenant = tenant ? *tenant : tenant_id();
+    if (r.leaf_type.valid()) {
+      const auto type = find_leaf_type(other.name(r.leaf_type));
+      r.leaf_type = type ? *type : leaf_type_id();
+    }
+    if (!r.pinned) return r;
+    r.pinned = layout_.find_pinned(there.pinned[*r.pinned].id);
+    if (r.pinned && layout_.pinned[*r.pinned].tenant == r.tenant) return r;
+    r.pinned.reset();
+    r.tenant = tenant_id();
+    return r;
+  }
+
+ private:
+  // Whether both have cells of the same cluster, or both of none and leaves in one chain.
+  [[nodiscard]] static bool in_one_chain(const gang_record& gang, const gang_record& by) noexcept {
+    std::optional<std::uint32_t> chain;
+    for (const gang_record* g : {&gang, &by}) {
+      for (const chain_leaf& l : g->leaves) {
+        if (!l.leaf.valid()) continue;
+        if (chain.value_or(l.chain) != l.chain) return false;
+        chain = l.chain;
+      }
+    }
+    return gang.cluster == by.cluster;
+  }
+  [[nodiscard]] cell_id first_leaf(node_id node) const noexcept {
+    return leaves(layout_.chain(layout_.chain_of(node)).tree, layout_.node_cell(node)).first;
+  }
+  [[nodiscard]] absl::Status check_task(job_id job, task_place task, std::uint32_t limit) const {
+    if (task.node.value >= layout_.num_nodes()) {
+      return absl::NotFoundError(name(job) + ": there is no node " +
+                                 std::to_string(task.node.value));
+    }
+    const chain_layout& chain = layout_.chain(layout_.chain_of(task.node));
+    const std::uint32_t size = chain.tree.leaves_per_cell(chain.node_level);
+    const std::string where = name(job) + ": node " + layout_.node_name(task.node);
+    if (size < 64 && task.leaves >> size != 0) {
+      return absl::InvalidArgumentError(where + " has only " + std::to_string(size) +
+                                        " leaf cells");
+    }
+    if (static_cast<std::uint32_t>(std::popcount(task.leaves)) > limit)
+      return absl::InvalidArgumentError(where + ": more leaf cells than the task asks for");
+    return absl::OkStatus();
+  }
+  [[nodiscard]] static absl::Status check_distinct(job_id job, std::vector<chain_leaf> all) {
+    std::erase_if(all, [](const chain_leaf& l) { return !l.leaf.valid(); });
+    std::sort(all.begin(), all.end());
+    if (std::adjacent_find(all.begin(), all.end()) == all.end()) return absl::OkStatus();
+    return absl::InvalidArgumentError(name(job) + ": a leaf cell of two tasks");
+  }
+
+  hived_layout layout_;
+  std::vector<std::string> types_;  // of leaves, each once
+  std::vector<leaf_type_id> type_of_chain_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

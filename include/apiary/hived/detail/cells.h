@@ -1,0 +1,372 @@
+// apiary/hived/detail/cells.h - tenants' virtual cells, bound to physical ones while in use.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/hived/detail/bindings.h>
+#include <apiary/hived/detail/cell_choice.h>
+#include <apiary/hived/detail/grant_ranking.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/layout.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A leaf of a virtual cluster and the physical leaf it is bound to.
+struct bound_leaf {
+  cell_id leaf{};  // not valid: an opportunistic gang's, that has no virtual one
+  cell_id image{};
+  friend constexpr bool operator==(bound_leaf, bound_leaf) noexcept = default;
+};
+
+// All cells of a HiveD scheduler: binds and unbinds them as leaves come into use and go out of it. It
+// knows no gang and decides nothing but which equal cell to take.
+//
+// Model:   HiveD (OSDI 2020) sections 3 and 4. A virtual cell is bound while something in it is in
+//          use; whole cells (roots) are granted by the chain's reserving_buddy_allocator.
+// Differs: an unhealthy part of a bound cell is bound as well, so that the tenant's own view knows
+//          of it and every other unbound virtual cell stands for a healthy physical one. What is not
+//          in use is never bound for being doomed; searching does without (bind_everything), and
+//          doomed() only counts.
+// Cost:    hold, place, vacate O(levels * fan-out); where a whole cell is bound or unbound O(its nodes)
+//          besides, and for place find_quietest.
+class hived_cells : private hived_bindings {
+  using books = hived_bindings;
+
+ public:
+  explicit hived_cells(const hived_layout& layout) : books(layout) {}
+
+  using books::begin;
+  using books::chain;
+  using books::cluster;
+  using books::cluster_of;
+  using books::cluster_of_pinned;
+  using books::hash;
+  using books::hold;
+  using books::is_pinned;
+  using books::keep;
+  using books::ledger;
+  using books::memory_bytes;
+  using books::num_chains;
+  using books::num_clusters;
+  using books::rollback;
+
+  // Binds a virtual leaf, and what is unbound above it, to the best physical one: healthy, and of
+  // such the one whose cells have the fewest guests, level by level. nullopt, and partly bound:
+  // no whole healthy cell is to be had.
+  std::optional<cell_id> place(vc_chain_id c, cell_id leaf) {
+    const virtual_cluster& cluster = books::cluster(c);
+    const physical_chain& chain = books::chain(cluster.chain());
+    const cell_id v = climb(cluster, leaf);
+    auto l = static_cast<level_t>(path_.size());
+    cell_id image;
+    if (v.valid()) {
+      image = cluster.image(v);
+    } else {
+      const std::optional<cell_id> root = find_quietest(chain, --l);
+      if (!root) return std::nullopt;
+      image = *root;
+      bind(c, path_.back(), l, image);
+      path_.pop_back();
+    }
+    while (!path_.empty()) {
+      image = first_quietest(chain, chain.tree().children(image, l));
+      bind(c, path_.back(), --l, image);
+      path_.pop_back();
+    }
+    return image;
+  }
+
+  // Binds a virtual leaf, and what is unbound above it, to this physical one. Requires: that the
+  // lowest bound cells above both are each other's, and that a whole cell can be granted if none.
+  void place_at(vc_chain_id c, bound_leaf at) {
+    const virtual_cluster& cluster = books::cluster(c);
+    climb(cluster, at.leaf);
+    for (auto l = static_cast<level_t>(path_.size()); l-- > 0;)
+      bind(c, path_[l], l, books::chain(cluster.chain()).tree().ancestor(at.image, l));
+  }
+
+  static constexpr level_t no_level = ~level_t{0};
+  // Binds any virtual leaf of the cluster to this physical one; if none is bound above it, in a whole
+  // cell of the preferred level, else of the highest (or the lowest) that is to be had. nullopt: the
+  // cluster has none for it.
+  // Cost: O(levels * fan-out), and if none is bound above O(whole cells of the cluster).
+  std::optional<cell_id> adopt(vc_chain_id c, cell_id image, bool highest_first,
+                               level_t preferred = no_level) {
+    const virtual_cluster& cluster = books::cluster(c);
+    const physical_chain& chain = books::chain(cluster.chain());
+    level_t l = 0;
+    cell_id p = image;
+    while (p.valid() && !chain.owner(p).cell.valid()) p = chain.tree().parent(p, l++);
+    cell_id v;
+    if (p.valid()) {
+      if (chain.owner(p).cluster != c || chain.holders(image).taken()) return std::nullopt;
+      v = chain.owner(p).cell;
+    } else {
+      const level_t levels = chain.tree().num_levels();
+      const auto take_whole = [&](level_t level) {
+        l = level;
+        p = chain.tree().ancestor(image, l);
+        if (chain.cells().can_allocate_at(p)) v = first_unbound(cluster, cluster.tree().roots(l));
+      };
+      if (preferred < levels) take_whole(preferred);
+      for (level_t k = 0; k < levels && !v.valid(); ++k)
+        take_whole(highest_first ? levels - 1 - k : k);
+      if (!v.valid()) return std::nullopt;
+      bind(c, v, l, p);
+    }
+    while (l > 0) {
+      v = first_unbound(cluster, cluster.tree().children(v, l));
+      p = chain.tree().ancestor(image, --l);
+      bind(c, v, l, p);
+    }
+    return v;
+  }
+
+  // The user of a leaf goes, or its claim does, or it becomes an opportunistic gang's; the tenant's
+  // cell is then vacated if nobody has it.
+  void unuse(std::uint32_t chain, cell_id leaf) {
+    const leaf_holders h = books::chain(chain).holders(leaf);
+    release(chain, leaf, {gang_slot(), h.claimer, false});
+  }
+  void unclaim(std::uint32_t chain, cell_id leaf) {
+    const leaf_holders h = books::chain(chain).holders(leaf);
+    release(chain, leaf, {h.user, gang_slot(), h.guaranteed});
+  }
+  void demote(std::uint32_t chain, cell_id leaf) {
+    const leaf_holders h = books::chain(chain).holders(leaf);
+    release(chain, leaf, {h.user, h.claimer, false});
+  }
+
+  // Unbinds a virtual leaf that is not taken any more, and what is above it and now empty; what is
+  // unhealthy stays while the cell above it is bound.
+  void vacate(vc_chain_id c, cell_id leaf) {
+    const virtual_cluster& cluster = books::cluster(c);
+    const physical_chain& chain = books::chain(cluster.chain());
+    path_.assign(1, leaf);
+    cell_id above = cluster.tree().parent(leaf, 0);
+    for (level_t l = 1; above.valid() && cluster.active(above) == 0; ++l) {
+      path_.push_back(above);
+      above = cluster.tree().parent(above, l);
+    }
+    const bool whole = !above.valid() && !is_pinned(c);
+    if (!above.valid() && is_pinned(c)) path_.pop_back();
+    for (level_t l = 0; l < path_.size(); ++l) {
+      if (chain.healthy().healthy(cluster.image(path_[l]))) {
+        unbind(c, path_[l], l);
+      } else if (whole) {
+        const auto top = static_cast<level_t>(path_.size() - 1);
+        unbind_with_parts(c, path_[top], top);
+        break;
+      }
+    }
+  }
+
+  // After place_at and adopt: shows the tenant what is unhealthy in the whole cell of this leaf,
+  // unless that is `shown`. Which it is.
+  // Cost: O(levels), and O(fan-out) for each unhealthy cell in it.
+  cell_id reveal(vc_chain_id c, cell_id leaf, cell_id shown = cell_id()) {
+    const quota_tree& tree = books::cluster(c).tree();
+    level_t l = 0;
+    for (cell_id above = tree.parent(leaf, l); above.valid(); above = tree.parent(leaf, ++l))
+      leaf = above;
+    if (leaf != shown) reveal(c, leaf, l, books::chain(books::cluster(c).chain()).healthy());
+    return leaf;
+  }
+
+  // The level of the whole cell that a leaf lies in. Requires: it lies in one.
+  [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
+    const virtual_cell owner = books::chain(chain).owner(leaf);
+    const quota_tree& tree = cluster(owner.cluster).tree();
+    level_t level = 0;
+    for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
+    return level;
+  }
+
+  // How whole cells were bound: whether all leaves of the cluster are usable, and whether every
+  // one could be bound.
+  struct whole_cells {
+    bool all_usable = true;
+    std::size_t bound = 0;      // that were not bound before
+    std::uint64_t visited = 0;  // candidates ranked or looked at
+    bool complete = true;
+  };
+  // Binds all whole cells of the cluster, to those that grant_ranking puts first, and what is
+  // unusable in them. Then every unbound cell stands for a usable one, whatever the filter. For
+  // searching, before a rollback.
+  // The i-th one to be bound passes over skips[i] cells (grant_ranking::next). Some skips for each
+  // leave nothing out that matters; without any, all are bound.
+  // `again`: nothing but the skips has changed since the last call, so that levels above which the
+  // same cells are bound need no new ranking.
+  // Cost: O(cells of the cluster), and grant_ranking if not all have a usable one without guests.
+  whole_cells bind_everything(vc_chain_id c, const health<uniform_tree>& usable,
+                              std::uint32_t piece, std::span<const std::uint32_t> skips = {},
+                              bool again = false) {
+    const virtual_cluster& cluster = books::cluster(c);
+    const physical_chain& chain = books::chain(cluster.chain());
+    whole_cells done;
+    rankings_.resize(chain.tree().num_levels());
+    skipped_.resize(skips.size(), 0);
+    for (level_t l = cluster.tree().num_levels(); l-- > 0;) {
+      grant_ranking& ranked = rankings_[l];
+      bool ranking = false;
+      for (const cell_id root : cluster.tree().roots(l)) {
+        if (!cluster.image(root).valid()) {
+          std::optional<cell_id> to;
+          if (!ranking) {
+            if (skips.empty()) to = chain.cells().find({.level = l, .usable = &usable.usable()});
+            ranking = !to || chain.guests(*to) > 0;
+            if (ranking && again) {
+              ranked.restart();
+            } else if (ranking) {
+              done.visited += ranked(chain, l, usable, piece).size();
+            }
+          }
+          if (ranking) {
+            const std::uint32_t skip = done.bound < skips.size() ? skips[done.bound] : 0;
+            const std::size_t before = ranked.visited();
+            to = ranked.next(chain, usable, skip);
+            done.visited += ranked.visited() - before;
+            if (done.bound < skips.size()) {
+              again = again && skipped_[done.bound] == skip;
+              skipped_[done.bound] = skip;
+            }
+          }
+          if (!to->valid()) {
+            APIARY_VERIFY(!skips.empty());
+            done.complete = false;
+            return done;
+          }
+          ++done.bound;
+          bind(c, root, l, *to);
+        }
+        done.all_usable = done.all_usable && usable.healthy(cluster.image(root));
+        reveal(c, root, l, usable);
+      }
+    }
+    return done;
+  }
+  // Binds unbound whole cells of a level, at most so many, each to the cell that choose() says can be
+  // granted; not valid: it ends there. For searching.
+  template <class Choose>
+  void bind_some(vc_chain_id c, level_t l, std::uint64_t most, const Choose& choose) {
+    for (const cell_id root : books::cluster(c).tree().roots(l)) {
+      if (books::cluster(c).image(root).valid()) continue;
+      const cell_id to = most-- == 0 ? cell_id() : choose();
+      if (!to.valid()) return;
+      bind(c, root, l, to);
+    }
+  }
+  // At least as many usable pieces of a node as any way to grant the unbound whole cells has.
+  [[nodiscard]] std::uint64_t most_pieces(vc_chain_id c, const health<uniform_tree>& usable,
+                                          std::uint32_t piece) {
+    const virtual_cluster& cluster = books::cluster(c);
+    std::uint64_t pieces = 0;
+    rankings_.resize(1);
+    grant_ranking& ranked = rankings_[0];
+    for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
+      std::size_t unbound = 0;
+      for (const cell_id root : cluster.tree().roots(l))
+        unbound += cluster.image(root).valid() ? 0U : 1U;
+      if (unbound == 0) continue;
+      for (const grant_candidate& best :
+           ranked(books::chain(cluster.chain()), l, usable, piece).first(unbound))
+        pieces += best.pieces;
+    }
+    return pieces;
+  }
+
+  // Marks a leaf; whether that changed it.
+  bool mark(std::uint32_t c, cell_id leaf, bool good) {
+    if (!books::mark(c, leaf, good)) return false;
+    const physical_chain& chain = books::chain(c);
+    cell_id p = leaf;
+    level_t l = 0;
+    if (good) {
+      while (p.valid() && chain.healthy().healthy(p) && is_spare(chain, p, l)) {
+        unbind(chain.owner(p).cluster, chain.owner(p).cell, l);
+        p = chain.tree().parent(p, l++);
+      }
+      return true;
+    }
+    while (p.valid() && !chain.owner(p).cell.valid()) p = chain.tree().parent(p, l++);
+    if (p.valid() && l > 0) reveal(chain.owner(p).cluster, chain.owner(p).cell, l, chain.healthy());
+    return true;
+  }
+
+ private:
+  // The lowest bound cell around a virtual leaf, not valid if there is none; path_: the unbound
+  // ones below it, lowest first.
+  cell_id climb(const virtual_cluster& cluster, cell_id leaf) {
+    path_.clear();
+    cell_id v = leaf;
+    for (level_t l = 0; v.valid() && !cluster.image(v).valid(); ++l) {
+      path_.push_back(v);
+      v = cluster.tree().parent(v, l);
+    }
+    return v;
+  }
+  void release(std::uint32_t chain, cell_id leaf, leaf_holders to) {
+    const bool was_taken = books::chain(chain).holders(leaf).taken();
+    hold(chain, leaf, to);
+    if (!was_taken || to.taken()) return;
+    const virtual_cell owner = books::chain(chain).owner(leaf);
+    vacate(owner.cluster, owner.cell);
+  }
+  void unbind_with_parts(vc_chain_id c, cell_id v, level_t l) {
+    for (const cell_id part : books::cluster(c).tree().children(v, l))
+      if (books::cluster(c).image(part).valid()) unbind_with_parts(c, part, l - 1);
+    unbind(c, v, l);
+  }
+
+  // Binds the unusable parts of a bound cell, and theirs.
+  void reveal(vc_chain_id c, cell_id v, level_t l, const health<uniform_tree>& usable) {
+    const virtual_cluster& cluster = books::cluster(c);
+    const physical_chain& chain = books::chain(cluster.chain());
+    if (l == 0 || usable.healthy(cluster.image(v))) return;
+    for (const cell_id part : chain.tree().children(cluster.image(v), l)) {
+      if (usable.healthy(part)) continue;
+      if (!chain.owner(part).cell.valid()) {
+        const id_range<cell_id> parts = cluster.tree().children(v, l);
+        std::uint32_t last = parts.size() - 1;
+        while (cluster.image(parts[last]).valid()) --last;
+        bind(c, parts[last], l - 1, part);
+      }
+      reveal(c, chain.owner(part).cell, l - 1, usable);
+    }
+  }
+
+  // Whether p is bound without need, were it healthy.
+  [[nodiscard]] bool is_spare(const physical_chain& chain, cell_id p, level_t l) const noexcept {
+    const virtual_cell owner = chain.owner(p);
+    if (!owner.cell.valid()) return false;
+    const virtual_cluster& cluster = books::cluster(owner.cluster);
+    if (!cluster.tree().parent(owner.cell, l).valid()) return false;
+    return l == 0 ? !chain.holders(p).taken() : cluster.active(owner.cell) == 0;
+  }
+
+  [[nodiscard]] static cell_id first_unbound(const virtual_cluster& cluster,
+                                             id_range<cell_id> cells) noexcept {
+    for (const cell_id c : cells)
+      if (!cluster.image(c).valid()) return c;
+    return cell_id();
+  }
+
+  // Scratch.
+  std::vector<cell_id> path_;
+  std::vector<grant_ranking> rankings_;  // of each level
+  std::vector<std::uint32_t> skipped_;   // by bind_everything, of each whole cell bound
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

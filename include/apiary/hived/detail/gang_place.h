@@ -1,0 +1,44 @@
+// apiary/hived/detail/gang_place.h - where a gang is to go, and what it takes from others there.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A place for a gang and what it takes.
+struct gang_place {
+  vc_chain_id cluster{};  // not valid: for an opportunistic gang
+  std::uint32_t chain = 0;
+  std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the members
+  std::vector<gang_slot> cancelled{};   // preempting gangs of lower priority that give way
+  std::vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy are to end, too
+};
+
+// The leaves of a cell of each level of a tree, as node_leaves wants them.
+class level_sizes {
+ public:
+  void assign(const uniform_tree& tree) noexcept {
+    for (level_t l = 0; l < tree.num_levels(); ++l) sizes_[l] = tree.leaves_per_cell(l);
+  }
+  // Of levels 0, ..., level.
+  [[nodiscard]] std::span<const std::uint32_t> up_to(level_t level) const noexcept {
+    return {sizes_.data(), std::size_t{level} + 1};
+  }
+
+ private:
+  std::array<std::uint32_t, uniform_tree::max_levels> sizes_{};
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

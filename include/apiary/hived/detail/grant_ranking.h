@@ -1,0 +1,96 @@
+// apiary/hived/detail/grant_ranking.h - which whole cells a tenant would best be granted.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/reserving_buddy_allocator.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A cell that can be granted.
+struct grant_candidate {
+  std::uint32_t pieces = 0;    // of so many usable leaves of one node
+  std::uint32_t unusable = 0;  // leaves
+  std::uint32_t guests = 0;    // leaves with an opportunistic task
+  cell_id cell{};
+};
+
+// Ranks the cells of a level that can be granted (reserving_buddy_allocator): those with most usable
+// pieces of a node first, of these those with most usable leaves, of these those with fewest guests,
+// of these those in the smallest free cells, of these the lowest.
+//
+// Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) a cell passed.
+class grant_ranking {
+ public:
+  // Requires: piece > 0. The span holds until the next call.
+  std::span<const grant_candidate> operator()(const physical_chain& chain, level_t level,
+                                              const health<uniform_tree>& usable,
+                                              std::uint32_t piece) {
+    const uniform_tree& tree = chain.tree();
+    const summary_bitset& free = chain.cells().cells().free_cells();
+    const level_t at = std::min(level, chain.node_level());
+    const std::uint32_t size = tree.leaves_per_cell(at);
+    ranked_.clear();
+    next_ = 0;
+    for (level_t from = level; from <= chain.cells().highest_safe(level); ++from) {
+      const id_range<cell_id> all = tree.cells(from);
+      for (std::uint32_t f = free.find_next(all.first.value); f < all.last.value;
+           f = free.find_next(f + 1)) {
+        for (const cell_id cell : tree.descendants(cell_id(f), level)) {
+          std::uint32_t pieces = 0;
+          for (const cell_id node : tree.descendants(cell, at))
+            pieces += (size - usable.bad_leaves(node)) / piece;
+          ranked_.push_back({pieces, usable.bad_leaves(cell), chain.guests(cell), cell});
+        }
+      }
+    }
+    std::stable_sort(ranked_.begin(), ranked_.end(),
+                     [](const grant_candidate& a, const grant_candidate& b) {
+                       return std::tie(b.pieces, a.unusable, a.guests) <
+                              std::tie(a.pieces, b.unusable, b.guests);
+                     });
+    return ranked_;
+  }
+  // Begins anew with the best of the cells ranked last, which a rollback has made free again.
+  void restart() noexcept { next_ = 0; }
+  // How many of them next has looked at.
+  [[nodiscard]] std::size_t visited() const noexcept { return next_; }
+  // The next one that can still be granted, but passes over `skip` of them, and over those that are
+  // as good as one passed over: two cells in free cells of one level that are usable as a whole. Not
+  // valid: there is none.
+  cell_id next(const physical_chain& chain, const health<uniform_tree>& usable,
+               std::uint32_t skip) noexcept {
+    const reserving_buddy_allocator& cells = chain.cells();
+    std::uint64_t passed = 0;  // bit l for usable free cells of level l
+    for (; next_ < ranked_.size(); ++next_) {
+      const cell_id cell = ranked_[next_].cell;
+      if (!cells.can_allocate_at(cell)) continue;
+      const level_t from = *cells.cells().enclosing_free_level(cell);
+      const bool whole = usable.healthy(chain.tree().ancestor(cell, from));
+      if (whole && (passed >> from & 1U) != 0) continue;
+      if (skip == 0) return ranked_[next_++].cell;
+      --skip;
+      if (whole) passed |= std::uint64_t{1} << from;
+    }
+    return cell_id();
+  }
+
+ private:
+  std::vector<grant_candidate> ranked_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

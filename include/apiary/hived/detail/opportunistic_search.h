@@ -1,0 +1,124 @@
+// apiary/hived/detail/opportunistic_search.h - where an opportunistic gang goes: idle leaves, away from tenants.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/node_index.h>
+#include <apiary/container/lazy_value.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/gang_fit.h>
+#include <apiary/gang/node_assignment.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/topology_fit.h>
+#include <apiary/hived/request.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Searches places for opportunistic gangs.
+//
+// Model: HiveD (OSDI 2020) section 3.3: packed by opportunistic use, away from tenants' tasks.
+//        Differs: complete (gang_fit); away from the racks of which tenants have anything.
+// Cost:  as gang_placer, and O(leaves of a node, squared); under a filter O(nodes) more. Under rules
+//        hived_topology_fit.
+class opportunistic_search {
+ public:
+  // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on those
+  // with the fewest guaranteed ones, of these, unless that takes more racks, on those in racks of
+  // which no tenant has anything, of these on the last ones; a gang under rules where these want it
+  // (hived_topology_fit). `usable` filters leaves; null: all healthy ones. Whether a place was found.
+  bool operator()(const hived_cells& cells, const gang_request& request, std::uint32_t c,
+                  const health<uniform_tree>* usable) {
+    const physical_chain& chain = cells.chain(c);
+    place_ = {};
+    place_.chain = c;
+    if (usable != nullptr) filter(chain, *usable);
+    if (request.rules.any()) return by_constraints(chain, request, c, usable != nullptr);
+    const node_index& index = usable != nullptr ? *filtered_ : chain.guest_nodes();
+    classes_.clear();
+    const std::uint32_t size = chain.node_leaves();
+    for (std::uint32_t guests = size; guests-- > 0;) {
+      for (std::uint32_t idle = size - guests; idle > 0; --idle) {
+        classes_.push_back(
+            {chain.guest_class(false, guests, idle), idle, chain.guest_class(true, guests, idle)});
+      }
+    }
+    verdict_ = placer_.fits(index, classes_, request.members);
+    cut_ = placer_.fit().cut();
+    if (verdict_ != fit_verdict::fits) return false;
+    placer_.choose_nodes(index, rack_choice::fullest);
+    sizes_.assign(chain.tree());
+    nodes_.clear();
+    for (const std::uint32_t picked : placer_.nodes())
+      add_node(chain, chain.from_end(picked), usable != nullptr);
+    for (const cell_id leaf : placer_.choose_leaves_of(nodes_, request.members))
+      place_.leaves.push_back({cell_id(), leaf});
+    return true;
+  }
+
+  // After a search that found one.
+  [[nodiscard]] const gang_place& place() const noexcept { return place_; }
+  // After one that did not.
+  [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
+
+ private:
+  bool by_constraints(const physical_chain& chain, const gang_request& request, std::uint32_t c,
+                      bool filtered) {
+    cut_.reset();
+    verdict_ = constrained_->in_chain(chain, c, request, [&](std::uint32_t n) {
+      return static_cast<std::uint32_t>(std::popcount(filtered ? masks_[n] : chain.idle(n)));
+    });
+    if (verdict_ != fit_verdict::fits) return false;
+    sizes_.assign(chain.tree());
+    nodes_.clear();
+    for (const std::uint32_t n : constrained_->nodes()) add_node(chain, n, filtered);
+    for (const cell_id leaf : constrained_->choose_leaves_of(nodes_, request.members))
+      place_.leaves.push_back({cell_id(), leaf});
+    return true;
+  }
+  void add_node(const physical_chain& chain, std::uint32_t n, bool filtered) {
+    const std::uint64_t idle = filtered ? masks_[n] : chain.idle(n);
+    nodes_.push_back({idle, idle, chain.first_leaf(n), sizes_.up_to(chain.node_level())});
+  }
+  // Idle leaves that are usable, by node, and nodes by how many.
+  void filter(const physical_chain& chain, const health<uniform_tree>& usable) {
+    filtered_.emplace(chain.num_nodes(), chain.guest_nodes().num_classes(), chain.rack_size());
+    masks_.resize(chain.num_nodes());
+    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+      masks_[n] = 0;
+      for (std::uint64_t m = chain.idle(n); m != 0; m &= m - 1) {
+        const auto i = static_cast<std::uint32_t>(std::countr_zero(m));
+        if (usable.healthy(cell_id(chain.first_leaf(n).value + i))) masks_[n] |= m & -m;
+      }
+      if (masks_[n] == 0) continue;
+      const auto idle = static_cast<std::uint32_t>(std::popcount(masks_[n]));
+      filtered_->assign(
+          node_id(chain.from_end(n)),
+          chain.guest_class(chain.granted(n), chain.guests(chain.node_cell(n)), idle));
+    }
+  }
+
+  gang_placer placer_;
+  lazy_value<hived_topology_fit> constrained_;
+  std::optional<gang_fit::shortage> cut_;
+  fit_verdict verdict_ = fit_verdict::fits;
+  gang_place place_;
+  std::vector<indexed_class> classes_;
+  std::vector<node_leaves> nodes_;
+  std::vector<std::uint64_t> masks_;
+  std::optional<node_index> filtered_;
+  level_sizes sizes_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

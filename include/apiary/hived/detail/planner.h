@@ -1,0 +1,322 @@
+// apiary/hived/detail/planner.h - where a gang would go among its chains, or why it waits.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/gang/check_constraints.h>
+#include <apiary/gang/gang_fit.h>
+#include <apiary/hived/detail/catalog.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/opportunistic_search.h>
+#include <apiary/hived/detail/refusal_proof.h>
+#include <apiary/hived/detail/search.h>
+#include <apiary/hived/detail/state.h>
+#include <apiary/hived/detail/wait_reason.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/request.h>
+#include <apiary/model/request.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <absl/status/status.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Tries the chains that a request may use one after another: without preemption first, then with.
+// Tasks of equal size are searched for as one member, however many the request makes of them; not
+// under rules.
+//
+// Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why() with bad hardware
+//       hived_wait_reason::fits_repaired; with a proof hived_refusal_proof for each chain.
+class hived_planner {
+ public:
+  [[nodiscard]] gang_cost& victim_cost() noexcept { return search_.victim_cost(); }
+  // Chooses the chains for a request that the catalog lets pass: of those it may use the ones where
+  // its rules can be understood. kFailedPrecondition: the tenant has none. kInvalidArgument: its rules
+  // can be understood in none.
+  absl::Status consider(const hived_catalog& catalog, const hived_cells& cells,
+                        const gang_request& r) {
+    chains_.clear();
+    clusters_.clear();
+    absl::Status rules;  // why they cannot be understood
+    for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
+      if (r.leaf_type.valid() && catalog.type_of(c) != r.leaf_type) continue;
+      vc_chain_id cluster;
+      if (r.pinned) {
+        if (catalog.layout().pinned[*r.pinned].chain.value != c) continue;
+        cluster = cells.cluster_of_pinned(*r.pinned);
+      } else if (r.priority >= 0) {
+        cluster = cells.cluster_of(r.tenant, c);
+        if (!cluster.valid()) continue;
+      }
+      if (r.rules.any()) {
+        const physical_chain& chain = cells.chain(c);
+        const absl::Status here =
+            check_constraints(constraints_of(r), chain.node_level(), chain.tree().num_levels());
+        rules.Update(here);
+        if (!here.ok()) continue;
+      }
+      if (r.priority >= 0) clusters_.push_back(cluster);
+      chains_.push_back(c);
+    }
+    if (chains_.empty() && !rules.ok()) {
+      return absl::InvalidArgumentError(hived_catalog::name(r.job) + ": " +
+                                        std::string(rules.message()));
+    }
+    if (chains_.empty()) {
+      return absl::FailedPreconditionError(
+          hived_catalog::name(r.job) + ": tenant " + catalog.layout().tenants[r.tenant.value].name +
+          " has no cells" + (r.leaf_type.valid() ? " of type " + catalog.name(r.leaf_type) : ""));
+    }
+    return absl::OkStatus();
+  }
+
+  // After consider: whether there is a place(). `restarted`: a preempting gang whose claims count
+  // as gone.
+  bool find(const hived_catalog& catalog, hived_state& state, const gang_request& r,
+            std::optional<gang_slot> restarted) {
+    if (r.rules.any()) {
+      members_ = r.members;
+    } else {
+      merge(r.members);
+    }
+    merged_ = members_.size() < r.members.size();
+    if (!merged_) return search(catalog, state, r, restarted);
+    gang_request by_size = r;
+    by_size.members = members_;
+    if (!search(catalog, state, by_size, restarted)) return false;
+    reorder(r.members);
+    return true;
+  }
+  [[nodiscard]] const gang_place& place() const noexcept {
+    return merged_ ? place_ : found_place();
+  }
+
+  // Why find has found nothing, the claims of `restarted` gone; find is used again. What is counted
+  // are the cells of a chain that gives the reason, the first that the gang may use; where it could
+  // use none, of the one with most leaves.
+  [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
+    const std::vector<task_group> asked = std::exchange(r.members, members_);
+    gang_wait wait{.reason = wait_reason::never};
+    const bool undecided = undecided_ && !(r.rules.any() && is_refused(state, r));
+    bool repaired = false;
+    std::uint32_t most = 0;
+    std::size_t told = 0;  // the chain that gives the reason
+    for (std::size_t i = 0; i < chains_.size(); ++i) {
+      const physical_chain& chain = state.cells().chain(chains_[i]);
+      if (!fits_empty(state, r, i)) {
+        if (wait.reason == wait_reason::never && num_leaves(state.cells(), r, i) > most) {
+          most = num_leaves(state.cells(), r, i);
+          told = i;
+        }
+        continue;
+      }
+      if (wait.reason == wait_reason::never) told = i;
+      wait.reason = wait_reason::busy;
+      if (repaired || !chain.any_bad()) continue;
+      repaired = fits_repaired(state, r, i);
+      if (repaired) told = i;
+    }
+    wait.shortage = cuts_[told];
+    wait.chain = chains_[told];
+    if (wait.reason == wait_reason::busy) {
+      if (repaired) wait.reason = wait_reason::unhealthy;
+      if (undecided) {
+        wait.reason = wait_reason::undecided;
+      } else if (r.suggested != nullptr) {
+        r.suggested = nullptr;
+        if (find(catalog, state, r, restarted_)) {
+          wait.reason = wait_reason::not_suggested;
+        } else if (undecided_ && !(r.rules.any() && is_refused(state, r))) {
+          wait.reason = wait_reason::undecided;
+        }
+      }
+    }
+    if (wait.reason == wait_reason::never || wait.reason == wait_reason::busy)
+      prove(state, r, asked, wait);
+    return wait;
+  }
+
+ private:
+  bool search(const hived_catalog& catalog, hived_state& state, const gang_request& r,
+              std::optional<gang_slot> restarted) {
+    restarted_ = restarted;
+    undecided_ = false;
+    guest_ = r.priority < 0;
+    filters_.assign(chains_.size(), std::nullopt);
+    cuts_.assign(chains_.size(), std::nullopt);
+    const bool filtered = r.suggested != nullptr && !r.suggested->all();
+    for (const bool preempting : {false, true}) {
+      if (preempting && r.priority < 0) break;
+      for (std::size_t i = 0; i < chains_.size(); ++i) {
+        bool found = search_in(state, r, i, preempting, nullptr);
+        const bool decided = verdict() != fit_verdict::budget_ended;
+        if (filtered && (found ? !is_suggested(catalog, state, i, *r.suggested) : !decided)) {
+          std::optional<health<uniform_tree>>& filter = filters_[i];
+          if (!filter) {
+            const std::uint32_t c = chains_[i];
+            filter = suggested_leaves(catalog, state.cells().chain(c), c, *r.suggested);
+          }
+          found = search_in(state, r, i, preempting, &*filter);
+        }
+        if (found) return true;
+        cuts_[i] = guest_ ? guests_.cut() : search_.cut();
+        undecided_ = undecided_ || verdict() == fit_verdict::budget_ended;
+      }
+    }
+    return false;
+  }
+  // In the i-th chain.
+  bool search_in(hived_state& state, const gang_request& r, std::size_t i, bool preempting,
+                 const health<uniform_tree>* usable) {
+    if (r.priority < 0) return guests_(state.cells(), r, chains_[i], usable);
+    return search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i], preempting, usable,
+                              restarted_);
+  }
+  [[nodiscard]] fit_verdict verdict() const noexcept {
+    return guest_ ? guests_.verdict() : search_.verdict();
+  }
+  [[nodiscard]] const gang_place& found_place() const noexcept {
+    return guest_ ? guests_.place() : search_.place();
+  }
+  // Whether all nodes of the place found in the i-th chain are suggested.
+  [[nodiscard]] bool is_suggested(const hived_catalog& catalog, const hived_state& state,
+                                  std::size_t i, const summary_bitset& suggested) const {
+    const physical_chain& chain = state.cells().chain(chains_[i]);
+    const std::uint32_t first = catalog.layout().chains[chains_[i]].first_node;
+    const std::vector<bound_leaf>& leaves = found_place().leaves;
+    return std::all_of(leaves.begin(), leaves.end(), [&](const bound_leaf& l) {
+      return suggested.test(first + chain.node_of(l.image));
+    });
+  }
+  // The i-th chain, and what of it a gang is refused.
+  [[nodiscard]] refused_chain at(const gang_request& r, std::size_t i, wait_reason reason) const {
+    return {chains_[i], r.priority < 0 ? vc_chain_id() : clusters_[i], reason, restarted_};
+  }
+  // Whether the gang would fit in the i-th chain, were nothing in use and all healthy, or just all
+  // healthy.
+  [[nodiscard]] bool fits_empty(const hived_state& state, const gang_request& r, std::size_t i) {
+    if (r.rules.any()) return may_fit(state, r, i, wait_reason::never);
+    if (r.priority < 0) return supply_.fits_empty(state.cells().chain(chains_[i]), r.members);
+    return supply_.fits_empty(state.cells().cluster(clusters_[i]), r.members);
+  }
+  [[nodiscard]] bool fits_repaired(const hived_state& state, const gang_request& r, std::size_t i) {
+    if (r.rules.any()) return may_fit(state, r, i, wait_reason::busy);
+    if (r.priority < 0) return supply_.fits_repaired(state.cells().chain(chains_[i]), r.members);
+    return supply_.fits_repaired(state.cells(), state.gangs(), r, clusters_[i], restarted_);
+  }
+  // Under rules.
+  [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
+                             wait_reason reason) {
+    gang_request easier = r;  // where bindings matter, slices are met by the hardware, too
+    if (r.priority >= 0 &&
+        is_spread_over_whole_cells(state.cells().cluster(clusters_[i]), r.rules)) {
+      for (group_constraints& m : easier.rules.members) m.slices.clear();
+    }
+    return proof_.fits(state.cells(), state.gangs(), easier, at(r, i, reason)) !=
+           fit_verdict::does_not_fit;
+  }
+  // Whether it is certain that it fits nowhere, also on hardware that is bad or not suggested.
+  [[nodiscard]] bool is_refused(const hived_state& state, const gang_request& r) {
+    for (std::size_t i = 0; i < chains_.size(); ++i)
+      if (may_fit(state, r, i, wait_reason::busy)) return false;
+    return true;
+  }
+  // Adds the proof, in which kinds are members of those asked for.
+  void prove(const hived_state& state, const gang_request& r, std::span<const task_group> asked,
+             gang_wait& wait) {
+    for (std::size_t i = 0; i < chains_.size(); ++i) {
+      auto found = proof_(state.cells(), state.gangs(), r, at(r, i, wait.reason));
+      if (!found) return wait.proof.clear();
+      for (std::uint32_t& kind : found->kinds) {
+        if (r.rules.any()) break;  // members as they were asked for
+        const std::uint32_t leaves = r.members[kind].gpus;
+        for (kind = 0; asked[kind].gpus != leaves;) ++kind;
+      }
+      wait.proof.push_back({chains_[i], std::move(*found)});
+    }
+  }
+  // The tasks by size, sizes in the order of the first of each.
+  void merge(std::span<const task_group> members) {
+    members_.clear();
+    first_.fill(none);
+    for (const task_group& m : members) {
+      if (first_[m.gpus - 1] == none) {
+        first_[m.gpus - 1] = static_cast<std::uint32_t>(members_.size());
+        members_.push_back({0, m.gpus});
+      }
+      members_[first_[m.gpus - 1]].tasks += m.tasks;
+    }
+  }
+  // The place found for members_, in the order of the members that were merged.
+  void reorder(std::span<const task_group> members) {
+    place_ = found_place();
+    std::uint32_t next = 0;
+    for (const task_group& m : members_) {
+      first_[m.gpus - 1] = next;
+      next += m.tasks * m.gpus;
+    }
+    auto to = place_.leaves.begin();
+    for (const task_group& m : members) {
+      const std::uint32_t n = m.tasks * m.gpus;
+      to = std::copy_n(found_place().leaves.begin() + first_[m.gpus - 1], n, to);
+      first_[m.gpus - 1] += n;
+    }
+  }
+  // Of the i-th chain, those that the gang might use.
+  [[nodiscard]] std::uint32_t num_leaves(const hived_cells& cells, const gang_request& r,
+                                         std::size_t i) const noexcept {
+    return r.priority < 0 ? cells.chain(chains_[i]).tree().num_leaves()
+                          : cells.cluster(clusters_[i]).tree().num_leaves();
+  }
+  // The healthy leaves of a chain on suggested nodes.
+  [[nodiscard]] static health<uniform_tree> suggested_leaves(const hived_catalog& catalog,
+                                                             const physical_chain& chain,
+                                                             std::uint32_t c,
+                                                             const summary_bitset& suggested) {
+    health<uniform_tree> usable(chain.tree(), false);
+    for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+      if (!suggested.test(catalog.layout().chains[c].first_node + n)) continue;
+      usable.mark_healthy(chain.node_cell(n));
+      if (chain.healthy().healthy(chain.node_cell(n))) continue;
+      for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
+        if (!chain.healthy().healthy(leaf)) usable.mark_bad(leaf);
+    }
+    return usable;
+  }
+
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  hived_search search_;
+  opportunistic_search guests_;
+  hived_wait_reason supply_;
+  hived_refusal_proof proof_;
+  std::optional<gang_slot> restarted_;  // in find
+  bool undecided_ = false;
+  bool guest_ = false;               // the request's priority is that of opportunistic gangs
+  bool merged_ = false;              // members_ are fewer than those of the request
+  std::vector<task_group> members_;  // those of the request, by size
+  std::array<std::uint32_t, gang_fit::max_leaves> first_{};  // of each size
+  gang_place place_;                                         // if merged
+  std::vector<std::uint32_t> chains_;  // that the request may use, in the order of trying
+  std::vector<vc_chain_id> clusters_;  // of each of them
+  std::vector<std::optional<gang_fit::shortage>> cuts_;       // of each of them, as last tried
+  std::vector<std::optional<health<uniform_tree>>> filters_;  // of each of them, where needed
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,295 @@
+// apiary/hived/detail/victims.h - which gangs of a tenant make room for another of its gangs.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/node_index.h>
+#include <apiary/container/lazy_value.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/gang_fit.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/topology_fit.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/request.h>
+#include <apiary/preempt/topology_victim_search.h>
+#include <apiary/preempt/victim_search.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Chooses victims of least cost (victim_search) among the gangs of lower priority in a cluster, and
+// takes them off their cells tentatively.
+//
+// The cost: fewest running gangs, then lowest priorities in sum, then fewest leaves, as far as victims
+// have at most 2^20 of these together and number at most 1,047. To cancel a preempting gang is cheaper
+// than to end one that runs; one that ends anyway, for another that has claimed some of its leaves,
+// costs its leaves alone. With costs of a host's own (victim_cost) both cost nothing.
+//
+// Cost: where one of the 32 cheapest gangs makes room alone O(leaves of those) and gang_fit for each;
+//       else O(leaves of the tenant's gangs of lower priority) and victim_search.
+class hived_victims {
+ public:
+  // Lifts the victims' leaves, so that the gang fits. `nodes` are the cluster's by free leaves,
+  // free(n) how many a node has; `usable`: which leaves will do, null: all healthy ones.
+  template <class Free>
+  fit_verdict lift(hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                   vc_chain_id c, const node_index& nodes, const Free& free,
+                   const health<uniform_tree>* usable) {
+    lifted_.clear();
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
+    if (const auto one = cheapest_alone(chain, gangs, request, c, cluster, nodes, free, good)) {
+      lift_gang(cells, gangs, *one, request.priority, chain, good);
+      return fit_verdict::fits;
+    }
+    list_candidates(cells, gangs, request.priority, c);
+    others_.assign(nodes.counts().begin(), nodes.counts().end());
+    list_shares(chain, gangs, cluster, request.priority, good,
+                [&](std::uint32_t n) { return entry(n, free); });
+    for (const std::uint32_t n : named_) entry_[n] = none;
+    named_.clear();
+    classes_.clear();
+    for (std::uint32_t f = 1; f < others_.size(); ++f)
+      if (others_[f] > 0) classes_.push_back({f, others_[f]});
+    const fit_verdict verdict = search_(classes_, free_, candidates_, shares_, request.members);
+    if (verdict != fit_verdict::fits) return verdict;
+    for (const std::uint32_t j : search_.victims())
+      lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
+    return fit_verdict::fits;
+  }
+  // The same under rules, after `ruled` said no (topology_victim_search); as_bound: when asked as
+  // whole cells are bound.
+  template <class Free>
+  fit_verdict lift_by_constraints(hived_cells& cells, const gang_table& gangs,
+                                  const gang_request& request, vc_chain_id c,
+                                  hived_topology_fit& constrained, const Free& free,
+                                  const health<uniform_tree>* usable, bool as_bound) {
+    lifted_.clear();
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
+    list_candidates(cells, gangs, request.priority, c);
+    if (as_bound) {
+      could_.resize(cluster.num_nodes());
+      for (std::uint32_t n = 0; n < could_.size(); ++n) could_[n] = free(n);
+      for (const gang_slot slot : slots_) {
+        list_gains(chain, gangs, slot, cluster, request.priority, good);
+        for (const gpus_on_node& g : gains_) could_[g.node] += g.leaves;
+      }
+      constrained.stand_as_bound(cells, c, request, free,
+                                 [&](std::uint32_t n) { return could_[n]; });
+    }
+    const std::vector<std::uint32_t> places = constrained.places_of_nodes();
+    list_shares(chain, gangs, cluster, request.priority, good,
+                [&](std::uint32_t n) { return places[n]; });
+    const fit_verdict verdict =
+        (*topology_search_)(constrained.capacities(), constrained.gang(), candidates_, shares_);
+    if (verdict != fit_verdict::fits) return verdict;
+    for (const std::uint32_t j : topology_search_->victims())
+      lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
+    return fit_verdict::fits;
+  }
+  [[nodiscard]] gang_cost& victim_cost() noexcept { return cost_; }
+  // Puts back what lift has lifted, the last first: a leaf that one victim uses and another claims
+  // was lifted twice.
+  void put_back(hived_cells& cells) {
+    for (; !lifted_.empty(); lifted_.pop_back()) {
+      const auto& [l, holders] = lifted_.back();
+      cells.hold(l.chain, l.leaf, holders);
+    }
+  }
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept {
+    return search_.cut();
+  }
+
+  // The gangs of lower priority in a cluster, by what it costs that they give its cells back: those
+  // preempting, then lazy ones that run, then those that must end, first of these such as end
+  // anyway; of each the lowest first, then the smallest, then by job.
+  [[nodiscard]] static std::vector<gang_slot> lower_ones(const hived_cells& cells,
+                                                         const gang_table& gangs, vc_chain_id c,
+                                                         std::int32_t priority) {
+    std::vector<gang_slot> all;
+    for (const ranked_gang& g : gangs.of_cluster(c)) {
+      if (g.runs && g.priority >= priority) break;
+      if (g.priority < priority) all.push_back(g.slot);
+    }
+    const auto ending = std::stable_partition(all.begin(), all.end(),
+                                              [&](gang_slot s) { return !must_end(gangs[s]); });
+    std::stable_partition(ending, all.end(), [&](gang_slot s) { return gangs[s].claimed(cells); });
+    return all;
+  }
+  // Whether a gang can give its tenant's cells back only by ending.
+  [[nodiscard]] static bool must_end(const gang_record& gang) noexcept {
+    return gang.state == gang_state::allocated && !gang.request.lazy;
+  }
+  // Few of these gangs that suffice, none of which can be done without: the last of them is as
+  // early as can be, then the last but one, and so on, as far as some tries reach. suffice(span)
+  // says whether some do, more would as well; the last that do are the answer.
+  // Whether all together do. Cost: O(log n) calls for each of the answer, at most 65.
+  template <class F>
+  static bool choose_few(std::span<const gang_slot> gangs, F&& suffice) {
+    if (!suffice(gangs)) return false;
+    std::vector<gang_slot> needed;
+    std::vector<gang_slot> some;
+    std::size_t enough = gangs.size();  // so many of the first suffice together with the needed
+    for (int tries = 64; enough > 0; needed.push_back(gangs[--enough])) {
+      for (std::size_t few = 0; few < enough;) {  // fewer than that do not
+        if (tries-- == 0) return true;
+        const std::size_t half = few + (enough - few) / 2;
+        some = needed;
+        some.insert(some.end(), gangs.begin(), gangs.begin() + static_cast<std::ptrdiff_t>(half));
+        if (suffice(std::span<const gang_slot>(some))) {
+          enough = half;
+        } else {
+          few = half + 1;
+        }
+      }
+      if (enough == 0) break;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t none = hived_topology_fit::no_place;
+
+  void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
+                       vc_chain_id c) {
+    ranked_.clear();
+    for (const ranked_gang& g : gangs.of_cluster(c)) {
+      if (g.runs && g.priority >= priority) break;
+      if (g.priority < priority) ranked_.push_back(g);
+    }
+    std::sort(ranked_.begin(), ranked_.end(),
+              [](const ranked_gang& a, const ranked_gang& b) { return a.job < b.job; });
+    slots_.clear();
+    candidates_.clear();
+    shares_.clear();
+    free_.clear();
+    for (const ranked_gang& g : ranked_) {
+      slots_.push_back(g.slot);
+      candidates_.push_back({cost(gangs[g.slot], g, gangs[g.slot].claimed(cells)), 0, 0});
+    }
+  }
+  [[nodiscard]] std::uint64_t cost(const gang_record& gang, const ranked_gang& g, bool ends) const {
+    constexpr std::uint64_t most = std::uint64_t{1} << 40;
+    if (cost_ != nullptr) return g.runs && !ends ? std::min(cost_(gang), most) : 0;
+    if (ends) return g.leaves;
+    return (g.runs ? most : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) + g.leaves;
+  }
+  // Of a tenant without preempting gangs the first of the cheapest few gangs that makes room alone:
+  // nothing costs less than one gang, the cheapest that will do. Not with a host's own costs.
+  template <class Free>
+  std::optional<gang_slot> cheapest_alone(const physical_chain& chain, const gang_table& gangs,
+                                          const gang_request& request, vc_chain_id c,
+                                          const virtual_cluster& cluster, const node_index& nodes,
+                                          const Free& free, const health<uniform_tree>& good) {
+    std::size_t tries = 32;
+    for (const ranked_gang& g : gangs.of_cluster(c)) {
+      if (cost_ || !g.runs || g.priority >= request.priority || tries-- == 0) break;
+      list_gains(chain, gangs, g.slot, cluster, request.priority, good);
+      std::vector<std::uint32_t>& counts = others_;
+      counts.assign(nodes.counts().begin(), nodes.counts().end());
+      for (const gpus_on_node& gain : gains_) {
+        const std::uint32_t before = free(gain.node);
+        if (before > 0) --counts[before];
+        ++counts[before + gain.leaves];
+      }
+      classes_.clear();
+      for (std::uint32_t f = 1; f < counts.size(); ++f)
+        if (counts[f] > 0) classes_.push_back({f, counts[f]});
+      if (fit_(classes_, request.members) == fit_verdict::fits) return g.slot;
+    }
+    return std::nullopt;
+  }
+  // The shares of all candidates: of the nodes that have a name, name(node), not none.
+  template <class Name>
+  void list_shares(const physical_chain& chain, const gang_table& gangs,
+                   const virtual_cluster& cluster, std::int32_t priority,
+                   const health<uniform_tree>& good, const Name& name) {
+    for (std::size_t j = 0; j < slots_.size(); ++j) {
+      list_gains(chain, gangs, slots_[j], cluster, priority, good);
+      candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
+      for (const gpus_on_node& gain : gains_) {
+        const std::uint32_t node = name(gain.node);
+        if (node != none) shares_.push_back({node, gain.leaves});
+      }
+      candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
+    }
+  }
+  // The leaves that are to be had once the gang is gone, by nodes of the cluster, ascending.
+  void list_gains(const physical_chain& chain, const gang_table& gangs, gang_slot slot,
+                  const virtual_cluster& cluster, std::int32_t priority,
+                  const health<uniform_tree>& good) {
+    at_.clear();
+    for (const chain_leaf l : gangs[slot].leaves)
+      if (l.leaf.valid() && gains(chain, gangs, slot, l.leaf, priority, good))
+        at_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
+    std::sort(at_.begin(), at_.end());
+    gains_.clear();
+    for (const std::uint32_t n : at_) {
+      if (gains_.empty() || gains_.back().node != n) gains_.push_back({n, 0});
+      ++gains_.back().leaves;
+    }
+  }
+  void lift_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
+                 const physical_chain& chain, const health<uniform_tree>& good) {
+    for (const chain_leaf l : gangs[slot].leaves) {
+      if (!l.leaf.valid() || !gains(chain, gangs, slot, l.leaf, priority, good)) continue;
+      lifted_.push_back({l, chain.holders(l.leaf)});
+      cells.hold(l.chain, l.leaf, leaf_holders());
+    }
+  }
+  // Whether the leaf is to be had once this gang is gone. One that a gang uses and another claims
+  // counts for the user; the claim goes with it.
+  [[nodiscard]] static bool gains(const physical_chain& chain, const gang_table& gangs,
+                                  gang_slot slot, cell_id leaf, std::int32_t priority,
+                                  const health<uniform_tree>& good) noexcept {
+    const leaf_holders h = chain.holders(leaf);
+    if (!good.healthy(leaf) || (h.guaranteed ? h.user : h.claimer) != slot) return false;
+    return !h.claimer.valid() || gangs[h.claimer].request.priority < priority;
+  }
+  // The entry of a node among those that shares name.
+  template <class Free>
+  std::uint32_t entry(std::uint32_t node, const Free& free) {
+    if (entry_.size() <= node) entry_.resize(node + 1, none);
+    if (entry_[node] != none) return entry_[node];
+    entry_[node] = static_cast<std::uint32_t>(free_.size());
+    named_.push_back(node);
+    free_.push_back(free(node));
+    --others_[free_.back()];
+    return entry_[node];
+  }
+
+  gang_cost cost_;
+  victim_search search_;
+  lazy_value<topology_victim_search<ragged_tree>> topology_search_;
+  gang_fit fit_;
+  std::vector<ranked_gang> ranked_;
+  std::vector<gang_slot> slots_;
+  std::vector<eviction_candidate> candidates_;  // of each slot
+  std::vector<gpus_on_node> shares_;
+  std::vector<std::uint32_t> free_;   // of each node named
+  std::vector<std::uint32_t> entry_;  // of each node of the cluster, its place in free_
+  std::vector<std::uint32_t> named_;
+  std::vector<std::uint32_t> at_;
+  std::vector<gpus_on_node> gains_;
+  std::vector<std::uint32_t> could_;   // leaves of each node once all candidates are gone
+  std::vector<std::uint32_t> others_;  // nodes by free leaves, without those named
+  std::vector<node_class> classes_;
+  std::vector<std::pair<chain_leaf, leaf_holders>> lifted_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,150 @@
+// apiary/hived/detail/virtual_cluster.h - what a tenant uses of its own cells.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/node_index.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/topology/quota_tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The virtual side of one tenant in one chain (or in one pinned cell): its cells, the physical cell
+// that each is bound to (its image), and how many leaves of each node are free.
+//
+// A node here is what a task must not leave: a cell of the node level, or a smaller cell that is
+// owned by itself. Nodes are numbered in this order, largest first.
+//
+// Model: HiveD (OSDI 2020) section 3.2 and 4.
+// Cost:  take, show O(levels); 4 bytes a cell, 4 bytes more a cell above the leaves, about 30 a
+//        node.
+class virtual_cluster {
+ public:
+  struct node_range {
+    level_t level = 0;
+    std::uint32_t first_node = 0;
+    std::uint32_t first_leaf = 0;  // index of the leaf
+    std::uint32_t leaves = 0;      // of each node
+    std::uint32_t nodes = 0;
+  };
+
+  virtual_cluster(tenant_id tenant, std::uint32_t chain, const uniform_tree& physical,
+                  level_t node_level, std::span<const std::uint32_t> quota)
+      : tenant_(tenant),
+        chain_(chain),
+        node_level_(node_level),
+        tree_(physical, quota),
+        image_(tree_.num_cells()),
+        rack_size_(std::min(node_level + 1 < physical.num_levels()
+                                ? physical.fan_out(node_level + 1)
+                                : physical.cells(node_level).size(),
+                            std::max(1U, count_nodes(tree_, node_level)))),
+        active_(tree_.cells(0).first.value, 0),
+        index_(count_nodes(tree_, node_level),
+               static_cast<node_index::class_t>(physical.leaves_per_cell(node_level) + 1),
+               rack_size_) {
+    for (level_t l = node_level + 1; l-- > 0;) {
+      const std::uint32_t n = l == node_level ? tree_.cells(l).size() : tree_.roots(l).size();
+      if (n == 0) continue;
+      const std::uint32_t size = tree_.leaves_per_cell(l);
+      ranges_.push_back({l, num_nodes(), num_leaves_, size, n});
+      free_.resize(free_.size() + n, low_bits(size));
+      num_leaves_ += n * size;
+    }
+    for (const node_range& r : ranges_) {
+      for (std::uint32_t n = 0; n < r.nodes; ++n)
+        index_.assign(node_id(r.first_node + n), static_cast<node_index::class_t>(r.leaves));
+    }
+  }
+
+  [[nodiscard]] tenant_id tenant() const noexcept { return tenant_; }
+  [[nodiscard]] std::uint32_t chain() const noexcept { return chain_; }
+  [[nodiscard]] const quota_tree& tree() const noexcept { return tree_; }
+  [[nodiscard]] level_t node_level() const noexcept { return node_level_; }
+  [[nodiscard]] std::uint32_t num_nodes() const noexcept {
+    return static_cast<std::uint32_t>(free_.size());
+  }
+  // Nodes of a cell of the level above the nodes, at most all.
+  [[nodiscard]] std::uint32_t rack_size() const noexcept { return rack_size_; }
+  [[nodiscard]] std::span<const node_range> node_ranges() const noexcept { return ranges_; }
+  [[nodiscard]] const node_range& range_of_node(std::uint32_t node) const noexcept {
+    std::size_t i = ranges_.size() - 1;
+    while (ranges_[i].first_node > node) --i;
+    return ranges_[i];
+  }
+  [[nodiscard]] cell_id first_leaf(std::uint32_t node) const noexcept {
+    const node_range& r = range_of_node(node);
+    return tree_.cells(0)[r.first_leaf + (node - r.first_node) * r.leaves];
+  }
+  [[nodiscard]] std::uint32_t node_of(cell_id leaf) const noexcept {
+    const std::uint32_t i = tree_.index(leaf, 0);
+    std::size_t r = ranges_.size() - 1;
+    while (ranges_[r].first_leaf > i) --r;
+    return ranges_[r].first_node + (i - ranges_[r].first_leaf) / ranges_[r].leaves;
+  }
+
+  // The physical cell that c is bound to; not valid: c is not bound.
+  [[nodiscard]] cell_id image(cell_id c) const noexcept { return image_[c.value]; }
+  void set_image(cell_id c, cell_id to) noexcept { image_[c.value] = to; }
+  // Leaves of c that are in use or claimed. Requires: c is no leaf.
+  [[nodiscard]] std::uint32_t active(cell_id c) const noexcept { return active_[c.value]; }
+
+  // A leaf comes into use, or goes out of it.
+  void take(cell_id leaf, bool now) noexcept {
+    const std::uint32_t step = now ? 1U : ~0U;
+    level_t l = 0;
+    for (cell_id c = tree_.parent(leaf, l); c.valid(); c = tree_.parent(c, ++l))
+      active_[c.value] += step;
+  }
+  // A leaf can be used, or cannot because it is taken or bound to a bad one.
+  void show(cell_id leaf, bool usable) noexcept {
+    const std::uint32_t node = node_of(leaf);
+    const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first_leaf(node).value);
+    std::uint64_t& mask = free_[node];
+    if (((mask & bit) != 0) == usable) return;
+    mask ^= bit;
+    index_.assign(node_id(node), static_cast<node_index::class_t>(std::popcount(mask)));
+  }
+
+  // Leaves of a node that can be used, bit i for its i-th.
+  [[nodiscard]] std::uint64_t free(std::uint32_t node) const noexcept { return free_[node]; }
+  // Nodes by how many of their leaves can be used.
+  [[nodiscard]] const node_index& free_nodes() const noexcept { return index_; }
+
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    return image_.capacity() * sizeof(cell_id) + active_.capacity() * sizeof(std::uint32_t) +
+           free_.capacity() * sizeof(std::uint64_t) + index_.memory_bytes();
+  }
+
+ private:
+  [[nodiscard]] static std::uint32_t count_nodes(const quota_tree& tree,
+                                                 level_t node_level) noexcept {
+    std::uint32_t n = tree.cells(node_level).size();
+    for (level_t l = 0; l < node_level; ++l) n += tree.roots(l).size();
+    return n;
+  }
+
+  tenant_id tenant_;
+  std::uint32_t chain_;
+  level_t node_level_;
+  quota_tree tree_;
+  std::vector<cell_id> image_;  // of each cell
+  std::uint32_t num_leaves_ = 0;
+  std::uint32_t rack_size_;
+  std::vector<std::uint32_t> active_;  // of each cell above the leaves
+  std::vector<node_range> ranges_;     // largest nodes first
+  std::vector<std::uint64_t> free_;    // of each node
+  node_index index_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

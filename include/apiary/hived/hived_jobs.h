@@ -1,0 +1,143 @@
+// apiary/hived/hived_jobs.h - jobs of so many GPUs as gangs of a HiveD cluster.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/plan.h>
+#include <apiary/hived/request.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/request.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A job is a gang of tasks that fill nodes (as large as the smallest chain's) and of one with the
+// rest: a guaranteed one (priority 0 to 1000) on its tenant's cells, an opportunistic one (priority
+// -1) as a guest. A guaranteed job may be lent what is idle, and is a guest then, too.
+//
+// Cost: fits_own a look-up, for the first job of a tenant, number of GPUs and kind a hived::propose on
+//       empty cells.
+class hived_jobs {
+ public:
+  // Requires: nothing runs on the cluster. kInvalidArgument: a node with more leaf cells than the 32
+  // that a placement can name.
+  [[nodiscard]] static absl::StatusOr<hived_jobs> create(hived empty, bool lend = true) {
+    for (const chain_layout& chain : empty.layout().chains) {
+      const std::uint32_t leaves = chain.tree.leaves_per_cell(chain.node_level);
+      if (leaves <= std::numeric_limits<decltype(placement::device_mask)>::digits) continue;
+      return absl::InvalidArgumentError("nodes of " + chain.name + " have " +
+                                        std::to_string(leaves) + " leaf cells, more than 32");
+    }
+    return hived_jobs(std::move(empty), lend);
+  }
+
+  [[nodiscard]] bool lends() const noexcept { return lend_; }
+  // GPUs of the cluster, of a node, and of a tenant's cells, pinned ones apart. Requires: there is
+  // such a node, or tenant.
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return total_; }
+  [[nodiscard]] std::uint32_t gpus(node_id n) const {
+    const chain_layout& chain = empty_.layout().chain(empty_.layout().chain_of(n));
+    return chain.tree.leaves_per_cell(chain.node_level);
+  }
+  [[nodiscard]] std::uint32_t owned(tenant_id t) const { return owned_[t.value]; }
+  [[nodiscard]] std::uint32_t num_tenants() const noexcept {
+    return static_cast<std::uint32_t>(owned_.size());
+  }
+
+  // Whether the job fits into its tenant's cells, were they empty and healthy; false, too, if it does
+  // only as a guest. kInvalidArgument: no GPUs, a priority that cannot be, or a job that would not
+  // fit at all. kNotFound: no such tenant. kFailedPrecondition: the tenant has no cells and nothing
+  // is lent.
+  [[nodiscard]] absl::StatusOr<bool> fits_own(const job_request& r) {
+    const std::string name = "job " + std::to_string(r.job.value);
+    if (r.gpus == 0) return absl::InvalidArgumentError(name + " wants 0 GPUs");
+    if (r.priority < opportunistic_priority || r.priority > max_priority) {
+      return absl::InvalidArgumentError(name + ": priority " + std::to_string(r.priority) +
+                                        " is not in -1, ..., 1000");
+    }
+    const bool guaranteed = r.priority >= 0;
+    const std::tuple key(r.tenant.value, guaranteed, r.gpus);
+    if (const auto known = fits_own_.find(key); known != fits_own_.end()) return known->second;
+    bool own = false;
+    if (guaranteed) {
+      const absl::StatusOr<gang_plan> plan = empty_.propose(own_gang(r));
+      if (!plan.ok() && !(lend_ && absl::IsFailedPrecondition(plan.status()))) return plan.status();
+      own = plan.ok() && plan->result == plan_result::bind;
+    }
+    bool fits = own;
+    if (!fits && (!guaranteed || lend_)) {
+      APIARY_ASSIGN_OR_RETURN(const gang_plan guest, empty_.propose(guest_gang(r)));
+      fits = guest.result == plan_result::bind;
+    }
+    if (!fits) {
+      return absl::InvalidArgumentError(name + " wants " + std::to_string(r.gpus) +
+                                        " GPUs, which would not fit into empty cells");
+    }
+    fits_own_.emplace(key, own);
+    return own;
+  }
+
+  // The job as it asks, and as a guest.
+  [[nodiscard]] gang_request own_gang(const job_request& r) const { return gang(r, r.priority); }
+  [[nodiscard]] gang_request guest_gang(const job_request& r) const {
+    return gang(r, opportunistic_priority);
+  }
+  // Where its tasks are, of which several may be on one node.
+  [[nodiscard]] static job_place place(std::span<const task_place> tasks) {
+    std::map<node_id, std::uint32_t> masks;
+    for (const task_place& t : tasks) masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
+    job_place place;
+    for (const auto& [node, mask] : masks) place.push_back({node, mask});
+    return place;
+  }
+
+ private:
+  hived_jobs(hived empty, bool lend) : lend_(lend), empty_(std::move(empty)) {
+    const hived_layout& layout = empty_.layout();
+    owned_.resize(layout.tenants.size());
+    for (std::uint32_t c = 0; c < layout.chains.size(); ++c) {
+      const uniform_tree& tree = layout.chains[c].tree;
+      total_ += tree.num_leaves();
+      task_gpus_ = std::min(task_gpus_, tree.leaves_per_cell(layout.chains[c].node_level));
+      for (std::uint32_t t = 0; t < owned_.size(); ++t) {
+        const vc_chain_id own = empty_.cells().cluster_of(tenant_id(t), c);
+        if (own.valid()) owned_[t] += empty_.cells().cluster(own).tree().num_leaves();
+      }
+    }
+  }
+
+  [[nodiscard]] gang_request gang(const job_request& r, std::int32_t priority) const {
+    gang_request made{.job = r.job, .tenant = r.tenant, .priority = priority};
+    if (r.gpus >= task_gpus_) made.members.push_back({r.gpus / task_gpus_, task_gpus_});
+    if (r.gpus % task_gpus_ != 0) made.members.push_back({1, r.gpus % task_gpus_});
+    return made;
+  }
+
+  bool lend_;
+  hived empty_;  // the cluster with nothing in it
+  std::uint32_t task_gpus_ = std::numeric_limits<std::uint32_t>::max();      // of a task, at most
+  std::uint32_t total_ = 0;                                                  // GPUs
+  std::vector<std::uint32_t> owned_;                                         // by tenant
+  std::map<std::tuple<std::uint32_t, bool, std::uint32_t>, bool> fits_own_;  // tenant, kind, GPUs
+};
+
+APIARY_NAMESPACE_END

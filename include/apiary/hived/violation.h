@@ -1,0 +1,17 @@
+// apiary/hived/violation.h - an invariant of HiveD that does not hold.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+
+#include <string>
+
+APIARY_NAMESPACE_BEGIN
+
+// What audit() reports: the invariant that does not hold, and where, with ids, names and counts.
+struct violation {
+  std::string rule{};
+  std::string witness{};
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,42 @@
+// apiary/model/job_scheduler.h - what a scheduler of jobs over time must offer.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <concepts>
+#include <cstdint>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A scheduler of jobs over time, as a host embeds it.
+//
+// | expression              | meaning                                                        |
+// |-------------------------|----------------------------------------------------------------|
+// | s.submit(r, t)          | a job has come; an error, and no change, if it cannot be       |
+// | s.finish(j, t)          | a job has ended                                                |
+// | s.mark_bad(n, t)        | a server broke; the jobs that stopped, which wait again        |
+// | s.mark_healthy(n, t)    | it is repaired                                                 |
+// | s.decide(t, actions)    | appends what the host is to do now                             |
+// | s.wake()                | when decide wants to be called although nothing happens: later |
+// |                         | than the last decide, or forever                               |
+// | s.total_gpus()          | GPUs of the cluster                                            |
+template <class S>
+concept JobScheduler = requires(S& s, const S& constant, const job_request& r, job_id j, node_id n,
+                                time_ms t, std::vector<job_action>& actions) {
+  { s.submit(r, t) } -> std::same_as<absl::Status>;
+  { s.finish(j, t) } -> std::same_as<absl::Status>;
+  { s.mark_bad(n, t) } -> std::same_as<absl::StatusOr<std::vector<job_id>>>;
+  { s.mark_healthy(n, t) } -> std::same_as<absl::Status>;
+  { s.decide(t, actions) } -> std::same_as<absl::Status>;
+  { constant.wake() } -> std::same_as<time_ms>;
+  { constant.total_gpus() } -> std::same_as<std::uint32_t>;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,251 @@
+// apiary/philly/philly_fgd.h - Philly on FGD: gangs of whole GPUs beside tasks that share GPUs.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/model/job.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/request.h>
+#include <apiary/philly/philly.h>
+#include <apiary/philly/server_pool_concept.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Nodes on which tasks share GPUs, as a pool for gangs of whole GPUs; node i stands in rack
+// i / servers_per_rack. A gang takes the fewest servers: all idle GPUs of those with most of them,
+// and what is left of it on one more. Of those that would do, the score of the tasks chooses each.
+// Gangs take no CPU and no memory; to the score a gang's part on a server is a task.
+//
+// Cost: fit O(servers that it may use) for each number of GPUs that the answer takes of a server, and
+//       a gpu_sharing_scheduler::propose for each of its servers;
+//       take, give, tasks as gpu_sharing_scheduler; most_idle O(servers log servers); 64 bytes a server.
+template <NodeScore Score>
+class gpu_sharing_pool {
+ public:
+  static constexpr std::uint32_t max_servers = std::uint32_t{1} << 26;
+
+  // kInvalidArgument: as gpu_sharing_scheduler::create; more than max_servers, racks without servers.
+  [[nodiscard]] static absl::StatusOr<gpu_sharing_pool> create(node_table nodes,
+                                                               std::uint32_t servers_per_rack,
+                                                               Score score) {
+    if (servers_per_rack == 0) return absl::InvalidArgumentError("a rack has 0 servers");
+    if (nodes.size() > max_servers) {
+      return absl::InvalidArgumentError(std::to_string(nodes.size()) + " nodes are more than " +
+                                        std::to_string(max_servers));
+    }
+    APIARY_ASSIGN_OR_RETURN(
+        auto tasks, gpu_sharing_scheduler<Score>::create(std::move(nodes), std::move(score)));
+    return gpu_sharing_pool(std::move(tasks), servers_per_rack);
+  }
+
+  // Tasks beside the gangs, one at a time; as of gpu_sharing_scheduler. A task and a job that is a gang may
+  // have the same id.
+  [[nodiscard]] absl::StatusOr<placement> propose(const task_request& task) {
+    return tasks_.propose(task);
+  }
+  // kInvalidArgument also: an id from first_reserved() on.
+  absl::Status commit(const task_request& task, placement where) {
+    if (task.job.valid() && task.job >= first_reserved()) {
+      return absl::InvalidArgumentError("job " + std::to_string(task.job.value) +
+                                        ": a task's id is below " +
+                                        std::to_string(first_reserved().value));
+    }
+    if (!nodes().contains(where.node)) return tasks_.commit(task, where);
+    return change(where.node, [&] { return tasks_.commit(task, where); });
+  }
+  absl::Status finish(job_id task) {
+    const std::optional<placement> where =
+        task < first_reserved() ? tasks_.find(task) : std::nullopt;
+    if (!where) {
+      return absl::NotFoundError("job " + std::to_string(task.value) + " does not run");
+    }
+    return change(where->node, [&] { return tasks_.finish(task); });
+  }
+  // The ids from here on stand for the gangs' parts.
+  [[nodiscard]] job_id first_reserved() const noexcept {
+    return job_id(job_id().value - num_servers() * max_gpus_per_node);
+  }
+  // What runs where, parts of gangs included.
+  [[nodiscard]] const gpu_sharing_scheduler<Score>& scheduler() const noexcept { return tasks_; }
+  [[nodiscard]] const node_table& nodes() const noexcept { return tasks_.nodes(); }
+
+  // What a ServerPool has (philly/server_pool_concept.h).
+
+  [[nodiscard]] std::uint32_t num_servers() const noexcept { return nodes().size(); }
+  [[nodiscard]] id_range<node_id> servers() const noexcept { return nodes().ids(); }
+  [[nodiscard]] std::uint32_t num_racks() const noexcept {
+    return static_cast<std::uint32_t>(racks_.size());
+  }
+  [[nodiscard]] id_range<node_id> servers_of(std::uint32_t r) const noexcept {
+    const std::uint32_t first = r * per_rack_;
+    return {node_id(first), node_id(first + std::min(per_rack_, num_servers() - first))};
+  }
+  [[nodiscard]] std::uint32_t rack_of(node_id n) const noexcept { return n.value / per_rack_; }
+  [[nodiscard]] std::uint32_t total() const noexcept {
+    return static_cast<std::uint32_t>(nodes().total_gpus());
+  }
+  [[nodiscard]] std::uint32_t total(std::uint32_t r) const noexcept { return racks_[r].gpus; }
+  [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return nodes().shape(n).gpus; }
+  [[nodiscard]] bool healthy(node_id n) const noexcept { return nodes()[n].healthy; }
+  [[nodiscard]] std::uint32_t usable() const noexcept { return usable_; }
+  [[nodiscard]] std::uint32_t idle() const noexcept { return idle_; }
+  [[nodiscard]] std::uint32_t idle(std::uint32_t r) const noexcept { return racks_[r].idle; }
+  [[nodiscard]] std::uint32_t idle(node_id n) const noexcept {
+    return healthy(n) ? nodes()[n].free_gpus() : 0;
+  }
+
+  [[nodiscard]] std::vector<node_id> most_idle(id_range<node_id> among, std::uint32_t most) const {
+    std::vector<node_id> all;
+    for (const node_id n : among) all.push_back(n);
+    std::stable_sort(all.begin(), all.end(),
+                     [&](node_id a, node_id b) { return idle(a) > idle(b); });
+    all.resize(std::min<std::size_t>(all.size(), most));
+    return all;
+  }
+  [[nodiscard]] job_place fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
+    std::array<std::uint32_t, max_gpus_per_node + 1> open{};  // servers by idle GPUs
+    for (const node_id n : among) ++open[idle(n)];
+    std::vector<std::uint32_t> parts;
+    std::uint32_t left = gpus;
+    for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
+      for (; open[k] > 0 && left > 0 && parts.size() < most; --open[k]) {
+        parts.push_back(std::min(left, k));
+        left -= parts.back();
+      }
+    }
+    job_place place;
+    if (left > 0) return place;
+    summary_bitset allowed(num_servers());
+    std::uint32_t least = max_gpus_per_node + 1;  // idle GPUs of those that were ever allowed
+    for (const std::uint32_t k : parts) {         // descending
+      if (k < least) {
+        for (const node_id n : among) {
+          if (idle(n) >= k && idle(n) < least) allowed.set(n.value);
+        }
+        least = k;
+      }
+      const absl::StatusOr<placement> part = tasks_.propose(whole({}, k), allowed);
+      APIARY_VERIFY(part.ok());
+      place.push_back(*part);
+      allowed.reset(part->node.value);
+    }
+    std::sort(place.begin(), place.end(), [](placement a, placement b) { return a.node < b.node; });
+    return place;
+  }
+  [[nodiscard]] placement part(node_id n, std::uint32_t k) const noexcept {
+    return {n, first_free_devices(nodes()[n], k)};
+  }
+  void take(job_id job, std::span<const placement> place) {
+    for (placement p : place) {
+      std::uint32_t held = 0;
+      for (std::uint32_t d = 0; d < gpus(p.node); ++d) {
+        if (owner(p.node, d) == job) held |= std::uint32_t{1} << d;
+      }
+      if (held != 0) end_part({p.node, held});
+      p.device_mask |= held;
+      const task_request task = whole(part_id(p), p.num_devices());
+      APIARY_VERIFY(change(p.node, [&] { return tasks_.commit(task, p); }).ok());
+      set_owner(p, job);
+    }
+  }
+  void give(std::span<const placement> place) {
+    for (const placement& p : place) end_part(p);
+  }
+  [[nodiscard]] job_id owner(node_id n, std::uint32_t device) const noexcept {
+    return owners_[n.value][device];
+  }
+  void set_health(node_id n, bool healthy_now) {
+    if (healthy(n) == healthy_now) return;
+    usable_ = healthy_now ? usable_ + gpus(n) : usable_ - gpus(n);
+    const auto mark = [&] { return healthy_now ? tasks_.mark_healthy(n) : tasks_.mark_bad(n); };
+    APIARY_VERIFY(change(n, mark).ok());
+  }
+
+ private:
+  struct rack {
+    std::uint32_t gpus = 0;
+    std::uint32_t idle = 0;
+  };
+
+  gpu_sharing_pool(gpu_sharing_scheduler<Score> tasks, std::uint32_t per_rack)
+      : tasks_(std::move(tasks)), per_rack_(per_rack), owners_(num_servers()) {
+    racks_.resize((num_servers() - 1) / per_rack_ + 1);
+    for (const node_id n : servers()) {
+      rack& r = racks_[rack_of(n)];
+      r.gpus += gpus(n);
+      r.idle += idle(n);
+      idle_ += idle(n);
+      if (healthy(n)) usable_ += gpus(n);
+    }
+  }
+
+  [[nodiscard]] static task_request whole(job_id id, std::uint32_t gpus) noexcept {
+    return {.job = id, .gpus = gpus, .gpu_milli = whole_gpu};
+  }
+  // No two parts have the same first device of a server.
+  [[nodiscard]] job_id part_id(const placement& p) const noexcept {
+    const auto device = static_cast<std::uint32_t>(std::countr_zero(p.device_mask));
+    return job_id(first_reserved().value + p.node.value * max_gpus_per_node + device);
+  }
+  void end_part(const placement& p) {
+    APIARY_VERIFY(change(p.node, [&] { return tasks_.finish(part_id(p)); }).ok());
+    set_owner(p, {});
+  }
+  void set_owner(const placement& p, job_id job) noexcept {
+    for (std::uint32_t mask = p.device_mask; mask != 0; mask &= mask - 1)
+      owners_[p.node.value][static_cast<std::size_t>(std::countr_zero(mask))] = job;
+  }
+  // Changes what runs on a server, or its health, and counts what is idle there anew.
+  template <class Change>
+  absl::Status change(node_id n, Change&& by) {
+    const std::uint32_t before = idle(n);
+    absl::Status status = by();
+    idle_ = idle_ - before + idle(n);
+    rack& r = racks_[rack_of(n)];
+    r.idle = r.idle - before + idle(n);
+    return status;
+  }
+
+  gpu_sharing_scheduler<Score> tasks_;
+  std::uint32_t per_rack_;
+  std::vector<std::array<job_id, max_gpus_per_node>> owners_;  // by server and device
+  std::vector<rack> racks_;
+  std::uint32_t usable_ = 0;
+  std::uint32_t idle_ = 0;
+};
+static_assert(ServerPool<gpu_sharing_pool<fragmentation_gradient>>);
+
+// Philly on FGD: where gangs and tasks go is what fragments the cluster least; who waits, collects
+// and preempts is Philly's. Tasks are the host's: in no quota, and not preempted.
+//
+//   using pool = gpu_sharing_pool<fragmentation_gradient>;
+//   auto p = philly_fgd::create({.quotas = {64, 64}},
+//                               pool::create(nodes, 4, fragmentation_gradient(metric)).value());
+//   p->use_pool([&](pool& shared) { return shared.commit(task, shared.propose(task).value()); });
+//
+// Example: examples/philly_fgd.cpp
+using philly_fgd = philly_scheduler<gpu_sharing_pool<fragmentation_gradient>>;
+
+APIARY_NAMESPACE_END

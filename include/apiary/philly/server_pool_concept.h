@@ -1,0 +1,233 @@
+// apiary/philly/server_pool_concept.h - where a gang goes at a locality, and where it collects GPUs.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/server_pool.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/philly/options.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// GPUs of a job's place.
+[[nodiscard]] inline std::uint32_t gpus_of(std::span<const placement> place) noexcept {
+  std::uint32_t gpus = 0;
+  for (const placement& p : place) gpus += p.num_devices();
+  return gpus;
+}
+
+// Servers in racks, for gangs of whole GPUs: which GPUs are idle, who has the others, and which of
+// them a gang takes. (p: a pool, c: a constant one, n: a server, r: a rack, s: a range of servers,
+// j: a job, w: a place, k: a number of GPUs)
+//
+// | expression                    | meaning                                                     |
+// |-------------------------------|-------------------------------------------------------------|
+// | c.servers(), c.num_servers()  | all, from 0 on                                              |
+// | c.num_racks(), c.servers_of(r)| racks are ranges of servers                                 |
+// | c.total(), c.total(r)         | GPUs, bad ones and those that gangs never get included      |
+// | c.gpus(n)                     | the same of a server                                        |
+// | c.usable()                    | GPUs of healthy servers                                     |
+// | c.idle(), c.idle(r), c.idle(n)| GPUs of healthy servers that nobody uses in part or whole   |
+// | c.most_idle(s, m)             | the m servers of s with most idle GPUs, those first         |
+// | p.fit(s, k, m)                | a place for k > 0 GPUs on at most m servers of s, servers   |
+// |                               | ascending; empty only when no m of them have k idle GPUs    |
+// | c.part(n, k)                  | k <= c.idle(n) idle GPUs of n                               |
+// | p.take(j, w)                  | j has these idle GPUs, beside what it has                   |
+// | p.give(w)                     | they are idle: all that one job has on these servers        |
+// | c.owner(n, d)                 | the job that has device d < c.gpus(n); not valid: none      |
+// | p.set_health(n, healthy)      | whether what falls idle on n is idle to gangs               |
+template <class P>
+concept ServerPool = std::movable<P> &&
+    requires(P& p, const P& c, node_id n, std::uint32_t k, id_range<node_id> s, job_id j,
+             std::span<const placement> w, bool healthy) {
+  { c.servers() } -> std::same_as<id_range<node_id>>;
+  { c.num_servers() } -> std::same_as<std::uint32_t>;
+  { c.num_racks() } -> std::same_as<std::uint32_t>;
+  { c.servers_of(k) } -> std::same_as<id_range<node_id>>;
+  { c.total() } -> std::same_as<std::uint32_t>;
+  { c.total(k) } -> std::same_as<std::uint32_t>;
+  { c.gpus(n) } -> std::same_as<std::uint32_t>;
+  { c.usable() } -> std::same_as<std::uint32_t>;
+  { c.idle() } -> std::same_as<std::uint32_t>;
+  { c.idle(k) } -> std::same_as<std::uint32_t>;
+  { c.idle(n) } -> std::same_as<std::uint32_t>;
+  { c.most_idle(s, k) } -> std::same_as<std::vector<node_id>>;
+  { p.fit(s, k, k) } -> std::same_as<job_place>;
+  { c.part(n, k) } -> std::same_as<placement>;
+  p.take(j, w);
+  p.give(w);
+  { c.owner(n, k) } -> std::same_as<job_id>;
+  p.set_health(n, healthy);
+};
+static_assert(ServerPool<server_pool>);
+
+// A pool under the rules of locality. A job for one server goes where it fits among all; a larger
+// one to the least occupied rack that has a place, there where it fits. Which servers, says the
+// pool.
+//
+// Cost: a place: a fit for jobs of one server, else O(racks log racks) and a fit for each rack with
+//       enough idle GPUs.
+template <ServerPool Pool>
+class locality_places {
+ public:
+  // Requires: the pool has a server.
+  explicit locality_places(Pool pool) : pool_(std::move(pool)) {
+    for (std::uint32_t rack = 0; rack < pool_.num_racks(); ++rack) {
+      largest_.push_back(sums_of_largest(pool_.servers_of(rack)));
+    }
+    all_largest_ = sums_of_largest(pool_.servers());
+  }
+
+  [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
+  // For who uses the pool beside the jobs: GPUs may fall idle.
+  [[nodiscard]] Pool& changing_pool() noexcept {
+    given_ = true;
+    return pool_;
+  }
+
+  // A place for so many GPUs; empty when there is none. Requires: 0 < gpus <= pool().total().
+  [[nodiscard]] job_place look(std::uint32_t gpus, job_locality locality) {
+    if (gpus > pool_.idle()) return {};
+    if (gpus <= all_largest_.front()) {
+      job_place place = pool_.fit(pool_.servers(), gpus, 1);
+      if (!place.empty() || locality == job_locality::packed) return place;
+    }
+    if (locality != job_locality::anywhere && in_a_rack(gpus)) {
+      for (const std::uint32_t rack : by_idle()) {
+        if (pool_.idle(rack) < gpus) return {};
+        job_place place =
+            pool_.fit(pool_.servers_of(rack), gpus, max_servers(largest_[rack], gpus, locality));
+        if (!place.empty()) return place;
+      }
+      return {};
+    }
+    return pool_.fit(pool_.servers(), gpus, max_servers(all_largest_, gpus, locality));
+  }
+
+  // As look(), and remembers when there is none.
+  [[nodiscard]] job_place find(std::uint32_t gpus, job_locality locality) {
+    job_place place = look(gpus, locality);
+    if (place.empty()) failed_.emplace_back(gpus, locality);
+    return place;
+  }
+  // What failed before fails in this round, too, unless GPUs have fallen idle since.
+  void begin_round() noexcept {
+    if (std::exchange(given_, false)) failed_.clear();
+  }
+  [[nodiscard]] bool failed(std::uint32_t gpus, job_locality locality) const noexcept {
+    return std::find(failed_.begin(), failed_.end(), std::pair(gpus, locality)) != failed_.end();
+  }
+
+  // The servers on which a job that has no place collects, together large enough: those with the most
+  // idle GPUs, of the rack with the most idle ones that could hold it.
+  [[nodiscard]] std::vector<node_id> aim(std::uint32_t gpus, job_locality locality) const {
+    id_range<node_id> among = pool_.servers();
+    std::uint32_t most = max_servers(all_largest_, gpus, locality);
+    if (locality != job_locality::anywhere && in_a_rack(gpus) && most > 1) {
+      for (const std::uint32_t rack : by_idle()) {
+        if (pool_.total(rack) < gpus) continue;
+        among = pool_.servers_of(rack);
+        most = max_servers(largest_[rack], gpus, locality);
+        break;
+      }
+    }
+    std::vector<node_id> servers = pool_.most_idle(among, most);
+    std::uint32_t size = 0;
+    for (const node_id n : servers) size += pool_.gpus(n);
+    if (size >= gpus) return servers;
+    servers = pool_.most_idle(among, among.size());
+    std::stable_sort(servers.begin(), servers.end(),
+                     [&](node_id a, node_id b) { return pool_.gpus(a) > pool_.gpus(b); });
+    servers.resize(std::min<std::size_t>(servers.size(), most));
+    return servers;
+  }
+
+  void take(job_id job, std::span<const placement> place) { pool_.take(job, place); }
+  void give(std::span<const placement> place) {
+    pool_.give(place);
+    given_ = true;
+  }
+  // Takes k more GPUs of a server for the job and adds them to its place.
+  // Requires: k <= pool().idle(n).
+  void add(job_id job, node_id n, std::uint32_t k, job_place& place) {
+    const placement more = pool_.part(n, k);
+    pool_.take(job, {&more, 1});
+    const auto at =
+        std::lower_bound(place.begin(), place.end(), n,
+                         [](const placement& p, node_id node) { return p.node < node; });
+    if (at != place.end() && at->node == n) {
+      at->device_mask |= more.device_mask;
+    } else {
+      place.insert(at, more);
+    }
+  }
+  // Who has GPUs of the server whose health is set, ascending. kNotFound: there is no such server.
+  [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
+    if (n.value >= pool_.num_servers()) {
+      return absl::NotFoundError("there is no server " + std::to_string(n.value));
+    }
+    pool_.set_health(n, healthy);
+    given_ = true;
+    std::vector<job_id> there;
+    for (std::uint32_t d = 0; d < pool_.gpus(n); ++d) {
+      if (pool_.owner(n, d).valid()) there.push_back(pool_.owner(n, d));
+    }
+    std::sort(there.begin(), there.end());
+    there.erase(std::unique(there.begin(), there.end()), there.end());
+    return there;
+  }
+
+ private:
+  // GPUs of the 1, 2, ... largest of these servers.
+  [[nodiscard]] std::vector<std::uint32_t> sums_of_largest(id_range<node_id> servers) const {
+    std::vector<std::uint32_t> sums;
+    for (const node_id n : servers) sums.push_back(pool_.gpus(n));
+    std::sort(sums.begin(), sums.end(), std::greater<>());
+    std::partial_sum(sums.begin(), sums.end(), sums.begin());
+    return sums;
+  }
+  // Whether some rack could hold so many GPUs.
+  [[nodiscard]] bool in_a_rack(std::uint32_t gpus) const noexcept {
+    return std::any_of(largest_.begin(), largest_.end(),
+                       [&](const auto& sums) { return sums.back() >= gpus; });
+  }
+  [[nodiscard]] static std::uint32_t max_servers(std::span<const std::uint32_t> sums,
+                                                 std::uint32_t gpus, job_locality locality) {
+    if (locality != job_locality::packed) return static_cast<std::uint32_t>(sums.size());
+    const auto enough = std::lower_bound(sums.begin(), sums.end(), gpus);
+    return static_cast<std::uint32_t>(enough - sums.begin()) + 1;
+  }
+  // The racks, the one with the most idle GPUs first.
+  [[nodiscard]] std::vector<std::uint32_t> by_idle() const {
+    std::vector<std::uint32_t> racks(pool_.num_racks());
+    std::iota(racks.begin(), racks.end(), 0U);
+    std::stable_sort(racks.begin(), racks.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return pool_.idle(a) > pool_.idle(b);
+    });
+    return racks;
+  }
+
+  Pool pool_;
+  std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest of each rack
+  std::vector<std::uint32_t> all_largest_;
+  std::vector<std::pair<std::uint32_t, job_locality>> failed_;
+  bool given_ = false;  // since failed_ was empty
+};
+
+APIARY_NAMESPACE_END

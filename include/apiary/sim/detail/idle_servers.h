@@ -1,0 +1,88 @@
+// apiary/sim/detail/idle_servers.h - how scattered over servers idle GPUs are, over time.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/metric/buddy_fragmentation.h>
+#include <apiary/model/job.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The idle GPUs of servers as free cells: a server with f of them is one of level f - 1. What is
+// measured is the share of idle GPUs that a job cannot have that wants all GPUs of the largest server
+// there, 0 while none is idle. A broken server has none.
+//
+// Model: the unusable free space index (metric/buddy_fragmentation.h), averaged over time.
+// Cost:  set O(1); O(levels) where time has passed since the last call.
+class idle_servers {
+ public:
+  // All idle from time 0. Requires: at most buddy_fragmentation::max_levels GPUs each.
+  explicit idle_servers(std::span<const std::uint32_t> gpus)
+      : gpus_(gpus.begin(), gpus.end()), used_(gpus.size()), broken_(gpus.size()) {
+    for (const std::uint32_t g : gpus_) {
+      APIARY_ASSERT(g <= buddy_fragmentation::max_levels);
+      largest_ = std::max(largest_, g);
+      count(g, true);
+    }
+  }
+
+  [[nodiscard]] std::size_t num_servers() const noexcept { return gpus_.size(); }
+  // So many more GPUs of the server are used from `now` on, or fewer. Requires: it has them.
+  void use(node_id n, std::int64_t more, time_ms now) {
+    APIARY_VERIFY(n.value < gpus_.size());
+    std::uint32_t& used = used_[n.value];
+    change(n, now, [&] { used = static_cast<std::uint32_t>(used + more); });
+    APIARY_VERIFY(used <= gpus_[n.value]);
+  }
+  void set_health(node_id n, bool healthy, time_ms now) {
+    change(n, now, [&] { broken_[n.value] = !healthy; });
+  }
+
+  // The share just now.
+  [[nodiscard]] double share() const noexcept {
+    return largest_ == 0 ? 0 : cells_.unusable(static_cast<level_t>(largest_ - 1));
+  }
+  // The sum of share times time from 0 to `now`. Requires: now is not before the last call's.
+  [[nodiscard]] double area(time_ms now) const noexcept {
+    return area_ + share() * static_cast<double>(now - now_);
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t idle(node_id n) const noexcept {
+    return broken_[n.value] ? 0 : gpus_[n.value] - used_[n.value];
+  }
+  void count(std::uint32_t idle, bool in) noexcept {
+    if (idle == 0) return;
+    cells_.free_cells[idle - 1] += in ? 1U : ~0U;
+    cells_.free_leaves[idle - 1] = std::uint64_t{cells_.free_cells[idle - 1]} * idle;
+  }
+  template <class Change>
+  void change(node_id n, time_ms now, Change&& make) {
+    if (now != now_) {
+      area_ = area(now);
+      now_ = now;
+    }
+    count(idle(n), false);
+    make();
+    count(idle(n), true);
+  }
+
+  std::vector<std::uint32_t> gpus_;
+  std::vector<std::uint32_t> used_;
+  std::vector<bool> broken_;
+  std::uint32_t largest_ = 0;
+  buddy_fragmentation cells_{};  // but `largest`
+  double area_ = 0.0;
+  time_ms now_ = 0;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,89 @@
+// apiary/topology/locality.h - how far the cells of a gang lie apart.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/topology/tree.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+APIARY_NAMESPACE_BEGIN
+
+// In all three functions the cells are of one level and in ascending order, so that cells with a
+// common ancestor stand together.
+
+namespace detail {
+
+template <CellTree Tree>
+[[nodiscard]] bool ascend_on_one_level(const Tree& tree, std::span<const cell_id> cells) noexcept {
+  for (std::size_t i = 1; i < cells.size(); ++i)
+    if (cells[i] < cells[i - 1] || tree.level(cells[i]) != tree.level(cells[0])) return false;
+  return true;
+}
+
+}  // namespace detail
+
+// The level of the lowest cell that contains all of them; num_levels() under several roots.
+// Requires: at least one cell.
+// Cost:     O(levels), however many cells.
+template <CellTree Tree>
+[[nodiscard]] level_t spread_level(const Tree& tree, std::span<const cell_id> cells) noexcept {
+  APIARY_ASSERT(!cells.empty() && detail::ascend_on_one_level(tree, cells));
+  // Ids of a level ascend from left to right: what contains the first and the last contains all.
+  cell_id a = cells.front();
+  cell_id b = cells.back();
+  level_t l = tree.level(a);
+  for (; a != b; ++l) {
+    a = tree.parent(a, l);
+    b = tree.parent(b, l);
+  }
+  return a.valid() ? l : tree.num_levels();
+}
+
+// How many cells of the level, which is not below theirs, contain some of them.
+// Cost: O(cells * levels).
+template <CellTree Tree>
+[[nodiscard]] std::uint32_t spanned_cells(const Tree& tree, std::span<const cell_id> cells,
+                                          level_t level) noexcept {
+  APIARY_ASSERT(detail::ascend_on_one_level(tree, cells));
+  std::uint32_t n = 0;
+  cell_id last;
+  for (const cell_id c : cells) {
+    const cell_id above = tree.ancestor(c, level);
+    n += above != last ? 1U : 0U;
+    last = above;
+  }
+  return n;
+}
+
+// The sum over all pairs of cost[level of their lowest common ancestor], the last entry for pairs
+// under different roots; a cell that is listed twice makes a pair of its own level.
+// Requires: num_levels() + 1 costs.
+// Cost:     O(cells * levels^2), not O(pairs).
+template <CellTree Tree>
+[[nodiscard]] double pairwise_cost(const Tree& tree, std::span<const cell_id> cells,
+                                   std::span<const double> cost) noexcept {
+  APIARY_ASSERT(cost.size() == std::size_t{tree.num_levels()} + 1);
+  APIARY_ASSERT(detail::ascend_on_one_level(tree, cells));
+  if (cells.empty()) return 0;
+  double sum = 0;
+  std::uint64_t counted = 0;  // pairs with a common ancestor below the level
+  for (level_t l = tree.level(cells.front()); l <= tree.num_levels(); ++l) {
+    std::uint64_t pairs = 0;
+    std::uint64_t together = 0;
+    cell_id last;
+    for (const cell_id c : cells) {
+      const cell_id above = l < tree.num_levels() ? tree.ancestor(c, l) : cell_id();
+      if (above != last) together = 0;
+      pairs += together++;
+      last = above;
+    }
+    sum += cost[l] * static_cast<double>(pairs - counted);
+    counted = pairs;
+  }
+  return sum;
+}
+
+APIARY_NAMESPACE_END

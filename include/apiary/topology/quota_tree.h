@@ -1,0 +1,114 @@
+// apiary/topology/quota_tree.h - the cells of a quota as a private cluster.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/fast_div.h>
+#include <apiary/core/ids.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+APIARY_NAMESPACE_BEGIN
+
+// The virtual cells of a tenant in one chain: quota[l] cells of every level l, each with all that
+// it is made of. Levels are those of the chain. Unlike in the chain's tree, roots lie at every
+// level that has a quota: in each level, the parts of larger cells come first, then the roots, so
+// that parents and children are found by the arithmetic of a uniform tree.
+//
+// Model:    HiveD (OSDI 2020) section 3.2: a virtual private cluster, without its bindings.
+// Requires: quota.size() == chain.num_levels(), and no more cells of any level than the chain has.
+// Cost:     as uniform_tree; nothing is stored a cell.
+class quota_tree {
+ public:
+  quota_tree(const uniform_tree& chain, std::span<const std::uint32_t> quota)
+      : num_levels_(chain.num_levels()) {
+    APIARY_VERIFY(quota.size() == num_levels_);
+    std::uint64_t cells = 0;
+    std::uint64_t width = 0;
+    for (level_t l = num_levels_; l-- > 0;) {
+      if (l + 1 < num_levels_) width *= chain.fan_out(l + 1);
+      roots_[l] = static_cast<std::uint32_t>(width);
+      width += quota[l];
+      APIARY_VERIFY(width <= chain.cells(l).size());
+      first_[l] = static_cast<std::uint32_t>(cells);
+      cells += width;
+      if (l > 0) split_[l] = fast_div(chain.fan_out(l));
+      size_[l] = chain.leaves_per_cell(l);
+    }
+    num_cells_ = static_cast<std::uint32_t>(cells);
+  }
+
+  [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
+  [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
+  [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
+  [[nodiscard]] std::uint32_t leaves_per_cell(level_t l) const noexcept {
+    APIARY_ASSERT(l < num_levels_);
+    return size_[l];
+  }
+
+  [[nodiscard]] id_range<cell_id> cells(level_t l) const noexcept {
+    APIARY_ASSERT(l < num_levels_);
+    return {cell_id(first_[l]), cell_id(end(l))};
+  }
+  // The cells of level l that are not part of a larger one: quota[l] of them.
+  [[nodiscard]] id_range<cell_id> roots(level_t l) const noexcept {
+    APIARY_ASSERT(l < num_levels_);
+    return {cell_id(first_[l] + roots_[l]), cell_id(end(l))};
+  }
+
+  [[nodiscard]] level_t level(cell_id c) const noexcept {
+    APIARY_ASSERT(c.value < num_cells_);
+    level_t l = 0;
+    for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
+    return l;
+  }
+  [[nodiscard]] cell_id parent(cell_id c, level_t l) const noexcept {
+    const std::uint32_t i = index(c, l);
+    if (i >= roots_[l]) return cell_id();
+    return cell_id(first_[l + 1] + split_[l + 1].quotient(i));
+  }
+  [[nodiscard]] id_range<cell_id> children(cell_id c, level_t l) const noexcept {
+    if (l == 0) return {};
+    const std::uint32_t n = split_[l].divisor();
+    const std::uint32_t from = first_[l - 1] + index(c, l) * n;
+    return {cell_id(from), cell_id(from + n)};
+  }
+  // Requires: c lies in a cell of level l.
+  [[nodiscard]] cell_id ancestor(cell_id c, level_t l) const noexcept {
+    for (level_t from = level(c); from < l; ++from) c = parent(c, from);
+    APIARY_ASSERT(c.valid());
+    return c;
+  }
+  [[nodiscard]] id_range<cell_id> descendants(cell_id c, level_t l) const noexcept {
+    const level_t from = level(c);
+    APIARY_ASSERT(l <= from);
+    const std::uint32_t n = size_[from] / size_[l];
+    const std::uint32_t begin = first_[l] + index(c, from) * n;
+    return {cell_id(begin), cell_id(begin + n)};
+  }
+  // Which one of its level c is.
+  [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
+    APIARY_ASSERT(cells(l).contains(c));
+    return c.value - first_[l];
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t end(level_t l) const noexcept {
+    return l == 0 ? num_cells_ : first_[l - 1];
+  }
+
+  level_t num_levels_ = 0;
+  std::uint32_t num_cells_ = 0;
+  std::array<std::uint32_t, uniform_tree::max_levels> first_{};  // first cell of each level
+  std::array<std::uint32_t, uniform_tree::max_levels> roots_{};  // index of its first root
+  std::array<std::uint32_t, uniform_tree::max_levels> size_{};   // leaves of a cell
+  std::array<fast_div, uniform_tree::max_levels> split_{};       // children of a cell
+};
+
+static_assert(CellTree<quota_tree>);
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,132 @@
+// apiary/topology/ragged_tree.h - a cell tree in which every cell has a fan-out of its own.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/shared_array.h>
+#include <apiary/core/ids.h>
+#include <apiary/topology/tree.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A tree given level by level from the top; a level lists the number of children of each cell above
+// it: {{2}, {1, 3}, {4, 2, 2, 2}} = 2 roots, the first of 1 node, the second of 3, of 4, 2, 2 and 2
+// leaves. Immutable; copies share the storage: hold it by value.
+//
+// Model:    compressed rows in level order. Since a level follows the one above, first_child of the
+//           cell after c ends the children of c, also where c is the last of its level.
+// Requires: 1 to 10 levels, as many fan-outs in a level as the level above has cells, all >= 1,
+//           fewer than 2^31 cells in all (topology/named_tree.h checks user input).
+// Cost:     as in the table of CellTree; 8 bytes a cell above the leaves, 4 bytes a leaf.
+class ragged_tree {
+ public:
+  static constexpr level_t max_levels = 10;
+
+  explicit ragged_tree(const std::vector<std::vector<std::uint32_t>>& fan_outs)
+      : num_levels_(static_cast<level_t>(fan_outs.size())) {
+    APIARY_VERIFY(num_levels_ >= 1 && num_levels_ <= max_levels);
+    std::uint64_t cells = 0;
+    std::uint64_t width = 1;  // cells of the level above; above the roots there is one thing
+    for (std::uint32_t i = 0; i < num_levels_; ++i) {
+      APIARY_VERIFY(fan_outs[i].size() == width);
+      first_[num_levels_ - 1 - i] = static_cast<std::uint32_t>(cells);
+      width = 0;
+      for (const std::uint32_t n : fan_outs[i]) {
+        APIARY_VERIFY(n >= 1);
+        width += n;
+      }
+      cells += width;
+      APIARY_VERIFY(cells < (std::uint64_t{1} << 31));
+    }
+    num_cells_ = static_cast<std::uint32_t>(cells);
+
+    std::vector<std::uint32_t> links(std::size_t{num_cells_} + first_[0] + 1);
+    std::uint32_t* const parent = links.data();
+    std::uint32_t* const first_child = parent + num_cells_;
+    std::uint32_t c = 0;
+    while (c < fan_outs[0][0]) parent[c++] = cell_id().value;
+    std::uint32_t p = 0;
+    for (std::uint32_t i = 1; i < num_levels_; ++i) {
+      for (const std::uint32_t n : fan_outs[i]) {
+        first_child[p] = c;
+        for (std::uint32_t k = 0; k < n; ++k) parent[c++] = p;
+        ++p;
+      }
+    }
+    first_child[p] = c;
+    links_ = shared_array(std::move(links));
+    parent_ = links_.data();
+    first_child_ = parent_ + num_cells_;
+  }
+
+  [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
+  [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
+  [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
+
+  [[nodiscard]] id_range<cell_id> cells(level_t l) const noexcept {
+    APIARY_ASSERT(l < num_levels_);
+    return {cell_id(first_[l]), cell_id(l == 0 ? num_cells_ : first_[l - 1])};
+  }
+  // The i-th cell of level l, and which one of its level c is.
+  [[nodiscard]] cell_id at(level_t l, std::uint32_t i) const noexcept { return cells(l)[i]; }
+  [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
+    APIARY_ASSERT(cells(l).contains(c));
+    return c.value - first_[l];
+  }
+
+  [[nodiscard]] level_t level(cell_id c) const noexcept {
+    APIARY_ASSERT(c.value < num_cells_);
+    level_t l = 0;  // no early exit: a missed branch costs more than the other comparisons
+    for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
+    return l;
+  }
+  [[nodiscard]] cell_id parent(cell_id c, level_t l) const noexcept {
+    APIARY_ASSERT(cells(l).contains(c));
+    static_cast<void>(l);
+    return cell_id(parent_[c.value]);
+  }
+  [[nodiscard]] id_range<cell_id> children(cell_id c, level_t l) const noexcept {
+    APIARY_ASSERT(cells(l).contains(c));
+    if (l == 0) return {};
+    return {cell_id(first_child_[c.value]), cell_id(first_child_[c.value + 1])};
+  }
+  [[nodiscard]] cell_id ancestor(cell_id c, level_t l) const noexcept {
+    level_t at = level(c);
+    APIARY_ASSERT(at <= l && l < num_levels_);
+    for (; at < l; ++at) c = cell_id(parent_[c.value]);
+    return c;
+  }
+  [[nodiscard]] id_range<cell_id> descendants(cell_id c, level_t l) const noexcept {
+    level_t at = level(c);
+    APIARY_ASSERT(l <= at);
+    std::uint32_t begin = c.value;
+    std::uint32_t end = c.value + 1;
+    for (; at > l; --at) {
+      begin = first_child_[begin];
+      end = first_child_[end];
+    }
+    return {cell_id(begin), cell_id(end)};
+  }
+
+  // Bytes on the heap, shared by all copies.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept {
+    return links_.size() * sizeof(std::uint32_t);
+  }
+
+ private:
+  level_t num_levels_ = 0;
+  std::uint32_t num_cells_ = 0;
+  std::array<std::uint32_t, max_levels> first_{};  // first cell of each level
+  shared_array<std::uint32_t> links_;              // what the two pointers below point into:
+  const std::uint32_t* parent_ = nullptr;          // of each cell
+  const std::uint32_t* first_child_ = nullptr;     // of each cell above the leaves, and an end
+};
+
+static_assert(CellTree<ragged_tree>);
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,94 @@
+// apiary/topology/tree.h - the concept of a tree of cells, and what follows from it.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+
+#include <concepts>
+#include <cstdint>
+
+APIARY_NAMESPACE_BEGIN
+
+// A forest of cells, all leaves at level 0, all roots at the highest level, numbered in level
+// order: the roots first, then each lower level from left to right.
+//
+// Model: HiveD (OSDI 2020) section 3: GPU, PCIe pair, socket, node, rack, ... are cells of
+//        levels 0, 1, 2, ...
+//
+// (c: a cell, l: a level)
+// | expression          | meaning                                         | cost      |
+// |---------------------|-------------------------------------------------|-----------|
+// | t.num_levels()      | number of levels, at least 1                    | O(1)      |
+// | t.num_cells()       | number of cells; ids are 0, ..., num_cells()-1  | O(1)      |
+// | t.cells(l)          | the cells of level l                            | O(1)      |
+// | t.level(c)          | the level of c                                  | O(levels) |
+// | t.parent(c, l)      | the cell above c, not valid at a root;          | O(1)      |
+// |                     | l == level(c)                                   |           |
+// | t.children(c, l)    | the cells right below c, empty at a leaf;       | O(1)      |
+// |                     | l == level(c)                                   |           |
+// | t.ancestor(c, l)    | the cell of level l >= level(c) that contains c | O(levels) |
+// | t.descendants(c, l) | the cells of level l <= level(c) inside c: one  | O(levels) |
+// |                     | contiguous range                                |           |
+//
+// parent and children take the level along because walks know it, and finding it
+// costs more than the step.
+template <class T>
+concept CellTree = std::copyable<T> && requires(const T& t, cell_id c, level_t l) {
+  { t.num_levels() } -> std::same_as<level_t>;
+  { t.num_cells() } -> std::same_as<std::uint32_t>;
+  { t.cells(l) } -> std::same_as<id_range<cell_id>>;
+  { t.level(c) } -> std::same_as<level_t>;
+  { t.parent(c, l) } -> std::same_as<cell_id>;
+  { t.children(c, l) } -> std::same_as<id_range<cell_id>>;
+  { t.ancestor(c, l) } -> std::same_as<cell_id>;
+  { t.descendants(c, l) } -> std::same_as<id_range<cell_id>>;
+};
+
+// The leaves of c.
+template <CellTree Tree>
+[[nodiscard]] constexpr id_range<cell_id> leaves(const Tree& tree, cell_id c) noexcept {
+  return tree.descendants(c, 0);
+}
+
+// Whether a contains b; a cell contains itself.
+template <CellTree Tree>
+[[nodiscard]] constexpr bool contains(const Tree& tree, cell_id a, cell_id b) noexcept {
+  const level_t l = tree.level(b);
+  return tree.level(a) >= l && tree.descendants(a, l).contains(b);
+}
+
+// The lowest cell that contains both; not valid when they lie under different roots.
+// Cost: O(levels^2).
+template <CellTree Tree>
+[[nodiscard]] constexpr cell_id lowest_common_ancestor(const Tree& tree, cell_id a,
+                                                       cell_id b) noexcept {
+  const level_t la = tree.level(a);
+  const level_t lb = tree.level(b);
+  level_t l = la > lb ? la : lb;
+  a = tree.ancestor(a, l);
+  b = tree.ancestor(b, l);
+  while (a != b && a.valid()) {
+    a = tree.parent(a, l);
+    b = tree.parent(b, l);
+    ++l;
+  }
+  return a;
+}
+
+// Cells by their places in their level, 0, 1, ...: how many there are, and those of level `below`
+// in cell c of level l. The level above the roots, num_levels(), has one cell: everything.
+// Requires: below <= l.
+template <CellTree Tree>
+[[nodiscard]] constexpr std::uint32_t num_places(const Tree& tree, level_t l) noexcept {
+  return l == tree.num_levels() ? 1 : tree.cells(l).size();
+}
+template <CellTree Tree>
+[[nodiscard]] constexpr id_range<cell_id> places_inside(const Tree& tree, level_t l,
+                                                        std::uint32_t c, level_t below) noexcept {
+  if (l == tree.num_levels()) return {cell_id(0), cell_id(num_places(tree, below))};
+  const std::uint32_t first = tree.cells(below).first.value;
+  const id_range<cell_id> cells = tree.descendants(tree.cells(l)[c], below);
+  return {cell_id(cells.first.value - first), cell_id(cells.last.value - first)};
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,50 @@
+// apiary/trace/decimal.h - rounding to decimals and the shortest text of a number, without a locale.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <system_error>
+
+APIARY_NAMESPACE_BEGIN
+
+// The text of x with that many digits behind the point, correctly rounded.
+// Requires: |x| < 10^15, digits <= 9.
+[[nodiscard]] inline std::string fixed_text(double x, int digits) {
+  APIARY_ASSERT(std::abs(x) < 1e15 && digits >= 0 && digits <= 9);
+  std::array<char, 32> text;
+  const auto [end, fault] =
+      std::to_chars(text.data(), text.data() + text.size(), x, std::chars_format::fixed, digits);
+  APIARY_VERIFY(fault == std::errc());
+  return {text.data(), end};
+}
+
+// x rounded to two decimals: the integer nearest to the product 100 x, halves to even, over 100. So
+// 94.745 (94.745000000000005, and times 100 exactly 9474.5) becomes 94.74.
+// Requires: |x| < 10^13, the default rounding mode.
+[[nodiscard]] inline double round2(double x) noexcept {
+  APIARY_ASSERT(std::abs(x) < 1e13);
+  return std::nearbyint(x * 100.0) / 100.0;
+}
+
+// The shortest text that reads back as x, always with a point or an exponent: 12.0, 0.1, 1e-05; an
+// empty text for NaN. Requires: |x| < 10^16 or NaN.
+[[nodiscard]] inline std::string shortest_text(double x) {
+  if (std::isnan(x)) return {};
+  APIARY_ASSERT(std::abs(x) < 1e16);
+  const bool tiny = x != 0.0 && std::abs(x) < 1e-4;
+  std::array<char, 32> text;
+  const auto [end, fault] =
+      std::to_chars(text.data(), text.data() + text.size(), x,
+                    tiny ? std::chars_format::scientific : std::chars_format::fixed);
+  APIARY_VERIFY(fault == std::errc());
+  std::string shortest(text.data(), end);
+  if (!tiny && shortest.find('.') == std::string::npos) shortest += ".0";
+  return shortest;
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,134 @@
+// apiary/trace/detail/csv_reader.h - the named columns of a comma-separated text.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/status.h>
+#include <apiary/trace/line_reader.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A column that a reader looks for in the header line.
+struct csv_column {
+  std::string_view name;
+  bool required = true;
+};
+
+// Rows of comma-separated fields under a header line that names them, in any order. Columns that
+// nobody asked for are passed over.
+//
+// Refuses: an empty text, a required column that is missing, a column named twice, a row with more
+//          or fewer fields than the header line, quotes (no field needs them); with
+//          kInvalidArgument.
+class csv_reader {
+ public:
+  // Reads the header line. Requires: the names in `columns` outlive the reader.
+  [[nodiscard]] static absl::StatusOr<csv_reader> create(line_reader lines,
+                                                         std::span<const csv_column> columns) {
+    csv_reader csv(std::move(lines), columns);
+    APIARY_ASSIGN_OR_RETURN(const bool any, csv.split());
+    if (!any) return csv.lines_.error_in_all("the file is empty");
+    std::vector<std::string_view> names = csv.fields_;
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    if (twice != names.end()) return csv.error("two columns " + shown(*twice));
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const auto at = std::find(csv.fields_.begin(), csv.fields_.end(), columns[c].name);
+      if (at != csv.fields_.end()) {
+        csv.place_[c] = static_cast<std::size_t>(at - csv.fields_.begin());
+      } else if (columns[c].required) {
+        return csv.error("no column " + shown(columns[c].name));
+      }
+    }
+    csv.width_ = csv.fields_.size();
+    return csv;
+  }
+
+  // Goes to the next row; false at the end.
+  [[nodiscard]] absl::StatusOr<bool> next() {
+    APIARY_ASSIGN_OR_RETURN(const bool more, split());
+    if (more && fields_.size() != width_) {
+      return error(std::to_string(fields_.size()) + " fields, the header line has " +
+                   std::to_string(width_));
+    }
+    return more;
+  }
+
+  // The field of this row in column `c` of create's list; empty if there is no such column.
+  [[nodiscard]] std::string_view operator[](std::size_t c) const noexcept {
+    return place_[c] == absent ? std::string_view() : fields_[place_[c]];
+  }
+
+  // The same as a number, decimal digits and nothing else.
+  [[nodiscard]] absl::StatusOr<std::uint32_t> number(
+      std::size_t c, std::uint32_t most = std::numeric_limits<std::uint32_t>::max()) const {
+    const std::string_view text = (*this)[c];
+    std::uint32_t value = 0;
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (fault != std::errc() || end != text.data() + text.size() || value > most) {
+      return error(std::string(columns_[c].name) + " is " + shown(text) +
+                   ", not a whole number from 0 to " + std::to_string(most));
+    }
+    return value;
+  }
+
+  // The same as a name: not empty, without spaces.
+  [[nodiscard]] absl::StatusOr<std::string> name(std::size_t c) const {
+    const std::string_view text = (*this)[c];
+    if (text.empty() || text.find(' ') != std::string_view::npos) {
+      return error(std::string(columns_[c].name) + " is " + shown(text) +
+                   ", not a name without spaces");
+    }
+    return std::string(text);
+  }
+
+  [[nodiscard]] const line_reader& lines() const noexcept { return lines_; }
+  [[nodiscard]] absl::Status error(const std::string& what) const { return lines_.error(what); }
+
+ private:
+  static constexpr std::size_t absent = ~std::size_t{0};
+
+  csv_reader(line_reader lines, std::span<const csv_column> columns)
+      : lines_(std::move(lines)),
+        columns_(columns.begin(), columns.end()),
+        place_(columns.size(), absent) {}
+
+  absl::StatusOr<bool> split() {
+    std::string_view line;
+    APIARY_ASSIGN_OR_RETURN(const bool more, lines_.next(line));
+    if (!more) return false;
+    if (line.find('"') != std::string_view::npos) return error("quotes are not understood");
+    fields_.clear();
+    while (true) {
+      const std::size_t comma = line.find(',');
+      fields_.push_back(line.substr(0, comma));
+      if (comma == std::string_view::npos) return true;
+      line.remove_prefix(comma + 1);
+    }
+  }
+
+  line_reader lines_;
+  std::vector<csv_column> columns_;
+  std::vector<std::size_t> place_;  // of each of columns_ among the fields
+  std::vector<std::string_view> fields_;
+  std::size_t width_ = 0;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,149 @@
+// apiary/trace/line_reader.h - the lines of a text file or of a text in memory.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/status.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The text as it can be shown in a message: cut at 60 bytes, unprintable ones as \xNN, in quotes.
+[[nodiscard]] inline std::string shown(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text.substr(0, 60)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f) {
+      out += c;
+    } else {
+      out += "\\x";
+      out += digits[byte >> 4];
+      out += digits[byte & 15];
+    }
+  }
+  return out += text.size() > 60 ? "...\"" : "\"";
+}
+
+// Hands out line after line of a text that may be larger than memory.
+//
+// Accepts: LF and CRLF, no line end at the end, blank lines at the end, a UTF-8 mark at the start.
+// Refuses: a line longer than max_line bytes, control characters (NUL among them; tabs unless they
+//          are allowed), a blank line before the last line that is not; with kInvalidArgument, or
+//          kOutOfRange for the length.
+// Cost:    O(bytes); memory for two lines of greatest length.
+class line_reader {
+ public:
+  static constexpr std::size_t max_line = 65536;
+
+  // Reads the file at `path`. kNotFound, kPermissionDenied, ... where it cannot be opened.
+  [[nodiscard]] static absl::StatusOr<line_reader> open(const std::string& path) {
+    std::FILE* file = std::fopen(path.c_str(), "rb");
+    if (file == nullptr) return absl::ErrnoToStatus(errno, path);
+    line_reader lines(path, {});
+    lines.file_.reset(file);
+    lines.buffer_.resize(2 * max_line);
+    return lines;
+  }
+
+  // Reads `text`, which messages call `name`. Requires: the text outlives the reader.
+  line_reader(std::string name, std::string_view text) : name_(std::move(name)), rest_(text) {}
+
+  void allow_tabs() noexcept { tabs_ = true; }
+
+  // Puts the next line, without its end, into `line`, where it stays until the next call; false at
+  // the end of the text.
+  [[nodiscard]] absl::StatusOr<bool> next(std::string_view& line) {
+    std::uint64_t blank_at = 0;
+    while (true) {
+      APIARY_ASSIGN_OR_RETURN(const bool more, cut(line));
+      if (!more) return false;
+      if (!line.empty()) break;
+      if (blank_at == 0) blank_at = number_;
+    }
+    if (blank_at != 0) {
+      number_ = blank_at;
+      return error("the line is blank");
+    }
+    const auto control = std::find_if(line.begin(), line.end(), [this](char c) {
+      return (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) && !(tabs_ && c == '\t');
+    });
+    if (control != line.end()) {
+      return error("control character " + shown({&*control, 1}) + " at byte " +
+                   std::to_string(control - line.begin() + 1));
+    }
+    return true;
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  // Of the last line handed out, from 1; 0 before the first.
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+
+  // kInvalidArgument that says where: "name:number: what".
+  [[nodiscard]] absl::Status error(const std::string& what) const {
+    return absl::InvalidArgumentError(name_ + ":" + std::to_string(number_) + ": " + what);
+  }
+  // kInvalidArgument about the text as a whole: "name: what".
+  [[nodiscard]] absl::Status error_in_all(const std::string& what) const {
+    return absl::InvalidArgumentError(name_ + ": " + what);
+  }
+
+ private:
+  struct closer {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+  };
+
+  absl::StatusOr<bool> cut(std::string_view& line) {
+    std::size_t end = rest_.find('\n');
+    if (end == std::string_view::npos && file_ != nullptr) {
+      APIARY_RETURN_IF_ERROR(refill());
+      end = rest_.find('\n');
+    }
+    if (rest_.empty()) return false;
+    ++number_;
+    line = rest_.substr(0, end);
+    if (line.size() > max_line) {
+      return absl::OutOfRangeError(name_ + ":" + std::to_string(number_) + ": longer than " +
+                                   std::to_string(max_line) + " bytes");
+    }
+    rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+    return true;
+  }
+
+  // Fills the buffer behind what is left of it.
+  absl::Status refill() {
+    std::copy(rest_.begin(), rest_.end(), buffer_.begin());
+    std::size_t filled = rest_.size();
+    while (filled < buffer_.size() && std::feof(file_.get()) == 0) {
+      filled += std::fread(buffer_.data() + filled, 1, buffer_.size() - filled, file_.get());
+      if (std::ferror(file_.get()) != 0)
+        return absl::ErrnoToStatus(errno != 0 ? errno : EIO, name_);
+    }
+    rest_ = {buffer_.data(), filled};
+    return absl::OkStatus();
+  }
+
+  std::string name_;
+  std::unique_ptr<std::FILE, closer> file_;
+  std::vector<char> buffer_;
+  std::string_view rest_;  // not handed out yet: of the text, or of the buffer
+  std::uint64_t number_ = 0;
+  bool tabs_ = false;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,227 @@
+// apiary/trace/openb_reader.h - clusters and workloads in the format of the openb traces.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+#include <apiary/trace/detail/csv_reader.h>
+#include <apiary/trace/line_reader.h>
+#include <apiary/trace/workload.h>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Names of GPU models and their numbers: the node list makes them, the task list looks them up.
+class gpu_model_names {
+ public:
+  // The number of the model, a new one for a new name; nullopt when max_gpu_models names are taken.
+  [[nodiscard]] std::optional<gpu_model> intern(std::string_view name) {
+    if (const std::optional<gpu_model> known = find(name)) return known;
+    if (names_.size() == max_gpu_models) return std::nullopt;
+    names_.emplace_back(name);
+    return static_cast<gpu_model>(names_.size() - 1);
+  }
+  // The number of the model; nullopt for a name that is not here.
+  [[nodiscard]] std::optional<gpu_model> find(std::string_view name) const noexcept {
+    const auto at = std::find(names_.begin(), names_.end(), name);
+    if (at == names_.end()) return std::nullopt;
+    return static_cast<gpu_model>(at - names_.begin());
+  }
+  [[nodiscard]] std::span<const std::string> names() const noexcept { return names_; }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+// Every reader below answers what is wrong with a text with kInvalidArgument (kOutOfRange for a
+// line that is too long) and a message that begins with the text's name and, unless the fault is one
+// of the text as a whole, as that something is missing, with the line. A file that cannot be read on
+// is answered with the system's error.
+
+// Reads a node list, columns sn, cpu_milli, memory_mib, gpu, model. A node has at most
+// max_gpus_per_node GPUs and, if it has any, a model; names are unique, and none is "-", which
+// stands for no node where decisions are written (sim/report.h).
+[[nodiscard]] inline absl::StatusOr<trace_cluster> read_nodes(line_reader lines,
+                                                              gpu_model_names& models) {
+  enum : std::size_t { sn, cpu_milli, memory_mib, gpu, model };
+  constexpr std::array<detail::csv_column, 5> columns{
+      {{"sn"}, {"cpu_milli"}, {"memory_mib"}, {"gpu"}, {"model"}}};
+  APIARY_ASSIGN_OR_RETURN(detail::csv_reader csv,
+                          detail::csv_reader::create(std::move(lines), columns));
+  trace_cluster read;
+  absl::flat_hash_map<std::string, std::uint64_t> line_of;
+  while (true) {
+    APIARY_ASSIGN_OR_RETURN(const bool more, csv.next());
+    if (!more) break;
+    node_shape shape;
+    APIARY_ASSIGN_OR_RETURN(std::string name, csv.name(sn));
+    if (csv[sn] == "-") return csv.error("sn is \"-\", which stands for no node");
+    APIARY_ASSIGN_OR_RETURN(shape.host.cpu_milli, csv.number(cpu_milli));
+    APIARY_ASSIGN_OR_RETURN(shape.host.memory_mib, csv.number(memory_mib));
+    APIARY_ASSIGN_OR_RETURN(shape.gpus, csv.number(gpu, max_gpus_per_node));
+    if (shape.gpus > 0) {
+      APIARY_ASSIGN_OR_RETURN(const std::string model_name, csv.name(model));
+      if (model_name.find('|') != std::string::npos)
+        return csv.error("model is " + shown(model_name) + ", a node has only one");
+      const std::optional<gpu_model> number = models.intern(model_name);
+      if (!number) {
+        return csv.error("model " + shown(model_name) + " is one more than " +
+                         std::to_string(max_gpu_models));
+      }
+      shape.model = *number;
+    }
+    const auto [first, is_new] = line_of.try_emplace(name, csv.lines().number());
+    if (!is_new) {
+      return csv.error("node " + shown(name) + " is already in line " +
+                       std::to_string(first->second));
+    }
+    read.nodes.add(shape);
+    read.names.push_back(std::move(name));
+  }
+  if (read.names.empty()) return csv.lines().error_in_all("no node behind the header line");
+  return read;
+}
+
+// Reads a list of node names, one a line: the same nodes in that order. Each must be named once.
+[[nodiscard]] inline absl::StatusOr<trace_cluster> read_node_order(line_reader lines,
+                                                                   const trace_cluster& nodes) {
+  absl::flat_hash_map<std::string_view, node_id> by_name;
+  for (const node_id n : nodes.names.ids()) by_name.emplace(nodes.names[n], n);
+  trace_cluster ordered;
+  std::vector<std::uint64_t> line_of(nodes.names.size(), 0);
+  std::string_view line;
+  while (true) {
+    APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
+    if (!more) break;
+    const auto found = by_name.find(line);
+    if (found == by_name.end()) return lines.error("no node is called " + shown(line));
+    std::uint64_t& seen = line_of[found->second.value];
+    if (seen != 0) {
+      return lines.error("node " + shown(line) + " is already in line " + std::to_string(seen));
+    }
+    seen = lines.number();
+    ordered.nodes.add(nodes.nodes.shape(found->second));
+    ordered.names.push_back(nodes.names[found->second]);
+  }
+  for (const node_id n : nodes.names.ids()) {
+    if (line_of[n.value] == 0)
+      return lines.error_in_all("node " + shown(nodes.names[n]) + " is missing");
+  }
+  return ordered;
+}
+
+// The models named by a GPU spec: all for "", otherwise names separated by '|', of which the same
+// one may come twice. Names that no node has are passed over. nullopt with `why` set for an empty
+// name, or if no node has any of them.
+[[nodiscard]] inline std::optional<model_set> parse_gpu_spec(std::string_view spec,
+                                                             const gpu_model_names& models,
+                                                             std::string& why) {
+  if (spec.empty()) return any_model;
+  model_set set = 0;
+  while (true) {
+    const std::size_t bar = spec.find('|');
+    const std::string_view name = spec.substr(0, bar);
+    if (name.empty()) {
+      why = "names an empty model";
+      return std::nullopt;
+    }
+    if (const std::optional<gpu_model> model = models.find(name)) set |= model_set{1} << *model;
+    if (bar == std::string_view::npos) break;
+    spec.remove_prefix(bar + 1);
+  }
+  if (set != 0) return set;
+  why = "names no model that a node has";
+  return std::nullopt;
+}
+
+// Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if present,
+// gpu_spec. As the traces mean it, a task without GPUs has neither share nor spec, a share above
+// 1000 is 1000, and a task with several GPUs takes them whole. One GPU of share 0 is a fault, and so
+// is a spec without any of `models`, those that read_nodes found.
+[[nodiscard]] inline absl::StatusOr<std::vector<named_task>> read_tasks(
+    line_reader lines, const gpu_model_names& models) {
+  enum : std::size_t { name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec };
+  constexpr std::array<detail::csv_column, 6> columns{
+      {{"name"}, {"cpu_milli"}, {"memory_mib"}, {"num_gpu"}, {"gpu_milli"}, {"gpu_spec", false}}};
+  APIARY_ASSIGN_OR_RETURN(detail::csv_reader csv,
+                          detail::csv_reader::create(std::move(lines), columns));
+  std::vector<named_task> tasks;
+  std::vector<std::string> specs;  // of each task
+  absl::flat_hash_map<std::string, std::uint64_t> line_of;
+  while (true) {
+    APIARY_ASSIGN_OR_RETURN(const bool more, csv.next());
+    if (!more) break;
+    named_task task;
+    task_request& request = task.request;
+    APIARY_ASSIGN_OR_RETURN(task.name, csv.name(name));
+    APIARY_ASSIGN_OR_RETURN(request.cpu_milli, csv.number(cpu_milli));
+    APIARY_ASSIGN_OR_RETURN(request.memory_mib, csv.number(memory_mib));
+    APIARY_ASSIGN_OR_RETURN(request.gpus, csv.number(num_gpu, max_gpus_per_node));
+    APIARY_ASSIGN_OR_RETURN(const std::uint32_t milli, csv.number(gpu_milli));
+    std::string_view spec;
+    if (request.gpus > 0) {
+      if (request.gpus == 1 && milli == 0) return csv.error("gpu_milli is 0 of one GPU");
+      request.gpu_milli =
+          request.gpus > 1 || milli > whole_gpu ? whole_gpu : static_cast<milli_gpu>(milli);
+      spec = csv[gpu_spec];
+      std::string why;
+      const std::optional<model_set> set = parse_gpu_spec(spec, models, why);
+      if (!set) return csv.error("gpu_spec is " + shown(spec) + ", which " + why);
+      request.models = *set;
+    }
+    const auto [first, is_new] = line_of.try_emplace(task.name, csv.lines().number());
+    if (!is_new) {
+      return csv.error("task " + shown(task.name) + " is already in line " +
+                       std::to_string(first->second));
+    }
+    tasks.push_back(std::move(task));
+    specs.emplace_back(spec);
+  }
+  if (tasks.empty()) return csv.lines().error_in_all("no task behind the header line");
+  std::vector<std::string> distinct = specs;
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    tasks[i].spec = static_cast<std::uint32_t>(
+        std::lower_bound(distinct.begin(), distinct.end(), specs[i]) - distinct.begin());
+  }
+  return tasks;
+}
+
+// Reads a list of task names, one a line, as indices of `tasks`. A name may come again: another
+// task like that one.
+[[nodiscard]] inline absl::StatusOr<std::vector<std::uint32_t>> read_arrivals(
+    line_reader lines, std::span<const named_task> tasks) {
+  absl::flat_hash_map<std::string_view, std::uint32_t> by_name;
+  for (std::uint32_t t = 0; t < tasks.size(); ++t) by_name.emplace(tasks[t].name, t);
+  std::vector<std::uint32_t> arrivals;
+  std::string_view line;
+  while (true) {
+    APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
+    if (!more) break;
+    const auto found = by_name.find(line);
+    if (found == by_name.end()) return lines.error("no task is called " + shown(line));
+    arrivals.push_back(found->second);
+  }
+  if (arrivals.empty()) return lines.error_in_all("the file is empty");
+  return arrivals;
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,153 @@
+// apiary/trace/task_generator.h - clusters and workloads drawn like those of a production GPU cluster.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+#include <apiary/model/resources.h>
+#include <apiary/trace/workload.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+struct synthetic_spec {
+  std::uint64_t seed = 1;
+  std::uint32_t nodes = 1213;        // the size of the original
+  std::uint32_t load_percent = 130;  // GPUs asked for in all, of those that the cluster has
+};
+
+struct synthetic_trace {
+  trace_cluster nodes{};
+  workload work{};
+};
+
+namespace detail {
+
+// How often the nodes of the openb cluster (Alibaba, 2023) have each shape.
+struct weighted_shape {
+  std::uint32_t weight;
+  node_shape shape;
+};
+inline constexpr weighted_shape openb_shapes[] = {
+    {549, {{96000, 393216}, 8, 0}},   // G2
+    {387, {{104000, 524288}, 2, 1}},  // T4
+    {17, {{96000, 393216}, 4, 1}},    // T4
+    {107, {{16000, 122880}, 2, 2}},   // P100
+    {22, {{64000, 262144}, 2, 2}},    // P100
+    {3, {{8000, 61440}, 1, 2}},       // P100
+    {2, {{8000, 61440}, 2, 2}},       // P100
+    {39, {{128000, 786432}, 8, 3}},   // G3
+    {28, {{32000, 131072}, 4, 4}},    // V100M16
+    {19, {{8000, 32768}, 1, 4}},      // V100M16
+    {7, {{64000, 262144}, 8, 4}},     // V100M16
+    {1, {{82000, 344064}, 8, 4}},     // V100M16
+    {21, {{96000, 786432}, 8, 5}},    // V100M32
+    {9, {{48000, 376832}, 4, 5}},     // V100M32
+    {2, {{128000, 1048576}, 1, 6}},   // A10
+};
+
+// How often its tasks are of each kind: the kinds seen at least 31 times and those with several
+// GPUs, 93 of 100 tasks.
+struct weighted_task {
+  std::uint32_t weight;
+  resources host;
+  std::uint32_t devices;
+  milli_gpu gpu_milli;
+};
+inline constexpr weighted_task openb_tasks[] = {
+    {1047, {3152, 5600}, 1, 810},   {857, {11300, 49152}, 1, 1000}, {534, {11400, 48128}, 1, 1000},
+    {470, {3152, 5600}, 1, 1000},   {388, {11908, 47104}, 1, 470},  {364, {12500, 57344}, 0, 0},
+    {360, {8000, 30517}, 1, 470},   {284, {32000, 49152}, 0, 0},    {255, {18708, 64512}, 1, 1000},
+    {237, {11908, 47104}, 1, 650},  {195, {9810, 41560}, 1, 1000},  {163, {8000, 30517}, 0, 0},
+    {158, {15700, 58368}, 1, 1000}, {158, {12000, 24576}, 1, 1000}, {153, {11908, 47104}, 1, 1000},
+    {120, {15400, 51200}, 0, 0},    {111, {4000, 22888}, 1, 320},   {108, {16000, 32768}, 1, 1000},
+    {104, {8000, 16384}, 1, 1000},  {104, {4000, 24576}, 1, 1000},  {99, {12000, 16384}, 1, 1000},
+    {95, {16500, 51200}, 0, 0},     {93, {14200, 58368}, 1, 1000},  {84, {4000, 30517}, 1, 230},
+    {84, {24200, 93184}, 1, 1000},  {78, {4000, 15258}, 1, 320},    {75, {3152, 5600}, 1, 590},
+    {72, {8000, 30517}, 1, 320},    {72, {4152, 10600}, 1, 550},    {65, {11400, 77824}, 1, 1000},
+    {55, {8000, 32768}, 1, 1000},   {53, {4000, 15258}, 1, 160},    {51, {6000, 6144}, 1, 460},
+    {51, {11900, 77824}, 1, 1000},  {45, {4152, 10600}, 1, 370},    {44, {12000, 15360}, 1, 1000},
+    {43, {4000, 30517}, 1, 320},    {41, {8200, 33792}, 1, 1000},   {40, {4000, 31250}, 1, 1000},
+    {36, {15200, 80896}, 1, 1000},  {33, {16000, 65536}, 1, 1000},  {31, {4152, 10600}, 1, 810},
+    {18, {88000, 327680}, 8, 1000}, {18, {64200, 263168}, 8, 1000}, {9, {32200, 132096}, 4, 1000},
+    {7, {16200, 66560}, 2, 1000},   {3, {64000, 262144}, 8, 1000},  {3, {60200, 320512}, 4, 1000},
+    {3, {6000, 65536}, 2, 1000},    {3, {32000, 131072}, 4, 1000},  {3, {30200, 160768}, 2, 1000},
+    {3, {120000, 737280}, 8, 1000}, {2, {17400, 43008}, 2, 1000},   {2, {120200, 640000}, 8, 1000},
+    {1, {14000, 60000}, 2, 1000},
+};
+
+// The element at position `at` when each is repeated `weight` times. Requires: at < the sum.
+template <class T, std::size_t N>
+[[nodiscard]] constexpr const T& at_weight(const T (&elements)[N], std::uint32_t at) noexcept {
+  std::size_t i = 0;
+  while (at >= elements[i].weight) at -= elements[i++].weight;
+  return elements[i];
+}
+
+template <class T, std::size_t N>
+[[nodiscard]] constexpr std::uint32_t total_weight(const T (&elements)[N]) noexcept {
+  std::uint32_t sum = 0;
+  for (const T& element : elements) sum += element.weight;
+  return sum;
+}
+
+// prefix, and n with at least `digits` digits.
+[[nodiscard]] inline std::string numbered(const char* prefix, std::uint32_t n, std::size_t digits) {
+  const std::string number = std::to_string(n);
+  return prefix + std::string(digits - std::min(digits, number.size()), '0') + number;
+}
+
+}  // namespace detail
+
+// A cluster with the shapes of the openb cluster in their proportions, in random order, and tasks
+// drawn by the frequency of their kind until they ask for spec.load_percent of its GPUs; each
+// arrives once. Equal specs give equal traces on every platform.
+//
+// Model:    Alibaba cluster-trace-gpu-v2023, the marginals of its node and task lists; tasks are
+//           independent of each other, which those of the trace are not.
+// Requires: spec.nodes > 0.
+// Cost:     O(nodes + tasks).
+[[nodiscard]] inline synthetic_trace openb_like(const synthetic_spec& spec) {
+  APIARY_ASSERT(spec.nodes > 0);
+  rng random(spec.seed);
+  std::vector<node_shape> shapes;
+  shapes.reserve(spec.nodes);
+  constexpr std::uint64_t shape_weight = detail::total_weight(detail::openb_shapes);
+  for (std::uint64_t i = 0; i < spec.nodes; ++i) {
+    const std::uint64_t at = (2 * i + 1) * shape_weight / (2 * std::uint64_t{spec.nodes});
+    shapes.push_back(detail::at_weight(detail::openb_shapes, static_cast<std::uint32_t>(at)).shape);
+  }
+  shuffle(shapes, random);
+  synthetic_trace trace;
+  for (std::uint32_t i = 0; i < spec.nodes; ++i) {
+    trace.nodes.nodes.add(shapes[i]);
+    trace.nodes.names.push_back(detail::numbered("node-", i, 4));
+  }
+  constexpr std::uint32_t task_weight = detail::total_weight(detail::openb_tasks);
+  std::uint64_t asked = 0;
+  while (asked < trace.nodes.nodes.total_gpus() * 10 * spec.load_percent) {
+    const detail::weighted_task& kind =
+        detail::at_weight(detail::openb_tasks, random.uniform(task_weight));
+    named_task task;
+    task.name = detail::numbered("task-", static_cast<std::uint32_t>(trace.work.tasks.size()), 5);
+    task.request.cpu_milli = kind.host.cpu_milli;
+    task.request.memory_mib = kind.host.memory_mib;
+    task.request.gpus = kind.devices;
+    task.request.gpu_milli = kind.gpu_milli;
+    asked += task.request.total_gpu_milli();
+    trace.work.tasks.push_back(std::move(task));
+  }
+  trace.work.arrivals = in_order(trace.work.tasks);
+  return trace;
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,454 @@
+// apiary/tests/batch/batch_queue_test.cpp - batch queues against a line of time, tick by tick.
+// SPDX-License-Identifier: MIT
+#include "support/naive_batch.h"
+#include "support/scale.h"
+#include <apiary/batch/batch_queue.h>
+#include <apiary/batch/conservative_queue.h>
+#include <apiary/batch/server_placer.h>
+#include <apiary/core/rng.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/trace/job_list.h>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+// Servers of one GPU each: any GPUs will do.
+server_placer gpus_of_any_kind(std::uint32_t n) {
+  return server_placer::create({.gpus = std::vector<std::uint32_t>(n, 1)}).value();
+}
+
+std::vector<timed_job> random_jobs(rng& random, std::uint32_t gpus, bool exact) {
+  std::vector<timed_job> jobs(1 + random.uniform(14));
+  const std::uint32_t spread = 1 + random.uniform(20);
+  for (timed_job& j : jobs) {
+    j.request.gpus = 1 + random.uniform(gpus);
+    j.arrival = random.uniform(spread);
+    j.duration = 1 + random.uniform(8);
+    j.request.estimate = exact ? j.duration : j.duration + random.uniform(6);
+  }
+  number_by_arrival(jobs);
+  return jobs;
+}
+
+template <class Scheduler>
+std::vector<time_ms> starts(Scheduler& scheduler, const std::vector<timed_job>& jobs) {
+  const absl::StatusOr<simulation_result> run = simulate(scheduler, jobs);
+  REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+  std::vector<time_ms> at;
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    const job_record& r = run->jobs[j];
+    REQUIRE(r.ended == r.started + jobs[j].duration);
+    REQUIRE(r.waited.total() == r.started - jobs[j].arrival);  // no delay without its cause
+    at.push_back(r.started);
+  }
+  return at;
+}
+
+job_request wants(std::uint32_t job, std::uint32_t gpus, time_ms estimate,
+                  std::int32_t priority = 0) {
+  return {.job = job_id(job), .priority = priority, .gpus = gpus, .estimate = estimate};
+}
+
+std::vector<job_id> started(const std::vector<job_action>& actions) {
+  std::vector<job_id> jobs;
+  for (const job_action& a : actions) jobs.push_back(a.job);
+  return jobs;
+}
+
+}  // namespace
+
+TEST_CASE("batch_queue: fifo waits, backfill passes, easy passes unless it delays") {
+  const auto after_three = [](batch_rule rule) {
+    batch_queue queue(gpus_of_any_kind(4), {.rule = rule});
+    std::vector<job_action> actions;
+    CHECK(queue.submit(wants(0, 3, 10), 0).ok());
+    CHECK(queue.submit(wants(1, 4, 10), 0).ok());
+    CHECK(queue.submit(wants(2, 1, 11), 0).ok());
+    CHECK(queue.submit(wants(3, 1, 10), 0).ok());
+    CHECK(queue.decide(0, actions).ok());
+    return started(actions);
+  };
+  CHECK(after_three(batch_rule::fifo) == std::vector{job_id(0)});
+  CHECK(after_three(batch_rule::backfill) == std::vector{job_id(0), job_id(2)});
+  CHECK(after_three(batch_rule::easy) == std::vector{job_id(0), job_id(3)});
+}
+
+TEST_CASE("batch_queue: whoever waits long enough is first, whatever the priorities") {
+  batch_queue queue(gpus_of_any_kind(1), {.rule = batch_rule::fifo, .aging = 10});
+  std::vector<job_action> actions;
+  CHECK(queue.submit(wants(0, 1, forever), 0).ok());
+  CHECK(queue.decide(0, actions).ok());
+  CHECK(queue.submit(wants(1, 1, forever, 0), 1).ok());
+  CHECK(queue.submit(wants(2, 1, forever, 2), 20).ok());  // as if it had come at 0
+  CHECK(queue.submit(wants(3, 1, forever, 2), 22).ok());  // as if at 2
+  for (std::uint32_t job = 0; job < 3; ++job) {
+    CHECK(queue.finish(job == 0 ? job_id(0) : actions.back().job, 30).ok());
+    CHECK(queue.decide(30, actions).ok());
+  }
+  CHECK(started(actions) == std::vector{job_id(0), job_id(2), job_id(1), job_id(3)});
+}
+
+TEST_CASE("batch_queue: why each waited") {
+  // Two servers of two GPUs.
+  batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(), {.rule = batch_rule::easy});
+  std::vector<job_action> actions;
+  for (std::uint32_t job = 0; job < 4; ++job) CHECK(queue.submit(wants(job, 1, 100), 0).ok());
+  CHECK(queue.decide(0, actions).ok());
+  CHECK(queue.submit(wants(4, 2, 100), 5).ok());  // nothing is idle
+  CHECK(queue.decide(5, actions).ok());
+  CHECK(queue.finish(job_id(0), 10).ok());
+  CHECK(queue.decide(10, actions).ok());
+  CHECK(queue.finish(job_id(2), 17).ok());  // two are idle, on two servers
+  CHECK(queue.decide(17, actions).ok());
+  CHECK(queue.finish(job_id(1), 30).ok());
+  CHECK(queue.decide(30, actions).ok());
+  REQUIRE(actions.size() == 5);
+  CHECK(actions[4].job == job_id(4));
+  CHECK(actions[4].place == job_place{{node_id(0), 3}});
+  CHECK(actions[4].waited[delay_cause::capacity] == 12);
+  CHECK(actions[4].waited[delay_cause::fragmentation] == 13);
+  CHECK(actions[4].waited.total() == 25);
+}
+
+TEST_CASE("batch_queue: what a host may send wrongly, and withdrawals") {
+  batch_queue queue(gpus_of_any_kind(2));
+  std::vector<job_action> actions;
+  CHECK(queue.submit(wants(0, 3, 1), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit(wants(0, 0, 1), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit(wants(0, 1, -1), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit({}, 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.finish(job_id(0), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(queue.mark_bad(node_id(2), 0).status().code() == absl::StatusCode::kNotFound);
+  CHECK(queue.submit(wants(0, 1, 1), 0).ok());
+  CHECK(queue.submit(wants(0, 1, 1), 0).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(queue.finish(job_id(0), 1).ok());  // before it started
+  CHECK(queue.decide(1, actions).ok());
+  CHECK(actions.empty());
+  CHECK(queue.num_waiting() == 0);
+}
+
+TEST_CASE("batch_queue: every start is that of the line of time, ahead of no reservation") {
+  const std::uint64_t seeds = apiary_test::scaled(1500U);
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(8);
+    const std::vector<timed_job> jobs = random_jobs(random, gpus, seed % 2 == 0);
+    const std::map<batch_rule, apiary_test::naive_rule> rules{
+        {batch_rule::fifo, apiary_test::naive_rule::fifo},
+        {batch_rule::backfill, apiary_test::naive_rule::backfill},
+        {batch_rule::easy, apiary_test::naive_rule::easy}};
+    for (const auto& [rule, naive] : rules) {
+      const auto number = static_cast<int>(naive);
+      CAPTURE(number);
+      batch_queue queue(gpus_of_any_kind(gpus), {.rule = rule});
+      REQUIRE(starts(queue, jobs) == apiary_test::naive_starts(naive, gpus, jobs));
+    }
+    conservative_queue queue(gpus_of_any_kind(gpus));
+    REQUIRE(starts(queue, jobs) ==
+            apiary_test::naive_starts(apiary_test::naive_rule::conservative, gpus, jobs));
+  }
+}
+
+namespace {
+
+// A queue whose promises are written down: once the first one (easy) or any one (conservative) has
+// been told when it will start, it must not be later.
+template <class Queue>
+struct reserved {
+  Queue queue;
+  std::map<std::uint32_t, time_ms> by{};
+  std::uint64_t kept = 0;
+
+  absl::Status submit(const job_request& r, time_ms t) { return queue.submit(r, t); }
+  absl::Status finish(job_id j, time_ms t) { return queue.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
+    return queue.mark_bad(n, t);
+  }
+  absl::Status mark_healthy(node_id n, time_ms t) { return queue.mark_healthy(n, t); }
+  time_ms wake() const { return queue.wake(); }
+  std::uint32_t total_gpus() const { return queue.total_gpus(); }
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    absl::Status status = queue.decide(now, actions);
+    for (const job_action& a : actions) {
+      const auto reserve = by.find(a.job.value);
+      if (reserve == by.end()) continue;
+      CHECK(now <= reserve->second);
+      ++kept;
+    }
+    const auto note = [&](job_id job, time_ms at) {
+      const auto [known, is_new] = by.try_emplace(job.value, at);
+      CHECK(at <= known->second);
+      known->second = at;
+    };
+    if constexpr (requires { queue.reserved(); }) {
+      if (queue.reserved()) note(queue.reserved()->job, queue.reserved()->at);
+    } else {
+      for (std::uint32_t job = 0; job < 40; ++job) {
+        if (const auto at = queue.reserved(job_id(job))) note(job_id(job), *at);
+      }
+    }
+    return status;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative everyone's") {
+  std::uint64_t kept = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(3000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(12);
+    const std::vector<timed_job> jobs = random_jobs(random, gpus, false);
+    reserved<batch_queue<server_placer>> easy{
+        batch_queue(gpus_of_any_kind(gpus), {.rule = batch_rule::easy})};
+    REQUIRE(simulate(easy, jobs).ok());
+    reserved<conservative_queue<server_placer>> all{conservative_queue(gpus_of_any_kind(gpus))};
+    REQUIRE(simulate(all, jobs).ok());
+    kept += easy.kept + all.kept;
+  }
+  CHECK(kept > 0);
+}
+
+TEST_CASE("batch_queue: easy counts GPUs, easy_places keeps off the first one's place") {
+  // Of two servers of two GPUs each has one idle, and the first will be whole first, at 10.
+  const auto split = [](batch_rule rule) {
+    batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(), {.rule = rule});
+    std::vector<job_action> actions;
+    for (std::uint32_t job = 0; job < 4; ++job)
+      CHECK(queue.submit(wants(job, 1, job == 0 ? 10 : 50), 0).ok());
+    CHECK(queue.decide(0, actions).ok());
+    CHECK(queue.finish(job_id(1), 1).ok());
+    CHECK(queue.finish(job_id(3), 1).ok());
+    CHECK(queue.submit(wants(4, 2, 5), 1).ok());
+    CHECK(queue.submit(wants(5, 1, 100), 1).ok());
+    CHECK(queue.submit(wants(6, 1, 9), 1).ok());
+    actions.clear();
+    CHECK(queue.decide(1, actions).ok());
+    return std::pair(queue.reserved()->at, started(actions));
+  };
+  CHECK(split(batch_rule::easy) == std::pair(time_ms{1}, std::vector<job_id>{}));
+  const std::vector around{job_id(6), job_id(5)};  // the last is then sent to the other server
+  CHECK(split(batch_rule::easy_places) == std::pair(time_ms{10}, around));
+}
+
+namespace {
+
+// Whether easy_places reserves the first moment at which the first one has a place, asked tick by
+// tick.
+struct earliest_places {
+  batch_queue<server_placer> queue;
+  std::map<std::uint32_t, std::pair<job_request, time_ms>> ends{};  // of running jobs
+  std::map<std::uint32_t, job_request> waiting{};
+
+  absl::Status submit(const job_request& r, time_ms t) {
+    waiting[r.job.value] = r;
+    return queue.submit(r, t);
+  }
+  absl::Status finish(job_id j, time_ms t) {
+    ends.erase(j.value);
+    return queue.finish(j, t);
+  }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
+    return queue.mark_bad(n, t);
+  }
+  absl::Status mark_healthy(node_id n, time_ms t) { return queue.mark_healthy(n, t); }
+  time_ms wake() const { return queue.wake(); }
+  std::uint32_t total_gpus() const { return queue.total_gpus(); }
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    absl::Status status = queue.decide(now, actions);
+    for (const job_action& a : actions) {
+      const job_request r = waiting.extract(a.job.value).mapped();
+      ends[a.job.value] = {r, now + r.estimate};
+    }
+    if (!queue.reserved()) return status;
+    const job_request& first = waiting.at(queue.reserved()->job.value);
+    REQUIRE(first.job.value == waiting.begin()->first);
+    for (time_ms at = now;; ++at) {
+      server_placer then = queue.placer();
+      for (const auto& [job, end] : ends) {
+        if (end.second <= at) REQUIRE(then.finish(job_id(job)).ok());
+      }
+      if (!then.propose(first).ok()) continue;
+      REQUIRE(queue.reserved()->at == at);
+      return status;
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("batch_queue: easy_places keeps the earliest place of the first one, wherever it goes") {
+  std::uint64_t kept = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(1500U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const server_spec spec{.gpus = std::vector<std::uint32_t>(1 + random.uniform(4), 4),
+                           .servers_per_rack = 2,
+                           .anywhere = random.uniform(4) == 0};
+    const auto total = static_cast<std::uint32_t>(spec.gpus.size() * 4);
+    const std::vector<timed_job> jobs = random_jobs(random, total, seed % 2 == 0);
+    const batch_queue queue(server_placer::create(spec).value(), {.rule = batch_rule::easy_places});
+    reserved<batch_queue<server_placer>> easy{queue};
+    REQUIRE(simulate(easy, jobs).ok());
+    kept += easy.kept;
+    earliest_places earliest{queue};
+    REQUIRE(simulate(earliest, jobs).ok());
+  }
+  CHECK(kept > 0);
+}
+
+TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone ends") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const server_spec spec{.gpus = std::vector<std::uint32_t>(2 + random.uniform(4), 4),
+                           .servers_per_rack = 2,
+                           .anywhere = random.uniform(2) == 0};
+    std::vector<timed_job> jobs = random_jobs(random, 8, false);
+    for (timed_job& j : jobs) j.request.estimate = 1 + random.uniform(10);
+    std::vector<outage> outages;
+    for (time_ms at = 0; at < 40; at += 1 + random.uniform(15)) {
+      outages.push_back({node_id(random.uniform(2)), at, at + 1});  // one tick: never twice at once
+    }
+    const auto slow = [](const timed_job&, const job_place& place) -> std::uint32_t {
+      return full_speed / static_cast<std::uint32_t>(place.size());
+    };
+    const auto all_ended = [&](auto&& queue) {
+      std::uint64_t hash = 0;
+      for (int again = 0; again < 2; ++again) {
+        auto copy = queue;
+        const auto run = simulate(copy, jobs, outages, {.start_cost = 1, .checkpoint = 2}, slow,
+                                  [](const simulation_event&) {});
+        REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+        for (std::size_t j = 0; j < jobs.size(); ++j) {
+          const job_record& r = run->jobs[j];
+          REQUIRE(r.ended != forever);
+          REQUIRE(r.ended - jobs[j].arrival >= r.waited.total() + jobs[j].duration + r.lost);
+        }
+        REQUIRE(copy.num_running() + copy.num_waiting() == 0);
+        REQUIRE((again == 0 || hash == run->log.value()));
+        hash = run->log.value();
+      }
+    };
+    const server_placer placer = server_placer::create(spec).value();
+    for (const batch_rule rule :
+         {batch_rule::fifo, batch_rule::backfill, batch_rule::easy, batch_rule::easy_places})
+      all_ended(batch_queue(placer, {.rule = rule}));
+    all_ended(conservative_queue(placer));
+  }
+}
+
+TEST_CASE("conservative_queue: what starts late is booked until it ends, and given back once") {
+  conservative_queue queue(server_placer::create({.gpus = {4}}).value());
+  std::vector<job_action> actions;
+  const auto submit = [&](std::uint32_t job, time_ms estimate, time_ms now) {
+    REQUIRE(queue.submit({.job = job_id(job), .gpus = 4, .estimate = estimate}, now).ok());
+  };
+  submit(0, 5, 0);
+  submit(1, 10, 0);
+  REQUIRE(queue.decide(0, actions).ok());
+  CHECK(queue.reserved(job_id(1)) == 5);
+  REQUIRE(queue.finish(job_id(0), 5).ok());
+  REQUIRE(queue.decide(8, actions).ok());
+  CHECK(actions.size() == 2);
+  submit(2, 3, 8);
+  submit(3, 7, 8);
+  REQUIRE(queue.decide(8, actions).ok());
+  CHECK(queue.reserved(job_id(2)) == 18);
+  CHECK(queue.reserved(job_id(3)) == 21);
+  REQUIRE(queue.finish(job_id(1), 12).ok());
+  REQUIRE(queue.decide(12, actions).ok());
+  CHECK(!queue.reserved(job_id(2)));
+  CHECK(queue.reserved(job_id(3)) == 15);
+}
+
+TEST_CASE("conservative_queue: a start that is late makes nobody late who came before") {
+  conservative_queue queue(
+      server_placer::create({.gpus = std::vector<std::uint32_t>(4, 1)}).value());
+  std::vector<job_action> actions;
+  const auto submit = [&](std::uint32_t job, std::uint32_t gpus, time_ms estimate) {
+    REQUIRE(queue.submit({.job = job_id(job), .gpus = gpus, .estimate = estimate}, 0).ok());
+  };
+  submit(0, 2, 15);
+  submit(1, 2, 5);
+  submit(2, 4, 10);
+  submit(3, 2, 10);  // fits in front of job 2, just
+  REQUIRE(queue.decide(0, actions).ok());
+  CHECK(queue.reserved(job_id(2)) == 15);
+  CHECK(queue.reserved(job_id(3)) == 5);
+  REQUIRE(queue.finish(job_id(1), 5).ok());
+  REQUIRE(queue.decide(6, actions).ok());
+  CHECK(queue.reserved(job_id(2)) == 15);
+  CHECK(queue.reserved(job_id(3)) == 25);
+}
+
+// What is promised and what runs, by the estimates, must fit at every moment, however late the host.
+TEST_CASE("conservative_queue: late hosts: never more promised than there is") {
+  std::uint64_t waited = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(500U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(6);
+    conservative_queue queue(
+        server_placer::create({.gpus = std::vector<std::uint32_t>(gpus, 1)}).value());
+    struct known {
+      std::uint32_t gpus = 0;
+      time_ms estimate = 0;
+      time_ms runs = 0;  // that it really does
+      time_ms started = -1;
+    };
+    std::map<std::uint32_t, known> jobs;
+    time_ms now = 0;
+    for (std::uint32_t next = 0; next < 40 || !jobs.empty(); ++next) {
+      REQUIRE(next < 4000);
+      if (next < 40) {
+        const time_ms estimate = 1 + random.uniform(12);
+        jobs[next] = {1 + random.uniform(gpus), estimate,
+                      1 + random.uniform(static_cast<std::uint32_t>(estimate))};
+        REQUIRE(
+            queue.submit({.job = job_id(next), .gpus = jobs[next].gpus, .estimate = estimate}, now)
+                .ok());
+      }
+      std::vector<job_action> actions;
+      REQUIRE(queue.decide(now, actions).ok());
+      for (const job_action& a : actions) jobs[a.job.value].started = now;
+      REQUIRE(queue.wake() > now);
+      std::map<time_ms, std::int64_t> steps;
+      for (const auto& [job, j] : jobs) {
+        const auto reserved = queue.reserved(job_id(job));
+        REQUIRE(reserved.has_value() == (j.started < 0));
+        const time_ms from = reserved.value_or(j.started);
+        REQUIRE((!reserved || from > now));
+        waited += reserved ? 1U : 0U;
+        if (from == forever) continue;
+        steps[from] += j.gpus;
+        steps[from + j.estimate] -= j.gpus;
+      }
+      std::int64_t used = 0;
+      for (const auto& [at, more] : steps) REQUIRE((used += more) <= gpus);
+      time_ms last = std::min(queue.wake(), now + 5);
+      for (const auto& [job, j] : jobs)
+        if (j.started >= 0) last = std::min(last, j.started + j.runs);
+      now = std::max(now + 1, last + random.uniform(3));
+      for (auto at = jobs.begin(); at != jobs.end();) {
+        const known& j = at->second;
+        const bool ends = j.started >= 0 && j.started + j.runs <= now;
+        if (ends) REQUIRE(queue.finish(job_id(at->first), now).ok());
+        at = ends ? jobs.erase(at) : std::next(at);
+      }
+    }
+  }
+  CHECK(waited > 0);
+}

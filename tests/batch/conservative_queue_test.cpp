@@ -1,0 +1,143 @@
+// apiary/tests/batch/conservative_queue_test.cpp - reservations: made, kept, moved up, and lost.
+// SPDX-License-Identifier: MIT
+#include <apiary/batch/conservative_queue.h>
+#include <apiary/batch/server_placer.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/job.h>
+
+#include <absl/status/status.h>
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+using jobs_by_start = std::vector<job_id>;
+
+// Four servers of one GPU: any will do.
+struct reserved_line {
+  conservative_queue<server_placer> queue{server_placer::create({.gpus = {1, 1, 1, 1}}).value()};
+
+  void submit(std::uint32_t job, std::uint32_t gpus, time_ms estimate, time_ms now) {
+    REQUIRE(queue.submit({.job = job_id(job), .gpus = gpus, .estimate = estimate}, now).ok());
+  }
+  void finish(std::uint32_t job, time_ms now) { REQUIRE(queue.finish(job_id(job), now).ok()); }
+  // Those that start.
+  jobs_by_start decide(time_ms now) {
+    std::vector<job_action> actions;
+    REQUIRE(queue.decide(now, actions).ok());
+    jobs_by_start started;
+    for (const job_action& a : actions) {
+      REQUIRE(a.what == job_action::verb::start);
+      started.push_back(a.job);
+    }
+    return started;
+  }
+  [[nodiscard]] std::optional<time_ms> at(std::uint32_t job) const {
+    return queue.reserved(job_id(job));
+  }
+};
+
+TEST_CASE("conservative_queue: each has the earliest start that delays nobody before it") {
+  reserved_line line;
+  line.submit(1, 4, 10, 0);
+  line.submit(2, 2, 5, 0);
+  line.submit(3, 2, 10, 0);
+  line.submit(4, 4, 1, 0);
+  CHECK(line.decide(0) == jobs_by_start{job_id(1)});
+  CHECK(line.at(1) == std::nullopt);
+  CHECK(line.at(2) == 10);
+  CHECK(line.at(3) == 10);
+  CHECK(line.at(4) == 20);
+  CHECK(line.at(9) == std::nullopt);
+  CHECK(line.queue.wake() == 10);
+  CHECK(line.queue.num_waiting() == 3);
+  CHECK(line.queue.num_running() == 1);
+  // Beside 3, behind 2, until 4 begins: the first fits, the second would delay 4.
+  line.submit(5, 2, 5, 1);
+  line.submit(6, 2, 6, 1);
+  CHECK(line.decide(1).empty());
+  CHECK(line.at(5) == 15);
+  CHECK(line.at(6) == 21);
+  CHECK(line.at(4) == 20);
+}
+
+TEST_CASE("conservative_queue: when a job ends early, or is withdrawn, those behind it move up") {
+  reserved_line line;
+  line.submit(1, 4, 10, 0);
+  line.submit(2, 2, 5, 0);
+  line.submit(3, 4, 1, 0);
+  line.submit(4, 2, 5, 0);
+  CHECK(line.decide(0) == jobs_by_start{job_id(1)});
+  CHECK(line.at(2) == 10);
+  CHECK(line.at(3) == 15);
+  CHECK(line.at(4) == 10);
+  line.finish(1, 4);
+  CHECK(line.decide(4) == jobs_by_start{job_id(2), job_id(4)});
+  CHECK(line.at(3) == 9);
+  line.submit(5, 1, 1, 4);
+  CHECK(line.decide(4).empty());
+  CHECK(line.at(5) == 10);
+  line.finish(3, 5);  // it never ran
+  line.finish(4, 5);
+  CHECK(line.decide(5) == jobs_by_start{job_id(5)});
+  CHECK(line.queue.wake() == forever);  // nobody waits
+}
+
+TEST_CASE("conservative_queue: a job beyond its estimate is taken to run as long again") {
+  reserved_line line;
+  line.submit(1, 4, 10, 0);
+  line.submit(2, 1, 5, 0);
+  line.decide(0);
+  CHECK(line.queue.wake() == 10);
+  CHECK(line.decide(10).empty());
+  CHECK(line.at(2) == 20);
+  CHECK(line.queue.wake() == 20);
+  line.finish(1, 12);
+  CHECK(line.decide(12) == jobs_by_start{job_id(2)});
+}
+
+TEST_CASE("conservative_queue: what a broken server stops waits again, at its old place") {
+  reserved_line line;
+  line.submit(1, 1, 10, 0);
+  line.submit(2, 3, 10, 0);
+  CHECK(line.decide(0) == jobs_by_start{job_id(1), job_id(2)});
+  line.submit(3, 2, 4, 1);
+  line.submit(4, 4, 4, 1);
+  CHECK(line.decide(1).empty());
+  CHECK(line.at(3) == 10);
+  CHECK(line.at(4) == 14);
+  REQUIRE(line.queue.placer().jobs_on(node_id(3)) == jobs_by_start{job_id(2)});
+  const auto stopped = line.queue.mark_bad(node_id(3), 2);
+  REQUIRE(stopped.ok());
+  CHECK(*stopped == jobs_by_start{job_id(2)});
+  // 2 comes before 3, which is not in its way; no four servers are left for 4.
+  CHECK(line.decide(2) == jobs_by_start{job_id(3)});
+  CHECK(line.at(2) == 10);
+  CHECK(line.at(4) == forever);
+  REQUIRE(line.queue.mark_healthy(node_id(3), 3).ok());
+  CHECK(line.decide(3).empty());
+  CHECK(line.at(2) == 6);
+  CHECK(line.at(4) == 16);
+}
+
+TEST_CASE("conservative_queue: what is wrong is refused with a reason") {
+  reserved_line line;
+  using absl::StatusCode;
+  const auto refused = [&](const job_request& r) { return line.queue.submit(r, 0).code(); };
+  CHECK(refused({.gpus = 1, .estimate = 1}) == StatusCode::kInvalidArgument);
+  CHECK(refused({.job = job_id(1), .gpus = 1, .estimate = 0}) == StatusCode::kInvalidArgument);
+  CHECK(refused({.job = job_id(1), .gpus = 5, .estimate = 1}) == StatusCode::kInvalidArgument);
+  line.submit(1, 1, 1, 0);
+  CHECK(refused({.job = job_id(1), .gpus = 1, .estimate = 1}) == StatusCode::kAlreadyExists);
+  CHECK(line.queue.finish(job_id(2), 0).code() == StatusCode::kNotFound);
+  CHECK(line.queue.mark_bad(node_id(4), 0).status().code() == StatusCode::kNotFound);
+  CHECK(line.queue.mark_healthy(node_id(4), 0).code() == StatusCode::kNotFound);
+  CHECK(line.queue.num_waiting() == 1);
+  CHECK(line.queue.total_gpus() == 4);
+}
+
+}  // namespace

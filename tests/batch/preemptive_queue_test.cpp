@@ -1,0 +1,283 @@
+// apiary/tests/batch/preemptive_queue_test.cpp - who runs in each tick, against sorting them all.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/batch/preemptive_queue.h>
+#include <apiary/batch/server_placer.h>
+#include <apiary/core/rng.h>
+#include <apiary/sim/job_metrics.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/trace/job_list.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+server_placer any_gpus(std::uint32_t n) {
+  return server_placer::create({.gpus = std::vector<std::uint32_t>(n, 1)}).value();
+}
+
+std::vector<timed_job> jobs_of(
+    const std::vector<std::tuple<time_ms, std::uint32_t, time_ms>>& list) {
+  std::vector<timed_job> jobs;
+  for (const auto& [arrival, gpus, duration] : list) {
+    jobs.push_back({{.gpus = gpus, .estimate = duration}, arrival, duration});
+  }
+  number_by_arrival(jobs);
+  return jobs;
+}
+
+// When each job ends: every tick all jobs are sorted anew. `quantum` 0: the least remaining by the
+// estimates, else the least attained, chosen at its multiples.
+std::vector<time_ms> naive_ends(const std::vector<timed_job>& jobs, std::uint32_t gpus,
+                                time_ms quantum) {
+  std::vector<time_ms> end(jobs.size(), forever);
+  std::vector<time_ms> had(jobs.size(), 0);
+  std::vector<bool> runs(jobs.size(), false);
+  bool event = false;  // for the least remaining: at events only
+  for (time_ms now = 0; std::count(end.begin(), end.end(), forever) > 0; ++now) {
+    std::vector<std::size_t> order;
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      event = event || jobs[j].arrival == now;
+      if (jobs[j].arrival <= now && end[j] == forever) order.push_back(j);
+    }
+    const auto key = [&](std::size_t j) {
+      const time_ms left = std::max<time_ms>(0, jobs[j].request.estimate - had[j]);
+      return (quantum == 0 ? left : had[j]) * jobs[j].request.gpus;
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+    const bool choose = quantum == 0 ? event : now % quantum == 0;
+    event = false;
+    std::uint32_t left = gpus;
+    for (const std::size_t j : order) {
+      if (choose) runs[j] = false;
+      if (runs[j]) left -= jobs[j].request.gpus;
+    }
+    for (const std::size_t j : order) {
+      if (runs[j] || jobs[j].request.gpus > left) continue;
+      runs[j] = true;
+      left -= jobs[j].request.gpus;
+    }
+    for (const std::size_t j : order) {
+      if (!runs[j] || ++had[j] < jobs[j].duration) continue;
+      end[j] = now + 1;
+      runs[j] = false;
+      event = true;
+    }
+  }
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("preemptive_queue: three jobs on two GPUs, by attained and by remaining service") {
+  const std::vector<timed_job> jobs = jobs_of({{0, 2, 2}, {0, 1, 8}, {0, 2, 6}});
+  preemptive_queue attained(any_gpus(2), {.rule = preemptive_rule::least_attained});
+  const simulation_result by_attained = simulate(attained, jobs).value();
+  CHECK(by_attained.jobs[0].ended == 5);
+  CHECK(by_attained.jobs[1].ended == 14);
+  CHECK(by_attained.jobs[2].ended == 16);
+  CHECK(metrics_of(by_attained, jobs).completion.mean == doctest::Approx(35.0 / 3));  // 11.67
+  preemptive_queue remaining(any_gpus(2), {.rule = preemptive_rule::shortest_remaining});
+  const simulation_result by_remaining = simulate(remaining, jobs).value();
+  CHECK(metrics_of(by_remaining, jobs).completion.mean == doctest::Approx(28.0 / 3));  // 9.33
+  CHECK(by_remaining.jobs[1].suspended == 0);
+}
+
+TEST_CASE("preemptive_queue: a shorter job suspends a longer one, which goes on where it was") {
+  const std::vector<timed_job> jobs = jobs_of({{0, 1, 10}, {4, 1, 2}});
+  preemptive_queue queue(any_gpus(1), {.rule = preemptive_rule::shortest_remaining});
+  const simulation_result run = simulate(queue, jobs).value();
+  CHECK(run.jobs[1].ended == 6);
+  CHECK(run.jobs[0].ended == 12);
+  CHECK(run.jobs[0].suspended == 1);
+  CHECK(run.jobs[0].waited.total() == 2);
+}
+
+TEST_CASE("preemptive_queue: estimates that cannot be weighed are refused in words") {
+  for (const preemptive_rule rule :
+       {preemptive_rule::least_attained, preemptive_rule::shortest_remaining}) {
+    preemptive_queue queue(any_gpus(8), {.rule = rule});
+    const absl::Status negative = queue.submit({.job = job_id(3), .estimate = -1}, 0);
+    CHECK(negative.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(negative.message() == "job 3: an estimate of -1, which is not at least 0");
+    CHECK(queue.num_waiting() == 0);
+    constexpr time_ms large = time_ms{1} << 62;
+    const bool counts = rule == preemptive_rule::shortest_remaining;
+    CHECK(queue.submit({.job = job_id(4), .gpus = 4, .estimate = large}, 0).ok() == !counts);
+    CHECK(queue.submit({.job = job_id(5), .gpus = 4, .estimate = large / 4}, 0).ok() == !counts);
+    CHECK(queue.submit({.job = job_id(6), .gpus = 4, .estimate = large / 4 - 1}, 0).ok());
+    CHECK(queue.submit({.job = job_id(7), .gpus = 1, .estimate = large - 1}, 0).ok());
+    CHECK(queue.submit({.job = job_id(8), .gpus = 0, .estimate = large}, 0).code() ==
+          absl::StatusCode::kInvalidArgument);
+    if (counts) {
+      CHECK(queue.submit({.job = job_id(4), .gpus = 4, .estimate = large}, 0).message() ==
+            "job 4: an estimate of 4611686018427387904 on 4 GPUs is not below 2^62 of GPU-time");
+    }
+    std::vector<job_action> actions;
+    for (time_ms now = 0; now < 10; ++now) CHECK(queue.decide(now, actions).ok());
+    CHECK(queue.num_running() > 0);
+  }
+}
+
+TEST_CASE("preemptive_queue: who gives way to a job without a place goes on where it was") {
+  preemptive_queue queue(server_placer::create({.gpus = {4, 4}}).value(),
+                         {.rule = preemptive_rule::shortest_remaining});
+  const auto decide = [&](time_ms now) {
+    std::vector<job_action> actions;
+    REQUIRE(queue.decide(now, actions).ok());
+    return actions;
+  };
+  // Jobs 0 and 1 on the first server, 2 and 3 on the other; 1 and 3 have longest.
+  const time_ms estimates[] = {100, 1000, 120, 1010};
+  for (std::uint32_t job = 0; job < 4; ++job) {
+    REQUIRE(queue.submit({.job = job_id(job), .gpus = 2, .estimate = estimates[job]}, 0).ok());
+    REQUIRE(decide(0).size() == 1);
+  }
+  const auto server = [&](std::uint32_t n) { return queue.placer().jobs_on(node_id(n)); };
+  REQUIRE(server(0) == std::vector{job_id(0), job_id(1)});
+  REQUIRE(queue.submit({.job = job_id(4), .gpus = 4, .estimate = 90}, 1).ok());
+  for (time_ms now = 1; now < 5; ++now) CHECK(decide(now).empty());
+  CHECK(server(0) == std::vector{job_id(0), job_id(1)});
+  CHECK(server(1) == std::vector{job_id(2), job_id(3)});
+  // Two more GPUs idle on the second server: now job 3, the last, gives way there.
+  REQUIRE(queue.finish(job_id(2), 5).ok());
+  const std::vector<job_action> actions = decide(5);
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0].what == job_action::verb::suspend);
+  CHECK(actions[0].job == job_id(3));
+  CHECK(actions[1].what == job_action::verb::start);
+  CHECK(actions[1].job == job_id(4));
+  CHECK(actions[1].waited.total() == 4);
+  REQUIRE(queue.finish(job_id(4), 10).ok());
+  REQUIRE(decide(10).size() == 1);
+  CHECK(server(1) == std::vector{job_id(3)});
+}
+
+TEST_CASE("preemptive_queue: a host that is late all the time chooses all the same") {
+  for (const std::uint32_t max_late : {1U, 9U}) {
+    preemptive_queue queue(any_gpus(2), {.rule = preemptive_rule::least_attained, .quantum = 10});
+    rng random(max_late);
+    std::vector<time_ms> had(3, 0);
+    std::vector<bool> runs(3, false);
+    for (std::uint32_t job = 0; job < 3; ++job) REQUIRE(queue.submit({.job = job_id(job)}, 1).ok());
+    time_ms now = 1;
+    for (int turn = 0; turn < 300; ++turn) {
+      std::vector<job_action> actions;
+      REQUIRE(queue.decide(now, actions).ok());
+      for (const job_action& a : actions) runs[a.job.value] = a.what == job_action::verb::start;
+      REQUIRE(queue.wake() == (now / 10 + 1) * 10);
+      const time_ms next = queue.wake() + 1 + random.uniform(max_late);
+      for (std::size_t job = 0; job < 3; ++job) had[job] += runs[job] ? next - now : 0;
+      now = next;
+    }
+    for (const time_ms time : had) CHECK(std::abs(3 * time - 2 * now) < 3 * 2 * 20);
+  }
+}
+
+TEST_CASE("preemptive_queue: shortest remaining wants estimates") {
+  preemptive_queue queue(any_gpus(1), {.rule = preemptive_rule::shortest_remaining});
+  CHECK(queue.submit({.job = job_id(0)}, 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit({.job = job_id(0), .estimate = 4}, 0).ok());
+  CHECK(queue.submit({.job = job_id(0), .estimate = 4}, 0).code() ==
+        absl::StatusCode::kAlreadyExists);
+  CHECK(queue.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("preemptive_queue: each tick those run that sorting all jobs would choose") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(2000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 1 + random.uniform(6);
+    std::vector<std::tuple<time_ms, std::uint32_t, time_ms>> list(1 + random.uniform(10));
+    for (auto& [arrival, wanted, duration] : list) {
+      arrival = random.uniform(20);
+      wanted = 1 + random.uniform(gpus);
+      duration = 1 + random.uniform(9);
+    }
+    const std::vector<timed_job> jobs = jobs_of(list);
+    for (const time_ms quantum : {time_ms{0}, time_ms{1}, time_ms{3}}) {
+      CAPTURE(quantum);
+      preemptive_queue queue(any_gpus(gpus),
+                             {.rule = quantum == 0 ? preemptive_rule::shortest_remaining
+                                                   : preemptive_rule::least_attained,
+                              .quantum = std::max<time_ms>(1, quantum)});
+      const simulation_result run = simulate(queue, jobs).value();
+      const std::vector<time_ms> ends = naive_ends(jobs, gpus, quantum);
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        REQUIRE(run.jobs[j].ended == ends[j]);
+        REQUIRE(run.jobs[j].waited.total() == ends[j] - jobs[j].arrival - jobs[j].duration);
+      }
+    }
+  }
+}
+
+TEST_CASE("preemptive_queue: the same of many jobs that run longer or shorter than they should") {
+  std::uint64_t suspended = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t gpus = 10 + random.uniform(30);
+    const std::uint32_t most = 1 + random.uniform(gpus);
+    std::vector<timed_job> jobs(100);
+    for (timed_job& j : jobs) {
+      j.arrival = random.uniform(100);
+      j.duration = 1 + random.uniform(30);
+      j.request.gpus = 1 + random.uniform(random.uniform(3) == 0 ? most : 2);
+      j.request.estimate = random.uniform(40);
+    }
+    number_by_arrival(jobs);
+    for (const time_ms quantum : {time_ms{0}, time_ms{4}}) {
+      CAPTURE(quantum);
+      preemptive_queue queue(any_gpus(gpus),
+                             {.rule = quantum == 0 ? preemptive_rule::shortest_remaining
+                                                   : preemptive_rule::least_attained,
+                              .quantum = std::max<time_ms>(1, quantum)});
+      const simulation_result run = simulate(queue, jobs).value();
+      const std::vector<time_ms> ends = naive_ends(jobs, gpus, quantum);
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        REQUIRE(run.jobs[j].ended == ends[j]);
+        suspended += run.jobs[j].suspended;
+      }
+    }
+  }
+  CHECK(suspended > 0);
+}
+
+TEST_CASE("preemptive_queue: on servers and with broken ones everyone ends") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    std::vector<std::tuple<time_ms, std::uint32_t, time_ms>> list(1 + random.uniform(20));
+    for (auto& [arrival, wanted, duration] : list) {
+      arrival = random.uniform(30);
+      wanted = 1 + random.uniform(8);
+      duration = 1 + random.uniform(9);
+    }
+    const std::vector<timed_job> jobs = jobs_of(list);
+    const std::vector<outage> outages{{node_id(0), 3, 9}, {node_id(1), 5, 6}, {node_id(0), 12, 30}};
+    const server_placer servers = server_placer::create({.gpus = {4, 4, 4}}).value();
+    for (const preemptive_rule rule :
+         {preemptive_rule::shortest_remaining, preemptive_rule::least_attained}) {
+      preemptive_queue queue(servers, {.rule = rule, .quantum = 4});
+      const auto run = simulate(
+          queue, jobs, outages, {}, [](const timed_job&, const job_place&) { return full_speed; },
+          [](const simulation_event&) {});
+      REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        const job_record& r = run->jobs[j];
+        REQUIRE(r.ended == jobs[j].arrival + r.waited.total() + jobs[j].duration + r.lost);
+      }
+    }
+  }
+}

@@ -1,0 +1,24 @@
+// apiary/tests/container/lazy_value_test.cpp - made at the first use, copied with the owner.
+// SPDX-License-Identifier: MIT
+#include <apiary/container/lazy_value.h>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <utility>
+
+TEST_CASE("a value on demand is made once and copied as a value") {
+  apiary::lazy_value<std::array<int, 1000>> a;
+  CHECK(sizeof(a) < 100);
+  CHECK(!a.made());
+  apiary::lazy_value<std::array<int, 1000>> nothing = a;
+  CHECK(!nothing.made());
+  (*a)[7] = 3;
+  CHECK(a.made());
+  CHECK((*a)[7] == 3);
+  auto b = a;
+  (*b)[7] = 4;
+  CHECK(a->at(7) == 3);
+  const auto c = std::move(b);
+  CHECK(c.made());
+}

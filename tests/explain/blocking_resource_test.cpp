@@ -1,0 +1,89 @@
+// apiary/tests/explain/blocking_resource_test.cpp - what is to blame, against every set of demands.
+// SPDX-License-Identifier: MIT
+#include "support/levels.h"
+#include "support/naive_cells.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/explain/blocking_resource.h>
+#include <apiary/gang/detail/bin_packing_search.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
+#include <apiary/topology/ragged_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+TEST_CASE("blocking_demands: without these the gang fits, without any fewer it does not") {
+  constexpr demand all[] = {demand::memory, demand::cpu, demand::models, demand::slices,
+                            demand::spread};
+  std::size_t named[6] = {};
+  std::size_t several = 0;
+  for (std::uint64_t seed = 0; seed < scaled(3000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t most = 2 + random.uniform(6);
+    const ruled_world world = random_small_cells(random, most);
+    topology_constraints gang = random_small_gang(random, std::min(most, 3U));
+    gang.required = rack;
+    const auto capacities = rooms_of_cells(world, most);
+    topology_fit<ragged_tree> fit;
+    const auto verdict = [&](const topology_constraints& g) {
+      return fit(capacities, g, world.hosts);
+    };
+    if (verdict(gang) == fit_verdict::fits) continue;
+    const std::vector<demand> blocking = blocking_demands(gang, verdict);
+    const auto fits_without = [&](const std::vector<demand>& demands) {
+      topology_constraints less = gang;
+      for (const demand d : demands) waive(less, d);
+      return verdict(less) == fit_verdict::fits;
+    };
+    for (const demand d : blocking) ++named[static_cast<std::size_t>(d)];
+    several += blocking.size() > 1 ? 1U : 0U;
+    if (blocking.empty() || blocking[0] == demand::gpus) {
+      REQUIRE(!fits_without({std::begin(all), std::end(all)}));
+      topology_constraints less = gang;
+      bool had = false;
+      for (const demand d : all) had = waive(less, d) || had;
+      REQUIRE(blocking.empty() == !had);
+      continue;
+    }
+    REQUIRE(fits_without(blocking));
+    for (std::size_t i = 0; i < blocking.size(); ++i) {
+      std::vector<demand> fewer = blocking;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      REQUIRE(!fits_without(fewer));
+    }
+  }
+  if (scale() < 1) return;
+  for (const demand d : {demand::memory, demand::cpu, demand::slices, demand::spread, demand::gpus})
+    CHECK(named[static_cast<std::size_t>(d)] > 0);
+  CHECK(several > 0);
+}
+
+TEST_CASE("blocking_demands: what is not known is not said") {
+  topology_constraints gang;
+  gang.members = {{.tasks = 2, .gpus = 1, .host = {1, 1}}};
+  CHECK(blocking_demands(gang, [](const topology_constraints&) {
+          return fit_verdict::budget_ended;
+        }).empty());
+  gang.members[0].host = {};
+  CHECK(blocking_demands(gang, [](const topology_constraints&) {
+          return fit_verdict::fits;
+        }).empty());
+}
+
+TEST_CASE("remedy_words: one node or several") {
+  const std::vector<std::uint32_t> one = {9};
+  CHECK(remedy_words(one, 8) == "it would fit if node 9 was free: 8 GPUs more");
+  const std::vector<std::uint32_t> three = {1, 2, 9};
+  CHECK(remedy_words(three, 1) == "it would fit if nodes 1, 2 and 9 were free: 1 GPU more");
+}

@@ -1,0 +1,215 @@
+// apiary/tests/explain/unblock_verdict_test.cpp - remedies with CPU and memory; no remedy, or unknown.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/explain/unblock_search.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <support/levels.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+namespace {
+
+// Nodes of eight leaves, what they have left and what they have in all.
+struct hosted_nodes {
+  uniform_tree tree;
+  std::vector<std::uint32_t> free;
+  std::vector<std::uint32_t> capacity;
+  std::vector<resources> hosts;
+  std::vector<resources> host_capacity;
+  topology_constraints gang;
+
+  explicit hosted_nodes(uniform_tree t)
+      : tree(t),
+        free(num_places(t, node), 0),
+        capacity(free.size(), 8),
+        hosts(free.size()),
+        host_capacity(free.size(), resources{80, 80}) {}
+  [[nodiscard]] capacity_index<uniform_tree> capacity_of(
+      std::span<const std::uint32_t> leaves) const {
+    capacity_index<uniform_tree> capacities(tree, node, 8);
+    for (std::uint32_t n = 0; n < leaves.size(); ++n) capacities.set(n, leaves[n]);
+    return capacities;
+  }
+  // Whether the gang fits with these nodes wholly free.
+  [[nodiscard]] bool fits_with(std::span<const std::uint32_t> nodes) const {
+    std::vector<std::uint32_t> leaves = free;
+    std::vector<resources> left = hosts;
+    for (const std::uint32_t n : nodes) {
+      leaves[n] = capacity[n];
+      left[n] = host_capacity[n];
+    }
+    return topology_fit<uniform_tree>()(capacity_of(leaves), gang, left) == fit_verdict::fits;
+  }
+  [[nodiscard]] bool fits_with_all() const {
+    std::vector<std::uint32_t> all(free.size());
+    for (std::uint32_t n = 0; n < all.size(); ++n) all[n] = n;
+    return fits_with(all);
+  }
+  [[nodiscard]] bool none_can_be_spared(std::span<const std::uint32_t> nodes) const {
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      std::vector<std::uint32_t> fewer(nodes.begin(), nodes.end());
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (fits_with(fewer)) return false;
+    }
+    return true;
+  }
+  bool solve(unblock_search<uniform_tree>& remedy) const {
+    capacity_index<uniform_tree> capacities = capacity_of(free);
+    const bool found = remedy(capacities, gang, capacity, hosts, host_capacity);
+    REQUIRE(
+        std::equal(free.begin(), free.end(), capacities.free().begin(), capacities.free().end()));
+    REQUIRE(found == (remedy.verdict() == fit_verdict::fits));
+    return found;
+  }
+};
+
+hosted_nodes random_hosted(std::uint64_t seed) {
+  rng random(seed);
+  hosted_nodes in(uniform_tree{2, 3, 8});
+  for (std::uint32_t n = 0; n < 6; ++n) {
+    in.capacity[n] = random.uniform(4) == 0 ? random.uniform(9) : 8;
+    in.free[n] = random.uniform(in.capacity[n] + 1);
+    in.hosts[n] = {random.uniform(81), random.uniform(81)};
+  }
+  for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;)
+    in.gang.members.push_back(
+        {1 + random.uniform(3),
+         random.uniform(7),
+         {random.uniform(60), random.uniform(3) == 0 ? random.uniform(60) : 0}});
+  if (random.uniform(2) == 0) in.gang.required = rack;
+  if (random.uniform(3) == 0) in.gang.members[0].spread = {{node, 1}};
+  return in;
+}
+
+}  // namespace
+
+TEST_CASE("nodes that give CPU and memory back: enough of them, and none too many") {
+  std::uint32_t found = 0;
+  std::uint32_t for_hosts = 0;
+  std::uint32_t none = 0;
+  for (std::uint64_t seed = 0; seed < scaled(5'000U); ++seed) {
+    CAPTURE(seed);
+    const hosted_nodes in = random_hosted(seed);
+    for (const std::uint32_t cells : {8U, 1U, 0U}) {
+      CAPTURE(cells);
+      unblock_search<uniform_tree> remedy(cells, 1'000'000);
+      const bool is = in.solve(remedy);
+      REQUIRE(is == in.fits_with_all());
+      REQUIRE(remedy.verdict() != fit_verdict::budget_ended);
+      if (!is) {
+        ++none;
+        continue;
+      }
+      REQUIRE(in.fits_with(remedy.nodes()));
+      REQUIRE(remedy.all_needed());
+      REQUIRE(in.none_can_be_spared(remedy.nodes()));
+      std::uint64_t leaves = 0;
+      for (const std::uint32_t n : remedy.nodes()) {
+        leaves += in.capacity[n] - in.free[n];
+        if (in.gang.required == rack) REQUIRE(remedy.cell() == n / 3);
+      }
+      REQUIRE(leaves == remedy.leaves());
+      found += remedy.nodes().empty() ? 0U : 1U;
+      for_hosts += !remedy.nodes().empty() && leaves == 0 ? 1U : 0U;
+    }
+  }
+  MESSAGE(found, " remedies, ", for_hosts, " of nodes with all leaves free, ", none, " without");
+  CHECK(found > scaled(5'000U));
+  CHECK(for_hosts > 0);
+  CHECK(none > scaled(5'000U) / 10);
+}
+
+TEST_CASE("hosts that give nothing back stay as they are") {
+  hosted_nodes in(uniform_tree{1, 2, 8});
+  in.free = {8, 0};
+  in.hosts = {{10, 0}, {40, 0}};
+  in.gang.members = {{.tasks = 1, .gpus = 8, .host = {40, 0}}};
+  unblock_search<uniform_tree> remedy;
+  capacity_index<uniform_tree> capacities = in.capacity_of(in.free);
+  REQUIRE(remedy(capacities, in.gang, in.capacity, in.hosts));
+  CHECK(std::vector<std::uint32_t>(remedy.nodes().begin(), remedy.nodes().end()) ==
+        std::vector<std::uint32_t>{1});
+  REQUIRE(in.solve(remedy));
+  CHECK(std::vector<std::uint32_t>(remedy.nodes().begin(), remedy.nodes().end()) ==
+        std::vector<std::uint32_t>{0});
+  CHECK(remedy.leaves() == 0);
+  in.gang.members[0].host.cpu_milli = 60;
+  CHECK_FALSE(remedy(capacities, in.gang, in.capacity, in.hosts));
+  CHECK(remedy.verdict() == fit_verdict::does_not_fit);
+  REQUIRE(in.solve(remedy));
+  in.gang.members[0].host.cpu_milli = 81;
+  CHECK_FALSE(in.solve(remedy));
+  CHECK(remedy.verdict() == fit_verdict::does_not_fit);
+}
+
+TEST_CASE("a remedy in a cell that is not among the closest") {
+  // The racks with free nodes are broken for good beyond these.
+  hosted_nodes in(uniform_tree{20, 2, 8});
+  for (std::uint32_t n = 0; n < 40; ++n) in.capacity[n] = in.free[n] = n % 2 == 0 ? 8 : 0;
+  in.capacity[26] = in.capacity[27] = 8;
+  in.free[26] = in.free[27] = 0;
+  in.gang.members = {{.tasks = 2, .gpus = 8}};
+  in.gang.required = rack;
+  unblock_search<uniform_tree> remedy(2);
+  REQUIRE(in.solve(remedy));
+  CHECK(remedy.cell() == 13);
+  CHECK(remedy.leaves() == 16);
+  CHECK(std::vector<std::uint32_t>(remedy.nodes().begin(), remedy.nodes().end()) ==
+        std::vector<std::uint32_t>{26, 27});
+  in.capacity[26] = 7;
+  CHECK_FALSE(in.solve(remedy));
+  CHECK(remedy.verdict() == fit_verdict::does_not_fit);
+}
+
+TEST_CASE("a budget that ends is no proof, of a remedy's nodes or that there is none") {
+  std::uint32_t unknown = 0;
+  std::uint32_t in_doubt = 0;
+  std::uint32_t certain = 0;
+  for (std::uint64_t seed = 0; seed < scaled(3'000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    hosted_nodes in = random_hosted(seed);
+    in.gang.members.clear();
+    for (std::uint32_t m = 3; m-- > 0;)
+      in.gang.members.push_back(
+          {2 + random.uniform(2), 2 + random.uniform(5), {random.uniform(40), random.uniform(40)}});
+    in.gang.members[0].spread = {{node, 1}};
+    in.gang.members[1].spread = {{rack, 1 + random.uniform(2)}};
+    for (const std::uint64_t budget : {0U, 20U, 200U}) {
+      CAPTURE(budget);
+      unblock_search<uniform_tree> remedy(2, budget);
+      if (!in.solve(remedy)) {
+        if (remedy.verdict() == fit_verdict::does_not_fit) REQUIRE_FALSE(in.fits_with_all());
+        unknown += remedy.verdict() == fit_verdict::budget_ended ? 1U : 0U;
+        continue;
+      }
+      REQUIRE(in.fits_with(remedy.nodes()));
+      if (remedy.all_needed()) {
+        REQUIRE(in.none_can_be_spared(remedy.nodes()));
+        ++certain;
+      } else {
+        ++in_doubt;
+      }
+    }
+  }
+  MESSAGE(unknown, " unknown, ", in_doubt, " in doubt, ", certain, " certain");
+  CHECK(unknown > 0);
+  CHECK(in_doubt > 0);
+  CHECK(certain > 0);
+}

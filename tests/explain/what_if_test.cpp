@@ -1,0 +1,216 @@
+// apiary/tests/explain/what_if_test.cpp - gangs placed and evicted on the rooms, and taken back.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/alloc/journal.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/explain/what_if.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
+#include <apiary/model/resources.h>
+#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/topology_victim_search.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <support/levels.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+// Leaves and hosts as they are, and kept by plain sums beside them.
+struct tried_state {
+  capacity_index<uniform_tree> capacities{uniform_tree{2, 3, 8}, node, 8};
+  std::vector<resources> hosts = std::vector<resources>(6);
+
+  struct sums {
+    std::vector<std::uint32_t> free;
+    std::vector<resources> hosts;
+    friend bool operator==(const sums&, const sums&) = default;
+  };
+  [[nodiscard]] sums now() const {
+    return {{capacities.free().begin(), capacities.free().end()}, hosts};
+  }
+  [[nodiscard]] bool is(const sums& s) const {
+    capacity_index<uniform_tree> fresh(uniform_tree{2, 3, 8}, node, 8);
+    for (std::uint32_t n = 0; n < 6; ++n) fresh.set(n, s.free[n]);
+    for (std::uint32_t t = 1; t <= 8; ++t)
+      for (const level_t l : {level_t{rack}, capacities.top()}) {
+        const auto a = fresh.pieces(l, t);
+        const auto b = capacities.pieces(l, t);
+        if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) return false;
+      }
+    return now() == s;
+  }
+};
+
+topology_constraints a_task(std::uint32_t leaves, std::uint32_t cores) {
+  topology_constraints gang;
+  gang.members = {{.tasks = 1, .gpus = leaves, .host = {cores * 1'000, 0}}};
+  return gang;
+}
+
+}  // namespace
+
+TEST_CASE("what a placement takes of a host is gone for the next one, until it is taken back") {
+  capacity_index<uniform_tree> capacities(uniform_tree{1, 1, 8}, node, 8);
+  capacities.set(0, 8);
+  std::vector<resources> hosts{{96'000, 0}};
+  const topology_constraints a = a_task(4, 96);
+  const topology_constraints b = a_task(4, 96);
+  topology_fit<uniform_tree> fit;
+  journal log;
+  {
+    transaction tx(log);
+    REQUIRE(fit(capacities, a, hosts) == fit_verdict::fits);
+    take<uniform_tree>(tx, capacities, a, fit.portions(), hosts);
+    CHECK(hosts[0].cpu_milli == 0);
+    CHECK(fit(capacities, b, hosts) == fit_verdict::does_not_fit);
+    CHECK(fit(capacities, b) == fit_verdict::fits);
+  }
+  CHECK(hosts[0].cpu_milli == 96'000);
+  CHECK(capacities.free(0) == 8);
+  CHECK(fit(capacities, b, hosts) == fit_verdict::fits);
+}
+
+TEST_CASE("the victims of a search are evicted, the gang is placed, and nothing happened") {
+  capacity_index<uniform_tree> capacities(uniform_tree{1, 2, 8}, node, 8);
+  std::vector<resources> hosts{{0, 0}, {4'000, 0}};
+  const std::vector<eviction_candidate> candidates{{5, 0, 1}, {3, 1, 2}, {1, 2, 3}};
+  const std::vector<gpus_on_node> shares{{0, 8}, {1, 4}, {1, 4}};
+  const std::vector<resources> freed{{96'000, 0}, {92'000, 0}, {0, 0}};
+  const topology_constraints gang = a_task(4, 90);
+  topology_victim_search<uniform_tree> search;
+  REQUIRE(search(capacities, gang, candidates, shares, hosts, freed) == fit_verdict::fits);
+  CHECK(search.cost() == 3);
+  topology_fit<uniform_tree> fit;
+  journal log;
+  {
+    transaction tx(log);
+    for (const std::uint32_t j : search.victims())
+      evict(tx, capacities, candidates[j], shares, hosts, freed);
+    CHECK(capacities.free(1) == 4);
+    CHECK(hosts[1] == resources{96'000, 0});
+    REQUIRE(fit(capacities, gang, hosts) == fit_verdict::fits);
+    {
+      transaction inside(log);
+      take<uniform_tree>(inside, capacities, gang, fit.portions(), hosts);
+      CHECK(hosts[1] == resources{6'000, 0});
+      CHECK(fit(capacities, gang, hosts) == fit_verdict::does_not_fit);
+    }
+    CHECK(fit(capacities, gang, hosts) == fit_verdict::fits);
+  }
+  CHECK(capacities.free(1) == 0);
+  CHECK(hosts == std::vector<resources>{{0, 0}, {4'000, 0}});
+}
+
+TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and back again") {
+  std::uint32_t placed = 0;
+  std::uint32_t evicted = 0;
+  for (std::uint64_t seed = 0; seed < scaled(2'000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    tried_state state;
+    std::vector<eviction_candidate> candidates;
+    std::vector<gpus_on_node> shares;
+    std::vector<resources> freed;
+    for (std::uint32_t j = 0; j < 4; ++j) {
+      const auto first = static_cast<std::uint32_t>(shares.size());
+      for (std::uint32_t n = 0; n < 6; ++n) {
+        if (random.uniform(2) == 0) continue;
+        shares.push_back({n, random.uniform(3)});
+        freed.push_back({random.uniform(50), random.uniform(50)});
+      }
+      candidates.push_back({1, first, static_cast<std::uint32_t>(shares.size())});
+    }
+    std::vector<std::uint32_t> used(6, 0);
+    for (const gpus_on_node& s : shares) used[s.node] += s.leaves;
+    for (std::uint32_t n = 0; n < 6; ++n) {
+      state.capacities.set(n, random.uniform(8 - used[n] + 1));
+      state.hosts[n] = {random.uniform(100), random.uniform(100)};
+    }
+    const bool hosted = random.uniform(4) > 0;
+    journal log;
+    topology_fit<uniform_tree> fit;
+    std::vector<bool> out(4, false);
+    const auto deeper = [&](const auto& again, int depth) -> void {
+      const auto before = state.now();
+      const std::vector<bool> out_before = out;
+      {
+        transaction tx(log);
+        auto expected = before;
+        for (int step = 0; step < 3; ++step) {
+          if (const std::uint32_t j = random.uniform(4); random.uniform(2) == 0 && !out[j]) {
+            out[j] = true;
+            ++evicted;
+            if (hosted) {
+              evict(tx, state.capacities, candidates[j], shares, state.hosts, freed);
+            } else {
+              evict(tx, state.capacities, candidates[j], shares);
+            }
+            for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s) {
+              expected.free[shares[s].node] += shares[s].leaves;
+              if (hosted) expected.hosts[shares[s].node] += freed[s];
+            }
+          } else if (random.uniform(2) == 0) {
+            topology_constraints gang;
+            gang.members = {{1 + random.uniform(3), random.uniform(3), {random.uniform(50), 5}},
+                            {random.uniform(3), 1 + random.uniform(3), {1, random.uniform(50)}}};
+            if (fit(state.capacities, gang, hosted ? state.hosts : std::vector<resources>{}) !=
+                fit_verdict::fits)
+              continue;
+            ++placed;
+            if (hosted) {
+              take<uniform_tree>(tx, state.capacities, gang, fit.portions(), state.hosts);
+            } else {
+              take<uniform_tree>(tx, state.capacities, gang, fit.portions());
+            }
+            for (const gang_portion& p : fit.portions()) {
+              const constrained_task_group& m = gang.members[p.member];
+              expected.free[p.node] -= p.tasks * m.gpus;
+              for (std::uint32_t i = 0; i < p.tasks && hosted; ++i)
+                expected.hosts[p.node] -= m.host;
+            }
+          } else if (depth > 0) {
+            again(again, depth - 1);
+          }
+          REQUIRE(state.is(expected));
+        }
+      }
+      out = out_before;
+      REQUIRE(state.is(before));
+    };
+    deeper(deeper, 2);
+  }
+  MESSAGE(placed, " placed, ", evicted, " evicted");
+  CHECK(placed > scaled(2'000U) / 4);
+  CHECK(evicted > scaled(2'000U) / 4);
+}
+
+TEST_CASE("what is tried is recorded by what changes, not by what there is") {
+  for (const std::uint32_t racks : {1U, 1'000U}) {
+    CAPTURE(racks);
+    capacity_index<uniform_tree> capacities(uniform_tree{racks, 4, 8}, node, 8);
+    std::vector<resources> hosts(capacities.num_nodes(), resources{8'000, 0});
+    const std::vector<gpus_on_node> shares{{0, 8}, {2, 8}};
+    const std::vector<resources> freed(2, resources{1'000, 0});
+    journal log;
+    transaction tx(log);
+    evict(tx, capacities, {1, 0, 2}, shares, hosts, freed);
+    CHECK(log.mark() == 4);
+    topology_constraints gang = a_task(8, 9);
+    gang.members[0].tasks = 2;
+    topology_fit<uniform_tree> fit;
+    REQUIRE(fit(capacities, gang, hosts) == fit_verdict::fits);
+    take<uniform_tree>(tx, capacities, gang, fit.portions(), hosts);
+    CHECK(log.mark() == 8);
+  }
+}

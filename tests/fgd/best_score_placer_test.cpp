@@ -1,0 +1,169 @@
+// apiary/tests/fgd/best_score_placer_test.cpp - the indexed search against a scan of all nodes.
+// SPDX-License-Identifier: MIT
+#include "support/naive_sharing.h"
+#include "support/scale.h"
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/rng.h>
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/best_score_placer.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+// The first of the best nodes by a scan.
+template <class Score>
+std::optional<placement> scan(const node_table& nodes, Score& score, const task_request& task,
+                              const summary_bitset* allowed) {
+  std::optional<node_id> best;
+  for (const node_id n : nodes.ids()) {
+    if (!fits(task, nodes[n]) || (allowed != nullptr && !allowed->test(n.value))) continue;
+    if (!best || score.score(nodes, n, task) > score.score(nodes, *best, task)) best = n;
+  }
+  if (!best) return std::nullopt;
+  return placement{*best, score.devices(nodes, *best, task)};
+}
+
+// Random commits, departures, failures, repairs and new kinds; every answer, with and without a
+// filter, is that of the scan.
+template <class Score>
+void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32_t steps,
+                        Score score) {
+  CAPTURE(seed);
+  rng random(seed);
+  node_table nodes = apiary_test::random_nodes(random, num_nodes);
+  Score plain = score;
+  for (const node_id n : nodes.ids()) plain.update(nodes, n);
+  best_score_placer<Score> placer(nodes, std::move(score));
+  std::vector<task_request> kinds;
+  std::vector<std::pair<task_request, placement>> running;
+  const auto changed = [&](node_id n) {
+    placer.update(nodes, n);
+    plain.update(nodes, n);
+  };
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    CAPTURE(step);
+    const std::uint32_t what = random.uniform(10);
+    if (what == 0 || placer.num_kinds() == 0) {
+      const task_request task = apiary_test::random_task(random, 0);
+      if (kinds.size() < 12) {
+        placer.prepare(nodes, task);
+        kinds.push_back(task);
+      } else {
+        const std::uint32_t i = random.uniform(12);
+        placer.replace(kind_id(i), nodes, task);
+        kinds[i] = task;
+      }
+    }
+    if (what == 1) {
+      const node_id n(random.uniform(num_nodes));
+      nodes[n].healthy = !nodes[n].healthy;
+      changed(n);
+    }
+    if (what <= 4 && !running.empty()) {
+      const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
+      give(nodes, running[i].first, running[i].second);
+      changed(running[i].second.node);
+      running[i] = running.back();
+      running.pop_back();
+    }
+    const kind_id k(random.uniform(placer.num_kinds()));
+    const task_request task = kinds[k.value];
+    summary_bitset allowed(num_nodes);
+    for (std::uint32_t n = 0; n < num_nodes; ++n)
+      allowed.assign(n, random.uniform(1 + step % 4) == 0);
+    REQUIRE(placer.place(nodes, k, allowed) == scan(nodes, plain, task, &allowed));
+    const std::optional<placement> where = placer.place(nodes, k);
+    REQUIRE(where == scan(nodes, plain, task, nullptr));
+    if (where) {
+      take(nodes, task, *where);
+      changed(where->node);
+      running.push_back({task, *where});
+    }
+  }
+}
+
+TEST_CASE("the placer decides as a scan of all nodes does") {
+  const std::uint32_t rounds = apiary_test::scaled(60U);
+  for (std::uint32_t seed = 0; seed < rounds; ++seed) {
+    rng random(seed);
+    const std::uint32_t nodes = 1 + random.uniform(150);
+    check_against_scan(seed, nodes, 600, best_fit{});
+    check_against_scan(seed, nodes, 600, dot_prod{});
+    check_against_scan(seed, nodes, 600, gpu_packing{});
+    check_against_scan(seed, nodes, 600, gpu_clustering{});
+    check_against_scan(seed, nodes, 600,
+                       fragmentation_gradient(fragmentation(apiary_test::random_mix(random))));
+  }
+}
+
+TEST_CASE("a cluster of one node, and a task that fits nowhere") {
+  node_table nodes;
+  nodes.add({{1000, 1000}, 1, 0});
+  best_score_placer<best_fit> placer(nodes, best_fit{});
+  const kind_id one = placer.prepare(nodes, {.gpus = 1, .gpu_milli = 1000});
+  const kind_id two = placer.prepare(nodes, {.gpus = 2, .gpu_milli = 1000});
+  CHECK(placer.place(nodes, one) == placement{node_id(0), 1});
+  CHECK_FALSE(placer.place(nodes, two));
+  CHECK_FALSE(placer.place(nodes, one, summary_bitset(1)));
+}
+
+// Counts how many scores it gives.
+struct counting : best_fit {
+  static inline int scored = 0;
+  std::uint32_t score(const node_table& nodes, node_id n, const task_request& task) const noexcept {
+    ++scored;
+    return best_fit::score(nodes, n, task);
+  }
+};
+
+TEST_CASE("a decision scores again only what changed since, each node once") {
+  node_table nodes;
+  for (int i = 0; i < 1000; ++i) nodes.add({{8000, 8000}, 8, 0});
+  best_score_placer<counting> placer(nodes, counting{});
+  counting::scored = 0;
+  const kind_id k = placer.prepare(nodes, {.gpus = 1, .gpu_milli = 10});
+  CHECK(counting::scored == 1000);
+  for (int i = 0; i < 3; ++i) CHECK(placer.place(nodes, k));
+  CHECK(counting::scored == 1000);
+  for (int i = 0; i < 5; ++i) {
+    placer.update(nodes, node_id(7));
+    placer.update(nodes, node_id(8));
+  }
+  CHECK(placer.place(nodes, k));
+  CHECK(counting::scored == 1002);
+}
+
+TEST_CASE("random_fit chooses among all nodes that fit, with equal chance") {
+  node_table nodes;
+  for (std::uint32_t i = 0; i < 30; ++i) nodes.add({{1000 * i, 1000}, 0, 0});
+  best_score_placer<random_fit> placer(nodes, random_fit(3));
+  const kind_id k = placer.prepare(nodes, {.cpu_milli = 20000});
+  std::vector<int> drawn(30);
+  for (int i = 0; i < 5000; ++i) ++drawn[placer.place(nodes, k)->node.value];
+  for (std::uint32_t i = 0; i < 30; ++i) {
+    CAPTURE(i);
+    CHECK((i < 20) == (drawn[i] == 0));
+    if (i >= 20) CHECK(drawn[i] > 400);
+    if (i >= 20) CHECK(drawn[i] < 600);
+  }
+  summary_bitset allowed(30);
+  CHECK_FALSE(placer.place(nodes, k, allowed));
+  for (const std::uint32_t i : {3U, 22U, 29U}) allowed.set(i);
+  std::vector<int> among(30);
+  for (int i = 0; i < 2000; ++i) ++among[placer.place(nodes, k, allowed)->node.value];
+  CHECK(among[22] + among[29] == 2000);
+  CHECK(among[22] > 850);
+  CHECK(among[22] < 1150);
+}
+
+}  // namespace

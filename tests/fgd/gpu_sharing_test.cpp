@@ -1,0 +1,203 @@
+// apiary/tests/fgd/gpu_sharing_test.cpp - what a host may send, and what comes back.
+// SPDX-License-Identifier: MIT
+#include "support/naive_sharing.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/gpu_sharing.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+gpu_sharing_scheduler<best_fit> two_nodes() {
+  node_table nodes;
+  nodes.add({{8000, 8000}, 2, 0});
+  nodes.add({{8000, 8000}, 4, 1});
+  return gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
+}
+
+TEST_CASE("a task is proposed, committed and finished") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const node_table before = scheduler.nodes();
+  const task_request task{.job = job_id(1), .cpu_milli = 1000, .gpus = 1, .gpu_milli = 1000};
+  const absl::StatusOr<placement> where = scheduler.propose(task);
+  REQUIRE(where.ok());
+  CHECK(*where == placement{node_id(0), 1});
+  CHECK(scheduler.nodes() == before);  // a proposal takes nothing
+  REQUIRE(scheduler.commit(task, *where).ok());
+  CHECK(scheduler.num_running() == 1);
+  CHECK(scheduler.find(job_id(1)) == *where);
+  CHECK(scheduler.nodes()[node_id(0)].free_gpus() == 1);
+  REQUIRE(scheduler.finish(job_id(1)).ok());
+  CHECK(scheduler.nodes() == before);
+  CHECK_FALSE(scheduler.find(job_id(1)));
+}
+
+TEST_CASE("no room is an outcome without a message") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const absl::Status status = scheduler.propose({.gpus = 5, .gpu_milli = 1000}).status();
+  CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+  CHECK(status.message().empty());
+}
+
+TEST_CASE("every bad call names what is wrong and changes nothing") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const task_request task{.job = job_id(1), .cpu_milli = 1000, .gpus = 1, .gpu_milli = 600};
+  REQUIRE(scheduler.commit(task, {node_id(1), 0b10}).ok());
+  const node_table before = scheduler.nodes();
+  const auto refused = [&](const absl::Status& status, absl::StatusCode code,
+                           const std::string& names) {
+    CAPTURE(status.ToString());
+    CHECK(status.code() == code);
+    CHECK(std::string(status.message()).find(names) != std::string::npos);
+    CHECK(scheduler.nodes() == before);
+    CHECK(scheduler.num_running() == 1);
+  };
+  using enum absl::StatusCode;
+  const task_request other{.job = job_id(2), .gpus = 1, .gpu_milli = 600};
+  refused(scheduler.propose({.job = job_id(7), .gpus = 2, .gpu_milli = 600}).status(),
+          kInvalidArgument, "job 7: 2 GPUs of 600");
+  refused(scheduler.propose({.gpus = 1, .gpu_milli = 1001}).status(), kInvalidArgument, "1001");
+  refused(scheduler.propose(other, summary_bitset(3)).status(), kInvalidArgument,
+          "3 bits for 2 nodes");
+  refused(scheduler.commit({.job = job_id(2), .gpus = 1}, {node_id(0), 1}), kInvalidArgument,
+          "job 2");
+  refused(scheduler.commit({.gpus = 1, .gpu_milli = 600}, {node_id(0), 1}), kInvalidArgument,
+          "job id");
+  refused(scheduler.commit(task, {node_id(0), 1}), kAlreadyExists, "job 1");
+  refused(scheduler.commit(other, {node_id(2), 1}), kNotFound, "node 2");
+  refused(scheduler.commit(other, {node_id(), 1}), kNotFound, "node");
+  refused(scheduler.commit(other, {node_id(1), 0b10}), kAborted, "node 1");
+  refused(scheduler.commit(other, {node_id(1), 0b11}), kAborted, "node 1");
+  refused(scheduler.commit(other, {node_id(1), 0b10000}), kAborted, "node 1");
+  refused(scheduler.finish(job_id(2)), kNotFound, "job 2");
+  refused(scheduler.finish(job_id()), kNotFound, "does not run");
+  refused(scheduler.mark_bad(node_id(2)), kNotFound, "node 2");
+  refused(scheduler.mark_healthy(node_id()), kNotFound, "node");
+  CHECK(gpu_sharing_scheduler<best_fit>::create(node_table(), best_fit{}).status().code() ==
+        kInvalidArgument);
+}
+
+TEST_CASE("the same commit again says that the job runs, even where its own place is taken by it") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const task_request task{.job = job_id(1), .gpus = 2, .gpu_milli = 1000};
+  const placement where = scheduler.propose(task).value();
+  REQUIRE(scheduler.commit(task, where).ok());
+  CHECK(scheduler.commit(task, where).code() == absl::StatusCode::kAlreadyExists);
+}
+
+TEST_CASE("nodes that hold more than their shape, or nonsense, are refused") {
+  const auto refused = [](auto&& damage) {
+    node_table nodes;
+    nodes.add({{8000, 8000}, 2, 0});
+    const node_id n = nodes.add({{8000, 8000}, 4, 1});
+    damage(nodes[n]);
+    const absl::Status status = gpu_sharing_scheduler<best_fit>::create(nodes, best_fit{}).status();
+    return status.code() == absl::StatusCode::kInvalidArgument &&
+           std::string(status.message()).find("node 1") != std::string::npos;
+  };
+  CHECK(refused([](node_state& s) { s.gpus = 200; }));
+  CHECK(refused([](node_state& s) { s.gpus = 3; }));
+  CHECK(refused([](node_state& s) { s.model = 2; }));
+  CHECK(refused([](node_state& s) { s.left.cpu_milli = 8001; }));
+  CHECK(refused([](node_state& s) { s.left.memory_mib = 8001; }));
+  CHECK(refused([](node_state& s) { s.gpu_left[3] = 1001; }));
+  CHECK(refused([](node_state& s) { s.gpu_left[4] = 1; }));
+  CHECK_FALSE(refused([](node_state& s) { s.gpu_left[3] = 10; }));  // in use already
+}
+
+TEST_CASE("a proposal that went stale is refused, never double-booked") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const task_request a{.job = job_id(1), .gpus = 2, .gpu_milli = 1000};
+  const task_request b{.job = job_id(2), .gpus = 2, .gpu_milli = 1000};
+  const placement where = scheduler.propose(a).value();
+  CHECK(scheduler.propose(b).value() == where);
+  REQUIRE(scheduler.commit(a, where).ok());
+  CHECK(scheduler.commit(b, where).code() == absl::StatusCode::kAborted);
+  REQUIRE(scheduler.commit(b, scheduler.propose(b).value()).ok());
+}
+
+TEST_CASE("a bad node gets nothing new, keeps what runs, and may be marked twice") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const task_request task{.job = job_id(1), .gpus = 1, .gpu_milli = 1000};
+  REQUIRE(scheduler.commit(task, scheduler.propose(task).value()).ok());
+  REQUIRE(scheduler.mark_bad(node_id(0)).ok());
+  REQUIRE(scheduler.mark_bad(node_id(0)).ok());
+  CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 1000}).value().node == node_id(1));
+  CHECK(
+      scheduler.commit({.job = job_id(2), .gpus = 1, .gpu_milli = 1000}, {node_id(0), 2}).code() ==
+      absl::StatusCode::kAborted);
+  CHECK(scheduler.find(job_id(1))->node == node_id(0));
+  CHECK(scheduler.finish(job_id(1)).ok());
+  REQUIRE(scheduler.mark_healthy(node_id(0)).ok());
+  CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 1000}).value().node == node_id(0));
+}
+
+TEST_CASE("suggested nodes limit a proposal") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  summary_bitset suggested(2);
+  const task_request task{.gpus = 1, .gpu_milli = 1000};
+  CHECK(scheduler.propose(task, suggested).status().code() == absl::StatusCode::kResourceExhausted);
+  suggested.set(1);
+  CHECK(scheduler.propose(task, suggested).value().node == node_id(1));
+}
+
+TEST_CASE("more kinds of request than are kept, in turns") {
+  node_table nodes;
+  for (std::uint32_t i = 0; i < 20; ++i) nodes.add({{1000 * i, 8000}, 1, 0});
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
+  for (int round = 0; round < 2; ++round) {
+    for (std::uint32_t cpu = 0; cpu < gpu_sharing_scheduler<best_fit>::max_kinds + 500; ++cpu) {
+      const task_request task{.job = job_id(9), .cpu_milli = 10 * cpu};
+      const absl::StatusOr<placement> where = scheduler.propose(task);
+      // The smallest node with so much CPU.
+      REQUIRE(where.ok());
+      REQUIRE(where->node.value == (10 * cpu + 999) / 1000);
+      REQUIRE(scheduler.commit(task, *where).ok());
+      REQUIRE(scheduler.finish(job_id(9)).ok());
+    }
+  }
+}
+
+TEST_CASE("random calls, good and bad, never lose or double-book anything") {
+  const std::uint32_t steps = apiary_test::scaled(200000U);
+  rng random(17);
+  node_table nodes = apiary_test::random_nodes(random, 9);
+  const node_table empty = nodes;
+  auto scheduler =
+      gpu_sharing_scheduler<gpu_packing>::create(std::move(nodes), gpu_packing{}).value();
+  std::vector<std::uint32_t> jobs;
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    const task_request task = apiary_test::random_task(random, random.uniform(60));
+    switch (random.uniform(5)) {
+      case 0:
+        (void)scheduler.finish(task.job);
+        break;
+      case 1:
+        (void)(random.uniform(3) == 0 ? scheduler.mark_bad(node_id(random.uniform(10)))
+                                      : scheduler.mark_healthy(node_id(random.uniform(10))));
+        break;
+      case 2:
+        (void)scheduler.commit(task, {node_id(random.uniform(10)), random.uniform(64)});
+        break;
+      default:
+        if (const auto where = scheduler.propose(task); where.ok()) {
+          const bool runs = scheduler.find(task.job).has_value();
+          REQUIRE(scheduler.commit(task, *where).ok() == !runs);
+        }
+    }
+  }
+  for (std::uint32_t job = 0; job < 60; ++job) (void)scheduler.finish(job_id(job));
+  for (std::uint32_t n = 0; n < 9; ++n) REQUIRE(scheduler.mark_healthy(node_id(n)).ok());
+  CHECK(scheduler.num_running() == 0);
+  CHECK(scheduler.nodes() == empty);
+}
+
+}  // namespace

@@ -1,0 +1,460 @@
+// apiary/tests/fgd/shared_gang_test.cpp - gangs in a cluster of shared GPUs, all or nothing.
+// SPDX-License-Identifier: MIT
+#include <apiary/container/bitset.h>
+#include <apiary/core/rng.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/request_checks.h>
+#include <apiary/gang/check_constraints.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <support/naive_constraints.h>
+#include <support/naive_sharing.h>
+#include <support/naive_task_requests.h>
+#include <support/proof_mutations.h>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+const task_mix halves_and_wholes({{{.cpu_milli = 1, .gpu_milli = 500, .gpus = 1}, 6},
+                                  {{.cpu_milli = 2, .gpu_milli = 1000, .gpus = 1}, 4}});
+
+fgd fgd_over(node_table nodes) {
+  return fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(halves_and_wholes)))
+      .value();
+}
+
+// A task of part of a GPU, in so many copies.
+constrained_task_group parts(std::uint32_t tasks, milli_gpu gpu_milli, resources host = {}) {
+  return {.tasks = tasks, .gpus = 1, .host = host, .gpu_milli = gpu_milli};
+}
+
+// Nodes of two racks.
+enum : level_t { of_nodes = 1, of_racks };
+ruled_world rack_shape(std::uint32_t nodes) {
+  const std::uint32_t first = (nodes + 1) / 2;
+  std::vector<std::uint32_t> racks{first};
+  if (nodes > first) racks.push_back(nodes - first);
+  return {ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                       racks,
+                       std::vector<std::uint32_t>(nodes, 1)}),
+          std::vector<std::uint32_t>(nodes, 1'000'000),
+          {}};
+}
+
+std::int64_t no_cost(const node_state& /*before*/, const node_state& /*after*/) { return 0; }
+
+}  // namespace
+
+TEST_CASE("every gang of three parts on every pair of nodes of two devices") {
+  constexpr milli_gpu lefts[] = {0, 300, 600, 1000};
+  const constrained_task_group tasks[] = {parts(1, 300, {1, 1}), parts(1, 400, {3, 1}),
+                                          parts(1, 600, {1, 1}), parts(1, 1000, {2, 1})};
+  const ruled_world shape = rack_shape(2);
+  const level_t top = shape.tree.num_levels();
+  int fitting = 0;
+  int not_greedily = 0;
+  const int every = scale() >= 1 ? 1 : 7;
+  for (int world = 0; world < 256; world += every) {
+    node_table nodes;
+    for (std::uint32_t n = 0; n < 2; ++n) {
+      const node_id id = nodes.add({{3 + n, 3}, 2, 0});
+      for (std::uint32_t d = 0; d < 2; ++d)
+        nodes[id].gpu_left[d] = lefts[world >> (4 * n + 2 * d) & 3];
+    }
+    fgd scheduler = fgd_over(nodes);
+    for (std::uint32_t code = 0; code < 64; ++code) {
+      CAPTURE(world);
+      CAPTURE(code);
+      topology_constraints gang;
+      for (std::uint32_t i = 0; i < 3; ++i) gang.members.push_back(tasks[code >> 2 * i & 3]);
+      every_device naive(nodes, shape, gang, no_cost);
+      const auto answer = scheduler.propose(gang);
+      REQUIRE(answer.ok());
+      const bool fits = naive(top).has_value();
+      REQUIRE(answer->verdict == (fits ? fit_verdict::fits : fit_verdict::does_not_fit));
+      REQUIRE(scheduler.nodes() == nodes);
+      if (fits) {
+        ++fitting;
+        not_greedily += answer->least ? 1 : 0;
+        REQUIRE(naive.cost_of(answer->places, top).has_value());
+      } else {
+        const uniform_tree flat{2};
+        REQUIRE(proof_check(flat, 0, nodes, gang)(answer->why));
+      }
+    }
+  }
+  MESSAGE(fitting, " fit, ", not_greedily, " of them by the exact search alone");
+  CHECK(not_greedily > 0);
+}
+
+TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no is proved") {
+  const int rounds = scaled(400);
+  int fitting = 0;
+  int waiting = 0;
+  int least = 0;
+  std::uint64_t mutations = 0;
+  for (int round = 0; round < rounds; ++round) {
+    rng random(static_cast<std::uint64_t>(round));
+    node_table empty;
+    const std::uint32_t count = 2 + random.uniform(3);
+    for (std::uint32_t n = 0; n < count; ++n)
+      empty.add({{4 + random.uniform(12), 4 + random.uniform(12)},
+                 random.uniform(4),
+                 static_cast<gpu_model>(random.uniform(2))});
+    const ruled_world shape = rack_shape(count);
+    const level_t top = shape.tree.num_levels();
+    fgd scheduler = fgd_over(empty);
+    const fragmentation_gradient gradient{fragmentation(halves_and_wholes)};
+    std::vector<job_id> running;
+    for (std::uint32_t job = 0; job < 20; ++job) {
+      CAPTURE(round);
+      CAPTURE(job);
+      if (!running.empty() && random.uniform(3) == 0) {
+        const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
+        REQUIRE(scheduler.finish(running[i]).ok());
+        running.erase(running.begin() + i);
+      }
+      topology_constraints gang;
+      for (std::uint32_t left = 1 + random.uniform(4); left > 0;) {
+        constrained_task_group m{.tasks = 1 + random.uniform(left),
+                                 .gpus = random.uniform(6) > 0 ? 1U : 0};
+        left -= m.tasks;
+        if (m.gpus > 0 && random.uniform(3) > 0)
+          m.gpu_milli = static_cast<milli_gpu>(100 * (1 + random.uniform(9)));
+        m.host = {random.uniform(3), random.uniform(3)};
+        if (random.uniform(5) == 0) m.models = 1 + random.uniform(3);
+        if (random.uniform(4) == 0) m.spread = {{of_nodes, 1}};
+        gang.members.push_back(m);
+      }
+      if (random.uniform(3) == 0) gang.required = of_racks;
+      const bool flat = gang.required == any_level && random.uniform(2) == 0;
+      if (flat)
+        for (constrained_task_group& m : gang.members) m.spread.clear();
+      const node_table before = scheduler.nodes();
+      const uniform_tree all_nodes{count};
+      const auto answer =
+          flat ? scheduler.propose(gang) : scheduler.propose(gang, shape.tree, of_nodes);
+      REQUIRE(answer.ok());
+      REQUIRE(scheduler.nodes() == before);
+      const auto cost = [&](const node_state& a, const node_state& b) {
+        return gradient.cost(a, b);
+      };
+      every_device naive(before, shape, gang, cost);
+      const level_t within = std::min(gang.required, top);
+      const std::optional<std::int64_t> best = naive(within);
+      REQUIRE(answer->verdict == (best ? fit_verdict::fits : fit_verdict::does_not_fit));
+      if (!best) {
+        ++waiting;
+        const auto proved = [&](const infeasibility_proof& why) {
+          return flat ? proof_check(all_nodes, 0, before, gang)(why)
+                      : proof_check(shape.tree, of_nodes, before, gang)(why);
+        };
+        REQUIRE(proved(answer->why));
+        if (job % 5 == 0) {
+          for_each_mutation(answer->why, [&](const infeasibility_proof& other) {
+            ++mutations;
+            REQUIRE(!proved(other));
+          });
+        }
+        continue;
+      }
+      ++fitting;
+      const std::optional<std::int64_t> is = naive.cost_of(answer->places, within);
+      REQUIRE(is.has_value());
+      if (answer->least) {
+        ++least;
+        REQUIRE(*is == *best);
+      }
+      REQUIRE(scheduler.commit(job_id(job), gang, answer->places).ok());
+      running.emplace_back(job);
+      REQUIRE(scheduler.num_running() == running.size());
+      REQUIRE(scheduler.find_gang(job_id(job)).size() == answer->places.size());
+    }
+    for (const job_id job : running) REQUIRE(scheduler.finish(job).ok());
+    REQUIRE(scheduler.nodes() == empty);
+  }
+  MESSAGE(fitting, " fit, ", least, " of them at least cost, ", waiting, " wait, ", mutations,
+          " mutations refused");
+  if (scale() >= 1) {
+    CHECK(least > 100);
+    CHECK(fitting > 1000);
+    CHECK(waiting > 1000);
+    CHECK(mutations > 1000);
+  }
+}
+
+TEST_CASE("tasks of one job and gangs share a cluster and names") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
+  fgd scheduler = fgd_over(nodes);
+  topology_constraints gang;
+  gang.members = {parts(2, 500), {.tasks = 1, .gpus = 2}};
+  const auto answer = scheduler.propose(gang).value();
+  REQUIRE(scheduler.commit(job_id(1), gang, answer.places).ok());
+  CHECK(scheduler.num_running() == 1);
+  CHECK(!scheduler.find(job_id(1)));
+  CHECK(scheduler.find_gang(job_id(1)).size() == 3);
+  CHECK(scheduler.find_gang(job_id(2)).empty());
+  const task_request task{.job = job_id(1), .gpus = 1, .gpu_milli = 500};
+  CHECK(scheduler.commit(task, scheduler.propose(task).value()).code() ==
+        absl::StatusCode::kAlreadyExists);
+  task_request other = task;
+  other.job = job_id(2);
+  REQUIRE(scheduler.commit(other, scheduler.propose(other).value()).ok());
+  CHECK(scheduler.commit(job_id(2), gang, answer.places).code() ==
+        absl::StatusCode::kAlreadyExists);
+  REQUIRE(scheduler.mark_bad(node_id(0)).ok());
+  CHECK(scheduler.finish(job_id(1)).ok());
+  CHECK(scheduler.finish(job_id(1)).code() == absl::StatusCode::kNotFound);
+  CHECK(scheduler.finish(job_id(2)).ok());
+  CHECK(scheduler.propose(gang).value().verdict == fit_verdict::does_not_fit);
+  REQUIRE(scheduler.mark_healthy(node_id(0)).ok());
+  CHECK(scheduler.nodes() == nodes);
+}
+
+TEST_CASE("among suggested nodes a gang goes where it would if there were no others") {
+  int fitting = 0;
+  int elsewhere = 0;
+  int waiting = 0;
+  for (int round = 0; round < scaled(1'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    node_table nodes;
+    const std::uint32_t count = 2 + random.uniform(4);
+    for (std::uint32_t n = 0; n < count; ++n) {
+      const node_id id = nodes.add({{8, 8}, 1 + random.uniform(3), 0});
+      for (std::uint32_t d = 0; d < nodes[id].gpus; ++d)
+        nodes[id].gpu_left[d] = static_cast<milli_gpu>(100 * random.uniform(11));
+    }
+    const ruled_world shape = rack_shape(count);
+    topology_constraints gang;
+    for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
+      gang.members.push_back(parts(1 + random.uniform(2),
+                                   static_cast<milli_gpu>(100 * (1 + random.uniform(9))), {1, 1}));
+    if (random.uniform(2) == 0) gang.required = of_racks;
+    summary_bitset suggested(count);
+    for (std::uint32_t n = 0; n < count; ++n)
+      if (random.uniform(3) > 0) suggested.set(n);
+    fgd scheduler = fgd_over(nodes);
+    fgd alone = fgd_over(suggested_alone(nodes, suggested));
+    const bool flat = gang.required == any_level;
+    const auto answer = flat ? scheduler.propose(gang, suggested)
+                             : scheduler.propose(gang, shape.tree, of_nodes, suggested);
+    const auto expected = flat ? alone.propose(gang) : alone.propose(gang, shape.tree, of_nodes);
+    REQUIRE(answer.ok());
+    REQUIRE(answer->verdict == expected->verdict);
+    REQUIRE(answer->places == expected->places);
+    REQUIRE(answer->why == expected->why);
+    REQUIRE(scheduler.nodes() == nodes);
+    const auto anywhere =
+        flat ? scheduler.propose(gang) : scheduler.propose(gang, shape.tree, of_nodes);
+    if (answer->verdict == fit_verdict::fits) {
+      ++fitting;
+      for (const member_placement& p : answer->places) REQUIRE(suggested.test(p.where.node.value));
+      elsewhere += answer->places == anywhere->places ? 0 : 1;
+    } else {
+      waiting += anywhere->verdict == fit_verdict::fits ? 1 : 0;
+    }
+  }
+  CHECK(fitting > 0);
+  CHECK(elsewhere > 0);
+  CHECK(waiting > 0);
+}
+
+TEST_CASE("a score without a cost places gangs, too") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
+  topology_constraints gang;
+  gang.members = {{.tasks = 2, .gpus = 1, .spread = {{0, 1}}}};
+  const auto answer = scheduler.propose(gang, uniform_tree{2}).value();
+  REQUIRE(answer.verdict == fit_verdict::fits);
+  CHECK(!answer.least);
+  CHECK(answer.places[0].where.node != answer.places[1].where.node);
+  CHECK(scheduler.commit(job_id(1), gang, answer.places).ok());
+}
+
+TEST_CASE("every bad call about a gang names what is wrong and changes nothing") {
+  node_table nodes;
+  for (int n = 0; n < 4; ++n) nodes.add({{8, 8}, 2, 0});
+  fgd scheduler = fgd_over(nodes);
+  topology_constraints gang;
+  gang.members = {parts(2, 600), {.tasks = 1, .gpus = 2}};
+  const std::vector<member_placement> places = scheduler.propose(gang).value().places;
+  REQUIRE(scheduler.commit(job_id(7), gang, places).ok());
+  const node_table before = scheduler.nodes();
+  const auto refused = [&](const absl::Status& status, absl::StatusCode code,
+                           const std::string& names) {
+    CAPTURE(status.ToString());
+    CHECK(status.code() == code);
+    CHECK(std::string(status.message()).find(names) != std::string::npos);
+    CHECK(scheduler.nodes() == before);
+    CHECK(scheduler.num_running() == 1);
+  };
+  using enum absl::StatusCode;
+  const uniform_tree tree{2, 2};
+  const auto asked = [&](const topology_constraints& g) {
+    return scheduler.propose(g, tree).status();
+  };
+  refused(scheduler.propose(gang, uniform_tree{3}).status(), kInvalidArgument,
+          "3 cells for 4 nodes");
+  refused(scheduler.propose(gang, tree, 2).status(), kInvalidArgument, "node level 2");
+  refused(scheduler.propose(gang, summary_bitset(3)).status(), kInvalidArgument,
+          "3 bits for 4 nodes");
+  refused(scheduler.propose(gang, tree, 0, summary_bitset(5)).status(), kInvalidArgument,
+          "5 bits for 4 nodes");
+  topology_constraints other = gang;
+  other.members[1].gpu_milli = 500;
+  refused(asked(other), kInvalidArgument, "member 1: 2 GPUs of 500");
+  refused(scheduler.commit(job_id(8), other, places), kInvalidArgument, "member 1: 2 GPUs of 500");
+  other = gang;
+  other.members[0].tasks = 1'000'000;
+  refused(asked(other), kInvalidArgument, "1000001 tasks");
+  other = gang;
+  other.required = 2;
+  refused(asked(other), kInvalidArgument, "requires level 2");
+
+  refused(scheduler.commit(job_id(), gang, places), kInvalidArgument, "job id");
+  refused(scheduler.commit(job_id(7), gang, places), kAlreadyExists, "job 7");
+  refused(scheduler.commit(job_id(8), gang, places), kAborted, "job 8");
+  std::vector<member_placement> changed(places.begin() + 1, places.end());
+  refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument,
+          "1 tasks of member 0 have no place");
+  changed = places;
+  changed[0].member = 2;
+  refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument, "member 2");
+  changed[0].member = 1;
+  refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument, "member 1 has more places");
+  changed = places;
+  changed[2].where.node = node_id(4);
+  refused(scheduler.commit(job_id(8), gang, changed), kNotFound, "node 4");
+  // The last of three places is not free: the first two are given back.
+  changed = scheduler.propose(gang).value().places;
+  std::swap(changed[2].where, changed[0].where);
+  refused(scheduler.commit(job_id(8), gang, changed), kAborted, "not free");
+}
+
+namespace {
+
+topology_constraints random_rules(rng& random) {
+  topology_constraints gang;
+  const auto some_level = [&] { return random.uniform(12) == 0 ? 7 : 1 + random.uniform(2); };
+  for (std::uint32_t m = random.uniform(3) + 1; m > 0; --m) {
+    constrained_task_group member{.tasks = random.uniform(5), .gpus = 1};
+    if (random.uniform(30) == 0) member.tasks = ~std::uint32_t{0} - random.uniform(4);
+    for (std::uint32_t s = random.uniform(3); s > 0; --s)
+      member.slices.push_back({some_level(), random.uniform(4)});
+    if (random.uniform(4) == 0) member.spread = {{some_level(), 1}};
+    if (random.uniform(3) == 0) member.leader = random.uniform(4);
+    gang.members.push_back(member);
+  }
+  if (random.uniform(3) == 0) gang.required = some_level();
+  if (random.uniform(3) == 0) gang.preferred = some_level();
+  return gang;
+}
+
+// As gang/topology_constraints.h states which rules can be understood, rule by rule.
+bool naive_valid(const topology_constraints& gang, level_t node_level, level_t num_levels) {
+  std::vector<level_t> levels;
+  if (gang.required != any_level) levels.push_back(gang.required);
+  if (gang.preferred != any_level) levels.push_back(gang.preferred);
+  bool fine = true;
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < gang.members.size(); ++i) {
+    const constrained_task_group& m = gang.members[i];
+    all += m.tasks;
+    fine = fine && all >> 32 == 0;
+    std::map<level_t, std::uint32_t> slices;
+    for (const level_count& s : m.slices) {
+      levels.push_back(s.level);
+      fine = fine && slices.emplace(s.level, s.tasks).second;
+    }
+    for (const level_count& s : m.spread) levels.push_back(s.level);
+    // From the lowest slice to the whole member each divides the next.
+    std::uint32_t smaller = 1;
+    slices[any_level] = m.tasks;
+    for (const auto& [level, tasks] : slices) {
+      fine = fine && smaller > 0 && tasks % smaller == 0;
+      smaller = tasks;
+    }
+    if (m.leader == no_member) continue;
+    const bool leads = m.leader < gang.members.size() && m.leader != i &&
+                       gang.members[m.leader].leader == no_member;
+    const std::uint32_t teams = leads ? gang.members[m.leader].tasks : 0;
+    fine = fine && leads && (teams == 0 ? m.tasks == 0 : m.tasks % teams == 0);
+  }
+  return fine && std::all_of(levels.begin(), levels.end(),
+                             [&](level_t l) { return l >= node_level && l < num_levels; });
+}
+
+}  // namespace
+
+TEST_CASE("rules are refused in words exactly where they are not valid") {
+  const int rounds = scaled(20'000);
+  int bad = 0;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const topology_constraints gang = random_rules(random);
+    const absl::Status status = check_constraints(gang, 1, 3);
+    REQUIRE(status.ok() == naive_valid(gang, 1, 3));
+    REQUIRE(valid(gang, 1, 3) == naive_valid(gang, 1, 3));
+    bad += status.ok() ? 0 : 1;
+  }
+  if (scale() >= 1) {
+    CHECK(bad > rounds / 10);
+    CHECK(bad < rounds - rounds / 10);
+  }
+  const auto said = [](const topology_constraints& gang) {
+    return std::string(check_constraints(gang, 1, 3).message());
+  };
+  topology_constraints gang;
+  gang.members = {{.tasks = 4, .gpus = 1}, {.tasks = 6, .gpus = 1, .leader = 0}};
+  CHECK(said(gang) == "member 1: 6 tasks are no multiple of the 4 tasks of its leader, member 0");
+  gang.members[1].leader = 5;
+  CHECK(said(gang) == "member 1: its leader, member 5, is not in the gang");
+  gang.members[1].leader = 1;
+  CHECK(said(gang) == "member 1: its leader, member 1, is led");
+  gang.required = 3;
+  CHECK(said(gang).starts_with("the gang requires level 3"));
+  gang.required = any_level;
+  gang.members[0].slices = {{1, 3}};
+  CHECK(said(gang) == "member 0: slices of level 1 of 3 tasks are no whole part of its 4 tasks");
+  gang.members[0].slices = {{1, 2}, {1, 2}};
+  CHECK(said(gang) == "member 0 has two kinds of slices of level 1");
+  gang.members[0].slices = {{1, 4}, {2, 2}};
+  CHECK(said(gang) ==
+        "member 0: slices of level 1 of 4 tasks are no whole part of those of level 2 of 2 tasks");
+  gang.members[0].slices = {{5, 2}};
+  CHECK(said(gang) == "member 0 has slices of level 5: there are levels 1 to 2");
+  gang.members[0].slices.clear();
+  gang.members[0].spread = {{0, 2}};
+  CHECK(said(gang) == "member 0 is spread over level 0: there are levels 1 to 2");
+  gang.preferred = 3;
+  CHECK(said(gang) == "the gang prefers level 3: there are levels 1 to 2");
+  gang.members = {{.tasks = 5, .gpus = 1}, {.tasks = 4'294'967'291, .gpus = 1}};
+  gang.preferred = any_level;
+  CHECK(said(gang) == "member 1: with its 4294967291 tasks the gang has more than 4294967295");
+}

@@ -1,0 +1,140 @@
+// apiary/tests/gandiva/detail/moves_test.cpp - who migrates under Gandiva and who grows, and when.
+// SPDX-License-Identifier: MIT
+#include "support/gandiva_scene.h"
+#include <apiary/core/ids.h>
+#include <apiary/gandiva/detail/migration.h>
+#include <apiary/gandiva/detail/moves.h>
+#include <apiary/model/job.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace moves_of_gandiva {
+namespace {
+
+using namespace apiary;
+using namespace apiary::detail;
+using apiary_test::gandiva_scene;
+using verb = job_action::verb;
+
+constexpr node_id one(0);
+constexpr node_id two(1);
+constexpr node_id three(2);
+
+TEST_CASE("gandiva_migration: a job over two servers comes together once it has rested") {
+  const gandiva_migration moves(3, 10, {});
+  gandiva_scene s({4, 4, 2});
+  s.running(1, 2, one);
+  s.jobs.add({.job = job_id(2), .gpus = 4}, 0);
+  s.decide(0, [&] {
+    s.jobs.start_wide(s.at(2), {s.jobs.pool().part(one, 2), s.jobs.pool().part(two, 2)});
+  });
+  s.decide(9, [&] { moves.gather(s.jobs, 9); });
+  CHECK(s.actions.empty());
+  s.decide(10, [&] { moves.gather(s.jobs, 10); });
+  REQUIRE(s.actions.size() == 1);
+  CHECK(s.actions[0].what == verb::migrate);
+  CHECK(s.actions[0].job == job_id(2));
+  CHECK(s.at(2).home == two);
+  CHECK(s.at(2).moved == 10);
+  CHECK(s.owned_by(2) == 4);
+  s.decide(99, [&] { moves.gather(s.jobs, 99); });
+  CHECK(s.actions.empty());
+}
+
+TEST_CASE("gandiva_migration: what others have is not gathered on") {
+  const gandiva_migration moves(3, 0, {});
+  gandiva_scene s;
+  s.running(1, 1, one);
+  s.running(3, 1, two);
+  s.jobs.add({.job = job_id(2), .gpus = 4}, 0);
+  s.decide(0, [&] {
+    s.jobs.start_wide(s.at(2), {s.jobs.pool().part(one, 2), s.jobs.pool().part(two, 2)});
+  });
+  s.decide(5, [&] { moves.gather(s.jobs, 5); });
+  CHECK(s.actions.empty());
+  CHECK(s.jobs.wide().contains(job_id(2)));
+}
+
+TEST_CASE(
+    "gandiva_migration: servers with the threshold to spare are emptied, the rested jobs of them") {
+  gandiva_scene s({4, 4, 4});
+  s.running(1, 1, one);
+  s.running(2, 2, two);
+  s.running(3, 2, three);
+  bool more = false;
+  const auto defragment = [&](std::uint32_t threshold, time_ms rest, time_ms now) {
+    const gandiva_migration moves(threshold, rest, {});
+    s.decide(now, [&] { more = moves.defragment(s.jobs, now); });
+  };
+  defragment(4, 0, 1);  // no server in use has so many
+  CHECK(s.actions.empty());
+  CHECK(!more);
+  defragment(3, 10, 9);  // it may once it has rested
+  CHECK(s.actions.empty());
+  CHECK(more);
+  defragment(3, 10, 10);
+  REQUIRE(s.actions.size() == 1);
+  CHECK(s.actions[0].what == verb::migrate);
+  CHECK(s.actions[0].job == job_id(1));
+  CHECK(more);
+  CHECK(s.at(1).home == two);
+  CHECK(s.jobs.servers().load(one) == 0);
+  defragment(2, 0, 11);  // job 3 fits nowhere but on the idle server
+  CHECK(s.actions.empty());
+  CHECK(!more);
+}
+
+TEST_CASE("gandiva_migration: packed jobs and those of a broken server stay") {
+  for (const bool packed : {true, false}) {
+    CAPTURE(packed);
+    gandiva_scene s;
+    s.running(1, 1, one);
+    s.running(3, 2, two);
+    if (packed) {
+      s.settled(2, 1, one);
+      s.decide(1, [&] { s.jobs.pack(s.at(1), s.at(2)); });
+      s.jobs.keep(s.at(2));
+    } else {
+      s.jobs.set_health(one, false);
+    }
+    bool more = true;
+    s.decide(2, [&] { more = gandiva_migration(3, 0, {}).defragment(s.jobs, 2); });
+    CHECK(s.actions.empty());
+    CHECK(!more);
+  }
+}
+
+TEST_CASE(
+    "gandiva_growth: idle GPUs go to jobs of their server that may grow, a period after a change") {
+  gandiva_scene s;
+  gandiva_growth growth(10);
+  CHECK(growth.next() == forever);
+  s.running(1, 1, one);
+  growth.watch(s.jobs, one, 3);
+  growth.watch(s.jobs, two, 3);  // nobody is there
+  CHECK(growth.next() == 13);
+  s.decide(12, [&] { growth.grow(s.jobs, 12); });
+  CHECK(s.actions.empty());
+  s.running(2, 1, one);
+  growth.watch(s.jobs, one, 12);  // the time begins anew
+  CHECK(growth.next() == 22);
+  s.decide(22, [&] { growth.grow(s.jobs, 22); });
+  CHECK(s.actions.size() == 2);
+  CHECK(s.owned_by(1) == 2);
+  CHECK(s.owned_by(2) == 2);
+  CHECK(growth.next() == forever);
+  growth.watch(s.jobs, one, 23);  // nothing is idle there
+  CHECK(growth.next() == forever);
+  s.jobs.leave(s.at(2), 24);
+  growth.watch(s.jobs, one, 24);
+  CHECK(growth.next() == 34);
+  s.settled(3, 4, one);
+  growth.watch(s.jobs, one, 25);  // who waits there is to have them
+  CHECK(growth.next() == forever);
+}
+
+}  // namespace
+}  // namespace moves_of_gandiva

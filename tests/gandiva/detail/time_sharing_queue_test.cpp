@@ -1,0 +1,474 @@
+// apiary/tests/gandiva/detail/time_sharing_queue_test.cpp - Gandiva over placers and HiveD, as a host drives it.
+// SPDX-License-Identifier: MIT
+#include "support/hived_worlds.h"
+#include "support/scale.h"
+#include <apiary/batch/gpu_sharing_placer.h>
+#include <apiary/batch/server_placer.h>
+#include <apiary/core/digest.h>
+#include <apiary/core/rng.h>
+#include <apiary/gandiva/detail/time_sharing_queue.h>
+#include <apiary/gandiva/gandiva_over_hived.h>
+#include <apiary/gandiva/gandiva_over_placer.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/trace/job_list.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace turns_of_jobs {
+namespace {
+
+using namespace apiary;
+using namespace apiary::detail;
+using verb = job_action::verb;
+
+static_assert(JobScheduler<gandiva_over<server_placer>>);
+static_assert(JobScheduler<gandiva_over_fgd>);
+static_assert(JobScheduler<gandiva_over_hived>);
+
+fragmentation ones_and_fours() {
+  return fragmentation(task_mix(
+      {{{.gpu_milli = whole_gpu, .gpus = 1}, 1}, {{.gpu_milli = whole_gpu, .gpus = 4}, 1}}));
+}
+gandiva_over<server_placer> by_best_fit(const server_spec& spec,
+                                        const time_sharing_options& options) {
+  return gandiva_over<server_placer>::create(
+             {server_placer::create(spec).value(), spec, ones_and_fours()}, {}, options)
+      .value();
+}
+gandiva_over_fgd by_fragmentation(const server_spec& spec, const time_sharing_options& options) {
+  const fragmentation metric = ones_and_fours();
+  auto placer =
+      gpu_sharing_placer<fragmentation_gradient>::create(spec, fragmentation_gradient(metric))
+          .value();
+  return gandiva_over_fgd::create({std::move(placer), spec, metric}, {}, options).value();
+}
+// Two racks of two nodes of four GPUs: tenant 0 has two nodes, 1 one, 2 none.
+gandiva_over_hived by_tenants(const time_sharing_options& options, const gang_moves& moves = {}) {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
+  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
+                           {.type = "RACK", .children = {{.address = "n2"}, {.address = "n3"}}}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
+                             {.name = "b", .cells = {{"RACK.NODE", 1}}},
+                             {.name = "none", .cells = {}}};
+  return make_gandiva_over_hived(config, moves, options).value();
+}
+
+job_request job_of(std::uint32_t tenant, std::uint32_t job, std::uint32_t gpus,
+                   std::int32_t priority = 0) {
+  return {.job = job_id(job), .tenant = tenant_id(tenant), .priority = priority, .gpus = gpus};
+}
+// "+3" for a start of job 3, "-3" for its suspension, ">3" for a migration.
+template <class Queue>
+std::string said(Queue& queue, time_ms now) {
+  std::vector<job_action> actions;
+  CHECK(queue.decide(now, actions).ok());
+  std::string all;
+  for (const job_action& a : actions) {
+    all += a.what == verb::start ? '+' : a.what == verb::suspend ? '-' : '>';
+    all += std::to_string(a.job.value);
+  }
+  return all;
+}
+
+TEST_CASE("introspection_queue: what a host may send wrongly, and withdrawals") {
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  gandiva_over_fgd q = by_fragmentation({.gpus = {4, 4}}, {});
+  CHECK(q.submit({.gpus = 1}, 0).code() == invalid);
+  CHECK(q.submit(job_of(0, 0, 0), 0).code() == invalid);
+  CHECK(q.submit(job_of(0, 0, 9), 0).code() == invalid);
+  CHECK(q.submit(job_of(0, 0, 1), -1).code() == invalid);
+  CHECK(q.submit(job_of(0, 0, 1), time_ms{1} << 43).code() == invalid);
+  job_request heavy = job_of(0, 0, 1);
+  for (const std::uint32_t weight : {0U, 1001U}) {
+    heavy.weight = weight;
+    CHECK(q.submit(heavy, 0).code() == invalid);
+  }
+  CHECK(q.finish(job_id(0), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(q.mark_bad(node_id(2), 0).status().code() == absl::StatusCode::kNotFound);
+  CHECK(q.mark_healthy(node_id(2), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(q.num_jobs() == 0);
+  CHECK(q.submit(job_of(0, 0, 8), 0).ok());
+  CHECK(q.finish(job_id(0), -1).code() == invalid);
+  CHECK(q.mark_bad(node_id(0), -1).status().code() == invalid);
+  CHECK(q.mark_healthy(node_id(0), time_ms{1} << 43).code() == invalid);
+  std::vector<job_action> none;
+  CHECK(q.decide(-1, none).code() == invalid);
+  CHECK(none.empty());
+  CHECK(q.num_jobs() == 1);
+  CHECK(q.submit(job_of(0, 0, 8), 0).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(q.submit(job_of(0, 1, 8), 0).ok());
+  CHECK(q.finish(job_id(0), 0).ok());  // before it was ever decided about
+  CHECK(said(q, 0) == "+1");
+  CHECK(q.submit(job_of(0, 2, 8), 1).ok());
+  CHECK(said(q, 1) == "");
+  CHECK(q.find(job_id(2)) == gandiva_over_fgd::phase::wait);
+  CHECK(!q.find(job_id(0)));
+  CHECK(q.finish(job_id(2), 2).ok());
+  CHECK(q.finish(job_id(1), 2).ok());
+  CHECK(said(q, 2) == "");
+  CHECK(q.wake() == forever);
+  CHECK(q.idle_gpus() == 8);
+}
+
+TEST_CASE_TEMPLATE(
+    "introspection_queue: six jobs on four GPUs get four sixths each of any 15 minutes", Placer,
+    server_placer, gpu_sharing_placer<fragmentation_gradient>) {
+  auto q = [] {
+    if constexpr (std::is_same_v<Placer, server_placer>)
+      return by_best_fit({.gpus = {4}}, {.quantum = 60});
+    else
+      return by_fragmentation({.gpus = {4}}, {.quantum = 60});
+  }();
+  for (std::uint32_t job = 0; job < 6; ++job) REQUIRE(q.submit(job_of(0, job, 1), 0).ok());
+  std::map<std::uint32_t, time_ms> had;
+  std::map<std::uint32_t, time_ms> since;
+  for (time_ms now = 0; now < 7200;) {
+    std::vector<job_action> actions;
+    REQUIRE(q.decide(now, actions).ok());
+    for (const job_action& a : actions) {
+      if (a.what == verb::suspend) {
+        had[a.job.value] += now - since.at(a.job.value);
+        since.erase(a.job.value);
+      } else {
+        since[a.job.value] = now;
+      }
+    }
+    const time_ms next = q.wake();
+    REQUIRE(next <= now + 60);
+    if (now / 900 != next / 900) {
+      for (std::uint32_t job = 0; job < 6; ++job) {
+        if (since.contains(job)) had[job] += next - std::exchange(since[job], next);
+        CHECK(had[job] >= 594);
+        CHECK(had[job] <= 606);
+        had[job] = 0;
+      }
+    }
+    now = next;
+  }
+}
+
+TEST_CASE("introspection_queue: owners start as they come, and take turns while they cannot") {
+  using phase = gandiva_over_hived::phase;
+  gandiva_over_hived q = by_tenants({.quantum = 60});
+  for (std::uint32_t job = 0; job < 3; ++job) REQUIRE(q.submit(job_of(0, job, 8), 0).ok());
+  CHECK(said(q, 0) == "+0+1");  // the second as a guest, of whom the third will have a turn
+  CHECK(q.find(job_id(0)) == phase::own);
+  CHECK(q.find(job_id(1)) == phase::turn);
+  CHECK(said(q, 60) == "-1+2");
+  REQUIRE(q.submit(job_of(1, 3, 4), 70).ok());  // b's own node: a guest must go
+  CHECK(said(q, 70) == "-2+3");
+  CHECK(q.find(job_id(3)) == phase::own);
+  CHECK(said(q, 120) == "");
+  REQUIRE(q.submit(job_of(2, 4, 4, -1), 130).ok());
+  CHECK(said(q, 130) == "+4");
+  REQUIRE(q.finish(job_id(0), 140).ok());
+  CHECK(said(q, 140) == "+1");  // by right now, as it came first
+  CHECK(q.find(job_id(1)) == phase::own);
+  REQUIRE(q.submit(job_of(0, 5, 4, 9), 150).ok());
+  CHECK(said(q, 150) == "-1+5");  // of higher priority, in a's cells
+  CHECK(q.find(job_id(5)) == phase::own);
+  CHECK(said(q, 180) == "-4+1");  // it has a turn, on what a has left and another node
+  CHECK(q.find(job_id(1)) == phase::turn);
+  REQUIRE(q.finish(job_id(3), 200).ok());
+  REQUIRE(q.finish(job_id(5), 200).ok());
+  CHECK(said(q, 200) == "+2");
+  CHECK(q.find(job_id(2)) == phase::own);
+  CHECK(said(q, 240) == "-1+4");  // whoever owns is not stopped for a turn
+}
+
+TEST_CASE("introspection_queue: who ran on a broken server comes anew") {
+  gandiva_over<server_placer> q = by_best_fit({.gpus = {4, 4}}, {.quantum = 60});
+  REQUIRE(q.submit(job_of(0, 0, 2), 0).ok());
+  REQUIRE(q.submit(job_of(0, 1, 4), 0).ok());
+  CHECK(said(q, 0) == "+0+1");
+  CHECK(q.mark_bad(node_id(1), 5).value() == std::vector{job_id(1)});
+  CHECK(q.mark_bad(node_id(1), 5).value().empty());
+  CHECK(q.idle_gpus() == 2);
+  CHECK(said(q, 5) == "");
+  CHECK(q.mark_healthy(node_id(1), 65).ok());
+  std::vector<job_action> actions;
+  REQUIRE(q.decide(65, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].job == job_id(1));
+  CHECK(actions[0].waited[delay_cause::capacity] == 60);
+  CHECK(actions[0].waited.total() == 60);
+  CHECK(q.idle_gpus() == 2);
+}
+
+TEST_CASE("introspection_queue: while nobody runs who takes turns, no quantum is waited for") {
+  gandiva_over<server_placer> q = by_best_fit({.gpus = {4}}, {.quantum = 60});
+  REQUIRE(q.mark_bad(node_id(0), 0).ok());
+  REQUIRE(q.submit(job_of(0, 0, 4), 0).ok());
+  CHECK(said(q, 0) == "");
+  CHECK(q.wake() == forever);  // it waits for the server, and no turn is another's
+  REQUIRE(q.mark_healthy(node_id(0), 10).ok());
+  CHECK(said(q, 10) == "+0");
+  CHECK(q.wake() == forever);
+  REQUIRE(q.submit(job_of(0, 1, 4), 20).ok());
+  CHECK(said(q, 20) == "");
+  CHECK(q.wake() == 60);
+  CHECK(said(q, 60) == "-0+1");
+  CHECK(said(q, 61) == "");
+  CHECK(q.wake() == 120);  // whoever was suspended waits for whoever runs
+  REQUIRE(q.mark_bad(node_id(0), 70).ok());
+  CHECK(said(q, 70) == "");
+  CHECK(q.wake() == forever);
+}
+
+TEST_CASE("introspection_queue: whom an owner made room for by moving starts by right") {
+  using phase = gandiva_over_hived::phase;
+  hived_config config;
+  config.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
+  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}, {.name = "none", .cells = {}}};
+  gandiva_over_hived q =
+      make_gandiva_over_hived(config, {.guaranteed = true}, {.quantum = 60, .moves = {4, 0}})
+          .value();
+  const auto comes = [&](const job_request& r, time_ms now) {
+    REQUIRE(q.submit(r, now).ok());
+    return said(q, now);
+  };
+  CHECK(comes(job_of(0, 0, 1), 0) == "+0");
+  CHECK(comes(job_of(0, 1, 3), 0) == "+1");
+  CHECK(comes(job_of(0, 2, 1), 0) == "+2");  // on the other node
+  CHECK(comes(job_of(1, 3, 2, -1), 0) == "+3");
+  CHECK(comes(job_of(0, 4, 4), 0) == "");
+  REQUIRE(q.finish(job_id(0), 10).ok());
+  // Job 4 is asked before the tick in which job 2 moves, and the guest is in its way alone then.
+  CHECK(said(q, 10) == "-3>2+4");
+  CHECK(q.find(job_id(4)) == phase::own);
+}
+
+// What a host sees and the scheduler says of itself are held against each other after each call.
+template <class Queue>
+struct careful_host {
+  Queue queue;
+  std::map<job_id, job_request> jobs{};
+  std::map<job_id, job_place> running{};
+  std::map<job_id, time_ms> waits_since{};
+  std::set<node_id> bad{};
+  std::array<std::uint64_t, 3> done{};  // starts, suspensions, migrations
+  std::uint64_t owners = 0;
+
+  absl::Status submit(const job_request& r, time_ms t) {
+    jobs[r.job] = r;
+    waits_since[r.job] = t;
+    return queue.submit(r, t);
+  }
+  absl::Status finish(job_id j, time_ms t) {
+    running.erase(j);
+    jobs.erase(j);
+    return queue.finish(j, t);
+  }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
+    bad.insert(n);
+    std::vector<job_id> here;
+    for (const auto& [job, place] : running) {
+      if (std::any_of(place.begin(), place.end(), [&](placement p) { return p.node == n; }))
+        here.push_back(job);
+    }
+    auto stopped = queue.mark_bad(n, t);
+    REQUIRE(stopped.ok());
+    REQUIRE(*stopped == here);
+    for (const job_id job : here) {
+      running.erase(job);
+      waits_since[job] = t;
+    }
+    return stopped;
+  }
+  absl::Status mark_healthy(node_id n, time_ms t) {
+    bad.erase(n);
+    return queue.mark_healthy(n, t);
+  }
+  time_ms wake() const { return queue.wake(); }
+  std::uint32_t total_gpus() const { return queue.total_gpus(); }
+
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    REQUIRE(queue.decide(now, actions).ok());
+    std::set<job_id> acted;
+    verb last = verb::suspend;
+    for (const job_action& a : actions) {
+      REQUIRE(acted.insert(a.job).second);
+      const auto order = [](verb v) { return v == verb::suspend ? 0 : v == verb::migrate ? 1 : 2; };
+      REQUIRE(order(last) <= order(a.what));
+      last = a.what;
+      if (a.what == verb::start) {
+        REQUIRE(!running.contains(a.job));
+        REQUIRE(a.waited.total() == now - waits_since.at(a.job));
+        running[a.job] = a.place;
+        ++done[0];
+        continue;
+      }
+      REQUIRE(running.contains(a.job));
+      if (a.what == verb::suspend) {
+        running.erase(a.job);
+        waits_since[a.job] = now;
+        ++done[1];
+      } else {
+        REQUIRE(running.at(a.job) != a.place);
+        running.at(a.job) = a.place;
+        ++done[2];
+      }
+    }
+    std::map<node_id, std::uint32_t> taken;
+    bool sound = true;
+    for (const auto& [job, place] : running) {
+      std::uint32_t gpus = 0;
+      for (const placement& p : place) {
+        sound = sound && !bad.contains(p.node) && (taken[p.node] & p.device_mask) == 0;
+        taken[p.node] |= p.device_mask;
+        gpus += p.num_devices();
+      }
+      sound = sound && gpus == jobs.at(job).gpus;
+    }
+    REQUIRE(sound);
+    REQUIRE(queue.num_jobs() == jobs.size());
+    REQUIRE(queue.wake() > now);
+    for (const auto& [job, r] : jobs) {
+      REQUIRE((queue.find(job) == Queue::phase::wait) == !running.contains(job));
+      owners += queue.find(job) == Queue::phase::own ? 1U : 0U;
+    }
+    check_ground(now);
+    return absl::OkStatus();
+  }
+
+  // Nobody waits who has room, unless it is asked again the next moment.
+  void check_ground(time_ms now) const {
+    if constexpr (std::is_same_v<Queue, gandiva_over_hived>) {
+      const hived& h = queue.backend().scheduler();
+      REQUIRE(apiary_test::faults_of(h) == "");
+      hived alone = h;  // owners without guests: none of these has kept an owner waiting
+      hived all = h;
+      for (const auto& [job, place] : running)
+        if (queue.find(job) == Queue::phase::turn) REQUIRE(alone.finish(job).ok());
+      hived_jobs adapter = hived_jobs::create(alone).value();
+      for (const auto& [job, r] : jobs) {
+        if (running.contains(job)) continue;
+        if (r.priority >= 0) {
+          const auto own = alone.propose(adapter.own_gang(r));
+          REQUIRE((!own.ok() || own->result == plan_result::wait));
+        }
+        if (queue.wake() > now + 1)
+          REQUIRE(all.propose(adapter.guest_gang(r))->result == plan_result::wait);
+      }
+    } else {
+      auto placer = queue.backend().placer();
+      REQUIRE(placer.idle_gpus() == queue.idle_gpus());
+      for (const auto& [job, r] : jobs) {
+        if (!running.contains(job) && queue.wake() > now + 1)
+          REQUIRE(absl::IsResourceExhausted(placer.propose(r).status()));
+      }
+    }
+  }
+};
+
+struct random_jobs {
+  std::vector<timed_job> jobs{};
+  std::vector<outage> outages{};
+
+  random_jobs(rng& random, std::uint32_t servers, std::uint32_t most, std::uint32_t tenants) {
+    for (std::uint32_t i = 0; i < 40; ++i) {
+      timed_job j;
+      const std::uint32_t tenant = random.uniform(tenants);
+      const std::uint32_t gpus = 1 + random.uniform(1 + random.uniform(most));
+      j.request = job_of(tenant, i, gpus, static_cast<std::int32_t>(random.uniform(4)) - 1);
+      if (j.request.tenant == tenant_id(2)) j.request.priority = -1;
+      j.request.weight = 1 + random.uniform(3);
+      j.arrival = random.uniform(400);
+      j.duration = 1 + random.uniform(120);
+      jobs.push_back(j);
+    }
+    number_by_arrival(jobs);
+    time_ms from = 0;
+    for (std::uint32_t i = 0; i < random.uniform(4); ++i) {
+      from += 1 + random.uniform(200);
+      outages.push_back({node_id(random.uniform(servers)), from, from + 1 + random.uniform(90)});
+      from = outages.back().until;
+    }
+  }
+};
+
+// Twice, by two fresh hosts; the log of events.
+template <class Make>
+std::uint64_t play(rng& random, std::uint32_t servers, std::uint32_t most, std::uint32_t tenants,
+                   std::array<std::uint64_t, 4>& done, Make&& make) {
+  const random_jobs list(random, servers, most, tenants);
+  std::uint64_t first = 0;
+  for (int twice = 0; twice < 2; ++twice) {
+    careful_host<decltype(make())> host{make()};
+    const auto run = simulate(
+        host, list.jobs, list.outages, {.start_cost = 1, .migration_cost = 2},
+        [](const timed_job&, const job_place&) { return full_speed; },
+        [](const simulation_event&) {});
+    REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+    for (const job_record& r : run->jobs) REQUIRE(r.ended != forever);
+    REQUIRE(host.queue.num_jobs() == 0);
+    if (twice == 0) {
+      first = run->log.value();
+      for (std::size_t i = 0; i < 3; ++i) done[i] += host.done[i];
+      done[3] += host.owners;
+    }
+    REQUIRE(run->log.value() == first);
+  }
+  return first;
+}
+
+// The logs set anew on purpose when decisions change; the same for every compiler.
+TEST_CASE(
+    "introspection_queue: random loads over placers: all invariants, all end, twice the same") {
+  digest log;
+  std::array<std::uint64_t, 4> done{};
+  for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(10, apiary_test::scaled(100U));
+       ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    server_spec spec;
+    for (std::uint32_t n = 0; n < 2 + random.uniform(4); ++n)
+      spec.gpus.push_back(n == 0 ? 8 : 4 + 4 * random.uniform(2));
+    const time_sharing_options options{5 + random.uniform(40),
+                                       {random.uniform(4), random.uniform(300)}};
+    const auto servers = static_cast<std::uint32_t>(spec.gpus.size());
+    const std::uint64_t a =
+        play(random, servers, 12, 1, done, [&] { return by_best_fit(spec, options); });
+    const std::uint64_t b =
+        play(random, servers, 12, 1, done, [&] { return by_fragmentation(spec, options); });
+    if (seed < 10) log.add(a).add(b);
+  }
+  CHECK(std::all_of(done.begin(), done.begin() + 3, [](std::uint64_t n) { return n > 0; }));
+  CHECK(log.value() == 14167754921312157900U);
+}
+
+TEST_CASE("introspection_queue: random loads on HiveD: audited, no guest keeps an owner waiting") {
+  digest log;
+  std::array<std::uint64_t, 4> done{};
+  for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(10, apiary_test::scaled(100U));
+       ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const time_sharing_options options{5 + random.uniform(40),
+                                       {random.uniform(4), random.uniform(300)}};
+    const gang_moves moves{random.uniform(2) == 0 ? gang_measure::broken : gang_measure::spread,
+                           random.uniform(2) == 0, 1 + random.uniform(4)};
+    const std::uint64_t a = play(random, 4, 9, 3, done, [&] { return by_tenants(options, moves); });
+    if (seed < 10) log.add(a);
+  }
+  CHECK(std::all_of(done.begin(), done.end(), [](std::uint64_t n) { return n > 0; }));
+  CHECK(log.value() == 2064439981690575489U);
+}
+
+}  // namespace
+}  // namespace turns_of_jobs

@@ -1,0 +1,114 @@
+// apiary/tests/gandiva/gandiva_over_placer_test.cpp - jobs over a placer are themselves, and have no rights.
+// SPDX-License-Identifier: MIT
+#include <apiary/batch/gpu_sharing_placer.h>
+#include <apiary/batch/server_placer.h>
+#include <apiary/core/ids.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/gandiva/gandiva_over_placer.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/job.h>
+
+#include <absl/status/status.h>
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace gandiva_over_placers {
+namespace {
+
+using namespace apiary;
+using namespace apiary::detail;
+using turns_over_servers = gandiva_over<server_placer>;
+
+fragmentation pairs() {
+  return fragmentation(task_mix({{{.gpu_milli = whole_gpu, .gpus = 2}, 1}}));
+}
+placer_backend<server_placer> servers(const server_spec& spec) {
+  return {server_placer::create(spec).value(), spec, pairs()};
+}
+job_request job_of(std::uint32_t job, std::uint32_t gpus, std::int32_t priority = 0) {
+  return {.job = job_id(job), .tenant = tenant_id(job), .priority = priority, .gpus = gpus};
+}
+template <class Queue>
+std::vector<job_action> decided(Queue& queue, time_ms now) {
+  std::vector<job_action> actions;
+  REQUIRE(queue.decide(now, actions).ok());
+  return actions;
+}
+
+TEST_CASE(
+    "placer_forms: a job asks for what it says, of servers with so many GPUs, and owns none") {
+  const auto backend = servers({.gpus = {4, 2}});
+  const job_request asked{.job = job_id(7), .tenant = tenant_id(3), .priority = 9, .gpus = 4};
+  CHECK(&placer_job_adapter::own(asked) == &asked);
+  CHECK(&placer_job_adapter::turn(asked) == &asked);
+  CHECK(backend.priority(asked) < 0);  // so it takes turns, whatever it asks for
+  CHECK(placer_job_adapter::owned(backend, asked.tenant) == 0);
+  CHECK(placer_job_adapter::gpus(backend, node_id(0)) == 4);
+  CHECK(placer_job_adapter::gpus(backend, node_id(1)) == 2);
+  CHECK(placer_job_adapter::total_gpus(backend) == 6);
+  CHECK(placer_job_adapter::check(backend, asked).ok());
+  CHECK(!placer_job_adapter::check(backend, job_of(7, 7)).ok());
+}
+
+TEST_CASE("gandiva_over: nothing may run there yet, and a quantum lasts") {
+  CHECK(turns_over_servers::create(servers({.gpus = {4}}), {}, {.quantum = 0}).status().code() ==
+        absl::StatusCode::kInvalidArgument);
+  auto used = servers({.gpus = {4}});
+  std::vector<job_id> stopped;
+  REQUIRE(used.start(job_of(0, 1), stopped).value());
+  CHECK(turns_over_servers::create(used, {}, {}).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("gandiva_over: neither a tenant nor a priority gives a right, or a turn before others") {
+  auto q = turns_over_servers::create(servers({.gpus = {4}}), {}, {.quantum = 60}).value();
+  REQUIRE(q.submit(job_of(0, 4, -1), 0).ok());
+  REQUIRE(q.submit(job_of(1, 4, 9), 0).ok());
+  CHECK(decided(q, 0).size() == 1);
+  CHECK(q.find(job_id(0)) == turns_over_servers::phase::turn);
+  CHECK(q.find(job_id(1)) == turns_over_servers::phase::wait);
+  REQUIRE(q.submit(job_of(2, 4, 1000), 30).ok());
+  CHECK(decided(q, 30).empty());
+  CHECK(decided(q, 60).size() == 2);
+  CHECK(q.find(job_id(1)) == turns_over_servers::phase::turn);
+  CHECK(decided(q, 119).empty());
+  CHECK(decided(q, 120).size() == 2);
+  CHECK(q.find(job_id(2)) == turns_over_servers::phase::turn);
+}
+
+TEST_CASE("gandiva_over: a job that waits says whether GPUs were missing, or together") {
+  auto q = turns_over_servers::create(servers({.gpus = {2, 2}}), {}, {.quantum = forever}).value();
+  REQUIRE(q.submit(job_of(0, 2), 0).ok());
+  REQUIRE(q.submit(job_of(1, 1), 0).ok());
+  CHECK(decided(q, 0).size() == 2);
+  REQUIRE(q.submit(job_of(2, 2), 10).ok());
+  CHECK(decided(q, 10).empty());  // one is idle
+  REQUIRE(q.submit(job_of(3, 1), 15).ok());
+  REQUIRE(q.finish(job_id(0), 15).ok());
+  const auto started = decided(q, 15);
+  REQUIRE(started.size() == 2);
+  for (const job_action& a : started)
+    CHECK(a.waited[delay_cause::capacity] == (a.job == job_id(2) ? 5 : 0));
+}
+
+TEST_CASE("gandiva_over_fgd: a job goes where FGD sends it, which best fit does not") {
+  // Pairs alone are typical: a job of one GPU breaks none on the server that has three.
+  const server_spec spec{.gpus = {2, 3}};
+  const fragmentation metric = pairs();
+  auto fgd =
+      gpu_sharing_placer<fragmentation_gradient>::create(spec, fragmentation_gradient(metric));
+  auto by_fgd =
+      gandiva_over_fgd::create({*std::move(fgd), spec, metric}, {}, {.quantum = 60}).value();
+  auto by_fit = turns_over_servers::create(servers(spec), {}, {.quantum = 60}).value();
+  REQUIRE(by_fgd.submit(job_of(0, 1), 0).ok());
+  REQUIRE(by_fit.submit(job_of(0, 1), 0).ok());
+  CHECK(decided(by_fgd, 0).at(0).place.at(0).node == node_id(1));
+  CHECK(decided(by_fit, 0).at(0).place.at(0).node == node_id(0));
+}
+
+}  // namespace
+}  // namespace gandiva_over_placers

@@ -1,0 +1,239 @@
+// apiary/tests/gang/detail/capacity_count_test.cpp - room for one kind of task, against all that cells hold.
+// SPDX-License-Identifier: MIT
+#include "support/levels.h"
+#include "support/naive_cells.h"
+#include "support/scale.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/gang/detail/capacity_count.h>
+#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/topology/ragged_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+namespace {
+
+using node_units = std::pair<std::uint32_t, std::uint32_t>;  // a node, units there
+
+// The most tasks of one kind that a cell holds.
+std::uint32_t most_held(const naive_cells& naive, std::size_t kind, level_t l, std::uint32_t c) {
+  std::uint32_t most = 0;
+  for (const auto& v : naive.held(l, c)) most = std::max(most, v[kind]);
+  return most;
+}
+
+// Whether these are n units in cell c, every cell in it with as many as it may have and holds.
+bool is_room_used(const ruled_world& world, const naive_cells& naive, std::size_t kind, level_t l,
+                  std::uint32_t c, std::uint32_t n, const std::vector<node_units>& used) {
+  std::uint32_t sum = 0;
+  for (const auto& [at, units] : used) {
+    if (units == 0 || world.cell(at, l) != c) return false;
+    sum += units;
+  }
+  if (sum != n) return false;
+  for (level_t k = node; k <= l; ++k) {
+    for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {
+      std::uint32_t here = 0;
+      for (const auto& [at, units] : used)
+        if (world.cell(at, k) == i) here += units;
+      if (!naive.may(kind, k, here)) return false;
+      if (k == node && here > most_held(naive, kind, node, i)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("room_count: room and places are those of trying every vector") {
+  std::size_t some = 0;
+  for (std::uint64_t seed = 0; seed < scaled(250U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t most = 1 + random.uniform(6);
+    const ruled_world world = random_small_cells(random, most);
+    const topology_constraints gang = random_small_gang(random, most);
+    const naive_cells naive(world, gang);
+    const auto capacities = rooms_of_cells(world, most);
+    gang_units units;
+    units.assign(gang, node, capacities.top());
+    capacity_count<ragged_tree> count(capacities, units, world.hosts);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      for (level_t l = node; l <= capacities.top(); ++l) {
+        const auto found = count.count(u, l);
+        const std::vector<std::uint32_t> room(found.begin(), found.end());
+        REQUIRE(room.size() == naive.num_cells(l));
+        for (std::uint32_t c = 0; c < room.size(); ++c) {
+          REQUIRE(room[c] == most_held(naive, u, l, c));
+          const std::uint32_t step = units.at(u, l).step;
+          for (std::uint32_t n = 0; n <= room[c]; n += step) {
+            for (const gang_objective objective :
+                 {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
+              std::vector<node_units> used;
+              count.place(u, l, c, n, objective, [&](std::uint32_t at, std::uint32_t here) {
+                used.emplace_back(at, here);
+              });
+              REQUIRE(is_room_used(world, naive, u, l, c, n, used));
+            }
+            some += n > 0 ? 1U : 0U;
+          }
+        }
+      }
+    }
+  }
+  CHECK(some > 0);
+}
+
+TEST_CASE("room_count: the fewest nodes, the last one the fullest that is enough") {
+  for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t nodes = 1 + random.uniform(8);
+    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
+    for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(random.uniform(9));
+    if (random.uniform(2) == 0)
+      for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
+    topology_constraints gang;
+    gang.members = {{64, 1 + random.uniform(3), {random.uniform(2), 0}}};
+    if (random.uniform(2) == 0) gang.members[0].slices = {{node, 2}};
+    const auto capacities = rooms_of_cells(world, 8);
+    gang_units units;
+    units.assign(gang, node, capacities.top());
+    capacity_count<ragged_tree> count(capacities, units, world.hosts);
+    const auto at_nodes = count.count(0, node);
+    const std::vector<std::uint32_t> room(at_nodes.begin(), at_nodes.end());
+    std::vector<std::uint32_t> sorted = room;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    const std::uint32_t all = count.count(0, rack)[0];
+    REQUIRE(all == std::accumulate(room.begin(), room.end(), 0U));
+    for (std::uint32_t n = units.at(0, node).step; n <= all; n += units.at(0, node).step) {
+      std::vector<node_units> used;
+      count.place(0, rack, 0, n, gang_objective::fewest_nodes,
+                  [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
+      std::size_t fewest = 0;
+      for (std::uint32_t sum = 0; sum < n; ++fewest) sum += sorted[fewest];
+      REQUIRE(used.size() == fewest);
+      // All but the last are filled, in the order of their room; no other that is left over would
+      // do for the last and has less room, or as much and less free, or a lower place.
+      for (std::size_t i = 0; i + 1 < used.size(); ++i) {
+        CHECK(used[i].second == room[used[i].first]);
+        CHECK(used[i].second == sorted[i]);
+      }
+      const auto [last, rest] = used.back();
+      REQUIRE(rest <= room[last]);
+      for (std::uint32_t other = 0; other < nodes; ++other) {
+        bool taken = false;
+        for (const auto& [at, here] : used) taken = taken || at == other;
+        if (taken || room[other] < rest) continue;
+        const auto rank = [&](std::uint32_t at) {
+          return std::tuple(room[at], world.free[at], at);
+        };
+        CHECK(rank(other) > rank(last));
+      }
+    }
+  }
+}
+
+namespace {
+
+// The most nodes with most free leaves that can be left as they are when n units are put on nodes.
+std::uint32_t most_untouched(const ruled_world& world, const std::vector<std::uint32_t>& room,
+                             std::uint32_t step, std::uint32_t n, std::uint32_t at) {
+  const std::uint32_t highest = *std::max_element(world.free.begin(), world.free.end());
+  if (at == world.num_nodes()) return n == 0 ? 0 : world.num_nodes() + 1;  // no way
+  std::uint32_t best = world.num_nodes() + 1;
+  for (std::uint32_t here = 0; here <= std::min(n, room[at]); here += step) {
+    const std::uint32_t rest = most_untouched(world, room, step, n - here, at + 1);
+    if (rest > world.num_nodes()) continue;
+    const std::uint32_t all = rest + (here == 0 && world.free[at] == highest ? 1U : 0U);
+    best = best > world.num_nodes() ? all : std::max(best, all);
+  }
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("room_count: the fullest nodes first, and whole nodes stay whole wherever they can") {
+  std::size_t spared = 0;
+  for (std::uint64_t seed = 0; seed < scaled(2000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t nodes = 2 + random.uniform(4);
+    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 8)}), {}, {}};
+    for (std::uint32_t n = 0; n < nodes; ++n)
+      world.free.push_back(random.uniform(3) == 0 ? 8 : random.uniform(5));
+    if (random.uniform(2) == 0)
+      for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
+    topology_constraints gang;
+    gang.members = {{64, random.uniform(4), {random.uniform(3), 0}}};
+    if (random.uniform(3) == 0) gang.members[0].slices = {{node, 2}};
+    if (random.uniform(3) == 0) gang.members[0].spread = {{node, 2}};
+    const auto capacities = rooms_of_cells(world, 8);
+    gang_units units;
+    units.assign(gang, node, capacities.top());
+    capacity_count<ragged_tree> count(capacities, units, world.hosts);
+    const auto at_nodes = count.count(0, node);
+    const std::vector<std::uint32_t> room(at_nodes.begin(), at_nodes.end());
+    const std::uint32_t step = units.at(0, node).step;
+    const std::uint32_t all = std::min(count.count(0, rack)[0], 8U);
+    for (std::uint32_t n = step; n <= all; n += step) {
+      std::vector<node_units> used;
+      count.place(0, rack, 0, n, gang_objective::whole_cells,
+                  [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
+      std::uint32_t untouched = 0;
+      const std::uint32_t highest = *std::max_element(world.free.begin(), world.free.end());
+      for (std::uint32_t at = 0; at < nodes; ++at) {
+        const auto is = [&](const node_units& u) { return u.first == at; };
+        const bool taken = std::any_of(used.begin(), used.end(), is);
+        untouched += !taken && world.free[at] == highest ? 1U : 0U;
+        // What is less free and not used up has no room.
+        if (!taken && room[at] > 0) CHECK(world.free[at] >= world.free[used.back().first]);
+      }
+      REQUIRE(untouched == most_untouched(world, room, step, n, 0));
+      spared += untouched;
+    }
+  }
+  CHECK(spared > 0);
+}
+
+TEST_CASE("room_count: what cells bear is what the certificate says they do") {
+  std::size_t several = 0;
+  for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t most = 1 + random.uniform(6);
+    const ruled_world world = random_small_cells(random, most);
+    const topology_constraints gang = random_small_gang(random, most);
+    const naive_cells naive(world, gang);
+    const auto capacities = rooms_of_cells(world, most);
+    gang_units units;
+    units.assign(gang, node, capacities.top());
+    capacity_count<ragged_tree> count(capacities, units, world.hosts);
+    for (int round = 0; round < 4; ++round) {
+      std::vector<std::uint32_t> weights;
+      for (std::size_t u = 0; u < units.size(); ++u) weights.push_back(random.uniform(4));
+      several += std::count(weights.begin(), weights.end(), 0U) + 1 < std::ssize(weights) ? 1U : 0U;
+      for (level_t l = node; l <= capacities.top(); ++l) {
+        const std::vector<std::uint64_t> borne = count.borne(weights, l);
+        REQUIRE(borne.size() == naive.num_cells(l));
+        for (std::uint32_t c = 0; c < borne.size(); ++c)
+          CHECK(borne[c] == naive.borne(weights, l, c));
+      }
+    }
+  }
+  CHECK(several > 0);
+}

@@ -1,0 +1,115 @@
+// apiary/tests/gang/detail/class_vectors_test.cpp - what nodes of a class hold, against asking for everything.
+// SPDX-License-Identifier: MIT
+#include "support/levels.h"
+#include "support/naive_cells.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/gang/detail/class_vectors.h>
+#include <apiary/gang/step_budget.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+namespace vectors_of_classes {
+namespace {
+
+using counts = std::vector<std::uint32_t>;
+
+// Classes of so many leaves; a vector costs what is left, times its kinds.
+struct leaf_classes {
+  const gang_units* units = nullptr;
+  std::vector<std::uint32_t> leaves{};
+
+  std::optional<std::int64_t> operator()(std::uint32_t c, class_vectors::counts v) const {
+    std::uint64_t sum = 0;
+    std::int64_t kinds = 0;
+    for (std::size_t u = 0; u < v.size(); ++u) {
+      sum += std::uint64_t{v[u]} * (*units)[u].gpus;
+      kinds += v[u] > 0 ? 1 : 0;
+    }
+    if (sum > leaves[c]) return std::nullopt;
+    return static_cast<std::int64_t>(leaves[c] - sum) * kinds;
+  }
+};
+
+// All that the rules for nodes allow and a class has room for, 0 apart, with its cost.
+std::map<counts, std::int64_t> all_of(const gang_units& units, const leaf_classes& cost,
+                                      std::uint32_t c) {
+  std::map<counts, std::int64_t> all;
+  counts v(units.size(), 0);
+  while (true) {
+    std::size_t u = 0;
+    while (u < v.size() && v[u] == units[u].tasks) v[u++] = 0;
+    if (u == v.size()) return all;
+    ++v[u];
+    bool allowed = true;
+    for (std::size_t k = 0; k < v.size(); ++k)
+      allowed = allowed && v[k] <= units.at(k, node).most && v[k] % units.at(k, node).step == 0;
+    const auto is = cost(c, v);
+    if (allowed && is) all[v] = *is;
+  }
+}
+
+TEST_CASE("class_vectors: every vector that fits, once, and its cost; the most of each kind") {
+  for (std::uint64_t seed = 0; seed < scaled(2000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const topology_constraints gang = random_small_gang(random, 4);
+    gang_units units;
+    units.assign(gang, node, block + 1);
+    leaf_classes cost{&units};
+    for (std::uint32_t c = 0; c < 1 + random.uniform(3); ++c)
+      cost.leaves.push_back(random.uniform(13));
+    const auto classes = static_cast<std::uint32_t>(cost.leaves.size());
+    class_vectors vectors;
+    step_budget steps(1'000'000);
+    REQUIRE(vectors.ask_alone(units, node, classes, cost, steps));
+    REQUIRE(vectors.ask_all(cost, steps));
+    counts weights;
+    for (std::size_t u = 0; u < units.size(); ++u) weights.push_back(random.uniform(5));
+    for (std::uint32_t c = 0; c < classes; ++c) {
+      for (std::uint32_t u = 0; u < units.size(); ++u) {
+        counts one(units.size(), 0);  // the rules' steps aside
+        while (one[u] < units.at(u, node).most) {
+          ++one[u];
+          if (cost(c, one)) continue;
+          --one[u];
+          break;
+        }
+        REQUIRE(vectors.alone(c, u) == one[u]);
+      }
+      std::map<counts, std::int64_t> said;
+      std::uint64_t heaviest = 0;
+      for (std::size_t i = 0; i < vectors.size(c); ++i) {
+        const auto v = vectors.vector(c, i);
+        REQUIRE(said.emplace(counts(v.begin(), v.end()), vectors.cost(c, i)).second);
+      }
+      REQUIRE(said == all_of(units, cost, c));
+      for (const auto& [v, is] : said)
+        heaviest = std::max(heaviest, naive_cells::weight(weights, v));
+      REQUIRE(vectors.borne(c, weights) == heaviest);
+    }
+    // With as many steps as it took it is done, with one less it is not.
+    const std::uint64_t needed = steps.steps();
+    step_budget enough(needed);
+    REQUIRE(vectors.ask_alone(units, node, classes, cost, enough));
+    REQUIRE(vectors.ask_all(cost, enough));
+    if (needed == 0) continue;
+    step_budget few(needed - 1);
+    REQUIRE(!(vectors.ask_alone(units, node, classes, cost, few) && vectors.ask_all(cost, few)));
+  }
+}
+
+}  // namespace
+}  // namespace vectors_of_classes

@@ -1,0 +1,92 @@
+// apiary/tests/gang/detail/constraint_levels_test.cpp - levels without rules are passed over, and change nothing.
+// SPDX-License-Identifier: MIT
+#include "support/levels.h"
+#include "support/naive_cells.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+TEST_CASE("rules_at: where steps grow or fewer may be; level_below skips the other levels") {
+  constexpr level_t row = 4;
+  constexpr level_t top = 6;  // one above the roots
+  topology_constraints gang;
+  gang.members = {{.tasks = 8, .gpus = 1, .slices = {{rack, 4}}, .spread = {{row, 4}}},
+                  {.tasks = 8, .gpus = 2, .spread = {{block, 2}}},
+                  {.tasks = 1, .gpus = 3}};
+  gang_units units;
+  units.assign(gang, node, top);
+  REQUIRE(units.size() == 3);
+  const auto at = [&](std::size_t u) {
+    std::vector<level_t> levels;
+    for (level_t l = rack; l < top; ++l)
+      if (constraints_at(units, u, l)) levels.push_back(l);
+    return levels;
+  };
+  CHECK(at(0) == std::vector<level_t>{rack, row});
+  CHECK(at(1) == std::vector<level_t>{block});
+  CHECK(at(2).empty());
+  CHECK(level_below(units, 0, top, node) == row);
+  CHECK(level_below(units, 0, row, node) == rack);
+  CHECK(level_below(units, 0, rack, node) == node);
+  CHECK(level_below(units, 2, top, node) == node);
+  CHECK(level_below(units, top, node) == row);
+  CHECK(level_below(units, row, node) == block);  // of the second kind
+  CHECK(level_below(units, block, node) == rack);
+}
+
+TEST_CASE("room_above: of one kind alone what every cell can hold, all vectors tried") {
+  std::size_t cut = 0;  // times the rules left less than there is room for
+  for (std::uint64_t seed = 0; seed < scaled(1000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const std::uint32_t most = 1 + random.uniform(8);
+    const ruled_world world = random_small_cells(random, most);
+    const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
+    const naive_cells naive(world, gang);
+    gang_units units;
+    units.assign(gang, node, world.tree.num_levels());
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      std::vector<std::uint32_t> on_nodes;
+      for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
+        const auto fit = [&](std::uint64_t units_here) {
+          return units_here * units[u].gpus <= world.free[n] &&
+                 (world.hosts.empty() ||
+                  (units_here * units[u].cpu_milli <= world.hosts[n].cpu_milli &&
+                   units_here * units[u].memory_mib <= world.hosts[n].memory_mib));
+        };
+        on_nodes.push_back(0);
+        while (on_nodes[n] < units[u].tasks && fit(on_nodes[n] + 1)) ++on_nodes[n];
+      }
+      for (level_t l = node; l <= world.tree.num_levels(); ++l) {
+        const auto capacities = capacity_above(world.tree, units, u, node, l, on_nodes);
+        REQUIRE(capacities.size() == naive.num_cells(l));
+        for (std::uint32_t c = 0; c < capacities.size(); ++c) {
+          std::uint32_t room = 0;
+          std::uint32_t without_constraints = 0;
+          for (const naive_cells::counts& v : naive.held(l, c)) {
+            if (std::count(v.begin(), v.end(), 0U) + (v[u] > 0 ? 1 : 0) ==
+                static_cast<std::ptrdiff_t>(v.size()))
+              room = std::max(room, v[u]);
+          }
+          for (std::uint32_t n = 0; n < on_nodes.size(); ++n)
+            without_constraints += world.cell(n, l) == c ? on_nodes[n] : 0;
+          REQUIRE(capacities[c] == room);
+          cut += room < std::min(without_constraints, units[u].tasks) ? 1U : 0U;
+        }
+      }
+    }
+  }
+  CHECK(cut > 0);
+}

@@ -1,0 +1,113 @@
+// apiary/tests/gang/gang_portion_test.cpp - portions of kinds become portions of members.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/gang/gang_portion.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+
+// Tasks by member and node.
+using tasks_at = std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>;
+
+tasks_at sum_up(const std::vector<gang_portion>& portions) {
+  tasks_at tasks;
+  for (const gang_portion& p : portions) tasks[{p.member, p.node}] += p.tasks;
+  return tasks;
+}
+// Ascending by member, then by node, each pair once.
+bool ascending_once(const std::vector<gang_portion>& portions) {
+  for (std::size_t i = 1; i < portions.size(); ++i) {
+    const gang_portion& a = portions[i - 1];
+    const gang_portion& b = portions[i];
+    if (a.member > b.member || (a.member == b.member && a.node >= b.node)) return false;
+  }
+  return true;
+}
+
+TEST_CASE("gang_portions: sorted, and those of one member on one node are one") {
+  std::vector<gang_portion> portions = {{2, 1, 4}, {0, 1, 1}, {2, 0, 3}, {2, 1, 5}, {0, 1, 2}};
+  sort_portions(portions);
+  CHECK(portions == std::vector<gang_portion>{{2, 0, 3}, {0, 1, 3}, {2, 1, 9}});
+  portions.clear();
+  sort_portions(portions);
+  CHECK(portions.empty());
+}
+
+TEST_CASE("gang_portions: members of one kind one after the other, in the order of the nodes") {
+  // Members 0 and 2 are of one kind; 3 is led by 1, with two tasks for its one.
+  const topology_constraints gang{.members = {{.tasks = 2, .gpus = 1},
+                                              {.tasks = 1, .gpus = 4},
+                                              {.tasks = 3, .gpus = 1},
+                                              {.tasks = 2, .gpus = 2, .leader = 1}}};
+  gang_units units;
+  units.assign(gang, 0, 1);
+  REQUIRE(units.size() == 2);
+  REQUIRE(units.kind_of(2) == units.kind_of(0));
+  std::vector<gang_portion> portions = {{7, 0, 2}, {3, 0, 1}, {5, 1, 1}, {4, 0, 2}};
+  std::vector<gang_portion> scratch;
+  portions_of_members(gang, units, portions, scratch);
+  CHECK(portions == std::vector<gang_portion>{
+                        {3, 0, 1}, {4, 0, 1}, {5, 1, 1}, {4, 2, 1}, {7, 2, 2}, {5, 3, 2}});
+}
+
+TEST_CASE("gang_portions: every task is somewhere, and the led ones are with their leaders") {
+  for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{5'000}); ++run) {
+    CAPTURE(run);
+    rng random(run);
+    topology_constraints gang;
+    for (std::uint32_t m = 1 + random.uniform(4); m > 0; --m) {
+      constrained_task_group member{.tasks = random.uniform(5), .gpus = 1 + random.uniform(2)};
+      const auto before = static_cast<std::uint32_t>(gang.members.size());
+      const std::uint32_t leader = random.uniform(before + 1);
+      if (leader < before && gang.members[leader].leader == no_member) {
+        member.leader = leader;
+        member.tasks = gang.members[leader].tasks * (1 + random.uniform(3));
+      }
+      gang.members.push_back(member);
+    }
+    REQUIRE(valid(gang, 0, 1));
+    gang_units units;
+    units.assign(gang, 0, 1);
+    std::vector<gang_portion> portions;
+    for (std::uint32_t u = 0; u < units.size(); ++u)
+      for (std::uint32_t t = 0; t < units[u].tasks; ++t)
+        portions.push_back({random.uniform(6), u, 1});
+    const tasks_at kinds = sum_up(portions);
+
+    std::vector<gang_portion> scratch;
+    portions_of_members(gang, units, portions, scratch);
+    REQUIRE(ascending_once(portions));
+    const tasks_at members = sum_up(portions);
+    tasks_at kinds_again;
+    std::vector<std::uint32_t> placed(gang.members.size(), 0);
+    for (const auto& [at, tasks] : members) {
+      const auto [m, node] = at;
+      REQUIRE(tasks > 0);
+      placed[m] += tasks;
+      const std::uint32_t leader = gang.members[m].leader;
+      if (leader == no_member) {
+        kinds_again[{units.kind_of(m), node}] += tasks;
+        continue;
+      }
+      const std::uint32_t each = gang.members[m].tasks / gang.members[leader].tasks;
+      const auto led_by = members.find({leader, node});
+      REQUIRE(led_by != members.end());
+      REQUIRE(tasks == each * led_by->second);
+    }
+    REQUIRE(kinds_again == kinds);
+    for (std::size_t m = 0; m < placed.size(); ++m) REQUIRE(placed[m] == gang.members[m].tasks);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,329 @@
+// apiary/tests/gang/min_cost_fit_test.cpp - the least of all assignments, by random costs.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
+#include <apiary/gang/detail/mixed_radix.h>
+#include <apiary/gang/gang_portion.h>
+#include <apiary/gang/min_cost_fit.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/topology/ragged_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <support/levels.h>
+#include <support/naive_constraints.h>
+#include <support/scale.h>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+namespace {
+
+using vector_of_counts = std::vector<std::uint32_t>;
+
+// Costs drawn by class and counts, some negative: nothing about them can be guessed.
+class drawn_costs {
+ public:
+  drawn_costs(const ruled_world& world, const topology_constraints& gang, std::uint64_t seed)
+      : world_(world), seed_(seed) {
+    units_.assign(gang, node, world.tree.num_levels());
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> known;
+    for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
+      const resources host = world.hosts.empty() ? resources{} : world.hosts[n];
+      const auto [at, is_new] = known.try_emplace({world.free[n], host.cpu_milli, host.memory_mib},
+                                                  static_cast<std::uint32_t>(known.size()));
+      if (is_new) first_of_.push_back(n);
+      classes.push_back(at->second);
+    }
+  }
+  std::optional<std::int64_t> operator()(std::uint32_t node_class,
+                                         std::span<const std::uint32_t> counts) const {
+    const std::uint32_t n = first_of_[node_class];
+    std::uint64_t leaves = 0;
+    std::uint64_t cpu = 0;
+    std::uint64_t memory = 0;
+    std::uint64_t key = seed_ * 31 + node_class;
+    for (std::size_t u = 0; u < counts.size(); ++u) {
+      leaves += std::uint64_t{counts[u]} * units_[u].gpus;
+      cpu += counts[u] * units_[u].cpu_milli;
+      memory += counts[u] * units_[u].memory_mib;
+      key = key * 31 + counts[u];
+    }
+    if (leaves > world_.free[n]) return std::nullopt;
+    if (!world_.hosts.empty() &&
+        (cpu > world_.hosts[n].cpu_milli || memory > world_.hosts[n].memory_mib))
+      return std::nullopt;
+    return static_cast<std::int64_t>(rng(key).uniform(200)) - 80;
+  }
+  // Of a whole assignment.
+  std::int64_t of(const assignment& nodes) const {
+    std::map<std::uint32_t, vector_of_counts> on_node;
+    for (std::uint32_t m = 0; m < nodes.size(); ++m) {
+      if (units_.kind_of(m) == no_member) continue;
+      for (const std::uint32_t n : nodes[m]) {
+        on_node[n].resize(units_.size());
+        ++on_node[n][units_.kind_of(m)];
+      }
+    }
+    std::int64_t sum = 0;
+    for (const auto& [n, counts] : on_node) sum += (*this)(classes[n], counts).value();
+    return sum;
+  }
+
+  std::vector<std::uint32_t> classes;
+
+ private:
+  const ruled_world& world_;
+  std::uint64_t seed_;
+  gang_units units_;
+  std::vector<std::uint32_t> first_of_;  // a node of each class
+};
+
+// The least cost of all assignments of tasks to nodes, nullopt if none keeps the rules.
+class least_by_assigning {
+ public:
+  least_by_assigning(const ruled_world& world, const topology_constraints& gang,
+                     const drawn_costs& costs)
+      : world_(world), gang_(gang), costs_(costs) {}
+
+  std::optional<std::int64_t> operator()(level_t within) {
+    best_.reset();
+    begun_.assign(gang_.members.size(), {});
+    left_ = world_.free;
+    within_ = within;
+    assign(0);
+    return best_;
+  }
+
+ private:
+  void assign(std::size_t member) {
+    if (member == gang_.members.size()) {
+      if (!keeps_rules(world_, gang_, begun_, within_)) return;
+      const std::int64_t cost = costs_.of(begun_);
+      if (!best_ || cost < *best_) best_ = cost;
+      return;
+    }
+    const constrained_task_group& m = gang_.members[member];
+    if (begun_[member].size() == m.tasks) return assign(member + 1);
+    for (std::uint32_t n = begun_[member].empty() ? 0 : begun_[member].back();
+         n < world_.num_nodes(); ++n) {
+      if (left_[n] < m.gpus) continue;
+      left_[n] -= m.gpus;
+      begun_[member].push_back(n);
+      assign(member);
+      begun_[member].pop_back();
+      left_[n] += m.gpus;
+    }
+  }
+
+  const ruled_world& world_;
+  const topology_constraints& gang_;
+  const drawn_costs& costs_;
+  level_t within_ = 0;
+  assignment begun_;
+  std::vector<std::uint32_t> left_;
+  std::optional<std::int64_t> best_;
+};
+
+ruled_world few_nodes(rng& random) {
+  std::vector<std::uint32_t> racks(1 + random.uniform(2));
+  std::uint32_t nodes = 0;
+  for (std::uint32_t& r : racks) nodes += r = 1 + random.uniform(3);
+  ruled_world world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                                 racks,
+                                 std::vector<std::uint32_t>(nodes, 4)}),
+                    {},
+                    {}};
+  for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(random.uniform(5));
+  if (random.uniform(3) == 0)
+    for (std::uint32_t n = 0; n < nodes; ++n)
+      world.hosts.push_back({random.uniform(6), 1 + random.uniform(4)});
+  return world;
+}
+
+topology_constraints few_tasks(rng& random) {
+  topology_constraints gang;
+  std::uint32_t left = 5;
+  for (std::uint32_t m = 0; m < 3 && left > 0; ++m) {
+    constrained_task_group member{1 + random.uniform(left), random.uniform(4)};
+    left -= member.tasks;
+    if (random.uniform(3) == 0) member.host = {random.uniform(3), random.uniform(2)};
+    const level_t l = node + random.uniform(2);
+    switch (random.uniform(5)) {
+      case 0:
+        member.spread = {{l, 1 + random.uniform(2)}};
+        break;
+      case 1:
+        member.slices = {{l, member.tasks % 2 == 0 ? 2U : 1U}};
+        break;
+      case 2:
+        if (m > 0 && member.tasks % gang.members[0].tasks == 0) member.leader = 0;
+        break;
+      default:
+        break;
+    }
+    gang.members.push_back(member);
+  }
+  if (random.uniform(2) == 0) gang.required = node + random.uniform(2);
+  if (random.uniform(2) == 0) gang.preferred = node + random.uniform(2);
+  return gang;
+}
+
+// Of what was answered: every task by the rules, and what it costs.
+std::int64_t cost_of_answer(const ruled_world& world, const topology_constraints& gang,
+                            const drawn_costs& costs, const min_cost_fit<ragged_tree>& fit) {
+  REQUIRE(is_ruled_placement(world, gang, fit));
+  assignment nodes(gang.members.size());
+  for (const gang_portion& p : fit.portions())
+    nodes[p.member].insert(nodes[p.member].end(), p.tasks, p.node);
+  return costs.of(nodes);
+}
+
+}  // namespace
+
+TEST_CASE("the least cost of all assignments, under every rule") {
+  const int rounds = scaled(20'000);
+  int fitting = 0;
+  int better = 0;
+  min_cost_fit<ragged_tree> fit;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const ruled_world world = few_nodes(random);
+    const topology_constraints gang = few_tasks(random);
+    if (!valid(gang, node, world.tree.num_levels())) continue;
+    const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
+    const fit_verdict verdict = fit(world.tree, node, gang, costs.classes, costs);
+    least_by_assigning naive(world, gang, costs);
+    const level_t last = std::min(gang.required, world.tree.num_levels());
+    std::optional<std::int64_t> least;
+    level_t l = std::min(gang.preferred, last);
+    for (; l <= last && !least; ++l) least = naive(l);
+    REQUIRE(verdict == (least ? fit_verdict::fits : fit_verdict::does_not_fit));
+    if (!least) continue;
+    ++fitting;
+    REQUIRE(fit.level() == l - 1);
+    REQUIRE(fit.cost() == *least);
+    REQUIRE(fit.is_least());
+    REQUIRE(fit.is_lowest());
+    REQUIRE(cost_of_answer(world, gang, costs, fit) == *least);
+    // Another level may cost less: the level comes first.
+    better += l <= last && naive(last).value_or(*least) < *least ? 1 : 0;
+  }
+  MESSAGE(fitting, " of ", rounds, " fit; ", better, " would cost less at a higher level");
+  if (scale() >= 1) {
+    CHECK(fitting > rounds / 4);
+    CHECK(better > 100);
+  }
+}
+
+TEST_CASE("the budget ends without an answer, or with one that may not be the least") {
+  constexpr std::uint32_t nodes = 64;
+  ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)}), {}, {}};
+  for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(1 + n % 4);
+  topology_constraints gang;
+  gang.members = {{10, 1}, {10, 2}, {10, 3}};
+  const drawn_costs costs(world, gang, 5);
+  min_cost_fit<ragged_tree> all(100'000'000);
+  REQUIRE(all(world.tree, node, gang, costs.classes, costs) == fit_verdict::fits);
+  CHECK(all.is_least());
+  CHECK(cost_of_answer(world, gang, costs, all) == all.cost());
+  CHECK(all.steps() > 1000);
+  min_cost_fit<ragged_tree> none(0);
+  REQUIRE(none(world.tree, node, gang, costs.classes, costs) == fit_verdict::budget_ended);
+  CHECK(none.portions().empty());
+  // One kind after the other finds some placement.
+  for (const std::uint64_t budget : {all.steps() - 1, std::uint64_t{10'000}}) {
+    min_cost_fit<ragged_tree> some(budget);
+    REQUIRE(some(world.tree, node, gang, costs.classes, costs) == fit_verdict::fits);
+    CHECK(!some.is_least());
+    CHECK(some.steps() <= budget);
+    CHECK(some.cost() >= all.cost());
+    CHECK(cost_of_answer(world, gang, costs, some) == some.cost());
+  }
+  // Two racks, the first of them within the budget.
+  const ruled_world two{
+      ragged_tree({{2}, {4, 4}, std::vector<std::uint32_t>(8, 4)}), {4, 3, 2, 1, 4, 4, 4, 4}, {}};
+  gang.members = {{2, 1}, {2, 2}};
+  gang.required = rack;
+  const drawn_costs drawn(two, gang, 5);
+  REQUIRE(all(two.tree, node, gang, drawn.classes, drawn) == fit_verdict::fits);
+  min_cost_fit<ragged_tree> some(all.steps() - 1);
+  REQUIRE(some(two.tree, node, gang, drawn.classes, drawn) == fit_verdict::fits);
+  CHECK(!some.is_least());
+  CHECK(some.cell() == 0);
+  CHECK(cost_of_answer(two, gang, drawn, some) == some.cost());
+}
+
+TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a no") {
+  int placed = 0;
+  int ended = 0;
+  for (int round = 0; round < scaled(10'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const ruled_world world = few_nodes(random);
+    const topology_constraints gang = few_tasks(random);
+    if (!valid(gang, node, world.tree.num_levels())) continue;
+    const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
+    min_cost_fit<ragged_tree> all;
+    const fit_verdict fits = all(world.tree, node, gang, costs.classes, costs);
+    min_cost_fit<ragged_tree> some(random.uniform(600));
+    const fit_verdict verdict = some(world.tree, node, gang, costs.classes, costs);
+    if (verdict == fit_verdict::budget_ended) {
+      ++ended;
+      continue;
+    }
+    REQUIRE(verdict == fits);
+    if (verdict != fit_verdict::fits) continue;
+    REQUIRE(cost_of_answer(world, gang, costs, some) == some.cost());
+    if (some.is_lowest()) REQUIRE(some.level() == all.level());
+    if (some.level() == all.level()) REQUIRE(some.cost() >= all.cost());
+    if (some.is_least() && some.level() == all.level()) REQUIRE(some.cost() == all.cost());
+    placed += some.is_least() ? 0 : 1;
+  }
+  MESSAGE(placed, " placed without comparing all, ", ended, " ended");
+  CHECK(placed > 0);
+  CHECK(ended > 0);
+}
+
+TEST_CASE("gangs of nothing cost nothing") {
+  const ruled_world world{ragged_tree({{1}, {1}, {4}}), {4}, {}};
+  topology_constraints gang;
+  gang.members = {{0, 3}};
+  const drawn_costs costs(world, gang, 1);
+  min_cost_fit<ragged_tree> fit;
+  CHECK(fit(world.tree, node, gang, costs.classes, costs) == fit_verdict::fits);
+  CHECK(fit.portions().empty());
+  CHECK(fit.cost() == 0);
+}
+
+TEST_CASE("numbers of vectors add up, and say when a sum is too great") {
+  topology_constraints gang;
+  gang.members = {{2, 1}, {3, 2}, {1, 3}};
+  gang_units units;
+  units.assign(gang, node, 4);
+  mixed_radix numbers;
+  REQUIRE(numbers.assign(units, 100));
+  REQUIRE(numbers.size() == 3 * 4 * 2);
+  CHECK(!numbers.assign(units, 23));
+  REQUIRE(numbers.assign(units, 24));
+  for (std::uint32_t v = 0; v < numbers.size(); ++v) {
+    for (std::uint32_t w = 0; w < numbers.size(); ++w) {
+      bool fits = true;
+      for (std::size_t u = 0; u < 3; ++u)
+        fits = fits && numbers[v][u] + numbers[w][u] <= units[u].tasks;
+      REQUIRE(numbers.have_sum(v, w) == fits);
+      for (std::size_t u = 0; u < 3 && fits; ++u)
+        REQUIRE(numbers[v + w][u] == numbers[v][u] + numbers[w][u]);
+    }
+  }
+}

@@ -1,0 +1,377 @@
+// apiary/tests/gang/shared_gpu_fit_test.cpp - gangs on shared GPUs against trying every device.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/gang/detail/shared_capacity.h>
+#include <apiary/gang/detail/shared_counts.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/shared_gpu_fit.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/request.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <support/levels.h>
+#include <support/naive_constraints.h>
+#include <support/naive_task_requests.h>
+#include <support/proof_mutations.h>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+namespace {
+
+// Racks of one to four nodes in all; nodes are level 1.
+struct shared_world {
+  explicit shared_world(rng& random) : rules(shape_of(random)) {
+    for (std::uint32_t n = 0; n < rules.num_nodes(); ++n) {
+      const node_id id = nodes.add({{2 + random.uniform(9), 2 + random.uniform(9)},
+                                    1 + random.uniform(3),
+                                    static_cast<gpu_model>(random.uniform(2))});
+      for (std::uint32_t d = 0; d < nodes[id].gpus; ++d) {
+        constexpr milli_gpu left[] = {0, 200, 300, 500, 700, 1000, 1000, 1000};
+        nodes[id].gpu_left[d] = left[random.uniform(8)];
+      }
+      nodes[id].healthy = random.uniform(12) > 0;
+    }
+  }
+  static ruled_world shape_of(rng& random) {
+    std::vector<std::uint32_t> racks(1 + random.uniform(2));
+    std::uint32_t count = 0;
+    for (std::uint32_t& r : racks) count += r = 1 + random.uniform(2);
+    return {ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                         racks,
+                         std::vector<std::uint32_t>(count, 1)}),
+            std::vector<std::uint32_t>(count, 1000),
+            {}};
+  }
+
+  ruled_world rules;
+  node_table nodes;
+};
+
+topology_constraints random_shared_gang(rng& random) {
+  topology_constraints gang;
+  std::uint32_t left = 4;
+  for (std::uint32_t m = 0; m < 3 && left > 0; ++m) {
+    constrained_task_group member{1 + random.uniform(random.uniform(left) + 1),
+                                  random.uniform(5) == 0 ? 0 : 1U};
+    left -= member.tasks;
+    if (member.gpus > 0 && random.uniform(3) > 0) {
+      constexpr milli_gpu parts[] = {100, 200, 300, 500, 600};
+      member.gpu_milli = parts[random.uniform(5)];
+    } else if (member.gpus > 0) {
+      member.gpus = 1 + random.uniform(2);
+    }
+    member.host = {random.uniform(3), random.uniform(3)};
+    if (random.uniform(5) == 0) member.models = 1 + random.uniform(3);
+    const level_t l = node + random.uniform(2);
+    switch (random.uniform(6)) {
+      case 0:
+        member.spread = {{l, 1 + random.uniform(2)}};
+        break;
+      case 1:
+        member.slices = {{l, member.tasks % 2 == 0 ? 2U : 1U}};
+        break;
+      case 2:
+        if (m > 0 && member.tasks % gang.members[0].tasks == 0) member.leader = 0;
+        break;
+      default:
+        break;
+    }
+    if (m > 0 && random.uniform(5) == 0) {
+      member = gang.members[0];
+      member.tasks = 1;
+      left -= std::min(left, 1U);
+    }
+    gang.members.push_back(member);
+  }
+  if (random.uniform(3) == 0) gang.required = node + random.uniform(2);
+  if (random.uniform(3) == 0) gang.preferred = node + random.uniform(2);
+  return gang;
+}
+
+task_mix small_mix(rng& random) {
+  std::vector<std::pair<task_kind, std::uint32_t>> kinds;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const bool whole = random.uniform(3) == 0;
+    const auto part = static_cast<milli_gpu>(whole ? 1000 : 100 * (1 + random.uniform(9)));
+    kinds.push_back({{.cpu_milli = 1 + random.uniform(3),
+                      .gpu_milli = part,
+                      .gpus = whole ? 1 + random.uniform(2) : 1,
+                      .models = 1 + random.uniform(3)},
+                     1 + random.uniform(9)});
+  }
+  return task_mix(kinds);
+}
+
+bool proved(const shared_world& world, const topology_constraints& gang,
+            const infeasibility_proof& why) {
+  return proof_check(world.rules.tree, node, world.nodes, gang)(why);
+}
+
+}  // namespace
+
+TEST_CASE("shared GPUs: the least of all placements, or a proof that there is none") {
+  const int rounds = scaled(20'000);
+  int fitting = 0;
+  int waiting = 0;
+  int listed = 0;
+  std::uint64_t mutations = 0;
+  shared_gpu_fit<ragged_tree> fit;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const shared_world world(random);
+    const topology_constraints gang = random_shared_gang(random);
+    const level_t top = world.rules.tree.num_levels();
+    if (!valid(gang, node, top)) continue;
+    const fragmentation_gradient gradient{fragmentation(small_mix(random))};
+    const auto cost = [&](const node_state& before, const node_state& after) {
+      return gradient.cost(before, after);
+    };
+    const fit_verdict verdict = fit(world.nodes, world.rules.tree, node, gang, cost);
+    every_device naive(world.nodes, world.rules, gang, cost);
+    const level_t last = std::min(gang.required, top);
+    std::optional<std::int64_t> least;
+    level_t l = std::min(gang.preferred, last);
+    for (; l <= last && !least; ++l) least = naive(l);
+    REQUIRE(verdict == (least ? fit_verdict::fits : fit_verdict::does_not_fit));
+    if (least) {
+      ++fitting;
+      REQUIRE(fit.search().level() == l - 1);
+      REQUIRE(fit.search().is_least());
+      REQUIRE(fit.search().cost() == *least);
+      REQUIRE(naive.cost_of(fit.places(), l - 1) == *least);
+      continue;
+    }
+    ++waiting;
+    REQUIRE(fit.places().empty());
+    const infeasibility_proof why = fit.explain(gang);
+    REQUIRE(proved(world, gang, why));
+    REQUIRE(!sentence(why, gang, "cell").empty());
+    for (const infeasibility_proof::refusal& r : why.cells)
+      listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
+    if (round % 8 == 0) {
+      for_each_mutation(why, [&](const infeasibility_proof& other) {
+        ++mutations;
+        REQUIRE(!proved(world, gang, other));
+      });
+    }
+  }
+  MESSAGE(fitting, " fit, ", waiting, " wait, ", listed, " cells listed, ", mutations,
+          " mutations refused");
+  if (scale() >= 1) {
+    CHECK(fitting > rounds / 5);
+    CHECK(waiting > rounds / 5);
+    CHECK(listed > 50);
+    CHECK(mutations > 1000);
+  }
+}
+
+TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) {
+    const node_id id = nodes.add({{8000, 8000}, 2, 0});
+    nodes[id].gpu_left[1] = 400;
+  }
+  const uniform_tree tree{2};
+  const auto said = [&](std::vector<constrained_task_group> members) {
+    topology_constraints gang;
+    gang.members = std::move(members);
+    shared_gpu_fit<uniform_tree> fit;
+    const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
+    if (fit(nodes, tree, 0, gang, cost) == fit_verdict::fits) return std::string("fits");
+    const infeasibility_proof why = fit.explain(gang);
+    REQUIRE(proof_check(tree, 0, nodes, gang)(why));
+    return sentence(why, gang, "cluster");
+  };
+  CHECK(said({{2, 1}, {.tasks = 2, .gpus = 1, .gpu_milli = 400}}) == "fits");
+  CHECK(said({{3, 1}}) ==
+        "the gang needs room for 3 tasks of 1 GPU in one cluster; the cluster has it for 2: 1 is "
+        "missing");
+  CHECK(said({{.tasks = 3, .gpus = 1, .gpu_milli = 600}}) ==
+        "the gang needs room for 3 tasks of 600/1000 of a GPU in one cluster; the cluster has it "
+        "for 2: 1 is missing");
+  CHECK(said({{2, 1}, {.tasks = 3, .gpus = 1, .gpu_milli = 300}}) ==
+        "the gang needs room for 2900 thousandths of GPUs in one cluster; the cluster has it for "
+        "2600: 300 are missing");
+  CHECK(said({{.tasks = 9, .gpus = 0, .host = {2000, 0}}}) ==
+        "the gang needs room for 9 tasks of 2 CPUs in one cluster; the cluster has it for 8: 1 is "
+        "missing");
+}
+
+TEST_CASE("shared GPUs: what a node holds of members of very many tasks") {
+  node_table nodes;
+  nodes.add({{8, 8}, 4, 0});
+  const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
+  topology_constraints gang;
+  for (std::uint32_t m = 0; m < 5; ++m)
+    gang.members.push_back({.tasks = 65'535, .gpus = 1, .host = {m, 0}});
+  gang_units units;
+  units.assign(gang, 0, 1);
+  REQUIRE(units.size() == 5);
+  shared_capacity capacities;
+  REQUIRE(capacities.assign(nodes, units, 0, ~std::uint64_t{0}, cost));
+  using counts = std::vector<std::uint32_t>;
+  CHECK(capacities(0, counts{0, 1, 1, 1, 0}).has_value());
+  CHECK(capacities(0, counts{4, 0, 0, 0, 0}).has_value());
+  CHECK(!capacities(0, counts{5, 0, 0, 0, 0}).has_value());
+  CHECK(!capacities(0, counts{0, 0, 0, 1, 2}).has_value());  // CPU
+  CHECK(!capacities(0, counts{65'535, 0, 0, 0, 0}).has_value());
+  // Tasks without GPUs have no such bound: more vectors than can be numbered.
+  for (constrained_task_group& m : gang.members) m.gpus = 0;
+  units.assign(gang, 0, 1);
+  CHECK(!capacities.assign(nodes, units, 0, ~std::uint64_t{0}, cost));
+}
+
+TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") {
+  node_table nodes;
+  for (std::uint32_t n = 0; n < 4; ++n) {
+    const node_id id = nodes.add({{800'000, 800'000}, 16, 0});
+    for (std::uint32_t d = 0; d < 16; ++d)
+      nodes[id].gpu_left[d] = static_cast<milli_gpu>(500 + 31 * d);
+  }
+  const uniform_tree tree{4};
+  topology_constraints gang;
+  for (std::uint32_t m = 0; m < 8; ++m) {
+    const auto part = static_cast<milli_gpu>(110 + 37 * m);
+    gang.members.push_back({.tasks = 9, .gpus = 1, .gpu_milli = part});
+  }
+  const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
+  for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{10'000}}) {
+    shared_gpu_fit<uniform_tree> fit(budget);
+    CHECK(fit(nodes, tree, 0, gang, cost) == fit_verdict::budget_ended);
+    CHECK(fit.places().empty());
+  }
+  // Tasks led that no node could hold are no work.
+  gang.members = {{.tasks = 1, .gpus = 0},
+                  {.tasks = 4'000'000'000, .gpus = 1, .leader = 0, .gpu_milli = 1}};
+  shared_gpu_fit<uniform_tree> fit;
+  REQUIRE(fit(nodes, tree, 0, gang, cost) == fit_verdict::does_not_fit);
+  CHECK(proof_check(tree, 0, nodes, gang)(fit.explain(gang)));
+}
+
+namespace {
+
+std::int64_t any_cost(const node_state& /*before*/, const node_state& after) {
+  return after.total_gpu_left();
+}
+
+// Racks of so many nodes of eight whole GPUs, `free` of them free on each node.
+node_table racks_of(std::uint32_t nodes, std::uint32_t free) {
+  node_table table;
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    const node_id id = table.add({{96'000, 512'000}, 8, 0});
+    for (std::uint32_t d = free; d < 8; ++d) table[id].gpu_left[d] = 0;
+  }
+  return table;
+}
+
+// So many members of so many tasks of a GPU, each with another number of cores.
+topology_constraints many_kinds(std::uint32_t members, std::uint32_t tasks) {
+  topology_constraints gang;
+  for (std::uint32_t m = 0; m < members; ++m)
+    gang.members.push_back({.tasks = tasks, .gpus = 1, .host = {1000 * (m + 1), 1000}});
+  gang.required = 1;
+  return gang;
+}
+
+// Whether each task has a place that can be taken with those before it, all in one rack.
+bool is_taken_whole(node_table nodes, const uniform_tree& tree, const topology_constraints& gang,
+                    std::span<const member_placement> places) {
+  std::vector<std::uint32_t> missing;
+  for (const constrained_task_group& m : gang.members) missing.push_back(m.tasks);
+  for (const member_placement& p : places) {
+    const task_request task = task_of(gang.members[p.member]);
+    if (!can_take(nodes, task, p.where) || missing[p.member]-- == 0) return false;
+    take(nodes, task, p.where);
+    const auto rack_of = [&](node_id n) { return tree.parent(tree.cells(0)[n.value], 0); };
+    if (rack_of(p.where.node) != rack_of(places[0].where.node)) return false;
+  }
+  return std::all_of(missing.begin(), missing.end(), [](std::uint32_t n) { return n == 0; });
+}
+
+}  // namespace
+
+TEST_CASE("gangs of many kinds and tasks: what fits easily is placed, though not all is compared") {
+  const uniform_tree tree{2, 50};
+  for (const auto& size : {std::pair{4U, 64U}, std::pair{5U, 64U}, std::pair{8U, 40U}}) {
+    const std::uint32_t members = size.first;
+    const std::uint32_t tasks = size.second;
+    CAPTURE(members);
+    const node_table nodes = racks_of(100, 8);
+    const topology_constraints gang = many_kinds(members, tasks);
+    shared_gpu_fit<uniform_tree> fit;
+    REQUIRE(fit(nodes, tree, 0, gang, any_cost) == fit_verdict::fits);
+    CHECK(is_taken_whole(nodes, tree, gang, fit.places()));
+    CHECK(!fit.search().is_least());
+  }
+}
+
+TEST_CASE("gangs of many kinds and tasks: one kind, or the GPUs, prove a no") {
+  const uniform_tree tree{2, 50};
+  const auto said = [&](const node_table& nodes, const topology_constraints& gang) {
+    shared_gpu_fit<uniform_tree> fit;
+    REQUIRE(fit(nodes, tree, 0, gang, any_cost) == fit_verdict::does_not_fit);
+    const infeasibility_proof why = fit.explain(gang);
+    REQUIRE(proof_check(tree, 0, nodes, gang)(why));
+    return sentence(why, gang, "rack");
+  };
+  CHECK(said(racks_of(100, 0), many_kinds(5, 32)).find("32 tasks of 1 GPU") != std::string::npos);
+  // Room for each kind, and not for all.
+  CHECK(said(racks_of(100, 4), many_kinds(4, 64)) ==
+        "the gang needs room for 256000 thousandths of GPUs in one rack; rack 0 has most, for "
+        "200000: 56000 are missing");
+}
+
+TEST_CASE("most_units: no node holds more of a kind; as many where that is said to be exact") {
+  std::size_t exact = 0;
+  for (std::uint64_t seed = 0; seed < scaled(3'000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const shared_world world(random);
+    const topology_constraints gang = random_shared_gang(random);
+    if (!valid(gang, node, world.rules.tree.num_levels())) continue;
+    gang_units units;
+    units.assign(gang, node, world.rules.tree.num_levels());
+    shared_capacity capacities;
+    REQUIRE(capacities.assign(world.nodes, units, node, 1'000'000, any_cost));
+    for (std::uint32_t u = 0; u < units.size(); ++u) {
+      for (const node_id n : world.nodes.ids()) {
+        std::vector<std::uint32_t> counts(units.size(), 0);
+        const std::uint32_t most = units.at(u, node).most;
+        while (counts[u] < most) {
+          ++counts[u];
+          if (capacities(capacities.classes()[n.value], counts)) continue;
+          --counts[u];
+          break;
+        }
+        const std::uint32_t said = std::min(most, max_units(world.nodes[n], units[u]));
+        REQUIRE(said >= counts[u]);
+        if (!is_counted_exactly(units[u])) continue;
+        REQUIRE(said == counts[u]);
+        exact += said > 0 ? 1U : 0U;
+      }
+    }
+  }
+  CHECK(exact > 0);
+}

@@ -1,0 +1,239 @@
+// apiary/tests/gang/topology_constraints_test.cpp - which rules can be understood, and gangs in units.
+// SPDX-License-Identifier: MIT
+#include "support/levels.h"
+#include "support/naive_cells.h"
+#include "support/scale.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+bool understood(const topology_constraints& gang) { return valid(gang, node, block + 1); }
+
+topology_constraints gang_of_member(std::uint32_t tasks, std::vector<level_count> slices,
+                                    std::vector<level_count> spread = {}) {
+  topology_constraints gang;
+  gang.members.push_back({tasks, 1});
+  gang.members[0].slices = std::move(slices);
+  gang.members[0].spread = std::move(spread);
+  return gang;
+}
+
+topology_constraints led_gang(std::uint32_t leaders, std::uint32_t workers) {
+  topology_constraints gang;
+  gang.members = {{leaders, 1}, {workers, 2}};
+  gang.members[1].leader = 0;
+  return gang;
+}
+
+}  // namespace
+
+TEST_CASE("gang_rules: levels are those of nodes or above") {
+  topology_constraints gang;
+  CHECK(understood(gang));
+  for (level_t l = leaf; l <= block + 2; ++l) {
+    CAPTURE(l);
+    const bool known = l == node || l == rack || l == block;
+    gang = {};
+    gang.required = l;
+    CHECK(understood(gang) == known);
+    gang = {};
+    gang.preferred = l;
+    CHECK(understood(gang) == known);
+    CHECK(understood(gang_of_member(4, {{l, 2}})) == known);
+    CHECK(understood(gang_of_member(4, {}, {{l, 3}})) == known);
+  }
+  CHECK(understood(gang_of_member(4, {}, {{rack, 0}})));
+  CHECK(understood(gang_of_member(4, {}, {{rack, 1}, {rack, 2}})));
+}
+
+TEST_CASE("gang_rules: slices divide the tasks and one another, each of a level of its own") {
+  for (std::uint32_t tasks = 0; tasks <= 12; ++tasks) {
+    for (std::uint32_t of_rack = 0; of_rack <= 13; ++of_rack) {
+      CAPTURE(tasks);
+      CAPTURE(of_rack);
+      const bool alone = of_rack > 0 && tasks % of_rack == 0;
+      CHECK(understood(gang_of_member(tasks, {{rack, of_rack}})) == alone);
+      for (std::uint32_t of_block = 1; of_block <= 12; ++of_block) {
+        CAPTURE(of_block);
+        const bool both = alone && tasks % of_block == 0 && of_block % of_rack == 0;
+        CHECK(understood(gang_of_member(tasks, {{rack, of_rack}, {block, of_block}})) == both);
+        CHECK(understood(gang_of_member(tasks, {{block, of_block}, {rack, of_rack}})) == both);
+        CHECK(!understood(gang_of_member(tasks, {{rack, of_rack}, {rack, of_block}})));
+      }
+    }
+  }
+}
+
+TEST_CASE("gang_rules: a leader has no leader, and its tasks divide those it leads") {
+  for (std::uint32_t leaders = 0; leaders <= 6; ++leaders) {
+    for (std::uint32_t workers = 0; workers <= 12; ++workers) {
+      CAPTURE(leaders);
+      CAPTURE(workers);
+      bool divide = workers == 0;
+      for (std::uint32_t n = leaders; leaders > 0 && n <= workers; n += leaders)
+        divide = divide || n == workers;
+      CHECK(understood(led_gang(leaders, workers)) == divide);
+    }
+  }
+  topology_constraints gang = led_gang(2, 4);
+  gang.members[1].leader = 2;
+  CHECK(!understood(gang));  // there is no such member
+  gang.members[1].leader = 1;
+  CHECK(!understood(gang));  // itself
+  gang.members[1].leader = 0;
+  gang.members.push_back({4, 1});
+  gang.members[2].leader = 1;
+  CHECK(!understood(gang));
+  gang.members[2].leader = 0;
+  CHECK(understood(gang));
+}
+
+TEST_CASE("gang_rules: all members together have fewer than 2^32 tasks") {
+  constexpr std::uint32_t half = std::uint32_t{1} << 31;
+  topology_constraints gang;
+  gang.members = {{half, 1}, {half - 1, 1}};
+  CHECK(understood(gang));
+  gang.members.push_back({1, 0});
+  const constraint_fault fault = find_fault(gang, node, block + 1);
+  CHECK(fault.what == constraint_fault::kind::too_many_tasks);
+  CHECK(fault.member == 2);
+  gang.members = {{half, 1}, {half, 1}};
+  CHECK(!understood(gang));
+}
+
+TEST_CASE("gang_units: what a task needs with those it leads is never less than it is") {
+  constexpr std::uint32_t many = std::uint32_t{1} << 29;
+  topology_constraints gang = led_gang(1, many);
+  for (int i = 0; i < 5; ++i) {
+    gang.members[1].host = {std::uint32_t{1} << 31, std::uint32_t{1} << 31};
+    gang.members.push_back(gang.members[1]);
+  }
+  REQUIRE(understood(gang));
+  gang_units units;
+  units.assign(gang, node, block + 1);
+  REQUIRE(units.size() == 1);
+  CHECK(units[0].gpus == gang_units::many_leaves);
+  CHECK(units[0].cpu_milli == gang_units::much);
+  CHECK(units[0].memory_mib == gang_units::much);
+}
+
+TEST_CASE("gang_units: kinds, needs and limits are those that the rules say") {
+  constexpr level_t top = block + 1;
+  std::size_t constrained = 0;
+  std::size_t joined = 0;
+  gang_units units;  // the same one for all: assign() leaves nothing behind
+  for (std::uint64_t seed = 0; seed < scaled(2000U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const topology_constraints gang = random_small_gang(random, 6);
+    REQUIRE(understood(gang));
+    const ruled_world world = random_small_cells(random, 6);
+    const naive_cells naive(world, gang);
+    units.assign(gang, node, top);
+    REQUIRE(units.size() == naive.kinds().size());
+    std::vector<std::uint32_t> kind_of(gang.members.size(), no_member);
+    level_t lowest = any_level;
+    bool hosted = false;
+    for (std::uint32_t u = 0; u < units.size(); ++u) {
+      const naive_kind& kind = naive.kinds()[u];
+      for (const std::uint32_t m : kind.members) kind_of[m] = u;
+      joined += kind.members.size() - 1;
+      CHECK(units[u].member == kind.members[0]);
+      CHECK(units[u].tasks == kind.tasks);
+      CHECK(units[u].gpus == kind.leaves);
+      CHECK(units[u].cpu_milli == kind.cpu);
+      CHECK(units[u].memory_mib == kind.memory);
+      CHECK(units[u].constrained == naive.lowest_constraint(kind.members[0]));
+      lowest = std::min(lowest, units[u].constrained);
+      hosted = hosted || kind.cpu > 0 || kind.memory > 0;
+      constrained += units[u].constrained == any_level ? 0U : 1U;
+      for (level_t l = node; l <= top; ++l) {
+        CAPTURE(l);
+        const auto limit = units.at(u, l);
+        CHECK(limit.most == naive.bound(u, l, kind.tasks));
+        for (std::uint32_t n = 0; n <= kind.tasks; ++n)
+          CHECK((n % limit.step == 0 && n <= limit.most) == naive.may(u, l, n));
+        for (std::uint32_t n = 0; n <= kind.tasks + 2; ++n)
+          CHECK(units.bound(u, l, n) == naive.bound(u, l, n));
+        CHECK(units.bound(u, l, ~std::uint64_t{0}) == limit.most);
+      }
+    }
+    for (std::uint32_t m = 0; m < gang.members.size(); ++m) CHECK(units.kind_of(m) == kind_of[m]);
+    CHECK(units.lowest_constraint() == lowest);
+    CHECK(units.hosted() == hosted);
+  }
+  CHECK(constrained > 0);
+  if (scale() >= 1) CHECK(joined > 10);
+}
+
+TEST_CASE("gang_units: slices of a leader and of those it leads come together in whole ones") {
+  topology_constraints gang = led_gang(12, 24);
+  gang.members[0].slices = {{rack, 4}};
+  gang.members[1].slices = {{rack, 12}};
+  gang.members[1].spread = {{block, 17}};
+  REQUIRE(understood(gang));
+  gang_units units;
+  units.assign(gang, node, block + 1);
+  CHECK(units.at(0, node).step == 1);
+  CHECK(units.at(0, rack).step == 12);  // 4 leaders make a slice, 6 make one of workers
+  CHECK(units.at(0, block).step == 12);
+  CHECK(units.at(0, block).most == 0);  // 8 leaders would be, of which no slices are made
+  CHECK(units.at(0, rack).most == 0);
+  gang.members[1].spread = {{block, 24}};
+  units.assign(gang, node, block + 1);
+  CHECK(units.at(0, node).most == 12);
+}
+
+TEST_CASE("gang_units: shares and kinds of GPU of a task and those it leads") {
+  topology_constraints gang = led_gang(2, 4);
+  gang.members[0].gpu_milli = 300;
+  gang.members[0].models = 0b0111;
+  gang.members[1].gpu_milli = 500;
+  gang.members[1].models = 0b1110;
+  gang.members.push_back({2, 0});  // takes no GPU, so it asks for none
+  gang.members[2].leader = 0;
+  gang.members[2].gpu_milli = 100;
+  gang.members[2].models = 0b1000;
+  gang_units units;
+  units.assign(gang, node, block);
+  REQUIRE(units.size() == 1);
+  CHECK(units[0].shares == std::vector<milli_gpu>{500, 500, 300});
+  CHECK(units[0].models == 0b0110);
+  CHECK(gang.members[0].shared() == 300);
+  CHECK(gang.members[2].shared() == 0);
+  gang.members[0].gpu_milli = whole_gpu;
+  CHECK(gang.members[0].shared() == 0);
+}
+
+TEST_CASE("gang_units: those that differ in anything are not of one kind") {
+  const constrained_task_group plain{2, 1, {3, 4}};
+  std::vector<constrained_task_group> others(7, plain);
+  others[1].gpus = 2;
+  others[2].host.cpu_milli = 4;
+  others[3].host.memory_mib = 5;
+  others[4].gpu_milli = 500;
+  others[5].models = 1;
+  others[6].spread = {{rack, 2}};
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    CAPTURE(i);
+    topology_constraints gang;
+    gang.members = {plain, others[i]};
+    gang_units units;
+    units.assign(gang, node, block);
+    CHECK(units.size() == (i == 0 ? 1 : 2));
+    CHECK(units[0].tasks == (i == 0 ? 4 : 2));
+    CHECK(units.at(0, rack).most == units[0].tasks);
+  }
+}

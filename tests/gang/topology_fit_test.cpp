@@ -1,0 +1,782 @@
+// apiary/tests/gang/topology_fit_test.cpp - gangs under rules against trying every assignment.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/rng.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <support/levels.h>
+#include <support/naive_constraints.h>
+#include <support/proof_mutations.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+namespace {
+
+using fit_t = topology_fit<ragged_tree>;
+
+capacity_index<ragged_tree> capacity_of(const ruled_world& world, std::uint32_t most) {
+  capacity_index<ragged_tree> capacities(world.tree, node, most);
+  for (std::uint32_t n = 0; n < world.num_nodes(); ++n) capacities.set(n, world.free[n]);
+  return capacities;
+}
+
+bool accepted(const ruled_world& world, const topology_constraints& gang,
+              const infeasibility_proof& why) {
+  return proof_check(world.tree, node, world.free, world.hosts, gang)(why);
+}
+
+// What is known of all questions of a test.
+struct counters {
+  std::uint64_t asked = 0;
+  std::uint64_t fits = 0;
+  std::uint64_t listed = 0;
+  std::uint64_t mutations = 0;
+};
+
+// Asks, and compares with the level at which the gang fits first, top + 1 if at none.
+void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const ruled_world& world,
+           const topology_constraints& gang, level_t first, bool mutate, counters& seen) {
+  const level_t last = std::min(gang.required, capacities.top());
+  const fit_verdict verdict = fit(capacities, gang, world.hosts);
+  ++seen.asked;
+  REQUIRE(verdict == (first <= last ? fit_verdict::fits : fit_verdict::does_not_fit));
+  if (verdict == fit_verdict::fits) {
+    ++seen.fits;
+    REQUIRE(fit.level() == first);
+    REQUIRE(fit.is_lowest());
+    REQUIRE(is_ruled_placement(world, gang, fit));
+    if (!mutate || gang.members.empty()) return;
+    // What proves a no where nothing is free proves none here.
+    const capacity_index<ragged_tree> empty(world.tree, node, capacities.most());
+    if (fit(empty, gang) == fit_verdict::fits) return;  // tasks without leaves
+    REQUIRE(!accepted(world, gang, fit.explain(empty, gang)));
+    return;
+  }
+  REQUIRE(fit.portions().empty());
+  const infeasibility_proof why = fit.explain(capacities, gang, world.hosts);
+  REQUIRE(accepted(world, gang, why));
+  REQUIRE(!sentence(why, gang, "cell").empty());
+  for (const infeasibility_proof::refusal& r : why.cells)
+    seen.listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
+  if (!mutate) return;
+  for_each_mutation(why, [&](const infeasibility_proof& other) {
+    ++seen.mutations;
+    REQUIRE(!accepted(world, gang, other));
+  });
+}
+
+// The first level from the preferred one to the required one at which `fits` says yes.
+level_t first_level(const topology_constraints& gang, level_t top,
+                    const std::function<bool(level_t)>& fits) {
+  const level_t last = std::min(gang.required, top);
+  level_t l = std::min(gang.preferred, last);
+  while (l <= last && !fits(l)) ++l;
+  return l <= last ? l : top + 1;
+}
+
+// Gangs of at most four tasks of 1 to 4 leaves: one member a size.
+std::vector<topology_constraints> small_gangs() {
+  std::vector<topology_constraints> gangs;
+  for (std::uint32_t code = 0; code < 5 * 5 * 5 * 5; ++code) {
+    const std::uint32_t tasks[] = {code % 5, code / 5 % 5, code / 25 % 5, code / 125};
+    if (tasks[0] + tasks[1] + tasks[2] + tasks[3] > 4) continue;
+    topology_constraints gang;
+    for (std::uint32_t size = 1; size <= 4; ++size)
+      if (tasks[size - 1] > 0) gang.members.push_back({tasks[size - 1], size});
+    gangs.push_back(gang);
+  }
+  return gangs;
+}
+
+// Each kind of rule on a gang.
+std::vector<topology_constraints> with_rules(const topology_constraints& plain) {
+  std::vector<topology_constraints> all{plain};
+  const auto add = [&](const std::function<void(topology_constraints&)>& change) {
+    topology_constraints gang = plain;
+    change(gang);
+    if (valid(gang, node, block)) all.push_back(gang);
+  };
+  for (const level_t l : {node, rack}) {
+    add([&](topology_constraints& g) { g.required = l; });
+    add([&](topology_constraints& g) { g.preferred = l; });
+    for (const std::uint32_t k : {1U, 2U}) {
+      const auto spread = [&](topology_constraints& g) {
+        for (constrained_task_group& m : g.members) m.spread = {{l, k}};
+      };
+      add(spread);
+      add([&](topology_constraints& g) {
+        spread(g);
+        g.required = rack;
+      });
+    }
+    add([&](topology_constraints& g) {
+      for (constrained_task_group& m : g.members) m.slices = {{l, m.tasks % 2 == 0 ? 2U : 1U}};
+    });
+  }
+  add([&](topology_constraints& g) { g.required = rack, g.preferred = node; });
+  add([&](topology_constraints& g) {
+    for (constrained_task_group& m : g.members)
+      m.slices = {{rack, m.tasks}, {node, m.tasks % 2 == 0 ? 2U : 1U}};
+  });
+  add([&](topology_constraints& g) {
+    for (constrained_task_group& m : g.members) {
+      m.slices = {{rack, m.tasks % 2 == 0 ? 2U : 1U}};
+      m.spread = {{node, 1}};
+    }
+  });
+  if (plain.members.size() < 2) return all;
+  const auto lead = [](topology_constraints& g) {
+    for (std::uint32_t m = 1; m < g.members.size(); ++m)
+      if (g.members[m].tasks % g.members[0].tasks == 0) g.members[m].leader = 0;
+  };
+  add(lead);
+  add([&](topology_constraints& g) {
+    lead(g);
+    g.required = rack;
+    g.members[0].spread = {{node, 1}};
+  });
+  add([&](topology_constraints& g) {
+    lead(g);
+    g.members[1].spread = {{rack, 2}};
+  });
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every gang of four tasks under every rule on every cluster of four nodes of four") {
+  const std::vector<std::vector<std::uint32_t>> clusters = {
+      {1}, {2}, {1, 1}, {3}, {2, 1}, {1, 1, 1}, {4}, {3, 1}, {2, 2}, {2, 1, 1}, {1, 1, 1, 1}};
+  std::vector<topology_constraints> gangs;
+  for (const topology_constraints& gang : small_gangs())
+    for (const topology_constraints& constrained : with_rules(gang)) gangs.push_back(constrained);
+  counters seen;
+  std::uint64_t turn = 0;
+  const auto every = static_cast<std::uint64_t>(std::max(1.0, 1.0 / scale()));
+  fit_t fit;
+  for (const std::vector<std::uint32_t>& racks : clusters) {
+    std::uint32_t nodes = 0;
+    for (const std::uint32_t n : racks) nodes += n;
+    ruled_world world{ragged_tree({{static_cast<std::uint32_t>(racks.size())},
+                                   racks,
+                                   std::vector<std::uint32_t>(nodes, 4)}),
+                      std::vector<std::uint32_t>(nodes, 0),
+                      {}};
+    for (bool more = true; more;) {
+      // Nodes of a rack in ascending order: the others are the same.
+      bool first = true;
+      for (std::uint32_t n = 1; n < nodes; ++n)
+        first = first && (world.cell(n, rack) != world.cell(n - 1, rack) ||
+                          world.free[n - 1] <= world.free[n]);
+      if (first) {
+        const capacity_index<ragged_tree> capacities = capacity_of(world, 4);
+        for (std::size_t g = 0; g < gangs.size(); ++g) {
+          if (++turn % every != 0) continue;
+          CAPTURE(g);
+          const level_t level = first_level(gangs[g], capacities.top(), [&](level_t l) {
+            return fits_by_assigning(world, gangs[g], l);
+          });
+          check(fit, capacities, world, gangs[g], level, turn % 7 == 0, seen);
+        }
+      }
+      std::uint32_t n = 0;
+      while (n < nodes && world.free[n] == 4) world.free[n++] = 0;
+      more = n < nodes;
+      if (more) ++world.free[n];
+    }
+  }
+  MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
+          seen.mutations, " mutations");
+  CHECK(seen.fits > seen.asked / 20);
+  CHECK(seen.fits < seen.asked - seen.asked / 20);
+}
+
+namespace {
+
+// What all tasks of an assignment under the rules take of each of three nodes, and the lowest level
+// with a cell that holds them.
+struct taken_of_nodes {
+  std::array<std::uint32_t, 3> leaves{};
+  std::array<std::uint32_t, 3> cpu{};
+  level_t level = 0;
+};
+
+// Of all assignments; `plenty` has room for each of them.
+void list_assignments(const ruled_world& plenty, const topology_constraints& gang,
+                      assignment& begun, std::size_t member, std::vector<taken_of_nodes>& found) {
+  if (member < gang.members.size()) {
+    std::vector<std::uint32_t>& nodes = begun[member];
+    if (nodes.size() == gang.members[member].tasks)
+      return list_assignments(plenty, gang, begun, member + 1, found);
+    for (std::uint32_t n = nodes.empty() ? 0 : nodes.back(); n < 3; ++n) {
+      nodes.push_back(n);
+      list_assignments(plenty, gang, begun, member, found);
+      nodes.pop_back();
+    }
+    return;
+  }
+  taken_of_nodes taken;
+  for (taken.level = node; !keeps_rules(plenty, gang, begun, taken.level); ++taken.level)
+    if (taken.level == plenty.tree.num_levels()) return;
+  for (std::size_t m = 0; m < begun.size(); ++m) {
+    for (const std::uint32_t n : begun[m]) {
+      taken.leaves[n] += gang.members[m].gpus;
+      taken.cpu[n] += gang.members[m].host.cpu_milli;
+    }
+  }
+  found.push_back(taken);
+}
+
+// The lowest level at which the gang fits, above the top if at none.
+level_t lowest_level(const ruled_world& world, const std::vector<taken_of_nodes>& assignments) {
+  level_t lowest = world.tree.num_levels() + 1;
+  for (const taken_of_nodes& taken : assignments) {
+    bool fits = true;
+    for (std::uint32_t n = 0; n < 3; ++n)
+      fits = fits && taken.leaves[n] <= world.free[n] && taken.cpu[n] <= world.hosts[n].cpu_milli;
+    if (fits) lowest = std::min(lowest, taken.level);
+  }
+  return lowest;
+}
+
+// All that three nodes can have left of two GPUs and two CPUs, in racks of so many nodes; nodes of
+// a rack, and racks of one node, in ascending order: the others are the same.
+std::vector<ruled_world> worlds_of_three(const std::vector<std::uint32_t>& racks) {
+  ruled_world world{
+      ragged_tree({{static_cast<std::uint32_t>(racks.size())}, racks, {2, 2, 2}}), {0, 0, 0}, {}};
+  world.hosts.resize(3);
+  std::vector<ruled_world> all;
+  for (std::uint32_t code = 0; code < 9 * 9 * 9; ++code) {
+    const std::array<std::uint32_t, 3> left{code % 9, code / 9 % 9, code / 81};
+    bool first = true;
+    for (std::uint32_t n = 1; n < 3; ++n)
+      first = first && (left[n - 1] <= left[n] ||
+                        (racks.size() == 2 && world.cell(n, rack) != world.cell(n - 1, rack)));
+    if (!first) continue;
+    for (std::uint32_t n = 0; n < 3; ++n) {
+      world.free[n] = left[n] % 3;
+      world.hosts[n].cpu_milli = left[n] / 3;
+    }
+    all.push_back(world);
+  }
+  return all;
+}
+
+// Up to three tasks of 0 to 2 leaves and 0 or 1 CPU, under each kind of rule.
+std::vector<constrained_task_group> hosted_members() {
+  std::vector<constrained_task_group> all;
+  for (std::uint32_t leaves = 0; leaves <= 2; ++leaves) {
+    for (std::uint32_t cpu = 0; cpu <= 1; ++cpu) {
+      for (std::uint32_t tasks = 1; tasks <= 3; ++tasks) {
+        const constrained_task_group plain{tasks, leaves, {cpu, 0}};
+        all.push_back(plain);
+        if (tasks == 1) continue;
+        for (const level_t l : {node, rack}) {
+          for (std::uint32_t k = 1; k < tasks; ++k) {
+            all.push_back(plain);
+            all.back().spread = {{l, k}};
+          }
+          all.push_back(plain);
+          all.back().slices = {{l, tasks}};
+        }
+        all.push_back(plain);
+        all.back().slices = {{rack, tasks}};
+        all.back().spread = {{node, 1}};
+      }
+    }
+  }
+  return all;
+}
+
+// Of one or two of these members with up to four tasks, perhaps one the leader of the other.
+std::vector<topology_constraints> hosted_gangs() {
+  std::vector<topology_constraints> gangs;
+  const std::vector<constrained_task_group> members = hosted_members();
+  const auto add = [&](const topology_constraints& gang) {
+    if (!valid(gang, node, block)) return;
+    gangs.push_back(gang);
+    gangs.back().preferred = node;
+    const std::array<level_t, 3> required{any_level, rack, node};
+    gangs.back().required = required[gangs.size() % 3];
+  };
+  for (std::size_t a = 0; a < members.size(); ++a) {
+    topology_constraints gang;
+    gang.members = {members[a]};
+    add(gang);
+    for (std::size_t b = 0; b < members.size(); ++b) {
+      gang.members = {members[a], members[b]};
+      if (members[a].tasks + members[b].tasks > 4) continue;
+      if (a <= b) add(gang);
+      gang.members[1].leader = 0;
+      add(gang);
+    }
+  }
+  return gangs;
+}
+
+}  // namespace
+
+TEST_CASE("every gang of two members with rules of their own on every three nodes with CPU") {
+  const std::vector<topology_constraints> gangs = hosted_gangs();
+  counters seen;
+  std::uint64_t turn = 0;
+  const auto every = static_cast<std::uint64_t>(std::max(1.0, 1.0 / scale()));
+  fit_t fit;
+  for (const std::vector<std::uint32_t>& racks :
+       std::vector<std::vector<std::uint32_t>>{{3}, {2, 1}, {1, 1, 1}}) {
+    const std::vector<ruled_world> worlds = worlds_of_three(racks);
+    std::vector<capacity_index<ragged_tree>> capacities;
+    for (const ruled_world& world : worlds) capacities.push_back(capacity_of(world, 2));
+    ruled_world plenty = worlds[0];
+    plenty.free.assign(3, 100);
+    plenty.hosts.clear();
+    for (std::size_t g = 0; g < gangs.size(); ++g) {
+      CAPTURE(g);
+      assignment begun(gangs[g].members.size());
+      std::vector<taken_of_nodes> assignments;
+      list_assignments(plenty, gangs[g], begun, 0, assignments);
+      // What does not fit the last world, where nothing is taken, fits none.
+      const bool never = lowest_level(worlds.back(), assignments) > capacities[0].top();
+      for (std::size_t w = never ? worlds.size() - 1 : 0; w < worlds.size(); ++w) {
+        if (++turn % every != 0) continue;
+        CAPTURE(w);
+        const level_t lowest = lowest_level(worlds[w], assignments);
+        check(fit, capacities[w], worlds[w], gangs[g], lowest, turn % 31 == 0, seen);
+      }
+    }
+  }
+  MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
+          seen.mutations, " mutations");
+  CHECK(seen.fits > seen.asked / 20);
+  CHECK(seen.fits < seen.asked - seen.asked / 20);
+}
+
+namespace {
+
+ruled_world random_world(rng& random, std::uint32_t most) {
+  const std::uint32_t blocks = 1 + random.uniform(2);
+  std::vector<std::uint32_t> racks(blocks);
+  std::vector<std::uint32_t> nodes;
+  std::uint32_t total = 0;
+  for (std::uint32_t& r : racks) {
+    r = 1 + random.uniform(3);
+    for (std::uint32_t i = 0; i < r; ++i) {
+      nodes.push_back(1 + random.uniform(3));
+      total += nodes.back();
+    }
+  }
+  ruled_world world{
+      ragged_tree({{blocks}, racks, nodes, std::vector<std::uint32_t>(total, most)}), {}, {}};
+  const std::uint32_t busy = random.uniform(4);
+  for (std::uint32_t n = 0; n < total; ++n)
+    world.free.push_back(random.uniform(4) < busy ? random.uniform(most + 1)
+                                                  : most - random.uniform(most / 2 + 1));
+  if (random.uniform(3) == 0) {
+    for (std::uint32_t n = 0; n < total; ++n)
+      world.hosts.push_back({random.uniform(9), random.uniform(9)});
+  }
+  return world;
+}
+
+topology_constraints random_gang(rng& random, std::uint32_t most) {
+  topology_constraints gang;
+  const std::uint32_t members = 1 + random.uniform(3);
+  for (std::uint32_t m = 0; m < members; ++m) {
+    constrained_task_group member{1 + random.uniform(random.uniform(3) == 0 ? 9 : 4),
+                                  random.uniform(8) == 0 ? 0 : 1 + random.uniform(most)};
+    if (random.uniform(3) == 0) member.host = {random.uniform(4), random.uniform(4)};
+    const level_t l = node + random.uniform(3);
+    switch (random.uniform(6)) {
+      case 0:
+        member.spread = {{l, 1 + random.uniform(4)}};
+        break;
+      case 1:
+        member.slices = {{l, 1 + random.uniform(member.tasks)}};
+        break;
+      case 2:
+        member.tasks = 4 * (1 + random.uniform(2));
+        member.slices = {{rack, 2}, {block, 4}};
+        if (random.uniform(2) == 0) member.spread = {{node, 1 + random.uniform(2)}};
+        break;
+      case 3:
+        if (m > 0) member.leader = random.uniform(m);
+        break;
+      default:
+        break;
+    }
+    if (random.uniform(4) == 0)
+      member.spread.push_back({node + random.uniform(3), 1 + random.uniform(6)});
+    for (const level_count& s : member.slices)
+      if (member.tasks % s.tasks != 0) member.tasks = s.tasks;
+    if (m > 0 && random.uniform(4) == 0) {
+      member = gang.members[random.uniform(m)];
+      if (random.uniform(2) == 0) member.tasks = 1 + random.uniform(4);
+    }
+    gang.members.push_back(member);
+  }
+  if (random.uniform(2) == 0) gang.required = node + random.uniform(3);
+  if (random.uniform(3) == 0) gang.preferred = node + random.uniform(3);
+  return gang;
+}
+
+}  // namespace
+
+TEST_CASE("random gangs under random rules against going from node to node") {
+  counters seen;
+  fit_t fit(10'000'000);
+  const int rounds = scaled(20'000);
+  std::vector<std::pair<topology_constraints, infeasibility_proof>> before;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const std::uint32_t most = random.uniform(2) == 0 ? 8 : 4 + random.uniform(7);
+    const ruled_world world = random_world(random, most);
+    const topology_constraints gang = random_gang(random, most);
+    if (!valid(gang, node, 4)) continue;
+    const capacity_index<ragged_tree> capacities = capacity_of(world, most);
+    node_after_node naive(world, gang);
+    const level_t first = first_level(gang, capacities.top(), [&](level_t l) { return naive(l); });
+    check(fit, capacities, world, gang, first, round % 16 == 0, seen);
+  }
+  MESSAGE(seen.asked, " asked, ", seen.fits, " fit, ", seen.listed, " cells listed, ",
+          seen.mutations, " mutations");
+  if (scale() >= 1) {
+    CHECK(seen.fits > seen.asked / 10);
+    CHECK(seen.fits < seen.asked - seen.asked / 10);
+    CHECK(seen.listed > 20);
+  }
+}
+
+namespace {
+
+ruled_world two_racks(const std::vector<std::uint32_t>& free) {
+  return {ragged_tree({{2}, {4, 4}, std::vector<std::uint32_t>(8, 8)}), free, {}};
+}
+
+}  // namespace
+
+TEST_CASE("whole cells are left whole, or few nodes are used") {
+  const ruled_world world = two_racks({8, 8, 8, 8, 4, 4, 4, 0});
+  const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+  topology_constraints gang;
+  gang.members = {{2, 4}};
+  gang.required = rack;
+  fit_t tight;
+  REQUIRE(tight(capacities, gang) == fit_verdict::fits);
+  CHECK(tight.cell() == 1);
+  fit_t few(1000, gang_objective::fewest_nodes);
+  REQUIRE(few(capacities, gang) == fit_verdict::fits);
+  CHECK(few.cell() == 0);
+  CHECK(few.portions().size() == 1);
+}
+
+TEST_CASE("a leader and its workers, slices and spread in the answer") {
+  const ruled_world world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
+  const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+  topology_constraints gang;
+  gang.members = {{4, 2}, {8, 3}};
+  gang.members[1].leader = 0;
+  gang.members[0].slices = {{rack, 2}};
+  gang.members[1].spread = {{node, 2}};
+  fit_t fit;
+  REQUIRE(fit(capacities, gang) == fit_verdict::fits);
+  CHECK(is_ruled_placement(world, gang, fit));
+  for (const fit_t::portion& p : fit.portions()) CHECK(p.tasks == (p.member == 0 ? 1 : 2));
+  gang.preferred = rack;
+  REQUIRE(fit(capacities, gang) == fit_verdict::fits);
+  CHECK(fit.level() == rack);
+  CHECK(fit.cell() == 0);
+}
+
+TEST_CASE("gangs of nothing fit, tasks larger than any node never do") {
+  const ruled_world world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
+  const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+  topology_constraints gang;
+  fit_t fit;
+  CHECK(fit(capacities, gang) == fit_verdict::fits);
+  gang.members = {{0, 3}};
+  gang.required = rack;
+  CHECK(fit(capacities, gang) == fit_verdict::fits);
+  CHECK(fit.portions().empty());
+  gang.members = {{1, 9}, {1, 1}};
+  REQUIRE(fit(capacities, gang) == fit_verdict::does_not_fit);
+  CHECK(accepted(world, gang, fit.explain(capacities, gang)));
+}
+
+TEST_CASE("many sizes with nothing in common end within the budget, and no no is wrong") {
+  const int rounds = scaled(40);
+  int ended = 0;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    constexpr std::uint32_t nodes = 12;
+    ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 64)}),
+                      std::vector<std::uint32_t>(nodes, 64),
+                      {}};
+    const capacity_index<ragged_tree> capacities = capacity_of(world, 64);
+    // Nodes cut into three tasks each: it fits, but that is hard to see.
+    topology_constraints gang;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const std::uint32_t a = 14 + random.uniform(16);
+      const std::uint32_t b = 14 + random.uniform(16);
+      for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
+    }
+    if (round % 2 == 0) gang.members[0].spread = {{rack, 1}};
+    fit_t fit(20'000);
+    const fit_verdict verdict = fit(capacities, gang);
+    REQUIRE(verdict != fit_verdict::does_not_fit);
+    REQUIRE(fit.steps() <= 20'000);
+    if (verdict == fit_verdict::fits) REQUIRE(is_ruled_placement(world, gang, fit));
+    ended += verdict == fit_verdict::budget_ended ? 1 : 0;
+  }
+  MESSAGE(ended, " of ", rounds, " ended");
+  if (scale() >= 1) CHECK(ended > 5);
+}
+
+TEST_CASE("where the budget ends at a lower level, a higher one may do") {
+  // A rack in which every leaf is needed, by tasks of many sizes, and another with room for them.
+  int higher = 0;
+  const int rounds = scaled(40);
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    constexpr std::uint32_t nodes = 10;
+    ruled_world world{ragged_tree({{2}, {nodes, 1}, std::vector<std::uint32_t>(nodes + 1, 64)}),
+                      std::vector<std::uint32_t>(nodes + 1, 64),
+                      {}};
+    const capacity_index<ragged_tree> capacities = capacity_of(world, 64);
+    topology_constraints gang;
+    gang.preferred = rack;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const std::uint32_t a = 14 + random.uniform(16);
+      const std::uint32_t b = 14 + random.uniform(16);
+      for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
+    }
+    fit_t fit(2'000);
+    if (fit(capacities, gang) != fit_verdict::fits) continue;
+    REQUIRE(is_ruled_placement(world, gang, fit));
+    REQUIRE(fit.is_lowest() == (fit.level() == rack));
+    higher += fit.level() == block ? 1 : 0;
+  }
+  MESSAGE(higher, " of ", rounds, " at the higher level");
+  if (scale() >= 1) CHECK(higher > 0);
+}
+
+TEST_CASE("a rack that is hard to decide keeps no gang from an easy one, nor from a higher level") {
+  // The first rack has least free leaves, and every one is needed by tasks of many sizes.
+  const int rounds = scaled(40);
+  int easy = 0;
+  int higher = 0;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    constexpr std::uint32_t nodes = 10;
+    const std::uint32_t others = round % 2 == 0 ? nodes + 4 : 1;
+    ruled_world world{
+        ragged_tree({{2}, {nodes, others}, std::vector<std::uint32_t>(nodes + others, 64)}),
+        std::vector<std::uint32_t>(nodes + others, 64),
+        {}};
+    const capacity_index<ragged_tree> capacities = capacity_of(world, 64);
+    topology_constraints gang;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      const std::uint32_t a = 14 + random.uniform(16);
+      const std::uint32_t b = 14 + random.uniform(16);
+      for (const std::uint32_t leaves : {a, b, 64 - a - b})
+        gang.members.push_back({.tasks = 1, .gpus = leaves, .spread = {{node, 1}}});
+    }
+    (round % 2 == 0 ? gang.required : gang.preferred) = rack;
+    fit_t fit(100'000);
+    REQUIRE(fit(capacities, gang) == fit_verdict::fits);
+    REQUIRE(is_ruled_placement(world, gang, fit));
+    REQUIRE(fit.steps() <= 100'000);
+    easy += fit.level() == rack && fit.cell() == 1 ? 1 : 0;
+    higher += fit.level() == block ? 1 : 0;
+  }
+  if (scale() >= 1) {
+    CHECK(easy > 0);
+    CHECK(higher > 0);
+  }
+}
+
+TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts") {
+  for (int round = 0; round < scaled(2'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    ruled_world world = random_world(random, 8);
+    world.hosts.clear();
+    const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+    topology_constraints gang;
+    gang.members = {{1 + random.uniform(8), 1 + random.uniform(4)}};
+    if (random.uniform(2) == 0) gang.required = rack;
+    const gang_objective objective =
+        random.uniform(2) == 0 ? gang_objective::whole_cells : gang_objective::fewest_nodes;
+    fit_t plain(1000, objective);
+    fit_t hosted(1000, objective);
+    const fit_verdict verdict = plain(capacities, gang);
+    world.hosts.assign(world.num_nodes(), {1000, 1000});
+    gang.members[0].host = {1, 1};
+    REQUIRE(hosted(capacities, gang, world.hosts) == verdict);
+    if (verdict != fit_verdict::fits) continue;
+    REQUIRE(hosted.cell() == plain.cell());
+    if (objective == gang_objective::whole_cells)
+      REQUIRE(std::equal(plain.portions().begin(), plain.portions().end(),
+                         hosted.portions().begin(), hosted.portions().end()));
+    REQUIRE(hosted.portions().size() <= plain.portions().size());
+  }
+}
+
+TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted again") {
+  counters seen;
+  fit_t fit;
+  for (int round = 0; round < scaled(3'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const ruled_world world = random_world(random, 8);
+    const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+    topology_constraints gang = random_gang(random, 8);
+    for (constrained_task_group& m : gang.members) m.gpus = std::max(m.gpus, 1U);
+    gang.members.push_back({.tasks = (1U << (26 + random.uniform(6))) - 100 + random.uniform(100),
+                            .gpus = 1 + random.uniform(8)});
+    constrained_task_group& many = gang.members.back();
+    if (random.uniform(2) == 0) many.host = {1, random.uniform(2)};
+    if (random.uniform(3) == 0) many.spread = {{rack + random.uniform(2), ~random.uniform(9)}};
+    if (random.uniform(3) == 0 && gang.members[0].leader == no_member) {
+      many.tasks -= many.tasks % gang.members[0].tasks;
+      many.leader = 0;
+    }
+    if (!valid(gang, node, 4)) continue;
+    check(fit, capacities, world, gang, capacities.top() + 1, true, seen);
+  }
+  MESSAGE(seen.asked, " asked, ", seen.listed, " cells listed, ", seen.mutations, " mutations");
+}
+
+TEST_CASE("tasks that take nothing change nothing, however many they are") {
+  int asked = 0;
+  int ended = 0;
+  fit_t fit(10'000'000);
+  for (int round = 0; round < scaled(30'000); ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const ruled_world world = random_world(random, 8);
+    topology_constraints gang = random_gang(random, 8);
+    if (!valid(gang, node, 4)) continue;
+    const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+    const fit_verdict verdict = fit(capacities, gang, world.hosts);
+    const level_t level = fit.level();
+    constexpr std::uint32_t many = 3U << 30;
+    gang.members.push_back({.tasks = many});
+    if (random.uniform(2) == 0) gang.members.back().spread = {{node + random.uniform(3), many}};
+    if (random.uniform(4) == 0) gang.members.back().slices = {{node + random.uniform(3), many / 3}};
+    const fit_verdict beside = fit(capacities, gang, world.hosts);
+    ++asked;
+    ended += beside == fit_verdict::budget_ended ? 1 : 0;
+    if (beside == fit_verdict::budget_ended) continue;  // beside others that take no leaves
+    REQUIRE(beside == verdict);
+    if (verdict == fit_verdict::fits) REQUIRE(fit.level() == level);
+  }
+  MESSAGE(ended, " of ", asked, " ended");
+  CHECK(ended * 100 <= asked);
+}
+
+TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and beside another kind") {
+  const ruled_world world = {ragged_tree({{1}, {10}, std::vector<std::uint32_t>(10, 8)}),
+                             {8, 8, 1, 1, 1, 1, 1, 1, 1, 1},
+                             std::vector<resources>(10, {64, 64})};
+  const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
+  topology_constraints gang;
+  const auto whole_nodes_used = [&] {
+    fit_t fit;
+    REQUIRE(fit(capacities, gang, world.hosts) == fit_verdict::fits);
+    REQUIRE(is_ruled_placement(world, gang, fit));
+    std::set<std::uint32_t> used;
+    for (const fit_t::portion& p : fit.portions())
+      if (world.free[p.node] == 8) used.insert(p.node);
+    return used.size();
+  };
+  gang.members = {{.tasks = 8, .gpus = 1}};
+  CHECK(whole_nodes_used() == 0);
+  gang.members[0].host = {1, 0};
+  CHECK(whole_nodes_used() == 0);
+  gang.members[0].host = {};
+  gang.members[0].spread = {{rack, 8}};
+  CHECK(whole_nodes_used() == 0);
+  gang.members[0] = {.tasks = 6, .gpus = 1, .host = {1, 0}};
+  gang.members.push_back({.tasks = 2, .gpus = 1, .host = {2, 0}});
+  CHECK(whole_nodes_used() == 0);
+  gang.members[1] = {.tasks = 1, .gpus = 6, .host = {2, 0}};
+  CHECK(whole_nodes_used() == 1);
+}
+
+TEST_CASE("what is certain is said, though the list that proves it is longer than the budget") {
+  // As many leaves as needed, but tasks of three leave one of their node.
+  const ruled_world world{ragged_tree({{1}, {9}, std::vector<std::uint32_t>(9, 4)}),
+                          std::vector<std::uint32_t>(9, 4),
+                          {}};
+  const capacity_index<ragged_tree> capacities = capacity_of(world, 4);
+  topology_constraints gang;
+  gang.members = {{6, 3}, {3, 4}, {3, 2}};
+  fit_t much(100'000'000);
+  REQUIRE(much(capacities, gang) == fit_verdict::does_not_fit);
+  CHECK(much.is_refused());
+  const infeasibility_proof why = much.explain(capacities, gang);
+  REQUIRE(why.cells[0].weighing == infeasibility_proof::listed);
+  CHECK(accepted(world, gang, why));
+  int certain = 0;
+  for (std::uint64_t budget = 1; budget < 2 * much.steps(); budget *= 2) {
+    fit_t little(budget);
+    const fit_verdict verdict = little(capacities, gang);
+    REQUIRE(verdict != fit_verdict::fits);
+    REQUIRE(little.steps() <= budget);
+    certain += verdict == fit_verdict::budget_ended && little.is_refused() ? 1 : 0;
+  }
+  CHECK(certain > 0);
+  gang.members[0].tasks = 4;
+  REQUIRE(much(capacities, gang) == fit_verdict::fits);
+  CHECK(!much.is_refused());
+}
+
+TEST_CASE("ruled_fit: counts of a cell beyond 32 bits are no fewer") {
+  // The GPUs fit as 5 + 2 and 3 + 3 alone, which only the search finds; of the last kind each of the
+  // two nodes could hold most.
+  capacity_index<uniform_tree> capacities(uniform_tree{2, 8}, 1, 8);
+  capacities.set(0, 7);
+  capacities.set(1, 6);
+  topology_constraints gang;
+  gang.members = {{.tasks = 1, .gpus = 5}, {.tasks = 2, .gpus = 3}, {.tasks = 1, .gpus = 2}};
+  gang.members.push_back({.tasks = 4'000'000'000, .spread = {{1, 2'900'000'000}}});
+  topology_fit<uniform_tree> fit;
+  CHECK(fit(capacities, gang) == fit_verdict::fits);
+}
+
+TEST_CASE("ruled_fit: fewest nodes where a spread leaves GPUs of a node unused") {
+  capacity_index<uniform_tree> capacities(uniform_tree{2, 4, 8}, 1, 8);
+  constexpr std::uint32_t free[] = {4, 1, 1, 0, 4, 4, 0, 0};
+  for (std::uint32_t n = 0; n < 8; ++n) capacities.set(n, free[n]);
+  topology_constraints gang;
+  gang.members = {{.tasks = 4, .gpus = 1, .spread = {{1, 2}}}};
+  gang.required = 2;
+  topology_fit<uniform_tree> fit(1000, gang_objective::fewest_nodes);
+  REQUIRE(fit(capacities, gang) == fit_verdict::fits);
+  CHECK(fit.cell() == 1);
+  CHECK(fit.portions().size() == 2);
+}

@@ -1,0 +1,71 @@
+// apiary/tests/hived/audit_test.cpp - an audit has all its parts, and recounts what is doomed.
+// SPDX-License-Identifier: MIT
+#include "support/audit_scene.h"
+#include "support/hived_worlds.h"
+#include <apiary/core/ids.h>
+#include <apiary/hived/audit.h>
+#include <apiary/hived/layout.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+using namespace apiary::detail;
+using apiary_test::audit_scene;
+using apiary_test::broken;
+using apiary_test::damage;
+
+TEST_CASE("the audit finds nothing wrong with a scheduler in use") {
+  const audit_scene s;
+  CHECK(apiary_test::faults_of(s.whole) == "");
+  CHECK(apiary_test::faults_of(audit(s.whole.layout(), s.cells, s.gangs)) == "");
+}
+
+// What each of its headers finds is tested with that header.
+TEST_CASE("the audit of cells and gangs has all its parts") {
+  const auto all = [](apiary::detail::audit_notes& notes) {
+    notes.found = audit(notes.layout, notes.cells, notes.gangs);
+  };
+  const std::vector<damage> damages = {
+      {"tasks", "places for 3 leaves of 4", [](audit_scene& s) { s.record(1).leaves.pop_back(); }},
+      {"bijection", "bound to RACK cell 0",
+       [](audit_scene& s) { s.cluster(4).set_image(s.owner(4).cell, cell_id(0)); }},
+      {"hidden", "is unhealthy and not bound",
+       [](audit_scene& s) {
+         for (const cell_id leaf :
+              leaves(s.chain().tree(), s.chain().tree().ancestor(s.leaf(5), 2)))
+           if (!s.chain().owner(leaf).cell.valid()) s.chain().mark(leaf, false);
+       }},
+      {"active", "counts 3 leaves in use, 2 are",
+       [](audit_scene& s) { s.cluster(4).take(s.owner(4).cell, true); }},
+      {"quiet", "is not quiet",
+       [](audit_scene& s) { broken(s.chain().quiet()).set(s.leaf(6).value); }},
+      {"ledger", "the total is 9 for 0",
+       [](audit_scene& s) { broken(s.cells.ledger(s.rack).total_remaining()[3]) = 9; }},
+  };
+  apiary_test::check_damages(all, {"active", "bijection", "hidden", "ledger", "quiet", "tasks"},
+                             damages);
+}
+
+TEST_CASE("the audit recounts what is doomed") {
+  audit_scene s;
+  const hived_layout& layout = s.whole.layout();
+  for (std::uint32_t n = 0; n < layout.num_nodes(); ++n) REQUIRE(s.whole.mark_bad(node_id(n)).ok());
+  REQUIRE(s.whole.finish(job_id(1)).ok());
+  REQUIRE(s.whole.finish(job_id(2)).ok());
+  REQUIRE(s.whole.cancel(job_id(3)).ok());
+  CHECK(*s.whole.doomed(tenant_id(audit_scene::tenant_a), chain_id(s.rack), 3) == 1);
+  CHECK(apiary_test::faults_of(s.whole) == "");
+  REQUIRE(broken(s.whole.cells().ledger(s.rack)).charge(tenant_id(audit_scene::tenant_a), 3));
+  const std::vector<violation> found = audit(s.whole);
+  CHECK(std::any_of(found.begin(), found.end(), [](const violation& v) {
+    return v.rule == "doomed" && v.witness == "a in RACK level 3: 0, recounted 1";
+  }));
+}
+
+}  // namespace

@@ -1,0 +1,203 @@
+// apiary/tests/hived/detail/physical_chain_test.cpp - what follows from holders and health, recounted.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/node_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+
+static_assert(leaf_holders{}.idle() && !leaf_holders{}.taken());
+static_assert(!leaf_holders{.user = gang_slot(0)}.idle());
+static_assert(!leaf_holders{.user = gang_slot(0)}.taken());
+static_assert(leaf_holders{.user = gang_slot(0), .guaranteed = true}.taken());
+static_assert(leaf_holders{.claimer = gang_slot(0)}.taken());
+
+namespace {
+
+// What is known of each leaf, and of each node: whether its rack is granted to a tenant in part.
+struct notes {
+  std::vector<leaf_holders> holders;
+  std::vector<bool> good;
+  std::vector<bool> granted;
+};
+
+void check(const physical_chain& chain, const notes& known) {
+  const uniform_tree& tree = chain.tree();
+  const std::uint32_t first = tree.cells(0).first.value;
+  const auto opportunistic = [&](std::uint32_t i) {
+    return known.holders[i].user.valid() && !known.holders[i].taken();
+  };
+  bool any_bad = false;
+  for (std::uint32_t i = 0; i < tree.num_leaves(); ++i) {
+    REQUIRE(chain.holders(cell_id(first + i)) == known.holders[i]);
+    any_bad = any_bad || !known.good[i];
+  }
+  REQUIRE(chain.any_bad() == any_bad);
+  for (std::uint32_t c = 0; c < tree.num_cells(); ++c) {
+    std::uint32_t guests = 0;
+    std::uint32_t taken = 0;
+    std::uint32_t bad = 0;
+    for (const cell_id leaf : leaves(tree, cell_id(c))) {
+      const std::uint32_t i = leaf.value - first;
+      guests += opportunistic(i) ? 1U : 0U;
+      taken += known.holders[i].taken() ? 1U : 0U;
+      bad += known.good[i] ? 0U : 1U;
+    }
+    REQUIRE(chain.guests(cell_id(c)) == guests);
+    REQUIRE(chain.use().used(cell_id(c), physical_chain::guaranteed) == taken);
+    REQUIRE(chain.healthy().healthy(cell_id(c)) == (bad == 0));
+    REQUIRE(chain.quiet().test(c) == (bad == 0 && guests == 0));
+    for (std::uint32_t most = 0; most < chain.node_leaves(); ++most)
+      REQUIRE(chain.few_guests(most).test(c) == (bad == 0 && guests <= most));
+  }
+  for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+    std::uint64_t idle = 0;
+    std::uint32_t count = 0;
+    std::uint32_t guests = 0;
+    for (std::uint32_t k = 0; k < chain.node_leaves(); ++k) {
+      const std::uint32_t i = n * chain.node_leaves() + k;
+      REQUIRE(chain.node_of(cell_id(first + i)) == n);
+      guests += opportunistic(i) ? 1U : 0U;
+      if (!known.holders[i].idle() || !known.good[i]) continue;
+      idle |= std::uint64_t{1} << k;
+      ++count;
+    }
+    REQUIRE(chain.idle(n) == idle);
+    REQUIRE(chain.guest_nodes().class_of(node_id(chain.from_end(n))) ==
+            (count == 0 ? node_index::none : chain.guest_class(known.granted[n], guests, count)));
+    REQUIRE(chain.granted(n) == known.granted[n]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("nodes, racks and their numbers") {
+  const physical_chain racks(uniform_tree({3, 4, 2, 2}), 2);
+  CHECK(racks.num_nodes() == 12);
+  CHECK(racks.node_leaves() == 4);
+  CHECK(racks.rack_size() == 4);
+  CHECK(racks.node_cell(5) == racks.tree().at(2, 5));
+  CHECK(racks.first_leaf(5) == racks.tree().at(0, 20));
+  CHECK(racks.idle(5) == 0b1111);
+  const physical_chain top(uniform_tree({3, 64}), 1);
+  CHECK(top.rack_size() == 3);
+  CHECK(top.idle(2) == ~std::uint64_t{0});
+  CHECK(top.node_level() == 1);
+}
+
+TEST_CASE("classes of guests and idle leaves are dense and distinct") {
+  for (const std::uint32_t size : {1U, 4U, 8U, 64U}) {
+    const physical_chain chain(uniform_tree({2, size}), 1);
+    std::set<node_index::class_t> classes;
+    std::uint32_t pairs = 0;
+    for (const bool granted : {false, true}) {
+      for (std::uint32_t guests = 0; guests <= size; ++guests) {
+        for (std::uint32_t idle = 0; idle + guests <= size; ++idle, ++pairs)
+          classes.insert(chain.guest_class(granted, guests, idle));
+      }
+    }
+    CHECK(classes.size() == pairs);
+    CHECK(*classes.begin() == 0);
+    CHECK(*classes.rbegin() + 1 == pairs);
+    for (std::uint32_t guests = 0; guests < size; ++guests)
+      CHECK(chain.guest_class(true, guests, size - guests) < chain.guest_nodes().num_classes());
+  }
+}
+
+TEST_CASE("random holders and faults against a recount") {
+  rng random(31);
+  const std::vector<std::pair<uniform_tree, level_t>> chains = {{uniform_tree({2, 3, 2, 2}), 2},
+                                                                {uniform_tree({4, 4}), 1},
+                                                                {uniform_tree({3, 2}), 0},
+                                                                {uniform_tree({1, 2, 5}), 2},
+                                                                {uniform_tree({2, 65, 2}), 1}};
+  for (const auto& [tree, node_level] : chains) {
+    physical_chain chain(tree, node_level);
+    notes known{std::vector<leaf_holders>(tree.num_leaves()),
+                std::vector<bool>(tree.num_leaves(), true),
+                std::vector<bool>(tree.cells(node_level).size(), false)};
+    std::vector<cell_id> tenants;
+    check(chain, known);
+    for (int step = 0; step < apiary_test::scaled(2000); ++step) {
+      const std::uint32_t i = random.uniform(tree.num_leaves());
+      const cell_id leaf = tree.at(0, i);
+      if (random.uniform(8) == 0) {
+        const cell_id c(random.uniform(tree.num_cells()));
+        const auto at = std::find(tenants.begin(), tenants.end(), c);
+        if (at == tenants.end()) {
+          const bool could = chain.cells().can_allocate_at(c);
+          REQUIRE(chain.grant(c) == could);
+          if (!could) continue;
+          tenants.push_back(c);
+        } else {
+          chain.take_back(c);
+          tenants.erase(at);
+        }
+        const level_t racks = std::min<level_t>(node_level + 1, tree.num_levels() - 1);
+        for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
+          const cell_id rack = tree.ancestor(chain.node_cell(n), racks);
+          known.granted[n] = chain.rack_size() <= 64 &&
+                             std::any_of(tenants.begin(), tenants.end(), [&](cell_id t) {
+                               const level_t l = chain.tree().level(t);
+                               return l <= racks ? chain.tree().ancestor(t, racks) == rack
+                                                 : chain.tree().ancestor(rack, l) == t;
+                             });
+        }
+      } else if (random.uniform(3) == 0) {
+        const bool good = random.uniform(3) != 0;
+        REQUIRE(chain.mark(leaf, good) == (known.good[i] != good));
+        known.good[i] = good;
+      } else {
+        leaf_holders to;
+        if (random.uniform(2) == 0) to.user = gang_slot(random.uniform(5));
+        if (random.uniform(4) == 0) to.claimer = gang_slot(random.uniform(5));
+        to.guaranteed = to.user.valid() && random.uniform(2) == 0;
+        chain.hold(leaf, to);
+        known.holders[i] = to;
+      }
+      check(chain, known);
+    }
+    for (std::uint32_t i = 0; i < tree.num_leaves(); ++i) {
+      chain.hold(tree.at(0, i), leaf_holders());
+      chain.mark(tree.at(0, i), true);
+    }
+    CHECK(!chain.any_bad());
+    for (std::uint32_t most = 0; most < chain.node_leaves(); ++most)
+      CHECK(chain.few_guests(most).all());
+  }
+}
+
+TEST_CASE("a leaf is held as a tenant's by who is to have it next, else by its guaranteed user") {
+  const gang_slot user(1);
+  const gang_slot claimer(2);
+  for (const bool guaranteed : {false, true}) {
+    CHECK(leaf_holders{user, claimer, guaranteed}.holder() == claimer);
+    CHECK(leaf_holders{user, gang_slot(), guaranteed}.holder() ==
+          (guaranteed ? user : gang_slot()));
+  }
+  CHECK(!leaf_holders().holder().valid());
+}
+
+TEST_CASE("owners of cells") {
+  physical_chain chain(uniform_tree({2, 2}), 1);
+  CHECK(!chain.owner(cell_id(3)).cell.valid());
+  chain.set_owner(cell_id(3), {vc_chain_id(1), cell_id(4)});
+  CHECK(chain.owner(cell_id(3)) == virtual_cell{vc_chain_id(1), cell_id(4)});
+  chain.set_owner(cell_id(3), virtual_cell());
+  CHECK(chain.owner(cell_id(3)) == virtual_cell());
+  CHECK(chain.memory_bytes() > 0);
+}

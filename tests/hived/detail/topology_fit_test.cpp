@@ -1,0 +1,443 @@
+// apiary/tests/hived/detail/topology_fit_test.cpp - HiveD gangs under rules: what they say and get.
+// SPDX-License-Identifier: MIT
+#include "support/hived_constraints.h"
+#include "support/hived_worlds.h"
+#include <apiary/container/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/detail/capacity.h>
+#include <apiary/hived/detail/topology_fit.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/queries.h>
+#include <apiary/hived/request.h>
+
+#include <absl/status/status.h>
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+using namespace apiary::detail;
+
+constexpr level_t node_of_racks = 1;
+constexpr level_t rack_of_nodes = 2;
+constexpr level_t row_of_racks = 3;
+
+// Two rows of two racks of four nodes of four GPUs.
+hived two_rows(std::vector<virtual_cluster_config> tenants) {
+  hived_config config;
+  config.cell_types = {
+      {"NODE", "GPU", 4, true}, {"RACK", "NODE", 4, false}, {"ROW", "RACK", 2, false}};
+  int next = 0;
+  for (int row = 0; row < 2; ++row) {
+    physical_cell_config& cell = config.physical_cells.emplace_back();
+    cell.type = "ROW";
+    for (int rack = 0; rack < 2; ++rack) {
+      physical_cell_config& in = cell.children.emplace_back();
+      for (int n = 0; n < 4; ++n) in.children.push_back({.address = "n" + std::to_string(next++)});
+    }
+  }
+  config.virtual_clusters = std::move(tenants);
+  auto scheduler = hived::create(config);
+  REQUIRE(scheduler.ok());
+  return *std::move(scheduler);
+}
+
+gang_request ruled_gang(std::uint32_t job, std::vector<task_group> members,
+                        request_constraints rules, std::int32_t priority = 0) {
+  return {.job = job_id(job),
+          .tenant = tenant_id(0),
+          .priority = priority,
+          .members = std::move(members),
+          .rules = std::move(rules)};
+}
+gang_plan ruled_plan(hived& h, const gang_request& r) {
+  const auto plan = h.propose(r);
+  INFO(plan.status().message());
+  REQUIRE(plan.ok());
+  if (plan->result != plan_result::wait)
+    REQUIRE(apiary_test::broken_rule(h.layout(), r, plan->tasks) == "");
+  return *plan;
+}
+void start_ruled(hived& h, const gang_request& r) {
+  const gang_plan plan = ruled_plan(h, r);
+  REQUIRE(plan.result == plan_result::bind);
+  REQUIRE(h.commit(plan).ok());
+}
+std::set<std::uint32_t> racks_spanned(const std::vector<task_place>& tasks) {
+  std::set<std::uint32_t> racks;
+  for (const task_place& t : tasks) racks.insert(t.node.value / 4);
+  return racks;
+}
+
+TEST_CASE("a gang that requires a rack goes where a rack has room for it, guaranteed or not") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
+  for (const std::int32_t priority : {0, -1}) {
+    CAPTURE(priority);
+    hived with = h;
+    // Three nodes in use: five are left, four of them in one rack.
+    start_ruled(with, ruled_gang(1, {{3, 4}}, {.required = rack_of_nodes}, priority));
+    const auto all =
+        ruled_plan(with, ruled_gang(2, {{4, 4}}, {.required = rack_of_nodes}, priority));
+    CHECK(all.result == plan_result::bind);
+    CHECK(racks_spanned(all.tasks).size() == 1);
+  }
+}
+
+TEST_CASE("nodes promised one by one are in no rack together, in use or not, spread or not") {
+  for (const bool spread : {false, true}) {
+    CAPTURE(spread);
+    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
+    gang_request r = ruled_gang(9, {{2, 4}}, {.required = rack_of_nodes}, 10);
+    if (spread) r.rules.members.resize(1);
+    if (spread) r.rules.members[0].spread = {{rack_of_nodes, 2}};
+    CHECK(ruled_plan(h, r).wait.reason == wait_reason::never);
+    for (const std::uint32_t job : {1U, 2U}) start_ruled(h, ruled_gang(job, {{1, 4}}, {}));
+    const gang_plan plan = ruled_plan(h, r);
+    CHECK(plan.result == plan_result::wait);
+    CHECK(plan.wait.reason == wait_reason::never);
+  }
+}
+
+TEST_CASE(
+    "lower gangs give way to a spread over racks, on healthy hardware, too; lazy ones run on") {
+  for (const bool lazy : {false, true}) {
+    CAPTURE(lazy);
+    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
+    for (const std::uint32_t job : {1U, 2U}) {
+      gang_request low = ruled_gang(job, {{1, 4}}, {});
+      low.lazy = lazy;
+      start_ruled(h, low);
+    }
+    const std::uint32_t rack = h.gangs()[*h.gangs().find(job_id(1))].leaves[0].leaf.value / 16;
+    REQUIRE(h.gangs()[*h.gangs().find(job_id(2))].leaves[0].leaf.value / 16 == rack);
+    gang_request r = ruled_gang(9, {{2, 4}}, {}, 10);
+    r.rules.members.resize(1);
+    r.rules.members[0].spread = {{rack_of_nodes, 1}};
+    const gang_plan plan = ruled_plan(h, r);
+    REQUIRE(plan.result != plan_result::wait);
+    CHECK(racks_spanned(plan.tasks).size() == 2);
+    if (lazy) {
+      CHECK(plan.result == plan_result::bind);
+      CHECK(plan.downgraded.size() == 2);
+    } else {
+      CHECK(plan.result == plan_result::preempt);
+    }
+    REQUIRE(h.commit(plan).ok());
+    CHECK(apiary_test::faults_of(h) == "");
+  }
+}
+
+TEST_CASE("no more lower gangs give way to a spread over racks than must") {
+  for (const bool lazy : {false, true}) {
+    CAPTURE(lazy);
+    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
+    for (const std::uint32_t job : {1U, 2U, 3U}) {
+      gang_request low = ruled_gang(job, {{1, 4}}, {});
+      low.lazy = lazy;
+      start_ruled(h, low);
+      const auto rack_of = [&](job_id j) {
+        return h.gangs()[*h.gangs().find(j)].leaves[0].leaf.value / 16;
+      };
+      REQUIRE(rack_of(job_id(job)) == rack_of(job_id(1)));
+    }
+    gang_request r = ruled_gang(9, {{3, 4}}, {}, 10);
+    r.rules.members.resize(1);
+    r.rules.members[0].spread = {{rack_of_nodes, 1}};
+    const gang_plan plan = ruled_plan(h, r);
+    CHECK(racks_spanned(plan.tasks).size() == 3);
+    // Its own cell goes to a second rack, that of one that gives way to a third.
+    CHECK(plan.result == (lazy ? plan_result::bind : plan_result::preempt));
+    CHECK(plan.downgraded.size() == (lazy ? 2U : 0U));
+    CHECK(plan.victims.size() == (lazy ? 0U : 2U));
+    REQUIRE(h.commit(plan).ok());
+    CHECK(apiary_test::faults_of(h) == "");
+  }
+}
+
+TEST_CASE("a gang under rules has no more members than its search is made for") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
+  const std::vector<task_group> many(1025, {1, 1});
+  const auto plan = h.propose(ruled_gang(1, many, {.required = rack_of_nodes}));
+  CHECK(plan.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(h.propose(ruled_gang(1, many, {})).ok());
+}
+
+TEST_CASE("what is undecided on any nodes is not denied for those suggested") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}},
+                      {.name = "b", .cells = {{"ROW.RACK.NODE", 12}}}});
+  gang_request others = ruled_gang(1, {{12, 4}}, {});  // all racks but the first
+  others.tenant = tenant_id(1);
+  std::vector<task_place> there;
+  for (std::uint32_t n = 4; n < 16; ++n) there.push_back({.node = node_id(n), .leaves = 15});
+  REQUIRE(h.recover(others, there).ok());
+  gang_request r = ruled_gang(9, {{2, 4}}, {}, 10);
+  r.rules.members.resize(1);
+  r.rules.members[0].spread = {{rack_of_nodes, 1}};
+  CHECK(ruled_plan(h, r).wait.reason == wait_reason::undecided);
+  const summary_bitset none(16);
+  r.suggested = &none;
+  CHECK(ruled_plan(h, r).wait.reason == wait_reason::undecided);
+}
+
+TEST_CASE("a gang that requires more than any rack has waits with a proof that can be counted") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
+  start_ruled(h, ruled_gang(1, {{1, 1}}, {.required = rack_of_nodes}));
+  start_ruled(h, ruled_gang(2, {{4, 4}}, {.required = rack_of_nodes}));
+  const gang_request r = ruled_gang(3, {{4, 4}}, {.required = rack_of_nodes});
+  const gang_plan busy = ruled_plan(h, r);
+  REQUIRE(busy.result == plan_result::wait);
+  CHECK(busy.wait.reason == wait_reason::busy);
+  REQUIRE(busy.wait.why() != nullptr);
+  const gang_capacity capacities = *refused_capacity(h, r, busy.wait.reason, 0);
+  const topology_constraints gang = constraints_of(r);
+  proof_check check(capacities.tree, capacities.node_level, capacities.free, {}, gang);
+  CHECK(check(*busy.wait.why()));
+  CHECK(sentence(*busy.wait.why(), constraints_of(r), "rack") ==
+        "the gang needs room for 4 tasks of 4 GPUs in one rack; rack 0 has most, for 3: 1 is "
+        "missing");
+  const gang_plan never = ruled_plan(h, ruled_gang(4, {{5, 4}}, {.required = rack_of_nodes}));
+  CHECK(never.wait.reason == wait_reason::never);
+  CHECK(never.wait.why() != nullptr);
+  CHECK(ruled_plan(h, ruled_gang(5, {{3, 4}}, {.required = rack_of_nodes})).result ==
+        plan_result::bind);
+}
+
+TEST_CASE("a gang prefers the lowest level that can be") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
+  start_ruled(h, ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
+  const auto in_rack = ruled_plan(h, ruled_gang(2, {{4, 4}}, {.preferred = node_of_racks}));
+  CHECK(racks_spanned(in_rack.tasks).size() == 1);
+  const auto in_row = ruled_plan(h, ruled_gang(3, {{6, 4}}, {.preferred = node_of_racks}));
+  CHECK(racks_spanned(in_row.tasks).size() == 2);
+  CHECK(apiary_test::in_one_cell(h.layout(), in_row.tasks, row_of_racks));
+  CHECK(ruled_plan(h, ruled_gang(4, {{10, 4}}, {.preferred = node_of_racks})).result ==
+        plan_result::bind);
+  CHECK(ruled_plan(h, ruled_gang(5, {{10, 4}}, {.required = row_of_racks})).wait.reason ==
+        wait_reason::never);
+}
+
+TEST_CASE("slices are consecutive tasks, a leader has its workers beside it") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}, {"ROW.RACK", 2}}}});
+  for (const std::int32_t priority : {0, -1}) {
+    hived with = h;
+    start_ruled(with, ruled_gang(1, {{1, 1}}, {.required = rack_of_nodes}, priority));
+    request_constraints rules;
+    rules.members = {{.slices = {{rack_of_nodes, 3}}}};
+    const auto sliced = ruled_plan(with, ruled_gang(2, {{12, 4}}, rules, priority));
+    CHECK(sliced.result == plan_result::bind);
+    rules.members = {{.spread = {{node_of_racks, 1}}}, {.leader = 0}};
+    const auto led = ruled_plan(with, ruled_gang(3, {{4, 1}, {12, 1}}, rules, priority));
+    CHECK(led.result == plan_result::bind);
+  }
+}
+
+TEST_CASE("a spread counts cells of the hardware, wherever whole cells are bound") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 6}}}, {.name = "b"}});
+  request_constraints rules;
+  rules.members = {{.spread = {{rack_of_nodes, 1}}}};
+  const gang_plan apart = ruled_plan(h, ruled_gang(1, {{4, 4}}, rules));
+  CHECK(apart.result == plan_result::bind);
+  CHECK(racks_spanned(apart.tasks).size() == 4);
+  CHECK(ruled_plan(h, ruled_gang(2, {{5, 4}}, rules)).result == plan_result::wait);
+  // Two tasks in one rack are bound there; two more go to other racks.
+  start_ruled(h, ruled_gang(3, {{2, 4}}, {}));
+  const gang_plan beside = ruled_plan(h, ruled_gang(4, {{4, 4}}, rules));
+  CHECK(beside.result == plan_result::bind);
+  CHECK(racks_spanned(beside.tasks).size() == 4);
+  // Halves of nodes: on four nodes.
+  hived halves = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE.GPU", 8}}}});
+  rules.members = {{.spread = {{node_of_racks, 1}}}};
+  CHECK(ruled_plan(halves, ruled_gang(1, {{8, 1}}, rules)).result == plan_result::bind);
+}
+
+TEST_CASE("cells that are promised one by one are in no rack, wherever they are") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
+  const gang_plan plan = ruled_plan(h, ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
+  CHECK(plan.result == plan_result::wait);
+  CHECK(plan.wait.reason == wait_reason::never);
+  CHECK(ruled_plan(h, ruled_gang(2, {{2, 2}}, {.required = node_of_racks})).result ==
+        plan_result::bind);
+}
+
+TEST_CASE("a gang under rules preempts the fewest gangs that its rules need") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
+  start_ruled(h, ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}));
+  for (std::uint32_t job = 2; job < 6; ++job) start_ruled(h, ruled_gang(job, {{1, 4}}, {}));
+  // One gang has a whole rack, four have the other.
+  const gang_request r = ruled_gang(9, {{4, 4}}, {.required = rack_of_nodes}, 1);
+  const gang_plan plan = ruled_plan(h, r);
+  CHECK(plan.result == plan_result::preempt);
+  CHECK(plan.victims == std::vector<job_id>{job_id(1)});
+  REQUIRE(h.commit(plan).ok());
+  CHECK(apiary_test::faults_of(h) == "");
+  gang_request other = r;
+  other.rules.required = any_level;
+  CHECK(h.propose(other).status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(h.finish(job_id(1)).ok());
+  const gang_plan bound = ruled_plan(h, r);
+  CHECK(bound.result == plan_result::bind);
+  REQUIRE(h.commit(bound).ok());
+}
+
+TEST_CASE("of whole cells on one node, victims for a spread over nodes are sought in one alone") {
+  struct runs_at {
+    std::uint32_t tasks, node;
+    std::int32_t priority;
+  };
+  const auto victims_among = [](const std::vector<runs_at>& running) {
+    hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE.GPU", 5}}}});
+    std::uint32_t job = 0;
+    for (const runs_at& at : running) {
+      summary_bitset nodes(16, false);
+      nodes.set(at.node);
+      gang_request r = ruled_gang(++job, {{at.tasks, 1}}, {}, at.priority);
+      r.suggested = &nodes;
+      start_ruled(h, r);
+    }
+    request_constraints rules;
+    rules.members = {{.spread = {{node_of_racks, 1}}}};
+    const gang_plan plan = ruled_plan(h, ruled_gang(9, {{2, 1}}, rules, 10));
+    CHECK(plan.result == plan_result::preempt);
+    return plan.victims;
+  };
+  // The cheapest has two GPUs of one node, which serve one task.
+  CHECK(victims_among({{2, 0, 0}, {1, 2, 5}, {1, 3, 5}, {1, 4, 5}}) ==
+        std::vector<job_id>{job_id(1), job_id(2)});
+  // On its node the cheapest stands beside one that stays.
+  CHECK(victims_among({{1, 0, 20}, {1, 0, 0}, {1, 2, 5}, {1, 3, 5}, {1, 4, 5}}) ==
+        std::vector<job_id>{job_id(2), job_id(3)});
+}
+
+TEST_CASE("a preempting gang under rules that goes elsewhere keeps them there") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
+  start_ruled(h, ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}));
+  start_ruled(h, ruled_gang(2, {{4, 4}}, {.required = rack_of_nodes}));
+  const gang_request r = ruled_gang(9, {{3, 4}}, {.required = rack_of_nodes}, 1);
+  const gang_plan first = ruled_plan(h, r);
+  REQUIRE(first.result == plan_result::preempt);
+  REQUIRE(h.commit(first).ok());
+  const std::uint32_t rack = *racks_spanned(first.tasks).begin();
+  for (std::uint32_t n = 0; n < 2; ++n) REQUIRE(h.mark_bad(node_id(rack * 4 + n)).ok());
+  const gang_plan second = ruled_plan(h, r);
+  REQUIRE(second.result == plan_result::preempt);
+  CHECK(second.cancelled == std::vector<job_id>{job_id(9)});
+  CHECK(*racks_spanned(second.tasks).begin() != rack);
+  REQUIRE(h.commit(second).ok());
+  CHECK(apiary_test::faults_of(h) == "");
+}
+
+TEST_CASE("under rules, too, suggested nodes and bad hardware count") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}, {"ROW.RACK", 1}}}});
+  for (const std::int32_t priority : {0, -1}) {
+    CAPTURE(priority);
+    for (std::uint32_t rack = 0; rack < 4; ++rack) {
+      CAPTURE(rack);
+      summary_bitset nodes(16, false);
+      for (std::uint32_t n = 0; n < 4; ++n) nodes.set(rack * 4 + n);
+      nodes.set((rack * 4 + 5) % 16);
+      gang_request r = ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}, priority);
+      r.suggested = &nodes;
+      const gang_plan plan = ruled_plan(h, r);
+      CHECK(plan.result == plan_result::bind);
+      CHECK(racks_spanned(plan.tasks) == std::set<std::uint32_t>{rack});
+      nodes.reset(rack * 4 + 2);
+      CHECK(ruled_plan(h, r).wait.reason == wait_reason::not_suggested);
+    }
+    hived bad = h;
+    for (const std::uint32_t n : {0U, 5U, 10U}) REQUIRE(bad.mark_bad(node_id(n)).ok());
+    const gang_request r = ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}, priority);
+    CHECK(racks_spanned(ruled_plan(bad, r).tasks) == std::set<std::uint32_t>{3});
+    REQUIRE(bad.mark_bad(node_id(15)).ok());
+    const gang_plan none = ruled_plan(bad, r);
+    CHECK(none.result == plan_result::wait);
+    CHECK(none.wait.reason == wait_reason::unhealthy);
+  }
+}
+
+TEST_CASE("a gang grows by one in its cell of the level that both require") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
+  start_ruled(h, ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
+  start_ruled(h, ruled_gang(2, {{3, 4}}, {.required = rack_of_nodes}));
+  start_ruled(h, ruled_gang(3, {{1, 4}}, {}));
+  const absl::Status apart = h.grow(job_id(1), job_id(2));
+  CHECK(apart.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(apart.message() == "gang 1 and gang 2 are not in one cell of level 2, which they require");
+  const absl::Status unlike = h.grow(job_id(1), job_id(3));
+  CHECK(unlike.message() == "gang 1 and gang 3 are not alike in their required level");
+  const std::uint32_t rack = h.tasks(*h.find(job_id(1)))[0].node.value / 4;
+  summary_bitset nodes(16, false);
+  for (std::uint32_t n = 0; n < 4; ++n) nodes.set(rack * 4 + n);
+  gang_request more = ruled_gang(4, {{1, 1}, {2, 1}}, {.required = rack_of_nodes});
+  more.rules.members = {{}, {.leader = 0}};
+  more.suggested = &nodes;
+  start_ruled(h, more);
+  REQUIRE(h.grow(job_id(1), job_id(4)).ok());
+  const gang_record& grown = *h.find(job_id(1));
+  REQUIRE(grown.request.rules.members.size() == 3);
+  CHECK(grown.request.rules.members[2].leader == 1);
+  CHECK(apiary_test::broken_rule(h.layout(), grown.request, h.tasks(grown)) == "");
+  CHECK(apiary_test::faults_of(h) == "");
+}
+
+TEST_CASE("rules that cannot be understood are refused in words, and nothing changes") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
+  const std::uint64_t before = h.hash();
+  const auto refused = [&](const gang_request& r) {
+    const auto plan = h.propose(r);
+    CHECK(plan.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(h.hash() == before);
+    return std::string(plan.status().message());
+  };
+  CHECK(refused(ruled_gang(1, {{2, 1}}, {.required = 9})) ==
+        "gang 1: the gang requires level 9: there are levels 1 to 3");
+  CHECK(refused(ruled_gang(1, {{2, 1}}, {.preferred = 0})) ==
+        "gang 1: the gang prefers level 0: there are levels 1 to 3");
+  request_constraints rules;
+  rules.members = {{}, {}};
+  CHECK(refused(ruled_gang(1, {{2, 1}}, rules)) == "gang 1: rules for 2 members, it has 1");
+  rules.members = {{.slices = {{rack_of_nodes, 2}}}};
+  CHECK(refused(ruled_gang(1, {{3, 1}}, rules)) ==
+        "gang 1: member 0: slices of level 2 of 2 tasks are no whole part of its 3 tasks");
+}
+
+TEST_CASE("a gang under rules that runs already is taken wherever it is") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
+  const gang_request r = ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes});
+  const std::vector<task_place> tasks{{node_id(0), 15}, {node_id(9), 15}};
+  const auto own = h.recover(r, tasks);
+  REQUIRE(own.ok());
+  CHECK(*own);
+  CHECK(apiary_test::faults_of(h) == "");
+}
+
+TEST_CASE("a tree as its whole cells are bound has nodes of one rack in one rack") {
+  hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}, {"ROW.RACK", 1}}}});
+  start_ruled(h, ruled_gang(1, {{2, 4}}, {}));
+  const virtual_cluster& cluster = h.cells().cluster(h.cells().cluster_of(tenant_id(0), 0));
+  const bound_tree tree = tree_as_bound(cluster, h.cells().chain(0));
+  CHECK(tree.tree.cells(node_of_racks).size() == 8);
+  CHECK(tree.nodes.size() == 8);
+  std::set<std::uint32_t> numbers;
+  std::set<std::uint32_t> racks;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    numbers.insert(tree.nodes[i].number);
+    if (tree.nodes[i].at.valid())
+      racks.insert(tree.tree.ancestor(tree.tree.cells(node_of_racks)[i], rack_of_nodes).value);
+  }
+  CHECK(numbers.size() == 8);
+  CHECK(racks.size() == 1);
+}
+
+}  // namespace

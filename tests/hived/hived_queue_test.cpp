@@ -1,0 +1,414 @@
+// apiary/tests/hived/hived_queue_test.cpp - jobs over time on tenants' cells, audited at each event.
+// SPDX-License-Identifier: MIT
+#include "support/hived_worlds.h"
+#include "support/naive_hived_queue.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/hived/hived_queue.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/trace/job_list.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+
+namespace {
+
+// Two racks of two nodes of four GPUs: tenant a has two nodes, b one, nobody the last.
+hived_config two_racks() {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
+  config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
+                           {.type = "RACK", .children = {{.address = "n2"}, {.address = "n3"}}}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
+                             {.name = "b", .cells = {{"RACK.NODE", 1}}},
+                             {.name = "none", .cells = {}}};
+  return config;
+}
+
+hived_queue queue_of(const hived_config& config, bool lend) {
+  auto made = hived_queue::create(config, {.lend = lend});
+  REQUIRE_MESSAGE(made.ok(), made.status().ToString());
+  return *std::move(made);
+}
+
+job_request of_tenant(std::uint32_t tenant, std::uint32_t job, std::uint32_t gpus,
+                      std::int32_t priority = 0) {
+  return {.job = job_id(job), .tenant = tenant_id(tenant), .priority = priority, .gpus = gpus};
+}
+
+// "+3" for a start of job 3, "-3" for its suspension.
+std::string said(hived_queue& queue, time_ms now) {
+  std::vector<job_action> actions;
+  CHECK(queue.decide(now, actions).ok());
+  std::string all;
+  for (const job_action& a : actions) {
+    all += a.what == job_action::verb::start ? '+' : '-';
+    all += std::to_string(a.job.value);
+  }
+  return all;
+}
+
+// Audits the cells below after every call, and looks after each decision whether it took all it
+// could: what waits is asked for again, one by one, and the order of those that started is counted
+// out.
+struct audited_queue {
+  hived_queue queue;
+  bool lend = true;
+  std::map<std::uint32_t, job_request> waiting{};
+  std::map<std::uint32_t, job_request> running{};
+  std::map<std::uint32_t, time_ms> came{};
+  std::uint64_t guests = 0;
+  std::uint64_t suspensions = 0;
+  std::uint64_t waits = 0;
+
+  void audit_all() const { REQUIRE(apiary_test::faults_of(queue.scheduler()).empty()); }
+
+  absl::Status submit(const job_request& r, time_ms t) {
+    absl::Status status = queue.submit(r, t);
+    audit_all();
+    if (status.ok()) {
+      waiting[r.job.value] = r;
+      came[r.job.value] = t;
+    }
+    return status;
+  }
+  absl::Status finish(job_id j, time_ms t) {
+    absl::Status status = queue.finish(j, t);
+    audit_all();
+    waiting.erase(j.value);
+    running.erase(j.value);
+    return status;
+  }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
+    absl::StatusOr<std::vector<job_id>> stopped = queue.mark_bad(n, t);
+    audit_all();
+    REQUIRE(stopped.ok());
+    for (const job_id j : *stopped) waiting.insert(running.extract(j.value));
+    return stopped;
+  }
+  absl::Status mark_healthy(node_id n, time_ms t) {
+    absl::Status status = queue.mark_healthy(n, t);
+    audit_all();
+    return status;
+  }
+  time_ms wake() const { return queue.wake(); }
+  std::uint32_t total_gpus() const { return queue.total_gpus(); }
+
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    absl::Status status = queue.decide(now, actions);
+    audit_all();
+    for (const job_action& a : actions) {
+      if (a.what == job_action::verb::suspend) {
+        REQUIRE(running.contains(a.job.value));
+        waiting.insert(running.extract(a.job.value));
+        ++suspensions;
+        continue;
+      }
+      REQUIRE(waiting.contains(a.job.value));
+      running.insert(waiting.extract(a.job.value));
+      std::uint32_t gpus = 0;
+      std::set<node_id> nodes;
+      for (const placement& p : a.place) {
+        gpus += p.num_devices();
+        REQUIRE(nodes.insert(p.node).second);
+      }
+      REQUIRE(gpus == running.at(a.job.value).gpus);
+    }
+    check_phases();
+    for (const auto& [job, r] : waiting) check_wait(r);
+    return status;
+  }
+
+  void check_phases() {
+    std::uint32_t used = 0;
+    REQUIRE(queue.num_jobs() == waiting.size() + running.size());
+    REQUIRE(queue.scheduler().gangs().size() == running.size());
+    for (const auto& [job, r] : running) {
+      const gang_record* gang = queue.scheduler().find(r.job);
+      REQUIRE(gang != nullptr);
+      REQUIRE(gang->state == gang_state::allocated);
+      REQUIRE_FALSE(gang->downgraded);
+      const auto phase = gang->guaranteed() ? hived_queue::phase::own : hived_queue::phase::guest;
+      REQUIRE(queue.find(r.job) == phase);
+      REQUIRE((r.priority >= 0 || !gang->guaranteed()));
+      REQUIRE((r.priority < 0 || lend || gang->guaranteed()));
+      guests += gang->guaranteed() ? 0U : 1U;
+      used += r.gpus;
+    }
+    std::uint32_t bad = 0;
+    for (std::uint32_t c = 0; c < queue.scheduler().cells().num_chains(); ++c) {
+      const physical_chain& chain = queue.scheduler().cells().chain(c);
+      for (const cell_id leaf : chain.tree().cells(0))
+        bad += chain.healthy().healthy(leaf) ? 0U : 1U;
+    }
+    REQUIRE(queue.idle_gpus() == queue.total_gpus() - bad - used);
+  }
+  void check_wait(const job_request& r) {
+    REQUIRE(queue.find(r.job) == hived_queue::phase::wait);
+    ++waits;
+    std::uint32_t size = ~0U;
+    for (const chain_layout& c : queue.scheduler().layout().chains)
+      size = std::min(size, c.tree.leaves_per_cell(c.node_level));
+    gang_request gang{.job = r.job, .tenant = r.tenant, .priority = r.priority};
+    for (std::uint32_t left = r.gpus; left > 0; left -= std::min(left, size))
+      gang.members.push_back({1, std::min(left, size)});
+    hived copy = queue.scheduler();
+    if (r.priority >= 0) {
+      const absl::StatusOr<gang_plan> plan = copy.propose(gang);
+      REQUIRE((!plan.ok() || plan->result == plan_result::wait));
+    }
+    if (r.priority >= 0 && !lend) return;
+    gang.priority = opportunistic_priority;
+    const absl::StatusOr<gang_plan> plan = copy.propose(gang);
+    REQUIRE(plan.ok());
+    REQUIRE(plan->result == plan_result::wait);
+  }
+};
+
+static_assert(JobScheduler<hived_queue> && JobScheduler<audited_queue>);
+
+// Jobs that the cluster can hold, numbered by arrival.
+std::vector<timed_job> jobs_for(const hived_queue& queue, rng& random, std::uint32_t count,
+                                std::uint32_t priorities) {
+  hived_queue probe = queue;
+  const auto tenants = static_cast<std::uint32_t>(queue.scheduler().layout().tenants.size());
+  std::vector<timed_job> jobs;
+  const std::uint32_t most = 1 + random.uniform(queue.total_gpus());
+  const std::uint32_t spread = 1 + random.uniform(60);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    timed_job job;
+    job.request = of_tenant(random.uniform(tenants), i, 1 + random.uniform(most),
+                            static_cast<std::int32_t>(random.uniform(priorities)) - 1);
+    job.arrival = random.uniform(spread);
+    job.duration = 1 + random.uniform(20);
+    if (probe.submit(job.request, 0).ok()) jobs.push_back(job);
+  }
+  number_by_arrival(jobs);
+  return jobs;
+}
+
+}  // namespace
+
+TEST_CASE("hived_queue: owners come first, guests use the rest and wait again at their old place") {
+  hived_queue queue = queue_of(two_racks(), true);
+  CHECK(queue.total_gpus() == 16);
+  CHECK(queue.submit(of_tenant(1, 0, 16), 0).ok());  // more than b's cells: a guest
+  CHECK(said(queue, 0) == "+0");
+  CHECK(queue.find(job_id(0)) == hived_queue::phase::guest);
+  CHECK(queue.submit(of_tenant(1, 1, 4, -1), 5).ok());
+  CHECK(said(queue, 5).empty());
+  CHECK(queue.submit(of_tenant(0, 2, 1), 10).ok());
+  CHECK(said(queue, 10) == "-0+2+1");  // job 0 came before, but does not fit any more
+  CHECK(queue.find(job_id(2)) == hived_queue::phase::own);
+  CHECK(queue.finish(job_id(1), 20).ok());
+  CHECK(said(queue, 20).empty());
+  CHECK(queue.finish(job_id(2), 30).ok());
+  CHECK(said(queue, 30) == "+0");
+  CHECK(queue.idle_gpus() == 0);
+}
+
+TEST_CASE("hived_queue: without lending guaranteed jobs stay on their tenant's cells") {
+  hived_queue queue = queue_of(two_racks(), false);
+  CHECK(queue.submit(of_tenant(1, 0, 5), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(1, 0, 3), 0).ok());
+  CHECK(queue.submit(of_tenant(1, 1, 2), 0).ok());
+  CHECK(queue.submit(of_tenant(1, 2, 1), 0).ok());
+  CHECK(said(queue, 0) == "+0+2");  // who fits passes
+  CHECK(queue.finish(job_id(0), 10).ok());
+  CHECK(said(queue, 10) == "+1");
+}
+
+TEST_CASE("hived_queue: a higher priority suspends lower ones of its tenant, nobody else's") {
+  hived_queue queue = queue_of(two_racks(), false);
+  CHECK(queue.submit(of_tenant(1, 0, 4, 1), 0).ok());
+  CHECK(queue.submit(of_tenant(0, 1, 8, 0), 0).ok());
+  CHECK(said(queue, 0) == "+1+0");
+  CHECK(queue.submit(of_tenant(1, 2, 2, 1), 1).ok());
+  CHECK(said(queue, 1).empty());  // the same priority waits
+  CHECK(queue.submit(of_tenant(1, 3, 1, 1000), 2).ok());
+  CHECK(said(queue, 2) == "-0+3+2");
+  CHECK(queue.find(job_id(1)) == hived_queue::phase::own);
+  // A line that found no room is tried again once a job of its tenant has been stopped.
+  CHECK(queue.submit(of_tenant(1, 4, 1, 0), 3).ok());
+  CHECK(said(queue, 3) == "+4");
+}
+
+TEST_CASE("hived_queue: why each waited") {
+  hived_queue queue = queue_of(two_racks(), false);
+  std::vector<job_action> actions;
+  CHECK(queue.submit(of_tenant(0, 0, 3), 0).ok());
+  CHECK(queue.submit(of_tenant(0, 1, 3), 0).ok());
+  CHECK(queue.submit(of_tenant(0, 2, 3), 0).ok());
+  CHECK(queue.submit(of_tenant(0, 3, 2), 0).ok());  // two are free, on two nodes
+  CHECK(queue.submit(of_tenant(2, 4, 12, -1), 0).ok());
+  CHECK(queue.decide(0, actions).ok());
+  CHECK(actions.size() == 2);
+  CHECK(queue.finish(job_id(0), 10).ok());
+  CHECK(queue.decide(10, actions).ok());
+  CHECK(queue.finish(job_id(1), 25).ok());
+  CHECK(queue.decide(25, actions).ok());
+  CHECK(queue.finish(job_id(2), 40).ok());
+  CHECK(queue.finish(job_id(3), 40).ok());
+  CHECK(queue.decide(40, actions).ok());
+  REQUIRE(actions.size() == 5);
+  CHECK(actions[2].job == job_id(2));
+  CHECK(actions[2].waited == delays{{10, 0, 0, 0}});
+  CHECK(actions[3].job == job_id(3));
+  CHECK(actions[3].waited == delays{{0, 0, 25, 0}});
+  CHECK(actions[4].job == job_id(4));
+  CHECK(actions[4].waited == delays{{0, 40, 0, 0}});
+}
+
+TEST_CASE("hived_queue: what a host may send wrongly, and withdrawals") {
+  using code = absl::StatusCode;
+  hived_queue queue = queue_of(two_racks(), true);
+  const std::uint64_t hash = queue.scheduler().hash();
+  CHECK(queue.submit({}, 0).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(0, 0, 0), 0).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(0, 0, 17), 0).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(0, 0, ~0U), 0).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(0, 0, 17, -1), 0).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(0, 0, 1, -2), 0).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(0, 0, 1, 1001), 0).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(0, 0, 1), -1).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(0, 0, 1), time_ms{1} << 52).code() == code::kInvalidArgument);
+  CHECK(queue.submit(of_tenant(3, 0, 1), 0).code() == code::kNotFound);
+  CHECK(queue.finish(job_id(0), 0).code() == code::kNotFound);
+  CHECK(queue.mark_bad(node_id(4), 0).status().code() == code::kNotFound);
+  CHECK(queue.mark_healthy(node_id(4), 0).code() == code::kNotFound);
+  CHECK(queue.num_jobs() == 0);
+  CHECK(queue.scheduler().hash() == hash);
+  CHECK(queue.submit(of_tenant(2, 0, 1), 0).ok());  // no cells of its own: a guest
+  CHECK(queue.submit(of_tenant(2, 0, 1), 0).code() == code::kAlreadyExists);
+  CHECK(queue.finish(job_id(0), 1).ok());  // before it started
+  CHECK(said(queue, 1).empty());
+  CHECK_FALSE(queue.find(job_id(0)));
+  hived_queue strict = queue_of(two_racks(), false);
+  CHECK(strict.submit(of_tenant(2, 0, 1), 0).code() == code::kFailedPrecondition);
+  CHECK(strict.submit(of_tenant(2, 0, 1, -1), 0).ok());
+  CHECK(hived_queue::create({}).status().code() == code::kInvalidArgument);
+  hived_config wide;
+  wide.cell_types = {{"NODE", "GPU", 33, true}};
+  wide.physical_cells = {{.type = "NODE", .address = "n0"}};
+  wide.virtual_clusters = {{.name = "a", .cells = {{"NODE", 1}}}};
+  CHECK(hived_queue::create(wide).status().message() ==
+        "nodes of NODE have 33 leaf cells, more than 32");
+  wide.cell_types[0].child_count = 32;
+  CHECK(queue_of(wide, false).total_gpus() == 32);
+}
+
+TEST_CASE("hived_queue: audited at each event, nobody waits who has room, everyone ends") {
+  std::uint64_t guests = 0;
+  std::uint64_t suspensions = 0;
+  std::uint64_t waits = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const bool lend = random.uniform(2) == 0;
+    const hived_queue fresh = queue_of(apiary_test::random_cluster(random), lend);
+    const std::vector<timed_job> jobs =
+        jobs_for(fresh, random, 5 + random.uniform(40), 1 + random.uniform(4));
+    std::vector<outage> outages;
+    const std::uint32_t nodes = fresh.scheduler().layout().num_nodes();
+    for (time_ms at = 1; seed % 2 == 1 && at < 80; at += 1 + random.uniform(20)) {
+      outages.push_back({node_id(random.uniform(nodes)), at, at + 1});  // never twice at once
+    }
+    std::uint64_t hash = 0;
+    for (int again = 0; again < 2; ++again) {
+      audited_queue audited{fresh, lend};
+      const absl::StatusOr<simulation_result> run = simulate(
+          audited, jobs, outages, {}, [](const timed_job&, const job_place&) { return full_speed; },
+          [](const simulation_event&) {});
+      REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        const job_record& r = run->jobs[j];
+        REQUIRE(r.ended != forever);
+        // No delay without its cause, suspended or not.
+        REQUIRE(r.ended - jobs[j].arrival == r.waited.total() + jobs[j].duration + r.lost);
+      }
+      REQUIRE(audited.queue.num_jobs() == 0);
+      if (outages.empty()) REQUIRE(audited.queue.idle_gpus() == audited.total_gpus());
+      guests += audited.guests;
+      suspensions += audited.suspensions;
+      waits += audited.waits;
+      REQUIRE((again == 0 || hash == run->log.value()));
+      hash = run->log.value();
+    }
+  }
+  CHECK(guests > 0);
+  CHECK(suspensions > 0);
+  CHECK(waits > 0);
+}
+
+TEST_CASE("hived_queue: every place is that of asking again for all who wait") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const bool lend = random.uniform(2) == 0;
+    hived_queue fast = queue_of(apiary_test::random_cluster(random), lend);
+    apiary_test::naive_hived_queue naive(fast.scheduler(), lend);
+    const std::vector<timed_job> jobs =
+        jobs_for(fast, random, 5 + random.uniform(40), 1 + random.uniform(4));
+    std::vector<outage> outages;
+    if (seed % 2 == 1) outages = {{node_id(0), 5, 12}, {node_id(0), 20, 25}};
+    const auto run = [&](auto& scheduler) {
+      return simulate(
+                 scheduler, jobs, outages, {},
+                 [](const timed_job&, const job_place&) { return full_speed; },
+                 [](const simulation_event&) {})
+          .value();
+    };
+    const simulation_result a = run(fast);
+    const simulation_result b = run(naive);
+    REQUIRE(a.log.value() == b.log.value());
+    REQUIRE(a.events == b.events);
+  }
+}
+
+TEST_CASE("hived_queue: a tenant's jobs start as in a cluster of its own, whatever guests do") {
+  std::uint64_t compared = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const hived_queue fresh = queue_of(apiary_test::random_cluster(random), false);
+    const std::vector<timed_job> jobs = jobs_for(fresh, random, 40, 2 + random.uniform(3));
+    const auto starts = [&](const std::vector<timed_job>& list) {
+      hived_queue queue = fresh;
+      const absl::StatusOr<simulation_result> run = simulate(queue, list);
+      REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+      return run->jobs;
+    };
+    const std::vector<job_record> together = starts(jobs);
+    for (std::uint32_t t = 0; t < fresh.scheduler().layout().tenants.size(); ++t) {
+      std::vector<timed_job> alone;
+      std::vector<std::size_t> index;
+      for (std::size_t j = 0; j < jobs.size(); ++j) {
+        if (jobs[j].request.tenant.value != t || jobs[j].request.priority < 0) continue;
+        alone.push_back(jobs[j]);
+        alone.back().request.job = job_id(static_cast<std::uint32_t>(index.size()));
+        index.push_back(j);
+      }
+      if (alone.empty()) continue;
+      const std::vector<job_record> own = starts(alone);
+      for (std::size_t i = 0; i < index.size(); ++i) {
+        REQUIRE(own[i].started == together[index[i]].started);
+        REQUIRE(own[i].ended == together[index[i]].ended);
+        REQUIRE(own[i].suspended == together[index[i]].suspended);
+        REQUIRE(own[i].waited == together[index[i]].waited);
+        ++compared;
+      }
+    }
+  }
+  CHECK(compared > 0);
+}

@@ -1,0 +1,95 @@
+// apiary/tests/hived/plan_test.cpp - plans that are copied, moved, and written on.
+// SPDX-License-Identifier: MIT
+#include "support/hived_documents.h"
+#include <apiary/core/ids.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/plan.h>
+#include <apiary/hived/request.h>
+
+#include <absl/status/status.h>
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+static_assert(std::is_nothrow_move_constructible_v<gang_plan>);
+static_assert(std::is_copy_constructible_v<gang_plan> && std::is_copy_assignable_v<gang_plan>);
+
+hived scheduler_of_plans() { return hived::create(apiary_test::small_cluster()).value(); }
+
+gang_plan plan_of(hived& h, std::uint32_t job) {
+  gang_request r;
+  r.job = job_id(job);
+  r.tenant = h.layout().find_tenant("a").value();
+  r.members = {{1, 4}};
+  return h.propose(r).value();
+}
+
+bool commits(const hived& h, const gang_plan& plan) {
+  hived twin = h;
+  const absl::Status status = twin.commit(plan);
+  if (!status.ok()) CHECK(status.code() == absl::StatusCode::kAborted);
+  return status.ok();
+}
+
+}  // namespace
+
+TEST_CASE("hived_plan: a plan of nobody cannot be committed, however it is copied") {
+  const hived h = scheduler_of_plans();
+  gang_plan none;
+  CHECK(!commits(h, none));
+  gang_plan other = none;
+  CHECK(!commits(h, other));
+  other = std::move(none);
+  CHECK(!commits(h, other));
+}
+
+TEST_CASE("hived_plan: plans in a vector that grows, in exchange, and in place of others") {
+  hived h = scheduler_of_plans();
+  std::vector<gang_plan> plans;
+  for (std::uint32_t job = 0; job < 9; ++job) plans.push_back(plan_of(h, job));
+  for (std::uint32_t job = 0; job < 9; ++job) {
+    REQUIRE(plans[job].result == plan_result::bind);
+    CHECK(commits(h, plans[job]));
+  }
+  std::swap(plans[0], plans[1]);
+  CHECK(commits(h, plans[0]));
+  CHECK(commits(h, plans[1]));
+  // Assigned over: what was there is gone, what was given is whole or empty.
+  plans[2] = plans[3];
+  CHECK(commits(h, plans[2]));
+  CHECK(commits(h, plans[3]));
+  plans[4] = std::move(plans[5]);
+  CHECK(commits(h, plans[4]));
+  CHECK(!commits(h, plans[5]));  // NOLINT(bugprone-use-after-move): what is tested
+  plans[4] = gang_plan();
+  CHECK(!commits(h, plans[4]));
+  plans[5] = plans[6];
+  CHECK(commits(h, plans[5]));
+
+  REQUIRE(h.commit(plans[0]).ok());
+  CHECK(h.find(job_id(1)) != nullptr);
+  // And from then on none of them is for this state.
+  for (const gang_plan& plan : plans) CHECK(!commits(h, plan));
+}
+
+TEST_CASE("hived_plan: what is written on a plan changes nothing of what is committed") {
+  hived h = scheduler_of_plans();
+  const gang_plan plan = plan_of(h, 1);
+  gang_plan written = plan;
+  written.tasks.clear();
+  written.victims = {job_id(3)};
+  written.downgraded = {job_id(4)};
+  written.cancelled = {job_id(5)};
+  written.result = plan_result::preempt;
+  hived twin = h;
+  REQUIRE(h.commit(plan).ok());
+  REQUIRE(twin.commit(written).ok());
+  CHECK(h.hash() == twin.hash());
+}

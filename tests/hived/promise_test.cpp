@@ -1,0 +1,313 @@
+// apiary/tests/hived/promise_test.cpp - what a tenant could run alone, it can run here.
+// SPDX-License-Identifier: MIT
+#include "support/hived_worlds.h"
+#include "support/naive_hived.h"
+#include "support/scale.h"
+#include <apiary/container/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace apiary;
+using namespace apiary::detail;
+
+// The same physical cluster with this tenant only; pinned cells of others are nobody's.
+hived_config only(const hived_config& config, std::size_t tenant) {
+  hived_config alone = config;
+  alone.virtual_clusters = {config.virtual_clusters[tenant]};
+  return alone;
+}
+
+// A shared cluster, and for each tenant one of its own. Guaranteed gangs are asked for in both,
+// their ends told to both; they shrink task by task, and grow by others; opportunistic gangs are in
+// the shared one only. Victims end at once: the
+// promise is for once they have. Until then the two need not be alike. A gang that waits for guests
+// here runs there; a higher one then cancels it here, which is cheaper than to end it, and may choose
+// other victims there.
+//
+// On good hardware nothing is refused here that is granted there. On bad hardware it is, rightly:
+// alone, a tenant has all that is healthy, here what is left once the others can be given theirs,
+// and a gang refused there runs here only, where the next one finds less. Each such refusal is
+// checked as every other: no choice of cells which leaves others theirs has a place for the gang.
+class duel {
+ public:
+  struct counts {
+    std::uint64_t events = 0, asked = 0, granted = 0, opportunistic = 0, victims = 0,
+                  downgraded = 0, waiting = 0, refused_here_only = 0, unchecked_here_only = 0,
+                  refused_there_only = 0, checked = 0, missed = 0, proven = 0, proven_for_some = 0,
+                  too_large = 0, undecided = 0, shrunk = 0, grown = 0;
+    void add(const counts& o) {
+      events += o.events, asked += o.asked, granted += o.granted;
+      opportunistic += o.opportunistic, victims += o.victims, downgraded += o.downgraded;
+      waiting += o.waiting, refused_here_only += o.refused_here_only;
+      unchecked_here_only += o.unchecked_here_only;
+      refused_there_only += o.refused_there_only, checked += o.checked, proven += o.proven;
+      missed += o.missed, proven_for_some += o.proven_for_some;
+      too_large += o.too_large, undecided += o.undecided;
+      shrunk += o.shrunk, grown += o.grown;
+    }
+  };
+
+  // `marks`: of 100 events, how many mark hardware; where none do, both must answer alike.
+  duel(const hived_config& config, std::uint64_t seed, std::uint32_t marks)
+      : shared(*hived::create(config)), random(seed), marks_(marks) {
+    for (std::size_t t = 0; t < config.virtual_clusters.size(); ++t)
+      alone.push_back(*hived::create(only(config, t)));
+  }
+
+  hived shared;
+  std::vector<hived> alone;  // of each tenant
+  rng random;
+  counts seen{};
+
+  void step() {
+    ++seen.events;
+    if (random.uniform(100) < marks_) return mark();
+    const std::uint32_t what = random.uniform(100);
+    if (what < 60 || owner_.empty()) return ask();
+    const auto at =
+        std::next(owner_.begin(), random.uniform(static_cast<std::uint32_t>(owner_.size())));
+    if (what < 80) return end(at->first);
+    if (what < 93) return grow(at->first);
+    end_task(at->first, random.uniform(3));
+  }
+  // Of every tenant the same leaves are in use here and there.
+  void compare() const {
+    for (std::uint32_t t = 0; t < alone.size(); ++t) {
+      for (std::uint32_t c = 0; c < shared.cells().num_chains(); ++c)
+        compare(t, shared.cells().cluster_of(tenant_id(t), c),
+                alone[t].cells().cluster_of(tenant_id(0), c));
+      for (std::uint32_t p = 0; p < shared.layout().pinned.size(); ++p) {
+        if (shared.layout().pinned[p].tenant == tenant_id(t))
+          compare(t, shared.cells().cluster_of_pinned(p), alone[t].cells().cluster_of_pinned(p));
+      }
+    }
+  }
+
+ private:
+  void compare(std::uint32_t t, vc_chain_id here, vc_chain_id there) const {
+    REQUIRE(here.valid() == there.valid());
+    if (!here.valid()) return;
+    const virtual_cluster& a = shared.cells().cluster(here);
+    const virtual_cluster& b = alone[t].cells().cluster(there);
+    REQUIRE(a.num_nodes() == b.num_nodes());
+    for (std::uint32_t n = 0; n < a.num_nodes(); ++n) REQUIRE(a.free(n) == b.free(n));
+  }
+
+  void mark() {
+    const node_id node(random.uniform(shared.layout().num_nodes()));
+    const bool good = random.uniform(100) < 55;
+    const chain_layout& in = shared.layout().chain(shared.layout().chain_of(node));
+    const std::uint32_t leaf = random.uniform(in.tree.leaves_per_cell(in.node_level));
+    const bool whole = random.uniform(3) == 0;
+    const auto in_one = [&](hived& h) {
+      if (whole) {
+        REQUIRE((good ? h.mark_healthy(node) : h.mark_bad(node)).ok());
+      } else {
+        REQUIRE((good ? h.mark_healthy(node, leaf) : h.mark_bad(node, leaf)).ok());
+      }
+    };
+    in_one(shared);
+    for (hived& h : alone) in_one(h);
+  }
+
+  void end(job_id job) {
+    hived& there = alone[owner_.at(job)];
+    REQUIRE(shared.finish(job).ok());
+    if (there.find(job) != nullptr) REQUIRE(there.finish(job).ok());
+    owner_.erase(job);
+  }
+  void end_task(job_id job, std::uint32_t task) {
+    hived& there = alone[owner_.at(job)];
+    const bool had = there.find(job) != nullptr;
+    const bool here = shared.finish_task(job, task).ok();
+    const bool done = had && there.finish_task(job, task).ok();
+    REQUIRE((!had || here == done));
+    if (shared.find(job) == nullptr) owner_.erase(job);
+    seen.shrunk += here && owner_.contains(job) ? 1U : 0U;
+  }
+  // By any other of its tenant that is like it.
+  void grow(job_id job) {
+    const std::uint32_t tenant = owner_.at(job);
+    hived& there = alone[tenant];
+    const auto joins = [](const hived& h, job_id a, job_id b) {
+      return h.find(a) != nullptr && h.find(b) != nullptr &&
+             hived_catalog::can_join(*h.find(a), *h.find(b)).ok();
+    };
+    for (const auto& [by, of] : owner_) {
+      if (of != tenant || !joins(shared, job, by)) continue;
+      const bool guaranteed = shared.find(job)->guaranteed();
+      if (guaranteed && !joins(there, job, by)) continue;
+      REQUIRE(shared.grow(job, by).ok());
+      if (guaranteed) REQUIRE(there.grow(job, by).ok());
+      owner_.erase(by);
+      ++seen.grown;
+      return;
+    }
+  }
+
+  void commit(hived& h, const gang_plan& plan) {
+    REQUIRE(plan.cancelled.empty());
+    REQUIRE(h.commit(plan).ok());
+  }
+  // The victims have ended: the gang can run.
+  void bind(hived& h, const gang_request& r) {
+    const gang_record* gang = h.find(r.job);
+    REQUIRE(gang != nullptr);
+    if (gang->state == gang_state::allocated) return;
+    const auto bound = h.propose(r);
+    REQUIRE((bound.ok() && bound->result == plan_result::bind));
+    REQUIRE(h.commit(*bound).ok());
+  }
+  void ask() {
+    gang_request r = random_gang_of_ours();
+    const std::uint32_t tenant = r.tenant.value;
+    if (r.priority < 0) {
+      const auto plan = shared.propose(r);
+      if (!plan.ok() || plan->result != plan_result::bind) return;
+      REQUIRE(shared.commit(*plan).ok());
+      owner_[r.job] = tenant;
+      ++seen.opportunistic;
+      return;
+    }
+    const summary_bitset nodes = apiary_test::random_nodes(shared.layout(), random);
+    if (marks_ > 0 && random.uniform(3) == 0) r.suggested = &nodes;
+    gang_request r_alone = r;
+    r_alone.tenant = tenant_id(0);
+    const auto here = shared.propose(r);
+    const auto there = alone[tenant].propose(r_alone);
+    CAPTURE(r.job.value);
+    REQUIRE(here.status().code() == there.status().code());
+    if (!here.ok()) return;
+    ++seen.asked;
+    const bool granted_here = here->result != plan_result::wait;
+    const bool granted_there = there->result != plan_result::wait;
+    if (marks_ == 0) {
+      REQUIRE((granted_here || !granted_there));
+      REQUIRE(here->downgraded == there->downgraded);
+    }
+    seen.refused_here_only += granted_there && !granted_here ? 1 : 0;
+    seen.refused_there_only += granted_here && !granted_there ? 1 : 0;
+    if (!granted_here) {
+      ++seen.waiting;
+      const std::uint64_t open = seen.too_large + seen.undecided;
+      check_refusal(r, *here);
+      if (granted_there && seen.too_large + seen.undecided > open) ++seen.unchecked_here_only;
+      return;
+    }
+    ++seen.granted;
+    seen.downgraded += here->downgraded.size();
+    owner_[r.job] = tenant;
+    commit(shared, *here);
+    if (granted_there) commit(alone[tenant], *there);
+    std::set<job_id> victims(here->victims.begin(), here->victims.end());
+    if (granted_there) victims.insert(there->victims.begin(), there->victims.end());
+    for (const job_id victim : victims) end(victim);
+    seen.victims += victims.size();
+    bind(shared, r);
+    if (granted_there) bind(alone[tenant], r_alone);
+  }
+  gang_request random_gang_of_ours() {
+    gang_request r = apiary_test::random_gang(shared.layout(), job_id(next_++), random);
+    if (marks_ > 0 && r.priority > 3) r.priority = 3;
+    return r;
+  }
+  void check_refusal(const gang_request& r, const gang_plan& plan) {
+    const std::vector<vc_chain_id> clusters = apiary_test::clusters_for(shared, r);
+    if (plan.wait.reason == wait_reason::undecided) {
+      ++seen.undecided;  // it says so, and may be wrong
+      return;
+    }
+    for (const vc_chain_id c : clusters) {
+      apiary_test::naive_tenant naive(shared, r, c);
+      if (marks_ == 0) {
+        if (shared.cells().cluster(c).chain() == plan.wait.chain && plan.wait.shortage)
+          REQUIRE(naive.pieces(plan.wait.shortage->leaves) == plan.wait.shortage->present);
+      }
+      if (naive.unbound() > (marks_ == 0 ? 2U : 4U)) {
+        ++seen.too_large;
+        continue;
+      }
+      ++seen.checked;
+      if (naive.fits()) {
+        ++seen.missed;
+        continue;
+      }
+      if (marks_ == 0) continue;
+      if (shared.cells().cluster(c).chain() != plan.wait.chain || !plan.wait.shortage) continue;
+      ++seen.proven;
+      seen.proven_for_some += naive.proven_by(*plan.wait.shortage) ? 0U : 1U;
+    }
+  }
+
+  std::uint32_t marks_;
+  std::map<job_id, std::uint32_t> owner_{};  // of each gang in the shared cluster, its tenant
+  std::uint32_t next_ = 0;
+};
+
+duel::counts fight(std::uint64_t runs, std::uint64_t events, std::uint32_t marks,
+                   std::uint64_t first_seed) {
+  duel::counts all;
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    CAPTURE(first_seed + run);
+    rng random(first_seed + run);
+    const hived_config config = apiary_test::random_cluster(random);
+    duel d(config, random(), marks);
+    for (std::uint64_t i = 0; i < events; ++i) {
+      CAPTURE(i);
+      d.step();
+      if (marks == 0) d.compare();
+    }
+    all.add(d.seen);
+  }
+  MESSAGE("events " << all.events << ", asked " << all.asked << ", granted " << all.granted
+                    << ", opportunistic " << all.opportunistic << ", victims " << all.victims
+                    << ", downgraded " << all.downgraded << ", waiting " << all.waiting
+                    << ", refused here only " << all.refused_here_only << " ("
+                    << all.unchecked_here_only << " not checked), there only "
+                    << all.refused_there_only << ", checked " << all.checked << ", missed "
+                    << all.missed << ", proven " << all.proven << " (" << all.proven_for_some
+                    << " not for all choices of cells)"
+                    << ", too large " << all.too_large << ", undecided " << all.undecided
+                    << ", shrunk " << all.shrunk << ", grown " << all.grown);
+  CHECK(all.missed == 0);
+  // Everything happens often.
+  CHECK(all.granted * 10 >= all.events);
+  CHECK(all.waiting * 10 >= all.events);
+  CHECK(all.checked * 10 >= all.events);
+  CHECK(all.opportunistic * 20 >= all.events);
+  CHECK(all.victims * 100 >= all.events);
+  CHECK(all.downgraded * 1000 >= all.events);
+  CHECK(all.shrunk * 200 >= all.events);
+  CHECK(all.grown * 2000 >= all.events);
+  return all;
+}
+
+TEST_CASE("a tenant waits for nothing that it could run alone, while all hardware is well") {
+  const duel::counts all = fight(apiary_test::scaled(std::uint64_t{2000}), 500, 0, 1);
+  CHECK(all.refused_here_only == 0);
+}
+
+TEST_CASE(
+    "where hardware is bad, a gang waits only if it has no place which leaves others theirs") {
+  const duel::counts all = fight(apiary_test::scaled(std::uint64_t{1000}), 400, 15, 1'000'000);
+  CHECK(all.refused_here_only * 10 <= all.asked);
+  CHECK(all.unchecked_here_only * 10 <= all.refused_here_only);
+  CHECK(all.proven_for_some == 0);
+  CHECK(all.undecided * 1000 <= all.waiting);
+  CHECK(all.proven * 10 >= all.events);
+}
+
+}  // namespace

@@ -1,0 +1,227 @@
+// apiary/tests/philly/philly_decisions_test.cpp - Philly decides as if every job were walked over at each
+// of its moments, and asks for no more calls than it needs.
+// SPDX-License-Identifier: MIT
+#include "support/naive_philly.h"
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/philly/philly.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/trace/job_generator.h>
+#include <apiary/trace/job_list.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+
+namespace {
+
+// A few servers of different sizes in racks, three tenants, short times.
+philly_options random_options(rng& random) {
+  philly_options options{.servers = {.gpus = {}, .servers_per_rack = 1 + random.uniform(4)},
+                         .acquire_time = 1 + random.uniform(20),
+                         .backoff_time = 1 + random.uniform(20),
+                         .max_tries = random.uniform(4),
+                         .first_locality = static_cast<job_locality>(random.uniform(3)),
+                         .preempt_percent = 60 + random.uniform(50)};
+  if (random.uniform(4) == 0) options.max_tries = philly_options::no_limit;
+  options.servers.gpus.resize(3 + random.uniform(5));
+  std::uint32_t left = 0;
+  for (std::uint32_t& g : options.servers.gpus) left += g = 2 + random.uniform(7);
+  while (options.quotas.size() < 3) {
+    options.quotas.push_back(random.uniform(left + 1));
+    left -= options.quotas.back();
+  }
+  return options;
+}
+
+// Both schedulers under one host. The naive one is called at each of its moments, the other one when
+// it asks for it or something happens.
+struct two_phillies {
+  philly fast;
+  apiary_test::naive_philly naive;
+  std::vector<job_id> jobs{};  // that are here
+  std::vector<bool> runs{};    // by id
+  std::size_t alone = 0;       // calls that only the naive one wanted
+
+  explicit two_phillies(const philly_options& options)
+      : fast(philly::create(options).value()), naive(options) {}
+
+  void decide(time_ms now) {
+    std::vector<job_action> a;
+    std::vector<job_action> b;
+    REQUIRE(fast.decide(now, a).ok());
+    REQUIRE(naive.decide(now, b).ok());
+    REQUIRE(a == b);
+    for (const job_action& action : a)
+      runs[action.job.value] = action.what == job_action::verb::start;
+    for (const job_id job : jobs) REQUIRE(fast.find(job) == naive.find(job));
+    REQUIRE(fast.wake() > now);
+  }
+  void go_on_until(time_ms end) {
+    while (naive.wake() < end) {
+      const time_ms now = naive.wake();
+      REQUIRE(fast.wake() >= now);
+      if (fast.wake() == now) {
+        decide(now);
+        continue;
+      }
+      std::vector<job_action> none;
+      REQUIRE(naive.decide(now, none).ok());
+      REQUIRE(none.empty());
+      ++alone;
+    }
+    REQUIRE(fast.wake() >= end);
+  }
+  void submit(const job_request& r, time_ms now) {
+    REQUIRE(fast.submit(r, now).ok());
+    REQUIRE(naive.submit(r, now).ok());
+    jobs.push_back(r.job);
+    runs.resize(std::max<std::size_t>(runs.size(), r.job.value + std::size_t{1}), false);
+  }
+  void finish(std::size_t i, time_ms now) {
+    REQUIRE(fast.finish(jobs[i], now).ok());
+    REQUIRE(naive.finish(jobs[i], now).ok());
+    jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  void fail(std::size_t i, philly::failure why, time_ms now) {
+    const absl::StatusOr<bool> again = fast.fail(jobs[i], why, now);
+    REQUIRE(again.value() == naive.fail(jobs[i], why, now).value());
+    runs[jobs[i].value] = false;
+    if (!*again) jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  void set_health(node_id n, bool good, time_ms now) {
+    if (good) {
+      REQUIRE(fast.mark_healthy(n, now).ok());
+      REQUIRE(naive.mark_healthy(n, now).ok());
+      return;
+    }
+    const std::vector<job_id> stopped = fast.mark_bad(n, now).value();
+    REQUIRE(stopped == naive.mark_bad(n, now).value());
+    for (const job_id job : stopped) runs[job.value] = false;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("philly: decisions as of a walk over all jobs, call by call") {
+  std::size_t alone = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const philly_options options = random_options(random);
+    two_phillies both(options);
+    const std::uint32_t total = both.fast.total_gpus();
+    const std::uint32_t most = 5 + random.uniform(60);  // jobs at once
+    const std::uint32_t pause = 1 + random.uniform(20);
+    time_ms now = 0;
+    std::uint32_t fresh = 0;
+    for (int step = 0; step < 400; ++step) {
+      CAPTURE(step);
+      now += random.uniform(pause);
+      both.go_on_until(now);
+      const std::uint32_t event = random.uniform(20);
+      if (both.jobs.size() < most && event < 12) {
+        const std::uint32_t gpus =
+            random.uniform(5) == 0 ? 1 + random.uniform(total) : 1U << random.uniform(4);
+        both.submit({.job = job_id(fresh++),
+                     .tenant = tenant_id(random.uniform(3)),
+                     .gpus = std::min(gpus, total)},
+                    now);
+      } else if (event < 18 && !both.jobs.empty()) {
+        const std::size_t i = random.uniform(static_cast<std::uint32_t>(both.jobs.size()));
+        if (both.runs[both.jobs[i].value] && event % 2 == 0) {
+          both.fail(i, static_cast<philly::failure>(random.uniform(3)), now);
+        } else if (both.runs[both.jobs[i].value] || event == 13) {
+          both.finish(i, now);
+        }
+      } else if (event >= 18) {
+        const node_id n(random.uniform(static_cast<std::uint32_t>(options.servers.gpus.size())));
+        both.set_health(n, event == 18, now);
+      }
+      both.decide(now);
+    }
+    alone += both.alone;
+  }
+  CHECK(alone > 0);
+}
+
+TEST_CASE("philly: under a simulator, too, every place and delay is that of the walk") {
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(100U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const philly_options options = random_options(random);
+    const std::uint32_t total =
+        std::accumulate(options.servers.gpus.begin(), options.servers.gpus.end(), 0U);
+    const job_list list = generate_jobs({.seed = seed,
+                                         .jobs = 150,
+                                         .tenants = 3,
+                                         .window = 600,
+                                         .shortest = 5,
+                                         .longest = 200,
+                                         .sizes = {{1, 4}, {2, 3}, {4, 2}, {total / 2, 1}}})
+                              .value();
+    const std::vector<outage> outages{{node_id(0), 100, 200}, {node_id(1), 150, 170}};
+    const auto run = [&](auto scheduler) {
+      return simulate(
+                 scheduler, list.jobs, outages, {},
+                 [](const timed_job&, const job_place&) { return full_speed; },
+                 [](const simulation_event&) {})
+          .value();
+    };
+    const simulation_result fast = run(philly::create(options).value());
+    const simulation_result naive = run(apiary_test::naive_philly(options));
+    REQUIRE(fast.log.value() == naive.log.value());
+    REQUIRE(fast.events == naive.events);
+    REQUIRE(fast.decisions <= naive.decisions);
+    for (std::size_t j = 0; j < list.jobs.size(); ++j)
+      REQUIRE(fast.jobs[j].waited == naive.jobs[j].waited);
+  }
+}
+
+TEST_CASE("philly: who waits in vain wants no calls") {
+  philly p = philly::create({.servers = {.gpus = {4, 4}, .servers_per_rack = 2},
+                             .quotas = {4, 4},
+                             .acquire_time = 150,
+                             .backoff_time = 120,
+                             .max_tries = 1})
+                 .value();
+  std::vector<job_action> actions;
+  const auto submit = [&](std::uint32_t job, std::uint32_t tenant, std::uint32_t gpus,
+                          time_ms now) {
+    REQUIRE(p.submit({.job = job_id(job), .tenant = tenant_id(tenant), .gpus = gpus}, now).ok());
+    REQUIRE(p.decide(now, actions).ok());
+  };
+  submit(0, 0, 4, 0);
+  submit(1, 1, 4, 0);
+  // Both tenants have their quotas: nobody collects, nobody preempts, localities relax twice each.
+  for (std::uint32_t job = 2; job < 1000; ++job) submit(job, job % 2, 1 + job % 3, job);
+  std::size_t calls = 0;
+  for (time_ms now = p.wake(); now != forever; now = p.wake()) {
+    REQUIRE(p.decide(now, actions).ok());
+    ++calls;
+  }
+  CHECK(calls == 1080);  // one a second, until the last has relaxed for the second time
+  CHECK(actions.size() == 2);
+  const auto stands = [](philly::phase at, std::uint32_t tries) {
+    return philly::standing{at, job_locality::anywhere, tries, 0};
+  };
+  CHECK(p.find(job_id(2)) == stands(philly::phase::backoff, 4));
+  // And yet they stand where the clock has them.
+  const time_ms later = 3000;
+  REQUIRE(p.decide(later, actions).ok());
+  CHECK(p.find(job_id(2)) == stands(philly::phase::acquire, 7));
+  CHECK(p.waited(job_id(2), later)->by_cause ==
+        std::array<time_ms, num_delay_causes>{later - 2, 0, 0, 0});
+  REQUIRE(p.finish(job_id(0), later).ok());
+  REQUIRE(p.decide(later, actions).ok());
+  CHECK(actions.size() > 2);
+}

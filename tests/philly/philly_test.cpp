@@ -1,0 +1,611 @@
+// apiary/tests/philly/philly_test.cpp - every edge of the state machine by a virtual clock, quotas,
+// preemption, and every second of delay with its cause, over either pool.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/fgd/baseline_scores.h>
+#include <apiary/model/node_table.h>
+#include <apiary/philly/philly.h>
+#include <apiary/philly/philly_fgd.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/trace/job_generator.h>
+#include <apiary/trace/job_list.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+
+namespace {
+
+// Four servers of four GPUs in two racks, one tenant with all of them; times in seconds.
+philly_options small_philly() {
+  return {.servers = {.gpus = {4, 4, 4, 4}, .servers_per_rack = 2},
+          .quotas = {16},
+          .acquire_time = 150,
+          .backoff_time = 120,
+          .max_tries = 1};
+}
+
+// Philly over servers of its own, and over nodes where a score chooses; this one as the servers do.
+using philly_by_score = philly_scheduler<gpu_sharing_pool<best_fit>>;
+
+template <class P>
+P make_philly(const philly_options& options) {
+  if constexpr (std::is_same_v<P, philly>) {
+    return P::create(options).value();
+  } else {
+    node_table nodes;
+    for (const std::uint32_t gpus : options.servers.gpus) nodes.add({.gpus = gpus});
+    const std::uint32_t per_rack = options.servers.servers_per_rack;
+    return P::create(options, gpu_sharing_pool<best_fit>::create(nodes, per_rack, {}).value())
+        .value();
+  }
+}
+
+// A scheduler and what it did, by job.
+template <class P>
+struct philly_host {
+  P scheduler;
+  std::map<std::uint32_t, job_action> last{};
+
+  explicit philly_host(const philly_options& options) : scheduler(make_philly<P>(options)) {}
+
+  void submit(std::uint32_t job, std::uint32_t gpus, time_ms now, std::uint32_t tenant = 0) {
+    const absl::Status status =
+        scheduler.submit({.job = job_id(job), .tenant = tenant_id(tenant), .gpus = gpus}, now);
+    REQUIRE_MESSAGE(status.ok(), status.ToString());
+    decide(now);
+  }
+  void finish(std::uint32_t job, time_ms now) {
+    REQUIRE(scheduler.finish(job_id(job), now).ok());
+    decide(now);
+  }
+  void decide(time_ms now) {
+    std::vector<job_action> actions;
+    REQUIRE(scheduler.decide(now, actions).ok());
+    for (job_action& a : actions) last[a.job.value] = std::move(a);
+    REQUIRE(scheduler.wake() > now);
+  }
+  [[nodiscard]] typename P::standing at(std::uint32_t job) const {
+    return scheduler.find(job_id(job)).value();
+  }
+  [[nodiscard]] const job_place& place(std::uint32_t job) const { return last.at(job).place; }
+};
+
+// A GPU of every server is taken by jobs 0, 1, 2, 3: no whole server is idle.
+template <class P>
+philly_host<P> one_taken_of_each(const philly_options& options) {
+  philly_host<P> m(options);
+  for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0);
+  for (std::uint32_t job = 0; job < 4; ++job) {
+    m.finish(job, 0);
+    m.submit(job, 4, 0);
+    m.finish(job, 0);
+  }
+  for (std::uint32_t job = 0; job < 4; ++job) m.submit(10 + job, 3, 0);
+  for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 1, 0);
+  for (std::uint32_t job = 0; job < 4; ++job) m.finish(10 + job, 0);
+  for (std::uint32_t n = 0; n < 4; ++n) REQUIRE(m.scheduler.pool().idle(node_id(n)) == 3);
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("philly: what is no cluster and no job") {
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  const auto code = [](auto&& change) {
+    philly_options options = small_philly();
+    change(options);
+    return philly::create(options).status().code();
+  };
+  CHECK(code([](philly_options&) {}) == absl::StatusCode::kOk);
+  CHECK(code([](philly_options& o) { o.servers.gpus = {}; }) == invalid);
+  CHECK(code([](philly_options& o) { o.quotas = {}; }) == invalid);
+  CHECK(code([](philly_options& o) { o.quotas = {16, 1}; }) == invalid);
+  CHECK(code([](philly_options& o) { o.acquire_time = 0; }) == invalid);
+  CHECK(code([](philly_options& o) { o.backoff_time = -1; }) == invalid);
+  philly p = philly::create(small_philly()).value();
+  CHECK(p.submit({.tenant = tenant_id(0)}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0)}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(1)}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(0), .gpus = 0}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(0), .gpus = 17}, 0).code() == invalid);
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(0)}, 0).ok());
+  CHECK(p.submit({.job = job_id(0), .tenant = tenant_id(0)}, 0).code() ==
+        absl::StatusCode::kAlreadyExists);
+  CHECK(p.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(p.fail(job_id(0), philly::failure::transient, 0).status().code() ==
+        absl::StatusCode::kNotFound);
+  CHECK(p.mark_bad(node_id(4), 0).status().code() == absl::StatusCode::kNotFound);
+  CHECK(p.mark_healthy(node_id(4), 0).code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE_TEMPLATE("philly: small_philly jobs are packed, large ones go to the least occupied rack",
+                   P, philly, philly_by_score) {
+  philly_host<P> m(small_philly());
+  m.submit(0, 1, 0);
+  m.submit(1, 2, 0);
+  CHECK(m.place(0) == job_place{{node_id(0), 1}});
+  CHECK(m.place(1) == job_place{{node_id(0), 6}});
+  m.submit(2, 5, 0);
+  CHECK(m.place(2) == job_place{{node_id(2), 15}, {node_id(3), 1}});
+}
+
+TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time", P, philly,
+                   philly_by_score) {
+  philly_host<P> m = one_taken_of_each<P>(small_philly());
+  m.submit(20, 8, 10);  // whole servers of a rack: it collects three GPUs of two
+  CHECK(m.at(20) == typename P::standing{P::phase::acquire, job_locality::packed, 0, 6});
+  CHECK(m.scheduler.pool().idle() == 6);
+  m.finish(0, 60);  // what falls idle there is its own
+  CHECK(m.at(20).held == 7);
+  CHECK(m.scheduler.wake() == 160);
+  m.submit(21, 7, 70);  // passes by: it does not fit, and collects nothing
+  CHECK(m.at(21).held == 0);
+  m.finish(1, 159);
+  CHECK(m.at(20) == typename P::standing{P::phase::run, job_locality::packed, 0, 8});
+  CHECK(m.place(20) == job_place{{node_id(0), 15}, {node_id(1), 15}});
+  CHECK(m.last.at(20).waited.total() == 149);
+}
+
+TEST_CASE_TEMPLATE("philly: ACQUIRE to BACKOFF at the time, everything released, and back", P,
+                   philly, philly_by_score) {
+  philly_host<P> m = one_taken_of_each<P>(small_philly());
+  m.submit(20, 8, 10);
+  m.decide(159);
+  CHECK(m.at(20).phase == P::phase::acquire);
+  m.decide(160);
+  CHECK(m.at(20) == typename P::standing{P::phase::backoff, job_locality::packed, 1, 0});
+  CHECK(m.scheduler.pool().idle() == 12);
+  m.finish(0, 170);
+  m.finish(1, 170);  // a place is there, but it does not look
+  CHECK(m.at(20).phase == P::phase::backoff);
+  m.decide(279);
+  CHECK(m.at(20).phase == P::phase::backoff);
+  m.decide(280);
+  CHECK(m.at(20) == typename P::standing{P::phase::run, job_locality::packed, 1, 8});
+  CHECK(m.last.at(20).waited[delay_cause::fragmentation] == 270);
+}
+
+TEST_CASE_TEMPLATE("philly: locality relaxes step by step, after more tries than allowed", P,
+                   philly, philly_by_score) {
+  philly_host<P> m = one_taken_of_each<P>(small_philly());
+  m.submit(20, 8, 0);
+  std::vector<typename P::standing> seen;
+  for (time_ms now = 0; now <= 2000; ++now) {
+    if (m.scheduler.wake() == now) m.decide(now);
+    const typename P::standing s = m.at(20);
+    if (seen.empty() || !(seen.back() == s)) seen.push_back(s);
+    if (s.phase == P::phase::run) {
+      // Two cycles of 270 s at each of two localities.
+      CHECK(now == 4 * 270);
+      break;
+    }
+  }
+  const std::vector<typename P::standing> expected{
+      {P::phase::acquire, job_locality::packed, 0, 6},
+      {P::phase::backoff, job_locality::packed, 1, 0},
+      {P::phase::acquire, job_locality::packed, 1, 6},
+      {P::phase::backoff, job_locality::packed, 2, 0},
+      {P::phase::acquire, job_locality::one_rack, 0, 6},
+      {P::phase::backoff, job_locality::one_rack, 1, 0},
+      {P::phase::acquire, job_locality::one_rack, 1, 6},
+      {P::phase::backoff, job_locality::one_rack, 2, 0},
+      {P::phase::run, job_locality::anywhere, 0, 8}};
+  CHECK(seen == expected);
+  CHECK(m.place(20).size() == 3);
+}
+
+TEST_CASE_TEMPLATE("philly: who never relaxes waits for a rack", P, philly, philly_by_score) {
+  philly_options options = small_philly();
+  options.max_tries = philly_options::no_limit;
+  philly_host<P> m = one_taken_of_each<P>(options);
+  m.submit(20, 8, 0);
+  for (time_ms now = m.scheduler.wake(); now < 100'000; now = m.scheduler.wake()) m.decide(now);
+  CHECK(m.at(20).locality == job_locality::packed);
+  CHECK(m.at(20).tries > 300);
+  CHECK(m.scheduler.waited(job_id(20), 100'000)->total() == 100'000);
+}
+
+TEST_CASE_TEMPLATE(
+    "philly: idle GPUs are lent, those within quota come first, delays have their causes", P,
+    philly, philly_by_score) {
+  philly_options options = small_philly();
+  options.quotas = {12, 4};
+  options.preempt_percent = 101;
+  philly_host<P> m(options);
+  for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, 0, 1);
+  CHECK(m.scheduler.used(tenant_id(1)) == 16);  // lent
+  m.submit(4, 4, 10, 1);                        // beyond its quota
+  m.submit(5, 4, 20, 0);                        // within
+  m.finish(0, 50);
+  CHECK(m.at(5).phase == P::phase::run);  // came later, but within quota
+  CHECK(m.last.at(5).waited[delay_cause::capacity] == 30);
+  CHECK(m.at(4).phase == P::phase::acquire);
+  m.finish(1, 60);
+  CHECK(m.at(4).phase == P::phase::run);
+  CHECK(m.last.at(4).waited[delay_cause::quota] == 50);
+  CHECK(m.last.at(4).waited.total() == 50);
+}
+
+TEST_CASE_TEMPLATE(
+    "philly: preemption from 90 % of use, the last started of those beyond quota first", P, philly,
+    philly_by_score) {
+  for (const std::uint32_t taken : {14U, 15U, 16U}) {
+    CAPTURE(taken);
+    philly_options options = small_philly();
+    options.quotas = {8, 8};
+    philly_host<P> m(options);
+    m.submit(0, 4, 0, 1);
+    m.submit(1, 4, 1, 1);
+    m.submit(2, 4, 2, 1);
+    m.submit(3, taken - 12, 3, 1);
+    m.submit(4, 4, 10, 0);
+    if (taken == 14) {  // 87.5 %
+      CHECK(m.at(4).phase == P::phase::acquire);
+      CHECK(m.at(3).phase == P::phase::run);
+    } else {
+      CHECK(m.at(4).phase == P::phase::run);
+      CHECK(m.last.at(3).what == job_action::verb::suspend);
+      CHECK(m.at(3).phase == P::phase::acquire);  // waits again
+      CHECK(m.at(2).phase == P::phase::run);
+      m.submit(5, 4, 11, 0);
+      CHECK(m.at(5).phase == P::phase::run);
+      CHECK(m.at(2).phase == P::phase::acquire);
+      m.submit(6, 4, 12, 0);  // beyond quota now: nobody goes for it
+      CHECK(m.at(6).phase == P::phase::acquire);
+      CHECK(m.at(1).phase == P::phase::run);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("philly: nobody is suspended for nothing", P, philly, philly_by_score) {
+  for (const std::uint32_t quota : {8U, 4U}) {
+    philly_options options = small_philly();
+    options.quotas = {8, quota};
+    philly_host<P> m(options);
+    for (std::uint32_t job = 0; job < 4; ++job) m.submit(job, 4, job, 1);
+    m.finish(1, 5);
+    m.submit(11, 4, 6, 1);
+    m.submit(20, 8, 20, 0);  // two servers of a rack
+    const bool fits = quota == 4;
+    // Of those beyond the quota, 11 and 3 were started last: not in one rack. With 2 there is one,
+    // and 11 stays.
+    CHECK(m.at(20).phase == (fits ? P::phase::run : P::phase::acquire));
+    CHECK(m.at(11).phase == P::phase::run);
+    CHECK(m.at(3).phase == (fits ? P::phase::acquire : P::phase::run));
+    CHECK(m.at(2).phase == (fits ? P::phase::acquire : P::phase::run));
+    CHECK(m.at(0).phase == P::phase::run);
+  }
+}
+
+TEST_CASE_TEMPLATE("philly: what a tenant collects makes nobody of its running jobs a victim", P,
+                   philly, philly_by_score) {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
+  options.quotas = {4, 8};
+  philly_host<P> m(options);
+  m.submit(0, 3, 0, 1);
+  m.submit(1, 3, 1, 1);
+  m.submit(2, 3, 2, 0);
+  m.submit(3, 2, 3, 1);  // within quota, and on one server: it collects the last GPU of the first
+  m.submit(4, 1, 4, 1);
+  m.submit(5, 1, 5, 1);  // tenant 1 runs just what its quota is, and has one GPU more
+  REQUIRE(m.at(3).held == 1);
+  REQUIRE(m.scheduler.used(tenant_id(1)) == 9);
+  REQUIRE(m.scheduler.pool().idle() == 0);
+  m.submit(6, 1, 10, 0);
+  CHECK(m.at(6).phase == P::phase::acquire);
+  for (const std::uint32_t job : {0U, 1U, 4U, 5U}) CHECK(m.at(job).phase == P::phase::run);
+}
+
+TEST_CASE_TEMPLATE("philly: what the collector wants is no quota for others of its tenant", P,
+                   philly, philly_by_score) {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4}, .servers_per_rack = 2};
+  options.quotas = {3, 5, 0};
+  options.preempt_percent = 101;
+  philly_host<P> m(options);
+  m.submit(0, 3, 0, 1);
+  for (std::uint32_t job = 1; job <= 5; ++job)
+    m.submit(job, 1, job, 2);  // lent, the first beside 0
+  m.submit(6, 2, 6, 1);
+  m.finish(1, 7);
+  REQUIRE(m.at(6).held == 1);
+  m.submit(7, 1, 10, 1);  // with 6 it would be beyond the quota
+  m.submit(8, 1, 20, 0);  // within
+  m.finish(2, 30);
+  CHECK(m.at(8).phase == P::phase::run);
+  CHECK(m.at(7).phase == P::phase::acquire);
+  m.finish(3, 40);  // lent
+  CHECK(m.at(7).phase == P::phase::run);
+}
+
+TEST_CASE_TEMPLATE("philly: nothing is lent that would be taken back at once", P, philly,
+                   philly_by_score) {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
+  options.quotas = {8, 12};
+  philly_host<P> m(options);
+  for (std::uint32_t job = 0; job < 3; ++job) m.submit(job, 4, job, 1);
+  m.submit(3, 2, 3, 1);  // lent
+  m.submit(4, 4, 4, 0);
+  REQUIRE(m.scheduler.pool().idle(node_id(3)) == 2);
+  // One beyond its tenant's quota that would have a place, and one within that has none.
+  REQUIRE(m.scheduler.submit({.job = job_id(5), .tenant = tenant_id(1), .gpus = 2}, 10).ok());
+  REQUIRE(m.scheduler.submit({.job = job_id(6), .tenant = tenant_id(0), .gpus = 4}, 10).ok());
+  std::vector<job_action> actions;
+  REQUIRE(m.scheduler.decide(10, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0] == job_action{job_action::verb::suspend, job_id(3), {}, {}});
+  CHECK(actions[1].what == job_action::verb::start);
+  CHECK(actions[1].job == job_id(6));
+  CHECK(m.at(5).phase == P::phase::acquire);
+}
+
+TEST_CASE_TEMPLATE("philly: who has just collected all is no victim in the same moment", P, philly,
+                   philly_by_score) {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4}, .servers_per_rack = 3};
+  options.quotas = {4, 8, 0};
+  philly_host<P> m(options);
+  m.submit(0, 2, 0, 2);
+  m.submit(1, 1, 1, 2);
+  m.submit(2, 3, 2, 1);
+  m.submit(3, 3, 3, 1);
+  m.submit(4, 2, 4, 1);  // collects beside 0 and 1
+  m.submit(5, 1, 5, 1);
+  m.submit(6, 1, 6, 1);
+  REQUIRE(m.at(4).held == 1);
+  REQUIRE(m.scheduler.pool().idle() == 0);
+  REQUIRE(m.scheduler.finish(job_id(1), 10).ok());
+  REQUIRE(m.scheduler.submit({.job = job_id(7), .tenant = tenant_id(0), .gpus = 1}, 10).ok());
+  std::vector<job_action> actions;
+  REQUIRE(m.scheduler.decide(10, actions).ok());
+  REQUIRE(actions.size() == 3);
+  CHECK(actions[0].job == job_id(4));
+  CHECK(actions[1] == job_action{job_action::verb::suspend, job_id(6), {}, {}});
+  CHECK(actions[2].job == job_id(7));
+}
+
+TEST_CASE_TEMPLATE("philly: broken servers are neither used nor to be used", P, philly,
+                   philly_by_score) {
+  philly_options options = small_philly();
+  options.servers = {.gpus = {4, 4, 4, 4, 4}, .servers_per_rack = 5};
+  options.quotas = {8, 8};
+  for (const std::uint32_t last : {2U, 4U}) {
+    CAPTURE(last);
+    philly_host<P> m(options);
+    for (const std::uint32_t n : {3U, 4U}) REQUIRE(m.scheduler.mark_bad(node_id(n), 0).ok());
+    m.submit(0, 4, 0, 1);
+    m.submit(1, 4, 1, 1);
+    m.submit(2, last, 2, 1);  // lent
+    m.submit(3, 4, 10, 0);
+    // 10 of 12 are too few, though only 2 of 20 are idle.
+    CHECK(m.at(2).phase == (last == 2 ? P::phase::run : P::phase::acquire));
+    CHECK(m.at(3).phase == (last == 2 ? P::phase::acquire : P::phase::run));
+  }
+}
+
+TEST_CASE_TEMPLATE("philly: failures are retried by their class", P, philly, philly_by_score) {
+  philly_options options = small_philly();
+  options.max_retries = 2;
+  philly_host<P> m(options);
+  const auto fails = [&](std::uint32_t job, typename P::failure why, time_ms now) {
+    const absl::StatusOr<bool> again = m.scheduler.fail(job_id(job), why, now);
+    REQUIRE(again.ok());
+    m.decide(now);
+    return *again;
+  };
+  m.submit(0, 4, 0);
+  for (time_ms now = 1; now < 50; ++now) CHECK(fails(0, P::failure::transient, now));
+  CHECK(!fails(0, P::failure::permanent, 50));
+  CHECK(!m.scheduler.find(job_id(0)));
+  m.submit(1, 4, 60);
+  CHECK(fails(1, P::failure::unknown, 61));
+  CHECK(fails(1, P::failure::unknown, 62));
+  CHECK(!fails(1, P::failure::unknown, 63));
+  CHECK(m.scheduler.pool().idle() == 16);
+}
+
+TEST_CASE_TEMPLATE("philly: a broken server stops its jobs and what is collected there", P, philly,
+                   philly_by_score) {
+  philly_host<P> m = one_taken_of_each<P>(small_philly());
+  m.submit(20, 8, 10);
+  const auto stopped = m.scheduler.mark_bad(node_id(0), 20);
+  CHECK(stopped.value() == std::vector{job_id(0)});
+  CHECK(m.at(20).held == 0);
+  m.decide(20);
+  CHECK(m.at(0).phase == P::phase::run);  // elsewhere
+  CHECK(m.scheduler.mark_healthy(node_id(0), 30).ok());
+  m.decide(30);
+}
+
+namespace {
+
+// What must hold after every decision, counted from the servers and the jobs.
+template <class P>
+void audit(const P& p, const std::vector<job_request>& jobs,
+           const std::vector<std::uint32_t>& quotas) {
+  std::map<std::uint32_t, std::uint32_t> has;
+  std::uint32_t idle = 0;
+  for (const node_id n : p.pool().servers()) {
+    for (std::uint32_t d = 0; d < p.pool().gpus(n); ++d) {
+      const job_id owner = p.pool().owner(n, d);
+      if (owner.valid()) ++has[owner.value];
+      idle += !owner.valid() && p.pool().healthy(n) ? 1U : 0U;
+    }
+  }
+  REQUIRE(p.pool().idle() == idle);
+  std::vector<std::uint32_t> used(quotas.size(), 0);
+  std::vector<std::uint32_t> collectors(quotas.size(), 0);
+  std::size_t counted = 0;
+  for (const job_request& r : jobs) {
+    const std::optional<typename P::standing> s = p.find(r.job);
+    if (!s) {
+      REQUIRE(!has.contains(r.job.value));
+      continue;
+    }
+    ++counted;
+    REQUIRE(s->held == (has.contains(r.job.value) ? has[r.job.value] : 0));
+    if (s->phase == P::phase::run) REQUIRE(s->held == r.gpus);
+    if (s->phase == P::phase::backoff) REQUIRE(s->held == 0);
+    if (s->phase == P::phase::acquire) REQUIRE(s->held < r.gpus);
+    used[r.tenant.value] += s->held;
+    collectors[r.tenant.value] += s->phase == P::phase::acquire && s->held > 0 ? 1U : 0U;
+  }
+  REQUIRE(counted == p.num_jobs());
+  for (std::uint32_t t = 0; t < quotas.size(); ++t) {
+    REQUIRE(p.used(tenant_id(t)) == used[t]);
+    REQUIRE(collectors[t] <= 1);
+  }
+}
+
+// Audits a scheduler whenever it has decided.
+template <class P>
+struct audited {
+  P p;
+  std::vector<std::uint32_t> quotas;
+  std::vector<job_request> jobs{};
+  std::uint64_t preemptions = 0;
+
+  absl::Status submit(const job_request& r, time_ms t) {
+    jobs.push_back(r);
+    return p.submit(r, t);
+  }
+  absl::Status finish(job_id j, time_ms t) { return p.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) { return p.mark_bad(n, t); }
+  absl::Status mark_healthy(node_id n, time_ms t) { return p.mark_healthy(n, t); }
+  time_ms wake() const { return p.wake(); }
+  std::uint32_t total_gpus() const { return p.total_gpus(); }
+  // Preemptions: of each tenant that loses jobs, more runs than its quota until the last of them; it
+  // goes for somebody within his; who started in this decision is not suspended in it.
+  void check_preemptions(std::vector<std::uint32_t> running,
+                         const std::vector<job_action>& actions) {
+    std::set<job_id> started;
+    std::map<std::uint32_t, std::vector<std::uint32_t>> lost;  // by tenant, GPUs of its jobs
+    for (const job_action& a : actions) {
+      const job_request& r = jobs[a.job.value];
+      if (a.what == job_action::verb::suspend) {
+        REQUIRE(!started.contains(a.job));
+        lost[r.tenant.value].push_back(r.gpus);
+        continue;
+      }
+      started.insert(a.job);
+      running[r.tenant.value] += r.gpus;
+      for (const auto& [t, gpus] : lost) {
+        REQUIRE(running[t] > quotas[t]);
+        for (const std::uint32_t g : gpus) running[t] -= g;
+        REQUIRE(running[t] + *std::max_element(gpus.begin(), gpus.end()) > quotas[t]);
+      }
+      if (!lost.empty()) REQUIRE(running[r.tenant.value] <= quotas[r.tenant.value]);
+      preemptions += lost.empty() ? 0U : 1U;
+      lost.clear();
+    }
+    REQUIRE(lost.empty());
+  }
+  absl::Status decide(time_ms t, std::vector<job_action>& actions) {
+    std::vector<std::uint32_t> running(quotas.size(), 0);
+    for (const job_request& r : jobs) {
+      const std::optional<typename P::standing> s = p.find(r.job);
+      if (s && s->phase == P::phase::run) running[r.tenant.value] += r.gpus;
+    }
+    absl::Status status = p.decide(t, actions);
+    audit(p, jobs, quotas);
+    check_preemptions(std::move(running), actions);
+    for (const job_action& a : actions) {
+      if (a.what != job_action::verb::start) continue;
+      // A place obeys the locality that its job had.
+      const std::optional<typename P::standing> s = p.find(a.job);
+      if (!s || s->locality == job_locality::anywhere) continue;
+      const job_request& r = jobs[a.job.value];
+      const auto rack = [&](node_id n) { return p.pool().rack_of(n); };
+      bool fits_a_rack = false;
+      for (std::uint32_t i = 0; i < p.pool().num_racks(); ++i)
+        fits_a_rack = fits_a_rack || p.pool().total(i) >= r.gpus;
+      if (fits_a_rack) CHECK(rack(a.place.front().node) == rack(a.place.back().node));
+    }
+    return status;
+  }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE(
+    "philly: random loads: books that balance, every job ends, every second has its cause", P,
+    philly, philly_by_score) {
+  std::uint64_t preemptions = 0;
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(150U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    philly_options options{.servers = {.gpus = {}, .servers_per_rack = 1 + random.uniform(4)},
+                           .acquire_time = 10 + random.uniform(20),
+                           .backoff_time = 5 + random.uniform(20),
+                           .max_tries = random.uniform(3)};
+    options.servers.gpus.resize(3 + random.uniform(5));
+    std::uint32_t total = 0;
+    for (std::uint32_t& g : options.servers.gpus) total += g = 2 + random.uniform(7);
+    for (std::uint32_t left = total; options.quotas.size() < 3; left -= options.quotas.back())
+      options.quotas.push_back(random.uniform(left + 1));
+    const job_list list = generate_jobs({.seed = seed,
+                                         .jobs = 60,
+                                         .tenants = 3,
+                                         .window = 400,
+                                         .shortest = 20,
+                                         .longest = 400,
+                                         .sizes = {{1, 4}, {2, 3}, {4, 2}, {total / 2, 1}}})
+                              .value();
+    std::vector<outage> outages;
+    for (std::uint32_t n = 0; n < 2; ++n) {
+      const time_ms from = random.uniform(300);
+      outages.push_back({node_id(n), from, from + 50});
+    }
+    std::sort(outages.begin(), outages.end(),
+              [](const outage& a, const outage& b) { return a.from < b.from; });
+    audited<P> scheduler{make_philly<P>(options), options.quotas};
+    const auto run = simulate(
+        scheduler, list.jobs, outages, {}, [](const timed_job&, const job_place&) { return 1000U; },
+        [](const simulation_event&) {});
+    REQUIRE_MESSAGE(run.ok(), run.status().ToString());
+    for (std::size_t j = 0; j < list.jobs.size(); ++j) {
+      const job_record& r = run->jobs[j];
+      REQUIRE(r.ended != forever);
+      REQUIRE(r.ended == list.jobs[j].arrival + r.waited.total() + list.jobs[j].duration + r.lost);
+      REQUIRE(r.waited[delay_cause::order] == 0);
+    }
+    REQUIRE(scheduler.p.num_jobs() == 0);
+    preemptions += scheduler.preemptions;
+  }
+  CHECK(preemptions > 0);
+}
+
+TEST_CASE("philly: what the host has of a server that breaks is no job's") {
+  auto p = philly::create({.servers = {.gpus = {4, 4}, .servers_per_rack = 2}, .quotas = {8}});
+  REQUIRE(p.ok());
+  std::vector<job_action> actions;
+  REQUIRE(p->submit({.job = job_id(3), .tenant = tenant_id(0), .gpus = 2}, 0).ok());
+  REQUIRE(p->submit({.job = job_id(9), .tenant = tenant_id(0), .gpus = 4}, 0).ok());
+  REQUIRE(p->decide(0, actions).ok());
+  REQUIRE(actions.size() == 2);
+  const node_id here = actions[0].place[0].node;
+  // Under an id that no job has, and under one of a job that runs elsewhere.
+  const placement first = p->pool().part(here, 1);
+  p->use_pool([&](server_pool& pool) { pool.take(job_id(7), {&first, 1}); });
+  const placement second = p->pool().part(here, 1);
+  p->use_pool([&](server_pool& pool) { pool.take(job_id(9), {&second, 1}); });
+  const auto stopped = p->mark_bad(here, 1);
+  REQUIRE(stopped.ok());
+  CHECK(*stopped == std::vector<job_id>{job_id(3)});
+  CHECK(p->find(job_id(9))->phase == philly::phase::run);
+}

@@ -1,0 +1,145 @@
+// apiary/tests/preempt/detail/eviction_cells_test.cpp - bounds of cells against trying every set.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/model/request.h>
+#include <apiary/preempt/detail/eviction_cells.h>
+#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <support/levels.h>
+#include <support/naive_gang.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using namespace apiary_test;
+
+namespace {
+
+constexpr std::uint64_t no_price = eviction_cells<uniform_tree>::never;
+
+struct celled_world {
+  capacity_index<uniform_tree> capacities{uniform_tree{3, 3, 8}, node, 8};
+  std::vector<eviction_candidate> candidates;
+  std::vector<gpus_on_node> shares;
+  std::vector<task_group> members;
+
+  explicit celled_world(std::uint64_t seed) {
+    rng random(seed);
+    std::vector<std::uint32_t> room(9);
+    for (std::uint32_t& r : room) r = 1 + random.uniform(8);
+    for (std::uint32_t j = random.uniform(8); j > 0; --j) {
+      const auto first = static_cast<std::uint32_t>(shares.size());
+      for (std::uint32_t n = random.uniform(9), i = 1 + random.uniform(4); i > 0; --i) {
+        n = (n + 1 + random.uniform(3)) % 9;
+        const bool twice = std::any_of(shares.begin() + first, shares.end(),
+                                       [&](const gpus_on_node& s) { return s.node == n; });
+        if (room[n] == 0 || twice) continue;
+        shares.push_back({n, 1 + random.uniform(room[n])});
+        room[n] -= shares.back().leaves;
+      }
+      candidates.push_back({random.uniform(30), first, static_cast<std::uint32_t>(shares.size())});
+    }
+    for (std::uint32_t n = 0; n < 9; ++n) capacities.set(n, random.uniform(room[n] + 1));
+    for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
+      members.push_back({1 + random.uniform(3), 1 + random.uniform(8)});
+  }
+  // Of all sets of victims that let the gang fit the cell; no_price if none does.
+  [[nodiscard]] std::uint64_t least(level_t l, std::uint32_t cell) const {
+    std::uint64_t best = no_price;
+    for (std::uint32_t set = 0; set < 1U << candidates.size(); ++set) {
+      std::vector<std::uint32_t> left(capacities.free().begin(), capacities.free().end());
+      std::uint64_t cost = 0;
+      for (std::uint32_t j = 0; j < candidates.size(); ++j) {
+        if ((set >> j & 1) == 0) continue;
+        cost += candidates[j].cost;
+        for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
+          left[shares[s].node] += shares[s].leaves;
+      }
+      if (cost >= best) continue;
+      leaf_counts there;
+      for (const cell_id n : capacities.nodes(l, cell)) there.push_back(left[n.value]);
+      if (fits_by_sets(there, tasks_of(members))) best = cost;
+    }
+    return best;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("eviction_cells: no set of victims costs less than the bound of its cell") {
+  eviction_cells<uniform_tree> cells;
+  std::uint32_t possible = 0;
+  std::uint32_t impossible = 0;
+  std::uint32_t tight = 0;
+  for (std::uint64_t seed = 0; seed < scaled(3000U); ++seed) {
+    CAPTURE(seed);
+    const celled_world w(seed);
+    const level_t l = node + static_cast<level_t>(seed % 3);
+    CAPTURE(l);
+    cells.begin(w.capacities, l, w.candidates, w.shares, w.members);
+    REQUIRE(cells.bounds().size() == w.capacities.num_cells(l));
+    for (std::uint32_t c = 0; c < cells.bounds().size(); ++c) {
+      CAPTURE(c);
+      const std::uint64_t least = w.least(l, c);
+      REQUIRE(cells.bounds()[c] <= least);
+      if (least == no_price) {
+        impossible += cells.bounds()[c] == no_price ? 1U : 0U;
+        continue;
+      }
+      possible += least > 0 ? 1U : 0U;
+      tight += least > 0 && cells.bounds()[c] == least ? 1U : 0U;
+    }
+  }
+  MESSAGE(tight, " of ", possible, " bounds are met, ", impossible, " cells known not to do");
+  CHECK(possible > 0);
+  CHECK(impossible > 0);
+  CHECK(tight > 0);
+}
+
+TEST_CASE("eviction_cells: a cell has the gangs there, with their shares there") {
+  eviction_cells<uniform_tree> cells;
+  for (std::uint64_t seed = 0; seed < scaled(1000U); ++seed) {
+    CAPTURE(seed);
+    const celled_world w(seed);
+    const level_t l = node + static_cast<level_t>(seed % 3);
+    cells.begin(w.capacities, l, w.candidates, w.shares, w.members);
+    for (std::uint32_t c = 0; c < w.capacities.num_cells(l); ++c) {
+      cells.select(c);
+      const id_range<cell_id> nodes = w.capacities.nodes(l, c);
+      REQUIRE(cells.free().size() == nodes.size());
+      for (std::uint32_t n = 0; n < nodes.size(); ++n)
+        REQUIRE(cells.free()[n] == w.capacities.free(nodes.first.value + n));
+      REQUIRE(cells.here().size() == cells.candidates().size());
+      std::size_t i = 0;
+      std::size_t listed = 0;
+      for (std::uint32_t j = 0; j < w.candidates.size(); ++j) {
+        std::vector<gpus_on_node> there;
+        for (std::uint32_t s = w.candidates[j].first; s < w.candidates[j].last; ++s)
+          if (nodes.contains(cell_id(w.shares[s].node))) there.push_back(w.shares[s]);
+        if (i == cells.here().size() || cells.here()[i] != j) {
+          REQUIRE(there.empty());
+          continue;
+        }
+        const eviction_candidate& at = cells.candidates()[i++];
+        REQUIRE(at.cost == w.candidates[j].cost);
+        REQUIRE(at.last - at.first == there.size());
+        for (std::size_t s = 0; s < there.size(); ++s, ++listed) {
+          const gpus_on_node& share = cells.shares()[at.first + s];
+          REQUIRE(share.node + nodes.first.value == there[s].node);
+          REQUIRE(share.leaves == there[s].leaves);
+        }
+      }
+      REQUIRE(i == cells.here().size());
+      REQUIRE(listed == cells.shares().size());
+    }
+  }
+}

@@ -1,0 +1,54 @@
+// apiary/tests/preempt/detail/lower_bound_test.cpp - what victims cost at least, and limits that are too low.
+// SPDX-License-Identifier: MIT
+#include <apiary/model/request.h>
+#include <apiary/preempt/detail/lower_bound.h>
+#include <apiary/preempt/disruption_budget.h>
+#include <apiary/preempt/eviction_candidate.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+
+TEST_CASE("piece_bound: the cheapest pieces, and the cheapest gangs of as many as they need") {
+  // Node 0 has 2 leaves free and lacks 6 for a piece of 8, node 1 is full.
+  const std::vector<std::uint32_t> free{2, 0};
+  const std::vector<eviction_candidate> candidates{{12, 0, 1}, {40, 1, 2}, {3, 2, 3}};
+  const std::vector<gpus_on_node> shares{{0, 6}, {1, 8}, {1, 0}};
+  eviction_state state;
+  victim_lower_bound bound;
+  const auto of = [&](std::uint32_t tasks, std::uint32_t leaves) {
+    const std::vector<task_group> members{{tasks, leaves}};
+    state.begin({}, free, candidates, shares, members);
+    return bound(state, candidates);
+  };
+  CHECK(of(1, 8) == 12);
+  CHECK(of(2, 8) == 52);
+  CHECK(of(1, 4) == 4);  // 2 of 6 leaves, for less than one gang, but none costs less than 3
+  CHECK(of(1, 2) == 0);
+}
+
+TEST_CASE("piece_bound: what tenants may lose is too little, by a count") {
+  const std::vector<std::uint32_t> free{3, 0};
+  const std::vector<eviction_candidate> candidates{{1, 0, 1}, {1, 1, 2}, {1, 2, 3}};
+  const std::vector<gpus_on_node> shares{{0, 5}, {1, 4}, {1, 4}};
+  const std::vector<std::uint32_t> groups{0, 1, 1};
+  const std::vector<task_group> members{{1, 8}};
+  eviction_state state;
+  victim_lower_bound bound;
+  const auto short_within = [&](const std::vector<disruption_budget>& most) {
+    state.begin({}, free, candidates, shares, members);
+    disruption_tally limits;
+    limits.begin({groups, most}, candidates, shares);
+    return bound.short_within(state, candidates, shares, limits);
+  };
+  CHECK_FALSE(short_within({}));
+  CHECK_FALSE(short_within({{.gangs = 0}, {.gangs = 2}}));
+  CHECK_FALSE(short_within({{.gangs = 1}, {.gangs = 0}}));
+  CHECK(short_within({{.gangs = 0}, {.gangs = 1}}));
+  CHECK(short_within({{.leaves = 4}, {.leaves = 7}}));
+  CHECK_FALSE(short_within({{.leaves = 5}, {.leaves = 0}}));
+}

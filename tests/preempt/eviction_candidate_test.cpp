@@ -1,0 +1,213 @@
+// apiary/tests/preempt/eviction_candidate_test.cpp - what is free, against counting everything again.
+// SPDX-License-Identifier: MIT
+#include "support/scale.h"
+#include <apiary/core/rng.h>
+#include <apiary/preempt/eviction_candidate.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+
+namespace {
+
+// Nodes, and gangs on them that may be evicted.
+struct evictable_world {
+  std::vector<node_class> others;
+  std::vector<std::uint32_t> free;
+  std::vector<eviction_candidate> candidates;
+  std::vector<gpus_on_node> shares;
+  std::vector<task_group> members;
+
+  // Leaves of a candidate on a node.
+  [[nodiscard]] std::uint32_t leaves(std::size_t j, std::size_t node) const {
+    std::uint32_t sum = 0;
+    for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
+      if (shares[s].node == node) sum += shares[s].leaves;
+    return sum;
+  }
+  // Free leaves of a node without those candidates.
+  [[nodiscard]] std::uint32_t free_without(const std::vector<bool>& evicted,
+                                           std::size_t node) const {
+    std::uint32_t sum = free[node];
+    for (std::size_t j = 0; j < candidates.size(); ++j)
+      if (evicted[j]) sum += leaves(j, node);
+    return sum;
+  }
+  [[nodiscard]] eviction_state::histogram nodes_without(const std::vector<bool>& evicted) const {
+    eviction_state::histogram nodes{};
+    for (const node_class& c : others) nodes[c.free] += c.nodes;
+    for (std::size_t n = 0; n < free.size(); ++n) ++nodes[free_without(evicted, n)];
+    return nodes;
+  }
+};
+
+evictable_world random_evictable_world(rng& random) {
+  evictable_world w;
+  for (std::uint32_t n = random.uniform(3); n > 0; --n)
+    w.others.push_back({random.uniform(65), random.uniform(5)});
+  std::vector<std::uint32_t> room(1 + random.uniform(6));
+  for (std::uint32_t& r : room) {
+    const std::uint32_t size = random.uniform(8) == 0 ? 64 : 8;
+    w.free.push_back(random.uniform(size / 2 + 1));
+    r = size - w.free.back();
+  }
+  for (std::uint32_t j = random.uniform(8); j > 0; --j) {
+    eviction_candidate& c = w.candidates.emplace_back();
+    c.cost = random.uniform(10'000'000);
+    c.first = static_cast<std::uint32_t>(w.shares.size());
+    for (std::uint32_t n = 0; n < room.size(); ++n) {
+      const std::uint32_t leaves = random.uniform(std::min(room[n], 5U) + 1);
+      if (leaves == 0) continue;
+      w.shares.push_back({n, leaves});
+      room[n] -= leaves;
+    }
+    c.last = static_cast<std::uint32_t>(w.shares.size());
+  }
+  for (std::uint32_t m = random.uniform(5); m > 0; --m)
+    w.members.push_back({1 + random.uniform(4), 1 + random.uniform(9)});
+  return w;
+}
+
+void check_eviction_prices(const eviction_state& state, const evictable_world& w) {
+  std::vector<std::uint32_t> leaves_of(w.candidates.size());
+  for (std::size_t j = 0; j < w.candidates.size(); ++j) {
+    for (std::size_t n = 0; n < w.free.size(); ++n) leaves_of[j] += w.leaves(j, n);
+    const std::uint32_t leaves = std::max(leaves_of[j], 1U);
+    const auto& price = state.price(static_cast<std::uint32_t>(j));
+    CHECK(price.cost == w.candidates[j].cost / leaves);
+    CHECK(price.gang == eviction_state::one_gang / leaves);
+  }
+  REQUIRE(state.spots().size() == w.free.size());
+  for (std::uint32_t n = 0; n < w.free.size(); ++n) {
+    const eviction_state::spot& at = state.spots()[n];
+    std::uint64_t cost = 0;
+    std::uint64_t leaves_cost = 0;
+    std::uint64_t leaves_gang = 0;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> there;
+    for (std::size_t j = w.candidates.size(); j-- > 0;) {
+      const std::uint32_t leaves = w.leaves(j, n);
+      if (leaves == 0) continue;
+      cost += w.candidates[j].cost;
+      leaves_cost += w.candidates[j].cost / leaves_of[j] * leaves;
+      leaves_gang += std::uint64_t{eviction_state::one_gang / leaves_of[j]} * leaves;
+      there.emplace_back(static_cast<std::uint32_t>(j), leaves);
+    }
+    CHECK(at.cost == cost);
+    CHECK(at.leaves_cost == leaves_cost);
+    CHECK(at.leaves_gang == leaves_gang);
+    CHECK(at.free == w.free[n]);
+    CHECK(at.leaves == w.free_without(std::vector<bool>(w.candidates.size(), true), n));
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> told;
+    state.for_each_on(n,
+                      [&](std::uint32_t j, std::uint32_t leaves) { told.emplace_back(j, leaves); });
+    CHECK(told == there);
+  }
+}
+
+void check_eviction_counts(const eviction_state& state, const evictable_world& w,
+                           const std::vector<bool>& evicted) {
+  for (std::uint32_t j = 0; j < evicted.size(); ++j) CHECK(state.evicted(j) == evicted[j]);
+  for (std::uint32_t n = 0; n < w.free.size(); ++n)
+    CHECK(state.free(n) == w.free_without(evicted, n));
+  const eviction_state::histogram nodes = w.nodes_without(evicted);
+  CHECK(state.nodes() == nodes);
+  CHECK(state.all_evicted() == w.nodes_without(std::vector<bool>(evicted.size(), true)));
+  std::vector<std::uint32_t> sizes;
+  for (const task_group& m : w.members)
+    if (std::find(sizes.begin(), sizes.end(), m.gpus) == sizes.end()) sizes.push_back(m.gpus);
+  REQUIRE(state.pieces().size() == sizes.size());
+  bool is_short = false;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::uint64_t needed = 0;
+    for (const task_group& m : w.members)
+      for (std::uint32_t t = 0; t < m.tasks; ++t) needed += m.gpus / sizes[i];
+    std::uint64_t present = 0;
+    for (std::uint32_t f = 0; f < nodes.size(); ++f)
+      for (std::uint32_t n = 0; n < nodes[f]; ++n) present += f / sizes[i];
+    CHECK(state.pieces()[i].size == sizes[i]);
+    CHECK(state.pieces()[i].needed == needed);
+    CHECK(state.pieces()[i].present == present);
+    is_short = is_short || present < needed;
+  }
+  CHECK(state.short_of_pieces() == is_short);
+}
+
+}  // namespace
+
+TEST_CASE("eviction_state: counts and prices are those of everything counted again") {
+  eviction_state state;  // the same one for all: begin() leaves nothing behind
+  for (std::uint64_t seed = 0; seed < apiary_test::scaled(600U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    const evictable_world w = random_evictable_world(random);
+    state.begin(w.others, w.free, w.candidates, w.shares, w.members);
+    check_eviction_prices(state, w);
+    std::vector<bool> evicted(w.candidates.size(), false);
+    std::vector<std::uint32_t> tried;
+    check_eviction_counts(state, w, evicted);
+    for (int step = 0; step < 20 && !evicted.empty(); ++step) {
+      const std::uint32_t j = random.uniform(static_cast<std::uint32_t>(evicted.size()));
+      switch (random.uniform(5)) {
+        case 0:
+          state.spare_all();
+          for (const std::uint32_t k : tried) evicted[k] = false;
+          tried.clear();
+          break;
+        case 1:
+          state.set(j, false);
+          evicted[j] = false;
+          break;
+        default:
+          state.evict(j);
+          if (!evicted[j]) tried.push_back(j);
+          evicted[j] = true;
+      }
+      CHECK(std::vector(state.tried().begin(), state.tried().end()) == tried);
+      check_eviction_counts(state, w, evicted);
+    }
+  }
+}
+
+TEST_CASE("eviction_state: those set aside from evict() stay evicted when the others are spared") {
+  const std::vector<std::uint32_t> free{0, 1};
+  const std::vector<eviction_candidate> candidates{{10, 0, 1}, {20, 1, 2}};
+  const std::vector<gpus_on_node> shares{{0, 4}, {1, 4}};
+  eviction_state state;
+  state.begin({}, free, candidates, shares, {});
+  state.set(0, true);
+  state.set(0, true);
+  state.evict(0);
+  state.evict(1);
+  CHECK(std::vector(state.tried().begin(), state.tried().end()) == std::vector<std::uint32_t>{1});
+  state.spare_all();
+  CHECK(state.evicted(0));
+  CHECK(!state.evicted(1));
+  CHECK(state.free(0) == 4);
+  CHECK(state.free(1) == 1);
+  CHECK(!state.short_of_pieces());
+}
+
+TEST_CASE("eviction_state: pieces decide exactly where of any two sizes one divides the other") {
+  eviction_state state;
+  for (std::uint32_t a = 1; a <= 12; ++a) {
+    for (std::uint32_t b = 1; b <= 12; ++b) {
+      for (std::uint32_t c = 1; c <= 12; ++c) {
+        const std::vector<task_group> members{{1, a}, {2, b}, {1, c}};
+        std::vector<std::uint32_t> sizes{a, b, c};
+        std::sort(sizes.begin(), sizes.end());
+        state.begin({}, {}, {}, {}, members);
+        CHECK(state.pieces_decide() == (sizes[1] % sizes[0] == 0 && sizes[2] % sizes[1] == 0));
+      }
+    }
+  }
+  state.begin({}, {}, {}, {}, {});
+  CHECK(state.pieces_decide());
+  CHECK(state.pieces().empty());
+}

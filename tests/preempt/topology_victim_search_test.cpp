@@ -1,0 +1,471 @@
+// apiary/tests/preempt/topology_victim_search_test.cpp - victims under rules against trying every set.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/gang/gang_fit.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/resources.h>
+#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/topology_victim_search.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <support/levels.h>
+#include <support/naive_constraints.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+// Nodes of up to eight leaves, with gangs on them.
+template <CellTree Tree>
+struct running_on {
+  capacity_index<Tree> capacities;
+  std::vector<eviction_candidate> candidates;
+  std::vector<gpus_on_node> shares;
+  std::vector<resources> hosts;  // and what each share gives back; or neither
+  std::vector<resources> freed;
+
+  explicit running_on(const Tree& tree) : capacities(tree, node, 8), cells_(ragged_copy(tree)) {
+    for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
+      capacities.set(n, tree.children(tree.cells(node)[n], node).size());
+  }
+  void run(std::uint64_t cost, const std::vector<gpus_on_node>& where) {
+    const auto first = static_cast<std::uint32_t>(shares.size());
+    for (const gpus_on_node& s : where) {
+      capacities.set(s.node, capacities.free(s.node) - s.leaves);
+      shares.push_back(s);
+    }
+    candidates.push_back({cost, first, static_cast<std::uint32_t>(shares.size())});
+  }
+  fit_verdict solve(topology_victim_search<Tree>& search, const topology_constraints& gang) {
+    return search(capacities, gang, candidates, shares, hosts, freed);
+  }
+
+  // Whether the gang fits once these have ended, as going from node to node finds.
+  [[nodiscard]] bool fits_without(const std::vector<std::uint32_t>& victims,
+                                  const topology_constraints& gang) const {
+    ruled_world left{cells_, {capacities.free().begin(), capacities.free().end()}, hosts};
+    for (const std::uint32_t j : victims) {
+      for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s) {
+        left.free[shares[s].node] += shares[s].leaves;
+        if (!hosts.empty()) left.hosts[shares[s].node] += freed[s];
+      }
+    }
+    return node_after_node(left, gang)(std::min(gang.required, capacities.top()));
+  }
+  static constexpr std::uint64_t no_set = std::numeric_limits<std::uint64_t>::max();
+  // What the cheapest cost that have to end, one after the other, until the gang fits.
+  [[nodiscard]] std::uint64_t cheapest_first(const topology_constraints& gang) const {
+    std::vector<std::uint32_t> order(candidates.size());
+    for (std::uint32_t j = 0; j < order.size(); ++j) order[j] = j;
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return candidates[a].cost < candidates[b].cost;
+    });
+    std::vector<std::uint32_t> victims;
+    std::uint64_t cost = 0;
+    for (const std::uint32_t j : order) {
+      if (fits_without(victims, gang)) return cost;
+      victims.push_back(j);
+      cost += candidates[j].cost;
+    }
+    return fits_without(victims, gang) ? cost : no_set;
+  }
+  // The least cost over all sets of candidates, if all of them together are enough.
+  [[nodiscard]] std::uint64_t least(const topology_constraints& gang) const {
+    std::uint64_t best = no_set;
+    for (std::uint32_t set = 1U << candidates.size(); set-- > 0;) {
+      std::vector<std::uint32_t> victims;
+      std::uint64_t cost = 0;
+      for (std::uint32_t j = 0; j < candidates.size(); ++j) {
+        if ((set >> j & 1) == 0) continue;
+        victims.push_back(j);
+        cost += candidates[j].cost;
+      }
+      if (cost < best && fits_without(victims, gang)) best = cost;
+      if (best == no_set) return no_set;
+    }
+    return best;
+  }
+
+ private:
+  ragged_tree cells_;
+};
+
+// Racks of nodes of eight leaves.
+struct running : running_on<uniform_tree> {
+  running(std::uint32_t racks, std::uint32_t nodes)
+      : running_on<uniform_tree>(uniform_tree{racks, nodes, 8}) {}
+};
+
+topology_constraints in_rack(std::uint32_t tasks, std::uint32_t leaves) {
+  topology_constraints gang;
+  gang.members = {{tasks, leaves}};
+  gang.required = rack;
+  return gang;
+}
+
+// Blocks of racks of nodes of eight leaves, or of fewer leaves now and then.
+uniform_tree random_uniform_tree(rng& random) {
+  const std::uint32_t blocks = 1 + random.uniform(2);
+  return uniform_tree{blocks, 1 + random.uniform(3), 1 + random.uniform(3), 8};
+}
+ragged_tree random_ragged_tree(rng& random) {
+  std::vector<std::vector<std::uint32_t>> fan_outs{{1 + random.uniform(2)}};
+  for (const std::uint32_t most : {3U, 3U, 8U}) {
+    std::uint32_t cells = 0;
+    for (const std::uint32_t n : fan_outs.back()) cells += n;
+    std::vector<std::uint32_t>& below = fan_outs.emplace_back();
+    while (cells-- > 0)
+      below.push_back(most < 8 || random.uniform(4) == 0 ? 1 + random.uniform(most) : most);
+  }
+  return ragged_tree(fan_outs);
+}
+
+// Some gangs, and what others keep.
+template <CellTree Tree>
+void run_gangs(running_on<Tree>& in, rng& random) {
+  const std::uint32_t nodes = in.capacities.num_nodes();
+  const bool hosted = random.uniform(2) == 0;
+  for (std::uint32_t j = random.uniform(9); j-- > 0;) {
+    std::vector<gpus_on_node> where;
+    for (std::uint32_t n = 0; n < nodes; ++n) {
+      if (random.uniform(3) != 0) continue;
+      const std::uint32_t free = in.capacities.free(n);
+      if (free > 0) where.push_back({n, 1 + random.uniform(free)});
+      if (free == 0 && hosted) where.push_back({n, 0});
+    }
+    in.run(random.uniform(3) == 0 ? 10 : 1 + random.uniform(100), where);
+  }
+  for (std::uint32_t n = 0; n < nodes; ++n)
+    in.capacities.set(n, in.capacities.free(n) - random.uniform(in.capacities.free(n) / 2 + 1));
+  if (!hosted) return;
+  for (std::uint32_t n = 0; n < nodes; ++n)
+    in.hosts.push_back({random.uniform(6), random.uniform(6)});
+  for (std::size_t s = 0; s < in.shares.size(); ++s)
+    in.freed.push_back({random.uniform(4), random.uniform(4)});
+}
+
+// Up to three members: rules of all kinds, CPU and memory, and tasks without leaves.
+topology_constraints random_intruder(rng& random, bool hosted) {
+  topology_constraints gang;
+  for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;) {
+    constrained_task_group& member = gang.members.emplace_back();
+    member.tasks = 1 + random.uniform(random.uniform(2) == 0 ? 2 : 4);
+    member.gpus = random.uniform(6) == 0 ? 0 : 1 + random.uniform(random.uniform(2) == 0 ? 4 : 8);
+    if (hosted && random.uniform(2) == 0) member.host = {random.uniform(4), random.uniform(4)};
+    const level_t l = node + random.uniform(3);
+    if (random.uniform(3) == 0) member.spread = {{l, 1 + random.uniform(3)}};
+    if (random.uniform(4) == 0) member.slices = {{rack, member.tasks}};
+    if (random.uniform(6) == 0) {
+      member.tasks = 4;
+      member.slices = {{rack, 2}, {block, 4}};
+    }
+  }
+  if (gang.members.size() > 1 && random.uniform(4) == 0) {
+    gang.members[1].tasks = gang.members[0].tasks * (1 + random.uniform(2));
+    gang.members[1].slices.clear();
+    gang.members[1].leader = 0;
+  }
+  if (random.uniform(2) == 0) gang.required = rack + random.uniform(2);
+  if (random.uniform(12) == 0) gang.required = node;
+  if (random.uniform(4) == 0) gang.preferred = node + random.uniform(3);
+  return gang;
+}
+
+struct victim_counts {
+  int preempted = 0;
+  int for_host_alone = 0;  // nobody would have to go without CPU and memory
+  int never_fit = 0;
+  int hasty_sets = 0;
+};
+
+template <CellTree Tree>
+void check_victims(running_on<Tree>& in, const topology_constraints& gang, victim_counts& seen) {
+  const std::vector<std::uint32_t> before(in.capacities.free().begin(), in.capacities.free().end());
+  topology_victim_search<Tree> search(1'000'000);
+  const fit_verdict verdict = in.solve(search, gang);
+  REQUIRE(std::equal(before.begin(), before.end(), in.capacities.free().begin()));
+  const std::uint64_t least = in.least(gang);
+  REQUIRE(verdict == (least < in.no_set ? fit_verdict::fits : fit_verdict::does_not_fit));
+  if (verdict != fit_verdict::fits) {
+    ++seen.never_fit;
+    return;
+  }
+  const std::vector<std::uint32_t> victims(search.victims().begin(), search.victims().end());
+  std::uint64_t cost = 0;
+  for (const std::uint32_t j : victims) cost += in.candidates[j].cost;
+  REQUIRE(std::set<std::uint32_t>(victims.begin(), victims.end()).size() == victims.size());
+  REQUIRE(cost == search.cost());
+  REQUIRE(in.fits_without(victims, gang));
+  REQUIRE(search.cost() == least);
+  REQUIRE(search.lower_bound() == least);
+  seen.preempted += victims.empty() ? 0 : 1;
+  if (!victims.empty() && !in.hosts.empty()) {
+    running_on<Tree> leaves_alone = in;
+    leaves_alone.hosts.clear();
+    seen.for_host_alone += leaves_alone.fits_without({}, gang) ? 1 : 0;
+  }
+
+  // With little of a budget: a set if that decides what fits, and a bound below.
+  for (const std::uint64_t budget : {0U, 300U, 3'000U}) {
+    CAPTURE(budget);
+    topology_victim_search<Tree> hasty(budget);
+    const fit_verdict hastily = in.solve(hasty, gang);
+    REQUIRE(std::equal(before.begin(), before.end(), in.capacities.free().begin()));
+    REQUIRE(hastily != fit_verdict::does_not_fit);
+    REQUIRE(hasty.steps() <= budget);
+    REQUIRE(hasty.lower_bound() <= least);
+    if (hastily == fit_verdict::budget_ended) continue;
+    REQUIRE(hasty.cost() >= least);
+    REQUIRE(in.fits_without({hasty.victims().begin(), hasty.victims().end()}, gang));
+    seen.hasty_sets += budget == 0 ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("victims under rules cost what the best of all sets costs") {
+  const int rounds = scaled(3'000);
+  victim_counts seen;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    const auto check = [&](auto in) {
+      run_gangs(in, random);
+      const topology_constraints gang = random_intruder(random, !in.hosts.empty());
+      REQUIRE(valid(gang, node, in.capacities.top()));
+      check_victims(in, gang, seen);
+    };
+    if (round % 2 == 0) {
+      check(running_on(random_uniform_tree(random)));
+    } else {
+      check(running_on(random_ragged_tree(random)));
+    }
+  }
+  MESSAGE(seen.preempted, " preempted, ", seen.for_host_alone, " of them for CPU or memory alone, ",
+          seen.never_fit, " never fit, ", seen.hasty_sets, " sets without budget");
+  CHECK(seen.hasty_sets > 0);
+  if (scale() >= 1) {
+    CHECK(seen.preempted > 200);
+    CHECK(seen.for_host_alone > 50);
+    CHECK(seen.never_fit > 50);
+  }
+}
+
+TEST_CASE("among many gangs under rules never dearer than the cheapest first") {
+  const int rounds = scaled(400);
+  int cheaper = 0;
+  int possible = 0;
+  int proved = 0;
+  std::uint64_t cost = 0;
+  std::uint64_t bound = 0;
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    running in(3, 8);
+    for (std::uint32_t j = 40; j-- > 0;) {
+      std::vector<gpus_on_node> where;
+      for (std::uint32_t n = random.uniform(24), i = 1 + random.uniform(4); i > 0; --i, ++n)
+        if (n < 24 && in.capacities.free(n) > 0)
+          where.push_back({n, 1 + random.uniform(in.capacities.free(n))});
+      if (!where.empty()) in.run(1 + random.uniform(20), where);
+    }
+    for (std::uint32_t n = 0; n < 24; ++n)
+      in.capacities.set(n, in.capacities.free(n) - random.uniform(in.capacities.free(n) + 1));
+    topology_constraints gang;  // of one kind: what fits is known without a step
+    gang.members = {{2 + random.uniform(5), 2 + random.uniform(7)}};
+    if (random.uniform(3) > 0) gang.required = rack;
+    if (random.uniform(2) == 0) gang.members[0].spread = {{node + random.uniform(2), 2}};
+    if (random.uniform(3) == 0) {
+      gang.members[0].tasks = 4;
+      gang.members[0].slices = {{random.uniform(2) == 0 ? rack : node, 2}};
+    }
+    const std::uint64_t greedily = in.cheapest_first(gang);
+    for (const std::uint64_t budget : {0U, 1'000'000U}) {
+      CAPTURE(budget);
+      topology_victim_search<uniform_tree> search(budget);
+      const fit_verdict verdict = search(in.capacities, gang, in.candidates, in.shares);
+      REQUIRE(verdict ==
+              (greedily == running::no_set ? fit_verdict::does_not_fit : fit_verdict::fits));
+      REQUIRE(search.steps() <= budget);
+      if (greedily == running::no_set || greedily == 0) continue;
+      REQUIRE(search.cost() <= greedily);
+      REQUIRE(search.lower_bound() <= search.cost());
+      REQUIRE(in.fits_without({search.victims().begin(), search.victims().end()}, gang));
+      if (budget == 0) continue;
+      ++possible;
+      cheaper += search.cost() < greedily ? 1 : 0;
+      proved += search.cost() == search.lower_bound() ? 1 : 0;
+      cost += search.cost();
+      bound += search.lower_bound();
+    }
+  }
+  MESSAGE(cheaper, " of ", possible, " cheaper than the cheapest first, ", proved,
+          " proved to be optimal; in sum ", cost, ", at least ", bound);
+  CHECK(cheaper > 0);
+  CHECK(proved > 0);
+}
+
+TEST_CASE("what the rules need is found where the cheapest without them are others") {
+  // The dear gang's node has room for both tasks, which are not to be on one.
+  running in(1, 3);
+  in.run(9, {{0, 8}});
+  in.run(5, {{1, 4}});
+  in.run(5, {{2, 4}});
+  for (const std::uint32_t n : {1U, 2U}) in.capacities.set(n, 0);
+  topology_constraints gang;
+  gang.members = {{2, 4}};
+  gang.members[0].spread = {{node, 1}};
+  for (const std::uint64_t budget : {0U, 1'000'000U}) {
+    topology_victim_search<uniform_tree> search(budget);
+    REQUIRE(search(in.capacities, gang, in.candidates, in.shares) == fit_verdict::fits);
+    CHECK(search.cost() == 10);
+    CHECK(std::vector<std::uint32_t>(search.victims().begin(), search.victims().end()) ==
+          std::vector<std::uint32_t>{1, 2});
+  }
+}
+
+TEST_CASE("a cell that the budget does not decide keeps its bound") {
+  // Tasks of many sizes, beside a leader each: what fits takes a search. In the first rack they fit
+  // once its gang has gone.
+  int undecided = 0;
+  const int rounds = scaled(60);
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    rng random(static_cast<std::uint64_t>(round));
+    running in(2, 6);
+    in.run(1, {{0, 8}});
+    in.run(40, {{6, 8}, {7, 8}, {8, 8}, {9, 8}, {10, 8}, {11, 8}});
+    topology_constraints gang;
+    gang.required = rack;
+    for (int n = 0; n < 6; ++n) {
+      const std::uint32_t a = 1 + random.uniform(4);
+      const std::uint32_t b = 1 + random.uniform(7 - a);
+      for (const std::uint32_t leaves : {a, b, 8 - a - b}) gang.members.push_back({1, leaves});
+    }
+    gang.members[0].spread = {{node, 1}};
+    for (std::uint64_t budget = 50; budget < 2'000'000; budget *= 3) {
+      CAPTURE(budget);
+      topology_victim_search<uniform_tree> search(budget);
+      const fit_verdict verdict = search(in.capacities, gang, in.candidates, in.shares);
+      REQUIRE(search.steps() <= budget);
+      REQUIRE(verdict != fit_verdict::does_not_fit);
+      REQUIRE(search.lower_bound() <= 1);
+      undecided += verdict == fit_verdict::budget_ended || search.cost() > 1 ? 1 : 0;
+    }
+  }
+  MESSAGE(undecided, " times the cheapest set was not seen");
+  CHECK(undecided > 0);
+}
+
+TEST_CASE("one budget is for all that is tried") {
+  // Coprime sizes, and rules: sets are hard to judge, and there are many.
+  running in(4, 16);
+  rng random(5);
+  for (std::uint32_t n = 0; n < 64; ++n) {
+    for (std::uint32_t left = 7; left > 0;) {
+      const std::uint32_t leaves = 1 + random.uniform(left);
+      in.run(1 + random.uniform(50), {{n, leaves}});
+      left -= leaves;
+    }
+    in.capacities.set(n, random.uniform(in.capacities.free(n) + 1));
+  }
+  topology_constraints gang;
+  gang.required = rack;
+  gang.members = {{6, 7}, {6, 5}, {8, 3}, {5, 2}};
+  gang.members[0].spread = {{node, 1}};
+  gang.members[2].spread = {{node, 1}};
+  for (const std::uint64_t budget : {0U, 1'000U, 10'000U, 100'000U, 1'000'000U}) {
+    CAPTURE(budget);
+    topology_victim_search<uniform_tree> search(budget);
+    const fit_verdict verdict = search(in.capacities, gang, in.candidates, in.shares);
+    CHECK(search.steps() <= budget + budget / 100);
+    CHECK(search.lower_bound() <= search.cost());
+    MESSAGE(budget, ": verdict ", static_cast<int>(verdict), ", steps ", search.steps(), ", cost ",
+            search.cost(), ", at least ", search.lower_bound());
+  }
+}
+
+TEST_CASE("victims give back CPU and memory, too") {
+  running in(1, 2);
+  in.run(3, {{0, 2}});
+  in.run(1, {{0, 2}});
+  in.run(9, {{1, 8}});
+  const std::vector<resources> hosts{{0, 100}, {0, 0}};
+  const std::vector<resources> freed{{8, 0}, {2, 50}, {8, 8}};
+  topology_constraints gang;
+  gang.members = {{.tasks = 1, .gpus = 1, .host = {8, 100}}};
+  topology_victim_search<uniform_tree> search;
+  REQUIRE(search(in.capacities, gang, in.candidates, in.shares, hosts, freed) == fit_verdict::fits);
+  CHECK(search.cost() == 3);
+  CHECK(search.lower_bound() == 3);
+  gang.members[0].host = {10, 150};
+  REQUIRE(search(in.capacities, gang, in.candidates, in.shares, hosts, freed) == fit_verdict::fits);
+  CHECK(search.cost() == 4);
+  gang.members[0].host = {11, 0};
+  CHECK(search(in.capacities, gang, in.candidates, in.shares, hosts, freed) ==
+        fit_verdict::does_not_fit);
+  const std::vector<resources> nothing(3);
+  gang.members[0].host = {1, 0};
+  CHECK(search(in.capacities, gang, in.candidates, in.shares, hosts, nothing) ==
+        fit_verdict::does_not_fit);
+  CHECK(search(in.capacities, gang, in.candidates, in.shares) == fit_verdict::fits);
+}
+
+TEST_CASE("one victim where the cheapest first takes ten") {
+  running in(2, 2);
+  in.run(1, {{1, 1}});
+  in.run(1, {{1, 1}});
+  for (int i = 0; i < 8; ++i) in.run(1, {{0, 1}});
+  in.run(7, {{1, 6}});
+  in.run(2, {{2, 8}});
+  in.run(9, {{3, 8}});
+  topology_victim_search<uniform_tree> search;
+  REQUIRE(search(in.capacities, in_rack(1, 8), in.candidates, in.shares) == fit_verdict::fits);
+  CHECK(std::vector<std::uint32_t>(search.victims().begin(), search.victims().end()) ==
+        std::vector<std::uint32_t>{11});
+}
+
+TEST_CASE("leaves are freed on one node, not on four") {
+  running in(1, 4);
+  for (std::uint32_t n = 0; n < 4; ++n) {
+    in.run(10, {{n, 2}});
+    in.run(10, {{n, 6}});
+  }
+  topology_victim_search<uniform_tree> search;
+  REQUIRE(search(in.capacities, in_rack(1, 8), in.candidates, in.shares) == fit_verdict::fits);
+  CHECK(search.cost() == 20);
+  CHECK(search.lower_bound() <= 20);
+  CHECK(std::vector<std::uint32_t>(search.victims().begin(), search.victims().end()) ==
+        std::vector<std::uint32_t>{0, 1});
+}
+
+TEST_CASE("a gang over two racks makes room in the other one as well") {
+  // To empty a rack costs 30 or 40; the gang over both of them costs 25, and its nodes will do where
+  // the rack is not required.
+  running in(2, 2);
+  in.run(25, {{0, 8}, {2, 8}});
+  in.run(10, {{1, 8}});
+  in.run(20, {{3, 8}});
+  topology_victim_search<uniform_tree> search;
+  topology_constraints gang = in_rack(2, 8);
+  REQUIRE(search(in.capacities, gang, in.candidates, in.shares) == fit_verdict::fits);
+  CHECK(search.cost() == 35);
+  gang.preferred = rack;
+  gang.required = any_level;
+  REQUIRE(search(in.capacities, gang, in.candidates, in.shares) == fit_verdict::fits);
+  CHECK(search.cost() == 25);
+}

@@ -1,0 +1,156 @@
+// apiary/tests/support/hived_constraints.h - HiveD gangs under rules: made at random, and checked.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "support/naive_constraints.h"
+#include "support/naive_gang.h"
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/request.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace apiary_test {
+
+// The cell of a level that a node lies in, by its chain and its place there; in a chain without the
+// level that of all nodes.
+[[nodiscard]] inline std::pair<std::uint32_t, std::uint32_t> cell_of(
+    const apiary::hived_layout& layout, apiary::node_id node, apiary::level_t level) {
+  const apiary::chain_id c = layout.chain_of(node);
+  const apiary::chain_layout& chain = layout.chain(c);
+  std::uint32_t place = node.value - chain.first_node;
+  if (level >= chain.tree.num_levels()) return {c.value, 0};
+  for (apiary::level_t l = chain.node_level; l < level; ++l) place /= chain.tree.fan_out(l + 1);
+  return {c.value, place};
+}
+
+// Whether all tasks that run lie in one cell of the level.
+[[nodiscard]] inline bool in_one_cell(const apiary::hived_layout& layout,
+                                      std::span<const apiary::task_place> tasks,
+                                      apiary::level_t level) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, int> cells;
+  for (const apiary::task_place& t : tasks)
+    if (t.leaves != 0) ++cells[cell_of(layout, t.node, level)];
+  return cells.size() <= 1;
+}
+
+// Which rule the tasks of a gang break where they are; empty: none. Tasks that have ended count for
+// nothing.
+[[nodiscard]] inline std::string broken_rule(const apiary::hived_layout& layout,
+                                             const apiary::gang_request& r,
+                                             const std::vector<apiary::task_place>& tasks) {
+  const apiary::level_t required = r.rules.required;
+  if (required != apiary::any_level && !in_one_cell(layout, tasks, required))
+    return "not in one cell of level " + std::to_string(required);
+  std::vector<std::size_t> first{0};
+  for (const apiary::task_group& m : r.members) first.push_back(first.back() + m.tasks);
+  if (tasks.size() != first.back()) return "not all tasks";
+  for (std::size_t m = 0; m < r.rules.members.size(); ++m) {
+    const apiary::group_constraints& rules = r.rules.members[m];
+    const std::string who = "member " + std::to_string(m) + ": ";
+    for (const apiary::level_count& s : rules.slices) {
+      for (std::size_t i = first[m]; i < first[m + 1]; i += s.tasks)
+        if (!in_one_cell(layout, std::span(tasks).subspan(i, s.tasks), s.level))
+          return who + "a slice of level " + std::to_string(s.level) + " is torn";
+    }
+    for (const apiary::level_count& s : rules.spread) {
+      std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> there;
+      for (std::size_t i = first[m]; i < first[m + 1]; ++i) {
+        if (tasks[i].leaves != 0 && ++there[cell_of(layout, tasks[i].node, s.level)] > s.tasks)
+          return who + "too many in a cell of level " + std::to_string(s.level);
+      }
+    }
+    if (rules.leader == apiary::no_member) continue;
+    const std::size_t leaders = first[rules.leader];
+    const std::uint32_t each = r.members[m].tasks / r.members[rules.leader].tasks;
+    for (std::size_t i = 0; i < r.members[m].tasks; ++i) {
+      const apiary::task_place& led = tasks[first[m] + i];
+      const apiary::task_place& leader = tasks[leaders + i / each];
+      if (led.leaves != 0 && leader.leaves != 0 && led.node != leader.node)
+        return who + "task " + std::to_string(i) + " is not with its leader";
+    }
+  }
+  return "";
+}
+
+// Puts a gang under rules that can be understood in the chain.
+inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout& chain,
+                            apiary::rng& random) {
+  const apiary::level_t levels = chain.tree.num_levels();
+  const auto level = [&] { return chain.node_level + random.uniform(levels - chain.node_level); };
+  const auto member = [&](std::size_t m) -> apiary::group_constraints& {
+    r.rules.members.resize(r.members.size());
+    return r.rules.members[m];
+  };
+  if (random.uniform(2) == 0) r.rules.required = level();
+  if (random.uniform(3) == 0) r.rules.preferred = level();
+  if (r.members.size() > 1 && random.uniform(2) == 0) {
+    member(1).leader = 0;
+    r.members[1].tasks = r.members[0].tasks * (1 + random.uniform(2));
+  }
+  for (std::size_t m = 0; m < r.members.size(); ++m) {
+    if (random.uniform(3) == 0) {
+      const std::uint32_t slice = 1 + random.uniform(r.members[m].tasks);
+      if (r.members[m].tasks % slice == 0) member(m).slices.push_back({level(), slice});
+      if (r.members[m].tasks % 2 == 0 && slice == 1 && !r.rules.members.empty() &&
+          !r.rules.members[m].slices.empty())
+        member(m).slices.push_back({level(), 2});
+    }
+    if (random.uniform(3) == 0) member(m).spread.push_back({level(), 1 + random.uniform(2)});
+  }
+  if (!apiary::valid(apiary::constraints_of(r), chain.node_level, levels)) r.rules.members.clear();
+}
+
+// Whether its members have a spread.
+[[nodiscard]] inline bool has_spread(const apiary::gang_request& r) {
+  for (const apiary::group_constraints& m : r.rules.members)
+    if (!m.spread.empty()) return true;
+  return false;
+}
+
+// Whether a gang fits under its rules in whole cells of these levels of a chain, each alone in cells
+// of the levels above; `free`: the leaves of their nodes, one cell after the other. within: in one
+// cell of this level; any_level: of the one that is required.
+[[nodiscard]] inline bool fits_in_whole_cells(const apiary::uniform_tree& tree,
+                                              apiary::level_t node_level,
+                                              std::span<const apiary::level_t> whole,
+                                              const leaf_counts& free,
+                                              const apiary::gang_request& r,
+                                              apiary::level_t within = apiary::any_level) {
+  if (free.empty()) return false;
+  const apiary::level_t levels = tree.num_levels();
+  std::vector<std::vector<std::uint32_t>> fan_outs(levels - node_level + 1);
+  fan_outs[0] = {static_cast<std::uint32_t>(whole.size())};
+  for (const apiary::level_t w : whole) {
+    std::uint32_t cells = 1;
+    for (apiary::level_t l = levels; --l > node_level;) {
+      const std::uint32_t each = l <= w ? tree.fan_out(l) : 1;
+      fan_outs[levels - l].insert(fan_outs[levels - l].end(), cells, each);
+      cells *= each;
+    }
+    fan_outs.back().insert(fan_outs.back().end(), cells, 1);
+  }
+  const ruled_world world{apiary::ragged_tree(fan_outs), free, {}};
+  apiary::topology_constraints gang = apiary::constraints_of(r);
+  const auto shift = [&](apiary::level_t l) {
+    return l == apiary::any_level ? levels - node_level + 1 : l - node_level + 1;
+  };
+  for (apiary::constrained_task_group& m : gang.members) {
+    for (apiary::level_count& s : m.slices) s.level = shift(s.level);
+    for (apiary::level_count& s : m.spread) s.level = shift(s.level);
+  }
+  return node_after_node(world,
+                         gang)(shift(within == apiary::any_level ? r.rules.required : within));
+}
+
+}  // namespace apiary_test

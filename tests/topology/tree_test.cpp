@@ -1,0 +1,56 @@
+// apiary/tests/topology/tree_test.cpp - the concept of a cell tree and what follows from it.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <support/archetypes.h>
+#include <support/tree_suite.h>
+#include <type_traits>
+
+using namespace apiary;
+
+namespace {
+
+struct no_descendants {
+  [[nodiscard]] level_t num_levels() const;
+  [[nodiscard]] std::uint32_t num_cells() const;
+  [[nodiscard]] id_range<cell_id> cells(level_t) const;
+  [[nodiscard]] level_t level(cell_id) const;
+  [[nodiscard]] cell_id parent(cell_id, level_t) const;
+  [[nodiscard]] id_range<cell_id> children(cell_id, level_t) const;
+  [[nodiscard]] cell_id ancestor(cell_id, level_t) const;
+};
+
+static_assert(CellTree<uniform_tree>);
+static_assert(CellTree<ragged_tree>);
+static_assert(!CellTree<no_descendants>);
+static_assert(!CellTree<int>);
+static_assert(std::is_trivially_copyable_v<uniform_tree>);
+static_assert(sizeof(uniform_tree) <= 320);
+static_assert(sizeof(ragged_tree) <= 96);
+
+}  // namespace
+
+TEST_CASE("the archetype of a tree is a tree") {
+  apiary_test::check_tree(apiary_test::tree_archetype::make(), {{2}, {2, 2}});
+}
+
+TEST_CASE("cells under different roots have no common ancestor") {
+  const uniform_tree tree({2, 3});
+  CHECK_FALSE(lowest_common_ancestor(tree, cell_id(0), cell_id(1)).valid());
+  CHECK_FALSE(lowest_common_ancestor(tree, tree.at(0, 2), tree.at(0, 3)).valid());
+  CHECK(lowest_common_ancestor(tree, tree.at(0, 3), tree.at(0, 5)) == cell_id(1));
+}
+
+TEST_CASE("a cell contains itself and what is below it only") {
+  const ragged_tree tree({{1}, {2}, {1, 2}});
+  CHECK(contains(tree, cell_id(2), cell_id(2)));
+  CHECK(contains(tree, cell_id(2), cell_id(5)));
+  CHECK_FALSE(contains(tree, cell_id(2), cell_id(3)));
+  CHECK_FALSE(contains(tree, cell_id(5), cell_id(2)));
+}
