@@ -40,7 +40,7 @@ int main() {
   std::uint64_t now = 0;
   const auto start = [&](std::uint32_t job, std::int32_t priority, std::vector<task_group> tasks) {
     std::uint32_t gpus = 0;
-    for (const task_group& m : tasks) gpus += m.tasks * m.leaves;
+    for (const task_group& m : tasks) gpus += m.tasks * m.gpus;
     const auto plan = scheduler->propose({job_id(job), tenant_id(0), priority, tasks});
     if (!plan.ok() || !scheduler->commit(*plan).ok()) return false;
     runs[job_id(job)] = {gpus, now};
