@@ -42,7 +42,7 @@ void ask(hived& cluster, const char* what, std::vector<task_group> members,
     std::printf(" %s", std::string(cluster.layout().node_name(t.node)).c_str());
   if (const infeasibility_proof* why = plan.wait.why();
       plan.result == plan_result::wait && why != nullptr)
-    std::printf(" waits: %s", sentence(*why, constraints_of(gang), "rack").c_str());
+    std::printf(" waits: %s", to_string(*why, constraints_of(gang), "rack").c_str());
   std::printf("\n");
   if (plan.result == plan_result::bind && !cluster.commit(plan).ok()) std::printf("stale\n");
 }

@@ -122,7 +122,7 @@ inline void write_certificate(json_object& out, const apiary::chain_layout& chai
                               const std::string& everything) {
   out.key("chain").value(chain.level_types.back());
   out.key("level").value(level_name(chain, why.level, everything));
-  write_counts(out, "kinds", why.kinds);
+  write_counts(out, "kinds", why.groups);
   out.key("weighings").open('[');
   for (const apiary::infeasibility_proof::weighing& w : why.weighings) {
     out.open('{');
@@ -168,8 +168,8 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
   const apiary::infeasibility_proof* why = wait.why();
   const apiary::chain_layout& chain = layout.chains[wait.chain];
   if (why != nullptr) {
-    text += "; " + apiary::sentence(*why, apiary::constraints_of(request),
-                                    level_name(chain, why->level, everything));
+    text += "; " + apiary::to_string(*why, apiary::constraints_of(request),
+                                     level_name(chain, why->level, everything));
   } else if (wait.shortage) {
     text += "; counted in pieces of " + std::to_string(wait.shortage->leaves) +
             " devices of one node it needs " + std::to_string(wait.shortage->needed) +

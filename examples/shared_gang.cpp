@@ -40,7 +40,7 @@ bool submit(fgd& scheduler, std::uint32_t job, const topology_constraints& gang,
   if (!answer.ok()) return false;
   if (answer->verdict == fit_verdict::does_not_fit) {
     proof_check check(racks, 0, scheduler.nodes(), gang);
-    std::printf("  waits: %s\n  counted again: %s\n", sentence(answer->why, gang, "rack").c_str(),
+    std::printf("  waits: %s\n  counted again: %s\n", to_string(answer->why, gang, "rack").c_str(),
                 check(answer->why) ? "right" : "wrong");
     return true;
   }

@@ -48,7 +48,7 @@ int main() {
   topology_fit<uniform_tree> fit;
   if (fit(capacities, gang) != fit_verdict::does_not_fit)
     return 1;  // nor when its budget has ended
-  std::printf("%s;\n", sentence(fit.explain(capacities, gang), gang, "rack").c_str());
+  std::printf("%s;\n", to_string(fit.explain(capacities, gang), gang, "rack").c_str());
 
   unblock_search<uniform_tree> remedy;
   if (!remedy(capacities, gang, capacity)) return 1;

@@ -39,8 +39,8 @@ void ask(const capacity_index<uniform_tree>& capacities, const char* name,
   const auto other_verdict = [&](const topology_constraints& other) {
     return fit(capacities, other);
   };
-  const std::vector<demand> blocking = blocking_demands(gang, other_verdict);
-  std::printf("%s: %s\n", name, sentence(why, gang, level, blocking).c_str());
+  const std::vector<blocking_resource> blocking = blocking_resources(gang, other_verdict);
+  std::printf("%s: %s\n", name, to_string(why, gang, level, blocking).c_str());
   proof_check check(capacities.tree(), node, capacities.free(), {}, gang);
   std::printf("  counted again: %s", check(why) ? "right" : "wrong");
   infeasibility_proof forged = why;

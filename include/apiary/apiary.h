@@ -60,10 +60,10 @@
 #include <apiary/gang/explain_refusal.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/gang_fit.h>
+#include <apiary/gang/gang_placer.h>
 #include <apiary/gang/gang_portion.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/min_cost_fit.h>
-#include <apiary/gang/node_assignment.h>
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/step_budget.h>
 #include <apiary/gang/topology_constraints.h>

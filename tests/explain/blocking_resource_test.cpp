@@ -22,9 +22,10 @@ using namespace apiary;
 using namespace apiary::detail;
 using namespace apiary_test;
 
-TEST_CASE("blocking_demands: without these the gang fits, without any fewer it does not") {
-  constexpr demand all[] = {demand::memory, demand::cpu, demand::models, demand::slices,
-                            demand::spread};
+TEST_CASE("blocking_resources: without these the gang fits, without any fewer it does not") {
+  constexpr blocking_resource all[] = {blocking_resource::memory, blocking_resource::cpu,
+                                       blocking_resource::models, blocking_resource::slices,
+                                       blocking_resource::spread};
   std::size_t named[6] = {};
   std::size_t several = 0;
   for (std::uint64_t seed = 0; seed < scaled(3000U); ++seed) {
@@ -40,43 +41,45 @@ TEST_CASE("blocking_demands: without these the gang fits, without any fewer it d
       return fit(capacities, g, world.hosts);
     };
     if (verdict(gang) == fit_verdict::fits) continue;
-    const std::vector<demand> blocking = blocking_demands(gang, verdict);
-    const auto fits_without = [&](const std::vector<demand>& demands) {
+    const std::vector<blocking_resource> blocking = blocking_resources(gang, verdict);
+    const auto fits_without = [&](const std::vector<blocking_resource>& demands) {
       topology_constraints less = gang;
-      for (const demand d : demands) waive(less, d);
+      for (const blocking_resource d : demands) waive(less, d);
       return verdict(less) == fit_verdict::fits;
     };
-    for (const demand d : blocking) ++named[static_cast<std::size_t>(d)];
+    for (const blocking_resource d : blocking) ++named[static_cast<std::size_t>(d)];
     several += blocking.size() > 1 ? 1U : 0U;
-    if (blocking.empty() || blocking[0] == demand::gpus) {
+    if (blocking.empty() || blocking[0] == blocking_resource::gpus) {
       REQUIRE(!fits_without({std::begin(all), std::end(all)}));
       topology_constraints less = gang;
       bool had = false;
-      for (const demand d : all) had = waive(less, d) || had;
+      for (const blocking_resource d : all) had = waive(less, d) || had;
       REQUIRE(blocking.empty() == !had);
       continue;
     }
     REQUIRE(fits_without(blocking));
     for (std::size_t i = 0; i < blocking.size(); ++i) {
-      std::vector<demand> fewer = blocking;
+      std::vector<blocking_resource> fewer = blocking;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
       REQUIRE(!fits_without(fewer));
     }
   }
   if (scale() < 1) return;
-  for (const demand d : {demand::memory, demand::cpu, demand::slices, demand::spread, demand::gpus})
+  for (const blocking_resource d :
+       {blocking_resource::memory, blocking_resource::cpu, blocking_resource::slices,
+        blocking_resource::spread, blocking_resource::gpus})
     CHECK(named[static_cast<std::size_t>(d)] > 0);
   CHECK(several > 0);
 }
 
-TEST_CASE("blocking_demands: what is not known is not said") {
+TEST_CASE("blocking_resources: what is not known is not said") {
   topology_constraints gang;
   gang.members = {{.tasks = 2, .gpus = 1, .host = {1, 1}}};
-  CHECK(blocking_demands(gang, [](const topology_constraints&) {
+  CHECK(blocking_resources(gang, [](const topology_constraints&) {
           return fit_verdict::budget_ended;
         }).empty());
   gang.members[0].host = {};
-  CHECK(blocking_demands(gang, [](const topology_constraints&) {
+  CHECK(blocking_resources(gang, [](const topology_constraints&) {
           return fit_verdict::fits;
         }).empty());
 }

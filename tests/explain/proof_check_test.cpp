@@ -58,7 +58,7 @@ bool is_right_certificate(const ruled_world& world, const topology_constraints& 
   const naive_cells naive(world, gang);
   std::vector<std::uint32_t> kinds;
   for (const naive_kind& k : naive.kinds()) kinds.push_back(k.members[0]);
-  if (why.level != proof_level(world, gang) || why.kinds != kinds) return false;
+  if (why.level != proof_level(world, gang) || why.groups != kinds) return false;
   for (const infeasibility_proof::weighing& w : why.weighings) {
     if (w.weights.size() != kinds.size()) return false;
     if (w.needed != naive_cells::weight(w.weights, naive.tasks())) return false;
@@ -76,11 +76,11 @@ infeasibility_proof some_certificate(const ruled_world& world, const topology_co
   const naive_cells naive(world, gang);
   infeasibility_proof why;
   why.level = proof_level(world, gang);
-  for (const naive_kind& k : naive.kinds()) why.kinds.push_back(k.members[0]);
+  for (const naive_kind& k : naive.kinds()) why.groups.push_back(k.members[0]);
   for (std::uint32_t n = 1 + random.uniform(3); n > 0; --n) {
     infeasibility_proof::weighing& w = why.weighings.emplace_back();
     const bool heavy = random.uniform(4) == 0;
-    for (std::size_t k = 0; k < why.kinds.size(); ++k)
+    for (std::size_t k = 0; k < why.groups.size(); ++k)
       w.weights.push_back(heavy && random.uniform(2) == 0 ? ~random.uniform(4) : random.uniform(4));
     w.needed = naive_cells::weight(w.weights, naive.tasks());
   }
@@ -110,10 +110,10 @@ void change_certificate(infeasibility_proof& why, rng& random) {
   };
   const std::uint32_t what = random.uniform(13);
   if (what == 0) shift(why.level);
-  if (what == 1 && !why.kinds.empty()) shift(any_of(why.kinds));
-  if (what == 2) why.kinds.push_back(0);
+  if (what == 1 && !why.groups.empty()) shift(any_of(why.groups));
+  if (what == 2) why.groups.push_back(0);
   if (what == 3) shift(any_of(why.weighings).needed);
-  if (what == 4 && !why.kinds.empty()) shift(any_of(any_of(why.weighings).weights));
+  if (what == 4 && !why.groups.empty()) shift(any_of(any_of(why.weighings).weights));
   if (what == 5) any_of(why.weighings).weights.push_back(0);
   if (what == 6) why.weighings.pop_back();
   if (what == 7) why.cells.pop_back();
@@ -124,7 +124,7 @@ void change_certificate(infeasibility_proof& why, rng& random) {
     if (what == 10) shift(r.most);
     if (what == 11) shift(r.weighing);
     if (what == 12 && !r.counts.empty()) shift(any_of(r.counts));
-    if (what == 12 && r.counts.empty()) r.counts.assign(why.kinds.size(), 0);
+    if (what == 12 && r.counts.empty()) r.counts.assign(why.groups.size(), 0);
   }
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("certificate_check: numbers of 64 bits") {
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = rack;
-  why.kinds = {0, 1};
+  why.groups = {0, 1};
   why.weighings = {{{~std::uint32_t{0}, ~std::uint32_t{0}}, most * most},
                    {{~std::uint32_t{0}, 0}, most * (most - 2)}};
   why.cells = {{0, 0, 9 * most, {}}, {1, 1, 5 * most, {}}};
@@ -192,7 +192,7 @@ TEST_CASE("certificate_check: what a cell holds may be listed in any order, but 
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
-  why.kinds = {0, 1};
+  why.groups = {0, 1};
   why.cells = {{0, infeasibility_proof::listed, 0, {3, 0, 2, 1, 0, 2}}};
   CHECK(check(why));
   why.cells[0].counts = {0, 2, 3, 0, 2, 1};
@@ -216,7 +216,7 @@ TEST_CASE("certificate_check: a part of more than a GPU, or of nothing, is whole
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
-  why.kinds = {0};
+  why.groups = {0};
   why.weighings = {{{1}, 3}};
   why.cells = {{0, 0, 1, {}}};
   CHECK(check(why));
@@ -233,7 +233,7 @@ TEST_CASE("certificate_check: needs that no node can meet are not told apart") {
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
-  why.kinds = {0};
+  why.groups = {0};
   why.weighings = {{{1}, 2}};
   why.cells = {{0, 0, 0, {}}};
   CHECK(check(why));
@@ -276,7 +276,7 @@ TEST_CASE("certificate_check: what the nodes of a cell bear together may be more
   proof_check check(tree, 0, free, {}, gang);
   infeasibility_proof why;
   why.level = 1;
-  why.kinds = {0};
+  why.groups = {0};
   why.weighings.push_back({{4'294'967'295}, 281'474'976'645'120});
   why.cells.push_back({0, 0, 281'466'386'710'530, {}});
   CHECK(!check(why));

@@ -399,9 +399,9 @@ bool naive_valid(const topology_constraints& gang, level_t node_level, level_t n
       fine = fine && smaller > 0 && tasks % smaller == 0;
       smaller = tasks;
     }
-    if (m.leader == no_member) continue;
+    if (m.leader == no_task_group) continue;
     const bool leads = m.leader < gang.members.size() && m.leader != i &&
-                       gang.members[m.leader].leader == no_member;
+                       gang.members[m.leader].leader == no_task_group;
     const std::uint32_t teams = leads ? gang.members[m.leader].tasks : 0;
     fine = fine && leads && (teams == 0 ? m.tasks == 0 : m.tasks % teams == 0);
   }

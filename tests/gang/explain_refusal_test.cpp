@@ -79,8 +79,8 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
         constrained ? random_small_gang(random, most) : large_and_small_tasks(random);
     const naive_cells naive(world, gang);
     const auto capacities = rooms_of_cells(world, most);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
     const level_t l = constrained ? node + random.uniform(capacities.top()) : level_t{rack};
     const naive_cells::counts tasks = naive.tasks();
     if (naive.kinds().empty()) continue;
@@ -103,11 +103,11 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
           {c, infeasibility_proof::listed, 0, naive_cells::counts(tasks.size(), c + 1)});
     }
     std::reverse(listed.begin(), listed.end());
-    const infeasibility_proof why = explain_refusal(capacities, units, world.hosts, l, listed);
+    const infeasibility_proof why = explain_refusal(capacities, groups, world.hosts, l, listed);
 
     infeasibility_proof expected;
     expected.level = l;
-    for (const naive_kind& k : naive.kinds()) expected.kinds.push_back(k.members[0]);
+    for (const naive_kind& k : naive.kinds()) expected.groups.push_back(k.members[0]);
     for (std::uint32_t c = 0; c < left.size(); ++c)
       expected.cells.push_back(
           {c, infeasibility_proof::listed, 0, naive_cells::counts(tasks.size(), c + 1)});

@@ -50,13 +50,13 @@ TEST_CASE("gang_portions: members of one kind one after the other, in the order 
                                               {.tasks = 1, .gpus = 4},
                                               {.tasks = 3, .gpus = 1},
                                               {.tasks = 2, .gpus = 2, .leader = 1}}};
-  gang_units units;
-  units.assign(gang, 0, 1);
-  REQUIRE(units.size() == 2);
-  REQUIRE(units.kind_of(2) == units.kind_of(0));
+  colocated_groups groups;
+  groups.assign(gang, 0, 1);
+  REQUIRE(groups.size() == 2);
+  REQUIRE(groups.group_of(2) == groups.group_of(0));
   std::vector<gang_portion> portions = {{7, 0, 2}, {3, 0, 1}, {5, 1, 1}, {4, 0, 2}};
   std::vector<gang_portion> scratch;
-  portions_of_members(gang, units, portions, scratch);
+  portions_of_members(gang, groups, portions, scratch);
   CHECK(portions == std::vector<gang_portion>{
                         {3, 0, 1}, {4, 0, 1}, {5, 1, 1}, {4, 2, 1}, {7, 2, 2}, {5, 3, 2}});
 }
@@ -70,23 +70,23 @@ TEST_CASE("gang_portions: every task is somewhere, and the led ones are with the
       constrained_task_group member{.tasks = random.uniform(5), .gpus = 1 + random.uniform(2)};
       const auto before = static_cast<std::uint32_t>(gang.members.size());
       const std::uint32_t leader = random.uniform(before + 1);
-      if (leader < before && gang.members[leader].leader == no_member) {
+      if (leader < before && gang.members[leader].leader == no_task_group) {
         member.leader = leader;
         member.tasks = gang.members[leader].tasks * (1 + random.uniform(3));
       }
       gang.members.push_back(member);
     }
     REQUIRE(valid(gang, 0, 1));
-    gang_units units;
-    units.assign(gang, 0, 1);
+    colocated_groups groups;
+    groups.assign(gang, 0, 1);
     std::vector<gang_portion> portions;
-    for (std::uint32_t u = 0; u < units.size(); ++u)
-      for (std::uint32_t t = 0; t < units[u].tasks; ++t)
+    for (std::uint32_t u = 0; u < groups.size(); ++u)
+      for (std::uint32_t t = 0; t < groups[u].tasks; ++t)
         portions.push_back({random.uniform(6), u, 1});
     const tasks_at kinds = sum_up(portions);
 
     std::vector<gang_portion> scratch;
-    portions_of_members(gang, units, portions, scratch);
+    portions_of_members(gang, groups, portions, scratch);
     REQUIRE(ascending_once(portions));
     const tasks_at members = sum_up(portions);
     tasks_at kinds_again;
@@ -96,8 +96,8 @@ TEST_CASE("gang_portions: every task is somewhere, and the led ones are with the
       REQUIRE(tasks > 0);
       placed[m] += tasks;
       const std::uint32_t leader = gang.members[m].leader;
-      if (leader == no_member) {
-        kinds_again[{units.kind_of(m), node}] += tasks;
+      if (leader == no_task_group) {
+        kinds_again[{groups.group_of(m), node}] += tasks;
         continue;
       }
       const std::uint32_t each = gang.members[m].tasks / gang.members[leader].tasks;

@@ -38,12 +38,12 @@ struct cluster {
     return c;
   }
   std::string said(const topology_constraints& gang, const std::string& level) {
-    return sentence(why(gang), gang, level);
+    return to_string(why(gang), gang, level);
   }
   std::string blamed(const topology_constraints& gang, const std::string& level) {
     const infeasibility_proof c = why(gang);
     const auto verdict = [&](const topology_constraints& g) { return fit(capacities, g, hosts); };
-    return sentence(c, gang, level, blocking_demands(gang, verdict));
+    return to_string(c, gang, level, blocking_resources(gang, verdict));
   }
 
   capacity_index<uniform_tree> capacities{uniform_tree{2, 4, 8}, node, 8};
@@ -137,7 +137,7 @@ TEST_CASE("a rack with another reason than the others") {
   const infeasibility_proof why = c.why(gang_of({{1, 8}, {9, 1}}, rack));
   CHECK(why.weighings.size() == 2);
   CHECK(why.cells[0].weighing != why.cells[1].weighing);
-  CHECK(sentence(why, gang_of({{1, 8}, {9, 1}}, rack), "rack").find("1 of 2 cells") !=
+  CHECK(to_string(why, gang_of({{1, 8}, {9, 1}}, rack), "rack").find("1 of 2 cells") !=
         std::string::npos);
 }
 
@@ -169,9 +169,9 @@ TEST_CASE("from the nodes by free leaves alone the same certificate") {
       gang.members.push_back({1 + random.uniform(6), 1 + random.uniform(8)});
     std::vector<std::uint32_t> nodes(9);  // with 0, 1, ... free
     for (const std::uint32_t f : free) ++nodes[f];
-    gang_units units;
-    units.assign(gang, node, 3);
-    const infeasibility_proof why = explain_refusal(nodes, units, 3);
+    colocated_groups groups;
+    groups.assign(gang, node, 3);
+    const infeasibility_proof why = explain_refusal(nodes, groups, 3);
     cluster c(free);
     if (c.fit(c.capacities, gang) == fit_verdict::fits) {
       REQUIRE(why.cells.empty());

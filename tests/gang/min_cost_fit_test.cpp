@@ -35,7 +35,7 @@ class drawn_costs {
  public:
   drawn_costs(const ruled_world& world, const topology_constraints& gang, std::uint64_t seed)
       : world_(world), seed_(seed) {
-    units_.assign(gang, node, world.tree.num_levels());
+    groups_.assign(gang, node, world.tree.num_levels());
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> known;
     for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
       const resources host = world.hosts.empty() ? resources{} : world.hosts[n];
@@ -53,9 +53,9 @@ class drawn_costs {
     std::uint64_t memory = 0;
     std::uint64_t key = seed_ * 31 + node_class;
     for (std::size_t u = 0; u < counts.size(); ++u) {
-      leaves += std::uint64_t{counts[u]} * units_[u].gpus;
-      cpu += counts[u] * units_[u].cpu_milli;
-      memory += counts[u] * units_[u].memory_mib;
+      leaves += std::uint64_t{counts[u]} * groups_[u].gpus;
+      cpu += counts[u] * groups_[u].cpu_milli;
+      memory += counts[u] * groups_[u].memory_mib;
       key = key * 31 + counts[u];
     }
     if (leaves > world_.free[n]) return std::nullopt;
@@ -68,10 +68,10 @@ class drawn_costs {
   std::int64_t of(const assignment& nodes) const {
     std::map<std::uint32_t, vector_of_counts> on_node;
     for (std::uint32_t m = 0; m < nodes.size(); ++m) {
-      if (units_.kind_of(m) == no_member) continue;
+      if (groups_.group_of(m) == no_task_group) continue;
       for (const std::uint32_t n : nodes[m]) {
-        on_node[n].resize(units_.size());
-        ++on_node[n][units_.kind_of(m)];
+        on_node[n].resize(groups_.size());
+        ++on_node[n][groups_.group_of(m)];
       }
     }
     std::int64_t sum = 0;
@@ -84,7 +84,7 @@ class drawn_costs {
  private:
   const ruled_world& world_;
   std::uint64_t seed_;
-  gang_units units_;
+  colocated_groups groups_;
   std::vector<std::uint32_t> first_of_;  // a node of each class
 };
 
@@ -309,18 +309,18 @@ TEST_CASE("gangs of nothing cost nothing") {
 TEST_CASE("numbers of vectors add up, and say when a sum is too great") {
   topology_constraints gang;
   gang.members = {{2, 1}, {3, 2}, {1, 3}};
-  gang_units units;
-  units.assign(gang, node, 4);
+  colocated_groups groups;
+  groups.assign(gang, node, 4);
   mixed_radix numbers;
-  REQUIRE(numbers.assign(units, 100));
+  REQUIRE(numbers.assign(groups, 100));
   REQUIRE(numbers.size() == 3 * 4 * 2);
-  CHECK(!numbers.assign(units, 23));
-  REQUIRE(numbers.assign(units, 24));
+  CHECK(!numbers.assign(groups, 23));
+  REQUIRE(numbers.assign(groups, 24));
   for (std::uint32_t v = 0; v < numbers.size(); ++v) {
     for (std::uint32_t w = 0; w < numbers.size(); ++w) {
       bool fits = true;
       for (std::size_t u = 0; u < 3; ++u)
-        fits = fits && numbers[v][u] + numbers[w][u] <= units[u].tasks;
+        fits = fits && numbers[v][u] + numbers[w][u] <= groups[u].tasks;
       REQUIRE(numbers.have_sum(v, w) == fits);
       for (std::size_t u = 0; u < 3 && fits; ++u)
         REQUIRE(numbers[v + w][u] == numbers[v][u] + numbers[w][u]);

@@ -167,7 +167,7 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
     REQUIRE(fit.places().empty());
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proved(world, gang, why));
-    REQUIRE(!sentence(why, gang, "cell").empty());
+    REQUIRE(!to_string(why, gang, "cell").empty());
     for (const infeasibility_proof::refusal& r : why.cells)
       listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
     if (round % 8 == 0) {
@@ -202,7 +202,7 @@ TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
     if (fit(nodes, tree, 0, gang, cost) == fit_verdict::fits) return std::string("fits");
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proof_check(tree, 0, nodes, gang)(why));
-    return sentence(why, gang, "cluster");
+    return to_string(why, gang, "cluster");
   };
   CHECK(said({{2, 1}, {.tasks = 2, .gpus = 1, .gpu_milli = 400}}) == "fits");
   CHECK(said({{3, 1}}) ==
@@ -226,11 +226,11 @@ TEST_CASE("shared GPUs: what a node holds of members of very many tasks") {
   topology_constraints gang;
   for (std::uint32_t m = 0; m < 5; ++m)
     gang.members.push_back({.tasks = 65'535, .gpus = 1, .host = {m, 0}});
-  gang_units units;
-  units.assign(gang, 0, 1);
-  REQUIRE(units.size() == 5);
+  colocated_groups groups;
+  groups.assign(gang, 0, 1);
+  REQUIRE(groups.size() == 5);
   shared_capacity capacities;
-  REQUIRE(capacities.assign(nodes, units, 0, ~std::uint64_t{0}, cost));
+  REQUIRE(capacities.assign(nodes, groups, 0, ~std::uint64_t{0}, cost));
   using counts = std::vector<std::uint32_t>;
   CHECK(capacities(0, counts{0, 1, 1, 1, 0}).has_value());
   CHECK(capacities(0, counts{4, 0, 0, 0, 0}).has_value());
@@ -239,8 +239,8 @@ TEST_CASE("shared GPUs: what a node holds of members of very many tasks") {
   CHECK(!capacities(0, counts{65'535, 0, 0, 0, 0}).has_value());
   // Tasks without GPUs have no such bound: more vectors than can be numbered.
   for (constrained_task_group& m : gang.members) m.gpus = 0;
-  units.assign(gang, 0, 1);
-  CHECK(!capacities.assign(nodes, units, 0, ~std::uint64_t{0}, cost));
+  groups.assign(gang, 0, 1);
+  CHECK(!capacities.assign(nodes, groups, 0, ~std::uint64_t{0}, cost));
 }
 
 TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") {
@@ -334,7 +334,7 @@ TEST_CASE("gangs of many kinds and tasks: one kind, or the GPUs, prove a no") {
     REQUIRE(fit(nodes, tree, 0, gang, any_cost) == fit_verdict::does_not_fit);
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proof_check(tree, 0, nodes, gang)(why));
-    return sentence(why, gang, "rack");
+    return to_string(why, gang, "rack");
   };
   CHECK(said(racks_of(100, 0), many_kinds(5, 32)).find("32 tasks of 1 GPU") != std::string::npos);
   // Room for each kind, and not for all.
@@ -351,23 +351,23 @@ TEST_CASE("most_units: no node holds more of a kind; as many where that is said 
     const shared_world world(random);
     const topology_constraints gang = random_shared_gang(random);
     if (!valid(gang, node, world.rules.tree.num_levels())) continue;
-    gang_units units;
-    units.assign(gang, node, world.rules.tree.num_levels());
+    colocated_groups groups;
+    groups.assign(gang, node, world.rules.tree.num_levels());
     shared_capacity capacities;
-    REQUIRE(capacities.assign(world.nodes, units, node, 1'000'000, any_cost));
-    for (std::uint32_t u = 0; u < units.size(); ++u) {
+    REQUIRE(capacities.assign(world.nodes, groups, node, 1'000'000, any_cost));
+    for (std::uint32_t u = 0; u < groups.size(); ++u) {
       for (const node_id n : world.nodes.ids()) {
-        std::vector<std::uint32_t> counts(units.size(), 0);
-        const std::uint32_t most = units.at(u, node).most;
+        std::vector<std::uint32_t> counts(groups.size(), 0);
+        const std::uint32_t most = groups.at(u, node).most;
         while (counts[u] < most) {
           ++counts[u];
           if (capacities(capacities.classes()[n.value], counts)) continue;
           --counts[u];
           break;
         }
-        const std::uint32_t said = std::min(most, max_units(world.nodes[n], units[u]));
+        const std::uint32_t said = std::min(most, max_units(world.nodes[n], groups[u]));
         REQUIRE(said >= counts[u]);
-        if (!is_counted_exactly(units[u])) continue;
+        if (!is_counted_exactly(groups[u])) continue;
         REQUIRE(said == counts[u]);
         exact += said > 0 ? 1U : 0U;
       }

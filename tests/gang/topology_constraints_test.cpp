@@ -113,7 +113,7 @@ TEST_CASE("gang_rules: all members together have fewer than 2^32 tasks") {
   CHECK(!understood(gang));
 }
 
-TEST_CASE("gang_units: what a task needs with those it leads is never less than it is") {
+TEST_CASE("colocated_groups: what a task needs with those it leads is never less than it is") {
   constexpr std::uint32_t many = std::uint32_t{1} << 29;
   topology_constraints gang = led_gang(1, many);
   for (int i = 0; i < 5; ++i) {
@@ -121,19 +121,19 @@ TEST_CASE("gang_units: what a task needs with those it leads is never less than 
     gang.members.push_back(gang.members[1]);
   }
   REQUIRE(understood(gang));
-  gang_units units;
-  units.assign(gang, node, block + 1);
-  REQUIRE(units.size() == 1);
-  CHECK(units[0].gpus == gang_units::many_leaves);
-  CHECK(units[0].cpu_milli == gang_units::much);
-  CHECK(units[0].memory_mib == gang_units::much);
+  colocated_groups groups;
+  groups.assign(gang, node, block + 1);
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].gpus == colocated_groups::max_gpus);
+  CHECK(groups[0].cpu_milli == colocated_groups::max_host);
+  CHECK(groups[0].memory_mib == colocated_groups::max_host);
 }
 
-TEST_CASE("gang_units: kinds, needs and limits are those that the rules say") {
+TEST_CASE("colocated_groups: kinds, needs and limits are those that the rules say") {
   constexpr level_t top = block + 1;
   std::size_t constrained = 0;
   std::size_t joined = 0;
-  gang_units units;  // the same one for all: assign() leaves nothing behind
+  colocated_groups groups;  // the same one for all: assign() leaves nothing behind
   for (std::uint64_t seed = 0; seed < scaled(2000U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -141,62 +141,64 @@ TEST_CASE("gang_units: kinds, needs and limits are those that the rules say") {
     REQUIRE(understood(gang));
     const ruled_world world = random_small_cells(random, 6);
     const naive_cells naive(world, gang);
-    units.assign(gang, node, top);
-    REQUIRE(units.size() == naive.kinds().size());
-    std::vector<std::uint32_t> kind_of(gang.members.size(), no_member);
+    groups.assign(gang, node, top);
+    REQUIRE(groups.size() == naive.kinds().size());
+    std::vector<std::uint32_t> group_of(gang.members.size(), no_task_group);
     level_t lowest = any_level;
     bool hosted = false;
-    for (std::uint32_t u = 0; u < units.size(); ++u) {
+    for (std::uint32_t u = 0; u < groups.size(); ++u) {
       const naive_kind& kind = naive.kinds()[u];
-      for (const std::uint32_t m : kind.members) kind_of[m] = u;
+      for (const std::uint32_t m : kind.members) group_of[m] = u;
       joined += kind.members.size() - 1;
-      CHECK(units[u].member == kind.members[0]);
-      CHECK(units[u].tasks == kind.tasks);
-      CHECK(units[u].gpus == kind.leaves);
-      CHECK(units[u].cpu_milli == kind.cpu);
-      CHECK(units[u].memory_mib == kind.memory);
-      CHECK(units[u].constrained == naive.lowest_constraint(kind.members[0]));
-      lowest = std::min(lowest, units[u].constrained);
+      CHECK(groups[u].member == kind.members[0]);
+      CHECK(groups[u].tasks == kind.tasks);
+      CHECK(groups[u].gpus == kind.leaves);
+      CHECK(groups[u].cpu_milli == kind.cpu);
+      CHECK(groups[u].memory_mib == kind.memory);
+      CHECK(groups[u].constrained == naive.lowest_constraint(kind.members[0]));
+      lowest = std::min(lowest, groups[u].constrained);
       hosted = hosted || kind.cpu > 0 || kind.memory > 0;
-      constrained += units[u].constrained == any_level ? 0U : 1U;
+      constrained += groups[u].constrained == any_level ? 0U : 1U;
       for (level_t l = node; l <= top; ++l) {
         CAPTURE(l);
-        const auto limit = units.at(u, l);
+        const auto limit = groups.at(u, l);
         CHECK(limit.most == naive.bound(u, l, kind.tasks));
         for (std::uint32_t n = 0; n <= kind.tasks; ++n)
           CHECK((n % limit.step == 0 && n <= limit.most) == naive.may(u, l, n));
         for (std::uint32_t n = 0; n <= kind.tasks + 2; ++n)
-          CHECK(units.bound(u, l, n) == naive.bound(u, l, n));
-        CHECK(units.bound(u, l, ~std::uint64_t{0}) == limit.most);
+          CHECK(groups.bound(u, l, n) == naive.bound(u, l, n));
+        CHECK(groups.bound(u, l, ~std::uint64_t{0}) == limit.most);
       }
     }
-    for (std::uint32_t m = 0; m < gang.members.size(); ++m) CHECK(units.kind_of(m) == kind_of[m]);
-    CHECK(units.lowest_constraint() == lowest);
-    CHECK(units.hosted() == hosted);
+    for (std::uint32_t m = 0; m < gang.members.size(); ++m)
+      CHECK(groups.group_of(m) == group_of[m]);
+    CHECK(groups.lowest_constraint() == lowest);
+    CHECK(groups.hosted() == hosted);
   }
   CHECK(constrained > 0);
   if (scale() >= 1) CHECK(joined > 10);
 }
 
-TEST_CASE("gang_units: slices of a leader and of those it leads come together in whole ones") {
+TEST_CASE(
+    "colocated_groups: slices of a leader and of those it leads come together in whole ones") {
   topology_constraints gang = led_gang(12, 24);
   gang.members[0].slices = {{rack, 4}};
   gang.members[1].slices = {{rack, 12}};
   gang.members[1].spread = {{block, 17}};
   REQUIRE(understood(gang));
-  gang_units units;
-  units.assign(gang, node, block + 1);
-  CHECK(units.at(0, node).step == 1);
-  CHECK(units.at(0, rack).step == 12);  // 4 leaders make a slice, 6 make one of workers
-  CHECK(units.at(0, block).step == 12);
-  CHECK(units.at(0, block).most == 0);  // 8 leaders would be, of which no slices are made
-  CHECK(units.at(0, rack).most == 0);
+  colocated_groups groups;
+  groups.assign(gang, node, block + 1);
+  CHECK(groups.at(0, node).step == 1);
+  CHECK(groups.at(0, rack).step == 12);  // 4 leaders make a slice, 6 make one of workers
+  CHECK(groups.at(0, block).step == 12);
+  CHECK(groups.at(0, block).most == 0);  // 8 leaders would be, of which no slices are made
+  CHECK(groups.at(0, rack).most == 0);
   gang.members[1].spread = {{block, 24}};
-  units.assign(gang, node, block + 1);
-  CHECK(units.at(0, node).most == 12);
+  groups.assign(gang, node, block + 1);
+  CHECK(groups.at(0, node).most == 12);
 }
 
-TEST_CASE("gang_units: shares and kinds of GPU of a task and those it leads") {
+TEST_CASE("colocated_groups: shares and kinds of GPU of a task and those it leads") {
   topology_constraints gang = led_gang(2, 4);
   gang.members[0].gpu_milli = 300;
   gang.members[0].models = 0b0111;
@@ -206,18 +208,18 @@ TEST_CASE("gang_units: shares and kinds of GPU of a task and those it leads") {
   gang.members[2].leader = 0;
   gang.members[2].gpu_milli = 100;
   gang.members[2].models = 0b1000;
-  gang_units units;
-  units.assign(gang, node, block);
-  REQUIRE(units.size() == 1);
-  CHECK(units[0].shares == std::vector<milli_gpu>{500, 500, 300});
-  CHECK(units[0].models == 0b0110);
+  colocated_groups groups;
+  groups.assign(gang, node, block);
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].fractions == std::vector<milli_gpu>{500, 500, 300});
+  CHECK(groups[0].models == 0b0110);
   CHECK(gang.members[0].shared() == 300);
   CHECK(gang.members[2].shared() == 0);
   gang.members[0].gpu_milli = whole_gpu;
   CHECK(gang.members[0].shared() == 0);
 }
 
-TEST_CASE("gang_units: those that differ in anything are not of one kind") {
+TEST_CASE("colocated_groups: those that differ in anything are not of one kind") {
   const constrained_task_group plain{2, 1, {3, 4}};
   std::vector<constrained_task_group> others(7, plain);
   others[1].gpus = 2;
@@ -230,10 +232,10 @@ TEST_CASE("gang_units: those that differ in anything are not of one kind") {
     CAPTURE(i);
     topology_constraints gang;
     gang.members = {plain, others[i]};
-    gang_units units;
-    units.assign(gang, node, block);
-    CHECK(units.size() == (i == 0 ? 1 : 2));
-    CHECK(units[0].tasks == (i == 0 ? 4 : 2));
-    CHECK(units.at(0, rack).most == units[0].tasks);
+    colocated_groups groups;
+    groups.assign(gang, node, block);
+    CHECK(groups.size() == (i == 0 ? 1 : 2));
+    CHECK(groups[0].tasks == (i == 0 ? 4 : 2));
+    CHECK(groups.at(0, rack).most == groups[0].tasks);
   }
 }

@@ -75,7 +75,7 @@ void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const rule
   REQUIRE(fit.portions().empty());
   const infeasibility_proof why = fit.explain(capacities, gang, world.hosts);
   REQUIRE(accepted(world, gang, why));
-  REQUIRE(!sentence(why, gang, "cell").empty());
+  REQUIRE(!to_string(why, gang, "cell").empty());
   for (const infeasibility_proof::refusal& r : why.cells)
     seen.listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
   if (!mutate) return;
@@ -660,7 +660,7 @@ TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted 
     constrained_task_group& many = gang.members.back();
     if (random.uniform(2) == 0) many.host = {1, random.uniform(2)};
     if (random.uniform(3) == 0) many.spread = {{rack + random.uniform(2), ~random.uniform(9)}};
-    if (random.uniform(3) == 0 && gang.members[0].leader == no_member) {
+    if (random.uniform(3) == 0 && gang.members[0].leader == no_task_group) {
       many.tasks -= many.tasks % gang.members[0].tasks;
       many.leader = 0;
     }

@@ -70,7 +70,7 @@ namespace apiary_test {
           return who + "too many in a cell of level " + std::to_string(s.level);
       }
     }
-    if (rules.leader == apiary::no_member) continue;
+    if (rules.leader == apiary::no_task_group) continue;
     const std::size_t leaders = first[rules.leader];
     const std::uint32_t each = r.members[m].tasks / r.members[rules.leader].tasks;
     for (std::size_t i = 0; i < r.members[m].tasks; ++i) {

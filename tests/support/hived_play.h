@@ -237,7 +237,7 @@ class hived_play {
     for (std::size_t m = 0; m < b.members.size(); ++m) {
       rules.push_back(m < b.rules.members.size() ? b.rules.members[m]
                                                  : apiary::group_constraints());
-      if (rules.back().leader != apiary::no_member)
+      if (rules.back().leader != apiary::no_task_group)
         rules.back().leader += static_cast<std::uint32_t>(members.size());
     }
     members.insert(members.end(), b.members.begin(), b.members.end());

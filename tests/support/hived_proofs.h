@@ -30,7 +30,7 @@ namespace apiary_test {
       ++why.level;
       break;
     case 1:
-      ++why.kinds[random.uniform(static_cast<std::uint32_t>(why.kinds.size()))];
+      ++why.groups[random.uniform(static_cast<std::uint32_t>(why.groups.size()))];
       break;
     case 2:
       ++r.cell;
@@ -39,7 +39,7 @@ namespace apiary_test {
       why.cells.pop_back();
       break;
     case 4:
-      why.kinds.pop_back();
+      why.groups.pop_back();
       break;
     case 5:
       if (r.weighing == apiary::infeasibility_proof::listed) {
@@ -50,10 +50,10 @@ namespace apiary_test {
       break;
     case 6:
       if (r.weighing == apiary::infeasibility_proof::listed) {
-        r.counts.resize(r.counts.size() - why.kinds.size());
+        r.counts.resize(r.counts.size() - why.groups.size());
       } else {
         ++why.weighings[r.weighing]
-              .weights[random.uniform(static_cast<std::uint32_t>(why.kinds.size()))];
+              .weights[random.uniform(static_cast<std::uint32_t>(why.groups.size()))];
       }
       break;
     default:

@@ -39,7 +39,7 @@ class naive_cells {
       : world_(world), gang_(gang) {
     for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
       const apiary::constrained_task_group& member = gang.members[m];
-      if (member.leader != apiary::no_member || member.tasks == 0) continue;
+      if (member.leader != apiary::no_task_group || member.tasks == 0) continue;
       naive_kind k{{m}, member.tasks};
       for (const std::uint32_t other : with(m)) {
         for (std::uint32_t t = 0; t < gang.members[other].tasks / member.tasks; ++t) {

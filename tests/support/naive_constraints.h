@@ -96,7 +96,7 @@ inline bool keeps_rules(const ruled_world& world, const apiary::topology_constra
     std::sort(slices.begin(), slices.end(),
               [](const auto& a, const auto& b) { return a.level > b.level; });
     if (!sliceable(world, nodes[m], slices, 0)) return false;
-    if (member.leader == apiary::no_member || member.tasks == 0) continue;
+    if (member.leader == apiary::no_task_group || member.tasks == 0) continue;
     const std::vector<std::uint32_t>& leaders = nodes[member.leader];
     for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
       const auto here = [&](const std::vector<std::uint32_t>& all) {
@@ -210,7 +210,7 @@ class node_after_node {
         const std::uint32_t here = open_[l][m];
         for (const auto& s : member.slices) kept = kept && (s.level != l || here % s.tasks == 0);
         for (const auto& s : member.spread) kept = kept && (s.level != l || here <= s.tasks);
-        if (l == 1 && member.leader != apiary::no_member && member.tasks > 0) {
+        if (l == 1 && member.leader != apiary::no_task_group && member.tasks > 0) {
           const std::uint32_t leaders = gang_.members[member.leader].tasks;
           kept = kept && here == open_[l][member.leader] * (member.tasks / leaders);
         }

@@ -33,7 +33,7 @@ inline void for_each_mutation(const apiary::infeasibility_proof& why,
     number = is;
   };
   shift(other.level);
-  for (auto& kind : other.kinds) shift(kind);
+  for (auto& kind : other.groups) shift(kind);
   for (auto& w : other.weighings) {
     shift(w.needed);
     for (auto& weight : w.weights) shift(weight);
@@ -49,11 +49,11 @@ inline void for_each_mutation(const apiary::infeasibility_proof& why,
     if (!is.counts.empty()) {
       r.counts.pop_back();
       use(other);
-      r.counts.resize(is.counts.size() - why.kinds.size());
+      r.counts.resize(is.counts.size() - why.groups.size());
       use(other);
       r = is;
       r.counts.insert(r.counts.end(), is.counts.begin(),
-                      is.counts.begin() + static_cast<std::ptrdiff_t>(why.kinds.size()));
+                      is.counts.begin() + static_cast<std::ptrdiff_t>(why.groups.size()));
       use(other);
       r = is;
     }

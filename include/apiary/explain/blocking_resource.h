@@ -17,31 +17,31 @@
 APIARY_NAMESPACE_BEGIN
 
 // Takes a demand from the gang; whether it had it. GPUs are never taken.
-inline bool waive(topology_constraints& gang, demand d) {
+inline bool waive(topology_constraints& gang, blocking_resource d) {
   bool had = false;
   for (constrained_task_group& m : gang.members) {
     switch (d) {
-      case demand::memory:
+      case blocking_resource::memory:
         had = had || m.host.memory_mib > 0;
         m.host.memory_mib = 0;
         break;
-      case demand::cpu:
+      case blocking_resource::cpu:
         had = had || m.host.cpu_milli > 0;
         m.host.cpu_milli = 0;
         break;
-      case demand::models:
+      case blocking_resource::models:
         had = had || (m.gpus > 0 && m.models != any_model);
         m.models = any_model;
         break;
-      case demand::slices:
+      case blocking_resource::slices:
         had = had || !m.slices.empty();
         m.slices.clear();
         break;
-      case demand::spread:
+      case blocking_resource::spread:
         had = had || !m.spread.empty();
         m.spread.clear();
         break;
-      case demand::gpus:
+      case blocking_resource::gpus:
         break;
     }
   }
@@ -57,21 +57,22 @@ inline bool waive(topology_constraints& gang, demand d) {
 // Cost:    at most 6 verdicts.
 // Example: examples/why_waiting.cpp
 template <class Verdict>
-[[nodiscard]] std::vector<demand> blocking_demands(const topology_constraints& gang,
-                                                   Verdict&& verdict) {
+[[nodiscard]] std::vector<blocking_resource> blocking_resources(const topology_constraints& gang,
+                                                                Verdict&& verdict) {
   topology_constraints less = gang;
-  std::vector<demand> waived;
-  for (const demand d :
-       {demand::memory, demand::cpu, demand::models, demand::slices, demand::spread})
+  std::vector<blocking_resource> waived;
+  for (const blocking_resource d :
+       {blocking_resource::memory, blocking_resource::cpu, blocking_resource::models,
+        blocking_resource::slices, blocking_resource::spread})
     if (waive(less, d)) waived.push_back(d);
   if (waived.empty()) return {};
   const fit_verdict without = verdict(less);
   if (without == fit_verdict::budget_ended) return {};
-  if (without == fit_verdict::does_not_fit) return {demand::gpus};
-  std::vector<demand> blocking;
+  if (without == fit_verdict::does_not_fit) return {blocking_resource::gpus};
+  std::vector<blocking_resource> blocking;
   for (std::size_t i = 0; i < waived.size(); ++i) {
     topology_constraints again = gang;  // with this one, and those before that did no harm
-    for (const demand d : blocking) waive(again, d);
+    for (const blocking_resource d : blocking) waive(again, d);
     for (std::size_t k = i + 1; k < waived.size(); ++k) waive(again, waived[k]);
     if (verdict(again) != fit_verdict::fits) blocking.push_back(waived[i]);
   }

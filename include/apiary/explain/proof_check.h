@@ -52,7 +52,7 @@ class proof_check {
     APIARY_VERIFY(nodes.size() == tree.cells(node_level).size());
     for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
       const constrained_task_group& member = gang.members[m];
-      if (member.leader != no_member || member.tasks == 0) continue;
+      if (member.leader != no_task_group || member.tasks == 0) continue;
       const auto same = [&](std::uint32_t other) {
         return !has_constraints(m) && !has_constraints(other) && task_of(m) == task_of(other);
       };
@@ -76,7 +76,7 @@ class proof_check {
   [[nodiscard]] bool operator()(const infeasibility_proof& why) {
     const bool anywhere = gang_.required == any_level;
     if (why.level != (anywhere ? tree_.num_levels() : gang_.required)) return false;
-    if (why.kinds != kinds_) return false;
+    if (why.groups != kinds_) return false;
     for (const infeasibility_proof::weighing& w : why.weighings) {
       if (w.weights.size() != kinds_.size()) return false;
       std::uint64_t needed = 0;

@@ -324,7 +324,7 @@ class gpu_sharing_scheduler {
 
   [[nodiscard]] static bool without_constraints(const topology_constraints& gang) {
     const auto free = [](const constrained_task_group& m) {
-      return m.slices.empty() && m.spread.empty() && m.leader == no_member;
+      return m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
     };
     return gang.required == any_level && gang.preferred == any_level &&
            std::all_of(gang.members.begin(), gang.members.end(), free);

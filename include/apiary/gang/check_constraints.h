@@ -29,7 +29,7 @@ APIARY_NAMESPACE_BEGIN
     return what + " level " + std::to_string(l) + ": there are levels " +
            std::to_string(node_level) + " to " + std::to_string(num_levels - 1);
   };
-  const bool of_member = fault.member != no_member;
+  const bool of_member = fault.member != no_task_group;
   const constrained_task_group& m =
       of_member ? gang.members[fault.member] : constrained_task_group{};
   const std::string name = of_member ? "member " + std::to_string(fault.member) : "the gang";

@@ -31,24 +31,24 @@ struct weighed_cells {
 // Places for each kind, and pieces of each size, the largest first.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,
-                                                     const gang_units& units,
+                                                     const colocated_groups& groups,
                                                      std::span<const resources> hosts, level_t l) {
   std::vector<weighed_cells> all;
-  detail::capacity_count<Tree> count(capacities, units, hosts);
+  detail::capacity_count<Tree> count(capacities, groups, hosts);
   const auto weigh = [&](const std::vector<std::uint32_t>& weights) {
     infeasibility_proof::weighing what{weights, 0};
-    for (std::size_t u = 0; u < units.size(); ++u)
-      what.needed += std::uint64_t{weights[u]} * units[u].tasks;
+    for (std::size_t u = 0; u < groups.size(); ++u)
+      what.needed += std::uint64_t{weights[u]} * groups[u].tasks;
     all.push_back({std::move(what), count.borne(weights, l)});
   };
-  std::vector<std::uint32_t> weights(units.size());
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    weights.assign(units.size(), 0);
+  std::vector<std::uint32_t> weights(groups.size());
+  for (std::size_t u = 0; u < groups.size(); ++u) {
+    weights.assign(groups.size(), 0);
     weights[u] = 1;
     weigh(weights);
   }
-  for (std::uint32_t t = capacities.most(); units.size() > 1 && t > 0; --t) {
-    for (std::size_t u = 0; u < units.size(); ++u) weights[u] = units[u].gpus / t;
+  for (std::uint32_t t = capacities.most(); groups.size() > 1 && t > 0; --t) {
+    for (std::size_t u = 0; u < groups.size(); ++u) weights[u] = groups[u].gpus / t;
     weigh(weights);
   }
   return all;
@@ -58,14 +58,14 @@ template <CellTree Tree>
 // refuses, what they can hold, from `listed`.
 // Cost: O(cells * weighings^2).
 [[nodiscard]] inline infeasibility_proof fewest_reasons(
-    level_t l, std::uint32_t cells, const gang_units& units,
+    level_t l, std::uint32_t cells, const colocated_groups& groups,
     const std::vector<weighed_cells>& tried, std::span<const infeasibility_proof::refusal> listed) {
   infeasibility_proof why;
   why.level = l;
   why.cells.resize(cells);
   for (std::uint32_t c = 0; c < cells; ++c) why.cells[c].cell = c;
   for (const infeasibility_proof::refusal& r : listed) why.cells[r.cell].counts = r.counts;
-  for (std::size_t u = 0; u < units.size(); ++u) why.kinds.push_back(units[u].member);
+  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].member);
   const auto refuses = [](const weighed_cells& w, const infeasibility_proof::refusal& r) {
     return r.weighing == infeasibility_proof::listed && w.most[r.cell] < w.what.needed;
   };
@@ -99,11 +99,11 @@ template <CellTree Tree>
 // Cost:     O(nodes * kinds * leaves of a node) and O(cells * (kinds + leaves of a node)^2).
 template <CellTree Tree>
 [[nodiscard]] infeasibility_proof explain_refusal(
-    const capacity_index<Tree>& capacities, const gang_units& units,
+    const capacity_index<Tree>& capacities, const colocated_groups& groups,
     std::span<const resources> hosts, level_t l,
     std::span<const infeasibility_proof::refusal> listed) {
-  return detail::fewest_reasons(l, capacities.num_cells(l), units,
-                                detail::weigh_cells(capacities, units, hosts, l), listed);
+  return detail::fewest_reasons(l, capacities.num_cells(l), groups,
+                                detail::weigh_cells(capacities, groups, hosts, l), listed);
 }
 
 // Why a gang without rules does not fit anywhere, from how many nodes have 0, 1, ... leaves free: the
@@ -113,13 +113,14 @@ template <CellTree Tree>
 // Requires: units without rules, CPU and memory; top: the level above the roots.
 // Cost:     O(leaves of a task * kinds * leaves of a node * tasks on a node).
 [[nodiscard]] inline infeasibility_proof explain_refusal(std::span<const std::uint32_t> nodes,
-                                                         const gang_units& units, level_t top) {
+                                                         const colocated_groups& groups,
+                                                         level_t top) {
   infeasibility_proof why;
   why.level = top;
-  for (std::size_t u = 0; u < units.size(); ++u) why.kinds.push_back(units[u].member);
-  const std::size_t kinds = units.size();
+  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].member);
+  const std::size_t kinds = groups.size();
   std::uint32_t largest = 0;
-  for (std::size_t u = 0; u < kinds; ++u) largest = std::max(largest, units[u].gpus);
+  for (std::size_t u = 0; u < kinds; ++u) largest = std::max(largest, groups[u].gpus);
   std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free leaves
   infeasibility_proof::weighing what;
   for (std::size_t i = 0; i < kinds + (kinds > 1 ? largest : 0); ++i) {
@@ -127,13 +128,13 @@ template <CellTree Tree>
     best.assign(nodes.size(), 0);
     for (std::size_t u = 0; u < kinds; ++u) {
       const auto piece = static_cast<std::uint32_t>(largest + kinds - i);
-      const std::uint32_t weight = i >= kinds ? units[u].gpus / piece : u == i ? 1 : 0;
+      const std::uint32_t weight = i >= kinds ? groups[u].gpus / piece : u == i ? 1 : 0;
       what.weights[u] = weight;
-      what.needed += std::uint64_t{weight} * units[u].tasks;
+      what.needed += std::uint64_t{weight} * groups[u].tasks;
       if (weight == 0) continue;
-      const std::size_t leaves = units[u].gpus;
+      const std::size_t leaves = groups[u].gpus;
       for (std::size_t f = best.size(); f-- > leaves;) {
-        for (std::size_t n = 1; n <= units[u].tasks && n * leaves <= f; ++n)
+        for (std::size_t n = 1; n <= groups[u].tasks && n * leaves <= f; ++n)
           best[f] = std::max(best[f], best[f - n * leaves] + n * weight);
       }
     }

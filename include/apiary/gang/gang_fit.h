@@ -97,7 +97,7 @@ class gang_fit {
 
  private:
   struct sized_group {
-    std::uint32_t leaves = 0;
+    std::uint32_t gpus = 0;
     std::uint32_t tasks = 0;
     std::uint32_t member = 0;
   };
@@ -122,7 +122,7 @@ class gang_fit {
       if (members[m].tasks > 0) groups_.push_back({members[m].gpus, members[m].tasks, m});
     }
     std::sort(groups_.begin(), groups_.end(), [](const sized_group& a, const sized_group& b) {
-      return a.leaves != b.leaves ? a.leaves > b.leaves : a.member < b.member;
+      return a.gpus != b.gpus ? a.gpus > b.gpus : a.member < b.member;
     });
   }
 
@@ -141,7 +141,7 @@ class gang_fit {
   void give(std::size_t p, std::uint32_t nodes, const sized_group& group, std::uint32_t each) {
     pile after = piles_[p];
     after.nodes = nodes;
-    after.left -= each * group.leaves;
+    after.left -= each * group.gpus;
     puts_.push_back({{group.member, each}, after.last_put});
     after.last_put = static_cast<std::uint32_t>(puts_.size() - 1);
     if (p >= untouched_ && nodes == piles_[p].nodes) {
@@ -154,8 +154,8 @@ class gang_fit {
   // As many tasks of the group as pile p has room for, at most `tasks`; those left over.
   std::uint32_t fill(std::size_t p, const sized_group& group, std::uint32_t tasks) {
     const std::uint32_t nodes = piles_[p].nodes;
-    if (nodes == 0 || piles_[p].left < group.leaves) return tasks;
-    const std::uint32_t each = piles_[p].left / group.leaves;
+    if (nodes == 0 || piles_[p].left < group.gpus) return tasks;
+    const std::uint32_t each = piles_[p].left / group.gpus;
     const std::uint32_t whole = std::min(nodes, tasks / each);
     if (whole > 0) give(p, whole, group, each);
     tasks -= whole * each;
@@ -189,7 +189,7 @@ class gang_fit {
         std::size_t best = piles_.size();
         const auto consider = [&](std::size_t p) {
           const pile& at = piles_[p];
-          if (at.nodes > 0 && at.left >= group.leaves &&
+          if (at.nodes > 0 && at.left >= group.gpus &&
               (best == piles_.size() || at.left < piles_[best].left))
             best = p;
         };
@@ -203,9 +203,9 @@ class gang_fit {
   }
 
   [[nodiscard]] std::optional<shortage> find_cut(std::span<const node_class> classes) const {
-    for (std::uint32_t t = 1; t <= groups_.front().leaves; ++t) {
+    for (std::uint32_t t = 1; t <= groups_.front().gpus; ++t) {
       shortage s{t, 0, 0};
-      for (const sized_group& g : groups_) s.needed += std::uint64_t{g.tasks} * (g.leaves / t);
+      for (const sized_group& g : groups_) s.needed += std::uint64_t{g.tasks} * (g.gpus / t);
       for (const node_class& c : classes) s.present += std::uint64_t{c.nodes} * (c.free / t);
       if (s.present < s.needed) return s;
     }
@@ -220,7 +220,7 @@ class gang_fit {
     }
     sizes_.clear();
     for (const sized_group& g : groups_) {
-      if (sizes_.empty() || sizes_.back().leaves != g.leaves) sizes_.push_back({g.leaves, 0});
+      if (sizes_.empty() || sizes_.back().gpus != g.gpus) sizes_.push_back({g.gpus, 0});
       sizes_.back().tasks += g.tasks;
     }
     const fit_verdict verdict = search_(sizes_, nodes, budget_);
@@ -249,7 +249,7 @@ class gang_fit {
         }
         APIARY_ASSERT(n == 0);
       };
-      if (search_.exact(i) > 0) step(sizes_[i].leaves, search_.exact(i));
+      if (search_.exact(i) > 0) step(sizes_[i].gpus, search_.exact(i));
       for (std::uint32_t u = max_leaves; u > 0; --u)
         if (search_.steps(i)[u] > 0) step(u, search_.steps(i)[u]);
     }

@@ -37,12 +37,12 @@ inline void sort_portions(std::vector<gang_portion>& portions) {
   portions.resize(kept);
 }
 
-// What was decided for kinds of unit (gang_units) becomes an answer about members: those of a kind
+// What was decided for kinds of unit (colocated_groups) becomes an answer about members: those of a kind
 // one after the other, each in the order of the nodes, and those they lead. Sorted.
 //
 // Requires: the portions name kinds as members and hold every unit once; units are those of gang.
 // Cost:     O(portions * (log + members)).
-inline void portions_of_members(const topology_constraints& gang, const gang_units& units,
+inline void portions_of_members(const topology_constraints& gang, const colocated_groups& groups,
                                 std::vector<gang_portion>& portions,
                                 std::vector<gang_portion>& scratch) {
   sort_portions(portions);
@@ -60,11 +60,11 @@ inline void portions_of_members(const topology_constraints& gang, const gang_uni
   for (std::size_t i = 0; i < scratch.size(); ++i) {
     const std::uint32_t kind = scratch[i].member;
     if (i == 0 || scratch[i - 1].member != kind) {
-      member = units[kind].member;
+      member = groups[kind].member;
       done = 0;
     }
     for (std::uint32_t left = scratch[i].tasks; left > 0;) {
-      while (units.kind_of(member) != kind || done == gang.members[member].tasks) {
+      while (groups.group_of(member) != kind || done == gang.members[member].tasks) {
         ++member;
         done = 0;
       }

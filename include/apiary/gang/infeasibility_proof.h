@@ -49,8 +49,8 @@ struct infeasibility_proof {
     friend bool operator==(const refusal&, const refusal&) = default;
   };
 
-  level_t level = 0;                   // of the cells; num_levels(): the one cell of everything
-  std::vector<std::uint32_t> kinds{};  // the first member of each, ascending
+  level_t level = 0;                    // of the cells; num_levels(): the one cell of everything
+  std::vector<std::uint32_t> groups{};  // the first member of each, ascending
   std::vector<weighing> weighings{};
   std::vector<refusal> cells{};  // each cell of the level, ascending
   friend bool operator==(const infeasibility_proof&, const infeasibility_proof&) = default;
@@ -82,7 +82,7 @@ struct refusal_summary {
 }
 
 // What a gang asks for beside GPUs in one cell, and GPUs as such.
-enum class demand : std::uint8_t { memory, cpu, models, slices, spread, gpus };
+enum class blocking_resource : std::uint8_t { memory, cpu, models, slices, spread, gpus };
 
 namespace detail {
 
@@ -109,7 +109,7 @@ namespace detail {
 
 // What a task of a member takes, with those it leads.
 struct task_needs {
-  std::uint64_t leaves = 0;
+  std::uint64_t gpus = 0;
   std::uint64_t milli = 0;  // of GPUs
   std::uint64_t cpu_milli = 0;
   std::uint64_t memory_mib = 0;
@@ -119,28 +119,28 @@ struct task_needs {
   for (const constrained_task_group& m : gang.members) {
     if (&m != &gang.members[member] && m.leader != member) continue;
     const std::uint64_t each = m.tasks / gang.members[member].tasks;
-    all.leaves += m.gpus * each;
+    all.gpus += m.gpus * each;
     all.milli += m.gpus * each * (m.shared() > 0 ? m.shared() : whole_gpu);
     all.cpu_milli += m.host.cpu_milli * each;
     all.memory_mib += m.host.memory_mib * each;
   }
   return all;
 }
-[[nodiscard]] inline bool is_in(std::span<const demand> all, demand d) {
+[[nodiscard]] inline bool is_in(std::span<const blocking_resource> all, blocking_resource d) {
   return std::find(all.begin(), all.end(), d) != all.end();
 }
 // "tasks of 4 GPUs", with CPU and memory if they are to blame, or all there is.
 [[nodiscard]] inline std::string tasks_of(const task_needs& task,
-                                          std::span<const demand> blocking) {
+                                          std::span<const blocking_resource> blocking) {
   std::vector<std::string> words;
-  if (task.milli != task.leaves * whole_gpu) {
+  if (task.milli != task.gpus * whole_gpu) {
     words.push_back(std::to_string(task.milli) + "/1000 of a GPU");
-  } else if (task.leaves > 0) {
-    words.push_back(gpus(task.leaves));
+  } else if (task.gpus > 0) {
+    words.push_back(gpus(task.gpus));
   }
-  if (task.cpu_milli > 0 && (task.leaves == 0 || is_in(blocking, demand::cpu)))
+  if (task.cpu_milli > 0 && (task.gpus == 0 || is_in(blocking, blocking_resource::cpu)))
     words.push_back(cpus(task.cpu_milli));
-  if (task.memory_mib > 0 && (task.leaves == 0 || is_in(blocking, demand::memory)))
+  if (task.memory_mib > 0 && (task.gpus == 0 || is_in(blocking, blocking_resource::memory)))
     words.push_back(std::to_string(task.memory_mib) + " MiB");
   return words.empty() ? "tasks" : "tasks of " + listing(words);
 }
@@ -149,15 +149,15 @@ struct task_needs {
 [[nodiscard]] inline std::string weighed_things(const infeasibility_proof& why,
                                                 const topology_constraints& gang,
                                                 const std::vector<std::uint32_t>& weights,
-                                                std::span<const demand> blocking) {
+                                                std::span<const blocking_resource> blocking) {
   std::vector<task_needs> needs;
-  for (const std::uint32_t member : why.kinds) needs.push_back(needs_of(gang, member));
+  for (const std::uint32_t member : why.groups) needs.push_back(needs_of(gang, member));
   std::size_t kinds = 0;
   std::size_t kind = 0;
   std::uint64_t largest = 0;
   bool thousandths = true;
   for (std::size_t k = 0; k < weights.size(); ++k) {
-    largest = std::max(largest, needs[k].leaves);
+    largest = std::max(largest, needs[k].gpus);
     thousandths = thousandths && weights[k] == needs[k].milli;
     if (weights[k] == 0) continue;
     ++kinds;
@@ -168,19 +168,19 @@ struct task_needs {
   for (std::uint64_t t = 1; t <= largest; ++t) {
     bool pieces = true;
     for (std::size_t k = 0; k < weights.size(); ++k)
-      pieces = pieces && weights[k] == needs[k].leaves / t;
+      pieces = pieces && weights[k] == needs[k].gpus / t;
     if (pieces) return t == 1 ? "GPUs" : "pieces of " + gpus(t);
   }
   return "units of weight";
 }
 
 // "; but for the spread it would fit"
-[[nodiscard]] inline std::string blame(std::span<const demand> blocking) {
+[[nodiscard]] inline std::string blame(std::span<const blocking_resource> blocking) {
   if (blocking.empty()) return "";
-  if (is_in(blocking, demand::gpus)) return "; by GPUs alone it would not fit either";
+  if (is_in(blocking, blocking_resource::gpus)) return "; by GPUs alone it would not fit either";
   constexpr const char* names[] = {"memory", "CPU", "the kind of GPU", "the slices", "the spread"};
   std::vector<std::string> words;
-  for (const demand d : blocking) words.emplace_back(names[static_cast<std::size_t>(d)]);
+  for (const blocking_resource d : blocking) words.emplace_back(names[static_cast<std::size_t>(d)]);
   return "; but for " + listing(words) + " it would fit";
 }
 
@@ -188,10 +188,10 @@ struct task_needs {
 
 // A sentence for people. level_name: of the level, "rack"; "cluster" for the cell of everything.
 // blocking: what is to blame (explain/blocking_resource.h), or nothing if that is not asked.
-[[nodiscard]] inline std::string sentence(const infeasibility_proof& why,
-                                          const topology_constraints& gang,
-                                          const std::string& level_name,
-                                          std::span<const demand> blocking = {}) {
+[[nodiscard]] inline std::string to_string(const infeasibility_proof& why,
+                                           const topology_constraints& gang,
+                                           const std::string& level_name,
+                                           std::span<const blocking_resource> blocking = {}) {
   const refusal_summary first = summarize(why);
   const std::string cell =
       why.cells.size() == 1 ? "the " + level_name : level_name + " " + std::to_string(first.best);
@@ -211,7 +211,7 @@ struct task_needs {
   std::string text = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
   for (const infeasibility_proof::refusal& r : why.cells) {
     if (r.cell != first.best) continue;
-    const std::size_t width = why.kinds.size();
+    const std::size_t width = why.groups.size();
     for (std::size_t i = 0; i + width <= r.counts.size(); i += width) {
       text += i == 0 ? " " : ", or ";
       for (std::size_t k = 0; k < width; ++k)
@@ -219,8 +219,8 @@ struct task_needs {
     }
   }
   text += " tasks of members";
-  for (std::size_t k = 0; k < why.kinds.size(); ++k)
-    text += (k == 0 ? " " : " + ") + std::to_string(why.kinds[k]);
+  for (std::size_t k = 0; k < why.groups.size(); ++k)
+    text += (k == 0 ? " " : " + ") + std::to_string(why.groups[k]);
   return text + others + detail::blame(blocking);
 }
 

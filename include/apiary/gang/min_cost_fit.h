@@ -64,11 +64,11 @@ class min_cost_fit {
     begin(tree, node_level, gang, classes);
     const level_t last = std::min(gang.required, tree.num_levels());
     level_ = std::min(gang.preferred, last);
-    if (units_.size() == 0) return fit_verdict::fits;
+    if (groups_.size() == 0) return fit_verdict::fits;
     std::uint32_t num_classes = 0;
     for (const std::uint32_t c : classes) num_classes = std::max(num_classes, c + 1);
     step_budget all(budget_);
-    const bool known = vectors_.ask_alone(units_, node_level, num_classes, cost, all);
+    const bool known = vectors_.ask_alone(groups_, node_level, num_classes, cost, all);
     steps_ = all.steps();
     if (!known) return fit_verdict::budget_ended;
     fit_verdict verdict = fit_verdict::does_not_fit;
@@ -77,7 +77,7 @@ class min_cost_fit {
       const std::uint64_t limit = l == last ? budget_ : std::max(steps_, budget_ / 2);
       verdict = try_level(l, l == last, limit, cost, weights);
       if (verdict == fit_verdict::fits) {
-        portions_of_members(gang, units_, portions_, scratch_);
+        portions_of_members(gang, groups_, portions_, scratch_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -96,12 +96,12 @@ class min_cost_fit {
   [[nodiscard]] bool is_least() const noexcept { return least_; }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-  [[nodiscard]] const gang_units& units() const noexcept { return units_; }
+  [[nodiscard]] const colocated_groups& groups() const noexcept { return groups_; }
   // Room for units of kind u alone in each cell of level l, exact. Cost: O(nodes).
   [[nodiscard]] std::vector<std::uint32_t> capacities(std::size_t u, level_t l) const {
     std::vector<std::uint32_t> on_nodes;
     for (const std::uint32_t c : classes_) on_nodes.push_back(vectors_.alone(c, u));
-    return detail::capacity_above(*tree_, units_, u, node_level_, l, std::move(on_nodes));
+    return detail::capacity_above(*tree_, groups_, u, node_level_, l, std::move(on_nodes));
   }
   // The greatest weight of units that each cell of level l can bear, as certificate counts it;
   // nothing if the budget ended before that was known. Cost: O(nodes) and what nodes hold.
@@ -116,8 +116,8 @@ class min_cost_fit {
     }
     for (level_t k = node_level_ + 1; k <= l; ++k) {
       std::uint64_t rules = 0;
-      for (std::size_t u = 0; u < units_.size(); ++u)
-        rules += std::uint64_t{weights[u]} * units_.at(u, k).most;
+      for (std::size_t u = 0; u < groups_.size(); ++u)
+        rules += std::uint64_t{weights[u]} * groups_.at(u, k).most;
       std::vector<std::uint64_t> above(num_places(*tree_, k), 0);
       for (std::uint32_t c = 0; c < above.size(); ++c) {
         for (const cell_id i : places_inside(*tree_, k, c, k - 1)) above[c] += most[i.value];
@@ -140,25 +140,25 @@ class min_cost_fit {
     const detail::class_vectors* vectors = nullptr;
     std::uint32_t node_class = 0;
     std::uint64_t left = 0;  // units of all kinds, each counted alone
-    std::vector<std::uint32_t> units{};
+    std::vector<std::uint32_t> tasks{};
     bool in_use = false;
 
     [[nodiscard]] std::uint32_t room(std::uint32_t u) {
-      const std::uint32_t before = units[u];
+      const std::uint32_t before = tasks[u];
       std::uint32_t room = before;
       for (std::uint32_t more = vectors->alone(node_class, u); room < more;) {
-        units[u] = room + (more - room + 1) / 2;
-        if ((*cost)(node_class, units)) {
-          room = units[u];
+        tasks[u] = room + (more - room + 1) / 2;
+        if ((*cost)(node_class, tasks)) {
+          room = tasks[u];
         } else {
-          more = units[u] - 1;
+          more = tasks[u] - 1;
         }
       }
-      units[u] = before;
+      tasks[u] = before;
       return room - before;
     }
     void put(std::uint32_t u, std::uint32_t n) noexcept {
-      units[u] += n;
+      tasks[u] += n;
       left -= std::min<std::uint64_t>(n, left);
       in_use = true;
     }
@@ -173,7 +173,7 @@ class min_cost_fit {
     node_level_ = node_level;
     classes_ = classes;
     APIARY_ASSERT(classes.size() == num_places(tree, node_level));
-    units_.assign(gang, node_level, tree.num_levels());
+    groups_.assign(gang, node_level, tree.num_levels());
     portions_.clear();
     listed_.clear();
     steps_ = 0;
@@ -192,12 +192,12 @@ class min_cost_fit {
     if (cells_.empty()) return fit_verdict::does_not_fit;
     // Steps that are left for the kinds one after the other: for five orders on every node.
     const std::uint64_t spare =
-        std::min((limit - steps_) / 4, std::uint64_t{40} * units_.size() * classes_.size());
+        std::min((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
     step_budget steps(limit - spare - steps_);
     if (!all_asked_) all_asked_ = vectors_.ask_all(cost, steps);
     if (all_asked_ && !weights.empty()) refuse_by(weights, l);
     if (all_asked_ && !tables_ready_)
-      tables_ready_ = tables_.begin(*tree_, node_level_, units_, classes_, vectors_, steps);
+      tables_ready_ = tables_.begin(*tree_, node_level_, groups_, classes_, vectors_, steps);
     const fit_verdict verdict = cells_.empty() ? fit_verdict::does_not_fit : search(l, last, steps);
     steps_ += steps.steps();
     if (verdict != fit_verdict::budget_ended) return verdict;
@@ -210,10 +210,10 @@ class min_cost_fit {
   // Those with room for each kind alone.
   void find_cells(level_t l) {
     std::vector<unsigned char> possible(num_places(*tree_, l), 1);
-    for (std::size_t u = 0; u < units_.size(); ++u) {
+    for (std::size_t u = 0; u < groups_.size(); ++u) {
       const std::vector<std::uint32_t> room = capacities(u, l);
       for (std::size_t c = 0; c < room.size(); ++c)
-        if (room[c] < units_[u].tasks) possible[c] = 0;
+        if (room[c] < groups_[u].tasks) possible[c] = 0;
     }
     cells_.clear();
     for (std::uint32_t c = 0; c < possible.size(); ++c)
@@ -221,8 +221,8 @@ class min_cost_fit {
   }
   void refuse_by(counts weights, level_t l) {
     std::uint64_t needed = 0;
-    for (std::size_t u = 0; u < units_.size(); ++u)
-      needed += std::uint64_t{weights[u]} * units_[u].tasks;
+    for (std::size_t u = 0; u < groups_.size(); ++u)
+      needed += std::uint64_t{weights[u]} * groups_[u].tasks;
     const std::vector<std::uint64_t> most = borne(weights, l);
     std::erase_if(cells_, [&](std::uint32_t c) { return most[c] < needed; });
   }
@@ -256,32 +256,32 @@ class min_cost_fit {
   template <class Cost>
   bool put_in_turn(level_t l, const Cost& cost, step_budget& steps) {
     using node = node_left<Cost>;
-    detail::greedy_by_group<Tree, node> turns(*tree_, node_level_, units_);
-    const std::vector<std::vector<std::uint32_t>> orders = detail::orders_of_groups(units_);
+    detail::greedy_by_group<Tree, node> turns(*tree_, node_level_, groups_);
+    const std::vector<std::vector<std::uint32_t>> orders = detail::orders_of_groups(groups_);
     std::vector<node> nodes;
     std::vector<gang_portion> placed;
     for (const std::uint32_t c : cells_) {
       bool found = false;
       for (const std::vector<std::uint32_t>& order : orders) {
         const id_range<cell_id> inside = places_inside(*tree_, l, c, node_level_);
-        if (!steps.pay(std::uint64_t{8} * inside.size() * units_.size())) return found;
+        if (!steps.pay(std::uint64_t{8} * inside.size() * groups_.size())) return found;
         nodes.clear();
         for (const cell_id i : inside) {
           node& at = nodes.emplace_back();
           at = {&cost, &vectors_, classes_[i.value], 0, {}, false};
-          at.units.resize(units_.size());
-          for (std::size_t u = 0; u < units_.size(); ++u)
+          at.tasks.resize(groups_.size());
+          for (std::size_t u = 0; u < groups_.size(); ++u)
             at.left += vectors_.alone(at.node_class, u);
         }
         placed.clear();
         const bool all = turns(l, c, order, gang_objective::whole_cells, nodes,
-                               [&](std::uint32_t n, std::uint32_t u, std::uint32_t units) {
-                                 placed.push_back({n, u, units});
+                               [&](std::uint32_t n, std::uint32_t u, std::uint32_t groups) {
+                                 placed.push_back({n, u, groups});
                                });
         if (!all) continue;
         std::int64_t sum = 0;
         for (const node& at : nodes)
-          if (at.in_use) sum += cost(at.node_class, counts(at.units)).value();
+          if (at.in_use) sum += cost(at.node_class, counts(at.tasks)).value();
         if (found && sum >= cost_) continue;
         found = true;
         cell_ = c;
@@ -297,7 +297,7 @@ class min_cost_fit {
   const Tree* tree_ = nullptr;
   level_t node_level_ = 0;
   std::span<const std::uint32_t> classes_;
-  gang_units units_;
+  colocated_groups groups_;
   detail::class_vectors vectors_;
   bool all_asked_ = false;  // of them
   detail::cost_tables<Tree> tables_;

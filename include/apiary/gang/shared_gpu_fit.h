@@ -72,10 +72,10 @@ class shared_gpu_fit {
     node_level_ = node_level;
     places_.clear();
     fit_ = min_cost_fit<Tree>(0);
-    units_.assign(gang, node_level, tree.num_levels());
+    groups_.assign(gang, node_level, tree.num_levels());
     count(nodes);
     if (is_short(std::min(gang.required, tree.num_levels()))) return fit_verdict::does_not_fit;
-    if (!capacities_.assign(nodes, units_, node_level, budget_, cost))
+    if (!capacities_.assign(nodes, groups_, node_level, budget_, cost))
       return fit_verdict::budget_ended;
     fit_ = min_cost_fit<Tree>(budget_ - capacities_.steps());
     weigh(gang);
@@ -95,44 +95,44 @@ class shared_gpu_fit {
   [[nodiscard]] infeasibility_proof explain(const topology_constraints& gang) const {
     const level_t l = std::min(gang.required, tree_->num_levels());
     std::vector<detail::weighed_cells> tried;
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      const bool counted = detail::is_counted_exactly(units_[u]);
+    for (std::size_t u = 0; u < groups_.size(); ++u) {
+      const bool counted = detail::is_counted_exactly(groups_[u]);
       if (!counted && short_) continue;
-      std::vector<std::uint32_t> weights(units_.size(), 0);
+      std::vector<std::uint32_t> weights(groups_.size(), 0);
       weights[u] = 1;
       const std::vector<std::uint32_t> capacities = counted ? room(u, l) : fit_.capacities(u, l);
       tried.push_back(
-          {{std::move(weights), units_[u].tasks}, {capacities.begin(), capacities.end()}});
+          {{std::move(weights), groups_[u].tasks}, {capacities.begin(), capacities.end()}});
     }
     if (!short_ && !weights_.empty()) {
       detail::weighed_cells gpus{{weights_, 0}, fit_.borne(weights_, l)};
-      for (std::size_t u = 0; u < units_.size(); ++u)
-        gpus.what.needed += std::uint64_t{weights_[u]} * units_[u].tasks;
+      for (std::size_t u = 0; u < groups_.size(); ++u)
+        gpus.what.needed += std::uint64_t{weights_[u]} * groups_[u].tasks;
       if (!gpus.most.empty()) tried.push_back(std::move(gpus));
     }
-    return detail::fewest_reasons(l, num_places(*tree_, l), units_, tried, fit_.listed());
+    return detail::fewest_reasons(l, num_places(*tree_, l), groups_, tried, fit_.listed());
   }
 
  private:
   // Units of each kind that a node may have, counted alone.
   void count(const node_table& nodes) {
-    alone_.assign(units_.size(), {});
-    for (std::size_t u = 0; u < units_.size(); ++u)
+    alone_.assign(groups_.size(), {});
+    for (std::size_t u = 0; u < groups_.size(); ++u)
       for (const node_id n : nodes.ids())
-        alone_[u].push_back(detail::max_units(nodes[n], units_[u]));
+        alone_[u].push_back(detail::max_units(nodes[n], groups_[u]));
   }
   // Room for units of kind u alone in each cell of level l.
   [[nodiscard]] std::vector<std::uint32_t> room(std::size_t u, level_t l) const {
-    return detail::capacity_above(*tree_, units_, u, node_level_, l, alone_[u]);
+    return detail::capacity_above(*tree_, groups_, u, node_level_, l, alone_[u]);
   }
   // Whether in each cell of the level one kind or other has too little room.
   bool is_short(level_t l) {
     std::vector<unsigned char> possible(num_places(*tree_, l), 1);
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      if (!detail::is_counted_exactly(units_[u])) continue;
+    for (std::size_t u = 0; u < groups_.size(); ++u) {
+      if (!detail::is_counted_exactly(groups_[u])) continue;
       const std::vector<std::uint32_t> capacities = room(u, l);
       for (std::size_t c = 0; c < capacities.size(); ++c)
-        if (capacities[c] < units_[u].tasks) possible[c] = 0;
+        if (capacities[c] < groups_[u].tasks) possible[c] = 0;
     }
     short_ = std::find(possible.begin(), possible.end(), 1) == possible.end();
     return short_;
@@ -140,8 +140,8 @@ class shared_gpu_fit {
   // Thousandths of GPUs, if they are to be weighed: one kind alone is weighed by its tasks.
   void weigh(const topology_constraints& gang) {
     weights_.clear();
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      const std::uint64_t weight = detail::needs_of(gang, units_[u].member).milli;
+    for (std::size_t u = 0; u < groups_.size(); ++u) {
+      const std::uint64_t weight = detail::needs_of(gang, groups_[u].member).milli;
       if (weight > std::numeric_limits<std::uint32_t>::max()) return weights_.clear();
       weights_.push_back(static_cast<std::uint32_t>(weight));
     }
@@ -153,10 +153,10 @@ class shared_gpu_fit {
   void place(const node_table& nodes, const topology_constraints& gang) {
     std::map<std::uint32_t, std::vector<std::uint32_t>> counts;  // units of each kind, by node
     for (const gang_portion& p : fit_.portions()) {
-      if (gang.members[p.member].leader != no_member) continue;
+      if (gang.members[p.member].leader != no_task_group) continue;
       std::vector<std::uint32_t>& there = counts[p.node];
-      there.resize(units_.size(), 0);
-      there[units_.kind_of(p.member)] += p.tasks;
+      there.resize(groups_.size(), 0);
+      there[groups_.group_of(p.member)] += p.tasks;
     }
     std::map<std::uint32_t, std::vector<detail::shared_capacity::taken>> devices;
     for (const auto& [node, there] : counts)
@@ -182,7 +182,7 @@ class shared_gpu_fit {
   std::uint64_t budget_;
   const Tree* tree_ = nullptr;
   level_t node_level_ = 0;
-  gang_units units_;
+  colocated_groups groups_;
   std::vector<std::vector<std::uint32_t>> alone_;  // by kind and node
   bool short_ = false;                             // of a kind in each cell
   std::vector<std::uint32_t> weights_;             // of a unit of each kind

@@ -22,7 +22,7 @@ APIARY_NAMESPACE_BEGIN
 enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
 
 inline constexpr level_t any_level = ~level_t{0};
-inline constexpr std::uint32_t no_member = ~std::uint32_t{0};
+inline constexpr std::uint32_t no_task_group = ~std::uint32_t{0};
 
 // So many tasks of a member in a cell of the level.
 struct level_count {
@@ -45,7 +45,7 @@ struct constrained_task_group {
   resources host{};
   std::vector<level_count> slices{};
   std::vector<level_count> spread{};
-  std::uint32_t leader = no_member;
+  std::uint32_t leader = no_task_group;
   milli_gpu gpu_milli = whole_gpu;
   model_set models = any_model;
 
@@ -82,7 +82,7 @@ struct constraint_fault {
     too_many_tasks,   // more than max_tasks_of_gang in all, with those of the member
   };
   kind what = kind::none;
-  std::uint32_t member = no_member;
+  std::uint32_t member = no_task_group;
   level_count slice{};  // or spread
   level_count other{};
 };
@@ -114,10 +114,10 @@ struct constraint_fault {
     }
     for (const level_count& s : m.spread)
       if (!known(s.level)) return {kind::spread_level, i, s};
-    if (m.leader == no_member) continue;
+    if (m.leader == no_task_group) continue;
     if (m.leader >= gang.members.size()) return {kind::no_leader, i};
     const constrained_task_group& leader = gang.members[m.leader];
-    if (&leader == &m || leader.leader != no_member) return {kind::led_leader, i};
+    if (&leader == &m || leader.leader != no_task_group) return {kind::led_leader, i};
     if (leader.tasks == 0 ? m.tasks != 0 : m.tasks % leader.tasks != 0)
       return {kind::leader_tasks, i};
   }
@@ -139,57 +139,57 @@ struct constraint_fault {
 // do not cross cells; and slices that do not cross cells make multiples.
 // Requires: valid(gang).
 // Cost:     O(members * (members + levels)).
-class gang_units {
+class colocated_groups {
  public:
   // More than any node has; all units together need less than 2^64.
-  static constexpr std::uint32_t many_leaves = ~std::uint32_t{0};
-  static constexpr std::uint64_t much = std::uint64_t{1} << 32;
+  static constexpr std::uint32_t max_gpus = ~std::uint32_t{0};
+  static constexpr std::uint64_t max_host = std::uint64_t{1} << 32;
 
-  struct unit {
+  struct group {
     std::uint32_t member = 0;     // the first one
     std::uint32_t tasks = 0;      // units, one a task of the members
     std::uint32_t gpus = 0;       // at most many_leaves
     std::uint64_t cpu_milli = 0;  // at most `much`, memory, too
     std::uint64_t memory_mib = 0;
-    level_t constrained = any_level;  // the lowest level with a rule
-    std::vector<milli_gpu> shares{};  // of the gpus of which a share is taken, descending
-    model_set models = any_model;     // that suit all its tasks
+    level_t constrained = any_level;     // the lowest level with a rule
+    std::vector<milli_gpu> fractions{};  // of the gpus of which a share is taken, descending
+    model_set models = any_model;        // that suit all its tasks
   };
 
   void assign(const topology_constraints& gang, level_t node_level, level_t top) {
     APIARY_ASSERT(valid(gang, node_level, top));
     node_level_ = node_level;
     heights_ = top - node_level + 1;
-    units_.clear();
+    groups_.clear();
     limits_.clear();
     hosted_ = false;
     lowest_constraint_ = any_level;
-    kind_of_.assign(gang.members.size(), no_member);
+    group_of_.assign(gang.members.size(), no_task_group);
     for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
       const constrained_task_group& member = gang.members[m];
-      if (member.leader != no_member || member.tasks == 0) continue;
-      unit u{m, member.tasks, 0, 0, 0, any_level};
+      if (member.leader != no_task_group || member.tasks == 0) continue;
+      group u{m, member.tasks, 0, 0, 0, any_level};
       limits_.resize(limits_.size() + heights_, limit{1, u.tasks});
       for (const constrained_task_group& other : gang.members) {
         if (&other != &member && other.leader != m) continue;
         add(u, other);
       }
       settle();
-      kind_of_[m] = static_cast<std::uint32_t>(join(u));
-      if (kind_of_[m] < units_.size()) continue;
+      group_of_[m] = static_cast<std::uint32_t>(join(u));
+      if (group_of_[m] < groups_.size()) continue;
       hosted_ = hosted_ || u.cpu_milli > 0 || u.memory_mib > 0;
       lowest_constraint_ = std::min(lowest_constraint_, u.constrained);
-      units_.push_back(u);
+      groups_.push_back(u);
     }
   }
 
   // Kinds.
-  [[nodiscard]] std::size_t size() const noexcept { return units_.size(); }
-  // Of a member; no_member if it has a leader or no tasks.
-  [[nodiscard]] std::uint32_t kind_of(std::uint32_t member) const noexcept {
-    return kind_of_[member];
+  [[nodiscard]] std::size_t size() const noexcept { return groups_.size(); }
+  // Of a member; no_task_group if it has a leader or no tasks.
+  [[nodiscard]] std::uint32_t group_of(std::uint32_t member) const noexcept {
+    return group_of_[member];
   }
-  [[nodiscard]] const unit& operator[](std::size_t u) const noexcept { return units_[u]; }
+  [[nodiscard]] const group& operator[](std::size_t u) const noexcept { return groups_[u]; }
   // Whether any unit takes CPU or memory.
   [[nodiscard]] bool hosted() const noexcept { return hosted_; }
   // The lowest level with a rule, any_level without rules.
@@ -210,23 +210,24 @@ class gang_units {
   }
 
  private:
-  static constexpr std::uint32_t max_shares = 16'001;  // more than any node has
+  static constexpr std::uint32_t max_fractions = 16'001;  // more than any node has
 
   // sum + each * tasks, at most `most`.
   [[nodiscard]] static std::uint64_t add_up(std::uint64_t sum, std::uint32_t each,
                                             std::uint32_t tasks, std::uint64_t most) noexcept {
     return std::min(sum + std::min(std::uint64_t{each} * tasks, most), most);
   }
-  void add(unit& u, const constrained_task_group& m) {
+  void add(group& u, const constrained_task_group& m) {
     const std::uint32_t each = m.tasks / u.tasks;
-    u.gpus = static_cast<std::uint32_t>(add_up(u.gpus, m.gpus, each, many_leaves));
-    u.cpu_milli = add_up(u.cpu_milli, m.host.cpu_milli, each, much);
-    u.memory_mib = add_up(u.memory_mib, m.host.memory_mib, each, much);
+    u.gpus = static_cast<std::uint32_t>(add_up(u.gpus, m.gpus, each, max_gpus));
+    u.cpu_milli = add_up(u.cpu_milli, m.host.cpu_milli, each, max_host);
+    u.memory_mib = add_up(u.memory_mib, m.host.memory_mib, each, max_host);
     if (each == 0) return;
     if (m.gpus > 0) u.models &= m.models;
     if (m.shared() > 0) {
-      u.shares.insert(u.shares.end(), std::min(each, max_shares), m.shared());
-      std::sort(u.shares.begin(), u.shares.end(), [](milli_gpu a, milli_gpu b) { return a > b; });
+      u.fractions.insert(u.fractions.end(), std::min(each, max_fractions), m.shared());
+      std::sort(u.fractions.begin(), u.fractions.end(),
+                [](milli_gpu a, milli_gpu b) { return a > b; });
     }
     limit* const limits = &limits_[limits_.size() - heights_];
     for (const level_count& s : m.slices) {
@@ -249,20 +250,20 @@ class gang_units {
     return a / common_divisor(a, b) * b;
   }
   // Adds the unit just made to one of the same kind; which one it is, size() for a new one.
-  std::size_t join(const unit& u) {
-    if (u.constrained != any_level) return units_.size();
-    for (std::size_t i = 0; i < units_.size(); ++i) {
-      unit& other = units_[i];
+  std::size_t join(const group& u) {
+    if (u.constrained != any_level) return groups_.size();
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      group& other = groups_[i];
       if (other.constrained != any_level || other.gpus != u.gpus ||
           other.cpu_milli != u.cpu_milli || other.memory_mib != u.memory_mib ||
-          other.shares != u.shares || other.models != u.models)
+          other.fractions != u.fractions || other.models != u.models)
         continue;
       other.tasks += u.tasks;
       for (std::size_t h = 0; h < heights_; ++h) limits_[i * heights_ + h].most = other.tasks;
-      limits_.resize(units_.size() * heights_);
+      limits_.resize(groups_.size() * heights_);
       return i;
     }
-    return units_.size();
+    return groups_.size();
   }
   // A cell holds multiples of what its parts do, and not more than the cell above may.
   void settle() {
@@ -277,9 +278,9 @@ class gang_units {
 
   level_t node_level_ = 0;
   std::size_t heights_ = 0;
-  std::vector<unit> units_;
-  std::vector<std::uint32_t> kind_of_;  // of each member
-  std::vector<limit> limits_;           // by unit and level from the nodes up
+  std::vector<group> groups_;
+  std::vector<std::uint32_t> group_of_;  // of each member
+  std::vector<limit> limits_;            // by unit and level from the nodes up
   bool hosted_ = false;
   level_t lowest_constraint_ = any_level;
 };

@@ -68,9 +68,9 @@ class topology_fit {
       level_ = l;
       last_ = l == last;
       limit_ = last_ ? budget_ : budget_ / 2;
-      verdict = units_.size() == 0 ? fit_verdict::fits : try_level(l);
+      verdict = groups_.size() == 0 ? fit_verdict::fits : try_level(l);
       if (verdict == fit_verdict::fits) {
-        portions_of_members(gang, units_, portions_, by_kind_);
+        portions_of_members(gang, groups_, portions_, by_kind_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -101,7 +101,7 @@ class topology_fit {
                                             const topology_constraints& gang,
                                             std::span<const resources> hosts = {}) {
     const level_t l = gang.required == any_level ? capacities.top() : gang.required;
-    return explain_refusal(capacities, units_, hosts, l, listed_);
+    return explain_refusal(capacities, groups_, hosts, l, listed_);
   }
 
  private:
@@ -118,8 +118,8 @@ class topology_fit {
     APIARY_ASSERT(hosts.empty() || hosts.size() == capacities.num_nodes());
     capacities_ = &capacities;
     hosts_ = hosts;
-    units_.assign(gang, capacities.node_level(), capacities.top());
-    sizes_.assign(units_, !hosts.empty());
+    groups_.assign(gang, capacities.node_level(), capacities.top());
+    sizes_.assign(groups_, !hosts.empty());
     orders_.clear();
     portions_.clear();
     listed_.clear();
@@ -139,7 +139,7 @@ class topology_fit {
     } else {
       if (!sizes_.constrained && sizes_.largest > capacities_->most())
         return fit_verdict::does_not_fit;
-      cells_.assign(*capacities_, units_, sizes_, hosts_, l, objective_);
+      cells_.assign(*capacities_, groups_, sizes_, hosts_, l, objective_);
       const std::uint64_t end = steps_ + (limit_ - steps_) / 4;
       while (!cells_.empty()) {
         open_cell at{cells_.next()};
@@ -185,17 +185,17 @@ class topology_fit {
   bool find_node() {
     const level_t l = capacities_->node_level();
     bool allowed = true;
-    for (std::size_t u = 0; u < units_.size(); ++u)
-      allowed = allowed && units_.bound(u, l, units_[u].tasks) == units_[u].tasks;
+    for (std::size_t u = 0; u < groups_.size(); ++u)
+      allowed = allowed && groups_.bound(u, l, groups_[u].tasks) == groups_[u].tasks;
     cell_ = summary_bitset::npos;
-    for (std::uint64_t f = sizes_.leaves; f <= capacities_->most() && allowed; ++f) {
+    for (std::uint64_t f = sizes_.gpus; f <= capacities_->most() && allowed; ++f) {
       const auto free = static_cast<std::uint32_t>(f);
       cell_ = capacities_->first_node(free, 0);
       while (cell_ != summary_bitset::npos && !sizes_.fit_host(hosts_, cell_))
         cell_ = capacities_->first_node(free, cell_ + 1);
       if (cell_ == summary_bitset::npos) continue;
-      for (std::uint32_t u = 0; u < units_.size(); ++u)
-        portions_.push_back({cell_, u, units_[u].tasks});
+      for (std::uint32_t u = 0; u < groups_.size(); ++u)
+        portions_.push_back({cell_, u, groups_[u].tasks});
       return true;
     }
     for (std::uint32_t n = 0;
@@ -204,32 +204,32 @@ class topology_fit {
     return false;
   }
   [[nodiscard]] bool each_fits_alone(std::uint32_t n) const {
-    const detail::leaves_left node = left_of(n);
-    for (std::uint32_t u = 0; u < units_.size(); ++u)
-      if (node.room(u) < units_[u].tasks) return false;
+    const detail::node_capacity_left node = left_of(n);
+    for (std::uint32_t u = 0; u < groups_.size(); ++u)
+      if (node.room(u) < groups_[u].tasks) return false;
     return true;
   }
-  [[nodiscard]] detail::leaves_left left_of(std::uint32_t n) const {
-    if (hosts_.empty()) return {&units_, capacities_->free(n)};
-    return {&units_, capacities_->free(n), hosts_[n].cpu_milli, hosts_[n].memory_mib};
+  [[nodiscard]] detail::node_capacity_left left_of(std::uint32_t n) const {
+    if (hosts_.empty()) return {&groups_, capacities_->free(n)};
+    return {&groups_, capacities_->free(n), hosts_[n].cpu_milli, hosts_[n].memory_mib};
   }
   fit_verdict try_quickly(level_t l, open_cell& at, std::uint64_t end) {
     cell_ = at.cell;
     if (!sizes_.constrained) return pack(l, at, std::min(end - steps_, few_steps));
-    if (units_.size() > 1) return put_in_turn(l, end);
-    cells_.count(0).place(0, l, cell_, units_[0].tasks, objective_,
+    if (groups_.size() > 1) return put_in_turn(l, end);
+    cells_.count(0).place(0, l, cell_, groups_[0].tasks, objective_,
                           [&](std::uint32_t node, std::uint32_t n) {
                             portions_.push_back({node, 0, n});
                           });
     return fit_verdict::fits;
   }
   fit_verdict put_in_turn(level_t l, std::uint64_t end) {
-    if (orders_.empty()) orders_ = detail::orders_of_groups(units_);
+    if (orders_.empty()) orders_ = detail::orders_of_groups(groups_);
     const id_range<cell_id> nodes = capacities_->nodes(l, cell_);
-    detail::greedy_by_group<Tree, detail::leaves_left> turns(capacities_->tree(),
-                                                             capacities_->node_level(), units_);
+    detail::greedy_by_group<Tree, detail::node_capacity_left> turns(
+        capacities_->tree(), capacities_->node_level(), groups_);
     for (const std::vector<std::uint32_t>& order : orders_) {
-      const std::uint64_t looks = std::uint64_t{nodes.size()} * units_.size();
+      const std::uint64_t looks = std::uint64_t{nodes.size()} * groups_.size();
       if (looks > end - steps_) break;
       steps_ += looks;
       nodes_.clear();
@@ -271,7 +271,7 @@ class topology_fit {
     return verdict;
   }
   fit_verdict search(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t end) {
-    if (!fronts_ready_) fronts_.begin(*capacities_, units_, hosts_);
+    if (!fronts_ready_) fronts_.begin(*capacities_, groups_, hosts_);
     fronts_ready_ = true;
     const bool made = fronts_.make(l, c, beam, end - steps_);
     steps_ += fronts_.steps();
@@ -292,12 +292,12 @@ class topology_fit {
   gang_fit fit_;
   const capacity_index<Tree>* capacities_ = nullptr;
   std::span<const resources> hosts_;
-  gang_units units_;
-  detail::unit_sizes sizes_;
+  colocated_groups groups_;
+  detail::group_sizes sizes_;
   detail::candidate_cells<Tree> cells_;
   std::vector<open_cell> open_;
   std::vector<std::vector<std::uint32_t>> orders_;  // of kinds
-  std::vector<detail::leaves_left> nodes_;          // of a cell
+  std::vector<detail::node_capacity_left> nodes_;   // of a cell
   std::vector<node_class> classes_;
   std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
   detail::pareto_search<Tree> fronts_;

@@ -26,7 +26,7 @@ inline constexpr std::int32_t max_priority = 1000;
 struct group_constraints {
   std::vector<level_count> slices{};
   std::vector<level_count> spread{};
-  std::uint32_t leader = no_member;
+  std::uint32_t leader = no_task_group;
   friend bool operator==(const group_constraints&, const group_constraints&) = default;
 };
 

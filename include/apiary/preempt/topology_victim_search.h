@@ -117,7 +117,7 @@ class topology_victim_search {
 
   [[nodiscard]] bool has_other_constraints() const {
     const auto rules = [&](const constrained_task_group& m) {
-      return !m.slices.empty() || !m.spread.empty() || m.leader != no_member || m.gpus == 0 ||
+      return !m.slices.empty() || !m.spread.empty() || m.leader != no_task_group || m.gpus == 0 ||
              (!trial_.hosts().empty() && !(m.host == resources{}));
     };
     return std::any_of(gang_.members.begin(), gang_.members.end(), rules);

@@ -31,7 +31,7 @@ bin_packing_search::histogram histogram_of(const leaf_counts& free) {
 
 leaf_counts tasks_of_sizes(std::span<const bin_packing_search::task_size> sizes) {
   leaf_counts tasks;
-  for (const auto& s : sizes) tasks.insert(tasks.end(), s.tasks, s.leaves);
+  for (const auto& s : sizes) tasks.insert(tasks.end(), s.tasks, s.gpus);
   return tasks;
 }
 
@@ -42,7 +42,7 @@ std::uint32_t largest_sum(std::span<const bin_packing_search::task_size> sizes, 
   std::uint32_t largest = 0;
   for (std::uint32_t n = 1; n <= f; ++n) {
     for (const auto& s : sizes)
-      if (s.leaves <= n && sum[n - s.leaves]) sum[n] = true;
+      if (s.gpus <= n && sum[n - s.gpus]) sum[n] = true;
     if (sum[n]) largest = n;
   }
   return largest;
@@ -58,8 +58,8 @@ bool is_way(const bin_packing_search& search, const searched_sizes& sizes, leaf_
     const auto take = [&](std::uint32_t usable, std::uint32_t n) {
       for (std::uint32_t& f : free) {
         if (n == 0 || search.usable(i, f) != usable) continue;
-        if (f < sizes[i].leaves) return false;
-        f -= sizes[i].leaves;
+        if (f < sizes[i].gpus) return false;
+        f -= sizes[i].gpus;
         --n;
         ++taken;
       }
@@ -67,14 +67,14 @@ bool is_way(const bin_packing_search& search, const searched_sizes& sizes, leaf_
     };
     for (std::uint32_t f = 0; f <= 64; ++f)
       if (search.usable(i, f) != largest_sum(all.subspan(i), f)) return false;
-    if (!take(sizes[i].leaves, search.exact(i))) return false;
+    if (!take(sizes[i].gpus, search.exact(i))) return false;
     for (std::uint32_t u = bin_packing_search::max_leaves + 1; u-- > 0;)
       if (!take(u, search.steps(i)[u])) return false;
     if (taken != sizes[i].tasks) return false;
   }
   const auto rest = all.subspan(search.decided());
   for (std::size_t i = 0; i + 1 < rest.size(); ++i)
-    if (rest[i].leaves % rest[i + 1].leaves != 0) return false;
+    if (rest[i].gpus % rest[i + 1].gpus != 0) return false;
   // Sizes that divide one another: the largest first, each wherever there is room.
   for (const std::uint32_t task : tasks_of_sizes(rest)) {
     const auto room = [&](std::uint32_t f) { return f >= task; };
@@ -176,8 +176,8 @@ TEST_CASE("gang_search: nodes that were filled to the last leaf can be filled so
     for (std::uint32_t& f : free) {
       while (true) {
         auto& size = sizes[random.uniform(static_cast<std::uint32_t>(sizes.size()))];
-        if (f + size.leaves > 64) break;
-        f += size.leaves;
+        if (f + size.gpus > 64) break;
+        f += size.gpus;
         ++size.tasks;
       }
     }

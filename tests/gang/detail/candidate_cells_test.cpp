@@ -28,14 +28,14 @@ namespace {
 
 // How many of the emptiest nodes hold so many tasks of one size, as the rules allow on a node, or so
 // many leaves.
-std::uint64_t nodes_needed(std::vector<std::uint32_t> free, const gang_units& units,
+std::uint64_t nodes_needed(std::vector<std::uint32_t> free, const colocated_groups& groups,
                            std::uint64_t leaves) {
   std::sort(free.begin(), free.end(), std::greater<>());
-  const bool one = units.size() == 1 && units[0].gpus > 0;
-  std::uint64_t left = one ? units[0].tasks : leaves;
+  const bool one = groups.size() == 1 && groups[0].gpus > 0;
+  std::uint64_t left = one ? groups[0].tasks : leaves;
   std::uint64_t needed = 0;
   for (const std::uint32_t f : free) {
-    const std::uint64_t here = one ? units.bound(0, node, f / units[0].gpus) : f;
+    const std::uint64_t here = one ? groups.bound(0, node, f / groups[0].gpus) : f;
     if (left == 0 || here == 0) break;
     left -= std::min(left, here);
     ++needed;
@@ -54,14 +54,14 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
     const topology_constraints gang = random_small_gang(random, std::min(most + 1, 4U));
     const naive_cells naive(world, gang);
     const auto capacities = rooms_of_cells(world, most);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
-    unit_sizes sizes;
-    sizes.assign(units, !world.hosts.empty());
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
+    group_sizes sizes;
+    sizes.assign(groups, !world.hosts.empty());
     candidate_cells<ragged_tree> cells;
     for (level_t l = rack; l <= capacities.top(); ++l) {
       for (const auto objective : {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
-        cells.assign(capacities, units, sizes, world.hosts, l, objective);
+        cells.assign(capacities, groups, sizes, world.hosts, l, objective);
         std::set<std::uint32_t> listed;
         std::vector<std::vector<std::uint64_t>> order;
         while (!cells.empty()) {
@@ -76,7 +76,7 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
           }
           std::vector<std::uint64_t>& key = order.emplace_back();
           if (objective == gang_objective::fewest_nodes)
-            key.push_back(nodes_needed(free, units, sizes.leaves));
+            key.push_back(nodes_needed(free, groups, sizes.gpus));
           key.push_back(sum);
           key.push_back(c);
         }
@@ -88,8 +88,8 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
           // One kind, or sizes that divide one another and no rules: pieces and room say it all,
           // a task apart that is larger than any node.
           const bool told = sizes.constrained
-                                ? units.size() == 1
-                                : sizes.largest <= most && (units.size() == 1 || sizes.dividing);
+                                ? groups.size() == 1
+                                : sizes.largest <= most && (groups.size() == 1 || sizes.dividing);
           if (!told) continue;
           REQUIRE(fits == listed.contains(c));
           exact += fits ? 1U : 0U;
@@ -101,19 +101,19 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
   CHECK(exact > 0);
 }
 
-TEST_CASE("unit_sizes: sums, what divides what, and whether a host has it all") {
+TEST_CASE("group_sizes: sums, what divides what, and whether a host has it all") {
   topology_constraints gang;
   gang.members = {{.tasks = 3, .gpus = 2, .host = {5, 7}}, {.tasks = 1, .gpus = 4}};
-  gang_units units;
+  colocated_groups groups;
   const auto sizes = [&](bool with_hosts) {
-    units.assign(gang, node, block);
-    unit_sizes is;
-    is.assign(units, with_hosts);
+    groups.assign(gang, node, block);
+    group_sizes is;
+    is.assign(groups, with_hosts);
     return is;
   };
-  const unit_sizes hosted = sizes(true);
+  const group_sizes hosted = sizes(true);
   CHECK(hosted.largest == 4);
-  CHECK(hosted.leaves == 10);
+  CHECK(hosted.gpus == 10);
   CHECK(hosted.dividing);
   CHECK(hosted.constrained);
   const std::vector<resources> hosts{{15, 21}, {14, 21}, {15, 20}};

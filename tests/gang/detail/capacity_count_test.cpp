@@ -40,16 +40,16 @@ std::uint32_t most_held(const naive_cells& naive, std::size_t kind, level_t l, s
 bool is_room_used(const ruled_world& world, const naive_cells& naive, std::size_t kind, level_t l,
                   std::uint32_t c, std::uint32_t n, const std::vector<node_units>& used) {
   std::uint32_t sum = 0;
-  for (const auto& [at, units] : used) {
-    if (units == 0 || world.cell(at, l) != c) return false;
-    sum += units;
+  for (const auto& [at, groups] : used) {
+    if (groups == 0 || world.cell(at, l) != c) return false;
+    sum += groups;
   }
   if (sum != n) return false;
   for (level_t k = node; k <= l; ++k) {
     for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {
       std::uint32_t here = 0;
-      for (const auto& [at, units] : used)
-        if (world.cell(at, k) == i) here += units;
+      for (const auto& [at, groups] : used)
+        if (world.cell(at, k) == i) here += groups;
       if (!naive.may(kind, k, here)) return false;
       if (k == node && here > most_held(naive, kind, node, i)) return false;
     }
@@ -69,17 +69,17 @@ TEST_CASE("room_count: room and places are those of trying every vector") {
     const topology_constraints gang = random_small_gang(random, most);
     const naive_cells naive(world, gang);
     const auto capacities = rooms_of_cells(world, most);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, units, world.hosts);
-    for (std::size_t u = 0; u < units.size(); ++u) {
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
+    capacity_count<ragged_tree> count(capacities, groups, world.hosts);
+    for (std::size_t u = 0; u < groups.size(); ++u) {
       for (level_t l = node; l <= capacities.top(); ++l) {
         const auto found = count.count(u, l);
         const std::vector<std::uint32_t> room(found.begin(), found.end());
         REQUIRE(room.size() == naive.num_cells(l));
         for (std::uint32_t c = 0; c < room.size(); ++c) {
           REQUIRE(room[c] == most_held(naive, u, l, c));
-          const std::uint32_t step = units.at(u, l).step;
+          const std::uint32_t step = groups.at(u, l).step;
           for (std::uint32_t n = 0; n <= room[c]; n += step) {
             for (const gang_objective objective :
                  {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
@@ -111,16 +111,16 @@ TEST_CASE("room_count: the fewest nodes, the last one the fullest that is enough
     gang.members = {{64, 1 + random.uniform(3), {random.uniform(2), 0}}};
     if (random.uniform(2) == 0) gang.members[0].slices = {{node, 2}};
     const auto capacities = rooms_of_cells(world, 8);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, units, world.hosts);
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
+    capacity_count<ragged_tree> count(capacities, groups, world.hosts);
     const auto at_nodes = count.count(0, node);
     const std::vector<std::uint32_t> room(at_nodes.begin(), at_nodes.end());
     std::vector<std::uint32_t> sorted = room;
     std::sort(sorted.begin(), sorted.end(), std::greater<>());
     const std::uint32_t all = count.count(0, rack)[0];
     REQUIRE(all == std::accumulate(room.begin(), room.end(), 0U));
-    for (std::uint32_t n = units.at(0, node).step; n <= all; n += units.at(0, node).step) {
+    for (std::uint32_t n = groups.at(0, node).step; n <= all; n += groups.at(0, node).step) {
       std::vector<node_units> used;
       count.place(0, rack, 0, n, gang_objective::fewest_nodes,
                   [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
@@ -183,12 +183,12 @@ TEST_CASE("room_count: the fullest nodes first, and whole nodes stay whole where
     if (random.uniform(3) == 0) gang.members[0].slices = {{node, 2}};
     if (random.uniform(3) == 0) gang.members[0].spread = {{node, 2}};
     const auto capacities = rooms_of_cells(world, 8);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, units, world.hosts);
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
+    capacity_count<ragged_tree> count(capacities, groups, world.hosts);
     const auto at_nodes = count.count(0, node);
     const std::vector<std::uint32_t> room(at_nodes.begin(), at_nodes.end());
-    const std::uint32_t step = units.at(0, node).step;
+    const std::uint32_t step = groups.at(0, node).step;
     const std::uint32_t all = std::min(count.count(0, rack)[0], 8U);
     for (std::uint32_t n = step; n <= all; n += step) {
       std::vector<node_units> used;
@@ -220,12 +220,12 @@ TEST_CASE("room_count: what cells bear is what the certificate says they do") {
     const topology_constraints gang = random_small_gang(random, most);
     const naive_cells naive(world, gang);
     const auto capacities = rooms_of_cells(world, most);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
-    capacity_count<ragged_tree> count(capacities, units, world.hosts);
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
+    capacity_count<ragged_tree> count(capacities, groups, world.hosts);
     for (int round = 0; round < 4; ++round) {
       std::vector<std::uint32_t> weights;
-      for (std::size_t u = 0; u < units.size(); ++u) weights.push_back(random.uniform(4));
+      for (std::size_t u = 0; u < groups.size(); ++u) weights.push_back(random.uniform(4));
       several += std::count(weights.begin(), weights.end(), 0U) + 1 < std::ssize(weights) ? 1U : 0U;
       for (level_t l = node; l <= capacities.top(); ++l) {
         const std::vector<std::uint64_t> borne = count.borne(weights, l);

@@ -28,14 +28,14 @@ using counts = std::vector<std::uint32_t>;
 
 // Classes of so many leaves; a vector costs what is left, times its kinds.
 struct leaf_classes {
-  const gang_units* units = nullptr;
+  const colocated_groups* groups = nullptr;
   std::vector<std::uint32_t> leaves{};
 
   std::optional<std::int64_t> operator()(std::uint32_t c, class_vectors::counts v) const {
     std::uint64_t sum = 0;
     std::int64_t kinds = 0;
     for (std::size_t u = 0; u < v.size(); ++u) {
-      sum += std::uint64_t{v[u]} * (*units)[u].gpus;
+      sum += std::uint64_t{v[u]} * (*groups)[u].gpus;
       kinds += v[u] > 0 ? 1 : 0;
     }
     if (sum > leaves[c]) return std::nullopt;
@@ -44,18 +44,18 @@ struct leaf_classes {
 };
 
 // All that the rules for nodes allow and a class has room for, 0 apart, with its cost.
-std::map<counts, std::int64_t> all_of(const gang_units& units, const leaf_classes& cost,
+std::map<counts, std::int64_t> all_of(const colocated_groups& groups, const leaf_classes& cost,
                                       std::uint32_t c) {
   std::map<counts, std::int64_t> all;
-  counts v(units.size(), 0);
+  counts v(groups.size(), 0);
   while (true) {
     std::size_t u = 0;
-    while (u < v.size() && v[u] == units[u].tasks) v[u++] = 0;
+    while (u < v.size() && v[u] == groups[u].tasks) v[u++] = 0;
     if (u == v.size()) return all;
     ++v[u];
     bool allowed = true;
     for (std::size_t k = 0; k < v.size(); ++k)
-      allowed = allowed && v[k] <= units.at(k, node).most && v[k] % units.at(k, node).step == 0;
+      allowed = allowed && v[k] <= groups.at(k, node).most && v[k] % groups.at(k, node).step == 0;
     const auto is = cost(c, v);
     if (allowed && is) all[v] = *is;
   }
@@ -66,22 +66,22 @@ TEST_CASE("class_vectors: every vector that fits, once, and its cost; the most o
     CAPTURE(seed);
     rng random(seed);
     const topology_constraints gang = random_small_gang(random, 4);
-    gang_units units;
-    units.assign(gang, node, block + 1);
-    leaf_classes cost{&units};
+    colocated_groups groups;
+    groups.assign(gang, node, block + 1);
+    leaf_classes cost{&groups};
     for (std::uint32_t c = 0; c < 1 + random.uniform(3); ++c)
       cost.leaves.push_back(random.uniform(13));
     const auto classes = static_cast<std::uint32_t>(cost.leaves.size());
     class_vectors vectors;
     step_budget steps(1'000'000);
-    REQUIRE(vectors.ask_alone(units, node, classes, cost, steps));
+    REQUIRE(vectors.ask_alone(groups, node, classes, cost, steps));
     REQUIRE(vectors.ask_all(cost, steps));
     counts weights;
-    for (std::size_t u = 0; u < units.size(); ++u) weights.push_back(random.uniform(5));
+    for (std::size_t u = 0; u < groups.size(); ++u) weights.push_back(random.uniform(5));
     for (std::uint32_t c = 0; c < classes; ++c) {
-      for (std::uint32_t u = 0; u < units.size(); ++u) {
-        counts one(units.size(), 0);  // the rules' steps aside
-        while (one[u] < units.at(u, node).most) {
+      for (std::uint32_t u = 0; u < groups.size(); ++u) {
+        counts one(groups.size(), 0);  // the rules' steps aside
+        while (one[u] < groups.at(u, node).most) {
           ++one[u];
           if (cost(c, one)) continue;
           --one[u];
@@ -95,7 +95,7 @@ TEST_CASE("class_vectors: every vector that fits, once, and its cost; the most o
         const auto v = vectors.vector(c, i);
         REQUIRE(said.emplace(counts(v.begin(), v.end()), vectors.cost(c, i)).second);
       }
-      REQUIRE(said == all_of(units, cost, c));
+      REQUIRE(said == all_of(groups, cost, c));
       for (const auto& [v, is] : said)
         heaviest = std::max(heaviest, naive_cells::weight(weights, v));
       REQUIRE(vectors.borne(c, weights) == heaviest);
@@ -103,11 +103,11 @@ TEST_CASE("class_vectors: every vector that fits, once, and its cost; the most o
     // With as many steps as it took it is done, with one less it is not.
     const std::uint64_t needed = steps.steps();
     step_budget enough(needed);
-    REQUIRE(vectors.ask_alone(units, node, classes, cost, enough));
+    REQUIRE(vectors.ask_alone(groups, node, classes, cost, enough));
     REQUIRE(vectors.ask_all(cost, enough));
     if (needed == 0) continue;
     step_budget few(needed - 1);
-    REQUIRE(!(vectors.ask_alone(units, node, classes, cost, few) && vectors.ask_all(cost, few)));
+    REQUIRE(!(vectors.ask_alone(groups, node, classes, cost, few) && vectors.ask_all(cost, few)));
   }
 }
 

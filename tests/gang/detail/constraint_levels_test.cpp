@@ -25,25 +25,25 @@ TEST_CASE("rules_at: where steps grow or fewer may be; level_below skips the oth
   gang.members = {{.tasks = 8, .gpus = 1, .slices = {{rack, 4}}, .spread = {{row, 4}}},
                   {.tasks = 8, .gpus = 2, .spread = {{block, 2}}},
                   {.tasks = 1, .gpus = 3}};
-  gang_units units;
-  units.assign(gang, node, top);
-  REQUIRE(units.size() == 3);
+  colocated_groups groups;
+  groups.assign(gang, node, top);
+  REQUIRE(groups.size() == 3);
   const auto at = [&](std::size_t u) {
     std::vector<level_t> levels;
     for (level_t l = rack; l < top; ++l)
-      if (constraints_at(units, u, l)) levels.push_back(l);
+      if (constraints_at(groups, u, l)) levels.push_back(l);
     return levels;
   };
   CHECK(at(0) == std::vector<level_t>{rack, row});
   CHECK(at(1) == std::vector<level_t>{block});
   CHECK(at(2).empty());
-  CHECK(level_below(units, 0, top, node) == row);
-  CHECK(level_below(units, 0, row, node) == rack);
-  CHECK(level_below(units, 0, rack, node) == node);
-  CHECK(level_below(units, 2, top, node) == node);
-  CHECK(level_below(units, top, node) == row);
-  CHECK(level_below(units, row, node) == block);  // of the second kind
-  CHECK(level_below(units, block, node) == rack);
+  CHECK(level_below(groups, 0, top, node) == row);
+  CHECK(level_below(groups, 0, row, node) == rack);
+  CHECK(level_below(groups, 0, rack, node) == node);
+  CHECK(level_below(groups, 2, top, node) == node);
+  CHECK(level_below(groups, top, node) == row);
+  CHECK(level_below(groups, row, node) == block);  // of the second kind
+  CHECK(level_below(groups, block, node) == rack);
 }
 
 TEST_CASE("room_above: of one kind alone what every cell can hold, all vectors tried") {
@@ -55,22 +55,22 @@ TEST_CASE("room_above: of one kind alone what every cell can hold, all vectors t
     const ruled_world world = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
     const naive_cells naive(world, gang);
-    gang_units units;
-    units.assign(gang, node, world.tree.num_levels());
-    for (std::size_t u = 0; u < units.size(); ++u) {
+    colocated_groups groups;
+    groups.assign(gang, node, world.tree.num_levels());
+    for (std::size_t u = 0; u < groups.size(); ++u) {
       std::vector<std::uint32_t> on_nodes;
       for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
         const auto fit = [&](std::uint64_t units_here) {
-          return units_here * units[u].gpus <= world.free[n] &&
+          return units_here * groups[u].gpus <= world.free[n] &&
                  (world.hosts.empty() ||
-                  (units_here * units[u].cpu_milli <= world.hosts[n].cpu_milli &&
-                   units_here * units[u].memory_mib <= world.hosts[n].memory_mib));
+                  (units_here * groups[u].cpu_milli <= world.hosts[n].cpu_milli &&
+                   units_here * groups[u].memory_mib <= world.hosts[n].memory_mib));
         };
         on_nodes.push_back(0);
-        while (on_nodes[n] < units[u].tasks && fit(on_nodes[n] + 1)) ++on_nodes[n];
+        while (on_nodes[n] < groups[u].tasks && fit(on_nodes[n] + 1)) ++on_nodes[n];
       }
       for (level_t l = node; l <= world.tree.num_levels(); ++l) {
-        const auto capacities = capacity_above(world.tree, units, u, node, l, on_nodes);
+        const auto capacities = capacity_above(world.tree, groups, u, node, l, on_nodes);
         REQUIRE(capacities.size() == naive.num_cells(l));
         for (std::uint32_t c = 0; c < capacities.size(); ++c) {
           std::uint32_t room = 0;
@@ -83,7 +83,7 @@ TEST_CASE("room_above: of one kind alone what every cell can hold, all vectors t
           for (std::uint32_t n = 0; n < on_nodes.size(); ++n)
             without_constraints += world.cell(n, l) == c ? on_nodes[n] : 0;
           REQUIRE(capacities[c] == room);
-          cut += room < std::min(without_constraints, units[u].tasks) ? 1U : 0U;
+          cut += room < std::min(without_constraints, groups[u].tasks) ? 1U : 0U;
         }
       }
     }

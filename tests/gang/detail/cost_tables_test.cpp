@@ -89,9 +89,9 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
     const ruled_world world = random_small_cells(random, most);
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
     const naive_cells naive(world, gang);
-    gang_units units;
-    units.assign(gang, node, world.tree.num_levels());
-    if (units.size() == 0) continue;
+    colocated_groups groups;
+    groups.assign(gang, node, world.tree.num_levels());
+    if (groups.size() == 0) continue;
     topology_constraints unruled = gang;
     for (constrained_task_group& m : unruled.members) {
       if (m.tasks == 0) continue;
@@ -108,15 +108,15 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
       classes.push_back(n);
       price.holds.push_back(capacities.held(node, n));
       std::vector<std::int64_t>& prices = price.prices.emplace_back();
-      for (std::size_t u = 0; u <= units.size(); ++u)
+      for (std::size_t u = 0; u <= groups.size(); ++u)
         prices.push_back(std::int64_t{random.uniform(9)} - 4);
     }
     class_vectors vectors;
     step_budget steps(10'000'000);
-    REQUIRE(vectors.ask_alone(units, node, world.num_nodes(), price, steps));
+    REQUIRE(vectors.ask_alone(groups, node, world.num_nodes(), price, steps));
     REQUIRE(vectors.ask_all(price, steps));
     cost_tables<ragged_tree> tables;
-    REQUIRE(tables.begin(world.tree, node, units, classes, vectors, steps));
+    REQUIRE(tables.begin(world.tree, node, groups, classes, vectors, steps));
     for (level_t l = node; l <= world.tree.num_levels(); ++l) {
       for (std::uint32_t c = 0; c < naive.num_cells(l); ++c) {
         const costs expected = least(world, naive, price, l, c);
@@ -135,18 +135,18 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
           ++not_had;
         } else {
           REQUIRE(*cost == whole->second);
-          std::vector<counts> on(world.num_nodes(), counts(units.size(), 0));
+          std::vector<counts> on(world.num_nodes(), counts(groups.size(), 0));
           tables.place([&](std::uint32_t n, std::uint32_t u, std::uint32_t here) {
             REQUIRE(here > 0);
             on[n][u] += here;
           });
           std::int64_t sum = 0;
           for (std::uint32_t n = 0; n < on.size(); ++n)
-            if (on[n] != counts(units.size(), 0)) sum += *price(n, on[n]);
+            if (on[n] != counts(groups.size(), 0)) sum += *price(n, on[n]);
           REQUIRE(sum == *cost);
           for (level_t k = node; k <= l; ++k) {
             for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {
-              counts here(units.size(), 0);
+              counts here(groups.size(), 0);
               for (std::uint32_t n = 0; n < on.size(); ++n)
                 for (std::size_t u = 0; u < here.size(); ++u)
                   if (world.cell(n, k) == i) here[u] += on[n][u];
@@ -163,7 +163,7 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
       }
     }
     step_budget none(1);  // a gang has two vectors at least
-    REQUIRE(!tables.begin(world.tree, node, units, classes, vectors, none));
+    REQUIRE(!tables.begin(world.tree, node, groups, classes, vectors, none));
   }
   CHECK(had > 0);
   CHECK(not_had > 0);

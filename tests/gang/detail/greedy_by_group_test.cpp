@@ -32,26 +32,26 @@ TEST_CASE("kinds_in_turn: every cell holds what it is given; one kind is placed 
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
     const naive_cells naive(world, gang);
     const auto capacities = rooms_of_cells(world, most);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
-    if (units.size() == 0) continue;
-    greedy_by_group<ragged_tree, leaves_left> turns(world.tree, node, units);
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
+    if (groups.size() == 0) continue;
+    greedy_by_group<ragged_tree, node_capacity_left> turns(world.tree, node, groups);
     for (level_t l = node; l <= capacities.top(); ++l) {
       for (std::uint32_t c = 0; c < naive.num_cells(l); ++c) {
         const bool fits = naive.held(l, c).contains(naive.tasks());
         bool found = false;
-        for (const auto& order : orders_of_groups(units)) {
+        for (const auto& order : orders_of_groups(groups)) {
           for (const gang_objective objective :
                {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
-            std::vector<leaves_left> nodes;
+            std::vector<node_capacity_left> nodes;
             for (const cell_id n : capacities.nodes(l, c)) {
-              nodes.push_back({&units, world.free[n.value]});
+              nodes.push_back({&groups, world.free[n.value]});
               if (world.hosts.empty()) continue;
               nodes.back().cpu_milli = world.hosts[n.value].cpu_milli;
               nodes.back().memory_mib = world.hosts[n.value].memory_mib;
             }
             std::vector<naive_cells::counts> on(world.num_nodes(),
-                                                naive_cells::counts(units.size()));
+                                                naive_cells::counts(groups.size()));
             const bool all = turns(
                 l, c, order, objective, nodes,
                 [&](std::uint32_t n, std::uint32_t u, std::uint32_t here) { on[n][u] += here; });
@@ -59,7 +59,7 @@ TEST_CASE("kinds_in_turn: every cell holds what it is given; one kind is placed 
             found = true;
             for (level_t k = node; k <= l; ++k) {
               for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {
-                naive_cells::counts here(units.size(), 0);
+                naive_cells::counts here(groups.size(), 0);
                 for (std::uint32_t n = 0; n < on.size(); ++n)
                   for (std::size_t u = 0; u < here.size(); ++u)
                     if (world.cell(n, k) == i) here[u] += on[n][u];
@@ -71,7 +71,7 @@ TEST_CASE("kinds_in_turn: every cell holds what it is given; one kind is placed 
           }
         }
         if (found) REQUIRE(fits);
-        if (units.size() == 1) REQUIRE(found == fits);
+        if (groups.size() == 1) REQUIRE(found == fits);
         placed += found ? 1U : 0U;
         missed += fits && !found ? 1U : 0U;
       }
@@ -87,9 +87,9 @@ TEST_CASE("orders_of_kinds: by leaves, CPU, memory, rules, and backwards; none t
   gang.members = {{.tasks = 1, .gpus = 1, .host = {1, 9}},
                   {.tasks = 1, .gpus = 3, .host = {2, 1}},
                   {.tasks = 2, .gpus = 2, .host = {3, 1}, .spread = {{node, 1}}}};
-  gang_units units;
-  units.assign(gang, node, 4);
-  const auto orders = orders_of_groups(units);
+  colocated_groups groups;
+  groups.assign(gang, node, 4);
+  const auto orders = orders_of_groups(groups);
   using order = std::vector<std::uint32_t>;
   CHECK(orders[0] == order{1, 2, 0});
   CHECK(orders[1] == order{2, 1, 0});
@@ -102,13 +102,13 @@ TEST_CASE("orders_of_kinds: by leaves, CPU, memory, rules, and backwards; none t
 TEST_CASE("rules_at: a level counts where it forbids what those beside it do not") {
   topology_constraints gang;
   gang.members = {{.tasks = 8, .gpus = 1, .slices = {{block, 4}}, .spread = {{rack, 2}}}};
-  gang_units units;
-  units.assign(gang, leaf, 6);
-  CHECK(!constraints_at(units, 0, node));
-  CHECK(constraints_at(units, 0, rack));
-  CHECK(constraints_at(units, 0, block));
-  CHECK(!constraints_at(units, 0, block + 1));
-  CHECK(level_below(units, 0, 6, leaf) == block);
-  CHECK(level_below(units, block, leaf) == rack);
-  CHECK(level_below(units, rack, leaf) == leaf);
+  colocated_groups groups;
+  groups.assign(gang, leaf, 6);
+  CHECK(!constraints_at(groups, 0, node));
+  CHECK(constraints_at(groups, 0, rack));
+  CHECK(constraints_at(groups, 0, block));
+  CHECK(!constraints_at(groups, 0, block + 1));
+  CHECK(level_below(groups, 0, 6, leaf) == block);
+  CHECK(level_below(groups, block, leaf) == rack);
+  CHECK(level_below(groups, rack, leaf) == leaf);
 }

@@ -18,16 +18,16 @@ using namespace apiary;
 using namespace apiary::detail;
 
 // Kinds of so many units, told apart by their leaves.
-gang_units kinds_of(const std::vector<std::uint32_t>& tasks) {
+colocated_groups kinds_of(const std::vector<std::uint32_t>& tasks) {
   topology_constraints gang;
   for (const std::uint32_t t : tasks) {
     const auto leaves = static_cast<std::uint32_t>(gang.members.size()) + 1;
     gang.members.push_back({.tasks = t, .gpus = leaves});
   }
-  gang_units units;
-  units.assign(gang, 0, 1);
-  REQUIRE(units.size() == tasks.size());
-  return units;
+  colocated_groups groups;
+  groups.assign(gang, 0, 1);
+  REQUIRE(groups.size() == tasks.size());
+  return groups;
 }
 std::vector<std::uint32_t> counts_of(const mixed_radix& numbers, std::uint32_t v) {
   return {numbers[v].begin(), numbers[v].end()};

@@ -143,8 +143,8 @@ TEST_CASE("count_front: those of greatest weight are kept, the first of equals")
       for (std::uint32_t& n : v) n = random.uniform(8);
     count_vector weights(width);
     // Also weights whose sums are beyond 32 bits.
-    const std::uint32_t unit = random.uniform(2) == 0 ? 1 : 900'000'000;
-    for (std::uint32_t& w : weights) w = unit * random.uniform(4);
+    const std::uint32_t group = random.uniform(2) == 0 ? 1 : 900'000'000;
+    for (std::uint32_t& w : weights) w = group * random.uniform(4);
     pareto_front front = front_of_all(width, added);
     std::vector<count_vector> left = vectors_of(front);
     const std::size_t n = random.uniform(static_cast<std::uint32_t>(left.size() + 3));

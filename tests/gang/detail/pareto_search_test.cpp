@@ -39,9 +39,9 @@ held_vectors vectors_in(const pareto_front& front) {
 void check_front_placed(pareto_search<ragged_tree>& search, const ruled_world& world,
                         const naive_cells& naive, level_t l, std::uint32_t c) {
   std::vector<naive_cells::counts> on(world.num_nodes(), naive_cells::counts(naive.tasks().size()));
-  search.place([&](std::uint32_t n, std::size_t u, std::uint32_t units) {
+  search.place([&](std::uint32_t n, std::size_t u, std::uint32_t groups) {
     REQUIRE(n < on.size());
-    on[n][u] += units;
+    on[n][u] += groups;
   });
   for (level_t k = node; k <= l; ++k) {
     for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {
@@ -69,9 +69,9 @@ TEST_CASE("front_search: the front is the greatest of all vectors that the cell 
     const topology_constraints gang = random_small_gang(random, std::min(most, 4U));
     const naive_cells naive(world, gang);
     const auto capacities = rooms_of_cells(world, most);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
-    search.begin(capacities, units, world.hosts);
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
+    search.begin(capacities, groups, world.hosts);
     for (level_t l = node; l <= capacities.top(); ++l) {
       for (std::uint32_t c = 0; c < naive.num_cells(l); ++c) {
         CAPTURE(l);
@@ -83,16 +83,16 @@ TEST_CASE("front_search: the front is the greatest of all vectors that the cell 
         REQUIRE(front == naive.greatest(l, c));
         several += front.size() > 1 ? 1U : 0U;
         // Of what it covers the cell holds exactly the whole steps.
-        held_vectors all{naive_cells::counts(units.size(), 0)};
-        for (std::size_t u = 0; u < units.size(); ++u) {
+        held_vectors all{naive_cells::counts(groups.size(), 0)};
+        for (std::size_t u = 0; u < groups.size(); ++u) {
           const held_vectors fewer = all;
           for (naive_cells::counts v : fewer)
-            for (; v[u] <= units[u].tasks; ++v[u]) all.insert(v);
+            for (; v[u] <= groups[u].tasks; ++v[u]) all.insert(v);
         }
         for (const naive_cells::counts& v : all) {
           bool steps = true;
           for (std::size_t u = 0; u < v.size(); ++u)
-            steps = steps && v[u] % units.at(u, l).step == 0;
+            steps = steps && v[u] % groups.at(u, l).step == 0;
           REQUIRE((steps && search.front().covers(v)) == held.contains(v));
         }
         REQUIRE(search.holds_gang() == held.contains(naive.tasks()));
@@ -113,17 +113,17 @@ TEST_CASE("front_search: a budget is kept, and what it ended is made again") {
     const ruled_world world = random_small_cells(random, 8);
     const topology_constraints gang = random_small_gang(random, 4);
     const auto capacities = rooms_of_cells(world, 8);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
     pareto_search<ragged_tree> fresh;
-    fresh.begin(capacities, units, world.hosts);
+    fresh.begin(capacities, groups, world.hosts);
     REQUIRE(fresh.make(capacities.top(), 0, pareto_search<ragged_tree>::all, much));
     const pareto_front front = fresh.front();
     const std::uint64_t needed = fresh.steps();
     for (const std::uint64_t budget : {needed - 1, needed / 2, std::uint64_t{0}}) {
       if (needed == 0) break;
       pareto_search<ragged_tree> search;
-      search.begin(capacities, units, world.hosts);
+      search.begin(capacities, groups, world.hosts);
       REQUIRE(!search.make(capacities.top(), 0, pareto_search<ragged_tree>::all, budget));
       REQUIRE(search.steps() == budget);
       REQUIRE(search.make(capacities.top(), 0, pareto_search<ragged_tree>::all, needed));
@@ -143,10 +143,10 @@ TEST_CASE("front_search: with a beam what is found can be had, and is all where 
     const topology_constraints gang = random_small_gang(random, 4);
     const naive_cells naive(world, gang);
     const auto capacities = rooms_of_cells(world, 8);
-    gang_units units;
-    units.assign(gang, node, capacities.top());
+    colocated_groups groups;
+    groups.assign(gang, node, capacities.top());
     pareto_search<ragged_tree> search;
-    search.begin(capacities, units, world.hosts);
+    search.begin(capacities, groups, world.hosts);
     const held_vectors held = naive.held(capacities.top(), 0);
     for (std::size_t beam = 1; beam <= 3; ++beam) {
       REQUIRE(search.make(capacities.top(), 0, beam, much));

@@ -33,25 +33,26 @@ std::int64_t cost_of_change(const node_state& before, const node_state& after) {
 // device that has room.
 class every_way {
  public:
-  every_way(const node_state& node, const gang_units& units) : before_(node), units_(units) {}
+  every_way(const node_state& node, const colocated_groups& groups)
+      : before_(node), groups_(groups) {}
 
   std::optional<std::int64_t> operator()(std::vector<std::uint32_t> counts) {
     best_.reset();
     node_state node = before_;
     for (std::size_t u = 0; u < counts.size(); ++u) {
-      const gang_units::unit& unit = units_[u];
-      if (!node.healthy || counts[u] > units_.at(u, 0).most) return std::nullopt;
-      if (counts[u] > 0 && unit.gpus > 0 && !node.accessible(unit.models)) return std::nullopt;
-      const std::uint64_t cpu = counts[u] * unit.cpu_milli;
-      const std::uint64_t memory = counts[u] * unit.memory_mib;
+      const colocated_groups::group& group = groups_[u];
+      if (!node.healthy || counts[u] > groups_.at(u, 0).most) return std::nullopt;
+      if (counts[u] > 0 && group.gpus > 0 && !node.accessible(group.models)) return std::nullopt;
+      const std::uint64_t cpu = counts[u] * group.cpu_milli;
+      const std::uint64_t memory = counts[u] * group.memory_mib;
       if (cpu > node.left.cpu_milli || memory > node.left.memory_mib) return std::nullopt;
       node.left -= {static_cast<std::uint32_t>(cpu), static_cast<std::uint32_t>(memory)};
     }
     parts_.clear();
     for (std::size_t u = 0; u < counts.size(); ++u) {
       for (std::uint32_t i = 0; i < counts[u]; ++i) {
-        parts_.insert(parts_.end(), units_[u].gpus - units_[u].shares.size(), whole_gpu);
-        parts_.insert(parts_.end(), units_[u].shares.begin(), units_[u].shares.end());
+        parts_.insert(parts_.end(), groups_[u].gpus - groups_[u].fractions.size(), whole_gpu);
+        parts_.insert(parts_.end(), groups_[u].fractions.begin(), groups_[u].fractions.end());
       }
     }
     put(node, 0);
@@ -74,7 +75,7 @@ class every_way {
   }
 
   const node_state& before_;
-  const gang_units& units_;
+  const colocated_groups& groups_;
   std::vector<milli_gpu> parts_;
   std::optional<std::int64_t> best_;
 };
@@ -109,16 +110,16 @@ topology_constraints gang_of_shares(rng& random) {
   return gang;
 }
 // The next vector of at most so many units of each kind; false behind the last.
-bool count_on(std::vector<std::uint32_t>& counts, const gang_units& units) {
+bool count_on(std::vector<std::uint32_t>& counts, const colocated_groups& groups) {
   for (std::size_t u = 0; u < counts.size(); ++u) {
-    if (counts[u]++ < units[u].tasks) return true;
+    if (counts[u]++ < groups[u].tasks) return true;
     counts[u] = 0;
   }
   return false;
 }
 // What the units take can be taken one after the other, and comes to that cost.
 void check_taken(const node_state& before, std::span<const shared_capacity::taken> all,
-                 const gang_units& units, std::span<const std::uint32_t> counts,
+                 const colocated_groups& groups, std::span<const std::uint32_t> counts,
                  std::int64_t cost) {
   node_state node = before;
   for (const shared_capacity::taken& t : all) {
@@ -128,8 +129,8 @@ void check_taken(const node_state& before, std::span<const shared_capacity::take
   }
   std::size_t parts = 0;
   for (std::size_t u = 0; u < counts.size(); ++u) {
-    parts += std::size_t{counts[u]} * units[u].gpus;
-    node.left.cpu_milli -= counts[u] * static_cast<std::uint32_t>(units[u].cpu_milli);
+    parts += std::size_t{counts[u]} * groups[u].gpus;
+    node.left.cpu_milli -= counts[u] * static_cast<std::uint32_t>(groups[u].cpu_milli);
   }
   REQUIRE(all.size() == parts);
   REQUIRE(cost_of_change(before, node) == cost);
@@ -143,19 +144,20 @@ TEST_CASE("share_rooms: every vector that fits, at its least cost, and no other"
     rng random(run);
     const node_table nodes = table_of_few(random);
     const topology_constraints gang = gang_of_shares(random);
-    gang_units units;
-    units.assign(gang, 0, 1);
+    colocated_groups groups;
+    groups.assign(gang, 0, 1);
     shared_capacity capacities;
-    REQUIRE(capacities.assign(nodes, units, 0, 1'000'000, cost_of_change));
+    REQUIRE(capacities.assign(nodes, groups, 0, 1'000'000, cost_of_change));
     REQUIRE(capacities.classes().size() == nodes.size());
     for (const node_id n : nodes.ids()) {
-      every_way naive(nodes[n], units);
+      every_way naive(nodes[n], groups);
       const std::uint32_t of_class = capacities.classes()[n.value];
-      for (std::vector<std::uint32_t> counts(units.size(), 0); count_on(counts, units);) {
+      for (std::vector<std::uint32_t> counts(groups.size(), 0); count_on(counts, groups);) {
         const std::optional<std::int64_t> cost = capacities(of_class, counts);
         REQUIRE(cost == naive(counts));
         ++(cost ? fitting : refused);
-        if (cost) check_taken(nodes[n], capacities.devices(nodes, n, counts), units, counts, *cost);
+        if (cost)
+          check_taken(nodes[n], capacities.devices(nodes, n, counts), groups, counts, *cost);
       }
     }
   }
@@ -172,10 +174,10 @@ TEST_CASE("share_rooms: nodes that have the same left are of one class") {
   nodes[node_id(2)].left.cpu_milli = 999;
   nodes[node_id(3)].gpu_left[0] = 500;
   nodes[node_id(3)].healthy = false;
-  gang_units units;
-  units.assign({.members = {{.tasks = 1, .gpus = 1, .gpu_milli = 500}}}, 0, 1);
+  colocated_groups groups;
+  groups.assign({.members = {{.tasks = 1, .gpus = 1, .gpu_milli = 500}}}, 0, 1);
   shared_capacity capacities;
-  REQUIRE(capacities.assign(nodes, units, 0, 1'000, cost_of_change));
+  REQUIRE(capacities.assign(nodes, groups, 0, 1'000, cost_of_change));
   CHECK(capacities.classes()[0] == capacities.classes()[1]);
   CHECK(capacities.classes()[0] != capacities.classes()[2]);
   CHECK(capacities.classes()[0] != capacities.classes()[3]);
@@ -192,20 +194,20 @@ TEST_CASE("share_rooms: nodes that have the same left are of one class") {
 TEST_CASE("share_rooms: says so when its budget ends") {
   node_table nodes;
   nodes.add({.host = {}, .gpus = 8});
-  gang_units units;
-  units.assign({.members = {{.tasks = 8, .gpus = 1, .gpu_milli = 300}}}, 0, 1);
+  colocated_groups groups;
+  groups.assign({.members = {{.tasks = 8, .gpus = 1, .gpu_milli = 300}}}, 0, 1);
   shared_capacity capacities;
-  REQUIRE(capacities.assign(nodes, units, 0, 1'000'000, cost_of_change));
+  REQUIRE(capacities.assign(nodes, groups, 0, 1'000'000, cost_of_change));
   const std::uint64_t steps = capacities.steps();
   CHECK(steps > 8);
-  CHECK(capacities.assign(nodes, units, 0, steps, cost_of_change));
-  CHECK(!capacities.assign(nodes, units, 0, steps - 1, cost_of_change));
+  CHECK(capacities.assign(nodes, groups, 0, steps, cost_of_change));
+  CHECK(!capacities.assign(nodes, groups, 0, steps - 1, cost_of_change));
   // Vectors of more than 64 bits have no numbers.
   topology_constraints large;
   for (std::uint32_t cpu = 1; cpu <= 4; ++cpu)
     large.members.push_back({.tasks = 1'000'000, .host = {cpu, 0}});
-  units.assign(large, 0, 1);
-  CHECK(!capacities.assign(nodes, units, 0, ~std::uint64_t{0}, cost_of_change));
+  groups.assign(large, 0, 1);
+  CHECK(!capacities.assign(nodes, groups, 0, ~std::uint64_t{0}, cost_of_change));
 }
 
 }  // namespace

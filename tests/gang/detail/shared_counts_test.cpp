@@ -21,36 +21,37 @@ using namespace apiary_test;
 namespace counted_shares {
 namespace {
 
-std::uint32_t placed(const node_state& n, const gang_units::unit& unit, std::uint32_t left);
+std::uint32_t placed(const node_state& n, const colocated_groups::group& group, std::uint32_t left);
 
 // The most units when one more has its whole GPUs and its first shares: every device for the next.
-std::uint32_t placed_with(const node_state& n, const gang_units::unit& unit, std::size_t share,
-                          std::uint32_t left) {
-  if (share == unit.shares.size()) return 1 + placed(n, unit, left - 1);
+std::uint32_t placed_with(const node_state& n, const colocated_groups::group& group,
+                          std::size_t share, std::uint32_t left) {
+  if (share == group.fractions.size()) return 1 + placed(n, group, left - 1);
   std::uint32_t most = 0;
   for (std::uint32_t d = 0; d < n.gpus; ++d) {
-    if (n.gpu_left[d] < unit.shares[share]) continue;
+    if (n.gpu_left[d] < group.fractions[share]) continue;
     node_state then = n;
-    then.gpu_left[d] = static_cast<milli_gpu>(n.gpu_left[d] - unit.shares[share]);
-    most = std::max(most, placed_with(then, unit, share + 1, left));
+    then.gpu_left[d] = static_cast<milli_gpu>(n.gpu_left[d] - group.fractions[share]);
+    most = std::max(most, placed_with(then, group, share + 1, left));
   }
   return most;
 }
-std::uint32_t placed(const node_state& n, const gang_units::unit& unit, std::uint32_t left) {
-  if (left == 0 || !n.healthy || unit.cpu_milli > n.left.cpu_milli ||
-      unit.memory_mib > n.left.memory_mib)
+std::uint32_t placed(const node_state& n, const colocated_groups::group& group,
+                     std::uint32_t left) {
+  if (left == 0 || !n.healthy || group.cpu_milli > n.left.cpu_milli ||
+      group.memory_mib > n.left.memory_mib)
     return 0;
-  if (unit.gpus > 0 && (unit.models >> n.model & 1) == 0) return 0;
+  if (group.gpus > 0 && (group.models >> n.model & 1) == 0) return 0;
   node_state then = n;
-  then.left.cpu_milli -= static_cast<std::uint32_t>(unit.cpu_milli);
-  then.left.memory_mib -= static_cast<std::uint32_t>(unit.memory_mib);
-  std::size_t whole = unit.gpus - unit.shares.size();
+  then.left.cpu_milli -= static_cast<std::uint32_t>(group.cpu_milli);
+  then.left.memory_mib -= static_cast<std::uint32_t>(group.memory_mib);
+  std::size_t whole = group.gpus - group.fractions.size();
   for (std::uint32_t d = 0; d < n.gpus && whole > 0; ++d) {
     if (then.gpu_left[d] < whole_gpu) continue;
     then.gpu_left[d] = 0;  // one is as good as another
     --whole;
   }
-  return whole > 0 ? 0 : placed_with(then, unit, 0, left);
+  return whole > 0 ? 0 : placed_with(then, group, 0, left);
 }
 
 TEST_CASE("most_units: never less than can be placed; as many for whole GPUs, one share, or none") {
@@ -82,14 +83,14 @@ TEST_CASE("most_units: never less than can be placed; as many for whole GPUs, on
         gang.members[1].gpu_milli = static_cast<milli_gpu>(100 + tenths(8));
     }
     if (random.uniform(3) == 0) gang.members[0].models = 1;
-    gang_units units;
-    units.assign(gang, node, block);
-    REQUIRE(units.size() == 1);
-    const std::uint32_t said = max_units(n, units[0]);
-    const std::uint32_t most = placed(n, units[0], units[0].tasks);
+    colocated_groups groups;
+    groups.assign(gang, node, block);
+    REQUIRE(groups.size() == 1);
+    const std::uint32_t said = max_units(n, groups[0]);
+    const std::uint32_t most = placed(n, groups[0], groups[0].tasks);
     REQUIRE(said >= most);
-    REQUIRE(said <= units[0].tasks);
-    if (is_counted_exactly(units[0])) {
+    REQUIRE(said <= groups[0].tasks);
+    if (is_counted_exactly(groups[0])) {
       REQUIRE(said == most);
       exact += most > 0 ? 1U : 0U;
     } else {

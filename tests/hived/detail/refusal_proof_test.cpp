@@ -147,11 +147,11 @@ TEST_CASE("what no weight refuses is listed, by the members that were asked for"
   CHECK(a.wait.reason == wait_reason::never);
   CHECK(!a.wait.shortage);
   const infeasibility_proof& why = *a.wait.why();
-  CHECK(why.kinds == std::vector<std::uint32_t>{0, 1, 3});
+  CHECK(why.groups == std::vector<std::uint32_t>{0, 1, 3});
   CHECK(why.weighings.empty());
   CHECK(why.cells[0].weighing == infeasibility_proof::listed);
   CHECK(why.cells[0].counts.size() % 3 == 0);
-  CHECK(sentence(why, constraints_of(a.request), "cluster").find("holds at most") !=
+  CHECK(to_string(why, constraints_of(a.request), "cluster").find("holds at most") !=
         std::string::npos);
 }
 

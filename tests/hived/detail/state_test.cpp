@@ -439,7 +439,7 @@ TEST_CASE("hived_state: whose spread it is is in the hash") {
   const std::uint32_t racks = racks_of(layout);
   const tenant_id a = layout.find_tenant("a").value();
   group_constraints spread;
-  spread.spread = {{0, no_member}};
+  spread.spread = {{0, no_task_group}};
   std::set<std::uint64_t> hashes;
   for (const bool first : {false, true}) {
     hived_state state(layout);

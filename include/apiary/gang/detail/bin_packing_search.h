@@ -42,7 +42,7 @@ class bin_packing_search {
   static constexpr std::uint32_t max_leaves = 64;
   using histogram = std::array<std::uint32_t, max_leaves + 1>;  // nodes by free leaves
   struct task_size {
-    std::uint32_t leaves = 0;
+    std::uint32_t gpus = 0;
     std::uint32_t tasks = 0;
   };
 
@@ -87,22 +87,22 @@ class bin_packing_search {
       level& at = levels_[i];
       at.size = sizes[i];
       at.tasks_left = at.size.tasks;
-      at.leaves_left = std::uint64_t{at.size.leaves} * at.size.tasks;
+      at.leaves_left = std::uint64_t{at.size.gpus} * at.size.tasks;
       at.usable.fill(0);
       if (i + 1 < sizes.size()) {
-        APIARY_ASSERT(at.size.leaves > sizes[i + 1].leaves);
+        APIARY_ASSERT(at.size.gpus > sizes[i + 1].gpus);
         at.tasks_left += levels_[i + 1].tasks_left;
         at.leaves_left += levels_[i + 1].leaves_left;
         at.usable = levels_[i + 1].usable;
       }
-      for (std::uint32_t f = at.size.leaves; f <= max_leaves; ++f) {
-        const std::uint32_t with = at.size.leaves + at.usable[f - at.size.leaves];
+      for (std::uint32_t f = at.size.gpus; f <= max_leaves; ++f) {
+        const std::uint32_t with = at.size.gpus + at.usable[f - at.size.gpus];
         if (with > at.usable[f]) at.usable[f] = static_cast<std::uint8_t>(with);
       }
     }
     dividing_ = sizes.size();
-    while (dividing_ > 0 && (dividing_ == sizes.size() ||
-                             sizes[dividing_ - 1].leaves % sizes[dividing_].leaves == 0))
+    while (dividing_ > 0 &&
+           (dividing_ == sizes.size() || sizes[dividing_ - 1].gpus % sizes[dividing_].gpus == 0))
       --dividing_;
     failed_.assign(1, 0);
     failed_at_.fill(0);
@@ -128,7 +128,7 @@ class bin_packing_search {
     }
     if (has_failed(i)) return fit_verdict::does_not_fit;
     level& at = levels_[i];
-    std::uint32_t& whole = at.nodes[at.size.leaves];
+    std::uint32_t& whole = at.nodes[at.size.gpus];
     at.exact = whole < at.size.tasks ? whole : at.size.tasks;
     whole -= at.exact;
     const fit_verdict verdict = place(i, max_leaves, at.size.tasks - at.exact);
@@ -145,7 +145,7 @@ class bin_packing_search {
       enter(i + 1, at.nodes);
       return search(i + 1);
     }
-    const std::uint32_t size = at.size.leaves;
+    const std::uint32_t size = at.size.gpus;
     while (u >= size && at.nodes[u] == 0) --u;
     if (u < size) return fit_verdict::does_not_fit;
     std::uint64_t below = 0;  // tasks for nodes that have less
@@ -178,10 +178,10 @@ class bin_packing_search {
     for (std::uint32_t u = 1; u <= max_leaves; ++u) leaves += std::uint64_t{at.nodes[u]} * u;
     if (leaves < at.leaves_left) return false;
     for (std::size_t k = i; k < levels_.size(); ++k) {
-      const std::uint32_t t = levels_[k].size.leaves;
+      const std::uint32_t t = levels_[k].size.gpus;
       std::uint64_t needed = 0;
       for (std::size_t j = i; j <= k; ++j)
-        needed += std::uint64_t{levels_[j].size.tasks} * (levels_[j].size.leaves / t);
+        needed += std::uint64_t{levels_[j].size.tasks} * (levels_[j].size.gpus / t);
       for (std::uint32_t u = max_leaves; u >= t && needed > 0; --u) {
         const std::uint64_t there = at.nodes[u] == 0 ? 0 : std::uint64_t{at.nodes[u]} * (u / t);
         needed -= there < needed ? there : needed;

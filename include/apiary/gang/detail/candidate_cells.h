@@ -22,30 +22,30 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The units of a gang as tasks of so many leaves.
-struct unit_sizes {
+struct group_sizes {
   std::vector<task_group> members{};  // a kind each
   std::uint32_t largest = 0;
-  std::uint64_t leaves = 0;  // of the whole gang, as the others
+  std::uint64_t gpus = 0;  // of the whole gang, as the others
   std::uint64_t cpu_milli = 0;
   std::uint64_t memory_mib = 0;
   bool constrained = false;  // more than leaves count
   bool dividing = false;     // the sizes divide one another
 
-  void assign(const gang_units& units, bool with_hosts) {
+  void assign(const colocated_groups& groups, bool with_hosts) {
     *this = {};
     bool without_leaves = false;
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      members.push_back({.tasks = units[u].tasks, .gpus = units[u].gpus});
-      largest = std::max(largest, units[u].gpus);
-      leaves += std::uint64_t{units[u].tasks} * units[u].gpus;
+    for (std::size_t u = 0; u < groups.size(); ++u) {
+      members.push_back({.tasks = groups[u].tasks, .gpus = groups[u].gpus});
+      largest = std::max(largest, groups[u].gpus);
+      gpus += std::uint64_t{groups[u].tasks} * groups[u].gpus;
       if (with_hosts) {
-        cpu_milli += units[u].tasks * units[u].cpu_milli;
-        memory_mib += units[u].tasks * units[u].memory_mib;
+        cpu_milli += groups[u].tasks * groups[u].cpu_milli;
+        memory_mib += groups[u].tasks * groups[u].memory_mib;
       }
-      without_leaves = without_leaves || units[u].gpus == 0;
+      without_leaves = without_leaves || groups[u].gpus == 0;
     }
-    constrained =
-        units.lowest_constraint() != any_level || without_leaves || (units.hosted() && with_hosts);
+    constrained = groups.lowest_constraint() != any_level || without_leaves ||
+                  (groups.hosted() && with_hosts);
     dividing = true;
     for (const task_group& a : members)
       for (const task_group& b : members)
@@ -68,8 +68,8 @@ template <CellTree Tree>
 class candidate_cells {
  public:
   // All but the level stays as it is while cells are asked for.
-  void assign(const capacity_index<Tree>& capacities, const gang_units& units,
-              const unit_sizes& sizes, std::span<const resources> hosts, level_t l,
+  void assign(const capacity_index<Tree>& capacities, const colocated_groups& groups,
+              const group_sizes& sizes, std::span<const resources> hosts, level_t l,
               gang_objective objective) {
     APIARY_ASSERT(l > capacities.node_level());
     possible_.assign(capacities.num_cells(l), 1);
@@ -84,15 +84,16 @@ class candidate_cells {
         possible_[c] = static_cast<unsigned char>(possible_[c] & (pieces[c] >= needed ? 1 : 0));
     }
     counts_.clear();
-    for (std::size_t u = 0; sizes.constrained && u < units.size(); ++u) {
-      counts_.emplace_back(capacities, units, hosts);
+    for (std::size_t u = 0; sizes.constrained && u < groups.size(); ++u) {
+      counts_.emplace_back(capacities, groups, hosts);
       const std::span<const std::uint32_t> room = counts_[u].count(u, l);
       for (std::size_t c = 0; c < room.size(); ++c)
-        if (room[c] < units[u].tasks) possible_[c] = 0;
+        if (room[c] < groups[u].tasks) possible_[c] = 0;
     }
     heap_.clear();
     for (std::uint32_t c = 0; c < possible_.size(); ++c)
-      if (possible_[c] != 0) heap_.emplace_back(rank(capacities, units, sizes, l, c, objective), c);
+      if (possible_[c] != 0)
+        heap_.emplace_back(rank(capacities, groups, sizes, l, c, objective), c);
     std::make_heap(heap_.begin(), heap_.end(), later);
   }
 
@@ -113,17 +114,17 @@ class candidate_cells {
   using ranked_cell = std::pair<std::uint64_t, std::uint32_t>;
   static bool later(const ranked_cell& a, const ranked_cell& b) noexcept { return a > b; }
   [[nodiscard]] static std::uint64_t rank(const capacity_index<Tree>& capacities,
-                                          const gang_units& units, const unit_sizes& sizes,
+                                          const colocated_groups& groups, const group_sizes& sizes,
                                           level_t l, std::uint32_t c, gang_objective objective) {
     const std::uint64_t free = capacities.free(l, c);
     if (objective == gang_objective::whole_cells) return free;
-    const bool one = units.size() == 1 && units[0].gpus > 0;
+    const bool one = groups.size() == 1 && groups[0].gpus > 0;
     const std::span<const std::uint32_t> nodes = capacities.histogram(l, c);
-    std::uint64_t left = one ? units[0].tasks : sizes.leaves;
+    std::uint64_t left = one ? groups[0].tasks : sizes.gpus;
     std::uint64_t used = 0;
     for (std::size_t f = nodes.size(); f-- > 1 && left > 0;) {
       const std::uint64_t each =
-          one ? units.bound(0, capacities.node_level(), f / units[0].gpus) : f;
+          one ? groups.bound(0, capacities.node_level(), f / groups[0].gpus) : f;
       if (each == 0) break;
       const std::uint64_t n = std::min<std::uint64_t>(nodes[f], (left + each - 1) / each);
       used += n;

@@ -21,7 +21,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Room for one kind of task (gang_units) in every cell of a level, under its rules: exact, since
+// Room for one kind of task (colocated_groups) in every cell of a level, under its rules: exact, since
 // one kind competes with nothing. A cell has room for as many as its parts together, cut to whole
 // steps and to the most that the rules allow. Below the lowest level with a rule the pieces of
 // capacity_index are the answer.
@@ -33,15 +33,15 @@ namespace detail {
 template <CellTree Tree>
 class capacity_count {
  public:
-  capacity_count(const capacity_index<Tree>& capacities, const gang_units& units,
+  capacity_count(const capacity_index<Tree>& capacities, const colocated_groups& groups,
                  std::span<const resources> hosts) noexcept
-      : capacities_(&capacities), units_(&units), hosts_(hosts) {}
+      : capacities_(&capacities), groups_(&groups), hosts_(hosts) {}
 
   // Room for units of kind u in each cell of level l.
   std::span<const std::uint32_t> count(std::size_t u, level_t l) {
     const level_t node_level = capacities_->node_level();
-    const gang_units::unit& unit = (*units_)[u];
-    base_ = by_node(u) ? node_level : std::min(unit.constrained, l);
+    const colocated_groups::group& group = (*groups_)[u];
+    base_ = by_node(u) ? node_level : std::min(group.constrained, l);
     const bool by_histogram = base_ == node_level && l > node_level && !by_node(u);
     if (by_histogram) ++base_;
     counts_.resize(l - node_level + 1);
@@ -52,17 +52,17 @@ class capacity_count {
     } else if (by_histogram) {
       std::vector<std::uint32_t> each;  // on a node with 0, 1, ... free leaves
       for (std::uint32_t f = 0; f <= capacities_->most(); ++f)
-        each.push_back(units_->bound(u, node_level, f / unit.gpus));
+        each.push_back(groups_->bound(u, node_level, f / group.gpus));
       for (std::uint32_t c = 0; c < base.size(); ++c) {
         const std::span<const std::uint32_t> nodes = capacities_->histogram(base_, c);
         std::uint64_t sum = 0;
-        for (std::uint32_t f = unit.gpus; f < nodes.size(); ++f)
+        for (std::uint32_t f = group.gpus; f < nodes.size(); ++f)
           sum += std::uint64_t{nodes[f]} * each[f];
-        base[c] = units_->bound(u, base_, sum);
+        base[c] = groups_->bound(u, base_, sum);
       }
-    } else if (unit.gpus <= capacities_->most()) {
-      const std::span<const std::uint32_t> pieces = capacities_->pieces(base_, unit.gpus);
-      for (std::size_t c = 0; c < base.size(); ++c) base[c] = units_->bound(u, base_, pieces[c]);
+    } else if (group.gpus <= capacities_->most()) {
+      const std::span<const std::uint32_t> pieces = capacities_->pieces(base_, group.gpus);
+      for (std::size_t c = 0; c < base.size(); ++c) base[c] = groups_->bound(u, base_, pieces[c]);
     } else {
       base.assign(base.size(), 0);
     }
@@ -70,7 +70,7 @@ class capacity_count {
       std::vector<std::uint32_t>& here = counts_[k - node_level];
       here.resize(capacities_->num_cells(k));
       for (std::uint32_t c = 0; c < here.size(); ++c)
-        here[c] = units_->bound(u, k, sum_below(counts_[k - 1 - node_level], k, c));
+        here[c] = groups_->bound(u, k, sum_below(counts_[k - 1 - node_level], k, c));
     }
     return counts_[l - node_level];
   }
@@ -84,13 +84,13 @@ class capacity_count {
     if (n == 0) return;
     const level_t node_level = capacities_->node_level();
     if (l == node_level) return sink(c, n);
-    const level_t below = level_below(*units_, u, l, node_level);
+    const level_t below = level_below(*groups_, u, l, node_level);
     std::vector<cell_part> parts;
     if (below == node_level && !by_node(u)) {
       // Equal nodes have equal room.
       const std::span<const std::uint32_t> nodes = capacities_->histogram(l, c);
-      for (std::uint32_t f = (*units_)[u].gpus; f < nodes.size(); ++f) {
-        const std::uint32_t room = units_->bound(u, node_level, f / (*units_)[u].gpus);
+      for (std::uint32_t f = (*groups_)[u].gpus; f < nodes.size(); ++f) {
+        const std::uint32_t room = groups_->bound(u, node_level, f / (*groups_)[u].gpus);
         if (nodes[f] > 0 && room > 0) parts.push_back({f, room, f, nodes[f]});
       }
       std::vector<std::uint32_t> next(nodes.size(), capacities_->nodes(l, c).first.value);
@@ -138,7 +138,7 @@ class capacity_count {
     for (level_t k = capacities_->node_level() + 1; k <= l; ++k) {
       std::uint64_t rules = 0;
       for (std::size_t u = 0; u < weights.size(); ++u)
-        rules += std::uint64_t{weights[u]} * units_->at(u, k).most;
+        rules += std::uint64_t{weights[u]} * groups_->at(u, k).most;
       std::vector<std::uint64_t> here(capacities_->num_cells(k));
       for (std::uint32_t c = 0; c < here.size(); ++c)
         here[c] = std::min(rules, sum_below(most, k, c));
@@ -150,8 +150,8 @@ class capacity_count {
  private:
   // Whether room differs on nodes with as many free leaves.
   [[nodiscard]] bool by_node(std::size_t u) const noexcept {
-    const gang_units::unit& unit = (*units_)[u];
-    return unit.gpus == 0 || (!hosts_.empty() && (unit.cpu_milli > 0 || unit.memory_mib > 0));
+    const colocated_groups::group& group = (*groups_)[u];
+    return group.gpus == 0 || (!hosts_.empty() && (group.cpu_milli > 0 || group.memory_mib > 0));
   }
   template <class T>
   [[nodiscard]] std::uint64_t sum_below(const std::vector<T>& below, level_t l,
@@ -161,22 +161,22 @@ class capacity_count {
     return sum;
   }
   [[nodiscard]] std::uint32_t on_node(std::size_t u, std::uint32_t node) const noexcept {
-    const gang_units::unit& unit = (*units_)[u];
-    std::uint64_t n = unit.tasks;
-    if (unit.gpus > 0) n = std::min<std::uint64_t>(n, capacities_->free(node) / unit.gpus);
-    if (!hosts_.empty() && unit.cpu_milli > 0)
-      n = std::min(n, hosts_[node].cpu_milli / unit.cpu_milli);
-    if (!hosts_.empty() && unit.memory_mib > 0)
-      n = std::min(n, hosts_[node].memory_mib / unit.memory_mib);
-    return units_->bound(u, capacities_->node_level(), n);
+    const colocated_groups::group& group = (*groups_)[u];
+    std::uint64_t n = group.tasks;
+    if (group.gpus > 0) n = std::min<std::uint64_t>(n, capacities_->free(node) / group.gpus);
+    if (!hosts_.empty() && group.cpu_milli > 0)
+      n = std::min(n, hosts_[node].cpu_milli / group.cpu_milli);
+    if (!hosts_.empty() && group.memory_mib > 0)
+      n = std::min(n, hosts_[node].memory_mib / group.memory_mib);
+    return groups_->bound(u, capacities_->node_level(), n);
   }
   // Of a node with 0, 1, ... free leaves: a knapsack.
   [[nodiscard]] std::vector<std::uint64_t> borne_by_leaves(
       std::span<const std::uint32_t> weights) const {
     std::vector<std::uint64_t> best(capacities_->most() + 1, 0);
     for (std::size_t u = 0; u < weights.size(); ++u) {
-      const auto [step, most] = units_->at(u, capacities_->node_level());
-      const std::size_t leaves = std::size_t{step} * (*units_)[u].gpus;
+      const auto [step, most] = groups_->at(u, capacities_->node_level());
+      const std::size_t leaves = std::size_t{step} * (*groups_)[u].gpus;
       const std::uint64_t weight = std::uint64_t{step} * weights[u];
       if (weight == 0) continue;
       for (std::size_t f = best.size(); f-- > 0;) {
@@ -190,7 +190,7 @@ class capacity_count {
   }
 
   const capacity_index<Tree>* capacities_;
-  const gang_units* units_;
+  const colocated_groups* groups_;
   std::span<const resources> hosts_;
   level_t base_ = 0;
   std::vector<std::vector<std::uint32_t>> counts_;  // by level from the nodes up

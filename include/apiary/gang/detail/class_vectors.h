@@ -29,9 +29,9 @@ class class_vectors {
 
   // Units of each kind alone. False if the budget ended.
   template <class Cost>
-  bool ask_alone(const gang_units& units, level_t node_level, std::uint32_t classes,
+  bool ask_alone(const colocated_groups& groups, level_t node_level, std::uint32_t classes,
                  const Cost& cost, step_budget& steps) {
-    units_ = units;
+    groups_ = groups;
     node_level_ = node_level;
     alone_.assign(std::size_t{classes} * width(), 0);
     held_.resize(classes);
@@ -39,7 +39,7 @@ class class_vectors {
     for (std::uint32_t c = 0; c < classes; ++c) {
       for (std::size_t u = 0; u < width(); ++u) {
         std::uint32_t room = 0;
-        for (std::uint32_t more = units.at(u, node_level).most; room < more;) {
+        for (std::uint32_t more = groups.at(u, node_level).most; room < more;) {
           if (!steps.pay(1)) return false;
           asked_[u] = room + (more - room + 1) / 2;
           if (cost(c, counts(asked_))) {
@@ -95,7 +95,7 @@ class class_vectors {
     std::vector<std::int64_t> costs{};
   };
 
-  [[nodiscard]] std::size_t width() const noexcept { return units_.size(); }
+  [[nodiscard]] std::size_t width() const noexcept { return groups_.size(); }
   // All vectors that are at least asked_, different only from kind u on; after those that are less.
   template <class Cost>
   void ask(std::uint32_t c, std::size_t u, const Cost& cost, step_budget& steps) {
@@ -115,11 +115,11 @@ class class_vectors {
   }
   [[nodiscard]] bool allowed() const noexcept {
     for (std::size_t u = 0; u < width(); ++u)
-      if (units_.bound(u, node_level_, asked_[u]) != asked_[u]) return false;
+      if (groups_.bound(u, node_level_, asked_[u]) != asked_[u]) return false;
     return true;
   }
 
-  gang_units units_;
+  colocated_groups groups_;
   level_t node_level_ = 0;
   std::vector<std::uint32_t> alone_;  // by class and kind
   std::vector<held> held_;            // by class

@@ -18,25 +18,25 @@ namespace detail {
 // Whether the rules for kind u say of the cells of level l what those of the levels beside do not:
 // they allow fewer units than the level above, or larger steps than the level below.
 // Requires: l is above the nodes and at most that of the roots.
-[[nodiscard]] inline bool constraints_at(const gang_units& units, std::size_t u,
+[[nodiscard]] inline bool constraints_at(const colocated_groups& groups, std::size_t u,
                                          level_t l) noexcept {
-  const auto here = units.at(u, l);
-  return here.most != units.at(u, l + 1).most || here.step != units.at(u, l - 1).step;
+  const auto here = groups.at(u, l);
+  return here.most != groups.at(u, l + 1).most || here.step != groups.at(u, l - 1).step;
 }
 
 // The next level below l with rules for kind u, or that of the nodes. Requires: l > node_level.
-[[nodiscard]] inline level_t level_below(const gang_units& units, std::size_t u, level_t l,
+[[nodiscard]] inline level_t level_below(const colocated_groups& groups, std::size_t u, level_t l,
                                          level_t node_level) noexcept {
   level_t k = l - 1;
-  while (k > node_level && !constraints_at(units, u, k)) --k;
+  while (k > node_level && !constraints_at(groups, u, k)) --k;
   return k;
 }
 // The same with rules for any kind.
-[[nodiscard]] inline level_t level_below(const gang_units& units, level_t l,
+[[nodiscard]] inline level_t level_below(const colocated_groups& groups, level_t l,
                                          level_t node_level) noexcept {
   level_t below = node_level;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    const level_t k = level_below(units, u, l, node_level);
+  for (std::size_t u = 0; u < groups.size(); ++u) {
+    const level_t k = level_below(groups, u, l, node_level);
     below = k > below ? k : below;
   }
   return below;
@@ -46,19 +46,20 @@ namespace detail {
 // without rules, one kind being alone.
 // Cost: O(nodes).
 template <CellTree Tree>
-[[nodiscard]] std::vector<std::uint32_t> capacity_above(const Tree& tree, const gang_units& units,
+[[nodiscard]] std::vector<std::uint32_t> capacity_above(const Tree& tree,
+                                                        const colocated_groups& groups,
                                                         std::size_t u, level_t node_level,
                                                         level_t l,
                                                         std::vector<std::uint32_t> room) {
-  for (std::uint32_t& n : room) n = units.bound(u, node_level, n);
+  for (std::uint32_t& n : room) n = groups.bound(u, node_level, n);
   for (level_t k = node_level; k < l;) {
     level_t above = k + 1;
-    while (above < l && !constraints_at(units, u, above)) ++above;
+    while (above < l && !constraints_at(groups, u, above)) ++above;
     std::vector<std::uint32_t> sums(num_places(tree, above));
     for (std::uint32_t c = 0; c < sums.size(); ++c) {
       std::uint64_t sum = 0;
       for (const cell_id i : places_inside(tree, above, c, k)) sum += room[i.value];
-      sums[c] = units.bound(u, above, sum);
+      sums[c] = groups.bound(u, above, sum);
     }
     room = std::move(sums);
     k = above;

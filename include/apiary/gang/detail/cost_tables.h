@@ -24,7 +24,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// For a cell, bottom up, the least cost of every vector (units of each kind, gang_units) that it
+// For a cell, bottom up, the least cost of every vector (units of each kind, colocated_groups) that it
 // can hold: sums over its parts, without the vectors that the rules of its level forbid. Nothing is
 // left out, so that the least is the least, and a vector that is not there cannot be had.
 //
@@ -40,14 +40,14 @@ class cost_tables {
 
   // What follows is about these, which stay as they are; classes: of each node its class. False if
   // there are more vectors than steps.
-  bool begin(const Tree& tree, level_t node_level, const gang_units& units,
+  bool begin(const Tree& tree, level_t node_level, const colocated_groups& groups,
              std::span<const std::uint32_t> classes, const class_vectors& vectors,
              step_budget& steps) {
     tree_ = &tree;
     node_level_ = node_level;
-    units_ = &units;
+    groups_ = &groups;
     classes_ = classes;
-    if (!numbers_.assign(units, steps.left())) return false;
+    if (!numbers_.assign(groups, steps.left())) return false;
     steps.pay(numbers_.size());
     of_class_.clear();
     for (const std::uint32_t c : classes) {
@@ -79,7 +79,7 @@ class cost_tables {
   }
   // After make: the greatest vectors that the cell holds.
   [[nodiscard]] pareto_front greatest() const {
-    pareto_front front(units_->size());
+    pareto_front front(groups_->size());
     for (std::uint32_t v = numbers_.size(); v-- > 0;)
       if (v == 0 || last_->costs[v] != never) front.add(numbers_[v]);
     front.sort();
@@ -112,8 +112,8 @@ class cost_tables {
     return n;
   }
   [[nodiscard]] bool allowed(std::uint32_t v, level_t l) const noexcept {
-    for (std::size_t u = 0; u < units_->size(); ++u)
-      if (units_->bound(u, l, numbers_[v][u]) != numbers_[v][u]) return false;
+    for (std::size_t u = 0; u < groups_->size(); ++u)
+      if (groups_->bound(u, l, numbers_[v][u]) != numbers_[v][u]) return false;
     return true;
   }
 
@@ -125,7 +125,7 @@ class cost_tables {
       for (const option& o : of_class_[classes_[c]]) costs[o.vector] = o.cost;
       return table{std::move(costs), 0};
     }
-    made_cell cell{level_below(*units_, l, node_level_), {}};
+    made_cell cell{level_below(*groups_, l, node_level_), {}};
     std::vector<std::uint32_t> order;
     for (const cell_id i : places_inside(*tree_, l, c, cell.below)) order.push_back(i.value);
     const bool of_nodes = cell.below == node_level_;
@@ -200,13 +200,13 @@ class cost_tables {
   }
   template <class Sink>
   void put(std::uint32_t node, std::uint32_t v, const Sink& sink) const {
-    for (std::uint32_t u = 0; u < units_->size(); ++u)
+    for (std::uint32_t u = 0; u < groups_->size(); ++u)
       if (numbers_[v][u] > 0) sink(node, u, numbers_[v][u]);
   }
 
   const Tree* tree_ = nullptr;
   level_t node_level_ = 0;
-  const gang_units* units_ = nullptr;
+  const colocated_groups* groups_ = nullptr;
   std::span<const std::uint32_t> classes_;
   mixed_radix numbers_;
   std::vector<std::vector<option>> of_class_;  // what a node can hold

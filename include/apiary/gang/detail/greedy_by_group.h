@@ -24,45 +24,45 @@ namespace detail {
 // rules, and the first one backwards; none twice.
 // Cost: O(kinds * log kinds).
 [[nodiscard]] inline std::vector<std::vector<std::uint32_t>> orders_of_groups(
-    const gang_units& units) {
-  std::vector<std::uint32_t> order(units.size());
+    const colocated_groups& groups) {
+  std::vector<std::uint32_t> order(groups.size());
   for (std::uint32_t u = 0; u < order.size(); ++u) order[u] = u;
   std::vector<std::vector<std::uint32_t>> all;
   const auto add = [&](const auto& size) {
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return size(units[a]) > size(units[b]);
+      return size(groups[a]) > size(groups[b]);
     });
     if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
   };
-  using unit = gang_units::unit;
-  add([](const unit& u) { return u.gpus; });
-  add([](const unit& u) { return u.cpu_milli; });
-  add([](const unit& u) { return u.memory_mib; });
-  add([](const unit& u) { return u.constrained == any_level ? 0 : 1; });
-  add([](const unit& u) { return ~u.gpus; });
+  using group = colocated_groups::group;
+  add([](const group& u) { return u.gpus; });
+  add([](const group& u) { return u.cpu_milli; });
+  add([](const group& u) { return u.memory_mib; });
+  add([](const group& u) { return u.constrained == any_level ? 0 : 1; });
+  add([](const group& u) { return ~u.gpus; });
   return all;
 }
 
 // What is left of a node of whole GPUs. Nodes in use are to be filled before others.
-struct leaves_left {
-  const gang_units* units = nullptr;
+struct node_capacity_left {
+  const colocated_groups* groups = nullptr;
   std::uint64_t leaves = 0;
   std::uint64_t cpu_milli = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t memory_mib = std::numeric_limits<std::uint64_t>::max();
   bool in_use = false;
 
   [[nodiscard]] std::uint64_t room(std::uint32_t u) const noexcept {
-    const gang_units::unit& unit = (*units)[u];
-    std::uint64_t n = unit.tasks;
-    if (unit.gpus > 0) n = std::min(n, leaves / unit.gpus);
-    if (unit.cpu_milli > 0) n = std::min(n, cpu_milli / unit.cpu_milli);
-    if (unit.memory_mib > 0) n = std::min(n, memory_mib / unit.memory_mib);
+    const colocated_groups::group& group = (*groups)[u];
+    std::uint64_t n = group.tasks;
+    if (group.gpus > 0) n = std::min(n, leaves / group.gpus);
+    if (group.cpu_milli > 0) n = std::min(n, cpu_milli / group.cpu_milli);
+    if (group.memory_mib > 0) n = std::min(n, memory_mib / group.memory_mib);
     return n;
   }
   void put(std::uint32_t u, std::uint64_t n) noexcept {
-    leaves -= n * (*units)[u].gpus;
-    cpu_milli -= n * (*units)[u].cpu_milli;
-    memory_mib -= n * (*units)[u].memory_mib;
+    leaves -= n * (*groups)[u].gpus;
+    cpu_milli -= n * (*groups)[u].cpu_milli;
+    memory_mib -= n * (*groups)[u].memory_mib;
     in_use = true;
   }
   [[nodiscard]] std::uint64_t free() const noexcept { return in_use ? leaves : leaves + 65; }
@@ -78,8 +78,8 @@ struct leaves_left {
 template <CellTree Tree, class Node>
 class greedy_by_group {
  public:
-  greedy_by_group(const Tree& tree, level_t node_level, const gang_units& units) noexcept
-      : tree_(&tree), units_(&units), node_level_(node_level) {}
+  greedy_by_group(const Tree& tree, level_t node_level, const colocated_groups& groups) noexcept
+      : tree_(&tree), groups_(&groups), node_level_(node_level) {}
 
   // Into cell c of level l, whose nodes these are; calls sink(node, kind, units there). False if a
   // kind finds no room, what was put before it stays.
@@ -96,8 +96,8 @@ class greedy_by_group {
       at_[k - node_level_].cells.resize(cells.size());
     }
     for (const std::uint32_t u : order) {
-      if (count(u, l, c).room < (*units_)[u].tasks) return false;
-      place(u, l, c, (*units_)[u].tasks, sink);
+      if (count(u, l, c).room < (*groups_)[u].tasks) return false;
+      place(u, l, c, (*groups_)[u].tasks, sink);
     }
     return true;
   }
@@ -119,7 +119,7 @@ class greedy_by_group {
       room = nodes_[c - first_].room(u);
       free = nodes_[c - first_].free();
     } else {
-      const level_t below = level_below(*units_, u, l, node_level_);
+      const level_t below = level_below(*groups_, u, l, node_level_);
       for (const cell_id i : places_inside(*tree_, l, c, below)) {
         const counted part = count(u, below, i.value);
         room += part.room;
@@ -127,7 +127,7 @@ class greedy_by_group {
       }
     }
     level& at = at_[l - node_level_];
-    return at.cells[c - at.first] = {units_->bound(u, l, room), free};
+    return at.cells[c - at.first] = {groups_->bound(u, l, room), free};
   }
   template <class Sink>
   void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n, const Sink& sink) {
@@ -135,7 +135,7 @@ class greedy_by_group {
       nodes_[c - first_].put(u, n);
       return sink(c, u, n);
     }
-    const level_t below = level_below(*units_, u, l, node_level_);
+    const level_t below = level_below(*groups_, u, l, node_level_);
     const level& at = at_[below - node_level_];
     std::vector<cell_part> parts;
     for (const cell_id i : places_inside(*tree_, l, c, below)) {
@@ -148,7 +148,7 @@ class greedy_by_group {
   }
 
   const Tree* tree_;
-  const gang_units* units_;
+  const colocated_groups* groups_;
   level_t node_level_;
   std::uint32_t first_ = 0;  // the place of the first node
   std::span<Node> nodes_;

@@ -22,20 +22,20 @@ class mixed_radix {
   using counts = std::span<const std::uint32_t>;
 
   // False, and of no use, if there are more vectors than `most`.
-  bool assign(const gang_units& units, std::uint64_t most) {
-    kinds_ = units.size();
+  bool assign(const colocated_groups& groups, std::uint64_t most) {
+    kinds_ = groups.size();
     strides_.clear();
     std::uint64_t size = 1;
     for (std::size_t u = 0; u < kinds_; ++u) {
       strides_.push_back(static_cast<std::uint32_t>(size));
-      size *= std::uint64_t{units[u].tasks} + 1;
+      size *= std::uint64_t{groups[u].tasks} + 1;
       if (size > most || size >> 31 != 0) return false;
     }
     size_ = static_cast<std::uint32_t>(size);
     digits_.assign(size * kinds_, 0);
     for (std::uint32_t v = 1; v < size_; ++v)
       for (std::size_t u = 0; u < kinds_; ++u)
-        digits_[v * kinds_ + u] = v / strides_[u] % (units[u].tasks + 1);
+        digits_[v * kinds_ + u] = v / strides_[u] % (groups[u].tasks + 1);
     return true;
   }
 

@@ -46,10 +46,10 @@ class pareto_search {
   static constexpr std::size_t all = ~std::size_t{0};
 
   // What follows is about these. They must stay as they are.
-  void begin(const capacity_index<Tree>& capacities, const gang_units& units,
+  void begin(const capacity_index<Tree>& capacities, const colocated_groups& groups,
              std::span<const resources> hosts) {
     capacities_ = &capacities;
-    units_ = &units;
+    groups_ = &groups;
     hosts_ = hosts;
     cells_.clear();
     nodes_.clear();
@@ -57,9 +57,9 @@ class pareto_search {
     of_front_.clear();
     tasks_.clear();
     leaves_.clear();
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      tasks_.push_back(units[u].tasks);
-      leaves_.push_back(units[u].gpus);
+    for (std::size_t u = 0; u < groups.size(); ++u) {
+      tasks_.push_back(groups[u].tasks);
+      leaves_.push_back(groups[u].gpus);
     }
   }
 
@@ -102,7 +102,7 @@ class pareto_search {
   };
   using node_kind = std::array<std::uint64_t, 3>;
 
-  [[nodiscard]] std::size_t width() const noexcept { return units_->size(); }
+  [[nodiscard]] std::size_t width() const noexcept { return groups_->size(); }
   bool pay(std::uint64_t steps) noexcept {
     ended_ = ended_ || steps > budget_ - steps_;
     steps_ = ended_ ? budget_ : steps_ + steps;
@@ -115,7 +115,7 @@ class pareto_search {
 
   std::size_t build(level_t l, std::uint32_t c) {
     if (l == capacities_->node_level()) return build_node(c);
-    const level_t below = level_below(*units_, l, capacities_->node_level());
+    const level_t below = level_below(*groups_, l, capacities_->node_level());
     std::vector<part> parts;
     for (const cell_id i : capacities_->inside(l, c, below)) parts.push_back({0, i.value});
     if (below == capacities_->node_level()) {
@@ -127,7 +127,7 @@ class pareto_search {
                        [](const part& a, const part& b) { return a.front < b.front; });
     }
     std::vector<std::uint32_t> most(width());
-    for (std::size_t u = 0; u < width(); ++u) most[u] = units_->at(u, l).most;
+    for (std::size_t u = 0; u < width(); ++u) most[u] = groups_->at(u, l).most;
     made cell{pareto_front(width()), below, {}, {}};
     pareto_front sum(width());
     sum.add(std::vector<std::uint32_t>(width(), 0));
@@ -153,7 +153,7 @@ class pareto_search {
     }
     std::vector<std::uint32_t> cut(width());
     for (std::size_t i = 0; i < sum.size(); ++i) {
-      for (std::size_t u = 0; u < width(); ++u) cut[u] = units_->bound(u, l, sum[i][u]);
+      for (std::size_t u = 0; u < width(); ++u) cut[u] = groups_->bound(u, l, sum[i][u]);
       if (!pay(cell.front.size() + 1)) return 0;
       cell.front.add(cut);
     }
@@ -181,7 +181,7 @@ class pareto_search {
   std::size_t build_node(std::uint32_t node) {
     if (!pay(1)) return 0;
     node_kind kind{capacities_->free(node), 0, 0};
-    if (units_->hosted() && !hosts_.empty())
+    if (groups_->hosted() && !hosts_.empty())
       kind = {kind[0], hosts_[node].cpu_milli, hosts_[node].memory_mib};
     const auto [known, is_new] = of_node_.try_emplace(kind, 0);
     if (!is_new) return known->second;
@@ -202,17 +202,17 @@ class pareto_search {
       if (pay(front.size() + 1)) front.add(vector_);
       return;
     }
-    const gang_units::unit& unit = (*units_)[u];
-    std::uint64_t n = unit.tasks;
-    if (unit.gpus > 0) n = std::min<std::uint64_t>(n, left[0] / unit.gpus);
-    if (!hosts_.empty() && unit.cpu_milli > 0) n = std::min(n, left[1] / unit.cpu_milli);
-    if (!hosts_.empty() && unit.memory_mib > 0) n = std::min(n, left[2] / unit.memory_mib);
-    const std::uint32_t step = units_->at(u, capacities_->node_level()).step;
-    for (std::uint32_t k = units_->bound(u, capacities_->node_level(), n); !ended_; k -= step) {
+    const colocated_groups::group& group = (*groups_)[u];
+    std::uint64_t n = group.tasks;
+    if (group.gpus > 0) n = std::min<std::uint64_t>(n, left[0] / group.gpus);
+    if (!hosts_.empty() && group.cpu_milli > 0) n = std::min(n, left[1] / group.cpu_milli);
+    if (!hosts_.empty() && group.memory_mib > 0) n = std::min(n, left[2] / group.memory_mib);
+    const std::uint32_t step = groups_->at(u, capacities_->node_level()).step;
+    for (std::uint32_t k = groups_->bound(u, capacities_->node_level(), n); !ended_; k -= step) {
       vector_[u] = k;
-      node_kind rest{left[0] - std::uint64_t{k} * unit.gpus, left[1], left[2]};
+      node_kind rest{left[0] - std::uint64_t{k} * group.gpus, left[1], left[2]};
       if (!hosts_.empty())
-        rest = {rest[0], left[1] - k * unit.cpu_milli, left[2] - k * unit.memory_mib};
+        rest = {rest[0], left[1] - k * group.cpu_milli, left[2] - k * group.memory_mib};
       fill_node(front, u + 1, rest);
       if (k == 0 || u + 1 == width()) break;
     }
@@ -252,7 +252,7 @@ class pareto_search {
   }
 
   const capacity_index<Tree>* capacities_ = nullptr;
-  const gang_units* units_ = nullptr;
+  const colocated_groups* groups_ = nullptr;
   std::span<const resources> hosts_;
   std::uint64_t budget_ = 0;
   std::uint64_t steps_ = 0;

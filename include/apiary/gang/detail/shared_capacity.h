@@ -44,17 +44,17 @@ class shared_capacity {
   // cost(before, after) -> std::int64_t, for the states of a node; of these only what is left of
   // it counts. False if the budget ended, or a node may have room for 2^64 vectors or more.
   template <class Cost>
-  bool assign(const node_table& nodes, const gang_units& units, level_t node_level,
+  bool assign(const node_table& nodes, const colocated_groups& groups, level_t node_level,
               std::uint64_t budget, const Cost& cost) {
     budget_ = budget;
     steps_ = 0;
-    units_ = units;
+    groups_ = groups;
     most_.clear();
     strides_.clear();
     takes_.clear();
     std::uint64_t vectors = 1;
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      most_.push_back(std::min(units.at(u, node_level).most, most_by_devices(units[u])));
+    for (std::size_t u = 0; u < groups.size(); ++u) {
+      most_.push_back(std::min(groups.at(u, node_level).most, most_by_devices(groups[u])));
       strides_.push_back(vectors);
       const std::uint64_t counts = std::uint64_t{most_[u]} + 1;
       if (vectors > ~std::uint64_t{0} / counts) return false;
@@ -162,12 +162,13 @@ class shared_capacity {
     return number / strides_[u] % (std::uint64_t{most_[u]} + 1);
   }
   // Of one kind alone, on a node with all its devices free.
-  [[nodiscard]] static std::uint32_t most_by_devices(const gang_units::unit& unit) noexcept {
-    if (unit.gpus == 0) return unit.tasks;
-    std::uint64_t milli = (unit.gpus - unit.shares.size()) * std::uint64_t{whole_gpu};
-    for (const milli_gpu part : unit.shares) milli += part;
+  [[nodiscard]] static std::uint32_t most_by_devices(
+      const colocated_groups::group& group) noexcept {
+    if (group.gpus == 0) return group.tasks;
+    std::uint64_t milli = (group.gpus - group.fractions.size()) * std::uint64_t{whole_gpu};
+    for (const milli_gpu part : group.fractions) milli += part;
     constexpr std::uint64_t all = std::uint64_t{max_gpus_per_node} * whole_gpu;
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(unit.tasks, all / milli));
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(group.tasks, all / milli));
   }
   bool pay() noexcept { return steps_ < budget_ && ++steps_ > 0; }
 
@@ -176,9 +177,9 @@ class shared_capacity {
                                                      std::uint64_t number) const {
     std::uint64_t cpu = 0;
     std::uint64_t memory = 0;
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      cpu += count(number, u) * units_[u].cpu_milli;
-      memory += count(number, u) * units_[u].memory_mib;
+    for (std::size_t u = 0; u < groups_.size(); ++u) {
+      cpu += count(number, u) * groups_[u].cpu_milli;
+      memory += count(number, u) * groups_[u].memory_mib;
     }
     if (cpu > node.left.cpu_milli || memory > node.left.memory_mib) return std::nullopt;
     return resources{node.left.cpu_milli - static_cast<std::uint32_t>(cpu),
@@ -189,13 +190,13 @@ class shared_capacity {
   bool fill(const node_state& node, const Cost& cost) {
     std::vector<begun> all{{0, {key_of(node).left, none}}};
     std::map<std::pair<std::uint64_t, device_shares>, bool> seen;
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      if (units_[u].gpus > 0 && !node.accessible(units_[u].models)) continue;
+    for (std::size_t u = 0; u < groups_.size(); ++u) {
+      if (groups_[u].gpus > 0 && !node.accessible(groups_[u].models)) continue;
       for (std::size_t i = 0; i < all.size(); ++i) {
         const begun at = all[i];
         const std::uint64_t number = at.number + strides_[u];
         if (count(at.number, u) >= most_[u] || !host_beside(node, number)) continue;
-        if (!add_unit(units_[u], at.devices)) return false;
+        if (!add_unit(groups_[u], at.devices)) return false;
         for (const way& w : ways_)
           if (!std::exchange(seen[{number, w.left}], true)) all.push_back({number, w});
       }
@@ -214,10 +215,10 @@ class shared_capacity {
     return true;
   }
   // All ways to put one unit more on the devices; false if the budget ended.
-  bool add_unit(const gang_units::unit& unit, way w) {
+  bool add_unit(const colocated_groups::group& group, way w) {
     ways_.clear();
     if (!pay()) return false;
-    const std::size_t whole = unit.gpus - unit.shares.size();
+    const std::size_t whole = group.gpus - group.fractions.size();
     if (whole > max_gpus_per_node) return true;
     for (std::size_t i = 0; i < whole; ++i) {
       if (w.left[i] != whole_gpu) return true;
@@ -227,7 +228,7 @@ class shared_capacity {
     }
     sort_descending(w.left);
     ways_.push_back(w);
-    for (const milli_gpu part : unit.shares) {
+    for (const milli_gpu part : group.fractions) {
       std::map<device_shares, std::uint32_t> next;
       for (const way& from : ways_) {
         for (std::size_t i = 0; i < max_gpus_per_node && from.left[i] >= part; ++i) {
@@ -250,7 +251,7 @@ class shared_capacity {
 
   std::uint64_t budget_ = 0;
   std::uint64_t steps_ = 0;
-  gang_units units_;
+  colocated_groups groups_;
   std::vector<std::uint32_t> most_;     // units of each kind on one node
   std::vector<std::uint64_t> strides_;  // of each kind
   std::vector<std::uint32_t> classes_;

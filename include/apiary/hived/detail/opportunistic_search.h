@@ -6,7 +6,7 @@
 #include <apiary/container/lazy_value.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
-#include <apiary/gang/node_assignment.h>
+#include <apiary/gang/gang_placer.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_place.h>
 #include <apiary/hived/detail/physical_chain.h>

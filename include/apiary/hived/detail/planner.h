@@ -242,7 +242,7 @@ class hived_planner {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       auto found = proof_(state.cells(), state.gangs(), r, at(r, i, wait.reason));
       if (!found) return wait.proof.clear();
-      for (std::uint32_t& kind : found->kinds) {
+      for (std::uint32_t& kind : found->groups) {
         if (r.rules.any()) break;  // members as they were asked for
         const std::uint32_t leaves = r.members[kind].gpus;
         for (kind = 0; asked[kind].gpus != leaves;) ++kind;

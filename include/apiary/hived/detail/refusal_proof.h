@@ -72,7 +72,7 @@ class hived_refusal_proof {
 
   std::vector<std::uint32_t> free_;   // of each node
   std::vector<std::uint32_t> nodes_;  // with 0, 1, ... free
-  gang_units units_;
+  colocated_groups units_;
   topology_fit<ragged_tree> fit_;
 };
 

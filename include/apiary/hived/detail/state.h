@@ -259,7 +259,8 @@ class hived_state {
     if (r.rules.members.empty() && more.rules.members.empty()) return;
     r.rules.members.resize(r.members.size());
     for (group_constraints rules : more.rules.members) {
-      if (rules.leader != no_member) rules.leader += static_cast<std::uint32_t>(r.members.size());
+      if (rules.leader != no_task_group)
+        rules.leader += static_cast<std::uint32_t>(r.members.size());
       r.rules.members.push_back(std::move(rules));
     }
     r.rules.members.resize(r.members.size() + more.members.size());

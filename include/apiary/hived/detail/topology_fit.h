@@ -5,8 +5,8 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
+#include <apiary/gang/gang_placer.h>
 #include <apiary/gang/gang_portion.h>
-#include <apiary/gang/node_assignment.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>

@@ -1,4 +1,4 @@
-// apiary/gang/node_assignment.h - which leaves of which nodes a gang gets.
+// apiary/gang/gang_placer.h - which leaves of which nodes a gang gets.
 // SPDX-License-Identifier: MIT
 #pragma once
 
