@@ -25,7 +25,7 @@ APIARY_NAMESPACE_BEGIN
 // Requires: num_levels() entries in each span; free cells that the tree can have, those of all
 //           levels disjoint.
 // Cost:     O(levels).
-// Example:  examples/promises.cpp
+// Example:  examples/quota_feasibility.cpp
 [[nodiscard]] inline bool can_grant_all(const uniform_tree& tree,
                                         std::span<const std::uint32_t> free,
                                         std::span<const std::uint64_t> reserved) noexcept {

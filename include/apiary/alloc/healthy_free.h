@@ -20,7 +20,7 @@ APIARY_NAMESPACE_BEGIN
 // Requires: every change of the allocator or of the health inside a cell is made by update.
 // Cost:     update O(levels + cells inside / 64), where it is neither granted nor wholly free also
 //           the free cells inside; count O(1).
-// Example:  examples/promises.cpp
+// Example:  examples/quota_feasibility.cpp
 template <CellTree Tree>
 class healthy_free {
  public:

@@ -18,7 +18,7 @@ APIARY_NAMESPACE_BEGIN
 // Model:   HiveD (OSDI 2020) section 4: r - a of all tenants is what the allocator has promised.
 // Cost:    O(1) a call; 8 bytes a tenant and level.
 // Invalid: refunding what is not in use aborts (APIARY_VERIFY).
-// Example: examples/promises.cpp
+// Example: examples/quota_feasibility.cpp
 class quota_ledger {
  public:
   explicit quota_ledger(level_t num_levels)

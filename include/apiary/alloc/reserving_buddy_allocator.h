@@ -29,7 +29,7 @@ APIARY_NAMESPACE_BEGIN
 //           promises can be kept together.
 // Cost:     as buddy_allocator, and O(levels) a call.
 // Invalid:  release of a cell that is not live, withdrawing more than is promised: abort.
-// Example:  examples/buddy_allocation.cpp
+// Example:  examples/reserved_rack.cpp
 class reserving_buddy_allocator {
  public:
   explicit reserving_buddy_allocator(const uniform_tree& tree) : cells_(tree) {

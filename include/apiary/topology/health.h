@@ -21,7 +21,7 @@ APIARY_NAMESPACE_BEGIN
 //
 // Cost:    marking a cell O(levels) for itself and for each cell above the leaves inside it, and
 //          a word for 64 leaves; queries O(1); 4 bytes a cell above the leaves and a bit a cell.
-// Example: examples/buddy_allocation.cpp
+// Example: examples/reserved_rack.cpp
 template <CellTree Tree>
 class health {
  public:

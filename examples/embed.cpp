@@ -1,0 +1,134 @@
+// A skeleton to copy: a host that embeds HiveD. Gangs arrive and end, a node fails, the host
+// restarts. Put calls of your cluster where this program prints.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/plan.h>
+#include <apiary/hived/queries.h>
+#include <apiary/hived/request.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+class host {
+ public:
+  explicit host(hived scheduler) : scheduler_(std::move(scheduler)) {}
+
+  void submit(const gang_request& gang) {
+    waiting_.push_back(gang);
+    schedule();
+  }
+  void ended(job_id job) {
+    stop(job);
+    schedule();
+  }
+  // The gangs that ran on the node start again elsewhere.
+  void failed(node_id node) {
+    bad_.insert(node);
+    scheduler_.mark_bad(node).IgnoreError();
+    const auto there = [&](const task_place& task) { return task.node == node; };
+    for (const auto& [job, gang] : std::map(running_))
+      if (std::ranges::any_of(gang.tasks, there)) evict(job, "its node failed");
+    schedule();
+  }
+  void repaired(node_id node) {
+    bad_.erase(node);
+    scheduler_.mark_healthy(node).IgnoreError();
+    schedule();
+  }
+  // The scheduler is new; the cluster is as it was. A host keeps these three members in a store.
+  void restart(hived scheduler) {
+    scheduler_ = std::move(scheduler);
+    for (const node_id node : bad_) scheduler_.mark_bad(node).IgnoreError();
+    for (const bool owns_cells : {true, false})  // gangs with cells of their tenant come first
+      for (const auto& [job, gang] : running_)
+        if (gang.levels.empty() != owns_cells)
+          scheduler_.recover(gang.request, gang.tasks, gang.levels).IgnoreError();
+    schedule();
+  }
+
+ private:
+  struct running_gang {
+    gang_request request;
+    std::vector<task_place> tasks;
+    std::vector<level_t> levels;  // of its tenant's whole cells
+  };
+
+  // Tries each waiting gang once, in the order of arrival.
+  void schedule() {
+    for (const gang_request& gang : std::exchange(waiting_, {}))
+      if (!start(gang)) waiting_.push_back(gang);
+  }
+  bool start(const gang_request& gang) {
+    const absl::StatusOr<gang_plan> plan = scheduler_.propose(gang);
+    if (!plan.ok()) {  // the request is wrong: tell its user, and forget it
+      std::printf("gang %u: %s\n", gang.job.value, plan.status().ToString().c_str());
+      return true;
+    }
+    if (plan->result == plan_result::wait || !scheduler_.commit(*plan).ok()) return false;
+    if (plan->result ==
+        plan_result::preempt) {  // its GPUs are reserved: end the victims, ask again
+      for (const job_id victim : plan->victims) evict(victim, "preempted");
+      return start(gang);
+    }
+    std::printf("gang %u starts on", gang.job.value);
+    for (const task_place& task : plan->tasks)
+      std::printf(" %s", std::string(scheduler_.layout().node_name(task.node)).c_str());
+    std::printf("\n");
+    const gang_record& record = scheduler_.gangs()[*scheduler_.gangs().find(gang.job)];
+    running_[gang.job] = {gang, plan->tasks, whole_cell_levels(scheduler_, record)};
+    return true;
+  }
+  void evict(job_id job, const char* why) {
+    std::printf("gang %u stops: %s\n", job.value, why);
+    waiting_.push_back(running_.at(job).request);
+    stop(job);
+  }
+  void stop(job_id job) {
+    running_.erase(job);
+    scheduler_.finish(job).IgnoreError();
+  }
+
+  hived scheduler_;
+  std::vector<gang_request> waiting_;
+  std::map<job_id, running_gang> running_;
+  std::set<node_id> bad_;
+};
+
+hived two_nodes() {
+  hived_config config;
+  config.cell_types = {{"NODE", "GPU", 4, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n0"}, {.type = "NODE", .address = "n1"}};
+  config.virtual_clusters = {{.name = "research", .cells = {{"NODE", 1}}}, {.name = "product"}};
+  return hived::create(config).value();
+}
+
+int main() {
+  const hived scheduler = two_nodes();
+  const tenant_id research = scheduler.layout().find_tenant("research").value();
+  const tenant_id product = scheduler.layout().find_tenant("product").value();
+  const node_id n0 = scheduler.layout().find_node("n0").value();
+  const gang_request guest{.job = job_id(1),
+                           .tenant = product,
+                           .priority = opportunistic_priority,
+                           .members = {{.tasks = 2, .gpus = 4}}};
+
+  host cluster(scheduler);
+  cluster.submit(guest);
+  cluster.submit({.job = job_id(2), .tenant = research, .members = {{.tasks = 1, .gpus = 4}}});
+  std::printf("node n0 fails\n");
+  cluster.failed(n0);
+  std::printf("the host restarts, then gang 2 ends\n");
+  cluster.restart(two_nodes());
+  cluster.ended(job_id(2));
+  std::printf("node n0 is repaired\n");
+  cluster.repaired(n0);
+}

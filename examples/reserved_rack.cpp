@@ -1,0 +1,42 @@
+// Tenants share 2 racks of 2 nodes of 4 devices; one whole rack and six devices are promised.
+// Granting devices never splits the rack that was promised, not even to avoid a bad node.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/reserving_buddy_allocator.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <cstdio>
+
+using namespace apiary;
+
+int main() {
+  enum : level_t { device, node, rack };
+  const uniform_tree tree({2, 2, 4});
+  reserving_buddy_allocator cells(tree);
+  const auto print_free = [&](const char* when) {
+    std::printf("%-24s free: %u racks, %u nodes, %u devices\n", when, cells.free_count(rack),
+                cells.free_count(node), cells.free_count(device));
+  };
+
+  std::printf("promise a rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
+  std::printf("promise 6 devices: %s\n", cells.reserve({device, 6}) ? "yes" : "no");
+  std::printf("promise a second rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
+  print_free("nothing granted");
+
+  const cell_id first = *cells.allocate(device);
+  print_free("one device granted");
+
+  health good(tree);
+  good.mark_bad(tree.at(node, 0));
+  const cell_request healthy{.level = device, .usable = &good.usable()};
+  for (int i = 0; i < 5; ++i) {
+    const auto c = cells.allocate(healthy);
+    if (c) std::printf("healthy device %u\n", tree.index(*c, device));
+    if (!c) std::printf("no healthy device can be spared\n");
+  }
+  print_free("four more granted");
+
+  std::printf("the rack: %u\n", tree.index(*cells.allocate(rack), rack));
+  cells.release(first);
+  print_free("first device released");
+}
