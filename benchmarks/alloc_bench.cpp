@@ -4,8 +4,8 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/journaled.h>
 #include <apiary/alloc/node_index.h>
+#include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
-#include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/health.h>
@@ -262,7 +262,7 @@ template <bool by_journal>
 void what_if(benchmark::State& state) {
   const uniform_tree tree = cluster(state.range(0));
   buddy_allocator<uniform_tree> cells(tree);
-  usage<uniform_tree> use(tree, 4);
+  priority_usage<uniform_tree> use(tree, 4);
   rng random(11);
   for (std::uint32_t i = 0; i < tree.cells(3).size() / 2; ++i)
     cells.allocate_at(tree.at(3, random.uniform(tree.cells(3).size())));
@@ -282,19 +282,19 @@ void what_if(benchmark::State& state) {
   for (auto _ : state) {
     if constexpr (by_journal) {
       transaction tx(log);
-      sum += try_nodes([&] { return allocate(tx, cells, level_t{3}); },
-                       [&](cell_id leaf) { assign(tx, use, leaf, 2); });
+      sum += try_nodes([&] { return journaled::allocate(tx, cells, level_t{3}); },
+                       [&](cell_id leaf) { journaled::assign(tx, use, leaf, 2); });
     } else {
       buddy_allocator<uniform_tree> copy = cells;
-      usage<uniform_tree> use_copy = use;
+      priority_usage<uniform_tree> use_copy = use;
       sum += try_nodes([&] { return copy.allocate(3); },
                        [&](cell_id leaf) { use_copy.assign(leaf, 2); });
     }
     ++rounds;
   }
   transaction tx(log);
-  const std::uint64_t once = try_nodes([&] { return allocate(tx, cells, level_t{3}); },
-                                       [&](cell_id leaf) { assign(tx, use, leaf, 2); });
+  const std::uint64_t once = try_nodes([&] { return journaled::allocate(tx, cells, level_t{3}); },
+                                       [&](cell_id leaf) { journaled::assign(tx, use, leaf, 2); });
   tx.rollback();
   if (sum != rounds * once || !(cells == before)) state.SkipWithError("the state was changed");
   state.SetComplexityN(state.range(0));
@@ -326,7 +326,7 @@ class map_usage {
 template <bool by_table>
 void assign_leaf(benchmark::State& state) {
   const uniform_tree tree = cluster(state.range(0));
-  using table = usage<uniform_tree>;
+  using table = priority_usage<uniform_tree>;
   table counts(tree, 4);
   map_usage maps(tree);
   std::vector<int> owner(tree.num_leaves(), -1);

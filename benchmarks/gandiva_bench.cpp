@@ -91,15 +91,15 @@ struct loaded_cluster {
       asked += task.total_gpu_milli();
       const auto where = below.propose(task);
       if (!where.ok() || !below.commit(task, *where).ok()) continue;
-      take(nodes, task, *where);
+      place_task(nodes, task, *where);
       tasks.push_back({task, *where});
     }
   }
   void move(const detail::fragmentation_move& m) {
     detail::placed_task& t = tasks[m.task];
-    give(nodes, t.task, t.where);
+    remove_task(nodes, t.task, t.where);
     t.where = m.to;
-    take(nodes, t.task, t.where);
+    place_task(nodes, t.task, t.where);
   }
 };
 

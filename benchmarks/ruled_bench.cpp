@@ -436,7 +436,7 @@ void change_node(benchmark::State& state) {
     free += to;
     free -= capacities.set(n, to);
   }
-  if (capacities.pieces(capacities.top(), 1)[0] != free) state.SkipWithError("leaves were lost");
+  if (capacities.slots(capacities.top(), 1)[0] != free) state.SkipWithError("leaves were lost");
 }
 BENCHMARK(change_node)->Name("ruled/change_node")->Arg(middle)->Arg(large);
 

@@ -61,7 +61,7 @@ decisions decide_naively(const experiment& e) {
   for (const std::uint32_t t : e.work.arrivals) {
     const task_request& task = e.work.tasks[t].request;
     answers.push_back(apiary_test::naive_fgd(e.mix, nodes, task));
-    if (answers.back()) take(nodes, task, *answers.back());
+    if (answers.back()) place_task(nodes, task, *answers.back());
   }
   return answers;
 }
@@ -104,7 +104,7 @@ void scan_of_exact_scores(benchmark::State& state) {
       std::uint32_t best = 0;
       std::optional<node_id> chosen;
       for (const node_id n : nodes.ids()) {
-        if (!fits(task, nodes[n])) continue;
+        if (!task_fits(task, nodes[n])) continue;
         const std::uint32_t score = gradient.score(nodes, n, task);
         if (chosen && score <= best) continue;
         best = score;
@@ -113,7 +113,7 @@ void scan_of_exact_scores(benchmark::State& state) {
       answers.push_back(std::nullopt);
       if (!chosen) continue;
       answers.back() = placement{*chosen, gradient.devices(nodes, *chosen, task)};
-      take(nodes, task, *answers.back());
+      place_task(nodes, task, *answers.back());
       gradient.update(nodes, *chosen);
     }
     sum = checksum(answers);

@@ -282,7 +282,7 @@ struct measuring_host {
 // Turns, packing, migration and growth, at the published costs.
 void gandiva_copies(benchmark::State& state) {
   const std::vector<timed_job> list = copies_of_list(state.range(1));
-  const auto speed = [](const timed_job& job, const job_place& place,
+  const auto speed = [](const timed_job& job, const job_placement& place,
                         std::span<const job_id> others) -> std::uint32_t {
     if (!others.empty()) return measuring_host::speed_beside(job.request.job, others[0]);
     std::uint32_t gpus = 0;

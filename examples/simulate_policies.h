@@ -163,17 +163,19 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
   const auto run = [&](auto scheduler) -> absl::Status {
     watched watch(std::move(scheduler), list.jobs, out.picture);
     std::size_t ended = 0;
-    APIARY_ASSIGN_OR_RETURN(
-        const apiary::simulation_result done,
-        simulate(
-            watch, list.jobs, {},
-            {.start_cost = start_cost,
-             .migration_cost = migration_cost,
-             .servers = cluster.servers().gpus},
-            [](const apiary::timed_job&, const apiary::job_place&) { return apiary::full_speed; },
-            [&](const apiary::simulation_event& e) {
-              if (e.what == apiary::simulation_event::kind::end) progress(++ended);
-            }));
+    APIARY_ASSIGN_OR_RETURN(const apiary::simulation_result done,
+                            simulate(
+                                watch, list.jobs, {},
+                                {.start_cost = start_cost,
+                                 .migration_cost = migration_cost,
+                                 .servers = cluster.servers().gpus},
+                                [](const apiary::timed_job&, const apiary::job_placement&) {
+                                  return apiary::full_speed;
+                                },
+                                [&](const apiary::simulation_event& e) {
+                                  if (e.what == apiary::simulation_event::kind::end)
+                                    progress(++ended);
+                                }));
     out.metrics = metrics_of(done, list.jobs);
     out.log = done.log.value();
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {

@@ -63,5 +63,5 @@ int main() {
   gang.preferred = any_level;
   gang.members[0].spread = {{rack, 2}};
   try_way(capacities, "two of a kind a rack", gang, gang_objective::whole_cells);
-  std::printf("free GPUs are as before: %u\n", capacities.pieces(capacities.top(), 1)[0]);
+  std::printf("free GPUs are as before: %u\n", capacities.slots(capacities.top(), 1)[0]);
 }

@@ -25,7 +25,8 @@ struct cluster {
 // Whether the tenant's quota and the free cells admit n more nodes.
 bool take_nodes(transaction& tx, cluster& c, tenant_id tenant, int n) {
   for (int i = 0; i < n; ++i)
-    if (!charge(tx, c.quotas, tenant, node) || !allocate(tx, c.cells, node)) return false;
+    if (!journaled::charge(tx, c.quotas, tenant, node) || !journaled::allocate(tx, c.cells, node))
+      return false;
   return true;
 }
 
@@ -54,8 +55,8 @@ int main() {
   transaction tx(c.log);
   {
     transaction stop(c.log);
-    release(stop, c.cells, job);
-    refund(stop, c.quotas, tenant, node);
+    journaled::release(stop, c.cells, job);
+    journaled::refund(stop, c.quotas, tenant, node);
     stop.commit();
   }
   const bool fits = take_nodes(tx, c, tenant, 4);

@@ -57,7 +57,8 @@ int main() {
   journal log;
   {
     transaction tx(log);
-    for (const std::uint32_t n : remedy.nodes()) set(tx, capacities, n, capacity[n]);
+    for (const std::uint32_t n : remedy.nodes())
+      journaled::set_free(tx, capacities, n, capacity[n]);
     if (fit(capacities, gang) != fit_verdict::fits) return 1;
     take<uniform_tree>(tx, capacities, gang, fit.portions());
     print_free("with the gang", capacities);

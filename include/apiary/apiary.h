@@ -11,10 +11,10 @@
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/journaled.h>
 #include <apiary/alloc/node_index.h>
+#include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/alloc/server_pool.h>
-#include <apiary/alloc/usage.h>
 #include <apiary/batch/batch_queue.h>
 #include <apiary/batch/conservative_queue.h>
 #include <apiary/batch/gpu_sharing_placer.h>
@@ -24,10 +24,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/container/dense_map.h>
 #include <apiary/container/fast_div.h>
-#include <apiary/container/incremental_sort.h>
-#include <apiary/container/lazy_value.h>
 #include <apiary/container/score_tree.h>
-#include <apiary/container/shared_array.h>
 #include <apiary/container/timer_queue.h>
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
@@ -113,7 +110,6 @@
 #include <apiary/topology/health.h>
 #include <apiary/topology/locality.h>
 #include <apiary/topology/named_tree.h>
-#include <apiary/topology/quota_tree.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

@@ -31,21 +31,21 @@ void check(const capacity_index<Tree>& capacities, const std::vector<std::uint32
   REQUIRE(capacities.num_nodes() == free.size());
   for (level_t l = node_level + 1; l <= capacities.top(); ++l) {
     for (std::uint32_t c = 0; c < capacities.num_cells(l); ++c) {
-      std::vector<std::uint32_t> nodes(capacities.most() + 1);
+      std::vector<std::uint32_t> nodes(capacities.max_free() + 1);
       for (std::uint32_t n = 0; n < free.size(); ++n) {
         REQUIRE(capacities.nodes(l, c).contains(cell_id(n)) == in_cell(n, l, c));
         if (in_cell(n, l, c)) ++nodes[free[n]];
       }
-      for (std::uint32_t f = 0; f <= capacities.most(); ++f)
+      for (std::uint32_t f = 0; f <= capacities.max_free(); ++f)
         REQUIRE(capacities.histogram(l, c)[f] == nodes[f]);
-      for (std::uint32_t t = 1; t <= capacities.most(); ++t) {
+      for (std::uint32_t t = 1; t <= capacities.max_free(); ++t) {
         std::uint32_t pieces = 0;
-        for (std::uint32_t f = 0; f <= capacities.most(); ++f) pieces += nodes[f] * (f / t);
-        REQUIRE(capacities.pieces(l, t)[c] == pieces);
+        for (std::uint32_t f = 0; f <= capacities.max_free(); ++f) pieces += nodes[f] * (f / t);
+        REQUIRE(capacities.slots(l, t)[c] == pieces);
       }
     }
   }
-  for (std::uint32_t f = 0; f <= capacities.most(); ++f) {
+  for (std::uint32_t f = 0; f <= capacities.max_free(); ++f) {
     std::uint32_t first = summary_bitset::npos;
     for (auto n = static_cast<std::uint32_t>(free.size()); n-- > 0;) {
       if (free[n] == f) first = n;
@@ -70,7 +70,8 @@ void play(const Tree& tree, level_t node_level, std::uint32_t most, std::uint64_
     {
       transaction tx(log);
       for (int i = 0; i < 5; ++i)
-        set(tx, capacities, random.uniform(capacities.num_nodes()), random.uniform(most + 1));
+        journaled::set_free(tx, capacities, random.uniform(capacities.num_nodes()),
+                            random.uniform(most + 1));
     }
     check(capacities, free);
   }

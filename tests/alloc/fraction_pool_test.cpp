@@ -24,19 +24,19 @@ TEST_CASE("a task fits if everything it asks for is there") {
   node_table nodes = one_node();
   const node_id n(0);
   nodes[n].gpu_left = {400, 1000, 700, 1000};
-  CHECK(fits(task_request{.cpu_milli = 8000, .memory_mib = 4096, .gpus = 2, .gpu_milli = 1000},
-             nodes[n]));
-  CHECK_FALSE(fits(task_request{.gpus = 3, .gpu_milli = 1000}, nodes[n]));
-  CHECK_FALSE(fits(task_request{.cpu_milli = 8001}, nodes[n]));
-  CHECK_FALSE(fits(task_request{.memory_mib = 4097}, nodes[n]));
-  CHECK_FALSE(fits(task_request{.gpus = 1, .gpu_milli = 100, .models = 1}, nodes[n]));
-  CHECK(fits(task_request{.gpus = 1, .gpu_milli = 100, .models = 3}, nodes[n]));
-  CHECK(fits(task_request{.models = 1}, nodes[n]));  // no GPU asked for: any node
+  CHECK(task_fits(task_request{.cpu_milli = 8000, .memory_mib = 4096, .gpus = 2, .gpu_milli = 1000},
+                  nodes[n]));
+  CHECK_FALSE(task_fits(task_request{.gpus = 3, .gpu_milli = 1000}, nodes[n]));
+  CHECK_FALSE(task_fits(task_request{.cpu_milli = 8001}, nodes[n]));
+  CHECK_FALSE(task_fits(task_request{.memory_mib = 4097}, nodes[n]));
+  CHECK_FALSE(task_fits(task_request{.gpus = 1, .gpu_milli = 100, .models = 1}, nodes[n]));
+  CHECK(task_fits(task_request{.gpus = 1, .gpu_milli = 100, .models = 3}, nodes[n]));
+  CHECK(task_fits(task_request{.models = 1}, nodes[n]));  // no GPU asked for: any node
   nodes[n].gpu_left = {400, 300, 700, 0};
-  CHECK(fits(task_request{.gpus = 1, .gpu_milli = 700}, nodes[n]));
-  CHECK_FALSE(fits(task_request{.gpus = 1, .gpu_milli = 701}, nodes[n]));
+  CHECK(task_fits(task_request{.gpus = 1, .gpu_milli = 700}, nodes[n]));
+  CHECK_FALSE(task_fits(task_request{.gpus = 1, .gpu_milli = 701}, nodes[n]));
   nodes[n].healthy = false;
-  CHECK_FALSE(fits(task_request{}, nodes[n]));
+  CHECK_FALSE(task_fits(task_request{}, nodes[n]));
 }
 
 TEST_CASE("devices are chosen by the documented rules") {
@@ -56,26 +56,26 @@ TEST_CASE("devices are chosen by the documented rules") {
 TEST_CASE("a placement that does not suit is refused, whatever it is") {
   const node_table nodes = one_node();
   const task_request two{.gpus = 2, .gpu_milli = 1000};
-  CHECK(can_take(nodes, two, {node_id(0), 0b1001}));
-  CHECK_FALSE(can_take(nodes, two, {node_id(0), 0b0001}));
-  CHECK_FALSE(can_take(nodes, two, {node_id(0), 0b0111}));
-  CHECK_FALSE(can_take(nodes, two, {node_id(0), 0b10001}));
-  CHECK_FALSE(can_take(nodes, two, {node_id(0), 0x80000001}));
-  CHECK_FALSE(can_take(nodes, two, {node_id(1), 0b0011}));
-  CHECK_FALSE(can_take(nodes, two, {node_id(), 0b0011}));
-  CHECK_FALSE(can_take(nodes, task_request{.cpu_milli = 1}, {node_id(0), 0b0001}));
-  CHECK(can_take(nodes, task_request{.cpu_milli = 1}, {node_id(0), 0}));
+  CHECK(can_place_task(nodes, two, {node_id(0), 0b1001}));
+  CHECK_FALSE(can_place_task(nodes, two, {node_id(0), 0b0001}));
+  CHECK_FALSE(can_place_task(nodes, two, {node_id(0), 0b0111}));
+  CHECK_FALSE(can_place_task(nodes, two, {node_id(0), 0b10001}));
+  CHECK_FALSE(can_place_task(nodes, two, {node_id(0), 0x80000001}));
+  CHECK_FALSE(can_place_task(nodes, two, {node_id(1), 0b0011}));
+  CHECK_FALSE(can_place_task(nodes, two, {node_id(), 0b0011}));
+  CHECK_FALSE(can_place_task(nodes, task_request{.cpu_milli = 1}, {node_id(0), 0b0001}));
+  CHECK(can_place_task(nodes, task_request{.cpu_milli = 1}, {node_id(0), 0}));
   // A device that no node can have lies where the table keeps other things.
   node_table large;
   const node_id n = large.add({{8000, 4096}, 8, 3});
   for (std::uint32_t device = 0; device < 32; ++device) {
     CAPTURE(device);
-    CHECK(can_take(large, task_request{.gpus = 1, .gpu_milli = 1}, {n, 1U << device}) ==
+    CHECK(can_place_task(large, task_request{.gpus = 1, .gpu_milli = 1}, {n, 1U << device}) ==
           (device < 8));
   }
   node_table used = nodes;
   used[node_id(0)].gpu_left[3] = 999;
-  CHECK_FALSE(can_take(used, two, {node_id(0), 0b1001}));
+  CHECK_FALSE(can_place_task(used, two, {node_id(0), 0b1001}));
 }
 
 TEST_CASE("what is given back in any order leaves the table as it was") {
@@ -91,24 +91,24 @@ TEST_CASE("what is given back in any order leaves the table as it was") {
   for (std::uint32_t step = 0; step < steps; ++step) {
     const task_request task = apiary_test::random_task(random, step);
     const node_id n(random.uniform(nodes.size()));
-    if (fits(task, nodes[n]) && random.uniform(4) != 0) {
+    if (task_fits(task, nodes[n]) && random.uniform(4) != 0) {
       std::uint32_t devices = 0;
       if (task.wants_whole_gpus()) devices = first_free_devices(nodes[n], task.gpus);
       if (task.wants_part_of_gpu()) devices = tightest_device(nodes[n], task.gpu_milli);
-      REQUIRE(can_take(nodes, task, {n, devices}));
+      REQUIRE(can_place_task(nodes, task, {n, devices}));
       const std::uint32_t gpu_left = nodes[n].total_gpu_left();
-      take(nodes, task, {n, devices});
+      place_task(nodes, task, {n, devices});
       REQUIRE(nodes[n].total_gpu_left() + task.total_gpu_milli() == gpu_left);
       running.push_back({task, {n, devices}});
     } else if (!running.empty()) {
       const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
-      give(nodes, running[i].task, running[i].where);
+      remove_task(nodes, running[i].task, running[i].where);
       running[i] = running.back();
       running.pop_back();
     }
   }
   shuffle(running, random);
-  for (const taken& t : running) give(nodes, t.task, t.where);
+  for (const taken& t : running) remove_task(nodes, t.task, t.where);
   CHECK(nodes == before);
 }
 

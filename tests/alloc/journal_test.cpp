@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/journaled.h>
+#include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
-#include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/ragged_tree.h>
@@ -37,7 +37,7 @@ void append_digit(text& t, double d) { t.value += std::to_string(static_cast<int
 struct state {
   buddy_allocator<ragged_tree> cells;
   reserving_buddy_allocator guarded;
-  usage<ragged_tree> use;
+  priority_usage<ragged_tree> use;
   quota_ledger quotas;
 
   state(const ragged_tree& ragged, const uniform_tree& uniform)
@@ -64,50 +64,53 @@ void change_something(transaction& tx, state& s, rng& random) {
   const cell_id any(random.uniform(s.cells.tree().num_cells()));
   switch (random.uniform(14)) {
     case 0:
-      allocate(tx, s.cells, random.uniform(s.cells.tree().num_levels()));
+      journaled::allocate(tx, s.cells, random.uniform(s.cells.tree().num_levels()));
       break;
     case 1:
-      allocate(tx, s.cells, cell_request{.level = random.uniform(s.cells.tree().num_levels())},
-               [](cell_id c) { return c.value % 3; });
+      journaled::allocate(tx, s.cells,
+                          cell_request{.level = random.uniform(s.cells.tree().num_levels())},
+                          [](cell_id c) { return c.value % 3; });
       break;
     case 2:
-      allocate_at(tx, s.cells, any);
+      journaled::allocate_at(tx, s.cells, any);
       break;
     case 3:
     case 4:
-      if (const auto c = some_live(s.cells, random)) release(tx, s.cells, *c);
+      if (const auto c = some_live(s.cells, random)) journaled::release(tx, s.cells, *c);
       break;
     case 5:
-      reserve(tx, s.guarded, {level, 1 + random.uniform(2)});
+      journaled::reserve(tx, s.guarded, {level, 1 + random.uniform(2)});
       break;
     case 6:
-      if (s.guarded.reserved(level) > 0) cancel_reservation(tx, s.guarded, {level, 1});
+      if (s.guarded.reserved(level) > 0) journaled::cancel_reservation(tx, s.guarded, {level, 1});
       break;
     case 7:
-      allocate(tx, s.guarded, level);
+      journaled::allocate(tx, s.guarded, level);
       break;
     case 8:
-      allocate_at(tx, s.guarded, cell_id(random.uniform(tree.num_cells())));
+      journaled::allocate_at(tx, s.guarded, cell_id(random.uniform(tree.num_cells())));
       break;
     case 9:
-      if (const auto c = some_live(s.guarded.cells(), random)) release(tx, s.guarded, *c);
+      if (const auto c = some_live(s.guarded.cells(), random))
+        journaled::release(tx, s.guarded, *c);
       break;
     case 10: {
       const id_range<cell_id> all = s.use.tree().cells(0);
       const std::uint32_t k = random.uniform(5);
-      assign(tx, s.use, all[random.uniform(all.size())],
-             k == 4 ? usage<ragged_tree>::unused : static_cast<std::uint8_t>(k));
+      journaled::assign(
+          tx, s.use, all[random.uniform(all.size())],
+          k == 4 ? priority_usage<ragged_tree>::unused : static_cast<std::uint8_t>(k));
       break;
     }
     case 11:
-      static_cast<void>(charge(tx, s.quotas, tenant, level));
+      static_cast<void>(journaled::charge(tx, s.quotas, tenant, level));
       break;
     case 12:
-      if (s.quotas.allocated(tenant, level) > 0) refund(tx, s.quotas, tenant, level);
+      if (s.quotas.allocated(tenant, level) > 0) journaled::refund(tx, s.quotas, tenant, level);
       break;
     default:
-      set_quota(tx, s.quotas, tenant,
-                {level, s.quotas.allocated(tenant, level) + random.uniform(3)});
+      journaled::set_quota(tx, s.quotas, tenant,
+                           {level, s.quotas.allocated(tenant, level) + random.uniform(3)});
   }
 }
 
@@ -256,10 +259,10 @@ TEST_CASE("whatever is a cell allocator can be changed within a transaction") {
   auto cells = apiary_test::cell_allocator_archetype::make();
   {
     transaction tx(log);
-    CHECK(allocate(tx, cells, level_t{0}) == cell_id(0));
-    release(tx, cells, cell_id(0));
-    CHECK(allocate_at(tx, cells, cell_id(0)));
-    CHECK_FALSE(allocate(tx, cells, level_t{0}).has_value());
+    CHECK(journaled::allocate(tx, cells, level_t{0}) == cell_id(0));
+    journaled::release(tx, cells, cell_id(0));
+    CHECK(journaled::allocate_at(tx, cells, cell_id(0)));
+    CHECK_FALSE(journaled::allocate(tx, cells, level_t{0}).has_value());
     CHECK(cells.free_count(0) == 0);
   }
   CHECK(cells.free_count(0) == 1);

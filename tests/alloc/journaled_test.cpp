@@ -21,7 +21,7 @@ TEST_CASE("each function changes what the plain one changes, and a rollback chan
   const uniform_tree tree({2, 2, 2});
   buddy_allocator<uniform_tree> cells(tree);
   reserving_buddy_allocator safe(tree);
-  usage<uniform_tree> use(tree, 3);
+  priority_usage<uniform_tree> use(tree, 3);
   quota_ledger ledger(tree.num_levels());
   const tenant_id tenant = ledger.add_tenant();
   REQUIRE(cells.allocate_at(tree.at(0, 7)));
@@ -36,19 +36,20 @@ TEST_CASE("each function changes what the plain one changes, and a rollback chan
   journal log;
   {
     transaction tx(log);
-    CHECK(allocate(tx, cells, level_t{1}) == tree.at(1, 2));
-    CHECK(allocate_at(tx, cells, tree.at(0, 0)));
-    CHECK_FALSE(allocate_at(tx, cells, tree.at(2, 0)));
-    release(tx, cells, tree.at(0, 7));
-    CHECK(reserve(tx, safe, {2, 1}));
-    CHECK_FALSE(reserve(tx, safe, {2, 2}));
-    CHECK(allocate(tx, safe, level_t{0}).has_value());
-    cancel_reservation(tx, safe, {0, 1});
-    CHECK(assign(tx, use, tree.at(0, 3), std::uint8_t{2}) == usage<uniform_tree>::unused);
-    CHECK(charge(tx, ledger, tenant, 1));
-    CHECK_FALSE(charge(tx, ledger, tenant, 1));
-    refund(tx, ledger, tenant, 1);
-    set_quota(tx, ledger, tenant, {1, 9});
+    CHECK(journaled::allocate(tx, cells, level_t{1}) == tree.at(1, 2));
+    CHECK(journaled::allocate_at(tx, cells, tree.at(0, 0)));
+    CHECK_FALSE(journaled::allocate_at(tx, cells, tree.at(2, 0)));
+    journaled::release(tx, cells, tree.at(0, 7));
+    CHECK(journaled::reserve(tx, safe, {2, 1}));
+    CHECK_FALSE(journaled::reserve(tx, safe, {2, 2}));
+    CHECK(journaled::allocate(tx, safe, level_t{0}).has_value());
+    journaled::cancel_reservation(tx, safe, {0, 1});
+    CHECK(journaled::assign(tx, use, tree.at(0, 3), std::uint8_t{2}) ==
+          priority_usage<uniform_tree>::unused);
+    CHECK(journaled::charge(tx, ledger, tenant, 1));
+    CHECK_FALSE(journaled::charge(tx, ledger, tenant, 1));
+    journaled::refund(tx, ledger, tenant, 1);
+    journaled::set_quota(tx, ledger, tenant, {1, 9});
     CHECK_FALSE(cells == cells_before);
     CHECK_FALSE(safe == safe_before);
     CHECK_FALSE(use == use_before);
@@ -76,13 +77,13 @@ TEST_CASE("tasks on nodes are taken back in the reverse order, nested or not") {
       const task_request task = apiary_test::random_task(random, i);
       const node_id n(random.uniform(nodes.size()));
       if (!running.empty() && random.uniform(2) == 0) {
-        give(tx, nodes, running.back().first, running.back().second);
+        journaled::remove_task(tx, nodes, running.back().first, running.back().second);
         running.pop_back();
-      } else if (fits(task, nodes[n])) {
+      } else if (task_fits(task, nodes[n])) {
         placement where{n, 0};
         if (task.wants_whole_gpus()) where.device_mask = first_free_devices(nodes[n], task.gpus);
         if (task.wants_part_of_gpu()) where.device_mask = tightest_device(nodes[n], task.gpu_milli);
-        take(tx, nodes, task, where);
+        journaled::place_task(tx, nodes, task, where);
         running.push_back({task, where});
       }
       if (depth < 3 && random.uniform(8) == 0) self(self, depth + 1);
@@ -107,12 +108,12 @@ TEST_CASE("after a rollback an allocator has what it had, and grants what it wou
       const cell_id c(random.uniform(tree.num_cells()));
       if (!held.empty() && random.uniform(2) == 0) {
         std::swap(held[random.uniform(static_cast<std::uint32_t>(held.size()))], held.back());
-        release(tx, cells, held.back());
+        journaled::release(tx, cells, held.back());
         held.pop_back();
-      } else if (random.uniform(3) == 0 ? allocate_at(tx, cells, c) : false) {
+      } else if (random.uniform(3) == 0 ? journaled::allocate_at(tx, cells, c) : false) {
         held.push_back(c);
       } else if (const auto granted =
-                     allocate(tx, cells, static_cast<level_t>(random.uniform(4)))) {
+                     journaled::allocate(tx, cells, static_cast<level_t>(random.uniform(4)))) {
         held.push_back(*granted);
       }
     }

@@ -17,7 +17,7 @@ using namespace apiary::detail;
 
 namespace {
 
-std::uint32_t size_of(const job_place& place) {
+std::uint32_t size_of(const job_placement& place) {
   std::uint32_t gpus = 0;
   for (const placement& p : place) gpus += p.num_devices();
   return gpus;
@@ -44,35 +44,35 @@ TEST_CASE("server_pool: best fit on one server, whole servers and a rest over se
   CHECK(pool.num_racks() == 3);
   CHECK(pool.total(2) == 2);
   CHECK(pool.servers_of(2) == id_range<node_id>{node_id(4), node_id(5)});
-  CHECK(pool.fit(pool.servers(), 1, 9) == job_place{{node_id(4), 1}});
-  pool.take(job_id(7), job_place{{node_id(1), 0b0101}});
+  CHECK(pool.fit(pool.servers(), 1, 9) == job_placement{{node_id(4), 1}});
+  pool.take(job_id(7), job_placement{{node_id(1), 0b0101}});
   CHECK(pool.owner(node_id(1), 2) == job_id(7));
   CHECK(!pool.owner(node_id(1), 1).valid());
-  CHECK(pool.fit(pool.servers(), 2, 9) == job_place{{node_id(1), 0b1010}});
-  CHECK(pool.fit(pool.servers(), 3, 9) == job_place{{node_id(0), 0b0111}});
+  CHECK(pool.fit(pool.servers(), 2, 9) == job_placement{{node_id(1), 0b1010}});
+  CHECK(pool.fit(pool.servers(), 3, 9) == job_placement{{node_id(0), 0b0111}});
   CHECK(pool.fit(pool.servers(), 10, 9) ==
-        job_place{{node_id(0), 0b1111}, {node_id(1), 0b1010}, {node_id(2), 0b1111}});
+        job_placement{{node_id(0), 0b1111}, {node_id(1), 0b1010}, {node_id(2), 0b1111}});
   CHECK(pool.fit(pool.servers(), 10, 2).empty());
   CHECK(pool.fit(pool.servers_of(0), 6, 2) ==
-        job_place{{node_id(0), 0b1111}, {node_id(1), 0b1010}});
+        job_placement{{node_id(0), 0b1111}, {node_id(1), 0b1010}});
   CHECK(pool.fit(pool.servers_of(0), 7, 2).empty());
   CHECK(pool.fit(pool.servers(), 17, 9).empty());
-  pool.give(job_place{{node_id(1), 0b0101}});
+  pool.give(job_placement{{node_id(1), 0b0101}});
   CHECK(pool.idle() == 18);
 }
 
 TEST_CASE("server_pool: a bad server offers nothing and keeps what runs there") {
   const std::vector<std::uint32_t> gpus{4, 4};
   server_pool pool(gpus, 1);
-  pool.take(job_id(1), job_place{{node_id(0), 0b0011}});
+  pool.take(job_id(1), job_placement{{node_id(0), 0b0011}});
   CHECK(pool.usable() == 8);
   pool.set_health(node_id(0), false);
   CHECK(pool.usable() == 4);
   CHECK(pool.idle() == 4);
   CHECK(pool.idle(0U) == 0);
   CHECK(pool.tightest(pool.servers(), 2) == node_id(1));
-  CHECK(!pool.can_take(job_place{{node_id(0), 0b0100}}));
-  pool.give(job_place{{node_id(0), 0b0011}});
+  CHECK(!pool.can_take(job_placement{{node_id(0), 0b0100}}));
+  pool.give(job_placement{{node_id(0), 0b0011}});
   CHECK(pool.idle() == 4);
   pool.set_health(node_id(0), true);
   CHECK(pool.idle() == 8);
@@ -87,14 +87,14 @@ TEST_CASE("server_pool: random jobs take the fewest servers and never a device t
     std::vector<std::uint32_t> gpus(1 + random.uniform(8));
     for (std::uint32_t& g : gpus) g = random.uniform(seed % 3 == 0 ? 17 : 5);
     server_pool pool(gpus, 1 + random.uniform(4));
-    std::vector<job_place> running;
+    std::vector<job_placement> running;
     for (std::uint32_t step = 0; step < 80; ++step) {
       const std::uint32_t rack = random.uniform(pool.num_racks());
       const id_range<node_id> among =
           random.uniform(3) == 0 ? pool.servers_of(rack) : pool.servers();
       const std::uint32_t wanted = 1 + random.uniform(12);
       const std::uint32_t most = 1 + random.uniform(4);
-      const job_place place = pool.fit(among, wanted, most);
+      const job_placement place = pool.fit(among, wanted, most);
       const std::uint32_t least = fewest(pool, among, wanted);
       REQUIRE(place.empty() == (least > most || least > among.size()));
       if (!place.empty()) {

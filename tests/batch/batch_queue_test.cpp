@@ -114,7 +114,7 @@ TEST_CASE("batch_queue: why each waited") {
   CHECK(queue.decide(30, actions).ok());
   REQUIRE(actions.size() == 5);
   CHECK(actions[4].job == job_id(4));
-  CHECK(actions[4].place == job_place{{node_id(0), 3}});
+  CHECK(actions[4].place == job_placement{{node_id(0), 3}});
   CHECK(actions[4].waited[delay_cause::capacity] == 12);
   CHECK(actions[4].waited[delay_cause::fragmentation] == 13);
   CHECK(actions[4].waited.total() == 25);
@@ -322,7 +322,7 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
     for (time_ms at = 0; at < 40; at += 1 + random.uniform(15)) {
       outages.push_back({node_id(random.uniform(2)), at, at + 1});  // one tick: never twice at once
     }
-    const auto slow = [](const timed_job&, const job_place& place) -> std::uint32_t {
+    const auto slow = [](const timed_job&, const job_placement& place) -> std::uint32_t {
       return full_speed / static_cast<std::uint32_t>(place.size());
     };
     const auto all_ended = [&](auto&& queue) {

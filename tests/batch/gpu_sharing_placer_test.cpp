@@ -43,9 +43,9 @@ TEST_CASE("sharing_placer: what is no cluster") {
 TEST_CASE("sharing_placer: a job goes where it fragments least, another score sends it elsewhere") {
   // The four of server 0 are left to who wants four.
   fgd_placer placer = servers_of({4, 6});
-  CHECK(placer.propose(job_of(0, 1)).value() == job_place{{node_id(1), 1}});
+  CHECK(placer.propose(job_of(0, 1)).value() == job_placement{{node_id(1), 1}});
   auto other = gpu_sharing_placer<best_fit>::create({.gpus = {4, 6}}, best_fit()).value();
-  CHECK(other.propose(job_of(0, 1)).value() == job_place{{node_id(0), 1}});
+  CHECK(other.propose(job_of(0, 1)).value() == job_placement{{node_id(0), 1}});
 }
 
 TEST_CASE("sharing_placer: what cannot be committed or finished") {
@@ -124,7 +124,7 @@ TEST_CASE("sharing_placer: random jobs: no GPU twice, a no only where servers al
     fgd_placer placer = servers_of(std::vector<std::uint32_t>(servers, size));
     std::vector<std::uint32_t> idle(servers, (1U << size) - 1);
     std::vector<bool> bad(servers, false);
-    std::map<std::uint32_t, job_place> running;
+    std::map<std::uint32_t, job_placement> running;
     for (std::uint32_t step = 0; step < 60; ++step) {
       if (random.uniform(8) == 0) {
         const std::uint32_t n = random.uniform(servers);

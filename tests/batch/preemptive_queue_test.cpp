@@ -271,7 +271,8 @@ TEST_CASE("preemptive_queue: on servers and with broken ones everyone ends") {
          {preemptive_rule::shortest_remaining, preemptive_rule::least_attained}) {
       preemptive_queue queue(servers, {.rule = rule, .quantum = 4});
       const auto run = simulate(
-          queue, jobs, outages, {}, [](const timed_job&, const job_place&) { return full_speed; },
+          queue, jobs, outages, {},
+          [](const timed_job&, const job_placement&) { return full_speed; },
           [](const simulation_event&) {});
       REQUIRE_MESSAGE(run.ok(), run.status().ToString());
       for (std::size_t j = 0; j < jobs.size(); ++j) {

@@ -31,11 +31,11 @@ TEST_CASE("server_placer: no more servers than in an empty cluster, unless anywh
     CHECK(placer.commit(wants(0, 1), {{node_id(0), 1}}).ok());
     CHECK(placer.commit(wants(1, 1), {{node_id(1), 1}}).ok());
     CHECK(placer.idle_gpus() == 10);
-    CHECK(placer.propose(wants(2, 4)).value() == job_place{{node_id(2), 15}});
-    CHECK(placer.propose(wants(2, 7)).value() == job_place{{node_id(0), 14}, {node_id(2), 15}});
+    CHECK(placer.propose(wants(2, 4)).value() == job_placement{{node_id(2), 15}});
+    CHECK(placer.propose(wants(2, 7)).value() == job_placement{{node_id(0), 14}, {node_id(2), 15}});
     const auto eight = placer.propose(wants(2, 8));
     if (anywhere) {
-      CHECK(eight.value() == job_place{{node_id(0), 14}, {node_id(1), 2}, {node_id(2), 15}});
+      CHECK(eight.value() == job_placement{{node_id(0), 14}, {node_id(1), 2}, {node_id(2), 15}});
     } else {
       CHECK(absl::IsResourceExhausted(eight.status()));
       CHECK(eight.status().message().empty());

@@ -164,8 +164,8 @@ TEST_CASE("a placement takes its leaves until it is taken back") {
   {
     transaction tx(log);
     take<uniform_tree>(tx, capacities, gang, fit.portions());
-    CHECK(capacities.pieces(capacities.top(), 1)[0] == 16);
+    CHECK(capacities.slots(capacities.top(), 1)[0] == 16);
     CHECK(capacities.histogram(capacities.top(), 0)[0] == 2);
   }
-  CHECK(capacities.pieces(capacities.top(), 1)[0] == 24);
+  CHECK(capacities.slots(capacities.top(), 1)[0] == 24);
 }

@@ -44,8 +44,8 @@ struct tried_state {
     for (std::uint32_t n = 0; n < 6; ++n) fresh.set(n, s.free[n]);
     for (std::uint32_t t = 1; t <= 8; ++t)
       for (const level_t l : {level_t{rack}, capacities.top()}) {
-        const auto a = fresh.pieces(l, t);
-        const auto b = capacities.pieces(l, t);
+        const auto a = fresh.slots(l, t);
+        const auto b = capacities.slots(l, t);
         if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) return false;
       }
     return now() == s;

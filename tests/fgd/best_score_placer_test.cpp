@@ -26,7 +26,7 @@ std::optional<placement> scan(const node_table& nodes, Score& score, const task_
                               const summary_bitset* allowed) {
   std::optional<node_id> best;
   for (const node_id n : nodes.ids()) {
-    if (!fits(task, nodes[n]) || (allowed != nullptr && !allowed->test(n.value))) continue;
+    if (!task_fits(task, nodes[n]) || (allowed != nullptr && !allowed->test(n.value))) continue;
     if (!best || score.score(nodes, n, task) > score.score(nodes, *best, task)) best = n;
   }
   if (!best) return std::nullopt;
@@ -71,7 +71,7 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
     }
     if (what <= 4 && !running.empty()) {
       const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
-      give(nodes, running[i].first, running[i].second);
+      remove_task(nodes, running[i].first, running[i].second);
       changed(running[i].second.node);
       running[i] = running.back();
       running.pop_back();
@@ -85,7 +85,7 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
     const std::optional<placement> where = placer.place(nodes, k);
     REQUIRE(where == scan(nodes, plain, task, nullptr));
     if (where) {
-      take(nodes, task, *where);
+      place_task(nodes, task, *where);
       changed(where->node);
       running.push_back({task, *where});
     }

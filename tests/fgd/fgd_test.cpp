@@ -37,13 +37,13 @@ TEST_CASE("every decision is that of scoring every node from scratch") {
       if (expected) {
         REQUIRE(*where == *expected);
         REQUIRE(scheduler.commit(task, *where).ok());
-        take(nodes, task, *where);
+        place_task(nodes, task, *where);
         running.push_back({task, *where});
       }
       if (random.uniform(4) == 0 && !running.empty()) {
         const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
         REQUIRE(scheduler.finish(running[i].first.job).ok());
-        give(nodes, running[i].first, running[i].second);
+        remove_task(nodes, running[i].first, running[i].second);
         running[i] = running.back();
         running.pop_back();
       }

@@ -102,7 +102,7 @@ void run(const absl::StatusOr<Scheduler>& fresh, const std::vector<timed_job>& j
   Scheduler scheduler = *fresh;
   const absl::StatusOr<simulation_result> done = simulate(
       scheduler, jobs, outages, {.servers = std::vector<std::uint32_t>(8, 4)},
-      [](const timed_job&, const job_place&) { return full_speed; },
+      [](const timed_job&, const job_placement&) { return full_speed; },
       [](const simulation_event&) {});
   APIARY_VERIFY(done.ok());
   for (std::size_t i = 0; i < jobs.size(); ++i) {

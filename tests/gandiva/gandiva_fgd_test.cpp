@@ -143,14 +143,14 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
         const task_request& task = jobs.at(a.job).first;
         if (const auto was = running.find(a.job); was != running.end()) {
           REQUIRE((a.what == task_verb::suspend || a.what == task_verb::migrate));
-          give(nodes, task, was->second);
+          remove_task(nodes, task, was->second);
           running.erase(was);
         } else {
           REQUIRE((a.what == task_verb::start || a.what == task_verb::resume));
         }
         if (a.what == task_verb::suspend) return;
-        REQUIRE(can_take(nodes, task, a.where));
-        take(nodes, task, a.where);
+        REQUIRE(can_place_task(nodes, task, a.where));
+        place_task(nodes, task, a.where);
         running[a.job] = a.where;
       };
       for (std::uint32_t step = 0; step < 60; ++step) {
@@ -166,7 +166,7 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
               std::next(jobs.begin(), random.uniform(static_cast<std::uint32_t>(jobs.size())));
           REQUIRE(g.finish(job->first, now).ok());
           if (const auto was = running.find(job->first); was != running.end()) {
-            give(nodes, job->second.first, was->second);
+            remove_task(nodes, job->second.first, was->second);
             running.erase(was);
           }
           jobs.erase(job);

@@ -128,7 +128,7 @@ TEST_CASE("gandiva: a departure lets a suspended job of the fullest server move 
   m.finish(3, 7);
   CHECK(m.at(2) == runs(1));  // of server 0, which has three jobs
   CHECK(m.actions.size() == 1);
-  CHECK(m.actions[0].place == job_place{{node_id(1), 3}});
+  CHECK(m.actions[0].place == job_placement{{node_id(1), 3}});
   CHECK(m.actions[0].waited.total() == 4);
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("gandiva: random loads: no GPU twice, none idle that a job could use, 
     watched scheduler{gandiva::create({.servers = {.gpus = gpus}, .quantum = 20}).value()};
     const auto run = simulate(
         scheduler, list.jobs, outages, {.start_cost = 1},
-        [](const timed_job&, const job_place&) { return full_speed; },
+        [](const timed_job&, const job_placement&) { return full_speed; },
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {

@@ -302,8 +302,8 @@ bool is_taken_whole(node_table nodes, const uniform_tree& tree, const topology_c
   for (const constrained_task_group& m : gang.members) missing.push_back(m.tasks);
   for (const member_placement& p : places) {
     const task_request task = task_of(gang.members[p.member]);
-    if (!can_take(nodes, task, p.where) || missing[p.member]-- == 0) return false;
-    take(nodes, task, p.where);
+    if (!can_place_task(nodes, task, p.where) || missing[p.member]-- == 0) return false;
+    place_task(nodes, task, p.where);
     const auto rack_of = [&](node_id n) { return tree.parent(tree.cells(0)[n.value], 0); };
     if (rack_of(p.where.node) != rack_of(places[0].where.node)) return false;
   }

@@ -67,7 +67,7 @@ void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const rule
     REQUIRE(is_ruled_placement(world, gang, fit));
     if (!mutate || gang.members.empty()) return;
     // What proves a no where nothing is free proves none here.
-    const capacity_index<ragged_tree> empty(world.tree, node, capacities.most());
+    const capacity_index<ragged_tree> empty(world.tree, node, capacities.max_free());
     if (fit(empty, gang) == fit_verdict::fits) return;  // tasks without leaves
     REQUIRE(!accepted(world, gang, fit.explain(empty, gang)));
     return;

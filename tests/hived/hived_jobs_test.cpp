@@ -42,7 +42,7 @@ TEST_CASE("hived_jobs: tasks as large as the smallest node, and the rest") {
   CHECK(jobs.guest_gang(of(0, 9, 7)).priority == opportunistic_priority);
   CHECK(hived_jobs::place(
             std::vector<task_place>{{node_id(1), 3}, {node_id(0), 1}, {node_id(1), 8}}) ==
-        job_place{{node_id(0), 1}, {node_id(1), 11}});
+        job_placement{{node_id(0), 1}, {node_id(1), 11}});
 }
 
 TEST_CASE("hived_jobs: what fits into empty cells, as owner or as a guest") {

@@ -328,7 +328,8 @@ TEST_CASE("hived_queue: audited at each event, nobody waits who has room, everyo
     for (int again = 0; again < 2; ++again) {
       audited_queue audited{fresh, lend};
       const absl::StatusOr<simulation_result> run = simulate(
-          audited, jobs, outages, {}, [](const timed_job&, const job_place&) { return full_speed; },
+          audited, jobs, outages, {},
+          [](const timed_job&, const job_placement&) { return full_speed; },
           [](const simulation_event&) {});
       REQUIRE_MESSAGE(run.ok(), run.status().ToString());
       for (std::size_t j = 0; j < jobs.size(); ++j) {
@@ -365,7 +366,7 @@ TEST_CASE("hived_queue: every place is that of asking again for all who wait") {
     const auto run = [&](auto& scheduler) {
       return simulate(
                  scheduler, jobs, outages, {},
-                 [](const timed_job&, const job_place&) { return full_speed; },
+                 [](const timed_job&, const job_placement&) { return full_speed; },
                  [](const simulation_event&) {})
           .value();
     };

@@ -60,10 +60,10 @@ TEST_CASE("the sum stays exact over a million commits and rollbacks") {
     for (std::uint32_t i = 0; i < tries; ++i) {
       const task_request task = apiary_test::random_task(random, job++);
       const node_id n(random.uniform(nodes.size()));
-      if (fits(task, nodes[n]) && running.size() < 40) {
+      if (task_fits(task, nodes[n]) && running.size() < 40) {
         running.push_back({task, place_on(nodes, n, task)});
         tx.on_rollback<&refresh>(sum, static_cast<const node_table*>(&nodes), n);
-        take(tx, nodes, task, running.back().where);
+        journaled::place_task(tx, nodes, task, running.back().where);
         sum.update(nodes, n);
       } else if (!running.empty()) {
         std::swap(running.back(),
@@ -71,7 +71,7 @@ TEST_CASE("the sum stays exact over a million commits and rollbacks") {
         const taken gone = running.back();
         running.pop_back();
         tx.on_rollback<&refresh>(sum, static_cast<const node_table*>(&nodes), gone.where.node);
-        give(tx, nodes, gone.task, gone.where);
+        journaled::remove_task(tx, nodes, gone.task, gone.where);
         sum.update(nodes, gone.where.node);
       } else {
         continue;
@@ -95,7 +95,7 @@ TEST_CASE("the sum stays exact over a million commits and rollbacks") {
     by_definition += apiary_test::weighted_fragmentation(mix, nodes[n]);
   CHECK(sum.weighted_total() == by_definition);
   for (const taken& t : running) {
-    give(nodes, t.task, t.where);
+    remove_task(nodes, t.task, t.where);
     sum.update(nodes, t.where.node);
   }
   CHECK(nodes == nodes_at_first);

@@ -10,13 +10,13 @@ using namespace apiary;
 
 TEST_CASE("a demand fits only if each of its amounts does") {
   const resources node{4000, 8192};
-  CHECK(fits(resources{4000, 8192}, node));
-  CHECK(fits(resources{}, resources{}));
-  CHECK_FALSE(fits(resources{4001, 0}, node));
-  CHECK_FALSE(fits(resources{0, 8193}, node));
+  CHECK(resources{4000, 8192}.fits_in(node));
+  CHECK(resources{}.fits_in(resources{}));
+  CHECK_FALSE(resources{4001, 0}.fits_in(node));
+  CHECK_FALSE(resources{0, 8193}.fits_in(node));
   // Neither of two amounts may be more than the other.
-  CHECK_FALSE(fits(resources{5000, 1}, resources{1, 5000}));
-  CHECK_FALSE(fits(resources{1, 5000}, resources{5000, 1}));
+  CHECK_FALSE(resources{5000, 1}.fits_in(resources{1, 5000}));
+  CHECK_FALSE(resources{1, 5000}.fits_in(resources{5000, 1}));
 }
 
 TEST_CASE("taking and giving are inverse") {

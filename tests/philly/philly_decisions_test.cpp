@@ -173,7 +173,7 @@ TEST_CASE("philly: under a simulator, too, every place and delay is that of the 
     const auto run = [&](auto scheduler) {
       return simulate(
                  scheduler, list.jobs, outages, {},
-                 [](const timed_job&, const job_place&) { return full_speed; },
+                 [](const timed_job&, const job_placement&) { return full_speed; },
                  [](const simulation_event&) {})
           .value();
     };

@@ -208,8 +208,8 @@ struct shared_host {
     for (const node_id n : nodes.ids()) nodes[n].healthy = true;
     std::set<std::uint32_t> with_task;
     for (const auto& [id, task] : tasks) {
-      REQUIRE(can_take(nodes, task.first, task.second));
-      take(nodes, task.first, task.second);
+      REQUIRE(can_place_task(nodes, task.first, task.second));
+      place_task(nodes, task.first, task.second);
       if (task.first.wants_gpu()) with_task.insert(task.second.node.value);
     }
     std::map<std::uint32_t, std::uint32_t> held;  // by job
@@ -220,8 +220,8 @@ struct shared_host {
       for (const auto& [job, mask] : masks) {
         const placement part{n, mask};
         const task_request gang{.gpus = part.num_devices(), .gpu_milli = whole_gpu};
-        REQUIRE(can_take(nodes, gang, part));
-        take(nodes, gang, part);
+        REQUIRE(can_place_task(nodes, gang, part));
+        place_task(nodes, gang, part);
         held[job] += part.num_devices();
       }
       shared_servers += !masks.empty() && with_task.contains(n.value) ? 1U : 0U;
@@ -355,7 +355,7 @@ TEST_CASE("philly_over: equal pools, equal decisions, places and delays") {
     const auto run = [&](auto scheduler) {
       return simulate(
                  scheduler, list.jobs, outages, {},
-                 [](const timed_job&, const job_place&) { return full_speed; },
+                 [](const timed_job&, const job_placement&) { return full_speed; },
                  [](const simulation_event&) {})
           .value();
     };
@@ -400,7 +400,7 @@ TEST_CASE("sharing_pool: the fewest servers, each the best by the score of those
       std::sort(idle.rbegin(), idle.rend());
       const std::uint32_t all = std::accumulate(idle.begin(), idle.end(), 0U);
       for (std::uint32_t gpus = 1; gpus <= all + 1; ++gpus) {
-        const job_place place = pool.fit(among, gpus, among.size());
+        const job_placement place = pool.fit(among, gpus, among.size());
         if (gpus > all) {
           REQUIRE(place.empty());
           continue;
@@ -449,7 +449,7 @@ TEST_CASE(
   REQUIRE(p.use_pool([](fgd_pool& pool) { return pool.finish(job_id(0)); }).ok());
   REQUIRE(p.decide(7, actions).ok());
   REQUIRE(actions.size() == 1);
-  CHECK(actions[0].place == job_place{{node_id(0), 3}, {node_id(1), 3}});
+  CHECK(actions[0].place == job_placement{{node_id(0), 3}, {node_id(1), 3}});
   CHECK(actions[0].waited.total() == 7);
   REQUIRE(p.finish(job_id(0), 8).ok());
   REQUIRE(commit(half, node_id(0)).ok());

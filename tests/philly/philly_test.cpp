@@ -80,7 +80,7 @@ struct philly_host {
   [[nodiscard]] typename P::standing at(std::uint32_t job) const {
     return scheduler.find(job_id(job)).value();
   }
-  [[nodiscard]] const job_place& place(std::uint32_t job) const { return last.at(job).place; }
+  [[nodiscard]] const job_placement& place(std::uint32_t job) const { return last.at(job).place; }
 };
 
 // A GPU of every server is taken by jobs 0, 1, 2, 3: no whole server is idle.
@@ -136,10 +136,10 @@ TEST_CASE_TEMPLATE("philly: small_philly jobs are packed, large ones go to the l
   philly_host<P> m(small_philly());
   m.submit(0, 1, 0);
   m.submit(1, 2, 0);
-  CHECK(m.place(0) == job_place{{node_id(0), 1}});
-  CHECK(m.place(1) == job_place{{node_id(0), 6}});
+  CHECK(m.place(0) == job_placement{{node_id(0), 1}});
+  CHECK(m.place(1) == job_placement{{node_id(0), 6}});
   m.submit(2, 5, 0);
-  CHECK(m.place(2) == job_place{{node_id(2), 15}, {node_id(3), 1}});
+  CHECK(m.place(2) == job_placement{{node_id(2), 15}, {node_id(3), 1}});
 }
 
 TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time", P, philly,
@@ -155,7 +155,7 @@ TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time
   CHECK(m.at(21).held == 0);
   m.finish(1, 159);
   CHECK(m.at(20) == typename P::standing{P::phase::run, job_locality::packed, 0, 8});
-  CHECK(m.place(20) == job_place{{node_id(0), 15}, {node_id(1), 15}});
+  CHECK(m.place(20) == job_placement{{node_id(0), 15}, {node_id(1), 15}});
   CHECK(m.last.at(20).waited.total() == 149);
 }
 
@@ -575,7 +575,8 @@ TEST_CASE_TEMPLATE(
               [](const outage& a, const outage& b) { return a.from < b.from; });
     audited<P> scheduler{make_philly<P>(options), options.quotas};
     const auto run = simulate(
-        scheduler, list.jobs, outages, {}, [](const timed_job&, const job_place&) { return 1000U; },
+        scheduler, list.jobs, outages, {},
+        [](const timed_job&, const job_placement&) { return 1000U; },
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
@@ -600,9 +601,9 @@ TEST_CASE("philly: what the host has of a server that breaks is no job's") {
   REQUIRE(actions.size() == 2);
   const node_id here = actions[0].place[0].node;
   // Under an id that no job has, and under one of a job that runs elsewhere.
-  const placement first = p->pool().part(here, 1);
+  const placement first = p->pool().pick_idle(here, 1);
   p->use_pool([&](server_pool& pool) { pool.take(job_id(7), {&first, 1}); });
-  const placement second = p->pool().part(here, 1);
+  const placement second = p->pool().pick_idle(here, 1);
   p->use_pool([&](server_pool& pool) { pool.take(job_id(9), {&second, 1}); });
   const auto stopped = p->mark_bad(here, 1);
   REQUIRE(stopped.ok());

@@ -134,7 +134,7 @@ experiment_outcome experiment(Make&& make, const simulation_options& costs,
         host.speeds[e.job] = e.speed;
       }
     };
-    const auto speed = [&](const timed_job& job, const job_place&,
+    const auto speed = [&](const timed_job& job, const job_placement&,
                            std::span<const job_id> others) -> std::uint32_t {
       if (others.empty()) return full_speed;
       return packed_speed(

@@ -31,7 +31,7 @@ struct restless {
   };
   rng random;
   std::set<job_id> waiting{};
-  std::map<job_id, job_place> running{};
+  std::map<job_id, job_placement> running{};
   std::vector<note> notes{};
   time_ms last = 0;
 
@@ -48,8 +48,8 @@ struct restless {
   time_ms wake() const { return (last / 7 + 1) * 7; }
   std::uint32_t total_gpus() const { return 6; }
   // Some GPUs of one or two of two servers of three.
-  job_place any_place() {
-    job_place place;
+  job_placement any_place() {
+    job_placement place;
     for (std::uint32_t n = 0; n < 2; ++n) {
       const std::uint32_t mask = random.uniform(8);
       if (mask != 0) place.push_back({node_id(n), mask});
@@ -86,7 +86,7 @@ struct restless {
 };
 static_assert(JobScheduler<restless>);
 
-std::uint32_t pace_of(const timed_job& job, const job_place& place, std::size_t others) {
+std::uint32_t pace_of(const timed_job& job, const job_placement& place, std::size_t others) {
   std::uint32_t gpus = 0;
   for (const placement& p : place) gpus += p.num_devices();
   return (200 + 130 * gpus + 7 * job.request.job.value) / static_cast<std::uint32_t>(others + 1);
@@ -100,7 +100,7 @@ struct tick_by_tick {
   tick_by_tick(const std::vector<timed_job>& jobs, const std::vector<restless::note>& notes,
                const simulation_options& options) {
     struct state {
-      job_place place{};
+      job_placement place{};
       time_ms from = 0;
       std::int64_t done = 0;
     };
@@ -161,7 +161,7 @@ TEST_CASE("simulate: whatever happens to a job, its speeds sum up to its work") 
     std::vector<std::int64_t> work(jobs.size(), 0);
     const auto run = simulate(
         scheduler, jobs, {}, options,
-        [](const timed_job& job, const job_place& place, std::span<const job_id> others) {
+        [](const timed_job& job, const job_placement& place, std::span<const job_id> others) {
           return pace_of(job, place, others.size());
         },
         [&](const simulation_event& e) {
@@ -206,7 +206,7 @@ TEST_CASE("simulate: two jobs side by side, one after the other has gone") {
   std::vector<std::pair<time_ms, std::uint32_t>> paces;
   const auto run = simulate(
       scheduler, jobs, {}, {},
-      [](const timed_job&, const job_place&, std::span<const job_id> others) -> std::uint32_t {
+      [](const timed_job&, const job_placement&, std::span<const job_id> others) -> std::uint32_t {
         return others.empty() ? 1000 : 600;
       },
       [&](const simulation_event& e) {

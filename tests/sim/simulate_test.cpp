@@ -36,7 +36,7 @@ timed_job job(std::uint32_t number, std::uint32_t gpus, time_ms arrival, time_ms
   return {{.job = job_id(number), .gpus = gpus, .estimate = duration}, arrival, duration};
 }
 
-constexpr auto at_full_speed = [](const timed_job&, const job_place&) { return full_speed; };
+constexpr auto at_full_speed = [](const timed_job&, const job_placement&) { return full_speed; };
 constexpr auto unseen = [](const simulation_event&) {};
 
 }  // namespace
@@ -44,7 +44,7 @@ constexpr auto unseen = [](const simulation_event&) {};
 TEST_CASE("simulate: a job over two servers is slower, a start costs time") {
   const std::vector<timed_job> jobs{job(0, 3, 0, 100), job(1, 4, 5, 100)};
   batch_queue queue(servers({4, 4}, true), {.rule = batch_rule::fifo});
-  const auto speed = [](const timed_job&, const job_place& place) -> std::uint32_t {
+  const auto speed = [](const timed_job&, const job_placement& place) -> std::uint32_t {
     return place.size() == 1 ? 1000 : 300;
   };
   std::vector<simulation_event> log;

@@ -29,7 +29,7 @@ struct gandiva_scene {
   // One that has run since 0.
   void running(std::uint32_t job, std::uint32_t gpus, apiary::node_id n) {
     settled(job, gpus, n);
-    decide(0, [&] { jobs.start(at(job), {jobs.pool().part(n, gpus)}); });
+    decide(0, [&] { jobs.start(at(job), {jobs.pool().pick_idle(n, gpus)}); });
   }
   template <class Decision>
   void decide(apiary::time_ms now, const Decision& decision) {

@@ -82,7 +82,7 @@ class naive_hived_queue {
   struct record {
     apiary::job_request request{};
     time_ms came = 0;
-    apiary::job_place place{};
+    apiary::job_placement place{};
   };
 
   // Starts the first guaranteed job of the tenant that has room in its cells; whether there was one.

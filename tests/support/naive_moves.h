@@ -33,17 +33,17 @@ namespace apiary_test {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const apiary::task_request& task = tasks[i].task;
     apiary::node_table without = nodes;
-    apiary::give(without, task, tasks[i].where);
+    apiary::remove_task(without, task, tasks[i].where);
     std::optional<apiary::detail::fragmentation_move> to;  // of this task
     const auto consider = [&](apiary::placement where) {
       apiary::node_table then = without;
-      apiary::take(then, task, where);
+      apiary::place_task(then, task, where);
       const std::uint64_t after = weighted_fragmentation(mix, then);
       if (after >= before || (to && before - after <= to->gain)) return;
       to = apiary::detail::fragmentation_move{i, where, before - after};
     };
     for (const apiary::node_id n : nodes.ids()) {
-      if (!apiary::fits(task, without[n])) continue;
+      if (!apiary::task_fits(task, without[n])) continue;
       if (!task.wants_part_of_gpu()) {
         consider({n, task.wants_gpu() ? apiary::first_free_devices(without[n], task.gpus) : 0});
         continue;

@@ -139,7 +139,7 @@ class naive_philly_over {
     std::uint32_t retries = 0;
     time_ms timer = apiary::forever;
     time_ms started = 0;
-    apiary::job_place place{};
+    apiary::job_placement place{};
     std::vector<apiary::node_id> aim{};
   };
 
@@ -221,7 +221,7 @@ class naive_philly_over {
     }
     return apiary::gpus_of(r.place) == r.request.gpus;
   }
-  void start(record& r, const apiary::job_place& more, time_ms now,
+  void start(record& r, const apiary::job_placement& more, time_ms now,
              std::vector<apiary::job_action>& actions) {
     const bool within = within_quota(r.request);
     if (!more.empty()) {
@@ -253,7 +253,7 @@ class naive_philly_over {
                      failed.end();
         };
         while (record* const next = first_that(may)) {
-          const apiary::job_place place = places_.look(next->request.gpus, next->locality);
+          const apiary::job_placement place = places_.look(next->request.gpus, next->locality);
           if (place.empty()) {
             failed.emplace_back(next->request.gpus, next->locality);
             continue;

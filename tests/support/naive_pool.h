@@ -64,9 +64,9 @@ class naive_pool {
     }
     return found;
   }
-  [[nodiscard]] apiary::job_place fit(servers_range among, u32 gpus, u32 most) const {
+  [[nodiscard]] apiary::job_placement fit(servers_range among, u32 gpus, u32 most) const {
     std::vector<apiary::node_id> open = most_idle(among, among.size());
-    apiary::job_place place;
+    apiary::job_placement place;
     while (gpus > 0) {
       if (open.empty() || place.size() == most || idle(open.front()) == 0) return {};
       auto at = open.begin();
@@ -74,7 +74,7 @@ class naive_pool {
         if (idle(*i) >= gpus && (idle(*i) < idle(*at) || (idle(*i) == idle(*at) && *i < *at)))
           at = i;
       }
-      place.push_back(part(*at, std::min(gpus, idle(*at))));
+      place.push_back(pick_idle(*at, std::min(gpus, idle(*at))));
       gpus -= place.back().num_devices();
       open.erase(at);
     }
@@ -82,7 +82,7 @@ class naive_pool {
               [](const auto& a, const auto& b) { return a.node < b.node; });
     return place;
   }
-  [[nodiscard]] apiary::placement part(apiary::node_id n, u32 k) const {
+  [[nodiscard]] apiary::placement pick_idle(apiary::node_id n, u32 k) const {
     apiary::placement p{n, 0};
     for (u32 d = 0; p.num_devices() < k; ++d)
       p.device_mask |= owner(n, d).valid() ? 0 : u32{1} << d;

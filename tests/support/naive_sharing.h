@@ -75,7 +75,7 @@ inline scored score_node(const apiary::task_mix& mix, const apiary::node_table& 
     const int score = score_devices(mix, node, task, devices);
     if (score > best.score) best = {{n, devices}, score};
   };
-  if (!apiary::fits(task, node)) return best;
+  if (!apiary::task_fits(task, node)) return best;
   if (!task.wants_part_of_gpu()) {
     consider(task.wants_gpu() ? apiary::first_free_devices(node, task.gpus) : 0);
     return best;

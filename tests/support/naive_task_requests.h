@@ -47,8 +47,8 @@ class every_device {
     for (const apiary::member_placement& p : places) {
       if (p.member >= gang_.members.size()) return std::nullopt;
       const apiary::task_request task = apiary::task_of(gang_.members[p.member]);
-      if (!apiary::can_take(nodes_, task, p.where)) return std::nullopt;
-      apiary::take(nodes_, task, p.where);
+      if (!apiary::can_place_task(nodes_, task, p.where)) return std::nullopt;
+      apiary::place_task(nodes_, task, p.where);
       begun_[p.member].push_back(p.where.node.value);
     }
     const bool kept = keeps_rules(rules_, gang_, begun_, within);
@@ -75,7 +75,7 @@ class every_device {
     const apiary::task_request task = apiary::task_of(gang_.members[m]);
     for (std::uint32_t n = begun_[m].empty() ? 0 : begun_[m].back(); n < nodes_.size(); ++n) {
       const apiary::node_state& node = nodes_[apiary::node_id(n)];
-      if (!apiary::fits(task, node)) continue;
+      if (!apiary::task_fits(task, node)) continue;
       begun_[m].push_back(n);
       if (!task.wants_part_of_gpu()) {
         const std::uint32_t devices =
@@ -90,9 +90,9 @@ class every_device {
     }
   }
   void put(std::size_t m, const apiary::task_request& task, apiary::placement where) {
-    apiary::take(nodes_, task, where);
+    apiary::place_task(nodes_, task, where);
     place(m);
-    apiary::give(nodes_, task, where);
+    apiary::remove_task(nodes_, task, where);
   }
 
   apiary::node_table before_;

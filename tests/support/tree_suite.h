@@ -89,8 +89,8 @@ void check_tree(const Tree& tree, const fan_out_table& table) {
     cell_id up = c;
     for (level_t k = l; k < levels; ++k) {
       REQUIRE(tree.ancestor(c, k) == up);
-      REQUIRE(contains(tree, up, c));
-      REQUIRE(contains(tree, c, up) == (up == c));
+      REQUIRE(contains_cell(tree, up, c));
+      REQUIRE(contains_cell(tree, c, up) == (up == c));
       up = parent_of[up.value];
     }
     std::vector<cell_id> down{c};

@@ -49,8 +49,8 @@ TEST_CASE("cells under different roots have no common ancestor") {
 
 TEST_CASE("a cell contains itself and what is below it only") {
   const ragged_tree tree({{1}, {2}, {1, 2}});
-  CHECK(contains(tree, cell_id(2), cell_id(2)));
-  CHECK(contains(tree, cell_id(2), cell_id(5)));
-  CHECK_FALSE(contains(tree, cell_id(2), cell_id(3)));
-  CHECK_FALSE(contains(tree, cell_id(5), cell_id(2)));
+  CHECK(contains_cell(tree, cell_id(2), cell_id(2)));
+  CHECK(contains_cell(tree, cell_id(2), cell_id(5)));
+  CHECK_FALSE(contains_cell(tree, cell_id(2), cell_id(3)));
+  CHECK_FALSE(contains_cell(tree, cell_id(5), cell_id(2)));
 }

@@ -32,20 +32,20 @@ template <CellTree Tree>
 class capacity_index {
  public:
   // All nodes have nothing free. most: leaves that a node may have free, 1 to 64.
-  capacity_index(Tree tree, level_t node_level, std::uint32_t most)
-      : tree_(std::move(tree)), node_level_(node_level), most_(most) {
-    APIARY_VERIFY(node_level < tree_.num_levels() && most >= 1 && most <= 64);
+  capacity_index(Tree tree, level_t node_level, std::uint32_t max_free)
+      : tree_(std::move(tree)), node_level_(node_level), max_free_(max_free) {
+    APIARY_VERIFY(node_level < tree_.num_levels() && max_free >= 1 && max_free <= 64);
     free_.resize(num_cells(node_level));
-    APIARY_VERIFY(std::uint64_t{num_nodes()} * (most + 1) < summary_bitset::npos - 63);
-    with_free_ = summary_bitset(num_nodes() * (most + 1));
+    APIARY_VERIFY(std::uint64_t{num_nodes()} * (max_free + 1) < summary_bitset::npos - 63);
+    with_free_ = summary_bitset(num_nodes() * (max_free + 1));
     for (std::uint32_t n = 0; n < num_nodes(); ++n) with_free_.set(n);
     for (level_t l = node_level + 1; l <= tree_.num_levels(); ++l) {
       level& at = levels_.emplace_back();
       at.cells = num_cells(l);
-      at.histograms.resize(std::size_t{at.cells} * (most + 1));
-      at.pieces.resize(std::size_t{at.cells} * most);
+      at.histograms.resize(std::size_t{at.cells} * (max_free + 1));
+      at.slots.resize(std::size_t{at.cells} * max_free);
       for (std::uint32_t c = 0; c < at.cells; ++c)
-        at.histograms[std::size_t{c} * (most + 1)] = nodes(l, c).size();
+        at.histograms[std::size_t{c} * (max_free + 1)] = nodes(l, c).size();
     }
   }
 
@@ -53,15 +53,17 @@ class capacity_index {
   [[nodiscard]] level_t node_level() const noexcept { return node_level_; }
   // The level of the cell of everything.
   [[nodiscard]] level_t top() const noexcept { return tree_.num_levels(); }
-  [[nodiscard]] std::uint32_t most() const noexcept { return most_; }
+  [[nodiscard]] std::uint32_t max_free() const noexcept { return max_free_; }
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(free_.size());
   }
-  [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept { return num_places(tree_, l); }
+  [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept {
+    return num_positions(tree_, l);
+  }
   // The cells of level `below` in cell c of level l, by their places.
   [[nodiscard]] id_range<cell_id> inside(level_t l, std::uint32_t c, level_t below) const noexcept {
     APIARY_ASSERT(below <= l);
-    return places_inside(tree_, l, c, below);
+    return positions_inside(tree_, l, c, below);
   }
   [[nodiscard]] id_range<cell_id> nodes(level_t l, std::uint32_t c) const noexcept {
     return inside(l, c, node_level_);
@@ -71,20 +73,21 @@ class capacity_index {
   [[nodiscard]] std::span<const std::uint32_t> free() const noexcept { return free_; }
   // Free leaves of all nodes in cell c.
   [[nodiscard]] std::uint32_t free(level_t l, std::uint32_t c) const noexcept {
-    return l == node_level_ ? free_[c] : pieces(l, 1)[c];
+    return l == node_level_ ? free_[c] : slots(l, 1)[c];
   }
   // Of each number of free leaves 0, ..., most: nodes in cell c. Requires: l above the nodes.
   [[nodiscard]] std::span<const std::uint32_t> histogram(level_t l,
                                                          std::uint32_t c) const noexcept {
     APIARY_ASSERT(l > node_level_ && l <= top());
-    return {above(l).histograms.data() + std::size_t{c} * (most_ + 1), std::size_t{most_} + 1};
+    return {above(l).histograms.data() + std::size_t{c} * (max_free_ + 1),
+            std::size_t{max_free_} + 1};
   }
   // Of each cell of the level: its pieces of so many leaves, 1 to most.
-  [[nodiscard]] std::span<const std::uint32_t> pieces(level_t l,
-                                                      std::uint32_t leaves) const noexcept {
-    APIARY_ASSERT(l > node_level_ && l <= top() && leaves >= 1 && leaves <= most_);
+  [[nodiscard]] std::span<const std::uint32_t> slots(level_t l,
+                                                     std::uint32_t leaves) const noexcept {
+    APIARY_ASSERT(l > node_level_ && l <= top() && leaves >= 1 && leaves <= max_free_);
     const level& at = above(l);
-    return {at.pieces.data() + std::size_t{leaves - 1} * at.cells, at.cells};
+    return {at.slots.data() + std::size_t{leaves - 1} * at.cells, at.cells};
   }
   // The first node from this one on with so many free, npos when there is none.
   [[nodiscard]] std::uint32_t first_node(std::uint32_t free, std::uint32_t from) const noexcept {
@@ -95,7 +98,7 @@ class capacity_index {
 
   // What the node had before.
   std::uint32_t set(std::uint32_t node, std::uint32_t free) noexcept {
-    APIARY_ASSERT(node < num_nodes() && free <= most_);
+    APIARY_ASSERT(node < num_nodes() && free <= max_free_);
     const std::uint32_t from = std::exchange(free_[node], free);
     if (from == free) return from;
     with_free_.reset(from * num_nodes() + node);
@@ -105,11 +108,11 @@ class capacity_index {
       level& at = levels_[l - node_level_];
       c = tree_.parent(c, l);
       const std::uint32_t i = l + 1 == top() ? 0 : c.value - tree_.cells(l + 1).first.value;
-      --at.histograms[std::size_t{i} * (most_ + 1) + from];
-      ++at.histograms[std::size_t{i} * (most_ + 1) + free];
+      --at.histograms[std::size_t{i} * (max_free_ + 1) + from];
+      ++at.histograms[std::size_t{i} * (max_free_ + 1) + free];
       const std::uint32_t high = from < free ? free : from;
       for (std::uint32_t t = 1; t <= high; ++t)
-        at.pieces[std::size_t{t - 1} * at.cells + i] += free / t - from / t;
+        at.slots[std::size_t{t - 1} * at.cells + i] += free / t - from / t;
     }
     return from;
   }
@@ -117,7 +120,7 @@ class capacity_index {
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     std::size_t bytes = free_.capacity() * sizeof(std::uint32_t) + with_free_.memory_bytes();
     for (const level& at : levels_)
-      bytes += (at.histograms.capacity() + at.pieces.capacity()) * sizeof(std::uint32_t);
+      bytes += (at.histograms.capacity() + at.slots.capacity()) * sizeof(std::uint32_t);
     return bytes;
   }
 
@@ -125,7 +128,7 @@ class capacity_index {
   struct level {
     std::uint32_t cells = 0;
     std::vector<std::uint32_t> histograms;  // by cell and free leaves
-    std::vector<std::uint32_t> pieces;      // by leaves of a piece and cell
+    std::vector<std::uint32_t> slots;       // by leaves of a piece and cell
   };
   [[nodiscard]] const level& above(level_t l) const noexcept {
     return levels_[l - node_level_ - 1];
@@ -133,17 +136,21 @@ class capacity_index {
 
   Tree tree_;
   level_t node_level_;
-  std::uint32_t most_;
+  std::uint32_t max_free_;
   std::vector<std::uint32_t> free_;  // of each node
   summary_bitset with_free_;         // free * nodes + node
   std::vector<level> levels_;        // from the one above the nodes up
 };
 
-// Sets what is free, and has it taken back if the transaction is rolled back.
+namespace journaled {
+
+// Calls capacity_index::set; undone when the transaction is rolled back.
 template <CellTree Tree>
-void set(transaction& tx, capacity_index<Tree>& capacities, std::uint32_t node,
-         std::uint32_t free) {
+void set_free(transaction& tx, capacity_index<Tree>& capacities, std::uint32_t node,
+              std::uint32_t free) {
   tx.on_rollback<&capacity_index<Tree>::set>(capacities, node, capacities.set(node, free));
 }
+
+}  // namespace journaled
 
 APIARY_NAMESPACE_END

@@ -16,8 +16,8 @@ APIARY_NAMESPACE_BEGIN
 // and a device has the share left (or enough devices are free).
 // Requires: task.valid().
 // Cost:     O(GPUs of a node).
-[[nodiscard]] inline bool fits(const task_request& task, const node_state& node) noexcept {
-  if (!node.healthy || !fits(task.host(), node.left)) return false;
+[[nodiscard]] inline bool task_fits(const task_request& task, const node_state& node) noexcept {
+  if (!node.healthy || !task.host().fits_in(node.left)) return false;
   if (!task.wants_gpu()) return true;
   if (!node.accessible(task.models)) return false;
   std::uint32_t enough = 0;
@@ -57,11 +57,11 @@ APIARY_NAMESPACE_BEGIN
 // exist or a mask that does not suit the task.
 // Requires: task.valid().
 // Cost:     O(GPUs of a node).
-[[nodiscard]] inline bool can_take(const node_table& nodes, const task_request& task,
-                                   placement where) noexcept {
+[[nodiscard]] inline bool can_place_task(const node_table& nodes, const task_request& task,
+                                         placement where) noexcept {
   if (!nodes.contains(where.node) || where.num_devices() != task.gpus) return false;
   const node_state& node = nodes[where.node];
-  if (!fits(task, node) || where.device_mask >> node.gpus != 0) return false;
+  if (!task_fits(task, node) || where.device_mask >> node.gpus != 0) return false;
   for (std::uint32_t mask = where.device_mask; mask != 0; mask &= mask - 1) {
     if (node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))] < task.gpu_milli)
       return false;
@@ -69,9 +69,9 @@ APIARY_NAMESPACE_BEGIN
   return true;
 }
 
-// Takes the placement. Requires: can_take(nodes, task, where). Cost: O(devices taken).
-inline void take(node_table& nodes, const task_request& task, placement where) noexcept {
-  APIARY_ASSERT(can_take(nodes, task, where));
+// Takes the placement. Requires: can_place_task(nodes, task, where). Cost: O(devices taken).
+inline void place_task(node_table& nodes, const task_request& task, placement where) noexcept {
+  APIARY_ASSERT(can_place_task(nodes, task, where));
   node_state& node = nodes[where.node];
   node.left -= task.host();
   for (std::uint32_t mask = where.device_mask; mask != 0; mask &= mask - 1) {
@@ -81,13 +81,13 @@ inline void take(node_table& nodes, const task_request& task, placement where) n
   if (task.wants_gpu()) nodes.count_task(where.node, task.wants_whole_gpus() ? task.gpus : 0, true);
 }
 
-// Gives back what take took: with equal arguments, the table is what it was before.
+// Gives back what place_task took: with equal arguments, the table is what it was before.
 // Requires: that it was taken. Cost: O(devices given).
-inline void give(node_table& nodes, const task_request& task, placement where) noexcept {
+inline void remove_task(node_table& nodes, const task_request& task, placement where) noexcept {
   node_state& node = nodes[where.node];
   APIARY_ASSERT(where.num_devices() == task.gpus && where.device_mask >> node.gpus == 0);
   node.left += task.host();
-  APIARY_ASSERT(fits(node.left, nodes.shape(where.node).host));
+  APIARY_ASSERT(node.left.fits_in(nodes.shape(where.node).host));
   for (std::uint32_t mask = where.device_mask; mask != 0; mask &= mask - 1) {
     milli_gpu& left = node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))];
     left = static_cast<milli_gpu>(left + task.gpu_milli);

@@ -5,9 +5,9 @@
 #include <apiary/alloc/cell_allocator.h>
 #include <apiary/alloc/fraction_pool.h>
 #include <apiary/alloc/journal.h>
+#include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
-#include <apiary/alloc/usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -18,9 +18,6 @@
 #include <optional>
 
 APIARY_NAMESPACE_BEGIN
-
-// Each function does what the member function of the same name does, and has it taken back if the
-// transaction is rolled back.
 
 namespace detail {
 
@@ -38,15 +35,11 @@ inline void charge_again(quota_ledger& ledger, tenant_id tenant, level_t level) 
   APIARY_VERIFY(charged);
 }
 
-// Names for one function of an overloaded set.
-inline void give_back(node_table& nodes, const task_request& task, placement where) noexcept {
-  give(nodes, task, where);
-}
-inline void retake(node_table& nodes, const task_request& task, placement where) noexcept {
-  take(nodes, task, where);
-}
-
 }  // namespace detail
+
+// What the member or free function of the same name does, within a transaction: it is undone when
+// the transaction is rolled back.
+namespace journaled {
 
 // what: a level, or a cell_request with or without a cost.
 template <CellAllocator Allocator, class... What>
@@ -79,10 +72,11 @@ inline void cancel_reservation(transaction& tx, reserving_buddy_allocator& alloc
 }
 
 template <CellTree Tree>
-typename usage<Tree>::class_t assign(transaction& tx, usage<Tree>& use, cell_id leaf,
-                                     typename usage<Tree>::class_t to) {
+typename priority_usage<Tree>::class_t assign(transaction& tx, priority_usage<Tree>& use,
+                                              cell_id leaf,
+                                              typename priority_usage<Tree>::class_t to) {
   const auto from = use.assign(leaf, to);
-  tx.on_rollback<&usage<Tree>::assign>(use, leaf, from);
+  tx.on_rollback<&priority_usage<Tree>::assign>(use, leaf, from);
   return from;
 }
 
@@ -102,13 +96,17 @@ inline void set_quota(transaction& tx, quota_ledger& ledger, tenant_id tenant, c
   tx.on_rollback<&quota_ledger::set_quota>(ledger, tenant, before);
 }
 
-inline void take(transaction& tx, node_table& nodes, const task_request& task, placement where) {
-  take(nodes, task, where);
-  tx.on_rollback<&detail::give_back>(nodes, task, where);
+inline void place_task(transaction& tx, node_table& nodes, const task_request& task,
+                       placement where) {
+  apiary::place_task(nodes, task, where);
+  tx.on_rollback<&apiary::remove_task>(nodes, task, where);
 }
-inline void give(transaction& tx, node_table& nodes, const task_request& task, placement where) {
-  give(nodes, task, where);
-  tx.on_rollback<&detail::retake>(nodes, task, where);
+inline void remove_task(transaction& tx, node_table& nodes, const task_request& task,
+                        placement where) {
+  apiary::remove_task(nodes, task, where);
+  tx.on_rollback<&apiary::place_task>(nodes, task, where);
 }
+
+}  // namespace journaled
 
 APIARY_NAMESPACE_END

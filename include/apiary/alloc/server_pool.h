@@ -106,9 +106,9 @@ class server_pool {
   // none. A job that fits on one server goes to the tightest; one that does not takes the servers
   // with the most idle GPUs (of equal ones the lowest), and what is left of it the tightest of the
   // others. Of each server the lowest idle devices. Requires: gpus > 0.
-  [[nodiscard]] job_place fit(id_range<node_id> among, std::uint32_t gpus,
-                              std::uint32_t most) const {
-    job_place place;
+  [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus,
+                                  std::uint32_t most) const {
+    job_placement place;
     if (gpus > idle_ || most == 0) return place;
     std::uint32_t left = gpus;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
@@ -122,13 +122,13 @@ class server_pool {
             last = tighter;
             break;
           }
-          place.push_back(part(node_id(last), left));
+          place.push_back(pick_idle(node_id(last), left));
           std::sort(place.begin(), place.end(),
                     [](placement a, placement b) { return a.node < b.node; });
           return place;
         }
         if (place.size() + 1 == most) return {};
-        place.push_back(part(node_id(n), k));
+        place.push_back(pick_idle(node_id(n), k));
         left -= k;
         ++n;
       }
@@ -137,7 +137,7 @@ class server_pool {
   }
 
   // The k lowest idle devices of a server. Requires: k <= idle(n).
-  [[nodiscard]] placement part(node_id n, std::uint32_t k) const noexcept {
+  [[nodiscard]] placement pick_idle(node_id n, std::uint32_t k) const noexcept {
     APIARY_ASSERT(k <= idle(n));
     std::uint32_t rest = servers_[n.value].idle;
     for (std::uint32_t i = 0; i < k; ++i) rest &= rest - 1;

@@ -151,7 +151,7 @@ class batch_queue {
   // Starts the job if it has a place; otherwise its line has failed.
   [[nodiscard]] absl::StatusOr<bool> start(const detail::wait_queues::entry& e, time_ms now,
                                            std::vector<job_action>& actions) {
-    return start(e, now, actions, [](const job_place&) { return true; });
+    return start(e, now, actions, [](const job_placement&) { return true; });
   }
   // The same, if accept(place).
   template <class Accept>
@@ -203,7 +203,7 @@ class batch_queue {
     };
     while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus(), longest)) {
       const job_request& r = jobs_[next->job].request;
-      const auto accept = [&](const job_place& place) {
+      const auto accept = [&](const job_placement& place) {
         if (later_by(now, r.estimate) <= reserved_->at) return true;
         if (then.commit(r, place).ok()) {
           reserved_->spare = then.idle_gpus();
@@ -229,7 +229,7 @@ class batch_queue {
         APIARY_RETURN_IF_ERROR(then.finish(job_id(end->id)));
       }
       if (at < earliest) continue;
-      const absl::StatusOr<job_place> place = then.propose(r);
+      const absl::StatusOr<job_placement> place = then.propose(r);
       if (absl::IsResourceExhausted(place.status())) continue;
       APIARY_RETURN_IF_ERROR(place.status());
       APIARY_RETURN_IF_ERROR(then.commit(r, *place));

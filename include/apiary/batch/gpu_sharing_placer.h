@@ -62,13 +62,13 @@ class gpu_sharing_placer {
     return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
                                       " GPUs, which the servers cannot hold");
   }
-  [[nodiscard]] absl::StatusOr<job_place> propose(const job_request& r) {
+  [[nodiscard]] absl::StatusOr<job_placement> propose(const job_request& r) {
     APIARY_RETURN_IF_ERROR(check(r));
     const absl::Status nowhere(absl::StatusCode::kResourceExhausted, "");
     if (r.gpus > idle_) return nowhere;
     if (r.gpus <= largest_) {
       APIARY_ASSIGN_OR_RETURN(const placement where, scheduler_.propose(task(r.job, r.gpus)));
-      return job_place{where};
+      return job_placement{where};
     }
     topology_constraints gang;
     gang.members.push_back({.tasks = r.gpus / task_, .gpus = task_});
@@ -77,13 +77,13 @@ class gpu_sharing_placer {
     if (answer.verdict != fit_verdict::fits) return nowhere;
     std::map<node_id, std::uint32_t> masks;
     for (const member_placement& p : answer.places) masks[p.where.node] |= p.where.device_mask;
-    job_place place;
+    job_placement place;
     for (const auto& [node, mask] : masks) place.push_back({node, mask});
     return place;
   }
   // kAlreadyExists: the job runs. kInvalidArgument: no job id, or not as many devices as it wants.
   // kNotFound: no such server. kAborted: they are not idle (any more).
-  [[nodiscard]] absl::Status commit(const job_request& r, const job_place& place) {
+  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     std::uint32_t gpus = 0;
     for (const placement& p : place) gpus += p.num_devices();
     if (gpus != r.gpus || gpus == 0) {
@@ -164,7 +164,7 @@ class gpu_sharing_placer {
   }
 
   gpu_sharing_scheduler<Score> scheduler_;
-  absl::flat_hash_map<std::uint32_t, job_place> running_;
+  absl::flat_hash_map<std::uint32_t, job_placement> running_;
   std::uint32_t largest_ = 0;               // GPUs of a server
   std::uint32_t task_ = max_gpus_per_node;  // of a task of a gang
   std::uint32_t whole_tasks_ = 0;           // as many there can be

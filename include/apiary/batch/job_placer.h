@@ -33,10 +33,10 @@ APIARY_NAMESPACE_BEGIN
 // | p.total_gpus()    | all GPUs, bad ones included                                      |
 template <class P>
 concept JobPlacer = std::copy_constructible<P> &&
-    requires(P& p, const P& constant, const job_request& r, const job_place& w, job_id j,
+    requires(P& p, const P& constant, const job_request& r, const job_placement& w, job_id j,
              node_id n) {
   { constant.check(r) } -> std::same_as<absl::Status>;
-  { p.propose(r) } -> std::same_as<absl::StatusOr<job_place>>;
+  { p.propose(r) } -> std::same_as<absl::StatusOr<job_placement>>;
   { p.commit(r, w) } -> std::same_as<absl::Status>;
   { p.finish(j) } -> std::same_as<absl::Status>;
   { p.mark_bad(n) } -> std::same_as<absl::Status>;

@@ -138,7 +138,7 @@ class preemptive_queue {
   struct record : detail::booked_job {  // its key is its GPU-time
     time_ms had = 0;                    // time that it ran before it was last started
     time_ms started = 0;                // the last time
-    job_place place{};                  // where it runs, or ran last
+    job_placement place{};              // where it runs, or ran last
     bool stopped = false;               // this decision has stopped it, and nobody was told yet
   };
   static constexpr time_ms most_gpu_time = (time_ms{1} << 62) - 1;

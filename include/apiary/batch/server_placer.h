@@ -62,15 +62,15 @@ class server_placer {
                                       std::to_string(r.gpus) + " GPUs of " +
                                       std::to_string(pool_.total()));
   }
-  [[nodiscard]] absl::StatusOr<job_place> propose(const job_request& r) const {
+  [[nodiscard]] absl::StatusOr<job_placement> propose(const job_request& r) const {
     APIARY_RETURN_IF_ERROR(check(r));
-    job_place place = pool_.fit(pool_.servers(), r.gpus, max_servers(r.gpus));
+    job_placement place = pool_.fit(pool_.servers(), r.gpus, max_servers(r.gpus));
     if (place.empty()) return absl::Status(absl::StatusCode::kResourceExhausted, "");
     return place;
   }
   // kAlreadyExists: the job runs. kInvalidArgument: no job id, or not as many devices as it wants.
   // kAborted: they are not idle (any more).
-  [[nodiscard]] absl::Status commit(const job_request& r, const job_place& place) {
+  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     const std::string job = "job " + std::to_string(r.job.value);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job to commit needs an id");
     if (running_.contains(r.job.value)) return absl::AlreadyExistsError(job + " runs already");
@@ -138,7 +138,7 @@ class server_placer {
   server_pool pool_;
   bool anywhere_;
   std::vector<std::uint32_t> largest_;  // GPUs of the 1, 2, ... largest servers
-  absl::flat_hash_map<std::uint32_t, job_place> running_;
+  absl::flat_hash_map<std::uint32_t, job_placement> running_;
 };
 
 static_assert(JobPlacer<server_placer>);

@@ -54,8 +54,8 @@ class unblock_search {
     APIARY_VERIFY(hosts.empty() ? host_capacity.empty() : hosts.size() == capacity.size());
     APIARY_VERIFY(host_capacity.empty() || host_capacity.size() == capacity.size());
     for (std::uint32_t n = 0; n < capacity.size(); ++n) {
-      APIARY_VERIFY(capacities.free(n) <= capacity[n] && capacity[n] <= capacities.most());
-      APIARY_VERIFY(host_capacity.empty() || fits(hosts[n], host_capacity[n]));
+      APIARY_VERIFY(capacities.free(n) <= capacity[n] && capacity[n] <= capacities.max_free());
+      APIARY_VERIFY(host_capacity.empty() || hosts[n].fits_in(host_capacity[n]));
     }
     begin(capacities, gang, capacity, hosts, host_capacity);
     verdict_ = fit_now();
@@ -115,13 +115,13 @@ class unblock_search {
     return {capacity_[n], host_capacity_.empty() ? now(n).host : host_capacity_[n]};
   }
   void set_room(transaction& tx, std::uint32_t n, const room& to) {
-    set(tx, *capacities_, n, to.leaves);
+    journaled::set_free(tx, *capacities_, n, to.leaves);
     if (!host_capacity_.empty()) set(tx, hosts_[n], to.host);
   }
   // The largest tasks that there is room for.
   [[nodiscard]] std::uint32_t pieces(const room& in) const noexcept {
     std::uint32_t n = in.leaves / std::max(piece_.leaves, 1U);
-    if (piece_.leaves == 0) n = capacities_->most();
+    if (piece_.leaves == 0) n = capacities_->max_free();
     if (hosts_.empty()) return n;
     const auto share = [&](std::uint32_t has, std::uint32_t each) {
       if (each > 0) n = std::min(n, has / each);
@@ -152,8 +152,8 @@ class unblock_search {
         for (const cell_id n : capacities_->nodes(level_, c)) sum += pieces(now(n.value));
       } else if (level_ == capacities_->node_level()) {
         sum = capacities_->free(c);
-      } else if (piece_.leaves <= capacities_->most()) {
-        sum = capacities_->pieces(level_, piece_.leaves)[c];
+      } else if (piece_.leaves <= capacities_->max_free()) {
+        sum = capacities_->slots(level_, piece_.leaves)[c];
       }
       cells.emplace_back(sum, c);
     }

@@ -46,7 +46,8 @@ void take(transaction& tx, capacity_index<Tree>& capacities, const topology_cons
     const constrained_task_group& member = gang.members[p.member];
     const std::uint64_t leaves = std::uint64_t{p.tasks} * member.gpus;
     APIARY_VERIFY(leaves <= capacities.free(p.node));
-    set(tx, capacities, p.node, capacities.free(p.node) - static_cast<std::uint32_t>(leaves));
+    journaled::set_free(tx, capacities, p.node,
+                        capacities.free(p.node) - static_cast<std::uint32_t>(leaves));
     if (hosts.empty()) continue;
     const resources left = hosts[p.node];
     const std::uint64_t cpu_milli = std::uint64_t{p.tasks} * member.host.cpu_milli;
@@ -70,8 +71,8 @@ void evict(transaction& tx, capacity_index<Tree>& capacities, const eviction_can
   APIARY_VERIFY(hosts.empty() || hosts.size() == capacities.num_nodes());
   for (std::uint32_t s = gang.first; s < gang.last; ++s) {
     const auto [node, leaves] = shares[s];
-    APIARY_VERIFY(leaves <= capacities.most() - capacities.free(node));
-    set(tx, capacities, node, capacities.free(node) + leaves);
+    APIARY_VERIFY(leaves <= capacities.max_free() - capacities.free(node));
+    journaled::set_free(tx, capacities, node, capacities.free(node) + leaves);
     if (hosts.empty()) continue;
     resources left = hosts[node];
     left += freed[s];

@@ -136,7 +136,7 @@ class best_score_placer {
   }
   void rescore(const node_table& nodes, kind& k, node_id n) {
     std::uint32_t entry = 0;  // score + 1; 0: does not fit
-    if (fits(k.request, nodes[n])) {
+    if (task_fits(k.request, nodes[n])) {
       const std::uint32_t score = score_.score(nodes, n, k.request);
       APIARY_ASSERT(score <= max_score);
       entry = (score < max_score ? score : max_score) + 1;

@@ -139,9 +139,9 @@ class gpu_sharing_scheduler {
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
     if (!nodes_.contains(where.node)) return no_such(where.node);
     if (runs(task.job)) return runs_already(task.job);
-    if (!can_take(nodes_, task, where)) return not_free(task.job, where);
+    if (!can_place_task(nodes_, task, where)) return not_free(task.job, where);
     running_.try_emplace(task.job.value, running{task, where});
-    take(nodes_, task, where);
+    place_task(nodes_, task, where);
     placer_.update(nodes_, where.node);
     return absl::OkStatus();
   }
@@ -177,8 +177,8 @@ class gpu_sharing_scheduler {
     for (const member_placement& p : places) {
       task_request task = task_of(gang.members[p.member]);
       task.job = job;
-      if (!can_take(nodes_, task, p.where)) return not_free(job, p.where);
-      take(tx, nodes_, task, p.where);
+      if (!can_place_task(nodes_, task, p.where)) return not_free(job, p.where);
+      journaled::place_task(tx, nodes_, task, p.where);
       tasks.push_back({task, p.where});
     }
     tx.commit();
@@ -193,7 +193,7 @@ class gpu_sharing_scheduler {
     if (found == running_.end()) return finish_gang(job);
     const running ended = found->second;
     running_.erase(found);
-    give(nodes_, ended.task, ended.where);
+    remove_task(nodes_, ended.task, ended.where);
     placer_.update(nodes_, ended.where.node);
     return absl::OkStatus();
   }
@@ -242,7 +242,7 @@ class gpu_sharing_scheduler {
       : nodes_(std::move(nodes)), placer_(nodes_, std::move(score)) {}
 
   [[nodiscard]] static bool consistent(const node_state& state, const node_shape& shape) noexcept {
-    if (state.gpus != shape.gpus || state.model != shape.model || !fits(state.left, shape.host))
+    if (state.gpus != shape.gpus || state.model != shape.model || !state.left.fits_in(shape.host))
       return false;
     for (std::uint32_t i = 0; i < max_gpus_per_node; ++i) {
       if (state.gpu_left[i] > (i < shape.gpus ? whole_gpu : 0)) return false;
@@ -351,7 +351,7 @@ class gpu_sharing_scheduler {
                                                    : placer_.place(nodes_, kind, *suggested);
         all = where.has_value();
         if (!all) break;
-        take(tx, nodes_, task, *where);
+        journaled::place_task(tx, nodes_, task, *where);
         placer_.update(nodes_, where->node);
         places.push_back({order[i], *where});
       }
@@ -368,7 +368,7 @@ class gpu_sharing_scheduler {
     if (found == gangs_.end())
       return absl::NotFoundError("job " + std::to_string(job.value) + " does not run");
     for (const running& r : found->second.tasks) {
-      give(nodes_, r.task, r.where);
+      remove_task(nodes_, r.task, r.where);
       placer_.update(nodes_, r.where.node);
     }
     gangs_.erase(found);

@@ -287,10 +287,10 @@ class gandiva {
     if (!home.valid()) {
       if (const auto parts = servers.spread(gpus); !parts.empty()) {
         queue_.leave(r, now);
-        job_place place;
+        job_placement place;
         for (const auto& [n, k] : parts) {
           jobs_.make_room(n, k);
-          place.push_back(pool().part(n, k));
+          place.push_back(pool().pick_idle(n, k));
         }
         std::sort(place.begin(), place.end(),
                   [](placement a, placement b) { return a.node < b.node; });
@@ -356,7 +356,7 @@ class gandiva {
     for (detail::gandiva_job* const r : runs_) {
       if (r->runs()) continue;
       jobs_.make_room(n, r->request.gpus);
-      jobs_.start(*r, {pool().part(n, r->request.gpus)});
+      jobs_.start(*r, {pool().pick_idle(n, r->request.gpus)});
     }
     if (leader != nullptr) jobs_.pack(*leader, *guest);
   }

@@ -34,7 +34,7 @@ class hived_job_adapter {
   }
   [[nodiscard]] gang_request own(const job_request& r) const { return jobs_.own_gang(r); }
   [[nodiscard]] gang_request turn(const job_request& r) const { return jobs_.guest_gang(r); }
-  [[nodiscard]] job_place place(const hived_backend::place& w) const {
+  [[nodiscard]] job_placement place(const hived_backend::place& w) const {
     return hived_jobs::place(w);
   }
   [[nodiscard]] std::uint32_t owned(const hived_backend& /*g*/, tenant_id t) const {

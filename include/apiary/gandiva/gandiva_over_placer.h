@@ -28,7 +28,7 @@ struct placer_job_adapter {
   }
   [[nodiscard]] static const job_request& own(const job_request& r) noexcept { return r; }
   [[nodiscard]] static const job_request& turn(const job_request& r) noexcept { return r; }
-  [[nodiscard]] static const job_place& place(const job_place& w) noexcept { return w; }
+  [[nodiscard]] static const job_placement& place(const job_placement& w) noexcept { return w; }
   template <JobPlacer Placer>
   [[nodiscard]] static std::uint32_t owned(const detail::placer_backend<Placer>& /*g*/,
                                            tenant_id /*t*/) noexcept {

@@ -47,7 +47,7 @@ template <CellTree Tree>
     weights[u] = 1;
     weigh(weights);
   }
-  for (std::uint32_t t = capacities.most(); groups.size() > 1 && t > 0; --t) {
+  for (std::uint32_t t = capacities.max_free(); groups.size() > 1 && t > 0; --t) {
     for (std::size_t u = 0; u < groups.size(); ++u) weights[u] = groups[u].gpus / t;
     weigh(weights);
   }

@@ -110,7 +110,7 @@ class shared_gpu_fit {
         gpus.what.needed += std::uint64_t{weights_[u]} * groups_[u].tasks;
       if (!gpus.most.empty()) tried.push_back(std::move(gpus));
     }
-    return detail::fewest_reasons(l, num_places(*tree_, l), groups_, tried, fit_.listed());
+    return detail::fewest_reasons(l, num_positions(*tree_, l), groups_, tried, fit_.listed());
   }
 
  private:
@@ -127,7 +127,7 @@ class shared_gpu_fit {
   }
   // Whether in each cell of the level one kind or other has too little room.
   bool is_short(level_t l) {
-    std::vector<unsigned char> possible(num_places(*tree_, l), 1);
+    std::vector<unsigned char> possible(num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       if (!detail::is_counted_exactly(groups_[u])) continue;
       const std::vector<std::uint32_t> capacities = room(u, l);

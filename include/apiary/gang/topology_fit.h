@@ -137,7 +137,7 @@ class topology_fit {
     if (l == capacities_->node_level()) {
       if (find_node()) return fit_verdict::fits;
     } else {
-      if (!sizes_.constrained && sizes_.largest > capacities_->most())
+      if (!sizes_.constrained && sizes_.largest > capacities_->max_free())
         return fit_verdict::does_not_fit;
       cells_.assign(*capacities_, groups_, sizes_, hosts_, l, objective_);
       const std::uint64_t end = steps_ + (limit_ - steps_) / 4;
@@ -188,7 +188,7 @@ class topology_fit {
     for (std::size_t u = 0; u < groups_.size(); ++u)
       allowed = allowed && groups_.bound(u, l, groups_[u].tasks) == groups_[u].tasks;
     cell_ = summary_bitset::npos;
-    for (std::uint64_t f = sizes_.gpus; f <= capacities_->most() && allowed; ++f) {
+    for (std::uint64_t f = sizes_.gpus; f <= capacities_->max_free() && allowed; ++f) {
       const auto free = static_cast<std::uint32_t>(f);
       cell_ = capacities_->first_node(free, 0);
       while (cell_ != summary_bitset::npos && !sizes_.fit_host(hosts_, cell_))

@@ -102,10 +102,10 @@ class hived_jobs {
     return gang(r, opportunistic_priority);
   }
   // Where its tasks are, of which several may be on one node.
-  [[nodiscard]] static job_place place(std::span<const task_place> tasks) {
+  [[nodiscard]] static job_placement place(std::span<const task_place> tasks) {
     std::map<node_id, std::uint32_t> masks;
     for (const task_place& t : tasks) masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
-    job_place place;
+    job_placement place;
     for (const auto& [node, mask] : masks) place.push_back({node, mask});
     return place;
   }

@@ -180,7 +180,7 @@ class fragmentation {
   [[nodiscard]] static std::vector<bool> served_by(const task_mix& mix, gpu_model model) {
     std::vector<bool> served;
     for (const typical_task& t : mix.tasks())
-      served.push_back(t.kind.gpus != 0 && contains(t.kind.models, model));
+      served.push_back(t.kind.gpus != 0 && contains_model(t.kind.models, model));
     return served;
   }
   static void sort_unique(std::vector<std::uint32_t>& values) {

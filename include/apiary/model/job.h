@@ -36,7 +36,7 @@ struct job_request {
 };
 
 // Where a job runs: nodes, each once, with the devices that it has there.
-using job_place = std::vector<placement>;
+using job_placement = std::vector<placement>;
 
 // Why a job waits.
 enum class delay_cause : std::uint8_t {
@@ -110,8 +110,8 @@ struct job_action {
   };
   verb what = verb::start;
   job_id job{};
-  job_place place{};  // not for suspend and unpack
-  delays waited{};    // start and pack: since it was submitted or last stopped, by cause
+  job_placement place{};  // not for suspend and unpack
+  delays waited{};        // start and pack: since it was submitted or last stopped, by cause
 
   friend bool operator==(const job_action&, const job_action&) = default;
 };

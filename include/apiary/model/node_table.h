@@ -40,7 +40,7 @@ struct alignas(64) node_state {
     return {gpu_left.data(), gpus};
   }
   [[nodiscard]] bool accessible(model_set models) const noexcept {
-    return gpus != 0 && contains(models, model);
+    return gpus != 0 && contains_model(models, model);
   }
 
   // Thousandths of GPUs left in all.

@@ -19,7 +19,7 @@ using model_set = std::uint64_t;
 inline constexpr gpu_model max_gpu_models = 64;
 inline constexpr model_set any_model = ~model_set{0};
 
-[[nodiscard]] constexpr bool contains(model_set set, gpu_model model) noexcept {
+[[nodiscard]] constexpr bool contains_model(model_set set, gpu_model model) noexcept {
   return (set >> model & 1) != 0;
 }
 

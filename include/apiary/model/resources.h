@@ -18,19 +18,18 @@ struct resources {
     memory_mib += r.memory_mib;
     return *this;
   }
-  // Requires: fits(r, *this).
+  // Requires: r.fits_in(*this).
   constexpr resources& operator-=(resources r) noexcept {
     APIARY_ASSERT(r.cpu_milli <= cpu_milli && r.memory_mib <= memory_mib);
     cpu_milli -= r.cpu_milli;
     memory_mib -= r.memory_mib;
     return *this;
   }
+  // Whether `available` has at least as much of each resource. It is a partial order only.
+  [[nodiscard]] constexpr bool fits_in(resources available) const noexcept {
+    return cpu_milli <= available.cpu_milli && memory_mib <= available.memory_mib;
+  }
   friend constexpr bool operator==(resources, resources) noexcept = default;
 };
-
-// Whether `available` has at least as much of everything as `demand`: a partial order only.
-[[nodiscard]] constexpr bool fits(resources demand, resources available) noexcept {
-  return demand.cpu_milli <= available.cpu_milli && demand.memory_mib <= available.memory_mib;
-}
 
 APIARY_NAMESPACE_END

@@ -264,7 +264,7 @@ class philly_scheduler {
         };
         while (const std::optional<detail::philly_wait_queues::entry> next =
                    jobs_.lines().first_that(now, may)) {
-          const job_place place = places.find(next->gpus, next->locality);
+          const job_placement place = places.find(next->gpus, next->locality);
           if (place.empty()) continue;
           detail::philly_job& r = jobs_.at(next->job);
           const detail::philly_tenant& owner = jobs_.tenants()[r.request.tenant.value];

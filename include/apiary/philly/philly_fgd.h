@@ -124,7 +124,7 @@ class gpu_sharing_pool {
     all.resize(std::min<std::size_t>(all.size(), most));
     return all;
   }
-  [[nodiscard]] job_place fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
+  [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
     std::array<std::uint32_t, max_gpus_per_node + 1> open{};  // servers by idle GPUs
     for (const node_id n : among) ++open[idle(n)];
     std::vector<std::uint32_t> parts;
@@ -135,7 +135,7 @@ class gpu_sharing_pool {
         left -= parts.back();
       }
     }
-    job_place place;
+    job_placement place;
     if (left > 0) return place;
     summary_bitset allowed(num_servers());
     std::uint32_t least = max_gpus_per_node + 1;  // idle GPUs of those that were ever allowed
@@ -154,7 +154,7 @@ class gpu_sharing_pool {
     std::sort(place.begin(), place.end(), [](placement a, placement b) { return a.node < b.node; });
     return place;
   }
-  [[nodiscard]] placement part(node_id n, std::uint32_t k) const noexcept {
+  [[nodiscard]] placement pick_idle(node_id n, std::uint32_t k) const noexcept {
     return {n, first_free_devices(nodes()[n], k)};
   }
   void take(job_id job, std::span<const placement> place) {

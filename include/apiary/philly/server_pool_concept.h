@@ -47,7 +47,7 @@ APIARY_NAMESPACE_BEGIN
 // | c.most_idle(s, m)             | the m servers of s with most idle GPUs, those first         |
 // | p.fit(s, k, m)                | a place for k > 0 GPUs on at most m servers of s, servers   |
 // |                               | ascending; empty only when no m of them have k idle GPUs    |
-// | c.part(n, k)                  | k <= c.idle(n) idle GPUs of n                               |
+// | c.pick_idle(n, k)                  | k <= c.idle(n) idle GPUs of n                               |
 // | p.take(j, w)                  | j has these idle GPUs, beside what it has                   |
 // | p.give(w)                     | they are idle: all that one job has on these servers        |
 // | c.owner(n, d)                 | the job that has device d < c.gpus(n); not valid: none      |
@@ -68,8 +68,8 @@ concept ServerPool = std::movable<P> &&
   { c.idle(k) } -> std::same_as<std::uint32_t>;
   { c.idle(n) } -> std::same_as<std::uint32_t>;
   { c.most_idle(s, k) } -> std::same_as<std::vector<node_id>>;
-  { p.fit(s, k, k) } -> std::same_as<job_place>;
-  { c.part(n, k) } -> std::same_as<placement>;
+  { p.fit(s, k, k) } -> std::same_as<job_placement>;
+  { c.pick_idle(n, k) } -> std::same_as<placement>;
   p.take(j, w);
   p.give(w);
   { c.owner(n, k) } -> std::same_as<job_id>;
@@ -102,16 +102,16 @@ class locality_places {
   }
 
   // A place for so many GPUs; empty when there is none. Requires: 0 < gpus <= pool().total().
-  [[nodiscard]] job_place look(std::uint32_t gpus, job_locality locality) {
+  [[nodiscard]] job_placement look(std::uint32_t gpus, job_locality locality) {
     if (gpus > pool_.idle()) return {};
     if (gpus <= all_largest_.front()) {
-      job_place place = pool_.fit(pool_.servers(), gpus, 1);
+      job_placement place = pool_.fit(pool_.servers(), gpus, 1);
       if (!place.empty() || locality == job_locality::packed) return place;
     }
     if (locality != job_locality::anywhere && in_a_rack(gpus)) {
       for (const std::uint32_t rack : by_idle()) {
         if (pool_.idle(rack) < gpus) return {};
-        job_place place =
+        job_placement place =
             pool_.fit(pool_.servers_of(rack), gpus, max_servers(largest_[rack], gpus, locality));
         if (!place.empty()) return place;
       }
@@ -121,8 +121,8 @@ class locality_places {
   }
 
   // As look(), and remembers when there is none.
-  [[nodiscard]] job_place find(std::uint32_t gpus, job_locality locality) {
-    job_place place = look(gpus, locality);
+  [[nodiscard]] job_placement find(std::uint32_t gpus, job_locality locality) {
+    job_placement place = look(gpus, locality);
     if (place.empty()) failed_.emplace_back(gpus, locality);
     return place;
   }
@@ -165,8 +165,8 @@ class locality_places {
   }
   // Takes k more GPUs of a server for the job and adds them to its place.
   // Requires: k <= pool().idle(n).
-  void add(job_id job, node_id n, std::uint32_t k, job_place& place) {
-    const placement more = pool_.part(n, k);
+  void add(job_id job, node_id n, std::uint32_t k, job_placement& place) {
+    const placement more = pool_.pick_idle(n, k);
     pool_.take(job, {&more, 1});
     const auto at =
         std::lower_bound(place.begin(), place.end(), n,

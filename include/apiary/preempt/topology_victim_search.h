@@ -3,7 +3,6 @@
 #pragma once
 
 #include <apiary/alloc/capacity_index.h>
-#include <apiary/container/incremental_sort.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
@@ -15,6 +14,7 @@
 #include <apiary/preempt/detail/branch_and_bound.h>
 #include <apiary/preempt/detail/eviction_cells.h>
 #include <apiary/preempt/detail/eviction_trial.h>
+#include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/disruption_budget.h>
 #include <apiary/preempt/eviction_candidate.h>
 #include <apiary/preempt/victim_search.h>
@@ -96,7 +96,7 @@ class topology_victim_search {
     members_.clear();
     for (const constrained_task_group& m : gang.members) {
       if (m.gpus == 0 || m.tasks == 0) continue;
-      if (m.gpus > capacities.most()) return fit_verdict::does_not_fit;
+      if (m.gpus > capacities.max_free()) return fit_verdict::does_not_fit;
       members_.push_back({.tasks = m.tasks, .gpus = m.gpus});
     }
     const level_t level = gang.required == any_level ? capacities.top() : gang.required;
@@ -259,7 +259,7 @@ class topology_victim_search {
       few = taken_.size();
       const std::size_t more = few + std::max<std::size_t>(few, 1);
       while (taken_.size() < more) {
-        const incremental_sort::entry* const top = cheapest_.top(price);
+        const detail::incremental_sort::entry* const top = cheapest_.top(price);
         if (top == nullptr) break;
         const std::uint32_t j = among[top->number];
         cheapest_.pop();
@@ -374,7 +374,7 @@ class topology_victim_search {
   detail::eviction_cells<Tree> cells_;
   detail::bounded_cells order_;
   std::vector<std::uint32_t> everybody_;
-  incremental_sort cheapest_;
+  detail::incremental_sort cheapest_;
   std::vector<std::uint32_t> taken_;
   std::vector<std::uint32_t> placed_;  // nodes, ascending
   std::vector<std::uint32_t> by_cost_;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/incremental_sort.h>
 #include <apiary/core/config.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/branch_and_bound.h>
 #include <apiary/preempt/detail/eviction_state.h>
+#include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/lower_bound.h>
 #include <apiary/preempt/disruption_budget.h>
 #include <apiary/preempt/eviction_candidate.h>
@@ -143,7 +143,7 @@ class victim_search {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
     tally_.clear();
     for (bool taken = true; !taken || (!all_tried() && !fits()); cheapest_.pop()) {
-      const incremental_sort::entry* const top = cheapest_.top(price);
+      const detail::incremental_sort::entry* const top = cheapest_.top(price);
       if (top == nullptr) return;
       taken = tally_.admit(top->number);
       if (taken) state_.evict(top->number);
@@ -188,9 +188,8 @@ class victim_search {
     std::uint32_t size = 0;
     for (const auto& p : state_.pieces()) size = std::max(size, p.size);
     for (std::uint32_t f = 0; f <= max_leaves; ++f) in_pieces_[f] = f / size;
-    const auto dearer = [](const incremental_sort::entry& a, const incremental_sort::entry& b) {
-      return b < a;
-    };
+    const auto dearer = [](const detail::incremental_sort::entry& a,
+                           const detail::incremental_sort::entry& b) { return b < a; };
     const std::span<const spot> spots = state_.spots();
     const auto before = [&](std::uint32_t n) {
       const std::uint64_t pieces = in_pieces_[spots[n].leaves] - in_pieces_[spots[n].free];
@@ -199,7 +198,7 @@ class victim_search {
     cheapest_.begin(static_cast<std::uint32_t>(spots.size()));
     heap_.clear();  // nodes whose price has changed since
     while (!fits()) {
-      const incremental_sort::entry* const top = cheapest_.top(before);
+      const detail::incremental_sort::entry* const top = cheapest_.top(before);
       if (top == nullptr && heap_.empty()) break;
       const bool changed = !heap_.empty() && (top == nullptr || !(*top < heap_.front()));
       const auto [price, node] = changed ? heap_.front() : *top;
@@ -338,8 +337,8 @@ class victim_search {
   std::uint64_t bound_ = 0;
   detail::victim_lower_bound by_pieces_;
   std::array<std::uint32_t, max_leaves + 1> in_pieces_{};  // of the largest size
-  incremental_sort cheapest_;
-  std::vector<incremental_sort::entry> heap_;
+  detail::incremental_sort cheapest_;
+  std::vector<detail::incremental_sort::entry> heap_;
   std::vector<node_class> classes_;
 };
 

@@ -61,12 +61,12 @@ struct load_sample {
     const named_task& task = work.tasks[work.arrivals[i]];
     now.arrived += task.request.total_gpu_milli();
     if (const std::optional<placement>& where = answers[i]) {
-      if (!can_take(nodes, task.request, *where)) {
+      if (!can_place_task(nodes, task.request, *where)) {
         return absl::FailedPreconditionError(
             "arrival " + std::to_string(i + 1) + ", task " + task.name + ": node " +
             std::to_string(where->node.value) + " has not what the decision takes");
       }
-      take(nodes, task.request, *where);
+      place_task(nodes, task.request, *where);
       fragmented.update(nodes, where->node);
       now.used += task.request.total_gpu_milli();
     }

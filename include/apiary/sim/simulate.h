@@ -115,7 +115,7 @@ class simulator {
 
  private:
   static constexpr bool neighbours_matter =
-      std::invocable<Speed&, const timed_job&, const job_place&, std::span<const job_id>>;
+      std::invocable<Speed&, const timed_job&, const job_placement&, std::span<const job_id>>;
 
   // Work is counted in ticks at full speed, times full_speed.
   struct progress {
@@ -123,14 +123,14 @@ class simulator {
     time_ms since = 0;  // when it last began to make progress
     std::uint32_t speed = 0;
     std::uint32_t gpus = 0;
-    job_place place{};  // while it runs
+    job_placement place{};  // while it runs
   };
   struct tenancy {
     job_id job{};
     std::uint32_t devices = 0;  // a mask
   };
 
-  void record(const simulation_event& e, const job_place& place) {
+  void record(const simulation_event& e, const job_placement& place) {
     ++out_.events;
     out_.ended = e.at;
     out_.log.add(static_cast<std::uint64_t>(e.at)).add(static_cast<std::uint64_t>(e.what));
@@ -140,7 +140,7 @@ class simulator {
     }
     observe_(e);
   }
-  void record(simulation_event::kind what, job_id job, time_ms now, const job_place& place) {
+  void record(simulation_event::kind what, job_id job, time_ms now, const job_placement& place) {
     const progress& p = state_[job.value];
     record(
         {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.place.size()), p.speed, p.since},
@@ -172,7 +172,7 @@ class simulator {
   }
   // How fast the job goes at its place, beside whoever is there.
   [[nodiscard]] std::uint32_t speed_of(job_id job) {
-    const job_place& place = state_[job.value].place;
+    const job_placement& place = state_[job.value].place;
     std::uint32_t speed = 0;
     if constexpr (neighbours_matter) {
       neighbours_.clear();
@@ -366,7 +366,7 @@ template <JobScheduler Scheduler>
 [[nodiscard]] absl::StatusOr<simulation_result> simulate(Scheduler& scheduler,
                                                          std::span<const timed_job> jobs) {
   return simulate(
-      scheduler, jobs, {}, {}, [](const timed_job&, const job_place&) { return full_speed; },
+      scheduler, jobs, {}, {}, [](const timed_job&, const job_placement&) { return full_speed; },
       [](const simulation_event&) {});
 }
 

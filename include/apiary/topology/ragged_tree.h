@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/shared_array.h>
 #include <apiary/core/ids.h>
+#include <apiary/topology/detail/shared_array.h>
 #include <apiary/topology/tree.h>
 
 #include <array>
@@ -59,7 +59,7 @@ class ragged_tree {
       }
     }
     first_child[p] = c;
-    links_ = shared_array(std::move(links));
+    links_ = detail::shared_array(std::move(links));
     parent_ = links_.data();
     first_child_ = parent_ + num_cells_;
   }
@@ -122,7 +122,7 @@ class ragged_tree {
   level_t num_levels_ = 0;
   std::uint32_t num_cells_ = 0;
   std::array<std::uint32_t, max_levels> first_{};  // first cell of each level
-  shared_array<std::uint32_t> links_;              // what the two pointers below point into:
+  detail::shared_array<std::uint32_t> links_;      // what the two pointers below point into:
   const std::uint32_t* parent_ = nullptr;          // of each cell
   const std::uint32_t* first_child_ = nullptr;     // of each cell above the leaves, and an end
 };

@@ -52,7 +52,7 @@ template <CellTree Tree>
 
 // Whether a contains b; a cell contains itself.
 template <CellTree Tree>
-[[nodiscard]] constexpr bool contains(const Tree& tree, cell_id a, cell_id b) noexcept {
+[[nodiscard]] constexpr bool contains_cell(const Tree& tree, cell_id a, cell_id b) noexcept {
   const level_t l = tree.level(b);
   return tree.level(a) >= l && tree.descendants(a, l).contains(b);
 }
@@ -79,13 +79,14 @@ template <CellTree Tree>
 // in cell c of level l. The level above the roots, num_levels(), has one cell: everything.
 // Requires: below <= l.
 template <CellTree Tree>
-[[nodiscard]] constexpr std::uint32_t num_places(const Tree& tree, level_t l) noexcept {
+[[nodiscard]] constexpr std::uint32_t num_positions(const Tree& tree, level_t l) noexcept {
   return l == tree.num_levels() ? 1 : tree.cells(l).size();
 }
 template <CellTree Tree>
-[[nodiscard]] constexpr id_range<cell_id> places_inside(const Tree& tree, level_t l,
-                                                        std::uint32_t c, level_t below) noexcept {
-  if (l == tree.num_levels()) return {cell_id(0), cell_id(num_places(tree, below))};
+[[nodiscard]] constexpr id_range<cell_id> positions_inside(const Tree& tree, level_t l,
+                                                           std::uint32_t c,
+                                                           level_t below) noexcept {
+  if (l == tree.num_levels()) return {cell_id(0), cell_id(num_positions(tree, below))};
   const std::uint32_t first = tree.cells(below).first.value;
   const id_range<cell_id> cells = tree.descendants(tree.cells(l)[c], below);
   return {cell_id(cells.first.value - first), cell_id(cells.last.value - first)};

@@ -33,14 +33,14 @@ class counted_gpus {
     if (r.gpus <= total_) return absl::OkStatus();
     return absl::InvalidArgumentError("too large");
   }
-  [[nodiscard]] absl::StatusOr<job_place> propose(const job_request& r) {
+  [[nodiscard]] absl::StatusOr<job_placement> propose(const job_request& r) {
     APIARY_RETURN_IF_ERROR(told(r.job));
     if (r.gpus > idle_) return absl::ResourceExhaustedError("");
-    return job_place{{node_id(0), r.gpus}};
+    return job_placement{{node_id(0), r.gpus}};
   }
-  [[nodiscard]] absl::Status commit(const job_request& r, const job_place& place) {
+  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     if (r.tenant == tenant_id(13)) return absl::AbortedError("not this tenant");
-    REQUIRE(place == job_place{{node_id(0), r.gpus}});
+    REQUIRE(place == job_placement{{node_id(0), r.gpus}});
     idle_ -= r.gpus;
     REQUIRE(running_.try_emplace(r.job, r.gpus).second);
     return absl::OkStatus();
@@ -143,7 +143,7 @@ TEST_CASE("job_book: a job starts whole or not at all") {
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].what == job_action::verb::start);
   CHECK(actions[0].job == job_id(1));
-  CHECK(actions[0].place == job_place{{node_id(0), 6}});
+  CHECK(actions[0].place == job_placement{{node_id(0), 6}});
   CHECK(actions[0].waited[delay_cause::capacity] == 15);
   CHECK(actions[0].waited.total() == 15);
 

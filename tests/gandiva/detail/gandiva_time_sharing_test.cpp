@@ -36,7 +36,7 @@ struct wary_host {
   gandiva scheduler;
   std::vector<job_action> actions{};
   std::map<job_id, job_request> jobs{};
-  std::map<job_id, job_place> places{};  // of those that run
+  std::map<job_id, job_placement> places{};  // of those that run
   std::map<verb, int> counts{};
 
   explicit wary_host(const gandiva_options& options)
@@ -69,7 +69,7 @@ struct wary_host {
   time_ms wake() const { return scheduler.wake(); }
   std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
 
-  static std::uint32_t gpus_of(const job_place& place) {
+  static std::uint32_t gpus_of(const job_placement& place) {
     std::uint32_t sum = 0;
     for (const placement& p : place) sum += p.num_devices();
     return sum;
@@ -94,7 +94,7 @@ struct wary_host {
   }
   void carry_out(const job_action& a) {
     const bool ran = places.contains(a.job);
-    const job_place before = ran ? places.at(a.job) : job_place{};
+    const job_placement before = ran ? places.at(a.job) : job_placement{};
     const job_request& r = jobs.at(a.job);
     REQUIRE(ran == (a.what != verb::start && a.what != verb::pack));
     if (a.what == verb::suspend || a.what == verb::unpack) {
@@ -464,7 +464,7 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
     for (time_ms at = 20; at < 400 && random.uniform(2) == 0; at += 40) {
       outages.push_back({node_id(random.uniform(2)), at, at + 30});
     }
-    const auto speed = [&](const timed_job& job, const job_place& place,
+    const auto speed = [&](const timed_job& job, const job_placement& place,
                            std::span<const job_id> others) -> std::uint32_t {
       const std::uint32_t gpus = wary_host::gpus_of(place);
       if (others.empty()) return 1000 * (gpus + 1) / (job.request.gpus + 1);

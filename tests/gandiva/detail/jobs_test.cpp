@@ -25,7 +25,7 @@ TEST_CASE("gandiva_jobs: a job takes its turn, and its pass is the time that it 
   s.settled(1, 2, first_server);
   CHECK(s.at(1).phase == gandiva_phase::suspended);
   CHECK(s.jobs.servers().load(first_server) == 2);
-  s.decide(3, [&] { s.jobs.start(s.at(1), {s.jobs.pool().part(first_server, 2)}); });
+  s.decide(3, [&] { s.jobs.start(s.at(1), {s.jobs.pool().pick_idle(first_server, 2)}); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::start);
   CHECK(s.actions[0].place == s.at(1).place);
@@ -84,7 +84,7 @@ TEST_CASE("gandiva_jobs: a guest runs and stops with its leader, on its GPUs") {
   s.decide(2, [&] { s.jobs.suspend(s.at(1)); });
   CHECK(s.actions.size() == 2);
   CHECK(!s.at(2).runs());
-  s.decide(3, [&] { s.jobs.start(s.at(1), {s.jobs.pool().part(first_server, 2)}); });
+  s.decide(3, [&] { s.jobs.start(s.at(1), {s.jobs.pool().pick_idle(first_server, 2)}); });
   CHECK(s.actions.size() == 2);
   CHECK(s.at(2).runs());
   SUBCASE("it gets a turn of its own") {
@@ -137,8 +137,8 @@ TEST_CASE("gandiva_jobs: a job starts over several servers that have so many idl
   apiary_test::gandiva_scene s;
   gandiva_job& r = s.jobs.add({.job = job_id(1), .gpus = 6}, 0);
   s.decide(0, [&] {
-    s.jobs.start_wide(r,
-                      {s.jobs.pool().part(first_server, 4), s.jobs.pool().part(second_server, 2)});
+    s.jobs.start_wide(
+        r, {s.jobs.pool().pick_idle(first_server, 4), s.jobs.pool().pick_idle(second_server, 2)});
   });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::start);

@@ -29,7 +29,7 @@ TEST_CASE("gandiva_migration: a job over two servers comes together once it has 
   s.running(1, 2, one);
   s.jobs.add({.job = job_id(2), .gpus = 4}, 0);
   s.decide(0, [&] {
-    s.jobs.start_wide(s.at(2), {s.jobs.pool().part(one, 2), s.jobs.pool().part(two, 2)});
+    s.jobs.start_wide(s.at(2), {s.jobs.pool().pick_idle(one, 2), s.jobs.pool().pick_idle(two, 2)});
   });
   s.decide(9, [&] { moves.gather(s.jobs, 9); });
   CHECK(s.actions.empty());
@@ -51,7 +51,7 @@ TEST_CASE("gandiva_migration: what others have is not gathered on") {
   s.running(3, 1, two);
   s.jobs.add({.job = job_id(2), .gpus = 4}, 0);
   s.decide(0, [&] {
-    s.jobs.start_wide(s.at(2), {s.jobs.pool().part(one, 2), s.jobs.pool().part(two, 2)});
+    s.jobs.start_wide(s.at(2), {s.jobs.pool().pick_idle(one, 2), s.jobs.pool().pick_idle(two, 2)});
   });
   s.decide(5, [&] { moves.gather(s.jobs, 5); });
   CHECK(s.actions.empty());

@@ -90,7 +90,7 @@ TEST_CASE("placer_ground: a job over two servers moves to one, whatever that fra
   std::vector<job_id> moved;
   g.improve(std::vector{job_id(0)}, {.moves = 1, .cost = 1000}, moved);
   CHECK(moved == std::vector{job_id(0)});
-  CHECK(g.place_of(job_id(0)) == job_place{{node_id(0), 15}});
+  CHECK(g.place_of(job_id(0)) == job_placement{{node_id(0), 15}});
 }
 
 TEST_CASE("placer_ground: a price above all that can be counted is never paid") {
@@ -113,7 +113,7 @@ TEST_CASE("placer_ground: who ran on a server that broke may run on there") {
   REQUIRE(g.restart(job_of(0, 1), {{node_id(0), 1}}));
   CHECK(g.mark(node_id(0), false).ok());
   CHECK(g.mark(node_id(2), false).code() == absl::StatusCode::kNotFound);
-  const job_place was = g.stop(job_id(0));
+  const job_placement was = g.stop(job_id(0));
   CHECK(g.restart(job_of(0, 1), was));
   CHECK(g.place_of(job_id(0)) == was);
   std::vector<job_id> stopped;
@@ -146,9 +146,9 @@ TEST_CASE_TEMPLATE(
     const fragmentation metric(mix_of(kinds));
     const std::uint32_t trials = 1 + random.uniform(4);
     placer_backend<Placer> g(placer_of<Placer>(spec, metric), spec, metric, trials);
-    std::map<job_id, std::pair<job_request, job_place>> jobs;
+    std::map<job_id, std::pair<job_request, job_placement>> jobs;
     job_id next{0};
-    const auto take = [&](const job_place& place) {
+    const auto take = [&](const job_placement& place) {
       for (const placement& p : place) idle[p.node.value] ^= p.device_mask;
     };
     for (std::uint32_t step = 0; step < 60; ++step) {
@@ -185,7 +185,7 @@ TEST_CASE_TEMPLATE(
         auto& [r, from] = jobs.at(job);
         const std::int64_t before = naive_fragmentation(idle, kinds);
         REQUIRE(placer.finish(job).ok());
-        const job_place to = placer.propose(r).value();
+        const job_placement to = placer.propose(r).value();
         take(from);
         take(to);
         const std::int64_t gain = before - naive_fragmentation(idle, kinds);

@@ -258,7 +258,7 @@ template <class Queue>
 struct careful_host {
   Queue queue;
   std::map<job_id, job_request> jobs{};
-  std::map<job_id, job_place> running{};
+  std::map<job_id, job_placement> running{};
   std::map<job_id, time_ms> waits_since{};
   std::set<node_id> bad{};
   std::array<std::uint64_t, 3> done{};  // starts, suspensions, migrations
@@ -412,7 +412,7 @@ std::uint64_t play(rng& random, std::uint32_t servers, std::uint32_t most, std::
     careful_host<decltype(make())> host{make()};
     const auto run = simulate(
         host, list.jobs, list.outages, {.start_cost = 1, .migration_cost = 2},
-        [](const timed_job&, const job_place&) { return full_speed; },
+        [](const timed_job&, const job_placement&) { return full_speed; },
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (const job_record& r : run->jobs) REQUIRE(r.ended != forever);

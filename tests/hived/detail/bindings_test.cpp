@@ -8,9 +8,9 @@
 #include <apiary/core/rng.h>
 #include <apiary/hived/detail/bindings.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/quota_tree.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/layout.h>
-#include <apiary/topology/quota_tree.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>

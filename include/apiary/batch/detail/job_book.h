@@ -79,13 +79,13 @@ class job_records {
   // An error only where the placer answers one of its own.
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now,
                                            std::vector<job_action>& actions) {
-    return start(r, now, actions, [](const job_place&) { return true; });
+    return start(r, now, actions, [](const job_placement&) { return true; });
   }
   // The same, if accept(place).
   template <class Accept>
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now, std::vector<job_action>& actions,
                                            Accept&& accept) {
-    absl::StatusOr<job_place> place = placer_.propose(r.request);
+    absl::StatusOr<job_placement> place = placer_.propose(r.request);
     if (absl::IsResourceExhausted(place.status())) {
       queues_.fail(r.request.gpus);
       return false;
@@ -99,7 +99,7 @@ class job_records {
     return true;
   }
   // Lets a job that waits run at that place, without an action; false, and no change, if it cannot.
-  [[nodiscard]] bool go_on(Record& r, const job_place& place, time_ms now) {
+  [[nodiscard]] bool go_on(Record& r, const job_placement& place, time_ms now) {
     if (!placer_.commit(r.request, place).ok()) return false;
     leave(r, now);
     r.running = true;

@@ -131,7 +131,7 @@ class fragmentation_moves {
   // Where on this node the task gains most.
   [[nodiscard]] entry enter(const node_state& node, node_id n, const task_request& task) const {
     entry best;
-    if (!fits(task, node)) return best;
+    if (!task_fits(task, node)) return best;
     const auto before = static_cast<std::int64_t>(metric_.weighted(node));
     const auto consider = [&](std::uint32_t mask) {
       const std::int64_t gain =

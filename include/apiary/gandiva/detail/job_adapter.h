@@ -35,7 +35,7 @@ concept JobAdapter = requires(F& f, const F& constant, const Backend& g, const j
   { f.check(g, r) } -> std::same_as<absl::Status>;
   { constant.own(r) } -> std::convertible_to<typename Backend::request>;
   { constant.turn(r) } -> std::convertible_to<typename Backend::request>;
-  { constant.place(w) } -> std::convertible_to<job_place>;
+  { constant.place(w) } -> std::convertible_to<job_placement>;
   { constant.owned(g, t) } -> std::same_as<std::uint32_t>;
   { constant.gpus(g, n) } -> std::same_as<std::uint32_t>;
   { constant.total_gpus(g) } -> std::same_as<std::uint32_t>;

@@ -32,7 +32,7 @@ struct gandiva_job {
   time_ms key = 0;  // when it came
   gandiva_phase phase = gandiva_phase::queued;
   node_id home{};         // whose turns it takes; not valid when it waits or runs over several
-  job_place place{};      // while it runs
+  job_placement place{};  // while it runs
   std::int64_t pass = 0;  // slice_pass(), without what it runs now
   time_ms since = 0;      // when it last began to run, or to wait for its turn
   delays waited{};        // for a server or its turn since it came or was last stopped, till then
@@ -135,13 +135,13 @@ class gandiva_jobs {
     });
   }
   // Its guest, if it has one, comes along. Requires: it does not run; the place is idle.
-  void start(gandiva_job& r, job_place place) {
+  void start(gandiva_job& r, job_placement place) {
     servers_.pool().take(r.request.job, place);
     run(r, job_action::verb::start, std::move(place));
     if (r.guest.valid()) run(at(r.guest), job_action::verb::pack, r.place);
   }
   // It runs over several servers. Requires: it is on none; so many GPUs are idle there.
-  void start_wide(gandiva_job& r, job_place place) {
+  void start_wide(gandiva_job& r, job_placement place) {
     for (const placement& p : place) pin(r, p, true);
     wide_.insert(r.request.job);
     start(r, std::move(place));
@@ -193,7 +193,7 @@ class gandiva_jobs {
       while (static_cast<std::uint32_t>(std::popcount(mask)) > change.gpus) {
         mask ^= std::bit_floor(mask);
       }
-      const job_place rest{{n, r.place[0].device_mask ^ mask}};
+      const job_placement rest{{n, r.place[0].device_mask ^ mask}};
       servers_.pool().give(rest);
       r.place[0].device_mask = mask;
       emit(r, {job_action::verb::shrink, r.request.job, r.place, {}});
@@ -212,7 +212,7 @@ class gandiva_jobs {
   }
   // It has so many GPUs of its server from now on. Requires: more than it has; enough are idle.
   void enlarge(gandiva_job& r, std::uint32_t gpus) {
-    const job_place more{pool().part(r.home, gpus - r.num_gpus())};
+    const job_placement more{pool().pick_idle(r.home, gpus - r.num_gpus())};
     servers_.pool().take(r.request.job, more);
     r.place[0].device_mask |= more[0].device_mask;
     emit(r, {job_action::verb::grow, r.request.job, r.place, {}});
@@ -229,10 +229,10 @@ class gandiva_jobs {
     if (wide_.erase(r.request.job) == 1) {
       for (const placement& p : r.place) pin(r, p, false);
     }
-    job_place place;
+    job_placement place;
     for (const auto& [n, gpus] : to) {
       make_room(n, gpus);
-      place.push_back(pool().part(n, gpus));
+      place.push_back(pool().pick_idle(n, gpus));
     }
     servers_.pool().take(r.request.job, place);
     const bool alone = place.size() == 1;
@@ -305,7 +305,7 @@ class gandiva_jobs {
     servers_.change(r.request.job, comes ? gandiva_claim{} : part, comes ? part : gandiva_claim{});
     touched_.push_back(p.node);
   }
-  void run(gandiva_job& r, job_action::verb what, job_place place) {
+  void run(gandiva_job& r, job_action::verb what, job_placement place) {
     delays waited = std::exchange(r.waited, {});
     waited[delay_cause::order] += now_ - r.since;
     edit(r, [&] { r.phase = gandiva_phase::run; });

@@ -44,7 +44,7 @@ template <JobPlacer Placer>
 class placer_backend {
  public:
   using request = job_request;
-  using place = job_place;
+  using place = job_placement;
 
   // servers: the placer's. metric: what the moves lower, of tasks of whole GPUs without CPU.
   // Requires: nothing runs there, and nothing is marked bad.
@@ -65,21 +65,21 @@ class placer_backend {
   // kInvalidArgument: no job id. Else as the placer's propose().
   absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& /*stopped*/) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    const absl::StatusOr<job_place> where = placer_.propose(r);
+    const absl::StatusOr<job_placement> where = placer_.propose(r);
     if (absl::IsResourceExhausted(where.status())) return false;
     APIARY_RETURN_IF_ERROR(where.status());
     APIARY_VERIFY(restart(r, *where));
     return true;
   }
-  job_place stop(job_id job) {
+  job_placement stop(job_id job) {
     const auto found = running_.find(job.value);
     APIARY_VERIFY(found != running_.end() && placer_.finish(job).ok());
-    job_place was = std::move(found->second.where);
+    job_placement was = std::move(found->second.where);
     running_.erase(found);
     for (const placement& p : was) nodes_[p.node] = with(p, false);
     return was;
   }
-  bool restart(const job_request& r, const job_place& where) {
+  bool restart(const job_request& r, const job_placement& where) {
     // A job that ran on a server gone bad since may run on there.
     const auto mark_bad_ones = [&](bool healthy) {
       for (const placement& p : where) {
@@ -94,7 +94,7 @@ class placer_backend {
     running_.try_emplace(r.job.value, running{r, where});
     return true;
   }
-  [[nodiscard]] job_place place_of(job_id job) const { return running_.at(job.value).where; }
+  [[nodiscard]] job_placement place_of(job_id job) const { return running_.at(job.value).where; }
   void improve(std::span<const job_id> movable, const move_limits& limits,
                std::vector<job_id>& moved) {
     move_in_turn(movable, trials_, limits.moves, next_, moved,
@@ -110,7 +110,7 @@ class placer_backend {
  private:
   struct running {
     job_request asked;
-    job_place where;
+    job_placement where;
   };
 
   [[nodiscard]] absl::Status mark_placer(node_id n, bool healthy) {
@@ -124,7 +124,7 @@ class placer_backend {
     return node;
   }
   // What a job at the place, where it is not yet, adds to W * F of the cluster.
-  [[nodiscard]] std::int64_t added(const job_place& where) const noexcept {
+  [[nodiscard]] std::int64_t added(const job_placement& where) const noexcept {
     std::int64_t sum = 0;
     for (const placement& p : where) {
       sum += static_cast<std::int64_t>(metric_.weighted(with(p, true)));
@@ -134,13 +134,13 @@ class placer_backend {
   }
   bool try_move(job_id job, std::uint32_t cost) {
     const job_request r = running_.at(job.value).asked;
-    const job_place from = stop(job);
-    const absl::StatusOr<job_place> to = placer_.propose(r);
+    const job_placement from = stop(job);
+    const absl::StatusOr<job_placement> to = placer_.propose(r);
     const bool moves = to.ok() && pays(from, *to, r.gpus, cost);
     APIARY_VERIFY(restart(r, moves ? *to : from));
     return moves;
   }
-  [[nodiscard]] bool pays(const job_place& from, const job_place& to, std::uint32_t gpus,
+  [[nodiscard]] bool pays(const job_placement& from, const job_placement& to, std::uint32_t gpus,
                           std::uint32_t cost) const noexcept {
     if (to.size() != from.size()) return to.size() < from.size();
     const std::int64_t gain = added(from) - added(to);

@@ -172,13 +172,13 @@ class time_sharing_queue {
   struct record {
     job_request request{};
     time_ms came = 0;
-    bool right = false;   // it has one, some time
-    bool owner = false;   // it runs on what it has a right to
-    bool inside = false;  // introspection knows it
-    bool acted = false;   // it is in acted_
-    job_place place{};    // empty: it waits
-    job_place told{};     // the same as far as the host knows
-    delays entered{};     // reading of the line's clock when it began to wait, for the host
+    bool right = false;     // it has one, some time
+    bool owner = false;     // it runs on what it has a right to
+    bool inside = false;    // introspection knows it
+    bool acted = false;     // it is in acted_
+    job_placement place{};  // empty: it waits
+    job_placement told{};   // the same as far as the host knows
+    delays entered{};       // reading of the line's clock when it began to wait, for the host
   };
   // Jobs that want as many GPUs, and those with a right are of one tenant.
   struct line {
@@ -215,7 +215,7 @@ class time_sharing_queue {
     if (l.jobs.first()->id == r.request.job.value) l.failed = false;
     l.jobs.erase(order_of(r), r.request.job.value);
   }
-  void take_place(record& r, const job_place& place) {
+  void take_place(record& r, const job_placement& place) {
     end_waiting(r);
     r.place = place;
     used_ += r.request.gpus;

@@ -73,13 +73,13 @@ class candidate_cells {
               gang_objective objective) {
     APIARY_ASSERT(l > capacities.node_level());
     possible_.assign(capacities.num_cells(l), 1);
-    for (std::uint32_t t = 1; t <= sizes.largest && t <= capacities.most(); ++t) {
+    for (std::uint32_t t = 1; t <= sizes.largest && t <= capacities.max_free(); ++t) {
       const auto same = [&](const task_group& m) { return m.gpus == t; };
       if (sizes.dividing && std::none_of(sizes.members.begin(), sizes.members.end(), same))
         continue;
       std::uint64_t needed = 0;
       for (const task_group& m : sizes.members) needed += std::uint64_t{m.tasks} * (m.gpus / t);
-      const std::span<const std::uint32_t> pieces = capacities.pieces(l, t);
+      const std::span<const std::uint32_t> pieces = capacities.slots(l, t);
       for (std::size_t c = 0; c < pieces.size(); ++c)
         possible_[c] = static_cast<unsigned char>(possible_[c] & (pieces[c] >= needed ? 1 : 0));
     }

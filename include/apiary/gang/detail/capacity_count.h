@@ -51,7 +51,7 @@ class capacity_count {
       for (std::uint32_t n = 0; n < base.size(); ++n) base[n] = on_node(u, n);
     } else if (by_histogram) {
       std::vector<std::uint32_t> each;  // on a node with 0, 1, ... free leaves
-      for (std::uint32_t f = 0; f <= capacities_->most(); ++f)
+      for (std::uint32_t f = 0; f <= capacities_->max_free(); ++f)
         each.push_back(groups_->bound(u, node_level, f / group.gpus));
       for (std::uint32_t c = 0; c < base.size(); ++c) {
         const std::span<const std::uint32_t> nodes = capacities_->histogram(base_, c);
@@ -60,8 +60,8 @@ class capacity_count {
           sum += std::uint64_t{nodes[f]} * each[f];
         base[c] = groups_->bound(u, base_, sum);
       }
-    } else if (group.gpus <= capacities_->most()) {
-      const std::span<const std::uint32_t> pieces = capacities_->pieces(base_, group.gpus);
+    } else if (group.gpus <= capacities_->max_free()) {
+      const std::span<const std::uint32_t> pieces = capacities_->slots(base_, group.gpus);
       for (std::size_t c = 0; c < base.size(); ++c) base[c] = groups_->bound(u, base_, pieces[c]);
     } else {
       base.assign(base.size(), 0);
@@ -173,7 +173,7 @@ class capacity_count {
   // Of a node with 0, 1, ... free leaves: a knapsack.
   [[nodiscard]] std::vector<std::uint64_t> borne_by_leaves(
       std::span<const std::uint32_t> weights) const {
-    std::vector<std::uint64_t> best(capacities_->most() + 1, 0);
+    std::vector<std::uint64_t> best(capacities_->max_free() + 1, 0);
     for (std::size_t u = 0; u < weights.size(); ++u) {
       const auto [step, most] = groups_->at(u, capacities_->node_level());
       const std::size_t leaves = std::size_t{step} * (*groups_)[u].gpus;

@@ -55,10 +55,10 @@ template <CellTree Tree>
   for (level_t k = node_level; k < l;) {
     level_t above = k + 1;
     while (above < l && !constraints_at(groups, u, above)) ++above;
-    std::vector<std::uint32_t> sums(num_places(tree, above));
+    std::vector<std::uint32_t> sums(num_positions(tree, above));
     for (std::uint32_t c = 0; c < sums.size(); ++c) {
       std::uint64_t sum = 0;
-      for (const cell_id i : places_inside(tree, above, c, k)) sum += room[i.value];
+      for (const cell_id i : positions_inside(tree, above, c, k)) sum += room[i.value];
       sums[c] = groups.bound(u, above, sum);
     }
     room = std::move(sums);

@@ -127,7 +127,7 @@ class cost_tables {
     }
     made_cell cell{level_below(*groups_, l, node_level_), {}};
     std::vector<std::uint32_t> order;
-    for (const cell_id i : places_inside(*tree_, l, c, cell.below)) order.push_back(i.value);
+    for (const cell_id i : positions_inside(*tree_, l, c, cell.below)) order.push_back(i.value);
     const bool of_nodes = cell.below == node_level_;
     if (of_nodes)
       std::stable_sort(order.begin(), order.end(),

@@ -86,12 +86,12 @@ class greedy_by_group {
   template <class Sink>
   bool operator()(level_t l, std::uint32_t c, std::span<const std::uint32_t> order,
                   gang_objective objective, std::span<Node> nodes, const Sink& sink) {
-    first_ = places_inside(*tree_, l, c, node_level_).first.value;
+    first_ = positions_inside(*tree_, l, c, node_level_).first.value;
     nodes_ = nodes;
     objective_ = objective;
     at_.resize(l - node_level_ + 1);
     for (level_t k = node_level_; k <= l; ++k) {
-      const id_range<cell_id> cells = places_inside(*tree_, l, c, k);
+      const id_range<cell_id> cells = positions_inside(*tree_, l, c, k);
       at_[k - node_level_].first = cells.first.value;
       at_[k - node_level_].cells.resize(cells.size());
     }
@@ -120,7 +120,7 @@ class greedy_by_group {
       free = nodes_[c - first_].free();
     } else {
       const level_t below = level_below(*groups_, u, l, node_level_);
-      for (const cell_id i : places_inside(*tree_, l, c, below)) {
+      for (const cell_id i : positions_inside(*tree_, l, c, below)) {
         const counted part = count(u, below, i.value);
         room += part.room;
         free += part.free;
@@ -138,7 +138,7 @@ class greedy_by_group {
     const level_t below = level_below(*groups_, u, l, node_level_);
     const level& at = at_[below - node_level_];
     std::vector<cell_part> parts;
-    for (const cell_id i : places_inside(*tree_, l, c, below)) {
+    for (const cell_id i : positions_inside(*tree_, l, c, below)) {
       const counted& part = at.cells[i.value - at.first];
       if (part.room > 0) parts.push_back({i.value, part.room, part.free});
     }

@@ -6,8 +6,8 @@
 #include <apiary/hived/detail/audit_counts.h>
 #include <apiary/hived/detail/audit_notes.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/quota_tree.h>
 #include <apiary/hived/detail/virtual_cluster.h>
-#include <apiary/topology/quota_tree.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>

@@ -5,11 +5,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/quota_tree.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/health.h>
-#include <apiary/topology/quota_tree.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

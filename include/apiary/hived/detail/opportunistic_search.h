@@ -3,12 +3,12 @@
 #pragma once
 
 #include <apiary/alloc/node_index.h>
-#include <apiary/container/lazy_value.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/gang_placer.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/lazy_value.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/request.h>

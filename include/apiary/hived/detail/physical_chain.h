@@ -3,8 +3,8 @@
 #pragma once
 
 #include <apiary/alloc/node_index.h>
+#include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
-#include <apiary/alloc/usage.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/ids.h>
@@ -36,8 +36,8 @@ struct virtual_cell {
 //           bit for each cell and leaf of a node.
 class physical_chain {
  public:
-  static constexpr usage<uniform_tree>::class_t opportunistic = 0;
-  static constexpr usage<uniform_tree>::class_t guaranteed = 1;
+  static constexpr priority_usage<uniform_tree>::class_t opportunistic = 0;
+  static constexpr priority_usage<uniform_tree>::class_t guaranteed = 1;
 
   physical_chain(const uniform_tree& tree, level_t node_level)
       : cells_(tree),
@@ -89,7 +89,7 @@ class physical_chain {
     at = to;
     const auto after = to.taken()        ? guaranteed
                        : to.user.valid() ? opportunistic
-                                         : usage<uniform_tree>::unused;
+                                         : priority_usage<uniform_tree>::unused;
     const auto before = use_.assign(leaf, after);
     if (before == after && was_idle == to.idle()) return;
     if (before != after && (before == opportunistic || after == opportunistic))
@@ -119,7 +119,7 @@ class physical_chain {
   }
   // Of these those with none.
   [[nodiscard]] const summary_bitset& quiet() const noexcept { return few_guests_[0]; }
-  [[nodiscard]] const usage<uniform_tree>& use() const noexcept { return use_; }
+  [[nodiscard]] const priority_usage<uniform_tree>& use() const noexcept { return use_; }
   // Leaves of c with an opportunistic task.
   [[nodiscard]] std::uint32_t guests(cell_id c) const noexcept {
     return use_.used(c, opportunistic);
@@ -230,7 +230,7 @@ class physical_chain {
 
   reserving_buddy_allocator cells_;
   health<uniform_tree> health_;
-  usage<uniform_tree> use_;
+  priority_usage<uniform_tree> use_;
   std::vector<leaf_holders> holders_;       // of each leaf
   std::vector<virtual_cell> owner_;         // of each cell
   std::vector<std::uint64_t> idle_;         // of each node

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <apiary/alloc/node_index.h>
-#include <apiary/container/lazy_value.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/lazy_value.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>

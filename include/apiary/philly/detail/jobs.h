@@ -37,7 +37,7 @@ struct philly_job {
   time_ms began = 0;           // to run, or to wait
   time_ms relaxed = 0;         // to wait at this locality
   time_ms timer = forever;     // when it ceases to collect or relaxes
-  job_place place{};           // held
+  job_placement place{};       // held
   std::vector<node_id> aim{};  // of a collector: the servers that it collects on
 };
 
@@ -132,7 +132,8 @@ class philly_jobs {
   }
   // It runs on what it holds, or on `more` instead; a collector whose place in the quota it took
   // collects no longer. Requires: it waits.
-  void start(philly_job& r, const job_place& more, time_ms now, std::vector<job_action>& actions) {
+  void start(philly_job& r, const job_placement& more, time_ms now,
+             std::vector<job_action>& actions) {
     philly_tenant& t = tenants_[r.request.tenant.value];
     const delays waited = queues_.waited(r.request, r.entered, now);
     const bool within = within_quota(r.request.tenant, r.request.gpus);

@@ -19,7 +19,7 @@ namespace detail {
 struct philly_candidate {
   job_id job{};
   time_ms started = 0;
-  job_place place{};
+  job_placement place{};
 };
 
 // Indices of the candidates that make a place for so many GPUs when they go; empty when not even all

@@ -49,7 +49,7 @@ class eviction_cells {
     name_cells();
     links_.resize(shares.size());
     for (std::uint32_t j = 0; j < candidates.size(); ++j) put_on_nodes(j);
-    for (const place& n : nodes_) APIARY_VERIFY(n.leaves <= capacities.most());
+    for (const place& n : nodes_) APIARY_VERIFY(n.leaves <= capacities.max_free());
     bounds_.assign(capacities.num_cells(level), 0);
     if (bounds_.size() == 1) return;
     for (std::size_t m = 0; m < members.size(); ++m) {

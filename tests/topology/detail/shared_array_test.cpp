@@ -1,6 +1,6 @@
-// apiary/tests/container/shared_array_test.cpp - one array, many owners.
+// apiary/tests/topology/detail/shared_array_test.cpp - one array, many owners.
 // SPDX-License-Identifier: MIT
-#include <apiary/container/shared_array.h>
+#include <apiary/topology/detail/shared_array.h>
 
 #include <doctest/doctest.h>
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace apiary::detail;
 
 namespace {
 

@@ -1,4 +1,4 @@
-// apiary/topology/quota_tree.h - the cells of a quota as a private cluster.
+// apiary/hived/detail/quota_tree.h - the cells of a quota as a private cluster.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <span>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
 
 // The virtual cells of a tenant in one chain: quota[l] cells of every level l, each with all that
 // it is made of. Levels are those of the chain. Unlike in the chain's tree, roots lie at every
@@ -111,4 +112,5 @@ class quota_tree {
 
 static_assert(CellTree<quota_tree>);
 
+}  // namespace detail
 APIARY_NAMESPACE_END

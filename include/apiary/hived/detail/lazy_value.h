@@ -1,4 +1,4 @@
-// apiary/container/lazy_value.h - a value that is made when it is first used.
+// apiary/hived/detail/lazy_value.h - a value that is made when it is first used.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
 
 // A T that does not exist until it is used: an owner that seldom needs a large one is small without.
 // A copy has its own T if the original has one; what was moved from has none.
@@ -26,4 +27,5 @@ class lazy_value {
   std::vector<T> value_;  // at most one
 };
 
+}  // namespace detail
 APIARY_NAMESPACE_END

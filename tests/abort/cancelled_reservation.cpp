@@ -1,6 +1,6 @@
-// apiary/tests/abort/withdrawn_promise.cpp - more promises are taken back than were made.
+// apiary/tests/abort/cancelled_reservation.cpp - cancelling more reservations than there are.
 // SPDX-License-Identifier: MIT
-// EXPECT: apiary: promises\.count <= reserved_\[promises\.level\] does not hold
+// EXPECT: apiary: reservations\.count <= reserved_\[reservations\.level\] does not hold
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/topology/uniform_tree.h>
 

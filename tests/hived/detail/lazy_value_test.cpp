@@ -1,6 +1,6 @@
-// apiary/tests/container/lazy_value_test.cpp - made at the first use, copied with the owner.
+// apiary/tests/hived/detail/lazy_value_test.cpp - made at the first use, copied with the owner.
 // SPDX-License-Identifier: MIT
-#include <apiary/container/lazy_value.h>
+#include <apiary/hived/detail/lazy_value.h>
 
 #include <doctest/doctest.h>
 
@@ -8,10 +8,10 @@
 #include <utility>
 
 TEST_CASE("a value on demand is made once and copied as a value") {
-  apiary::lazy_value<std::array<int, 1000>> a;
+  apiary::detail::lazy_value<std::array<int, 1000>> a;
   CHECK(sizeof(a) < 100);
   CHECK(!a.made());
-  apiary::lazy_value<std::array<int, 1000>> nothing = a;
+  apiary::detail::lazy_value<std::array<int, 1000>> nothing = a;
   CHECK(!nothing.made());
   (*a)[7] = 3;
   CHECK(a.made());

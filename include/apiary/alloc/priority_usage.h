@@ -1,4 +1,4 @@
-// apiary/alloc/usage.h - how many leaves of each cell every priority class uses.
+// apiary/alloc/priority_usage.h - how many leaves of each cell every priority class uses.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,12 +22,12 @@ APIARY_NAMESPACE_BEGIN
 // Cost:     assign O(levels * distance of the two classes), queries O(1) (free_at: O(levels), for
 //           the number of leaves); 4 * classes bytes a cell above the leaves, 1 byte a leaf.
 template <CellTree Tree>
-class usage {
+class priority_usage {
  public:
   using class_t = std::uint8_t;
   static constexpr class_t unused = 255;
 
-  usage(Tree tree, class_t classes)
+  priority_usage(Tree tree, class_t classes)
       : tree_(std::move(tree)),
         classes_(classes),
         first_leaf_(tree_.cells(0).first.value),
@@ -87,7 +87,7 @@ class usage {
   }
 
   // Requires: usage of the same tree.
-  friend bool operator==(const usage& a, const usage& b) noexcept {
+  friend bool operator==(const priority_usage& a, const priority_usage& b) noexcept {
     return a.classes_ == b.classes_ && a.class_of_ == b.class_of_ && a.at_least_ == b.at_least_;
   }
 

@@ -1,9 +1,9 @@
-// apiary/tests/topology/quota_tree_test.cpp - the cells of a quota against trees that are grown one by
+// apiary/tests/hived/detail/quota_tree_test.cpp - the cells of a quota against trees that are grown one by
 // one.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/topology/quota_tree.h>
+#include <apiary/hived/detail/quota_tree.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
 

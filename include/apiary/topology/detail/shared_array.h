@@ -1,4 +1,4 @@
-// apiary/container/shared_array.h - an immutable array that its copies share.
+// apiary/topology/detail/shared_array.h - an immutable array that its copies share.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
 
 // A constant vector with a count of its owners: a copy costs one atomic addition. Copies may be
 // made and destroyed in different threads.
@@ -50,4 +51,5 @@ class shared_array {
   block* block_ = nullptr;
 };
 
+}  // namespace detail
 APIARY_NAMESPACE_END

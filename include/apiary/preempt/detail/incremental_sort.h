@@ -1,4 +1,4 @@
-// apiary/container/incremental_sort.h - numbers by price, of which only the cheapest are looked at.
+// apiary/preempt/detail/incremental_sort.h - numbers by price, of which only the cheapest are looked at.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
 
 // Gives numbers below n in ascending order of price, of equal prices the lowest number first. They
 // are picked out and sorted a batch at a time, the cheapest first, each batch about four times the
@@ -96,4 +97,5 @@ class incremental_sort {
   bool all_ = false;  // no batch is to come
 };
 
+}  // namespace detail
 APIARY_NAMESPACE_END

@@ -1,7 +1,7 @@
-// apiary/tests/container/incremental_sort_test.cpp - entries by price against sorting all of them.
+// apiary/tests/preempt/detail/incremental_sort_test.cpp - entries by price against sorting all of them.
 // SPDX-License-Identifier: MIT
-#include <apiary/container/incremental_sort.h>
 #include <apiary/core/rng.h>
+#include <apiary/preempt/detail/incremental_sort.h>
 
 #include <doctest/doctest.h>
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace apiary::detail;
 using namespace apiary_test;
 
 TEST_CASE("entries come in ascending order of price, equal ones by number") {

@@ -1,7 +1,7 @@
-// apiary/tests/alloc/usage_test.cpp - counts of used leaves against counting the leaves.
+// apiary/tests/alloc/priority_usage_test.cpp - counts of used leaves against counting the leaves.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
-#include <apiary/alloc/usage.h>
+#include <apiary/alloc/priority_usage.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/ragged_tree.h>
@@ -22,7 +22,7 @@ namespace {
 
 template <CellTree Tree>
 void check_against_counting(const Tree& tree, std::uint8_t classes, rng& random, int steps) {
-  using use = usage<Tree>;
+  using use = priority_usage<Tree>;
   use counts(tree, classes);
   const std::uint32_t first_leaf = tree.cells(0).first.value;
   std::vector<std::uint8_t> owner(tree.num_cells() - first_leaf, use::unused);
@@ -73,7 +73,7 @@ TEST_CASE("used and free leaves of every cell and class follow random assignment
 TEST_CASE("a million leaves of four classes need at most 40 bytes a leaf") {
   const uniform_tree tree({8192, 16, 2, 2, 2});
   const buddy_allocator cells(tree);
-  const usage counts(tree, 4);
+  const priority_usage counts(tree, 4);
   const std::size_t bytes =
       sizeof(tree) + sizeof(cells) + cells.memory_bytes() + sizeof(counts) + counts.memory_bytes();
   REQUIRE(tree.num_leaves() == 1'048'576);
