@@ -7,27 +7,15 @@
 # sh examples/run.sh simulate argument...   simulate alone, with these
 #
 # The output of the build goes to standard error, so that standard output is the programs'. The
-# build is kept in build/examples.
+# build is kept in build/examples, or where the environment variable APIARY_BUILD_DIR says: the
+# checkout itself may be read-only then.
 set -eu
 unset CDPATH  # with it, cd may go elsewhere and say where
 source=$(cd "$(dirname "$0")/.." && pwd)
-build=$source/build/examples
+build=${APIARY_BUILD_DIR:-$source/build/examples}
 
 {
-  if command -v dpkg-query > /dev/null; then
-    missing=
-    for package in g++ cmake ninja-build libabsl-dev gnuplot-nox; do
-      dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
-        missing="$missing $package"
-    done
-    if [ -n "$missing" ]; then
-      sudo=$(command -v sudo || true)
-      [ "$(id -u)" -ne 0 ] || sudo=
-      $sudo apt-get -q update
-      $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends \
-        $missing
-    fi
-  fi
+  sh "$source/tests/packages.sh" g++ cmake ninja-build libabsl-dev gnuplot-nox
   # Without debug information, which takes a third of the time.
   cmake -G Ninja -S "$source" -B "$build" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 \
     -DAPIARY_BUILD_TESTS=OFF -DAPIARY_BUILD_BENCHMARKS=OFF

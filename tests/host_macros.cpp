@@ -9,7 +9,7 @@ int assert_failures = 0;
   ((condition) ? static_cast<void>(0) : static_cast<void>(++verify_failures))
 #define APIARY_ASSERT(condition) \
   ((condition) ? static_cast<void>(0) : static_cast<void>(++assert_failures))
-#include <apiary/apiary.h>
+#include <apiary/core/ids.h>
 
 int main() {
   const apiary::id_range<apiary::cell_id> none;

@@ -1,54 +1,78 @@
 #!/bin/sh
-# apiary/tests/run.sh - installs what is missing (Debian, Ubuntu), builds everything, runs all tests.
+# apiary/tests/run.sh - installs what is missing (Debian, Ubuntu), builds the tests and runs them.
 # SPDX-License-Identifier: MIT
 #
-# sh tests/run.sh [option of CMake...]
+# sh tests/run.sh [option of CMake...]             the quick run
+# sh tests/run.sh --all [option of CMake...]       everything
+# sh tests/run.sh MODULE... [option of CMake...]   the tests of these modules: sh tests/run.sh hived
+#
+# The quick run compiles without optimisation and many files as one, and runs the random tests at 5 %
+# of their length. It leaves out the benchmarks, the tests that read public traces, and the
+# compilation of each header alone; --all does these, too, at full length.
 #
 # Ends with the line "N passed, N failed", before it "N skipped" if any were, and with 0 when none
-# failed. The build is kept in build/tests, or where the environment variable APIARY_BUILD_DIR says.
+# failed. The build is kept in build/tests, with --all in build/all, or where the environment variable
+# APIARY_BUILD_DIR says: the checkout itself may be read-only then.
 set -eu
 unset CDPATH  # with it, cd may go elsewhere
 cd "$(dirname "$0")/.."
-build=${APIARY_BUILD_DIR:-build/tests}
 
-if command -v dpkg-query > /dev/null; then
-  missing=
-  for package in g++ cmake ninja-build libabsl-dev libbenchmark-dev doctest-dev gnuplot-nox \
-    libyaml-cpp-dev; do
-    dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'ok installed' ||
-      missing="$missing $package"
-  done
-  if [ -n "$missing" ]; then
-    sudo=$(command -v sudo || true)
-    [ "$(id -u)" -ne 0 ] || sudo=
-    $sudo apt-get -q update
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing
-  fi
-fi
-
-# Without debug information, and optimised a little, for compiling is what takes the time: benchmarks
-# choose for themselves.
-if ! { cmake -G Ninja -S . -B "$build" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 "$@" && cmake --build "$build"; }; then
-  echo "the build failed"
+# give_up <why>: no test ran.
+give_up() {
+  echo "$1"
   echo "0 passed, 1 failed"
   exit 1
+}
+
+all=
+targets=
+tests=
+for argument in "$@"; do
+  shift
+  case $argument in
+    --all) all=yes ;;
+    -*) set -- "$@" "$argument" ;;
+    *)
+      [ -n "$(find "tests/$argument" -name '*_test.cpp' 2> /dev/null)" ] ||
+        give_up "$argument is no folder of tests/ with tests, and no option"
+      targets="$targets ${argument}_tests"
+      tests="${tests:+$tests|}$argument"
+      ;;
+  esac
+done
+
+if [ -n "$all" ]; then
+  build=${APIARY_BUILD_DIR:-build/all}
+  benchmark=libbenchmark-dev
+  # Without debug information, and optimised a little, for compiling is what takes the time:
+  # benchmarks choose for themselves.
+  set -- -DAPIARY_QUICK=OFF -DAPIARY_BUILD_BENCHMARKS=ON -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 "$@"
+else
+  build=${APIARY_BUILD_DIR:-build/tests}
+  benchmark=
+  set -- -DAPIARY_QUICK=ON -DAPIARY_BUILD_BENCHMARKS=OFF -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 "$@"
+  APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.05}
+  export APIARY_TEST_SCALE
+fi
+
+sh tests/packages.sh g++ cmake ninja-build libabsl-dev doctest-dev gnuplot-nox libyaml-cpp-dev \
+  $benchmark || give_up "packages are missing"
+
+if ! { cmake -G Ninja -S . -B "$build" "$@" && cmake --build "$build" ${targets:+--target $targets}; }; then
+  give_up "the build failed"
 fi
 
 report=$PWD/$build/report.xml
 case $build in /*) report=$build/report.xml ;; esac
 rm -f "$report"
-ctest --test-dir "$build" -j "$(nproc)" --output-on-failure --output-junit "$report" && status=0 ||
-  status=$?
+ctest --test-dir "$build" -j "$(nproc)" --output-on-failure --output-junit "$report" \
+  ${tests:+-R "^($tests)\."} && status=0 || status=$?
 
 # How many tests the report counts as $1.
 count() {
   sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1
 }
-if [ ! -s "$report" ] || [ "$(count tests)" -eq 0 ]; then
-  echo "no test ran"
-  echo "0 passed, 1 failed"
-  exit 1
-fi
+[ -s "$report" ] && [ "$(count tests)" -gt 0 ] || give_up "no test ran"
 # A test that could not be run is for the report a skipped one, but no test said that it skips.
 unrun=$(sed -n '/<skipped message="SKIP_/d; /<skipped /p' "$report" | wc -l)
 failed=$(($(count failures) + unrun))

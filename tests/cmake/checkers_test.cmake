@@ -2,8 +2,8 @@
 # offence named on a bad one.
 # SPDX-License-Identifier: MIT
 #
-# cmake -DCHECKER=<layers|umbrella|banners|examples|links|budget|readme|output|failure|discovery|
-#                   scenarios>
+# cmake -DCHECKER=<modules|umbrella|banners|examples|public|links|budget|readme|joined|output|failure|
+#                   discovery|scenarios>
 #       -DWORK=<directory> -DCOMPILER=<path> -P checkers_test.cmake
 cmake_minimum_required(VERSION 3.25)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
@@ -26,41 +26,44 @@ function(run expected)
   endif()
 endfunction()
 
+# write(<path> <line>...): "@" stands for a semicolon, which a list cannot hold.
 function(write path)
   list(JOIN ARGN "\n" text)
+  string(REPLACE "@" ";" text "${text}")
   file(WRITE "${WORK}/${path}" "${text}\n")
 endfunction()
 
 set(licence "// SPDX-License-Identifier: MIT")
 
-if(CHECKER STREQUAL "layers")
-  set(check "-DROOT=${WORK}" -P "${here}/check_layers.cmake")
+if(CHECKER STREQUAL "modules")
+  set(check "-DROOT=${WORK}" "-DTABLE=${WORK}/modules.txt" -P "${here}/check_modules.cmake")
+  set(begin "APIARY_NAMESPACE_BEGIN" "namespace detail {")
+  set(end "}  // namespace detail" "APIARY_NAMESPACE_END")
+  write(modules.txt "core:" "model: core" "gang: core model" "sim: core model gang")
   run("no headers" ${check})
   write(apiary/core/a.h "#include <vector>")
   write(apiary/core/status.h "#include <absl/status/status.h>")
-  write(apiary/model/a.h "#include <apiary/core/a.h>" "#include <apiary/model/b.h>")
-  write(apiary/model/a_spec.h "#include <apiary/core/status.h>")
-  write(apiary/alloc/a.h "#include <apiary/model/a.h>")
-  write(apiary/sched/a.h "#include <absl/status/statusor.h>" "#include <apiary/policy/a.h>")
+  write(apiary/model/a.h "#include <apiary/core/a.h>" "#include <apiary/model/detail/p.h>")
+  write(apiary/model/detail/p.h "#include <vector>" ${begin} "int a()@" ${end})
+  write(apiary/gang/a.h "#include <apiary/model/a.h>")
+  write(apiary/sim/a.h "#include <absl/status/statusor.h>" "#include <apiary/gang/a.h>")
   write(apiary/apiary.h "#include <apiary/sim/a.h>")
   run(OK ${check})
   foreach(case
-      "core/x.h|<apiary/model/a.h>|core/x.h: goes up or sideways"
-      "alloc/x.h|<apiary/metric/a.h>|alloc/x.h: goes up or sideways"
-      "metric/x.h|<apiary/alloc/a.h>|metric/x.h: goes up or sideways"
-      "policy/x.h|<apiary/sched/a.h>|policy/x.h: goes up or sideways"
-      "policy/x.h|<apiary/apiary.h>|policy/x.h: includes the umbrella"
-      "model/x.h|<absl/status/status.h>|model/x.h: brings Abseil to floor 1"
-      "metric/x.h|<absl/types/span.h>|metric/x.h: brings Abseil to floor 2"
-      "alloc/x.h|<apiary/model/a_spec.h>|alloc/x.h: brings Abseil to floor 2"
-      "core/x.h|<apiary/core/status.h>|core/x.h: brings Abseil to floor 0"
-      "policy/x.h|<absl/container/flat_hash_map.h>|policy/x.h: brings Abseil to floor 3"
-      "policy/x.h|<apiary/core/status.h>|policy/x.h: brings Abseil to floor 3"
+      "core/x.h|<apiary/model/a.h>|core/x.h: includes apiary/model/a.h, and core may not use model"
+      "gang/x.h|<apiary/sim/a.h>|gang/x.h: includes apiary/sim/a.h, and gang may not use sim"
+      "gang/x.h|<apiary/model/detail/p.h>|gang/x.h: includes apiary/model/detail/p.h, a part of model"
+      "sim/x.h|<apiary/apiary.h>|sim/x.h: includes the umbrella"
+      "model/x.h|<absl/status/status.h>|model/x.h: brings Abseil to model"
+      "core/x.h|<apiary/core/status.h>|core/x.h: brings Abseil to core"
       "core/x.h|\"a.h\"|core/x.h: includes with quotes"
-      "sched/x.h|<thread>|sched/x.h: includes <thread>"
+      "gang/x.h|<thread>|gang/x.h: includes <thread>"
       "sim/x.h|<chrono>|sim/x.h: includes <chrono>"
-      "extra/x.h|<vector>|extra/x.h: lies on no floor"
-      "sim/x.h|<apiary/extra/a.h>|sim/x.h: includes apiary/extra/a.h, which lies on no floor")
+      "extra/x.h|<vector>|extra/x.h: lies in no module"
+      "sim/extra/x.h|<vector>|sim/extra/x.h: lies neither in a module nor in its detail/"
+      "x.h|<vector>|x.h: lies neither in a module nor in its detail/"
+      "sim/x.h|<apiary/extra/a.h>|sim/x.h: includes apiary/extra/a.h, and sim may not use extra"
+      "gang/detail/x.h|<vector>|gang/detail/x.h: is not in namespace apiary::detail as a whole")
     string(REPLACE "|" ";" case "${case}")
     list(GET case 0 header)
     list(GET case 1 include)
@@ -70,19 +73,21 @@ if(CHECKER STREQUAL "layers")
     file(REMOVE "${WORK}/apiary/${header}")
   endforeach()
   run(OK ${check})
+  write(modules.txt "core:" "model: core gang" "gang: core model" "sim: core model gang")
+  run("model uses gang, which is not above it" ${check})
 
 elseif(CHECKER STREQUAL "umbrella")
-  set(check "-DROOT=${WORK}" "-DREADME=${WORK}/readme" -P "${here}/check_umbrella.cmake")
-  write(readme "`core/a.h` `c.h`")
+  set(check "-DROOT=${WORK}" -P "${here}/check_umbrella.cmake")
   write(apiary/core/a.h "")
+  write(apiary/core/detail/p.h "")
   write(apiary/model/b.h "")
   write(apiary/apiary.h "#include <apiary/core/a.h>" "#include <apiary/model/b.h>")
-  run("README does not name apiary/model/b.h" ${check})
-  write(readme "`core/a.h` `model/b.h` `c.h`")
   run(OK ${check})
   write(apiary/model/c.h "")
   run("should be:.*<apiary/model/c.h>" ${check})
   file(REMOVE "${WORK}/apiary/model/c.h" "${WORK}/apiary/model/b.h")
+  run("should be:" ${check})
+  write(apiary/apiary.h "#include <apiary/core/a.h>" "#include <apiary/core/detail/p.h>")
   run("should be:" ${check})
 
 elseif(CHECKER STREQUAL "banners")
@@ -108,25 +113,55 @@ elseif(CHECKER STREQUAL "banners")
 elseif(CHECKER STREQUAL "examples")
   set(check "-DROOT=${WORK}" -P "${here}/check_examples.cmake")
   run("no examples or no headers" ${check})
-  write(include/apiary/core/a.h "// Example: examples/one.cpp" "#include <apiary/core/b.h>")
-  write(include/apiary/core/b.h "#include <vector>")
-  write(include/apiary/core/c.h "")
-  write(include/apiary/apiary.h "#include <apiary/core/c.h>")
-  write(examples/one.cpp "#include <apiary/core/a.h>" "#include <apiary/apiary.h>")
+  write(include/apiary/core/a.h "// Example: examples/one.cpp")
+  write(examples/one.cpp "int main() {}")
   write(examples/README.md "| [one.cpp](one.cpp) | the point |")
-  write(README.md "| header | what | example | source |" "|---|---|---|---|")
-  run("no table" ${check})
-  write(README.md "| `a.h` `b.h` | what@ it does | `one` | |" "| `c.h` | does | | |")
-  run("core/c.h: no example or benchmark" ${check})
-  write(benchmarks/c_bench.cpp "#include <apiary/core/c.h>")
+  write(README.md "| I want | include |" "|---|---|" "| a thing | `core/a.h` |")
+  run("README.md names no example" ${check})
+  write(README.md "| a thing | `core/a.h` | `one.cpp` |")
   run(OK ${check})
-  write(README.md "| `a.h` | what | `one` `two` | |")
-  run("README.md: two is not an example" ${check})
+  write(README.md "| a thing | `core/a.h` | `one.cpp` `two.cpp` |")
+  run("README.md: `two.cpp` is not an example" ${check})
   write(examples/two.cpp "int main() {}")
   run("README.md does not list two.cpp" ${check})
+  write(README.md "| a thing | `core/b.h` | [`one.cpp`](examples/one.cpp) |")
+  run("README.md: `core/b.h` is not a header" ${check})
   file(REMOVE "${WORK}/examples/one.cpp")
   run("core/a.h: examples/one.cpp is not an example" ${check})
-  run("core/b.h: no example or benchmark" ${check})
+
+elseif(CHECKER STREQUAL "public")
+  set(check "-DROOT=${WORK}" -P "${here}/check_public.cmake")
+  run("no public headers" ${check})
+  write(include/apiary/core/a.h "#include <apiary/core/b.h>" "struct first {" "  int inner()@" "}@"
+    "template <class T>" "concept Second = true@" "enum class third { value }@"
+    "using fourth = int@" "inline constexpr unsigned fifth = 5@"
+    "[[nodiscard]] inline std::pair<int, int> sixth(int a,"
+    "                                               int b)@" "[[nodiscard]] inline unsigned"
+    "seventh(int a)@" "struct eighth@" "struct alignas(64) ninth final : first {}@"
+    "int first::member(int a)@" "bool operator==(first a, first b)@"
+    "namespace detail {" "inline int hidden()@" "}  // namespace detail" "inline int tenth() {"
+    "static_assert(Second<first>)@")
+  write(include/apiary/core/b.h "")
+  write(include/apiary/core/c.h "")
+  write(include/apiary/core/detail/p.h "struct also_hidden {")
+  write(examples/one.cpp "#include <apiary/core/a.h>" "first second third")
+  write(benchmarks/one_bench.cpp "Second(fourth)")
+  run("core has no README.md" ${check})
+  write(include/apiary/core/README.md "`fifth` and sixth_of, of `a.h`")
+  run("core/c.h: no example or benchmark includes it, and" ${check})
+  write(include/apiary/core/README.md "`fifth` and sixth_of, of `c.h`")
+  foreach(name sixth seventh eighth ninth tenth)
+    run("core/a.h: no example, benchmark or module page says ${name}" ${check})
+  endforeach()
+  write(include/apiary/core/README.md "`fifth`, `sixth`, `seventh` `c.h` eighth ninth, tenth")
+  run(OK ${check})
+  execute_process(COMMAND "${CMAKE_COMMAND}" ${check} OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT output MATCHES "3 public headers, 10 public names")
+    message(SEND_ERROR "should have counted 3 headers and 10 names: ${output}")
+  endif()
+  file(REMOVE "${WORK}/benchmarks/one_bench.cpp")
+  run("module page says Second" ${check})
+  run(OK -DREPORT_ONLY=ON ${check})
 
 elseif(CHECKER STREQUAL "links")
   set(check "-DROOT=${WORK}" -P "${here}/check_links.cmake")
@@ -186,6 +221,34 @@ elseif(CHECKER STREQUAL "readme")
   write_readme(${fragment} ${fragment} ${fragment})
   run("3 fragments" ${check})
 
+elseif(CHECKER STREQUAL "joined")
+  file(WRITE "${WORK}/joined.cmake" "include(\"${here}/join_programs.cmake\")\n"
+    "apiary_write_joined(\"${WORK}/joined.cpp\" one=${WORK}/one.cpp two=${WORK}/two.cpp)\n")
+  set(check -P "${WORK}/joined.cmake")
+  file(WRITE "${WORK}/two.h" "inline int two() { return 2; }\n")
+  file(WRITE "${WORK}/one.cpp" "#include <cstdio>\n#include <vector>\n"
+    "static int a[] = {1}; // ]\nint main() {\n  std::printf(\"%d\\n\", a[0]);\n}\n")
+  file(WRITE "${WORK}/two.cpp" "#include \"two.h\"\n#include <cstdio>\n"
+    "static int a = two();\nint main(int argc, char**) {\n  return a + argc;\n}\n")
+  run(OK ${check})
+  execute_process(COMMAND "${COMPILER}" -std=c++20 "${WORK}/joined.cpp" -o "${WORK}/one"
+                  RESULT_VARIABLE status)
+  file(COPY_FILE "${WORK}/one" "${WORK}/two")
+  file(COPY_FILE "${WORK}/one" "${WORK}/three")
+  foreach(case "one|0|1\n" "two|3|" "three|125|")
+    string(REPLACE "|" ";" case "${case}")
+    list(GET case 0 name)
+    list(GET case 1 status)
+    list(GET case 2 text)
+    execute_process(COMMAND "${WORK}/${name}" RESULT_VARIABLE result OUTPUT_VARIABLE output
+                    ERROR_VARIABLE error)
+    if(NOT (result EQUAL status AND output STREQUAL text))
+      message(SEND_ERROR "${name} ended with ${result} and printed '${output}'")
+    endif()
+  endforeach()
+  file(WRITE "${WORK}/two.cpp" "int other() { return 0; }\n")
+  run("two.cpp: no function main" ${check})
+
 elseif(CHECKER STREQUAL "output")
   write(hello.txt "hello")
   write(same.expected "hello")
@@ -213,6 +276,8 @@ elseif(CHECKER STREQUAL "failure")
   run("without saying" "-DMATCH=whoops" ${check} sh -c "echo sorry && exit 1")
   run(OK "-DMATCH=whoops" "-DRESULT=abort" ${check} sh -c "echo whoops && kill -ABRT $$")
   run("ended with" "-DMATCH=whoops" "-DRESULT=abort" ${check} sh -c "echo whoops && exit 1")
+  run(OK "-DMATCH=whoops" -DERRORS=1 ${check} sh -c "echo a: error: whoops && exit 1")
+  run("1 errors, not 2" "-DMATCH=whoops" -DERRORS=2 ${check} sh -c "echo a: error: whoops && exit 1")
 
 elseif(CHECKER STREQUAL "discovery")
   set(check "-DPREFIX=a." "-DFILE=${WORK}/tests.cmake" "-DPROPERTIES=SKIP_RETURN_CODE 77"

@@ -1,6 +1,7 @@
-// apiary/tests/consume/main.cpp - a host: the whole library is found, compiles and links.
+// apiary/tests/consume/main.cpp - a host: the library is found, compiles and links.
 // SPDX-License-Identifier: MIT
-#include <apiary/apiary.h>
+#include <apiary/core/status.h>
+#include <apiary/topology/uniform_tree.h>
 
 absl::Status run() {
   const apiary::uniform_tree tree({2, 4});

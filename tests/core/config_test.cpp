@@ -10,7 +10,7 @@
 
 namespace {
 
-static_assert(std::is_same_v<apiary::cell_id, apiary::v0::cell_id>);
+static_assert(std::is_same_v<apiary::cell_id, apiary::v0_2::cell_id>);
 
 TEST_CASE("the macros tell the version of the project") {
   const std::string version = std::to_string(APIARY_VERSION_MAJOR) + "." +

@@ -2,16 +2,24 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+// Elsewhere than with C++20 one clear error, and no others: the header that does not exist ends the
+// compilation.
+#if (defined(_MSVC_LANG) && _MSVC_LANG < 202002L) || (!defined(_MSVC_LANG) && __cplusplus < 202002L)
+#error "apiary needs C++20: compile with -std=c++20 (Visual C++: /std:c++20) or later"
+#include <apiary_needs_cpp20>
+#endif
+
 #define APIARY_VERSION_MAJOR 0
 #define APIARY_VERSION_MINOR 2
 #define APIARY_VERSION_PATCH 0
 
-// One inline namespace a major version: two versions in one program do not mix silently.
+// One inline namespace for each minor version, which may break its users before 1.0: two of them in
+// one program do not mix silently.
 #define APIARY_NAMESPACE_BEGIN \
   namespace apiary {           \
-  inline namespace v0 {
+  inline namespace v0_2 {
 #define APIARY_NAMESPACE_END \
-  } /* namespace v0 */       \
+  } /* namespace v0_2 */     \
   } /* namespace apiary */
 
 // APIARY_VERIFY(condition): in every build, a false condition prints itself with its place and

@@ -1,4 +1,4 @@
-// apiary/tests/yaml/hived_session_test.cpp - lines of a session: each op, each fault, replay.
+// apiary/tests/examples/hived_session_test.cpp - lines of a session: each op, each fault, replay.
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_session.h"
 

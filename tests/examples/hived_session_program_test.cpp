@@ -1,4 +1,4 @@
-// apiary/tests/yaml/hived_session_program_test.cpp - the program hived_session, and its YAML file.
+// apiary/tests/examples/hived_session_program_test.cpp - the program hived_session, and its YAML file.
 // SPDX-License-Identifier: MIT
 #define main hived_session_main
 #include "../../examples/hived_session.cpp"

@@ -1,4 +1,4 @@
-// apiary/tests/yaml/hived_yaml_test.cpp - HiveD's YAML, and every fault of shape in it.
+// apiary/tests/examples/hived_yaml_test.cpp - HiveD's YAML, and every fault of shape in it.
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_yaml.h"
 

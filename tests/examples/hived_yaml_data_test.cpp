@@ -1,4 +1,4 @@
-// apiary/tests/yaml/hived_yaml_data_test.cpp - every recorded configuration is read and accepted.
+// apiary/tests/examples/hived_yaml_data_test.cpp - every recorded configuration is read and accepted.
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_yaml.h"
 #include "support/data.h"

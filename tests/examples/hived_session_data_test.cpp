@@ -1,4 +1,4 @@
-// apiary/tests/yaml/hived_session_data_test.cpp - recorded scenarios, played, are the same session.
+// apiary/tests/examples/hived_session_data_test.cpp - recorded scenarios, played, are the same session.
 // SPDX-License-Identifier: MIT
 #include "../../examples/hived_session.h"
 #include "support/data.h"
