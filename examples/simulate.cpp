@@ -88,14 +88,15 @@ double minutes(time_ms ticks) { return minutes(static_cast<double>(ticks)); }
 
 std::string table_of(const std::vector<policy_run>& runs) {
   std::string text =
-      "policy         jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use "
+      "policy              jobs done   mean delay    p99 delay  mean completion   makespan  GPUs "
+      "in use "
       " "
       "fragmentation  suspensions  migrations\n";
   for (const policy_run& r : runs) {
     const job_metrics& m = r.metrics;
     std::array<char, 200> line{};
     std::snprintf(line.data(), line.size(),
-                  "%-14s %9" PRIu64
+                  "%-19s %9" PRIu64
                   " %8.1f min %8.1f min %12.1f min %8.1f h %10.2f %% %12.2f %% %12" PRIu64
                   " %11" PRIu64 "\n",
                   r.policy.c_str(), m.ended, minutes(m.delay.mean), minutes(m.delay.p99),

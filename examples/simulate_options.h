@@ -24,7 +24,8 @@ namespace example {
 
 inline constexpr const char* simulate_usage =
     "usage: simulate [--jobs FILE --format philly|swf --nodes N --gpus-per-node G]\n"
-    "                [--policy fifo|easy|philly|gandiva|gandiva_fgd|hived|gandiva_hived|all]\n"
+    "                [--policy "
+    "fifo|easy|philly|gandiva|gandiva_over_fgd|hived|gandiva_over_hived|all]\n"
     "                [--report FILE.json] [--plot FILE.svg] [--help]\n"
     "\n"
     "Lets a list of jobs take its time on a GPU cluster, once under each policy, and compares how\n"
@@ -39,8 +40,9 @@ inline constexpr const char* simulate_usage =
     "  --report FILE      writes what the table says, and more, as JSON\n"
     "  --plot FILE        draws use, completion times, delays and who had which GPU, as SVG\n"
     "\n"
-    "fifo is first come first served, easy the same with EASY backfilling; gandiva_fgd and\n"
-    "gandiva_hived are Gandiva's turns and moves over FGD and HiveD. A start costs a job 1 s, a\n"
+    "fifo is first come first served, easy the same with EASY backfilling; gandiva_over_fgd and\n"
+    "gandiva_over_hived are Gandiva's turns and moves over FGD and HiveD. A start costs a job 1 s, "
+    "a\n"
     "migration 2 s. Philly's and HiveD's tenants get parts of the cluster as large as their\n"
     "parts of all GPU-time. Jobs that want more GPUs than there are are left out.\n"
     "Without --jobs the list is made up, on 16 servers of 8 GPUs, and there is a plot in any\n"

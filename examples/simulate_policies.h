@@ -42,7 +42,7 @@
 namespace example {
 
 inline constexpr std::array<std::string_view, 7> job_policies{
-    "fifo", "easy", "philly", "gandiva", "gandiva_fgd", "hived", "gandiva_hived"};
+    "fifo", "easy", "philly", "gandiva", "gandiva_over_fgd", "hived", "gandiva_over_hived"};
 
 // Milliseconds until a job makes progress after a start, and after a migration.
 inline constexpr apiary::time_ms start_cost = 1000;
@@ -197,7 +197,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                                                                 .migrates = true,
                                                                 .migration_cost = migration_cost}));
     status = run(std::move(made));
-  } else if (policy == "gandiva_fgd") {
+  } else if (policy == "gandiva_over_fgd") {
     using placer = apiary::gpu_sharing_placer<apiary::fragmentation_gradient>;
     const apiary::server_spec servers = cluster.servers();
     const apiary::fragmentation metric(typical_tasks(list, cluster));
@@ -206,7 +206,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_over_fgd::create(
                                            {std::move(below), servers, metric}, {}, turns));
     status = run(std::move(made));
-  } else if (policy == "gandiva_hived") {
+  } else if (policy == "gandiva_over_hived") {
     APIARY_ASSIGN_OR_RETURN(auto made,
                             apiary::make_gandiva_over_hived(cells_of(cluster, quotas), {}, turns));
     status = run(std::move(made));

@@ -56,7 +56,7 @@ refused("${together}" --format philly)
 refused("${together}" ${cluster})
 refused("${together}" --jobs philly --format philly --nodes 2)
 refused("--format \"csv\" is neither philly nor swf" --jobs philly --format csv ${cluster})
-refused("--policy \"backfill\" is none of fifo, easy, philly, gandiva, gandiva_fgd, hived, gandiva_hived, all" --policy backfill)
+refused("--policy \"backfill\" is none of fifo, easy, philly, gandiva, gandiva_over_fgd, hived, gandiva_over_hived, all" --policy backfill)
 foreach(bad 0 -1 1.5 0x1 100001 99999999999 x)
   refused("--nodes \"${bad}\" is not a whole number from 1 to 100000" --nodes ${bad})
 endforeach()
@@ -95,10 +95,10 @@ refused("./new: ${twice}" ${list} --plot ./new --report new)
 refused("no/new: No such file or directory" ${list} --report old --plot no/new)
 
 # Whole runs.
-set(header "policy         jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use  fragmentation  suspensions  migrations\n")
+set(header "policy              jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use  fragmentation  suspensions  migrations\n")
 run(${list} --policy fifo --report report --plot plot.svg)
 if(NOT (status EQUAL 0 AND out STREQUAL
-  "${header}fifo                   3      0.1 min      0.3 min          0.8 min      0.0 h      74.48 %        42.76 %            0           0\n"))
+  "${header}fifo                        3      0.1 min      0.3 min          0.8 min      0.0 h      74.48 %        42.76 %            0           0\n"))
   failed("a list")
 endif()
 if(NOT (err MATCHES
