@@ -19,36 +19,37 @@ namespace {
 struct running_gang {
   const char* name;
   victim_loss loss;  // priority class, GPU-hours that it has used
-  std::vector<gpus_on_node> leaves;
+  std::vector<gpus_on_node> gpus;
 };
 
 // Small gangs are of tenant 0, large ones of tenant 1.
 void find_victims(const char* what, const std::vector<running_gang>& gangs,
-                  const std::vector<disruption_budget>& limits = {}) {
+                  const std::vector<disruption_budget>& budgets = {}) {
   std::vector<victim_loss> losses;
   for (const running_gang& g : gangs) losses.push_back(g.loss);
   const victim_cost cost(losses);
   std::vector<eviction_candidate> candidates;
-  std::vector<gpus_on_node> shares;
+  std::vector<gpus_on_node> allocations;
   std::vector<std::uint32_t> tenants;
   for (const running_gang& g : gangs) {
-    const auto first = static_cast<std::uint32_t>(shares.size());
-    shares.insert(shares.end(), g.leaves.begin(), g.leaves.end());
-    candidates.push_back({cost(g.loss), first, static_cast<std::uint32_t>(shares.size())});
-    tenants.push_back(g.leaves.size() == 1 ? 0 : 1);
+    const auto first = static_cast<std::uint32_t>(allocations.size());
+    allocations.insert(allocations.end(), g.gpus.begin(), g.gpus.end());
+    candidates.push_back({cost(g.loss), first, static_cast<std::uint32_t>(allocations.size())});
+    tenants.push_back(g.gpus.size() == 1 ? 0 : 1);
   }
   // Six nodes of eight GPUs, none of which is free; two tasks of eight GPUs each.
   const std::vector<std::uint32_t> free(6, 0);
   const std::vector<task_group> members{{.tasks = 2, .gpus = 8}};
   victim_search search;
-  if (search({}, free, candidates, shares, members, victim_search::never, {tenants, limits}) !=
-      fit_verdict::fits) {
+  const victim_set found =
+      search({}, free, candidates, allocations, members, victim_search::never, {tenants, budgets});
+  if (found.verdict != fit_verdict::fits) {
     std::printf("%s: no victims suffice\n", what);
     return;
   }
   std::printf("%s:", what);
-  for (const std::uint32_t v : search.victims()) std::printf(" %s", gangs[v].name);
-  std::printf(search.cost() == search.lower_bound() ? "; no set costs less\n" : "\n");
+  for (const std::uint32_t v : found.victims) std::printf(" %s", gangs[v].name);
+  std::printf(found.cost == found.lower_bound ? "; no set costs less\n" : "\n");
 }
 
 }  // namespace
@@ -58,8 +59,8 @@ int main() {
   std::vector<running_gang> gangs;
   const char* names[] = {"s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"};
   for (std::uint32_t i = 0; i < 10; ++i) {
-    const std::uint32_t leaves = i % 5 < 3 ? 2 : 1;
-    gangs.push_back({names[i], {1, 3}, {{i / 5, leaves}}});
+    const std::uint32_t gpus = i % 5 < 3 ? 2 : 1;
+    gangs.push_back({names[i], {1, 3}, {{i / 5, gpus}}});
   }
   gangs.push_back({"old", {1, 900}, {{2, 8}, {3, 8}}});
   gangs.push_back({"new", {1, 40}, {{4, 8}, {5, 8}}});

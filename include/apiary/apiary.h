@@ -100,6 +100,7 @@
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_cost.h>
 #include <apiary/preempt/victim_search.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/sim/job_metrics.h>
 #include <apiary/sim/load_curves.h>
 #include <apiary/sim/load_trace.h>

@@ -89,13 +89,14 @@ TEST_CASE("the victims of a search are evicted, the gang is placed, and nothing 
   const std::vector<resources> freed{{96'000, 0}, {92'000, 0}, {0, 0}};
   const topology_constraints gang = a_task(4, 90);
   topology_victim_search<uniform_tree> search;
-  REQUIRE(search(capacities, gang, candidates, shares, hosts, freed) == fit_verdict::fits);
-  CHECK(search.cost() == 3);
+  const victim_set found = search(capacities, gang, candidates, shares, hosts, freed);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 3);
   topology_fit<uniform_tree> fit;
   journal log;
   {
     transaction tx(log);
-    for (const std::uint32_t j : search.victims())
+    for (const std::uint32_t j : found.victims)
       evict(tx, capacities, candidates[j], shares, hosts, freed);
     CHECK(capacities.free(1) == 4);
     CHECK(hosts[1] == resources{96'000, 0});
@@ -132,7 +133,7 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ba
       candidates.push_back({1, first, static_cast<std::uint32_t>(shares.size())});
     }
     std::vector<std::uint32_t> used(6, 0);
-    for (const gpus_on_node& s : shares) used[s.node] += s.leaves;
+    for (const gpus_on_node& s : shares) used[s.node] += s.gpus;
     for (std::uint32_t n = 0; n < 6; ++n) {
       state.capacities.set(n, random.uniform(8 - used[n] + 1));
       state.hosts[n] = {random.uniform(100), random.uniform(100)};
@@ -157,7 +158,7 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ba
               evict(tx, state.capacities, candidates[j], shares);
             }
             for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s) {
-              expected.free[shares[s].node] += shares[s].leaves;
+              expected.free[shares[s].node] += shares[s].gpus;
               if (hosted) expected.hosts[shares[s].node] += freed[s];
             }
           } else if (random.uniform(2) == 0) {

@@ -22,14 +22,14 @@ struct evictable_world {
   std::vector<node_class> others;
   std::vector<std::uint32_t> free;
   std::vector<eviction_candidate> candidates;
-  std::vector<gpus_on_node> shares;
+  std::vector<gpus_on_node> allocations;
   std::vector<task_group> members;
 
   // Leaves of a candidate on a node.
-  [[nodiscard]] std::uint32_t leaves(std::size_t j, std::size_t node) const {
+  [[nodiscard]] std::uint32_t gpus(std::size_t j, std::size_t node) const {
     std::uint32_t sum = 0;
     for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
-      if (shares[s].node == node) sum += shares[s].leaves;
+      if (allocations[s].node == node) sum += allocations[s].gpus;
     return sum;
   }
   // Free leaves of a node without those candidates.
@@ -37,7 +37,7 @@ struct evictable_world {
                                            std::size_t node) const {
     std::uint32_t sum = free[node];
     for (std::size_t j = 0; j < candidates.size(); ++j)
-      if (evicted[j]) sum += leaves(j, node);
+      if (evicted[j]) sum += gpus(j, node);
     return sum;
   }
   [[nodiscard]] eviction_state::histogram nodes_without(const std::vector<bool>& evicted) const {
@@ -61,14 +61,14 @@ evictable_world random_evictable_world(rng& random) {
   for (std::uint32_t j = random.uniform(8); j > 0; --j) {
     eviction_candidate& c = w.candidates.emplace_back();
     c.cost = random.uniform(10'000'000);
-    c.first = static_cast<std::uint32_t>(w.shares.size());
+    c.first = static_cast<std::uint32_t>(w.allocations.size());
     for (std::uint32_t n = 0; n < room.size(); ++n) {
       const std::uint32_t leaves = random.uniform(std::min(room[n], 5U) + 1);
       if (leaves == 0) continue;
-      w.shares.push_back({n, leaves});
+      w.allocations.push_back({n, leaves});
       room[n] -= leaves;
     }
-    c.last = static_cast<std::uint32_t>(w.shares.size());
+    c.last = static_cast<std::uint32_t>(w.allocations.size());
   }
   for (std::uint32_t m = random.uniform(5); m > 0; --m)
     w.members.push_back({1 + random.uniform(4), 1 + random.uniform(9)});
@@ -78,32 +78,32 @@ evictable_world random_evictable_world(rng& random) {
 void check_eviction_prices(const eviction_state& state, const evictable_world& w) {
   std::vector<std::uint32_t> leaves_of(w.candidates.size());
   for (std::size_t j = 0; j < w.candidates.size(); ++j) {
-    for (std::size_t n = 0; n < w.free.size(); ++n) leaves_of[j] += w.leaves(j, n);
+    for (std::size_t n = 0; n < w.free.size(); ++n) leaves_of[j] += w.gpus(j, n);
     const std::uint32_t leaves = std::max(leaves_of[j], 1U);
     const auto& price = state.price(static_cast<std::uint32_t>(j));
     CHECK(price.cost == w.candidates[j].cost / leaves);
     CHECK(price.gang == eviction_state::one_gang / leaves);
   }
-  REQUIRE(state.spots().size() == w.free.size());
+  REQUIRE(state.nodes().size() == w.free.size());
   for (std::uint32_t n = 0; n < w.free.size(); ++n) {
-    const eviction_state::spot& at = state.spots()[n];
+    const eviction_state::node_sums& at = state.nodes()[n];
     std::uint64_t cost = 0;
-    std::uint64_t leaves_cost = 0;
-    std::uint64_t leaves_gang = 0;
+    std::uint64_t gpus_cost = 0;
+    std::uint64_t gpus_gang = 0;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> there;
     for (std::size_t j = w.candidates.size(); j-- > 0;) {
-      const std::uint32_t leaves = w.leaves(j, n);
+      const std::uint32_t leaves = w.gpus(j, n);
       if (leaves == 0) continue;
       cost += w.candidates[j].cost;
-      leaves_cost += w.candidates[j].cost / leaves_of[j] * leaves;
-      leaves_gang += std::uint64_t{eviction_state::one_gang / leaves_of[j]} * leaves;
+      gpus_cost += w.candidates[j].cost / leaves_of[j] * leaves;
+      gpus_gang += std::uint64_t{eviction_state::one_gang / leaves_of[j]} * leaves;
       there.emplace_back(static_cast<std::uint32_t>(j), leaves);
     }
     CHECK(at.cost == cost);
-    CHECK(at.leaves_cost == leaves_cost);
-    CHECK(at.leaves_gang == leaves_gang);
+    CHECK(at.gpus_cost == gpus_cost);
+    CHECK(at.gpus_gang == gpus_gang);
     CHECK(at.free == w.free[n]);
-    CHECK(at.leaves == w.free_without(std::vector<bool>(w.candidates.size(), true), n));
+    CHECK(at.gpus == w.free_without(std::vector<bool>(w.candidates.size(), true), n));
     std::vector<std::pair<std::uint32_t, std::uint32_t>> told;
     state.for_each_on(n,
                       [&](std::uint32_t j, std::uint32_t leaves) { told.emplace_back(j, leaves); });
@@ -117,12 +117,12 @@ void check_eviction_counts(const eviction_state& state, const evictable_world& w
   for (std::uint32_t n = 0; n < w.free.size(); ++n)
     CHECK(state.free(n) == w.free_without(evicted, n));
   const eviction_state::histogram nodes = w.nodes_without(evicted);
-  CHECK(state.nodes() == nodes);
+  CHECK(state.by_free() == nodes);
   CHECK(state.all_evicted() == w.nodes_without(std::vector<bool>(evicted.size(), true)));
   std::vector<std::uint32_t> sizes;
   for (const task_group& m : w.members)
     if (std::find(sizes.begin(), sizes.end(), m.gpus) == sizes.end()) sizes.push_back(m.gpus);
-  REQUIRE(state.pieces().size() == sizes.size());
+  REQUIRE(state.slots().size() == sizes.size());
   bool is_short = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     std::uint64_t needed = 0;
@@ -131,12 +131,12 @@ void check_eviction_counts(const eviction_state& state, const evictable_world& w
     std::uint64_t present = 0;
     for (std::uint32_t f = 0; f < nodes.size(); ++f)
       for (std::uint32_t n = 0; n < nodes[f]; ++n) present += f / sizes[i];
-    CHECK(state.pieces()[i].size == sizes[i]);
-    CHECK(state.pieces()[i].needed == needed);
-    CHECK(state.pieces()[i].present == present);
+    CHECK(state.slots()[i].size == sizes[i]);
+    CHECK(state.slots()[i].needed == needed);
+    CHECK(state.slots()[i].present == present);
     is_short = is_short || present < needed;
   }
-  CHECK(state.short_of_pieces() == is_short);
+  CHECK(state.is_short_of_slots() == is_short);
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ TEST_CASE("eviction_state: counts and prices are those of everything counted aga
     CAPTURE(seed);
     rng random(seed);
     const evictable_world w = random_evictable_world(random);
-    state.begin(w.others, w.free, w.candidates, w.shares, w.members);
+    state.begin(w.others, w.free, w.candidates, w.allocations, w.members);
     check_eviction_prices(state, w);
     std::vector<bool> evicted(w.candidates.size(), false);
     std::vector<std::uint32_t> tried;
@@ -156,12 +156,12 @@ TEST_CASE("eviction_state: counts and prices are those of everything counted aga
       const std::uint32_t j = random.uniform(static_cast<std::uint32_t>(evicted.size()));
       switch (random.uniform(5)) {
         case 0:
-          state.spare_all();
+          state.reprieve_all();
           for (const std::uint32_t k : tried) evicted[k] = false;
           tried.clear();
           break;
         case 1:
-          state.set(j, false);
+          state.set_evicted(j, false);
           evicted[j] = false;
           break;
         default:
@@ -178,23 +178,23 @@ TEST_CASE("eviction_state: counts and prices are those of everything counted aga
 TEST_CASE("eviction_state: those set aside from evict() stay evicted when the others are spared") {
   const std::vector<std::uint32_t> free{0, 1};
   const std::vector<eviction_candidate> candidates{{10, 0, 1}, {20, 1, 2}};
-  const std::vector<gpus_on_node> shares{{0, 4}, {1, 4}};
+  const std::vector<gpus_on_node> allocations{{0, 4}, {1, 4}};
   eviction_state state;
-  state.begin({}, free, candidates, shares, {});
-  state.set(0, true);
-  state.set(0, true);
+  state.begin({}, free, candidates, allocations, {});
+  state.set_evicted(0, true);
+  state.set_evicted(0, true);
   state.evict(0);
   state.evict(1);
   CHECK(std::vector(state.tried().begin(), state.tried().end()) == std::vector<std::uint32_t>{1});
-  state.spare_all();
+  state.reprieve_all();
   CHECK(state.evicted(0));
   CHECK(!state.evicted(1));
   CHECK(state.free(0) == 4);
   CHECK(state.free(1) == 1);
-  CHECK(!state.short_of_pieces());
+  CHECK(!state.is_short_of_slots());
 }
 
-TEST_CASE("eviction_state: pieces decide exactly where of any two sizes one divides the other") {
+TEST_CASE("eviction_state: slots decide exactly where of any two sizes one divides the other") {
   eviction_state state;
   for (std::uint32_t a = 1; a <= 12; ++a) {
     for (std::uint32_t b = 1; b <= 12; ++b) {
@@ -203,11 +203,11 @@ TEST_CASE("eviction_state: pieces decide exactly where of any two sizes one divi
         std::vector<std::uint32_t> sizes{a, b, c};
         std::sort(sizes.begin(), sizes.end());
         state.begin({}, {}, {}, {}, members);
-        CHECK(state.pieces_decide() == (sizes[1] % sizes[0] == 0 && sizes[2] % sizes[1] == 0));
+        CHECK(state.slots_decide() == (sizes[1] % sizes[0] == 0 && sizes[2] % sizes[1] == 0));
       }
     }
   }
   state.begin({}, {}, {}, {}, {});
-  CHECK(state.pieces_decide());
-  CHECK(state.pieces().empty());
+  CHECK(state.slots_decide());
+  CHECK(state.slots().empty());
 }

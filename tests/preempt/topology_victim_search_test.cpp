@@ -34,7 +34,7 @@ template <CellTree Tree>
 struct running_on {
   capacity_index<Tree> capacities;
   std::vector<eviction_candidate> candidates;
-  std::vector<gpus_on_node> shares;
+  std::vector<gpus_on_node> allocations;
   std::vector<resources> hosts;  // and what each share gives back; or neither
   std::vector<resources> freed;
 
@@ -43,15 +43,15 @@ struct running_on {
       capacities.set(n, tree.children(tree.cells(node)[n], node).size());
   }
   void run(std::uint64_t cost, const std::vector<gpus_on_node>& where) {
-    const auto first = static_cast<std::uint32_t>(shares.size());
+    const auto first = static_cast<std::uint32_t>(allocations.size());
     for (const gpus_on_node& s : where) {
-      capacities.set(s.node, capacities.free(s.node) - s.leaves);
-      shares.push_back(s);
+      capacities.set(s.node, capacities.free(s.node) - s.gpus);
+      allocations.push_back(s);
     }
-    candidates.push_back({cost, first, static_cast<std::uint32_t>(shares.size())});
+    candidates.push_back({cost, first, static_cast<std::uint32_t>(allocations.size())});
   }
-  fit_verdict solve(topology_victim_search<Tree>& search, const topology_constraints& gang) {
-    return search(capacities, gang, candidates, shares, hosts, freed);
+  victim_set solve(topology_victim_search<Tree>& search, const topology_constraints& gang) {
+    return search(capacities, gang, candidates, allocations, hosts, freed);
   }
 
   // Whether the gang fits once these have ended, as going from node to node finds.
@@ -60,8 +60,8 @@ struct running_on {
     ruled_world left{cells_, {capacities.free().begin(), capacities.free().end()}, hosts};
     for (const std::uint32_t j : victims) {
       for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s) {
-        left.free[shares[s].node] += shares[s].leaves;
-        if (!hosts.empty()) left.hosts[shares[s].node] += freed[s];
+        left.free[allocations[s].node] += allocations[s].gpus;
+        if (!hosts.empty()) left.hosts[allocations[s].node] += freed[s];
       }
     }
     return node_after_node(left, gang)(std::min(gang.required, capacities.top()));
@@ -154,7 +154,7 @@ void run_gangs(running_on<Tree>& in, rng& random) {
   if (!hosted) return;
   for (std::uint32_t n = 0; n < nodes; ++n)
     in.hosts.push_back({random.uniform(6), random.uniform(6)});
-  for (std::size_t s = 0; s < in.shares.size(); ++s)
+  for (std::size_t s = 0; s < in.allocations.size(); ++s)
     in.freed.push_back({random.uniform(4), random.uniform(4)});
 }
 
@@ -196,7 +196,8 @@ template <CellTree Tree>
 void check_victims(running_on<Tree>& in, const topology_constraints& gang, victim_counts& seen) {
   const std::vector<std::uint32_t> before(in.capacities.free().begin(), in.capacities.free().end());
   topology_victim_search<Tree> search(1'000'000);
-  const fit_verdict verdict = in.solve(search, gang);
+  const victim_set found = in.solve(search, gang);
+  const fit_verdict verdict = found.verdict;
   REQUIRE(std::equal(before.begin(), before.end(), in.capacities.free().begin()));
   const std::uint64_t least = in.least(gang);
   REQUIRE(verdict == (least < in.no_set ? fit_verdict::fits : fit_verdict::does_not_fit));
@@ -204,14 +205,14 @@ void check_victims(running_on<Tree>& in, const topology_constraints& gang, victi
     ++seen.never_fit;
     return;
   }
-  const std::vector<std::uint32_t> victims(search.victims().begin(), search.victims().end());
+  const std::vector<std::uint32_t> victims(found.victims.begin(), found.victims.end());
   std::uint64_t cost = 0;
   for (const std::uint32_t j : victims) cost += in.candidates[j].cost;
   REQUIRE(std::set<std::uint32_t>(victims.begin(), victims.end()).size() == victims.size());
-  REQUIRE(cost == search.cost());
+  REQUIRE(cost == found.cost);
   REQUIRE(in.fits_without(victims, gang));
-  REQUIRE(search.cost() == least);
-  REQUIRE(search.lower_bound() == least);
+  REQUIRE(found.cost == least);
+  REQUIRE(found.lower_bound == least);
   seen.preempted += victims.empty() ? 0 : 1;
   if (!victims.empty() && !in.hosts.empty()) {
     running_on<Tree> leaves_alone = in;
@@ -223,14 +224,15 @@ void check_victims(running_on<Tree>& in, const topology_constraints& gang, victi
   for (const std::uint64_t budget : {0U, 300U, 3'000U}) {
     CAPTURE(budget);
     topology_victim_search<Tree> hasty(budget);
-    const fit_verdict hastily = in.solve(hasty, gang);
+    const victim_set hasty_found = in.solve(hasty, gang);
+    const fit_verdict hastily = hasty_found.verdict;
     REQUIRE(std::equal(before.begin(), before.end(), in.capacities.free().begin()));
     REQUIRE(hastily != fit_verdict::does_not_fit);
-    REQUIRE(hasty.steps() <= budget);
-    REQUIRE(hasty.lower_bound() <= least);
+    REQUIRE(hasty_found.steps <= budget);
+    REQUIRE(hasty_found.lower_bound <= least);
     if (hastily == fit_verdict::budget_ended) continue;
-    REQUIRE(hasty.cost() >= least);
-    REQUIRE(in.fits_without({hasty.victims().begin(), hasty.victims().end()}, gang));
+    REQUIRE(hasty_found.cost >= least);
+    REQUIRE(in.fits_without({hasty_found.victims.begin(), hasty_found.victims.end()}, gang));
     seen.hasty_sets += budget == 0 ? 1 : 0;
   }
 }
@@ -297,20 +299,20 @@ TEST_CASE("among many gangs under rules never dearer than the cheapest first") {
     for (const std::uint64_t budget : {0U, 1'000'000U}) {
       CAPTURE(budget);
       topology_victim_search<uniform_tree> search(budget);
-      const fit_verdict verdict = search(in.capacities, gang, in.candidates, in.shares);
-      REQUIRE(verdict ==
+      const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
+      REQUIRE(found.verdict ==
               (greedily == running::no_set ? fit_verdict::does_not_fit : fit_verdict::fits));
-      REQUIRE(search.steps() <= budget);
+      REQUIRE(found.steps <= budget);
       if (greedily == running::no_set || greedily == 0) continue;
-      REQUIRE(search.cost() <= greedily);
-      REQUIRE(search.lower_bound() <= search.cost());
-      REQUIRE(in.fits_without({search.victims().begin(), search.victims().end()}, gang));
+      REQUIRE(found.cost <= greedily);
+      REQUIRE(found.lower_bound <= found.cost);
+      REQUIRE(in.fits_without({found.victims.begin(), found.victims.end()}, gang));
       if (budget == 0) continue;
       ++possible;
-      cheaper += search.cost() < greedily ? 1 : 0;
-      proved += search.cost() == search.lower_bound() ? 1 : 0;
-      cost += search.cost();
-      bound += search.lower_bound();
+      cheaper += found.cost < greedily ? 1 : 0;
+      proved += found.cost == found.lower_bound ? 1 : 0;
+      cost += found.cost;
+      bound += found.lower_bound;
     }
   }
   MESSAGE(cheaper, " of ", possible, " cheaper than the cheapest first, ", proved,
@@ -331,9 +333,10 @@ TEST_CASE("what the rules need is found where the cheapest without them are othe
   gang.members[0].spread = {{node, 1}};
   for (const std::uint64_t budget : {0U, 1'000'000U}) {
     topology_victim_search<uniform_tree> search(budget);
-    REQUIRE(search(in.capacities, gang, in.candidates, in.shares) == fit_verdict::fits);
-    CHECK(search.cost() == 10);
-    CHECK(std::vector<std::uint32_t>(search.victims().begin(), search.victims().end()) ==
+    const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
+    REQUIRE(found.verdict == fit_verdict::fits);
+    CHECK(found.cost == 10);
+    CHECK(std::vector<std::uint32_t>(found.victims.begin(), found.victims.end()) ==
           std::vector<std::uint32_t>{1, 2});
   }
 }
@@ -360,11 +363,11 @@ TEST_CASE("a cell that the budget does not decide keeps its bound") {
     for (std::uint64_t budget = 50; budget < 2'000'000; budget *= 3) {
       CAPTURE(budget);
       topology_victim_search<uniform_tree> search(budget);
-      const fit_verdict verdict = search(in.capacities, gang, in.candidates, in.shares);
-      REQUIRE(search.steps() <= budget);
-      REQUIRE(verdict != fit_verdict::does_not_fit);
-      REQUIRE(search.lower_bound() <= 1);
-      undecided += verdict == fit_verdict::budget_ended || search.cost() > 1 ? 1 : 0;
+      const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
+      REQUIRE(found.steps <= budget);
+      REQUIRE(found.verdict != fit_verdict::does_not_fit);
+      REQUIRE(found.lower_bound <= 1);
+      undecided += found.verdict == fit_verdict::budget_ended || found.cost > 1 ? 1 : 0;
     }
   }
   MESSAGE(undecided, " times the cheapest set was not seen");
@@ -391,11 +394,11 @@ TEST_CASE("one budget is for all that is tried") {
   for (const std::uint64_t budget : {0U, 1'000U, 10'000U, 100'000U, 1'000'000U}) {
     CAPTURE(budget);
     topology_victim_search<uniform_tree> search(budget);
-    const fit_verdict verdict = search(in.capacities, gang, in.candidates, in.shares);
-    CHECK(search.steps() <= budget + budget / 100);
-    CHECK(search.lower_bound() <= search.cost());
-    MESSAGE(budget, ": verdict ", static_cast<int>(verdict), ", steps ", search.steps(), ", cost ",
-            search.cost(), ", at least ", search.lower_bound());
+    const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
+    CHECK(found.steps <= budget + budget / 100);
+    CHECK(found.lower_bound <= found.cost);
+    MESSAGE(budget, ": verdict ", static_cast<int>(found.verdict), ", steps ", found.steps,
+            ", cost ", found.cost, ", at least ", found.lower_bound);
   }
 }
 
@@ -409,20 +412,23 @@ TEST_CASE("victims give back CPU and memory, too") {
   topology_constraints gang;
   gang.members = {{.tasks = 1, .gpus = 1, .host = {8, 100}}};
   topology_victim_search<uniform_tree> search;
-  REQUIRE(search(in.capacities, gang, in.candidates, in.shares, hosts, freed) == fit_verdict::fits);
-  CHECK(search.cost() == 3);
-  CHECK(search.lower_bound() == 3);
+  victim_set found = search(in.capacities, gang, in.candidates, in.allocations, hosts, freed);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 3);
+  CHECK(found.lower_bound == 3);
   gang.members[0].host = {10, 150};
-  REQUIRE(search(in.capacities, gang, in.candidates, in.shares, hosts, freed) == fit_verdict::fits);
-  CHECK(search.cost() == 4);
+  found = search(in.capacities, gang, in.candidates, in.allocations, hosts, freed);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 4);
   gang.members[0].host = {11, 0};
-  CHECK(search(in.capacities, gang, in.candidates, in.shares, hosts, freed) ==
-        fit_verdict::does_not_fit);
+  found = search(in.capacities, gang, in.candidates, in.allocations, hosts, freed);
+  CHECK(found.verdict == fit_verdict::does_not_fit);
   const std::vector<resources> nothing(3);
   gang.members[0].host = {1, 0};
-  CHECK(search(in.capacities, gang, in.candidates, in.shares, hosts, nothing) ==
-        fit_verdict::does_not_fit);
-  CHECK(search(in.capacities, gang, in.candidates, in.shares) == fit_verdict::fits);
+  found = search(in.capacities, gang, in.candidates, in.allocations, hosts, nothing);
+  CHECK(found.verdict == fit_verdict::does_not_fit);
+  found = search(in.capacities, gang, in.candidates, in.allocations);
+  CHECK(found.verdict == fit_verdict::fits);
 }
 
 TEST_CASE("one victim where the cheapest first takes ten") {
@@ -434,8 +440,9 @@ TEST_CASE("one victim where the cheapest first takes ten") {
   in.run(2, {{2, 8}});
   in.run(9, {{3, 8}});
   topology_victim_search<uniform_tree> search;
-  REQUIRE(search(in.capacities, in_rack(1, 8), in.candidates, in.shares) == fit_verdict::fits);
-  CHECK(std::vector<std::uint32_t>(search.victims().begin(), search.victims().end()) ==
+  const victim_set found = search(in.capacities, in_rack(1, 8), in.candidates, in.allocations);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(std::vector<std::uint32_t>(found.victims.begin(), found.victims.end()) ==
         std::vector<std::uint32_t>{11});
 }
 
@@ -446,10 +453,11 @@ TEST_CASE("leaves are freed on one node, not on four") {
     in.run(10, {{n, 6}});
   }
   topology_victim_search<uniform_tree> search;
-  REQUIRE(search(in.capacities, in_rack(1, 8), in.candidates, in.shares) == fit_verdict::fits);
-  CHECK(search.cost() == 20);
-  CHECK(search.lower_bound() <= 20);
-  CHECK(std::vector<std::uint32_t>(search.victims().begin(), search.victims().end()) ==
+  const victim_set found = search(in.capacities, in_rack(1, 8), in.candidates, in.allocations);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 20);
+  CHECK(found.lower_bound <= 20);
+  CHECK(std::vector<std::uint32_t>(found.victims.begin(), found.victims.end()) ==
         std::vector<std::uint32_t>{0, 1});
 }
 
@@ -461,11 +469,14 @@ TEST_CASE("a gang over two racks makes room in the other one as well") {
   in.run(10, {{1, 8}});
   in.run(20, {{3, 8}});
   topology_victim_search<uniform_tree> search;
+  victim_set found;
   topology_constraints gang = in_rack(2, 8);
-  REQUIRE(search(in.capacities, gang, in.candidates, in.shares) == fit_verdict::fits);
-  CHECK(search.cost() == 35);
+  found = search(in.capacities, gang, in.candidates, in.allocations);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 35);
   gang.preferred = rack;
   gang.required = any_level;
-  REQUIRE(search(in.capacities, gang, in.candidates, in.shares) == fit_verdict::fits);
-  CHECK(search.cost() == 25);
+  found = search(in.capacities, gang, in.candidates, in.allocations);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 25);
 }

@@ -26,20 +26,20 @@ struct problem {
   std::vector<node_class> others;
   std::vector<std::uint32_t> free;
   std::vector<eviction_candidate> candidates;
-  std::vector<gpus_on_node> shares;
+  std::vector<gpus_on_node> allocations;
   std::vector<task_group> members;
 
   void run(std::uint64_t cost, const std::vector<gpus_on_node>& where) {
-    const auto first = static_cast<std::uint32_t>(shares.size());
-    shares.insert(shares.end(), where.begin(), where.end());
-    candidates.push_back({cost, first, static_cast<std::uint32_t>(shares.size())});
+    const auto first = static_cast<std::uint32_t>(allocations.size());
+    allocations.insert(allocations.end(), where.begin(), where.end());
+    candidates.push_back({cost, first, static_cast<std::uint32_t>(allocations.size())});
   }
   // Whether the gang fits once these have ended.
   [[nodiscard]] bool fits_without(const std::vector<std::uint32_t>& victims) const {
     std::vector<std::uint32_t> left = free;
     for (const std::uint32_t j : victims) {
       for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
-        left[shares[s].node] += shares[s].leaves;
+        left[allocations[s].node] += allocations[s].gpus;
     }
     const leaf_counts more = nodes_of(others);
     left.insert(left.end(), more.begin(), more.end());
@@ -81,13 +81,13 @@ struct problem {
     }
     return fits_without(victims) ? cost_of(victims) : no_set;
   }
-  fit_verdict solve(victim_search& search) const {
-    return search(others, free, candidates, shares, members);
+  victim_set solve(victim_search& search) const {
+    return search(others, free, candidates, allocations, members);
   }
 };
 
-std::vector<std::uint32_t> victims_of(const victim_search& search) {
-  return {search.victims().begin(), search.victims().end()};
+std::vector<std::uint32_t> victims_of(const victim_set& found) {
+  return {found.victims.begin(), found.victims.end()};
 }
 
 problem random_problem(std::uint64_t seed, std::uint32_t most_gangs, std::uint32_t most_nodes) {
@@ -101,7 +101,7 @@ problem random_problem(std::uint64_t seed, std::uint32_t most_gangs, std::uint32
     for (std::uint32_t n = 0; n < room.size(); ++n) {
       if (room[n] == 0 || random.uniform(3) != 0) continue;
       where.push_back({n, 1 + random.uniform(room[n])});
-      room[n] -= where.back().leaves;
+      room[n] -= where.back().gpus;
     }
     p.run((counts_first ? std::uint64_t{1} << 40 : 1) + random.uniform(9), where);
   }
@@ -116,24 +116,27 @@ problem random_problem(std::uint64_t seed, std::uint32_t most_gangs, std::uint32
 
 TEST_CASE("victims cost as little as any set, and are proved to, whoever the gangs are") {
   victim_search search;
+  victim_set found;
   std::uint32_t possible = 0;
   for (std::uint64_t seed = 0; seed < scaled(60'000U); ++seed) {
     CAPTURE(seed);
     const problem p = random_problem(seed, 8, 5);
     const std::uint64_t least = p.least();
-    REQUIRE((p.solve(search) == fit_verdict::fits) == (least != no_set));
+    found = p.solve(search);
+    REQUIRE((found.verdict == fit_verdict::fits) == (least != no_set));
     if (least == no_set) continue;
     ++possible;
-    REQUIRE(search.cost() == least);
-    REQUIRE(search.lower_bound() == least);
-    REQUIRE(p.cost_of(victims_of(search)) == least);
-    REQUIRE(p.fits_without(victims_of(search)));
+    REQUIRE(found.cost == least);
+    REQUIRE(found.lower_bound == least);
+    REQUIRE(p.cost_of(victims_of(found)) == least);
+    REQUIRE(p.fits_without(victims_of(found)));
   }
   CHECK(possible > scaled(60'000U) / 4);
 }
 
 TEST_CASE("without branch and bound the bound is still a bound and no victim can be spared") {
   victim_search search(victim_search::set_steps - 1);
+  victim_set found;
   std::uint32_t optimal = 0;
   std::uint32_t proved = 0;
   std::uint32_t possible = 0;
@@ -141,18 +144,19 @@ TEST_CASE("without branch and bound the bound is still a bound and no victim can
     CAPTURE(seed);
     const problem p = random_problem(seed, 8, 5);
     const std::uint64_t least = p.least();
-    if (p.solve(search) != fit_verdict::fits) continue;
+    found = p.solve(search);
+    if (found.verdict != fit_verdict::fits) continue;
     ++possible;
-    REQUIRE(search.lower_bound() <= least);
-    REQUIRE(search.cost() >= least);
-    const std::vector<std::uint32_t> victims = victims_of(search);
+    REQUIRE(found.lower_bound <= least);
+    REQUIRE(found.cost >= least);
+    const std::vector<std::uint32_t> victims = victims_of(found);
     for (std::size_t i = 0; i < victims.size() && p.sizes_divide(); ++i) {
       std::vector<std::uint32_t> fewer = victims;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
       REQUIRE_FALSE(p.fits_without(fewer));
     }
-    optimal += search.cost() == least ? 1U : 0U;
-    proved += search.cost() == search.lower_bound() ? 1U : 0U;
+    optimal += found.cost == least ? 1U : 0U;
+    proved += found.cost == found.lower_bound ? 1U : 0U;
   }
   MESSAGE(optimal, " of ", possible, " optimal, ", proved, " proved so");
   CHECK(optimal * 100 >= possible * 99);
@@ -172,21 +176,22 @@ TEST_CASE("among many gangs never dearer than the cheapest first, and not far fr
     for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{102'400}}) {
       CAPTURE(budget);
       victim_search search(budget);
-      const fit_verdict verdict = p.solve(search);
-      REQUIRE(search.steps() <= budget);
+      const victim_set found = p.solve(search);
+      REQUIRE(found.steps <= budget);
       if (budget == 0 && !p.sizes_divide()) continue;  // what fits would not be known
-      REQUIRE(verdict == (greedily == no_set ? fit_verdict::does_not_fit : fit_verdict::fits));
+      REQUIRE(found.verdict ==
+              (greedily == no_set ? fit_verdict::does_not_fit : fit_verdict::fits));
       if (greedily == no_set || greedily == 0) continue;
-      REQUIRE(search.cost() <= greedily);
-      REQUIRE(search.lower_bound() <= search.cost());
-      REQUIRE(p.cost_of(victims_of(search)) == search.cost());
-      REQUIRE(p.fits_without(victims_of(search)));
+      REQUIRE(found.cost <= greedily);
+      REQUIRE(found.lower_bound <= found.cost);
+      REQUIRE(p.cost_of(victims_of(found)) == found.cost);
+      REQUIRE(p.fits_without(victims_of(found)));
       if (budget == 0) continue;
       ++possible;
-      cheaper += search.cost() < greedily ? 1U : 0U;
-      proved += search.cost() == search.lower_bound() ? 1U : 0U;
-      cost += search.cost();
-      bound += search.lower_bound();
+      cheaper += found.cost < greedily ? 1U : 0U;
+      proved += found.cost == found.lower_bound ? 1U : 0U;
+      cost += found.cost;
+      bound += found.lower_bound;
     }
   }
   MESSAGE(cheaper, " of ", possible, " cheaper than the cheapest first, ", proved,
@@ -215,10 +220,11 @@ TEST_CASE("what the budget does not decide proves nothing") {
     for (const std::uint64_t budget : {1'000U, 10'000U, 102'400U}) {
       CAPTURE(budget);
       victim_search search(budget);
-      if (p.solve(search) != fit_verdict::fits) continue;
-      REQUIRE(search.lower_bound() <= 1);
-      REQUIRE(search.steps() <= budget);
-      not_seen += search.cost() > 1 ? 1U : 0U;
+      const victim_set found = p.solve(search);
+      if (found.verdict != fit_verdict::fits) continue;
+      REQUIRE(found.lower_bound <= 1);
+      REQUIRE(found.steps <= budget);
+      not_seen += found.cost > 1 ? 1U : 0U;
     }
   }
   MESSAGE(not_seen, " times the cheaper victim was not seen");
@@ -232,9 +238,10 @@ TEST_CASE("a hundred thousand gangs and a budget to try all of them") {
   for (std::uint32_t n = 0; n < 25'000; ++n)
     for (std::uint32_t j = 0; j < 4; ++j) p.run(1'000 + (n * 4 + j) % 977, {{n, 2}});
   victim_search search(std::uint64_t{1} << 26);
-  REQUIRE(p.solve(search) == fit_verdict::fits);
-  CHECK(search.lower_bound() <= search.cost());
-  CHECK(search.steps() <= std::uint64_t{1} << 26);
+  const victim_set found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.lower_bound <= found.cost);
+  CHECK(found.steps <= std::uint64_t{1} << 26);
 }
 
 TEST_CASE("members that take no leaves need no victims") {
@@ -243,11 +250,13 @@ TEST_CASE("members that take no leaves need no victims") {
   p.free = {0};
   p.run(1, {{0, 4}});
   victim_search search;
-  REQUIRE(p.solve(search) == fit_verdict::fits);
-  CHECK(search.cost() == 1);
+  victim_set found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 1);
   p.members = {{3, 0}};
-  REQUIRE(p.solve(search) == fit_verdict::fits);
-  CHECK(search.victims().empty());
+  found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.victims.empty());
 }
 
 TEST_CASE("sets that cost too much are not looked for") {
@@ -257,12 +266,14 @@ TEST_CASE("sets that cost too much are not looked for") {
   p.run(7, {{0, 8}});
   p.run(9, {{1, 8}});
   victim_search search;
-  REQUIRE(search(p.others, p.free, p.candidates, p.shares, p.members, 7) == fit_verdict::fits);
-  CHECK(search.lower_bound() == 7);
-  CHECK(search.cost() == victim_search::never);
-  CHECK(search.victims().empty());
-  REQUIRE(search(p.others, p.free, p.candidates, p.shares, p.members, 8) == fit_verdict::fits);
-  CHECK(search.cost() == 7);
+  victim_set found = search(p.others, p.free, p.candidates, p.allocations, p.members, 7);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.lower_bound == 7);
+  CHECK(found.cost == victim_search::never);
+  CHECK(found.victims.empty());
+  found = search(p.others, p.free, p.candidates, p.allocations, p.members, 8);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cost == 7);
 }
 
 TEST_CASE("one victim where taking the cheapest first takes ten") {
@@ -273,9 +284,10 @@ TEST_CASE("one victim where taking the cheapest first takes ten") {
   for (std::uint32_t n = 0; n < 10; ++n) p.run(1, {{n, 4}});
   p.run(5, whole);
   victim_search search;
-  REQUIRE(p.solve(search) == fit_verdict::fits);
-  CHECK(victims_of(search) == std::vector<std::uint32_t>{10});
-  CHECK(search.lower_bound() == 5);
+  const victim_set found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(victims_of(found) == std::vector<std::uint32_t>{10});
+  CHECK(found.lower_bound == 5);
 }
 
 TEST_CASE("eight leaves are freed on one node, not on four") {
@@ -289,9 +301,10 @@ TEST_CASE("eight leaves are freed on one node, not on four") {
   p.run(11, {{4, 4}});
   p.run(10, {{4, 4}});
   victim_search search;
-  REQUIRE(p.solve(search) == fit_verdict::fits);
-  CHECK(victims_of(search) == std::vector<std::uint32_t>{8, 9});
-  CHECK(search.cost() == 21);
+  const victim_set found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(victims_of(found) == std::vector<std::uint32_t>{8, 9});
+  CHECK(found.cost == 21);
 }
 
 TEST_CASE("a gang over several nodes is paid for once") {
@@ -302,8 +315,9 @@ TEST_CASE("a gang over several nodes is paid for once") {
   p.run(10, {{1, 4}});
   p.run(15, {{2, 4}, {3, 4}});
   victim_search search;
-  REQUIRE(p.solve(search) == fit_verdict::fits);
-  CHECK(victims_of(search) == std::vector<std::uint32_t>{2});
+  const victim_set found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(victims_of(found) == std::vector<std::uint32_t>{2});
 }
 
 TEST_CASE("a gang that fits has no victims; one that never fits has a proof") {
@@ -312,11 +326,13 @@ TEST_CASE("a gang that fits has no victims; one that never fits has a proof") {
   p.free = {3, 0};
   p.run(1, {{0, 1}});
   victim_search search;
-  REQUIRE(p.solve(search) == fit_verdict::does_not_fit);
-  REQUIRE(search.cut().has_value());
-  CHECK(search.cut()->present < search.cut()->needed);
+  victim_set found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::does_not_fit);
+  REQUIRE(found.shortage.has_value());
+  CHECK(found.shortage->present < found.shortage->needed);
   p.others = {{8, 1}};
-  REQUIRE(p.solve(search) == fit_verdict::fits);
-  CHECK(search.victims().empty());
-  CHECK(search.cost() == 0);
+  found = p.solve(search);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.victims.empty());
+  CHECK(found.cost == 0);
 }

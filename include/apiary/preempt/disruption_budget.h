@@ -1,4 +1,4 @@
-// apiary/preempt/disruption_budget.h - how many gangs of a tenant, and leaves of them, may be evicted.
+// apiary/preempt/disruption_budget.h - how many gangs and GPUs a tenant may lose to preemption.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,138 +14,144 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What one group of gangs, a tenant or whoever, may lose at most.
+// The most that one group of gangs, for example a tenant, may lose in one preemption. Unlimited
+// unless set.
 struct disruption_budget {
   std::uint64_t gangs = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t leaves = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t gpus = std::numeric_limits<std::uint64_t>::max();
 };
 
-// Candidates by group, and what each group may lose. Whose group is not among `most` may lose all;
-// empty: nobody is limited.
+// The groups of the candidates of a victim search, and the budget of each group. A candidate whose
+// group number is not below max.size() has no limit; if `max` is empty, no candidate has one.
 struct disruption_budgets {
-  std::span<const std::uint32_t> groups{};    // of each candidate
-  std::span<const disruption_budget> most{};  // of each group
-  // Of each candidate, as they count; nothing: what its shares have in sum.
-  std::span<const std::uint32_t> leaves{};
+  std::span<const std::uint32_t> groups{};   // group number of each candidate
+  std::span<const disruption_budget> max{};  // budget of each group
+  // GPUs that each candidate counts as; empty: the sum of its allocations.
+  std::span<const std::uint32_t> gpus{};
 };
 
-// Counts what groups lose while gangs are taken and given back. Without limits it does nothing.
+// Counts what each group loses while candidates become victims and are reprieved.
 //
-// Invalid: not one group, or not one number of leaves, for each candidate aborts (APIARY_VERIFY).
-// Cost:    begin O(candidates + shares + groups), clear O(groups), all else O(1) but most_of and of;
-//          O(1) without limits.
+// Requires: the memory of the budgets stays as it is until begin() is called again.
+// Invalid:  a list of groups, or of GPUs, that has not one entry for each candidate aborts
+//           (APIARY_VERIFY).
+// Cost:     begin O(candidates + allocations + groups), clear O(groups), max_sum O(candidates *
+//           log), subset O(its size), all else O(1); O(1) without budgets.
 class disruption_tally {
  public:
-  // Nothing is taken. The limits stay as they are until it begins anew.
-  void begin(const disruption_budgets& limits, std::span<const eviction_candidate> candidates,
-             std::span<const gpus_on_node> shares) {
-    limits_ = limits;
+  // Begins without victims.
+  void begin(const disruption_budgets& budgets, std::span<const eviction_candidate> candidates,
+             std::span<const gpus_on_node> allocations) {
+    budgets_ = budgets;
     clear();
-    if (empty()) return;
-    APIARY_VERIFY(limits.groups.size() == candidates.size());
-    APIARY_VERIFY(limits.leaves.empty() || limits.leaves.size() == candidates.size());
-    leaves_.assign(limits.leaves.begin(), limits.leaves.end());
-    if (leaves_.empty())
+    if (unlimited()) return;
+    APIARY_VERIFY(budgets.groups.size() == candidates.size());
+    APIARY_VERIFY(budgets.gpus.empty() || budgets.gpus.size() == candidates.size());
+    gpus_.assign(budgets.gpus.begin(), budgets.gpus.end());
+    if (gpus_.empty())
       for (const eviction_candidate& c : candidates) {
-        leaves_.push_back(0);
-        for (std::uint32_t s = c.first; s < c.last; ++s) leaves_.back() += shares[s].leaves;
+        gpus_.push_back(0);
+        for (std::uint32_t a = c.first; a < c.last; ++a) gpus_.back() += allocations[a].gpus;
       }
   }
+  // No candidate is a victim.
   void clear() {
-    lost_.assign(limits_.most.size(), {0, 0});
+    lost_.assign(budgets_.max.size(), {0, 0});
     over_ = 0;
   }
-  // Whether nobody is limited.
-  [[nodiscard]] bool empty() const noexcept { return limits_.most.empty(); }
+  // Whether no group has a budget.
+  [[nodiscard]] bool unlimited() const noexcept { return budgets_.max.empty(); }
 
-  // Counts gang j; whether all groups are within their limits then.
-  bool take(std::uint32_t j) noexcept {
+  // Candidate j becomes a victim; whether all groups are within their budgets then.
+  bool add_victim(std::uint32_t j) noexcept {
     change(j, [&](disruption_budget& lost) {
       ++lost.gangs;
-      lost.leaves += leaves_[j];
+      lost.gpus += gpus_[j];
     });
-    return within();
+    return within_budgets();
   }
-  void give_back(std::uint32_t j) noexcept {
+  // Candidate j is no victim any more.
+  void remove_victim(std::uint32_t j) noexcept {
     change(j, [&](disruption_budget& lost) {
       --lost.gangs;
-      lost.leaves -= leaves_[j];
+      lost.gpus -= gpus_[j];
     });
   }
-  // Counts gang j if all groups are within their limits then, and says so.
-  bool admit(std::uint32_t j) noexcept {
-    if (take(j)) return true;
-    give_back(j);
+  // Candidate j becomes a victim if all groups are within their budgets then; whether it did.
+  bool try_add_victim(std::uint32_t j) noexcept {
+    if (add_victim(j)) return true;
+    remove_victim(j);
     return false;
   }
-  [[nodiscard]] bool within() const noexcept { return over_ == 0; }
-  // Whether the group of gang j has lost more than it may.
-  [[nodiscard]] bool over(std::uint32_t j) const noexcept {
-    return is_limited(j) && is_over(limits_.groups[j]);
+  // Whether all groups are within their budgets.
+  [[nodiscard]] bool within_budgets() const noexcept { return over_ == 0; }
+  // Whether the group of candidate j has lost more than its budget.
+  [[nodiscard]] bool over_budget(std::uint32_t j) const noexcept {
+    return is_limited(j) && is_over(budgets_.groups[j]);
   }
 
-  // What the candidates of a set within the limits have in sum at most, or more than that: of each
-  // group as many of the most as it may lose, and no more than its leaves allow when parts of a gang
-  // could be lost. Cost: O(candidates * log).
-  [[nodiscard]] std::uint64_t most_of(std::span<const std::uint64_t> values) const {
+  // An upper bound on the sum of these values, one for each candidate, over the victims of any set
+  // within the budgets. Each group counts with the greatest values of as many gangs as it may lose,
+  // and with no more than its GPUs allow if fractions of gangs could be lost.
+  [[nodiscard]] std::uint64_t max_sum(std::span<const std::uint64_t> values) const {
     std::uint64_t sum = 0;
-    std::vector<std::vector<std::uint32_t>> in(limits_.most.size());
+    std::vector<std::vector<std::uint32_t>> in(budgets_.max.size());
     for (std::uint32_t j = 0; j < values.size(); ++j) {
       if (!is_limited(j)) {
         sum += values[j];
-      } else if (values[j] > 0 && leaves_[j] <= limits_.most[limits_.groups[j]].leaves) {
-        in[limits_.groups[j]].push_back(j);
+      } else if (values[j] > 0 && gpus_[j] <= budgets_.max[budgets_.groups[j]].gpus) {
+        in[budgets_.groups[j]].push_back(j);
       }
     }
-    for (std::size_t g = 0; g < in.size(); ++g) sum += most_of(in[g], values, limits_.most[g]);
+    for (std::size_t g = 0; g < in.size(); ++g) sum += max_sum(in[g], values, budgets_.max[g]);
     return sum;
   }
 
-  // The same limits for some candidates alone, until the next call.
-  [[nodiscard]] disruption_budgets of(std::span<const std::uint32_t> some) {
-    if (empty()) return {};
+  // The same budgets for some of the candidates alone. Valid until the next call.
+  [[nodiscard]] disruption_budgets subset(std::span<const std::uint32_t> some) {
+    if (unlimited()) return {};
     some_groups_.clear();
-    some_leaves_.clear();
+    some_gpus_.clear();
     for (const std::uint32_t j : some) {
-      some_groups_.push_back(limits_.groups[j]);
-      some_leaves_.push_back(leaves_[j]);
+      some_groups_.push_back(budgets_.groups[j]);
+      some_gpus_.push_back(gpus_[j]);
     }
-    return {some_groups_, limits_.most, some_leaves_};
+    return {some_groups_, budgets_.max, some_gpus_};
   }
 
  private:
   [[nodiscard]] bool is_limited(std::uint32_t j) const noexcept {
-    return !empty() && limits_.groups[j] < limits_.most.size();
+    return !unlimited() && budgets_.groups[j] < budgets_.max.size();
   }
   [[nodiscard]] bool is_over(std::uint32_t group) const noexcept {
-    const disruption_budget& most = limits_.most[group];
-    return lost_[group].gangs > most.gangs || lost_[group].leaves > most.leaves;
+    const disruption_budget& max = budgets_.max[group];
+    return lost_[group].gangs > max.gangs || lost_[group].gpus > max.gpus;
   }
-  [[nodiscard]] std::uint64_t most_of(std::vector<std::uint32_t>& group,
+  [[nodiscard]] std::uint64_t max_sum(std::vector<std::uint32_t>& group,
                                       std::span<const std::uint64_t> values,
-                                      const disruption_budget& most) const {
+                                      const disruption_budget& max) const {
     std::uint64_t by_gangs = 0;
     std::sort(group.begin(), group.end(), [&](auto a, auto b) { return values[a] > values[b]; });
-    for (std::size_t i = 0; i < group.size() && i < most.gangs; ++i) by_gangs += values[group[i]];
-    // The most for each leaf first.
+    for (std::size_t i = 0; i < group.size() && i < max.gangs; ++i) by_gangs += values[group[i]];
+    // The greatest value for each GPU first.
     std::sort(group.begin(), group.end(),
-              [&](auto a, auto b) { return values[a] * leaves_[b] > values[b] * leaves_[a]; });
-    std::uint64_t by_leaves = 0;
-    std::uint64_t left = most.leaves;
+              [&](auto a, auto b) { return values[a] * gpus_[b] > values[b] * gpus_[a]; });
+    std::uint64_t by_gpus = 0;
+    std::uint64_t left = max.gpus;
     for (const std::uint32_t j : group) {
-      if (leaves_[j] > left) {
-        by_leaves += values[j] * left / leaves_[j];
+      if (gpus_[j] > left) {
+        by_gpus += values[j] * left / gpus_[j];
         break;
       }
-      by_leaves += values[j];
-      left -= leaves_[j];
+      by_gpus += values[j];
+      left -= gpus_[j];
     }
-    return std::min(by_gangs, by_leaves);
+    return std::min(by_gangs, by_gpus);
   }
   template <class Change>
   void change(std::uint32_t j, const Change& by) noexcept {
     if (!is_limited(j)) return;
-    const std::uint32_t group = limits_.groups[j];
+    const std::uint32_t group = budgets_.groups[j];
     const bool before = is_over(group);
     by(lost_[group]);
     if (before == is_over(group)) return;
@@ -156,12 +162,12 @@ class disruption_tally {
     }
   }
 
-  disruption_budgets limits_;
-  std::vector<std::uint32_t> leaves_;    // of each candidate
+  disruption_budgets budgets_;
+  std::vector<std::uint32_t> gpus_;      // of each candidate
   std::vector<disruption_budget> lost_;  // of each group
-  std::size_t over_ = 0;                 // groups beyond their limits
+  std::size_t over_ = 0;                 // groups beyond their budgets
   std::vector<std::uint32_t> some_groups_;
-  std::vector<std::uint32_t> some_leaves_;
+  std::vector<std::uint32_t> some_gpus_;
 };
 
 APIARY_NAMESPACE_END

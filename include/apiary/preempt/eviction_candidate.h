@@ -10,25 +10,27 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Leaves of a node that become free when a gang is evicted.
+// The GPUs of one node that become free when a gang is evicted.
 struct gpus_on_node {
-  std::uint32_t node = 0;
-  std::uint32_t leaves = 0;
+  std::uint32_t node = 0;  // index of the node
+  std::uint32_t gpus = 0;  // number of GPUs
 };
 
-// A gang that may be evicted, wholly or not at all: its shares are first, ..., last-1 of a list,
-// at most one a node.
+// A running gang that a search may evict. A gang is evicted as a whole or not at all.
+//
+// All gangs of a search keep their GPUs in one list, the allocations. This gang has the entries
+// first, ..., last-1 of that list, at most one entry for each node.
 struct eviction_candidate {
-  std::uint64_t cost = 0;
-  std::uint32_t first = 0;
-  std::uint32_t last = 0;
+  std::uint64_t cost = 0;   // cost of evicting the gang, for example from victim_cost
+  std::uint32_t first = 0;  // its first allocation
+  std::uint32_t last = 0;   // the index after its last allocation
 };
 
-// What a leaf costs when a gang has so many, rounded down. Requires: leaves > 0.
+// The cost of one GPU of a gang with this many GPUs, rounded down. Requires: gpus > 0.
 template <std::unsigned_integral Cost>
-[[nodiscard]] constexpr Cost cost_a_leaf(Cost cost, std::uint32_t leaves) noexcept {
-  // Most gangs have a power of two: a shift is a tenth of a division.
-  return std::has_single_bit(leaves) ? cost >> std::countr_zero(leaves) : cost / leaves;
+[[nodiscard]] constexpr Cost cost_per_gpu(Cost cost, std::uint32_t gpus) noexcept {
+  // Most gangs have a power of two: a shift takes a tenth of the time of a division.
+  return std::has_single_bit(gpus) ? cost >> std::countr_zero(gpus) : cost / gpus;
 }
 
 APIARY_NAMESPACE_END

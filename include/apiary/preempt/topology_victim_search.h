@@ -1,136 +1,121 @@
-// apiary/preempt/topology_victim_search.h - the victims of least cost that make room for a gang under rules.
+// apiary/preempt/topology_victim_search.h - the victims of least cost, under topology constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang/gang_fit.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 #include <apiary/preempt/detail/bounded_cells.h>
-#include <apiary/preempt/detail/branch_and_bound.h>
 #include <apiary/preempt/detail/eviction_cells.h>
 #include <apiary/preempt/detail/eviction_trial.h>
 #include <apiary/preempt/detail/incremental_sort.h>
+#include <apiary/preempt/detail/victim_search_steps.h>
 #include <apiary/preempt/disruption_budget.h>
 #include <apiary/preempt/eviction_candidate.h>
 #include <apiary/preempt/victim_search.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// Searches the set of running gangs of least total cost whose eviction lets a gang fit under its
-// rules. Which level the gang prefers does not count.
+// Searches the set of running gangs of least total cost whose eviction lets a new gang fit under
+// its topology constraints: one rack, slices, anti-affinity, leaders, CPU and memory.
 //
-// A gang fits one cell of the level it requires, and there only what is evicted from that cell
-// counts. So each cell is a search of its own, in ascending order of the bounds of eviction_cells,
-// until a bound reaches the cost of the best set so far.
+// The gang fits one cell of the level that it requires, and only victims in that cell count. So each
+// cell is searched alone, in ascending order of its lower bound, until a bound reaches the cost of
+// the best set. Without other constraints victim_search searches the cell. With them victim_search
+// gives a lower bound and a first set, topology_fit decides what fits, victims that are not needed
+// are reprieved, and branch and bound follows. preempt/README.md has the details.
 //
-// * With no other rules victim_search looks for the set.
-// * Otherwise it gives a bound, which holds with the other rules, too. What fits topology_fit says:
-//   with the cheapest gangs of all evicted; then, in each cell, with the victims without rules and
-//   the cheapest, and with the cheapest alone; each time those that turn out not to be needed are
-//   spared, the dearest first. Then branch and bound (preempt/detail/branch_and_bound.h).
+// The search changes the capacity index while it runs, and restores it before it returns.
 //
-// So the set costs no more than taking the cheapest first does, if the budget decides what fits
-// then. What goes beyond a tenant's limit is passed over there, and it may be that only branch and
-// bound finds a set, or that none is found. One budget is for all of it: steps as of topology_fit; a
-// set tried in a cell counts as set_steps besides, and topology_fit may take a quarter of what is left.
-// A set that this does not decide counts as one that does not fit, but the lower bound does not
-// follow from that.
-//
-// Who must not be evicted is no candidate, and tenants have limits, as for victim_search. All is
-// tried on the rooms themselves and taken back.
-//
-// Requires: as victim_search; valid(gang); shares name nodes of the rooms.
-// Invalid:  as eviction_cells and eviction_trial.
-// Cost:     O(candidates + shares + cells + nodes); in each cell searched as victim_search; and the
-//           budget. Under other rules also topology_fit without steps, 2 log2(candidates) times and
-//           once for each victim on the nodes that it then chose.
+// Model:    kube-scheduler, and HiveD (OSDI 2020) section 3.4, take victims greedily, node by node.
+// Requires: as victim_search; valid(gang); allocations name nodes of the capacity index. The level
+//           that the gang prefers does not count.
+// Invalid:  allocations of more GPUs than a node may have, hosts without `freed` for each
+//           allocation, and `freed` without hosts abort (APIARY_VERIFY).
+// Cost:     O(candidates + allocations + cells + nodes); victim_search in each cell searched; the
+//           budget. With other constraints also topology_fit without steps, 2 log2(candidates)
+//           times and once for each victim on the nodes that it chose.
 template <CellTree Tree>
-class topology_victim_search {
+class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
+  using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
+
  public:
-  static constexpr std::uint64_t set_steps = victim_search::set_steps;
+  // The steps of the budget that each set of victims costs, besides the steps of topology_fit.
+  using base::set_steps;
+  // The cost if there is no set of victims.
+  using base::never;
 
-  explicit topology_victim_search(std::uint64_t budget = 1'000'000) noexcept : budget_(budget) {}
+  // budget: steps for one call. topology_fit may take a quarter of what is left for each set; a set
+  // that it does not decide counts as one that does not fit, and then the lower bound does not
+  // follow from the search.
+  explicit topology_victim_search(std::uint64_t budget = 1'000'000) noexcept : base(budget) {}
 
-  // does_not_fit: not even with all candidates evicted, or with none of the sets within the limits;
-  // budget_ended: not known, or none was found. CPU and memory do not count.
-  fit_verdict operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
-                         std::span<const eviction_candidate> candidates,
-                         std::span<const gpus_on_node> shares,
-                         const disruption_budgets& limits = {}) {
-    return (*this)(capacities, gang, candidates, shares, {}, {}, limits);
+  // Searches the victims; CPU and memory do not count. Gangs beyond a disruption budget are passed
+  // over, so that it may find no set, or only by branch and bound. The set costs at most as much as
+  // evicting the cheapest gangs first, if the budget decides what fits then.
+  victim_set operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
+                        std::span<const eviction_candidate> candidates,
+                        std::span<const gpus_on_node> allocations,
+                        const disruption_budgets& budgets = {}) {
+    return (*this)(capacities, gang, candidates, allocations, {}, {}, budgets);
   }
-  // The same where CPU and memory count: hosts are what is left of each node, and freed is what
-  // each share gives back, so that a no is one for them, too.
-  // Requires: hosts for each node and freed for each share, or neither.
-  fit_verdict operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
-                         std::span<const eviction_candidate> candidates,
-                         std::span<const gpus_on_node> shares, std::span<const resources> hosts,
-                         std::span<const resources> freed, const disruption_budgets& limits = {}) {
+  // The same if CPU and memory count. hosts: what each node has free; freed: what each allocation
+  // gives back. Requires: both, or both empty.
+  victim_set operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
+                        std::span<const eviction_candidate> candidates,
+                        std::span<const gpus_on_node> allocations, std::span<const resources> hosts,
+                        std::span<const resources> freed, const disruption_budgets& budgets = {}) {
     gang_ = gang;
     gang_.preferred = any_level;
-    candidates_ = candidates;
-    shares_ = shares;
-    trial_.begin(capacities, candidates, shares, hosts, freed);
-    tally_.begin(limits, candidates, shares);
-    victims_.clear();
-    cost_ = 0;
-    bound_ = 0;
-    steps_ = 0;
-    share_out(left() / 4);
-    if (fits_now() == fit_verdict::fits) return fit_verdict::fits;
+    this->begin(candidates, allocations, budgets, never);
+    world_.begin(capacities, candidates, allocations, hosts, freed);
+    limit_fit(left() / 4);
+    if (fits_now() == fit_verdict::fits) return this->answer(fit_verdict::fits);
     cost_ = never;
     members_.clear();
     for (const constrained_task_group& m : gang.members) {
       if (m.gpus == 0 || m.tasks == 0) continue;
-      if (m.gpus > capacities.max_free()) return fit_verdict::does_not_fit;
+      if (m.gpus > capacities.max_free()) return this->answer(fit_verdict::does_not_fit);
       members_.push_back({.tasks = m.tasks, .gpus = m.gpus});
     }
     const level_t level = gang.required == any_level ? capacities.top() : gang.required;
-    cells_.begin(capacities, level, candidates, shares, members_);
-    return has_other_constraints() ? search_by_constraints() : search_by_leaves();
+    cells_.begin(capacities, level, candidates, allocations, members_);
+    return this->answer(has_other_constraints() ? search_by_constraints() : search_by_gpus());
   }
-
-  // After `fits`: as victim_search.
-  [[nodiscard]] std::span<const std::uint32_t> victims() const noexcept { return victims_; }
-  [[nodiscard]] std::uint64_t cost() const noexcept { return cost_; }
-  [[nodiscard]] std::uint64_t lower_bound() const noexcept { return bound_; }
-  // Of the budget.
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
  private:
-  static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
   using cell_bound = detail::bounded_cells::cell;
+  using base::allocations_, base::bound_, base::candidates_, base::cost_, base::left, base::order_,
+      base::set_, base::steps_, base::tally_, base::victims_, base::world_;
 
+  // Constraints besides the required level.
   [[nodiscard]] bool has_other_constraints() const {
-    const auto rules = [&](const constrained_task_group& m) {
+    const auto has = [&](const constrained_task_group& m) {
       return !m.slices.empty() || !m.spread.empty() || m.leader != no_task_group || m.gpus == 0 ||
-             (!trial_.hosts().empty() && !(m.host == resources{}));
+             (!world_.hosts().empty() && !(m.host == resources{}));
     };
-    return std::any_of(gang_.members.begin(), gang_.members.end(), rules);
+    return std::any_of(gang_.members.begin(), gang_.members.end(), has);
   }
-  [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps_; }
-  void share_out(std::uint64_t steps) {
-    most_a_fit_ = steps;
-    fit_ = topology_fit<Tree>(most_a_fit_);
+  void limit_fit(std::uint64_t steps) {
+    max_fit_steps_ = steps;
+    fit_ = topology_fit<Tree>(max_fit_steps_);
   }
-  // With those evicted that are now; after a yes placed_ are the nodes that the gang takes.
+  // With the candidates evicted that are evicted now. If it fits, placed_ has the nodes it takes.
   fit_verdict fits_now() {
-    if (most_a_fit_ > left()) share_out(left() / 4);
-    const fit_verdict verdict = fit_(trial_.capacities(), gang_, trial_.hosts());
+    if (max_fit_steps_ > left()) limit_fit(left() / 4);
+    const fit_verdict verdict = fit_(world_.capacities(), gang_, world_.hosts());
     steps_ += fit_.steps();
     if (verdict != fit_verdict::fits) return verdict;
     placed_.clear();
@@ -138,251 +123,181 @@ class topology_victim_search {
     std::sort(placed_.begin(), placed_.end());
     return verdict;
   }
-  // The same as one set tried.
+  // The same as one set of victims, which counts against the budget.
   fit_verdict try_set() {
-    if (!pay_) return fits_now();
-    if (left() < set_steps) return fit_verdict::budget_ended;
-    steps_ += set_steps;
+    if (sets_count_ && !this->pay_for_set()) return fit_verdict::budget_ended;
     return fits_now();
   }
 
-  // Keeps set_ if it is the best so far.
-  void keep(std::uint64_t cost) {
-    if (cost >= cost_) return;
-    cost_ = cost;
-    victims_ = set_;
-    std::sort(victims_.begin(), victims_.end());
-  }
-  // Without the other rules: victims, and a better bound of the cell; never if it cannot hold the
-  // gang.
-  fit_verdict search_cell(cell_bound& at, std::uint64_t budget) {
+  // Searches a cell without the other constraints. Raises the bound of the cell: to never if it
+  // cannot hold the gang.
+  victim_set search_cell(cell_bound& at, std::uint64_t budget) {
     cells_.select(at.number);
     search_.set_budget(budget);
-    const fit_verdict verdict = search_({}, cells_.free(), cells_.candidates(), cells_.shares(),
-                                        members_, cost_, tally_.of(cells_.here()));
-    steps_ += search_.steps();
+    const victim_set found = search_({}, cells_.free(), cells_.candidates(), cells_.allocations(),
+                                     members_, cost_, tally_.subset(cells_.ids()));
+    steps_ += found.steps;
     at.bound =
-        verdict == fit_verdict::does_not_fit ? never : std::max(at.bound, search_.lower_bound());
-    return verdict;
+        found.verdict == fit_verdict::does_not_fit ? never : std::max(at.bound, found.lower_bound);
+    return found;
   }
-  // What is certain in the end, with the cells that were searched and those that were not.
+  // The verdict in the end, with the bounds of all cells, searched or not.
   fit_verdict conclude() {
-    const std::uint64_t least = order_.least();
+    const std::uint64_t least = by_bound_.least_bound();
     bound_ = std::min(cost_, least);
     if (cost_ != never) return fit_verdict::fits;
     return least == never ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
 
-  fit_verdict search_by_leaves() {
+  fit_verdict search_by_gpus() {
     const auto search = [&](cell_bound& at, std::uint64_t budget) {
-      if (search_cell(at, budget) != fit_verdict::fits) return;
+      const victim_set found = search_cell(at, budget);
+      if (found.verdict != fit_verdict::fits) return;
       set_.clear();
-      for (const std::uint32_t i : search_.victims()) set_.push_back(cells_.here()[i]);
-      keep(search_.cost());
+      for (const std::uint32_t i : found.victims) set_.push_back(cells_.ids()[i]);
+      this->keep_set(found.cost);
     };
-    order_.begin(cells_.bounds(), cost_);
-    for (cell_bound at; order_.next(at, cost_);) {
+    by_bound_.begin(cells_.bounds(), cost_);
+    for (cell_bound at; by_bound_.next(at, cost_);) {
       search(at, left() / 8);
-      order_.searched().push_back(at);
+      by_bound_.searched().push_back(at);
     }
-    // What is left of the budget is for the cells that are not settled.
-    std::vector<cell_bound>& searched = order_.searched();
+    // What is left of the budget is for the cells that may still have a better set.
+    std::vector<cell_bound>& searched = by_bound_.searched();
     for (std::size_t i = 0; i < searched.size(); ++i)
       if (searched[i].bound < cost_) search(searched[i], left() / (searched.size() - i));
     return conclude();
   }
 
   fit_verdict search_by_constraints() {
-    everybody_.clear();
-    for (std::uint32_t j = 0; j < candidates_.size(); ++j) everybody_.push_back(j);
-    order_.clear();
-    pay_ = false;
-    const spare_all_at_last at_last{trial_};
-    fit_verdict possible = take_cheapest(everybody_);
-    if (possible == fit_verdict::budget_ended) {  // with all evicted: here a no matters
-      share_out(left());
+    all_.clear();
+    for (std::uint32_t j = 0; j < candidates_.size(); ++j) all_.push_back(j);
+    by_bound_.clear();
+    sets_count_ = false;
+    const reprieve_at_end at_end{world_};
+    fit_verdict possible = evict_cheapest(all_);
+    if (possible == fit_verdict::budget_ended) {  // with all evicted: here a no is a proof
+      limit_fit(left());
       possible = fits_now();
     }
     if (possible != fit_verdict::fits) return possible;
-    if (!too_many_) settle();
-    trial_.spare_all();
-    pay_ = true;
-    order_.begin(cells_.bounds(), cost_);
-    for (cell_bound at; left() >= set_steps && order_.next(at, cost_);) {
+    if (!over_budget_) settle();
+    world_.reprieve_all();
+    sets_count_ = true;
+    by_bound_.begin(cells_.bounds(), cost_);
+    for (cell_bound at; left() >= set_steps && by_bound_.next(at, cost_);) {
       search_by_constraints(at);
-      trial_.spare_all();
-      order_.searched().push_back(at);
+      world_.reprieve_all();
+      by_bound_.searched().push_back(at);
     }
     return conclude();
   }
   void search_by_constraints(cell_bound& at) {
-    static_cast<void>(search_cell(at, left() / 8));
+    const victim_set first = search_cell(at, left() / 8);
     if (at.bound >= cost_) return;
-    for (const bool seeded : {true, false}) {
-      trial_.spare_all();
-      const std::span<const std::uint32_t> seed = search_.victims();
-      if (!seeded && seed.empty()) continue;
-      if (seeded)
-        for (const std::uint32_t i : seed) trial_.evict(cells_.here()[i]);
-      const fit_verdict verdict = take_cheapest(cells_.here());
+    for (const bool from_first : {true, false}) {
+      world_.reprieve_all();
+      if (!from_first && first.victims.empty()) continue;
+      if (from_first)
+        for (const std::uint32_t i : first.victims) world_.evict(cells_.ids()[i]);
+      const fit_verdict verdict = evict_cheapest(cells_.ids());
       if (verdict == fit_verdict::does_not_fit) at.bound = never;
-      if (too_many_) continue;
+      if (over_budget_) continue;
       if (verdict != fit_verdict::fits) return;
       settle();
     }
-    if (branch()) at.bound = std::max(at.bound, cost_);
+    // Branch and bound over the candidates of the cell: together they are enough.
+    if (!this->affords_sets(cells_.ids().size())) return;
+    order_.assign(cells_.ids().begin(), cells_.ids().end());
+    this->sort_most_expensive_first(order_);
+    if (this->branch([&] { return fits_now(); })) at.bound = std::max(at.bound, cost_);
   }
 
-  struct spare_all_at_last {
-    detail::eviction_trial<Tree>& trial;
-    ~spare_all_at_last() { trial.spare_all(); }
+  struct reprieve_at_end {
+    detail::eviction_trial<Tree>& world;
+    ~reprieve_at_end() { world.reprieve_all(); }
   };
 
-  // Evicts those of least cost beside those that are evicted, no more of them than it takes until
-  // the gang is known to fit, and none beyond the limits. If that is not so with any of them: what
-  // is known with all, the limits left out; too_many_ then, if that is not a no.
-  fit_verdict take_cheapest(std::span<const std::uint32_t> among) {
-    too_many_ = false;
+  // Evicts the cheapest of these candidates besides those that are evicted: as few as it takes
+  // until the gang is known to fit, and none beyond the disruption budgets. If none of these sets
+  // is enough: the verdict with all of them evicted, whatever the budgets; then over_budget_ is
+  // true, unless the verdict is a no.
+  fit_verdict evict_cheapest(std::span<const std::uint32_t> among) {
+    over_budget_ = false;
     tally_.clear();
-    for (const std::uint32_t j : trial_.tried())
-      if (trial_.evicted(j)) tally_.take(j);
+    for (const std::uint32_t j : world_.tried())
+      if (world_.evicted(j)) tally_.add_victim(j);
     bool passed_over = false;
     const auto price = [&](std::uint32_t i) {
-      return trial_.evicted(among[i]) ? never : candidates_[among[i]].cost;
+      return world_.evicted(among[i]) ? never : candidates_[among[i]].cost;
     };
     fit_verdict verdict = try_set();
     if (verdict == fit_verdict::fits) return verdict;
     cheapest_.begin(static_cast<std::uint32_t>(among.size()));
-    taken_.clear();
-    std::size_t few = 0;  // not known to be enough
+    evicted_.clear();
+    std::size_t few = 0;  // so many are not known to be enough
     while (verdict != fit_verdict::fits) {
-      few = taken_.size();
+      few = evicted_.size();
       const std::size_t more = few + std::max<std::size_t>(few, 1);
-      while (taken_.size() < more) {
+      while (evicted_.size() < more) {
         const detail::incremental_sort::entry* const top = cheapest_.top(price);
         if (top == nullptr) break;
         const std::uint32_t j = among[top->number];
         cheapest_.pop();
-        if (!tally_.admit(j)) {
+        if (!tally_.try_add_victim(j)) {
           passed_over = true;
           continue;
         }
-        taken_.push_back(j);
-        trial_.evict(j);
+        evicted_.push_back(j);
+        world_.evict(j);
       }
-      if (taken_.size() == few) return passed_over ? take_all(among) : verdict;
+      if (evicted_.size() == few) return passed_over ? evict_all(among) : verdict;
       verdict = try_set();
     }
-    std::size_t enough = taken_.size();
+    std::size_t enough = evicted_.size();
     std::size_t now = enough;
-    const auto take = [&](std::size_t n) {
-      for (; now < n; ++now) trial_.evict(taken_[now]);
-      for (; now > n; --now) trial_.spare(taken_[now - 1]);
+    const auto evict_first = [&](std::size_t n) {
+      for (; now < n; ++now) world_.evict(evicted_[now]);
+      for (; now > n; --now) world_.set_evicted(evicted_[now - 1], false);
     };
     while (few + 1 < enough) {
-      take(few + (enough - few) / 2);
+      evict_first(few + (enough - few) / 2);
       (try_set() == fit_verdict::fits ? enough : few) = now;
     }
-    take(enough);
+    evict_first(enough);
     return fit_verdict::fits;
   }
-  fit_verdict take_all(std::span<const std::uint32_t> among) {
-    for (const std::uint32_t j : among) trial_.evict(j);
+  fit_verdict evict_all(std::span<const std::uint32_t> among) {
+    for (const std::uint32_t j : among) world_.evict(j);
     const fit_verdict verdict = try_set();
-    too_many_ = verdict != fit_verdict::does_not_fit;
+    over_budget_ = verdict != fit_verdict::does_not_fit;
     return verdict;
   }
-  // After a yes: spares whom it can, the dearest first, and keeps the set.
+  // After a yes: keeps the set without victims that are not needed.
   void settle() {
-    set_.clear();
-    for (const std::uint32_t j : trial_.tried()) {
-      if (!is_where_placed(j)) trial_.spare(j);
-      if (trial_.evicted(j)) set_.push_back(j);
-    }
-    std::sort(set_.begin(), set_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return candidates_[a].cost != candidates_[b].cost ? candidates_[a].cost > candidates_[b].cost
-                                                        : a < b;
-    });
-    for (const std::uint32_t j : set_) {
-      trial_.spare(j);
-      if (try_set() != fit_verdict::fits) trial_.evict(j);
-    }
-    keep_chosen();
+    for (const std::uint32_t j : world_.tried())
+      if (!is_on_placed_node(j)) world_.set_evicted(j, false);
+    this->reprieve_and_keep([&] { return try_set(); });
   }
-  [[nodiscard]] bool is_where_placed(std::uint32_t j) const {
-    for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s)
-      if (std::binary_search(placed_.begin(), placed_.end(), shares_[s].node)) return true;
+  [[nodiscard]] bool is_on_placed_node(std::uint32_t j) const {
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+      if (std::binary_search(placed_.begin(), placed_.end(), allocations_[a].node)) return true;
     return false;
   }
-  void keep_chosen() {
-    std::uint64_t cost = 0;
-    set_.clear();
-    for (const std::uint32_t j : trial_.tried()) {
-      if (!trial_.evicted(j)) continue;
-      cost += candidates_[j].cost;
-      set_.push_back(j);
-    }
-    keep(cost);
-  }
 
-  // Over all sets of the candidates of a cell that will do together. Whether it is certain that
-  // none costs less than the best set.
-  bool branch() {
-    if (cells_.here().size() > left() / set_steps) return false;
-    by_cost_.assign(cells_.here().begin(), cells_.here().end());
-    std::stable_sort(by_cost_.begin(), by_cost_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return candidates_[a].cost > candidates_[b].cost;
-    });
-    costs_.clear();
-    for (const std::uint32_t j : by_cost_) {
-      trial_.evict(j);
-      costs_.push_back(candidates_[j].cost);
-    }
-    tally_.clear();
-    return branch_(tries{*this}, costs_);
-  }
-  // For branch_and_bound.
-  struct tries {
-    topology_victim_search& in;
-
-    [[nodiscard]] std::uint64_t least() const { return in.cost_; }
-    [[nodiscard]] bool pay() const { return in.left() >= set_steps; }
-    fit_verdict spare(std::size_t k) {
-      in.trial_.spare(in.by_cost_[k]);
-      return in.try_set();
-    }
-    void evict(std::size_t k) { in.trial_.evict(in.by_cost_[k]); }
-    bool take(std::size_t k) { return in.tally_.take(in.by_cost_[k]); }
-    void give_back(std::size_t k) { in.tally_.give_back(in.by_cost_[k]); }
-    void keep() { in.keep_chosen(); }
-  };
-
-  std::uint64_t budget_;
-  std::uint64_t steps_ = 0;
-  std::uint64_t most_a_fit_ = 0;
-  bool pay_ = false;  // sets tried count
+  std::uint64_t max_fit_steps_ = 0;  // of fit_
+  bool sets_count_ = false;          // sets count against the budget
+  bool over_budget_ = false;         // more candidates are evicted than the budgets allow
   topology_fit<Tree> fit_;
-  victim_search search_;  // without the other rules
-  detail::branch_and_bound branch_;
-  detail::eviction_trial<Tree> trial_;
-  disruption_tally tally_;
-  bool too_many_ = false;  // more are evicted than the limits allow
+  victim_search search_;  // without the other constraints
   topology_constraints gang_;
-  std::span<const eviction_candidate> candidates_;
-  std::span<const gpus_on_node> shares_;
-  std::vector<task_group> members_;  // without rules
+  std::vector<task_group> members_;  // without constraints
   detail::eviction_cells<Tree> cells_;
-  detail::bounded_cells order_;
-  std::vector<std::uint32_t> everybody_;
+  detail::bounded_cells by_bound_;
+  std::vector<std::uint32_t> all_;  // the candidates
   detail::incremental_sort cheapest_;
-  std::vector<std::uint32_t> taken_;
-  std::vector<std::uint32_t> placed_;  // nodes, ascending
-  std::vector<std::uint32_t> by_cost_;
-  std::vector<std::uint64_t> costs_;
-  std::vector<std::uint32_t> set_;
-  std::vector<std::uint32_t> victims_;
-  std::uint64_t cost_ = 0;
-  std::uint64_t bound_ = 0;
+  std::vector<std::uint32_t> evicted_;  // by evict_cheapest
+  std::vector<std::uint32_t> placed_;   // nodes, ascending
 };
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/preempt/victim_cost.h - what it costs to end gangs: by priority class, number and GPU-time.
+// apiary/preempt/victim_cost.h - the cost of evicting a gang: priority class, number, lost GPU-time.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,48 +12,51 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What is lost when a running gang ends.
+// What the cluster loses when a running gang is evicted.
 struct victim_loss {
-  std::uint32_t priority = 0;  // class of the gang; a greater one matters more
-  std::uint64_t gpu_time = 0;  // that has to be spent again, in any unit
+  std::uint32_t priority = 0;  // priority class of the gang; a greater one is more important
+  std::uint64_t gpu_time = 0;  // GPU-time that has to be spent again, in any unit
 };
 
-// Costs for victim_search, all candidates being among the gangs: as few gangs as can be of the
-// highest class, then of the next one, and so on. So no number of gangs of lower classes costs as
-// much as one of a higher class, and in one class fewer gangs cost less. Where all these numbers
-// are equal, the least GPU-time in sum.
+// Costs for victim_search, for gangs with priority classes. A set of victims costs less if it has
+// fewer gangs of the highest class; if these are equal, fewer of the next class, and so on; if all
+// are equal, less lost GPU-time in sum. So one gang of a class costs more than any number of gangs
+// of lower classes.
 //
-// The cost is one number of mixed radix: GPU-time, then gangs of each class, the lowest first. All
-// gangs together cost less than 2^63. What has no room there is left out, the least important
-// first: GPU-time is rounded down to multiples of 2^time_shift(); and where that is not enough, the
-// lowest classes count as one. With n1, n2, ... gangs in the classes (n1 + 1) (n2 + 1) ... is at
-// most 2^63, and GPU-time has what is left: beside 20,000 gangs in three classes 31 million in sum.
-//
-// A limit on the victims of one tenant is not a cost: see preempt/disruption_budget.h. Who must not be evicted at
-// all is no candidate.
-//
-// Cost: made in O(gangs * log), 64 times O(gangs) at most where GPU-times are large; O(log classes)
-//       a gang.
+// Model:    the cost is one number of mixed radix: the GPU-time, then the number of gangs of each
+//           class, the lowest class first. All gangs together cost less than 2^63. If that range is
+//           too small, the least important digits are cut: first GPU-time is rounded down to
+//           multiples of 2^time_shift(); then the lowest classes count as one class. With n1,
+//           n2, ... gangs in the classes, (n1 + 1) (n2 + 1) ... is at most 2^63, and GPU-time has
+//           the rest: with 20,000 gangs in three classes, GPU-times of 31 million in sum.
+// Requires: all candidates of the search are among the gangs of the constructor. A limit on the
+//           victims of one tenant is no cost: see preempt/disruption_budget.h. A gang that must not
+//           be evicted is no candidate.
+// Cost:     constructor O(gangs * log), at most 64 times O(gangs) if GPU-times are large; then
+//           O(log classes) a gang.
+// Example:  examples/least_cost_victims.cpp
 class victim_cost {
  public:
+  // For these gangs.
   explicit victim_cost(std::span<const victim_loss> gangs) {
     std::vector<std::uint32_t> priorities;
     for (const victim_loss& g : gangs) priorities.push_back(g.priority);
     std::sort(priorities.begin(), priorities.end());
-    // From the highest class down as many as have room, the last one with all that are lower.
+    // From the highest class down as many classes as the range allows; the last one has all lower
+    // classes, too.
     std::uint64_t sets = 1;  // numbers of gangs in the classes so far
     for (std::size_t last = priorities.size(); last > 0;) {
       const auto at = std::lower_bound(priorities.begin(), priorities.end(), priorities[last - 1]);
       const auto first = static_cast<std::size_t>(at - priorities.begin());
-      const std::uint64_t rest = first > 0 ? first + 1 : 1;  // for all lower ones as one class
-      const bool apart = last - first + 1 <= most / sets / rest;
-      const std::size_t from = apart ? first : 0;
+      const std::uint64_t rest = first > 0 ? first + 1 : 1;  // for all lower classes as one
+      const bool separate = last - first + 1 <= max_cost / sets / rest;
+      const std::size_t from = separate ? first : 0;
       classes_.push_back({priorities[from], last - from + 1});
       sets *= last - from + 1;
       last = from;
     }
-    const std::uint64_t times = most / sets;
-    while (!has_room(gangs, times)) ++time_shift_;
+    const std::uint64_t times = max_cost / sets;
+    while (!time_is_below(gangs, times)) ++time_shift_;
     std::reverse(classes_.begin(), classes_.end());
     std::uint64_t weight = times;
     for (a_class& c : classes_) {
@@ -63,7 +66,7 @@ class victim_cost {
     }
   }
 
-  // Requires: one of the gangs.
+  // The cost of one gang. Requires: it is one of the gangs of the constructor.
   [[nodiscard]] std::uint64_t operator()(const victim_loss& gang) const noexcept {
     const auto after = std::upper_bound(
         classes_.begin(), classes_.end(), gang.priority,
@@ -71,22 +74,23 @@ class victim_cost {
     APIARY_ASSERT(after != classes_.begin());
     return (after - 1)->weight + counted(gang);
   }
-  // Classes that are told apart.
+  // The priority classes that differ in cost.
   [[nodiscard]] std::size_t num_classes() const noexcept { return classes_.size(); }
+  // GPU-time is rounded down to multiples of 2^time_shift().
   [[nodiscard]] std::uint32_t time_shift() const noexcept { return time_shift_; }
 
  private:
-  static constexpr std::uint64_t most = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t max_cost = std::uint64_t{1} << 63;
   struct a_class {
-    std::uint32_t lowest = 0;  // priority
+    std::uint32_t lowest = 0;  // lowest priority in it
     std::uint64_t weight = 0;  // of a gang
   };
 
   [[nodiscard]] std::uint64_t counted(const victim_loss& gang) const noexcept {
     return time_shift_ < 64 ? gang.gpu_time >> time_shift_ : 0;
   }
-  // Whether the sum of the GPU-times, rounded, is below that.
-  [[nodiscard]] bool has_room(std::span<const victim_loss> gangs, std::uint64_t times) const {
+  // Whether the sum of the rounded GPU-times is below `times`.
+  [[nodiscard]] bool time_is_below(std::span<const victim_loss> gangs, std::uint64_t times) const {
     std::uint64_t left = times - 1;
     for (const victim_loss& g : gangs) {
       const std::uint64_t time = counted(g);

@@ -15,18 +15,18 @@ TEST_CASE("bounded_cells: the least bound first, of equals the first cell, below
   const std::vector<std::uint64_t> bounds{7, 3, never, 3, 9, 5};
   bounded_cells cells;
   bounded_cells::cell at;
-  CHECK(cells.least() == never);
+  CHECK(cells.least_bound() == never);
   CHECK_FALSE(cells.next(at, never));
   cells.begin(bounds, never);
-  CHECK(cells.least() == 3);
+  CHECK(cells.least_bound() == 3);
   REQUIRE(cells.next(at, never));
   CHECK(at.number == 1);
   REQUIRE(cells.next(at, never));
   CHECK(at.number == 3);
-  CHECK(cells.least() == 5);
+  CHECK(cells.least_bound() == 5);
   at.bound = 4;
   cells.searched().push_back(at);
-  CHECK(cells.least() == 4);
+  CHECK(cells.least_bound() == 4);
   CHECK_FALSE(cells.next(at, 5));
   REQUIRE(cells.next(at, 6));
   CHECK(at.number == 5);
@@ -36,5 +36,5 @@ TEST_CASE("bounded_cells: the least bound first, of equals the first cell, below
     CHECK(at.number == number);
   }
   CHECK_FALSE(cells.next(at, 100));
-  CHECK(cells.least() == never);
+  CHECK(cells.least_bound() == never);
 }

@@ -53,19 +53,19 @@ struct worths {
     return sum <= most_odd;
   }
 
-  [[nodiscard]] std::uint64_t least() const { return best; }
+  [[nodiscard]] std::uint64_t cost_to_beat() const { return best; }
   bool pay() { return tried++ < budget; }
-  fit_verdict spare(std::size_t k) {
+  fit_verdict reprieve(std::size_t k) {
     evicted &= ~(std::size_t{1} << k);
     if (unknown[evicted]) return fit_verdict::budget_ended;
     return will_do(evicted) ? fit_verdict::fits : fit_verdict::does_not_fit;
   }
   void evict(std::size_t k) { evicted |= std::size_t{1} << k; }
-  bool take(std::size_t k) {
+  bool add_victim(std::size_t k) {
     odd += k % 2 == 1 ? 1U : 0U;
     return odd <= most_odd;
   }
-  void give_back(std::size_t k) {
+  void remove_victim(std::size_t k) {
     REQUIRE((k % 2 == 0 || odd > 0));
     odd -= k % 2 == 1 ? 1U : 0U;
   }
@@ -79,7 +79,7 @@ struct worths {
 
 }  // namespace
 
-TEST_CASE("spare_search: the cheapest set, and certain of it unless something is not known") {
+TEST_CASE("branch_and_bound: the cheapest set, and certain of it unless something is not known") {
   branch_and_bound search;
   std::uint32_t unsure = 0;
   std::uint32_t missed = 0;
@@ -120,18 +120,18 @@ namespace {
 
 struct nothing_needed {
   std::uint64_t best = ~std::uint64_t{0};
-  [[nodiscard]] std::uint64_t least() const { return best; }
+  [[nodiscard]] std::uint64_t cost_to_beat() const { return best; }
   [[nodiscard]] bool pay() const { return true; }
-  [[nodiscard]] fit_verdict spare(std::size_t /*k*/) const { return fit_verdict::fits; }
+  [[nodiscard]] fit_verdict reprieve(std::size_t /*k*/) const { return fit_verdict::fits; }
   void evict(std::size_t /*k*/) {}
-  [[nodiscard]] bool take(std::size_t /*k*/) const { return true; }
-  void give_back(std::size_t /*k*/) {}
+  [[nodiscard]] bool add_victim(std::size_t /*k*/) const { return true; }
+  void remove_victim(std::size_t /*k*/) {}
   void keep() { best = 0; }
 };
 
 }  // namespace
 
-TEST_CASE("spare_search: a hundred thousand gangs, all of which can be spared") {
+TEST_CASE("branch_and_bound: a hundred thousand gangs, all of which can be reprieved") {
   const std::vector<std::uint64_t> costs(100'000, 1);
   nothing_needed world;
   branch_and_bound search;

@@ -29,7 +29,7 @@ constexpr std::uint64_t no_price = eviction_cells<uniform_tree>::never;
 struct celled_world {
   capacity_index<uniform_tree> capacities{uniform_tree{3, 3, 8}, node, 8};
   std::vector<eviction_candidate> candidates;
-  std::vector<gpus_on_node> shares;
+  std::vector<gpus_on_node> allocations;
   std::vector<task_group> members;
 
   explicit celled_world(std::uint64_t seed) {
@@ -37,16 +37,17 @@ struct celled_world {
     std::vector<std::uint32_t> room(9);
     for (std::uint32_t& r : room) r = 1 + random.uniform(8);
     for (std::uint32_t j = random.uniform(8); j > 0; --j) {
-      const auto first = static_cast<std::uint32_t>(shares.size());
+      const auto first = static_cast<std::uint32_t>(allocations.size());
       for (std::uint32_t n = random.uniform(9), i = 1 + random.uniform(4); i > 0; --i) {
         n = (n + 1 + random.uniform(3)) % 9;
-        const bool twice = std::any_of(shares.begin() + first, shares.end(),
+        const bool twice = std::any_of(allocations.begin() + first, allocations.end(),
                                        [&](const gpus_on_node& s) { return s.node == n; });
         if (room[n] == 0 || twice) continue;
-        shares.push_back({n, 1 + random.uniform(room[n])});
-        room[n] -= shares.back().leaves;
+        allocations.push_back({n, 1 + random.uniform(room[n])});
+        room[n] -= allocations.back().gpus;
       }
-      candidates.push_back({random.uniform(30), first, static_cast<std::uint32_t>(shares.size())});
+      candidates.push_back(
+          {random.uniform(30), first, static_cast<std::uint32_t>(allocations.size())});
     }
     for (std::uint32_t n = 0; n < 9; ++n) capacities.set(n, random.uniform(room[n] + 1));
     for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
@@ -62,7 +63,7 @@ struct celled_world {
         if ((set >> j & 1) == 0) continue;
         cost += candidates[j].cost;
         for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
-          left[shares[s].node] += shares[s].leaves;
+          left[allocations[s].node] += allocations[s].gpus;
       }
       if (cost >= best) continue;
       leaf_counts there;
@@ -85,7 +86,7 @@ TEST_CASE("eviction_cells: no set of victims costs less than the bound of its ce
     const celled_world w(seed);
     const level_t l = node + static_cast<level_t>(seed % 3);
     CAPTURE(l);
-    cells.begin(w.capacities, l, w.candidates, w.shares, w.members);
+    cells.begin(w.capacities, l, w.candidates, w.allocations, w.members);
     REQUIRE(cells.bounds().size() == w.capacities.num_cells(l));
     for (std::uint32_t c = 0; c < cells.bounds().size(); ++c) {
       CAPTURE(c);
@@ -105,27 +106,27 @@ TEST_CASE("eviction_cells: no set of victims costs less than the bound of its ce
   CHECK(tight > 0);
 }
 
-TEST_CASE("eviction_cells: a cell has the gangs there, with their shares there") {
+TEST_CASE("eviction_cells: a cell has the gangs there, with their allocations there") {
   eviction_cells<uniform_tree> cells;
   for (std::uint64_t seed = 0; seed < scaled(1000U); ++seed) {
     CAPTURE(seed);
     const celled_world w(seed);
     const level_t l = node + static_cast<level_t>(seed % 3);
-    cells.begin(w.capacities, l, w.candidates, w.shares, w.members);
+    cells.begin(w.capacities, l, w.candidates, w.allocations, w.members);
     for (std::uint32_t c = 0; c < w.capacities.num_cells(l); ++c) {
       cells.select(c);
       const id_range<cell_id> nodes = w.capacities.nodes(l, c);
       REQUIRE(cells.free().size() == nodes.size());
       for (std::uint32_t n = 0; n < nodes.size(); ++n)
         REQUIRE(cells.free()[n] == w.capacities.free(nodes.first.value + n));
-      REQUIRE(cells.here().size() == cells.candidates().size());
+      REQUIRE(cells.ids().size() == cells.candidates().size());
       std::size_t i = 0;
       std::size_t listed = 0;
       for (std::uint32_t j = 0; j < w.candidates.size(); ++j) {
         std::vector<gpus_on_node> there;
         for (std::uint32_t s = w.candidates[j].first; s < w.candidates[j].last; ++s)
-          if (nodes.contains(cell_id(w.shares[s].node))) there.push_back(w.shares[s]);
-        if (i == cells.here().size() || cells.here()[i] != j) {
+          if (nodes.contains(cell_id(w.allocations[s].node))) there.push_back(w.allocations[s]);
+        if (i == cells.ids().size() || cells.ids()[i] != j) {
           REQUIRE(there.empty());
           continue;
         }
@@ -133,13 +134,13 @@ TEST_CASE("eviction_cells: a cell has the gangs there, with their shares there")
         REQUIRE(at.cost == w.candidates[j].cost);
         REQUIRE(at.last - at.first == there.size());
         for (std::size_t s = 0; s < there.size(); ++s, ++listed) {
-          const gpus_on_node& share = cells.shares()[at.first + s];
+          const gpus_on_node& share = cells.allocations()[at.first + s];
           REQUIRE(share.node + nodes.first.value == there[s].node);
-          REQUIRE(share.leaves == there[s].leaves);
+          REQUIRE(share.gpus == there[s].gpus);
         }
       }
-      REQUIRE(i == cells.here().size());
-      REQUIRE(listed == cells.shares().size());
+      REQUIRE(i == cells.ids().size());
+      REQUIRE(listed == cells.allocations().size());
     }
   }
 }

@@ -22,7 +22,7 @@ using namespace apiary_test;
 TEST_CASE("eviction_trial: leaves, CPU and memory come and go with the gangs") {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 2, 8}, node, 8);
   for (std::uint32_t n = 0; n < 4; ++n) capacities.set(n, n);
-  const std::vector<gpus_on_node> shares{{0, 4}, {1, 2}, {0, 3}, {3, 5}};
+  const std::vector<gpus_on_node> allocations{{0, 4}, {1, 2}, {0, 3}, {3, 5}};
   const std::vector<resources> freed{{4, 1}, {2, 0}, {3, 0}, {5, 7}};
   const std::vector<eviction_candidate> candidates{{1, 0, 2}, {1, 2, 3}, {1, 3, 4}, {1, 4, 4}};
   const std::vector<resources> hosts{{1, 1}, {2, 2}, {3, 3}, {4, 4}};
@@ -30,9 +30,9 @@ TEST_CASE("eviction_trial: leaves, CPU and memory come and go with the gangs") {
   for (const bool hosted : {true, false}) {
     CAPTURE(hosted);
     if (hosted) {
-      trial.begin(capacities, candidates, shares, hosts, freed);
+      trial.begin(capacities, candidates, allocations, hosts, freed);
     } else {
-      trial.begin(capacities, candidates, shares, {}, {});
+      trial.begin(capacities, candidates, allocations, {}, {});
     }
     std::set<std::uint32_t> out;
     std::set<std::uint32_t> tried;
@@ -42,14 +42,14 @@ TEST_CASE("eviction_trial: leaves, CPU and memory come and go with the gangs") {
       const std::uint32_t j = random.uniform(4);
       switch (random.uniform(8)) {
         case 0:
-          trial.spare_all();
+          trial.reprieve_all();
           out.clear();
           tried.clear();
           break;
         case 1:
         case 2:
         case 3:
-          trial.spare(j);
+          trial.set_evicted(j, false);
           out.erase(j);
           break;
         default:
@@ -63,8 +63,8 @@ TEST_CASE("eviction_trial: leaves, CPU and memory come and go with the gangs") {
         REQUIRE(trial.evicted(c) == out.contains(c));
         for (std::uint32_t s = candidates[c].first; s < candidates[c].last && out.contains(c);
              ++s) {
-          free[shares[s].node] += shares[s].leaves;
-          left[shares[s].node] += freed[s];
+          free[allocations[s].node] += allocations[s].gpus;
+          left[allocations[s].node] += freed[s];
         }
       }
       REQUIRE(std::equal(free.begin(), free.end(), capacities.free().begin()));
@@ -73,6 +73,6 @@ TEST_CASE("eviction_trial: leaves, CPU and memory come and go with the gangs") {
       REQUIRE(trial.tried().size() == tried.size());
       REQUIRE(std::set<std::uint32_t>(trial.tried().begin(), trial.tried().end()) == tried);
     }
-    trial.spare_all();
+    trial.reprieve_all();
   }
 }

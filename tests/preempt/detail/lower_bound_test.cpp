@@ -13,16 +13,17 @@
 using namespace apiary;
 using namespace apiary::detail;
 
-TEST_CASE("piece_bound: the cheapest pieces, and the cheapest gangs of as many as they need") {
+TEST_CASE(
+    "victim_lower_bound: the cheapest pieces, and the cheapest gangs of as many as they need") {
   // Node 0 has 2 leaves free and lacks 6 for a piece of 8, node 1 is full.
   const std::vector<std::uint32_t> free{2, 0};
   const std::vector<eviction_candidate> candidates{{12, 0, 1}, {40, 1, 2}, {3, 2, 3}};
-  const std::vector<gpus_on_node> shares{{0, 6}, {1, 8}, {1, 0}};
+  const std::vector<gpus_on_node> allocations{{0, 6}, {1, 8}, {1, 0}};
   eviction_state state;
   victim_lower_bound bound;
   const auto of = [&](std::uint32_t tasks, std::uint32_t leaves) {
     const std::vector<task_group> members{{tasks, leaves}};
-    state.begin({}, free, candidates, shares, members);
+    state.begin({}, free, candidates, allocations, members);
     return bound(state, candidates);
   };
   CHECK(of(1, 8) == 12);
@@ -31,24 +32,24 @@ TEST_CASE("piece_bound: the cheapest pieces, and the cheapest gangs of as many a
   CHECK(of(1, 2) == 0);
 }
 
-TEST_CASE("piece_bound: what tenants may lose is too little, by a count") {
+TEST_CASE("victim_lower_bound: what tenants may lose is too little, by a count") {
   const std::vector<std::uint32_t> free{3, 0};
   const std::vector<eviction_candidate> candidates{{1, 0, 1}, {1, 1, 2}, {1, 2, 3}};
-  const std::vector<gpus_on_node> shares{{0, 5}, {1, 4}, {1, 4}};
+  const std::vector<gpus_on_node> allocations{{0, 5}, {1, 4}, {1, 4}};
   const std::vector<std::uint32_t> groups{0, 1, 1};
   const std::vector<task_group> members{{1, 8}};
   eviction_state state;
   victim_lower_bound bound;
-  const auto short_within = [&](const std::vector<disruption_budget>& most) {
-    state.begin({}, free, candidates, shares, members);
+  const auto is_short_within_budgets = [&](const std::vector<disruption_budget>& most) {
+    state.begin({}, free, candidates, allocations, members);
     disruption_tally limits;
-    limits.begin({groups, most}, candidates, shares);
-    return bound.short_within(state, candidates, shares, limits);
+    limits.begin({groups, most}, candidates, allocations);
+    return bound.is_short_within_budgets(state, candidates, allocations, limits);
   };
-  CHECK_FALSE(short_within({}));
-  CHECK_FALSE(short_within({{.gangs = 0}, {.gangs = 2}}));
-  CHECK_FALSE(short_within({{.gangs = 1}, {.gangs = 0}}));
-  CHECK(short_within({{.gangs = 0}, {.gangs = 1}}));
-  CHECK(short_within({{.leaves = 4}, {.leaves = 7}}));
-  CHECK_FALSE(short_within({{.leaves = 5}, {.leaves = 0}}));
+  CHECK_FALSE(is_short_within_budgets({}));
+  CHECK_FALSE(is_short_within_budgets({{.gangs = 0}, {.gangs = 2}}));
+  CHECK_FALSE(is_short_within_budgets({{.gangs = 1}, {.gangs = 0}}));
+  CHECK(is_short_within_budgets({{.gangs = 0}, {.gangs = 1}}));
+  CHECK(is_short_within_budgets({{.gpus = 4}, {.gpus = 7}}));
+  CHECK_FALSE(is_short_within_budgets({{.gpus = 5}, {.gpus = 0}}));
 }

@@ -63,9 +63,10 @@ class hived_victims {
     classes_.clear();
     for (std::uint32_t f = 1; f < others_.size(); ++f)
       if (others_[f] > 0) classes_.push_back({f, others_[f]});
-    const fit_verdict verdict = search_(classes_, free_, candidates_, shares_, request.members);
-    if (verdict != fit_verdict::fits) return verdict;
-    for (const std::uint32_t j : search_.victims())
+    const victim_set found = search_(classes_, free_, candidates_, shares_, request.members);
+    cut_ = found.shortage;
+    if (found.verdict != fit_verdict::fits) return found.verdict;
+    for (const std::uint32_t j : found.victims)
       lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
@@ -86,7 +87,7 @@ class hived_victims {
       for (std::uint32_t n = 0; n < could_.size(); ++n) could_[n] = free(n);
       for (const gang_slot slot : slots_) {
         list_gains(chain, gangs, slot, cluster, request.priority, good);
-        for (const gpus_on_node& g : gains_) could_[g.node] += g.leaves;
+        for (const gpus_on_node& g : gains_) could_[g.node] += g.gpus;
       }
       constrained.stand_as_bound(cells, c, request, free,
                                  [&](std::uint32_t n) { return could_[n]; });
@@ -94,10 +95,10 @@ class hived_victims {
     const std::vector<std::uint32_t> places = constrained.places_of_nodes();
     list_shares(chain, gangs, cluster, request.priority, good,
                 [&](std::uint32_t n) { return places[n]; });
-    const fit_verdict verdict =
+    const victim_set found =
         (*topology_search_)(constrained.capacities(), constrained.gang(), candidates_, shares_);
-    if (verdict != fit_verdict::fits) return verdict;
-    for (const std::uint32_t j : topology_search_->victims())
+    if (found.verdict != fit_verdict::fits) return found.verdict;
+    for (const std::uint32_t j : found.victims)
       lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
@@ -110,9 +111,7 @@ class hived_victims {
       cells.hold(l.chain, l.leaf, holders);
     }
   }
-  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept {
-    return search_.cut();
-  }
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
   // The gangs of lower priority in a cluster, by what it costs that they give its cells back: those
   // preempting, then lazy ones that run, then those that must end, first of these such as end
@@ -204,7 +203,7 @@ class hived_victims {
       for (const gpus_on_node& gain : gains_) {
         const std::uint32_t before = free(gain.node);
         if (before > 0) --counts[before];
-        ++counts[before + gain.leaves];
+        ++counts[before + gain.gpus];
       }
       classes_.clear();
       for (std::uint32_t f = 1; f < counts.size(); ++f)
@@ -223,7 +222,7 @@ class hived_victims {
       candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
       for (const gpus_on_node& gain : gains_) {
         const std::uint32_t node = name(gain.node);
-        if (node != none) shares_.push_back({node, gain.leaves});
+        if (node != none) shares_.push_back({node, gain.gpus});
       }
       candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
     }
@@ -240,7 +239,7 @@ class hived_victims {
     gains_.clear();
     for (const std::uint32_t n : at_) {
       if (gains_.empty() || gains_.back().node != n) gains_.push_back({n, 0});
-      ++gains_.back().leaves;
+      ++gains_.back().gpus;
     }
   }
   void lift_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
@@ -274,6 +273,7 @@ class hived_victims {
 
   gang_cost cost_;
   victim_search search_;
+  std::optional<gang_fit::shortage> cut_;  // of its last search
   lazy_value<topology_victim_search<ragged_tree>> topology_search_;
   gang_fit fit_;
   std::vector<ranked_gang> ranked_;

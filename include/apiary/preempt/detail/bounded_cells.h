@@ -1,4 +1,4 @@
-// apiary/preempt/detail/bounded_cells.h - cells of a level in the order of what a search can find there.
+// apiary/preempt/detail/bounded_cells.h - cells of a level in the order of their lower bounds.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,31 +13,31 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Cells that are searched one after the other, the one of the least bound first, until no bound is
-// below the best cost so far; and what no answer costs less than, in any of them.
+// The cells of a level, to be searched in ascending order of their lower bounds until no bound is
+// below the best cost so far. It also keeps the least bound of all cells: no answer costs less.
 //
-// Cost: begin O(cells), next O(log), least O(cells).
+// Cost: begin O(cells), next O(log cells), least_bound O(cells).
 class bounded_cells {
  public:
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
   struct cell {
-    std::uint64_t bound = 0;
-    std::uint32_t number = 0;
+    std::uint64_t bound = 0;   // no answer in the cell costs less
+    std::uint32_t number = 0;  // its index in the level
   };
 
   void clear() noexcept {
     order_.clear();
     searched_.clear();
   }
-  // The cells with a bound below that.
+  // Begins with the cells whose bound is below `below`.
   void begin(std::span<const std::uint64_t> bounds, std::uint64_t below) {
     clear();
     for (std::uint32_t c = 0; c < bounds.size(); ++c)
       if (bounds[c] < below) order_.push_back({bounds[c], c});
     std::make_heap(order_.begin(), order_.end(), after);
   }
-  // The next cell with a bound below that; whether there is one. It counts again once it is put
-  // among those searched, with the bound that the search proved.
+  // Takes the cell with the least bound, if that is below `below`; whether there is one. After its
+  // search the caller appends it to searched(), with the bound that the search has proved.
   bool next(cell& at, std::uint64_t below) {
     if (order_.empty() || order_.front().bound >= below) return false;
     at = order_.front();
@@ -46,8 +46,8 @@ class bounded_cells {
     return true;
   }
   [[nodiscard]] std::vector<cell>& searched() noexcept { return searched_; }
-  // Of all bounds, of cells searched and others; never if there are none.
-  [[nodiscard]] std::uint64_t least() const noexcept {
+  // The least bound of all cells, searched or not; `never` if there are none.
+  [[nodiscard]] std::uint64_t least_bound() const noexcept {
     std::uint64_t least = never;
     for (const cell& c : order_) least = std::min(least, c.bound);
     for (const cell& c : searched_) least = std::min(least, c.bound);

@@ -1,4 +1,4 @@
-// apiary/preempt/detail/eviction_state.h - what becomes free as gangs are evicted and spared again.
+// apiary/preempt/detail/eviction_state.h - the free GPUs of nodes while candidates are evicted.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,175 +17,183 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Nodes by free leaves, and the pieces that a gang is short of, while candidates are evicted.
+// The world of victim_search: counts nodes by their free GPUs, and the slots that a gang lacks,
+// while candidates are evicted and reprieved.
 //
-// Requires: as victim_search. Members without tasks or leaves do not count.
-// Cost:     begin O(candidates + shares + nodes); set O(shares of the candidate * sizes).
+// A slot of t GPUs is t free GPUs of one node. A node with f free GPUs has floor(f / t) slots; a
+// task of g GPUs needs floor(g / t) of them.
+//
+// Requires: as victim_search. Task groups without tasks or GPUs do not count.
+// Cost:     begin O(candidates + allocations + nodes); set_evicted O(allocations of the candidate *
+//           task sizes).
 class eviction_state {
  public:
-  static constexpr std::uint32_t max_leaves = gang_fit::max_leaves;
-  using histogram = std::array<std::uint32_t, max_leaves + 1>;  // nodes by free leaves
+  static constexpr std::uint32_t max_gpus = gang_fit::max_leaves;  // of a node
+  using histogram = std::array<std::uint32_t, max_gpus + 1>;       // nodes by free GPUs
 
-  // Counted in pieces of `size` leaves: what the gang needs and what is free.
-  struct piece_count {
-    std::uint32_t size = 0;
+  // The slots of one size: what the gang needs and what the nodes have.
+  struct slot_count {
+    std::uint32_t size = 0;  // GPUs of a slot
     std::uint64_t needed = 0;
     std::uint64_t present = 0;
   };
-  // What a leaf of a candidate costs, and what it costs when each gang costs one_gang.
-  struct leaf_price {
+  // The price of one GPU of a candidate: by its cost, and if each gang cost one_gang.
+  struct gpu_price {
     std::uint64_t cost = 0;
     std::uint32_t gang = 0;
   };
   static constexpr std::uint32_t one_gang = std::uint32_t{1} << 20;
 
-  // A node, with nobody evicted.
-  struct alignas(32) spot {
-    std::uint64_t cost = 0;         // of the candidates on it
-    std::uint64_t leaves_cost = 0;  // of their leaves on it
-    std::uint32_t leaves_gang = 0;  // the same when each gang costs one_gang
+  // A node while no candidate is evicted.
+  struct alignas(32) node_sums {
+    std::uint64_t cost = 0;       // of the candidates on it
+    std::uint64_t gpus_cost = 0;  // of their GPUs on it
+    std::uint32_t gpus_gang = 0;  // of their GPUs on it if each gang cost one_gang
     std::uint32_t free = 0;
-    std::uint32_t leaves = 0;  // free, and those of candidates
+    std::uint32_t gpus = 0;  // free GPUs, and GPUs of candidates
     std::uint32_t last = none;
   };
 
+  // others: nodes without candidates. free: free GPUs of the nodes that allocations name.
   void begin(std::span<const node_class> others, std::span<const std::uint32_t> free,
-             std::span<const eviction_candidate> candidates, std::span<const gpus_on_node> shares,
-             std::span<const task_group> members) {
+             std::span<const eviction_candidate> candidates,
+             std::span<const gpus_on_node> allocations, std::span<const task_group> members) {
     candidates_ = candidates;
-    shares_ = shares;
-    nodes_.fill(0);
-    for (const node_class& c : others) nodes_[c.free] += c.nodes;
-    all_evicted_ = nodes_;
+    allocations_ = allocations;
+    by_free_.fill(0);
+    for (const node_class& c : others) by_free_[c.free] += c.nodes;
+    all_evicted_ = by_free_;
     free_.assign(free.begin(), free.end());
-    spots_.resize(free.size());
-    for (std::size_t n = 0; n < free.size(); ++n) spots_[n] = {0, 0, 0, free[n], free[n], none};
-    count(nodes_, &spot::free);
-    links_.resize(shares.size());
+    nodes_.resize(free.size());
+    for (std::size_t n = 0; n < free.size(); ++n) nodes_[n] = {0, 0, 0, free[n], free[n], none};
+    count(by_free_, &node_sums::free);
+    links_.resize(allocations.size());
     prices_.resize(candidates.size());
-    for (std::uint32_t j = 0; j < candidates.size(); ++j) put_on_nodes(j);
-    count(all_evicted_, &spot::leaves);
+    for (std::uint32_t j = 0; j < candidates.size(); ++j) add_to_nodes(j);
+    count(all_evicted_, &node_sums::gpus);
     evicted_.assign(candidates.size(), 0);
-    evicted_list_.clear();
-    pieces_.clear();
+    tried_.clear();
+    slots_.clear();
     for (const task_group& m : members) {
       if (m.tasks == 0 || m.gpus == 0) continue;
-      const auto same = [&](const piece_count& p) { return p.size == m.gpus; };
-      if (std::any_of(pieces_.begin(), pieces_.end(), same)) continue;
-      piece_count p{m.gpus, 0, 0};
-      for (const task_group& k : members) p.needed += std::uint64_t{k.tasks} * (k.gpus / p.size);
-      for (std::uint32_t f = 0; f <= max_leaves; ++f)
-        p.present += std::uint64_t{nodes_[f]} * (f / p.size);
-      pieces_.push_back(p);
+      const auto same = [&](const slot_count& s) { return s.size == m.gpus; };
+      if (std::any_of(slots_.begin(), slots_.end(), same)) continue;
+      slot_count s{m.gpus, 0, 0};
+      for (const task_group& k : members) s.needed += std::uint64_t{k.tasks} * (k.gpus / s.size);
+      for (std::uint32_t f = 0; f <= max_gpus; ++f)
+        s.present += std::uint64_t{by_free_[f]} * (f / s.size);
+      slots_.push_back(s);
     }
-    pieces_decide_ = true;
-    for (const piece_count& a : pieces_)
-      for (const piece_count& b : pieces_)
-        pieces_decide_ = pieces_decide_ && (a.size % b.size == 0 || b.size % a.size == 0);
+    slots_decide_ = true;
+    for (const slot_count& a : slots_)
+      for (const slot_count& b : slots_)
+        slots_decide_ = slots_decide_ && (a.size % b.size == 0 || b.size % a.size == 0);
   }
 
-  [[nodiscard]] std::span<const spot> spots() const noexcept { return spots_; }
-  [[nodiscard]] const leaf_price& price(std::uint32_t j) const noexcept { return prices_[j]; }
-  // Calls use(candidate, leaves) for each share on the node, of the last candidate first.
+  // While no candidate is evicted.
+  [[nodiscard]] std::span<const node_sums> nodes() const noexcept { return nodes_; }
+  [[nodiscard]] const gpu_price& price(std::uint32_t j) const noexcept { return prices_[j]; }
+  // Calls use(candidate, gpus) for each allocation on the node, of the last candidate first.
   template <class Use>
   void for_each_on(std::uint32_t node, const Use& use) const {
-    for (std::uint32_t s = spots_[node].last; s != none; s = links_[s].before)
-      use(links_[s].candidate, shares_[s].leaves);
+    for (std::uint32_t a = nodes_[node].last; a != none; a = links_[a].before)
+      use(links_[a].candidate, allocations_[a].gpus);
   }
 
-  // Now.
+  // With the candidates evicted that are evicted now.
   [[nodiscard]] std::uint32_t free(std::uint32_t node) const noexcept { return free_[node]; }
-  [[nodiscard]] const histogram& nodes() const noexcept { return nodes_; }
-  [[nodiscard]] std::span<const piece_count> pieces() const noexcept { return pieces_; }
-  [[nodiscard]] bool short_of_pieces() const noexcept {
-    return std::any_of(pieces_.begin(), pieces_.end(),
-                       [](const piece_count& p) { return p.present < p.needed; });
+  [[nodiscard]] const histogram& by_free() const noexcept { return by_free_; }
+  [[nodiscard]] std::span<const slot_count> slots() const noexcept { return slots_; }
+  [[nodiscard]] bool is_short_of_slots() const noexcept {
+    return std::any_of(slots_.begin(), slots_.end(),
+                       [](const slot_count& s) { return s.present < s.needed; });
   }
-  // Whether the sizes divide one another: then the gang fits if it is not short (gang_fit).
-  [[nodiscard]] bool pieces_decide() const noexcept { return pieces_decide_; }
+  // Whether the task sizes divide one another: then the gang fits if it has enough slots (gang_fit).
+  [[nodiscard]] bool slots_decide() const noexcept { return slots_decide_; }
   [[nodiscard]] bool evicted(std::uint32_t j) const noexcept { return evicted_[j] != 0; }
-  // With all candidates evicted.
+  // by_free() if all candidates were evicted.
   [[nodiscard]] const histogram& all_evicted() const noexcept { return all_evicted_; }
 
-  void set(std::uint32_t j, bool to) noexcept {
+  // Evicts or reprieves a candidate; tried() stays as it is.
+  void set_evicted(std::uint32_t j, bool to) noexcept {
     if (evicted(j) == to) return;
     evicted_[j] = to ? 1 : 0;
-    for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s)
-      change(shares_[s], to);
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+      change(allocations_[a], to);
   }
   void evict(std::uint32_t j) {
-    if (!evicted(j)) evicted_list_.push_back(j);
-    set(j, true);
+    if (!evicted(j)) tried_.push_back(j);
+    set_evicted(j, true);
   }
-  // Those that evict() was called for since spare_all(); some may be spared.
-  [[nodiscard]] std::span<const std::uint32_t> tried() const noexcept { return evicted_list_; }
-  void spare_all() noexcept {
-    for (const std::uint32_t j : evicted_list_) set(j, false);
-    evicted_list_.clear();
+  // The candidates that evict() has evicted since reprieve_all(); some may be reprieved now.
+  [[nodiscard]] std::span<const std::uint32_t> tried() const noexcept { return tried_; }
+  void reprieve_all() noexcept {
+    for (const std::uint32_t j : tried_) set_evicted(j, false);
+    tried_.clear();
   }
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-  // A share on its node.
+  // An allocation in the list of its node.
   struct link {
     std::uint32_t candidate = 0;
-    std::uint32_t before = none;  // another share there
+    std::uint32_t before = none;  // another allocation there
   };
 
-  // Adds the nodes by this number of theirs; in turns to four sums, for most numbers are equal, and
-  // a sum has to wait for itself.
-  void count(histogram& nodes, std::uint32_t spot::*leaves) const {
+  // Adds the nodes by one of their numbers. Four sums take turns, because most numbers are equal
+  // and an addition has to wait for the one before it on the same sum.
+  void count(histogram& nodes, std::uint32_t node_sums::*gpus) const {
     std::array<histogram, 4> sums{};
-    for (std::size_t n = 0; n < spots_.size(); ++n) {
-      APIARY_ASSERT(spots_[n].*leaves <= max_leaves);
-      ++sums[n % 4][spots_[n].*leaves];
+    for (std::size_t n = 0; n < nodes_.size(); ++n) {
+      APIARY_ASSERT(nodes_[n].*gpus <= max_gpus);
+      ++sums[n % 4][nodes_[n].*gpus];
     }
     for (const histogram& sum : sums)
       for (std::size_t f = 0; f < nodes.size(); ++f) nodes[f] += sum[f];
   }
 
-  void put_on_nodes(std::uint32_t j) {
+  void add_to_nodes(std::uint32_t j) {
     const eviction_candidate& c = candidates_[j];
-    std::uint32_t leaves = 0;
-    for (std::uint32_t s = c.first; s < c.last; ++s) leaves += shares_[s].leaves;
-    leaves = std::max(leaves, 1U);
-    const leaf_price price{cost_a_leaf(c.cost, leaves), cost_a_leaf(one_gang, leaves)};
+    std::uint32_t gpus = 0;
+    for (std::uint32_t a = c.first; a < c.last; ++a) gpus += allocations_[a].gpus;
+    gpus = std::max(gpus, 1U);
+    const gpu_price price{cost_per_gpu(c.cost, gpus), cost_per_gpu(one_gang, gpus)};
     prices_[j] = price;
-    for (std::uint32_t s = c.first; s < c.last; ++s) {
-      spot& at = spots_[shares_[s].node];
+    for (std::uint32_t a = c.first; a < c.last; ++a) {
+      node_sums& at = nodes_[allocations_[a].node];
       at.cost += c.cost;
-      at.leaves_cost += price.cost * shares_[s].leaves;
-      at.leaves_gang += price.gang * shares_[s].leaves;
-      at.leaves += shares_[s].leaves;
-      links_[s] = {j, at.last};
-      at.last = s;
+      at.gpus_cost += price.cost * allocations_[a].gpus;
+      at.gpus_gang += price.gang * allocations_[a].gpus;
+      at.gpus += allocations_[a].gpus;
+      links_[a] = {j, at.last};
+      at.last = a;
     }
   }
-  void change(const gpus_on_node& s, bool more) noexcept {
-    std::uint32_t& f = free_[s.node];
-    const std::uint32_t to = more ? f + s.leaves : f - s.leaves;
-    APIARY_ASSERT(to <= max_leaves);
-    --nodes_[f];
-    ++nodes_[to];
-    for (piece_count& p : pieces_) {
-      p.present += to / p.size;
-      p.present -= f / p.size;
+  void change(const gpus_on_node& a, bool more) noexcept {
+    std::uint32_t& f = free_[a.node];
+    const std::uint32_t to = more ? f + a.gpus : f - a.gpus;
+    APIARY_ASSERT(to <= max_gpus);
+    --by_free_[f];
+    ++by_free_[to];
+    for (slot_count& s : slots_) {
+      s.present += to / s.size;
+      s.present -= f / s.size;
     }
     f = to;
   }
 
   std::span<const eviction_candidate> candidates_;
-  std::span<const gpus_on_node> shares_;
-  histogram nodes_{};
+  std::span<const gpus_on_node> allocations_;
+  histogram by_free_{};
   histogram all_evicted_{};
   std::vector<std::uint32_t> free_;  // of each node named
-  std::vector<spot> spots_;
-  std::vector<link> links_;            // of each share
-  std::vector<leaf_price> prices_;     // of each candidate
+  std::vector<node_sums> nodes_;
+  std::vector<link> links_;            // of each allocation
+  std::vector<gpu_price> prices_;      // of each candidate
   std::vector<std::uint8_t> evicted_;  // of each candidate
-  std::vector<std::uint32_t> evicted_list_;
-  std::vector<piece_count> pieces_;  // of each size of the members
-  bool pieces_decide_ = true;
+  std::vector<std::uint32_t> tried_;
+  std::vector<slot_count> slots_;  // of each task size
+  bool slots_decide_ = true;
 };
 
 }  // namespace detail

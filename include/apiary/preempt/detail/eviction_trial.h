@@ -1,4 +1,4 @@
-// apiary/preempt/detail/eviction_trial.h - gangs evicted from rooms to see what fits then, and put back.
+// apiary/preempt/detail/eviction_trial.h - a capacity index while candidates are evicted from it.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,23 +16,27 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Changes the rooms, and a copy of what the hosts have left, as gangs are evicted and spared.
+// The world of topology_victim_search: changes the caller's capacity index, and a copy of the free
+// CPU and memory of the hosts, while candidates are evicted and reprieved.
 //
-// Requires: as victim_search; shares name nodes of the rooms; no gang is evicted when it begins
-//           anew. What a host has left and gets back is below 2^32 in sum.
-// Invalid:  hosts without what each share gives back, or this alone, abort (APIARY_VERIFY).
-// Cost:     begin O(candidates + nodes if hosts count); evict and spare O(shares of the gang *
-//           levels) as capacity_index.
+// Requires: as victim_search; allocations name nodes of the index; no candidate is evicted when
+//           begin() is called again. What a host has free and gets back is below 2^32 in sum.
+// Invalid:  hosts without `freed` for each allocation, or `freed` without hosts, aborts
+//           (APIARY_VERIFY).
+// Cost:     begin O(candidates + nodes if hosts count); evict and set_evicted O(allocations of the
+//           candidate * levels) as capacity_index.
 template <CellTree Tree>
 class eviction_trial {
  public:
+  // hosts: free CPU and memory of each node, or empty if they do not count.
+  // freed: CPU and memory that each allocation gives back.
   void begin(capacity_index<Tree>& capacities, std::span<const eviction_candidate> candidates,
-             std::span<const gpus_on_node> shares, std::span<const resources> hosts,
+             std::span<const gpus_on_node> allocations, std::span<const resources> hosts,
              std::span<const resources> freed) {
-    APIARY_VERIFY(hosts.empty() ? freed.empty() : freed.size() == shares.size());
+    APIARY_VERIFY(hosts.empty() ? freed.empty() : freed.size() == allocations.size());
     capacities_ = &capacities;
     candidates_ = candidates;
-    shares_ = shares;
+    allocations_ = allocations;
     hosts_.assign(hosts.begin(), hosts.end());
     freed_ = freed;
     states_.assign(candidates.size(), {});
@@ -40,21 +44,36 @@ class eviction_trial {
   }
 
   [[nodiscard]] const capacity_index<Tree>& capacities() const noexcept { return *capacities_; }
-  // What hosts have left now; nothing if CPU and memory do not count.
+  // The free CPU and memory of the hosts now; empty if they do not count.
   [[nodiscard]] std::span<const resources> hosts() const noexcept { return hosts_; }
   [[nodiscard]] bool evicted(std::uint32_t j) const noexcept { return states_[j].evicted; }
-  // Those that were evicted since spare_all(), each once; some may be spared again.
+  // The candidates evicted since reprieve_all(), each once; some may be reprieved now.
   [[nodiscard]] std::span<const std::uint32_t> tried() const noexcept { return tried_; }
 
   void evict(std::uint32_t j) {
     if (!states_[j].tried) tried_.push_back(j);
     states_[j].tried = true;
-    set(j, true);
+    set_evicted(j, true);
   }
-  void spare(std::uint32_t j) noexcept { set(j, false); }
-  void spare_all() noexcept {
+  // Evicts or reprieves a candidate; tried() stays as it is.
+  void set_evicted(std::uint32_t j, bool to) noexcept {
+    if (states_[j].evicted == to) return;
+    states_[j].evicted = to;
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
+      const auto [node, gpus] = allocations_[a];
+      const std::uint32_t free = capacities_->free(node);
+      capacities_->set(node, to ? free + gpus : free - gpus);
+      if (hosts_.empty()) continue;
+      if (to) {
+        hosts_[node] += freed_[a];
+      } else {
+        hosts_[node] -= freed_[a];
+      }
+    }
+  }
+  void reprieve_all() noexcept {
     for (const std::uint32_t j : tried_) {
-      set(j, false);
+      set_evicted(j, false);
       states_[j].tried = false;
     }
     tried_.clear();
@@ -66,25 +85,9 @@ class eviction_trial {
     bool tried = false;
   };
 
-  void set(std::uint32_t j, bool to) noexcept {
-    if (states_[j].evicted == to) return;
-    states_[j].evicted = to;
-    for (std::uint32_t s = candidates_[j].first; s < candidates_[j].last; ++s) {
-      const auto [node, leaves] = shares_[s];
-      const std::uint32_t free = capacities_->free(node);
-      capacities_->set(node, to ? free + leaves : free - leaves);
-      if (hosts_.empty()) continue;
-      if (to) {
-        hosts_[node] += freed_[s];
-      } else {
-        hosts_[node] -= freed_[s];
-      }
-    }
-  }
-
   capacity_index<Tree>* capacities_ = nullptr;
   std::span<const eviction_candidate> candidates_;
-  std::span<const gpus_on_node> shares_;
+  std::span<const gpus_on_node> allocations_;
   std::vector<resources> hosts_;
   std::span<const resources> freed_;
   std::vector<state> states_;  // of each candidate

@@ -1,4 +1,4 @@
-// apiary/preempt/detail/smallest_n_sum.h - the sum of the n least of many numbers.
+// apiary/preempt/detail/smallest_n_sum.h - the sum of the n smallest of many numbers.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,17 +12,20 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The sum of the n least of the numbers added; of all of them while they are fewer.
-// Cost: add O(1) for what changes nothing, else O(log n); sum O(n); 8 bytes for each of the n.
+// The sum of the n smallest numbers added so far, or of all of them if there are fewer.
+//
+// Cost: add O(1) for a number that does not change the sum, else O(log n); sum O(n); 8 bytes for
+//       each of the n numbers.
 class smallest_n_sum {
  public:
+  // Begins a new sum, of the n smallest numbers.
   void clear(std::uint64_t n) noexcept {
     n_ = n;
     heap_.clear();
     below_ = n == 0 ? 0 : std::numeric_limits<std::uint64_t>::max();
   }
   void add(std::uint64_t x) {
-    if (x < below_) insert(x);  // seldom
+    if (x < below_) insert(x);  // rare
   }
   [[nodiscard]] std::uint64_t sum() const {
     std::uint64_t sum = 0;
@@ -42,8 +45,8 @@ class smallest_n_sum {
   }
 
   std::uint64_t n_ = 0;
-  std::uint64_t below_ = 0;          // what is not less changes nothing
-  std::vector<std::uint64_t> heap_;  // the greatest first
+  std::uint64_t below_ = 0;          // only smaller numbers change the sum
+  std::vector<std::uint64_t> heap_;  // the greatest number first
 };
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// apiary/tests/abort/group_limits.cpp - each candidate has a group where groups are limited.
+// apiary/tests/abort/disruption_groups.cpp - each candidate needs a group if there are disruption budgets.
 // SPDX-License-Identifier: MIT
 // EXPECT: groups.*does not hold
 #include <apiary/preempt/disruption_budget.h>
@@ -11,8 +11,8 @@ int main() {
   using namespace apiary;
   const std::vector<eviction_candidate> candidates{{1, 0, 0}, {1, 0, 0}};
   const std::vector<std::uint32_t> groups{0};
-  const std::vector<disruption_budget> most{{.gangs = 1}};
+  const std::vector<disruption_budget> budgets{{.gangs = 1}};
   disruption_tally tally;
-  tally.begin({groups, most}, candidates, {});
-  return tally.empty() ? 1 : 0;
+  tally.begin({groups, budgets}, candidates, {});
+  return tally.unlimited() ? 1 : 0;
 }

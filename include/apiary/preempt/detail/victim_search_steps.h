@@ -1,0 +1,162 @@
+// apiary/preempt/detail/victim_search_steps.h - the steps that both victim searches have in common.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/gang/fit_verdict.h>
+#include <apiary/preempt/detail/branch_and_bound.h>
+#include <apiary/preempt/disruption_budget.h>
+#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The base of victim_search and topology_victim_search. It keeps the best set of victims so far,
+// reprieves victims that are not needed, and runs branch and bound, within one budget of steps.
+//
+// The world says which candidates are evicted: eviction_state (without topology) or
+// eviction_trial (with topology). The searches pass the function that decides whether the gang fits.
+//   world.evict(j)            evicts candidate j and lists it in tried()
+//   world.set_evicted(j, to)  changes a listed candidate, and leaves the list as it is
+//   world.evicted(j) -> bool
+//   world.tried()             candidates evicted since reprieve_all(); some may be reprieved
+//   world.reprieve_all()      no candidate is evicted
+template <class World>
+class victim_search_steps {
+ protected:
+  static constexpr std::uint64_t set_steps = 200;  // the steps that one set of victims counts as
+  static constexpr std::uint64_t never = victim_set::never;
+
+  explicit victim_search_steps(std::uint64_t budget) noexcept : budget_(budget) {}
+
+  void begin(std::span<const eviction_candidate> candidates,
+             std::span<const gpus_on_node> allocations, const disruption_budgets& budgets,
+             std::uint64_t cost_limit) {
+    candidates_ = candidates;
+    allocations_ = allocations;
+    cost_limit_ = cost_limit;
+    tally_.begin(budgets, candidates, allocations);
+    victims_.clear();
+    cost_ = 0;
+    bound_ = 0;
+    steps_ = 0;
+  }
+  [[nodiscard]] victim_set answer(fit_verdict verdict) const noexcept {
+    return {.verdict = verdict,
+            .victims = victims_,
+            .cost = cost_,
+            .lower_bound = bound_,
+            .steps = steps_};
+  }
+  [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps_; }
+  // Counts one more set of victims; whether the budget allows it.
+  [[nodiscard]] bool pay_for_set() noexcept {
+    if (left() < set_steps) return false;
+    steps_ += set_steps;
+    return true;
+  }
+  // Only sets that cost less than this are of use.
+  [[nodiscard]] std::uint64_t cost_to_beat() const noexcept { return std::min(cost_, cost_limit_); }
+
+  void sort_most_expensive_first(std::vector<std::uint32_t>& candidates) const {
+    std::sort(candidates.begin(), candidates.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return candidates_[a].cost != candidates_[b].cost ? candidates_[a].cost > candidates_[b].cost
+                                                        : a < b;
+    });
+  }
+  // Reprieves evicted candidates that are not needed, the most expensive first; then keep().
+  template <class Verdict>
+  void reprieve_and_keep(const Verdict& verdict) {
+    set_.clear();
+    for (const std::uint32_t j : world_.tried())
+      if (world_.evicted(j)) set_.push_back(j);
+    sort_most_expensive_first(set_);
+    for (const std::uint32_t j : set_) {
+      world_.set_evicted(j, false);
+      if (verdict() != fit_verdict::fits) world_.set_evicted(j, true);
+    }
+    keep();
+  }
+  // Keeps the evicted candidates if no set so far costs less or as much.
+  void keep() {
+    std::uint64_t cost = 0;
+    set_.clear();
+    for (const std::uint32_t j : world_.tried()) {
+      if (!world_.evicted(j)) continue;
+      cost += candidates_[j].cost;
+      set_.push_back(j);
+    }
+    keep_set(cost);
+  }
+  // The same for the candidates in set_, which cost this much.
+  void keep_set(std::uint64_t cost) {
+    if (cost >= cost_) return;
+    cost_ = cost;
+    victims_ = set_;
+    std::sort(victims_.begin(), victims_.end());
+  }
+  // Whether the budget allows branch and bound over this many candidates: one set for each.
+  [[nodiscard]] bool affords_sets(std::size_t candidates) const noexcept {
+    return candidates <= left() / set_steps;
+  }
+  // Branch and bound over all sets of the candidates in order_. Whether it is certain that no set
+  // costs less than the best one. Leaves candidates evicted.
+  // Requires: the gang fits if all of them are evicted; the most expensive candidate is first.
+  template <class Verdict>
+  bool branch(const Verdict& verdict) {
+    costs_.clear();
+    tally_.clear();
+    for (const std::uint32_t j : order_) {
+      world_.evict(j);
+      costs_.push_back(candidates_[j].cost);
+    }
+    return search_(branches<Verdict>{*this, verdict}, costs_);
+  }
+
+  std::uint64_t budget_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t cost_limit_ = never;
+  std::span<const eviction_candidate> candidates_;
+  std::span<const gpus_on_node> allocations_;
+  World world_;
+  disruption_tally tally_;
+  std::vector<std::uint32_t> set_;
+  std::vector<std::uint32_t> order_;  // of branch and bound
+  std::vector<std::uint32_t> victims_;
+  std::uint64_t cost_ = 0;
+  std::uint64_t bound_ = 0;
+
+ private:
+  // The world of branch_and_bound.
+  template <class Verdict>
+  struct branches {
+    victim_search_steps& in;
+    const Verdict& verdict;
+
+    [[nodiscard]] std::uint64_t cost_to_beat() const {
+      return in.cost_to_beat() <= in.bound_ ? 0 : in.cost_to_beat();
+    }
+    bool pay() { return in.pay_for_set(); }
+    fit_verdict reprieve(std::size_t k) {
+      in.world_.set_evicted(in.order_[k], false);
+      return verdict();
+    }
+    void evict(std::size_t k) { in.world_.set_evicted(in.order_[k], true); }
+    bool add_victim(std::size_t k) { return in.tally_.add_victim(in.order_[k]); }
+    void remove_victim(std::size_t k) { in.tally_.remove_victim(in.order_[k]); }
+    void keep() { in.keep(); }
+  };
+
+  branch_and_bound search_;
+  std::vector<std::uint64_t> costs_;  // of the candidates in order_
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
