@@ -4,7 +4,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/core/ids.h>
-#include <apiary/explain/unblock_search.h>
+#include <apiary/explain/what_if.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/topology/uniform_tree.h>
@@ -34,7 +34,7 @@ void try_way(capacity_index<uniform_tree>& capacities, const char* name,
   }
   journal log;
   transaction tx(log);
-  take<uniform_tree>(tx, capacities, gang, fit.portions());
+  journaled::place_gang<uniform_tree>(tx, capacities, gang, fit.portions());
   std::uint32_t whole_racks = 0;
   for (std::uint32_t r = 0; r < capacities.num_cells(rack); ++r)
     if (capacities.histogram(rack, r)[8] == 4) ++whole_racks;

@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/explain/blocking_resource.h>
 #include <apiary/explain/unblock_search.h>
+#include <apiary/explain/what_if.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
@@ -50,17 +51,17 @@ int main() {
     return 1;  // nor when its budget has ended
   std::printf("%s;\n", to_string(fit.explain(capacities, gang), gang, "rack").c_str());
 
-  unblock_search<uniform_tree> remedy;
-  if (!remedy(capacities, gang, capacity)) return 1;
-  std::printf("%s\n", remedy_words(remedy.nodes(), remedy.leaves()).c_str());
+  unblock_search<uniform_tree> search;
+  const nodes_to_free remedy = search(capacities, gang, capacity);
+  if (remedy.verdict != fit_verdict::fits) return 1;
+  std::printf("%s\n", unblock_text(remedy.nodes, remedy.gpus).c_str());
 
   journal log;
   {
     transaction tx(log);
-    for (const std::uint32_t n : remedy.nodes())
-      journaled::set_free(tx, capacities, n, capacity[n]);
+    for (const std::uint32_t n : remedy.nodes) journaled::set_free(tx, capacities, n, capacity[n]);
     if (fit(capacities, gang) != fit_verdict::fits) return 1;
-    take<uniform_tree>(tx, capacities, gang, fit.portions());
+    journaled::place_gang<uniform_tree>(tx, capacities, gang, fit.portions());
     print_free("with the gang", capacities);
     const bool fits = fit(capacities, neighbour) == fit_verdict::fits;
     std::printf("its neighbour then %s\n", fits ? "fits" : "waits");

@@ -1,4 +1,4 @@
-// apiary/tests/abort/what_if_host.cpp - a host does not give what it has not left.
+// apiary/tests/abort/what_if_host.cpp - a task that needs more CPU than its host has free.
 // SPDX-License-Identifier: MIT
 // EXPECT: cpu_milli <= left.cpu_milli.*does not hold
 #include <apiary/alloc/capacity_index.h>
@@ -21,6 +21,6 @@ int main() {
   const std::vector<gang_portion> portions{{.node = 0, .member = 0, .tasks = 2}};
   journal log;
   transaction tx(log);
-  take<uniform_tree>(tx, capacities, gang, portions, hosts);
+  journaled::place_gang<uniform_tree>(tx, capacities, gang, portions, hosts);
   return 0;
 }

@@ -44,7 +44,7 @@ TEST_CASE("blocking_resources: without these the gang fits, without any fewer it
     const std::vector<blocking_resource> blocking = blocking_resources(gang, verdict);
     const auto fits_without = [&](const std::vector<blocking_resource>& demands) {
       topology_constraints less = gang;
-      for (const blocking_resource d : demands) waive(less, d);
+      for (const blocking_resource d : demands) drop_requirement(less, d);
       return verdict(less) == fit_verdict::fits;
     };
     for (const blocking_resource d : blocking) ++named[static_cast<std::size_t>(d)];
@@ -53,7 +53,7 @@ TEST_CASE("blocking_resources: without these the gang fits, without any fewer it
       REQUIRE(!fits_without({std::begin(all), std::end(all)}));
       topology_constraints less = gang;
       bool had = false;
-      for (const blocking_resource d : all) had = waive(less, d) || had;
+      for (const blocking_resource d : all) had = drop_requirement(less, d) || had;
       REQUIRE(blocking.empty() == !had);
       continue;
     }
@@ -84,9 +84,9 @@ TEST_CASE("blocking_resources: what is not known is not said") {
         }).empty());
 }
 
-TEST_CASE("remedy_words: one node or several") {
+TEST_CASE("unblock_text: one node or several") {
   const std::vector<std::uint32_t> one = {9};
-  CHECK(remedy_words(one, 8) == "it would fit if node 9 was free: 8 GPUs more");
+  CHECK(unblock_text(one, 8) == "it would fit if node 9 was free: 8 GPUs more");
   const std::vector<std::uint32_t> three = {1, 2, 9};
-  CHECK(remedy_words(three, 1) == "it would fit if nodes 1, 2 and 9 were free: 1 GPU more");
+  CHECK(unblock_text(three, 1) == "it would fit if nodes 1, 2 and 9 were free: 1 GPU more");
 }

@@ -79,24 +79,25 @@ void check_remedies(const Tree& tree, rng& random, remedy_counts& seen) {
   const std::uint32_t cells = capacities.num_cells(std::min(gang.required, capacities.top()));
   for (std::uint32_t tried = 1; tried <= cells + 1; ++tried) {
     CAPTURE(tried);
-    unblock_search<Tree> remedy(tried);
-    const bool is = remedy(capacities, gang, capacity, world.hosts);
+    unblock_search<Tree> search(tried);
+    const nodes_to_free found = search(capacities, gang, capacity, world.hosts);
+    const bool is = found.verdict == fit_verdict::fits;
     for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
       REQUIRE(capacities.free(n) == world.free[n]);
     REQUIRE(is == fits_with(world, capacity, gang));
     if (!is) continue;
-    REQUIRE(remedy.nodes().empty() == fits_now);
+    REQUIRE(found.nodes.empty() == fits_now);
     std::vector<std::uint32_t> after = world.free;
     std::uint64_t leaves = 0;
-    for (const std::uint32_t n : remedy.nodes()) {
+    for (const std::uint32_t n : found.nodes) {
       REQUIRE(after[n] < capacity[n]);
-      REQUIRE(world.cell(n, std::min(gang.required, capacities.top())) == remedy.cell());
+      REQUIRE(world.cell(n, std::min(gang.required, capacities.top())) == found.cell);
       leaves += capacity[n] - world.free[n];
       after[n] = capacity[n];
     }
-    REQUIRE(leaves == remedy.leaves());
+    REQUIRE(leaves == found.gpus);
     REQUIRE(fits_with(world, after, gang));
-    for (const std::uint32_t n : remedy.nodes()) {
+    for (const std::uint32_t n : found.nodes) {
       after[n] = world.free[n];
       REQUIRE(!fits_with(world, after, gang));
       after[n] = capacity[n];
@@ -163,7 +164,7 @@ TEST_CASE("a placement takes its leaves until it is taken back") {
   journal log;
   {
     transaction tx(log);
-    take<uniform_tree>(tx, capacities, gang, fit.portions());
+    journaled::place_gang<uniform_tree>(tx, capacities, gang, fit.portions());
     CHECK(capacities.slots(capacities.top(), 1)[0] == 16);
     CHECK(capacities.histogram(capacities.top(), 0)[0] == 2);
   }

@@ -69,12 +69,11 @@ struct hosted_nodes {
     }
     return true;
   }
-  bool solve(unblock_search<uniform_tree>& remedy) const {
+  nodes_to_free solve(unblock_search<uniform_tree>& search) const {
     capacity_index<uniform_tree> capacities = capacity_of(free);
-    const bool found = remedy(capacities, gang, capacity, hosts, host_capacity);
+    const nodes_to_free found = search(capacities, gang, capacity, hosts, host_capacity);
     REQUIRE(
         std::equal(free.begin(), free.end(), capacities.free().begin(), capacities.free().end()));
-    REQUIRE(found == (remedy.verdict() == fit_verdict::fits));
     return found;
   }
 };
@@ -108,25 +107,26 @@ TEST_CASE("nodes that give CPU and memory back: enough of them, and none too man
     const hosted_nodes in = random_hosted(seed);
     for (const std::uint32_t cells : {8U, 1U, 0U}) {
       CAPTURE(cells);
-      unblock_search<uniform_tree> remedy(cells, 1'000'000);
-      const bool is = in.solve(remedy);
+      unblock_search<uniform_tree> search(cells, 1'000'000);
+      const nodes_to_free remedy = in.solve(search);
+      const bool is = remedy.verdict == fit_verdict::fits;
       REQUIRE(is == in.fits_with_all());
-      REQUIRE(remedy.verdict() != fit_verdict::budget_ended);
+      REQUIRE(remedy.verdict != fit_verdict::budget_ended);
       if (!is) {
         ++none;
         continue;
       }
-      REQUIRE(in.fits_with(remedy.nodes()));
-      REQUIRE(remedy.all_needed());
-      REQUIRE(in.none_can_be_spared(remedy.nodes()));
+      REQUIRE(in.fits_with(remedy.nodes));
+      REQUIRE(remedy.all_needed);
+      REQUIRE(in.none_can_be_spared(remedy.nodes));
       std::uint64_t leaves = 0;
-      for (const std::uint32_t n : remedy.nodes()) {
+      for (const std::uint32_t n : remedy.nodes) {
         leaves += in.capacity[n] - in.free[n];
-        if (in.gang.required == rack) REQUIRE(remedy.cell() == n / 3);
+        if (in.gang.required == rack) REQUIRE(remedy.cell == n / 3);
       }
-      REQUIRE(leaves == remedy.leaves());
-      found += remedy.nodes().empty() ? 0U : 1U;
-      for_hosts += !remedy.nodes().empty() && leaves == 0 ? 1U : 0U;
+      REQUIRE(leaves == remedy.gpus);
+      found += remedy.nodes.empty() ? 0U : 1U;
+      for_hosts += !remedy.nodes.empty() && leaves == 0 ? 1U : 0U;
     }
   }
   MESSAGE(found, " remedies, ", for_hosts, " of nodes with all leaves free, ", none, " without");
@@ -140,22 +140,25 @@ TEST_CASE("hosts that give nothing back stay as they are") {
   in.free = {8, 0};
   in.hosts = {{10, 0}, {40, 0}};
   in.gang.members = {{.tasks = 1, .gpus = 8, .host = {40, 0}}};
-  unblock_search<uniform_tree> remedy;
+  unblock_search<uniform_tree> search;
   capacity_index<uniform_tree> capacities = in.capacity_of(in.free);
-  REQUIRE(remedy(capacities, in.gang, in.capacity, in.hosts));
-  CHECK(std::vector<std::uint32_t>(remedy.nodes().begin(), remedy.nodes().end()) ==
+  nodes_to_free remedy = search(capacities, in.gang, in.capacity, in.hosts);
+  REQUIRE(remedy.verdict == fit_verdict::fits);
+  CHECK(std::vector<std::uint32_t>(remedy.nodes.begin(), remedy.nodes.end()) ==
         std::vector<std::uint32_t>{1});
-  REQUIRE(in.solve(remedy));
-  CHECK(std::vector<std::uint32_t>(remedy.nodes().begin(), remedy.nodes().end()) ==
+  remedy = in.solve(search);
+  REQUIRE(remedy.verdict == fit_verdict::fits);
+  CHECK(std::vector<std::uint32_t>(remedy.nodes.begin(), remedy.nodes.end()) ==
         std::vector<std::uint32_t>{0});
-  CHECK(remedy.leaves() == 0);
+  CHECK(remedy.gpus == 0);
   in.gang.members[0].host.cpu_milli = 60;
-  CHECK_FALSE(remedy(capacities, in.gang, in.capacity, in.hosts));
-  CHECK(remedy.verdict() == fit_verdict::does_not_fit);
-  REQUIRE(in.solve(remedy));
+  remedy = search(capacities, in.gang, in.capacity, in.hosts);
+  CHECK(remedy.verdict == fit_verdict::does_not_fit);
+  remedy = in.solve(search);
+  REQUIRE(remedy.verdict == fit_verdict::fits);
   in.gang.members[0].host.cpu_milli = 81;
-  CHECK_FALSE(in.solve(remedy));
-  CHECK(remedy.verdict() == fit_verdict::does_not_fit);
+  remedy = in.solve(search);
+  CHECK(remedy.verdict == fit_verdict::does_not_fit);
 }
 
 TEST_CASE("a remedy in a cell that is not among the closest") {
@@ -166,15 +169,16 @@ TEST_CASE("a remedy in a cell that is not among the closest") {
   in.free[26] = in.free[27] = 0;
   in.gang.members = {{.tasks = 2, .gpus = 8}};
   in.gang.required = rack;
-  unblock_search<uniform_tree> remedy(2);
-  REQUIRE(in.solve(remedy));
-  CHECK(remedy.cell() == 13);
-  CHECK(remedy.leaves() == 16);
-  CHECK(std::vector<std::uint32_t>(remedy.nodes().begin(), remedy.nodes().end()) ==
+  unblock_search<uniform_tree> search(2);
+  nodes_to_free remedy = in.solve(search);
+  REQUIRE(remedy.verdict == fit_verdict::fits);
+  CHECK(remedy.cell == 13);
+  CHECK(remedy.gpus == 16);
+  CHECK(std::vector<std::uint32_t>(remedy.nodes.begin(), remedy.nodes.end()) ==
         std::vector<std::uint32_t>{26, 27});
   in.capacity[26] = 7;
-  CHECK_FALSE(in.solve(remedy));
-  CHECK(remedy.verdict() == fit_verdict::does_not_fit);
+  remedy = in.solve(search);
+  CHECK(remedy.verdict == fit_verdict::does_not_fit);
 }
 
 TEST_CASE("a budget that ends is no proof, of a remedy's nodes or that there is none") {
@@ -193,15 +197,16 @@ TEST_CASE("a budget that ends is no proof, of a remedy's nodes or that there is 
     in.gang.members[1].spread = {{rack, 1 + random.uniform(2)}};
     for (const std::uint64_t budget : {0U, 20U, 200U}) {
       CAPTURE(budget);
-      unblock_search<uniform_tree> remedy(2, budget);
-      if (!in.solve(remedy)) {
-        if (remedy.verdict() == fit_verdict::does_not_fit) REQUIRE_FALSE(in.fits_with_all());
-        unknown += remedy.verdict() == fit_verdict::budget_ended ? 1U : 0U;
+      unblock_search<uniform_tree> search(2, budget);
+      const nodes_to_free remedy = in.solve(search);
+      if (remedy.verdict != fit_verdict::fits) {
+        if (remedy.verdict == fit_verdict::does_not_fit) REQUIRE_FALSE(in.fits_with_all());
+        unknown += remedy.verdict == fit_verdict::budget_ended ? 1U : 0U;
         continue;
       }
-      REQUIRE(in.fits_with(remedy.nodes()));
-      if (remedy.all_needed()) {
-        REQUIRE(in.none_can_be_spared(remedy.nodes()));
+      REQUIRE(in.fits_with(remedy.nodes));
+      if (remedy.all_needed) {
+        REQUIRE(in.none_can_be_spared(remedy.nodes));
         ++certain;
       } else {
         ++in_doubt;

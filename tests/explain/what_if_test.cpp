@@ -71,7 +71,7 @@ TEST_CASE("what a placement takes of a host is gone for the next one, until it i
   {
     transaction tx(log);
     REQUIRE(fit(capacities, a, hosts) == fit_verdict::fits);
-    take<uniform_tree>(tx, capacities, a, fit.portions(), hosts);
+    journaled::place_gang<uniform_tree>(tx, capacities, a, fit.portions(), hosts);
     CHECK(hosts[0].cpu_milli == 0);
     CHECK(fit(capacities, b, hosts) == fit_verdict::does_not_fit);
     CHECK(fit(capacities, b) == fit_verdict::fits);
@@ -85,11 +85,11 @@ TEST_CASE("the victims of a search are evicted, the gang is placed, and nothing 
   capacity_index<uniform_tree> capacities(uniform_tree{1, 2, 8}, node, 8);
   std::vector<resources> hosts{{0, 0}, {4'000, 0}};
   const std::vector<eviction_candidate> candidates{{5, 0, 1}, {3, 1, 2}, {1, 2, 3}};
-  const std::vector<gpus_on_node> shares{{0, 8}, {1, 4}, {1, 4}};
+  const std::vector<gpus_on_node> allocations{{0, 8}, {1, 4}, {1, 4}};
   const std::vector<resources> freed{{96'000, 0}, {92'000, 0}, {0, 0}};
   const topology_constraints gang = a_task(4, 90);
   topology_victim_search<uniform_tree> search;
-  const victim_set found = search(capacities, gang, candidates, shares, hosts, freed);
+  const victim_set found = search(capacities, gang, candidates, allocations, hosts, freed);
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.cost == 3);
   topology_fit<uniform_tree> fit;
@@ -97,13 +97,13 @@ TEST_CASE("the victims of a search are evicted, the gang is placed, and nothing 
   {
     transaction tx(log);
     for (const std::uint32_t j : found.victims)
-      evict(tx, capacities, candidates[j], shares, hosts, freed);
+      journaled::evict_gang(tx, capacities, candidates[j], allocations, hosts, freed);
     CHECK(capacities.free(1) == 4);
     CHECK(hosts[1] == resources{96'000, 0});
     REQUIRE(fit(capacities, gang, hosts) == fit_verdict::fits);
     {
       transaction inside(log);
-      take<uniform_tree>(inside, capacities, gang, fit.portions(), hosts);
+      journaled::place_gang<uniform_tree>(inside, capacities, gang, fit.portions(), hosts);
       CHECK(hosts[1] == resources{6'000, 0});
       CHECK(fit(capacities, gang, hosts) == fit_verdict::does_not_fit);
     }
@@ -121,19 +121,19 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ba
     rng random(seed);
     tried_state state;
     std::vector<eviction_candidate> candidates;
-    std::vector<gpus_on_node> shares;
+    std::vector<gpus_on_node> allocations;
     std::vector<resources> freed;
     for (std::uint32_t j = 0; j < 4; ++j) {
-      const auto first = static_cast<std::uint32_t>(shares.size());
+      const auto first = static_cast<std::uint32_t>(allocations.size());
       for (std::uint32_t n = 0; n < 6; ++n) {
         if (random.uniform(2) == 0) continue;
-        shares.push_back({n, random.uniform(3)});
+        allocations.push_back({n, random.uniform(3)});
         freed.push_back({random.uniform(50), random.uniform(50)});
       }
-      candidates.push_back({1, first, static_cast<std::uint32_t>(shares.size())});
+      candidates.push_back({1, first, static_cast<std::uint32_t>(allocations.size())});
     }
     std::vector<std::uint32_t> used(6, 0);
-    for (const gpus_on_node& s : shares) used[s.node] += s.gpus;
+    for (const gpus_on_node& s : allocations) used[s.node] += s.gpus;
     for (std::uint32_t n = 0; n < 6; ++n) {
       state.capacities.set(n, random.uniform(8 - used[n] + 1));
       state.hosts[n] = {random.uniform(100), random.uniform(100)};
@@ -153,13 +153,14 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ba
             out[j] = true;
             ++evicted;
             if (hosted) {
-              evict(tx, state.capacities, candidates[j], shares, state.hosts, freed);
+              journaled::evict_gang(tx, state.capacities, candidates[j], allocations, state.hosts,
+                                    freed);
             } else {
-              evict(tx, state.capacities, candidates[j], shares);
+              journaled::evict_gang(tx, state.capacities, candidates[j], allocations);
             }
             for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s) {
-              expected.free[shares[s].node] += shares[s].gpus;
-              if (hosted) expected.hosts[shares[s].node] += freed[s];
+              expected.free[allocations[s].node] += allocations[s].gpus;
+              if (hosted) expected.hosts[allocations[s].node] += freed[s];
             }
           } else if (random.uniform(2) == 0) {
             topology_constraints gang;
@@ -170,9 +171,10 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ba
               continue;
             ++placed;
             if (hosted) {
-              take<uniform_tree>(tx, state.capacities, gang, fit.portions(), state.hosts);
+              journaled::place_gang<uniform_tree>(tx, state.capacities, gang, fit.portions(),
+                                                  state.hosts);
             } else {
-              take<uniform_tree>(tx, state.capacities, gang, fit.portions());
+              journaled::place_gang<uniform_tree>(tx, state.capacities, gang, fit.portions());
             }
             for (const gang_portion& p : fit.portions()) {
               const constrained_task_group& m = gang.members[p.member];
@@ -201,17 +203,17 @@ TEST_CASE("what is tried is recorded by what changes, not by what there is") {
     CAPTURE(racks);
     capacity_index<uniform_tree> capacities(uniform_tree{racks, 4, 8}, node, 8);
     std::vector<resources> hosts(capacities.num_nodes(), resources{8'000, 0});
-    const std::vector<gpus_on_node> shares{{0, 8}, {2, 8}};
+    const std::vector<gpus_on_node> allocations{{0, 8}, {2, 8}};
     const std::vector<resources> freed(2, resources{1'000, 0});
     journal log;
     transaction tx(log);
-    evict(tx, capacities, {1, 0, 2}, shares, hosts, freed);
+    journaled::evict_gang(tx, capacities, {1, 0, 2}, allocations, hosts, freed);
     CHECK(log.mark() == 4);
     topology_constraints gang = a_task(8, 9);
     gang.members[0].tasks = 2;
     topology_fit<uniform_tree> fit;
     REQUIRE(fit(capacities, gang, hosts) == fit_verdict::fits);
-    take<uniform_tree>(tx, capacities, gang, fit.portions(), hosts);
+    journaled::place_gang<uniform_tree>(tx, capacities, gang, fit.portions(), hosts);
     CHECK(log.mark() == 8);
   }
 }

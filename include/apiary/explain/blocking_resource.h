@@ -1,4 +1,4 @@
-// apiary/explain/blocking_resource.h - what but GPUs keeps a gang waiting, and what would help.
+// apiary/explain/blocking_resource.h - which resource or constraint besides GPUs keeps a gang waiting.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,8 +16,9 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Takes a demand from the gang; whether it had it. GPUs are never taken.
-inline bool waive(topology_constraints& gang, blocking_resource d) {
+// Removes one requirement from a gang: its CPU, memory, GPU models, slices or anti-affinity.
+// Returns whether the gang had it. GPUs are never removed.
+inline bool drop_requirement(topology_constraints& gang, blocking_resource d) {
   bool had = false;
   for (constrained_task_group& m : gang.members) {
     switch (d) {
@@ -48,45 +49,48 @@ inline bool waive(topology_constraints& gang, blocking_resource d) {
   return had;
 }
 
-// Which demands of a gang that does not fit are to blame: without these it would fit, and each of
-// them is needed for that. Of several such sets one is named, rules rather than CPU and memory.
-// {gpus}: it would not fit without all of them either. Nothing: it has none, or nobody knows.
+// Finds the requirements that keep a gang waiting, for a gang that does not fit. Without these it
+// would fit, and without any fewer it would not. If there are several such sets, it returns one, and
+// prefers topology constraints to CPU and memory. It returns {gpus} if the gang would not fit
+// without all its requirements either, and {} if it has none or the verdict is not known.
 //
-// verdict: topology_constraints -> fit_verdict, of the same cluster; what is undecided counts as a no for one
-// demand, so that one too many may be named.
+// verdict: a function topology_constraints -> fit_verdict for the same cluster. A verdict of
+//          budget_ended for one requirement counts as a no: then the answer may have one too many.
 // Cost:    at most 6 verdicts.
 // Example: examples/why_waiting.cpp
 template <class Verdict>
 [[nodiscard]] std::vector<blocking_resource> blocking_resources(const topology_constraints& gang,
                                                                 Verdict&& verdict) {
   topology_constraints less = gang;
-  std::vector<blocking_resource> waived;
+  std::vector<blocking_resource> dropped;
   for (const blocking_resource d :
        {blocking_resource::memory, blocking_resource::cpu, blocking_resource::models,
         blocking_resource::slices, blocking_resource::spread})
-    if (waive(less, d)) waived.push_back(d);
-  if (waived.empty()) return {};
+    if (drop_requirement(less, d)) dropped.push_back(d);
+  if (dropped.empty()) return {};
   const fit_verdict without = verdict(less);
   if (without == fit_verdict::budget_ended) return {};
   if (without == fit_verdict::does_not_fit) return {blocking_resource::gpus};
   std::vector<blocking_resource> blocking;
-  for (std::size_t i = 0; i < waived.size(); ++i) {
-    topology_constraints again = gang;  // with this one, and those before that did no harm
-    for (const blocking_resource d : blocking) waive(again, d);
-    for (std::size_t k = i + 1; k < waived.size(); ++k) waive(again, waived[k]);
-    if (verdict(again) != fit_verdict::fits) blocking.push_back(waived[i]);
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    topology_constraints again =
+        gang;  // with requirement i, without those before it that do not block
+    for (const blocking_resource d : blocking) drop_requirement(again, d);
+    for (std::size_t k = i + 1; k < dropped.size(); ++k) drop_requirement(again, dropped[k]);
+    if (verdict(again) != fit_verdict::fits) blocking.push_back(dropped[i]);
   }
   return blocking;
 }
 
-// What would help, after unblock_search: "it would fit if nodes 3 and 9 were free: 12 GPUs more".
-[[nodiscard]] inline std::string remedy_words(std::span<const std::uint32_t> nodes,
-                                              std::uint64_t leaves) {
+// A sentence for users, from the answer of unblock_search: "it would fit if nodes 3 and 9 were free:
+// 12 GPUs more".
+[[nodiscard]] inline std::string unblock_text(std::span<const std::uint32_t> nodes,
+                                              std::uint64_t gpus) {
   std::vector<std::string> names;
   for (const std::uint32_t n : nodes) names.push_back(std::to_string(n));
   return std::string("it would fit if ") + (nodes.size() == 1 ? "node " : "nodes ") +
          detail::listing(names) + (nodes.size() == 1 ? " was free: " : " were free: ") +
-         detail::gpus(leaves) + " more";
+         detail::gpus(gpus) + " more";
 }
 
 APIARY_NAMESPACE_END

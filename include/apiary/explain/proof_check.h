@@ -1,4 +1,4 @@
-// apiary/explain/proof_check.h - counts a certificate again, from the gang and what is free.
+// apiary/explain/proof_check.h - verifies a proof that a gang does not fit.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -23,30 +23,35 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Whether a certificate proves that a gang does not fit: everything in it is counted again, and
-// every number must be right. It reads the state alone and shares no code with the search.
+// Verifies an infeasibility_proof: counts everything in it again from the state of the cluster, and
+// accepts it only if every number is right. It shares no code with the search that made the proof.
+// Use it in tests, or to audit what a scheduler tells a user.
 //
-// Nodes: checked_leaves or checked_shares.
-// Requires: valid(gang); free: leaves of each node; hosts: of each node, or nothing if CPU and
-//           memory do not count. Or, instead of both, a table of nodes that share GPUs. All that is
-//           handed over outlives it.
-// Cost:     O(nodes * kinds * leaves of a node) for each weighing; a listed cell as much as it takes
-//           to list it, which is exponential in the kinds of task and linear in the tasks that a
-//           node may hold, tasks without GPUs included.
-template <CellTree Tree, class Nodes = detail::checked_leaves>
+// Nodes:    chosen by the constructor: whole GPUs or shared GPUs.
+// Requires: valid(gang); all arguments of the constructor outlive the object.
+// Invalid:  not one node for each cell of the node level aborts (APIARY_VERIFY).
+// Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell costs as much
+//           as listing it: exponential in the task groups, and linear in the tasks that a node may
+//           hold, tasks without GPUs included.
+// Example:  examples/why_waiting.cpp, examples/shared_gang.cpp
+template <CellTree Tree, class Nodes = detail::checked_whole_gpus>
 class proof_check {
  public:
+  // For nodes with whole GPUs. node_level: the level of the nodes in the tree. free: free GPUs of
+  // each node. hosts: free CPU and memory of each node, or empty if they do not count.
   proof_check(const Tree& tree, level_t node_level, std::span<const std::uint32_t> free,
               std::span<const resources> hosts, const topology_constraints& gang)
       : proof_check(tree, node_level, Nodes{free, hosts}, gang) {}
   proof_check(const Tree&, level_t, std::span<const std::uint32_t>, std::span<const resources>,
               const topology_constraints&&) = delete;
+  // For nodes with GPUs that tasks share.
   proof_check(const Tree& tree, level_t node_level, const node_table& nodes,
               const topology_constraints& gang)
       : proof_check(tree, node_level, Nodes{&nodes}, gang) {}
   proof_check(const Tree&, level_t, const node_table&, const topology_constraints&&) = delete;
   proof_check(const Tree&, level_t, const node_table&&, const topology_constraints&) = delete;
   proof_check(const Tree&, level_t, Nodes, const topology_constraints&&) = delete;
+  // For either.
   proof_check(const Tree& tree, level_t node_level, Nodes nodes, const topology_constraints& gang)
       : tree_(tree), node_level_(node_level), nodes_(nodes), gang_(gang) {
     APIARY_VERIFY(nodes.size() == tree.cells(node_level).size());
@@ -56,16 +61,16 @@ class proof_check {
       const auto same = [&](std::uint32_t other) {
         return !has_constraints(m) && !has_constraints(other) && task_of(m) == task_of(other);
       };
-      const auto at = std::find_if(kinds_.begin(), kinds_.end(), same);
-      if (at == kinds_.end()) {
-        kinds_.push_back(m);
+      const auto at = std::find_if(groups_.begin(), groups_.end(), same);
+      if (at == groups_.end()) {
+        groups_.push_back(m);
         counts_.push_back(member.tasks);
       } else {
-        counts_[static_cast<std::size_t>(at - kinds_.begin())] += member.tasks;
+        counts_[static_cast<std::size_t>(at - groups_.begin())] += member.tasks;
       }
     }
-    for (std::size_t k = 0; k < kinds_.size(); ++k) {
-      tasks_.push_back(task_of(kinds_[k]));
+    for (std::size_t k = 0; k < groups_.size(); ++k) {
+      tasks_.push_back(task_of(groups_[k]));
       for (level_t l = 0; l <= tree.num_levels(); ++l)
         together_.push_back(together_by_constraints(k, l));
       for (level_t l = 0; l <= tree.num_levels(); ++l)
@@ -73,14 +78,15 @@ class proof_check {
     }
   }
 
+  // Whether the proof is right.
   [[nodiscard]] bool operator()(const infeasibility_proof& why) {
     const bool anywhere = gang_.required == any_level;
     if (why.level != (anywhere ? tree_.num_levels() : gang_.required)) return false;
-    if (why.groups != kinds_) return false;
+    if (why.groups != groups_) return false;
     for (const infeasibility_proof::weighing& w : why.weighings) {
-      if (w.weights.size() != kinds_.size()) return false;
+      if (w.weights.size() != groups_.size()) return false;
       std::uint64_t needed = 0;
-      for (std::size_t k = 0; k < kinds_.size(); ++k)
+      for (std::size_t k = 0; k < groups_.size(); ++k)
         needed += std::uint64_t{w.weights[k]} * counts_[k];
       if (needed != w.needed) return false;
     }
@@ -101,51 +107,51 @@ class proof_check {
                                 const infeasibility_proof::refusal& r) {
     if (r.weighing >= why.weighings.size() || !r.counts.empty()) return false;
     const infeasibility_proof::weighing& w = why.weighings[r.weighing];
-    if (w.weights != weights_) borne_.clear();
+    if (w.weights != weights_) best_.clear();
     weights_ = w.weights;
-    return r.most == most(why.level, r.cell) && r.most < w.needed;
+    return r.most == max_weight(why.level, r.cell) && r.most < w.needed;
   }
   [[nodiscard]] bool is_listed(const infeasibility_proof& why,
                                const infeasibility_proof::refusal& r) {
-    if (kinds_.empty() || r.most != 0 || r.counts.size() % kinds_.size() != 0) return false;
+    if (groups_.empty() || r.most != 0 || r.counts.size() % groups_.size() != 0) return false;
     std::set<vector> listed;
-    for (std::size_t i = 0; i < r.counts.size(); i += kinds_.size()) {
+    for (std::size_t i = 0; i < r.counts.size(); i += groups_.size()) {
       const auto first = r.counts.begin() + static_cast<std::ptrdiff_t>(i);
-      listed.emplace(first, first + static_cast<std::ptrdiff_t>(kinds_.size()));
+      listed.emplace(first, first + static_cast<std::ptrdiff_t>(groups_.size()));
     }
     for (const vector& v : listed)
       if (is_at_least(v, counts_)) return false;
-    return listed.size() * kinds_.size() == r.counts.size() &&
+    return listed.size() * groups_.size() == r.counts.size() &&
            listed == greatest(why.level, r.cell);
   }
 
-  // The most tasks of a kind that the rules allow in a cell, those above it counted too, and how
-  // many must come together.
-  [[nodiscard]] std::uint32_t allowed(std::size_t kind, level_t l) const {
-    return allowed_[kind * (tree_.num_levels() + 1) + l];
+  // The most tasks of a group that the constraints allow in a cell of this level, constraints of the
+  // levels above included, and how many tasks must be placed together.
+  [[nodiscard]] std::uint32_t allowed(std::size_t group, level_t l) const {
+    return allowed_[group * (tree_.num_levels() + 1) + l];
   }
-  [[nodiscard]] std::uint32_t together(std::size_t kind, level_t l) const {
-    return together_[kind * (tree_.num_levels() + 1) + l];
+  [[nodiscard]] std::uint32_t together(std::size_t group, level_t l) const {
+    return together_[group * (tree_.num_levels() + 1) + l];
   }
-  [[nodiscard]] std::uint32_t allowed_by_constraints(std::size_t kind, level_t l) const {
-    const constrained_task_group& leader = gang_.members[kinds_[kind]];
-    std::uint32_t most = counts_[kind];
+  [[nodiscard]] std::uint32_t allowed_by_constraints(std::size_t group, level_t l) const {
+    const constrained_task_group& leader = gang_.members[groups_[group]];
+    std::uint32_t max = counts_[group];
     for (level_t above = tree_.num_levels() + 1; above-- > l;) {
       for (const constrained_task_group& m : gang_.members) {
-        if (m.tasks == 0 || (&m != &leader && m.leader != kinds_[kind])) continue;
+        if (m.tasks == 0 || (&m != &leader && m.leader != groups_[group])) continue;
         for (const level_count& s : m.spread)
-          if (s.level == above) most = std::min(most, s.tasks / (m.tasks / leader.tasks));
+          if (s.level == above) max = std::min(max, s.tasks / (m.tasks / leader.tasks));
       }
-      most -= most % together(kind, above);
+      max -= max % together(group, above);
     }
-    return most;
+    return max;
   }
-  [[nodiscard]] std::uint32_t together_by_constraints(std::size_t kind, level_t l) const {
-    const constrained_task_group& leader = gang_.members[kinds_[kind]];
+  [[nodiscard]] std::uint32_t together_by_constraints(std::size_t group, level_t l) const {
+    const constrained_task_group& leader = gang_.members[groups_[group]];
     for (std::uint32_t n = 1; n < leader.tasks; ++n) {
       bool whole = true;
       for (const constrained_task_group& m : gang_.members) {
-        if (&m != &leader && m.leader != kinds_[kind]) continue;
+        if (&m != &leader && m.leader != groups_[group]) continue;
         for (const level_count& s : m.slices)
           whole = whole && (s.level > l || n * (m.tasks / leader.tasks) % s.tasks == 0);
       }
@@ -153,9 +159,9 @@ class proof_check {
     }
     return leader.tasks;
   }
-  using node_room = typename Nodes::room;
+  using node_free = typename Nodes::node_free;
 
-  // What a task of a member needs, with those it leads.
+  // The needs of a task of this leader, with the tasks it leads.
   [[nodiscard]] detail::checked_task task_of(std::uint32_t leader) const {
     detail::checked_task t;
     for (const constrained_task_group& m : gang_.members) {
@@ -171,71 +177,72 @@ class proof_check {
     }
     return false;
   }
-  // What a cell bears; see certificate.
-  [[nodiscard]] std::uint64_t most(level_t l, std::uint32_t c) {
+  // The greatest weight that a cell can hold; see infeasibility_proof.
+  [[nodiscard]] std::uint64_t max_weight(level_t l, std::uint32_t c) {
     const vector& weights = weights_;
     std::size_t heavy = 0;
-    std::size_t kind = 0;
+    std::size_t group = 0;
     for (std::size_t k = 0; k < weights.size(); ++k) {
       if (weights[k] == 0) continue;
       ++heavy;
-      kind = k;
+      group = k;
     }
     if (l == node_level_) {
-      node_room room = nodes_.of(c);
-      if (heavy > 1) nodes_.weigh_together(room);
-      return best_on_node(0, room);
+      node_free free = nodes_.of(c);
+      if (heavy > 1) nodes_.ignore_host(free);
+      return best_on_node(0, free);
     }
-    std::uint64_t rules = 0;
+    std::uint64_t allowed_sum = 0;
     for (std::size_t k = 0; k < weights.size(); ++k)
-      rules += std::uint64_t{weights[k]} * allowed(k, l);
-    std::uint64_t sum = 0;  // of cells that each bear less than 2^64; never more than the rules
-    for (const std::uint32_t i : parts(l, c)) sum += std::min(rules - sum, most(l - 1, i));
-    return heavy == 1 ? sum - sum % (std::uint64_t{weights[kind]} * together(kind, l)) : sum;
+      allowed_sum += std::uint64_t{weights[k]} * allowed(k, l);
+    std::uint64_t sum = 0;  // of cells that hold less than 2^64 each; at most what is allowed
+    for (const std::uint32_t i : children_of(l, c))
+      sum += std::min(allowed_sum - sum, max_weight(l - 1, i));
+    return heavy == 1 ? sum - sum % (std::uint64_t{weights[group]} * together(group, l)) : sum;
   }
-  // All that can be left with one more task of kind k; false if it cannot be put there.
-  bool put_one_more(std::size_t k, std::set<node_room>& rests) const {
-    std::set<node_room> less;
-    for (const node_room& rest : rests)
-      nodes_.put(tasks_[k], rest, [&](const node_room& r) { less.insert(r); });
+  // Everything that can be free with one more task of group k; false if it cannot be placed.
+  bool place_one_more(std::size_t k, std::set<node_free>& rests) const {
+    std::set<node_free> less;
+    for (const node_free& rest : rests)
+      nodes_.place(tasks_[k], rest, [&](const node_free& r) { less.insert(r); });
     rests = std::move(less);
     return !rests.empty();
   }
-  // The greatest weight of tasks of kinds k, k+1, ... on a node.
-  [[nodiscard]] std::uint64_t best_on_node(std::size_t k, const node_room& room) {
+  // The greatest weight of tasks of groups k, k+1, ... on a node.
+  [[nodiscard]] std::uint64_t best_on_node(std::size_t k, const node_free& free) {
     while (k < weights_.size() && weights_[k] == 0) ++k;
     if (k == weights_.size()) return 0;
-    const std::pair<std::size_t, node_room> asked{k, room};
-    if (const auto known = borne_.find(asked); known != borne_.end()) return known->second;
-    std::uint64_t best = best_on_node(k + 1, room);
-    std::set<node_room> rests{room};
-    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && put_one_more(k, rests); ++n) {
+    const std::pair<std::size_t, node_free> asked{k, free};
+    if (const auto known = best_.find(asked); known != best_.end()) return known->second;
+    std::uint64_t best = best_on_node(k + 1, free);
+    std::set<node_free> rests{free};
+    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && place_one_more(k, rests); ++n) {
       if (n % together(k, node_level_) != 0) continue;
-      for (const node_room& rest : rests)
+      for (const node_free& rest : rests)
         best = std::max(best, std::uint64_t{n} * weights_[k] + best_on_node(k + 1, rest));
     }
-    return borne_[asked] = best;
+    return best_[asked] = best;
   }
 
-  // The greatest counts that a cell can hold.
+  // The greatest counts of tasks that a cell can hold.
   [[nodiscard]] std::set<vector> greatest(level_t l, std::uint32_t c) {
     if (l == node_level_) {
       const auto [known, is_new] = on_node_.try_emplace(nodes_.of(c));
       if (is_new) {
-        vector counts(kinds_.size());
+        vector counts(groups_.size());
         fill_node(known->second, counts, 0, known->first);
       }
       return known->second;
     }
-    std::set<vector> sums{vector(kinds_.size())};
+    std::set<vector> sums{vector(groups_.size())};
     std::set<vector> useless;
-    for (const std::uint32_t i : parts(l, c)) {
-      const std::set<vector> part = greatest(l - 1, i);
-      if (part == useless) continue;
+    for (const std::uint32_t i : children_of(l, c)) {
+      const std::set<vector> child = greatest(l - 1, i);
+      if (child == useless) continue;
       std::set<vector> next;
       for (const vector& a : sums) {
-        for (const vector& b : part) {
-          vector sum(kinds_.size());
+        for (const vector& b : child) {
+          vector sum(groups_.size());
           for (std::size_t k = 0; k < sum.size(); ++k) {
             const std::uint64_t both = std::uint64_t{a[k]} + b[k];
             sum[k] = static_cast<std::uint32_t>(std::min<std::uint64_t>(both, allowed(k, l)));
@@ -243,7 +250,7 @@ class proof_check {
           insert(next, sum);
         }
       }
-      if (next == sums) useless = part;  // and no other part that is equal adds anything
+      if (next == sums) useless = child;  // nor does any other child that is equal
       sums = std::move(next);
     }
     std::set<vector> whole;
@@ -253,14 +260,14 @@ class proof_check {
     }
     return whole;
   }
-  void fill_node(std::set<vector>& found, vector& counts, std::size_t k, const node_room& room) {
-    if (k == kinds_.size()) return insert(found, counts);
-    fill_node(found, counts, k + 1, room);
-    std::set<node_room> rests{room};
-    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && put_one_more(k, rests); ++n) {
+  void fill_node(std::set<vector>& found, vector& counts, std::size_t k, const node_free& free) {
+    if (k == groups_.size()) return insert(found, counts);
+    fill_node(found, counts, k + 1, free);
+    std::set<node_free> rests{free};
+    for (std::uint32_t n = 1; n <= allowed(k, node_level_) && place_one_more(k, rests); ++n) {
       if (n % together(k, node_level_) != 0) continue;
       counts[k] = n;
-      for (const node_room& rest : rests) fill_node(found, counts, k + 1, rest);
+      for (const node_free& rest : rests) fill_node(found, counts, k + 1, rest);
     }
     counts[k] = 0;
   }
@@ -276,39 +283,39 @@ class proof_check {
     greatest.insert(v);
   }
 
-  // The places of the children of a cell.
-  [[nodiscard]] vector parts(level_t l, std::uint32_t c) const {
-    vector places;
+  // The positions of the children of a cell in their level.
+  [[nodiscard]] vector children_of(level_t l, std::uint32_t c) const {
+    vector positions;
     const std::uint32_t first = tree_.cells(l - 1).first.value;
     if (l == tree_.num_levels()) {
-      places.resize(tree_.cells(l - 1).size());
-      std::iota(places.begin(), places.end(), 0U);
+      positions.resize(tree_.cells(l - 1).size());
+      std::iota(positions.begin(), positions.end(), 0U);
     } else {
       for (const cell_id child : tree_.children(tree_.cells(l)[c], l))
-        places.push_back(child.value - first);
+        positions.push_back(child.value - first);
     }
-    return places;
+    return positions;
   }
 
   const Tree& tree_;
   level_t node_level_;
   Nodes nodes_;
   const topology_constraints& gang_;
-  vector kinds_;                             // their first members
-  vector counts_;                            // tasks of each kind
-  std::vector<detail::checked_task> tasks_;  // what one of each kind needs
-  vector allowed_;                           // by kind and level
+  vector groups_;                            // their first task groups
+  vector counts_;                            // tasks of each group
+  std::vector<detail::checked_task> tasks_;  // needs of one task of each group
+  vector allowed_;                           // by group and level
   vector together_;
   vector weights_;
-  std::map<std::pair<std::size_t, node_room>, std::uint64_t> borne_;  // by nodes, of these weights
-  std::map<node_room, std::set<vector>> on_node_;
+  std::map<std::pair<std::size_t, node_free>, std::uint64_t> best_;  // by nodes, for these weights
+  std::map<node_free, std::set<vector>> on_node_;
 };
 
 template <CellTree Tree>
 proof_check(const Tree&, level_t, std::span<const std::uint32_t>, std::span<const resources>,
-            const topology_constraints&) -> proof_check<Tree, detail::checked_leaves>;
+            const topology_constraints&) -> proof_check<Tree, detail::checked_whole_gpus>;
 template <CellTree Tree>
 proof_check(const Tree&, level_t, const node_table&, const topology_constraints&)
-    -> proof_check<Tree, detail::checked_shares>;
+    -> proof_check<Tree, detail::checked_shared_gpus>;
 
 APIARY_NAMESPACE_END

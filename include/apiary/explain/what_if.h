@@ -1,4 +1,4 @@
-// apiary/explain/what_if.h - gangs placed and evicted to see what fits then, and taken back.
+// apiary/explain/what_if.h - places and evicts gangs in a transaction, to see what fits then.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,68 +16,73 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// All of this changes the rooms themselves, and what hosts have left where CPU and memory count,
-// until the transaction is rolled back. Several alternatives are transactions one after the other;
-// one on top of another is a transaction inside.
-//
-// Requires: hosts of each node, or nothing if they do not count; they stay where they are while the
-//           transaction is open.
-// Cost:     for each node changed as capacity_index::set, now and when it is taken back.
-
 namespace detail {
 
-inline void put(resources& host, resources left) noexcept { host = left; }
+inline void assign_host(resources& host, resources free) noexcept { host = free; }
 
 }  // namespace detail
 
-// Sets what a host has left.
-inline void set(transaction& tx, resources& host, resources left) {
-  tx.on_rollback<&detail::put>(host, host);
-  host = left;
+// These functions change the capacity index itself, and the free CPU and memory of hosts if they
+// count, until the transaction is rolled back. Try several alternatives in one transaction after the
+// other, and a change on top of another one in a transaction inside the first.
+//
+// Requires: hosts: free CPU and memory of each node, or empty if they do not count; they stay at
+//           their address while the transaction is open.
+// Cost:     capacity_index::set for each node changed, now and when it is rolled back.
+// Example:  examples/what_would_it_take.cpp
+namespace journaled {
+
+// Sets the free CPU and memory of a host.
+inline void set_host(transaction& tx, resources& host, resources free) {
+  tx.on_rollback<&detail::assign_host>(host, host);
+  host = free;
 }
 
-// Takes what a placement takes: leaves, CPU and memory.
-// Invalid: more than a node has left, or hosts that are not one for each node, abort (APIARY_VERIFY).
+// Places a gang: takes the GPUs, CPU and memory of its tasks. portions: as topology_fit found them.
+// Invalid: a task that needs more than its node has free, or hosts that are not one for each node,
+//          aborts (APIARY_VERIFY).
 template <CellTree Tree>
-void take(transaction& tx, capacity_index<Tree>& capacities, const topology_constraints& gang,
-          std::span<const gang_portion> portions, std::span<resources> hosts = {}) {
+void place_gang(transaction& tx, capacity_index<Tree>& capacities, const topology_constraints& gang,
+                std::span<const gang_portion> portions, std::span<resources> hosts = {}) {
   APIARY_VERIFY(hosts.empty() || hosts.size() == capacities.num_nodes());
   for (const gang_portion& p : portions) {
     const constrained_task_group& member = gang.members[p.member];
-    const std::uint64_t leaves = std::uint64_t{p.tasks} * member.gpus;
-    APIARY_VERIFY(leaves <= capacities.free(p.node));
-    journaled::set_free(tx, capacities, p.node,
-                        capacities.free(p.node) - static_cast<std::uint32_t>(leaves));
+    const std::uint64_t gpus = std::uint64_t{p.tasks} * member.gpus;
+    APIARY_VERIFY(gpus <= capacities.free(p.node));
+    set_free(tx, capacities, p.node, capacities.free(p.node) - static_cast<std::uint32_t>(gpus));
     if (hosts.empty()) continue;
     const resources left = hosts[p.node];
     const std::uint64_t cpu_milli = std::uint64_t{p.tasks} * member.host.cpu_milli;
     const std::uint64_t memory_mib = std::uint64_t{p.tasks} * member.host.memory_mib;
     APIARY_VERIFY(cpu_milli <= left.cpu_milli && memory_mib <= left.memory_mib);
-    set(tx, hosts[p.node],
-        {.cpu_milli = left.cpu_milli - static_cast<std::uint32_t>(cpu_milli),
-         .memory_mib = left.memory_mib - static_cast<std::uint32_t>(memory_mib)});
+    set_host(tx, hosts[p.node],
+             {.cpu_milli = left.cpu_milli - static_cast<std::uint32_t>(cpu_milli),
+              .memory_mib = left.memory_mib - static_cast<std::uint32_t>(memory_mib)});
   }
 }
 
-// Gives back what a running gang has: the leaves of its shares, and freed with each of them.
-// Requires: what a host has left and gets is below 2^32 in sum.
-// Invalid:  more leaves than a node may have, hosts that are not one for each node, hosts without
-//           what each share gives back, or this alone, abort (APIARY_VERIFY).
+// Evicts a running gang: gives back the GPUs of its allocations, and with each of them the CPU and
+// memory in `freed`.
+// Requires: what a host has free and what it gets back is below 2^32 in sum.
+// Invalid:  more GPUs than a node may have, hosts that are not one for each node, hosts without
+//           `freed` for each allocation, or `freed` without hosts, aborts (APIARY_VERIFY).
 template <CellTree Tree>
-void evict(transaction& tx, capacity_index<Tree>& capacities, const eviction_candidate& gang,
-           std::span<const gpus_on_node> shares, std::span<resources> hosts = {},
-           std::span<const resources> freed = {}) {
-  APIARY_VERIFY(hosts.empty() ? freed.empty() : freed.size() == shares.size());
+void evict_gang(transaction& tx, capacity_index<Tree>& capacities, const eviction_candidate& gang,
+                std::span<const gpus_on_node> allocations, std::span<resources> hosts = {},
+                std::span<const resources> freed = {}) {
+  APIARY_VERIFY(hosts.empty() ? freed.empty() : freed.size() == allocations.size());
   APIARY_VERIFY(hosts.empty() || hosts.size() == capacities.num_nodes());
-  for (std::uint32_t s = gang.first; s < gang.last; ++s) {
-    const auto [node, leaves] = shares[s];
-    APIARY_VERIFY(leaves <= capacities.max_free() - capacities.free(node));
-    journaled::set_free(tx, capacities, node, capacities.free(node) + leaves);
+  for (std::uint32_t a = gang.first; a < gang.last; ++a) {
+    const auto [node, gpus] = allocations[a];
+    APIARY_VERIFY(gpus <= capacities.max_free() - capacities.free(node));
+    set_free(tx, capacities, node, capacities.free(node) + gpus);
     if (hosts.empty()) continue;
     resources left = hosts[node];
-    left += freed[s];
-    set(tx, hosts[node], left);
+    left += freed[a];
+    set_host(tx, hosts[node], left);
   }
 }
+
+}  // namespace journaled
 
 APIARY_NAMESPACE_END

@@ -31,35 +31,35 @@ TEST_CASE("checked_nodes: a task's needs are those of all that it leads") {
   t.add({.gpus = 1, .gpu_milli = 200}, 1);
   t.add({.gpus = 0, .host = {1000, 1000}, .models = 1}, 1);  // without a GPU any kind will do
   t.add({.gpus = 1, .models = 1}, 0);
-  CHECK(t.leaves == 9);
+  CHECK(t.gpus == 9);
   CHECK(t.cpu == 1302);
   CHECK(t.memory == 1030);
-  CHECK(t.shares == std::vector<milli_gpu>{200, 300, 300});
+  CHECK(t.fractions == std::vector<milli_gpu>{200, 300, 300});
   CHECK(t.models == 4);
-  // More shares than any node has room for are not written down one by one.
+  // More fractions than any node can hold are not written down one by one.
   checked_task many;
   many.add({.gpus = 1, .gpu_milli = 1}, 1'000'000'000);
-  CHECK(many.leaves == 1'000'000'000);
-  CHECK(many.shares.size() == std::size_t{max_gpus_per_node} * whole_gpu + 1);
+  CHECK(many.gpus == 1'000'000'000);
+  CHECK(many.fractions.size() == std::size_t{max_gpus_per_node} * whole_gpu + 1);
 }
 
 TEST_CASE("checked_nodes: whole GPUs, with hosts and without") {
   const std::vector<std::uint32_t> free = {4, 0, 8};
   const std::vector<resources> hosts = {{1000, 10}, {2000, 20}, {500, 5}};
-  const auto left_beside = [](const checked_leaves& nodes, const checked_task& t,
-                              const checked_leaves::room& r) {
-    std::vector<checked_leaves::room> left;
-    nodes.put(t, r, [&](const checked_leaves::room& after) { left.push_back(after); });
+  const auto left_beside = [](const checked_whole_gpus& nodes, const checked_task& t,
+                              const checked_whole_gpus::node_free& r) {
+    std::vector<checked_whole_gpus::node_free> left;
+    nodes.place(t, r, [&](const checked_whole_gpus::node_free& after) { left.push_back(after); });
     return left;
   };
-  using capacities = std::vector<checked_leaves::room>;
-  const checked_leaves bare{free, {}};
+  using capacities = std::vector<checked_whole_gpus::node_free>;
+  const checked_whole_gpus bare{free, {}};
   REQUIRE(bare.size() == 3);
-  const checked_task t{.leaves = 3, .cpu = 600, .memory = 6};
+  const checked_task t{.gpus = 3, .cpu = 600, .memory = 6};
   CHECK(left_beside(bare, t, bare.of(0)) == capacities{{1, 0, 0}});
   CHECK(left_beside(bare, t, bare.of(1)).empty());
   CHECK(left_beside(bare, t, bare.of(2)) == capacities{{5, 0, 0}});
-  const checked_leaves hosted{free, hosts};
+  const checked_whole_gpus hosted{free, hosts};
   CHECK(left_beside(hosted, t, hosted.of(0)) == capacities{{1, 400, 4}});
   CHECK(left_beside(hosted, t, hosted.of(2)).empty());  // too little CPU
   checked_task modest = t;
@@ -68,8 +68,8 @@ TEST_CASE("checked_nodes: whole GPUs, with hosts and without") {
   modest.memory = 5;
   CHECK(left_beside(hosted, modest, hosted.of(2)) == capacities{{5, 0, 0}});
   // Weighed together with others, a task counts by its GPUs.
-  checked_leaves::room anything = hosted.of(2);
-  checked_leaves::weigh_together(anything);
+  checked_whole_gpus::node_free anything = hosted.of(2);
+  checked_whole_gpus::ignore_host(anything);
   CHECK(left_beside(hosted, t, anything).size() == 1);
 }
 
@@ -119,17 +119,16 @@ TEST_CASE("checked_nodes: shares of GPUs in every way that differs, each once") 
       if (random.uniform(3) == 0) member.models = 3;
       t.add(member, 1 + random.uniform(2));
     }
-    std::vector<milli_gpu> parts(t.leaves - t.shares.size(), whole_gpu);
-    parts.insert(parts.end(), t.shares.begin(), t.shares.end());
+    std::vector<milli_gpu> parts(t.gpus - t.fractions.size(), whole_gpu);
+    parts.insert(parts.end(), t.fractions.begin(), t.fractions.end());
     std::set<device_array> expected;
-    const bool usable =
-        node.healthy && t.cpu <= 1000 && (t.leaves == 0 || node.accessible(t.models));
+    const bool usable = node.healthy && t.cpu <= 1000 && (t.gpus == 0 || node.accessible(t.models));
     if (usable) expected = left_by_trying(node.gpu_left, parts);
 
-    const checked_shares nodes{&table};
+    const checked_shared_gpus nodes{&table};
     REQUIRE(nodes.size() == 1);
     std::set<device_array> found;
-    nodes.put(t, nodes.of(0), [&](const checked_shares::room& after) {
+    nodes.place(t, nodes.of(0), [&](const checked_shared_gpus::node_free& after) {
       REQUIRE(after.cpu == 1000 - t.cpu);
       REQUIRE(after.memory == 1000 - t.memory);
       REQUIRE(found.insert(after.left).second);

@@ -1,4 +1,4 @@
-// apiary/preempt/detail/incremental_sort.h - numbers by price, of which only the cheapest are looked at.
+// apiary/preempt/detail/incremental_sort.h - numbers in ascending order of price, sorted in batches.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,17 +14,19 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Gives numbers below n in ascending order of price, of equal prices the lowest number first. They
-// are picked out and sorted a batch at a time, the cheapest first, each batch about four times the
-// last one; a sample says where it ends. Nothing is kept of the others: they are asked again.
+// Gives the numbers below n in ascending order of price; among equal prices the lowest number first.
+// It sorts one batch at a time, the cheapest numbers first. Each batch is about four times as large
+// as the one before; a sample decides where it ends. It keeps no prices of the other numbers: it
+// asks for them again.
 //
 // Model:    incremental sorting (Paredes, Navarro, ALENEX 2006). Differs: one pivot a batch, from a
 //           sample.
 // Requires: top() gets the same prices until the next begin().
-// Cost:     to take k: for each batch n prices asked for, O(k log k) in all; 16 bytes an entry of a
-//           batch.
+// Cost:     for the first k numbers: n prices for each batch, and O(k log k) in all; 16 bytes an
+//           entry of a batch.
 class incremental_sort {
  public:
+  // A number with its price.
   struct entry {
     std::uint64_t price = 0;
     std::uint32_t number = 0;
@@ -33,10 +35,10 @@ class incremental_sort {
     }
     friend constexpr bool operator==(const entry&, const entry&) noexcept = default;
   };
-  // The price of what is left out.
+  // The price of numbers to leave out.
   static constexpr std::uint64_t never = ~std::uint64_t{0};
 
-  // Starts anew, with the numbers 0, ..., n-1.
+  // Begins again, with the numbers 0, ..., n-1.
   void begin(std::uint32_t n) noexcept {
     n_ = n;
     batch_.clear();
@@ -44,13 +46,13 @@ class incremental_sort {
     next_batch_ = first_batch;
     all_ = false;
   }
-  // The cheapest one, nullptr when there is none. price(number) -> std::uint64_t.
+  // The cheapest number that is left, nullptr if there is none. price(number) -> std::uint64_t.
   template <class Price>
   [[nodiscard]] const entry* top(const Price& price) {
     if (batch_.empty() && !all_) sort_batch(price);
     return batch_.empty() ? nullptr : &batch_.back();
   }
-  // Requires: top() has been called since the last pop(), and there was one.
+  // Removes it. Requires: top() has been called since the last pop() and was not nullptr.
   void pop() noexcept { batch_.pop_back(); }
 
  private:
@@ -67,7 +69,7 @@ class incremental_sort {
       const entry e{price(number), number};
       if (is_left(e)) sample[sampled++] = e;
     }
-    // Of those that are left as many as the sample says; all of them if the batch is the rest.
+    // As many of the numbers that are left as the sample says; all of them in the last batch.
     const std::size_t at = next_batch_ * sample_size / std::max(n_, 1U);
     all_ = at >= sampled;
     if (!all_) {
@@ -77,7 +79,7 @@ class incremental_sort {
     }
     for (std::uint32_t i = 0; i < n_; ++i) {
       const entry e{price(i), i};
-      // One branch, seldom taken while batches are small, even where many prices are equal.
+      // One branch, rarely taken while batches are small, even if many prices are equal.
       const bool before = (e.price < last.price) | ((e.price == last.price) & (i < last.number));
       if (before && is_left(e)) batch_.push_back(e);
     }
@@ -91,10 +93,10 @@ class incremental_sort {
   }
 
   std::uint32_t n_ = 0;
-  std::vector<entry> batch_;    // the cheapest last
+  std::vector<entry> batch_;    // the cheapest entry last
   std::optional<entry> taken_;  // the last of all batches so far
   std::size_t next_batch_ = first_batch;
-  bool all_ = false;  // no batch is to come
+  bool all_ = false;  // this is the last batch
 };
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// apiary/tests/abort/remedy_hosts.cpp - a host has no more left than it has in all.
+// apiary/tests/abort/unblock_hosts.cpp - a host has no more left than it has in all.
 // SPDX-License-Identifier: MIT
 // EXPECT: host_capacity.*does not hold
 #include <apiary/alloc/capacity_index.h>
@@ -18,6 +18,6 @@ int main() {
   const std::vector<std::uint32_t> capacity{8, 8};
   const std::vector<resources> hosts{{2'000, 0}, {0, 0}};
   const std::vector<resources> host_capacity{{1'000, 0}, {1'000, 0}};
-  unblock_search<uniform_tree> remedy;
-  return remedy(capacities, gang, capacity, hosts, host_capacity) ? 0 : 1;
+  unblock_search<uniform_tree> search;
+  return search(capacities, gang, capacity, hosts, host_capacity).nodes.empty() ? 0 : 1;
 }
