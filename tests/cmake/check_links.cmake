@@ -6,7 +6,7 @@ cmake_minimum_required(VERSION 3.25)
 
 set(errors)
 file(GLOB readmes RELATIVE "${ROOT}" "${ROOT}/*.md")
-foreach(folder include examples benchmarks tests)
+foreach(folder include examples benchmarks tests .github)
   file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/${folder}/*.md")
   list(APPEND readmes ${files})
 endforeach()
