@@ -5,6 +5,7 @@
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
+#include <apiary/hived/detail/move.h>
 #include <apiary/hived/detail/opportunistic_search.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_table.h>
@@ -71,7 +72,7 @@ struct one_configuration {
   }
   hived_reconfiguration from(const one_configuration& before) {
     hived_reconfiguration report =
-        hived_move(before.catalog, before.state, catalog, state).carry_over();
+        detail::hived_move(before.catalog, before.state, catalog, state).carry_over();
     CHECK(faults() == "");
     return report;
   }

@@ -59,3 +59,12 @@ APIARY_NAMESPACE_END
 #define APIARY_ASSERT(condition) APIARY_VERIFY(condition)
 #endif
 #endif
+
+// Bodies of functions that are no templates lie in files <name>_inl.h. A program that links the
+// target apiary::compiled has APIARY_COMPILED defined: it takes these bodies from that library and
+// compiles none of them. All other programs include them with their headers.
+#ifdef APIARY_COMPILED
+#define APIARY_INLINE
+#else
+#define APIARY_INLINE inline
+#endif

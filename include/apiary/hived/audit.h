@@ -2,25 +2,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/ids.h>
-#include <apiary/hived/detail/audit_bindings.h>
-#include <apiary/hived/detail/audit_cells.h>
-#include <apiary/hived/detail/audit_counts.h>
-#include <apiary/hived/detail/audit_gangs.h>
-#include <apiary/hived/detail/audit_notes.h>
-#include <apiary/hived/detail/audit_quotas.h>
-#include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/virtual_cluster.h>
-#include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
-#include <apiary/hived/layout.h>
+#include <apiary/hived/violation.h>
 
-#include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+
+class gang_table;
+struct hived_layout;
+namespace detail {
+class hived_cells;
+}  // namespace detail
 
 // Which rules do not hold of the cells and gangs of a scheduler; empty: all do. Each rule is
 // recomputed from leaves, bindings and gangs, and stands where it is checked:
@@ -33,54 +26,19 @@ APIARY_NAMESPACE_BEGIN
 //
 // Cost: O(cells * (levels + leaves of a node) + leaves of the gangs * levels), and a sort of the
 //       gangs.
-[[nodiscard]] inline std::vector<violation> audit(const hived_layout& layout,
-                                                  const detail::hived_cells& cells,
-                                                  const gang_table& gangs) {
-  detail::audit_notes notes(layout, cells, gangs);
-  detail::audit_gangs(notes);
-  for (std::uint32_t i = 0; i < cells.num_clusters(); ++i) {
-    const vc_chain_id c(i);
-    const std::vector<std::uint32_t> active = detail::count_active(cells, c);
-    detail::audit_images(notes, c, active);
-    detail::audit_cluster(notes, c, active);
-  }
-  for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
-    const detail::chain_counts n = detail::count_leaves(cells.chain(c));
-    detail::audit_owners(notes, c, n);
-    detail::audit_chain(notes, c, n);
-    detail::audit_reservations(notes, c);
-  }
-  return std::move(notes.found);
-}
+[[nodiscard]] std::vector<violation> audit(const hived_layout& layout,
+                                           const detail::hived_cells& cells,
+                                           const gang_table& gangs);
 
 // And of the scheduler itself:
 //
 //   doomed  as many of a tenant's unbound cells as outnumber the healthy free cells of a level
 //
 // Cost: as above, and O(tenants * cells).
-[[nodiscard]] inline std::vector<violation> audit(const hived& scheduler) {
-  const hived_layout& layout = scheduler.layout();
-  const detail::hived_cells& cells = scheduler.cells();
-  std::vector<violation> found = audit(layout, cells, scheduler.gangs());
-  for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
-    const std::vector<std::uint32_t> healthy = detail::count_healthy_free(cells.chain(c));
-    for (std::uint32_t t = 0; t < layout.tenants.size(); ++t) {
-      const vc_chain_id of = cells.cluster_of(tenant_id(t), c);
-      for (level_t l = 0; of.valid() && l < cells.chain(c).tree().num_levels(); ++l) {
-        const detail::virtual_cluster& cluster = cells.cluster(of);
-        const std::uint32_t unbound =
-            cluster.tree().roots(l).size() - detail::bound_roots(cluster, l);
-        const std::uint32_t doomed = unbound > healthy[l] ? unbound - healthy[l] : 0;
-        const std::uint32_t counted = *scheduler.doomed(tenant_id(t), chain_id(c), l);
-        if (counted == doomed) continue;
-        found.push_back({"doomed", layout.tenants[t].name + " in " + layout.chains[c].name +
-                                       " level " + std::to_string(l) + ": " +
-                                       std::to_string(counted) + ", recounted " +
-                                       std::to_string(doomed)});
-      }
-    }
-  }
-  return found;
-}
+[[nodiscard]] std::vector<violation> audit(const hived& scheduler);
 
 APIARY_NAMESPACE_END
+
+#ifndef APIARY_COMPILED
+#include <apiary/hived/detail/audit_inl.h>
+#endif

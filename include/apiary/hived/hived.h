@@ -2,38 +2,37 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/healthy_free.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/status.h>
+#include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/catalog.h>
-#include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/planner.h>
-#include <apiary/hived/detail/state.h>
-#include <apiary/hived/gang_table.h>
-#include <apiary/hived/layout.h>
+#include <apiary/hived/gang_record.h>
+#include <apiary/hived/ids.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
-#include <apiary/topology/health.h>
-#include <apiary/topology/uniform_tree.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+
+class gang_table;     // hived/gang_table.h
+struct hived_layout;  // hived/layout.h
+namespace detail {
+class hived_catalog;  // hived/detail/catalog.h
+class hived_cells;    // hived/detail/cells.h
+struct hived_core;    // the state of a scheduler
+}  // namespace detail
 
 // Gives tenants virtual private clusters: whatever a tenant's cells could run as a cluster of its
 // own, they run here, wherever they are and whoever else uses the hardware meanwhile, on what is
@@ -58,140 +57,50 @@ APIARY_NAMESPACE_BEGIN
 // Example: examples/hived_guarantee.cpp
 class hived {
  public:
-  explicit hived(hived_layout layout) : catalog_(std::move(layout)), state_(catalog_.layout()) {}
+  explicit hived(hived_layout layout);
+  // A copy is a snapshot. One that was moved from can only be assigned to or destroyed.
+  hived(const hived& other);
+  hived(hived&& other) noexcept;
+  hived& operator=(const hived& other);
+  hived& operator=(hived&& other) noexcept;
+  ~hived();
+
   // kInvalidArgument: every fault of the configuration (hived/layout.h).
-  [[nodiscard]] static absl::StatusOr<hived> create(const hived_config& config) {
-    APIARY_ASSIGN_OR_RETURN(hived_layout layout, hived_layout::create(config));
-    return hived(std::move(layout));
-  }
+  [[nodiscard]] static absl::StatusOr<hived> create(const hived_config& config);
 
   // What it costs to end a gang that runs, 2^40 at most, for another one of its tenant: of those in
   // the first chain where some would do, the least sum ends. Empty: fewest gangs, lowest priorities,
   // fewest leaves (hived/detail/victims.h), as always where cells are bound elsewhere. Not in hash().
-  void set_victim_cost(gang_cost cost) { planner_.victim_cost() = std::move(cost); }
+  void set_victim_cost(gang_cost cost);
 
   // Where the gang would go now. A preempting gang asks again in the same words; only the suggested
   // nodes may be others.
   // kInvalidArgument: a request that is wrong in itself, or whose rules mean nothing in any chain that
   // it may use. kNotFound: no such tenant, pinned cell or type of leaf. kFailedPrecondition: the tenant
   // has none of it. kAlreadyExists: the gang runs.
-  [[nodiscard]] absl::StatusOr<gang_plan> propose(const gang_request& request) {
-    APIARY_RETURN_IF_ERROR(check(request));
-    gang_plan plan;
-    plan.stamp_ = gang_plan::stamp({epoch_, hash()});
-    const std::optional<gang_slot> slot = gangs().find(request.job);
-    if (slot) {
-      APIARY_RETURN_IF_ERROR(detail::hived_catalog::check_again(request, gangs()[*slot].request));
-      if (place_is_good(gangs()[*slot], request.suggested)) {
-        plan.placed_ = true;
-        plan.request_.job = request.job;
-        for (const gang_slot s : state_.ending_for(*slot))
-          plan.victims.push_back(gangs()[s].request.job);
-        describe(gangs()[*slot].leaves, request.members, plan);
-        return plan;
-      }
-      plan.withdraws_ = true;
-      plan.cancelled.push_back(request.job);
-    }
-    if (!planner_.find(catalog_, state_, request, slot)) {
-      plan.request_.job = request.job;
-      plan.wait = planner_.why(catalog_, state_, request);
-      return plan;
-    }
-    plan.request_ = request;
-    plan.request_.suggested = nullptr;
-    plan.place_ = planner_.place();
-    scratch_.clear();
-    for (const detail::bound_leaf& l : plan.place_.leaves)
-      scratch_.push_back({plan.place_.chain, l.image});
-    for (const gang_slot s : plan.place_.downgraded)
-      (gangs()[s].request.lazy ? plan.downgraded : plan.victims).push_back(gangs()[s].request.job);
-    describe(scratch_, request.members, plan);
-    for (const gang_slot s : plan.place_.cancelled)
-      plan.cancelled.push_back(gangs()[s].request.job);
-    std::sort(plan.downgraded.begin(), plan.downgraded.end());
-    std::sort(plan.cancelled.begin(), plan.cancelled.end());
-    return plan;
-  }
+  [[nodiscard]] absl::StatusOr<gang_plan> propose(const gang_request& request);
 
   // Carries a plan out: binds the gang, or reserves its leaves while the victims end.
   // A plan to wait is carried out only where it cancels the gang's own preemption, whose leaves
   // have become bad or are not suggested any more.
   // kAborted: something has changed since it was proposed, or another scheduler proposed it, other
   // than one of which this is a copy, or it was moved from. kFailedPrecondition: it says wait.
-  absl::Status commit(const gang_plan& plan) {
-    if (!plan.stamp_.is({epoch_, hash()}))
-      return absl::AbortedError(name(plan.request_.job) + ": stale, or another scheduler's plan");
-    if (plan.decided_ == plan_result::wait) {
-      if (plan.withdraws_) return cancel(plan.request_.job);
-      return absl::FailedPreconditionError("a plan that says wait cannot be committed");
-    }
-    begin_change();
-    const bool preempting = plan.decided_ == plan_result::preempt;
-    if (plan.placed_) {
-      if (!preempting) state_.bind_reserved(*gangs().find(plan.request_.job));
-      return absl::OkStatus();
-    }
-    std::vector<job_id> to_restore;
-    std::vector<job_id> downgraded;
-    if (plan.withdraws_) state_.drop_preempting(*gangs().find(plan.request_.job), to_restore);
-    for (const gang_slot s : plan.place_.cancelled) state_.drop_preempting(s, to_restore);
-    for (const gang_slot s : plan.place_.downgraded) {
-      state_.downgrade(s);
-      if (preempting) downgraded.push_back(gangs()[s].request.job);
-    }
-    std::sort(downgraded.begin(), downgraded.end());
-    const gang_slot slot =
-        state_.admit(plan.request_, plan.place_, preempting, std::move(downgraded));
-    restored_ =
-        state_.restore(std::move(to_restore), preempting ? std::optional(slot) : std::nullopt);
-    return absl::OkStatus();
-  }
+  absl::Status commit(const gang_plan& plan);
 
   // A preempting gang is withdrawn: its victims keep their leaves, and gangs that lost their
   // tenant's cells to it get them back if they are still to be had (restored); if they are not, but
   // other gangs have claimed leaves of theirs, when one of these is withdrawn. So with finish,
   // finish_task and commit, where they withdraw one; with a commit also when its own gang is.
   // kNotFound: no such gang. kFailedPrecondition: it is not preempting.
-  absl::Status cancel(job_id job) {
-    APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
-    if (gangs()[slot].state != gang_state::preempting)
-      return absl::FailedPreconditionError(name(job) + " runs, it is not preempting");
-    begin_change();
-    std::vector<job_id> to_restore;
-    state_.drop_preempting(slot, to_restore);
-    restored_ = state_.restore(std::move(to_restore));
-    return absl::OkStatus();
-  }
+  absl::Status cancel(job_id job);
 
   // All tasks of a gang have ended. kNotFound: no such gang.
-  absl::Status finish(job_id job) {
-    APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
-    if (gangs()[slot].state == gang_state::preempting) return cancel(job);
-    begin_change();
-    state_.drop(slot);
-    return absl::OkStatus();
-  }
+  absl::Status finish(job_id job);
   // One task has ended; the gang ends with the last, those counted that run where the configuration
   // has nothing. A preempting gang claims the leaves of the task no more, and will run without it
   // where it waits; if it has to go elsewhere, it is placed whole, as if it were new.
   // kNotFound: no such gang or task, or the task has ended before.
-  absl::Status finish_task(job_id job, std::uint32_t task) {
-    APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
-    const gang_record& gang = gangs()[slot];
-    const auto [from, to] = gang.leaves_of(task);
-    const std::size_t ending = gang.count_live(from, to);
-    if (ending == 0 && !gang.misses(from, to)) {
-      return absl::NotFoundError(name(job) + " has no task " + std::to_string(task) +
-                                 " (any more)");
-    }
-    const bool last = ending == gang.count_live(0, gang.leaves.size()) && !gang.misses(0, from) &&
-                      !gang.misses(to, gang.leaves.size());
-    if (last) return finish(job);
-    begin_change();
-    state_.release(slot, from, to);
-    return absl::OkStatus();
-  }
+  absl::Status finish_task(job_id job, std::uint32_t task);
 
   // A gang grows: the tasks of another gang become its own, numbered after its own, and that other
   // gang is no more. Both run. A job that wants more tasks asks for them as a gang of their own, which
@@ -203,29 +112,13 @@ class hived {
   // tenant's cells; or they differ in tenant, priority, type of leaf, pinned cell, lazy, chain or
   // required level, or are not in one cell of it.
   // Cost: O(leaves of both, ended ones counted).
-  absl::Status grow(job_id job, job_id by) {
-    APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
-    APIARY_ASSIGN_OR_RETURN(const gang_slot other, existing(by));
-    APIARY_RETURN_IF_ERROR(catalog_.can_join(gangs()[slot], gangs()[other]));
-    APIARY_RETURN_IF_ERROR(catalog_.can_stand_together(gangs()[slot], gangs()[other]));
-    for (const gang_slot s : {slot, other}) {
-      if (being_preempted(gangs()[s]))
-        return absl::FailedPreconditionError(name(gangs()[s].request.job) + " is being preempted");
-    }
-    begin_change();
-    state_.join(slot, other);
-    return absl::OkStatus();
-  }
+  absl::Status grow(job_id job, job_id by);
 
   // New gangs avoid what is bad, a leaf or a node; what runs there runs on. Repeated calls change
   // nothing. A leaf goes by its position in the node (hived_layout::find_position of a device index).
   // kNotFound: no such node, or no such leaf of it.
-  absl::Status mark_bad(node_id node, std::optional<std::uint32_t> position = std::nullopt) {
-    return mark(node, position, false);
-  }
-  absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> position = std::nullopt) {
-    return mark(node, position, true);
-  }
+  absl::Status mark_bad(node_id node, std::optional<std::uint32_t> position = std::nullopt);
+  absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> position = std::nullopt);
 
   // Takes a gang that runs already, as after a restart: tasks in the order of the members, those
   // with no leaves have ended or are not known here. Whether it has its tenant's cells (again);
@@ -241,30 +134,7 @@ class hived {
   // Errors as propose, and kFailedPrecondition: a leaf is another gang's. kInvalidArgument: the
   // number of tasks, leaves or levels.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks,
-                               std::span<const level_t> whole_cells = {}) {
-    APIARY_RETURN_IF_ERROR(catalog_.check(request, true));
-    if (gangs().find(request.job))
-      return absl::AlreadyExistsError(name(request.job) + " is here already");
-    APIARY_ASSIGN_OR_RETURN(std::vector<chain_leaf> leaves, catalog_.find_leaves(request, tasks));
-    APIARY_ASSIGN_OR_RETURN(
-        const std::vector<level_t> levels,
-        detail::hived_catalog::levels_of_leaves(request.job, leaves, whole_cells));
-    bool any = false;
-    for (const chain_leaf& l : leaves) {
-      if (!l.leaf.valid()) continue;
-      any = true;
-      if (cells().chain(l.chain).holders(l.leaf).idle()) continue;
-      const task_place at = catalog_.place_of(l);
-      return absl::FailedPreconditionError(
-          name(request.job) + ": leaf cell " + std::to_string(std::countr_zero(at.leaves)) +
-          " of node " + layout().node_name(at.node) + " is in use");
-    }
-    if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
-    begin_change();
-    gang_record gang{.request = request, .recovered = true, .leaves = std::move(leaves)};
-    return state_.readmit(std::move(gang), levels) ||
-           state_.oust(*gangs().find(request.job), levels);
-  }
+                               std::span<const level_t> whole_cells = {});
 
   // Goes over to another configuration; gangs run on where they are, found by the names of nodes
   // and devices. Those that have their tenants' cells come first, then those downgraded before, who
@@ -277,126 +147,59 @@ class hived {
   // ids, which mean something in one configuration only. So are the levels of its rules, which count
   // from the leaves in the new one, too. A gang with no leaf in the configuration ends here (gone).
   // kInvalidArgument, and nothing changes: a faulty configuration.
-  absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config) {
-    APIARY_ASSIGN_OR_RETURN(hived next, create(config));
-    next.epoch_ = epoch_ + 1;
-    hived_reconfiguration report =
-        hived_move(catalog_, state_, next.catalog_, next.state_).carry_over();
-    next.set_victim_cost(planner_.victim_cost());
-    *this = std::move(next);
-    return report;
-  }
+  absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config);
 
-  [[nodiscard]] const hived_layout& layout() const noexcept { return catalog_.layout(); }
+  [[nodiscard]] const hived_layout& layout() const noexcept;
   // Checks of requests, and places by the names of nodes.
-  [[nodiscard]] const detail::hived_catalog& catalog() const noexcept { return catalog_; }
-  [[nodiscard]] const detail::hived_cells& cells() const noexcept { return state_.cells(); }
-  [[nodiscard]] const gang_table& gangs() const noexcept { return state_.gangs(); }
+  [[nodiscard]] const detail::hived_catalog& catalog() const noexcept;
+  [[nodiscard]] const detail::hived_cells& cells() const noexcept;
+  [[nodiscard]] const gang_table& gangs() const noexcept;
   // The type of leaf of that name.
-  [[nodiscard]] std::optional<leaf_type_id> find_leaf_type(std::string_view type) const noexcept {
-    return catalog_.find_leaf_type(type);
-  }
+  [[nodiscard]] std::optional<leaf_type_id> find_leaf_type(std::string_view type) const noexcept;
   // Over the layout and everything else that decisions depend on: same configuration and calls,
   // same value. Cost: O(1).
-  [[nodiscard]] std::uint64_t hash() const noexcept { return state_.hash(); }
+  [[nodiscard]] std::uint64_t hash() const noexcept;
 
   // Where the gang's tasks are; null: no such gang. The pointer holds until the next change.
-  [[nodiscard]] const gang_record* find(job_id job) const {
-    const auto slot = gangs().find(job);
-    return slot ? &gangs()[*slot] : nullptr;
-  }
+  [[nodiscard]] const gang_record* find(job_id job) const;
   // The gangs that had lost their tenant's cells and have them back by the last change, since the gang
   // that took them was withdrawn or gave way: the highest priority first, then by job. One that a
   // plan downgrades, too, has them. A call that changes nothing leaves this as it is; reconfigure
   // reports its own.
-  [[nodiscard]] const std::vector<job_id>& restored() const noexcept { return restored_; }
+  [[nodiscard]] const std::vector<job_id>& restored() const noexcept;
   // Whether another gang has claimed a leaf of it, or has its tenant's cells and waits for its end.
-  [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
-    return state_.being_preempted(gang);
-  }
+  [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept;
   // The node and leaves of each task, in the order of the members; an empty task_place for one that
   // has ended.
-  [[nodiscard]] std::vector<task_place> tasks(const gang_record& gang) const {
-    std::vector<task_place> all;
-    catalog_.list_tasks(gang.leaves, gang.request.members, all);
-    return all;
-  }
+  [[nodiscard]] std::vector<task_place> tasks(const gang_record& gang) const;
   // How many of the tenant's whole cells of a level that are not in use must land on bad hardware,
   // by the counts of that level: at least so many. More must where healthy ones are parts of larger
   // cells that others are promised.
   // kNotFound: no such tenant, chain or level. Cost: O(cells of the chain).
   [[nodiscard]] absl::StatusOr<std::uint32_t> doomed(tenant_id tenant, chain_id chain,
-                                                     level_t level) const {
-    APIARY_RETURN_IF_ERROR(catalog_.exists(tenant));
-    APIARY_RETURN_IF_ERROR(catalog_.exists(chain, level));
-    const detail::physical_chain& at = cells().chain(chain.value);
-    const healthy_free<uniform_tree> healthy(at.cells().cells(), at.healthy());
-    return cells().ledger(chain.value).doomed(tenant, {level, healthy.count(level)});
-  }
+                                                     level_t level) const;
   // Of the cells, physical and virtual, and their bindings; without layout, gangs and scratch.
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return cells().memory_bytes(); }
+  [[nodiscard]] std::size_t memory_bytes() const noexcept;
 
  private:
-  [[nodiscard]] static std::string name(job_id job) { return detail::hived_catalog::name(job); }
-  [[nodiscard]] absl::StatusOr<gang_slot> existing(job_id job) const {
-    const std::optional<gang_slot> slot = gangs().find(job);
-    if (!slot) return absl::NotFoundError("there is no " + name(job));
-    return *slot;
-  }
+  [[nodiscard]] static std::string name(job_id job);
+  [[nodiscard]] absl::StatusOr<gang_slot> existing(job_id job) const;
 
-  void begin_change() noexcept {
-    ++epoch_;
-    restored_.clear();
-  }
-  [[nodiscard]] absl::Status check(const gang_request& r) {
-    const std::optional<gang_slot> slot = gangs().find(r.job);
-    if (slot && gangs()[*slot].state == gang_state::allocated)
-      return absl::AlreadyExistsError(name(r.job) + " runs already");
-    APIARY_RETURN_IF_ERROR(catalog_.check(r));
-    return planner_.consider(catalog_, cells(), r);
-  }
+  void begin_change() noexcept;
+  [[nodiscard]] absl::Status check(const gang_request& r);
   // Of a preempting gang: whether all its leaves are healthy and suggested.
-  [[nodiscard]] bool place_is_good(const gang_record& gang, const summary_bitset* suggested) const {
-    return std::all_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
-      return !l.leaf.valid() ||
-             (cells().chain(l.chain).healthy().healthy(l.leaf) &&
-              (suggested == nullptr || suggested->test(catalog_.place_of(l).node.value)));
-    });
-  }
+  [[nodiscard]] bool place_is_good(const gang_record& gang, const summary_bitset* suggested) const;
   // The tasks on these leaves, who runs there beside the victims there are, and what follows of it.
   void describe(std::span<const chain_leaf> leaves, std::span<const task_group> members,
-                gang_plan& plan) const {
-    catalog_.list_tasks(leaves, members, plan.tasks);
-    for (const auto& [c, leaf] : leaves) {
-      if (!leaf.valid()) continue;
-      const gang_slot user = cells().chain(c).holders(leaf).user;
-      if (user.valid()) plan.victims.push_back(gangs()[user].request.job);
-    }
-    std::sort(plan.victims.begin(), plan.victims.end());
-    plan.victims.erase(std::unique(plan.victims.begin(), plan.victims.end()), plan.victims.end());
-    plan.result = plan.victims.empty() ? plan_result::bind : plan_result::preempt;
-    plan.decided_ = plan.result;
-  }
+                gang_plan& plan) const;
 
-  absl::Status mark(node_id node, std::optional<std::uint32_t> position, bool good) {
-    APIARY_RETURN_IF_ERROR(catalog_.exists(node, position.value_or(0)));
-    const std::uint32_t c = layout().chain_of(node).value;
-    const id_range<cell_id> all = leaves(cells().chain(c).tree(), layout().node_cell(node));
-    bool changed = false;
-    for (std::uint32_t i = 0; i < all.size(); ++i) {
-      if (position && *position != i) continue;
-      changed = state_.mark({c, all[i]}, good) || changed;
-    }
-    if (changed) begin_change();
-    return absl::OkStatus();
-  }
+  absl::Status mark(node_id node, std::optional<std::uint32_t> position, bool good);
 
-  detail::hived_catalog catalog_;
-  detail::hived_state state_;
-  detail::hived_planner planner_;
-  std::uint64_t epoch_ = 0;
-  std::vector<job_id> restored_;  // by the last change
-  std::vector<chain_leaf> scratch_;
+  std::unique_ptr<detail::hived_core> core_;  // null: moved from
 };
 
 APIARY_NAMESPACE_END
+
+#ifndef APIARY_COMPILED
+#include <apiary/hived/detail/hived_inl.h>
+#endif

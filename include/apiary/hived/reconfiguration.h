@@ -1,22 +1,9 @@
-// apiary/hived/reconfiguration.h - gangs that run on in another configuration.
+// apiary/hived/reconfiguration.h - what becomes of gangs in another configuration.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/catalog.h>
-#include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/state.h>
-#include <apiary/hived/gang_table.h>
-#include <apiary/hived/request.h>
-#include <apiary/topology/health.h>
-#include <apiary/topology/uniform_tree.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -28,88 +15,6 @@ struct hived_reconfiguration {
   std::vector<job_id> cancelled{};   // were preempting, wait again
   std::vector<job_id> shrunk{};      // run on, but some of their leaves exist no more
   std::vector<job_id> gone{};        // none of their leaves exists any more, they are forgotten
-};
-
-// A configuration, what runs in it, and another one to which all goes over.
-//
-// Model: HiveD (OSDI 2020) section 5; devices and nodes are the same if their names are.
-// Cost:  O(leaves of both clusters and of all gangs, times levels), and a sort of the gangs.
-class hived_move {
- public:
-  hived_move(const detail::hived_catalog& from, const detail::hived_state& before,
-             const detail::hived_catalog& to, detail::hived_state& after)
-      : from_(from), before_(before), to_(to), after_(after) {}
-
-  // Marks what is bad, and lets each gang run on where it is: those that have their tenants' cells
-  // first, of these and of the others the highest priority first, then by job. A leaf that is not in
-  // the new configuration is kept with the gang by its names, and is the gang's again in the first
-  // one that has it. Requires: `after` is empty.
-  [[nodiscard]] hived_reconfiguration carry_over() {
-    move_health();
-    std::vector<gang_slot> order = before_.gangs().by_job();
-    std::stable_sort(order.begin(), order.end(), [&](gang_slot a, gang_slot b) {
-      return before_.gangs()[a].rank() > before_.gangs()[b].rank();
-    });
-    hived_reconfiguration report;
-    for (const gang_slot s : order) move(before_.gangs()[s], report);
-    return report;
-  }
-
- private:
-  void move_health() {
-    for (std::uint32_t c = 0; c < before_.cells().num_chains(); ++c) {
-      const detail::physical_chain& chain = before_.cells().chain(c);
-      if (!chain.any_bad()) continue;
-      for (const cell_id leaf : chain.tree().cells(0)) {
-        if (chain.healthy().healthy(leaf)) continue;
-        const chain_leaf there = to_.find_leaf(from_, {c, leaf});
-        if (there.leaf.valid()) after_.mark(there, false);
-      }
-    }
-  }
-  void move(const gang_record& gang, hived_reconfiguration& report) {
-    const job_id job = gang.request.job;
-    if (gang.state == gang_state::preempting) {
-      report.cancelled.push_back(job);
-      return;
-    }
-    std::vector<chain_leaf> leaves(gang.leaves.size());
-    std::vector<missing_leaf> missing;
-    std::size_t found = 0;
-    const auto put = [&](missing_leaf names, chain_leaf there) {
-      leaves[names.index] = there;
-      found += there.leaf.valid() ? 1U : 0U;
-      if (!there.leaf.valid()) missing.push_back(std::move(names));
-    };
-    for (std::uint32_t i = 0; i < leaves.size(); ++i) {
-      if (!gang.leaves[i].leaf.valid()) continue;
-      const task_place at = from_.place_of(gang.leaves[i]);
-      put({i, std::string(from_.layout().node_name(at.node)), from_.device_of(at)},
-          to_.find_leaf(from_, gang.leaves[i]));
-    }
-    const bool lost = !missing.empty();
-    for (const missing_leaf& m : gang.missing) put(m, to_.find_leaf(m.node, m.device));
-    if (found == 0) {
-      report.gone.push_back(job);
-      return;
-    }
-    if (lost) report.shrunk.push_back(job);
-    std::sort(missing.begin(), missing.end(),
-              [](const missing_leaf& a, const missing_leaf& b) { return a.index < b.index; });
-    gang_record moved{.request = to_.translate(from_, gang.request),
-                      .recovered = gang.recovered,
-                      .moved = true,
-                      .leaves = std::move(leaves),
-                      .missing = std::move(missing)};
-    const bool own = after_.readmit(std::move(moved), before_.levels_of(gang));
-    if (!own && gang.guaranteed()) report.downgraded.push_back(job);
-    if (own && gang.downgraded) report.restored.push_back(job);
-  }
-
-  const detail::hived_catalog& from_;
-  const detail::hived_state& before_;
-  const detail::hived_catalog& to_;
-  detail::hived_state& after_;
 };
 
 APIARY_NAMESPACE_END

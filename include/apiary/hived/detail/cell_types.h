@@ -5,9 +5,9 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/name_index.h>
 #include <apiary/topology/uniform_tree.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 
 #include <algorithm>
@@ -89,7 +89,11 @@ class hived_cell_types {
         faults.add(path + ".childCellType", "a dot in its name, where dots separate types");
       }
       if (type.child_count == 0) faults.add(path + ".childCellNumber", "is 0 or missing");
-      if (!types_.try_emplace(type.name, entry{&type}).second) faults.add(path, "is defined twice");
+      if (index_.add(type.name, static_cast<std::uint32_t>(types_.size()))) {
+        types_.push_back({&type});
+      } else {
+        faults.add(path, "is defined twice");
+      }
     }
     find_cycles(types, faults);
   }
@@ -157,12 +161,12 @@ class hived_cell_types {
     return name.find('.') != std::string::npos;
   }
   [[nodiscard]] const entry* find(const std::string& name) const {
-    const auto found = types_.find(name);
-    return found == types_.end() ? nullptr : &found->second;
+    const std::optional<std::uint32_t> found = index_.find(name);
+    return found ? &types_[*found] : nullptr;
   }
   [[nodiscard]] entry* find(const std::string& name) {
-    const auto found = types_.find(name);
-    return found == types_.end() ? nullptr : &found->second;
+    const std::optional<std::uint32_t> found = index_.find(name);
+    return found ? &types_[*found] : nullptr;
   }
 
   // Walks down from each type through types not seen before: who meets itself is on a cycle.
@@ -178,7 +182,8 @@ class hived_cell_types {
     }
   }
 
-  absl::flat_hash_map<std::string_view, entry> types_;
+  name_index index_;
+  std::vector<entry> types_;
 };
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/detail/bindings.h>
 #include <apiary/hived/detail/cell_choice.h>
+#include <apiary/hived/detail/gang_place.h>
 #include <apiary/hived/detail/grant_ranking.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -21,13 +22,6 @@
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
-
-// A leaf of a virtual cluster and the physical leaf it is bound to.
-struct bound_leaf {
-  cell_id leaf{};  // not valid: an opportunistic gang's, that has no virtual one
-  cell_id image{};
-  friend constexpr bool operator==(bound_leaf, bound_leaf) noexcept = default;
-};
 
 // All cells of a HiveD scheduler: binds and unbinds them as leaves come into use and go out of it. It
 // knows no gang and decides nothing but which equal cell to take.

@@ -3,8 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/ids.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <array>
@@ -15,6 +14,13 @@
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
+
+// A leaf of a virtual cluster and the physical leaf it is bound to.
+struct bound_leaf {
+  cell_id leaf{};  // not valid: an opportunistic gang's, that has no virtual one
+  cell_id image{};
+  friend constexpr bool operator==(bound_leaf, bound_leaf) noexcept = default;
+};
 
 // A place for a gang and what it takes.
 struct gang_place {

@@ -1,0 +1,11 @@
+// apiary/compiled.cpp - what the target apiary::compiled compiles once for all programs.
+// SPDX-License-Identifier: MIT
+#ifndef APIARY_COMPILED
+#error "APIARY_COMPILED must be defined wherever the library is compiled or linked"
+#endif
+
+#include <apiary/hived/detail/audit_inl.h>
+#include <apiary/hived/detail/draw_inl.h>
+#include <apiary/hived/detail/hived_inl.h>
+#include <apiary/hived/detail/layout_inl.h>
+#include <apiary/hived/detail/queries_inl.h>

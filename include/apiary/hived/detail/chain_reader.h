@@ -1,0 +1,232 @@
+// apiary/hived/detail/chain_reader.h - reads the physical cells of a HiveD configuration.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/bitset.h>
+#include <apiary/core/ids.h>
+#include <apiary/hived/chain_layout.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/detail/cell_types.h>
+#include <apiary/hived/detail/name_index.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Reads the physical cells of a document. Addresses of cells that are neither node nor leaf mean
+// nothing. What cannot be understood is left out after its fault is noted; nothing is reported of
+// other entries only because of that.
+//
+// Cost: O(cells of the document + leaves).
+class hived_chain_reader {
+ public:
+  std::vector<chain_layout> chains{};   // in descending order of name
+  std::vector<bool> complete{};         // of each chain: its cells are all known
+  bool all_complete = true;             // no chain is left out, and all are complete
+  std::vector<pinned_layout> pinned{};  // in the order of the document
+  name_index chain_of_type{};           // as a chain_id; not valid: it is left out
+  name_index node_of_name{};
+  name_index pinned_of_id{};  // indices
+
+  hived_chain_reader(const hived_config& config, document_faults& faults) : faults_(faults) {
+    add_chains(config.physical_cells, hived_cell_types(config.cell_types, faults));
+    add_cells(config.physical_cells);
+  }
+
+ private:
+  // An entry below physicalCells.
+  struct place {
+    const place* above;
+    std::size_t child;
+  };
+  // The tree's cell there.
+  struct position {
+    chain_id chain;
+    level_t level;
+    std::uint32_t index;
+  };
+
+  [[nodiscard]] static std::string path_of(const place& at) {
+    const std::string child = '[' + std::to_string(at.child) + ']';
+    if (at.above == nullptr) return "physicalCluster.physicalCells" + child;
+    return path_of(*at.above) + ".cellChildren" + child;
+  }
+  [[nodiscard]] chain_layout& chain(chain_id c) noexcept { return chains[c.value]; }
+
+  // One chain for each type of physicalCells; faults are reported where the type is first used.
+  void add_chains(std::span<const physical_cell_config> cells, const hived_cell_types& types) {
+    struct use {
+      std::size_t first;
+      std::uint32_t count;
+    };
+    std::map<std::string_view, use, std::greater<>> uses;
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      ++uses.try_emplace(cells[i].type, use{i, 0}).first->second.count;
+    if (uses.empty()) faults_.add("physicalCluster.physicalCells", "no cells");
+
+    std::uint32_t nodes = 0;
+    for (const auto& [type, used] : uses) {
+      const std::string path = path_of({nullptr, used.first}) + ".cellType";
+      std::optional<cell_shape> shape = types.shape_of(std::string(type), path, faults_);
+      if (shape) shape->fan_outs.insert(shape->fan_outs.begin(), used.count);
+      if (shape && !has_tree(shape->fan_outs)) {
+        faults_.add(path, "2^31 cells or more in all");
+        shape.reset();
+      }
+      if (shape && !has_node_index(*shape, path)) shape.reset();
+      if (!shape) {
+        all_complete = false;
+        chain_of_type.add(type, chain_id().value);
+        continue;
+      }
+      const chain_id c(static_cast<std::uint32_t>(chains.size()));
+      chain_of_type.add(type, c.value);
+      chains.push_back({.name = std::string(type),
+                        .tree = uniform_tree(shape->fan_outs),
+                        .level_types = std::move(shape->types),
+                        .node_level = shape->node_level,
+                        .first_node = nodes});
+      nodes += chain(c).tree.cells(shape->node_level).size();
+    }
+    complete.assign(chains.size(), true);
+  }
+  [[nodiscard]] static bool has_tree(const std::vector<std::uint32_t>& fan_outs) noexcept {
+    std::uint64_t width = 1;
+    std::uint64_t cells = 0;
+    for (const std::uint32_t n : fan_outs) {
+      width *= n;
+      cells += width;
+      if (cells >= std::uint64_t{1} << 31) return false;
+    }
+    return true;
+  }
+
+  // physical_chain has a bit for each node and class of guests and idle leaves (guest_class), in a
+  // bitset. Requires: has_tree.
+  [[nodiscard]] bool has_node_index(const cell_shape& shape, const std::string& path) {
+    std::uint64_t nodes = 1;
+    std::uint64_t leaves = 1;
+    const std::size_t levels = shape.fan_outs.size();
+    for (std::size_t i = 0; i < levels; ++i)
+      (i + shape.node_level < levels ? nodes : leaves) *= shape.fan_outs[i];
+    const std::uint64_t most = (summary_bitset::npos - 64) / ((leaves + 1) * (leaves + 2));
+    if (nodes <= most) return true;
+    faults_.add(path, "chain " + in_quotes(shape.types.back()) + ": " + std::to_string(nodes) +
+                          " nodes of " + std::to_string(leaves) + " leaf cells, where " +
+                          std::to_string(most) + " are the limit");
+    return false;
+  }
+
+  void add_cells(std::span<const physical_cell_config> cells) {
+    std::vector<std::uint32_t> roots(chains.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const physical_cell_config& cell = cells[i];
+      const chain_id c(*chain_of_type.find(cell.type));
+      if (!c.valid()) continue;
+      const level_t top = chain(c).tree.num_levels() - 1;
+      add_cell({nullptr, i}, cell, {c, top, roots[c.value]++}, false);
+    }
+  }
+
+  void add_cell(const place& at, const physical_cell_config& cell, position where,
+                bool inside_pinned) {
+    chain_layout& in = chain(where.chain);
+    const std::string& type = in.level_types[where.level];
+    if (!cell.type.empty() && cell.type != type) {
+      faults_.add(path_of(at) + ".cellType",
+                  in_quotes(cell.type) + " instead of " + in_quotes(type));
+    }
+    if (!cell.pinned_id.empty()) {
+      if (inside_pinned) faults_.add(path_of(at) + ".pinnedCellId", "inside a pinned cell");
+      add_pinned(at, cell.pinned_id, where);
+      inside_pinned = true;
+    }
+    if (where.level == in.node_level) add_node(at, cell.address, where);
+    if (where.level == 0) {
+      add_device(at, cell.address, where);
+    } else if (cell.children.empty() && where.level <= in.node_level) {
+      const cell_id c = in.tree.at(where.level, where.index);
+      for (const cell_id leaf : in.tree.descendants(c, 0))
+        add_device(at, "", {where.chain, 0, in.tree.index(leaf, 0)});
+      return;
+    }
+
+    const std::uint32_t n = in.tree.fan_out(where.level);
+    if (cell.children.size() != n) {
+      faults_.add(path_of(at) + ".cellChildren",
+                  cell.children.empty()
+                      ? "is missing, and with it the names of nodes"
+                      : std::to_string(cell.children.size()) + " cells instead of " +
+                            std::to_string(n) + " in a cell of type " + in_quotes(type));
+      complete[where.chain.value] = false;
+      all_complete = false;
+      return;
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const place child{&at, i};
+      add_cell(child, cell.children[i], {where.chain, where.level - 1, where.index * n + i},
+               inside_pinned);
+    }
+  }
+
+  void add_pinned(const place& at, const std::string& id, position where) {
+    const auto index = static_cast<std::uint32_t>(pinned.size());
+    if (!pinned_of_id.add(id, index)) {
+      faults_.add(path_of(at) + ".pinnedCellId", in_quotes(id) + " pins another cell already");
+    }
+    const cell_id c = chain(where.chain).tree.at(where.level, where.index);
+    pinned.push_back({.id = id, .chain = where.chain, .cell = c});
+  }
+
+  void add_node(const place& at, const std::string& name, position where) {
+    chain_layout& in = chain(where.chain);
+    first_leaf_of_node_ = in.device_of_leaf.size();
+    in.node_names.push_back(name);
+    if (name.empty()) {
+      faults_.add(path_of(at) + ".cellAddress", "a node without name");
+    } else if (!node_of_name.add(name, in.first_node + where.index)) {
+      faults_.add(path_of(at) + ".cellAddress", "node " + in_quotes(name) + " is named twice");
+    }
+  }
+
+  // A leaf without address has its position in the node as index.
+  void add_device(const place& at, const std::string& address, position where) {
+    chain_layout& in = chain(where.chain);
+    std::uint32_t device = where.index % in.tree.leaves_per_cell(in.node_level);
+    if (!address.empty()) {
+      const char* const last = address.data() + address.size();
+      const auto [end, error] = std::from_chars(address.data(), last, device);
+      if (error != std::errc() || end != last) {
+        faults_.add(path_of(at) + ".cellAddress", in_quotes(address) + " is not a device index");
+        return;
+      }
+    }
+    std::vector<std::uint32_t>& devices = in.device_of_leaf;
+    for (std::size_t i = first_leaf_of_node_; i < devices.size(); ++i) {
+      if (devices[i] != device) continue;
+      faults_.add(path_of(at) + ".cellAddress",
+                  "device " + std::to_string(device) + " is in this node twice");
+      break;
+    }
+    devices.push_back(device);
+  }
+
+  document_faults& faults_;
+  std::size_t first_leaf_of_node_ = 0;  // in device_of_leaf
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

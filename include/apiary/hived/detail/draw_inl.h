@@ -1,0 +1,352 @@
+// apiary/hived/detail/draw_inl.h - bodies of hived/draw.h.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/draw.h>
+#include <apiary/hived/gang_record.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/request.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+class hived_drawing {
+ public:
+  hived_drawing(const hived& h, std::size_t width)
+      : h_(h), width_(std::max(width, std::size_t{40})) {
+    std::uint32_t taken = 0;  // letters
+    for (const tenant_layout& tenant : h.layout().tenants) {
+      std::uint32_t letter = 26;
+      for (const char c : tenant.name) {
+        const auto i = static_cast<std::uint32_t>((c | 0x20) - 'a');
+        if (i >= 26 || (taken >> i & 1) != 0) continue;
+        letter = i;
+        break;
+      }
+      if (letter == 26) letter = static_cast<std::uint32_t>(std::countr_one(taken));
+      if (letter >= 26) letter = static_cast<std::uint32_t>(letters_.size() % 26);
+      taken |= 1U << letter;
+      letters_.push_back(static_cast<char>('A' + letter));
+      tenant_width_ = std::max(tenant_width_, std::min(tenant.name.size(), std::size_t{24}));
+    }
+  }
+
+  std::string operator()() {
+    for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) draw_chain(c);
+    const std::vector<gang_slot> gangs = gangs_by_tenant();
+    std::span<const gang_slot> rest = gangs;
+    for (std::uint32_t t = 0; t < letters_.size(); ++t) {
+      std::size_t own = 0;
+      while (own < rest.size() && h_.gangs()[rest[own]].request.tenant == tenant_id(t)) ++own;
+      draw_tenant(tenant_id(t), own > 0);
+      draw_gangs(rest.first(own));
+      rest = rest.subspan(own);
+    }
+    if (others_ > 0) line("... " + std::to_string(others_) + " more tenants, nothing in use");
+    if (!rest.empty()) line("? of no tenant");
+    draw_gangs(rest);
+    std::string signs;
+    const auto explain = [&](const std::string& part) {
+      if (!signs.empty() && signs.size() + part.size() + 2 > width_) line(std::exchange(signs, ""));
+      signs += (signs.empty() ? "" : "; ") + part;
+    };
+    if (labels_) explain("capitals: guaranteed; small letters: opportunistic");
+    if (labels_) explain("digit: the job's last");
+    if (bad_) explain("xx: bad; !: runs on bad");
+    if (claims_) explain("next: who has claimed it");
+    if (!signs.empty()) line(signs);
+    return std::move(text_);
+  }
+
+ private:
+  static constexpr std::size_t max_name = 16;
+  static constexpr std::size_t run = 4;  // so many alike are summed up
+
+  struct row {
+    std::vector<std::string> users{};   // lines
+    std::vector<std::string> claims{};  // as many, or none
+    std::string owners{};
+    friend bool operator==(const row&, const row&) = default;
+  };
+
+  void line(std::string text) {
+    if (text.size() > width_) text.replace(width_ - 1, std::string::npos, "~");
+    text.erase(text.find_last_not_of(' ') + 1);
+    text_ += text + '\n';
+  }
+  [[nodiscard]] static std::string ascii(std::string_view name) {
+    std::string out(name);
+    for (char& c : out)
+      if (c < ' ' || c > '~') c = '?';
+    return out;
+  }
+  // Names differ at the end.
+  [[nodiscard]] static std::string short_name(std::string_view name) {
+    if (name.size() <= max_name) return ascii(name);
+    return '~' + ascii(name.substr(name.size() - max_name + 1));
+  }
+  [[nodiscard]] std::string name(tenant_id t) const {
+    return ascii(h_.layout().tenants[t.value].name);
+  }
+  [[nodiscard]] static std::string padded(std::string text, std::size_t size) {
+    if (text.size() < size) text.append(size - text.size(), ' ');
+    return text;
+  }
+
+  // Which gang, and whether as guaranteed.
+  [[nodiscard]] std::string label(gang_slot s, bool guaranteed) {
+    labels_ = true;
+    const gang_request& r = h_.gangs()[s].request;
+    char letter = r.tenant.valid() ? letters_[r.tenant.value] : '?';
+    if (!guaranteed && letter != '?') letter = static_cast<char>(letter | 0x20);
+    return {letter, static_cast<char>('0' + r.job.value % 10)};
+  }
+  [[nodiscard]] std::string user(const detail::physical_chain& chain, cell_id leaf) {
+    const leaf_holders holders = chain.holders(leaf);
+    const bool good = chain.healthy().healthy(leaf);
+    bad_ = bad_ || !good;
+    if (!holders.user.valid()) return good ? ".. " : "xx ";
+    return label(holders.user, holders.guaranteed) + (good ? ' ' : '!');
+  }
+  [[nodiscard]] std::string claimer(const detail::physical_chain& chain, cell_id leaf) {
+    const gang_slot s = chain.holders(leaf).claimer;
+    claims_ = claims_ || s.valid();
+    return s.valid() ? label(s, true) + ' ' : "   ";
+  }
+
+  // Whose whole cell it is.
+  [[nodiscard]] std::string owner(std::uint32_t c, cell_id cell, level_t l) const {
+    const detail::hived_cells& cells = h_.cells();
+    const detail::virtual_cell v = cells.chain(c).owner(cell);
+    if (!v.cell.valid()) return "";
+    const detail::virtual_cluster& cluster = cells.cluster(v.cluster);
+    if (cluster.tree().parent(v.cell, l).valid()) return "";
+    std::string tenant = name(cluster.tenant());
+    if (!cells.is_pinned(v.cluster)) return tenant;
+    for (const pinned_layout& p : h_.layout().pinned)
+      if (p.chain.value == c && p.cell == cell) return tenant + " (" + ascii(p.id) + ')';
+    return tenant;
+  }
+  // Of a node and of what is in it.
+  [[nodiscard]] std::string owners(std::uint32_t c, cell_id node) const {
+    const detail::physical_chain& chain = h_.cells().chain(c);
+    std::string text = owner(c, node, chain.node_level());
+    for (level_t l = chain.node_level(); l-- > 0;) {
+      std::uint32_t first = 0;
+      for (const cell_id part : chain.tree().descendants(node, l)) {
+        const std::string whose = owner(c, part, l);
+        const std::uint32_t n = chain.tree().leaves_per_cell(l);
+        if (!whose.empty()) {
+          text += (text.empty() ? "" : ", ") + whose + ' ' + std::to_string(first);
+          if (n > 1) text += '-' + std::to_string(first + n - 1);
+        }
+        first += n;
+      }
+    }
+    return text;
+  }
+
+  // The leaves of a node in lines of at most `room` characters, gaps between cells.
+  [[nodiscard]] row row_of(std::uint32_t c, cell_id node, std::size_t room) {
+    const detail::physical_chain& chain = h_.cells().chain(c);
+    const level_t top = chain.node_level();
+    const std::uint32_t part = top > 0 ? chain.tree().leaves_per_cell(top - 1) : 1;
+    const std::size_t width = std::size_t{3} * part;
+    row r{.users = {""}, .claims = {""}, .owners = owners(c, node)};
+    bool claimed = false;
+    std::uint32_t i = 0;
+    for (const cell_id leaf : leaves(chain.tree(), node)) {
+      std::string gap;
+      for (level_t l = 1; l < top; ++l) {
+        if (i > 0 && i % chain.tree().leaves_per_cell(l) == 0) gap = l + 1 == top ? "| " : " ";
+      }
+      const std::size_t ahead = i % part == 0 && width <= room ? width : 3;
+      if (i > 0 && r.users.back().size() + gap.size() + ahead > room) {
+        r.users.emplace_back();
+        r.claims.emplace_back();
+        gap.clear();
+      }
+      r.users.back() += gap + user(chain, leaf);
+      r.claims.back() += std::string(gap.size(), ' ') + claimer(chain, leaf);
+      claimed = claimed || chain.holders(leaf).claimer.valid();
+      ++i;
+    }
+    if (!claimed) r.claims.clear();
+    return r;
+  }
+
+  void draw_chain(std::uint32_t c) {
+    const detail::physical_chain& chain = h_.cells().chain(c);
+    const chain_layout& layout = h_.layout().chains[c];
+    std::string head = ascii(layout.name) + ": " + std::to_string(chain.tree().num_leaves()) + ' ' +
+                       ascii(layout.level_types[0]);
+    const auto count = [&](const char* what, auto&& is_one) {
+      const id_range<cell_id> all = chain.tree().cells(0);
+      if (const auto n = std::count_if(all.begin(), all.end(), is_one); n > 0)
+        head += ", " + std::to_string(n) + what;
+    };
+    const auto at = [&](cell_id leaf) { return chain.holders(leaf); };
+    count(" guaranteed", [&](cell_id l) { return at(l).user.valid() && at(l).guaranteed; });
+    count(" opportunistic", [&](cell_id l) { return at(l).user.valid() && !at(l).guaranteed; });
+    count(" claimed", [&](cell_id l) { return at(l).claimer.valid(); });
+    count(" bad", [&](cell_id l) { return !chain.healthy().healthy(l); });
+    line(head);
+    name_width_ = 4;
+    for (const std::string& n : layout.node_names)
+      name_width_ = std::max(name_width_, std::min(n.size(), max_name));
+    const level_t top = chain.tree().num_levels() - 1;
+    draw_cells(c, top, chain.tree().cells(top), 2);
+  }
+
+  [[nodiscard]] static bool idle(const detail::physical_chain& chain, cell_id c) {
+    return chain.cells().cells().enclosing_free_level(c) && chain.guests(c) == 0 &&
+           chain.healthy().healthy(c);
+  }
+  // Cells that stand side by side.
+  void draw_cells(std::uint32_t c, level_t l, id_range<cell_id> cells, std::size_t indent) {
+    const detail::physical_chain& chain = h_.cells().chain(c);
+    const std::string type = ascii(h_.layout().chains[c].level_types[l]);
+    const std::string space(indent, ' ');
+    const bool nodes = l == chain.node_level();
+    for (std::uint32_t i = 0; i < cells.size();) {
+      std::uint32_t alike = 0;
+      while (i + alike < cells.size() && idle(chain, cells[i + alike])) ++alike;
+      if (alike >= run) {
+        line(space + "... " + std::to_string(alike) + " idle " + type);
+        i += alike;
+      } else if (nodes) {
+        i += draw_nodes(c, {cells[i], cells.last}, indent);
+      } else {
+        const std::string whose = owner(c, cells[i], l);
+        line(space + type + ' ' + std::to_string(chain.tree().index(cells[i], l)) +
+             (whose.empty() ? "" : ": ") + whose);
+        draw_cells(c, l - 1, chain.tree().children(cells[i++], l), indent + 2);
+      }
+    }
+  }
+  // The first of the nodes, and how many after it are alike if they are enough; how many in all.
+  std::uint32_t draw_nodes(std::uint32_t c, id_range<cell_id> nodes, std::size_t indent) {
+    const chain_layout& layout = h_.layout().chains[c];
+    const std::string space(indent, ' ');
+    const std::size_t before = indent + name_width_ + 2;
+    const std::size_t taken = before + std::min(width_ / 4, std::size_t{24});  // by the owners, too
+    const std::size_t room = std::max(width_, taken + 12) - taken;
+    const row r = row_of(c, nodes.first, room);
+    const std::uint32_t n = layout.tree.index(nodes.first, layout.node_level);
+    std::size_t longest = 0;
+    for (const std::string& users : r.users) longest = std::max(longest, users.size());
+    for (std::size_t i = 0; i < r.users.size(); ++i) {
+      const std::string title = i == 0 ? short_name(layout.node_names[n]) : "";
+      line(space + padded(title, name_width_ + 2) +
+           (i == 0 ? padded(r.users[i], longest) + ' ' + r.owners : r.users[i]));
+      if (!r.claims.empty()) line(space + padded("next", name_width_ + 2) + r.claims[i]);
+    }
+    std::uint32_t alike = 1;
+    while (alike < nodes.size() && row_of(c, nodes[alike], room) == r) ++alike;
+    if (alike < run) return 1;
+    line(space + "... " + std::to_string(alike - 1) + " more like it");
+    return alike;
+  }
+
+  // What of its whole cells a tenant has in use. any: whether it has gangs.
+  void draw_tenant(tenant_id t, bool any) {
+    std::string text;
+    for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) {
+      const chain_layout& chain = h_.layout().chains[c];
+      for (level_t l = chain.tree.num_levels(); l-- > 0;) {
+        const std::uint32_t quota = h_.cells().ledger(c).quota(t, l);
+        const std::uint32_t bound = h_.cells().ledger(c).allocated(t, l);
+        any = any || bound > 0;
+        if (quota == 0) continue;
+        text += (text.empty() ? "" : ", ") + std::to_string(bound) + " of " +
+                std::to_string(quota) + ' ' + ascii(chain.level_types[l]);
+      }
+    }
+    if (!any && letters_.size() > 26) {
+      ++others_;
+      return;
+    }
+    line(std::string(1, letters_[t.value]) + ' ' + padded(name(t), tenant_width_) +
+         (text.empty() ? "" : "  bound: ") + text);
+  }
+
+  // Of each tenant, those of none at the end: first who has the tenant's cells, then the higher
+  // priority, then by job.
+  [[nodiscard]] std::vector<gang_slot> gangs_by_tenant() const {
+    std::vector<gang_slot> all = h_.gangs().by_job();
+    std::stable_sort(all.begin(), all.end(), [&](gang_slot a, gang_slot b) {
+      const gang_record& first = h_.gangs()[a];
+      const gang_record& second = h_.gangs()[b];
+      if (first.request.tenant != second.request.tenant)
+        return first.request.tenant < second.request.tenant;
+      return first.rank() > second.rank();
+    });
+    return all;
+  }
+  // A gang's priority and what it does on how many leaves.
+  [[nodiscard]] std::string describe(const gang_record& gang) const {
+    std::vector<std::uint32_t> in(h_.cells().num_chains());
+    for (const chain_leaf& l : gang.leaves) in[l.chain] += l.leaf.valid() ? 1U : 0U;
+    std::string where;
+    for (std::uint32_t c = 0; c < in.size(); ++c) {
+      if (in[c] == 0) continue;
+      where += (where.empty() ? "" : " and ") + std::to_string(in[c]) + ' ' +
+               ascii(h_.layout().chains[c].level_types[0]);
+    }
+    const bool guest = gang.request.priority < 0;
+    const bool runs = gang.state == gang_state::allocated;
+    return (guest ? "opportunistic" : "priority " + std::to_string(gang.request.priority)) +
+           (where.empty() ? ", runs" : (runs ? ", runs on " : ", claims ") + where) +
+           (gang.missing.empty() ? "" : ", " + std::to_string(gang.missing.size()) + " not here") +
+           (guest || gang.guaranteed() ? "" : ", now opportunistic") +
+           (h_.being_preempted(gang) ? ", is to end" : "");
+  }
+  // A line each, those who are alike summed up.
+  void draw_gangs(std::span<const gang_slot> gangs) {
+    while (!gangs.empty()) {
+      const gang_record& gang = h_.gangs()[gangs[0]];
+      const std::string text = describe(gang);
+      line("  " + label(gangs[0], gang.guaranteed()) + "  job " +
+           std::to_string(gang.request.job.value) + ", " + text);
+      std::size_t alike = 1;
+      while (alike < gangs.size() && describe(h_.gangs()[gangs[alike]]) == text) ++alike;
+      if (alike < run) alike = 1;
+      if (alike > 1) line("  ... " + std::to_string(alike - 1) + " more like it");
+      gangs = gangs.subspan(alike);
+    }
+  }
+
+  const hived& h_;
+  std::size_t width_;
+  std::string letters_;  // of each tenant
+  std::string text_;
+  std::size_t name_width_ = 0;  // of the nodes of a chain
+  std::size_t tenant_width_ = 0;
+  std::uint32_t others_ = 0;  // tenants left out
+  bool labels_ = false;       // what was drawn and needs a legend
+  bool bad_ = false;
+  bool claims_ = false;
+};
+
+}  // namespace detail
+
+APIARY_INLINE std::string draw(const hived& h, std::size_t width) {
+  return detail::hived_drawing(h, width)();
+}
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,64 @@
+// apiary/hived/detail/layout_inl.h - bodies of hived/layout.h.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/digest.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/detail/cell_types.h>
+#include <apiary/hived/detail/chain_reader.h>
+#include <apiary/hived/detail/tenant_reader.h>
+#include <apiary/hived/layout.h>
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+APIARY_INLINE absl::StatusOr<hived_layout> hived_layout::create(const hived_config& config) {
+  detail::document_faults faults;
+  detail::hived_chain_reader cells(config, faults);
+  detail::hived_tenant_reader owners(config, cells, faults);
+  APIARY_RETURN_IF_ERROR(faults.status());
+  return hived_layout(std::move(cells), std::move(owners));
+}
+
+APIARY_INLINE std::uint64_t hived_layout::hash() const noexcept {
+  digest all;
+  all.add(chains.size());
+  for (const chain_layout& in : chains) {
+    all.add(in.name).add(in.tree.num_levels()).add(in.node_level);
+    for (level_t l = 0; l < in.tree.num_levels(); ++l)
+      all.add(in.tree.cells(l).size()).add(in.level_types[l]);
+    for (const std::string& node : in.node_names) all.add(node);
+    for (const std::uint32_t device : in.device_of_leaf) all.add(device);
+  }
+  all.add(pinned.size());
+  for (const pinned_layout& pin : pinned)
+    all.add(pin.id).add(pin.chain.value).add(pin.cell.value).add(pin.tenant.value);
+  for (const tenant_layout& tenant : tenants) {
+    all.add(tenant.name);
+    for (const std::vector<std::uint32_t>& cells : tenant.quota)
+      for (const std::uint32_t count : cells) all.add(count);
+  }
+  return all.value();
+}
+
+APIARY_INLINE hived_layout::hived_layout(detail::hived_chain_reader cells,
+                                         detail::hived_tenant_reader owners)
+    : chains(std::move(cells.chains)),
+      pinned(std::move(cells.pinned)),
+      tenants(std::move(owners.tenants)),
+      nodes_(std::move(cells.node_of_name)),
+      tenants_(std::move(owners.tenant_of_name)),
+      pinned_(std::move(cells.pinned_of_id)) {
+  for (std::uint32_t c = 0; c < chains.size(); ++c)
+    chain_of_node_.insert(chain_of_node_.end(), chains[c].node_names.size(), chain_id(c));
+}
+
+APIARY_NAMESPACE_END

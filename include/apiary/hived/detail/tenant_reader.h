@@ -1,0 +1,149 @@
+// apiary/hived/detail/tenant_reader.h - reads the tenants of a HiveD configuration.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/reserving_buddy_allocator.h>
+#include <apiary/core/ids.h>
+#include <apiary/hived/chain_layout.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/detail/cell_types.h>
+#include <apiary/hived/detail/chain_reader.h>
+#include <apiary/hived/detail/name_index.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Reads the tenants of a document whose physical cells are read, and tests that what is promised
+// to them can be kept.
+//
+// Cost: O(entries of the tenants + tenants * levels + cells / 64).
+class hived_tenant_reader {
+ public:
+  std::vector<tenant_layout> tenants{};  // in the order of the document
+  name_index tenant_of_name{};
+
+  // Enters the owners of the pinned cells.
+  hived_tenant_reader(const hived_config& config, hived_chain_reader& cells,
+                      document_faults& faults)
+      : cells_(cells), faults_(faults), reserved_(cells.chains.size()) {
+    for (const virtual_cluster_config& cluster : config.virtual_clusters) add_tenant(cluster);
+    for (std::uint32_t c = 0; c < cells_.chains.size(); ++c)
+      if (cells_.complete[c]) check_reservations(chain_id(c));
+  }
+
+ private:
+  void add_tenant(const virtual_cluster_config& cluster) {
+    const std::string path = "virtualClusters." + escaped(cluster.name);
+    const tenant_id tenant(static_cast<std::uint32_t>(tenants.size()));
+    if (cluster.name.empty()) faults_.add(path, "a virtual cluster without name");
+    if (!tenant_of_name.add(cluster.name, tenant.value)) {
+      faults_.add(path, "is defined twice");
+    }
+    tenants.push_back({.name = cluster.name});
+    for (const chain_layout& c : cells_.chains)
+      tenants.back().quota.emplace_back(c.tree.num_levels());
+    for (std::size_t i = 0; i < cluster.cells.size(); ++i) {
+      add_quota(path + ".virtualCells[" + std::to_string(i) + "].cellType", cluster.cells[i]);
+    }
+    for (std::size_t i = 0; i < cluster.pinned_ids.size(); ++i) {
+      own_pinned(path + ".pinnedCells[" + std::to_string(i) + "].pinnedCellId",
+                 cluster.pinned_ids[i], tenant);
+    }
+  }
+
+  // Quotas of 32 bits overflow only where the sums in reserved_ are too many to be kept.
+  void add_quota(const std::string& path, const virtual_cell_config& cells) {
+    const auto where = find_level(path, cells.type);
+    if (!where) return;
+    const auto [c, level] = *where;
+    tenants.back().quota[c.value][level] += cells.count;
+    reserved_[c.value][level] += cells.count;
+  }
+
+  // The chain and level of a qualified type; nullopt when there is no such, or when its chain has
+  // faults.
+  [[nodiscard]] std::optional<std::pair<chain_id, level_t>> find_level(const std::string& path,
+                                                                       std::string_view type) {
+    std::size_t dot = type.find('.');
+    std::string_view part = type.substr(0, dot);
+    const auto found = cells_.chain_of_type.find(part);
+    if (!found) {
+      faults_.add(path, type.empty() ? "is missing"
+                                     : "no physical cell is of type " + in_quotes(part) +
+                                           ", the first part of " + in_quotes(type));
+      return std::nullopt;
+    }
+    const chain_id chain(*found);
+    if (!chain.valid()) return std::nullopt;
+    const std::vector<std::string>& types = cells_.chains[chain.value].level_types;
+    auto level = static_cast<level_t>(types.size() - 1);
+    while (dot != std::string_view::npos) {
+      type.remove_prefix(dot + 1);
+      dot = type.find('.');
+      part = type.substr(0, dot);
+      if (level == 0 || part != types[level - 1]) {
+        faults_.add(path, in_quotes(types[level]) + " is not made of " + in_quotes(part));
+        return std::nullopt;
+      }
+      --level;
+    }
+    return std::pair(chain, level);
+  }
+
+  void own_pinned(const std::string& path, const std::string& id, tenant_id tenant) {
+    const auto found = cells_.pinned_of_id.find(id);
+    if (id.empty()) {
+      faults_.add(path, "is missing");
+    } else if (found) {
+      tenant_id& owner = cells_.pinned[*found].tenant;
+      if (owner.valid()) {
+        faults_.add(path, in_quotes(id) + " belongs to virtual cluster " +
+                              in_quotes(tenants[owner.value].name) + " already");
+      }
+      owner = tenant;
+    } else if (cells_.all_complete) {
+      faults_.add(path, "no physical cell is pinned as " + in_quotes(id));
+    }
+  }
+
+  // Takes the tenants' pinned cells and promises the rest, largest first:
+  // the first promise that cannot be kept is of a level that has too few cells.
+  void check_reservations(chain_id c) {
+    const chain_layout& in = cells_.chains[c.value];
+    reserving_buddy_allocator free(in.tree);
+    for (const pinned_layout& pin : cells_.pinned) {
+      if (pin.chain != c || !pin.tenant.valid()) continue;
+      if (!free.cells().enclosing_free_level(pin.cell)) continue;
+      APIARY_VERIFY(free.reserve({in.tree.level(pin.cell), 1}) && free.allocate_at(pin.cell));
+    }
+    for (level_t l = in.tree.num_levels(); l-- > 0;) {
+      const std::uint64_t wanted = reserved_[c.value][l];
+      const std::uint32_t left = free.splittable(l);
+      if (wanted > left) {
+        faults_.add("virtualClusters",
+                    "chain " + in_quotes(in.name) + ": " + std::to_string(wanted) + " of type " +
+                        in_quotes(in.level_types[l]) + " are promised, " + std::to_string(left) +
+                        " are there beside pinned cells and larger promised ones");
+        return;
+      }
+      APIARY_VERIFY(free.reserve({l, static_cast<std::uint32_t>(wanted)}));
+    }
+  }
+
+  hived_chain_reader& cells_;
+  document_faults& faults_;
+  std::vector<std::array<std::uint64_t, uniform_tree::max_levels>> reserved_;  // [chain][level]
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
