@@ -1,4 +1,4 @@
-// apiary/tests/hived/detail/name_index_test.cpp
+// apiary/tests/hived/detail/name_index_test.cpp - names and their numbers, against std::map.
 // SPDX-License-Identifier: MIT
 #include <apiary/hived/detail/name_index.h>
 
