@@ -6,7 +6,7 @@
 #include <apiary/alloc/fraction_pool.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/gandiva/detail/fragmentation_moves.h>
-#include <apiary/gandiva/gandiva_fgd.h>
+#include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 
@@ -37,12 +37,12 @@ void at_load(benchmark::State& state) {
   const move_limits limits{static_cast<std::uint32_t>(state.range(0)),
                            static_cast<std::uint32_t>(state.range(1))};
   for (auto _ : state) {
-    gandiva_fgd g =
-        gandiva_fgd::create(
+    gandiva_tasks g =
+        gandiva_tasks::create(
             {fgd::create(e.machines.nodes, fragmentation_gradient(metric)).value(), metric},
             {.quantum = forever, .moves = limits})
             .value();
-    std::vector<gandiva_fgd::action> actions;
+    std::vector<gandiva_tasks::action> actions;
     std::uint64_t moves = 0;
     time_ms now = 0;
     for (const std::uint32_t t : e.work.arrivals) {
@@ -52,7 +52,8 @@ void at_load(benchmark::State& state) {
       if (++now % 10 != 0) continue;
       actions.clear();
       if (!g.tick(now, actions).ok()) state.SkipWithError("a tick was refused");
-      for (const auto& a : actions) moves += a.what == gandiva_fgd::action::verb::migrate ? 1U : 0U;
+      for (const auto& a : actions)
+        moves += a.what == gandiva_tasks::action::verb::migrate ? 1U : 0U;
     }
     const node_table& nodes = g.backend().scheduler().nodes();
     std::uint64_t idle = 0;

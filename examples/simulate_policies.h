@@ -10,8 +10,8 @@
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/gandiva/gandiva.h>
-#include <apiary/gandiva/gandiva_over_hived.h>
-#include <apiary/gandiva/gandiva_over_placer.h>
+#include <apiary/gandiva/gandiva_fgd.h>
+#include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
@@ -42,7 +42,7 @@
 namespace example {
 
 inline constexpr std::array<std::string_view, 7> job_policies{
-    "fifo", "easy", "philly", "gandiva", "gandiva_over_fgd", "hived", "gandiva_over_hived"};
+    "fifo", "easy", "philly", "gandiva", "gandiva_fgd", "hived", "gandiva_hived"};
 
 // Milliseconds until a job makes progress after a start, and after a migration.
 inline constexpr apiary::time_ms start_cost = 1000;
@@ -185,8 +185,8 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     std::sort(out.completion.begin(), out.completion.end());
     return absl::OkStatus();
   };
-  // As gandiva does by itself: turns of a minute, and moves that pay.
-  const apiary::time_sharing_options turns{.moves = {.moves = 4, .cost = 100}};
+  // The options that gandiva has by default: slices of a minute, and moves that pay.
+  const apiary::time_sharing_options slices{.moves = {.moves = 4, .cost = 100}};
   absl::Status status;
   if (policy == "philly") {
     APIARY_ASSIGN_OR_RETURN(
@@ -197,18 +197,18 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                                                                 .migrates = true,
                                                                 .migration_cost = migration_cost}));
     status = run(std::move(made));
-  } else if (policy == "gandiva_over_fgd") {
+  } else if (policy == "gandiva_fgd") {
     using placer = apiary::gpu_sharing_placer<apiary::fragmentation_gradient>;
     const apiary::server_spec servers = cluster.servers();
     const apiary::fragmentation metric(typical_tasks(list, cluster));
     APIARY_ASSIGN_OR_RETURN(auto below,
                             placer::create(servers, apiary::fragmentation_gradient(metric)));
-    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_over_fgd::create(
-                                           {std::move(below), servers, metric}, {}, turns));
+    APIARY_ASSIGN_OR_RETURN(
+        auto made, apiary::gandiva_fgd::create({std::move(below), servers, metric}, slices));
     status = run(std::move(made));
-  } else if (policy == "gandiva_over_hived") {
+  } else if (policy == "gandiva_hived") {
     APIARY_ASSIGN_OR_RETURN(auto made,
-                            apiary::make_gandiva_over_hived(cells_of(cluster, quotas), {}, turns));
+                            apiary::create_gandiva_hived(cells_of(cluster, quotas), {}, slices));
     status = run(std::move(made));
   } else if (policy == "hived") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::hived_queue::create(cells_of(cluster, quotas)));

@@ -48,11 +48,13 @@
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
+#include <apiary/gandiva/gandiva_gangs.h>
 #include <apiary/gandiva/gandiva_hived.h>
-#include <apiary/gandiva/gandiva_over_hived.h>
-#include <apiary/gandiva/gandiva_over_placer.h>
+#include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/gandiva/packing.h>
+#include <apiary/gandiva/placer_backend.h>
 #include <apiary/gandiva/time_sharing.h>
+#include <apiary/gandiva/time_sharing_queue.h>
 #include <apiary/gang/check_constraints.h>
 #include <apiary/gang/explain_refusal.h>
 #include <apiary/gang/fit_verdict.h>

@@ -1,262 +1,112 @@
-// apiary/tests/gandiva/gandiva_fgd_test.cpp - tasks that share GPUs move and take turns.
+// apiary/tests/gandiva/gandiva_fgd_test.cpp - jobs over a placer are themselves, and have no rights.
 // SPDX-License-Identifier: MIT
-#include "support/naive_moves.h"
-#include "support/naive_sharing.h"
-#include "support/scale.h"
-#include <apiary/core/digest.h>
-#include <apiary/core/rng.h>
-#include <apiary/fgd/fgd.h>
+#include <apiary/batch/gpu_sharing_placer.h>
+#include <apiary/batch/server_placer.h>
+#include <apiary/core/ids.h>
+#include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/metric/fragmentation.h>
+#include <apiary/metric/task_mix.h>
+#include <apiary/model/job.h>
 
+#include <absl/status/status.h>
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <map>
-#include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
-namespace gandiva_on_fgd {
+namespace gandiva_by_placer {
 namespace {
 
 using namespace apiary;
 using namespace apiary::detail;
-using task_action = gandiva_fgd::action;
-using task_verb = task_action::verb;
+using turns_over_servers = gandiva_with_placer<server_placer>;
 
-gandiva_fgd make(const task_mix& mix, const node_table& nodes,
-                 const time_sharing_options& options) {
-  const fragmentation metric(mix);
-  return gandiva_fgd::create({fgd::create(nodes, fragmentation_gradient(metric)).value(), metric},
-                             options)
-      .value();
+fragmentation pairs() {
+  return fragmentation(task_mix({{{.gpu_milli = whole_gpu, .gpus = 2}, 1}}));
 }
-task_mix whole_gpus() { return task_mix({{{.cpu_milli = 1000, .gpu_milli = 1000, .gpus = 1}, 1}}); }
-node_table one_node(std::uint32_t gpus) {
-  node_table nodes;
-  nodes.add({{64000, 65536}, gpus, 0});
-  return nodes;
+placer_backend<server_placer> servers(const server_spec& spec) {
+  return {server_placer::create(spec).value(), spec, pairs()};
 }
-task_request part(std::uint32_t job, milli_gpu milli) {
-  return {.job = job_id(job), .cpu_milli = 1000, .gpus = 1, .gpu_milli = milli};
+job_request job_of(std::uint32_t job, std::uint32_t gpus, std::int32_t priority = 0) {
+  return {.job = job_id(job), .tenant = tenant_id(job), .priority = priority, .gpus = gpus};
+}
+template <class Queue>
+std::vector<job_action> decided(Queue& queue, time_ms now) {
+  std::vector<job_action> actions;
+  REQUIRE(queue.decide(now, actions).ok());
+  return actions;
 }
 
-TEST_CASE("gandiva on fgd: what cannot be asked") {
-  gandiva_fgd g = make(whole_gpus(), one_node(1), {});
-  std::vector<task_action> actions;
-  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
-  CHECK(g.submit(part(0, 1001), {}, 0, actions).code() == invalid);
-  CHECK(g.submit({.gpus = 1, .gpu_milli = 1000}, {}, 0, actions).code() == invalid);
-  CHECK(g.submit(part(0, 1000), {}, 0, actions).ok());
-  CHECK(g.submit({.gpus = 1, .gpu_milli = 1000}, {}, 0, actions).code() == invalid);
-  CHECK(g.submit(part(0, 10), {}, 0, actions).code() == absl::StatusCode::kAlreadyExists);
-  CHECK(g.mark_bad(node_id(1)).code() == absl::StatusCode::kNotFound);
-  CHECK(g.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
-  CHECK(actions.size() == 1);
-  CHECK(g.num_jobs() == 1);
-  const fragmentation metric(whole_gpus());
-  fgd used = fgd::create(one_node(1), fragmentation_gradient(metric)).value();
-  CHECK(used.commit(part(0, 500), {node_id(0), 1}).ok());
-  CHECK(gandiva_fgd::create({used, metric}, {}).status().code() ==
+TEST_CASE(
+    "placer_backend: jobs run in time slices, on servers of so many GPUs, and none is entitled") {
+  const auto backend = servers({.gpus = {4, 2}});
+  const job_request asked{.job = job_id(7), .tenant = tenant_id(3), .priority = 9, .gpus = 4};
+  CHECK(backend.priority(asked) < 0);
+  CHECK(backend.entitled_gpus(asked.tenant) == 0);
+  CHECK(backend.gpus(node_id(0)) == 4);
+  CHECK(backend.gpus(node_id(1)) == 2);
+  CHECK(backend.total_gpus() == 6);
+  CHECK(backend.check(asked).ok());
+  CHECK(!backend.check(job_of(7, 7)).ok());
+}
+
+TEST_CASE("gandiva_with_placer: nothing may run there yet, and a quantum lasts") {
+  CHECK(turns_over_servers::create(servers({.gpus = {4}}), {.quantum = 0}).status().code() ==
+        absl::StatusCode::kInvalidArgument);
+  auto used = servers({.gpus = {4}});
+  std::vector<job_id> stopped;
+  REQUIRE(used.start(job_of(0, 1), stopped).value());
+  CHECK(turns_over_servers::create(used, {}).status().code() ==
         absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE("gandiva on fgd: may_start is what submit would do") {
-  gandiva_fgd g = make(whole_gpus(), one_node(1), {});
-  std::vector<task_action> actions;
-  CHECK(g.may_start(part(0, 600)));
-  CHECK(!g.may_start(part(0, 1001)));
-  CHECK(!g.may_start({.gpus = 1, .gpu_milli = 1000}));  // no id, which FGD alone does not mind
-  CHECK(g.submit(part(0, 600), {}, 0, actions).ok());
-  CHECK(g.may_start(part(1, 400)));
-  CHECK(!g.may_start(part(1, 401)));
-  CHECK(g.mark_bad(node_id(0)).ok());
-  CHECK(!g.may_start(part(1, 400)));
-  CHECK(g.num_jobs() == 1);
+TEST_CASE(
+    "gandiva_with_placer: neither a tenant nor a priority gives a right, or a turn before others") {
+  auto q = turns_over_servers::create(servers({.gpus = {4}}), {.quantum = 60}).value();
+  REQUIRE(q.submit(job_of(0, 4, -1), 0).ok());
+  REQUIRE(q.submit(job_of(1, 4, 9), 0).ok());
+  CHECK(decided(q, 0).size() == 1);
+  CHECK(q.find(job_id(0)) == turns_over_servers::phase::sliced);
+  CHECK(q.find(job_id(1)) == turns_over_servers::phase::wait);
+  REQUIRE(q.submit(job_of(2, 4, 1000), 30).ok());
+  CHECK(decided(q, 30).empty());
+  CHECK(decided(q, 60).size() == 2);
+  CHECK(q.find(job_id(1)) == turns_over_servers::phase::sliced);
+  CHECK(decided(q, 119).empty());
+  CHECK(decided(q, 120).size() == 2);
+  CHECK(q.find(job_id(2)) == turns_over_servers::phase::sliced);
 }
 
-TEST_CASE("gandiva on fgd: half a GPU moves, and whoever waits for a whole one starts") {
-  for (const bool movable : {true, false}) {
-    gandiva_fgd g = make(whole_gpus(), one_node(2), {.quantum = forever});
-    std::vector<task_action> actions;
-    for (const std::uint32_t job : {0U, 1U, 2U, 3U})
-      REQUIRE(g.submit(part(job, 500), {.movable = movable}, 0, actions).ok());
-    REQUIRE(g.submit(part(4, 1000), {}, 1, actions).ok());
-    REQUIRE(g.finish(job_id(0), 2).ok());
-    REQUIRE(g.finish(job_id(2), 2).ok());
-    REQUIRE(g.backend().place_of(job_id(1)) != g.backend().place_of(job_id(3)));
-    actions.clear();
-    REQUIRE(g.tick(3, actions).ok());
-    if (!movable) {
-      CHECK(actions.empty());
-      continue;
-    }
-    REQUIRE(actions.size() == 2);
-    CHECK(actions[0].what == task_verb::migrate);
-    CHECK(actions[0].job == job_id(1));
-    CHECK(actions[0].where == g.backend().place_of(job_id(3)));
-    CHECK(actions[1].what == task_verb::start);
-    CHECK(actions[1].job == job_id(4));
-  }
+TEST_CASE("gandiva_with_placer: a job that waits says whether GPUs were missing, or together") {
+  auto q = turns_over_servers::create(servers({.gpus = {2, 2}}), {.quantum = forever}).value();
+  REQUIRE(q.submit(job_of(0, 2), 0).ok());
+  REQUIRE(q.submit(job_of(1, 1), 0).ok());
+  CHECK(decided(q, 0).size() == 2);
+  REQUIRE(q.submit(job_of(2, 2), 10).ok());
+  CHECK(decided(q, 10).empty());  // one is idle
+  REQUIRE(q.submit(job_of(3, 1), 15).ok());
+  REQUIRE(q.finish(job_id(0), 15).ok());
+  const auto started = decided(q, 15);
+  REQUIRE(started.size() == 2);
+  for (const job_action& a : started)
+    CHECK(a.waited[delay_cause::capacity] == (a.job == job_id(2) ? 5 : 0));
 }
 
-TEST_CASE("gandiva on fgd: six tasks of a GPU on four GPUs get four sixths each") {
-  gandiva_fgd g = make(whole_gpus(), one_node(4), {.quantum = 60});
-  std::vector<task_action> actions;
-  for (std::uint32_t job = 0; job < 6; ++job)
-    REQUIRE(g.submit(part(job, 1000), {}, 0, actions).ok());
-  std::map<std::uint32_t, std::uint32_t> turns;
-  for (time_ms now = 0; now < 36'000; now += 60) {
-    actions.clear();
-    REQUIRE(g.tick(now, actions).ok());
-    for (std::uint32_t job = 0; job < 6; ++job)
-      turns[job] += g.find(job_id(job)) == gandiva_fgd::phase::runs ? 1U : 0U;
-  }
-  for (const auto& [job, n] : turns) CHECK(n == 400);
-}
-
-TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, twice the same") {
-  std::uint64_t moved = 0;
-  for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
-    CAPTURE(seed);
-    std::uint64_t first = 0;
-    for (int twice = 0; twice < 2; ++twice) {
-      rng random(seed);
-      const task_mix mix = apiary_test::random_mix(random);
-      const node_table empty = apiary_test::random_nodes(random, 2 + random.uniform(4));
-      const move_limits limits{random.uniform(4), random.uniform(2) * random.uniform(500)};
-      const time_ms quantum = random.uniform(2) == 0 ? forever : 1 + random.uniform(30);
-      gandiva_fgd g = make(mix, empty, {.quantum = quantum, .moves = limits});
-      std::map<job_id, std::pair<task_request, bool>> jobs;  // and whether they may move
-      std::map<job_id, placement> running;
-      node_table nodes = empty;  // as the actions make them
-      digest log;
-      time_ms now = 0;
-      const auto apply = [&](const task_action& a) {
-        log.add(a.job.value).add(static_cast<std::uint64_t>(a.what));
-        log.add(a.where.node.value).add(a.where.device_mask);
-        const task_request& task = jobs.at(a.job).first;
-        if (const auto was = running.find(a.job); was != running.end()) {
-          REQUIRE((a.what == task_verb::suspend || a.what == task_verb::migrate));
-          remove_task(nodes, task, was->second);
-          running.erase(was);
-        } else {
-          REQUIRE((a.what == task_verb::start || a.what == task_verb::resume));
-        }
-        if (a.what == task_verb::suspend) return;
-        REQUIRE(can_place_task(nodes, task, a.where));
-        place_task(nodes, task, a.where);
-        running[a.job] = a.where;
-      };
-      for (std::uint32_t step = 0; step < 60; ++step) {
-        std::vector<task_action> actions;
-        if (random.uniform(3) != 0) {
-          const task_request task = apiary_test::random_task(random, step);
-          const bool movable = random.uniform(4) != 0;
-          jobs[task.job] = {task, movable};
-          REQUIRE(g.submit(task, {1 + random.uniform(2), movable}, now, actions).ok());
-          for (const task_action& a : actions) apply(a);
-        } else if (!jobs.empty()) {
-          const auto job =
-              std::next(jobs.begin(), random.uniform(static_cast<std::uint32_t>(jobs.size())));
-          REQUIRE(g.finish(job->first, now).ok());
-          if (const auto was = running.find(job->first); was != running.end()) {
-            remove_task(nodes, job->second.first, was->second);
-            running.erase(was);
-          }
-          jobs.erase(job);
-        }
-        if (random.uniform(8) == 0) {
-          const node_id n(random.uniform(nodes.size()));
-          nodes[n].healthy = random.uniform(2) == 0;
-          REQUIRE((nodes[n].healthy ? g.mark_healthy(n) : g.mark_bad(n)).ok());
-        }
-        now += random.uniform(12);
-        actions.clear();
-        REQUIRE(g.tick(now, actions).ok());
-        std::set<job_id> acted;
-        for (const task_action& a : actions) {
-          REQUIRE(acted.insert(a.job).second);
-          const bool moves = a.what == task_verb::migrate;
-          if (moves) acted.erase(a.job);  // until the naive choice was made
-          if (moves && twice == 0) {
-            std::vector<placed_task> tasks;
-            std::vector<job_id> of;
-            for (const auto& [job, where] : running) {
-              if (acted.contains(job) || !jobs.at(job).second) continue;
-              tasks.push_back({jobs.at(job).first, where});
-              of.push_back(job);
-            }
-            const auto best = apiary_test::naive_best_move(mix, nodes, tasks, limits.cost);
-            REQUIRE(best);
-            REQUIRE(of[best->task] == a.job);
-            REQUIRE(best->to == a.where);
-            ++moved;
-          }
-          acted.insert(a.job);
-          apply(a);
-        }
-        const auto moves = static_cast<std::uint32_t>(
-            std::count_if(actions.begin(), actions.end(),
-                          [](const task_action& a) { return a.what == task_verb::migrate; }));
-        REQUIRE(moves <= limits.moves);
-        REQUIRE(g.backend().scheduler().nodes() == nodes);
-        REQUIRE(g.num_waiting() == jobs.size() - running.size());
-        for (const auto& [job, where] : running) REQUIRE(g.backend().place_of(job) == where);
-        if (twice == 0 && actions.empty() && limits.moves > 0) {  // nothing was left to gain
-          std::vector<placed_task> tasks;
-          for (const auto& [job, where] : running)
-            if (jobs.at(job).second) tasks.push_back({jobs.at(job).first, where});
-          REQUIRE(!apiary_test::naive_best_move(mix, nodes, tasks, limits.cost));
-        }
-      }
-      if (twice == 0) first = log.value();
-      REQUIRE(log.value() == first);
-    }
-  }
-  CHECK(moved > 0);
-}
-
-// Set anew on purpose when actions change; the same for every compiler.
-TEST_CASE("gandiva on fgd: the actions written down") {
-  digest log;
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    rng random(1'000'000 + seed);
-    const task_mix mix = apiary_test::random_mix(random);
-    const node_table nodes = apiary_test::random_nodes(random, 4);
-    gandiva_fgd g = make(mix, nodes, {.quantum = 20, .moves = {3, 100}});
-    std::vector<job_id> jobs;
-    std::vector<task_action> actions;
-    time_ms now = 0;
-    for (std::uint32_t step = 0; step < 100; ++step) {
-      if (random.uniform(3) != 0) {
-        const task_request task = apiary_test::random_task(random, step);
-        if (g.submit(task, {1 + random.uniform(2), true}, now, actions).ok())
-          jobs.push_back(task.job);
-      } else if (!jobs.empty()) {
-        const std::size_t i = random.uniform(static_cast<std::uint32_t>(jobs.size()));
-        REQUIRE(g.finish(jobs[i], now).ok());
-        jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
-      }
-      if (random.uniform(8) == 0) {
-        const node_id n(random.uniform(nodes.size()));
-        REQUIRE((random.uniform(2) == 0 ? g.mark_healthy(n) : g.mark_bad(n)).ok());
-      }
-      now += random.uniform(12);
-      REQUIRE(g.tick(now, actions).ok());
-    }
-    for (const task_action& a : actions) {
-      log.add(a.job.value).add(static_cast<std::uint64_t>(a.what));
-      log.add(a.where.node.value).add(a.where.device_mask);
-    }
-  }
-  CHECK(log.value() == 442558154366182818U);
+TEST_CASE("gandiva_fgd: a job goes where FGD sends it, which best fit does not") {
+  // Pairs alone are typical: a job of one GPU breaks none on the server that has three.
+  const server_spec spec{.gpus = {2, 3}};
+  const fragmentation metric = pairs();
+  auto fgd =
+      gpu_sharing_placer<fragmentation_gradient>::create(spec, fragmentation_gradient(metric));
+  auto by_fgd = gandiva_fgd::create({*std::move(fgd), spec, metric}, {.quantum = 60}).value();
+  auto by_fit = turns_over_servers::create(servers(spec), {.quantum = 60}).value();
+  REQUIRE(by_fgd.submit(job_of(0, 1), 0).ok());
+  REQUIRE(by_fit.submit(job_of(0, 1), 0).ok());
+  CHECK(decided(by_fgd, 0).at(0).place.at(0).node == node_id(1));
+  CHECK(decided(by_fit, 0).at(0).place.at(0).node == node_id(0));
 }
 
 }  // namespace
-}  // namespace gandiva_on_fgd
+}  // namespace gandiva_by_placer

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/gandiva_hived.h>
+#include <apiary/gandiva/gandiva_gangs.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 #include <apiary/metric/buddy_fragmentation.h>
@@ -61,9 +61,9 @@ namespace apiary_test {
   return cells.size();
 }
 
-class naive_gandiva_hived {
+class naive_gandiva_gangs {
  public:
-  using action = apiary::gandiva_hived::action;
+  using action = apiary::gandiva_gangs::action;
   using verb = action::verb;
   struct job {
     apiary::gang_request asked{};
@@ -73,7 +73,7 @@ class naive_gandiva_hived {
     apiary::time_ms since = 0;
   };
 
-  naive_gandiva_hived(apiary::hived h, const apiary::gang_moves& gangs,
+  naive_gandiva_gangs(apiary::hived h, const apiary::gang_moves& gangs,
                       const apiary::time_sharing_options& o)
       : scheduler(std::move(h)), gangs_(gangs), options_(o) {}
 

@@ -1,9 +1,10 @@
-// apiary/gandiva/backend.h - the concept of what Gandiva's turns and moves stand on.
+// apiary/gandiva/backend.h - what time sharing needs from the scheduler that places jobs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/model/job.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -17,35 +18,37 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What moving jobs may cost.
+// Limits on the migrations of one tick.
 struct move_limits {
-  std::uint32_t moves = 1;  // at most
-  std::uint32_t cost = 0;   // a move lowers the measure by more than so many thousandths for each
-                            // GPU moved
+  std::uint32_t moves = 1;  // at most so many jobs move; 0: none
+  std::uint32_t cost = 0;   // a move must lower the backend's measure by more than this, in
+                            // thousandths for each GPU that moves
 };
 
-// What turns and moves are made on: it knows where jobs go and who runs where, and nothing of time.
+// A scheduler that places requests and does not know time. time_sharing adds time slices and
+// migration to it.
 //
-// (g: of such a type, r: a request, w: a place, j: a job, n: a node)
-// | expression           | meaning                                                          |
-// |----------------------|------------------------------------------------------------------|
-// | r.job                | the job that the request is of                                   |
-// | g.priority(r)        | below 0: the job takes turns with its like; else it is served at |
-// |                      | once, the highest first, and stopped only for a higher one       |
-// | g.start(r, stopped)  | whether r runs now; appends the jobs that had to be stopped for  |
-// |                      | it, none if r takes turns. An error, always the same for the same|
-// |                      | words: it can never run                                          |
-// | g.may_start(r)       | whether start(r) would now; nothing changes                      |
-// | g.stop(j)            | j, which runs, does so no more; where it was                     |
-// | g.restart(r, w)      | whether r runs at w, where it was before stop: it does if nobody |
-// |                      | else came there. Stopping some and restarting them in reverse    |
-// |                      | order changes nothing                                            |
-// | g.place_of(j)        | where j runs                                                     |
-// | g.improve(jobs, limits, moved) | moves some of the jobs, which run, are ascending and may be|
-// |                      | moved, each once at most, so that a measure is lowered each time;|
-// |                      | appends those moved                                              |
-// | g.mark(n, healthy)   | n gets nothing new, or does again; kNotFound                     |
-// | g.empty()            | whether nothing runs                                             |
+// (g: a backend, r: a request, w: a placement, j: a job, n: a node)
+// | expression           | meaning                                                            |
+// |----------------------|--------------------------------------------------------------------|
+// | r.job                | the id of the job                                                  |
+// | g.priority(r)        | below 0: the job runs in time slices. From 0 up: the job runs      |
+// |                      | until it ends; a higher number starts first, and only a job of a   |
+// |                      | higher number may stop it                                          |
+// | g.start(r, stopped)  | starts r if it can and says whether it did; appends the jobs that  |
+// |                      | it stopped for r: none if r runs in time slices. An error, always  |
+// |                      | the same for the same request: r can never run                     |
+// | g.may_start(r)       | whether start(r) would succeed now; changes nothing                |
+// | g.stop(j)            | stops the running job j; returns where it ran                      |
+// | g.restart(r, w)      | runs r again at w, where it ran before stop(); false if another    |
+// |                      | job took w. Stopping jobs and restarting them in reverse order     |
+// |                      | changes nothing                                                    |
+// | g.place_of(j)        | where the running job j runs                                       |
+// | g.improve(jobs, limits, moved) | moves some of `jobs` (running, ascending), each at most  |
+// |                      | once, so that each move lowers the backend's measure; appends the  |
+// |                      | jobs that moved                                                    |
+// | g.mark(n, healthy)   | a bad node n gets no new job; kNotFound: there is no such node     |
+// | g.empty()            | whether no job runs                                                |
 template <class G>
 concept TimeSharingBackend = requires(G& g, const G& constant, const typename G::request& r,
                                       const typename G::place& w, job_id j, node_id n,
@@ -63,19 +66,46 @@ concept TimeSharingBackend = requires(G& g, const G& constant, const typename G:
   { constant.empty() } -> std::same_as<bool>;
 };
 
-// Tries to move jobs, `trials` a call, those from `next` on and then the first again, until so many
-// in all have moved. try_move(job) says whether it did; `next` is then behind the last one tried.
+// A backend whose requests are jobs of whole GPUs. time_sharing_queue makes a JobScheduler of it.
+//
+// If g.priority(r) is 0 or more, r is a guaranteed job: it may start on GPUs that its tenant is
+// entitled to. The same request with priority -1 runs in time slices.
+//
+// (g: a backend, r: a job_request, w: a placement, t: a tenant, n: a node)
+// | expression            | meaning                                                           |
+// |-----------------------|-------------------------------------------------------------------|
+// | g.check(r)            | an error if r would not run on an idle and healthy cluster        |
+// | g.job_placement_of(w)     | w as a job_placement: nodes in ascending order, each once             |
+// | g.entitled_gpus(t)    | GPUs that tenant t is entitled to                                 |
+// | g.gpus(n)             | GPUs of node n. Requires: there is such a node                    |
+// | g.total_gpus()        | GPUs of the cluster, those of bad nodes included                  |
+template <class G>
+concept JobBackend = TimeSharingBackend<G> && std::same_as<typename G::request, job_request> &&
+    requires(G& g, const G& constant, const job_request& r, const typename G::place& w, tenant_id t,
+             node_id n) {
+  { g.check(r) } -> std::same_as<absl::Status>;
+  { constant.job_placement_of(w) } -> std::convertible_to<job_placement>;
+  { constant.entitled_gpus(t) } -> std::same_as<std::uint32_t>;
+  { constant.gpus(n) } -> std::same_as<std::uint32_t>;
+  { constant.total_gpus() } -> std::same_as<std::uint32_t>;
+};
+
+namespace detail {
+
+// Tries `trials` jobs a call, round robin from job `next` on, until `limit` jobs in all have moved.
+// try_move(job) says whether the job moved. Afterwards `next` is behind the last job tried.
 template <class Move>
-void move_in_turn(std::span<const job_id> movable, std::uint32_t trials, std::uint32_t most,
-                  job_id& next, std::vector<job_id>& moved, Move&& try_move) {
+void move_round_robin(std::span<const job_id> movable, std::uint32_t trials, std::uint32_t limit,
+                      job_id& next, std::vector<job_id>& moved, Move&& try_move) {
   const auto first = static_cast<std::size_t>(
       std::lower_bound(movable.begin(), movable.end(), next) - movable.begin());
   trials = static_cast<std::uint32_t>(std::min<std::size_t>(movable.size(), trials));
-  for (std::size_t i = 0; i < trials && moved.size() < most; ++i) {
+  for (std::size_t i = 0; i < trials && moved.size() < limit; ++i) {
     const job_id job = movable[(first + i) % movable.size()];
     if (try_move(job)) moved.push_back(job);
     next = job_id(job.value + 1);
   }
 }
 
+}  // namespace detail
 APIARY_NAMESPACE_END

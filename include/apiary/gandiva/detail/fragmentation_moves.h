@@ -45,7 +45,7 @@ struct fragmentation_move {
 // Requires: the same nodes at each call; update() after each change of one. W < 2^32.
 // Cost:     best O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes); 24 bytes a kind
 //           and node.
-// Example:  examples/gandiva_fgd.cpp
+// Example:  examples/gandiva_tasks.cpp
 class fragmentation_moves {
  public:
   explicit fragmentation_moves(fragmentation metric) : metric_(std::move(metric)) {}

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/time_slice.h - which of the jobs that share a server run next.
+// apiary/gandiva/detail/time_slice.h - which jobs of a server run in the next time slice.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -6,38 +6,59 @@
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
 
+#include <absl/status/status.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A job on a server that takes turns.
+// All times of time sharing are below this one, so that a pass fits into 64 bits.
+inline constexpr time_ms slice_end_of_time = time_ms{1} << 43;
+
+// A job on a server whose jobs run in time slices.
 struct sliced_job {
   job_id job{};
   std::uint32_t gpus = 1;
   std::int32_t priority = 0;
-  std::int64_t pass = 0;  // the time that it ran, in slice_pass()
+  std::int64_t pass = 0;  // the time that the job ran, as slice_pass()
 };
 
-// What `ran` adds to the pass of a job: the more weight, the less. Requires: weight > 0, 0 <= ran <
-// 2^43.
+// What running for `ran` adds to the pass of a job: the higher the weight, the less.
+// Requires: weight > 0, 0 <= ran < slice_end_of_time.
 [[nodiscard]] constexpr std::int64_t slice_pass(time_ms ran, std::uint32_t weight) noexcept {
   APIARY_ASSERT(weight > 0);
   return ran * 0xfffff / weight;
 }
 
-// Indices of the jobs that run in the next quantum on so many GPUs, ascending: in the order of
-// priority (the highest first), pass (the least first) and id, each that fits into what is left.
+// kInvalidArgument: a weight that is not in 1, ..., 1000.
+[[nodiscard]] inline absl::Status check_slice_weight(job_id job, std::uint32_t weight) {
+  if (weight > 0 && weight <= 1000) return absl::OkStatus();
+  return absl::InvalidArgumentError("job " + std::to_string(job.value) + " has weight " +
+                                    std::to_string(weight) + "; a weight is 1 to 1000");
+}
+// kInvalidArgument: a time before `last`, or one that is not below slice_end_of_time.
+[[nodiscard]] inline absl::Status check_slice_time(time_ms now, time_ms last) {
+  if (now >= last && now < slice_end_of_time) return absl::OkStatus();
+  return absl::InvalidArgumentError("time " + std::to_string(now) + " is not in " +
+                                    std::to_string(last) + ", ..., " +
+                                    std::to_string(slice_end_of_time - 1));
+}
+
+// Chooses which jobs run in the next time slice on `gpus` GPUs. Goes through the jobs by priority
+// (highest first), pass (lowest first) and id, and takes each job that fits into the GPUs left.
+// Returns their indices, ascending.
 //
-// So whoever waits is first of its priority in the end, and jobs of one priority get time by their
-// weights; a job never keeps one of a higher priority from running.
-// Model: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995); in Gandiva (OSDI 2018, §3.1)
-//        round robin. A job that comes begins with the least pass of those that are there.
+// So every waiting job becomes the first of its priority sooner or later, jobs of one priority get
+// time by their weights, and a job never keeps one of a higher priority waiting.
+// Model: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995); Gandiva (OSDI 2018, §3.1) uses
+//        round robin. A new job starts with the lowest pass on its server.
 // Cost:  O(jobs log jobs).
 [[nodiscard]] inline std::vector<std::size_t> choose_slice(std::span<const sliced_job> jobs,
                                                            std::uint32_t gpus) {

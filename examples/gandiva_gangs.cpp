@@ -2,7 +2,7 @@
 // make room at once and wait for a turn again; when it goes, a guest moves so that nodes are whole.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/gandiva_hived.h>
+#include <apiary/gandiva/gandiva_gangs.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
@@ -32,7 +32,7 @@ gang_request guest(std::uint32_t job, std::uint32_t gpus) {
 }
 
 // What the host is told, and forgets.
-void show(time_ms now, std::vector<gandiva_hived::action>& actions) {
+void show(time_ms now, std::vector<gandiva_gangs::action>& actions) {
   static constexpr const char* verbs[] = {"start", "suspend", "resume", "migrate"};
   for (const auto& a : actions) {
     std::printf("%3d s  %-7s job %u", static_cast<int>(now), verbs[static_cast<int>(a.what)],
@@ -49,9 +49,9 @@ void show(time_ms now, std::vector<gandiva_hived::action>& actions) {
 int main() {
   auto below = hived::create(cluster());
   if (!below.ok()) return 1;
-  auto scheduler = gandiva_hived::create(hived_backend(*below), {.quantum = 60});
+  auto scheduler = gandiva_gangs::create(hived_backend(*below), {.quantum = 60});
   if (!scheduler.ok()) return 1;
-  std::vector<gandiva_hived::action> todo;
+  std::vector<gandiva_gangs::action> todo;
   // Three guests of a node each, on two nodes.
   for (std::uint32_t job = 0; job < 3; ++job)
     if (!scheduler->submit(guest(job, 4), {}, 0, todo).ok()) return 1;

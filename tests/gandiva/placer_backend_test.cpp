@@ -1,10 +1,10 @@
-// apiary/tests/gandiva/detail/placer_backend_test.cpp - jobs over any placer move where that lowers a measure.
+// apiary/tests/gandiva/placer_backend_test.cpp - jobs over any placer move where that lowers a measure.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/batch/gpu_sharing_placer.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/placer_backend.h>
+#include <apiary/gandiva/placer_backend.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 
@@ -57,7 +57,7 @@ std::int64_t naive_fragmentation(const std::vector<std::uint32_t>& idle,
   return sum;
 }
 
-TEST_CASE_TEMPLATE("placer_ground: on a departure jobs come together, and only if that pays",
+TEST_CASE_TEMPLATE("placer_backend: on a departure jobs come together, and only if that pays",
                    Placer, server_placer, fgd_placer) {
   const server_spec spec{.gpus = {4, 4}};
   const fragmentation metric(mix_of({{4, 1}}));
@@ -81,7 +81,7 @@ TEST_CASE_TEMPLATE("placer_ground: on a departure jobs come together, and only i
   }
 }
 
-TEST_CASE("placer_ground: a job over two servers moves to one, whatever that fragments") {
+TEST_CASE("placer_backend: a job over two servers moves to one, whatever that fragments") {
   const server_spec spec{.gpus = {4, 4, 4}};
   const fragmentation metric(mix_of({{1, 1}}));
   placer_backend<server_placer> g(server_placer::create(spec).value(), spec, metric);
@@ -93,7 +93,7 @@ TEST_CASE("placer_ground: a job over two servers moves to one, whatever that fra
   CHECK(g.place_of(job_id(0)) == job_placement{{node_id(0), 15}});
 }
 
-TEST_CASE("placer_ground: a price above all that can be counted is never paid") {
+TEST_CASE("placer_backend: a price above all that can be counted is never paid") {
   const server_spec spec{.gpus = {4, 4}};
   for (const std::uint32_t cost : {1999U, 2000U, 1U << 31, ~std::uint32_t{0}}) {
     const fragmentation metric(mix_of({{4, ~std::uint32_t{0}}}));
@@ -106,7 +106,7 @@ TEST_CASE("placer_ground: a price above all that can be counted is never paid") 
   }
 }
 
-TEST_CASE("placer_ground: who ran on a server that broke may run on there") {
+TEST_CASE("placer_backend: who ran on a server that broke may run on there") {
   const server_spec spec{.gpus = {2, 2}};
   const fragmentation metric(mix_of({{1, 1}}));
   placer_backend<server_placer> g(server_placer::create(spec).value(), spec, metric);
@@ -127,7 +127,7 @@ TEST_CASE("placer_ground: who ran on a server that broke may run on there") {
 }
 
 TEST_CASE_TEMPLATE(
-    "placer_ground: each move is the placer's answer and lowers the measure, counted", Placer,
+    "placer_backend: each move is the placer's answer and lowers the measure, counted", Placer,
     server_placer, fgd_placer) {
   std::uint64_t moves = 0;
   std::uint64_t stays = 0;

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/placer_backend.h - jobs over any placer, for introspection.
+// apiary/gandiva/placer_backend.h - the backend of time sharing that asks a job placer.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,41 +28,57 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-namespace detail {
 
-// Jobs of whole GPUs, all of which take turns, wherever a placer sends them: when they come, and
-// when they move. Their priorities do not count.
+// Runs jobs of whole GPUs where a JobPlacer sends them, when they start and when they move. All jobs
+// run in time slices; a job's tenant and priority do not count.
 //
-// A move is what the placer answers a job that asks again: the job goes there if it is then on fewer
-// servers (locality: spanned_cells() at their level), or on as many and the cluster's fragmentation
-// falls by more than the move costs; else it runs on where it was. Some jobs a tick are tried, in turn.
+// To try a move, the backend stops a job and asks the placer again. The job moves if it then runs on
+// fewer servers, or on as many servers and the cluster's fragmentation falls by more than
+// move_limits::cost. Otherwise it stays. A tick tries `trials` jobs, round robin.
 //
-// Model: "Gandiva" (OSDI 2018), §3.2, over the measure of "Beware of Fragmentation" (ATC 2023), §3.
-// Cost:  start, stop, restart a propose, commit or finish of the placer; a trial all of these and
-//        fragmentation::weighted() of each server of the job, there and here.
+// Model: "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of Fragmentation" (ATC 2023), §3.
+// Cost:  start, stop, restart: one propose, commit or finish of the placer. A trial: all of these, and
+//        fragmentation::weighted() of each old and new server of the job.
 template <JobPlacer Placer>
 class placer_backend {
  public:
   using request = job_request;
   using place = job_placement;
 
-  // servers: the placer's. metric: what the moves lower, of tasks of whole GPUs without CPU.
-  // Requires: nothing runs there, and nothing is marked bad.
+  // servers: those of the placer. metric: the measure that moves lower; its tasks are whole GPUs
+  // without CPU. trials: jobs that a tick tries to move.
+  // Requires: nothing runs on the placer's servers, and no server is marked bad.
   placer_backend(Placer placer, const server_spec& servers, fragmentation metric,
                  std::uint32_t trials = 4)
       : placer_(std::move(placer)), metric_(std::move(metric)), trials_(trials) {
     for (const std::uint32_t gpus : servers.gpus) nodes_.add({.gpus = gpus});
   }
 
+  // The placer.
   [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
-  // What is idle of each server, bad ones included.
+  // The idle GPUs of each server, bad servers included.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
 
+  // See JobBackend.
+  [[nodiscard]] absl::Status check(const job_request& r) const { return placer_.check(r); }
+  // See JobBackend.
+  [[nodiscard]] const job_placement& job_placement_of(const job_placement& w) const noexcept {
+    return w;
+  }
+  // 0: no tenant is entitled to anything.
+  [[nodiscard]] std::uint32_t entitled_gpus(tenant_id /*t*/) const noexcept { return 0; }
+  // GPUs of a server.
+  [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return nodes_.shape(n).gpus; }
+  // GPUs of all servers, bad ones included.
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer_.total_gpus(); }
+
+  // -1: every job runs in time slices.
   [[nodiscard]] std::int32_t priority(const job_request& /*r*/) const noexcept { return -1; }
+  // See TimeSharingBackend.
   [[nodiscard]] bool may_start(const job_request& r) {
     return r.job.valid() && placer_.propose(r).ok();
   }
-  // kInvalidArgument: no job id. Else as the placer's propose().
+  // kInvalidArgument: no job id. Other errors are those of the placer's propose().
   absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& /*stopped*/) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     const absl::StatusOr<job_placement> where = placer_.propose(r);
@@ -71,6 +87,7 @@ class placer_backend {
     APIARY_VERIFY(restart(r, *where));
     return true;
   }
+  // See TimeSharingBackend.
   job_placement stop(job_id job) {
     const auto found = running_.find(job.value);
     APIARY_VERIFY(found != running_.end() && placer_.finish(job).ok());
@@ -79,8 +96,9 @@ class placer_backend {
     for (const placement& p : was) nodes_[p.node] = with(p, false);
     return was;
   }
+  // See TimeSharingBackend.
   bool restart(const job_request& r, const job_placement& where) {
-    // A job that ran on a server gone bad since may run on there.
+    // A job that ran on a server that is bad now may run on there.
     const auto mark_bad_ones = [&](bool healthy) {
       for (const placement& p : where) {
         if (!nodes_[p.node].healthy) APIARY_VERIFY(mark_placer(p.node, healthy).ok());
@@ -94,17 +112,21 @@ class placer_backend {
     running_.try_emplace(r.job.value, running{r, where});
     return true;
   }
+  // See TimeSharingBackend.
   [[nodiscard]] job_placement place_of(job_id job) const { return running_.at(job.value).where; }
+  // See TimeSharingBackend.
   void improve(std::span<const job_id> movable, const move_limits& limits,
                std::vector<job_id>& moved) {
-    move_in_turn(movable, trials_, limits.moves, next_, moved,
-                 [&](job_id job) { return try_move(job, limits.cost); });
+    detail::move_round_robin(movable, trials_, limits.moves, next_, moved,
+                             [&](job_id job) { return try_move(job, limits.cost); });
   }
+  // See TimeSharingBackend.
   absl::Status mark(node_id n, bool healthy) {
     APIARY_RETURN_IF_ERROR(mark_placer(n, healthy));
     nodes_[n].healthy = healthy;
     return absl::OkStatus();
   }
+  // Whether no job runs.
   [[nodiscard]] bool empty() const noexcept { return placer_.idle_gpus() == placer_.total_gpus(); }
 
  private:
@@ -116,14 +138,14 @@ class placer_backend {
   [[nodiscard]] absl::Status mark_placer(node_id n, bool healthy) {
     return healthy ? placer_.mark_healthy(n) : placer_.mark_bad(n);
   }
-  // The server when these devices have been taken, or given back.
+  // The server after these devices have been taken, or released.
   [[nodiscard]] node_state with(const placement& p, bool taken) const noexcept {
     node_state node = nodes_[p.node];
     for (std::uint32_t mask = p.device_mask; mask != 0; mask &= mask - 1)
       node.gpu_left[static_cast<std::size_t>(std::countr_zero(mask))] = taken ? 0 : whole_gpu;
     return node;
   }
-  // What a job at the place, where it is not yet, adds to W * F of the cluster.
+  // What a job that does not run would add to W * F of the cluster if it ran at `where`.
   [[nodiscard]] std::int64_t added(const job_placement& where) const noexcept {
     std::int64_t sum = 0;
     for (const placement& p : where) {
@@ -145,7 +167,7 @@ class placer_backend {
     if (to.size() != from.size()) return to.size() < from.size();
     const std::int64_t gain = added(from) - added(to);
     if (gain <= 0) return false;
-    const std::uint64_t unit = metric_.total_weight() * gpus;  // above 0 where anything is gained
+    const std::uint64_t unit = metric_.total_weight() * gpus;  // above 0 if there is a gain
     const std::uint64_t paid = static_cast<std::uint64_t>(gain) / unit;
     return paid > cost || (paid == cost && static_cast<std::uint64_t>(gain) % unit > 0);
   }
@@ -155,10 +177,9 @@ class placer_backend {
   fragmentation metric_;
   std::uint32_t trials_;
   absl::flat_hash_map<std::uint32_t, running> running_;
-  job_id next_{0};  // to be tried
+  job_id next_{0};  // the next job to try
 };
 
-static_assert(TimeSharingBackend<placer_backend<server_placer>>);
+static_assert(JobBackend<placer_backend<server_placer>>);
 
-}  // namespace detail
 APIARY_NAMESPACE_END

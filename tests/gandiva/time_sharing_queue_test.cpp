@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/detail/time_sharing_queue_test.cpp - Gandiva over placers and HiveD, as a host drives it.
+// apiary/tests/gandiva/time_sharing_queue_test.cpp - Gandiva over placers and HiveD, as a host drives it.
 // SPDX-License-Identifier: MIT
 #include "support/hived_worlds.h"
 #include "support/scale.h"
@@ -6,9 +6,9 @@
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/detail/time_sharing_queue.h>
-#include <apiary/gandiva/gandiva_over_hived.h>
-#include <apiary/gandiva/gandiva_over_placer.h>
+#include <apiary/gandiva/gandiva_fgd.h>
+#include <apiary/gandiva/gandiva_hived.h>
+#include <apiary/gandiva/time_sharing_queue.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/sim/simulate.h>
@@ -34,29 +34,29 @@ using namespace apiary;
 using namespace apiary::detail;
 using verb = job_action::verb;
 
-static_assert(JobScheduler<gandiva_over<server_placer>>);
-static_assert(JobScheduler<gandiva_over_fgd>);
-static_assert(JobScheduler<gandiva_over_hived>);
+static_assert(JobScheduler<gandiva_with_placer<server_placer>>);
+static_assert(JobScheduler<gandiva_fgd>);
+static_assert(JobScheduler<gandiva_hived>);
 
 fragmentation ones_and_fours() {
   return fragmentation(task_mix(
       {{{.gpu_milli = whole_gpu, .gpus = 1}, 1}, {{.gpu_milli = whole_gpu, .gpus = 4}, 1}}));
 }
-gandiva_over<server_placer> by_best_fit(const server_spec& spec,
-                                        const time_sharing_options& options) {
-  return gandiva_over<server_placer>::create(
-             {server_placer::create(spec).value(), spec, ones_and_fours()}, {}, options)
+gandiva_with_placer<server_placer> by_best_fit(const server_spec& spec,
+                                               const time_sharing_options& options) {
+  return gandiva_with_placer<server_placer>::create(
+             {server_placer::create(spec).value(), spec, ones_and_fours()}, options)
       .value();
 }
-gandiva_over_fgd by_fragmentation(const server_spec& spec, const time_sharing_options& options) {
+gandiva_fgd by_fragmentation(const server_spec& spec, const time_sharing_options& options) {
   const fragmentation metric = ones_and_fours();
   auto placer =
       gpu_sharing_placer<fragmentation_gradient>::create(spec, fragmentation_gradient(metric))
           .value();
-  return gandiva_over_fgd::create({std::move(placer), spec, metric}, {}, options).value();
+  return gandiva_fgd::create({std::move(placer), spec, metric}, options).value();
 }
 // Two racks of two nodes of four GPUs: tenant 0 has two nodes, 1 one, 2 none.
-gandiva_over_hived by_tenants(const time_sharing_options& options, const gang_moves& moves = {}) {
+gandiva_hived by_tenants(const time_sharing_options& options, const gang_moves& moves = {}) {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
   config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}},
@@ -64,7 +64,7 @@ gandiva_over_hived by_tenants(const time_sharing_options& options, const gang_mo
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
                              {.name = "b", .cells = {{"RACK.NODE", 1}}},
                              {.name = "none", .cells = {}}};
-  return make_gandiva_over_hived(config, moves, options).value();
+  return create_gandiva_hived(config, moves, options).value();
 }
 
 job_request job_of(std::uint32_t tenant, std::uint32_t job, std::uint32_t gpus,
@@ -84,9 +84,9 @@ std::string said(Queue& queue, time_ms now) {
   return all;
 }
 
-TEST_CASE("introspection_queue: what a host may send wrongly, and withdrawals") {
+TEST_CASE("time_sharing_queue: what a host may send wrongly, and withdrawals") {
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
-  gandiva_over_fgd q = by_fragmentation({.gpus = {4, 4}}, {});
+  gandiva_fgd q = by_fragmentation({.gpus = {4, 4}}, {});
   CHECK(q.submit({.gpus = 1}, 0).code() == invalid);
   CHECK(q.submit(job_of(0, 0, 0), 0).code() == invalid);
   CHECK(q.submit(job_of(0, 0, 9), 0).code() == invalid);
@@ -115,7 +115,7 @@ TEST_CASE("introspection_queue: what a host may send wrongly, and withdrawals") 
   CHECK(said(q, 0) == "+1");
   CHECK(q.submit(job_of(0, 2, 8), 1).ok());
   CHECK(said(q, 1) == "");
-  CHECK(q.find(job_id(2)) == gandiva_over_fgd::phase::wait);
+  CHECK(q.find(job_id(2)) == gandiva_fgd::phase::wait);
   CHECK(!q.find(job_id(0)));
   CHECK(q.finish(job_id(2), 2).ok());
   CHECK(q.finish(job_id(1), 2).ok());
@@ -125,7 +125,7 @@ TEST_CASE("introspection_queue: what a host may send wrongly, and withdrawals") 
 }
 
 TEST_CASE_TEMPLATE(
-    "introspection_queue: six jobs on four GPUs get four sixths each of any 15 minutes", Placer,
+    "time_sharing_queue: six jobs on four GPUs get four sixths each of any 15 minutes", Placer,
     server_placer, gpu_sharing_placer<fragmentation_gradient>) {
   auto q = [] {
     if constexpr (std::is_same_v<Placer, server_placer>)
@@ -161,37 +161,37 @@ TEST_CASE_TEMPLATE(
   }
 }
 
-TEST_CASE("introspection_queue: owners start as they come, and take turns while they cannot") {
-  using phase = gandiva_over_hived::phase;
-  gandiva_over_hived q = by_tenants({.quantum = 60});
+TEST_CASE("time_sharing_queue: owners start as they come, and take turns while they cannot") {
+  using phase = gandiva_hived::phase;
+  gandiva_hived q = by_tenants({.quantum = 60});
   for (std::uint32_t job = 0; job < 3; ++job) REQUIRE(q.submit(job_of(0, job, 8), 0).ok());
   CHECK(said(q, 0) == "+0+1");  // the second as a guest, of whom the third will have a turn
-  CHECK(q.find(job_id(0)) == phase::own);
-  CHECK(q.find(job_id(1)) == phase::turn);
+  CHECK(q.find(job_id(0)) == phase::guaranteed);
+  CHECK(q.find(job_id(1)) == phase::sliced);
   CHECK(said(q, 60) == "-1+2");
   REQUIRE(q.submit(job_of(1, 3, 4), 70).ok());  // b's own node: a guest must go
   CHECK(said(q, 70) == "-2+3");
-  CHECK(q.find(job_id(3)) == phase::own);
+  CHECK(q.find(job_id(3)) == phase::guaranteed);
   CHECK(said(q, 120) == "");
   REQUIRE(q.submit(job_of(2, 4, 4, -1), 130).ok());
   CHECK(said(q, 130) == "+4");
   REQUIRE(q.finish(job_id(0), 140).ok());
   CHECK(said(q, 140) == "+1");  // by right now, as it came first
-  CHECK(q.find(job_id(1)) == phase::own);
+  CHECK(q.find(job_id(1)) == phase::guaranteed);
   REQUIRE(q.submit(job_of(0, 5, 4, 9), 150).ok());
   CHECK(said(q, 150) == "-1+5");  // of higher priority, in a's cells
-  CHECK(q.find(job_id(5)) == phase::own);
+  CHECK(q.find(job_id(5)) == phase::guaranteed);
   CHECK(said(q, 180) == "-4+1");  // it has a turn, on what a has left and another node
-  CHECK(q.find(job_id(1)) == phase::turn);
+  CHECK(q.find(job_id(1)) == phase::sliced);
   REQUIRE(q.finish(job_id(3), 200).ok());
   REQUIRE(q.finish(job_id(5), 200).ok());
   CHECK(said(q, 200) == "+2");
-  CHECK(q.find(job_id(2)) == phase::own);
+  CHECK(q.find(job_id(2)) == phase::guaranteed);
   CHECK(said(q, 240) == "-1+4");  // whoever owns is not stopped for a turn
 }
 
-TEST_CASE("introspection_queue: who ran on a broken server comes anew") {
-  gandiva_over<server_placer> q = by_best_fit({.gpus = {4, 4}}, {.quantum = 60});
+TEST_CASE("time_sharing_queue: who ran on a broken server comes anew") {
+  gandiva_with_placer<server_placer> q = by_best_fit({.gpus = {4, 4}}, {.quantum = 60});
   REQUIRE(q.submit(job_of(0, 0, 2), 0).ok());
   REQUIRE(q.submit(job_of(0, 1, 4), 0).ok());
   CHECK(said(q, 0) == "+0+1");
@@ -209,8 +209,8 @@ TEST_CASE("introspection_queue: who ran on a broken server comes anew") {
   CHECK(q.idle_gpus() == 2);
 }
 
-TEST_CASE("introspection_queue: while nobody runs who takes turns, no quantum is waited for") {
-  gandiva_over<server_placer> q = by_best_fit({.gpus = {4}}, {.quantum = 60});
+TEST_CASE("time_sharing_queue: while nobody runs who takes turns, no quantum is waited for") {
+  gandiva_with_placer<server_placer> q = by_best_fit({.gpus = {4}}, {.quantum = 60});
   REQUIRE(q.mark_bad(node_id(0), 0).ok());
   REQUIRE(q.submit(job_of(0, 0, 4), 0).ok());
   CHECK(said(q, 0) == "");
@@ -229,15 +229,14 @@ TEST_CASE("introspection_queue: while nobody runs who takes turns, no quantum is
   CHECK(q.wake() == forever);
 }
 
-TEST_CASE("introspection_queue: whom an owner made room for by moving starts by right") {
-  using phase = gandiva_over_hived::phase;
+TEST_CASE("time_sharing_queue: whom an owner made room for by moving starts by right") {
+  using phase = gandiva_hived::phase;
   hived_config config;
   config.cell_types = {{"PAIR", "GPU", 2}, {"NODE", "PAIR", 2, true}, {"RACK", "NODE", 2}};
   config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}}};
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}, {.name = "none", .cells = {}}};
-  gandiva_over_hived q =
-      make_gandiva_over_hived(config, {.guaranteed = true}, {.quantum = 60, .moves = {4, 0}})
-          .value();
+  gandiva_hived q =
+      create_gandiva_hived(config, {.guaranteed = true}, {.quantum = 60, .moves = {4, 0}}).value();
   const auto comes = [&](const job_request& r, time_ms now) {
     REQUIRE(q.submit(r, now).ok());
     return said(q, now);
@@ -250,7 +249,7 @@ TEST_CASE("introspection_queue: whom an owner made room for by moving starts by 
   REQUIRE(q.finish(job_id(0), 10).ok());
   // Job 4 is asked before the tick in which job 2 moves, and the guest is in its way alone then.
   CHECK(said(q, 10) == "-3>2+4");
-  CHECK(q.find(job_id(4)) == phase::own);
+  CHECK(q.find(job_id(4)) == phase::guaranteed);
 }
 
 // What a host sees and the scheduler says of itself are held against each other after each call.
@@ -340,7 +339,7 @@ struct careful_host {
     REQUIRE(queue.wake() > now);
     for (const auto& [job, r] : jobs) {
       REQUIRE((queue.find(job) == Queue::phase::wait) == !running.contains(job));
-      owners += queue.find(job) == Queue::phase::own ? 1U : 0U;
+      owners += queue.find(job) == Queue::phase::guaranteed ? 1U : 0U;
     }
     check_ground(now);
     return absl::OkStatus();
@@ -348,13 +347,13 @@ struct careful_host {
 
   // Nobody waits who has room, unless it is asked again the next moment.
   void check_ground(time_ms now) const {
-    if constexpr (std::is_same_v<Queue, gandiva_over_hived>) {
+    if constexpr (std::is_same_v<Queue, gandiva_hived>) {
       const hived& h = queue.backend().scheduler();
       REQUIRE(apiary_test::faults_of(h) == "");
       hived alone = h;  // owners without guests: none of these has kept an owner waiting
       hived all = h;
       for (const auto& [job, place] : running)
-        if (queue.find(job) == Queue::phase::turn) REQUIRE(alone.finish(job).ok());
+        if (queue.find(job) == Queue::phase::sliced) REQUIRE(alone.finish(job).ok());
       hived_jobs adapter = hived_jobs::create(alone).value();
       for (const auto& [job, r] : jobs) {
         if (running.contains(job)) continue;
@@ -429,7 +428,7 @@ std::uint64_t play(rng& random, std::uint32_t servers, std::uint32_t most, std::
 
 // The logs set anew on purpose when decisions change; the same for every compiler.
 TEST_CASE(
-    "introspection_queue: random loads over placers: all invariants, all end, twice the same") {
+    "time_sharing_queue: random loads over placers: all invariants, all end, twice the same") {
   digest log;
   std::array<std::uint64_t, 4> done{};
   for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(10, apiary_test::scaled(100U));
@@ -452,7 +451,7 @@ TEST_CASE(
   CHECK(log.value() == 14167754921312157900U);
 }
 
-TEST_CASE("introspection_queue: random loads on HiveD: audited, no guest keeps an owner waiting") {
+TEST_CASE("time_sharing_queue: random loads on HiveD: audited, no guest keeps an owner waiting") {
   digest log;
   std::array<std::uint64_t, 4> done{};
   for (std::uint64_t seed = 0; seed < std::max<std::uint64_t>(10, apiary_test::scaled(100U));

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/fgd/fgd.h>
-#include <apiary/gandiva/gandiva_fgd.h>
+#include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
@@ -23,8 +23,8 @@ task_request task(std::uint32_t job, milli_gpu milli) {
   return {.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = milli};
 }
 
-void show(const gandiva_fgd& g, const fragmentation& metric, time_ms now,
-          std::vector<gandiva_fgd::action>& actions) {
+void show(const gandiva_tasks& g, const fragmentation& metric, time_ms now,
+          std::vector<gandiva_tasks::action>& actions) {
   static constexpr const char* verbs[] = {"start", "suspend", "resume", "migrate"};
   for (const auto& a : actions) {
     std::printf("%3d s  %-7s job %u  node %u GPUs %#x\n", static_cast<int>(now),
@@ -49,10 +49,10 @@ int main() {
   auto below = fgd::create(nodes, fragmentation_gradient(metric));
   if (!below.ok()) return 1;
   // Nobody is stopped for another; a move must gain a tenth of what it moves.
-  auto g = gandiva_fgd::create({*below, metric},
-                               {.quantum = forever, .moves = {.moves = 4, .cost = 100}});
+  auto g = gandiva_tasks::create({*below, metric},
+                                 {.quantum = forever, .moves = {.moves = 4, .cost = 100}});
   if (!g.ok()) return 1;
-  std::vector<gandiva_fgd::action> todo;
+  std::vector<gandiva_tasks::action> todo;
   for (std::uint32_t job = 0; job < 8; ++job)
     if (!g->submit(task(job, 500), {}, 0, todo).ok()) return 1;
   show(*g, metric, 0, todo);

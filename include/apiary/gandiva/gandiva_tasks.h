@@ -1,0 +1,136 @@
+// apiary/gandiva/gandiva_tasks.h - time slices and migration for tasks that share GPUs, placed by FGD.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/gandiva/backend.h>
+#include <apiary/gandiva/detail/fragmentation_moves.h>
+#include <apiary/gandiva/time_sharing.h>
+#include <apiary/metric/fragmentation.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/request.h>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The backend of time sharing for tasks that may use fractions of a GPU, placed by a
+// gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `forever` no task stops for
+// another one. A tick makes the moves that lower the cluster's fragmentation most for each GPU moved,
+// one after another, until no move gains enough or move_limits::moves is reached.
+//
+// Model: "Gandiva" (OSDI 2018), §3.2; "Beware of Fragmentation" (USENIX ATC 2023).
+// Cost:  start, stop, restart as gpu_sharing_scheduler; a move, and the proof that there is none,
+//        O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).
+template <NodeScore Score>
+class gpu_sharing_backend {
+ public:
+  using request = task_request;
+  using place = placement;
+
+  // metric: the measure that moves lower. Requires: nothing runs on the scheduler's nodes.
+  gpu_sharing_backend(gpu_sharing_scheduler<Score> scheduler, fragmentation metric)
+      : scheduler_(std::move(scheduler)), moves_(std::move(metric)) {}
+
+  // The scheduler that places the tasks.
+  [[nodiscard]] const gpu_sharing_scheduler<Score>& scheduler() const noexcept {
+    return scheduler_;
+  }
+
+  // -1: every task runs in time slices.
+  [[nodiscard]] std::int32_t priority(const task_request& /*r*/) const noexcept { return -1; }
+  // See TimeSharingBackend.
+  [[nodiscard]] bool may_start(const task_request& r) {
+    return r.job.valid() && scheduler_.propose(r).ok();
+  }
+  // kInvalidArgument: a task that is not valid, or has no job id.
+  absl::StatusOr<bool> start(const task_request& r, std::vector<job_id>& /*stopped*/) {
+    if (!r.job.valid()) return absl::InvalidArgumentError("a task needs a job id");
+    const absl::StatusOr<placement> where = scheduler_.propose(r);
+    if (absl::IsResourceExhausted(where.status())) return false;
+    APIARY_RETURN_IF_ERROR(where.status());
+    APIARY_VERIFY(restart(r, *where));
+    return true;
+  }
+  // See TimeSharingBackend.
+  placement stop(job_id job) {
+    const placement was = place_of(job);
+    APIARY_VERIFY(scheduler_.finish(job).ok());
+    running_.erase(job.value);
+    moves_.update(was.node);
+    return was;
+  }
+  // See TimeSharingBackend.
+  bool restart(const task_request& r, placement where) {
+    // A task that ran on a node that is bad now may run on there.
+    const bool bad = !scheduler_.nodes()[where.node].healthy;
+    if (bad) APIARY_VERIFY(scheduler_.mark_healthy(where.node).ok());
+    const bool runs = scheduler_.commit(r, where).ok();
+    if (bad) APIARY_VERIFY(scheduler_.mark_bad(where.node).ok());
+    if (!runs) return false;
+    running_.try_emplace(r.job.value, r);
+    moves_.update(where.node);
+    return true;
+  }
+  // See TimeSharingBackend.
+  [[nodiscard]] placement place_of(job_id job) const {
+    const std::optional<placement> where = scheduler_.find(job);
+    APIARY_VERIFY(where);
+    return *where;
+  }
+  // See TimeSharingBackend.
+  void improve(std::span<const job_id> movable, const move_limits& limits,
+               std::vector<job_id>& moved) {
+    std::vector<detail::placed_task> tasks;
+    for (const job_id job : movable) tasks.push_back({running_.at(job.value), place_of(job)});
+    while (moved.size() < limits.moves) {
+      const auto move = moves_.best(scheduler_.nodes(), tasks, limits.cost);
+      if (!move) return;
+      const auto at = tasks.begin() + static_cast<std::ptrdiff_t>(move->task);
+      const task_request task = at->task;
+      tasks.erase(at);
+      stop(task.job);
+      APIARY_VERIFY(restart(task, move->to));
+      moved.push_back(task.job);
+    }
+  }
+  // See TimeSharingBackend.
+  absl::Status mark(node_id n, bool healthy) {
+    APIARY_RETURN_IF_ERROR(healthy ? scheduler_.mark_healthy(n) : scheduler_.mark_bad(n));
+    moves_.update(n);
+    return absl::OkStatus();
+  }
+  // Whether no task runs.
+  [[nodiscard]] bool empty() const noexcept { return scheduler_.num_running() == 0; }
+
+ private:
+  gpu_sharing_scheduler<Score> scheduler_;
+  detail::fragmentation_moves moves_;
+  absl::flat_hash_map<std::uint32_t, task_request> running_;
+};
+
+// Gandiva for tasks that share GPUs, placed by FGD. For jobs of whole GPUs see gandiva_fgd.
+//
+//   const fragmentation metric(mix);
+//   gandiva_tasks::create({fgd::create(nodes, fragmentation_gradient(metric)).value(), metric},
+//                       {.quantum = forever, .moves = {.moves = 8, .cost = 100}})
+//
+// Example: examples/gandiva_tasks.cpp
+using gandiva_tasks = time_sharing<gpu_sharing_backend<fragmentation_gradient>>;
+static_assert(TimeSharingBackend<gpu_sharing_backend<fragmentation_gradient>>);
+
+APIARY_NAMESPACE_END

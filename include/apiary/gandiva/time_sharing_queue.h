@@ -1,0 +1,368 @@
+// apiary/gandiva/time_sharing_queue.h - the job scheduler that suspends, resumes and migrates jobs.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/weighted_tree.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/gandiva/backend.h>
+#include <apiary/gandiva/detail/time_slice.h>
+#include <apiary/gandiva/time_sharing.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A JobScheduler that shares GPUs in time: jobs of whole GPUs run in time slices and migrate, where
+// a JobBackend places them. gandiva_fgd and gandiva_hived are of this class.
+//
+// It drives time_sharing and adds what jobs over time need: guaranteed jobs, one action a job and
+// decision, and delays by cause. A guaranteed job starts as soon as it can have GPUs that its tenant
+// is entitled to, at any time; until then it runs in time slices as the other jobs do, and a job that
+// runs so keeps doing so until it is suspended. Guaranteed jobs start by priority, then arrival, then
+// id. A job whose node breaks is submitted to time sharing anew; its arrival stays.
+//
+// Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
+//           for; another job waits for capacity while fewer GPUs are idle; else for fragmentation.
+// Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
+// Requires: decide() is called at wake(), and after each moment at which a job was submitted or ended
+//           or a node broke or was repaired.
+// Cost:     the calls of time_sharing, and O(queues): one queue for each number of GPUs and, of
+//           guaranteed jobs, tenant. A queue whose first job may start since it last could not costs
+//           one may_start. mark_bad O(jobs).
+// Example:  examples/simulate.cpp
+template <JobBackend Backend>
+class time_sharing_queue {
+ public:
+  // What a job does.
+  enum class phase : std::uint8_t {
+    wait,        // it does not run
+    guaranteed,  // it runs on GPUs that its tenant is entitled to
+    sliced,      // it runs in a time slice
+  };
+
+  // Errors as time_sharing::create.
+  [[nodiscard]] static absl::StatusOr<time_sharing_queue> create(
+      Backend backend, const time_sharing_options& options) {
+    APIARY_ASSIGN_OR_RETURN(auto scheduler,
+                            time_sharing<Backend>::create(std::move(backend), options));
+    return time_sharing_queue(std::move(scheduler));
+  }
+
+  // Every call here answers kInvalidArgument for a time before that of another call, or one that is
+  // not below time_sharing::end_of_time. After any error nothing has changed.
+
+  // Submits a job. kInvalidArgument: no job id, or a weight that is not in 1, ..., 1000.
+  // kAlreadyExists: there is a job of this id. Other errors are those of the backend's check().
+  [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
+    APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
+    if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
+    APIARY_RETURN_IF_ERROR(detail::check_slice_weight(r.job, r.weight));
+    if (jobs_.contains(r.job.value))
+      return absl::AlreadyExistsError("job " + std::to_string(r.job.value) + " exists already");
+    APIARY_RETURN_IF_ERROR(scheduler_.check(r));
+    now_ = now;
+    record& added = jobs_[r.job.value];
+    added.request = r;
+    added.guaranteed = backend().priority(r) >= 0;
+    added.arrival = now;
+    begin_to_wait(added);
+    added.entered = queue_of(added).clock.at(now);
+    outside_.push_back(r.job);
+    return absl::OkStatus();
+  }
+
+  // The job has ended, or is withdrawn. kNotFound: there is no such job.
+  [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
+    APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
+    const auto found = jobs_.find(job.value);
+    if (found == jobs_.end())
+      return absl::NotFoundError("there is no job " + std::to_string(job.value));
+    now_ = now;
+    record& r = found->second;
+    if (r.place.empty()) {
+      end_waiting(r);
+    } else {
+      release(r);
+    }
+    APIARY_RETURN_IF_ERROR(take_out(r, now));
+    std::erase(outside_, job);
+    jobs_.erase(found);
+    return absl::OkStatus();
+  }
+
+  // The node is broken: its jobs stop and wait again. Returns them, ascending.
+  // kNotFound: there is no such node.
+  [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
+    APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
+    APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
+    now_ = now;
+    set_health(n, false);
+    std::vector<job_id> stopped;
+    for (const auto& [job, r] : jobs_) {
+      if (std::any_of(r.place.begin(), r.place.end(), [&](placement p) { return p.node == n; }))
+        stopped.emplace_back(job);
+    }
+    std::sort(stopped.begin(), stopped.end());
+    for (const job_id job : stopped) {
+      record& r = jobs_.at(job.value);
+      release(r);
+      begin_to_wait(r);
+      r.reported.clear();
+      r.entered = queue_of(r).clock.at(now);
+      APIARY_RETURN_IF_ERROR(take_out(r, now));
+      outside_.push_back(job);
+    }
+    return stopped;
+  }
+  // The node is repaired. kNotFound: there is no such node.
+  [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms now) {
+    APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
+    APIARY_RETURN_IF_ERROR(scheduler_.mark_healthy(n));
+    now_ = now;
+    set_health(n, true);
+    return absl::OkStatus();
+  }
+
+  // Appends what the host must do, at most one action a job: first all suspensions, then all
+  // migrations, then all starts. The scheduler has applied them already.
+  [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
+    now_ = now;
+    APIARY_RETURN_IF_ERROR(start_guaranteed(now));
+    APIARY_RETURN_IF_ERROR(enter_others(now));
+    done_.clear();
+    APIARY_RETURN_IF_ERROR(scheduler_.tick(now, done_));
+    APIARY_RETURN_IF_ERROR(record_actions(now));
+    APIARY_RETURN_IF_ERROR(start_guaranteed(now));
+    APIARY_RETURN_IF_ERROR(enter_others(now));
+    report(now, actions);
+    for (auto& [key, q] : queues_) {
+      if (!q.jobs.empty()) q.clock.set(cause_of(key), now);
+    }
+    return absl::OkStatus();
+  }
+  // When decide() must be called although nothing happens.
+  [[nodiscard]] time_ms wake() const noexcept { return scheduler_.wake(); }
+
+  // What the job does; nullopt: there is no such job.
+  [[nodiscard]] std::optional<phase> find(job_id job) const {
+    const auto found = jobs_.find(job.value);
+    if (found == jobs_.end()) return std::nullopt;
+    if (found->second.place.empty()) return phase::wait;
+    return found->second.entitled ? phase::guaranteed : phase::sliced;
+  }
+  // Jobs that wait or run.
+  [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
+  // GPUs of the cluster, those of bad nodes included.
+  [[nodiscard]] std::uint32_t total_gpus() const { return backend().total_gpus(); }
+  // Healthy GPUs that no job uses.
+  [[nodiscard]] std::uint32_t idle_gpus() const { return total_gpus() - bad_gpus_ - used_; }
+  // Where the jobs run.
+  [[nodiscard]] const Backend& backend() const noexcept { return scheduler_.backend(); }
+
+ private:
+  struct record {
+    job_request request{};
+    time_ms arrival = 0;
+    bool guaranteed = false;   // it asked to be
+    bool entitled = false;     // it runs on GPUs that its tenant is entitled to
+    bool inside = false;       // time_sharing knows it
+    bool acted = false;        // it is in acted_
+    job_placement place{};     // empty: it waits
+    job_placement reported{};  // the same, as the host knows it
+    delays entered{};          // reading of its queue's clock when it began to wait, for the host
+  };
+  // Waiting jobs of as many GPUs; guaranteed jobs are also of one tenant.
+  struct queue {
+    weighted_tree jobs{};
+    delay_clock clock{};
+    bool failed = false;  // the first could not start as guaranteed, and nothing has changed since
+  };
+  using queue_key = std::tuple<bool, std::uint32_t, std::uint32_t>;  // guaranteed, tenant, GPUs
+
+  explicit time_sharing_queue(time_sharing<Backend> scheduler) : scheduler_(std::move(scheduler)) {}
+
+  [[nodiscard]] queue& queue_of(const record& r) {
+    return queues_[{r.guaranteed, r.guaranteed ? r.request.tenant.value : 0, r.request.gpus}];
+  }
+  [[nodiscard]] static std::int64_t order_of(const record& r) noexcept {
+    return r.guaranteed ? r.arrival - r.request.priority * detail::slice_end_of_time : r.arrival;
+  }
+  void begin_to_wait(const record& r) {
+    queue& q = queue_of(r);
+    q.jobs.insert({order_of(r), r.request.job.value, 0});
+    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
+  }
+  void end_waiting(const record& r) {
+    queue& q = queue_of(r);
+    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
+    q.jobs.erase(order_of(r), r.request.job.value);
+  }
+  void occupy(record& r, job_placement place) {
+    end_waiting(r);
+    r.place = std::move(place);
+    used_ += r.request.gpus;
+    if (r.entitled) used_by_[r.request.tenant.value] += r.request.gpus;
+  }
+  // The first jobs of the tenant's queues may start now; while hardware is bad, those of all queues.
+  void retry(const record& r) {
+    for (auto& [key, q] : queues_) {
+      if (bad_gpus_ > 0 || (r.entitled && std::get<1>(key) == r.request.tenant.value))
+        q.failed = false;
+    }
+  }
+  void release(record& r) {
+    r.place.clear();
+    used_ -= r.request.gpus;
+    if (r.entitled) used_by_[r.request.tenant.value] -= r.request.gpus;
+    retry(r);
+    r.entitled = false;
+  }
+  [[nodiscard]] absl::Status take_out(record& r, time_ms now) {
+    if (!std::exchange(r.inside, false)) return absl::OkStatus();
+    return scheduler_.finish(r.request.job, now);
+  }
+  void set_health(node_id n, bool good) {
+    if (n.value >= bad_.size()) bad_.resize(n.value + std::size_t{1}, false);
+    if (bad_[n.value] == !good) return;
+    bad_[n.value] = !good;
+    const std::uint32_t gpus = backend().gpus(n);
+    bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
+    for (auto& [key, q] : queues_) q.failed = false;
+  }
+
+  // Among queues of guaranteed jobs whose first may start, the one whose first goes before the
+  // others; null: none.
+  [[nodiscard]] queue* first_queue() {
+    queue* best = nullptr;
+    std::optional<weighted_tree::item> least;
+    for (auto at = queues_.lower_bound({true, 0, 0}); at != queues_.end(); ++at) {
+      queue& q = at->second;
+      if (q.failed) continue;
+      const std::optional<weighted_tree::item> first = q.jobs.first();
+      if (!first || (least && std::pair(least->key, least->id) < std::pair(first->key, first->id)))
+        continue;
+      best = &q;
+      least = first;
+    }
+    return best;
+  }
+  // Starts the guaranteed jobs that can have GPUs of their tenant.
+  [[nodiscard]] absl::Status start_guaranteed(time_ms now) {
+    while (queue* const next = first_queue()) {
+      record& r = jobs_.at(next->jobs.first()->id);
+      next->failed = !scheduler_.may_start(r.request);
+      if (next->failed) continue;
+      if (!r.inside) std::erase(outside_, r.request.job);
+      APIARY_RETURN_IF_ERROR(take_out(r, now));
+      r.entitled = true;
+      APIARY_RETURN_IF_ERROR(enter(r, r.request, now));
+    }
+    return absl::OkStatus();
+  }
+  // Submits all other jobs to time sharing, to run in time slices.
+  [[nodiscard]] absl::Status enter_others(time_ms now) {
+    for (const job_id job : std::exchange(outside_, {})) {
+      record& r = jobs_.at(job.value);
+      job_request sliced = r.request;
+      if (r.guaranteed) sliced.priority = -1;
+      APIARY_RETURN_IF_ERROR(enter(r, sliced, now));
+    }
+    return absl::OkStatus();
+  }
+  [[nodiscard]] absl::Status enter(record& r, const job_request& as, time_ms now) {
+    done_.clear();
+    APIARY_RETURN_IF_ERROR(scheduler_.submit(as, {.weight = as.weight}, now, done_));
+    r.inside = true;
+    return record_actions(now);
+  }
+  // Records what time sharing has done.
+  [[nodiscard]] absl::Status record_actions(time_ms now) {
+    using verb = typename time_sharing<Backend>::action::verb;
+    for (const auto& a : done_) {
+      record& r = jobs_.at(a.job.value);
+      if (!std::exchange(r.acted, true)) acted_.push_back(a.job);
+      if (a.what == verb::migrate) {
+        r.place = backend().job_placement_of(a.where);
+        retry(r);
+      } else if (a.what != verb::suspend) {
+        occupy(r, backend().job_placement_of(a.where));
+      } else {
+        const bool was_entitled = r.entitled;
+        release(r);
+        begin_to_wait(r);
+        if (!was_entitled) continue;
+        APIARY_RETURN_IF_ERROR(take_out(r, now));
+        outside_.push_back(a.job);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Appends what all that comes to for the host.
+  void report(time_ms now, std::vector<job_action>& actions) {
+    for (const job_id job : acted_) {
+      record& r = jobs_.at(job.value);
+      r.acted = false;
+      if (r.reported.empty() || !r.place.empty()) continue;
+      actions.push_back({job_action::verb::suspend, job, {}, {}});
+      r.entered = queue_of(r).clock.at(now);
+      r.reported.clear();
+    }
+    for (const bool starts : {false, true}) {
+      for (const job_id job : acted_) {
+        record& r = jobs_.at(job.value);
+        if (r.reported == r.place || r.reported.empty() != starts) continue;
+        delays waited;
+        if (starts) {
+          waited = queue_of(r).clock.at(now);
+          waited -= r.entered;
+        }
+        const auto what = starts ? job_action::verb::start : job_action::verb::migrate;
+        actions.push_back({what, job, r.place, waited});
+        r.reported = r.place;
+      }
+    }
+    acted_.clear();
+  }
+  [[nodiscard]] delay_cause cause_of(const queue_key& key) const {
+    const auto& [guaranteed, tenant, gpus] = key;
+    if (guaranteed) {
+      const auto used = used_by_.find(tenant);
+      const std::uint32_t free =
+          backend().entitled_gpus(tenant_id(tenant)) - (used == used_by_.end() ? 0 : used->second);
+      return gpus > free ? delay_cause::quota : delay_cause::fragmentation;
+    }
+    return gpus > idle_gpus() ? delay_cause::capacity : delay_cause::fragmentation;
+  }
+
+  time_sharing<Backend> scheduler_;
+  absl::flat_hash_map<std::uint32_t, record> jobs_;
+  std::map<queue_key, queue> queues_;
+  std::vector<job_id> outside_;  // jobs that time_sharing does not know yet
+  std::vector<job_id> acted_;    // jobs with changes that the host does not know yet
+  std::vector<typename time_sharing<Backend>::action> done_;
+  std::map<std::uint32_t, std::uint32_t> used_by_;  // GPUs of entitled jobs, by tenant
+  std::uint32_t used_ = 0;                          // GPUs
+  std::uint32_t bad_gpus_ = 0;
+  std::vector<bool> bad_;  // nodes
+  time_ms now_ = 0;        // of the last call
+};
+
+APIARY_NAMESPACE_END

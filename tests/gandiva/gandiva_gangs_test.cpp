@@ -1,0 +1,666 @@
+// apiary/tests/gandiva/gandiva_gangs_test.cpp - turns and moves on HiveD: guarantees hold, nobody starves.
+// SPDX-License-Identifier: MIT
+#include "support/hived_worlds.h"
+#include "support/naive_time_sharing.h"
+#include "support/scale.h"
+#include <apiary/core/digest.h>
+#include <apiary/core/rng.h>
+#include <apiary/gandiva/backend.h>
+#include <apiary/gandiva/gandiva_gangs.h>
+#include <apiary/gandiva/time_sharing.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace gandiva_on_hived {
+namespace {
+
+using namespace apiary;
+using namespace apiary::detail;
+using gang_action = gandiva_gangs::action;
+using verb = gang_action::verb;
+
+// Two nodes of four GPUs, tenant a owns one of them.
+hived two_nodes() {
+  hived_config config;
+  config.cell_types = {{"PAIR", "GPU", 2, false}, {"NODE", "PAIR", 2, true}};
+  config.physical_cells = {{.type = "NODE", .address = "n0"}, {.type = "NODE", .address = "n1"}};
+  config.virtual_clusters = {{.name = "a", .cells = {{"NODE", 1}}}, {.name = "b"}};
+  return hived::create(config).value();
+}
+gang_request guest(std::uint32_t job, std::uint32_t leaves, std::uint32_t tasks = 1) {
+  return {.job = job_id(job),
+          .tenant = tenant_id(1),
+          .priority = opportunistic_priority,
+          .members = {{tasks, leaves}}};
+}
+gang_request owner(std::uint32_t job, std::uint32_t leaves, std::int32_t priority = 0) {
+  return {
+      .job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {{1, leaves}}};
+}
+
+struct two_node_host {
+  gandiva_gangs scheduler;
+  std::vector<gang_action> actions{};
+
+  explicit two_node_host(const time_sharing_options& options, const gang_moves& moves = {})
+      : scheduler(gandiva_gangs::create(hived_backend(two_nodes(), moves), options).value()) {}
+  void submit(const gang_request& r, time_ms now, const job_terms& terms = {}) {
+    actions.clear();
+    REQUIRE(scheduler.submit(r, terms, now, actions).ok());
+  }
+  void tick(time_ms now) {
+    actions.clear();
+    REQUIRE(scheduler.tick(now, actions).ok());
+    REQUIRE(apiary_test::faults_of(scheduler.backend().scheduler()) == "");
+  }
+  [[nodiscard]] bool runs(std::uint32_t job) const {
+    return scheduler.find(job_id(job)) == gandiva_gangs::phase::runs;
+  }
+  // What was done with whom.
+  [[nodiscard]] std::vector<std::pair<verb, std::uint32_t>> done() const {
+    std::vector<std::pair<verb, std::uint32_t>> list;
+    for (const gang_action& a : actions) list.emplace_back(a.what, a.job.value);
+    return list;
+  }
+};
+using done_list = std::vector<std::pair<verb, std::uint32_t>>;
+
+TEST_CASE("gandiva on hived: what cannot be asked") {
+  constexpr auto invalid = absl::StatusCode::kInvalidArgument;
+  CHECK(gandiva_gangs::create(hived_backend(two_nodes()), {.quantum = 0}).status().code() ==
+        invalid);
+  hived used = two_nodes();
+  CHECK(used.commit(used.propose(guest(1, 1)).value()).ok());
+  CHECK(gandiva_gangs::create(hived_backend(used), {}).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
+
+  gandiva_gangs g = gandiva_gangs::create(hived_backend(two_nodes()), {}).value();
+  std::vector<gang_action> actions;
+  const std::uint64_t before = g.backend().scheduler().hash();
+  gang_request r = guest(1, 1);
+  CHECK(g.submit(r, {.weight = 0}, 0, actions).code() == invalid);
+  CHECK(g.submit(r, {.weight = 1001}, 0, actions).code() == invalid);
+  CHECK(g.submit(r, {}, -1, actions).code() == invalid);
+  CHECK(g.submit(r, {}, gandiva_gangs::end_of_time, actions).code() == invalid);
+  CHECK(g.submit({}, {}, 0, actions).code() != absl::StatusCode::kOk);
+  r.tenant = tenant_id(2);
+  CHECK(g.submit(r, {}, 0, actions).code() == absl::StatusCode::kNotFound);
+  const summary_bitset nodes(2, true);
+  r = guest(1, 1);
+  r.suggested = &nodes;
+  CHECK(g.submit(r, {}, 0, actions).code() == invalid);
+  CHECK(g.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(g.mark_bad(node_id(2)).code() == absl::StatusCode::kNotFound);
+  CHECK(g.mark_healthy(node_id(2)).code() == absl::StatusCode::kNotFound);
+  CHECK(actions.empty());
+  CHECK(g.num_jobs() == 0);
+  CHECK(g.backend().scheduler().hash() == before);
+  CHECK(!g.find(job_id(1)));
+
+  CHECK(g.submit(guest(1, 1), {}, 5, actions).ok());
+  CHECK(g.submit(guest(1, 1), {}, 5, actions).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(g.tick(4, actions).code() == invalid);
+  CHECK(g.finish(job_id(1), 4).code() == invalid);
+  CHECK(g.tick(gandiva_gangs::end_of_time, actions).code() == invalid);
+  CHECK(g.num_jobs() == 1);
+}
+
+TEST_CASE("gandiva on hived: may_start is what submit would do") {
+  gandiva_gangs g = gandiva_gangs::create(hived_backend(two_nodes()), {}).value();
+  std::vector<gang_action> actions;
+  gang_request r = guest(0, 4, 2);
+  const summary_bitset nodes(2, true);
+  r.suggested = &nodes;
+  CHECK(!g.may_start(r));  // hived alone would place it
+  CHECK(!g.submit(r, {}, 0, actions).ok());
+  r.suggested = nullptr;
+  CHECK(g.may_start(r));
+  CHECK(!g.may_start(guest(0, 5)));
+  CHECK(g.submit(r, {}, 0, actions).ok());
+  CHECK(!g.may_start(guest(1, 1)));
+  CHECK(g.may_start(owner(1, 4)));  // guests stop for it
+  CHECK(g.find(job_id(0)) == gandiva_gangs::phase::runs);
+}
+
+TEST_CASE("gandiva on hived: three guests of a whole node each take turns on two nodes") {
+  two_node_host host({.quantum = 60});
+  for (std::uint32_t job = 0; job < 3; ++job) host.submit(guest(job, 4), 0);
+  CHECK(host.actions.empty());  // job 2 waits
+  host.tick(0);
+  CHECK(host.scheduler.wake() == 60);
+  host.tick(30);
+  CHECK(host.actions.empty());
+  host.tick(60);
+  CHECK(host.done() == done_list{{verb::suspend, 1}, {verb::start, 2}});
+  host.tick(120);
+  CHECK(host.done() == done_list{{verb::suspend, 0}, {verb::resume, 1}});
+  host.tick(180);
+  CHECK(host.actions.empty());  // all three have run for two quanta
+  host.tick(240);
+  CHECK(host.done() == done_list{{verb::suspend, 2}, {verb::resume, 0}});
+  CHECK(host.scheduler.pass(job_id(0)) == slice_pass(120, 1));
+  CHECK(host.scheduler.wake() == 241);  // job 2 might have found room elsewhere
+  host.tick(241);
+  CHECK(host.scheduler.wake() == 300);
+  CHECK(host.scheduler.finish(job_id(0), 250).ok());
+  host.tick(250);
+  CHECK(host.done() == done_list{{verb::resume, 2}});
+  CHECK(host.scheduler.wake() == forever);
+}
+
+TEST_CASE("gandiva on hived: a guest of weight two runs twice as long") {
+  two_node_host host({.quantum = 60});
+  host.submit(guest(0, 4, 2), 0, {.weight = 2});
+  host.submit(guest(1, 4, 2), 0);
+  std::uint32_t first = 0;
+  for (time_ms now = 0; now < 36'000; now += 60) {
+    host.tick(now);
+    CHECK(host.runs(0) != host.runs(1));
+    first += host.runs(0) ? 1U : 0U;
+  }
+  CHECK(first == 400);
+}
+
+TEST_CASE(
+    "gandiva on hived: an owner starts as it comes, and guests wait for it, not it for them") {
+  two_node_host host({.quantum = 60});
+  host.submit(guest(0, 4, 2), 0);
+  host.submit(owner(1, 4), 10);
+  CHECK(host.done() == done_list{{verb::suspend, 0}, {verb::start, 1}});
+  CHECK(host.scheduler.pass(job_id(0)) == slice_pass(10, 1));
+  for (time_ms now = 60; now < 600; now += 60) {
+    host.tick(now);
+    CHECK(host.actions.empty());  // it is never the guest's turn
+  }
+  CHECK(host.scheduler.finish(job_id(1), 600).ok());
+  host.tick(600);
+  CHECK(host.done() == done_list{{verb::resume, 0}});
+}
+
+TEST_CASE("gandiva on hived: inside a tenant the higher priority stops the lower one") {
+  two_node_host host({.quantum = 60});
+  host.submit(owner(0, 4, 1), 0);
+  host.submit(owner(1, 4, 2), 1);
+  CHECK(host.done() == done_list{{verb::suspend, 0}, {verb::start, 1}});
+  host.submit(owner(2, 4, 3), 2);
+  host.submit(guest(3, 4), 3);
+  CHECK(host.scheduler.num_waiting() == 2);
+  CHECK(host.scheduler.finish(job_id(2), 4).ok());
+  host.tick(4);  // job 1 first, of its higher priority
+  CHECK(host.done() == done_list{{verb::resume, 1}});
+  CHECK(!host.runs(0));
+  CHECK(host.runs(3));
+}
+
+TEST_CASE("gandiva on hived: a guest moves, so that a node becomes whole") {
+  for (const bool movable : {true, false}) {
+    for (const std::uint32_t cost : {0U, 1999U, 2000U}) {
+      two_node_host host({.quantum = 60, .moves = {1, cost}});
+      host.submit(guest(0, 2), 0, {.movable = movable});
+      host.submit(guest(1, 2), 0, {.movable = movable});
+      host.submit(guest(2, 2), 0, {.movable = movable});
+      host.tick(0);
+      CHECK(host.scheduler.finish(job_id(0), 1).ok());
+      const std::uint64_t before = broken_leaves(host.scheduler.backend().scheduler());
+      host.tick(1);
+      const std::uint64_t after = broken_leaves(host.scheduler.backend().scheduler());
+      if (!movable || cost == 2000) {
+        CHECK(host.actions.empty());
+        continue;
+      }
+      REQUIRE(host.actions.size() == 1);
+      CHECK(host.actions[0].what == verb::migrate);
+      CHECK(before == 4);  // two unused on each node
+      CHECK(after == 0);
+      host.tick(2);
+      CHECK(host.actions.empty());
+    }
+  }
+}
+
+// Audits after whatever changes something.
+struct audited_ground {
+  using request = hived_backend::request;
+  using place = hived_backend::place;
+
+  hived_backend inner;
+
+  void audit_now() const { REQUIRE(apiary_test::faults_of(inner.scheduler()) == ""); }
+  std::int32_t priority(const request& r) const { return inner.priority(r); }
+  bool may_start(const request& r) {
+    const std::uint64_t before = inner.scheduler().hash();
+    const bool may = inner.may_start(r);
+    audit_now();
+    REQUIRE(inner.scheduler().hash() == before);
+    return may;
+  }
+  absl::StatusOr<bool> start(const request& r, std::vector<job_id>& stopped) {
+    const std::uint64_t before = inner.scheduler().hash();
+    auto runs = inner.start(r, stopped);
+    audit_now();
+    if (!runs.ok() || !*runs) REQUIRE(inner.scheduler().hash() == before);
+    return runs;
+  }
+  place stop(job_id job) {
+    place was = inner.stop(job);
+    audit_now();
+    return was;
+  }
+  bool restart(const request& r, const place& where) {
+    const bool runs = inner.restart(r, where);
+    audit_now();
+    return runs;
+  }
+  place place_of(job_id job) const { return inner.place_of(job); }
+  void improve(std::span<const job_id> movable, const move_limits& limits,
+               std::vector<job_id>& moved) {
+    const std::uint64_t before = inner.scheduler().hash();
+    inner.improve(movable, limits, moved);
+    audit_now();
+    if (moved.empty()) REQUIRE(inner.scheduler().hash() == before);
+  }
+  absl::Status mark(node_id n, bool healthy) {
+    absl::Status status = inner.mark(n, healthy);
+    audit_now();
+    return status;
+  }
+  bool empty() const { return inner.empty(); }
+};
+
+// What hosts send, at random; what it was answered is applied to a list of who runs where.
+template <class Scheduler>
+class random_host {
+ public:
+  struct counts {
+    std::uint64_t ticks = 0, starts = 0, suspends = 0, resumes = 0, migrations = 0, late = 0;
+  };
+
+  random_host(Scheduler s, std::uint64_t seed, std::uint32_t marks)
+      : scheduler(std::move(s)), random(seed), marks_(marks) {}
+
+  Scheduler scheduler;
+  rng random;
+  time_ms now = 0;
+  counts seen{};
+  digest log{};
+  std::map<job_id, gang_request> jobs{};
+  std::map<job_id, std::vector<task_place>> running{};
+
+  [[nodiscard]] const hived& cluster() const {
+    if constexpr (requires { scheduler.backend().inner; }) {
+      return scheduler.backend().inner.scheduler();
+    } else {
+      return scheduler.backend().scheduler();
+    }
+  }
+
+  void step() {
+    acted_.clear();
+    for (std::uint32_t events = random.uniform(3); events > 0; --events) event();
+    now += random.uniform(3) == 0 ? 0 : random.uniform(25);
+    std::set<job_id> here;
+    std::vector<gang_action> actions;
+    REQUIRE(scheduler.tick(now, actions).ok());
+    for (const gang_action& a : actions) REQUIRE(here.insert(a.job).second);
+    apply(actions);
+    ++seen.ticks;
+    REQUIRE(scheduler.wake() > now);
+    REQUIRE(scheduler.num_jobs() == jobs.size());
+    REQUIRE(scheduler.num_waiting() == jobs.size() - running.size());
+    // Where an owner moved, another may find room now: at wake().
+    for (const gang_action& a : actions)
+      if (a.what == verb::migrate && jobs.at(a.job).priority >= 0) return;
+    owners_are_not_late();
+  }
+
+ private:
+  void event() {
+    if (random.uniform(100) < marks_) {
+      const node_id n(random.uniform(cluster().layout().num_nodes()));
+      const bool good = random.uniform(3) > 0;
+      REQUIRE((good ? scheduler.mark_healthy(n) : scheduler.mark_bad(n)).ok());
+    } else if (random.uniform(100) < 51) {
+      gang_request r = apiary_test::random_gang(cluster().layout(), job_id(next_++), random);
+      if (random.uniform(2) == 0) {
+        r.priority = opportunistic_priority;
+        r.pinned.reset();
+      }
+      // On bad hardware hived looks at some ways to downgrade lazy gangs only, those that it meets
+      // first: what guests hold may then decide.
+      std::vector<gang_action> actions;
+      const job_terms terms{1 + random.uniform(3), random.uniform(4) != 0};
+      if (!scheduler.submit(r, terms, now, actions).ok()) return;
+      jobs[r.job] = r;
+      apply(actions);
+    } else if (!jobs.empty()) {
+      const job_id job =
+          std::next(jobs.begin(), random.uniform(static_cast<std::uint32_t>(jobs.size())))->first;
+      REQUIRE(scheduler.finish(job, now).ok());
+      jobs.erase(job);
+      running.erase(job);
+    }
+  }
+  // Nobody runs twice, nobody moves or stops who does not run.
+  void apply(const std::vector<gang_action>& actions) {
+    for (const gang_action& a : actions) {
+      acted_.insert(a.job);
+      log.add(static_cast<std::uint64_t>(now)).add(static_cast<std::uint64_t>(a.what));
+      log.add(a.job.value);
+      for (const task_place& t : a.where) log.add(t.node.value).add(t.leaves);
+      switch (a.what) {
+        case verb::start:
+          ++seen.starts;
+          REQUIRE(running.emplace(a.job, a.where).second);
+          break;
+        case verb::resume:
+          ++seen.resumes;
+          REQUIRE(running.emplace(a.job, a.where).second);
+          break;
+        case verb::suspend:
+          ++seen.suspends;
+          REQUIRE(running.erase(a.job) == 1);
+          break;
+        case verb::migrate:
+          ++seen.migrations;
+          REQUIRE(running.contains(a.job));
+          REQUIRE(running[a.job] != a.where);
+          running[a.job] = a.where;
+      }
+    }
+    REQUIRE(cluster().gangs().size() == running.size());
+    for (const gang_action& a : actions) {
+      if (a.what == verb::suspend) continue;
+      REQUIRE(cluster().tasks(*cluster().find(a.job)) == running[a.job]);
+    }
+  }
+  // A guaranteed gang that waits would wait without anybody on cells not his tenant's own.
+  void owners_are_not_late() {
+    std::vector<job_id> late;
+    for (const auto& [job, r] : jobs) {
+      if (r.priority >= 0 && !running.contains(job) && !acted_.contains(job)) late.push_back(job);
+    }
+    if (late.empty()) return;
+    hived alone = cluster();
+    for (const auto& [job, where] : running)
+      if (!alone.find(job)->guaranteed()) REQUIRE(alone.finish(job).ok());
+    for (const job_id job : late) {
+      const auto plan = alone.propose(jobs[job]);
+      REQUIRE((plan.ok() && plan->result == plan_result::wait));
+      ++seen.late;
+    }
+  }
+
+  std::uint32_t marks_;
+  std::uint32_t next_ = 0;
+  std::set<job_id> acted_{};
+};
+
+struct random_world {
+  hived cluster;
+  gang_moves gangs{};
+  time_sharing_options options{};
+
+  explicit random_world(rng& random)
+      : cluster(hived::create(apiary_test::random_cluster(random)).value()) {
+    gangs.measure = random.uniform(2) == 0 ? gang_measure::broken : gang_measure::spread;
+    gangs.guaranteed = random.uniform(4) == 0;
+    gangs.trials = 1 + random.uniform(4);
+    options.quantum = random.uniform(8) == 0 ? forever : 1 + random.uniform(60);
+    options.moves = {random.uniform(4), random.uniform(2) * random.uniform(1500)};
+  }
+};
+
+TEST_CASE("gandiva on hived: a million ticks, audited after every action, no owner late") {
+  std::uint64_t ticks = 0, starts = 0, suspends = 0, resumes = 0, migrations = 0, late = 0;
+  for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{2000}); ++run) {
+    CAPTURE(run);
+    rng random(run);
+    const random_world world(random);
+    using audited = time_sharing<audited_ground>;
+    random_host host(
+        audited::create(audited_ground{hived_backend(world.cluster, world.gangs)}, world.options)
+            .value(),
+        random(), run % 2 == 0 ? 0 : 8);
+    for (int i = 0; i < 500; ++i) host.step();
+    ticks += host.seen.ticks, starts += host.seen.starts, suspends += host.seen.suspends;
+    resumes += host.seen.resumes, migrations += host.seen.migrations, late += host.seen.late;
+  }
+  CHECK(ticks == 500 * apiary_test::scaled(std::uint64_t{2000}));  // at full scale a million
+  CHECK(starts > 0);
+  CHECK(suspends > 0);
+  CHECK(resumes > 0);
+  CHECK(migrations > 0);
+  CHECK(late > 0);  // owners were seen waiting
+}
+
+// Calls at one moment, before a tick.
+struct calls {
+  time_ms at = 0;
+  std::vector<std::pair<gang_request, job_terms>> come{};
+  std::vector<job_id> end{};
+};
+struct told {
+  time_ms at = 0;
+  verb what = verb::start;
+  job_id job{};
+  friend bool operator==(const told&, const told&) = default;
+};
+// What a scheduler tells the owners, or all, as long as their calls are made.
+std::vector<told> told_to_owners(gandiva_gangs g, const std::vector<calls>& list,
+                                 bool with_guests) {
+  std::vector<told> log;
+  std::set<job_id> owners;
+  std::set<job_id> here;
+  const auto write = [&](time_ms at, const std::vector<gang_action>& actions) {
+    for (const gang_action& a : actions)
+      if (owners.contains(a.job)) log.push_back({at, a.what, a.job});
+  };
+  for (const calls& now : list) {
+    std::vector<gang_action> actions;
+    for (const auto& [r, terms] : now.come) {
+      if (r.priority < 0 && !with_guests) continue;
+      if (!g.submit(r, terms, now.at, actions).ok()) continue;
+      here.insert(r.job);
+      if (r.priority >= 0) owners.insert(r.job);
+    }
+    for (const job_id job : now.end)
+      if (here.contains(job)) REQUIRE(g.finish(job, now.at).ok());
+    REQUIRE(g.tick(now.at, actions).ok());
+    write(now.at, actions);
+  }
+  return log;
+}
+
+TEST_CASE("gandiva on hived: owners start, stop and go on as if there were no guests") {
+  std::uint64_t compared = 0;
+  std::uint64_t stopped = 0;
+  for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{400}); ++run) {
+    CAPTURE(run);
+    rng random(3'000'000 + run);
+    const random_world world(random);
+    const gandiva_gangs fresh =
+        gandiva_gangs::create(hived_backend(world.cluster, {.measure = world.gangs.measure}),
+                              world.options)
+            .value();
+    std::vector<calls> list;
+    std::vector<job_id> jobs;
+    for (time_ms now = 0; now < 400; now += 1 + random.uniform(8)) {
+      calls& c = list.emplace_back(calls{now});
+      for (std::uint32_t n = random.uniform(3); n > 0; --n) {
+        const job_id job(static_cast<std::uint32_t>(jobs.size()));
+        gang_request r = apiary_test::random_gang(world.cluster.layout(), job, random);
+        r.lazy = false;
+        if (random.uniform(2) == 0) {
+          r.priority = opportunistic_priority;
+          r.pinned.reset();
+        }
+        c.come.emplace_back(r, job_terms{1 + random.uniform(3), true});
+        jobs.push_back(job);
+      }
+    }
+    for (const job_id job : jobs) {
+      const auto at = random.uniform(static_cast<std::uint32_t>(list.size()));
+      const auto came = std::find_if(list.begin(), list.end(), [&](const calls& c) {
+        return std::any_of(c.come.begin(), c.come.end(),
+                           [&](const auto& asked) { return asked.first.job == job; });
+      });
+      if (list.begin() + at > came) list[at].end.push_back(job);
+    }
+    const std::vector<told> with = told_to_owners(fresh, list, true);
+    const std::vector<told> without = told_to_owners(fresh, list, false);
+    REQUIRE(with.size() == without.size());
+    for (std::size_t i = 0; i < with.size(); ++i) {
+      CAPTURE(i);
+      REQUIRE(with[i] == without[i]);
+      stopped += with[i].what == verb::suspend ? 1U : 0U;
+    }
+    compared += with.size();
+  }
+  CHECK(compared > 0);
+  CHECK(stopped > 0);
+}
+
+// Set anew on purpose when actions change; the same for every compiler.
+TEST_CASE("gandiva on hived: the actions written down") {
+  digest all;
+  for (std::uint64_t run = 0; run < 10; ++run) {
+    rng random(4'000'000 + run);
+    const random_world world(random);
+    random_host host(
+        gandiva_gangs::create(hived_backend(world.cluster, world.gangs), world.options).value(),
+        random(), 8);
+    for (int i = 0; i < 300; ++i) host.step();
+    all.add(host.log.value());
+  }
+  CHECK(all.value() == 490037864211849210U);
+}
+
+TEST_CASE("gandiva on hived: the same actions as by its words, and twice the same") {
+  for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{150}); ++run) {
+    CAPTURE(run);
+    rng random(1'000'000 + run);
+    const random_world world(random);
+    // Both, as one to the host.
+    struct pair_of {
+      gandiva_gangs fast;
+      apiary_test::naive_gandiva_gangs naive;
+      const hived_backend& backend() const { return fast.backend(); }
+      void compare(const std::vector<gang_action>& actions) const {
+        REQUIRE(actions == naive.actions);
+        REQUIRE(fast.backend().scheduler().hash() == naive.scheduler.hash());
+        REQUIRE(broken_leaves(naive.scheduler) ==
+                apiary_test::naive_broken_leaves(naive.scheduler));
+      }
+      absl::Status submit(const gang_request& r, const job_terms& terms, time_ms now,
+                          std::vector<gang_action>& actions) {
+        absl::Status status = fast.submit(r, terms, now, actions);
+        REQUIRE(naive.submit(r, terms, now) == status.ok());
+        compare(actions);
+        return status;
+      }
+      absl::Status finish(job_id job, time_ms now) {
+        naive.finish(job);
+        return fast.finish(job, now);
+      }
+      absl::Status mark_bad(node_id n) {
+        naive.mark(n, false);
+        return fast.mark_bad(n);
+      }
+      absl::Status mark_healthy(node_id n) {
+        naive.mark(n, true);
+        return fast.mark_healthy(n);
+      }
+      absl::Status tick(time_ms now, std::vector<gang_action>& actions) {
+        absl::Status status = fast.tick(now, actions);
+        naive.tick(now);
+        compare(actions);
+        return status;
+      }
+      time_ms wake() const { return fast.wake(); }
+      std::size_t num_jobs() const { return fast.num_jobs(); }
+      std::size_t num_waiting() const { return fast.num_waiting(); }
+    };
+    const gandiva_gangs fresh =
+        gandiva_gangs::create(hived_backend(world.cluster, world.gangs), world.options).value();
+    const std::uint64_t seed = random();
+    random_host both(pair_of{fresh, {world.cluster, world.gangs, world.options}}, seed, 5);
+    random_host again(fresh, seed, 5);
+    for (int i = 0; i < 200; ++i) {
+      both.step();
+      again.step();
+    }
+    REQUIRE(both.log.value() == again.log.value());
+  }
+}
+
+TEST_CASE("gandiva on hived: every guest that has room beside the owners runs in time") {
+  std::uint64_t waits = 0;
+  for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{400}); ++run) {
+    CAPTURE(run);
+    rng random(2'000'000 + run);
+    const random_world world(random);
+    constexpr time_ms quantum = 10;
+    gandiva_gangs g =
+        gandiva_gangs::create(hived_backend(world.cluster, {.measure = world.gangs.measure}),
+                              {.quantum = quantum, .moves = world.options.moves})
+            .value();
+    std::map<job_id, job_terms> guests;
+    std::map<job_id, gang_request> asked;
+    std::vector<gang_action> actions;
+    for (std::uint32_t job = 0; job < 12; ++job) {
+      gang_request r = apiary_test::random_gang(world.cluster.layout(), job_id(job), random);
+      if (job >= 3) r.priority = opportunistic_priority;
+      if (job >= 3) r.pinned.reset();
+      const job_terms terms{1 + random.uniform(3), random.uniform(2) == 0};
+      if (g.submit(r, terms, 0, actions).ok() && r.priority < 0) {
+        guests[r.job] = terms;
+        asked[r.job] = r;
+      }
+    }
+    REQUIRE(g.tick(0, actions).ok());
+    hived owners = g.backend().scheduler();
+    for (const auto& [job, terms] : guests)
+      if (owners.find(job) != nullptr) REQUIRE(owners.finish(job).ok());
+    std::map<job_id, std::uint64_t> left;  // turns until it must run
+    const auto set_clock = [&](job_id job) {
+      const std::int64_t mine = g.pass(job);
+      left[job] = 1;
+      for (const auto& [other, terms] : guests) {
+        if (other == job || g.pass(other) > mine) continue;
+        left[job] +=
+            static_cast<std::uint64_t>((mine - g.pass(other)) / slice_pass(quantum, terms.weight)) +
+            1;
+      }
+    };
+    for (time_ms now = quantum; now < 200 * quantum; now += quantum) {
+      actions.clear();
+      REQUIRE(g.tick(now, actions).ok());
+      for (const auto& [job, terms] : guests) {
+        if (g.find(job) == gandiva_gangs::phase::runs) {
+          left.erase(job);
+          continue;
+        }
+        if (owners.propose(asked[job])->result != plan_result::bind) continue;
+        ++waits;
+        if (!left.contains(job)) {
+          set_clock(job);
+        } else {
+          REQUIRE(left[job]-- > 0);
+        }
+      }
+    }
+  }
+  CHECK(waits > 0);
+}
+
+}  // namespace
+}  // namespace gandiva_on_hived
