@@ -291,7 +291,7 @@ class cheapest_first {
       for (std::uint32_t s = in.candidates[j].first; s < in.candidates[j].last; ++s) {
         std::uint32_t& f = free[in.shares[s].node];
         --classes[f].nodes;
-        f += in.shares[s].leaves;
+        f += in.shares[s].gpus;
         ++classes[f].nodes;
       }
     }

@@ -1,4 +1,4 @@
-// apiary/tests/explain/blocking_resource_test.cpp - what is to blame, against every set of demands.
+// apiary/tests/explain/blocking_resource_test.cpp - what blocks a gang, against every set of requirements.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"
@@ -72,7 +72,7 @@ TEST_CASE("blocking_resources: without these the gang fits, without any fewer it
   CHECK(several > 0);
 }
 
-TEST_CASE("blocking_resources: what is not known is not said") {
+TEST_CASE("blocking_resources: nothing is blamed if the verdict is not known") {
   topology_constraints gang;
   gang.members = {{.tasks = 2, .gpus = 1, .host = {1, 1}}};
   CHECK(blocking_resources(gang, [](const topology_constraints&) {

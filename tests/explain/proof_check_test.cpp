@@ -31,7 +31,7 @@ level_t proof_level(const ruled_world& world, const topology_constraints& gang) 
   return gang.required == any_level ? world.tree.num_levels() : gang.required;
 }
 
-// Whether every number is right, and what the cell can hold or bear is not enough.
+// Whether every number is right, and no cell can hold enough.
 bool is_right_refusal(const naive_cells& naive, const infeasibility_proof& why, std::uint32_t c) {
   const infeasibility_proof::refusal& r = why.cells[c];
   const naive_cells::counts tasks = naive.tasks();
@@ -130,7 +130,7 @@ void change_certificate(infeasibility_proof& why, rng& random) {
 
 }  // namespace
 
-TEST_CASE("certificate_check: accepted is what is right in every number, and nothing else") {
+TEST_CASE("proof_check: accepted is what is right in every number, and nothing else") {
   std::size_t accepted = 0;
   std::size_t listed = 0;
   std::size_t changed = 0;
@@ -163,7 +163,7 @@ TEST_CASE("certificate_check: accepted is what is right in every number, and not
   if (scale() >= 1) CHECK(listed > 100);
 }
 
-TEST_CASE("certificate_check: numbers of 64 bits") {
+TEST_CASE("proof_check: numbers of 64 bits") {
   // As many tasks as a gang can have, with the greatest weight.
   const ruled_world world{ragged_tree({{2}, {2, 2}, {8, 8, 8, 8}}), {8, 3, 5, 0}, {}};
   constexpr std::uint64_t most = ~std::uint32_t{0};
@@ -185,7 +185,7 @@ TEST_CASE("certificate_check: numbers of 64 bits") {
   for_each_mutation(why, [&](const infeasibility_proof& other) { CHECK(!check(other)); });
 }
 
-TEST_CASE("certificate_check: what a cell holds may be listed in any order, but once") {
+TEST_CASE("proof_check: what a cell holds may be listed in any order, but once") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {8}, {{4, 4}}};
   topology_constraints gang;
   gang.members = {{3, 1, {1, 0}}, {2, 2, {2, 0}}};
@@ -207,7 +207,7 @@ TEST_CASE("certificate_check: what a cell holds may be listed in any order, but 
   CHECK(!check(why));
 }
 
-TEST_CASE("certificate_check: a part of more than a GPU, or of nothing, is whole GPUs") {
+TEST_CASE("proof_check: a fraction of more than a GPU, or of nothing, is whole GPUs") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
   topology_constraints gang;
   gang.members = {{.tasks = 1, .gpus = 2},
@@ -222,7 +222,7 @@ TEST_CASE("certificate_check: a part of more than a GPU, or of nothing, is whole
   CHECK(check(why));
 }
 
-TEST_CASE("certificate_check: needs that no node can meet are not told apart") {
+TEST_CASE("proof_check: needs that no node can meet count as the same") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
   constexpr std::uint32_t many = std::uint32_t{1} << 30;
   topology_constraints gang;
@@ -252,7 +252,7 @@ static_assert(!can_be_checked<const topology_constraints>);
 
 }  // namespace
 
-TEST_CASE("certificate_check: nothing proves that a gang of nothing does not fit") {
+TEST_CASE("proof_check: nothing proves that a gang of nothing does not fit") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {0}, {}};
   topology_constraints gang;
   gang.members = {{0, 4}};
@@ -266,9 +266,9 @@ TEST_CASE("certificate_check: nothing proves that a gang of nothing does not fit
   CHECK(!check(why));
 }
 
-TEST_CASE("certificate_check: what the nodes of a cell bear together may be more than 64 bits") {
-  // A gang that one node could hold. Weighed with 2^32 - 1 the nodes bear 2^64 and more, and cut to
-  // 64 bits that would be less than is needed.
+TEST_CASE("proof_check: the weight of a cell may be more than 64 bits") {
+  // A gang that one node could hold. Weighed with 2^32 - 1 the nodes hold 2^64 and more; cut to
+  // 64 bits that would be less than the gang needs.
   const uniform_tree tree{65'537};
   topology_constraints gang;
   gang.members = {{.tasks = 65'536}};

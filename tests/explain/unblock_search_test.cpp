@@ -32,7 +32,7 @@ bool fits_with(const ruled_world& world, const std::vector<std::uint32_t>& free,
   return node_after_node(other, gang)(std::min(gang.required, world.tree.num_levels()));
 }
 
-// Up to three members: rules of all kinds, CPU and memory, and tasks without leaves.
+// Up to three members: all constraints, CPU and memory, and tasks without GPUs.
 topology_constraints random_waiting(rng& random, bool hosted) {
   topology_constraints gang;
   for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;) {
@@ -52,7 +52,7 @@ topology_constraints random_waiting(rng& random, bool hosted) {
   return gang;
 }
 
-struct remedy_counts {
+struct unblock_counts {
   int found = 0;
   int better = 0;  // in one more cell
   std::uint64_t freed = 0;
@@ -60,7 +60,7 @@ struct remedy_counts {
 };
 
 template <CellTree Tree>
-void check_remedies(const Tree& tree, rng& random, remedy_counts& seen) {
+void check_unblock(const Tree& tree, rng& random, unblock_counts& seen) {
   ruled_world world{ragged_copy(tree), {}, {}};
   capacity_index<Tree> capacities(tree, node, 4);
   std::vector<std::uint32_t> capacity;
@@ -107,7 +107,7 @@ void check_remedies(const Tree& tree, rng& random, remedy_counts& seen) {
     leaves_before = leaves;
   }
   if (fits_now || leaves_before == ~std::uint64_t{0}) return;
-  // Beside the least over all sets of nodes.
+  // The least over all sets of nodes.
   std::uint64_t least = leaves_before;
   for (std::uint32_t set = 0; set < 1U << capacities.num_nodes(); ++set) {
     std::vector<std::uint32_t> other = world.free;
@@ -126,14 +126,14 @@ void check_remedies(const Tree& tree, rng& random, remedy_counts& seen) {
 
 }  // namespace
 
-TEST_CASE("freeing the nodes of a remedy lets the gang fit, sparing one of them does not") {
+TEST_CASE("freeing the nodes lets the gang fit, leaving one of them out does not") {
   const int rounds = scaled(6'000);
-  remedy_counts seen;
+  unblock_counts seen;
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     if (round % 2 == 0) {
-      check_remedies(uniform_tree{2, 3, 4}, random, seen);
+      check_unblock(uniform_tree{2, 3, 4}, random, seen);
       continue;
     }
     std::vector<std::uint32_t> racks(2 + random.uniform(3));
@@ -141,10 +141,10 @@ TEST_CASE("freeing the nodes of a remedy lets the gang fit, sparing one of them 
     for (std::uint32_t& r : racks) nodes += r = 1 + random.uniform(2);
     const auto num_racks = static_cast<std::uint32_t>(racks.size());
     const ragged_tree tree({{num_racks}, racks, std::vector<std::uint32_t>(nodes, 4)});
-    check_remedies(tree, random, seen);
+    check_unblock(tree, random, seen);
   }
-  MESSAGE(seen.found, " remedies, ", seen.better, " better in one more, ", seen.freed,
-          " leaves freed, at least ", seen.least_freed);
+  MESSAGE(seen.found, " answers, ", seen.better, " better in one more, ", seen.freed,
+          " GPUs freed, at least ", seen.least_freed);
   CHECK(seen.found > 0);
   if (scale() >= 1) {
     CHECK(seen.found > 300);
@@ -153,7 +153,7 @@ TEST_CASE("freeing the nodes of a remedy lets the gang fit, sparing one of them 
   }
 }
 
-TEST_CASE("a placement takes its leaves until it is taken back") {
+TEST_CASE("a placement takes its GPUs until it is rolled back") {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 3, 4}, node, 4);
   for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 4);
   topology_constraints gang;

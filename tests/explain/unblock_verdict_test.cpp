@@ -1,4 +1,4 @@
-// apiary/tests/explain/unblock_verdict_test.cpp - remedies with CPU and memory; no remedy, or unknown.
+// apiary/tests/explain/unblock_verdict_test.cpp - unblock_search with CPU and memory; no answer, or unknown.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
@@ -25,7 +25,7 @@ using namespace apiary_test;
 
 namespace {
 
-// Nodes of eight leaves, what they have left and what they have in all.
+// Nodes of eight GPUs: what is free and what they have in all.
 struct hosted_nodes {
   uniform_tree tree;
   std::vector<std::uint32_t> free;
@@ -129,7 +129,7 @@ TEST_CASE("nodes that give CPU and memory back: enough of them, and none too man
       for_hosts += !remedy.nodes.empty() && leaves == 0 ? 1U : 0U;
     }
   }
-  MESSAGE(found, " remedies, ", for_hosts, " of nodes with all leaves free, ", none, " without");
+  MESSAGE(found, " answers, ", for_hosts, " of nodes with all GPUs free, ", none, " without");
   CHECK(found > scaled(5'000U));
   CHECK(for_hosts > 0);
   CHECK(none > scaled(5'000U) / 10);
@@ -161,8 +161,8 @@ TEST_CASE("hosts that give nothing back stay as they are") {
   CHECK(remedy.verdict == fit_verdict::does_not_fit);
 }
 
-TEST_CASE("a remedy in a cell that is not among the closest") {
-  // The racks with free nodes are broken for good beyond these.
+TEST_CASE("an answer in a cell that is not among the closest") {
+  // In the racks with free nodes the other nodes are broken.
   hosted_nodes in(uniform_tree{20, 2, 8});
   for (std::uint32_t n = 0; n < 40; ++n) in.capacity[n] = in.free[n] = n % 2 == 0 ? 8 : 0;
   in.capacity[26] = in.capacity[27] = 8;
@@ -181,7 +181,7 @@ TEST_CASE("a remedy in a cell that is not among the closest") {
   CHECK(remedy.verdict == fit_verdict::does_not_fit);
 }
 
-TEST_CASE("a budget that ends is no proof, of a remedy's nodes or that there is none") {
+TEST_CASE("a budget that ends is no proof, neither of an answer's nodes nor that there is none") {
   std::uint32_t unknown = 0;
   std::uint32_t in_doubt = 0;
   std::uint32_t certain = 0;

@@ -1,4 +1,4 @@
-// apiary/tests/explain/what_if_test.cpp - gangs placed and evicted on the rooms, and taken back.
+// apiary/tests/explain/what_if_test.cpp - gangs placed and evicted in a transaction, and rolled back.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
@@ -26,7 +26,7 @@ using namespace apiary_test;
 
 namespace {
 
-// Leaves and hosts as they are, and kept by plain sums beside them.
+// Capacities and hosts, and the same kept by plain sums.
 struct tried_state {
   capacity_index<uniform_tree> capacities{uniform_tree{2, 3, 8}, node, 8};
   std::vector<resources> hosts = std::vector<resources>(6);
@@ -60,7 +60,8 @@ topology_constraints a_task(std::uint32_t leaves, std::uint32_t cores) {
 
 }  // namespace
 
-TEST_CASE("what a placement takes of a host is gone for the next one, until it is taken back") {
+TEST_CASE(
+    "what a placement takes of a host is not free for the next one, until it is rolled back") {
   capacity_index<uniform_tree> capacities(uniform_tree{1, 1, 8}, node, 8);
   capacities.set(0, 8);
   std::vector<resources> hosts{{96'000, 0}};
@@ -81,7 +82,7 @@ TEST_CASE("what a placement takes of a host is gone for the next one, until it i
   CHECK(fit(capacities, b, hosts) == fit_verdict::fits);
 }
 
-TEST_CASE("the victims of a search are evicted, the gang is placed, and nothing happened") {
+TEST_CASE("the victims of a search are evicted, the gang is placed, and all is rolled back") {
   capacity_index<uniform_tree> capacities(uniform_tree{1, 2, 8}, node, 8);
   std::vector<resources> hosts{{0, 0}, {4'000, 0}};
   const std::vector<eviction_candidate> candidates{{5, 0, 1}, {3, 1, 2}, {1, 2, 3}};
@@ -113,7 +114,7 @@ TEST_CASE("the victims of a search are evicted, the gang is placed, and nothing 
   CHECK(hosts == std::vector<resources>{{0, 0}, {4'000, 0}});
 }
 
-TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and back again") {
+TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and rolled back") {
   std::uint32_t placed = 0;
   std::uint32_t evicted = 0;
   for (std::uint64_t seed = 0; seed < scaled(2'000U); ++seed) {
@@ -198,7 +199,7 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ba
   CHECK(evicted > scaled(2'000U) / 4);
 }
 
-TEST_CASE("what is tried is recorded by what changes, not by what there is") {
+TEST_CASE("the journal records what changes, whatever the size of the cluster") {
   for (const std::uint32_t racks : {1U, 1'000U}) {
     CAPTURE(racks);
     capacity_index<uniform_tree> capacities(uniform_tree{racks, 4, 8}, node, 8);

@@ -1,4 +1,4 @@
-// apiary/tests/preempt/disruption_budget_test.cpp - what tenants may lose, against trying every set.
+// apiary/tests/preempt/disruption_budget_test.cpp - disruption budgets of tenants, against trying every set.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
@@ -85,7 +85,7 @@ struct tenants_gangs {
         left.set(allocations[s].node, left.free(allocations[s].node) + allocations[s].gpus);
     return topology_fit<uniform_tree>()(left, gang) == fit_verdict::fits;
   }
-  // Over all sets within the limits.
+  // The least cost of all sets within the budgets.
   [[nodiscard]] std::uint64_t least() const {
     std::uint64_t best = no_cost;
     for (std::uint32_t bits = 0; bits < 1U << candidates.size(); ++bits) {
@@ -98,7 +98,7 @@ struct tenants_gangs {
   }
 };
 
-// Who may lose all belongs to tenant 3.
+// Tenant 3 has no budget.
 tenants_gangs random_gangs(std::uint64_t seed, std::uint32_t most_gangs, bool constrained) {
   rng random(seed);
   tenants_gangs in(1 + random.uniform(3), 1 + random.uniform(3));
@@ -179,7 +179,7 @@ TEST_CASE("disruption_tally: what each group has lost, and whether that is too m
   }
 }
 
-TEST_CASE("disruption_tally: no set within the limits has more than the most that is said") {
+TEST_CASE("disruption_tally: no set within the budgets has more than max_sum()") {
   std::uint32_t exact = 0;
   for (std::uint64_t seed = 0; seed < scaled(3'000U); ++seed) {
     CAPTURE(seed);
@@ -233,13 +233,13 @@ TEST_CASE("a tenant that may lose one gang keeps the other, though both together
   CHECK(victims(in.limits()) == std::vector<std::uint32_t>{2});
   in.max = {{.gangs = 2, .gpus = 8}, {.gangs = 0}};
   CHECK(victims(in.limits()) == std::vector<std::uint32_t>{0, 1});
-  // As few GPUs as somebody says.
+  // The GPUs that each gang counts as.
   in.max = {{.gpus = 7}};
   const std::vector<std::uint32_t> gpus{3, 4, 8};
   CHECK(victims({in.tenants, in.max, gpus}) == std::vector<std::uint32_t>{0, 1});
 }
 
-TEST_CASE("no set within the limits: that is a proof, and no count of GPUs is one") {
+TEST_CASE("no set within the budgets: that is proved, but not by a count of GPUs") {
   tenants_gangs in = two_tenants();
   in.max = {{.gangs = 1}, {.gangs = 0}};
   victim_search search;
@@ -255,7 +255,7 @@ TEST_CASE("no set within the limits: that is a proof, and no count of GPUs is on
   CHECK_FALSE(found.shortage.has_value());
   CHECK(found.victims.empty());
   CHECK(solve(0) == fit_verdict::does_not_fit);
-  // Half of each node may be freed: GPUs enough, and still no node.
+  // Half of each node may be freed: enough GPUs, but no whole node.
   in = tenants_gangs(1, 2);
   in.run(0, 1, {{0, 4}});
   in.run(0, 1, {{0, 4}});
@@ -276,9 +276,9 @@ TEST_CASE("no set within the limits: that is a proof, and no count of GPUs is on
   }
 }
 
-TEST_CASE("a tenant's useless gang does not use up its limit") {
-  // The cheapest gang of tenant 0 is where nothing else can go; its dear one and that of tenant 1
-  // make room together.
+TEST_CASE("a tenant's useless gang does not use up its budget") {
+  // The cheapest gang of tenant 0 frees no whole node. Its expensive gang and the gang of tenant 1
+  // together free one.
   tenants_gangs in(1, 2);
   in.run(0, 1, {{0, 2}});
   in.capacities.set(0, 0);
@@ -316,7 +316,7 @@ TEST_CASE("a tenant's node need not be emptied where one of its gangs is enough"
   }
 }
 
-TEST_CASE("a cheap node that a tenant may not lose does not stand in the way of a dear one") {
+TEST_CASE("a cheap node that a tenant may not lose does not exclude an expensive one") {
   tenants_gangs in(1, 2);
   in.run(0, 1, {{0, 2}});
   in.run(0, 1, {{0, 3}});
@@ -333,7 +333,7 @@ TEST_CASE("a cheap node that a tenant may not lose does not stand in the way of 
   CHECK(found.cost == 20);
 }
 
-TEST_CASE("victims within limits cost what the best of all such sets costs") {
+TEST_CASE("victims within budgets cost what the best of all such sets costs") {
   std::uint32_t limited = 0;
   std::uint32_t refused = 0;
   std::uint32_t hasty_sets = 0;
@@ -362,11 +362,11 @@ TEST_CASE("victims within limits cost what the best of all such sets costs") {
       free_for_all.max.clear();
       limited += free_for_all.least() < least ? 1U : 0U;
     }
-    // Below a cost that there is none for: a bound of that, or a no.
+    // With a cost limit that no set meets: the bound is that limit, or the verdict is a no.
     const fit_verdict below = solve(512 * victim_search::set_steps, least);
     REQUIRE(below == verdict);
     if (below == fit_verdict::fits && least > 0) REQUIRE(found.lower_bound == least);
-    // With little of a budget: a bound below, and sets within the limits.
+    // With few steps: a lower bound, and sets within the budgets.
     const fit_verdict hastily = solve(victim_search::set_steps - 1, victim_search::never);
     REQUIRE((hastily != fit_verdict::does_not_fit || least == no_cost));
     if (hastily == fit_verdict::does_not_fit) continue;
@@ -377,14 +377,15 @@ TEST_CASE("victims within limits cost what the best of all such sets costs") {
     REQUIRE(in.fits_without(found.victims));
     ++hasty_sets;
   }
-  MESSAGE(limited, " dearer than without limits, ", refused, " refused, ", hasty_sets,
-          " found with little of a budget");
+  MESSAGE(limited, " more expensive than without budgets, ", refused, " refused, ", hasty_sets,
+          " found with few steps");
   CHECK(limited > scaled(20'000U) / 50);
   CHECK(refused > scaled(20'000U) / 50);
   CHECK(hasty_sets > scaled(20'000U) / 4);
 }
 
-TEST_CASE("victims under rules and within limits cost what the best of all such sets costs") {
+TEST_CASE(
+    "victims under constraints and within budgets cost what the best of all such sets costs") {
   std::uint32_t limited = 0;
   std::uint32_t refused = 0;
   topology_victim_search<uniform_tree> search(1'000'000);
@@ -427,13 +428,14 @@ TEST_CASE("victims under rules and within limits cost what the best of all such 
       REQUIRE(in.fits_without(hasty_found.victims));
     }
   }
-  MESSAGE(limited, " dearer than without limits, ", refused, " refused");
+  MESSAGE(limited, " more expensive than without budgets, ", refused, " refused");
   CHECK(limited > scaled(4'000U) / 100);
   CHECK(refused > scaled(4'000U) / 50);
 }
 
-TEST_CASE("victim_search: who was spared for a limit stays so, however little budget is left") {
-  // Y and X are of one tenant, which may lose one; Z and Y make room, and that is hard to see.
+TEST_CASE("victim_search: a gang reprieved for a budget stays so, however few steps are left") {
+  // Gangs Y and X belong to one tenant, which may lose one of them. Evicting Z and Y is enough, and
+  // hard to find.
   const std::vector<std::uint32_t> free{0, 0, 0};
   const std::vector<gpus_on_node> allocations{{0, 4}, {1, 6}, {2, 3}};
   const std::vector<eviction_candidate> candidates{{9, 0, 1}, {2, 1, 2}, {1, 2, 3}};

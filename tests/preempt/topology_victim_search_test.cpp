@@ -1,4 +1,4 @@
-// apiary/tests/preempt/topology_victim_search_test.cpp - victims under rules against trying every set.
+// apiary/tests/preempt/topology_victim_search_test.cpp - victims under topology constraints, against trying every set.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
@@ -29,13 +29,13 @@ using namespace apiary_test;
 
 namespace {
 
-// Nodes of up to eight leaves, with gangs on them.
+// Nodes of up to eight GPUs, with gangs on them.
 template <CellTree Tree>
 struct running_on {
   capacity_index<Tree> capacities;
   std::vector<eviction_candidate> candidates;
   std::vector<gpus_on_node> allocations;
-  std::vector<resources> hosts;  // and what each share gives back; or neither
+  std::vector<resources> hosts;  // and what each allocation gives back; or neither
   std::vector<resources> freed;
 
   explicit running_on(const Tree& tree) : capacities(tree, node, 8), cells_(ragged_copy(tree)) {
@@ -54,7 +54,7 @@ struct running_on {
     return search(capacities, gang, candidates, allocations, hosts, freed);
   }
 
-  // Whether the gang fits once these have ended, as going from node to node finds.
+  // Whether the gang fits without these victims, by trying node after node.
   [[nodiscard]] bool fits_without(const std::vector<std::uint32_t>& victims,
                                   const topology_constraints& gang) const {
     ruled_world left{cells_, {capacities.free().begin(), capacities.free().end()}, hosts};
@@ -67,7 +67,7 @@ struct running_on {
     return node_after_node(left, gang)(std::min(gang.required, capacities.top()));
   }
   static constexpr std::uint64_t no_set = std::numeric_limits<std::uint64_t>::max();
-  // What the cheapest cost that have to end, one after the other, until the gang fits.
+  // The cost of evicting the cheapest gang, then the next, until the gang fits.
   [[nodiscard]] std::uint64_t cheapest_first(const topology_constraints& gang) const {
     std::vector<std::uint32_t> order(candidates.size());
     for (std::uint32_t j = 0; j < order.size(); ++j) order[j] = j;
@@ -104,7 +104,7 @@ struct running_on {
   ragged_tree cells_;
 };
 
-// Racks of nodes of eight leaves.
+// Racks of nodes of eight GPUs.
 struct running : running_on<uniform_tree> {
   running(std::uint32_t racks, std::uint32_t nodes)
       : running_on<uniform_tree>(uniform_tree{racks, nodes, 8}) {}
@@ -117,7 +117,7 @@ topology_constraints in_rack(std::uint32_t tasks, std::uint32_t leaves) {
   return gang;
 }
 
-// Blocks of racks of nodes of eight leaves, or of fewer leaves now and then.
+// Blocks of racks of nodes of eight GPUs, sometimes fewer.
 uniform_tree random_uniform_tree(rng& random) {
   const std::uint32_t blocks = 1 + random.uniform(2);
   return uniform_tree{blocks, 1 + random.uniform(3), 1 + random.uniform(3), 8};
@@ -134,7 +134,7 @@ ragged_tree random_ragged_tree(rng& random) {
   return ragged_tree(fan_outs);
 }
 
-// Some gangs, and what others keep.
+// Some gangs, and GPUs that stay in use.
 template <CellTree Tree>
 void run_gangs(running_on<Tree>& in, rng& random) {
   const std::uint32_t nodes = in.capacities.num_nodes();
@@ -158,7 +158,7 @@ void run_gangs(running_on<Tree>& in, rng& random) {
     in.freed.push_back({random.uniform(4), random.uniform(4)});
 }
 
-// Up to three members: rules of all kinds, CPU and memory, and tasks without leaves.
+// Up to three members: all constraints, CPU and memory, and tasks without GPUs.
 topology_constraints random_intruder(rng& random, bool hosted) {
   topology_constraints gang;
   for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;) {
@@ -187,7 +187,7 @@ topology_constraints random_intruder(rng& random, bool hosted) {
 
 struct victim_counts {
   int preempted = 0;
-  int for_host_alone = 0;  // nobody would have to go without CPU and memory
+  int for_host_alone = 0;  // no victims would be needed for GPUs alone
   int never_fit = 0;
   int hasty_sets = 0;
 };
@@ -220,7 +220,7 @@ void check_victims(running_on<Tree>& in, const topology_constraints& gang, victi
     seen.for_host_alone += leaves_alone.fits_without({}, gang) ? 1 : 0;
   }
 
-  // With little of a budget: a set if that decides what fits, and a bound below.
+  // With few steps: a set if they decide what fits, and a lower bound.
   for (const std::uint64_t budget : {0U, 300U, 3'000U}) {
     CAPTURE(budget);
     topology_victim_search<Tree> hasty(budget);
@@ -239,7 +239,7 @@ void check_victims(running_on<Tree>& in, const topology_constraints& gang, victi
 
 }  // namespace
 
-TEST_CASE("victims under rules cost what the best of all sets costs") {
+TEST_CASE("victims under constraints cost what the best of all sets costs") {
   const int rounds = scaled(3'000);
   victim_counts seen;
   for (int round = 0; round < rounds; ++round) {
@@ -267,7 +267,7 @@ TEST_CASE("victims under rules cost what the best of all sets costs") {
   }
 }
 
-TEST_CASE("among many gangs under rules never dearer than the cheapest first") {
+TEST_CASE("among many gangs under constraints never more expensive than the cheapest first") {
   const int rounds = scaled(400);
   int cheaper = 0;
   int possible = 0;
@@ -287,7 +287,7 @@ TEST_CASE("among many gangs under rules never dearer than the cheapest first") {
     }
     for (std::uint32_t n = 0; n < 24; ++n)
       in.capacities.set(n, in.capacities.free(n) - random.uniform(in.capacities.free(n) + 1));
-    topology_constraints gang;  // of one kind: what fits is known without a step
+    topology_constraints gang;  // one task group: what fits is known without a step
     gang.members = {{2 + random.uniform(5), 2 + random.uniform(7)}};
     if (random.uniform(3) > 0) gang.required = rack;
     if (random.uniform(2) == 0) gang.members[0].spread = {{node + random.uniform(2), 2}};
@@ -321,8 +321,8 @@ TEST_CASE("among many gangs under rules never dearer than the cheapest first") {
   CHECK(proved > 0);
 }
 
-TEST_CASE("what the rules need is found where the cheapest without them are others") {
-  // The dear gang's node has room for both tasks, which are not to be on one.
+TEST_CASE("the constraints are met where the cheapest victims without them are others") {
+  // Both tasks fit the node of the expensive gang, but they must not be on one node.
   running in(1, 3);
   in.run(9, {{0, 8}});
   in.run(5, {{1, 4}});
@@ -342,8 +342,7 @@ TEST_CASE("what the rules need is found where the cheapest without them are othe
 }
 
 TEST_CASE("a cell that the budget does not decide keeps its bound") {
-  // Tasks of many sizes, beside a leader each: what fits takes a search. In the first rack they fit
-  // once its gang has gone.
+  // Tasks of many sizes: what fits takes a search. They fit the first rack once its gang is evicted.
   int undecided = 0;
   const int rounds = scaled(60);
   for (int round = 0; round < rounds; ++round) {
@@ -374,8 +373,8 @@ TEST_CASE("a cell that the budget does not decide keeps its bound") {
   CHECK(undecided > 0);
 }
 
-TEST_CASE("one budget is for all that is tried") {
-  // Coprime sizes, and rules: sets are hard to judge, and there are many.
+TEST_CASE("one budget is for the whole search") {
+  // Coprime sizes and constraints: the verdicts are hard, and there are many sets.
   running in(4, 16);
   rng random(5);
   for (std::uint32_t n = 0; n < 64; ++n) {
@@ -446,7 +445,7 @@ TEST_CASE("one victim where the cheapest first takes ten") {
         std::vector<std::uint32_t>{11});
 }
 
-TEST_CASE("leaves are freed on one node, not on four") {
+TEST_CASE("GPUs are freed on one node, not on four") {
   running in(1, 4);
   for (std::uint32_t n = 0; n < 4; ++n) {
     in.run(10, {{n, 2}});
@@ -461,9 +460,9 @@ TEST_CASE("leaves are freed on one node, not on four") {
         std::vector<std::uint32_t>{0, 1});
 }
 
-TEST_CASE("a gang over two racks makes room in the other one as well") {
-  // To empty a rack costs 30 or 40; the gang over both of them costs 25, and its nodes will do where
-  // the rack is not required.
+TEST_CASE("a gang over two racks frees GPUs in both") {
+  // To empty a rack costs 30 or 40. The gang over both racks costs 25, and its nodes are enough if no
+  // rack is required.
   running in(2, 2);
   in.run(25, {{0, 8}, {2, 8}});
   in.run(10, {{1, 8}});

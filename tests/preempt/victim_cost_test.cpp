@@ -1,4 +1,4 @@
-// apiary/tests/preempt/victim_cost_test.cpp - what sets of gangs cost, against comparing them.
+// apiary/tests/preempt/victim_cost_test.cpp - costs of sets of gangs, against comparing the sets.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/preempt/victim_cost.h>
@@ -59,7 +59,7 @@ TEST_CASE("victim_cost: sets are in the order of classes, numbers and GPU-time")
   }
 }
 
-TEST_CASE("victim_cost: what has no room is left out, the least important first") {
+TEST_CASE("victim_cost: what exceeds the range is left out, the least important first") {
   // Large GPU-times are rounded.
   std::vector<victim_loss> gangs{{1, ~std::uint64_t{0}}, {0, ~std::uint64_t{0}}, {0, 1}};
   const victim_cost rounded(gangs);
@@ -69,14 +69,14 @@ TEST_CASE("victim_cost: what has no room is left out, the least important first"
   CHECK(rounded(gangs[1]) > rounded(gangs[2]));
   CHECK(cost_of(gangs, rounded, 7) < std::uint64_t{1} << 63);
 
-  // As the header says, 31 million are left beside three classes of 20,000 gangs.
+  // As the header says: 31 million with 20,000 gangs in three classes.
   gangs.clear();
   for (std::uint32_t j = 0; j < 20'000; ++j) gangs.push_back({j % 3, j < 2 ? 15'500'000U : 0});
   CHECK(victim_cost(gangs).time_shift() == 0);
   gangs[0].gpu_time = 16'000'000;
   CHECK(victim_cost(gangs).time_shift() == 1);
 
-  // Too many classes: the lowest ones are one; a gang of a higher one costs more than all below.
+  // Too many classes: the lowest count as one; a gang of a higher class costs more than all below.
   gangs.clear();
   for (std::uint32_t j = 0; j < 20'000; ++j) gangs.push_back({j % 100, j});
   const victim_cost merged(gangs);
@@ -94,7 +94,7 @@ TEST_CASE("victim_cost: what has no room is left out, the least important first"
   CHECK(victim_cost({}).num_classes() == 0);
 }
 
-TEST_CASE("victim_cost: GPU-times beyond all room count for nothing") {
+TEST_CASE("victim_cost: GPU-times beyond the range count for nothing") {
   std::vector<victim_loss> gangs;
   for (std::uint32_t p = 0; p < 63; ++p) gangs.push_back({.priority = p, .gpu_time = p});
   gangs[5].gpu_time = std::uint64_t{1} << 63;

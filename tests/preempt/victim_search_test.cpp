@@ -34,7 +34,7 @@ struct problem {
     allocations.insert(allocations.end(), where.begin(), where.end());
     candidates.push_back({cost, first, static_cast<std::uint32_t>(allocations.size())});
   }
-  // Whether the gang fits once these have ended.
+  // Whether the gang fits without these victims.
   [[nodiscard]] bool fits_without(const std::vector<std::uint32_t>& victims) const {
     std::vector<std::uint32_t> left = free;
     for (const std::uint32_t j : victims) {
@@ -67,7 +67,7 @@ struct problem {
         if (a.gpus % b.gpus != 0 && b.gpus % a.gpus != 0) return false;
     return true;
   }
-  // What the cheapest cost that have to end, one after the other, until the gang fits.
+  // The cost of evicting the cheapest gang, then the next, until the gang fits.
   [[nodiscard]] std::uint64_t cheapest_first() const {
     std::vector<std::uint32_t> order(candidates.size());
     for (std::uint32_t j = 0; j < order.size(); ++j) order[j] = j;
@@ -114,7 +114,7 @@ problem random_problem(std::uint64_t seed, std::uint32_t most_gangs, std::uint32
 
 }  // namespace
 
-TEST_CASE("victims cost as little as any set, and are proved to, whoever the gangs are") {
+TEST_CASE("victims cost as little as any set, and are proved to, for any gangs") {
   victim_search search;
   victim_set found;
   std::uint32_t possible = 0;
@@ -134,7 +134,7 @@ TEST_CASE("victims cost as little as any set, and are proved to, whoever the gan
   CHECK(possible > scaled(60'000U) / 4);
 }
 
-TEST_CASE("without branch and bound the bound is still a bound and no victim can be spared") {
+TEST_CASE("without branch and bound the bound is still a bound and no victim can be reprieved") {
   victim_search search(victim_search::set_steps - 1);
   victim_set found;
   std::uint32_t optimal = 0;
@@ -163,7 +163,8 @@ TEST_CASE("without branch and bound the bound is still a bound and no victim can
   CHECK(proved * 2 >= possible);
 }
 
-TEST_CASE("among many gangs never dearer than the cheapest first, and not far from the bound") {
+TEST_CASE(
+    "among many gangs never more expensive than the cheapest first, and not far from the bound") {
   std::uint32_t possible = 0;
   std::uint32_t cheaper = 0;
   std::uint32_t proved = 0;
@@ -201,8 +202,8 @@ TEST_CASE("among many gangs never dearer than the cheapest first, and not far fr
 }
 
 TEST_CASE("what the budget does not decide proves nothing") {
-  // Twenty nodes, each cut into three tasks, are enough once gang 0 has gone; to see that is hard.
-  // With one node more it is easy, but that takes gang 1.
+  // Twenty nodes, each filled by three tasks, are enough without gang 0, but that is hard to find.
+  // With one node more it is easy, but that needs the eviction of gang 1.
   std::uint32_t not_seen = 0;
   for (std::uint64_t seed = 0; seed < scaled(200U); ++seed) {
     CAPTURE(seed);
@@ -244,7 +245,7 @@ TEST_CASE("a hundred thousand gangs and a budget to try all of them") {
   CHECK(found.steps <= std::uint64_t{1} << 26);
 }
 
-TEST_CASE("members that take no leaves need no victims") {
+TEST_CASE("task groups without GPUs need no victims") {
   problem p;
   p.members = {{3, 0}, {1, 4}, {0, 64}};
   p.free = {0};
@@ -290,7 +291,7 @@ TEST_CASE("one victim where taking the cheapest first takes ten") {
   CHECK(found.lower_bound == 5);
 }
 
-TEST_CASE("eight leaves are freed on one node, not on four") {
+TEST_CASE("eight GPUs are freed on one node, not on four") {
   problem p;
   p.members = {{1, 8}};
   p.free.assign(5, 0);

@@ -1,4 +1,4 @@
-// apiary/tests/explain/detail/checked_nodes_test.cpp - what tasks leave of a node, by trying every device.
+// apiary/tests/explain/detail/checked_nodes_test.cpp - what tasks leave free on a node, by trying every GPU.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/ids.h>
@@ -29,14 +29,14 @@ TEST_CASE("checked_nodes: a task's needs are those of all that it leads") {
   t.add({.gpus = 2, .host = {100, 10}, .models = 6}, 3);
   t.add({.gpus = 1, .host = {1, 0}, .gpu_milli = 300, .models = 12}, 2);
   t.add({.gpus = 1, .gpu_milli = 200}, 1);
-  t.add({.gpus = 0, .host = {1000, 1000}, .models = 1}, 1);  // without a GPU any kind will do
+  t.add({.gpus = 0, .host = {1000, 1000}, .models = 1}, 1);  // without a GPU any model is allowed
   t.add({.gpus = 1, .models = 1}, 0);
   CHECK(t.gpus == 9);
   CHECK(t.cpu == 1302);
   CHECK(t.memory == 1030);
   CHECK(t.fractions == std::vector<milli_gpu>{200, 300, 300});
   CHECK(t.models == 4);
-  // More fractions than any node can hold are not written down one by one.
+  // More fractions than any node can hold are not stored one by one.
   checked_task many;
   many.add({.gpus = 1, .gpu_milli = 1}, 1'000'000'000);
   CHECK(many.gpus == 1'000'000'000);
@@ -75,7 +75,7 @@ TEST_CASE("checked_nodes: whole GPUs, with hosts and without") {
 
 using device_array = std::array<milli_gpu, max_gpus_per_node>;
 
-// All that can be left of the devices, ascending, after these parts are put on any of them.
+// All that can be free on the GPUs, ascending, after these fractions are placed on any of them.
 std::set<device_array> left_by_trying(device_array left, std::vector<milli_gpu> parts) {
   std::set<device_array> all;
   const std::function<void(std::size_t)> put = [&](std::size_t i) {
@@ -96,7 +96,7 @@ std::set<device_array> left_by_trying(device_array left, std::vector<milli_gpu> 
   return all;
 }
 
-TEST_CASE("checked_nodes: shares of GPUs in every way that differs, each once") {
+TEST_CASE("checked_nodes: fractions of GPUs in every way that differs, each once") {
   std::uint64_t ways = 0;
   std::uint64_t refused = 0;
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{10'000}); ++run) {

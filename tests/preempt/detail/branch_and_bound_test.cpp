@@ -1,4 +1,4 @@
-// apiary/tests/preempt/detail/branch_and_bound_test.cpp - the cheapest of all sets that will do.
+// apiary/tests/preempt/detail/branch_and_bound_test.cpp - the cheapest of all sets that are enough.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang/detail/bin_packing_search.h>
@@ -19,8 +19,8 @@ using namespace apiary_test;
 
 namespace {
 
-// Gangs of some worth each; sets of them will do that are worth enough. Of some sets this is not
-// known. Those of odd number may be in a group that loses so many at most.
+// Each gang has a worth. A set is enough if its worth is; for some sets that is not known. Gangs with
+// odd numbers are in a group that may lose only so many.
 struct worths {
   std::vector<std::uint32_t> worth;
   std::vector<std::uint64_t> costs;

@@ -53,7 +53,7 @@ struct celled_world {
     for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
       members.push_back({1 + random.uniform(3), 1 + random.uniform(8)});
   }
-  // Of all sets of victims that let the gang fit the cell; no_price if none does.
+  // The least cost of all sets that let the gang fit the cell; no_price if there is none.
   [[nodiscard]] std::uint64_t least(level_t l, std::uint32_t cell) const {
     std::uint64_t best = no_price;
     for (std::uint32_t set = 0; set < 1U << candidates.size(); ++set) {
@@ -100,7 +100,8 @@ TEST_CASE("eviction_cells: no set of victims costs less than the bound of its ce
       tight += least > 0 && cells.bounds()[c] == least ? 1U : 0U;
     }
   }
-  MESSAGE(tight, " of ", possible, " bounds are met, ", impossible, " cells known not to do");
+  MESSAGE(tight, " of ", possible, " bounds are met, ", impossible,
+          " cells known not to be enough");
   CHECK(possible > 0);
   CHECK(impossible > 0);
   CHECK(tight > 0);

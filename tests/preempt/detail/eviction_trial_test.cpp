@@ -1,4 +1,4 @@
-// apiary/tests/preempt/detail/eviction_trial_test.cpp - rooms and hosts without some gangs, and with them.
+// apiary/tests/preempt/detail/eviction_trial_test.cpp - capacities and hosts while gangs are evicted.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
@@ -19,7 +19,7 @@ using namespace apiary;
 using namespace apiary::detail;
 using namespace apiary_test;
 
-TEST_CASE("eviction_trial: leaves, CPU and memory come and go with the gangs") {
+TEST_CASE("eviction_trial: GPUs, CPU and memory change with the gangs") {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 2, 8}, node, 8);
   for (std::uint32_t n = 0; n < 4; ++n) capacities.set(n, n);
   const std::vector<gpus_on_node> allocations{{0, 4}, {1, 2}, {0, 3}, {3, 5}};

@@ -1,4 +1,4 @@
-// apiary/tests/preempt/detail/lower_bound_test.cpp - what victims cost at least, and limits that are too low.
+// apiary/tests/preempt/detail/lower_bound_test.cpp - lower bounds, and disruption budgets that are too small.
 // SPDX-License-Identifier: MIT
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/lower_bound.h>
@@ -13,9 +13,8 @@
 using namespace apiary;
 using namespace apiary::detail;
 
-TEST_CASE(
-    "victim_lower_bound: the cheapest pieces, and the cheapest gangs of as many as they need") {
-  // Node 0 has 2 leaves free and lacks 6 for a piece of 8, node 1 is full.
+TEST_CASE("victim_lower_bound: the cheapest slots, and as many gangs as they need") {
+  // Node 0 has 2 free GPUs and lacks 6 for a slot of 8; node 1 is full.
   const std::vector<std::uint32_t> free{2, 0};
   const std::vector<eviction_candidate> candidates{{12, 0, 1}, {40, 1, 2}, {3, 2, 3}};
   const std::vector<gpus_on_node> allocations{{0, 6}, {1, 8}, {1, 0}};
@@ -28,7 +27,7 @@ TEST_CASE(
   };
   CHECK(of(1, 8) == 12);
   CHECK(of(2, 8) == 52);
-  CHECK(of(1, 4) == 4);  // 2 of 6 leaves, for less than one gang, but none costs less than 3
+  CHECK(of(1, 4) == 4);  // 2 of 6 GPUs cost less than one gang, but no gang costs less than 3
   CHECK(of(1, 2) == 0);
 }
 
@@ -42,9 +41,9 @@ TEST_CASE("victim_lower_bound: what tenants may lose is too little, by a count")
   victim_lower_bound bound;
   const auto is_short_within_budgets = [&](const std::vector<disruption_budget>& most) {
     state.begin({}, free, candidates, allocations, members);
-    disruption_tally limits;
-    limits.begin({groups, most}, candidates, allocations);
-    return bound.is_short_within_budgets(state, candidates, allocations, limits);
+    disruption_tally budgets;
+    budgets.begin({groups, most}, candidates, allocations);
+    return bound.is_short_within_budgets(state, candidates, allocations, budgets);
   };
   CHECK_FALSE(is_short_within_budgets({}));
   CHECK_FALSE(is_short_within_budgets({{.gangs = 0}, {.gangs = 2}}));

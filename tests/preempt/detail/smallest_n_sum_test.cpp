@@ -1,4 +1,4 @@
-// apiary/tests/preempt/detail/smallest_n_sum_test.cpp - the least of many numbers against sorting them.
+// apiary/tests/preempt/detail/smallest_n_sum_test.cpp - the smallest of many numbers, against sorting them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/preempt/detail/smallest_n_sum.h>
@@ -14,7 +14,7 @@
 using namespace apiary;
 using namespace apiary::detail;
 
-TEST_CASE("least_sum: the n least, after each number that is added") {
+TEST_CASE("smallest_n_sum: the n smallest, after each number that is added") {
   smallest_n_sum least;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);

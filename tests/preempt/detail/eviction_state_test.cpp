@@ -1,7 +1,8 @@
-// apiary/tests/preempt/eviction_candidate_test.cpp - what is free, against counting everything again.
+// apiary/tests/preempt/detail/eviction_state_test.cpp - free GPUs, against counting everything again.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/preempt/eviction_candidate.h>
 
 #include <doctest/doctest.h>
@@ -25,14 +26,14 @@ struct evictable_world {
   std::vector<gpus_on_node> allocations;
   std::vector<task_group> members;
 
-  // Leaves of a candidate on a node.
+  // GPUs of a candidate on a node.
   [[nodiscard]] std::uint32_t gpus(std::size_t j, std::size_t node) const {
     std::uint32_t sum = 0;
     for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
       if (allocations[s].node == node) sum += allocations[s].gpus;
     return sum;
   }
-  // Free leaves of a node without those candidates.
+  // Free GPUs of a node without the evicted candidates.
   [[nodiscard]] std::uint32_t free_without(const std::vector<bool>& evicted,
                                            std::size_t node) const {
     std::uint32_t sum = free[node];
@@ -175,7 +176,9 @@ TEST_CASE("eviction_state: counts and prices are those of everything counted aga
   }
 }
 
-TEST_CASE("eviction_state: those set aside from evict() stay evicted when the others are spared") {
+TEST_CASE(
+    "eviction_state: candidates not evicted by evict() stay evicted when the others are "
+    "reprieved") {
   const std::vector<std::uint32_t> free{0, 1};
   const std::vector<eviction_candidate> candidates{{10, 0, 1}, {20, 1, 2}};
   const std::vector<gpus_on_node> allocations{{0, 4}, {1, 4}};
@@ -194,7 +197,7 @@ TEST_CASE("eviction_state: those set aside from evict() stay evicted when the ot
   CHECK(!state.is_short_of_slots());
 }
 
-TEST_CASE("eviction_state: slots decide exactly where of any two sizes one divides the other") {
+TEST_CASE("eviction_state: slots decide exactly if the task sizes divide one another") {
   eviction_state state;
   for (std::uint32_t a = 1; a <= 12; ++a) {
     for (std::uint32_t b = 1; b <= 12; ++b) {
