@@ -734,7 +734,7 @@ class static_scheduler {
       for (std::uint32_t idle = size - guests; idle > 0; --idle)
         classes_.push_back({chain_.guest_class(false, guests, idle), idle});
     const node_index& index = c != nullptr ? c->free_nodes() : chain_.guest_nodes();
-    if (placer_.fits(index, classes_, {&member, 1}) != fit_verdict::fits) return false;
+    if (placer_.fit(index, classes_, {&member, 1}).verdict != fit_verdict::fits) return false;
     placer_.choose_nodes(index, c != nullptr ? rack_choice::tightest : rack_choice::fullest);
     nodes_.clear();
     for (const std::uint32_t picked : placer_.nodes()) {

@@ -91,11 +91,11 @@ class backtracking {
 };
 
 // Leaves that gang_fit placed, class by class not more nodes than there are.
-std::uint64_t leaves_placed(const gang_fit& fit, const std::vector<task_group>& members) {
+std::uint64_t leaves_placed(const gang_fit::result& found, const std::vector<task_group>& members) {
   std::uint64_t leaves = 0;
-  for (const gang_fit::used_node& n : fit.nodes())
+  for (const gang_fit::used_node& n : found.nodes)
     for (std::uint32_t p = n.first; p < n.last; ++p)
-      leaves += std::uint64_t{fit.portions()[p].tasks} * members[fit.portions()[p].member].gpus;
+      leaves += std::uint64_t{found.portions[p].tasks} * members[found.portions[p].member].gpus;
   return leaves;
 }
 
@@ -134,23 +134,28 @@ gang_case tight() {
 // As many leaves as needed, places for every size, and no packing.
 gang_case no_packing() { return {{{10, 8}}, {{11, 4}, {12, 3}}, fit_verdict::does_not_fit}; }
 
+fit_verdict verdict_of(fit_verdict verdict) { return verdict; }
+fit_verdict verdict_of(const gang_fit::result& found) { return found.verdict; }
+
 template <class Fit, gang_case (*Make)()>
 void fit_gang(benchmark::State& state) {
   gang_case c = Make();
   benchmark::DoNotOptimize(c.classes.data());
   benchmark::DoNotOptimize(c.members.data());
   Fit fit;
+  decltype(fit(c.classes, c.members)) found{};
   std::uint64_t right = 0;
   std::uint64_t rounds = 0;
   for (auto _ : state) {
-    right += fit(c.classes, c.members) == c.expected ? 1U : 0U;
+    found = fit(c.classes, c.members);
+    right += verdict_of(found) == c.expected ? 1U : 0U;
     ++rounds;
   }
   if (right != rounds) state.SkipWithError("a wrong verdict");
   if constexpr (std::is_same_v<Fit, gang_fit>) {
-    if (c.expected == fit_verdict::fits && leaves_placed(fit, c.members) != leaves_of(c.members))
+    if (c.expected == fit_verdict::fits && leaves_placed(found, c.members) != leaves_of(c.members))
       state.SkipWithError("leaves were lost");
-    state.counters["steps"] = static_cast<double>(fit.steps());
+    state.counters["steps"] = static_cast<double>(found.steps);
   }
 }
 
@@ -286,7 +291,7 @@ class cheapest_first {
     for (const std::uint32_t f : free) ++classes[f].nodes;
     std::uint64_t cost = 0;
     for (const std::uint32_t j : order) {
-      if (fit_(classes, members) == fit_verdict::fits) break;
+      if (fit_(classes, members).verdict == fit_verdict::fits) break;
       cost += in.candidates[j].cost;
       for (std::uint32_t s = in.candidates[j].first; s < in.candidates[j].last; ++s) {
         std::uint32_t& f = free[in.shares[s].node];

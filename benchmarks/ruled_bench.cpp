@@ -162,15 +162,17 @@ void ask(benchmark::State& state) {
   topology_constraints gang = Make();
   benchmark::DoNotOptimize(gang.members.data());
   topology_fit<uniform_tree> fit;
+  topology_fit<uniform_tree>::result found;
   std::uint64_t right = 0;
   std::uint64_t rounds = 0;
   for (auto _ : state) {
-    right += fit(capacities, gang, hosts) == Expected ? 1U : 0U;
+    found = fit(capacities, gang, hosts);
+    right += found.verdict == Expected ? 1U : 0U;
     ++rounds;
   }
   if (right != rounds) return state.SkipWithError("a wrong verdict");
   std::uint64_t tasks = 0;
-  for (const auto& p : fit.portions()) tasks += p.tasks;
+  for (const auto& p : found.portions) tasks += p.tasks;
   std::uint64_t wanted = 0;
   for (const constrained_task_group& m : gang.members) wanted += m.tasks;
   if (Expected == fit_verdict::fits && tasks != wanted) state.SkipWithError("tasks were lost");
@@ -178,7 +180,7 @@ void ask(benchmark::State& state) {
       !proof_check(capacities.tree(), node, capacities.free(), hosts,
                    gang)(fit.explain(capacities, gang, hosts)))
     state.SkipWithError("no proof");
-  state.counters["steps"] = static_cast<double>(fit.steps());
+  state.counters["steps"] = static_cast<double>(found.steps);
 }
 
 // The same kinds, so many small tasks more that no rack is found for them any longer: no count
@@ -189,16 +191,17 @@ void ask_at_the_edge(benchmark::State& state) {
   const std::vector<resources> hosts = busy_hosts(capacities);
   topology_constraints gang = hosted_kinds_yes();
   topology_fit<uniform_tree> fit;
-  while (fit(capacities, gang, hosts) == fit_verdict::fits) ++gang.members[2].tasks;
-  fit_verdict verdict = fit_verdict::fits;
-  for (auto _ : state) verdict = fit(capacities, gang, hosts);
+  while (fit(capacities, gang, hosts).verdict == fit_verdict::fits) ++gang.members[2].tasks;
+  topology_fit<uniform_tree>::result found;
+  for (auto _ : state) found = fit(capacities, gang, hosts);
+  const fit_verdict verdict = found.verdict;
   if (verdict == fit_verdict::does_not_fit &&
       !proof_check(capacities.tree(), node, capacities.free(), hosts,
                    gang)(fit.explain(capacities, gang, hosts)))
     state.SkipWithError("no proof");
   state.counters["small_tasks"] = static_cast<double>(gang.members[2].tasks);
   state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
-  state.counters["steps"] = static_cast<double>(fit.steps());
+  state.counters["steps"] = static_cast<double>(found.steps);
 }
 
 // Nodes of 64 leaves, each filled by three tasks of the gang, whose sizes have nothing in common; in
@@ -216,11 +219,12 @@ void hard_to_pack(benchmark::State& state) {
     for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
   }
   topology_fit<uniform_tree> fit(static_cast<std::uint64_t>(state.range(0)));
-  fit_verdict verdict = fit_verdict::fits;
-  for (auto _ : state) verdict = fit(capacities, gang);
+  topology_fit<uniform_tree>::result found;
+  for (auto _ : state) found = fit(capacities, gang);
+  const fit_verdict verdict = found.verdict;
   if (verdict == fit_verdict::does_not_fit) state.SkipWithError("a wrong no");
-  if (fit.steps() > static_cast<std::uint64_t>(state.range(0))) state.SkipWithError("overrun");
-  state.counters["steps"] = static_cast<double>(fit.steps());
+  if (found.steps > static_cast<std::uint64_t>(state.range(0))) state.SkipWithError("overrun");
+  state.counters["steps"] = static_cast<double>(found.steps);
   state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
 }
 
@@ -383,7 +387,7 @@ void missed(benchmark::State& state) {
       }
       if (in_rack) gang.required = 2;
       topology_fit<uniform_tree> fit;
-      const fit_verdict verdict = fit(capacities, gang);
+      const fit_verdict verdict = fit(capacities, gang).verdict;
       if (verdict == fit_verdict::does_not_fit) {
         proof_check check(capacities.tree(), node, capacities.free(), {}, gang);
         unproved += check(fit.explain(capacities, gang)) ? 0U : 1U;

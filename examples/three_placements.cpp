@@ -22,26 +22,27 @@ enum : level_t { gpu, node, rack };
 void try_way(capacity_index<uniform_tree>& capacities, const char* name,
              const topology_constraints& gang, gang_objective objective) {
   topology_fit<uniform_tree> fit(100'000, objective);
-  if (fit(capacities, gang) != fit_verdict::fits) {
+  const auto found = fit(capacities, gang);
+  if (found.verdict != fit_verdict::fits) {
     std::printf("%-22s does not fit\n", name);
     return;
   }
   std::set<std::uint32_t> nodes;
   std::set<std::uint32_t> racks;
-  for (const auto& p : fit.portions()) {
+  for (const auto& p : found.portions) {
     nodes.insert(p.node);
     racks.insert(p.node / 4);
   }
   journal log;
   transaction tx(log);
-  journaled::place_gang<uniform_tree>(tx, capacities, gang, fit.portions());
+  journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions);
   std::uint32_t whole_racks = 0;
   for (std::uint32_t r = 0; r < capacities.num_cells(rack); ++r)
     if (capacities.histogram(rack, r)[8] == 4) ++whole_racks;
   topology_constraints next;  // what may come: four whole nodes in a rack
   next.members = {{.tasks = 4, .gpus = 8}};
   next.required = rack;
-  const bool still = fit(capacities, next) == fit_verdict::fits;
+  const bool still = fit(capacities, next).verdict == fit_verdict::fits;
   std::printf("%-22s %5zu %5zu %11u %11u  %s\n", name, nodes.size(), racks.size(),
               capacities.histogram(capacities.top(), 0)[8], whole_racks, still ? "yes" : "no");
 }

@@ -47,7 +47,7 @@ int main() {
   neighbour.required = rack;
 
   topology_fit<uniform_tree> fit;
-  if (fit(capacities, gang) != fit_verdict::does_not_fit)
+  if (fit(capacities, gang).verdict != fit_verdict::does_not_fit)
     return 1;  // nor when its budget has ended
   std::printf("%s;\n", to_string(fit.explain(capacities, gang), gang, "rack").c_str());
 
@@ -60,13 +60,14 @@ int main() {
   {
     transaction tx(log);
     for (const std::uint32_t n : remedy.nodes) journaled::set_free(tx, capacities, n, capacity[n]);
-    if (fit(capacities, gang) != fit_verdict::fits) return 1;
-    journaled::place_gang<uniform_tree>(tx, capacities, gang, fit.portions());
+    const auto found = fit(capacities, gang);
+    if (found.verdict != fit_verdict::fits) return 1;
+    journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions);
     print_free("with the gang", capacities);
-    const bool fits = fit(capacities, neighbour) == fit_verdict::fits;
+    const bool fits = fit(capacities, neighbour).verdict == fit_verdict::fits;
     std::printf("its neighbour then %s\n", fits ? "fits" : "waits");
   }
   print_free("taken back", capacities);
-  const bool fits = fit(capacities, neighbour) == fit_verdict::fits;
+  const bool fits = fit(capacities, neighbour).verdict == fit_verdict::fits;
   std::printf("its neighbour without it %s\n", fits ? "fits" : "waits");
 }

@@ -23,10 +23,11 @@ enum : level_t { gpu, node, rack };
 void ask(const capacity_index<uniform_tree>& capacities, const char* name,
          const topology_constraints& gang) {
   topology_fit<uniform_tree> fit;
-  const fit_verdict verdict = fit(capacities, gang);
+  const auto found = fit(capacities, gang);
+  const fit_verdict verdict = found.verdict;
   if (verdict == fit_verdict::fits) {
-    std::printf("%s: fits, level %u, cell %u\n", name, fit.level(), fit.cell());
-    for (const auto& p : fit.portions())
+    std::printf("%s: fits, level %u, cell %u\n", name, found.level, found.cell);
+    for (const auto& p : found.portions)
       std::printf("  node %u: %u of member %u\n", p.node, p.tasks, p.member);
     return;
   }
@@ -37,7 +38,7 @@ void ask(const capacity_index<uniform_tree>& capacities, const char* name,
   const infeasibility_proof why = fit.explain(capacities, gang);
   const char* level = gang.required == rack ? "rack" : "cluster";
   const auto other_verdict = [&](const topology_constraints& other) {
-    return fit(capacities, other);
+    return fit(capacities, other).verdict;
   };
   const std::vector<blocking_resource> blocking = blocking_resources(gang, other_verdict);
   std::printf("%s: %s\n", name, to_string(why, gang, level, blocking).c_str());

@@ -38,7 +38,7 @@ TEST_CASE("blocking_resources: without these the gang fits, without any fewer it
     const auto capacities = rooms_of_cells(world, most);
     topology_fit<ragged_tree> fit;
     const auto verdict = [&](const topology_constraints& g) {
-      return fit(capacities, g, world.hosts);
+      return fit(capacities, g, world.hosts).verdict;
     };
     if (verdict(gang) == fit_verdict::fits) continue;
     const std::vector<blocking_resource> blocking = blocking_resources(gang, verdict);

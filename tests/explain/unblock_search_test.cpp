@@ -160,11 +160,12 @@ TEST_CASE("a placement takes its GPUs until it is rolled back") {
   gang.members = {{2, 3}, {2, 1}};
   gang.members[1].leader = 0;
   topology_fit<uniform_tree> fit;
-  REQUIRE(fit(capacities, gang) == fit_verdict::fits);
+  const auto found = fit(capacities, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
   journal log;
   {
     transaction tx(log);
-    journaled::place_gang<uniform_tree>(tx, capacities, gang, fit.portions());
+    journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions);
     CHECK(capacities.slots(capacities.top(), 1)[0] == 16);
     CHECK(capacities.histogram(capacities.top(), 0)[0] == 2);
   }

@@ -54,7 +54,8 @@ struct hosted_nodes {
       leaves[n] = capacity[n];
       left[n] = host_capacity[n];
     }
-    return topology_fit<uniform_tree>()(capacity_of(leaves), gang, left) == fit_verdict::fits;
+    return topology_fit<uniform_tree>()(capacity_of(leaves), gang, left).verdict ==
+           fit_verdict::fits;
   }
   [[nodiscard]] bool fits_with_all() const {
     std::vector<std::uint32_t> all(free.size());

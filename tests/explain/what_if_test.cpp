@@ -71,15 +71,16 @@ TEST_CASE(
   journal log;
   {
     transaction tx(log);
-    REQUIRE(fit(capacities, a, hosts) == fit_verdict::fits);
-    journaled::place_gang<uniform_tree>(tx, capacities, a, fit.portions(), hosts);
+    const auto found = fit(capacities, a, hosts);
+    REQUIRE(found.verdict == fit_verdict::fits);
+    journaled::place_gang<uniform_tree>(tx, capacities, a, found.portions, hosts);
     CHECK(hosts[0].cpu_milli == 0);
-    CHECK(fit(capacities, b, hosts) == fit_verdict::does_not_fit);
-    CHECK(fit(capacities, b) == fit_verdict::fits);
+    CHECK(fit(capacities, b, hosts).verdict == fit_verdict::does_not_fit);
+    CHECK(fit(capacities, b).verdict == fit_verdict::fits);
   }
   CHECK(hosts[0].cpu_milli == 96'000);
   CHECK(capacities.free(0) == 8);
-  CHECK(fit(capacities, b, hosts) == fit_verdict::fits);
+  CHECK(fit(capacities, b, hosts).verdict == fit_verdict::fits);
 }
 
 TEST_CASE("the victims of a search are evicted, the gang is placed, and all is rolled back") {
@@ -101,14 +102,15 @@ TEST_CASE("the victims of a search are evicted, the gang is placed, and all is r
       journaled::evict_gang(tx, capacities, candidates[j], allocations, hosts, freed);
     CHECK(capacities.free(1) == 4);
     CHECK(hosts[1] == resources{96'000, 0});
-    REQUIRE(fit(capacities, gang, hosts) == fit_verdict::fits);
+    const auto fitted = fit(capacities, gang, hosts);
+    REQUIRE(fitted.verdict == fit_verdict::fits);
     {
       transaction inside(log);
-      journaled::place_gang<uniform_tree>(inside, capacities, gang, fit.portions(), hosts);
+      journaled::place_gang<uniform_tree>(inside, capacities, gang, fitted.portions, hosts);
       CHECK(hosts[1] == resources{6'000, 0});
-      CHECK(fit(capacities, gang, hosts) == fit_verdict::does_not_fit);
+      CHECK(fit(capacities, gang, hosts).verdict == fit_verdict::does_not_fit);
     }
-    CHECK(fit(capacities, gang, hosts) == fit_verdict::fits);
+    CHECK(fit(capacities, gang, hosts).verdict == fit_verdict::fits);
   }
   CHECK(capacities.free(1) == 0);
   CHECK(hosts == std::vector<resources>{{0, 0}, {4'000, 0}});
@@ -167,17 +169,17 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ro
             topology_constraints gang;
             gang.members = {{1 + random.uniform(3), random.uniform(3), {random.uniform(50), 5}},
                             {random.uniform(3), 1 + random.uniform(3), {1, random.uniform(50)}}};
-            if (fit(state.capacities, gang, hosted ? state.hosts : std::vector<resources>{}) !=
-                fit_verdict::fits)
-              continue;
+            const auto found =
+                fit(state.capacities, gang, hosted ? state.hosts : std::vector<resources>{});
+            if (found.verdict != fit_verdict::fits) continue;
             ++placed;
             if (hosted) {
-              journaled::place_gang<uniform_tree>(tx, state.capacities, gang, fit.portions(),
+              journaled::place_gang<uniform_tree>(tx, state.capacities, gang, found.portions,
                                                   state.hosts);
             } else {
-              journaled::place_gang<uniform_tree>(tx, state.capacities, gang, fit.portions());
+              journaled::place_gang<uniform_tree>(tx, state.capacities, gang, found.portions);
             }
-            for (const gang_portion& p : fit.portions()) {
+            for (const gang_portion& p : found.portions) {
               const constrained_task_group& m = gang.members[p.member];
               expected.free[p.node] -= p.tasks * m.gpus;
               for (std::uint32_t i = 0; i < p.tasks && hosted; ++i)
@@ -214,7 +216,7 @@ TEST_CASE("the journal records what changes, whatever the size of the cluster") 
     gang.members[0].tasks = 2;
     topology_fit<uniform_tree> fit;
     REQUIRE(fit(capacities, gang, hosts) == fit_verdict::fits);
-    journaled::place_gang<uniform_tree>(tx, capacities, gang, fit.portions(), hosts);
+    journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions, hosts);
     CHECK(log.mark() == 8);
   }
 }

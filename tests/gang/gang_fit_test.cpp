@@ -30,25 +30,26 @@ bool divisible(const gang_t& gang) {
   return true;
 }
 
-// Asks and checks whatever can be checked; the verdict.
-fit_verdict checked(gang_fit& fit, const classes_t& classes, const gang_t& gang) {
-  const fit_verdict verdict = fit(classes, gang);
+// Asks and checks whatever can be checked; the result.
+gang_fit::result checked(gang_fit& fit, const classes_t& classes, const gang_t& gang) {
+  const auto found = fit(classes, gang);
+  const fit_verdict verdict = found.verdict;
   if (verdict == fit_verdict::fits) {
-    REQUIRE(is_packing(fit, classes, gang));
+    REQUIRE(is_packing(found, classes, gang));
   } else {
-    REQUIRE(fit.nodes().empty());
-    REQUIRE(fit.portions().empty());
+    REQUIRE(found.nodes.empty());
+    REQUIRE(found.portions.empty());
   }
-  if (fit.cut()) {
+  if (found.cut) {
     REQUIRE(verdict == fit_verdict::does_not_fit);
-    REQUIRE(is_cut(*fit.cut(), nodes_of(classes), tasks_of(gang)));
+    REQUIRE(is_cut(*found.cut, nodes_of(classes), tasks_of(gang)));
   }
   if (divisible(gang)) {
     REQUIRE(verdict != fit_verdict::budget_ended);
-    REQUIRE(fit.steps() == 0);
-    REQUIRE(fit.cut().has_value() == (verdict == fit_verdict::does_not_fit));
+    REQUIRE(found.steps == 0);
+    REQUIRE(found.cut.has_value() == (verdict == fit_verdict::does_not_fit));
   }
-  return verdict;
+  return found;
 }
 
 // Each multiset of at most `most` numbers of low, ..., high, in ascending order.
@@ -115,40 +116,45 @@ TEST_CASE("a gang goes to the first classes, on as few of their nodes as it fill
   gang_fit fit;
   const classes_t classes{{2, 3}, {4, 1}, {8, 10}};
   const gang_t gang{{.tasks = 3, .gpus = 1}, {.tasks = 1, .gpus = 4}, {.tasks = 2, .gpus = 2}};
-  REQUIRE(fit(classes, gang) == fit_verdict::fits);
+  const auto found = fit(classes, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
   // 4 on the node with 4, each 2 on a node with 2, the ones: two on the third node with 2, one more
   // on a node with 8.
-  REQUIRE(fit.nodes().size() == 5);
-  CHECK(is_packing(fit, classes, gang));
-  CHECK(fit.nodes()[0].node_class == 1);
-  CHECK(fit.nodes()[1].node_class == 0);
-  CHECK(fit.nodes()[4].node_class == 2);
-  CHECK_FALSE(fit.cut());
+  REQUIRE(found.nodes.size() == 5);
+  CHECK(is_packing(found, classes, gang));
+  CHECK(found.nodes[0].node_class == 1);
+  CHECK(found.nodes[1].node_class == 0);
+  CHECK(found.nodes[4].node_class == 2);
+  CHECK_FALSE(found.cut);
 }
 
 TEST_CASE("a shortage says which pieces are missing") {
   gang_fit fit;
   const gang_t gang{{.tasks = 2, .gpus = 8}, {.tasks = 1, .gpus = 4}};
-  CHECK(fit(classes_t{{8, 1}, {4, 9}}, gang) == fit_verdict::does_not_fit);
-  REQUIRE(fit.cut());
-  CHECK(fit.cut()->leaves == 5);  // only tasks of 8 have pieces of 5
-  CHECK(fit.cut()->needed == 2);
-  CHECK(fit.cut()->present == 1);
-  CHECK(fit(classes_t{{8, 2}}, gang) == fit_verdict::does_not_fit);
-  CHECK(fit.cut()->leaves == 1);
-  CHECK(fit.cut()->needed == 20);
-  CHECK(fit.cut()->present == 16);
-  CHECK(fit(classes_t{}, gang) == fit_verdict::does_not_fit);
-  CHECK(fit(classes_t{{8, 3}}, gang) == fit_verdict::fits);
-  CHECK_FALSE(fit.cut());
+  const auto found = fit(classes_t{{8, 1}, {4, 9}}, gang);
+  CHECK(found.verdict == fit_verdict::does_not_fit);
+  REQUIRE(found.cut);
+  CHECK(found.cut->leaves == 5);  // only tasks of 8 have pieces of 5
+  CHECK(found.cut->needed == 2);
+  CHECK(found.cut->present == 1);
+  const auto next = fit(classes_t{{8, 2}}, gang);
+  CHECK(next.verdict == fit_verdict::does_not_fit);
+  CHECK(next.cut->leaves == 1);
+  CHECK(next.cut->needed == 20);
+  CHECK(next.cut->present == 16);
+  CHECK(fit(classes_t{}, gang).verdict == fit_verdict::does_not_fit);
+  const auto third = fit(classes_t{{8, 3}}, gang);
+  CHECK(third.verdict == fit_verdict::fits);
+  CHECK_FALSE(third.cut);
 }
 
 TEST_CASE("nothing fits anywhere") {
   gang_fit fit;
-  CHECK(fit({}, {}) == fit_verdict::fits);
-  CHECK(fit.nodes().empty());
-  CHECK(fit({}, gang_t{{.tasks = 0, .gpus = 4}}) == fit_verdict::fits);
-  CHECK(fit(classes_t{{0, 5}, {8, 0}}, gang_t{{.tasks = 1, .gpus = 1}}) ==
+  const auto found = fit({}, {});
+  CHECK(found.verdict == fit_verdict::fits);
+  CHECK(found.nodes.empty());
+  CHECK(fit({}, gang_t{{.tasks = 0, .gpus = 4}}).verdict == fit_verdict::fits);
+  CHECK(fit(classes_t{{0, 5}, {8, 0}}, gang_t{{.tasks = 1, .gpus = 1}}).verdict ==
         fit_verdict::does_not_fit);
 }
 
@@ -157,9 +163,9 @@ TEST_CASE("where largest first fails in any order the search packs") {
   // 5+2 and 3+3.
   const classes_t classes{{7, 1}, {6, 1}};
   const gang_t gang{{.tasks = 2, .gpus = 3}, {.tasks = 1, .gpus = 2}, {.tasks = 1, .gpus = 5}};
-  CHECK(checked(fit, classes, gang) == fit_verdict::fits);
+  CHECK(checked(fit, classes, gang).verdict == fit_verdict::fits);
   // Best fit puts 5 on 6, then no node is left for 3+3.
-  CHECK(checked(fit, {{6, 1}, {8, 1}}, {{2, 3}, {1, 5}, {1, 3}}) == fit_verdict::fits);
+  CHECK(checked(fit, {{6, 1}, {8, 1}}, {{2, 3}, {1, 5}, {1, 3}}).verdict == fit_verdict::fits);
 }
 
 TEST_CASE("every gang of up to four tasks on up to four nodes") {
@@ -175,7 +181,7 @@ TEST_CASE("every gang of up to four tasks on up to four nodes") {
       leaf_counts nodes = free;
       const bool fits = fits_by_trying(nodes, tasks);
       REQUIRE(fits_by_sets(free, tasks) == fits);
-      REQUIRE(checked(fit, classes_of(free, random), gang_of(tasks, random)) ==
+      REQUIRE(checked(fit, classes_of(free, random), gang_of(tasks, random)).verdict ==
               (fits ? fit_verdict::fits : fit_verdict::does_not_fit));
       ++cases;
     });
@@ -225,12 +231,13 @@ TEST_CASE("larger gangs, most of them tight, against the sets of their tasks") {
     CAPTURE(free);
     CAPTURE(tasks);
     const bool fits = fits_by_sets(free, tasks);
-    const fit_verdict verdict = checked(fit, classes_of(free, random), gang_of(tasks, random));
+    const gang_fit::result found = checked(fit, classes_of(free, random), gang_of(tasks, random));
+    const fit_verdict verdict = found.verdict;
     REQUIRE(verdict == (fits ? fit_verdict::fits : fit_verdict::does_not_fit));
     yes += fits ? 1U : 0U;
-    no_by_cut += fit.cut() ? 1U : 0U;
-    no_by_search += !fits && !fit.cut() ? 1U : 0U;
-    searched += fit.steps() > 0 ? 1U : 0U;
+    no_by_cut += found.cut ? 1U : 0U;
+    no_by_search += !fits && !found.cut ? 1U : 0U;
+    searched += found.steps > 0 ? 1U : 0U;
   }
   MESSAGE(yes, " fit, ", no_by_cut, " do not by a cut, ", no_by_search, " by search, ", searched,
           " had steps");
@@ -246,16 +253,18 @@ TEST_CASE("a million tasks are a matter of the nodes they use") {
   gang_fit fit;
   const classes_t classes{{0, 1000}, {3, 7}, {8, 124'997}, {16, 2}};
   gang_t gang{{62'500, 8}, {62'500, 4}, {62'500, 2}, {125'000, 1}};
-  CHECK(checked(fit, classes, gang) == fit_verdict::fits);
+  CHECK(checked(fit, classes, gang).verdict == fit_verdict::fits);
   // 21 + 999,976 + 32 leaves, of which 29 are too many.
   gang[3].tasks += 29;
-  CHECK(checked(fit, classes, gang) == fit_verdict::fits);
+  CHECK(checked(fit, classes, gang).verdict == fit_verdict::fits);
   ++gang[3].tasks;
-  CHECK(checked(fit, classes, gang) == fit_verdict::does_not_fit);
-  CHECK(fit.cut()->leaves == 1);
-  CHECK(checked(fit, {{8, 125'000}}, {{.tasks = 1'000'000, .gpus = 1}}) == fit_verdict::fits);
-  CHECK(fit.nodes().size() == 125'000);
-  CHECK(fit.portions().size() == 1);  // all nodes name it
+  const gang_fit::result refused = checked(fit, classes, gang);
+  CHECK(refused.verdict == fit_verdict::does_not_fit);
+  CHECK(refused.cut->leaves == 1);
+  const gang_fit::result equal = checked(fit, {{8, 125'000}}, {{.tasks = 1'000'000, .gpus = 1}});
+  CHECK(equal.verdict == fit_verdict::fits);
+  CHECK(equal.nodes.size() == 125'000);
+  CHECK(equal.portions.size() == 1);  // all nodes name it
 }
 
 TEST_CASE("a packing that is there is found, or the budget ends") {
@@ -268,10 +277,11 @@ TEST_CASE("a packing that is there is found, or the budget ends") {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     const std::uint32_t nodes = 10 + random.uniform(20);
-    const fit_verdict verdict = checked(fit, {{64, nodes}}, triples(nodes, 0, random));
+    const gang_fit::result packed = checked(fit, {{64, nodes}}, triples(nodes, 0, random));
+    const fit_verdict verdict = packed.verdict;
     REQUIRE(verdict != fit_verdict::does_not_fit);
-    REQUIRE(fit.steps() <= budget);
-    if (verdict == fit_verdict::budget_ended) REQUIRE(fit.steps() == budget);
+    REQUIRE(packed.steps <= budget);
+    if (verdict == fit_verdict::budget_ended) REQUIRE(packed.steps == budget);
     ended += verdict == fit_verdict::budget_ended ? 1 : 0;
     found += verdict == fit_verdict::fits ? 1 : 0;
   }
@@ -292,13 +302,15 @@ TEST_CASE("a smaller budget gives the same answer or none") {
     rng random(static_cast<std::uint64_t>(round));
     const gang_t gang = triples(4 + random.uniform(4), 6, random);
     const classes_t classes{{64, static_cast<std::uint32_t>(gang.size() / 3)}};
-    const fit_verdict answer = checked(patient, classes, gang);
+    const gang_fit::result sure = checked(patient, classes, gang);
+    const fit_verdict answer = sure.verdict;
     REQUIRE(answer != fit_verdict::budget_ended);
-    const fit_verdict early = checked(hasty, classes, gang);
+    const fit_verdict early = checked(hasty, classes, gang).verdict;
     REQUIRE((early == answer || early == fit_verdict::budget_ended));
-    no += answer == fit_verdict::does_not_fit && !patient.cut() ? 1 : 0;
+    no += answer == fit_verdict::does_not_fit && !sure.cut ? 1 : 0;
     gang_fit none(0);
-    REQUIRE((none(classes, gang) == answer || none(classes, gang) == fit_verdict::budget_ended));
+    const fit_verdict at_once = none(classes, gang).verdict;
+    REQUIRE((at_once == answer || at_once == fit_verdict::budget_ended));
   }
   if (scale() >= 1) CHECK(no > 10);
 }
@@ -306,10 +318,10 @@ TEST_CASE("a smaller budget gives the same answer or none") {
 TEST_CASE("many equal tasks of sizes that do not divide end within the budget") {
   gang_fit fit(10'000);
   // Ten leaves are all used by 4 + 3 + 3 alone.
-  const fit_verdict verdict =
+  const gang_fit::result found =
       checked(fit, {{10, 80'000}}, {{.tasks = 110'000, .gpus = 4}, {.tasks = 120'000, .gpus = 3}});
-  CHECK(verdict != fit_verdict::fits);
-  CHECK(fit.steps() <= 10'000);
-  CHECK(checked(fit, {{10, 8'000}}, {{.tasks = 8'000, .gpus = 4}, {.tasks = 16'000, .gpus = 3}}) ==
-        fit_verdict::fits);
+  CHECK(found.verdict != fit_verdict::fits);
+  CHECK(found.steps <= 10'000);
+  CHECK(checked(fit, {{10, 8'000}}, {{.tasks = 8'000, .gpus = 4}, {.tasks = 16'000, .gpus = 3}})
+            .verdict == fit_verdict::fits);
 }

@@ -48,7 +48,7 @@ using gang_t = std::vector<task_group>;
 
 // Places the gang if it fits; its leaves, of all tasks.
 std::vector<cell_id> place(gang_placer& placer, const racked_nodes& c, const gang_t& gang) {
-  if (placer.fits(c.index, c.classes, gang) != fit_verdict::fits) return {};
+  if (placer.fit(c.index, c.classes, gang).verdict != fit_verdict::fits) return {};
   placer.choose_nodes(c.index, rack_choice::fullest);
   std::vector<node_leaves> nodes;
   for (const std::uint32_t n : placer.nodes())
@@ -95,7 +95,7 @@ TEST_CASE("every yes is a placement, every no is one of all ways to pack") {
     for (const std::uint64_t m : masks)
       free.push_back(static_cast<std::uint32_t>(std::popcount(m)));
     const apiary_test::leaf_counts tasks = apiary_test::tasks_of(gang);
-    const bool fits = placer.fits(c.index, c.classes, gang) == fit_verdict::fits;
+    const bool fits = placer.fit(c.index, c.classes, gang).verdict == fit_verdict::fits;
     REQUIRE(fits == apiary_test::fits_by_sets(free, tasks));
     if (!fits) continue;
     ++yes;
@@ -146,7 +146,7 @@ TEST_CASE("classes in the order given, members in the order asked, leaves close 
   CHECK(nodes_of_tasks(c, gang, leaves) == std::vector<std::uint32_t>{1, 3, 1});
   // Those without a preemption are preferred to those with.
   const gang_t one{{1, 2}};
-  REQUIRE(placer.fits(c.index, c.classes, one) == fit_verdict::fits);
+  REQUIRE(placer.fit(c.index, c.classes, one).verdict == fit_verdict::fits);
   placer.choose_nodes(c.index, rack_choice::fullest);
   REQUIRE(placer.nodes().size() == 1);
   CHECK(placer.nodes()[0] == 3);
@@ -158,9 +158,10 @@ TEST_CASE("classes that are not given are not used") {
   gang_placer placer;
   const racked_nodes c({0xff, 0x0f}, true);
   const std::vector<indexed_class> small{{4, 4}};
-  CHECK(placer.fits(c.index, small, gang_t{{1, 8}}) == fit_verdict::does_not_fit);
-  REQUIRE(placer.fit().cut());
-  CHECK(placer.fits(c.index, small, gang_t{{2, 2}}) == fit_verdict::fits);
+  const gang_fit::result too_large = placer.fit(c.index, small, gang_t{{1, 8}});
+  CHECK(too_large.verdict == fit_verdict::does_not_fit);
+  REQUIRE(too_large.cut);
+  CHECK(placer.fit(c.index, small, gang_t{{2, 2}}).verdict == fit_verdict::fits);
   placer.choose_nodes(c.index, rack_choice::fullest);
   CHECK(placer.nodes().size() == 1);
   CHECK(placer.nodes()[0] == 1);

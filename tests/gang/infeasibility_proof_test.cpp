@@ -32,7 +32,7 @@ struct cluster {
     for (std::uint32_t n = 0; n < free.size(); ++n) capacities.set(n, free[n]);
   }
   infeasibility_proof why(const topology_constraints& gang) {
-    REQUIRE(fit(capacities, gang, hosts) == fit_verdict::does_not_fit);
+    REQUIRE(fit(capacities, gang, hosts).verdict == fit_verdict::does_not_fit);
     infeasibility_proof c = fit.explain(capacities, gang, hosts);
     REQUIRE(proof_check(capacities.tree(), node, capacities.free(), hosts, gang)(c));
     return c;
@@ -42,7 +42,9 @@ struct cluster {
   }
   std::string blamed(const topology_constraints& gang, const std::string& level) {
     const infeasibility_proof c = why(gang);
-    const auto verdict = [&](const topology_constraints& g) { return fit(capacities, g, hosts); };
+    const auto verdict = [&](const topology_constraints& g) {
+      return fit(capacities, g, hosts).verdict;
+    };
     return to_string(c, gang, level, blocking_resources(gang, verdict));
   }
 
@@ -173,7 +175,7 @@ TEST_CASE("from the nodes by free leaves alone the same certificate") {
     groups.assign(gang, node, 3);
     const infeasibility_proof why = explain_refusal(nodes, groups, 3);
     cluster c(free);
-    if (c.fit(c.capacities, gang) == fit_verdict::fits) {
+    if (c.fit(c.capacities, gang).verdict == fit_verdict::fits) {
       REQUIRE(why.cells.empty());
       continue;
     }

@@ -180,10 +180,11 @@ topology_constraints few_tasks(rng& random) {
 
 // Of what was answered: every task by the rules, and what it costs.
 std::int64_t cost_of_answer(const ruled_world& world, const topology_constraints& gang,
-                            const drawn_costs& costs, const min_cost_fit<ragged_tree>& fit) {
-  REQUIRE(is_ruled_placement(world, gang, fit));
+                            const drawn_costs& costs,
+                            const min_cost_fit<ragged_tree>::result& found) {
+  REQUIRE(is_ruled_placement(world, gang, found));
   assignment nodes(gang.members.size());
-  for (const gang_portion& p : fit.portions())
+  for (const gang_portion& p : found.portions)
     nodes[p.member].insert(nodes[p.member].end(), p.tasks, p.node);
   return costs.of(nodes);
 }
@@ -202,7 +203,8 @@ TEST_CASE("the least cost of all assignments, under every rule") {
     const topology_constraints gang = few_tasks(random);
     if (!valid(gang, node, world.tree.num_levels())) continue;
     const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
-    const fit_verdict verdict = fit(world.tree, node, gang, costs.classes, costs);
+    const auto found = fit(world.tree, node, gang, costs.classes, costs);
+    const fit_verdict verdict = found.verdict;
     least_by_assigning naive(world, gang, costs);
     const level_t last = std::min(gang.required, world.tree.num_levels());
     std::optional<std::int64_t> least;
@@ -211,11 +213,11 @@ TEST_CASE("the least cost of all assignments, under every rule") {
     REQUIRE(verdict == (least ? fit_verdict::fits : fit_verdict::does_not_fit));
     if (!least) continue;
     ++fitting;
-    REQUIRE(fit.level() == l - 1);
-    REQUIRE(fit.cost() == *least);
-    REQUIRE(fit.is_least());
-    REQUIRE(fit.is_lowest());
-    REQUIRE(cost_of_answer(world, gang, costs, fit) == *least);
+    REQUIRE(found.level == l - 1);
+    REQUIRE(found.cost == *least);
+    REQUIRE(found.is_least);
+    REQUIRE(found.is_lowest);
+    REQUIRE(cost_of_answer(world, gang, costs, found) == *least);
     // Another level may cost less: the level comes first.
     better += l <= last && naive(last).value_or(*least) < *least ? 1 : 0;
   }
@@ -234,21 +236,24 @@ TEST_CASE("the budget ends without an answer, or with one that may not be the le
   gang.members = {{10, 1}, {10, 2}, {10, 3}};
   const drawn_costs costs(world, gang, 5);
   min_cost_fit<ragged_tree> all(100'000'000);
-  REQUIRE(all(world.tree, node, gang, costs.classes, costs) == fit_verdict::fits);
-  CHECK(all.is_least());
-  CHECK(cost_of_answer(world, gang, costs, all) == all.cost());
-  CHECK(all.steps() > 1000);
+  const auto best = all(world.tree, node, gang, costs.classes, costs);
+  REQUIRE(best.verdict == fit_verdict::fits);
+  CHECK(best.is_least);
+  CHECK(cost_of_answer(world, gang, costs, best) == best.cost);
+  CHECK(best.steps > 1000);
   min_cost_fit<ragged_tree> none(0);
-  REQUIRE(none(world.tree, node, gang, costs.classes, costs) == fit_verdict::budget_ended);
-  CHECK(none.portions().empty());
+  const auto nothing = none(world.tree, node, gang, costs.classes, costs);
+  REQUIRE(nothing.verdict == fit_verdict::budget_ended);
+  CHECK(nothing.portions.empty());
   // One kind after the other finds some placement.
-  for (const std::uint64_t budget : {all.steps() - 1, std::uint64_t{10'000}}) {
+  for (const std::uint64_t budget : {best.steps - 1, std::uint64_t{10'000}}) {
     min_cost_fit<ragged_tree> some(budget);
-    REQUIRE(some(world.tree, node, gang, costs.classes, costs) == fit_verdict::fits);
-    CHECK(!some.is_least());
-    CHECK(some.steps() <= budget);
-    CHECK(some.cost() >= all.cost());
-    CHECK(cost_of_answer(world, gang, costs, some) == some.cost());
+    const auto greedy = some(world.tree, node, gang, costs.classes, costs);
+    REQUIRE(greedy.verdict == fit_verdict::fits);
+    CHECK(!greedy.is_least);
+    CHECK(greedy.steps <= budget);
+    CHECK(greedy.cost >= best.cost);
+    CHECK(cost_of_answer(world, gang, costs, greedy) == greedy.cost);
   }
   // Two racks, the first of them within the budget.
   const ruled_world two{
@@ -256,12 +261,14 @@ TEST_CASE("the budget ends without an answer, or with one that may not be the le
   gang.members = {{2, 1}, {2, 2}};
   gang.required = rack;
   const drawn_costs drawn(two, gang, 5);
-  REQUIRE(all(two.tree, node, gang, drawn.classes, drawn) == fit_verdict::fits);
-  min_cost_fit<ragged_tree> some(all.steps() - 1);
-  REQUIRE(some(two.tree, node, gang, drawn.classes, drawn) == fit_verdict::fits);
-  CHECK(!some.is_least());
-  CHECK(some.cell() == 0);
-  CHECK(cost_of_answer(two, gang, drawn, some) == some.cost());
+  const auto both = all(two.tree, node, gang, drawn.classes, drawn);
+  REQUIRE(both.verdict == fit_verdict::fits);
+  min_cost_fit<ragged_tree> some(both.steps - 1);
+  const auto first = some(two.tree, node, gang, drawn.classes, drawn);
+  REQUIRE(first.verdict == fit_verdict::fits);
+  CHECK(!first.is_least);
+  CHECK(first.cell == 0);
+  CHECK(cost_of_answer(two, gang, drawn, first) == first.cost);
 }
 
 TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a no") {
@@ -275,20 +282,21 @@ TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a
     if (!valid(gang, node, world.tree.num_levels())) continue;
     const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
     min_cost_fit<ragged_tree> all;
-    const fit_verdict fits = all(world.tree, node, gang, costs.classes, costs);
+    const auto best = all(world.tree, node, gang, costs.classes, costs);
     min_cost_fit<ragged_tree> some(random.uniform(600));
-    const fit_verdict verdict = some(world.tree, node, gang, costs.classes, costs);
+    const auto greedy = some(world.tree, node, gang, costs.classes, costs);
+    const fit_verdict verdict = greedy.verdict;
     if (verdict == fit_verdict::budget_ended) {
       ++ended;
       continue;
     }
-    REQUIRE(verdict == fits);
+    REQUIRE(verdict == best.verdict);
     if (verdict != fit_verdict::fits) continue;
-    REQUIRE(cost_of_answer(world, gang, costs, some) == some.cost());
-    if (some.is_lowest()) REQUIRE(some.level() == all.level());
-    if (some.level() == all.level()) REQUIRE(some.cost() >= all.cost());
-    if (some.is_least() && some.level() == all.level()) REQUIRE(some.cost() == all.cost());
-    placed += some.is_least() ? 0 : 1;
+    REQUIRE(cost_of_answer(world, gang, costs, greedy) == greedy.cost);
+    if (greedy.is_lowest) REQUIRE(greedy.level == best.level);
+    if (greedy.level == best.level) REQUIRE(greedy.cost >= best.cost);
+    if (greedy.is_least && greedy.level == best.level) REQUIRE(greedy.cost == best.cost);
+    placed += greedy.is_least ? 0 : 1;
   }
   MESSAGE(placed, " placed without comparing all, ", ended, " ended");
   CHECK(placed > 0);
@@ -301,9 +309,10 @@ TEST_CASE("gangs of nothing cost nothing") {
   gang.members = {{0, 3}};
   const drawn_costs costs(world, gang, 1);
   min_cost_fit<ragged_tree> fit;
-  CHECK(fit(world.tree, node, gang, costs.classes, costs) == fit_verdict::fits);
-  CHECK(fit.portions().empty());
-  CHECK(fit.cost() == 0);
+  const auto found = fit(world.tree, node, gang, costs.classes, costs);
+  CHECK(found.verdict == fit_verdict::fits);
+  CHECK(found.portions.empty());
+  CHECK(found.cost == 0);
 }
 
 TEST_CASE("numbers of vectors add up, and say when a sum is too great") {

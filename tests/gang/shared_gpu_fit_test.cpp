@@ -148,23 +148,23 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
     const auto cost = [&](const node_state& before, const node_state& after) {
       return gradient.cost(before, after);
     };
-    const fit_verdict verdict = fit(world.nodes, world.rules.tree, node, gang, cost);
+    const auto found = fit(world.nodes, world.rules.tree, node, gang, cost);
     every_device naive(world.nodes, world.rules, gang, cost);
     const level_t last = std::min(gang.required, top);
     std::optional<std::int64_t> least;
     level_t l = std::min(gang.preferred, last);
     for (; l <= last && !least; ++l) least = naive(l);
-    REQUIRE(verdict == (least ? fit_verdict::fits : fit_verdict::does_not_fit));
+    REQUIRE(found.verdict == (least ? fit_verdict::fits : fit_verdict::does_not_fit));
     if (least) {
       ++fitting;
-      REQUIRE(fit.search().level() == l - 1);
-      REQUIRE(fit.search().is_least());
-      REQUIRE(fit.search().cost() == *least);
-      REQUIRE(naive.cost_of(fit.places(), l - 1) == *least);
+      REQUIRE(found.level == l - 1);
+      REQUIRE(found.is_least);
+      REQUIRE(found.cost == *least);
+      REQUIRE(naive.cost_of(found.placements, l - 1) == *least);
       continue;
     }
     ++waiting;
-    REQUIRE(fit.places().empty());
+    REQUIRE(found.placements.empty());
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proved(world, gang, why));
     REQUIRE(!to_string(why, gang, "cell").empty());
@@ -199,7 +199,7 @@ TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
     gang.members = std::move(members);
     shared_gpu_fit<uniform_tree> fit;
     const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
-    if (fit(nodes, tree, 0, gang, cost) == fit_verdict::fits) return std::string("fits");
+    if (fit(nodes, tree, 0, gang, cost).verdict == fit_verdict::fits) return std::string("fits");
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proof_check(tree, 0, nodes, gang)(why));
     return to_string(why, gang, "cluster");
@@ -259,14 +259,15 @@ TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") 
   const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
   for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{10'000}}) {
     shared_gpu_fit<uniform_tree> fit(budget);
-    CHECK(fit(nodes, tree, 0, gang, cost) == fit_verdict::budget_ended);
-    CHECK(fit.places().empty());
+    const auto found = fit(nodes, tree, 0, gang, cost);
+    CHECK(found.verdict == fit_verdict::budget_ended);
+    CHECK(found.placements.empty());
   }
   // Tasks led that no node could hold are no work.
   gang.members = {{.tasks = 1, .gpus = 0},
                   {.tasks = 4'000'000'000, .gpus = 1, .leader = 0, .gpu_milli = 1}};
   shared_gpu_fit<uniform_tree> fit;
-  REQUIRE(fit(nodes, tree, 0, gang, cost) == fit_verdict::does_not_fit);
+  REQUIRE(fit(nodes, tree, 0, gang, cost).verdict == fit_verdict::does_not_fit);
   CHECK(proof_check(tree, 0, nodes, gang)(fit.explain(gang)));
 }
 
@@ -321,9 +322,10 @@ TEST_CASE("gangs of many kinds and tasks: what fits easily is placed, though not
     const node_table nodes = racks_of(100, 8);
     const topology_constraints gang = many_kinds(members, tasks);
     shared_gpu_fit<uniform_tree> fit;
-    REQUIRE(fit(nodes, tree, 0, gang, any_cost) == fit_verdict::fits);
-    CHECK(is_taken_whole(nodes, tree, gang, fit.places()));
-    CHECK(!fit.search().is_least());
+    const auto found = fit(nodes, tree, 0, gang, any_cost);
+    REQUIRE(found.verdict == fit_verdict::fits);
+    CHECK(is_taken_whole(nodes, tree, gang, found.placements));
+    CHECK(!found.is_least);
   }
 }
 
@@ -331,7 +333,7 @@ TEST_CASE("gangs of many kinds and tasks: one kind, or the GPUs, prove a no") {
   const uniform_tree tree{2, 50};
   const auto said = [&](const node_table& nodes, const topology_constraints& gang) {
     shared_gpu_fit<uniform_tree> fit;
-    REQUIRE(fit(nodes, tree, 0, gang, any_cost) == fit_verdict::does_not_fit);
+    REQUIRE(fit(nodes, tree, 0, gang, any_cost).verdict == fit_verdict::does_not_fit);
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proof_check(tree, 0, nodes, gang)(why));
     return to_string(why, gang, "rack");

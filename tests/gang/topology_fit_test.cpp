@@ -57,22 +57,23 @@ struct counters {
 void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const ruled_world& world,
            const topology_constraints& gang, level_t first, bool mutate, counters& seen) {
   const level_t last = std::min(gang.required, capacities.top());
-  const fit_verdict verdict = fit(capacities, gang, world.hosts);
+  const auto found = fit(capacities, gang, world.hosts);
+  const fit_verdict verdict = found.verdict;
   ++seen.asked;
   REQUIRE(verdict == (first <= last ? fit_verdict::fits : fit_verdict::does_not_fit));
   if (verdict == fit_verdict::fits) {
     ++seen.fits;
-    REQUIRE(fit.level() == first);
-    REQUIRE(fit.is_lowest());
-    REQUIRE(is_ruled_placement(world, gang, fit));
+    REQUIRE(found.level == first);
+    REQUIRE(found.is_lowest);
+    REQUIRE(is_ruled_placement(world, gang, found));
     if (!mutate || gang.members.empty()) return;
     // What proves a no where nothing is free proves none here.
     const capacity_index<ragged_tree> empty(world.tree, node, capacities.max_free());
-    if (fit(empty, gang) == fit_verdict::fits) return;  // tasks without leaves
+    if (fit(empty, gang).verdict == fit_verdict::fits) return;  // tasks without leaves
     REQUIRE(!accepted(world, gang, fit.explain(empty, gang)));
     return;
   }
-  REQUIRE(fit.portions().empty());
+  REQUIRE(found.portions.empty());
   const infeasibility_proof why = fit.explain(capacities, gang, world.hosts);
   REQUIRE(accepted(world, gang, why));
   REQUIRE(!to_string(why, gang, "cell").empty());
@@ -482,12 +483,14 @@ TEST_CASE("whole cells are left whole, or few nodes are used") {
   gang.members = {{2, 4}};
   gang.required = rack;
   fit_t tight;
-  REQUIRE(tight(capacities, gang) == fit_verdict::fits);
-  CHECK(tight.cell() == 1);
+  const auto found = tight(capacities, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cell == 1);
   fit_t few(1000, gang_objective::fewest_nodes);
-  REQUIRE(few(capacities, gang) == fit_verdict::fits);
-  CHECK(few.cell() == 0);
-  CHECK(few.portions().size() == 1);
+  const auto dense = few(capacities, gang);
+  REQUIRE(dense.verdict == fit_verdict::fits);
+  CHECK(dense.cell == 0);
+  CHECK(dense.portions.size() == 1);
 }
 
 TEST_CASE("a leader and its workers, slices and spread in the answer") {
@@ -499,13 +502,15 @@ TEST_CASE("a leader and its workers, slices and spread in the answer") {
   gang.members[0].slices = {{rack, 2}};
   gang.members[1].spread = {{node, 2}};
   fit_t fit;
-  REQUIRE(fit(capacities, gang) == fit_verdict::fits);
-  CHECK(is_ruled_placement(world, gang, fit));
-  for (const fit_t::portion& p : fit.portions()) CHECK(p.tasks == (p.member == 0 ? 1 : 2));
+  const auto found = fit(capacities, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(is_ruled_placement(world, gang, found));
+  for (const gang_portion& p : found.portions) CHECK(p.tasks == (p.member == 0 ? 1 : 2));
   gang.preferred = rack;
-  REQUIRE(fit(capacities, gang) == fit_verdict::fits);
-  CHECK(fit.level() == rack);
-  CHECK(fit.cell() == 0);
+  const auto next = fit(capacities, gang);
+  REQUIRE(next.verdict == fit_verdict::fits);
+  CHECK(next.level == rack);
+  CHECK(next.cell == 0);
 }
 
 TEST_CASE("gangs of nothing fit, tasks larger than any node never do") {
@@ -513,13 +518,14 @@ TEST_CASE("gangs of nothing fit, tasks larger than any node never do") {
   const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
   topology_constraints gang;
   fit_t fit;
-  CHECK(fit(capacities, gang) == fit_verdict::fits);
+  CHECK(fit(capacities, gang).verdict == fit_verdict::fits);
   gang.members = {{0, 3}};
   gang.required = rack;
-  CHECK(fit(capacities, gang) == fit_verdict::fits);
-  CHECK(fit.portions().empty());
+  const auto found = fit(capacities, gang);
+  CHECK(found.verdict == fit_verdict::fits);
+  CHECK(found.portions.empty());
   gang.members = {{1, 9}, {1, 1}};
-  REQUIRE(fit(capacities, gang) == fit_verdict::does_not_fit);
+  REQUIRE(fit(capacities, gang).verdict == fit_verdict::does_not_fit);
   CHECK(accepted(world, gang, fit.explain(capacities, gang)));
 }
 
@@ -543,10 +549,11 @@ TEST_CASE("many sizes with nothing in common end within the budget, and no no is
     }
     if (round % 2 == 0) gang.members[0].spread = {{rack, 1}};
     fit_t fit(20'000);
-    const fit_verdict verdict = fit(capacities, gang);
+    const auto found = fit(capacities, gang);
+    const fit_verdict verdict = found.verdict;
     REQUIRE(verdict != fit_verdict::does_not_fit);
-    REQUIRE(fit.steps() <= 20'000);
-    if (verdict == fit_verdict::fits) REQUIRE(is_ruled_placement(world, gang, fit));
+    REQUIRE(found.steps <= 20'000);
+    if (verdict == fit_verdict::fits) REQUIRE(is_ruled_placement(world, gang, found));
     ended += verdict == fit_verdict::budget_ended ? 1 : 0;
   }
   MESSAGE(ended, " of ", rounds, " ended");
@@ -573,10 +580,11 @@ TEST_CASE("where the budget ends at a lower level, a higher one may do") {
       for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
     }
     fit_t fit(2'000);
-    if (fit(capacities, gang) != fit_verdict::fits) continue;
-    REQUIRE(is_ruled_placement(world, gang, fit));
-    REQUIRE(fit.is_lowest() == (fit.level() == rack));
-    higher += fit.level() == block ? 1 : 0;
+    const auto found = fit(capacities, gang);
+    if (found.verdict != fit_verdict::fits) continue;
+    REQUIRE(is_ruled_placement(world, gang, found));
+    REQUIRE(found.is_lowest == (found.level == rack));
+    higher += found.level == block ? 1 : 0;
   }
   MESSAGE(higher, " of ", rounds, " at the higher level");
   if (scale() >= 1) CHECK(higher > 0);
@@ -606,11 +614,12 @@ TEST_CASE("a rack that is hard to decide keeps no gang from an easy one, nor fro
     }
     (round % 2 == 0 ? gang.required : gang.preferred) = rack;
     fit_t fit(100'000);
-    REQUIRE(fit(capacities, gang) == fit_verdict::fits);
-    REQUIRE(is_ruled_placement(world, gang, fit));
-    REQUIRE(fit.steps() <= 100'000);
-    easy += fit.level() == rack && fit.cell() == 1 ? 1 : 0;
-    higher += fit.level() == block ? 1 : 0;
+    const auto found = fit(capacities, gang);
+    REQUIRE(found.verdict == fit_verdict::fits);
+    REQUIRE(is_ruled_placement(world, gang, found));
+    REQUIRE(found.steps <= 100'000);
+    easy += found.level == rack && found.cell == 1 ? 1 : 0;
+    higher += found.level == block ? 1 : 0;
   }
   if (scale() >= 1) {
     CHECK(easy > 0);
@@ -632,16 +641,18 @@ TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts")
         random.uniform(2) == 0 ? gang_objective::whole_cells : gang_objective::fewest_nodes;
     fit_t plain(1000, objective);
     fit_t hosted(1000, objective);
-    const fit_verdict verdict = plain(capacities, gang);
+    const auto found = plain(capacities, gang);
+    const fit_verdict verdict = found.verdict;
     world.hosts.assign(world.num_nodes(), {1000, 1000});
     gang.members[0].host = {1, 1};
-    REQUIRE(hosted(capacities, gang, world.hosts) == verdict);
+    const auto again = hosted(capacities, gang, world.hosts);
+    REQUIRE(again.verdict == verdict);
     if (verdict != fit_verdict::fits) continue;
-    REQUIRE(hosted.cell() == plain.cell());
+    REQUIRE(again.cell == found.cell);
     if (objective == gang_objective::whole_cells)
-      REQUIRE(std::equal(plain.portions().begin(), plain.portions().end(),
-                         hosted.portions().begin(), hosted.portions().end()));
-    REQUIRE(hosted.portions().size() <= plain.portions().size());
+      REQUIRE(std::equal(found.portions.begin(), found.portions.end(), again.portions.begin(),
+                         again.portions.end()));
+    REQUIRE(again.portions.size() <= found.portions.size());
   }
 }
 
@@ -681,18 +692,20 @@ TEST_CASE("tasks that take nothing change nothing, however many they are") {
     topology_constraints gang = random_gang(random, 8);
     if (!valid(gang, node, 4)) continue;
     const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
-    const fit_verdict verdict = fit(capacities, gang, world.hosts);
-    const level_t level = fit.level();
+    const auto found = fit(capacities, gang, world.hosts);
+    const fit_verdict verdict = found.verdict;
+    const level_t level = found.level;
     constexpr std::uint32_t many = 3U << 30;
     gang.members.push_back({.tasks = many});
     if (random.uniform(2) == 0) gang.members.back().spread = {{node + random.uniform(3), many}};
     if (random.uniform(4) == 0) gang.members.back().slices = {{node + random.uniform(3), many / 3}};
-    const fit_verdict beside = fit(capacities, gang, world.hosts);
+    const auto next = fit(capacities, gang, world.hosts);
+    const fit_verdict beside = next.verdict;
     ++asked;
     ended += beside == fit_verdict::budget_ended ? 1 : 0;
     if (beside == fit_verdict::budget_ended) continue;  // beside others that take no leaves
     REQUIRE(beside == verdict);
-    if (verdict == fit_verdict::fits) REQUIRE(fit.level() == level);
+    if (verdict == fit_verdict::fits) REQUIRE(next.level == level);
   }
   MESSAGE(ended, " of ", asked, " ended");
   CHECK(ended * 100 <= asked);
@@ -706,10 +719,11 @@ TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and bes
   topology_constraints gang;
   const auto whole_nodes_used = [&] {
     fit_t fit;
-    REQUIRE(fit(capacities, gang, world.hosts) == fit_verdict::fits);
-    REQUIRE(is_ruled_placement(world, gang, fit));
+    const auto found = fit(capacities, gang, world.hosts);
+    REQUIRE(found.verdict == fit_verdict::fits);
+    REQUIRE(is_ruled_placement(world, gang, found));
     std::set<std::uint32_t> used;
-    for (const fit_t::portion& p : fit.portions())
+    for (const gang_portion& p : found.portions)
       if (world.free[p.node] == 8) used.insert(p.node);
     return used.size();
   };
@@ -736,23 +750,26 @@ TEST_CASE("what is certain is said, though the list that proves it is longer tha
   topology_constraints gang;
   gang.members = {{6, 3}, {3, 4}, {3, 2}};
   fit_t much(100'000'000);
-  REQUIRE(much(capacities, gang) == fit_verdict::does_not_fit);
-  CHECK(much.is_refused());
+  const auto found = much(capacities, gang);
+  REQUIRE(found.verdict == fit_verdict::does_not_fit);
+  CHECK(found.is_refused);
   const infeasibility_proof why = much.explain(capacities, gang);
   REQUIRE(why.cells[0].weighing == infeasibility_proof::listed);
   CHECK(accepted(world, gang, why));
   int certain = 0;
-  for (std::uint64_t budget = 1; budget < 2 * much.steps(); budget *= 2) {
+  for (std::uint64_t budget = 1; budget < 2 * found.steps; budget *= 2) {
     fit_t little(budget);
-    const fit_verdict verdict = little(capacities, gang);
+    const auto early = little(capacities, gang);
+    const fit_verdict verdict = early.verdict;
     REQUIRE(verdict != fit_verdict::fits);
-    REQUIRE(little.steps() <= budget);
-    certain += verdict == fit_verdict::budget_ended && little.is_refused() ? 1 : 0;
+    REQUIRE(early.steps <= budget);
+    certain += verdict == fit_verdict::budget_ended && early.is_refused ? 1 : 0;
   }
   CHECK(certain > 0);
   gang.members[0].tasks = 4;
-  REQUIRE(much(capacities, gang) == fit_verdict::fits);
-  CHECK(!much.is_refused());
+  const auto next = much(capacities, gang);
+  REQUIRE(next.verdict == fit_verdict::fits);
+  CHECK(!next.is_refused);
 }
 
 TEST_CASE("ruled_fit: counts of a cell beyond 32 bits are no fewer") {
@@ -765,7 +782,7 @@ TEST_CASE("ruled_fit: counts of a cell beyond 32 bits are no fewer") {
   gang.members = {{.tasks = 1, .gpus = 5}, {.tasks = 2, .gpus = 3}, {.tasks = 1, .gpus = 2}};
   gang.members.push_back({.tasks = 4'000'000'000, .spread = {{1, 2'900'000'000}}});
   topology_fit<uniform_tree> fit;
-  CHECK(fit(capacities, gang) == fit_verdict::fits);
+  CHECK(fit(capacities, gang).verdict == fit_verdict::fits);
 }
 
 TEST_CASE("ruled_fit: fewest nodes where a spread leaves GPUs of a node unused") {
@@ -776,7 +793,8 @@ TEST_CASE("ruled_fit: fewest nodes where a spread leaves GPUs of a node unused")
   gang.members = {{.tasks = 4, .gpus = 1, .spread = {{1, 2}}}};
   gang.required = 2;
   topology_fit<uniform_tree> fit(1000, gang_objective::fewest_nodes);
-  REQUIRE(fit(capacities, gang) == fit_verdict::fits);
-  CHECK(fit.cell() == 1);
-  CHECK(fit.portions().size() == 2);
+  const auto found = fit(capacities, gang);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.cell == 1);
+  CHECK(found.portions.size() == 2);
 }

@@ -83,7 +83,7 @@ struct tenants_gangs {
     for (const std::uint32_t j : set)
       for (std::uint32_t s = candidates[j].first; s < candidates[j].last; ++s)
         left.set(allocations[s].node, left.free(allocations[s].node) + allocations[s].gpus);
-    return topology_fit<uniform_tree>()(left, gang) == fit_verdict::fits;
+    return topology_fit<uniform_tree>()(left, gang).verdict == fit_verdict::fits;
   }
   // The least cost of all sets within the budgets.
   [[nodiscard]] std::uint64_t least() const {

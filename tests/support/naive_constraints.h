@@ -236,10 +236,10 @@ template <class Fit>
 bool is_ruled_placement(const ruled_world& world, const apiary::topology_constraints& gang,
                         const Fit& fit) {
   assignment nodes(gang.members.size());
-  for (const auto& p : fit.portions()) {
+  for (const auto& p : fit.portions) {
     if (p.member >= nodes.size() || p.node >= world.num_nodes() || p.tasks == 0) return false;
     if (!nodes[p.member].empty() && nodes[p.member].back() >= p.node) return false;
-    if (world.cell(p.node, fit.level()) != fit.cell()) return false;
+    if (world.cell(p.node, fit.level) != fit.cell) return false;
     nodes[p.member].insert(nodes[p.member].end(), p.tasks, p.node);
   }
   for (std::size_t m = 0; m < nodes.size(); ++m) {
@@ -249,7 +249,7 @@ bool is_ruled_placement(const ruled_world& world, const apiary::topology_constra
             world.cell(nodes[m][i / s.tasks * s.tasks], s.level))
           return false;
   }
-  return keeps_rules(world, gang, nodes, fit.level());
+  return keeps_rules(world, gang, nodes, fit.level);
 }
 
 }  // namespace apiary_test

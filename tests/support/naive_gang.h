@@ -64,18 +64,19 @@ inline bool fits_by_sets(std::span<const std::uint32_t> free,
 }
 
 // Whether the answer of `fit` is a packing of all tasks into these nodes.
-inline bool is_packing(const apiary::gang_fit& fit, std::span<const apiary::node_class> classes,
+inline bool is_packing(const apiary::gang_fit::result& fit,
+                       std::span<const apiary::node_class> classes,
                        std::span<const apiary::task_group> members) {
   std::vector<std::uint64_t> used(classes.size());
   std::vector<std::uint64_t> placed(members.size());
-  for (const apiary::gang_fit::used_node& node : fit.nodes()) {
+  for (const apiary::gang_fit::used_node& node : fit.nodes) {
     if (node.node_class >= classes.size() || node.first >= node.last ||
-        node.last > fit.portions().size())
+        node.last > fit.portions.size())
       return false;
     ++used[node.node_class];
     std::uint64_t leaves = 0;
     for (std::uint32_t p = node.first; p < node.last; ++p) {
-      const auto [member, tasks] = fit.portions()[p];
+      const auto [member, tasks] = fit.portions[p];
       if (member >= members.size() || tasks == 0) return false;
       placed[member] += tasks;
       leaves += std::uint64_t{tasks} * members[member].gpus;

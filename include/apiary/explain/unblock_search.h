@@ -118,7 +118,8 @@ class unblock_search {
     nodes_.clear();
     best_ = {};
   }
-  fit_verdict fit_now() { return fit_(*capacities_, gang_, hosts_); }
+  typename topology_fit<Tree>::result fit() { return fit_(*capacities_, gang_, hosts_); }
+  fit_verdict fit_now() { return fit().verdict; }
   [[nodiscard]] node_free now(std::uint32_t n) const {
     return {capacities_->free(n), hosts_.empty() ? resources{} : hosts_[n]};
   }
@@ -205,9 +206,9 @@ class unblock_search {
     {
       transaction tx(log_);
       for (std::uint32_t n = 0; n < capacity_.size(); ++n) set_node(tx, n, whole(n));
-      const fit_verdict verdict = fit_now();
-      if (verdict != fit_verdict::fits) return verdict;
-      for (const gang_portion& p : fit_.portions()) placed.push_back(p.node);
+      const auto found = fit();
+      if (found.verdict != fit_verdict::fits) return found.verdict;
+      for (const gang_portion& p : found.portions) placed.push_back(p.node);
       std::sort(placed.begin(), placed.end());
       placed.erase(std::unique(placed.begin(), placed.end()), placed.end());
     }

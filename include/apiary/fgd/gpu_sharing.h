@@ -313,11 +313,12 @@ class gpu_sharing_scheduler {
       if constexpr (has_cost) return score().cost(before, after);
       return 0;
     };
-    answer.verdict = suggested == nullptr
-                         ? fit(nodes_, tree, node_level, gang, cost)
-                         : fit(suggested_alone(nodes_, *suggested), tree, node_level, gang, cost);
-    answer.places.assign(fit.places().begin(), fit.places().end());
-    answer.least = has_cost && answer.verdict == fit_verdict::fits && fit.search().is_least();
+    const auto found = suggested == nullptr
+                           ? fit(nodes_, tree, node_level, gang, cost)
+                           : fit(suggested_alone(nodes_, *suggested), tree, node_level, gang, cost);
+    answer.verdict = found.verdict;
+    answer.places.assign(found.placements.begin(), found.placements.end());
+    answer.least = has_cost && found.verdict == fit_verdict::fits && found.is_least;
     if (answer.verdict == fit_verdict::does_not_fit) answer.why = fit.explain(gang);
     return answer;
   }

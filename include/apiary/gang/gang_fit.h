@@ -64,12 +64,26 @@ class gang_fit {
     std::uint64_t present = 0;  // sum of nodes * floor(free / leaves)
   };
 
+  struct result {
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    std::span<const used_node> nodes{};
+    std::span<const portion> portions{};
+    std::optional<shortage> cut{};
+    std::uint64_t steps = 0;
+  };
+
   // The search gives up after so many steps, of about 0.1 microseconds.
   explicit gang_fit(std::uint64_t budget = 100'000) noexcept : budget_(budget) {}
   void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
 
   // Classes in order of preference.
-  fit_verdict operator()(std::span<const node_class> classes, std::span<const task_group> members) {
+  result operator()(std::span<const node_class> classes, std::span<const task_group> members) {
+    const fit_verdict verdict = decide(classes, members);
+    return {verdict, nodes_, portions_, cut_, steps_};
+  }
+
+ private:
+  fit_verdict decide(std::span<const node_class> classes, std::span<const task_group> members) {
     steps_ = 0;
     cut_.reset();
     nodes_.clear();
@@ -87,15 +101,6 @@ class gang_fit {
     return fit_verdict::fits;
   }
 
-  // After `fits`: the nodes used, equal ones together, and what they take.
-  [[nodiscard]] std::span<const used_node> nodes() const noexcept { return nodes_; }
-  [[nodiscard]] std::span<const portion> portions() const noexcept { return portions_; }
-  // After `does_not_fit`: a proof, if a cut proves it; of several the one with smallest pieces.
-  [[nodiscard]] const std::optional<shortage>& cut() const noexcept { return cut_; }
-  // Steps of the search; 0 when none was needed.
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-
- private:
   struct sized_group {
     std::uint32_t gpus = 0;
     std::uint32_t tasks = 0;

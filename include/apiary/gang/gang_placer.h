@@ -93,8 +93,9 @@ enum class rack_choice : std::uint8_t { fullest, tightest };
 class gang_placer {
  public:
   // Whether the gang fits on nodes of these classes, given in order of preference.
-  fit_verdict fits(const node_index& nodes, std::span<const indexed_class> classes,
-                   std::span<const task_group> members) {
+  // Node indices of the result are not yet chosen. Valid until the next call.
+  const gang_fit::result& fit(const node_index& nodes, std::span<const indexed_class> classes,
+                              std::span<const task_group> members) {
     classes_.clear();
     indices_.clear();
     for (const indexed_class& c : classes) {
@@ -104,11 +105,11 @@ class gang_placer {
       classes_.push_back({c.free, all});
       indices_.push_back(c);
     }
-    return fit_(classes_, members);
+    return packed_ = fit_(classes_, members);
   }
   // After fits() said yes: chooses nodes. The index must be the same as then.
   void choose_nodes(const node_index& nodes, rack_choice racks) {
-    const std::span<const gang_fit::used_node> used = fit_.nodes();
+    const std::span<const gang_fit::used_node> used = packed_.nodes;
     chosen_.resize(used.size());
     order_.resize(used.size());
     for (std::uint32_t i = 0; i < used.size(); ++i) order_[i] = i;
@@ -141,16 +142,15 @@ class gang_placer {
     APIARY_ASSERT(nodes.size() == chosen_.size());
     tasks_.begin(members);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const gang_fit::used_node& used = fit_.nodes()[i];
-      tasks_.take(nodes[i], fit_.portions().subspan(used.first, used.last - used.first), members);
+      const gang_fit::used_node& used = packed_.nodes[i];
+      tasks_.take(nodes[i], packed_.portions.subspan(used.first, used.last - used.first), members);
     }
     return tasks_.leaves();
   }
 
-  [[nodiscard]] const gang_fit& fit() const noexcept { return fit_; }
-
  private:
   gang_fit fit_;
+  gang_fit::result packed_;
   std::vector<node_class> classes_;
   std::vector<indexed_class> indices_;  // of each entry of classes_
   std::vector<std::uint32_t> chosen_;   // of each node of fit_, which one it is

@@ -47,7 +47,18 @@ template <CellTree Tree>
 class min_cost_fit {
  public:
   using counts = detail::class_vectors::counts;  // units of each kind
-  static constexpr std::int64_t never = detail::cost_tables<Tree>::never;
+
+  struct result {
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    level_t level = 0;
+    std::uint32_t cell = 0;
+    std::span<const gang_portion> portions{};
+    std::int64_t cost = 0;
+    bool is_lowest = true;
+    bool is_least = true;
+    std::uint64_t steps = 0;
+    std::span<const infeasibility_proof::refusal> listed{};
+  };
 
   explicit min_cost_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
 
@@ -58,45 +69,13 @@ class min_cost_fit {
   // less than 2^62.
   // weights: of a unit of each kind, by which cells are refused; or nothing.
   template <class Cost>
-  fit_verdict operator()(const Tree& tree, level_t node_level, const topology_constraints& gang,
-                         std::span<const std::uint32_t> classes, const Cost& cost,
-                         std::span<const std::uint32_t> weights = {}) {
-    begin(tree, node_level, gang, classes);
-    const level_t last = std::min(gang.required, tree.num_levels());
-    level_ = std::min(gang.preferred, last);
-    if (groups_.size() == 0) return fit_verdict::fits;
-    std::uint32_t num_classes = 0;
-    for (const std::uint32_t c : classes) num_classes = std::max(num_classes, c + 1);
-    step_budget all(budget_);
-    const bool known = vectors_.ask_alone(groups_, node_level, num_classes, cost, all);
-    steps_ = all.steps();
-    if (!known) return fit_verdict::budget_ended;
-    fit_verdict verdict = fit_verdict::does_not_fit;
-    for (level_t l = level_; l <= last; ++l) {
-      level_ = l;
-      const std::uint64_t limit = l == last ? budget_ : std::max(steps_, budget_ / 2);
-      verdict = try_level(l, l == last, limit, cost, weights);
-      if (verdict == fit_verdict::fits) {
-        portions_of_members(gang, groups_, portions_, scratch_);
-        return verdict;
-      }
-      lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
-    }
-    return verdict;
+  result operator()(const Tree& tree, level_t node_level, const topology_constraints& gang,
+                    std::span<const std::uint32_t> classes, const Cost& cost,
+                    std::span<const std::uint32_t> weights = {}) {
+    const fit_verdict verdict = decide(tree, node_level, gang, classes, cost, weights);
+    return {verdict, level_, cell_, portions_, cost_, lowest_, least_, steps_, listed_};
   }
 
-  // After `fits`: as topology_fit.
-  [[nodiscard]] level_t level() const noexcept { return level_; }
-  [[nodiscard]] std::uint32_t cell() const noexcept { return cell_; }
-  [[nodiscard]] std::span<const gang_portion> portions() const noexcept { return portions_; }
-  [[nodiscard]] bool is_lowest() const noexcept { return lowest_; }
-  // What the placement costs, and whether it is certain that no other one at its level costs less;
-  // false if the budget ended in this cell or another one.
-  [[nodiscard]] std::int64_t cost() const noexcept { return cost_; }
-  [[nodiscard]] bool is_least() const noexcept { return least_; }
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-
-  [[nodiscard]] const colocated_groups& groups() const noexcept { return groups_; }
   // Room for units of kind u alone in each cell of level l, exact. Cost: O(nodes).
   [[nodiscard]] std::vector<std::uint32_t> capacities(std::size_t u, level_t l) const {
     std::vector<std::uint32_t> on_nodes;
@@ -127,12 +106,10 @@ class min_cost_fit {
     }
     return most;
   }
-  // After `does_not_fit`: what the cells of the last level can hold that no count refuses.
-  [[nodiscard]] std::span<const infeasibility_proof::refusal> listed() const noexcept {
-    return listed_;
-  }
 
  private:
+  static constexpr std::int64_t never = detail::cost_tables<Tree>::never;
+
   // What is left of a node, as greedy_by_group wants it. Nodes in use are to be filled before others.
   template <class Cost>
   struct node_left {
@@ -166,6 +143,33 @@ class min_cost_fit {
       return in_use ? left : left + (std::uint64_t{1} << 40);
     }
   };
+
+  template <class Cost>
+  fit_verdict decide(const Tree& tree, level_t node_level, const topology_constraints& gang,
+                     std::span<const std::uint32_t> classes, const Cost& cost, counts weights) {
+    begin(tree, node_level, gang, classes);
+    const level_t last = std::min(gang.required, tree.num_levels());
+    level_ = std::min(gang.preferred, last);
+    if (groups_.size() == 0) return fit_verdict::fits;
+    std::uint32_t num_classes = 0;
+    for (const std::uint32_t c : classes) num_classes = std::max(num_classes, c + 1);
+    step_budget all(budget_);
+    const bool known = vectors_.ask_alone(groups_, node_level, num_classes, cost, all);
+    steps_ = all.steps();
+    if (!known) return fit_verdict::budget_ended;
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    for (level_t l = level_; l <= last; ++l) {
+      level_ = l;
+      const std::uint64_t limit = l == last ? budget_ : std::max(steps_, budget_ / 2);
+      verdict = try_level(l, l == last, limit, cost, weights);
+      if (verdict == fit_verdict::fits) {
+        portions_of_members(gang, groups_, portions_, scratch_);
+        return verdict;
+      }
+      lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
+    }
+    return verdict;
+  }
 
   void begin(const Tree& tree, level_t node_level, const topology_constraints& gang,
              std::span<const std::uint32_t> classes) {

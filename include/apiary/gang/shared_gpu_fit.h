@@ -61,35 +61,43 @@ struct member_placement {
 template <CellTree Tree>
 class shared_gpu_fit {
  public:
+  struct result {
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    std::span<const member_placement> placements{};
+    level_t level = 0;
+    std::uint32_t cell = 0;
+    std::int64_t cost = 0;
+    bool is_lowest = true;
+    bool is_least = true;
+    std::uint64_t steps = 0;
+  };
+
   explicit shared_gpu_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
 
   // cost(before, after) -> std::int64_t: of a change of a node; see shared_capacity.
   template <class Cost>
-  fit_verdict operator()(const node_table& nodes, const Tree& tree, level_t node_level,
-                         const topology_constraints& gang, const Cost& cost) {
+  result operator()(const node_table& nodes, const Tree& tree, level_t node_level,
+                    const topology_constraints& gang, const Cost& cost) {
     APIARY_ASSERT(nodes.size() == tree.cells(node_level).size());
     tree_ = &tree;
     node_level_ = node_level;
-    places_.clear();
+    placements_.clear();
+    listed_ = {};
     fit_ = min_cost_fit<Tree>(0);
     groups_.assign(gang, node_level, tree.num_levels());
     count(nodes);
-    if (is_short(std::min(gang.required, tree.num_levels()))) return fit_verdict::does_not_fit;
+    if (is_short(std::min(gang.required, tree.num_levels()))) return {};
     if (!capacities_.assign(nodes, groups_, node_level, budget_, cost))
-      return fit_verdict::budget_ended;
+      return {.verdict = fit_verdict::budget_ended, .steps = capacities_.steps()};
     fit_ = min_cost_fit<Tree>(budget_ - capacities_.steps());
     weigh(gang);
-    const fit_verdict verdict =
+    const typename min_cost_fit<Tree>::result found =
         fit_(tree, node_level, gang, capacities_.classes(), capacities_, weights_);
-    if (verdict == fit_verdict::fits) place(nodes, gang);
-    return verdict;
+    listed_ = found.listed;
+    if (found.verdict == fit_verdict::fits) place(nodes, gang, found.portions);
+    return {found.verdict, placements_,     found.level,    found.cell,
+            found.cost,    found.is_lowest, found.is_least, capacities_.steps() + found.steps};
   }
-
-  // After `fits`: each task, members and their nodes ascending; so numbered, slices are consecutive
-  // tasks.
-  [[nodiscard]] std::span<const member_placement> places() const noexcept { return places_; }
-  // Its level, its cost, and what is certain of them.
-  [[nodiscard]] const min_cost_fit<Tree>& search() const noexcept { return fit_; }
 
   // After `does_not_fit`: why. Cost: O(nodes * kinds) and what nodes hold.
   [[nodiscard]] infeasibility_proof explain(const topology_constraints& gang) const {
@@ -110,7 +118,7 @@ class shared_gpu_fit {
         gpus.what.needed += std::uint64_t{weights_[u]} * groups_[u].tasks;
       if (!gpus.most.empty()) tried.push_back(std::move(gpus));
     }
-    return detail::fewest_reasons(l, num_positions(*tree_, l), groups_, tried, fit_.listed());
+    return detail::fewest_reasons(l, num_positions(*tree_, l), groups_, tried, listed_);
   }
 
  private:
@@ -150,9 +158,10 @@ class shared_gpu_fit {
     if (heavy < 2) weights_.clear();
   }
 
-  void place(const node_table& nodes, const topology_constraints& gang) {
+  void place(const node_table& nodes, const topology_constraints& gang,
+             std::span<const gang_portion> portions) {
     std::map<std::uint32_t, std::vector<std::uint32_t>> counts;  // units of each kind, by node
-    for (const gang_portion& p : fit_.portions()) {
+    for (const gang_portion& p : portions) {
       if (gang.members[p.member].leader != no_task_group) continue;
       std::vector<std::uint32_t>& there = counts[p.node];
       there.resize(groups_.size(), 0);
@@ -161,11 +170,11 @@ class shared_gpu_fit {
     std::map<std::uint32_t, std::vector<detail::shared_capacity::taken>> devices;
     for (const auto& [node, there] : counts)
       devices.emplace(node, capacities_.devices(nodes, node_id(node), there));
-    for (const gang_portion& p : fit_.portions()) {
+    for (const gang_portion& p : portions) {
       const task_request task = task_of(gang.members[p.member]);
       std::vector<detail::shared_capacity::taken>& here = devices.at(p.node);
       for (std::uint32_t t = 0; t < p.tasks; ++t) {
-        member_placement& is = places_.emplace_back();
+        member_placement& is = placements_.emplace_back();
         is = {p.member, {node_id(p.node), 0}};
         for (std::uint32_t d = 0; d < task.gpus; ++d) {
           // Equal parts are worth the same to all.
@@ -188,7 +197,8 @@ class shared_gpu_fit {
   std::vector<std::uint32_t> weights_;             // of a unit of each kind
   detail::shared_capacity capacities_;
   min_cost_fit<Tree> fit_;
-  std::vector<member_placement> places_;
+  std::span<const infeasibility_proof::refusal> listed_;
+  std::vector<member_placement> placements_;
 };
 
 APIARY_NAMESPACE_END

@@ -53,47 +53,25 @@ APIARY_NAMESPACE_BEGIN
 template <CellTree Tree>
 class topology_fit {
  public:
-  using portion = gang_portion;
+  struct result {
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    level_t level = 0;
+    std::uint32_t cell = 0;
+    std::span<const gang_portion> portions{};
+    bool is_lowest = true;
+    bool is_refused = false;
+    std::uint64_t steps = 0;
+  };
 
   explicit topology_fit(std::uint64_t budget = 1'000'000,
                         gang_objective objective = gang_objective::whole_cells) noexcept
       : budget_(budget), objective_(objective) {}
 
-  fit_verdict operator()(const capacity_index<Tree>& capacities, const topology_constraints& gang,
-                         std::span<const resources> hosts = {}) {
-    begin(capacities, gang, hosts);
-    const level_t last = gang.required == any_level ? capacities.top() : gang.required;
-    fit_verdict verdict = fit_verdict::does_not_fit;
-    for (level_t l = std::min(gang.preferred, last); l <= last; ++l) {
-      level_ = l;
-      last_ = l == last;
-      limit_ = last_ ? budget_ : budget_ / 2;
-      verdict = groups_.size() == 0 ? fit_verdict::fits : try_level(l);
-      if (verdict == fit_verdict::fits) {
-        portions_of_members(gang, groups_, portions_, by_kind_);
-        return verdict;
-      }
-      lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
-    }
-    const auto refused = [](const open_cell& c) { return c.refused; };
-    refused_ = std::all_of(open_.begin(), open_.end(), refused);
-    return verdict;
+  result operator()(const capacity_index<Tree>& capacities, const topology_constraints& gang,
+                    std::span<const resources> hosts = {}) {
+    const fit_verdict verdict = decide(capacities, gang, hosts);
+    return {verdict, level_, cell_, portions_, lowest_, refused_, steps_};
   }
-
-  // After `fits`: the cell, by its level and its place there, and the tasks on each node, members
-  // and nodes ascending. The tasks of a member, and of those it leads, are in the order of the
-  // nodes; so numbered, slices are consecutive tasks.
-  [[nodiscard]] level_t level() const noexcept { return level_; }
-  [[nodiscard]] std::uint32_t cell() const noexcept { return cell_; }
-  [[nodiscard]] std::span<const portion> portions() const noexcept { return portions_; }
-  // Whether it is certain that no lower level from the preferred one up would do; false if the
-  // budget ended there.
-  [[nodiscard]] bool is_lowest() const noexcept { return lowest_; }
-  // After `budget_ended`: whether it is certain that the gang fits nowhere, and only the list that
-  // would prove it is longer than the budget. True after `does_not_fit`.
-  [[nodiscard]] bool is_refused() const noexcept { return refused_; }
-  // Steps of the budget that were needed.
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
   // After `does_not_fit`: why, with the rooms, gang and hosts of then.
   // Cost: O(nodes * kinds * leaves of a node), for people; a decision does not need it.
@@ -112,6 +90,27 @@ class topology_fit {
   };
   static constexpr std::size_t few_vectors = 16;
   static constexpr std::uint64_t few_steps = 1'000;
+
+  fit_verdict decide(const capacity_index<Tree>& capacities, const topology_constraints& gang,
+                     std::span<const resources> hosts) {
+    begin(capacities, gang, hosts);
+    const level_t last = gang.required == any_level ? capacities.top() : gang.required;
+    fit_verdict verdict = fit_verdict::does_not_fit;
+    for (level_t l = std::min(gang.preferred, last); l <= last; ++l) {
+      level_ = l;
+      last_ = l == last;
+      limit_ = last_ ? budget_ : budget_ / 2;
+      verdict = groups_.size() == 0 ? fit_verdict::fits : try_level(l);
+      if (verdict == fit_verdict::fits) {
+        portions_of_members(gang, groups_, portions_, by_kind_);
+        return verdict;
+      }
+      lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
+    }
+    const auto refused = [](const open_cell& c) { return c.refused; };
+    refused_ = std::all_of(open_.begin(), open_.end(), refused);
+    return verdict;
+  }
 
   void begin(const capacity_index<Tree>& capacities, const topology_constraints& gang,
              std::span<const resources> hosts) {
@@ -255,20 +254,20 @@ class topology_fit {
       if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
     if (objective_ == gang_objective::fewest_nodes) std::reverse(classes_.begin(), classes_.end());
     fit_.set_budget(budget - 1);
-    const fit_verdict verdict = fit_(classes_, sizes_.members);
-    steps_ += fit_.steps();
-    at.refused = verdict == fit_verdict::does_not_fit;
-    if (at.refused && last_ && !fit_.cut()) return fit_verdict::budget_ended;
-    if (verdict != fit_verdict::fits) return verdict;
+    const gang_fit::result packed = fit_(classes_, sizes_.members);
+    steps_ += packed.steps;
+    at.refused = packed.verdict == fit_verdict::does_not_fit;
+    if (at.refused && last_ && !packed.cut) return fit_verdict::budget_ended;
+    if (packed.verdict != fit_verdict::fits) return packed.verdict;
     next_.assign(nodes.size(), capacities_->nodes(l, at.cell).first.value);
-    for (const gang_fit::used_node& used : fit_.nodes()) {
+    for (const gang_fit::used_node& used : packed.nodes) {
       std::uint32_t& next = next_[classes_[used.node_class].free];
       const std::uint32_t node = capacities_->first_node(classes_[used.node_class].free, next);
       next = node + 1;
       for (std::uint32_t p = used.first; p < used.last; ++p)
-        portions_.push_back({node, fit_.portions()[p].member, fit_.portions()[p].tasks});
+        portions_.push_back({node, packed.portions[p].member, packed.portions[p].tasks});
     }
-    return verdict;
+    return packed.verdict;
   }
   fit_verdict search(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t end) {
     if (!fronts_ready_) fronts_.begin(*capacities_, groups_, hosts_);
@@ -310,8 +309,8 @@ class topology_fit {
   bool lowest_ = true;
   bool refused_ = false;
   std::uint32_t cell_ = 0;
-  std::vector<portion> portions_;
-  std::vector<portion> by_kind_;  // with kinds as members
+  std::vector<gang_portion> portions_;
+  std::vector<gang_portion> by_kind_;  // with kinds as members
   std::uint64_t steps_ = 0;
 };
 

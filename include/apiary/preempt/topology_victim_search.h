@@ -115,13 +115,13 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   // With the candidates evicted that are evicted now. If it fits, placed_ has the nodes it takes.
   fit_verdict fits_now() {
     if (max_fit_steps_ > left()) limit_fit(left() / 4);
-    const fit_verdict verdict = fit_(world_.capacities(), gang_, world_.hosts());
-    steps_ += fit_.steps();
-    if (verdict != fit_verdict::fits) return verdict;
+    const auto found = fit_(world_.capacities(), gang_, world_.hosts());
+    steps_ += found.steps;
+    if (found.verdict != fit_verdict::fits) return found.verdict;
     placed_.clear();
-    for (const gang_portion& p : fit_.portions()) placed_.push_back(p.node);
+    for (const gang_portion& p : found.portions) placed_.push_back(p.node);
     std::sort(placed_.begin(), placed_.end());
-    return verdict;
+    return found.verdict;
   }
   // The same as one set of victims, which counts against the budget.
   fit_verdict try_set() {

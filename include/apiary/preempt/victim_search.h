@@ -77,10 +77,10 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     for (const task_group& m : members)
       if (m.tasks > 0 && m.gpus > 0) members_.push_back(m);
     world_.begin(others, free, candidates, allocations, members_);
-    const fit_verdict possible = pack(world_.all_evicted(), budget_);
-    if (possible != fit_verdict::fits) {
-      victim_set none = answer(possible);
-      if (possible == fit_verdict::does_not_fit) none.shortage = fit_.cut();
+    const gang_fit::result possible = pack(world_.all_evicted(), budget_);
+    if (possible.verdict != fit_verdict::fits) {
+      victim_set none = answer(possible.verdict);
+      if (possible.verdict == fit_verdict::does_not_fit) none.shortage = possible.cut;
       return none;
     }
     return answer(fits() ? fit_verdict::fits : search());
@@ -111,20 +111,20 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     return cost_ == never && bound_ < cost_limit_ ? fit_verdict::budget_ended : fit_verdict::fits;
   }
 
-  fit_verdict pack(const detail::eviction_state::histogram& nodes, std::uint64_t budget) {
+  gang_fit::result pack(const detail::eviction_state::histogram& nodes, std::uint64_t budget) {
     classes_.clear();
     for (std::uint32_t f = 1; f <= max_gpus; ++f)
       if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
     fit_.set_budget(budget);
-    const fit_verdict verdict = fit_(classes_, members_);
-    steps_ += fit_.steps();
-    return verdict;
+    const gang_fit::result packed = fit_(classes_, members_);
+    steps_ += packed.steps;
+    return packed;
   }
   // The slot counts come first: they are known, they say no most of the time, and often yes.
   fit_verdict verdict() {
     if (world_.is_short_of_slots()) return fit_verdict::does_not_fit;
     if (world_.slots_decide()) return fit_verdict::fits;
-    return pack(world_.by_free(), left() / 4);
+    return pack(world_.by_free(), left() / 4).verdict;
   }
   bool fits() { return verdict() == fit_verdict::fits; }
 

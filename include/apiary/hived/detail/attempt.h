@@ -188,9 +188,10 @@ class hived_search_step {
     classes_.clear();
     for (std::uint32_t f = 1; f <= size; ++f)
       classes_.push_back({static_cast<node_index::class_t>(f), f});
-    verdict_ =
-        placer_.fits(usable != nullptr ? *filtered_ : cluster.free_nodes(), classes_, members);
-    cut_ = placer_.fit().cut();
+    const gang_fit::result& packed =
+        placer_.fit(usable != nullptr ? *filtered_ : cluster.free_nodes(), classes_, members);
+    verdict_ = packed.verdict;
+    cut_ = packed.cut;
     return verdict_ == fit_verdict::fits;
   }
 

@@ -52,8 +52,9 @@ class opportunistic_search {
             {chain.guest_class(false, guests, idle), idle, chain.guest_class(true, guests, idle)});
       }
     }
-    verdict_ = placer_.fits(index, classes_, request.members);
-    cut_ = placer_.fit().cut();
+    const gang_fit::result& packed = placer_.fit(index, classes_, request.members);
+    verdict_ = packed.verdict;
+    cut_ = packed.cut;
     if (verdict_ != fit_verdict::fits) return false;
     placer_.choose_nodes(index, rack_choice::fullest);
     sizes_.assign(chain.tree());

@@ -48,14 +48,14 @@ class hived_refusal_proof {
       if (!weighed.cells.empty()) return weighed;
     }
     const capacity_index<ragged_tree> index = rooms_in(cells, gangs, request, at);
-    if (fit_(index, gang) != fit_verdict::does_not_fit) return std::nullopt;
+    if (fit_(index, gang).verdict != fit_verdict::does_not_fit) return std::nullopt;
     return fit_.explain(index, gang);
   }
   // Whether a gang fits under its rules where `at` counts the leaves.
   // Cost: O(cells of the tenant, or of the chain), count_leaves and topology_fit.
   [[nodiscard]] fit_verdict fits(const hived_cells& cells, const gang_table& gangs,
                                  const gang_request& request, const refused_chain& at) {
-    return fit_(rooms_in(cells, gangs, request, at), constraints_of(request));
+    return fit_(rooms_in(cells, gangs, request, at), constraints_of(request)).verdict;
   }
 
  private:

@@ -186,7 +186,7 @@ class hived_topology_fit {
       if (barred_.empty() || !barred_[i]) places[order_.empty() ? i : order_[i]] = i;
     return places;
   }
-  [[nodiscard]] std::uint64_t steps() const noexcept { return fit_.steps(); }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
   // After `fits`: the nodes used, as numbered in the cluster or chain.
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return nodes_; }
@@ -208,11 +208,12 @@ class hived_topology_fit {
   fit_verdict decide(room& capacities, const gang_request& request) {
     capacities_ = &capacities;
     gang_ = constraints_of(request);
-    const fit_verdict verdict = fit_(capacities, gang_);
+    const topology_fit<ragged_tree>::result found = fit_(capacities, gang_);
+    steps_ = found.steps;
     nodes_.clear();
     first_.clear();
-    if (verdict != fit_verdict::fits) return verdict;
-    by_node_.assign(fit_.portions().begin(), fit_.portions().end());
+    if (found.verdict != fit_verdict::fits) return found.verdict;
+    by_node_.assign(found.portions.begin(), found.portions.end());
     std::stable_sort(by_node_.begin(), by_node_.end(),
                      [](const gang_portion& a, const gang_portion& b) { return a.node < b.node; });
     for (std::size_t p = 0; p < by_node_.size(); ++p) {
@@ -222,10 +223,11 @@ class hived_topology_fit {
       first_.push_back(p);
     }
     first_.push_back(by_node_.size());
-    return verdict;
+    return found.verdict;
   }
 
   topology_fit<ragged_tree> fit_;
+  std::uint64_t steps_ = 0;
   topology_constraints gang_;
   std::vector<std::optional<room>> clusters_;  // of each cluster, where asked
   std::vector<std::optional<room>> chains_;    // of each chain, where asked

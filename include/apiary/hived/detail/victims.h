@@ -208,7 +208,7 @@ class hived_victims {
       classes_.clear();
       for (std::uint32_t f = 1; f < counts.size(); ++f)
         if (counts[f] > 0) classes_.push_back({f, counts[f]});
-      if (fit_(classes_, request.members) == fit_verdict::fits) return g.slot;
+      if (fit_(classes_, request.members).verdict == fit_verdict::fits) return g.slot;
     }
     return std::nullopt;
   }

@@ -141,9 +141,9 @@ class hived_wait_reason {
     }
   }
   bool fits(std::span<const task_group> members) {
-    const bool may = fit_(counts_, members) != fit_verdict::does_not_fit;
-    cut_ = fit_.cut();
-    return may;
+    const gang_fit::result packed = fit_(counts_, members);
+    cut_ = packed.cut;
+    return packed.verdict != fit_verdict::does_not_fit;
   }
 
   gang_fit fit_;
