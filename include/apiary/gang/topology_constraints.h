@@ -1,4 +1,4 @@
-// apiary/gang/topology_constraints.h - a gang and where its tasks may stand to one another.
+// apiary/gang/topology_constraints.h - a gang, its task groups and its topology constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,30 +15,36 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Where a gang goes: of the cells that can hold it to the one with least free leaves, and there to
-// the fullest parts and nodes first, so that whole cells stay whole; or to the cell where it needs
-// fewest nodes, and to few nodes there. These are least for one size of task whose rules are about
-// nodes alone, and an estimate for several sizes, other rules, CPU and memory.
+// Which cell and which nodes a search prefers when a gang fits in several.
+// whole_cells: the cell with the fewest free GPUs that can hold the gang, and there the fullest
+// cells and nodes first, so that whole cells stay free. fewest_nodes: the cell where the gang needs
+// the fewest nodes, and there few nodes.
+// The choice is optimal for tasks of one size whose constraints are all at the level of nodes. It
+// is an estimate for several sizes, other constraints, CPU and memory.
 enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
 
+// No level: as `required`, the whole cluster; as `preferred`, the same level as `required`.
 inline constexpr level_t any_level = ~level_t{0};
+// No task group: the group has no leader.
 inline constexpr std::uint32_t no_task_group = ~std::uint32_t{0};
 
-// So many tasks of a member in a cell of the level.
+// A number of tasks in a cell of a level: the size of a slice, or the limit of a spread.
 struct level_count {
   level_t level = 0;
   std::uint32_t tasks = 0;
   friend constexpr bool operator==(level_count, level_count) noexcept = default;
 };
 
-// A part of a gang: `tasks` equal tasks, each on one node with `leaves` whole GPUs and `host`.
-//   slices  each slice of `tasks` consecutive tasks is in one cell of the level; a slice of a lower
-//           level is a whole part of that of a higher one: {{rack, 16}, {block, 64}}
-//   spread  at most so many tasks in any one cell of the level
-//   leader  the member each task of which shares its node with tasks / leader's tasks of these
-//   part    below whole_gpu: instead of `leaves` GPUs that share of one, in thousandths
-//   models  the kinds of GPU that will do
-// Shares and kinds of GPU are for nodes that share GPUs (gang/detail/shared_capacity.h); others ignore them.
+// A group of identical tasks of a gang, with topology constraints. Each of its `tasks` tasks runs
+// on one node and takes `gpus` GPUs and `host` (CPU and memory).
+//   slices     each slice of `tasks` consecutive tasks is in one cell of the level. A slice of a
+//   lower level divides a slice of a higher level: {{rack, 16}, {block, 64}}
+//   spread     at most `tasks` tasks in any cell of the level (anti-affinity)
+//   leader     the index of the group that leads this one. Each task of the leader shares its node
+//   with (tasks / tasks of the leader) tasks of this group
+//   gpu_milli  below whole_gpu: the task takes this many thousandths of one GPU
+//   models     the GPU models on which the tasks can run
+// Only shared_gpu_fit reads gpu_milli and models; the other searches ignore both.
 struct constrained_task_group {
   std::uint32_t tasks = 0;
   std::uint32_t gpus = 0;
@@ -49,37 +55,42 @@ struct constrained_task_group {
   milli_gpu gpu_milli = whole_gpu;
   model_set models = any_model;
 
-  // Thousandths of the GPU shared; 0 for whole GPUs or none.
+  // Thousandths of a GPU that a task takes if it shares the GPU; 0 if it takes whole GPUs or none.
   [[nodiscard]] milli_gpu shared() const noexcept {
     return gpus > 0 && gpu_milli < whole_gpu ? gpu_milli : milli_gpu{0};
   }
 };
 
-// Tasks of all members of a gang together: at most so many.
+// The most tasks that all groups of a gang may have together.
 inline constexpr std::uint32_t max_tasks_of_gang = ~std::uint32_t{0};
 
-// All tasks in one cell of level `required`; in the lowest level from `preferred` up that can be.
+// A gang: its task groups, and the cell in which all tasks must be. All tasks go to one cell of
+// level `required`. A search tries the levels from `preferred` up to `required` and takes the first
+// level where the gang fits.
+// Members are the task groups of the gang; `leader` and the indices in results refer to positions
+// in `members`.
 struct topology_constraints {
   std::vector<constrained_task_group> members{};
   level_t required = any_level;
   level_t preferred = any_level;
 };
 
-// Which rule cannot be understood, and where.
+// The first invalid constraint of a gang, as find_fault reports it.
 struct constraint_fault {
+  // What is invalid.
   enum class kind : std::uint8_t {
     none,
-    required_level,   // no level of nodes or above
-    preferred_level,  // likewise
-    slice_level,      // likewise, of slice
+    required_level,   // `required` is below the nodes or above the tree
+    preferred_level,  // the same, of `preferred`
+    slice_level,      // the same, of `slice`
     slice_tasks,      // slice does not divide the tasks
     slice_twice,      // slice and other are of one level
     slice_of_slices,  // slice does not divide other, which is of a higher level
-    spread_level,     // as slice_level
+    spread_level,     // the same, of a spread
     no_leader,        // the leader is not in the gang
-    led_leader,       // the leader is the member itself, or has a leader
-    leader_tasks,     // the leader's tasks do not divide those of the member
-    too_many_tasks,   // more than max_tasks_of_gang in all, with those of the member
+    led_leader,       // the leader is the group itself, or has a leader
+    leader_tasks,     // the leader's tasks do not divide those of this group
+    too_many_tasks,   // more than max_tasks_of_gang in all, with those of this group
   };
   kind what = kind::none;
   std::uint32_t member = no_task_group;
@@ -87,11 +98,12 @@ struct constraint_fault {
   level_count other{};
 };
 
-// The first rule that cannot be understood, kind::none if all can: levels are those of nodes or
-// above; slices of a member have each a level of their own, one divides that of the next higher
-// level and all divide the tasks; a leader has no leader, and its tasks divide those it leads; all
-// members together have at most max_tasks_of_gang tasks.
-// Cost: O(members * levels^2).
+// Finds the first invalid constraint of a gang; kind::none if all are valid.
+// A gang is valid if: every level is the node level or above it; the slices of a group have
+// different levels, the slice of a level divides the slice of each higher level, and each slice
+// divides the tasks; a leader has no leader, and its tasks divide the tasks that it leads; all
+// groups together have at most max_tasks_of_gang tasks.
+// Cost:     O(groups * levels^2).
 [[nodiscard]] inline constraint_fault find_fault(const topology_constraints& gang,
                                                  level_t node_level, level_t num_levels) noexcept {
   using kind = constraint_fault::kind;
@@ -124,38 +136,46 @@ struct constraint_fault {
   return {};
 }
 
-// Whether all rules can be understood.
+// Whether find_fault finds no invalid constraint.
 [[nodiscard]] inline bool valid(const topology_constraints& gang, level_t node_level,
                                 level_t num_levels) noexcept {
   return find_fault(gang, node_level, num_levels).what == constraint_fault::kind::none;
 }
 
-// The gang in units: a task of a member without leader, with the tasks it leads. Units are of one
-// kind if they are of one member, or need the same and have no rules. What slices and spread ask for
-// is, for each kind and level, that every cell of the level has a multiple of `step` units and at
-// most `most`. Units of a kind are equal, so that no more than the counts matters.
+// The task groups of a gang, merged into co-located groups. A co-located group is a task group
+// without a leader together with the groups that it leads: each of its tasks stands for a task of
+// the leader and all tasks that share its node. Task groups that have the same needs and no
+// constraints are merged into one co-located group. The searches of this module count tasks of
+// co-located groups.
+// For each group and level, slices and spread mean: every cell of the level has a multiple of
+// `step` tasks, and at most `most` tasks. The tasks of a group are equal, so the counts are all
+// that matters.
 //
-// Proof for slices: if all cells hold multiples, tasks numbered from cell to cell make slices that
-// do not cross cells; and slices that do not cross cells make multiples.
+// Proof for slices: if all cells hold multiples, then numbering the tasks from cell to cell makes
+// slices that do not cross cells. Slices that do not cross cells make multiples.
+//
 // Requires: valid(gang).
-// Cost:     O(members * (members + levels)).
+// Cost:     O(groups * (groups + levels)).
 class colocated_groups {
  public:
-  // More than any node has; all units together need less than 2^64.
+  // Needs are capped at these values, which are more than any node has, so that the sum over all
+  // tasks is below 2^64.
   static constexpr std::uint32_t max_gpus = ~std::uint32_t{0};
   static constexpr std::uint64_t max_host = std::uint64_t{1} << 32;
 
+  // A co-located group. All needs are those of one task together with the tasks that it leads.
   struct group {
-    std::uint32_t member = 0;     // the first one
-    std::uint32_t tasks = 0;      // units, one a task of the members
-    std::uint32_t gpus = 0;       // at most many_leaves
-    std::uint64_t cpu_milli = 0;  // at most `much`, memory, too
+    std::uint32_t member = 0;     // the first task group that is part of it
+    std::uint32_t tasks = 0;      // tasks of all merged groups that have no leader
+    std::uint32_t gpus = 0;       // at most max_gpus
+    std::uint64_t cpu_milli = 0;  // at most max_host, memory, too
     std::uint64_t memory_mib = 0;
-    level_t constrained = any_level;     // the lowest level with a rule
-    std::vector<milli_gpu> fractions{};  // of the gpus of which a share is taken, descending
-    model_set models = any_model;        // that suit all its tasks
+    level_t constrained = any_level;     // the lowest level with a constraint
+    std::vector<milli_gpu> fractions{};  // thousandths of each shared GPU, descending
+    model_set models = any_model;        // on which all its tasks can run
   };
 
+  // Merges the task groups of a gang for a tree whose levels are below `top`.
   void assign(const topology_constraints& gang, level_t node_level, level_t top) {
     APIARY_ASSERT(valid(gang, node_level, top));
     node_level_ = node_level;
@@ -183,26 +203,30 @@ class colocated_groups {
     }
   }
 
-  // Kinds.
+  // The number of co-located groups.
   [[nodiscard]] std::size_t size() const noexcept { return groups_.size(); }
-  // Of a member; no_task_group if it has a leader or no tasks.
+  // The co-located group of a task group; no_task_group if the task group has a leader or no tasks.
   [[nodiscard]] std::uint32_t group_of(std::uint32_t member) const noexcept {
     return group_of_[member];
   }
+  // Co-located group u.
   [[nodiscard]] const group& operator[](std::size_t u) const noexcept { return groups_[u]; }
-  // Whether any unit takes CPU or memory.
+  // Whether any task takes CPU or memory.
   [[nodiscard]] bool hosted() const noexcept { return hosted_; }
-  // The lowest level with a rule, any_level without rules.
+  // The lowest level with a constraint; any_level if there is none.
   [[nodiscard]] level_t lowest_constraint() const noexcept { return lowest_constraint_; }
 
+  // How many tasks of a group a cell may hold: a multiple of `step`, at most `most`.
   struct limit {
     std::uint32_t step = 1;
-    std::uint32_t most = 0;  // a multiple of step, at most the units there are
+    std::uint32_t most = 0;  // a multiple of step, at most the tasks of the group
   };
+  // The limit of group u for the cells of level l.
   [[nodiscard]] limit at(std::size_t u, level_t l) const noexcept {
     return limits_[u * heights_ + (l - node_level_)];
   }
-  // The greatest number of units that n leave room for.
+  // The largest number of tasks of group u that a cell of level l may hold if it has capacity for
+  // n.
   [[nodiscard]] std::uint32_t bound(std::size_t u, level_t l, std::uint64_t n) const noexcept {
     const limit is = at(u, l);
     const auto fewer = static_cast<std::uint32_t>(n < is.most ? n : is.most);
@@ -212,7 +236,7 @@ class colocated_groups {
  private:
   static constexpr std::uint32_t max_fractions = 16'001;  // more than any node has
 
-  // sum + each * tasks, at most `most`.
+  // sum + each * tasks, but at most `most`.
   [[nodiscard]] static std::uint64_t add_up(std::uint64_t sum, std::uint32_t each,
                                             std::uint32_t tasks, std::uint64_t most) noexcept {
     return std::min(sum + std::min(std::uint64_t{each} * tasks, most), most);
@@ -241,7 +265,8 @@ class colocated_groups {
       u.constrained = std::min(u.constrained, s.level);
     }
   }
-  // The greatest common divisor and the least common multiple. (<numeric> is 600 lines of others.)
+  // The greatest common divisor and the least common multiple. (Including <numeric> would cost 600
+  // lines.)
   static std::uint32_t common_divisor(std::uint32_t a, std::uint32_t b) noexcept {
     while (b != 0) a = std::exchange(b, a % b);
     return a;
@@ -249,7 +274,8 @@ class colocated_groups {
   static std::uint32_t common_multiple(std::uint32_t a, std::uint32_t b) noexcept {
     return a / common_divisor(a, b) * b;
   }
-  // Adds the unit just made to one of the same kind; which one it is, size() for a new one.
+  // Merges the new group into an equal group without constraints. Returns the index of that group,
+  // or size() if there is none.
   std::size_t join(const group& u) {
     if (u.constrained != any_level) return groups_.size();
     for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -265,7 +291,8 @@ class colocated_groups {
     }
     return groups_.size();
   }
-  // A cell holds multiples of what its parts do, and not more than the cell above may.
+  // The step of a level is a multiple of the step of each lower level, and a cell may hold no more
+  // tasks than the cell above it.
   void settle() {
     limit* const limits = &limits_[limits_.size() - heights_];
     for (std::size_t h = 1; h < heights_; ++h)
@@ -279,8 +306,8 @@ class colocated_groups {
   level_t node_level_ = 0;
   std::size_t heights_ = 0;
   std::vector<group> groups_;
-  std::vector<std::uint32_t> group_of_;  // of each member
-  std::vector<limit> limits_;            // by unit and level from the nodes up
+  std::vector<std::uint32_t> group_of_;  // of each task group
+  std::vector<limit> limits_;            // by group, then by level from the nodes up
   bool hosted_ = false;
   level_t lowest_constraint_ = any_level;
 };
