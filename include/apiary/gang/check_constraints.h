@@ -1,4 +1,4 @@
-// apiary/gang/check_constraints.h - what is wrong with the rules of a gang, in words.
+// apiary/gang/check_constraints.h - an error message for invalid topology constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,9 +13,9 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The first reason for which a gang is not valid() for nodes of this level in a tree of so many
-// levels, with member, level and number; OK if it is valid.
-// kInvalidArgument: that reason. Cost: O(members * levels^2).
+// Says in words why a gang is not valid() in a tree with num_levels levels whose nodes are at
+// node_level: it names the task group, the level and the number. Returns OK if the gang is valid.
+// kInvalidArgument: the first invalid constraint. Cost: O(groups * levels^2).
 [[nodiscard]] inline absl::Status check_constraints(const topology_constraints& gang,
                                                     level_t node_level, level_t num_levels) {
   using kind = constraint_fault::kind;

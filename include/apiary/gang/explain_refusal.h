@@ -1,4 +1,4 @@
-// apiary/gang/explain_refusal.h - the certificate of a gang that does not fit, in few reasons.
+// apiary/gang/explain_refusal.h - builds the proof that a gang does not fit, with few reasons.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,13 +22,13 @@ APIARY_NAMESPACE_BEGIN
 
 namespace detail {
 
-// A weighing, and what each cell of a level bears.
+// A weighing, and the weight that each cell of a level can hold.
 struct weighed_cells {
   infeasibility_proof::weighing what;
   std::vector<std::uint64_t> most;
 };
 
-// Places for each kind, and pieces of each size, the largest first.
+// Weighings that count the tasks of each group, then slots of each size, the largest first.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,
                                                      const colocated_groups& groups,
@@ -54,9 +54,8 @@ template <CellTree Tree>
   return all;
 }
 
-// Again and again the weighing that refuses most of the cells that are left; for those that none
-// refuses, what they can hold, from `listed`.
-// Cost: O(cells * weighings^2).
+// Chooses, again and again, the weighing that refuses most of the remaining cells. Cells that no
+// weighing refuses get the list of what they can hold, from `listed`. Cost: O(cells * weighings^2).
 [[nodiscard]] inline infeasibility_proof fewest_reasons(
     level_t l, std::uint32_t cells, const colocated_groups& groups,
     const std::vector<weighed_cells>& tried, std::span<const infeasibility_proof::refusal> listed) {
@@ -93,10 +92,11 @@ template <CellTree Tree>
 
 }  // namespace detail
 
-// Why the gang fits no cell of level l, in few reasons.
+// Proves with few reasons that a gang fits no cell of level l. A search calls it; callers usually
+// use topology_fit::explain.
 //
-// Requires: every cell that no weighing refuses is listed, in ascending order or not.
-// Cost:     O(nodes * kinds * leaves of a node) and O(cells * (kinds + leaves of a node)^2).
+// Requires: `listed` contains every cell that no weighing refuses, in any order.
+// Cost:     O(nodes * groups * GPUs of a node) and O(cells * (groups + GPUs of a node)^2).
 template <CellTree Tree>
 [[nodiscard]] infeasibility_proof explain_refusal(
     const capacity_index<Tree>& capacities, const colocated_groups& groups,
@@ -106,12 +106,13 @@ template <CellTree Tree>
                                 detail::weigh_cells(capacities, groups, hosts, l), listed);
 }
 
-// Why a gang without rules does not fit anywhere, from how many nodes have 0, 1, ... leaves free: the
-// first weighing that refuses the cell of everything, places for a kind before pieces of the largest
-// size. Without cells: none does, what the cell can hold would have to be listed.
+// Proves that a gang without constraints does not fit the whole cluster, from the number of nodes
+// with 0, 1, ... free GPUs. It uses the first weighing that refuses: tasks of one group before
+// slots, large slots before small ones. The proof has no cells if no weighing refuses; then the
+// proof would need a list of what the cluster can hold.
 //
-// Requires: units without rules, CPU and memory; top: the level above the roots.
-// Cost:     O(leaves of a task * kinds * leaves of a node * tasks on a node).
+// Requires: groups without constraints, CPU and memory; `top` is the level above the roots.
+// Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node).
 [[nodiscard]] inline infeasibility_proof explain_refusal(std::span<const std::uint32_t> nodes,
                                                          const colocated_groups& groups,
                                                          level_t top) {
@@ -121,7 +122,7 @@ template <CellTree Tree>
   const std::size_t kinds = groups.size();
   std::uint32_t largest = 0;
   for (std::size_t u = 0; u < kinds; ++u) largest = std::max(largest, groups[u].gpus);
-  std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free leaves
+  std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free GPUs
   infeasibility_proof::weighing what;
   for (std::size_t i = 0; i < kinds + (kinds > 1 ? largest : 0); ++i) {
     what = {std::vector<std::uint32_t>(kinds, 0), 0};

@@ -1,4 +1,4 @@
-// apiary/gang/fit_verdict.h - what a search for a placement found out.
+// apiary/gang/fit_verdict.h - the verdict of a search for a placement.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,8 +8,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The answer of every search for a placement: there is one, there is none (this is proved), or the
-// budget of steps ended before either was known.
+// The answer of every search for a placement: the gang fits, it does not fit (which is proved), or
+// the step budget ended before the search knew.
 enum class fit_verdict : std::uint8_t { fits, does_not_fit, budget_ended };
 
 APIARY_NAMESPACE_END

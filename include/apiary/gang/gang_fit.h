@@ -15,55 +15,65 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// `nodes` nodes with `free` free leaves each.
+// A class of equal nodes: `nodes` nodes with `free` free GPUs each.
 struct node_class {
   std::uint32_t free = 0;
   std::uint32_t nodes = 0;
 };
 
-// Packs the tasks of a gang into classes of equal nodes, each task on one node.
+// Decides whether the tasks of a gang fit on classes of equal nodes, each task on one node, and on
+// which nodes. It knows GPUs only: no topology, CPU or memory. The answer is exact unless the step
+// budget ends.
 //
-// Largest tasks first; a task goes to a node that the gang already uses if one has room (the first
-// such), otherwise to the first class that has room. If every size divides the next larger one this
-// is exact wherever the tasks go. Proof: let s be the largest size and X a node with s leaves free;
-// in any packing some task T of size s can go to X. If X holds a task of that size, rename it.
-// Otherwise take what X holds in descending order of size: what is missing to s stays a multiple of
-// the next size, so either all of it is less than s or some first ones sum up to s exactly. These
-// trade places with T. Also, what is left of a node for size s is a number of whole s, so that
-// failure at size s means: counted in pieces of s leaves, the tasks have more than the nodes.
-// Such a count (`cut`) proves a no for any sizes: a node of f leaves holds tasks of s1, s2, ...
-// only if floor(s1/t) + floor(s2/t) + ... <= floor(f/t), for every t.
+// It places the largest tasks first. A task goes to the first node in use that has enough free
+// GPUs, otherwise to the first class that has. If every size divides the next larger one, this is
+// exact. Proof: let s be the largest size and X a node with s free GPUs. In any packing some task T
+// of size s can go to X. If X holds a task of that size, rename it. Otherwise take the tasks on X
+// in descending order of size: the difference to s stays a multiple of the next size, so either all
+// of them together are less than s, or the first ones sum up to exactly s. Swap these with T. What
+// is left of a node for size s is a whole number of s, so a failure at size s means: counted in
+// slots of s GPUs, the tasks need more than the nodes have.
+// Such a count (`cut`) proves a no for any sizes: a node with f free GPUs holds tasks of s1, s2,
+// ... only if floor(s1/t) + floor(s2/t) + ... <= floor(f/t), for every t.
 //
-// If sizes do not divide one another and that order fails, and no cut says no, best fit is tried,
-// then bin_packing_search, which needs not have a cut for its no.
+// If sizes do not divide one another, the first order fails, and no cut refuses the gang, then best
+// fit is tried, and then bin_packing_search. A no of bin_packing_search may have no cut.
 //
-// Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes"
-//           (J. of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
-// Requires: sizes 1 to 64, free leaves up to 64, less than 2^32 tasks; equal classes may repeat.
-// Cost:     O(members * (members + classes) + nodes used), whatever the number of tasks, where the
-//           first order succeeds or a cut says no (64 times that); then bin_packing_search.
+// Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes" (J.
+//           of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
+// Requires: task sizes from 1 to 64, at most 64 free GPUs on a node, fewer than 2^32 tasks. Two
+//           classes may be equal.
+// Cost:     O(groups * (groups + classes) + nodes used), whatever the number of tasks, if the first
+//           order succeeds or a cut refuses the gang (64 times that for a cut); otherwise
+//           bin_packing_search on top.
 class gang_fit {
  public:
+  // The most GPUs of a node.
   static constexpr std::uint32_t max_leaves = detail::bin_packing_search::max_leaves;
 
-  // Portions first, ..., last-1 go to one node of that class. Nodes that hold the same may name the
-  // same portions.
+  // A node of a class. It takes the portions first, ..., last-1. Nodes that hold the same tasks may
+  // name the same portions.
   struct used_node {
     std::uint32_t node_class = 0;
     std::uint32_t first = 0;
     std::uint32_t last = 0;
   };
+  // Tasks of a task group on a node.
   struct portion {
     std::uint32_t member = 0;
     std::uint32_t tasks = 0;
   };
-  // Counted in pieces of `leaves` leaves, the tasks need more than all nodes have.
+  // A proof of no: counted in slots of `leaves` GPUs, the tasks need more than all nodes have.
   struct shortage {
     std::uint32_t leaves = 0;
-    std::uint64_t needed = 0;   // sum of tasks * floor(leaves of the task / leaves)
+    std::uint64_t needed = 0;   // sum of tasks * floor(GPUs of the task / leaves)
     std::uint64_t present = 0;  // sum of nodes * floor(free / leaves)
   };
 
+  // What a search found. Spans are valid until the next call.
+  // If the gang fits, `nodes` are the nodes used, equal ones together, and `portions` is what these
+  // take. After `does_not_fit`, `cut` is the proof if a count proves it, the one with the smallest
+  // slots. `steps` are those of bin_packing_search, 0 if it was not needed.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;
     std::span<const used_node> nodes{};
@@ -72,11 +82,12 @@ class gang_fit {
     std::uint64_t steps = 0;
   };
 
-  // The search gives up after so many steps, of about 0.1 microseconds.
+  // budget: the most steps of bin_packing_search; a step is about 0.1 microseconds.
   explicit gang_fit(std::uint64_t budget = 100'000) noexcept : budget_(budget) {}
+  // Changes the step budget.
   void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
 
-  // Classes in order of preference.
+  // Searches for a packing. `classes` are in order of preference.
   result operator()(std::span<const node_class> classes, std::span<const task_group> members) {
     const fit_verdict verdict = decide(classes, members);
     return {verdict, nodes_, portions_, cut_, steps_};
@@ -106,8 +117,8 @@ class gang_fit {
     std::uint32_t tasks = 0;
     std::uint32_t member = 0;
   };
-  // Equal nodes: of one class, with the same tasks, `left` leaves free. The first piles are the
-  // classes with what is untouched of them, after them stand the nodes in use.
+  // Equal nodes: of one class, with the same tasks and `left` free GPUs. The first piles are the
+  // untouched nodes of the classes; the nodes in use follow.
   struct pile {
     std::uint32_t node_class = 0;
     std::uint32_t nodes = 0;
@@ -141,8 +152,8 @@ class gang_fit {
     untouched_ = piles_.size();
   }
 
-  // Puts `each` tasks of the group on each of so many nodes of pile p, which go to a pile of their
-  // own.
+  // Puts `each` tasks of the group on each of `nodes` nodes of pile p. These nodes become a new
+  // pile.
   void give(std::size_t p, std::uint32_t nodes, const sized_group& group, std::uint32_t each) {
     pile after = piles_[p];
     after.nodes = nodes;
@@ -156,7 +167,7 @@ class gang_fit {
       piles_.push_back(after);
     }
   }
-  // As many tasks of the group as pile p has room for, at most `tasks`; those left over.
+  // Puts as many tasks of the group as possible on pile p, at most `tasks`. Returns the rest.
   std::uint32_t fill(std::size_t p, const sized_group& group, std::uint32_t tasks) {
     const std::uint32_t nodes = piles_[p].nodes;
     if (nodes == 0 || piles_[p].left < group.gpus) return tasks;
@@ -173,7 +184,7 @@ class gang_fit {
     unpack(classes);
     return pack_rest(0);
   }
-  // The groups from this one on, into what is left.
+  // Places the groups from first_group on, on what is left.
   bool pack_rest(std::size_t first_group) {
     for (std::size_t g = first_group; g < groups_.size(); ++g) {
       std::uint32_t tasks = groups_[g].tasks;
@@ -231,10 +242,10 @@ class gang_fit {
     const fit_verdict verdict = search_(sizes_, nodes, budget_);
     steps_ = search_.steps();
     if (verdict != fit_verdict::fits) return verdict;
-    // Its steps are repeated on the piles.
+    // Repeats the steps of the search on the piles.
     unpack(classes);
     std::size_t group = 0;
-    std::uint32_t tasks = 0;  // of the group, done
+    std::uint32_t tasks = 0;  // of the group, placed
     for (std::size_t i = 0; i < search_.decided(); ++i) {
       const auto step = [&](std::uint32_t u, std::uint32_t n) {
         const std::size_t end = piles_.size();
@@ -278,9 +289,9 @@ class gang_fit {
   std::optional<shortage> cut_;
   std::vector<used_node> nodes_;
   std::vector<portion> portions_;
-  std::vector<sized_group> groups_;  // members in descending order of size
+  std::vector<sized_group> groups_;  // task groups in descending order of size
   std::vector<pile> piles_;
-  std::size_t untouched_ = 0;  // how many piles are classes
+  std::size_t untouched_ = 0;  // the number of piles that are classes
   std::vector<put> puts_;
   std::vector<detail::bin_packing_search::task_size> sizes_;
   detail::bin_packing_search search_;

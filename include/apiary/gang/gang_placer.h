@@ -1,4 +1,4 @@
-// apiary/gang/gang_placer.h - which leaves of which nodes a gang gets.
+// apiary/gang/gang_placer.h - chooses the nodes and GPUs of a gang.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -17,18 +17,18 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The leaves of a node that can be had: bit i for the i-th.
+// The free GPUs of a node: bit i stands for the i-th GPU.
 struct node_leaves {
   std::uint64_t available = 0;
-  std::uint64_t preferred = 0;  // those without a preemption
+  std::uint64_t preferred = 0;  // those that need no preemption
   cell_id first{};
-  std::span<const std::uint32_t> cell_sizes{};  // leaves of a cell, from the leaf up to the node
+  std::span<const std::uint32_t> cell_sizes{};  // GPUs of a cell, from the GPU up to the node
 };
 
-// Collects the leaves of tasks, node after node (leaf_choice), in the order of the members of a gang:
-// those of each member one task after another.
+// Collects the GPUs of tasks, node after node (choose_leaves), ordered by task group, then task.
 class leaves_of_tasks {
  public:
+  // Begins a gang.
   void begin(std::span<const task_group> members) {
     next_.clear();
     std::uint32_t total = 0;
@@ -38,7 +38,7 @@ class leaves_of_tasks {
     }
     leaves_.resize(total);
   }
-  // The next tasks of some members take leaves of a node, the largest first.
+  // The next tasks of some groups take GPUs of a node, the largest tasks first.
   void take(const node_leaves& node, std::span<const gang_fit::portion> portions,
             std::span<const task_group> members) {
     portions_.assign(portions.begin(), portions.end());
@@ -62,38 +62,42 @@ class leaves_of_tasks {
       }
     }
   }
+  // The GPUs taken so far.
   [[nodiscard]] const std::vector<cell_id>& leaves() const noexcept { return leaves_; }
 
  private:
-  std::vector<std::uint32_t> next_;  // of each member, where its next leaf goes
+  std::vector<std::uint32_t> next_;  // by task group: where its next GPU goes
   std::vector<gang_fit::portion> portions_;
   std::vector<cell_id> leaves_;
 };
 
-// A class of an index of nodes: all its nodes have `free` leaves that can be had. Those of class
-// `otherwise`, if there is one, have as many and are taken where that saves racks (pick_either).
+// A class of a node index: all its nodes have `free` GPUs that the gang can use. The class
+// `otherwise`, if there is one, has as many; its nodes are taken where that saves racks
+// (pick_either).
 struct indexed_class {
   node_index::class_t index = 0;
   std::uint32_t free = 0;
   node_index::class_t otherwise = node_index::none;
 };
 
-// Of racks that each have enough nodes for what is left of a gang: the one that has most, or the one
-// that has fewest, which keeps fuller ones full.
+// Which rack to choose among racks that have enough nodes for the rest of a gang: the one with the
+// most, or the one with the fewest, which keeps fuller racks whole.
 enum class rack_choice : std::uint8_t { fullest, tightest };
 
-// Places all tasks of a gang, or none: exact (gang_fit), on the nodes of the classes that come
-// first, of equal nodes in the fewest racks (node_index), in each node close together
-// (leaf_choice).
+// Places all tasks of a gang, or none, on the nodes of an index. It decides exactly (gang_fit),
+// prefers the classes that come first, takes the nodes of a class in as few racks as possible
+// (node_index), and chooses GPUs of a node that are close together (choose_leaves).
+// Call fit(), then choose_nodes(), then choose_leaves_of().
 //
-// Model: HiveD (OSDI 2020) section 3.3, "buddy cell" placement inside a virtual cluster.
-//        Differs: complete, knows of racks, and polynomial inside a node.
-// Cost:  as gang_fit, node_index::pick and choose_leaves together; nothing else grows with the
-//        cluster.
+// Model:    HiveD (OSDI 2020) section 3.3, "buddy cell" placement inside a virtual cluster.
+//           Differs: complete, knows racks, and polynomial inside a node.
+// Cost:     gang_fit, node_index::pick and choose_leaves together; nothing else grows with the
+//           cluster.
 class gang_placer {
  public:
-  // Whether the gang fits on nodes of these classes, given in order of preference.
-  // Node indices of the result are not yet chosen. Valid until the next call.
+  // Decides whether the gang fits on nodes of these classes, which are in order of preference. The
+  // result is valid until the next call; its nodes name classes only, until choose_nodes() chooses
+  // nodes.
   const gang_fit::result& fit(const node_index& nodes, std::span<const indexed_class> classes,
                               std::span<const task_group> members) {
     classes_.clear();
@@ -107,7 +111,7 @@ class gang_placer {
     }
     return packed_ = fit_(classes_, members);
   }
-  // After fits() said yes: chooses nodes. The index must be the same as then.
+  // After fit() found a packing: chooses nodes. Requires: the index has not changed.
   void choose_nodes(const node_index& nodes, rack_choice racks) {
     const std::span<const gang_fit::used_node> used = packed_.nodes;
     chosen_.resize(used.size());
@@ -135,8 +139,8 @@ class gang_placer {
   // The nodes chosen.
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return chosen_; }
 
-  // After choose_nodes: chooses leaves of these nodes, one entry each; in order of the members,
-  // each member's tasks one after another.
+  // After choose_nodes(): chooses GPUs of these nodes, one entry for each node; ordered by task
+  // group, then task.
   const std::vector<cell_id>& choose_leaves_of(std::span<const node_leaves> nodes,
                                                std::span<const task_group> members) {
     APIARY_ASSERT(nodes.size() == chosen_.size());
@@ -153,7 +157,7 @@ class gang_placer {
   gang_fit::result packed_;
   std::vector<node_class> classes_;
   std::vector<indexed_class> indices_;  // of each entry of classes_
-  std::vector<std::uint32_t> chosen_;   // of each node of fit_, which one it is
+  std::vector<std::uint32_t> chosen_;   // the node chosen for each node of packed_
   std::vector<std::uint32_t> order_;
   leaves_of_tasks tasks_;
 };

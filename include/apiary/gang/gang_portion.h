@@ -1,4 +1,4 @@
-// apiary/gang/gang_portion.h - tasks of a gang on nodes, from kinds to members.
+// apiary/gang/gang_portion.h - the tasks of a gang on each node.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,7 +12,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Tasks of a member on a node.
+// A number of tasks of a task group on a node. `member` is the index of the task group.
 struct gang_portion {
   std::uint32_t node = 0;
   std::uint32_t member = 0;
@@ -20,7 +20,7 @@ struct gang_portion {
   friend bool operator==(const gang_portion&, const gang_portion&) = default;
 };
 
-// Portions in the order of members, then nodes; those of one member on one node become one.
+// Sorts portions by task group, then node, and merges those of one group on one node.
 inline void sort_portions(std::vector<gang_portion>& portions) {
   std::sort(portions.begin(), portions.end(), [](const gang_portion& a, const gang_portion& b) {
     return a.member != b.member ? a.member < b.member : a.node < b.node;
@@ -37,11 +37,13 @@ inline void sort_portions(std::vector<gang_portion>& portions) {
   portions.resize(kept);
 }
 
-// What was decided for kinds of unit (colocated_groups) becomes an answer about members: those of a kind
-// one after the other, each in the order of the nodes, and those they lead. Sorted.
+// Turns portions of co-located groups into portions of task groups: the tasks of merged task groups
+// follow one after another, each in the order of the nodes, together with the tasks that they lead.
+// The result is sorted.
 //
-// Requires: the portions name kinds as members and hold every unit once; units are those of gang.
-// Cost:     O(portions * (log + members)).
+// Requires: the portions name co-located groups as members and contain every task once; `groups`
+//           are those of `gang`.
+// Cost:     O(portions * (log portions + groups)).
 inline void portions_of_members(const topology_constraints& gang, const colocated_groups& groups,
                                 std::vector<gang_portion>& portions,
                                 std::vector<gang_portion>& scratch) {

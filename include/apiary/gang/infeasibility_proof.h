@@ -1,4 +1,4 @@
-// apiary/gang/infeasibility_proof.h - why a gang does not fit: numbers that can be counted again.
+// apiary/gang/infeasibility_proof.h - a proof that a gang does not fit, which can be checked.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,54 +16,62 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// That a gang fits no cell of the level it requires, for each of these cells one reason:
+// A proof that a gang fits no cell of the level that it requires: one reason for each of these
+// cells. Numbers in the proof can be counted again; explain/proof_check.h does that.
 //
-// * A weighing gives each task a weight. The gang weighs `needed`; a cell cannot bear more than
-//   `most`, which is less. What a cell bears is counted thus:
-//     a node      the greatest weight of tasks that its free leaves hold, within what the rules
-//                 allow on one node; CPU and memory count too if one kind of task alone has weight,
-//                 or nodes share GPUs
-//     a cell      the sum over its children; at most what the rules allow in the cell; if one kind
-//                 alone has weight, only whole steps of it
-//   One kind of weight 1 counts places for it; floor(leaves / t) counts pieces of t leaves; the
-//   thousandths that a task takes count GPUs where they are shared.
-// * Or all that the cell can hold is listed: the greatest counts of each kind. None is enough.
+// A cell is refused in one of two ways:
 //
-// A kind is a member of the gang that has tasks and no leader, those it leads included; those that
-// need the same and have neither slices nor spread are one kind.
-// explain/proof_check.h counts again.
+// * By a weighing. A weighing gives the tasks of each co-located group a weight. The gang weighs
+//   `needed`; the cell can hold weight `most`, which is less. The capacity of a cell is counted
+//   like this:
+//     a node   the largest weight of tasks that its free GPUs hold, within the constraints at the
+//     level of nodes; CPU and memory count too if only one group has a weight, or if nodes share
+//     GPUs
+//     a cell   the sum over its children, at most what the constraints at its level allow; if only
+//     one group has a weight, only whole steps (slices) count
+//   Weight 1 for one group counts its tasks. Weight floor(gpus / t) counts slots of t GPUs. The
+//   thousandths that a task takes count GPUs where GPUs are shared.
+// * By a list: `counts` holds the largest combinations of tasks that the cell can hold. None of
+//   them covers the gang.
 //
-// Example: examples/why_waiting.cpp
+// `groups` are the co-located groups of the gang: see colocated_groups.
+//
+// Example:  examples/why_waiting.cpp
 struct infeasibility_proof {
+  // Weights of tasks, and the weight of the whole gang.
   struct weighing {
-    std::vector<std::uint32_t> weights{};  // of a task of each kind
+    std::vector<std::uint32_t> weights{};  // of a task of each group
     std::uint64_t needed = 0;
     friend bool operator==(const weighing&, const weighing&) = default;
   };
+  // The value of refusal::weighing for a cell that is refused by a list.
   static constexpr std::uint32_t listed = ~std::uint32_t{0};
+  // Why one cell does not hold the gang.
   struct refusal {
-    std::uint32_t cell = 0;               // by its place in the level
-    std::uint32_t weighing = listed;      // which one
-    std::uint64_t most = 0;               // that the cell bears; 0 when listed
-    std::vector<std::uint32_t> counts{};  // if listed: of each kind, vector after vector
+    std::uint32_t cell = 0;               // by its position in the level
+    std::uint32_t weighing = listed;      // index of the weighing that refuses the cell
+    std::uint64_t most = 0;               // weight that the cell can hold; 0 if listed
+    std::vector<std::uint32_t> counts{};  // if listed: tasks of each group, vector after vector
     friend bool operator==(const refusal&, const refusal&) = default;
   };
 
-  level_t level = 0;                    // of the cells; num_levels(): the one cell of everything
-  std::vector<std::uint32_t> groups{};  // the first member of each, ascending
+  level_t level = 0;                    // of the cells; num_levels() is the cell of the whole tree
+  std::vector<std::uint32_t> groups{};  // the first task group of each, ascending
   std::vector<weighing> weighings{};
-  std::vector<refusal> cells{};  // each cell of the level, ascending
+  std::vector<refusal> cells{};  // every cell of the level, ascending
   friend bool operator==(const infeasibility_proof&, const infeasibility_proof&) = default;
 };
 
-// What a certificate says first: the reason that most cells have, and the cell that comes closest.
+// The main reason of a proof: the reason that most cells have, and the cell that comes closest to
+// holding the gang.
 struct refusal_summary {
   std::uint32_t weighing = infeasibility_proof::listed;
-  std::uint32_t cells = 0;    // that have this reason
-  std::uint32_t best = 0;     // of these, the one that lacks least, by its place
-  std::uint64_t missing = 0;  // what it lacks; 0 when listed
+  std::uint32_t cells = 0;    // how many cells have this reason
+  std::uint32_t best = 0;     // the one of them that lacks least, by its position
+  std::uint64_t missing = 0;  // what that cell lacks; 0 if listed
 };
 
+// Finds the main reason of a proof. Cost: O(cells).
 [[nodiscard]] inline refusal_summary summarize(const infeasibility_proof& why) {
   std::vector<refusal_summary> reasons(why.weighings.size() + 1);
   for (const infeasibility_proof::refusal& r : why.cells) {
@@ -81,7 +89,7 @@ struct refusal_summary {
   return first;
 }
 
-// What a gang asks for beside GPUs in one cell, and GPUs as such.
+// What keeps a gang from fitting: something that it needs besides GPUs, or the GPUs themselves.
 enum class blocking_resource : std::uint8_t { memory, cpu, models, slices, spread, gpus };
 
 namespace detail {
@@ -89,7 +97,7 @@ namespace detail {
 [[nodiscard]] inline std::string gpus(std::uint64_t n) {
   return std::to_string(n) + (n == 1 ? " GPU" : " GPUs");
 }
-// Of thousandths: "1 CPU", "2.5 CPUs".
+// Formats thousandths of a CPU: "1 CPU", "2.5 CPUs".
 [[nodiscard]] inline std::string cpus(std::uint64_t milli) {
   std::string text = std::to_string(milli / 1000);
   if (milli % 1000 > 0) {
@@ -107,7 +115,7 @@ namespace detail {
   return text;
 }
 
-// What a task of a member takes, with those it leads.
+// The needs of one task of a task group together with the tasks that it leads.
 struct task_needs {
   std::uint64_t gpus = 0;
   std::uint64_t milli = 0;  // of GPUs
@@ -129,7 +137,8 @@ struct task_needs {
 [[nodiscard]] inline bool is_in(std::span<const blocking_resource> all, blocking_resource d) {
   return std::find(all.begin(), all.end(), d) != all.end();
 }
-// "tasks of 4 GPUs", with CPU and memory if they are to blame, or all there is.
+// "tasks of 4 GPUs". CPU and memory are named if they block the gang, or if the task takes nothing
+// else.
 [[nodiscard]] inline std::string tasks_of(const task_needs& task,
                                           std::span<const blocking_resource> blocking) {
   std::vector<std::string> words;
@@ -145,7 +154,8 @@ struct task_needs {
   return words.empty() ? "tasks" : "tasks of " + listing(words);
 }
 
-// What is weighed, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs", "thousandths of GPUs".
+// What a weighing counts, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs", "thousandths of
+// GPUs".
 [[nodiscard]] inline std::string weighed_things(const infeasibility_proof& why,
                                                 const topology_constraints& gang,
                                                 const std::vector<std::uint32_t>& weights,
@@ -186,8 +196,9 @@ struct task_needs {
 
 }  // namespace detail
 
-// A sentence for people. level_name: of the level, "rack"; "cluster" for the cell of everything.
-// blocking: what is to blame (explain/blocking_resource.h), or nothing if that is not asked.
+// One sentence that tells a user of the cluster why the gang waits. level_name is the name of the
+// level, such as "rack", or "cluster" for the cell of everything. `blocking` names what blocks the
+// gang (explain/blocking_resource.h); it is empty if that is not known.
 [[nodiscard]] inline std::string to_string(const infeasibility_proof& why,
                                            const topology_constraints& gang,
                                            const std::string& level_name,

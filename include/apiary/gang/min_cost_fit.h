@@ -1,4 +1,4 @@
-// apiary/gang/min_cost_fit.h - the placement of a gang that costs least, by the caller's cost.
+// apiary/gang/min_cost_fit.h - the cheapest placement of a gang, by a cost that the caller gives.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -26,28 +26,33 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Places a gang under its rules where the sum over the nodes of a caller's cost is least: how much
-// more of the GPUs is fragmented, whole cells that are broken, watts. What a node has room for is
-// the caller's, too.
+// Places a gang under its topology constraints where the sum of a cost over the nodes is least:
+// more fragmentation of GPUs, whole cells that are broken, watts. The caller gives the cost and
+// says what a node can hold.
 //
-// From the preferred level up to the required one the first level with a cell that can hold the
-// gang; there the cell of least cost, of equals the first.
+// The search goes from the preferred level up to the required one and takes the first level that
+// has a cell for the gang; there it takes the cell of least cost, the first of equals.
 //
-// * Cells that have not room for all units of one kind, counted alone, or cannot bear the weight
-//   of the gang, are passed over: that alone proves many a no, whatever the size of the gang.
-// * In the others cost_tables says what the gang costs at least, or that it cannot be had.
-// * Where the budget is too small for that, kinds are placed one after the other (greedy_by_group), in
-//   a few orders, until one cell takes them all: some placement, not the cheapest.
+// * A cell that cannot hold all tasks of some co-located group, counted alone, or not the weight of
+//   the gang, is passed over. This proves most refusals, whatever the size of the gang.
+// * In the other cells cost_tables computes the least cost of the gang, or that it does not fit.
+// * If the budget is too small for that, greedy_by_group places one group after another, in a few
+//   orders, until one cell holds the gang. That placement need not be the cheapest.
 //
 // Requires: valid(gang) for the tree.
-// Cost:     class_vectors and, if the product over the kinds of (units + 1) is within the budget,
-//           cost_tables for each cell that is not passed over; O(nodes * kinds) beside that. All
-//           levels below the required one have half of the budget.
+// Cost:     class_vectors; then, if the product over the groups of (tasks + 1) is within the
+//           budget, cost_tables for each cell that is not passed over; O(nodes * groups) besides.
+//           All levels below the required one get half of the budget.
 template <CellTree Tree>
 class min_cost_fit {
  public:
-  using counts = detail::class_vectors::counts;  // units of each kind
+  using counts = detail::class_vectors::counts;  // tasks of each group
 
+  // What a search found. Spans are valid until the next call.
+  // verdict, level, cell, portions, is_lowest and steps are as in topology_fit::result. `cost` is
+  // the cost of the placement. is_least: whether it is certain that no other placement at this
+  // level costs less; false if the budget ended in this cell or another one. `listed`: after
+  // `does_not_fit`, the cells of the last level that no count refuses, with what they can hold.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;
     level_t level = 0;
@@ -60,14 +65,17 @@ class min_cost_fit {
     std::span<const infeasibility_proof::refusal> listed{};
   };
 
+  // budget: the most steps that one call may take.
   explicit min_cost_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
 
-  // classes: of each node its class, 0, 1, ...; nodes of a class are equal.
-  // cost(class, counts) -> std::optional<std::int64_t>: of so many units on such a node, nullopt if
-  // it has no room for them. It is asked for vectors that are not 0 and that the rules allow on a
-  // node, or are less; what has room for one has room for less. The costs of a gang must sum up to
-  // less than 2^62.
-  // weights: of a unit of each kind, by which cells are refused; or nothing.
+  // Searches for the cheapest placement.
+  // classes: the class of each node, numbered from 0; nodes of a class are equal.
+  // cost(class, counts) -> std::optional<std::int64_t>: the cost of this number of tasks of each
+  // group on such a node, or nullopt if the node cannot hold them. It is called for vectors other
+  // than 0 that are within the constraints of a node, or below one that is. A node that can hold a
+  // vector must be able to hold every smaller one. The costs of a gang must sum up to less than
+  // 2^62.
+  // weights: the weight of a task of each group, which refuses cells; or nothing.
   template <class Cost>
   result operator()(const Tree& tree, level_t node_level, const topology_constraints& gang,
                     std::span<const std::uint32_t> classes, const Cost& cost,
@@ -76,14 +84,16 @@ class min_cost_fit {
     return {verdict, level_, cell_, portions_, cost_, lowest_, least_, steps_, listed_};
   }
 
-  // Room for units of kind u alone in each cell of level l, exact. Cost: O(nodes).
+  // After a search: the capacity of each cell of level l for tasks of group u alone, exact. Cost:
+  // O(nodes).
   [[nodiscard]] std::vector<std::uint32_t> capacities(std::size_t u, level_t l) const {
     std::vector<std::uint32_t> on_nodes;
     for (const std::uint32_t c : classes_) on_nodes.push_back(vectors_.alone(c, u));
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, std::move(on_nodes));
   }
-  // The greatest weight of units that each cell of level l can bear, as certificate counts it;
-  // nothing if the budget ended before that was known. Cost: O(nodes) and what nodes hold.
+  // After a search: the largest weight of tasks that each cell of level l can hold, as
+  // infeasibility_proof counts it; empty if the budget ended before that was known. Cost: O(nodes)
+  // and the vectors of the classes.
   [[nodiscard]] std::vector<std::uint64_t> borne(counts weights, level_t l) const {
     std::vector<std::uint64_t> most;
     if (!all_asked_) return most;
@@ -110,13 +120,13 @@ class min_cost_fit {
  private:
   static constexpr std::int64_t never = detail::cost_tables<Tree>::never;
 
-  // What is left of a node, as greedy_by_group wants it. Nodes in use are to be filled before others.
+  // What is left of a node, as greedy_by_group needs it. Nodes in use are filled before others.
   template <class Cost>
   struct node_left {
     const Cost* cost = nullptr;
     const detail::class_vectors* vectors = nullptr;
     std::uint32_t node_class = 0;
-    std::uint64_t left = 0;  // units of all kinds, each counted alone
+    std::uint64_t left = 0;  // tasks of all groups, each counted alone
     std::vector<std::uint32_t> tasks{};
     bool in_use = false;
 
@@ -194,7 +204,7 @@ class min_cost_fit {
                         counts weights) {
     find_cells(l);
     if (cells_.empty()) return fit_verdict::does_not_fit;
-    // Steps that are left for the kinds one after the other: for five orders on every node.
+    // Steps that are kept for greedy_by_group: enough for five orders on every node.
     const std::uint64_t spare =
         std::min((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
     step_budget steps(limit - spare - steps_);
@@ -211,7 +221,7 @@ class min_cost_fit {
     steps_ += rest.steps();
     return found ? fit_verdict::fits : fit_verdict::budget_ended;
   }
-  // Those with room for each kind alone.
+  // The cells that can hold each group alone.
   void find_cells(level_t l) {
     std::vector<unsigned char> possible(num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
@@ -230,7 +240,7 @@ class min_cost_fit {
     const std::vector<std::uint64_t> most = borne(weights, l);
     std::erase_if(cells_, [&](std::uint32_t c) { return most[c] < needed; });
   }
-  // The cheapest of all cells, if the budget allows.
+  // The cheapest of all cells, if the budget allows it.
   fit_verdict search(level_t l, bool last, step_budget& steps) {
     listed_.clear();
     if (!tables_ready_) return fit_verdict::budget_ended;
@@ -256,7 +266,7 @@ class min_cost_fit {
     if (found) return fit_verdict::fits;
     return steps.ended() ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
   }
-  // The cheapest of a few orders in the first cell that takes all kinds.
+  // The cheapest of a few orders in the first cell that takes all groups.
   template <class Cost>
   bool put_in_turn(level_t l, const Cost& cost, step_budget& steps) {
     using node = node_left<Cost>;
@@ -303,7 +313,7 @@ class min_cost_fit {
   std::span<const std::uint32_t> classes_;
   colocated_groups groups_;
   detail::class_vectors vectors_;
-  bool all_asked_ = false;  // of them
+  bool all_asked_ = false;  // class_vectors::ask_all is done
   detail::cost_tables<Tree> tables_;
   bool tables_ready_ = false;
   std::uint64_t steps_ = 0;

@@ -1,4 +1,4 @@
-// apiary/gang/shared_gpu_fit.h - where a gang fits on nodes that share GPUs, exactly, or why not.
+// apiary/gang/shared_gpu_fit.h - exact placement of a gang on nodes with shared GPUs, or a proof of no.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -29,14 +29,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A place for one task of a member of a gang.
+// Where one task of a task group runs.
 struct member_placement {
   std::uint32_t member = 0;
   placement where{};
   friend bool operator==(const member_placement&, const member_placement&) = default;
 };
 
-// A task of a member of a gang, as for one node.
+// The request of one task of a task group.
 [[nodiscard]] inline task_request task_of(const constrained_task_group& m) noexcept {
   return {.cpu_milli = m.host.cpu_milli,
           .memory_mib = m.host.memory_mib,
@@ -45,22 +45,26 @@ struct member_placement {
           .models = m.models};
 }
 
-// Places all tasks of a gang on nodes that share GPUs, under the rules of the gang, at the least
-// cost; or says that this cannot be done, and why. Tasks take whole GPUs, a share of one, or none,
-// with CPU and memory as the node table has them.
+// Places a gang on nodes with shared GPUs, under its topology constraints, at the least cost; or
+// proves that it does not fit. A task takes whole GPUs, a fraction of one GPU, or none, with CPU
+// and memory as in the node table.
 //
-// Each kind is counted alone first; if some kind or other is short everywhere, that is the answer.
-// Otherwise shared_capacity says what a node holds, min_cost_fit chooses: exact, or some placement
-// that may not be the cheapest, or nothing at all when the budget has ended.
+// It first counts each co-located group alone. If every cell lacks capacity for some group, that is
+// the proof. Otherwise shared_capacity computes what a node can hold and min_cost_fit chooses the
+// placement. The result is exact, or a placement that may not be the cheapest, or `budget_ended`.
 //
-// Requires: node i of the table is cell i of the node level; valid(gang) for the tree; task_of each
-//           member is valid().
-// Cost:     O(nodes * kinds * GPUs of a node); then as shared_capacity and min_cost_fit, which share
-//           the budget.
+// Requires: node i of the table is cell i of the node level; valid(gang) for the tree;
+//           task_of(group) is valid() for each task group.
+// Cost:     O(nodes * groups * GPUs of a node); then shared_capacity and min_cost_fit, which use
+//           one budget together.
 // Example:  examples/shared_gang.cpp
 template <CellTree Tree>
 class shared_gpu_fit {
  public:
+  // What a search found. The span is valid until the next call.
+  // placements: each task if the gang fits, ordered by task group, then node; numbered like this,
+  // slices are consecutive tasks. The other fields are as in min_cost_fit::result; `steps` counts
+  // shared_capacity too.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;
     std::span<const member_placement> placements{};
@@ -72,9 +76,11 @@ class shared_gpu_fit {
     std::uint64_t steps = 0;
   };
 
+  // budget: the most steps that one call may take.
   explicit shared_gpu_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
 
-  // cost(before, after) -> std::int64_t: of a change of a node; see shared_capacity.
+  // Searches for the cheapest placement. cost(before, after) -> std::int64_t is the cost of
+  // changing a node from one state to another; see shared_capacity.
   template <class Cost>
   result operator()(const node_table& nodes, const Tree& tree, level_t node_level,
                     const topology_constraints& gang, const Cost& cost) {
@@ -99,7 +105,7 @@ class shared_gpu_fit {
             found.cost,    found.is_lowest, found.is_least, capacities_.steps() + found.steps};
   }
 
-  // After `does_not_fit`: why. Cost: O(nodes * kinds) and what nodes hold.
+  // After `does_not_fit`: the proof. Cost: O(nodes * groups) and the vectors that nodes can hold.
   [[nodiscard]] infeasibility_proof explain(const topology_constraints& gang) const {
     const level_t l = std::min(gang.required, tree_->num_levels());
     std::vector<detail::weighed_cells> tried;
@@ -122,18 +128,18 @@ class shared_gpu_fit {
   }
 
  private:
-  // Units of each kind that a node may have, counted alone.
+  // The tasks of each group that a node can hold, each group counted alone.
   void count(const node_table& nodes) {
     alone_.assign(groups_.size(), {});
     for (std::size_t u = 0; u < groups_.size(); ++u)
       for (const node_id n : nodes.ids())
         alone_[u].push_back(detail::max_units(nodes[n], groups_[u]));
   }
-  // Room for units of kind u alone in each cell of level l.
+  // The capacity of each cell of level l for tasks of group u alone.
   [[nodiscard]] std::vector<std::uint32_t> room(std::size_t u, level_t l) const {
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, alone_[u]);
   }
-  // Whether in each cell of the level one kind or other has too little room.
+  // Whether every cell of the level lacks capacity for some group.
   bool is_short(level_t l) {
     std::vector<unsigned char> possible(num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
@@ -145,7 +151,8 @@ class shared_gpu_fit {
     short_ = std::find(possible.begin(), possible.end(), 1) == possible.end();
     return short_;
   }
-  // Thousandths of GPUs, if they are to be weighed: one kind alone is weighed by its tasks.
+  // The thousandths of GPUs that tasks take, as weights. A single group is weighed by its tasks
+  // instead.
   void weigh(const topology_constraints& gang) {
     weights_.clear();
     for (std::size_t u = 0; u < groups_.size(); ++u) {
@@ -160,7 +167,7 @@ class shared_gpu_fit {
 
   void place(const node_table& nodes, const topology_constraints& gang,
              std::span<const gang_portion> portions) {
-    std::map<std::uint32_t, std::vector<std::uint32_t>> counts;  // units of each kind, by node
+    std::map<std::uint32_t, std::vector<std::uint32_t>> counts;  // tasks of each group, by node
     for (const gang_portion& p : portions) {
       if (gang.members[p.member].leader != no_task_group) continue;
       std::vector<std::uint32_t>& there = counts[p.node];
@@ -177,7 +184,7 @@ class shared_gpu_fit {
         member_placement& is = placements_.emplace_back();
         is = {p.member, {node_id(p.node), 0}};
         for (std::uint32_t d = 0; d < task.gpus; ++d) {
-          // Equal parts are worth the same to all.
+          // Equal fractions are interchangeable.
           const auto at = std::find_if(here.begin(), here.end(),
                                        [&](const auto& x) { return x.part == task.gpu_milli; });
           APIARY_VERIFY(at != here.end());
@@ -192,9 +199,9 @@ class shared_gpu_fit {
   const Tree* tree_ = nullptr;
   level_t node_level_ = 0;
   colocated_groups groups_;
-  std::vector<std::vector<std::uint32_t>> alone_;  // by kind and node
-  bool short_ = false;                             // of a kind in each cell
-  std::vector<std::uint32_t> weights_;             // of a unit of each kind
+  std::vector<std::vector<std::uint32_t>> alone_;  // by group and node
+  bool short_ = false;                             // every cell lacks capacity for some group
+  std::vector<std::uint32_t> weights_;             // of a task of each group
   detail::shared_capacity capacities_;
   min_cost_fit<Tree> fit_;
   std::span<const infeasibility_proof::refusal> listed_;

@@ -1,4 +1,4 @@
-// apiary/gang/step_budget.h - steps that a search may take.
+// apiary/gang/step_budget.h - the steps that a search may take.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,18 +8,23 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// So many steps; once more are asked for than are left it has ended, and all count as taken.
+// A budget of steps. When a search asks for more steps than are left, the budget has ended and all
+// steps count as taken.
 class step_budget {
  public:
   explicit step_budget(std::uint64_t most = 0) noexcept : most_(most) {}
 
+  // Takes steps; false if the budget has ended.
   bool pay(std::uint64_t steps) noexcept {
     ended_ = ended_ || steps > left();
     steps_ = ended_ ? most_ : steps_ + steps;
     return !ended_;
   }
+  // Whether more steps were asked for than there were.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
+  // Steps taken.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  // Steps left.
   [[nodiscard]] std::uint64_t left() const noexcept { return most_ - steps_; }
 
  private:

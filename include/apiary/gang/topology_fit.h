@@ -1,4 +1,4 @@
-// apiary/gang/topology_fit.h - where a gang fits under rules, exactly, or why it does not.
+// apiary/gang/topology_fit.h - exact placement of a gang under topology constraints, or a proof of no.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -26,33 +26,45 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Places a gang under its rules, or says that it cannot be placed: exactly, or not at all when the
-// budget has ended. From the preferred level up to the required one: in the first level with a cell
-// that can hold the gang, one such cell, as the objective says. Cells where it is hard to see
-// whether they can hold the gang come after all others.
+// Places a gang under its topology constraints on nodes with whole free GPUs, or proves that it
+// does not fit. The answer is exact unless the step budget ends. The search goes from the preferred
+// level up to the required one and takes the first level that has a cell for the gang; the
+// objective chooses the cell. Cells for which the question is hard come after all others.
 //
-// * Without rules for slices, spread, CPU or memory the pieces of a cell (capacity_index) decide for
-//   sizes that divide one another; for others they leave few cells, and gang_fit decides there.
-// * With rules, one kind of task: how many a cell has room for is counted from the lowest level
-//   with a rule up; that is exact.
-// * Several kinds under rules: one after the other (greedy_by_group), in a few orders. What that does
-//   not place, and what gang_fit has no count against, is for pareto_search, first with few vectors
-//   in every cell, then with all. Here the problem is hard and the budget counts: a step is one
-//   comparison of two vectors or one look at a node, of some 10 nanoseconds, or one step of
-//   bin_packing_search. Every cell has a share of it, all levels below the required one half.
+// * Without slices, spread, CPU and memory: slot counts (capacity_index) decide for sizes that
+//   divide one another. For other sizes they leave few cells, where gang_fit decides.
+// * With constraints and one co-located group: the capacity of each cell is counted from the lowest
+//   constrained level up, which is exact.
+// * With constraints and several groups: greedy_by_group places one group after another, in a few
+//   orders. What it does not place, and what gang_fit cannot refuse by a count, goes to
+//   pareto_search, first with few vectors for each cell, then with all.
 //
-// The objective chooses the cell, and the nodes there wherever one kind follows the other. What
-// pareto_search finds is some placement.
+// The problem is NP-hard in the last case, so the budget limits it. A step is one comparison of two
+// vectors, one look at a node (some 10 nanoseconds), or one step of bin_packing_search. The cells
+// divide the budget; all levels below the required one get half of it.
 //
-// Requires: valid(gang) for the tree; hosts: CPU and memory left of each node, or nothing if they
-//           do not count.
-// Cost:     without rules O(cells of the level * sizes) and gang_fit in the cell; for one kind
-//           under rules O(cells of the level of the lowest rule), for CPU and memory O(nodes);
-//           beside that O(log) for each cell that is tried.
+// The objective chooses the cell, and it chooses the nodes where groups are placed one after
+// another. pareto_search finds any placement.
+//
+// Requires: valid(gang) for the tree; `hosts` holds the free CPU and memory of each node, or is
+//           empty if they do not count.
+// Cost:     without constraints O(cells of the level * sizes) and gang_fit in the cell. One group
+//           under constraints: O(cells of the lowest constrained level); with CPU or memory
+//           O(nodes). Each cell that is tried adds O(log cells).
 // Example:  examples/three_placements.cpp
 template <CellTree Tree>
 class topology_fit {
  public:
+  // What a search found. Spans are valid until the next call.
+  // verdict: whether the gang fits. If it fits, `level` and `cell` (its position in the level) are
+  // the cell, and `portions` are the tasks on each node, ordered by task group, then node. Tasks of
+  // a group, and of the groups that it leads, are numbered in the order of the nodes, so that
+  // slices are consecutive tasks.
+  // is_lowest: whether it is certain that the gang fits no lower level from the preferred one up;
+  // false if the budget ended there.
+  // is_refused: after `budget_ended`, whether it is certain that the gang fits nowhere and only the
+  // proof would exceed the budget; true after `does_not_fit`.
+  // steps: the steps of the budget that were used.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;
     level_t level = 0;
@@ -63,18 +75,20 @@ class topology_fit {
     std::uint64_t steps = 0;
   };
 
+  // budget: the most steps that one call may take.
   explicit topology_fit(std::uint64_t budget = 1'000'000,
                         gang_objective objective = gang_objective::whole_cells) noexcept
       : budget_(budget), objective_(objective) {}
 
+  // Searches for a placement.
   result operator()(const capacity_index<Tree>& capacities, const topology_constraints& gang,
                     std::span<const resources> hosts = {}) {
     const fit_verdict verdict = decide(capacities, gang, hosts);
     return {verdict, level_, cell_, portions_, lowest_, refused_, steps_};
   }
 
-  // After `does_not_fit`: why, with the rooms, gang and hosts of then.
-  // Cost: O(nodes * kinds * leaves of a node), for people; a decision does not need it.
+  // After `does_not_fit`: the proof, for the same capacities, gang and hosts. Cost: O(nodes *
+  // groups * GPUs of a node). It is for users; a decision does not need it.
   [[nodiscard]] infeasibility_proof explain(const capacity_index<Tree>& capacities,
                                             const topology_constraints& gang,
                                             std::span<const resources> hosts = {}) {
@@ -83,10 +97,11 @@ class topology_fit {
   }
 
  private:
-  // A cell that is neither taken nor refused with a proof.
+  // A cell that is not decided yet. `refused`: the gang certainly does not fit, but the proof is
+  // missing.
   struct open_cell {
     std::uint32_t cell = 0;
-    bool refused = false;  // for certain
+    bool refused = false;  // certainly
   };
   static constexpr std::size_t few_vectors = 16;
   static constexpr std::uint64_t few_steps = 1'000;
@@ -130,7 +145,7 @@ class topology_fit {
     cell_ = 0;
   }
 
-  // Three passes, each with more effort, over the cells that those before have left open.
+  // Three passes over the undecided cells, each with more effort than the one before.
   fit_verdict try_level(level_t l) {
     open_.clear();
     if (l == capacities_->node_level()) {
@@ -162,8 +177,8 @@ class topology_fit {
       return fit_verdict::fits;
     return open_.empty() ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
-  // Tries each open cell with a share of the steps until `end`, an eighth of those that are left if
-  // there are many; whether one takes the gang.
+  // Tries each open cell with an equal part of the steps until `end`, or an eighth of the remaining
+  // steps if there are many cells. Returns whether the gang fits one.
   template <class Try>
   bool settle(std::uint64_t end, const Try& attempt) {
     std::size_t kept = 0;
@@ -179,8 +194,9 @@ class topology_fit {
     return false;
   }
 
-  // A node holds whatever has no more leaves, CPU and memory, if the rules allow it all there: the
-  // fullest such. If there is none that is certain, and nodes are listed for a proof.
+  // One node holds the gang if it has enough GPUs, CPU and memory and the constraints allow all
+  // tasks there; the fullest such node is taken. A no is certain; the nodes that need a list for
+  // the proof stay open.
   bool find_node() {
     const level_t l = capacities_->node_level();
     bool allowed = true;
@@ -243,8 +259,8 @@ class topology_fit {
     portions_.clear();
     return fit_verdict::budget_ended;
   }
-  // Without rules. A no of gang_fit without a count is proved where it matters: at the last level.
-  // To look at a cell is a step, too: they may be many.
+  // Without constraints. At the last level, a no of gang_fit without a count still needs a proof.
+  // Looking at a cell is a step too, because there may be many cells.
   fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {
     if (budget == 0) return fit_verdict::budget_ended;
     ++steps_;
@@ -295,14 +311,14 @@ class topology_fit {
   detail::group_sizes sizes_;
   detail::candidate_cells<Tree> cells_;
   std::vector<open_cell> open_;
-  std::vector<std::vector<std::uint32_t>> orders_;  // of kinds
+  std::vector<std::vector<std::uint32_t>> orders_;  // of groups
   std::vector<detail::node_capacity_left> nodes_;   // of a cell
   std::vector<node_class> classes_;
   std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
   detail::pareto_search<Tree> fronts_;
   bool fronts_ready_ = false;
   std::vector<infeasibility_proof::refusal>
-      listed_;  // cells of the last level that are refused by listing
+      listed_;  // cells of the last level that are refused by a list
   level_t level_ = 0;
   bool last_ = false;        // the level is the required one
   std::uint64_t limit_ = 0;  // steps until the end of the level
@@ -310,7 +326,7 @@ class topology_fit {
   bool refused_ = false;
   std::uint32_t cell_ = 0;
   std::vector<gang_portion> portions_;
-  std::vector<gang_portion> by_kind_;  // with kinds as members
+  std::vector<gang_portion> by_kind_;  // with co-located groups as members
   std::uint64_t steps_ = 0;
 };
 

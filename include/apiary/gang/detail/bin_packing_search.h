@@ -14,33 +14,34 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Branch and bound over histograms of nodes by free leaves: which nodes take tasks of the largest
-// size, then of the next one, until the sizes that are left divide one another.
+// Branch and bound over histograms of nodes by free GPUs. It decides which nodes take tasks of the
+// largest size, then of the next one, until the remaining sizes divide one another.
 //
-// What keeps it small, and why each is sound:
-//   * Nodes are equal if they have the same free leaves, and also if the same sums of the sizes
-//     still to come fit them. So free leaves are rounded down to such a sum (`usable`), and more
-//     nodes of a kind than tasks are as many as tasks.
-//   * Equal tasks: a node that takes several goes down in equal steps, so all steps of one size can
-//     be sorted by the free leaves they start from, highest first. The search decides for each
-//     count of free leaves, in that order, how many nodes step down; the least number first, which
-//     keeps the fuller nodes in use (best fit).
+// Reductions, and why each is sound:
+//   * Two nodes are equal if they have the same free GPUs, and also if the same sums of the
+//     remaining sizes fit them. So free GPUs are rounded down to such a sum (`usable`), and more
+//     equal nodes than tasks count as as many as tasks.
+//   * Equal tasks: a node that takes several tasks goes down in equal steps, so all steps of one
+//     size can be sorted by the free GPUs from which they start, highest first. The search decides
+//     for each count of free GPUs, in that order, how many nodes step down. It tries the least
+//     number first, which keeps the fuller nodes in use (best fit).
 //   * A task that leaves nothing usable of a node may go there: in any packing swap it with all
 //     that the node holds, which is no larger and fits where the task was.
-//   * For each size t to come: a task of s leaves holds floor(s / t) pieces of t leaves, a node of
-//     f at most floor(f / t). If the sizes divide one another, these conditions are also
-//     sufficient (see gang_fit), so that there the search ends.
-//   * Tasks need leaves, nodes have at most their usable ones.
-//   * What has failed at the beginning of a size is remembered, as long as its place is not taken
-//     by another one.
+//   * For each remaining size t: a task of s GPUs holds floor(s / t) slots of t GPUs, a node with f
+//     free GPUs at most floor(f / t). If the sizes divide one another, these conditions are also
+//     sufficient (see gang_fit), so the search ends there.
+//   * Tasks need GPUs; nodes have at most their usable ones.
+//   * A failure at the beginning of a size is remembered until another failure takes its slot in
+//     the table.
 //
-// Requires: sizes are distinct, in descending order, with tasks each, and at most 64.
-// Cost:     at most `budget` steps of O(64), a size begun O(64 sizes); memory 0.6 KB a size and at
-//           most 8 MB of what has failed; nothing is allocated once the buffers have grown.
+// Requires: sizes are distinct, in descending order, at most 64, and each has tasks.
+// Cost:     at most `budget` steps of O(64); beginning a size takes O(64 sizes). Memory: 0.6 KB for
+//           each size and at most 8 MB of failures. Nothing is allocated once the buffers have
+//           grown.
 class bin_packing_search {
  public:
   static constexpr std::uint32_t max_leaves = 64;
-  using histogram = std::array<std::uint32_t, max_leaves + 1>;  // nodes by free leaves
+  using histogram = std::array<std::uint32_t, max_leaves + 1>;  // nodes by free GPUs
   struct task_size {
     std::uint32_t gpus = 0;
     std::uint32_t tasks = 0;
@@ -55,7 +56,7 @@ class bin_packing_search {
   }
 
   // After `fits`: for sizes 0, ..., decided()-1 the steps to take, in this order: `exact(i)` nodes
-  // with usable(i, free) == size i, then for each u downwards steps(i)[u] nodes with
+  // with usable(i, free) == size i take a task, then for each u downwards steps(i)[u] nodes with
   // usable(i, free) == u take a task. The other sizes divide one another.
   [[nodiscard]] std::size_t decided() const noexcept { return decided_; }
   [[nodiscard]] std::uint32_t usable(std::size_t i, std::uint32_t free) const noexcept {
@@ -71,9 +72,9 @@ class bin_packing_search {
   struct level {
     task_size size;
     std::uint32_t tasks_left;                         // of this size and smaller ones
-    std::uint64_t leaves_left;                        // their leaves
+    std::uint64_t leaves_left;                        // their GPUs
     std::array<std::uint8_t, max_leaves + 1> usable;  // the largest sum of these sizes up to f
-    histogram nodes;                                  // by usable leaves, at most tasks_left
+    histogram nodes;                                  // by usable GPUs, at most tasks_left
     histogram steps;                                  // taken from there
     std::uint32_t exact;
   };
@@ -108,7 +109,7 @@ class bin_packing_search {
     failed_at_.fill(0);
   }
 
-  // The nodes with which size i begins.
+  // The nodes at the beginning of size i.
   void enter(std::size_t i, const histogram& before) noexcept {
     level& at = levels_[i];
     at.nodes.fill(0);
@@ -138,7 +139,7 @@ class bin_packing_search {
     return verdict;
   }
 
-  // n tasks of size i for nodes with at most u usable leaves.
+  // Places n tasks of size i on nodes with at most u usable GPUs.
   fit_verdict place(std::size_t i, std::uint32_t u, std::uint32_t n) {
     level& at = levels_[i];
     if (n == 0) {
@@ -148,7 +149,7 @@ class bin_packing_search {
     const std::uint32_t size = at.size.gpus;
     while (u >= size && at.nodes[u] == 0) --u;
     if (u < size) return fit_verdict::does_not_fit;
-    std::uint64_t below = 0;  // tasks for nodes that have less
+    std::uint64_t below = 0;  // tasks that nodes with fewer GPUs can take
     for (std::uint32_t f = size; f < u; ++f)
       if (at.nodes[f] != 0) below += std::uint64_t{at.nodes[f]} * (f / size);
     const std::uint32_t each = u / size;
@@ -191,7 +192,7 @@ class bin_packing_search {
     return true;
   }
 
-  // Writes what is to come at size i to key_; where it stands in failed_at_.
+  // Writes the state at size i to key_. Returns its index in failed_at_.
   std::size_t find_key(std::size_t i) {
     key_.assign(1, i);
     std::uint64_t hash = i;

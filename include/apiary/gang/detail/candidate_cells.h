@@ -21,14 +21,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The units of a gang as tasks of so many leaves.
+// The sizes and sums of the co-located groups of a gang.
 struct group_sizes {
-  std::vector<task_group> members{};  // a kind each
+  std::vector<task_group> members{};  // one for each group
   std::uint32_t largest = 0;
-  std::uint64_t gpus = 0;  // of the whole gang, as the others
+  std::uint64_t gpus = 0;  // of the whole gang, as are CPU and memory
   std::uint64_t cpu_milli = 0;
   std::uint64_t memory_mib = 0;
-  bool constrained = false;  // more than leaves count
+  bool constrained = false;  // more than GPUs count
   bool dividing = false;     // the sizes divide one another
 
   void assign(const colocated_groups& groups, bool with_hosts) {
@@ -52,22 +52,24 @@ struct group_sizes {
         dividing =
             dividing && a.gpus > 0 && b.gpus > 0 && (a.gpus % b.gpus == 0 || b.gpus % a.gpus == 0);
   }
-  // Whether a node has CPU and memory for all of it.
+  // Whether a node has CPU and memory for the whole gang.
   [[nodiscard]] bool fit_host(std::span<const resources> hosts, std::uint32_t node) const noexcept {
     return hosts.empty() ||
            (cpu_milli <= hosts[node].cpu_milli && memory_mib <= hosts[node].memory_mib);
   }
 };
 
-// The cells of a level above the nodes that have the pieces for all sizes of a gang and, under
-// rules, room for each kind alone. In the order of the objective: least free leaves first, or
-// fewest nodes that the gang needs, the emptiest counted first.
+// The cells of a level above the nodes that no count refuses: they have enough slots for all sizes
+// of a gang and, under constraints, capacity for each group alone. They come in the order of the
+// objective: fewest free GPUs first, or fewest nodes that the gang needs, where the emptiest nodes
+// are counted first.
 //
-// Cost: assign O(cells of the level * sizes), under rules as capacity_count for each kind; next O(log).
+// Cost:     assign O(cells of the level * sizes), under constraints also capacity_count for each
+//           group; next O(log cells).
 template <CellTree Tree>
 class candidate_cells {
  public:
-  // All but the level stays as it is while cells are asked for.
+  // Finds the cells of level l. Requires: the arguments do not change while cells are asked for.
   void assign(const capacity_index<Tree>& capacities, const colocated_groups& groups,
               const group_sizes& sizes, std::span<const resources> hosts, level_t l,
               gang_objective objective) {
@@ -98,14 +100,14 @@ class candidate_cells {
   }
 
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
-  // Takes out the best one left, of equals the first. Requires: !empty().
+  // Removes and returns the best cell that is left, the first of equals. Requires: !empty().
   std::uint32_t next() {
     std::pop_heap(heap_.begin(), heap_.end(), later);
     const std::uint32_t cell = heap_.back().second;
     heap_.pop_back();
     return cell;
   }
-  // Room for kind u. Requires: rules.
+  // The capacity for group u. Requires: the gang has constraints.
   [[nodiscard]] const capacity_count<Tree>& count(std::size_t u) const noexcept {
     return counts_[u];
   }
@@ -134,7 +136,7 @@ class candidate_cells {
   }
 
   std::vector<unsigned char> possible_;
-  std::vector<capacity_count<Tree>> counts_;  // of each kind
+  std::vector<capacity_count<Tree>> counts_;  // of each group
   std::vector<ranked_cell> heap_;             // rank and cell
 };
 

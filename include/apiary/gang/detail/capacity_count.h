@@ -1,4 +1,4 @@
-// apiary/gang/detail/capacity_count.h - how many tasks of one kind, or what weight, each cell has room for.
+// apiary/gang/detail/capacity_count.h - the capacity of cells for one group of tasks, or for a weight.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -21,15 +21,15 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Room for one kind of task (colocated_groups) in every cell of a level, under its rules: exact, since
-// one kind competes with nothing. A cell has room for as many as its parts together, cut to whole
-// steps and to the most that the rules allow. Below the lowest level with a rule the pieces of
-// capacity_index are the answer.
+// The capacity of every cell of a level for the tasks of one co-located group, under its
+// constraints. It is exact, because no other group competes. The capacity of a cell is the sum over
+// its children, cut to whole steps and to the limit of the level. Below the lowest constrained
+// level the slots of capacity_index are the answer.
 //
-// Cost: count O(cells of the level of the lowest rule, or * leaves of a node for a rule of nodes),
-//       O(nodes) for a kind that takes CPU, memory or no leaves. place O(parts * log) a level; for
-//       nodes O(leaves of a node + nodes used), if no CPU, memory or task without leaves counts.
-//       borne O(nodes + kinds * leaves of a node^2).
+// Cost:     count O(cells of the lowest constrained level), times the GPUs of a node for a
+//           constraint at the node level; O(nodes) for a group that takes CPU, memory or no GPUs.
+//           place O(children * log) a level; for nodes O(GPUs of a node + nodes used) if no CPU,
+//           memory or task without GPUs counts. borne O(nodes + groups * GPUs of a node^2).
 template <CellTree Tree>
 class capacity_count {
  public:
@@ -37,7 +37,7 @@ class capacity_count {
                  std::span<const resources> hosts) noexcept
       : capacities_(&capacities), groups_(&groups), hosts_(hosts) {}
 
-  // Room for units of kind u in each cell of level l.
+  // The capacity of each cell of level l for tasks of group u.
   std::span<const std::uint32_t> count(std::size_t u, level_t l) {
     const level_t node_level = capacities_->node_level();
     const colocated_groups::group& group = (*groups_)[u];
@@ -50,7 +50,7 @@ class capacity_count {
     if (base_ == node_level) {
       for (std::uint32_t n = 0; n < base.size(); ++n) base[n] = on_node(u, n);
     } else if (by_histogram) {
-      std::vector<std::uint32_t> each;  // on a node with 0, 1, ... free leaves
+      std::vector<std::uint32_t> each;  // on a node with 0, 1, ... free GPUs
       for (std::uint32_t f = 0; f <= capacities_->max_free(); ++f)
         each.push_back(groups_->bound(u, node_level, f / group.gpus));
       for (std::uint32_t c = 0; c < base.size(); ++c) {
@@ -75,9 +75,9 @@ class capacity_count {
     return counts_[l - node_level];
   }
 
-  // After count(u, l): puts n units into cell c of level l, and calls sink(node, units there): of
-  // the parts with rules, then of the nodes, as fill_parts says.
-  // Requires: n is a multiple of the step at level l, and not more than there is room for.
+  // After count(u, l): puts n tasks into cell c of level l, and calls sink(node, tasks there).
+  // fill_parts chooses the children at each constrained level, then the nodes.
+  // Requires: n is a multiple of the step at level l, and at most the capacity.
   template <class Sink>
   void place(std::size_t u, level_t l, std::uint32_t c, std::uint32_t n, gang_objective objective,
              const Sink& sink) const {
@@ -87,7 +87,7 @@ class capacity_count {
     const level_t below = level_below(*groups_, u, l, node_level);
     std::vector<cell_part> parts;
     if (below == node_level && !by_node(u)) {
-      // Equal nodes have equal room.
+      // Equal nodes have equal capacity.
       const std::span<const std::uint32_t> nodes = capacities_->histogram(l, c);
       for (std::uint32_t f = (*groups_)[u].gpus; f < nodes.size(); ++f) {
         const std::uint32_t room = groups_->bound(u, node_level, f / (*groups_)[u].gpus);
@@ -115,7 +115,8 @@ class capacity_count {
     });
   }
 
-  // The greatest weight of units that each cell of level l can bear, as certificate counts it.
+  // The largest weight of tasks that each cell of level l can hold, as infeasibility_proof counts
+  // it.
   [[nodiscard]] std::vector<std::uint64_t> borne(std::span<const std::uint32_t> weights,
                                                  level_t l) {
     std::size_t heavy = 0;
@@ -148,7 +149,7 @@ class capacity_count {
   }
 
  private:
-  // Whether room differs on nodes with as many free leaves.
+  // Whether nodes with equal numbers of free GPUs may differ in capacity.
   [[nodiscard]] bool by_node(std::size_t u) const noexcept {
     const colocated_groups::group& group = (*groups_)[u];
     return group.gpus == 0 || (!hosts_.empty() && (group.cpu_milli > 0 || group.memory_mib > 0));
@@ -170,7 +171,7 @@ class capacity_count {
       n = std::min(n, hosts_[node].memory_mib / group.memory_mib);
     return groups_->bound(u, capacities_->node_level(), n);
   }
-  // Of a node with 0, 1, ... free leaves: a knapsack.
+  // The largest weight on a node with 0, 1, ... free GPUs: a knapsack.
   [[nodiscard]] std::vector<std::uint64_t> borne_by_leaves(
       std::span<const std::uint32_t> weights) const {
     std::vector<std::uint64_t> best(capacities_->max_free() + 1, 0);

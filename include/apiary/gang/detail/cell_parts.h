@@ -1,4 +1,4 @@
-// apiary/gang/detail/cell_parts.h - which parts of a cell take how many units of one kind.
+// apiary/gang/detail/cell_parts.h - which children of a cell take how many tasks of one group.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,7 +12,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// So many equal parts of a cell: each has room for so many units, and so much free.
+// `copies` equal children of a cell. Each has capacity for `room` tasks, and `free` free GPUs.
 struct cell_part {
   std::uint32_t cell = 0;
   std::uint32_t room = 0;
@@ -20,17 +20,19 @@ struct cell_part {
   std::uint32_t copies = 1;
 };
 
-// Puts n units into parts, and calls sink(part, units there).
+// Distributes n tasks over the children of a cell, and calls sink(child, tasks there).
 //
-//   whole_cells   the parts with least free first, of equals those with most room, then the first.
-//                 No other way leaves more of the parts with most free untouched. Proof: what the
-//                 others have room for is used before, and then those with most room.
-//   fewest_nodes  the parts with most room first, of equals those with least free; as soon as one
-//                 part has room for the rest, of these the one with least room.
+//   whole_cells   children with the fewest free GPUs first, of equals those with the most capacity,
+//   then the first. No other way leaves more of the emptiest children untouched. Proof: the
+//   capacity of the others is used up before, and then the children with the most capacity are
+//   taken.
+//   fewest_nodes  children with the most capacity first, of equals those with the fewest free GPUs.
+//   As soon as one child has capacity for the rest, the child with the least such capacity is
+//   taken.
 //
-// All room may be in steps of some size if n is: so is then what each part takes.
-// Requires: n is not more than the room of all; no part without room. The parts are used up.
-// Cost:     O(parts + parts used * log parts).
+// All capacities may be multiples of a step if n is one: then each child takes a multiple too.
+// Requires: n is at most the sum of the capacities; no capacity is 0. The vector is used up.
+// Cost:     O(children + children used * log children).
 template <class Sink>
 void fill_parts(std::vector<cell_part>& parts, std::uint32_t n, gang_objective objective,
                 const Sink& sink) {

@@ -17,17 +17,19 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The vectors (units of each kind) that a node of each class has room for within the rules for
-// nodes, as the caller's cost says: cost(class, counts) -> std::optional<std::int64_t>, nullopt
-// where there is no room. What has room for a vector has room for less.
+// The vectors (tasks of each group) that a node of each class can hold within the constraints of
+// the node level, and their costs. The caller gives them as cost(class, counts) ->
+// std::optional<std::int64_t>, nullopt for a vector that the node cannot hold. A node that holds a
+// vector must hold every smaller one.
 //
-// Cost: ask_alone O(classes * kinds * log tasks) calls of cost, ask_all a call for each vector and
-//       each one that is just too great: the steps of the budget.
+// Cost:     ask_alone makes O(classes * groups * log tasks) calls of cost; ask_all makes a call for
+//           each vector and for each one that is just too large. These calls are the steps of the
+//           budget.
 class class_vectors {
  public:
   using counts = std::span<const std::uint32_t>;
 
-  // Units of each kind alone. False if the budget ended.
+  // Asks how many tasks of each group alone a node holds. Returns false if the budget ended.
   template <class Cost>
   bool ask_alone(const colocated_groups& groups, level_t node_level, std::uint32_t classes,
                  const Cost& cost, step_budget& steps) {
@@ -54,7 +56,7 @@ class class_vectors {
     }
     return true;
   }
-  // After it: all other vectors. False if the budget ended.
+  // After ask_alone: asks for all other vectors. Returns false if the budget ended.
   template <class Cost>
   bool ask_all(const Cost& cost, step_budget& steps) {
     for (std::uint32_t c = 0; c < held_.size() && !steps.ended(); ++c) {
@@ -67,7 +69,7 @@ class class_vectors {
   [[nodiscard]] std::uint32_t alone(std::uint32_t node_class, std::size_t u) const noexcept {
     return alone_[node_class * width() + u];
   }
-  // Those of a class that are not 0, and what they cost.
+  // The vectors of a class other than 0, and their costs.
   [[nodiscard]] std::size_t size(std::uint32_t node_class) const noexcept {
     return held_[node_class].costs.size();
   }
@@ -77,7 +79,7 @@ class class_vectors {
   [[nodiscard]] std::int64_t cost(std::uint32_t node_class, std::size_t i) const noexcept {
     return held_[node_class].costs[i];
   }
-  // The greatest weight of a vector of the class.
+  // The largest weight of a vector of the class.
   [[nodiscard]] std::uint64_t borne(std::uint32_t node_class, counts weights) const noexcept {
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < size(node_class); ++i) {
@@ -96,7 +98,8 @@ class class_vectors {
   };
 
   [[nodiscard]] std::size_t width() const noexcept { return groups_.size(); }
-  // All vectors that are at least asked_, different only from kind u on; after those that are less.
+  // Asks for all vectors that are at least asked_ and differ from it only from group u on, each
+  // after those that are smaller.
   template <class Cost>
   void ask(std::uint32_t c, std::size_t u, const Cost& cost, step_budget& steps) {
     if (u == width()) return;
@@ -121,7 +124,7 @@ class class_vectors {
 
   colocated_groups groups_;
   level_t node_level_ = 0;
-  std::vector<std::uint32_t> alone_;  // by class and kind
+  std::vector<std::uint32_t> alone_;  // by class and group
   std::vector<held> held_;            // by class
   std::vector<std::uint32_t> asked_;
 };

@@ -1,4 +1,4 @@
-// apiary/gang/detail/constraint_levels.h - the levels at which rules have a say, room summed up over them.
+// apiary/gang/detail/constraint_levels.h - levels with constraints, and capacity summed up over them.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,23 +15,23 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Whether the rules for kind u say of the cells of level l what those of the levels beside do not:
-// they allow fewer units than the level above, or larger steps than the level below.
-// Requires: l is above the nodes and at most that of the roots.
+// Whether the constraints of group u at level l add something to those of the levels beside it:
+// they allow fewer tasks than the level above, or larger steps than the level below.
+// Requires: l is above the nodes and at most the level of the roots.
 [[nodiscard]] inline bool constraints_at(const colocated_groups& groups, std::size_t u,
                                          level_t l) noexcept {
   const auto here = groups.at(u, l);
   return here.most != groups.at(u, l + 1).most || here.step != groups.at(u, l - 1).step;
 }
 
-// The next level below l with rules for kind u, or that of the nodes. Requires: l > node_level.
+// The next level below l with constraints of group u, or the node level. Requires: l > node_level.
 [[nodiscard]] inline level_t level_below(const colocated_groups& groups, std::size_t u, level_t l,
                                          level_t node_level) noexcept {
   level_t k = l - 1;
   while (k > node_level && !constraints_at(groups, u, k)) --k;
   return k;
 }
-// The same with rules for any kind.
+// The same for the constraints of any group.
 [[nodiscard]] inline level_t level_below(const colocated_groups& groups, level_t l,
                                          level_t node_level) noexcept {
   level_t below = node_level;
@@ -42,9 +42,9 @@ namespace detail {
   return below;
 }
 
-// Room for units of kind u in each cell of level l, exact under its rules, from that on each node
-// without rules, one kind being alone.
-// Cost: O(nodes).
+// The capacity of each cell of level l for tasks of group u, exact under the constraints of the
+// group, from the capacity of each node without constraints. No other group is placed.
+// Cost:     O(nodes).
 template <CellTree Tree>
 [[nodiscard]] std::vector<std::uint32_t> capacity_above(const Tree& tree,
                                                         const colocated_groups& groups,

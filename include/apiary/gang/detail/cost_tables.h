@@ -1,4 +1,4 @@
-// apiary/gang/detail/cost_tables.h - the least cost of every part of a gang in a cell.
+// apiary/gang/detail/cost_tables.h - the least cost of every subset of a gang in a cell.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -24,22 +24,22 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// For a cell, bottom up, the least cost of every vector (units of each kind, colocated_groups) that it
-// can hold: sums over its parts, without the vectors that the rules of its level forbid. Nothing is
-// left out, so that the least is the least, and a vector that is not there cannot be had.
+// Computes for a cell, bottom up, the least cost of every vector (tasks of each group) that it can
+// hold: sums over its children, without the vectors that the constraints of its level forbid. No
+// vector is left out, so the costs are exact, and a vector without a cost does not fit.
 //
-// Model: dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal algorithm
-//        for the multiple-choice knapsack problem", EJOR 1995) along a tree.
-// Cost:  vectors are the product over the kinds of (units + 1); for each node or cell that adds
-//        something at most vectors * what it can hold. A step of the budget is one such sum, of
-//        about 2 nanoseconds.
+// Model:    dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal
+//           algorithm for the multiple-choice knapsack problem", EJOR 1995) along a tree.
+// Cost:     the number of vectors is the product over the groups of (tasks + 1). Each node or cell
+//           that adds something costs at most vectors * what it can hold. A step of the budget is
+//           one such sum, about 2 nanoseconds.
 template <CellTree Tree>
 class cost_tables {
  public:
   static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-  // What follows is about these, which stay as they are; classes: of each node its class. False if
-  // there are more vectors than steps.
+  // Begins a search over these arguments, which must not change; `classes` holds the class of each
+  // node. Returns false if there are more vectors than steps.
   bool begin(const Tree& tree, level_t node_level, const colocated_groups& groups,
              std::span<const std::uint32_t> classes, const class_vectors& vectors,
              step_budget& steps) {
@@ -61,8 +61,8 @@ class cost_tables {
     return true;
   }
 
-  // The least cost of the gang in cell c of level l, `never` if it cannot be had there; nullopt
-  // when the budget ended.
+  // The least cost of the gang in cell c of level l; `never` if it does not fit; nullopt if the
+  // budget ended.
   std::optional<std::int64_t> make(level_t l, std::uint32_t c, step_budget& steps) {
     made_.clear();
     level_ = l;
@@ -70,14 +70,14 @@ class cost_tables {
     last_ = build(l, c, steps);
     return last_ ? std::optional(last_->costs.back()) : std::nullopt;
   }
-  // After make, if it can be had: calls sink(node, kind, units there).
+  // After make, if the gang fits: places it, and calls sink(node, group, tasks there).
   template <class Sink>
   void place(const Sink& sink) const {
     const std::uint32_t gang = numbers_.size() - 1;
     if (level_ == node_level_) return put(cell_, gang, sink);
     spread(last_->made, gang, sink);
   }
-  // After make: the greatest vectors that the cell holds.
+  // After make: the largest vectors that the cell can hold.
   [[nodiscard]] pareto_front greatest() const {
     pareto_front front(groups_->size());
     for (std::uint32_t v = numbers_.size(); v-- > 0;)
@@ -87,15 +87,15 @@ class cost_tables {
   }
 
  private:
-  // Of a vector, by its number.
+  // The cost of a vector, by its number.
   struct option {
     std::uint32_t vector = 0;
     std::int64_t cost = 0;
   };
   struct part {
     std::uint32_t cell = 0;
-    std::size_t made = 0;                // which one, if it is not a node
-    std::vector<std::uint32_t> taken{};  // of each vector, what the part takes
+    std::size_t made = 0;                // index of the cell, if it is not a node
+    std::vector<std::uint32_t> taken{};  // of each vector, what the child takes
   };
   struct made_cell {
     level_t below = 0;
@@ -160,7 +160,8 @@ class cost_tables {
       if (is.costs[v] != never) all.push_back({v, is.costs[v]});
     return all;
   }
-  // One more part: the least of what is there and each sum; whether any is new.
+  // Adds one more child: the least of the costs so far and of each sum. Returns whether anything
+  // changed.
   bool add(const std::vector<option>& options, std::vector<std::int64_t>& costs, part& p,
            step_budget& steps) {
     if (options.empty() || !steps.pay(numbers_.size())) return false;

@@ -1,4 +1,4 @@
-// apiary/gang/detail/device_choice.h - which leaves of a node a task gets.
+// apiary/gang/detail/device_choice.h - chooses the GPUs of a node for a task.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,13 +12,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The cells of one node as ranges of bits; sizes[l] leaves make a cell of level l.
+// The cells of one node as ranges of bits; a cell of level l has sizes[l] GPUs.
 struct node_cells {
   std::span<const std::uint32_t> sizes;
 
   struct cell {
     std::size_t level;
-    std::uint32_t first;  // leaf
+    std::uint32_t first;  // GPU
   };
 
   static std::uint32_t ones(std::uint64_t leaves) noexcept {
@@ -28,7 +28,7 @@ struct node_cells {
     return ~std::uint64_t{0} >> (64 - sizes[c.level]) << c.first;
   }
 
-  // Rule 2 of choose_leaves. Requires: 0 < n <= ones(pool).
+  // Step 2 of choose_leaves. Requires: 0 < n <= ones(pool).
   [[nodiscard]] cell lowest_cell(std::uint64_t pool, std::uint64_t preferred,
                                  std::uint32_t n) const noexcept {
     for (cell c{0, 0};; ++c.level) {
@@ -47,7 +47,7 @@ struct node_cells {
         }
       }
       if (ties == 0) continue;
-      // Of equals those in the emptiest parent, of these in the emptiest grandparent, ...
+      // Among equals, those in the emptiest parent, then in the emptiest grandparent, ...
       for (cell above{c.level + 1, 0}; above.level + 1 < sizes.size(); ++above.level) {
         std::uint64_t left = 0;
         std::uint32_t fewest = 65;
@@ -67,12 +67,12 @@ struct node_cells {
     }
   }
 
-  // Rule 3 of choose_leaves. Requires: k <= ones(pool & mask(c)).
+  // Step 3 of choose_leaves. Requires: k <= ones(pool & mask(c)).
   [[nodiscard]] std::uint64_t fill(cell c, std::uint64_t pool, std::uint32_t k) const noexcept {
     std::uint64_t chosen = 0;
     pool &= mask(c);
     while (k > 0 && c.level > 1) {
-      // Whole children, those with most leaves first.
+      // Whole children, those with the most GPUs first.
       const cell end{c.level, c.first + sizes[c.level]};
       std::uint32_t next = 0;
       for (std::uint32_t size = k; size > 0; size = next < k ? next : k) {
@@ -99,27 +99,28 @@ struct node_cells {
   }
 };
 
-// Chooses n leaves of a node for a task, close together and so that what is left stays whole.
-// Bit i of `available` is leaf i; those in `preferred` are idle, the others need a preemption.
+// Chooses n GPUs of a node for a task, close together and so that the remaining GPUs stay in whole
+// cells. Bit i of `available` is GPU i. The GPUs in `preferred` are idle; the others need a
+// preemption.
 //
-// 1. If n leaves are preferred, the pool is the preferred leaves, otherwise all available ones.
-// 2. The cell: of the lowest level where a cell has n leaves of the pool; of these the one with
-//    most preferred leaves (more than n count as n), then with fewest leaves of the pool, then with
-//    fewest of them in its parent, in its grandparent, ..., then the first one. As no lower cell
-//    has n leaves, this is the lowest common cell of any n leaves chosen in it.
-// 3. In the cell: its preferred leaves, if fewer than n. The k that are still missing are taken
-//    from its other leaves of the pool: whole children that have at most k of these, most first,
-//    the first of equals; when there is none, k of them in the cell that rule 2 gives for what is
-//    left. Under a parent of leaves the first ones are taken.
+// 1. If n GPUs are preferred, the pool is the preferred GPUs, otherwise all available ones.
+// 2. The cell: on the lowest level where a cell has n GPUs of the pool, the cell with the most
+//    preferred GPUs (more than n count as n), then with the fewest GPUs of the pool, then with the
+//    fewest of them in its parent, in its grandparent, ..., then the first one. No lower cell has n
+//    GPUs, so this is the lowest common cell of any n GPUs chosen in it.
+// 3. In the cell: its preferred GPUs, if there are fewer than n. The k that are still missing come
+//    from its other GPUs of the pool: whole children that have at most k of these, the largest
+//    first, the first of equals; when there is none, k of them in the cell that step 2 gives for
+//    the rest. Among the children of a cell of GPUs the first ones are taken.
 //
 // So the level of the lowest common cell is the least possible, and no other choice at that level
 // needs fewer preemptions.
 //
-// Model:    HiveD (OSDI 2020), section 3: affinity inside a node; its search tries subsets.
-// Requires: n <= leaves of `available`; `preferred` is a subset of it; cell_sizes are the leaves
-//           of a cell of each level: 1 first, each divides the next, the last is the node, at most
-//           64, and has all of `available`.
-// Cost:     O(leaves of the node) for each level that rule 3 goes down.
+// Model:    HiveD (OSDI 2020), section 3: affinity inside a node; HiveD's search tries subsets.
+// Requires: n <= number of available GPUs; `preferred` is a subset of `available`; cell_sizes are
+//           the GPUs of a cell of each level: 1 first, each divides the next, the last is the node,
+//           at most 64, and contains all of `available`.
+// Cost:     O(GPUs of the node) for each level that step 3 goes down.
 [[nodiscard]] inline std::uint64_t choose_leaves(
     std::uint64_t available, std::uint64_t preferred, std::uint32_t n,
     std::span<const std::uint32_t> cell_sizes) noexcept {

@@ -1,4 +1,4 @@
-// apiary/gang/detail/greedy_by_group.h - a gang placed in a cell, one kind of task after the other.
+// apiary/gang/detail/greedy_by_group.h - places a gang in a cell, one task group after another.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -20,9 +20,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Orders of kinds worth a try: those of most leaves first, of most CPU, of most memory, those with
-// rules, and the first one backwards; none twice.
-// Cost: O(kinds * log kinds).
+// Orders in which to place the groups: most GPUs first, most CPU, most memory, groups with
+// constraints first, and the first order backwards. No order is listed twice.
+// Cost:     O(groups * log groups).
 [[nodiscard]] inline std::vector<std::vector<std::uint32_t>> orders_of_groups(
     const colocated_groups& groups) {
   std::vector<std::uint32_t> order(groups.size());
@@ -43,7 +43,7 @@ namespace detail {
   return all;
 }
 
-// What is left of a node of whole GPUs. Nodes in use are to be filled before others.
+// What is left of a node with whole GPUs. Nodes in use are filled before others.
 struct node_capacity_left {
   const colocated_groups* groups = nullptr;
   std::uint64_t leaves = 0;
@@ -68,21 +68,22 @@ struct node_capacity_left {
   [[nodiscard]] std::uint64_t free() const noexcept { return in_use ? leaves : leaves + 65; }
 };
 
-// Places a gang in one cell, kind after kind: each exactly within its rules, beside those before
-// it, in parts and on nodes as fill_parts says. What is found can be had; not all is found.
+// Places a gang in one cell, one co-located group after another. Each group is placed exactly
+// within its constraints, beside the groups before it; fill_parts chooses cells and nodes. A
+// placement that is found is valid, but not every placement is found.
 //
-// Node: room(kind) -> so many more units of a kind; put(kind, units); free() -> how much is left,
-// less on a node that is to be filled before others.
+// Node: room(group) returns how many more tasks of a group fit; put(group, tasks) takes them;
+// free() returns how much is left, less on a node that is to be filled before others.
 //
-// Cost: for each kind and node of the cell one room, and O(log) for each part used.
+// Cost:     one call of room for each group and node of the cell, and O(log) for each child used.
 template <CellTree Tree, class Node>
 class greedy_by_group {
  public:
   greedy_by_group(const Tree& tree, level_t node_level, const colocated_groups& groups) noexcept
       : tree_(&tree), groups_(&groups), node_level_(node_level) {}
 
-  // Into cell c of level l, whose nodes these are; calls sink(node, kind, units there). False if a
-  // kind finds no room, what was put before it stays.
+  // Places all groups in cell c of level l, whose nodes are `nodes`, and calls sink(node, group,
+  // tasks there). Returns false if a group does not fit; what was put before it stays.
   template <class Sink>
   bool operator()(level_t l, std::uint32_t c, std::span<const std::uint32_t> order,
                   gang_objective objective, std::span<Node> nodes, const Sink& sink) {

@@ -1,4 +1,4 @@
-// apiary/gang/detail/mixed_radix.h - vectors of counts as numbers, so that arrays can be by vector.
+// apiary/gang/detail/mixed_radix.h - numbers vectors of counts, so that they can index arrays.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,15 +13,17 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// All vectors of at most so many units of each kind, numbered in a mixed radix: the number of a sum
-// is the sum of the numbers, 0 has number 0, and the whole gang the last one.
+// Numbers the vectors of tasks of each group, up to the tasks of the gang, in a mixed radix: the
+// number of a sum is the sum of the numbers, vector 0 has number 0, and the whole gang has the last
+// number.
 //
-// Cost: assign O(vectors * kinds), the others O(1) and O(kinds). 4 bytes a vector and kind.
+// Cost:     assign O(vectors * groups), have_sum O(groups), the others O(1). 4 bytes for each
+//           vector and group.
 class mixed_radix {
  public:
   using counts = std::span<const std::uint32_t>;
 
-  // False, and of no use, if there are more vectors than `most`.
+  // Returns false if there are more vectors than `most`; the object is unusable then.
   bool assign(const colocated_groups& groups, std::uint64_t most) {
     kinds_ = groups.size();
     strides_.clear();
@@ -40,12 +42,12 @@ class mixed_radix {
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
-  // The number of one unit of kind u.
+  // The number of one task of group u.
   [[nodiscard]] std::uint32_t of_one(std::size_t u) const noexcept { return strides_[u]; }
   [[nodiscard]] counts operator[](std::uint32_t v) const noexcept {
     return {digits_.data() + std::size_t{v} * kinds_, kinds_};
   }
-  // Whether v and w together are still a part of the gang; v + w is their number then.
+  // Whether the sum of v and w is within the gang; its number is v + w then.
   [[nodiscard]] bool have_sum(std::uint32_t v, std::uint32_t w) const noexcept {
     if (w >= size_ - v) return false;
     const counts sum = (*this)[v + w];
@@ -58,7 +60,7 @@ class mixed_radix {
  private:
   std::size_t kinds_ = 0;
   std::uint32_t size_ = 1;
-  std::vector<std::uint32_t> strides_;  // of each kind
+  std::vector<std::uint32_t> strides_;  // of each group
   std::vector<std::uint32_t> digits_;   // of each vector
 };
 

@@ -1,4 +1,4 @@
-// apiary/gang/detail/pareto_front.h - the greatest of vectors of counts.
+// apiary/gang/detail/pareto_front.h - the largest of a set of vectors of counts.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,10 +13,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Vectors of counts, none of which is at least another one in every component: what a cell can hold
-// of each kind of task, as the greatest such combinations.
+// A Pareto front: vectors of counts, none of which is at least another one in every component. It
+// describes what a cell can hold: the largest combinations of tasks of each group.
 //
-// Cost: covers and add O(size * counts).
+// Cost:     covers and add O(size * counts).
 class pareto_front {
  public:
   using counts = std::span<const std::uint32_t>;
@@ -45,7 +45,7 @@ class pareto_front {
     return true;
   }
 
-  // Adds v, and drops those that are less. Requires: v is not a part of this front.
+  // Adds v and removes the vectors that are less. Requires: v does not point into this front.
   void add(counts v) {
     if (covers(v)) return;
     std::size_t kept = 0;
@@ -58,7 +58,7 @@ class pareto_front {
     values_.insert(values_.end(), v.begin(), v.end());
     size_ = kept + 1;
   }
-  // Vectors in ascending order, so that equal fronts are equal.
+  // Sorts the vectors in ascending order, so that equal fronts are equal.
   void sort() {
     std::vector<std::size_t> order(size_);
     for (std::size_t i = 0; i < size_; ++i) order[i] = i;
@@ -73,7 +73,7 @@ class pareto_front {
     }
     values_ = std::move(sorted);
   }
-  // Keeps the n of greatest weight, the first of equals.
+  // Keeps the n vectors of largest weight, the first of equals.
   void keep(std::size_t n, counts weights) {
     if (size_ <= n) return;
     std::vector<std::size_t> order(size_);

@@ -1,4 +1,4 @@
-// apiary/gang/detail/pareto_search.h - what cells can hold of a gang under rules, by its greatest counts.
+// apiary/gang/detail/pareto_search.h - what cells can hold of a gang under constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,30 +22,30 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The front of a cell: the greatest vectors (units of each kind) that it can hold under all rules
-// of its level and below. A cell can hold a vector if and only if one of the front is at least that
-// and every count is a multiple of its step. Proof: take units away from the parts of a cell step
-// by step of the lower level, which divides that of the cell; no count of any cell grows. So the
-// front of a cell is made of the sums of the fronts of its parts, cut to the limits of its level.
+// Computes the front of a cell: the largest vectors (tasks of each group) that it can hold under
+// all constraints at its level and below. A cell can hold a vector if and only if some vector of
+// the front is at least as large and every count is a multiple of its step. Proof: remove tasks
+// from the children of a cell in steps of the lower level, which divide the step of the cell; no
+// count of any cell grows. So the front of a cell consists of the sums of the fronts of its
+// children, cut to the limits of its level.
 //
-// Parts are the cells of the next lower level that has rules, or nodes; parts with equal fronts
-// stand together, and when one more of them adds nothing, no other of them does.
+// Children are the cells of the next lower level that has constraints, or nodes. Nodes with equal
+// fronts are sorted together: if one more of them adds nothing, no other one does.
 //
-// The number of vectors can grow exponentially with the number of kinds: this is a vector packing
-// problem, NP-hard already for one kind of rule. With `beam` only so many of each sum are kept,
-// those of most leaves: what is found then can be had, but is not all.
+// The number of vectors can grow exponentially with the number of groups: this is vector packing,
+// NP-hard even with one kind of constraint. With `beam`, only that many vectors of each sum are
+// kept, those with the most GPUs; then a placement that is found is valid, but not every one is
+// found. The caller cannot choose among placements.
 //
-// Which of the placements it comes to is not the caller's to choose.
-//
-// Cost: at most `budget` comparisons of two vectors and looks at a node, and about as many numbers
-//       kept; O(log) for each look and O(nodes of the cell * log) beside that.
+// Cost:     at most `budget` comparisons of two vectors and looks at a node, and about as many
+//           numbers in memory; besides, O(log) for each look and O(nodes of the cell * log).
 template <CellTree Tree>
 class pareto_search {
  public:
   using counts = pareto_front::counts;
   static constexpr std::size_t all = ~std::size_t{0};
 
-  // What follows is about these. They must stay as they are.
+  // Begins a search over these arguments, which must not change.
   void begin(const capacity_index<Tree>& capacities, const colocated_groups& groups,
              std::span<const resources> hosts) {
     capacities_ = &capacities;
@@ -63,7 +63,7 @@ class pareto_search {
     }
   }
 
-  // Makes the front of cell c of level l; false if the budget ended before.
+  // Computes the front of cell c of level l; returns false if the budget ended.
   bool make(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t budget) {
     ended_ = false;
     steps_ = 0;
@@ -76,14 +76,14 @@ class pareto_search {
     front_ = build(l, c);
     return !ended_;
   }
-  // After make: the front, whether the beam has cut anything, whether the gang is in it.
+  // After make: the front, whether the beam has cut it, and whether it holds the gang.
   [[nodiscard]] const pareto_front& front() const noexcept { return front_of(level_, front_); }
   [[nodiscard]] bool cut() const noexcept { return cut_; }
   [[nodiscard]] bool holds_gang() const noexcept { return front().covers(tasks_); }
   // Comparisons of the last make.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-  // After make, if the gang is in it: calls sink(node, unit, units there).
+  // After make, if the front holds the gang: places it, and calls sink(node, group, tasks there).
   template <class Sink>
   void place(Sink&& sink) {
     spread(front_, level_, cell_, tasks_, sink);
@@ -96,9 +96,9 @@ class pareto_search {
   };
   struct made {
     pareto_front front;
-    level_t level = 0;                   // of the parts
-    std::vector<part> parts{};           // those that added something, and
-    std::vector<pareto_front> before{};  // what there was before each
+    level_t level = 0;                   // of the children
+    std::vector<part> parts{};           // those that added something
+    std::vector<pareto_front> before{};  // the sum before each of them
   };
   using node_kind = std::array<std::uint64_t, 3>;
 
@@ -161,7 +161,7 @@ class pareto_search {
     cells_.push_back(std::move(cell));
     return cells_.size() - 1;
   }
-  // All sums of two, no count greater than its most.
+  // All sums of a vector of each, no count greater than in `most`.
   pareto_front add(const pareto_front& a, const pareto_front& b, counts most) {
     pareto_front sums(width());
     for (std::size_t i = 0; i < a.size(); ++i) {
@@ -229,13 +229,13 @@ class pareto_search {
     const made& cell = cells_[front];
     for (std::size_t i = cell.parts.size(); i-- > 0;) {
       const part& p = cell.parts[i];
-      if (cell.before[i].covers(v)) continue;  // the part is not needed
+      if (cell.before[i].covers(v)) continue;  // the child is not needed
       std::vector<std::uint32_t> here = share_of(cell.before[i], front_of(cell.level, p.front), v);
       for (std::size_t u = 0; u < width(); ++u) v[u] -= here[u];
       spread(p.front, cell.level, p.cell, std::move(here), sink);
     }
   }
-  // What of v the part takes, so that `before` covers the rest.
+  // The tasks of v that the child takes, so that `before` covers the rest.
   [[nodiscard]] std::vector<std::uint32_t> share_of(const pareto_front& before,
                                                     const pareto_front& of_part, counts v) const {
     std::vector<std::uint32_t> here(width());
@@ -262,10 +262,10 @@ class pareto_search {
   level_t level_ = 0;
   std::uint32_t cell_ = 0;
   std::size_t front_ = 0;
-  std::vector<std::uint32_t> tasks_;   // of each kind
-  std::vector<std::uint32_t> leaves_;  // of a unit of each kind
+  std::vector<std::uint32_t> tasks_;   // of each group
+  std::vector<std::uint32_t> leaves_;  // of a task of each group
   std::vector<made> cells_;            // fronts of cells
-  std::vector<pareto_front> nodes_;    // and of nodes, all different
+  std::vector<pareto_front> nodes_;    // fronts of nodes, all different
   std::map<node_kind, std::size_t> of_node_;
   std::map<std::vector<std::uint32_t>, std::size_t> of_front_;
   std::vector<std::uint32_t> vector_;

@@ -1,4 +1,4 @@
-// apiary/gang/detail/shared_capacity.h - what nodes with shared GPUs hold of a gang, on which devices.
+// apiary/gang/detail/shared_capacity.h - what nodes with shared GPUs can hold of a gang, on which devices.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,27 +22,29 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Every vector (units of each kind of a gang) that a node has room for, and of all ways to put it
-// on the devices the one of least cost. Nodes with equal devices, CPU and memory left are of one
-// class and looked at once. What min_cost_fit asks.
+// The vectors (tasks of each group of a gang) that each node can hold, and for each the cheapest
+// way to put it on the devices. Nodes with equal devices, CPU and memory left form a class, which
+// is computed once. min_cost_fit asks it.
 //
-// Each node begins as it is; one unit is added at a time, kinds in order, and each share goes to
-// each device that differs in what it has left. Devices that come out alike are one way.
+// It starts with the node as it is and adds one task at a time, group by group. Each fraction of a
+// GPU goes to each device that differs in what it has left. Ways with equal results on the devices
+// are merged.
 //
-// Requires: in a member with a share, leaves == 1.
-// Cost:     O(nodes * log classes), and for each class the ways to put all its vectors on devices:
-//           what the budget counts. Few for gangs of few tasks; exponential in the devices of a node
-//           and the kinds of share, as packing is.
+// Requires: a group with a fraction of a GPU has gpus == 1.
+// Cost:     O(nodes * log classes), and for each class the number of ways to put all its vectors on
+//           devices, which the budget counts. It is small for gangs of few tasks, and exponential
+//           in the devices of a node and the number of fraction sizes, as packing is.
 class shared_capacity {
  public:
-  // A part of a device, whole_gpu for all of it.
+  // Thousandths of a device; whole_gpu for all of it.
   struct taken {
     milli_gpu part = 0;
     std::uint32_t device = 0;
   };
 
-  // cost(before, after) -> std::int64_t, for the states of a node; of these only what is left of
-  // it counts. False if the budget ended, or a node may have room for 2^64 vectors or more.
+  // Computes the vectors of all nodes. cost(before, after) -> std::int64_t is the cost of changing
+  // a node between two states; only what is left of `after` is set. Returns false if the budget
+  // ended, or if a node may hold 2^64 vectors or more.
   template <class Cost>
   bool assign(const node_table& nodes, const colocated_groups& groups, level_t node_level,
               std::uint64_t budget, const Cost& cost) {
@@ -75,16 +77,17 @@ class shared_capacity {
   }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-  // Of each node.
+  // The class of each node.
   [[nodiscard]] std::span<const std::uint32_t> classes() const noexcept { return classes_; }
-  // The least cost of so many units on a node of the class, nullopt if it has no room for them.
+  // The least cost of this number of tasks of each group on a node of the class; nullopt if it
+  // cannot hold them.
   [[nodiscard]] std::optional<std::int64_t> operator()(
       std::uint32_t node_class, std::span<const std::uint32_t> counts) const {
     const held* const at = find(node_class, counts);
     return at == nullptr ? std::nullopt : std::optional(at->cost);
   }
-  // What these units then take of the devices of a node, in an order in which it can be taken.
-  // Requires: there is room.
+  // What these tasks then take of the devices of a node, in an order in which it can be taken.
+  // Requires: the node can hold them.
   [[nodiscard]] std::vector<taken> devices(const node_table& nodes, node_id n,
                                            std::span<const std::uint32_t> counts) const {
     const held* const at = find(classes_[n.value], counts);
@@ -115,7 +118,7 @@ class shared_capacity {
     bool healthy = true;
     friend auto operator<=>(const class_key&, const class_key&) = default;
   };
-  // Of a device with `from` left.
+  // Taken from a device with `from` left.
   struct take {
     milli_gpu part = 0;
     milli_gpu from = 0;
@@ -161,7 +164,7 @@ class shared_capacity {
   [[nodiscard]] std::uint64_t count(std::uint64_t number, std::size_t u) const {
     return number / strides_[u] % (std::uint64_t{most_[u]} + 1);
   }
-  // Of one kind alone, on a node with all its devices free.
+  // The most tasks of one group alone, on a node with all devices free.
   [[nodiscard]] static std::uint32_t most_by_devices(
       const colocated_groups::group& group) noexcept {
     if (group.gpus == 0) return group.tasks;
@@ -172,7 +175,7 @@ class shared_capacity {
   }
   bool pay() noexcept { return steps_ < budget_ && ++steps_ > 0; }
 
-  // What is left of the host beside a vector, nullopt if it takes more than there is.
+  // What is left of CPU and memory beside a vector; nullopt if it takes more than there is.
   [[nodiscard]] std::optional<resources> host_beside(const node_state& node,
                                                      std::uint64_t number) const {
     std::uint64_t cpu = 0;
@@ -214,7 +217,7 @@ class shared_capacity {
     for (const auto& [number, h] : best) holds_.back().push_back(h);
     return true;
   }
-  // All ways to put one unit more on the devices; false if the budget ended.
+  // All ways to put one more task on the devices. Returns false if the budget ended.
   bool add_unit(const colocated_groups::group& group, way w) {
     ways_.clear();
     if (!pay()) return false;
@@ -252,8 +255,8 @@ class shared_capacity {
   std::uint64_t budget_ = 0;
   std::uint64_t steps_ = 0;
   colocated_groups groups_;
-  std::vector<std::uint32_t> most_;     // units of each kind on one node
-  std::vector<std::uint64_t> strides_;  // of each kind
+  std::vector<std::uint32_t> most_;     // tasks of each group on one node
+  std::vector<std::uint64_t> strides_;  // of each group
   std::vector<std::uint32_t> classes_;
   std::vector<std::vector<held>> holds_;  // by class, vectors ascending
   std::vector<take> takes_;

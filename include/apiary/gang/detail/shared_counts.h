@@ -1,4 +1,4 @@
-// apiary/gang/detail/shared_counts.h - units of one kind on nodes that share GPUs, without a search.
+// apiary/gang/detail/shared_counts.h - tasks of one group on nodes with shared GPUs, counted without a search.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,13 +14,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Whether max_units is exact: a unit of whole GPUs, of one share, or of none.
+// Whether max_units is exact: the task takes whole GPUs, one fraction of a GPU, or no GPU.
 [[nodiscard]] inline bool is_counted_exactly(const colocated_groups::group& group) noexcept {
   return group.fractions.empty() || group.gpus == 1;
 }
 
-// No node has room for more units of one kind, alone and rules aside.
-// Cost: O(GPUs of the node + shares of the unit).
+// The most tasks of one group that a node can hold, alone and without constraints; an upper bound
+// in general. Cost: O(GPUs of the node + fractions of the task).
 [[nodiscard]] inline std::uint32_t max_units(const node_state& node,
                                              const colocated_groups::group& group) noexcept {
   if (!node.healthy) return 0;
@@ -33,7 +33,7 @@ namespace detail {
   std::uint64_t milli = whole * whole_gpu;
   for (const milli_gpu part : group.fractions) milli += part;
   std::uint64_t free = 0;      // devices
-  std::uint64_t of_share = 0;  // shares of the first size
+  std::uint64_t of_share = 0;  // fractions of the first size
   std::uint64_t left = 0;
   for (std::uint32_t d = 0; d < node.gpus; ++d) {
     free += node.gpu_left[d] == whole_gpu ? 1U : 0U;
