@@ -215,7 +215,8 @@ TEST_CASE("the journal records what changes, whatever the size of the cluster") 
     topology_constraints gang = a_task(8, 9);
     gang.members[0].tasks = 2;
     topology_fit<uniform_tree> fit;
-    REQUIRE(fit(capacities, gang, hosts) == fit_verdict::fits);
+    const auto found = fit(capacities, gang, hosts);
+    REQUIRE(found.verdict == fit_verdict::fits);
     journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions, hosts);
     CHECK(log.mark() == 8);
   }
