@@ -1,4 +1,4 @@
-// apiary/examples/replay_plot.h - the curves of some policies as one picture, drawn by gnuplot.
+// apiary/examples/replay_plot.h - the curves of some schedulers as one picture, drawn by gnuplot.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -38,7 +38,7 @@ inline const char* color_of(std::size_t curve) {
   return colors[curve % colors.size()];
 }
 
-// Whether a program of that name is in the directories of PATH.
+// Whether a directory of PATH holds a program with this name.
 inline bool is_installed(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::string_view rest = path == nullptr ? "" : path;
@@ -52,8 +52,8 @@ inline bool is_installed(const std::string& program) {
   return false;
 }
 
-// The load, a multiple of ten, from which on the policies are to be looked at: before, all place
-// everything. 0 if they do to the end.
+// The load from which the curves differ, less ten and rounded down to a multiple of ten: before it
+// every scheduler places everything. 0 if every scheduler does so to the end.
 inline int interesting_from(std::span<const named_curves> all) {
   std::size_t from = 0;
   for (const named_curves& one : all) {
@@ -68,8 +68,8 @@ inline int interesting_from(std::span<const named_curves> all) {
 // The curve of one panel: one of the members of load_curves.
 using panel_values = std::vector<double> apiary::load_curves::*;
 
-// A label with the policy's name and last value at the end of each curve, moved up or down where
-// they would overlap. `height` is the extent of the panel's y axis.
+// A label with the name of the scheduler and its last value at the end of each curve. Labels that
+// would overlap move up or down. `height` is the extent of the panel's y axis.
 inline std::string end_labels(std::span<const named_curves> all, panel_values values,
                               double height) {
   struct label {
@@ -105,8 +105,8 @@ inline std::string end_labels(std::span<const named_curves> all, panel_values va
   return text;
 }
 
-// A script for gnuplot, data included, that draws allocation and fragmentation over the load into
-// the file `output`, or on standard output if that is empty.
+// A script for gnuplot, data included, that draws allocation and fragmentation over the load. It
+// writes to the file `output`, or to standard output if `output` is empty.
 inline std::string plot_script(std::span<const named_curves> all, const std::string& output) {
   std::string data;
   std::string allocation = "plot x with lines linecolor '#909090' dashtype 3 linewidth 1.5 notitle";
@@ -154,7 +154,8 @@ inline std::string plot_script(std::span<const named_curves> all, const std::str
          "set yrange [" +
          std::to_string(from) + ":" + std::to_string(all_placed) +
          "]\n"
-         "set title 'GPUs allocated, % (more is better)'\n" +
+         "set title 'GPUs allocated, % (more is better" +
+         (from > 0 ? "; both axes start at " + std::to_string(from) : std::string()) + ")'\n" +
          end_labels(all, &apiary::load_curves::allocation, all_placed - from) +
          "set label 'everything placed' at " + apiary::fixed_text(all_placed - 2.5, 1) + ", " +
          apiary::fixed_text(all_placed - 1.5, 1) + " right textcolor '#606060'\n" + allocation +

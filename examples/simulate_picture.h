@@ -1,4 +1,4 @@
-// apiary/examples/simulate_picture.h - who had which GPU when, gathered while a simulation runs.
+// apiary/examples/simulate_picture.h - which tenant had which GPU when, recorded while a simulation runs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,10 +22,10 @@
 
 namespace example {
 
-// Tenants share so many colours; the last is that of all who have none of their own.
+// The number of colours for tenants. The last one stands for all tenants without their own colour.
 inline constexpr std::uint32_t num_colors = 7;
 
-// The colour of each tenant: one of their own for those with the most GPU-time.
+// The colour of each tenant. The tenants with the most GPU time have a colour to themselves.
 inline std::vector<std::uint32_t> colors_of(const apiary::job_list& list) {
   std::vector<double> time(list.tenants.size(), 0.0);
   for (const apiary::timed_job& j : list.jobs)
@@ -34,7 +34,7 @@ inline std::vector<std::uint32_t> colors_of(const apiary::job_list& list) {
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return time[a] > time[b]; });
-  // In the order of the list, so that neighbours in the legend are neighbours there.
+  // In the order of the list, so that the legend has the same order.
   order.resize(std::min<std::size_t>(order.size(), num_colors - 1));
   std::sort(order.begin(), order.end());
   std::vector<std::uint32_t> colors(time.size(), num_colors - 1);
@@ -42,26 +42,26 @@ inline std::vector<std::uint32_t> colors_of(const apiary::job_list& list) {
   return colors;
 }
 
-// GPU-time by row of GPUs, by column of time and by colour. Columns become twice as long whenever
-// time goes beyond the last, so that nobody has to know the end in advance.
+// GPU time by row of GPUs, by column of time and by colour. When time passes the last column, every
+// column becomes twice as long, so the end need not be known in advance.
 class gpu_picture {
  public:
   static constexpr std::uint32_t columns = 480;
-  static constexpr std::uint32_t most_rows = 128;
+  static constexpr std::uint32_t max_rows = 128;
 
   gpu_picture(std::uint32_t nodes, std::uint32_t gpus_per_node, std::vector<std::uint32_t> colors)
       : gpus_per_node_(gpus_per_node),
         gpus_(nodes * gpus_per_node),
-        rows_(std::min(gpus_, most_rows)),
+        rows_(std::min(gpus_, max_rows)),
         colors_(std::move(colors)),
         time_(std::size_t{rows_} * columns * num_colors) {}
 
   [[nodiscard]] std::uint32_t rows() const noexcept { return rows_; }
-  // Of a column, in ticks.
+  // The duration of a column.
   [[nodiscard]] apiary::time_ms width() const noexcept { return width_; }
-  // Columns up to the last in which a GPU was used.
+  // The number of columns up to the last one in which a GPU was used.
   [[nodiscard]] std::uint32_t used_columns() const noexcept { return used_; }
-  // Part of the column in which GPUs were used.
+  // The share of GPU time in use during a column, from 0 to 1.
   [[nodiscard]] double use(std::uint32_t column) const noexcept {
     std::int64_t sum = 0;
     for (std::uint32_t row = 0; row < rows_; ++row) {
@@ -69,7 +69,7 @@ class gpu_picture {
     }
     return static_cast<double>(sum) / static_cast<double>(width_) / gpus_;
   }
-  // Who had most of a cell; num_colors when it was idle for the greater part.
+  // The colour with most GPU time in a cell; num_colors if the cell was idle for more than half.
   [[nodiscard]] std::uint32_t color(std::uint32_t row, std::uint32_t column) const noexcept {
     const auto* first = &time_[at(row, column)];
     const std::int64_t used = std::accumulate(first, first + num_colors, std::int64_t{0});
@@ -78,8 +78,8 @@ class gpu_picture {
     return static_cast<std::uint32_t>(std::max_element(first, first + num_colors) - first);
   }
 
-  // A job of the tenant had the place from `from` to before `until`.
-  void add(apiary::tenant_id tenant, const apiary::job_placement& place, apiary::time_ms from,
+  // Records that a job of the tenant had these GPUs from `from` until before `until`.
+  void add(apiary::tenant_id tenant, const apiary::job_place& place, apiary::time_ms from,
            apiary::time_ms until) {
     if (from >= until) return;
     while (until > width_ * columns) halve();
@@ -134,7 +134,7 @@ class gpu_picture {
   std::uint32_t used_ = 0;
 };
 
-// A scheduler whose jobs' places are put into a picture.
+// Wraps a scheduler and records in a picture where its jobs run.
 template <class Scheduler>
 class watched {
  public:
@@ -172,7 +172,7 @@ class watched {
  private:
   struct stay {
     apiary::time_ms from = 0;
-    apiary::job_placement place{};  // empty: it does not run
+    apiary::job_place place{};  // empty while the job does not run
   };
   void end(apiary::job_id job, apiary::time_ms now) {
     stay& s = stays_[job.value];

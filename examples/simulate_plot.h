@@ -1,4 +1,4 @@
-// apiary/examples/simulate_plot.h - runs of some policies as one picture, in SVG.
+// apiary/examples/simulate_plot.h - the runs of some schedulers as one picture, in SVG.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -77,235 +76,261 @@ class svg_text {
   std::string body_;
 };
 
-// A length of time for people.
-inline std::string span_text(double ticks) {
-  const double minutes = ticks / 60'000;
+// A duration in the unit that suits it.
+inline std::string span_text(double ms) {
+  const double minutes = ms / 60'000;
   if (minutes < 100) return apiary::fixed_text(minutes, minutes < 10 ? 1 : 0) + " min";
   if (minutes < 100 * 60) return apiary::fixed_text(minutes / 60, 1) + " h";
   return apiary::fixed_text(minutes / 1440, 1) + " d";
 }
 
-// Draws the pictures into one file.
+// Draws a table of the schedulers with their delays by cause, the GPUs in use over time as small
+// multiples, and which tenant had which GPU. Schedulers have no colour, so that a colour is always a
+// tenant (cool colours) or a cause of delay (warm ones).
 class simulate_plot {
  public:
   simulate_plot(std::span<const policy_run> runs, const job_cluster& cluster,
                 const apiary::job_list& list)
       : runs_(runs), cluster_(cluster), list_(list), colors_(colors_of(list)) {
-    for (const policy_run& r : runs) {
-      const auto end = static_cast<double>(r.picture.width()) * r.picture.used_columns();
-      end_ = std::max(end_, end);
-    }
+    for (const policy_run& r : runs) end_ = std::max(end_, end_of(r));
   }
 
   [[nodiscard]] std::string draw() {
     out_.text({40, 38},
               std::to_string(list_.jobs.size()) + " jobs on " + std::to_string(cluster_.nodes) +
-                  " servers of " + std::to_string(cluster_.gpus_per_node) + " GPUs",
+                  " servers with " + std::to_string(cluster_.gpus_per_node) + " GPUs each",
               "start", 20);
-    double x = 480;
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-      out_.rectangle({x, 28}, 26, 6, line_colors[i]);
-      out_.text({x + 34, 38}, runs_[i].policy, "start", 16);
-      x += 58 + 8.5 * static_cast<double>(runs_[i].policy.size());
-    }
-    draw_use({70, 90});
-    draw_completion({520, 90});
-    draw_delays({1030, 90});
-    const double bottom = draw_strips(450);
-    return out_.file(1400, bottom);
+    double y = draw_table(70);
+    y = draw_use(y + 34);
+    y = draw_tenants(y + 44);
+    return out_.file(page, y);
   }
 
  private:
   using point = svg_text::point;
-  static constexpr double width = 370;  // of a panel
-  static constexpr double height = 280;
-  static constexpr std::array<const char*, job_policies.size()> line_colors{
-      "#d55e00", "#e0a400", "#0072b2", "#b5489a", "#5b3a8e", "#009e73", "#5f7a1f"};
+  static constexpr double page = 1400;
+  static constexpr double left = 40;
   static constexpr std::array<const char*, num_colors> tenant_colors{
-      "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999"};
+      "#3b6fb6", "#2a9d6f", "#7b4fa3", "#4fb3d9", "#a3b83a", "#c65fa8", "#7d8790"};
   static constexpr std::array<const char*, apiary::num_delay_causes> cause_colors{
-      "#7b6fb0", "#d0743c", "#3c8d8d", "#b9b9b9"};
+      "#7f2704", "#d94801", "#fd9a4c", "#fdd9b5"};
   static constexpr std::array<const char*, apiary::num_delay_causes> causes{
       "quota", "capacity", "fragmentation", "order"};
+  static constexpr const char* idle_color = "#e6e6e6";
+  static constexpr const char* use_color = "#5a6570";
 
-  // Title, frame and the lines of every quarter of the way up, which are percents.
-  void draw_frame(point at, const std::string& title) {
-    out_.text({at.x, at.y - 14}, title, "start", 16);
-    for (int percent = 0; percent <= 100; percent += 25) {
-      const double y = at.y + height * (100 - percent) / 100;
-      out_.line({{at.x, y}, {at.x + width, y}}, percent == 0 ? "#606060" : "#e4e4e4", 1);
-      out_.text({at.x - 8, y + 5}, std::to_string(percent), "end", 13, "#606060");
-    }
+  // When the last column in which a GPU was used ends.
+  [[nodiscard]] static double end_of(const policy_run& r) {
+    return static_cast<double>(r.picture.width()) * r.picture.used_columns();
   }
+
   void draw_tick(point at, const std::string& label) {
     out_.line({at, {at.x, at.y + 5}}, "#606060", 1);
     out_.text({at.x, at.y + 20}, label, "middle", 13, "#606060");
   }
-  // Ticks of time from 0 to the end over so many pixels.
-  void draw_times(point at, double pixels) {
+  // Ticks of time from 0 to the end, at most `ticks`, over so many pixels.
+  void draw_times(point at, double pixels, double ticks) {
     constexpr std::array<double, 14> hours{0.1, 0.25, 0.5, 1,   2,   4,    6,
                                            12,  24,   72,  168, 720, 2160, 8760};
     const bool days = end_ > 240 * 3'600'000.0;
     double step = hours.back();
     for (const double h : hours) {
-      if (h * 3'600'000 * 8 < end_) continue;
+      if (h * 3'600'000 * ticks < end_) continue;
       step = h;
       break;
     }
     for (double t = 0; t * 3'600'000 <= end_; t += step) {
-      const double shown = days ? t / 24 : t;
+      const double label = days ? t / 24 : t;
       draw_tick({at.x + pixels * t * 3'600'000 / end_, at.y},
-                apiary::fixed_text(shown, step < 1 ? 2 : 0) + (days ? " d" : " h"));
+                apiary::fixed_text(label, step < 1 ? 2 : 0) + (days ? " d" : " h"));
     }
   }
 
-  void draw_use(point at) {
-    draw_frame(at, "GPUs in use, % (over time)");
-    draw_times({at.x, at.y + height}, width);
+  // A line a scheduler: figures, and the mean delay of a job by cause as a bar. Returns where it
+  // ends.
+  double draw_table(double y) {
+    struct column {
+      const char* title;
+      double x;
+    };
+    constexpr std::array<column, 6> columns{{{"median completion", 310},
+                                             {"p99 completion", 440},
+                                             {"makespan", 540},
+                                             {"GPUs in use", 650},
+                                             {"p99 delay", 750},
+                                             {"mean delay", 850}}};
+    constexpr double bars = 870;
+    constexpr double longest_bar = 480;
+    out_.text({left, y + 20}, "scheduler", "start", 14, "#606060");
+    for (const column& c : columns) out_.text({c.x, y + 20}, c.title, "end", 14, "#606060");
+    double x = bars;
+    for (std::size_t cause = 0; cause < causes.size(); ++cause) {
+      out_.rectangle({x, y + 8}, 14, 14, cause_colors[cause]);
+      out_.text({x + 19, y + 20}, causes[cause], "start", 14, "#606060");
+      x += 40 + 8.2 * static_cast<double>(std::string_view(causes[cause]).size());
+    }
+    double longest = 1.0;
+    for (const policy_run& r : runs_) longest = std::max(longest, r.metrics.delay.mean);
+    y += 30;
+    for (const policy_run& r : runs_) {
+      const apiary::job_metrics& m = r.metrics;
+      out_.line({{left, y}, {page - left, y}}, "#e4e4e4", 1);
+      const double base = y + 19;
+      out_.text({left, base}, r.policy, "start", 15);
+      const std::array<std::string, 6> figures{span_text(static_cast<double>(m.completion.p50)),
+                                               span_text(static_cast<double>(m.completion.p99)),
+                                               span_text(static_cast<double>(m.makespan)),
+                                               apiary::fixed_text(100 * m.utilization, 1) + " %",
+                                               span_text(static_cast<double>(m.delay.p99)),
+                                               span_text(m.delay.mean)};
+      for (std::size_t i = 0; i < columns.size(); ++i)
+        out_.text({columns[i].x, base}, figures[i], "end");
+      double at = bars;
+      for (std::size_t cause = 0; cause < causes.size(); ++cause) {
+        const double mean = static_cast<double>(m.by_cause.by_cause[cause]) /
+                            static_cast<double>(std::max<std::uint64_t>(1, m.ended));
+        const double length = longest_bar * mean / longest;
+        if (length > 0) out_.rectangle({at, y + 6}, length, 16, cause_colors[cause]);
+        at += length;
+      }
+      y += 28;
+    }
+    out_.line({{left, y}, {page - left, y}}, "#e4e4e4", 1);
+    return y;
+  }
+
+  // GPUs in use over time, a small panel a scheduler. Returns where it ends.
+  double draw_use(double y) {
+    constexpr std::size_t in_row = 4;
+    constexpr double panel = 290;
+    constexpr double step = 340;
+    constexpr double tall = 90;
+    out_.text({left, y}, "GPUs in use over time, %", "start", 16);
+    y += 30;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
+      const point at{left + 30 + step * static_cast<double>(i % in_row),
+                     y + (tall + 62) * static_cast<double>(i / in_row)};
+      out_.text({at.x, at.y - 6}, runs_[i].policy, "start");
+      for (const int percent : {0, 50, 100}) {
+        const double line = at.y + tall * (100 - percent) / 100;
+        out_.line({{at.x, line}, {at.x + panel, line}}, percent == 0 ? "#606060" : "#e4e4e4", 1);
+        out_.text({at.x - 6, line + 4}, std::to_string(percent), "end", 12, "#606060");
+      }
       const gpu_picture& p = runs_[i].picture;
-      const std::uint32_t together = std::max(1U, p.used_columns() / 48);  // columns to a point
+      const std::uint32_t together = std::max(1U, p.used_columns() / 96);  // columns to a point
       std::vector<point> points;
       for (std::uint32_t c = 0; c < p.used_columns(); c += together) {
         double sum = 0.0;
         for (std::uint32_t k = 0; k < together && c + k < gpu_picture::columns; ++k)
           sum += p.use(c + k) / together;
         const double middle = (c + together / 2.0) * static_cast<double>(p.width());
-        points.push_back({at.x + std::min(width, width * middle / end_),
-                          at.y + height * (1.0 - std::min(1.0, sum))});
+        points.push_back({at.x + std::min(panel, panel * middle / end_),
+                          at.y + tall * (1.0 - std::min(1.0, sum))});
       }
-      out_.line(points, line_colors[i], 2);
+      out_.line(points, use_color, 2);
+      draw_times({at.x, at.y + tall}, panel, 4);
     }
+    return y + (tall + 62) * static_cast<double>((runs_.size() + in_row - 1) / in_row) - 30;
   }
 
-  // Time on a logarithmic scale.
-  void draw_completion(point at) {
-    draw_frame(at, "jobs done within a time of their arrival, %");
-    double least = 1e18;
-    double most = 1.0;
-    for (const policy_run& r : runs_) {
-      if (r.completion.empty()) continue;
-      // From where one in a hundred is done.
-      least = std::min(least, static_cast<double>(apiary::percentile(r.completion, 1)));
-      most = std::max(most, static_cast<double>(r.completion.back()));
-    }
-    least = std::min(least, most / 2);
-    const auto place = [&](double ticks) {
-      return at.x + width * std::max(0.0, std::log(ticks / least) / std::log(most / least));
-    };
-    constexpr std::array<std::pair<double, const char*>, 11> ticks{{{1e3, "1 s"},
-                                                                    {1e4, "10 s"},
-                                                                    {6e4, "1 min"},
-                                                                    {6e5, "10 min"},
-                                                                    {3.6e6, "1 h"},
-                                                                    {1.44e7, "4 h"},
-                                                                    {8.64e7, "1 d"},
-                                                                    {6.048e8, "1 w"},
-                                                                    {2.592e9, "30 d"},
-                                                                    {3.1536e10, "1 y"},
-                                                                    {3.1536e11, "10 y"}}};
-    for (const auto& [t, label] : ticks) {
-      if (t >= least && t <= most) draw_tick({place(t), at.y + height}, label);
-    }
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-      if (runs_[i].completion.empty()) continue;
-      std::vector<point> points;
-      for (int part = 0; part <= 200; ++part) {
-        const auto t = static_cast<double>(apiary::percentile(runs_[i].completion, part / 2.0));
-        points.push_back({place(t), at.y + height * (200 - part) / 200});
-      }
-      out_.line(points, line_colors[i], 2);
-    }
-  }
-
-  // Mean waiting of a job, a bar a policy.
-  void draw_delays(point at) {
-    constexpr double length = 240;
-    out_.text({at.x - 60, at.y - 14}, "mean delay of a job, by cause", "start", 16);
-    const auto mean = [](const policy_run& r, std::size_t cause) {
-      return static_cast<double>(r.metrics.by_cause.by_cause[cause]) /
-             static_cast<double>(std::max<std::uint64_t>(1, r.metrics.ended));
-    };
-    double longest = 1.0;
-    for (const policy_run& r : runs_) longest = std::max(longest, r.metrics.delay.mean);
-    const double step = std::min(46.0, 250.0 / static_cast<double>(runs_.size()));
-    const double bar = step * 0.6;
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-      const double y = at.y + 10 + step * static_cast<double>(i);
-      double x = at.x + 14;
-      out_.text({x - 8, y + bar / 2 + 5}, runs_[i].policy, "end");
-      for (std::size_t cause = 0; cause < causes.size(); ++cause) {
-        const double part = length * mean(runs_[i], cause) / longest;
-        if (part > 0) out_.rectangle({x, y}, part, bar, cause_colors[cause]);
-        x += part;
-      }
-      out_.text({x + 8, y + bar / 2 + 5}, span_text(runs_[i].metrics.delay.mean), "start");
-    }
-    double x = at.x - 60;
-    for (std::size_t cause = 0; cause < causes.size(); ++cause) {
-      out_.rectangle({x, at.y + height - 10}, 14, 14, cause_colors[cause]);
-      out_.text({x + 19, at.y + height + 2}, causes[cause], "start");
-      x += 34 + 8.2 * static_cast<double>(std::string_view(causes[cause]).size());
-    }
-  }
-
-  // Who has which GPU, a strip a policy; where it ends.
-  double draw_strips(double y) {
-    constexpr double left = 130;
-    constexpr double pixels = 1240;
+  // Which tenant has which GPU when, a strip a scheduler. Returns where it ends.
+  double draw_tenants(double y) {
+    constexpr double strips = 180;
+    constexpr double pixels = 1180;
     const std::uint32_t rows = runs_.front().picture.rows();
-    const auto scale = static_cast<double>(std::max(1U, 128 / rows));
-    out_.text({40, y}, "who has which GPU", "start", 16);
-    double x = 250;
+    const auto scale = static_cast<double>(std::max(1U, 96 / rows));
+    out_.text({left, y}, "which tenant has which GPU", "start", 16);
+    double x = 300;
+    const auto legend = [&](const char* color, const std::string& label) {
+      out_.rectangle({x, y - 12}, 14, 14, color);
+      out_.text({x + 19, y}, label, "start");
+      x += 50 + 8.2 * static_cast<double>(label.size());
+    };
     for (std::size_t t = 0; t < colors_.size(); ++t) {
-      if (colors_[t] + 1 == num_colors) continue;
-      out_.rectangle({x, y - 12}, 14, 14, tenant_colors[colors_[t]]);
-      out_.text({x + 19, y}, list_.tenants[t].substr(0, 12), "start");
-      x += 150;
+      if (colors_[t] + 1 != num_colors)
+        legend(tenant_colors[colors_[t]], list_.tenants[t].substr(0, 12));
     }
-    if (colors_.size() >= num_colors) {
-      out_.rectangle({x, y - 12}, 14, 14, tenant_colors.back());
-      out_.text({x + 19, y}, "other tenants", "start");
-    }
+    if (colors_.size() >= num_colors) legend(tenant_colors.back(), "other tenants");
+    legend(idle_color, "idle");
+    out_.raw("<rect x='" + svg_text::number(x) + "' y='" + svg_text::number(y - 12) +
+             "' width='14' height='14' fill='#ffffff' stroke='#b0b0b0' stroke-dasharray='2 2'/>\n");
+    out_.text({x + 19, y}, "all jobs have finished", "start");
     y += 16;
     for (const policy_run& r : runs_) {
       const double tall = scale * rows;
-      out_.text({left - 10, y + tall / 2 + 5}, r.policy, "end", 16);
-      out_.rectangle({left, y}, pixels, tall, "#f3f3f3");
+      const double finished = pixels * end_of(r) / end_;
+      out_.text({strips - 48, y + tall / 2 + 5}, r.policy, "end", 15);
+      for (const std::uint32_t gpu : {std::uint32_t{0}, cluster_.gpus() / 2, cluster_.gpus()}) {
+        const double at = y + tall * gpu / cluster_.gpus();
+        out_.line({{strips - 5, at}, {strips, at}}, "#606060", 1);
+        out_.text({strips - 8, std::min(at + 9, y + tall)}, std::to_string(gpu), "end", 11,
+                  "#606060");
+      }
+      out_.rectangle({strips, y}, finished, tall, idle_color);
+      out_.raw("<rect x='" + svg_text::number(strips) + "' y='" + svg_text::number(y) +
+               "' width='" + svg_text::number(pixels) + "' height='" + svg_text::number(tall) +
+               "' fill='none' stroke='#b0b0b0' stroke-dasharray='2 2'/>\n");
       const double column = pixels * static_cast<double>(r.picture.width()) / end_;
-      out_.raw("<g shape-rendering='crispEdges' transform='translate(" + svg_text::number(left) +
+      out_.raw("<g shape-rendering='crispEdges' transform='translate(" + svg_text::number(strips) +
                "," + svg_text::number(y) + ") scale(" + apiary::fixed_text(column, 5) + "," +
                svg_text::number(scale) + ")'>\n");
-      for (std::uint32_t color = 0; color < num_colors; ++color) draw_runs(r.picture, color);
+      draw_colors(r.picture);
       out_.raw("</g>\n");
       y += tall + 14;
     }
-    draw_times({left, y - 8}, pixels);
+    out_.text({left, y + 12}, "GPU, by number", "start", 12, "#606060");
+    draw_times({strips, y - 8}, pixels, 16);
     return y + 30;
   }
-  // What of a strip has the colour.
-  void draw_runs(const gpu_picture& p, std::uint32_t color) {
-    std::string path;
-    for (std::uint32_t row = 0; row < p.rows(); ++row) {
-      for (std::uint32_t c = 0; c < p.used_columns();) {
-        std::uint32_t end = c;
-        while (end < p.used_columns() && p.color(row, end) == color) ++end;
-        if (end > c) {
-          path += "M" + std::to_string(c) + " " + std::to_string(row) + "h" +
-                  std::to_string(end - c) + "v1H" + std::to_string(c) + "z";
+  // The cells of a strip by colour: equal spans of columns in neighbouring rows are one rectangle.
+  void draw_colors(const gpu_picture& p) {
+    struct box {
+      std::uint32_t first;
+      std::uint32_t last;
+      std::uint32_t row;
+    };
+    for (std::uint32_t color = 0; color < num_colors; ++color) {
+      std::string path;
+      std::int64_t x = 0;  // where the last box begins: what the next one is relative to
+      std::int64_t y = 0;
+      const auto close = [&](const box& b, std::uint32_t row) {
+        const std::string width = std::to_string(b.last - b.first);
+        path += "m" + std::to_string(b.first - x) + " " + std::to_string(b.row - y) + "h" + width +
+                "v" + std::to_string(row - b.row) + "h-" + width + "z";
+        x = b.first;
+        y = b.row;
+      };
+      std::vector<box> open;
+      for (std::uint32_t row = 0; row <= p.rows(); ++row) {
+        std::vector<box> here;
+        for (std::uint32_t c = 0; row < p.rows() && c < p.used_columns();) {
+          std::uint32_t end = c;
+          while (end < p.used_columns() && p.color(row, end) == color) ++end;
+          if (end > c) here.push_back({c, end, row});
+          c = std::max(end, c + 1);
         }
-        c = std::max(end, c + 1);
+        for (const box& b : open) {
+          const auto same = std::find_if(here.begin(), here.end(), [&](const box& h) {
+            return h.first == b.first && h.last == b.last;
+          });
+          if (same != here.end()) {
+            same->row = b.row;
+          } else {
+            close(b, row);
+          }
+        }
+        open = std::move(here);
       }
+      if (!path.empty())
+        out_.raw("<path fill='" + std::string(tenant_colors[color]) + "' d='" + path + "'/>\n");
     }
-    if (path.empty()) return;
-    out_.raw("<path fill='" + std::string(tenant_colors[color]) + "' d='" + path + "'/>\n");
   }
 
   std::span<const policy_run> runs_;
   const job_cluster& cluster_;
   const apiary::job_list& list_;
   std::vector<std::uint32_t> colors_;
-  double end_ = 1.0;  // of time
+  double end_ = 1.0;  // of time, ms
   svg_text out_;
 };
 
