@@ -46,7 +46,7 @@ void show(const char* name, Scheduler scheduler, const job_list& list) {
   const job_metrics m = metrics_of(*run, list.jobs);
   const auto minutes = [](double ticks) { return ticks / 60'000; };
   std::printf("%-20s %6.1f %6.1f %6.1f %6.1f %5.1f %% %4llu\n", name, minutes(m.completion.mean),
-              minutes(m.delay.mean), minutes(static_cast<double>(m.delay.most)),
+              minutes(m.delay.mean), minutes(static_cast<double>(m.delay.max)),
               minutes(static_cast<double>(m.makespan)), 100 * m.utilization,
               static_cast<unsigned long long>(m.suspensions));
 }

@@ -110,7 +110,7 @@ std::string table_of(const std::vector<policy_run>& runs) {
 std::string times_of(const time_summary& t) {
   return "{\"mean\": " + shortest_text(t.mean) + ", \"p50\": " + std::to_string(t.p50) +
          ", \"p95\": " + std::to_string(t.p95) + ", \"p99\": " + std::to_string(t.p99) +
-         ", \"most\": " + std::to_string(t.most) + "}";
+         ", \"most\": " + std::to_string(t.max) + "}";
 }
 
 // Times in milliseconds.

@@ -71,7 +71,7 @@ TEST_CASE("simulate: a breakdown costs the work since the last checkpoint") {
   for (const time_ms checkpoint : {time_ms{0}, time_ms{30}}) {
     batch_queue queue(servers({4, 4}));
     const auto run =
-        simulate(queue, jobs, outages, {.checkpoint = checkpoint}, at_full_speed, unseen);
+        simulate(queue, jobs, outages, {.checkpoint_interval = checkpoint}, at_full_speed, unseen);
     REQUIRE(run.ok());
     const time_ms lost = checkpoint == 0 ? 70 : 10;
     CHECK(run->jobs[0].lost == lost);
@@ -282,7 +282,7 @@ TEST_CASE(
   const auto hash = [&](auto& scheduler, const std::vector<outage>& broken) {
     const auto run =
         simulate(scheduler, list.jobs, broken,
-                 {.start_cost = 3, .checkpoint = 100, .migration_cost = 6}, at_full_speed, unseen);
+                 {.start_cost = 3, .checkpoint_interval = 100, .migration_cost = 6}, at_full_speed, unseen);
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     return run->log.value();
   };
@@ -330,7 +330,7 @@ TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
   CHECK(all.ended == 3);
   CHECK(all.makespan == 25);
   CHECK(all.completion.mean == doctest::Approx((10 + 20 + 25) / 3.0));
-  CHECK(all.delay.most == 20);
+  CHECK(all.delay.max == 20);
   CHECK(all.by_cause[delay_cause::capacity] == 30);
   CHECK(all.utilization == doctest::Approx((40 + 40 + 5) / 100.0));
   const job_metrics large = metrics_of(run, jobs, 2);

@@ -1,4 +1,4 @@
-// apiary/sim/job_metrics.h - what a simulation came to: delays, completion times, use.
+// apiary/sim/job_metrics.h - the figures of a simulation: delays, completion times, GPUs in use.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -24,15 +24,15 @@ APIARY_NAMESPACE_BEGIN
   return values[rank < 1.0 ? 0 : static_cast<std::size_t>(rank) - 1];
 }
 
-// Of a set of times.
+// Mean, percentiles and maximum of a set of durations, in milliseconds.
 struct time_summary {
   double mean = 0.0;
   time_ms p50 = 0;
   time_ms p95 = 0;
   time_ms p99 = 0;
-  time_ms most = 0;
+  time_ms max = 0;
 };
-// All 0 for no values.
+// Summarizes the values; all figures are 0 if there are none.
 [[nodiscard]] inline time_summary summary_of(std::vector<time_ms> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
@@ -42,38 +42,40 @@ struct time_summary {
           percentile(values, 99), values.back()};
 }
 
-// Over the jobs that ended, from `fewest` to `most` GPUs.
+// Figures of a simulation, over the jobs that ended and want between min_gpus and max_gpus GPUs.
 struct job_metrics {
   std::uint64_t ended = 0;
-  std::uint64_t unended = 0;  // among the same sizes
+  std::uint64_t unended = 0;  // jobs of these sizes that have not ended
   time_summary completion{};  // from arrival to end
-  time_summary delay{};       // waiting, all times together
-  delays by_cause{};          // sum of all jobs' waiting
+  time_summary delay{};       // time spent waiting, before the first start and after suspensions
+  delays by_cause{};          // waiting time of all jobs, by cause
   std::uint64_t suspensions = 0;
   std::uint64_t breakdowns = 0;
   std::uint64_t migrations = 0;
-  std::uint64_t resizes = 0;  // growth and shrinking
-  time_ms lost = 0;           // work that breakdowns undid, at full speed
-  time_ms makespan = 0;       // from the first arrival of all jobs to the last end of these
-  // From the first arrival to the last event, whatever the sizes:
-  double utilization = 0.0;    // GPUs that jobs had, of all
-  double fragmentation = 0.0;  // of idle GPUs, those that were not where a job of a whole server
-                               // could have them (sim/detail/idle_servers.h); 0 if not measured
+  std::uint64_t resizes = 0;  // times that a job grew or shrank
+  time_ms lost = 0;           // work that failures of servers undid, at full speed
+  time_ms makespan = 0;       // from the first arrival of any job to the last end of these jobs
+  // Over jobs of every size, from the first arrival to the last event:
+  double utilization = 0.0;  // the mean share of GPUs in use, 0 to 1
+  // The mean share of idle GPUs, 0 to 1, that a job of one whole server cannot use because other jobs
+  // use GPUs of the same server; 0 if simulation_options::servers is empty. This is not the measure
+  // of FGD (metric/fragmentation.h).
+  double fragmentation = 0.0;
 };
 
-// Requires: `run` is a simulation of `jobs`.
+// Computes the figures. Requires: `run` is a simulation of `jobs`.
 // Cost:     O(jobs log jobs).
 [[nodiscard]] inline job_metrics metrics_of(const simulation_result& run,
                                             std::span<const timed_job> jobs,
-                                            std::uint32_t fewest = 0,
-                                            std::uint32_t most = ~std::uint32_t{0}) {
+                                            std::uint32_t min_gpus = 0,
+                                            std::uint32_t max_gpus = ~std::uint32_t{0}) {
   APIARY_ASSERT(run.jobs.size() == jobs.size());
   job_metrics m;
   std::vector<time_ms> completion;
   std::vector<time_ms> delay;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const job_record& r = run.jobs[i];
-    if (jobs[i].request.gpus < fewest || jobs[i].request.gpus > most) continue;
+    if (jobs[i].request.gpus < min_gpus || jobs[i].request.gpus > max_gpus) continue;
     if (r.ended == forever) {
       ++m.unended;
       continue;

@@ -18,7 +18,8 @@ APIARY_NAMESPACE_BEGIN
 
 namespace detail {
 
-// The sum, by halves: the error grows with log n instead of n. Eight running sums below 128.
+// Pairwise summation: the rounding error grows with log n instead of n. Below 128 values it keeps
+// eight running sums.
 [[nodiscard]] inline double pairwise_sum(std::span<const double> x) noexcept {
   if (x.size() > 128) {
     const std::size_t half = x.size() / 2 / 8 * 8;
@@ -38,18 +39,19 @@ namespace detail {
 
 }  // namespace detail
 
-// Means over the arrivals at which the load so far was k %, for k = 0, 1, ...; NaN where there was
-// none between k-1 and k+1, and everywhere for a cluster without GPUs.
+// Curves over the load, one value for each load of k = 0, 1, ... %: the mean over the arrivals at which
+// the load so far rounded to k %. Where there is none, the mean over k-1 and k+1; NaN if these have
+// none either, and for a cluster without GPUs.
 struct load_curves {
   std::vector<double> allocation;            // % of the cluster's GPUs, two decimals
   std::vector<double> fragmentation_amount;  // % of the cluster's GPUs, two decimals
   std::vector<double> fragmentation_ratio;   // % of the GPUs that are idle
 };
 
-// The curves for loads of 0 to `last` % of `total_gpus`, from what trace_load saw.
+// Computes the curves for loads from 0 to `last` % of `total_gpus`, from the samples of trace_load().
 //
-// Model:    the evaluation of "Beware of Fragmentation" (USENIX ATC 2023), its roundings included:
-//           amounts to two decimals before the means, the load to a whole per cent, halves to even.
+// Model:    the evaluation of "Beware of Fragmentation" (USENIX ATC 2023), with its roundings:
+//           amounts to two decimals before the means, loads to a whole per cent, halves to even.
 // Cost:     O(samples).
 [[nodiscard]] inline load_curves curves_of(std::span<const load_sample> samples,
                                            std::uint64_t total_gpus, std::uint32_t last = 130) {

@@ -1,4 +1,4 @@
-// apiary/sim/load_trace.h - how full and how fragmented a cluster was after each arrival.
+// apiary/sim/load_trace.h - GPUs in use and fragmentation of a cluster after each arrival.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -26,24 +26,24 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The cluster after one arrival. Amounts in thousandths of GPUs.
+// The state of a cluster after one arrival. Amounts are thousandths of a GPU.
 struct load_sample {
-  std::uint64_t arrived = 0;  // asked for so far, by failed tasks too
-  std::uint64_t used = 0;
-  double fragmentation = 0.0;  // F of the cluster
+  std::uint64_t arrived = 0;  // what all tasks so far asked for, placed or not
+  std::uint64_t used = 0;     // what placed tasks have
+  double fragmentation = 0.0;  // F of the cluster (metric/fragmentation.h)
 
   friend bool operator==(const load_sample&, const load_sample&) noexcept = default;
 };
 
-// Carries out decisions on a cluster of its own and looks at it after each, so that neither the
-// scheduler nor the time it takes is disturbed.
+// Carries out the decisions of a replay on a copy of the cluster and measures the copy after each one,
+// so that measuring does not disturb the scheduler or its timing.
 //
-// Returns kInvalidArgument for an arrival that is not one of the tasks or more answers than arrivals,
-// kFailedPrecondition for a
-// decision that cannot be carried out: a node that does not exist, a device that has not that much
-// left.
-// Requires: the tasks are valid(); `answers` are those of the first arrivals.
-// Cost:     O(1) an arrival and O(GPUs of a node) a placed one.
+// Errors:   kInvalidArgument: an arrival is not one of the tasks, or there are more answers than
+//           arrivals. kFailedPrecondition: a decision cannot be carried out, since the node does not
+//           exist or a device has not enough left.
+// Requires: the tasks are valid(); answers[i] belongs to arrival i.
+// Cost:     O(1) per arrival, and O(GPUs of a node) per placed task.
+// Example:  examples/replay.cpp
 [[nodiscard]] inline absl::StatusOr<std::vector<load_sample>> trace_load(node_table nodes,
                                                                          fragmentation metric,
                                                                          const workload& work,

@@ -1,4 +1,4 @@
-// apiary/sim/replay.h - drives a scheduler through a workload.
+// apiary/sim/replay.h - sends the tasks of a workload to a scheduler, one by one.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -20,12 +20,12 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What became of each arrival, in order: a place, or none when nothing fitted.
+// The decision for each arrival, in order: a placement, or nothing if the task did not fit.
 using decisions = std::vector<std::optional<placement>>;
 
 namespace detail {
 
-// kInvalidArgument for an arrival of a task that is not there.
+// kInvalidArgument if an arrival names a task that does not exist.
 [[nodiscard]] inline absl::Status check_arrivals(const workload& work) {
   for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
     if (work.arrivals[i] < work.tasks.size()) continue;

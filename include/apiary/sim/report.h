@@ -1,4 +1,4 @@
-// apiary/sim/report.h - what a replay came to as text: curves, decisions, a table.
+// apiary/sim/report.h - the outcome of a replay as text: curves, decisions, a table.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -29,7 +29,7 @@ APIARY_NAMESPACE_BEGIN
   return line + "\n";
 }
 
-// Three lines, one a metric, with the shortest text of each number and nothing for NaN.
+// Three lines of CSV, one for each metric. Numbers have their shortest text; NaN is an empty field.
 [[nodiscard]] inline std::string curve_lines(std::string_view policy, const load_curves& curves) {
   std::string text;
   const auto line = [&](std::string_view metric, const std::vector<double>& values) {
@@ -45,8 +45,8 @@ APIARY_NAMESPACE_BEGIN
   return text;
 }
 
-// "task node devices": the devices joined by '-' and left out, with their space, for a task without
-// GPUs; '-' in place of the node and the rest for a task that was dropped.
+// The decision for arrival i as "task node devices": the devices are joined by '-', and left out for a
+// task without GPUs; "task -" for a task that did not fit.
 // Requires: i < work.arrivals.size(), the arrival is one of the tasks, the node is one of `nodes`.
 [[nodiscard]] inline std::string decision_line(const trace_cluster& nodes, const workload& work,
                                                std::size_t i,
@@ -66,17 +66,17 @@ APIARY_NAMESPACE_BEGIN
   return line;
 }
 
-// One policy's line of a table.
+// The figures of one scheduler, a row of summary_table().
 struct replay_summary {
   std::string policy{};
   std::uint64_t placed = 0;
   std::uint64_t failed = 0;
   double allocation = 0.0;            // % of the GPUs, at the end
   double fragmentation = 0.0;         // % of the GPUs, at the end
-  double decisions_per_second = 0.0;  // as the caller measured
+  double decisions_per_second = 0.0;  // as measured by the caller
 };
 
-// A table with a title line, a line a policy, columns aligned.
+// A text table with a title row, a row for each scheduler and aligned columns.
 [[nodiscard]] inline std::string summary_table(std::span<const replay_summary> rows) {
   using line = std::array<std::string, 6>;
   std::vector<line> lines{

@@ -1,4 +1,4 @@
-// apiary/sim/simulate.h - lets jobs take their time under any scheduler.
+// apiary/sim/simulate.h - runs a list of jobs over time under any scheduler.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -32,7 +32,7 @@ APIARY_NAMESPACE_BEGIN
 
 namespace detail {
 
-// Whether these may be the servers of a cluster of so many GPUs; none may be any.
+// Checks that `servers`, the GPUs of each server, add up to `gpus`. An empty list is valid.
 [[nodiscard]] inline absl::Status check_simulated(std::span<const std::uint32_t> servers,
                                                   std::uint32_t gpus) {
   std::uint64_t all = 0;
@@ -48,7 +48,7 @@ namespace detail {
                                     " GPUs, the scheduler's " + std::to_string(gpus));
 }
 
-// One run; see simulate().
+// One run of simulate().
 template <class Scheduler, class Speed, class Observer>
 class simulator {
  public:
@@ -69,7 +69,7 @@ class simulator {
     std::vector<std::pair<time_ms, std::size_t>> repairs;
     for (std::size_t i = 0; i < outages.size(); ++i) repairs.emplace_back(outages[i].until, i);
     std::sort(repairs.begin(), repairs.end());
-    time_ms decided = -1;  // when it last was
+    time_ms decided = -1;  // the time of the last decision
     std::size_t arrived = 0;
     std::size_t broken = 0;
     std::size_t repaired = 0;
@@ -117,17 +117,17 @@ class simulator {
   static constexpr bool neighbours_matter =
       std::invocable<Speed&, const timed_job&, const job_placement&, std::span<const job_id>>;
 
-  // Work is counted in ticks at full speed, times full_speed.
+  // Work is counted in milliseconds at full speed, times full_speed.
   struct progress {
     std::int64_t done = 0;
-    time_ms since = 0;  // when it last began to make progress
+    time_ms since = 0;  // the job makes progress from then on
     std::uint32_t speed = 0;
     std::uint32_t gpus = 0;
-    job_placement place{};  // while it runs
+    job_place place{};  // empty while the job does not run
   };
   struct tenancy {
     job_id job{};
-    std::uint32_t devices = 0;  // a mask
+    std::uint32_t devices = 0;  // bit mask of the GPUs of the node
   };
 
   void record(const simulation_event& e, const job_placement& place) {
@@ -147,7 +147,7 @@ class simulator {
         place);
   }
 
-  // The job comes to its place, or leaves it.
+  // Adds the job to the GPUs of its placement, or removes it from them.
   void occupy(job_id job, bool comes, time_ms now) {
     progress& p = state_[job.value];
     p.gpus = 0;
@@ -170,7 +170,7 @@ class simulator {
     }
     out_.gpus.set(static_cast<std::uint64_t>(now), used_);
   }
-  // How fast the job goes at its place, beside whoever is there.
+  // The speed of the job on its GPUs, beside the other jobs there.
   [[nodiscard]] std::uint32_t speed_of(job_id job) {
     const job_placement& place = state_[job.value].place;
     std::uint32_t speed = 0;
@@ -214,7 +214,7 @@ class simulator {
         return go_on(action, now, options_.start_cost, simulation_event::kind::resize);
     }
   }
-  // Counts what has been done; from now on it is done at this speed, with a pause before.
+  // Adds up the work done until now. From now on the job runs at `speed`, after `pause`.
   void set_speed(job_id job, std::uint32_t speed, time_ms pause, time_ms now) {
     progress& p = state_[job.value];
     p.done += std::max<time_ms>(0, now - p.since) * p.speed;
@@ -244,7 +244,7 @@ class simulator {
     set_speed(action.job, speed_of(action.job), pause, now);
     record(what, action.job, now, action.place);
   }
-  // Those who have others beside them, or have not any more, go on at another speed.
+  // Gives a new speed to the jobs whose neighbours on their GPUs changed.
   void change_pace(time_ms now) {
     sort_unique(paced_);
     for (const job_id job : paced_) {
@@ -279,7 +279,7 @@ class simulator {
     for (const job_id job : stopped) {
       progress& p = state_[job.value];
       stop(job, now, simulation_event::kind::breakdown);
-      const std::int64_t step = options_.checkpoint * full_speed;
+      const std::int64_t step = options_.checkpoint_interval * full_speed;
       const std::int64_t kept = step == 0 ? 0 : p.done / step * step;
       out_.jobs[job.value].lost += (p.done - kept) / full_speed;
       ++out_.jobs[job.value].broken;
@@ -296,35 +296,38 @@ class simulator {
   detail::idle_servers idle_;
   simulation_result out_;
   std::vector<progress> state_;
-  timer_queue ends_;  // of running jobs
+  timer_queue ends_;  // when running jobs end
   std::vector<job_action> actions_;
-  std::vector<std::vector<tenancy>> here_;  // who runs on each node
-  std::vector<job_id> paced_;               // whose neighbours changed
+  std::vector<std::vector<tenancy>> here_;  // the jobs on each node
+  std::vector<job_id> paced_;               // jobs whose neighbours changed
   std::vector<job_id> neighbours_;          // scratch
   std::uint64_t used_ = 0;                  // GPUs
-  std::size_t unended_ = 0;                 // jobs that have come and not ended
+  std::size_t unended_ = 0;                 // jobs that arrived and have not ended
 };
 
 }  // namespace detail
 
-// Runs jobs under a scheduler until all have ended, or nothing more can happen.
+// Runs a list of jobs under a scheduler until every job has ended or nothing more can happen.
 //
-// At equal times jobs end first, then servers are repaired, then others break, then jobs come; each
-// in the order of ids or of the list; then the scheduler decides once. So the events and their
-// digest follow from the arguments alone.
+// speed(job, place) -> std::uint32_t   the speed of the job on these GPUs, in thousandths of full
+//                                      speed, not 0
+// speed(job, place, others)            the same with the other jobs on the same GPUs, in ascending
+//                                      order; called again when they change
+// observe(event)                       called for each event
 //
-// speed(job, place) -> std::uint32_t: how fast the job runs there, in thousandths of full speed,
-// not 0. As speed(job, place, others) it is told the other jobs on the same GPUs, ascending, and
-// asked again when they change: the work that has been done stays, the end moves. observe(event) is
-// called for each event. A job is done with the tick in which the sum of its speeds comes to
-// `duration` ticks at full speed.
+// Events at the same time happen in a fixed order: jobs end, servers are repaired, servers fail, jobs
+// arrive, and the scheduler decides once. Within each kind the order is that of ids or of the list.
+// So the arguments alone determine all events and their digest. A job ends in the first millisecond
+// in which the sum of its speeds reaches `duration` milliseconds at full speed. A new speed keeps the
+// work done so far.
 //
-// Returns kInvalidArgument for jobs that are not numbered by arrival, have a negative time or no
-// duration, for outages that are not in order of `from`, end before they begin or break a server that
-// is broken, or for servers that are not the scheduler's; kInternal where its wake() is not behind
-// its last decide(); else its first error.
-// Requires: durations below 2^53 / 1000; no job and no time went through the scheduler before.
-// Cost:     O(log jobs running) an event beside the scheduler's own; about 120 bytes a job.
+// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or no duration;
+//           an outage is not in order of `from`, ends before it begins or breaks a broken server;
+//           options.servers do not add up to the GPUs of the scheduler. kInternal: wake() is not later
+//           than the last decide(). Otherwise the first error of the scheduler.
+// Requires: durations below 2^53 / 1000; the scheduler is new.
+// Cost:     O(log jobs running) per event beside the work of the scheduler; about 120 bytes per job.
+// Example:  examples/job_queues.cpp
 template <JobScheduler Scheduler, class Speed, class Observer>
 [[nodiscard]] absl::StatusOr<simulation_result> simulate(Scheduler& scheduler,
                                                          std::span<const timed_job> jobs,
@@ -341,7 +344,7 @@ template <JobScheduler Scheduler, class Speed, class Observer>
         ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
         "; jobs are numbered by arrival, from time 0, and take time");
   }
-  absl::flat_hash_map<std::uint32_t, time_ms> broken;  // until when each last was
+  absl::flat_hash_map<std::uint32_t, time_ms> broken;  // until when each server was last broken
   for (std::size_t i = 0; i < outages.size(); ++i) {
     const outage& o = outages[i];
     if (o.from >= o.until || o.from < (i == 0 ? 0 : outages[i - 1].from)) {
@@ -361,7 +364,7 @@ template <JobScheduler Scheduler, class Speed, class Observer>
   return detail::simulator(scheduler, jobs, options, speed, observe).run(outages);
 }
 
-// The same without failures, everybody at full speed.
+// The same without failures and with every job at full speed.
 template <JobScheduler Scheduler>
 [[nodiscard]] absl::StatusOr<simulation_result> simulate(Scheduler& scheduler,
                                                          std::span<const timed_job> jobs) {

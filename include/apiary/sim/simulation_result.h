@@ -1,4 +1,4 @@
-// apiary/sim/simulation_result.h - what a simulation of jobs is asked, and what it tells.
+// apiary/sim/simulation_result.h - the options, events and result of a simulation of jobs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,52 +14,59 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What things cost, and how long to go on.
+// The costs of starts, failures and migrations, and the end of a simulation.
 struct simulation_options {
-  time_ms start_cost = 0;      // from a job's start, growth or shrinking until it makes progress
-  time_ms checkpoint = 0;      // a broken server loses the work since the last whole multiple of it
-                               // done; 0: all of it
-  time_ms until = forever;     // ends then, whatever still runs
-  time_ms migration_cost = 0;  // from a job's migration until it makes progress
-  std::vector<std::uint32_t> servers{};  // GPUs of each, to measure how scattered idle ones are;
-                                         // empty: that is not measured
+  // Milliseconds from the start, growth or shrinking of a job until it makes progress.
+  time_ms start_cost = 0;
+  // A job saves its progress each time it has done this much work. A job on a server that breaks
+  // loses the work since then; 0: it loses all of its work.
+  time_ms checkpoint_interval = 0;
+  // The simulation ends at this time, even if jobs are still running.
+  time_ms until = forever;
+  // Milliseconds from the migration of a job until it makes progress.
+  time_ms migration_cost = 0;
+  // The GPUs of each server, used to measure the fragmentation of idle GPUs; empty: not measured.
+  std::vector<std::uint32_t> servers{};
 };
 
-// A thousand means full speed.
+// The speed of a job that nothing slows down, in thousandths.
 inline constexpr std::uint32_t full_speed = 1000;
 
-// What happened, as the observer sees it.
+// Something that happened in a simulation, as passed to the observer.
 struct simulation_event {
   enum class kind : std::uint8_t {
     arrival,
     start,
     suspension,
     end,
-    breakdown,
-    failure,
-    repair,
+    breakdown,  // the job stopped because its server broke
+    failure,    // a server broke
+    repair,     // a server is healthy again
     migration,
-    resize,
-    pace  // another job came to its GPUs or left them
+    resize,  // the job grew or shrank
+    pace     // another job came to the GPUs of the job, or left them
   };
   kind what = kind::arrival;
   time_ms at = 0;
-  job_id job{};             // not for failure and repair of a server
-  node_id node{};           // only for those
-  std::uint32_t gpus = 0;   // that the job has
-  std::uint32_t nodes = 0;  // over which it runs
-  std::uint32_t speed = 0;  // from now on, in thousandths ...
-  time_ms from = 0;         // ... or from then on, until when it makes no progress
+  job_id job{};             // not set for failure and repair
+  node_id node{};           // set only for failure and repair
+  std::uint32_t gpus = 0;   // the GPUs that the job has
+  std::uint32_t nodes = 0;  // the nodes on which the job runs
+  std::uint32_t speed = 0;  // the speed of the job from `from` on, in thousandths
+  time_ms from = 0;         // the job makes no progress before this time
 };
 
+// The outcome of a simulation; metrics_of() turns it into figures.
 struct simulation_result {
   std::vector<job_record> jobs{};
-  utilization gpus{0};     // GPUs that jobs have, those of two jobs once
-  double scattered = 0.0;  // idle_servers::area() from time 0 to the last event
-  time_ms ended = 0;       // the last event
-  std::uint64_t events = 0;
-  std::uint64_t decisions = 0;  // calls of decide
-  digest log{};                 // of all events with their places, in order
+  // GPUs in use over time. A GPU that two jobs share counts once.
+  utilization gpus{0};
+  // Fragmentation of the idle GPUs (0 to 1) times milliseconds, from time 0 to the last event.
+  double scattered = 0.0;
+  time_ms ended = 0;            // the time of the last event
+  std::uint64_t events = 0;     // the number of events
+  std::uint64_t decisions = 0;  // the number of calls of decide()
+  digest log{};                 // a digest of all events with their placements, in order
 };
 
 APIARY_NAMESPACE_END

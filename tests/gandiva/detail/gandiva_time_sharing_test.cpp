@@ -496,7 +496,7 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
     std::map<job_id, std::pair<std::uint32_t, time_ms>> at;  // speed, and since when
     std::map<job_id, std::int64_t> work;
     const auto run =
-        simulate(host, list.jobs, outages, {.start_cost = 1, .checkpoint = 1, .migration_cost = 2},
+        simulate(host, list.jobs, outages, {.start_cost = 1, .checkpoint_interval = 1, .migration_cost = 2},
                  speed, [&](const simulation_event& e) {
                    if (!e.job.valid()) return;
                    const auto [was, from] = at[e.job];

@@ -1,4 +1,4 @@
-// apiary/sim/detail/idle_servers.h - how scattered over servers idle GPUs are, over time.
+// apiary/sim/detail/idle_servers.h - fragmentation of idle GPUs over servers, over time.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,15 +16,15 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The idle GPUs of servers as free cells: a server with f of them is one of level f - 1. What is
-// measured is the share of idle GPUs that a job cannot have that wants all GPUs of the largest server
-// there, 0 while none is idle. A broken server has none.
+// Measures the share of idle GPUs that a job as large as the largest server cannot use; 0 while no GPU
+// is idle. A server with f idle GPUs counts as a free cell of level f - 1. A broken server has no idle
+// GPUs.
 //
 // Model: the unusable free space index (metric/buddy_fragmentation.h), averaged over time.
-// Cost:  set O(1); O(levels) where time has passed since the last call.
+// Cost:  O(1) per change; O(levels) if time has passed since the last call.
 class idle_servers {
  public:
-  // All idle from time 0. Requires: at most buddy_fragmentation::max_levels GPUs each.
+  // All GPUs are idle at time 0. Requires: at most buddy_fragmentation::max_levels GPUs each.
   explicit idle_servers(std::span<const std::uint32_t> gpus)
       : gpus_(gpus.begin(), gpus.end()), used_(gpus.size()), broken_(gpus.size()) {
     for (const std::uint32_t g : gpus_) {
@@ -35,7 +35,7 @@ class idle_servers {
   }
 
   [[nodiscard]] std::size_t num_servers() const noexcept { return gpus_.size(); }
-  // So many more GPUs of the server are used from `now` on, or fewer. Requires: it has them.
+  // From `now` on the server uses `more` GPUs more (fewer if negative). Requires: it has them.
   void use(node_id n, std::int64_t more, time_ms now) {
     APIARY_VERIFY(n.value < gpus_.size());
     std::uint32_t& used = used_[n.value];
@@ -46,11 +46,11 @@ class idle_servers {
     change(n, now, [&] { broken_[n.value] = !healthy; });
   }
 
-  // The share just now.
+  // The share now.
   [[nodiscard]] double share() const noexcept {
     return largest_ == 0 ? 0 : cells_.unusable(static_cast<level_t>(largest_ - 1));
   }
-  // The sum of share times time from 0 to `now`. Requires: now is not before the last call's.
+  // The integral of the share over time from 0 to `now`. Requires: now is not before the last call's.
   [[nodiscard]] double area(time_ms now) const noexcept {
     return area_ + share() * static_cast<double>(now - now_);
   }
@@ -79,7 +79,7 @@ class idle_servers {
   std::vector<std::uint32_t> used_;
   std::vector<bool> broken_;
   std::uint32_t largest_ = 0;
-  buddy_fragmentation cells_{};  // but `largest`
+  buddy_fragmentation cells_{};  // without its member `largest`
   double area_ = 0.0;
   time_ms now_ = 0;
 };
