@@ -35,7 +35,7 @@ inline absl::StatusOr<flag_values> read_flags(std::span<const char* const> argum
     }
     const std::string name(flag);
     if (flag != "--help" && std::find(known.begin(), known.end(), flag) == known.end()) {
-      return absl::InvalidArgumentError(apiary::shown(flag) +
+      return absl::InvalidArgumentError(apiary::line_reader::quoted(flag) +
                                         " is not an option; --help lists them");
     }
     if (std::any_of(given.begin(), given.end(), [&](const auto& g) { return g.first == name; }))

@@ -89,18 +89,21 @@ inline absl::Status set_choice(options& o, std::string_view flag, const std::str
     if (value == "all" || std::find(policies.begin(), policies.end(), value) != policies.end()) {
       return absl::OkStatus();
     }
-    return fault("--policy " + apiary::shown(value) + " is none of fgd, best_fit, dot_prod, " +
+    return fault("--policy " + apiary::line_reader::quoted(value) +
+                 " is none of fgd, best_fit, dot_prod, " +
                  "gpu_packing, gpu_clustering, random, all");
   }
   if (flag == "--rounding") {
     o.published = value == "published";
     if (o.published || value == "exact") return absl::OkStatus();
-    return fault("--rounding " + apiary::shown(value) + " is neither exact nor published");
+    return fault("--rounding " + apiary::line_reader::quoted(value) +
+                 " is neither exact nor published");
   }
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seed);
   if (error != std::errc() || end != value.data() + value.size()) {
-    return fault("--seed " + apiary::shown(value) + " is not a whole number below 2^64");
+    return fault("--seed " + apiary::line_reader::quoted(value) +
+                 " is not a whole number below 2^64");
   }
   o.seed = seed;
   return absl::OkStatus();

@@ -208,7 +208,8 @@ inline absl::StatusOr<std::vector<std::optional<output_file>>> open_outputs(
     if (std::any_of(path.begin(), path.end(),
                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; })) {
       return absl::InvalidArgumentError(
-          apiary::shown(path) + ": a file to write needs a name without control characters");
+          apiary::line_reader::quoted(path) +
+          ": a file to write needs a name without control characters");
     }
     for (const std::string& other : taken) {
       if (!other.empty() && !is_device(path) && same_file(other, path)) {

@@ -82,7 +82,8 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
     if (flag == "--format") {
       o.format = value;
       if (value != "philly" && value != "swf")
-        return fault("--format " + apiary::shown(value) + " is neither philly nor swf");
+        return fault("--format " + apiary::line_reader::quoted(value) +
+                     " is neither philly nor swf");
     }
     if (flag == "--policy") {
       o.policy = value;
@@ -90,7 +91,8 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
           std::find(job_policies.begin(), job_policies.end(), value) == job_policies.end()) {
         std::string names;
         for (const std::string_view name : job_policies) names += std::string(name) + ", ";
-        return fault("--policy " + apiary::shown(value) + " is none of " + names + "all");
+        return fault("--policy " + apiary::line_reader::quoted(value) + " is none of " + names +
+                     "all");
       }
     }
     if (flag == "--nodes" || flag == "--gpus-per-node") {
@@ -98,8 +100,8 @@ inline absl::StatusOr<simulate_options> parse_simulate_options(
       std::uint32_t& to = flag == "--nodes" ? o.cluster.nodes : o.cluster.gpus_per_node;
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), to);
       if (error != std::errc() || end != value.data() + value.size() || to == 0 || to > most) {
-        return fault(flag + " " + apiary::shown(value) + " is not a whole number from 1 to " +
-                     std::to_string(most));
+        return fault(flag + " " + apiary::line_reader::quoted(value) +
+                     " is not a whole number from 1 to " + std::to_string(most));
       }
     }
   }

@@ -157,8 +157,8 @@ TEST_CASE("swf_reader: fields that do not count are numbers, too, of any form") 
   for (const int place : {1, 3, 6, 7, 10, 13, 14, 15, 16, 17, 18}) {
     CAPTURE(place);
     for (const char* bad : {"x", "nan", "1,5", "0x1", "12:30", "\"1\"", "?"}) {
-      CHECK(with(place, bad).message() ==
-            "s:3: field " + std::to_string(place) + " is " + shown(bad) + ", not a number");
+      CHECK(with(place, bad).message() == "s:3: field " + std::to_string(place) + " is " +
+                                              line_reader::quoted(bad) + ", not a number");
     }
     for (const char* good : {"-1", "12.5", "+2", "1e3", "1.5E-06", "12345678901234567890"}) {
       CHECK(with(place, good).ok());

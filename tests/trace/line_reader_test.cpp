@@ -165,8 +165,8 @@ TEST_CASE("a file that cannot be read is an error with its name") {
 }
 
 TEST_CASE("texts in messages are short and printable") {
-  CHECK(shown("a b") == "\"a b\"");
-  CHECK(shown("\xff\x1b") == "\"\\xff\\x1b\"");
-  CHECK(shown(std::string(60, 'x')) == "\"" + std::string(60, 'x') + "\"");
-  CHECK(shown(std::string(61, 'x')) == "\"" + std::string(60, 'x') + "...\"");
+  CHECK(line_reader::quoted("a b") == "\"a b\"");
+  CHECK(line_reader::quoted("\xff\x1b") == "\"\\xff\\x1b\"");
+  CHECK(line_reader::quoted(std::string(60, 'x')) == "\"" + std::string(60, 'x') + "\"");
+  CHECK(line_reader::quoted(std::string(61, 'x')) == "\"" + std::string(60, 'x') + "...\"");
 }

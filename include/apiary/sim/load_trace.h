@@ -28,8 +28,8 @@ APIARY_NAMESPACE_BEGIN
 
 // The state of a cluster after one arrival. Amounts are thousandths of a GPU.
 struct load_sample {
-  std::uint64_t arrived = 0;  // what all tasks so far asked for, placed or not
-  std::uint64_t used = 0;     // what placed tasks have
+  std::uint64_t arrived = 0;   // what all tasks so far asked for, placed or not
+  std::uint64_t used = 0;      // what placed tasks have
   double fragmentation = 0.0;  // F of the cluster (metric/fragmentation.h)
 
   friend bool operator==(const load_sample&, const load_sample&) noexcept = default;

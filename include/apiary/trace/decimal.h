@@ -1,4 +1,4 @@
-// apiary/trace/decimal.h - rounding to decimals and the shortest text of a number, without a locale.
+// apiary/trace/decimal.h - numbers as text, with fixed decimals or as short as possible, without a locale.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,7 +12,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The text of x with that many digits behind the point, correctly rounded.
+// The text of x with `digits` digits after the point, correctly rounded.
 // Requires: |x| < 10^15, digits <= 9.
 [[nodiscard]] inline std::string fixed_text(double x, int digits) {
   APIARY_ASSERT(std::abs(x) < 1e15 && digits >= 0 && digits <= 9);
@@ -23,15 +23,15 @@ APIARY_NAMESPACE_BEGIN
   return {text.data(), end};
 }
 
-// x rounded to two decimals: the integer nearest to the product 100 x, halves to even, over 100. So
-// 94.745 (94.745000000000005, and times 100 exactly 9474.5) becomes 94.74.
+// Rounds x to two decimals as the published FGD evaluation does: the integer nearest to 100 x, halves to
+// even, divided by 100. So 94.745 becomes 94.74, since 100 times the double 94.745 is exactly 9474.5.
 // Requires: |x| < 10^13, the default rounding mode.
 [[nodiscard]] inline double round2(double x) noexcept {
   APIARY_ASSERT(std::abs(x) < 1e13);
   return std::nearbyint(x * 100.0) / 100.0;
 }
 
-// The shortest text that reads back as x, always with a point or an exponent: 12.0, 0.1, 1e-05; an
+// The shortest text that reads back as x, always with a point or an exponent (12.0, 0.1, 1e-05); the
 // empty text for NaN. Requires: |x| < 10^16 or NaN.
 [[nodiscard]] inline std::string shortest_text(double x) {
   if (std::isnan(x)) return {};

@@ -1,4 +1,4 @@
-// apiary/trace/job_generator.h - job lists drawn from a seed.
+// apiary/trace/job_generator.h - random job lists, the same on every platform for the same seed.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,25 +18,31 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Jobs of so many GPUs, in parts of all.
+// A number of GPUs and how often jobs ask for it, relative to the weights of the other sizes.
 struct job_size {
   std::uint32_t gpus = 1;
   std::uint32_t weight = 1;
 };
 
+// The parameters of generate_jobs().
 struct job_generator {
   std::uint64_t seed = 1;
   std::uint32_t jobs = 1000;
   std::uint32_t tenants = 1;
-  time_ms window = 1;    // arrivals are uniform in [0, window)
-  time_ms shortest = 1;  // GPU-time is uniform in [shortest, longest] ...
+  time_ms window = 1;  // arrivals are uniform in [0, window)
+  // The GPU time of a job (duration times GPUs) is uniform in [shortest, longest]; with per_gpu, the
+  // duration is.
+  time_ms shortest = 1;
   time_ms longest = 1;
-  bool per_gpu = false;  // ... or, if set, each GPU's time is
+  bool per_gpu = false;
   std::vector<job_size> sizes{{}};
 };
 
-// The jobs, with their durations as estimates. kInvalidArgument: no size, sizes of 0 GPUs or of no
-// weight in all, times or tenants that cannot be.
+// Draws the jobs. The estimate of a job is its duration.
+//
+// Errors: kInvalidArgument: no sizes, a size of 0 GPUs, weights that add up to 0, a time outside
+//         1 ... 2^32 - 1, or no tenants.
+// Cost:   O(jobs log jobs).
 [[nodiscard]] inline absl::StatusOr<job_list> generate_jobs(const job_generator& spec) {
   constexpr time_ms most = 0xffffffff;
   std::uint64_t weights = 0;

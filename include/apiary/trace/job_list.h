@@ -1,4 +1,4 @@
-// apiary/trace/job_list.h - jobs that arrive, and what became of them.
+// apiary/trace/job_list.h - lists of jobs with arrival times, outages of servers, and the record of each job.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,21 +13,21 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A job as only a simulation knows it.
+// A job with its arrival and its true duration, which only a simulation knows.
 struct timed_job {
   job_request request{};
   time_ms arrival = 0;
-  time_ms duration = 0;  // how long it runs at full speed
+  time_ms duration = 0;  // milliseconds at full speed
 };
 
-// Jobs by arrival, job i being job_id(i), and the names of their tenants.
+// Jobs in order of arrival, job i with the id job_id(i), and the names of their tenants.
 struct job_list {
   std::vector<timed_job> jobs{};
   std::vector<std::string> tenants{};
-  std::uint64_t left_out = 0;  // jobs of the file that ran on nothing or for no time
+  std::uint64_t left_out = 0;  // jobs of the file without GPUs or without duration
 };
 
-// Orders jobs by arrival, equal ones as they are, and numbers them.
+// Sorts jobs by arrival (stable) and numbers them from job_id(0).
 inline void number_by_arrival(std::vector<timed_job>& jobs) {
   std::stable_sort(jobs.begin(), jobs.end(),
                    [](const timed_job& a, const timed_job& b) { return a.arrival < b.arrival; });
@@ -43,16 +43,16 @@ struct outage {
   time_ms until = forever;
 };
 
-// What became of a job. Moments are forever where there was none.
+// The history of a job in a simulation. A time is forever if the event did not happen.
 struct job_record {
-  time_ms started = forever;  // the first time
+  time_ms started = forever;  // the first start
   time_ms ended = forever;
-  delays waited{};
-  std::uint32_t suspended = 0;  // times
-  std::uint32_t broken = 0;     // times, with the server under it
-  std::uint32_t migrated = 0;   // times
-  std::uint32_t resized = 0;    // times
-  time_ms lost = 0;             // work that it did and had to do again, at full speed
+  delays waited{};              // waiting time by cause
+  std::uint32_t suspended = 0;  // number of suspensions
+  std::uint32_t broken = 0;     // number of failures of a server on which the job ran
+  std::uint32_t migrated = 0;   // number of migrations
+  std::uint32_t resized = 0;    // number of times that the job grew or shrank
+  time_ms lost = 0;             // work lost in failures, in milliseconds at full speed
 };
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/trace/line_reader.h - the lines of a text file or of a text in memory.
+// apiary/trace/line_reader.h - reads a text file, or a text in memory, line by line.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -21,35 +21,19 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The text as it can be shown in a message: cut at 60 bytes, unprintable ones as \xNN, in quotes.
-[[nodiscard]] inline std::string shown(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text.substr(0, 60)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f) {
-      out += c;
-    } else {
-      out += "\\x";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
-    }
-  }
-  return out += text.size() > 60 ? "...\"" : "\"";
-}
-
-// Hands out line after line of a text that may be larger than memory.
+// Reads a text line by line; the text may be larger than memory.
 //
-// Accepts: LF and CRLF, no line end at the end, blank lines at the end, a UTF-8 mark at the start.
-// Refuses: a line longer than max_line bytes, control characters (NUL among them; tabs unless they
-//          are allowed), a blank line before the last line that is not; with kInvalidArgument, or
-//          kOutOfRange for the length.
-// Cost:    O(bytes); memory for two lines of greatest length.
+// Accepts: LF and CRLF, a last line without line end, blank lines at the end, a UTF-8 byte order mark at
+//          the start.
+// Errors:  kInvalidArgument: a control character (NUL included; tabs unless allow_tabs() was called),
+//          or a blank line followed by a line that is not blank. kOutOfRange: a line longer than
+//          max_line bytes.
+// Cost:    O(bytes); memory for two lines of max_line bytes.
 class line_reader {
  public:
-  static constexpr std::size_t max_line = 65536;
+  static constexpr std::size_t max_line = 65536;  // bytes
 
-  // Reads the file at `path`. kNotFound, kPermissionDenied, ... where it cannot be opened.
+  // Opens the file at `path`. Errors: kNotFound, kPermissionDenied, ... as the system says.
   [[nodiscard]] static absl::StatusOr<line_reader> open(const std::string& path) {
     std::FILE* file = std::fopen(path.c_str(), "rb");
     if (file == nullptr) return absl::ErrnoToStatus(errno, path);
@@ -59,13 +43,14 @@ class line_reader {
     return lines;
   }
 
-  // Reads `text`, which messages call `name`. Requires: the text outlives the reader.
+  // Reads `text`; messages name it `name`. Requires: the text outlives the reader.
   line_reader(std::string name, std::string_view text) : name_(std::move(name)), rest_(text) {}
 
+  // Accepts tabs from now on.
   void allow_tabs() noexcept { tabs_ = true; }
 
-  // Puts the next line, without its end, into `line`, where it stays until the next call; false at
-  // the end of the text.
+  // Sets `line` to the next line without its line end, valid until the next call. Returns false at the
+  // end of the text.
   [[nodiscard]] absl::StatusOr<bool> next(std::string_view& line) {
     std::uint64_t blank_at = 0;
     while (true) {
@@ -82,21 +67,38 @@ class line_reader {
       return (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) && !(tabs_ && c == '\t');
     });
     if (control != line.end()) {
-      return error("control character " + shown({&*control, 1}) + " at byte " +
+      return error("control character " + line_reader::quoted({&*control, 1}) + " at byte " +
                    std::to_string(control - line.begin() + 1));
     }
     return true;
   }
 
+  // The text in quotes for a message: cut at 60 bytes, with unprintable bytes as \xNN.
+  [[nodiscard]] static std::string quoted(std::string_view text) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string out = "\"";
+    for (const char c : text.substr(0, 60)) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte >= 0x20 && byte < 0x7f) {
+        out += c;
+      } else {
+        out += "\\x";
+        out += digits[byte >> 4];
+        out += digits[byte & 15];
+      }
+    }
+    return out += text.size() > 60 ? "...\"" : "\"";
+  }
+
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  // Of the last line handed out, from 1; 0 before the first.
+  // The number of the last line read, from 1; 0 before the first.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
-  // kInvalidArgument that says where: "name:number: what".
+  // A kInvalidArgument about the last line read: "name:number: what".
   [[nodiscard]] absl::Status error(const std::string& what) const {
     return absl::InvalidArgumentError(name_ + ":" + std::to_string(number_) + ": " + what);
   }
-  // kInvalidArgument about the text as a whole: "name: what".
+  // A kInvalidArgument about the whole text: "name: what".
   [[nodiscard]] absl::Status error_in_all(const std::string& what) const {
     return absl::InvalidArgumentError(name_ + ": " + what);
   }
@@ -125,7 +127,7 @@ class line_reader {
     return true;
   }
 
-  // Fills the buffer behind what is left of it.
+  // Moves the unread bytes to the start of the buffer and fills the rest from the file.
   absl::Status refill() {
     std::copy(rest_.begin(), rest_.end(), buffer_.begin());
     std::size_t filled = rest_.size();
@@ -141,7 +143,7 @@ class line_reader {
   std::string name_;
   std::unique_ptr<std::FILE, closer> file_;
   std::vector<char> buffer_;
-  std::string_view rest_;  // not handed out yet: of the text, or of the buffer
+  std::string_view rest_;  // what is not read yet, of the text or of the buffer
   std::uint64_t number_ = 0;
   bool tabs_ = false;
 };

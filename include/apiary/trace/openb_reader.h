@@ -1,4 +1,4 @@
-// apiary/trace/openb_reader.h - clusters and workloads in the format of the openb traces.
+// apiary/trace/openb_reader.h - reads clusters and workloads in the format of Alibaba's openb traces.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,36 +28,37 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Names of GPU models and their numbers: the node list makes them, the task list looks them up.
+// Numbers the names of GPU models. Reading a node list adds names; reading a task list looks them up.
 class gpu_model_names {
  public:
-  // The number of the model, a new one for a new name; nullopt when max_gpu_models names are taken.
+  // The number of the model; a new name gets the next number. nullopt if there are max_gpu_models
+  // names already.
   [[nodiscard]] std::optional<gpu_model> intern(std::string_view name) {
     if (const std::optional<gpu_model> known = find(name)) return known;
     if (names_.size() == max_gpu_models) return std::nullopt;
     names_.emplace_back(name);
     return static_cast<gpu_model>(names_.size() - 1);
   }
-  // The number of the model; nullopt for a name that is not here.
+  // The number of the model; nullopt for an unknown name.
   [[nodiscard]] std::optional<gpu_model> find(std::string_view name) const noexcept {
     const auto at = std::find(names_.begin(), names_.end(), name);
     if (at == names_.end()) return std::nullopt;
     return static_cast<gpu_model>(at - names_.begin());
   }
+  // All names, by number.
   [[nodiscard]] std::span<const std::string> names() const noexcept { return names_; }
 
  private:
   std::vector<std::string> names_;
 };
 
-// Every reader below answers what is wrong with a text with kInvalidArgument (kOutOfRange for a
-// line that is too long) and a message that begins with the text's name and, unless the fault is one
-// of the text as a whole, as that something is missing, with the line. A file that cannot be read on
-// is answered with the system's error.
+// Errors of all readers below: kInvalidArgument (kOutOfRange for a line that is too long) with a message
+// that begins with the name of the text and, unless the fault concerns the whole text, the line; the
+// error of the system if a file cannot be read to its end.
 
 // Reads a node list, columns sn, cpu_milli, memory_mib, gpu, model. A node has at most
-// max_gpus_per_node GPUs and, if it has any, a model; names are unique, and none is "-", which
-// stands for no node where decisions are written (sim/report.h).
+// max_gpus_per_node GPUs and, if it has any, one model. Names are unique. No name is "-", which stands
+// for "no node" where decisions are written (sim/report.h).
 [[nodiscard]] inline absl::StatusOr<trace_cluster> read_nodes(line_reader lines,
                                                               gpu_model_names& models) {
   enum : std::size_t { sn, cpu_milli, memory_mib, gpu, model };
@@ -79,17 +80,17 @@ class gpu_model_names {
     if (shape.gpus > 0) {
       APIARY_ASSIGN_OR_RETURN(const std::string model_name, csv.name(model));
       if (model_name.find('|') != std::string::npos)
-        return csv.error("model is " + shown(model_name) + ", a node has only one");
+        return csv.error("model is " + line_reader::quoted(model_name) + ", a node has only one");
       const std::optional<gpu_model> number = models.intern(model_name);
       if (!number) {
-        return csv.error("model " + shown(model_name) + " is one more than " +
+        return csv.error("model " + line_reader::quoted(model_name) + " is one more than " +
                          std::to_string(max_gpu_models));
       }
       shape.model = *number;
     }
     const auto [first, is_new] = line_of.try_emplace(name, csv.lines().number());
     if (!is_new) {
-      return csv.error("node " + shown(name) + " is already in line " +
+      return csv.error("node " + line_reader::quoted(name) + " is already in line " +
                        std::to_string(first->second));
     }
     read.nodes.add(shape);
@@ -99,7 +100,8 @@ class gpu_model_names {
   return read;
 }
 
-// Reads a list of node names, one a line: the same nodes in that order. Each must be named once.
+// Reads a list of node names, one per line, and returns the nodes in that order. Every node must be named
+// exactly once.
 [[nodiscard]] inline absl::StatusOr<trace_cluster> read_node_order(line_reader lines,
                                                                    const trace_cluster& nodes) {
   absl::flat_hash_map<std::string_view, node_id> by_name;
@@ -111,10 +113,12 @@ class gpu_model_names {
     APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
     if (!more) break;
     const auto found = by_name.find(line);
-    if (found == by_name.end()) return lines.error("no node is called " + shown(line));
+    if (found == by_name.end())
+      return lines.error("no node is called " + line_reader::quoted(line));
     std::uint64_t& seen = line_of[found->second.value];
     if (seen != 0) {
-      return lines.error("node " + shown(line) + " is already in line " + std::to_string(seen));
+      return lines.error("node " + line_reader::quoted(line) + " is already in line " +
+                         std::to_string(seen));
     }
     seen = lines.number();
     ordered.nodes.add(nodes.nodes.shape(found->second));
@@ -122,14 +126,14 @@ class gpu_model_names {
   }
   for (const node_id n : nodes.names.ids()) {
     if (line_of[n.value] == 0)
-      return lines.error_in_all("node " + shown(nodes.names[n]) + " is missing");
+      return lines.error_in_all("node " + line_reader::quoted(nodes.names[n]) + " is missing");
   }
   return ordered;
 }
 
-// The models named by a GPU spec: all for "", otherwise names separated by '|', of which the same
-// one may come twice. Names that no node has are passed over. nullopt with `why` set for an empty
-// name, or if no node has any of them.
+// The set of GPU models that a spec names: all models for "", otherwise names separated by '|'; a name
+// may occur twice. Names that no node has are ignored. Returns nullopt and sets `why` for an empty name,
+// or if no node has any of the models.
 [[nodiscard]] inline std::optional<model_set> parse_gpu_spec(std::string_view spec,
                                                              const gpu_model_names& models,
                                                              std::string& why) {
@@ -152,9 +156,9 @@ class gpu_model_names {
 }
 
 // Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if present,
-// gpu_spec. As the traces mean it, a task without GPUs has neither share nor spec, a share above
-// 1000 is 1000, and a task with several GPUs takes them whole. One GPU of share 0 is a fault, and so
-// is a spec without any of `models`, those that read_nodes found.
+// gpu_spec. The rules of the traces hold: a task without GPUs has neither gpu_milli nor gpu_spec; a
+// gpu_milli above 1000 means 1000; a task with several GPUs takes whole ones. One GPU with gpu_milli 0 is
+// an error, and so is a spec that names none of `models` (those that read_nodes() found).
 [[nodiscard]] inline absl::StatusOr<std::vector<named_task>> read_tasks(
     line_reader lines, const gpu_model_names& models) {
   enum : std::size_t { name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec };
@@ -163,7 +167,7 @@ class gpu_model_names {
   APIARY_ASSIGN_OR_RETURN(detail::csv_reader csv,
                           detail::csv_reader::create(std::move(lines), columns));
   std::vector<named_task> tasks;
-  std::vector<std::string> specs;  // of each task
+  std::vector<std::string> specs;  // by task
   absl::flat_hash_map<std::string, std::uint64_t> line_of;
   while (true) {
     APIARY_ASSIGN_OR_RETURN(const bool more, csv.next());
@@ -183,12 +187,12 @@ class gpu_model_names {
       spec = csv[gpu_spec];
       std::string why;
       const std::optional<model_set> set = parse_gpu_spec(spec, models, why);
-      if (!set) return csv.error("gpu_spec is " + shown(spec) + ", which " + why);
+      if (!set) return csv.error("gpu_spec is " + line_reader::quoted(spec) + ", which " + why);
       request.models = *set;
     }
     const auto [first, is_new] = line_of.try_emplace(task.name, csv.lines().number());
     if (!is_new) {
-      return csv.error("task " + shown(task.name) + " is already in line " +
+      return csv.error("task " + line_reader::quoted(task.name) + " is already in line " +
                        std::to_string(first->second));
     }
     tasks.push_back(std::move(task));
@@ -205,8 +209,8 @@ class gpu_model_names {
   return tasks;
 }
 
-// Reads a list of task names, one a line, as indices of `tasks`. A name may come again: another
-// task like that one.
+// Reads a list of task names, one per line, as indices of `tasks`. A name may occur more than once: the
+// task then arrives again as another job.
 [[nodiscard]] inline absl::StatusOr<std::vector<std::uint32_t>> read_arrivals(
     line_reader lines, std::span<const named_task> tasks) {
   absl::flat_hash_map<std::string_view, std::uint32_t> by_name;
@@ -217,7 +221,8 @@ class gpu_model_names {
     APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
     if (!more) break;
     const auto found = by_name.find(line);
-    if (found == by_name.end()) return lines.error("no task is called " + shown(line));
+    if (found == by_name.end())
+      return lines.error("no task is called " + line_reader::quoted(line));
     arrivals.push_back(found->second);
   }
   if (arrivals.empty()) return lines.error_in_all("the file is empty");

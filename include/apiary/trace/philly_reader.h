@@ -1,4 +1,4 @@
-// apiary/trace/philly_reader.h - the job list of the Philly cluster.
+// apiary/trace/philly_reader.h - reads the job list of the Philly cluster.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,7 +28,7 @@ APIARY_NAMESPACE_BEGIN
 
 namespace detail {
 
-// The number that some digits make; nullopt for anything else, or more than 15 of them.
+// The value of up to 15 decimal digits; nullopt for anything else.
 [[nodiscard]] inline std::optional<std::int64_t> digits(std::string_view text) noexcept {
   if (text.empty() || text.size() > 15) return std::nullopt;
   std::int64_t value = 0;
@@ -39,8 +39,8 @@ namespace detail {
   return value;
 }
 
-// Seconds with any number of decimals as milliseconds, later decimals cut off, or rounded halves
-// up; nullopt for anything else, or for 10^12 seconds and more.
+// Converts seconds with any number of decimals to milliseconds. Further decimals are cut off, or rounded
+// with halves up if `round`. nullopt for anything else, and for 10^12 seconds or more.
 [[nodiscard]] inline std::optional<time_ms> milliseconds(std::string_view text, bool round) {
   const std::size_t point = text.find('.');
   const std::optional<std::int64_t> whole = digits(text.substr(0, point));
@@ -81,7 +81,7 @@ namespace detail {
   return days * 86400 + number(11, 2) * 3600 + number(14, 2) * 60 + number(17, 2);
 }
 
-// Numbers tenants by name in the order in which they come.
+// Numbers tenants by name, in order of first occurrence.
 class tenant_names {
  public:
   [[nodiscard]] tenant_id intern(std::string_view name, std::vector<std::string>& names) {
@@ -97,12 +97,13 @@ class tenant_names {
 
 }  // namespace detail
 
-// Reads a list with the columns timestamp (when the job came, UTC), duration (seconds), num_gpus and
-// cluster (its tenant). Times become milliseconds from the first arrival; the estimate is the
-// duration. A job without GPUs or duration is left out.
+// Reads a CSV list with the columns timestamp (the arrival, UTC), duration (seconds), num_gpus and
+// cluster (the tenant). Times become milliseconds from the first arrival. The estimate of a job is its
+// duration. A job without GPUs or duration is left out and counted.
 //
-// Returns kInvalidArgument (kOutOfRange for a line that is too long) and a message that begins with
-// the text's name and the line where the fault is.
+// Errors:  kInvalidArgument (kOutOfRange for a line that is too long) with a message that begins with
+//          the name of the text and the line.
+// Example: examples/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_philly(line_reader lines) {
   enum : std::size_t { timestamp, duration, num_gpus, tenant };
   constexpr std::array<detail::csv_column, 4> columns{
@@ -117,10 +118,12 @@ class tenant_names {
     timed_job job;
     const std::optional<std::int64_t> came = detail::unix_seconds(csv[timestamp]);
     if (!came) {
-      return csv.error("timestamp is " + shown(csv[timestamp]) + ", not YYYY-MM-DD HH:MM:SS");
+      return csv.error("timestamp is " + line_reader::quoted(csv[timestamp]) +
+                       ", not YYYY-MM-DD HH:MM:SS");
     }
     const std::optional<time_ms> took = detail::milliseconds(csv[duration], false);
-    if (!took) return csv.error("duration is " + shown(csv[duration]) + ", not seconds");
+    if (!took)
+      return csv.error("duration is " + line_reader::quoted(csv[duration]) + ", not seconds");
     APIARY_ASSIGN_OR_RETURN(job.request.gpus, csv.number(num_gpus));
     APIARY_ASSIGN_OR_RETURN(const std::string name, csv.name(tenant));
     if (*took == 0 || job.request.gpus == 0) {

@@ -1,4 +1,4 @@
-// apiary/trace/swf_reader.h - job lists in the Standard Workload Format.
+// apiary/trace/swf_reader.h - reads job lists in the Standard Workload Format (SWF).
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -26,13 +26,13 @@ APIARY_NAMESPACE_BEGIN
 
 namespace detail {
 
-// -1 or a whole number below 10^12; nullopt for anything else.
+// -1 (unknown) or a whole number below 10^12; nullopt for anything else.
 [[nodiscard]] inline std::optional<std::int64_t> swf_number(std::string_view text) noexcept {
   if (text == "-1") return -1;
   const std::optional<std::int64_t> value = digits(text);
   return value && *value < 1'000'000'000'000 ? value : std::nullopt;
 }
-// -1, or seconds as the nearest milliseconds; nullopt for anything else, or for 10^12 and more.
+// -1 (unknown), or seconds rounded to milliseconds; nullopt for anything else, and for 10^12 or more.
 [[nodiscard]] inline std::optional<time_ms> swf_time(std::string_view text) {
   const bool unknown = text.starts_with("-1.") && text.back() == '0' &&
                        text.find_first_not_of('0', 3) == std::string_view::npos;
@@ -41,21 +41,24 @@ namespace detail {
 
 }  // namespace detail
 
-// Reads a list of 18 numbers a line between spaces or tabs, comments behind ';'. Of them count:
-// submit time (2), run time (4), allocated (5) and requested (8) processors, requested time (9),
-// status (11), user (12), -1 if unknown; of the others no more is asked than the characters of a
-// number. A processor is a GPU; where the request is unknown, what was allocated and how long it
-// ran stand for it. A job runs no longer than it asked for: what ran on was killed there. Lines of
-// status 2, 3 and 4 are parts of a job that has a line of its own, and do not count. The tenant's
-// name is the user's number. A job that ran on nothing or for no time is left out.
+// Reads a list with 18 numbers per line, separated by spaces or tabs; a comment starts with ';'. A
+// processor of the list is a GPU.
 //
-// Times are seconds, with decimals if the list has them, as the format permits. They become
-// milliseconds from the first arrival, the nearest, halves away from 0: as logs round their seconds.
+// Fields used: submit time (2), run time (4), allocated processors (5), requested processors (8),
+// requested time (9), status (11) and user (12); -1 means unknown. The other fields must only look like
+// numbers. If the request is unknown, the allocated processors and the run time stand in for it. A job
+// runs no longer than its requested time. Lines with status 2, 3 or 4 belong to a job that has another
+// line, and are skipped. The tenant is the user. A job without processors or run time is left out and
+// counted. Queues, dependencies and think times are ignored.
+//
+// Times are seconds, possibly with decimals. They become milliseconds from the first arrival, rounded to
+// the nearest with halves away from 0.
 //
 // Model:   Chapin et al., "Benchmarks and standards for the evaluation of parallel job schedulers"
 //          (JSSPP 1999), version 2.2 of the format.
-// Returns kInvalidArgument (kOutOfRange for a line that is too long) and a message that begins with
-// the text's name and the line where the fault is.
+// Errors:  kInvalidArgument (kOutOfRange for a line that is too long) with a message that begins with
+//          the name of the text and the line.
+// Example: examples/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_swf(line_reader lines) {
   enum : std::size_t {
     submitted = 1,
@@ -96,16 +99,16 @@ namespace detail {
       const std::optional<std::int64_t> number =
           time ? detail::swf_time(fields[f]) : detail::swf_number(fields[f]);
       if (!number) {
-        return lines.error("field " + std::to_string(f + 1) + " is " + shown(fields[f]) +
-                           (time ? ", not a number" : ", not a whole number") +
-                           " from -1 to 10^12");
+        return lines.error(
+            "field " + std::to_string(f + 1) + " is " + line_reader::quoted(fields[f]) +
+            (time ? ", not a number" : ", not a whole number") + " from -1 to 10^12");
       }
       value[f] = *number;
     }
     for (std::size_t f = 0; f < num_fields; ++f) {
       if (fields[f].find_first_not_of("0123456789+-.eE") != std::string_view::npos)
-        return lines.error("field " + std::to_string(f + 1) + " is " + shown(fields[f]) +
-                           ", not a number");
+        return lines.error("field " + std::to_string(f + 1) + " is " +
+                           line_reader::quoted(fields[f]) + ", not a number");
     }
     if (value[status] >= 2 && value[status] <= 4) continue;
     const std::int64_t gpus = value[requested] > 0 ? value[requested] : value[allocated];

@@ -1,4 +1,4 @@
-// apiary/trace/task_generator.h - clusters and workloads drawn like those of a production GPU cluster.
+// apiary/trace/task_generator.h - random clusters and workloads like those of a production GPU cluster.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -19,12 +19,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// The parameters of openb_like().
 struct synthetic_spec {
   std::uint64_t seed = 1;
   std::uint32_t nodes = 1213;        // the size of the original
-  std::uint32_t load_percent = 130;  // GPUs asked for in all, of those that the cluster has
+  std::uint32_t load_percent = 130;  // GPUs that all tasks ask for, in % of the GPUs of the cluster
 };
 
+// A cluster and the tasks that arrive at it.
 struct synthetic_trace {
   trace_cluster nodes{};
   workload work{};
@@ -32,7 +34,7 @@ struct synthetic_trace {
 
 namespace detail {
 
-// How often the nodes of the openb cluster (Alibaba, 2023) have each shape.
+// The shapes of the nodes of the openb cluster (Alibaba, 2023), with their numbers of nodes.
 struct weighted_shape {
   std::uint32_t weight;
   node_shape shape;
@@ -55,12 +57,12 @@ inline constexpr weighted_shape openb_shapes[] = {
     {2, {{128000, 1048576}, 1, 6}},   // A10
 };
 
-// How often its tasks are of each kind: the kinds seen at least 31 times and those with several
-// GPUs, 93 of 100 tasks.
+// The kinds of its tasks, with their numbers of tasks: the kinds seen at least 31 times and those with
+// several GPUs, together 93 % of all tasks.
 struct weighted_task {
   std::uint32_t weight;
   resources host;
-  std::uint32_t devices;
+  std::uint32_t gpus;
   milli_gpu gpu_milli;
 };
 inline constexpr weighted_task openb_tasks[] = {
@@ -100,7 +102,7 @@ template <class T, std::size_t N>
   return sum;
 }
 
-// prefix, and n with at least `digits` digits.
+// The prefix followed by n with at least `digits` digits.
 [[nodiscard]] inline std::string numbered(const char* prefix, std::uint32_t n, std::size_t digits) {
   const std::string number = std::to_string(n);
   return prefix + std::string(digits - std::min(digits, number.size()), '0') + number;
@@ -108,12 +110,12 @@ template <class T, std::size_t N>
 
 }  // namespace detail
 
-// A cluster with the shapes of the openb cluster in their proportions, in random order, and tasks
-// drawn by the frequency of their kind until they ask for spec.load_percent of its GPUs; each
+// Draws a cluster with the node shapes of the openb cluster in their proportions and in random order, and
+// tasks by the frequency of their kind until they ask for spec.load_percent of the GPUs. Each task
 // arrives once. Equal specs give equal traces on every platform.
 //
-// Model:    Alibaba cluster-trace-gpu-v2023, the marginals of its node and task lists; tasks are
-//           independent of each other, which those of the trace are not.
+// Model:    Alibaba cluster-trace-gpu-v2023, the marginal distributions of its node and task lists.
+//           Unlike in the trace, tasks are independent of each other.
 // Requires: spec.nodes > 0.
 // Cost:     O(nodes + tasks).
 [[nodiscard]] inline synthetic_trace openb_like(const synthetic_spec& spec) {
@@ -141,7 +143,7 @@ template <class T, std::size_t N>
     task.name = detail::numbered("task-", static_cast<std::uint32_t>(trace.work.tasks.size()), 5);
     task.request.cpu_milli = kind.host.cpu_milli;
     task.request.memory_mib = kind.host.memory_mib;
-    task.request.gpus = kind.devices;
+    task.request.gpus = kind.gpus;
     task.request.gpu_milli = kind.gpu_milli;
     asked += task.request.total_gpu_milli();
     trace.work.tasks.push_back(std::move(task));

@@ -19,35 +19,35 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Nodes and what they are called.
+// Nodes and their names.
 struct trace_cluster {
   node_table nodes{};
   dense_map<node_id, std::string> names{};
 };
 
-// A task and what it is called. `spec` numbers the statements of GPU models of all tasks in
-// ascending order of their text: what task_kind::spec asks for.
+// A task and its name. `spec` numbers the GPU specs of all tasks in ascending order of their text; it
+// becomes task_kind::spec.
 struct named_task {
   std::string name{};
   task_request request{};
   std::uint32_t spec = 0;
 };
 
-// Tasks, and the order in which they arrive as indices of tasks. A task may arrive more than once
-// (each time as another job) or never.
+// Tasks, and their arrivals in order, as indices of `tasks`. A task may arrive more than once (each time
+// as another job) or never.
 struct workload {
   std::vector<named_task> tasks{};
   std::vector<std::uint32_t> arrivals{};
 };
 
-// The arrival of every task once, in the order of the list.
+// Every task arrives once, in the order of the list.
 [[nodiscard]] inline std::vector<std::uint32_t> in_order(std::span<const named_task> tasks) {
   std::vector<std::uint32_t> arrivals(tasks.size());
   std::iota(arrivals.begin(), arrivals.end(), 0U);
   return arrivals;
 }
 
-// The arrival of every task once, in the seed's order.
+// Every task arrives once, in a random order that depends on the seed alone.
 [[nodiscard]] inline std::vector<std::uint32_t> in_random_order(std::span<const named_task> tasks,
                                                                 std::uint64_t seed) {
   std::vector<std::uint32_t> arrivals = in_order(tasks);
@@ -56,7 +56,7 @@ struct workload {
   return arrivals;
 }
 
-// The kind of each task: the history from which task_mix takes what is typical.
+// The kind of each task: a history for task_mix::from_history().
 [[nodiscard]] inline std::vector<task_kind> task_kinds(std::span<const named_task> tasks) {
   std::vector<task_kind> kinds;
   kinds.reserve(tasks.size());

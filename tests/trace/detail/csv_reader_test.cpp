@@ -84,7 +84,7 @@ TEST_CASE("numbers are decimal digits within 32 bits and nothing else") {
                            "1.0", "1e3", "0x10", "", "one", "1;", "nan"}) {
     CAPTURE(text);
     CHECK(fault(number(text).status()) ==
-          "t:2: a is " + shown(text) + ", not a whole number from 0 to 4294967295");
+          "t:2: a is " + line_reader::quoted(text) + ", not a whole number from 0 to 4294967295");
   }
 }
 

@@ -30,12 +30,11 @@ struct csv_column {
   bool required = true;
 };
 
-// Rows of comma-separated fields under a header line that names them, in any order. Columns that
-// nobody asked for are passed over.
+// Reads comma-separated rows under a header line that names the columns in any order. Columns that the
+// caller does not ask for are skipped.
 //
-// Refuses: an empty text, a required column that is missing, a column named twice, a row with more
-//          or fewer fields than the header line, quotes (no field needs them); with
-//          kInvalidArgument.
+// Errors: kInvalidArgument: the text is empty, a required column is missing, a column is named twice, a
+//         row has more or fewer fields than the header line, or a quote occurs.
 class csv_reader {
  public:
   // Reads the header line. Requires: the names in `columns` outlive the reader.
@@ -47,20 +46,20 @@ class csv_reader {
     std::vector<std::string_view> names = csv.fields_;
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice != names.end()) return csv.error("two columns " + shown(*twice));
+    if (twice != names.end()) return csv.error("two columns " + line_reader::quoted(*twice));
     for (std::size_t c = 0; c < columns.size(); ++c) {
       const auto at = std::find(csv.fields_.begin(), csv.fields_.end(), columns[c].name);
       if (at != csv.fields_.end()) {
-        csv.place_[c] = static_cast<std::size_t>(at - csv.fields_.begin());
+        csv.position_[c] = static_cast<std::size_t>(at - csv.fields_.begin());
       } else if (columns[c].required) {
-        return csv.error("no column " + shown(columns[c].name));
+        return csv.error("no column " + line_reader::quoted(columns[c].name));
       }
     }
     csv.width_ = csv.fields_.size();
     return csv;
   }
 
-  // Goes to the next row; false at the end.
+  // Goes to the next row; returns false at the end.
   [[nodiscard]] absl::StatusOr<bool> next() {
     APIARY_ASSIGN_OR_RETURN(const bool more, split());
     if (more && fields_.size() != width_) {
@@ -72,27 +71,27 @@ class csv_reader {
 
   // The field of this row in column `c` of create's list; empty if there is no such column.
   [[nodiscard]] std::string_view operator[](std::size_t c) const noexcept {
-    return place_[c] == absent ? std::string_view() : fields_[place_[c]];
+    return position_[c] == absent ? std::string_view() : fields_[position_[c]];
   }
 
-  // The same as a number, decimal digits and nothing else.
+  // The same field as a number from 0 to `max`, decimal digits only.
   [[nodiscard]] absl::StatusOr<std::uint32_t> number(
-      std::size_t c, std::uint32_t most = std::numeric_limits<std::uint32_t>::max()) const {
+      std::size_t c, std::uint32_t max = std::numeric_limits<std::uint32_t>::max()) const {
     const std::string_view text = (*this)[c];
     std::uint32_t value = 0;
     const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (fault != std::errc() || end != text.data() + text.size() || value > most) {
-      return error(std::string(columns_[c].name) + " is " + shown(text) +
-                   ", not a whole number from 0 to " + std::to_string(most));
+    if (fault != std::errc() || end != text.data() + text.size() || value > max) {
+      return error(std::string(columns_[c].name) + " is " + line_reader::quoted(text) +
+                   ", not a whole number from 0 to " + std::to_string(max));
     }
     return value;
   }
 
-  // The same as a name: not empty, without spaces.
+  // The same field as a name: not empty, without spaces.
   [[nodiscard]] absl::StatusOr<std::string> name(std::size_t c) const {
     const std::string_view text = (*this)[c];
     if (text.empty() || text.find(' ') != std::string_view::npos) {
-      return error(std::string(columns_[c].name) + " is " + shown(text) +
+      return error(std::string(columns_[c].name) + " is " + line_reader::quoted(text) +
                    ", not a name without spaces");
     }
     return std::string(text);
@@ -107,7 +106,7 @@ class csv_reader {
   csv_reader(line_reader lines, std::span<const csv_column> columns)
       : lines_(std::move(lines)),
         columns_(columns.begin(), columns.end()),
-        place_(columns.size(), absent) {}
+        position_(columns.size(), absent) {}
 
   absl::StatusOr<bool> split() {
     std::string_view line;
@@ -125,7 +124,7 @@ class csv_reader {
 
   line_reader lines_;
   std::vector<csv_column> columns_;
-  std::vector<std::size_t> place_;  // of each of columns_ among the fields
+  std::vector<std::size_t> position_;  // the position of each of columns_ among the fields
   std::vector<std::string_view> fields_;
   std::size_t width_ = 0;
 };
