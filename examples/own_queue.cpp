@@ -55,7 +55,7 @@ class express_queue {
         ++e;
         continue;
       }
-      const absl::StatusOr<job_place> place = servers_.propose(e->job);
+      const absl::StatusOr<job_placement> place = servers_.propose(e->job);
       if (!place.ok()) {
         blocked_since = std::min(blocked_since, e->since);
         ++e;

@@ -79,7 +79,7 @@ class gpu_picture {
   }
 
   // Records that a job of the tenant had these GPUs from `from` until before `until`.
-  void add(apiary::tenant_id tenant, const apiary::job_place& place, apiary::time_ms from,
+  void add(apiary::tenant_id tenant, const apiary::job_placement& place, apiary::time_ms from,
            apiary::time_ms until) {
     if (from >= until) return;
     while (until > width_ * columns) halve();
@@ -172,7 +172,7 @@ class watched {
  private:
   struct stay {
     apiary::time_ms from = 0;
-    apiary::job_place place{};  // empty while the job does not run
+    apiary::job_placement place{};  // empty while the job does not run
   };
   void end(apiary::job_id job, apiary::time_ms now) {
     stay& s = stays_[job.value];

@@ -123,7 +123,7 @@ class simulator {
     time_ms since = 0;  // the job makes progress from then on
     std::uint32_t speed = 0;
     std::uint32_t gpus = 0;
-    job_place place{};  // empty while the job does not run
+    job_placement place{};  // empty while the job does not run
   };
   struct tenancy {
     job_id job{};
