@@ -18,38 +18,41 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What to look for: a cell of `level` that is free or lies in a free cell of at most level
-// `highest`, and whose bit is set in `usable` if that is given. Requires of `usable`: one bit a
-// cell, and the parts of a usable cell are usable (topology/health.h makes such sets).
+// A request for one cell.
 struct cell_request {
-  level_t level = 0;
-  level_t highest = ~level_t{0};
+  level_t level = 0;              // level of the cell
+  level_t highest = ~level_t{0};  // free cells above this level are not split
+  // If not null, only cells whose bit is set may be allocated. Requires: one bit for each cell; all
+  // cells inside a usable cell are usable (topology/health.h makes such sets).
   const summary_bitset* usable = nullptr;
 };
 
-// What it costs to grant a cell, e.g. how many guests must leave it.
+// The cost of allocating a cell, for example how many opportunistic tasks it would evict.
 template <class F>
 concept CellCost = requires(const F& cost, cell_id c) {
   { cost(c) } -> std::convertible_to<std::uint32_t>;
 };
 
-// Allocates cells of a tree by splitting and merging (buddy system).
+// Allocates aligned blocks of GPUs (cells of a tree) by splitting and merging: a buddy allocator
+// for trees with any fan-out.
 //
-// A free cell is split only if no smaller one serves: among the free cells of the lowest level that
-// holds a candidate, the candidate of least id, or of least cost and then least id. Merging is
-// complete at once, so the free cells follow from the live ones.
+// It splits a free cell only if no smaller one contains a candidate. Among the candidates in free
+// cells of that lowest level it takes the one with the lowest cost, if a cost is given, and then
+// the lowest id. A release merges at once as far as possible, so the live cells determine the free
+// ones.
 //
 // Model:    Knuth, TAOCP volume 1, section 2.5; HiveD (OSDI 2020) section 4. Differs: arbitrary
-//           fan-out, first fit by id (bitset searched by summaries), choice by cost.
+//           fan-out, first fit by id (a bitset with summaries), choice by cost.
 // Requires: at most 32 levels.
-// Cost:     allocate, release O(levels * log64 cells). With `usable`, a step more for every run of
-//           free cells without a usable one. With a cost, one call a candidate until a cost is 0.
-//           2 bits a cell.
+// Cost:     allocate, release O(levels * log64 cells). With `usable`, one more step for each run of
+//           free cells without a usable one. With a cost, one call for each candidate until a cost
+//           is 0. Memory: 2 bits a cell.
 // Invalid:  release of a cell that is not live aborts (APIARY_VERIFY).
 // Example:  examples/buddy_allocation.cpp
 template <CellTree Tree>
 class buddy_allocator {
  public:
+  // At first all cells are free.
   explicit buddy_allocator(Tree tree)
       : tree_(std::move(tree)), free_(tree_.num_cells()), live_(tree_.num_cells() / 64 + 1) {
     APIARY_VERIFY(tree_.num_levels() <= free_count_.size());
@@ -58,24 +61,27 @@ class buddy_allocator {
     insert_free(top(), roots.first.value, roots.last.value);
   }
 
-  // The cell that allocate would grant; nullopt when there is none.
+  // The cell that allocate would return; nullopt if there is none.
   [[nodiscard]] std::optional<cell_id> find(cell_request request) const noexcept {
     return optional(first(request));
   }
+  // The same with a cost for each candidate.
   template <CellCost Cost>
   [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
     return optional(cheapest(request, cost));
   }
 
-  // Grants what find would return; nullopt when that is nothing.
+  // Allocates a cell of the level; nullopt if there is no free one.
   std::optional<cell_id> allocate(level_t level) { return optional(take_first(level)); }
+  // Allocates the cell that find returns; nullopt if there is none.
   std::optional<cell_id> allocate(cell_request request) { return take(first(request)); }
+  // The same with a cost for each candidate.
   template <CellCost Cost>
   std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
     return take(cheapest(request, cost));
   }
 
-  // Grants c if it is free or part of a free cell; whether it did.
+  // Allocates c if it is free or inside a free cell. Returns whether it did.
   bool allocate_at(cell_id c) {
     const std::optional<level_t> from = enclosing_free_level(c);
     if (!from) return false;
@@ -83,7 +89,7 @@ class buddy_allocator {
     return true;
   }
 
-  // Takes the live cell c back and merges it with its buddies as far as all of them are free.
+  // Releases the live cell c and merges it with its buddies as long as all of them are free.
   void release(cell_id c) {
     APIARY_VERIFY(c.value < tree_.num_cells() && is_live(c));
     live_[c.value / 64] &= ~bit(c);
@@ -98,12 +104,12 @@ class buddy_allocator {
     free_added(l, c.value, 1);
   }
 
-  // Free cells of level l that are not part of a larger free cell.
+  // Free cells of level l that are not inside a larger free cell.
   [[nodiscard]] std::uint32_t free_count(level_t l) const noexcept {
     APIARY_ASSERT(l < tree_.num_levels());
     return free_count_[l];
   }
-  // The level of the free cell that c is or is part of; nullopt when a leaf of c is in a live cell.
+  // The level of the free cell that is c or contains c; nullopt if a leaf of c is in a live cell.
   [[nodiscard]] std::optional<level_t> enclosing_free_level(cell_id c) const noexcept {
     level_t l = tree_.level(c);
     while (!free_.test(c.value)) {
@@ -113,12 +119,13 @@ class buddy_allocator {
     }
     return l;
   }
+  // Whether c itself was allocated and not released.
   [[nodiscard]] bool is_live(cell_id c) const noexcept {
     APIARY_ASSERT(c.value < tree_.num_cells());
     return (live_[c.value / 64] & bit(c)) != 0;
   }
 
-  // By the value of the cell ids; the parts of a free cell are not members.
+  // The free cells by the value of their ids, without the cells inside a larger free cell.
   [[nodiscard]] const summary_bitset& free_cells() const noexcept { return free_; }
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
 
@@ -127,15 +134,15 @@ class buddy_allocator {
     return free_.memory_bytes() + live_.capacity() * sizeof(std::uint64_t);
   }
 
-  // Whether both have the same cells free and granted; from where they search next is no difference.
+  // Whether both have the same free and live cells. Hints for the next search do not count.
   // Requires: allocators of the same tree.
   friend bool operator==(const buddy_allocator& a, const buddy_allocator& b) noexcept {
     return a.free_ == b.free_ && a.live_ == b.live_ && a.free_count_ == b.free_count_;
   }
 
  private:
-  // Private functions return cells that may be not valid: one register. An optional built in a
-  // function that is not inlined goes through memory, and stalls on it.
+  // Private functions return a cell that may be not valid, in one register. An optional that is
+  // built in a function that is not inlined goes through memory and stalls.
   [[nodiscard]] static std::optional<cell_id> optional(cell_id c) noexcept {
     return c.valid() ? std::optional(c) : std::nullopt;
   }
@@ -155,20 +162,20 @@ class buddy_allocator {
     return levels_with_free_ & below_highest & (~0U << request.level);
   }
 
-  // The cells first, ..., last-1 of level l become free by themselves.
+  // Adds the free cells first, ..., last-1 of level l.
   void insert_free(level_t l, std::uint32_t first, std::uint32_t last) noexcept {
     if (first == last) return;
     free_.set_range(first, last);
     free_added(l, first, last - first);
   }
-  // n > 0 cells of level l have been added to free_, the least of them `first`.
+  // Updates the counts after n > 0 cells of level l, the lowest `first`, were added to free_.
   void free_added(level_t l, std::uint32_t first, std::uint32_t n) noexcept {
     std::uint32_t& hint = no_free_below_[l];
     hint = first < hint ? first : hint;
     free_count_[l] += n;
     levels_with_free_ |= 1U << l;
   }
-  // n cells of level l have been removed from free_.
+  // Updates the counts after n cells of level l were removed from free_.
   void free_removed(level_t l, std::uint32_t n) noexcept {
     free_count_[l] -= n;
     const std::uint32_t none = free_count_[l] == 0 ? 1U : 0U;
@@ -179,7 +186,7 @@ class buddy_allocator {
   [[nodiscard]] cell_id first_free(level_t l) const noexcept {
     return cell_id(free_.find_next(no_free_below_[l]));
   }
-  // The first free cell of level l from c on; not valid when there is none. c may be the end.
+  // The first free cell of level l at or after c; not valid if there is none. c may be the end.
   [[nodiscard]] cell_id next_free(cell_id c, level_t l) const noexcept {
     const std::uint32_t i = free_.find_next(c.value);
     return i < tree_.cells(l).last.value ? cell_id(i) : cell_id();
@@ -204,7 +211,7 @@ class buddy_allocator {
     return cell_id();
   }
 
-  // The first usable cell of the wanted level inside the free cells of level `from`.
+  // The first usable cell of the requested level inside the free cells of level `from`.
   [[nodiscard]] cell_id first_usable(cell_request request, level_t from) const noexcept {
     const summary_bitset& usable = *request.usable;
     const id_range<cell_id> level = tree_.cells(from);
@@ -222,7 +229,7 @@ class buddy_allocator {
     return cell_id();
   }
 
-  // The cheapest (usable) cell of the wanted level inside the free cells of level `from`.
+  // The cheapest (usable) cell of the requested level inside the free cells of level `from`.
   template <CellCost Cost>
   [[nodiscard]] cell_id cheapest(cell_request request, level_t from, const Cost& cost) const {
     cell_id best;
@@ -240,7 +247,7 @@ class buddy_allocator {
     return best;
   }
 
-  // Grants the first free cell of the level, split off a larger one if there is none.
+  // Allocates the first free cell of the level; splits a larger one if there is none.
   cell_id take_first(level_t level) {
     const std::uint32_t levels = levels_to_search({.level = level});
     if (levels == 0) return cell_id();
@@ -253,8 +260,8 @@ class buddy_allocator {
     live_[c.value / 64] |= bit(c);
     return c;
   }
-  // Splits c of level l, which is free no longer, down to its first cell of the level. As merge, it
-  // is the rarer way, and inlined it would cost the other one its registers.
+  // Splits c of level l, which is no longer free, down to its first cell of `level`. Splits and
+  // merges are rare; inlined they would take registers from the common path.
   [[gnu::noinline]] cell_id split(cell_id c, level_t l, level_t level) noexcept {
     while (l > level) {
       const id_range<cell_id> parts = tree_.children(c, l);
@@ -263,7 +270,7 @@ class buddy_allocator {
     }
     return c;
   }
-  // The cells of level l, all but one of them free, become parts of a free cell.
+  // Removes the buddies of level l, all but one of them free, because their parent becomes free.
   [[gnu::noinline]] void merge(id_range<cell_id> buddies, level_t l) noexcept {
     free_.reset_range(buddies.first.value, buddies.last.value);
     free_removed(l, buddies.size() - 1);
@@ -274,7 +281,7 @@ class buddy_allocator {
     return optional(c);
   }
 
-  // Splits the free cell of level `from` around c until c is free by itself, and grants it.
+  // Splits the free cell of level `from` that contains c until c is a free cell, and allocates c.
   void take(cell_id c, level_t from) {
     live_[c.value / 64] |= bit(c);
     for (level_t l = tree_.level(c); l < from; ++l) {
@@ -290,9 +297,9 @@ class buddy_allocator {
 
   Tree tree_;
   summary_bitset free_;
-  std::vector<std::uint64_t> live_;                // a bit a cell, by the value of its id
+  std::vector<std::uint64_t> live_;                // one bit for each cell, by the value of its id
   std::array<std::uint32_t, 32> free_count_{};     // of each level
-  std::array<std::uint32_t, 32> no_free_below_{};  // of each level, a hint: search from here
+  std::array<std::uint32_t, 32> no_free_below_{};  // of each level, a hint where to start a search
   std::uint32_t levels_with_free_ = 0;             // bit l: free_count_[l] > 0
 };
 

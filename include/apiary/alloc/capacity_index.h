@@ -1,4 +1,4 @@
-// apiary/alloc/capacity_index.h - what is free on nodes and, counted, in each cell above them.
+// apiary/alloc/capacity_index.h - free GPUs of each node, counted in each cell above the nodes.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,22 +16,25 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Free leaves of each node, and for each cell above the nodes how many nodes have how many free and
-// how many pieces of t leaves they hold in all: the sum of floor(free / t) over its nodes.
+// Keeps the number of free leaves (GPUs) of each node. For each cell above the nodes it also keeps
+// a histogram of its nodes by free leaves and, for each task size t, the number of slots: how many
+// tasks of t leaves fit, the sum of floor(free / t) over the nodes. Gang searches read it.
 //
-// What counts as free is the host's: leaves that a gang of some priority may have; 0 on a node that
-// is bad or filtered out. Nodes and cells are named by their place in their level, 0, 1, ...; the
-// level above the roots, num_levels(), has one cell: everything.
+// The host decides which leaves count as free: for example those that a gang of a given priority
+// may use, and none on a node that is bad or filtered out. Nodes and cells are numbered 0, 1, ...
+// within their level. The level above the roots, num_levels(), has one cell, which contains
+// everything.
 //
-// Model:    histograms by level, changed along one path; pieces by size and then by cell, so that
-//           a question about all cells of a level reads one array for each size of task.
+// Model:    histograms by level, updated along one path to the root; slots by size and then by
+//           cell, so that a query about all cells of a level reads one array for each task size.
 // Requires: 0 <= node_level < num_levels, at most 64 leaves a node.
-// Cost:     set O(levels * (1 + sizes whose pieces change)); the others O(1), first_node O(log64).
-//           8 bytes a cell and leaf of a node, 1 bit and a 65th a node and leaf of a node.
+// Cost:     set O(levels * (1 + sizes whose slots change)); first_node O(log64 nodes); the others
+//           O(1). Memory: 8 bytes for each pair (cell, leaf of a node), 65/64 bits for each pair
+//           (node, leaf of a node).
 template <CellTree Tree>
 class capacity_index {
  public:
-  // All nodes have nothing free. most: leaves that a node may have free, 1 to 64.
+  // No node has a free leaf. max_free: the most leaves that a node may have free, 1 to 64.
   capacity_index(Tree tree, level_t node_level, std::uint32_t max_free)
       : tree_(std::move(tree)), node_level_(node_level), max_free_(max_free) {
     APIARY_VERIFY(node_level < tree_.num_levels() && max_free >= 1 && max_free <= 64);
@@ -50,53 +53,61 @@ class capacity_index {
   }
 
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
+  // The level of the nodes.
   [[nodiscard]] level_t node_level() const noexcept { return node_level_; }
-  // The level of the cell of everything.
+  // The level above the roots, whose one cell contains everything.
   [[nodiscard]] level_t top() const noexcept { return tree_.num_levels(); }
+  // The most leaves that a node may have free.
   [[nodiscard]] std::uint32_t max_free() const noexcept { return max_free_; }
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(free_.size());
   }
+  // How many cells level l has; 1 for top().
   [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept {
     return num_positions(tree_, l);
   }
-  // The cells of level `below` in cell c of level l, by their places.
+  // The cells of level `below` in cell c of level l, by their positions in the level.
+  // Requires: below <= l.
   [[nodiscard]] id_range<cell_id> inside(level_t l, std::uint32_t c, level_t below) const noexcept {
     APIARY_ASSERT(below <= l);
     return positions_inside(tree_, l, c, below);
   }
+  // The nodes in cell c of level l, by their positions in the level.
   [[nodiscard]] id_range<cell_id> nodes(level_t l, std::uint32_t c) const noexcept {
     return inside(l, c, node_level_);
   }
 
+  // Free leaves of a node.
   [[nodiscard]] std::uint32_t free(std::uint32_t node) const noexcept { return free_[node]; }
+  // Free leaves of each node.
   [[nodiscard]] std::span<const std::uint32_t> free() const noexcept { return free_; }
-  // Free leaves of all nodes in cell c.
+  // Free leaves of all nodes in cell c of level l.
   [[nodiscard]] std::uint32_t free(level_t l, std::uint32_t c) const noexcept {
     return l == node_level_ ? free_[c] : slots(l, 1)[c];
   }
-  // Of each number of free leaves 0, ..., most: nodes in cell c. Requires: l above the nodes.
+  // How many nodes of cell c have 0, ..., max_free() free leaves. Requires: l > node_level().
   [[nodiscard]] std::span<const std::uint32_t> histogram(level_t l,
                                                          std::uint32_t c) const noexcept {
     APIARY_ASSERT(l > node_level_ && l <= top());
     return {above(l).histograms.data() + std::size_t{c} * (max_free_ + 1),
             std::size_t{max_free_} + 1};
   }
-  // Of each cell of the level: its pieces of so many leaves, 1 to most.
+  // For each cell of level l, how many tasks of `leaves` leaves fit on its nodes.
+  // Requires: l > node_level(), 1 <= leaves <= max_free().
   [[nodiscard]] std::span<const std::uint32_t> slots(level_t l,
                                                      std::uint32_t leaves) const noexcept {
     APIARY_ASSERT(l > node_level_ && l <= top() && leaves >= 1 && leaves <= max_free_);
     const level& at = above(l);
     return {at.slots.data() + std::size_t{leaves - 1} * at.cells, at.cells};
   }
-  // The first node from this one on with so many free, npos when there is none.
+  // The first node at or after `from` with exactly `free` free leaves; npos if there is none.
   [[nodiscard]] std::uint32_t first_node(std::uint32_t free, std::uint32_t from) const noexcept {
     const std::uint32_t base = free * num_nodes();
     const std::uint32_t i = with_free_.find_next(base + from);
     return i < base + num_nodes() ? i - base : summary_bitset::npos;
   }
 
-  // What the node had before.
+  // Sets the free leaves of a node. Returns the previous number.
   std::uint32_t set(std::uint32_t node, std::uint32_t free) noexcept {
     APIARY_ASSERT(node < num_nodes() && free <= max_free_);
     const std::uint32_t from = std::exchange(free_[node], free);
@@ -117,6 +128,7 @@ class capacity_index {
     return from;
   }
 
+  // Bytes on the heap.
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     std::size_t bytes = free_.capacity() * sizeof(std::uint32_t) + with_free_.memory_bytes();
     for (const level& at : levels_)
@@ -128,7 +140,7 @@ class capacity_index {
   struct level {
     std::uint32_t cells = 0;
     std::vector<std::uint32_t> histograms;  // by cell and free leaves
-    std::vector<std::uint32_t> slots;       // by leaves of a piece and cell
+    std::vector<std::uint32_t> slots;       // by leaves of a task and cell
   };
   [[nodiscard]] const level& above(level_t l) const noexcept {
     return levels_[l - node_level_ - 1];
@@ -144,7 +156,7 @@ class capacity_index {
 
 namespace journaled {
 
-// Calls capacity_index::set; undone when the transaction is rolled back.
+// Calls capacity_index::set. A rollback of the transaction undoes it.
 template <CellTree Tree>
 void set_free(transaction& tx, capacity_index<Tree>& capacities, std::uint32_t node,
               std::uint32_t free) {

@@ -10,27 +10,27 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// So many cells of a level.
+// A number of cells of one level.
 struct cell_count {
   level_t level = 0;
   std::uint32_t count = 0;
 };
 
-// Hands out disjoint cells of a tree.
+// An allocator of disjoint cells of a tree. A live cell is one that was allocated and not released.
 //
-// (a: an allocator, c: a cell, l: a level; a live cell is one granted and not yet released)
+// (a: an allocator, c: a cell, l: a level)
 // | expression         | meaning                                                        |
 // |--------------------|----------------------------------------------------------------|
-// | a.allocate(l)      | grants a cell of level l that shares no leaf with a live cell; |
-// |                    | nullopt: no capacity, and nothing has changed                  |
-// | a.allocate_at(c)   | grants c itself if no leaf of it is in a live cell; whether it |
-// |                    | did; nothing has changed if not                                |
-// | a.release(c)       | takes the live cell c back; aborts if c is not live            |
-// | a.free_count(l)    | how many cells of level l are free, and not part of a larger   |
+// | a.allocate(l)      | allocates a cell of level l that has no leaf in common with a  |
+// |                    | live cell; nullopt, and no change, if there is none            |
+// | a.allocate_at(c)   | allocates c itself if no leaf of it is in a live cell; returns |
+// |                    | whether it did; no change if not                               |
+// | a.release(c)       | releases the live cell c; aborts if c is not live              |
+// | a.free_count(l)    | how many cells of level l are free and not inside a larger     |
 // |                    | free cell                                                      |
 //
-// Two allocators of one tree with the same live cells are in the same state: release undoes
-// allocate and allocate_at undoes release.
+// Two allocators of one tree with the same live cells are in the same state. So release undoes
+// allocate, and allocate_at undoes release.
 template <class A>
 concept CellAllocator = std::copyable<A> &&
     requires(A& a, const A& constant, cell_id c, level_t l) {

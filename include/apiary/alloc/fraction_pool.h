@@ -1,4 +1,4 @@
-// apiary/alloc/fraction_pool.h - shares of devices, whole devices, CPU and memory of a node.
+// apiary/alloc/fraction_pool.h - places tasks with whole or shared GPUs, CPU and memory on nodes.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,8 +12,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Whether the node can run the task now: it is healthy, has CPU and memory, its GPU model will do,
-// and a device has the share left (or enough devices are free).
+// Whether the node can run the task now: the node is healthy, has enough CPU and memory left, has a
+// GPU model that the task accepts, and enough GPUs have `task.gpu_milli` left.
 // Requires: task.valid().
 // Cost:     O(GPUs of a node).
 [[nodiscard]] inline bool task_fits(const task_request& task, const node_state& node) noexcept {
@@ -25,7 +25,8 @@ APIARY_NAMESPACE_BEGIN
   return enough >= task.gpus;
 }
 
-// The lowest-numbered `count` free devices, as a mask. Requires: that many are free.
+// The `count` lowest-numbered GPUs of the node that are completely free, as a device mask.
+// Requires: at least `count` GPUs are free.
 [[nodiscard]] inline std::uint32_t first_free_devices(const node_state& node,
                                                       std::uint32_t count) noexcept {
   std::uint32_t mask = 0;
@@ -38,8 +39,8 @@ APIARY_NAMESPACE_BEGIN
   return mask;
 }
 
-// The device with the least left that has `milli` left, the lowest-numbered of equals, as a mask.
-// Requires: there is one.
+// The GPU with the least left among those with at least `milli` thousandths left, as a device mask.
+// Ties go to the lowest number. Requires: there is such a GPU.
 [[nodiscard]] inline std::uint32_t tightest_device(const node_state& node,
                                                    milli_gpu milli) noexcept {
   std::uint32_t best = max_gpus_per_node;
@@ -53,8 +54,8 @@ APIARY_NAMESPACE_BEGIN
   return std::uint32_t{1} << best;
 }
 
-// Whether exactly this placement can be taken now. False, not undefined, for a node that does not
-// exist or a mask that does not suit the task.
+// Whether the task can run at exactly this placement now. The answer is false if the node does not
+// exist or the device mask does not match the task.
 // Requires: task.valid().
 // Cost:     O(GPUs of a node).
 [[nodiscard]] inline bool can_place_task(const node_table& nodes, const task_request& task,
@@ -69,7 +70,9 @@ APIARY_NAMESPACE_BEGIN
   return true;
 }
 
-// Takes the placement. Requires: can_place_task(nodes, task, where). Cost: O(devices taken).
+// Subtracts the resources of the task from the node and the GPUs of the placement.
+// Requires: can_place_task(nodes, task, where).
+// Cost:     O(GPUs of the placement).
 inline void place_task(node_table& nodes, const task_request& task, placement where) noexcept {
   APIARY_ASSERT(can_place_task(nodes, task, where));
   node_state& node = nodes[where.node];
@@ -81,8 +84,9 @@ inline void place_task(node_table& nodes, const task_request& task, placement wh
   if (task.wants_gpu()) nodes.count_task(where.node, task.wants_whole_gpus() ? task.gpus : 0, true);
 }
 
-// Gives back what place_task took: with equal arguments, the table is what it was before.
-// Requires: that it was taken. Cost: O(devices given).
+// Undoes place_task with equal arguments: the table is the same as before that call.
+// Requires: the task is placed there.
+// Cost:     O(GPUs of the placement).
 inline void remove_task(node_table& nodes, const task_request& task, placement where) noexcept {
   node_state& node = nodes[where.node];
   APIARY_ASSERT(where.num_devices() == task.gpus && where.device_mask >> node.gpus == 0);

@@ -13,13 +13,13 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Counts, for every level, the healthy cells that are free, parts of larger free cells included,
-// while cells are granted, released, marked bad and healed. With quota_ledger::doomed it tells how
-// many cells of a tenant must land on bad hardware.
+// Keeps, for every level, the number of healthy free cells, including those inside larger free
+// cells, while cells are allocated, released, marked bad and marked healthy. Together with
+// quota_ledger::doomed it tells how many cells of a tenant must be on bad hardware.
 //
-// Requires: every change of the allocator or of the health inside a cell is made by update.
-// Cost:     update O(levels + cells inside / 64), where it is neither granted nor wholly free also
-//           the free cells inside; count O(1).
+// Requires: every change of the allocator or of the health is made by a call of update.
+// Cost:     update O(levels + cells inside / 64), plus the free cells inside if the cell is neither
+//           live nor completely free; count O(1).
 // Example:  examples/quota_feasibility.cpp
 template <CellTree Tree>
 class healthy_free {
@@ -30,7 +30,8 @@ class healthy_free {
       account(cells, state, root, 1);
   }
 
-  // Makes a change within cell c: grants or releases c or parts of it, or marks c or parts of it.
+  // Calls change(), which may allocate, release or mark only c and cells inside c, and updates the
+  // counts.
   template <class Change>
   void update(const buddy_allocator<Tree>& cells, const health<Tree>& state, cell_id c,
               Change&& change) {
@@ -39,6 +40,7 @@ class healthy_free {
     account(cells, state, c, 1);
   }
 
+  // Healthy free cells of level l.
   [[nodiscard]] std::uint32_t count(level_t l) const noexcept {
     APIARY_ASSERT(l < counts_.size());
     return counts_[l];
@@ -47,8 +49,8 @@ class healthy_free {
   friend bool operator==(const healthy_free&, const healthy_free&) = default;
 
  private:
-  // Adds `times` the healthy free cells inside c, and those around it: cells above c are free only
-  // together with it.
+  // Adds `times` the number of healthy free cells inside c and above c. Cells above c are free only
+  // if c is free.
   void account(const buddy_allocator<Tree>& cells, const health<Tree>& state, cell_id c,
                std::uint32_t times) noexcept {
     const Tree& tree = cells.tree();

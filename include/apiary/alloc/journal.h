@@ -1,4 +1,4 @@
-// apiary/alloc/journal.h - tentative changes that can be taken back.
+// apiary/alloc/journal.h - an undo log and transactions for tentative changes.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,20 +14,22 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// An undo log: what has to be called, in reverse order, to take changes back.
+// An undo log. Each change records a call that undoes it; a rollback makes these calls in reverse
+// order. Use it to try changes ("what if") without a copy of the state.
 //
 // Model:    write-ahead undo logging with savepoints. A record is a function, an object and the
 //           bytes of the arguments.
-// Requires: objects stay where they are while records name them; undo functions record nothing.
+// Requires: an object does not move while records refer to it; undo functions record nothing.
 // Cost:     on_rollback O(1) amortised, nothing allocated beyond the vector of 56-byte records;
 //           rollback calls each undo function once; commit O(1).
 // Example:  examples/what_if.cpp
 class journal {
  public:
+  // A position in the log.
   using mark_type = std::size_t;
 
-  // On rollback calls object.Undo(args...) or Undo(object, args...). Requires: at most 40 bytes of
-  // trivially copyable arguments.
+  // Records the call object.Undo(args...) or Undo(object, args...) for a rollback.
+  // Requires: at most 40 bytes of trivially copyable arguments.
   template <auto Undo, class Object, class... Args>
   void on_rollback(Object& object, Args... args) {
     static_assert((std::is_trivially_copyable_v<Args> && ...));
@@ -39,10 +41,10 @@ class journal {
     ((std::memcpy(at, &args, sizeof(Args)), at += sizeof(Args)), ...);
   }
 
-  // The present, for a later rollback.
+  // The current position, for a later rollback.
   [[nodiscard]] mark_type mark() const noexcept { return records_.size(); }
-  // Takes back all changes recorded since `mark`, the last one first. Requires: no transaction
-  // begun after `mark` is open.
+  // Undoes all changes recorded since `mark`, the last one first.
+  // Requires: no transaction that began after `mark` is open.
   void rollback(mark_type mark) {
     APIARY_ASSERT(mark <= records_.size());
     while (records_.size() > mark) {
@@ -92,11 +94,17 @@ class journal {
   std::size_t open_ = 0;  // transactions
 };
 
-// A stretch of changes that are taken back together unless committed. Transactions nest: the inner
-// one ends first; what it committed goes with the outer one if that is rolled back, and with what
-// was recorded before the first one if the journal is rolled back to there.
+// A group of changes that is undone as a whole unless it is committed. The destructor rolls back an
+// open transaction.
+//
+// Transactions nest, and the inner one ends first. A rollback of the outer transaction also undoes
+// what an inner transaction has committed. A rollback of the journal to an earlier mark does the
+// same.
+//
+// Example: examples/what_if.cpp
 class transaction {
  public:
+  // Begins a transaction at the current position of the log.
   explicit transaction(journal& log) noexcept : log_(log), mark_(log.mark()), depth_(++log.open_) {}
   transaction(const transaction&) = delete;
   transaction& operator=(const transaction&) = delete;
@@ -104,18 +112,20 @@ class transaction {
     if (open_) rollback();
   }
 
-  // As journal::on_rollback. Requires: no transaction inside this one is open.
+  // Same as journal::on_rollback. Requires: no transaction inside this one is open.
   template <auto Undo, class Object, class... Args>
   void on_rollback(Object& object, Args... args) {
     APIARY_ASSERT(open_ && log_.open_ == depth_);
     log_.on_rollback<Undo>(object, args...);
   }
 
+  // Keeps the changes and ends the transaction. Requires: it is the innermost open transaction.
   void commit() noexcept {
     close();
-    // Records before this one can still be taken back, and with them what came after.
+    // A rollback to an earlier mark needs the records of this transaction, too.
     if (log_.open_ == 0 && mark_ == 0) log_.commit();
   }
+  // Undoes the changes and ends the transaction. Requires: it is the innermost open transaction.
   void rollback() {
     close();
     log_.rollback(mark_);

@@ -1,4 +1,4 @@
-// apiary/alloc/node_index.h - nodes by class, taken from as few racks as possible.
+// apiary/alloc/node_index.h - nodes by class, picked from as few racks as possible.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,22 +15,25 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Nodes 0, ..., nodes-1, each in one class or in none; a class is for instance "so many leaves free
-// and so many used". Node i stands in group (rack) i / group_size; the last group may be short.
+// Finds n nodes of a class in the fewest racks. Each of the nodes 0, ..., nodes-1 is in one class
+// or in none; a class is for example "4 leaves free and 2 used". Node i is in group (rack)
+// i / group_size; the last group may be smaller.
 //
-// Model:    one summary_bitset of (class, node); a second one of (class, nodes that the group lacks
-//           to be all of that class, group), whose members in ascending order are the groups of a
-//           class, the fullest first. It has no more bits than the first.
+// Model:    one summary_bitset of pairs (class, node). A second one holds triples (class, nodes of
+//           the group that are not of the class, group); in ascending order it lists the groups of
+//           a class, the fullest first. It has no more bits than the first.
 // Requires: classes * nodes (rounded up to whole groups) < 2^32 - 64, nodes < 2^31.
-// Cost:     assign O(log64 of that product), usually a word of each of six places; pick O(log64) a
-//           node and a group taken; the others O(1) or O(log64). 2.03 bits a node and class, a
-//           byte a group and class (four where groups have more than 255 nodes), 2 bytes a node.
+// Cost:     assign O(log64 of that product), usually six words; pick O(log64) for each node and
+//           group picked; the others O(1) or O(log64). Memory: 2.03 bits for each node and class,
+//           1 byte for each group and class (4 if groups have more than 255 nodes), 2 bytes a node.
 class node_index {
  public:
+  // A class of nodes: 0, ..., classes-1, or none.
   using class_t = std::uint16_t;
+  // No class.
   static constexpr class_t none = 0xffff;
 
-  // Every node is in no class. Requires: group_size > 0.
+  // At first no node is in a class. Requires: group_size > 0.
   node_index(std::uint32_t nodes, class_t classes, std::uint32_t group_size)
       : group_of_(group_size),
         groups_(nodes / group_size + (nodes % group_size != 0 ? 1 : 0)),
@@ -50,26 +53,29 @@ class node_index {
   [[nodiscard]] class_t num_classes() const noexcept {
     return static_cast<class_t>(counts_.size());
   }
+  // The group (rack) of the node.
   [[nodiscard]] std::uint32_t group_of(node_id node) const noexcept {
     return group_of_.quotient(node.value);
   }
+  // The class of the node, or none.
   [[nodiscard]] class_t class_of(node_id node) const noexcept {
     APIARY_ASSERT(node.value < num_nodes());
     return class_of_[node.value];
   }
-  // How many nodes are in class c; of each class.
+  // How many nodes are in class c.
   [[nodiscard]] std::uint32_t count(class_t c) const noexcept {
     APIARY_ASSERT(c < num_classes());
     return counts_[c];
   }
+  // How many nodes are in each class.
   [[nodiscard]] std::span<const std::uint32_t> counts() const noexcept { return counts_; }
 
-  // The lowest node of class c, not valid when there is none.
+  // The lowest node of class c; not valid if there is none.
   [[nodiscard]] node_id first(class_t c) const noexcept {
     return count(c) == 0 ? node_id() : node_id(members_.find_next(span_ * c) - span_ * c);
   }
 
-  // Puts the node in a class, or in none; what it was in.
+  // Moves the node to a class, or to none. Returns the previous class.
   class_t assign(node_id node, class_t to) noexcept {
     APIARY_ASSERT(node.value < num_nodes() && (to < num_classes() || to == none));
     const class_t from = class_of_[node.value];
@@ -95,9 +101,9 @@ class node_index {
     return from;
   }
 
-  // Calls sink(node_id) for n nodes of class c in as few groups as hold n of them: the fullest
-  // group first (of equally full ones the lowest), its nodes in ascending order. A single node is
-  // the lowest of the class.
+  // Calls sink(node_id) for n nodes of class c in the fewest groups: the fullest group first (ties:
+  // the lowest group), the nodes of a group in ascending order. If n is 1, it is the lowest node of
+  // the class.
   // Requires: n <= count(c); sink does not change the index.
   template <class Sink>
   void pick(class_t c, std::uint32_t n, Sink&& sink) const {
@@ -108,8 +114,8 @@ class node_index {
       pick_groups(c, n, sink, [](std::uint32_t k, std::uint32_t) { return k; });
     }
   }
-  // The same in as few groups, but what does not need a whole group more comes from the one with
-  // the fewest nodes that are enough (of equal ones the lowest), so that fuller ones stay full.
+  // The same as pick, except for the last group: it is the group with the fewest nodes that are
+  // enough (ties: the lowest group), so that fuller groups stay full.
   template <class Sink>
   void pick_tightly(class_t c, std::uint32_t n, Sink&& sink) const {
     const std::uint32_t base = span_ * c;
@@ -121,9 +127,10 @@ class node_index {
     });
   }
 
-  // As pick, for n nodes of either class, in as few groups as hold n of them if no group has nodes
-  // of both: next comes the fullest group of class c if no other is fuller or it is enough for the
-  // rest, otherwise that of the other class. A single node is of class c if there is one.
+  // The same as pick, for n nodes of either class. The number of groups is minimal if no group has
+  // nodes of both classes. The next group is the fullest one of class c if none of the other class
+  // is fuller or if it has enough nodes for the rest; otherwise it is the fullest one of the other
+  // class. If n is 1, the node is of class c if there is one.
   // Requires: n <= count(c) + count(other), c and other differ.
   template <class Sink>
   void pick_either(class_t c, class_t other, std::uint32_t n, Sink&& sink) const {
@@ -148,15 +155,15 @@ class node_index {
            class_of_.capacity() * sizeof(class_t);
   }
 
-  // All else follows from the class of each node.
+  // The class of each node determines everything else.
   friend bool operator==(const node_index& a, const node_index& b) noexcept {
     return a.class_of_ == b.class_of_ && a.counts_.size() == b.counts_.size() &&
            a.group_of_.divisor() == b.group_of_.divisor();
   }
 
  private:
-  // Takes groups in the order of by_fullness_ until n nodes are taken; choose(k, left) may prefer
-  // another one to that at k when `left` nodes are still to be taken.
+  // Picks from groups in the order of by_fullness_ until n nodes are picked. choose(k, left) may
+  // replace the group at k by another one if `left` nodes are still to be picked.
   template <class Sink, class Choose>
   void pick_groups(class_t c, std::uint32_t n, Sink& sink, Choose choose) const {
     APIARY_ASSERT(n <= count(c));
@@ -166,7 +173,7 @@ class node_index {
       n -= take(c, (k - base) % groups_, n, sink);
     }
   }
-  // Takes up to n nodes of class c in a group; how many.
+  // Picks up to n nodes of class c in a group. Returns how many.
   template <class Sink>
   std::uint32_t take(class_t c, std::uint32_t group, std::uint32_t n, Sink& sink) const {
     const std::uint32_t taken = std::min(in_group(c, group), n);
@@ -177,12 +184,12 @@ class node_index {
     }
     return taken;
   }
-  // Nodes of class c in the group that stands there in by_fullness_; 0 if it is of another class.
+  // Nodes of class c in the group at position k of by_fullness_; 0 if k belongs to another class.
   [[nodiscard]] std::uint32_t size_at(class_t c, std::uint32_t k) const noexcept {
     const std::uint32_t base = span_ * c;
     return k - base < span_ ? group_of_.divisor() - (k - base) / groups_ : 0;
   }
-  // Where the group stands in by_fullness_ with n > 0 nodes of class c.
+  // The position in by_fullness_ of a group with n > 0 nodes of class c.
   [[nodiscard]] std::uint32_t key(class_t c, std::uint32_t group, std::uint32_t n) const noexcept {
     return span_ * c + (group_of_.divisor() - n) * groups_ + group;
   }
@@ -201,12 +208,12 @@ class node_index {
 
   fast_div group_of_;
   std::uint32_t groups_;
-  std::uint32_t span_;                 // nodes of all groups, were they whole
+  std::uint32_t span_;                 // nodes if all groups were full
   std::vector<class_t> class_of_;      // of each node
   std::vector<std::uint32_t> counts_;  // nodes in each class
   summary_bitset members_;             // span_ * class + node
-  summary_bitset by_fullness_;         // span_ * class + lacking nodes * groups_ + group
-  std::vector<std::uint8_t> small_;    // nodes by group and class, one of the two
+  summary_bitset by_fullness_;         // span_ * class + missing nodes * groups_ + group
+  std::vector<std::uint8_t> small_;    // nodes by group and class; only one of the two is used
   std::vector<std::uint32_t> large_;
 };
 

@@ -12,19 +12,22 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A leaf is used by one priority class or by none; a cell knows how many of its leaves each class
-// uses. Classes are 0, 1, ..., classes-1, a higher one takes precedence; HiveD's opportunistic
-// tasks are class 0.
+// Keeps which priority class uses each leaf, and how many leaves of each cell every class uses. The
+// classes are 0, 1, ..., classes-1; a higher class can preempt a lower one. HiveD uses class 0 for
+// opportunistic tasks.
 //
-// Model:    cells x classes of 32-bit counts, each "this class or a higher one", so that free_at is
-//           one subtraction; a leaf is one byte.
+// Model:    a 32-bit count for each cell and class: leaves of "this class or a higher one". So
+//           free_at is one subtraction. A leaf takes one byte.
 // Requires: 1 to 255 classes.
-// Cost:     assign O(levels * distance of the two classes), queries O(1) (free_at: O(levels), for
-//           the number of leaves); 4 * classes bytes a cell above the leaves, 1 byte a leaf.
+// Cost:     assign O(levels * distance of the two classes); queries O(1), free_at O(levels) because
+//           it computes the number of leaves. Memory: 4 * classes bytes for each cell above the
+//           leaves, 1 byte for each leaf.
 template <CellTree Tree>
 class priority_usage {
  public:
+  // A priority class, or unused.
   using class_t = std::uint8_t;
+  // The value for a leaf that no class uses.
   static constexpr class_t unused = 255;
 
   priority_usage(Tree tree, class_t classes)
@@ -36,14 +39,14 @@ class priority_usage {
     APIARY_VERIFY(classes >= 1);
   }
 
-  // Gives the leaf to a class, or to none (`unused`); whom it belonged to.
+  // Assigns the leaf to a class, or to none (`unused`). Returns the previous class.
   class_t assign(cell_id leaf, class_t to) noexcept {
     APIARY_ASSERT(leaf.value >= first_leaf_ && leaf.value < tree_.num_cells());
     APIARY_ASSERT(to < classes_ || to == unused);
     class_t& at = class_of_[leaf.value - first_leaf_];
     const class_t from = at;
     at = to;
-    // Classes in [low, high) see one leaf more, or one less.
+    // The counts of the classes in [low, high) change by one.
     const unsigned before = end(from);
     const unsigned after = end(to);
     const unsigned low = before < after ? before : after;
@@ -58,22 +61,24 @@ class priority_usage {
     return from;
   }
 
+  // The class that uses the leaf, or unused.
   [[nodiscard]] class_t class_of(cell_id leaf) const noexcept {
     APIARY_ASSERT(leaf.value >= first_leaf_ && leaf.value < tree_.num_cells());
     return class_of_[leaf.value - first_leaf_];
   }
-  // Leaves of c used by class k, and by k or a higher class.
+  // Leaves of c that class k uses.
   [[nodiscard]] std::uint32_t used(cell_id c, class_t k) const noexcept {
     APIARY_ASSERT(k < classes_);
     return used_at_least(c, k) -
            (k + 1 < classes_ ? used_at_least(c, static_cast<class_t>(k + 1)) : 0);
   }
+  // Leaves of c that class k or a higher class uses.
   [[nodiscard]] std::uint32_t used_at_least(cell_id c, class_t k) const noexcept {
     APIARY_ASSERT(k < classes_ && c.value < tree_.num_cells());
     if (c.value < first_leaf_) return at_least_[std::size_t{c.value} * classes_ + k];
     return end(class_of_[c.value - first_leaf_]) > k ? 1 : 0;
   }
-  // Leaves of c that class k may take: unused ones and those of lower classes.
+  // Leaves of c that class k may use: unused ones and those of lower classes.
   [[nodiscard]] std::uint32_t free_at(cell_id c, class_t k) const noexcept {
     return leaves(tree_, c).size() - used_at_least(c, k);
   }
@@ -92,7 +97,7 @@ class priority_usage {
   }
 
  private:
-  // The leaf counts for the classes below this.
+  // A leaf of class k counts for all classes below this value.
   static constexpr unsigned end(class_t k) noexcept { return k == unused ? 0U : k + 1U; }
 
   Tree tree_;

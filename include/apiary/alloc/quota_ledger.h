@@ -1,4 +1,4 @@
-// apiary/alloc/quota_ledger.h - how many cells of each level every tenant may have and has.
+// apiary/alloc/quota_ledger.h - quota and use of cells, by tenant and level.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,10 +12,11 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// For every tenant and level, a quota of cells (r) and how many of them are in use (a). It counts
-// only: whether the quotas can be granted together, say can_grant_all and reserving_buddy_allocator.
+// Keeps, for every tenant and level, a quota of cells (r) and how many of them are in use (a). It
+// only counts. can_grant_all and reserving_buddy_allocator tell whether all quotas can be used
+// together.
 //
-// Model:   HiveD (OSDI 2020) section 4: r - a of all tenants is what the allocator has promised.
+// Model:   HiveD (OSDI 2020) section 4: the allocator reserves the sum of r - a over all tenants.
 // Cost:    O(1) a call; 8 bytes a tenant and level.
 // Invalid: refunding what is not in use aborts (APIARY_VERIFY).
 // Example: examples/quota_feasibility.cpp
@@ -24,14 +25,15 @@ class quota_ledger {
   explicit quota_ledger(level_t num_levels)
       : levels_(num_levels), total_remaining_(num_levels, 0) {}
 
-  // A tenant without quota.
+  // Adds a tenant without quota.
   tenant_id add_tenant() {
     const tenant_id tenant(num_tenants());
     entries_.resize(entries_.size() + levels_);
     ++tenants_;
     return tenant;
   }
-  // Requires: quota.count >= allocated(tenant, quota.level): first refund what is beyond it.
+  // Sets the tenant's quota at quota.level.
+  // Requires: quota.count >= allocated(tenant, quota.level); refund the excess first.
   void set_quota(tenant_id tenant, cell_count quota) noexcept {
     entry& e = at(tenant, quota.level);
     APIARY_VERIFY(quota.count >= e.allocated);
@@ -40,7 +42,7 @@ class quota_ledger {
     e.quota = quota.count;
   }
 
-  // Takes one cell of the level into use if the quota has one left; whether it had.
+  // Charges one cell of the level if the quota has one left. Returns whether it had.
   [[nodiscard]] bool charge(tenant_id tenant, level_t level) noexcept {
     entry& e = at(tenant, level);
     if (e.allocated == e.quota) return false;
@@ -48,6 +50,7 @@ class quota_ledger {
     --total_remaining_[level];
     return true;
   }
+  // Returns one charged cell of the level to the quota. Requires: allocated(tenant, level) > 0.
   void refund(tenant_id tenant, level_t level) noexcept {
     entry& e = at(tenant, level);
     APIARY_VERIFY(e.allocated > 0);
@@ -55,22 +58,26 @@ class quota_ledger {
     ++total_remaining_[level];
   }
 
+  // The quota of cells of the level.
   [[nodiscard]] std::uint32_t quota(tenant_id tenant, level_t level) const noexcept {
     return at(tenant, level).quota;
   }
+  // How many cells of the level are in use.
   [[nodiscard]] std::uint32_t allocated(tenant_id tenant, level_t level) const noexcept {
     return at(tenant, level).allocated;
   }
+  // quota - allocated.
   [[nodiscard]] std::uint32_t remaining(tenant_id tenant, level_t level) const noexcept {
     return at(tenant, level).quota - at(tenant, level).allocated;
   }
-  // Of all tenants together, by level: promises for can_grant_all.
+  // The sum of remaining over all tenants, by level: the reservations that can_grant_all tests.
   [[nodiscard]] std::span<const std::uint64_t> total_remaining() const noexcept {
     return total_remaining_;
   }
 
-  // How many of the tenant's remaining cells of a level are forced onto bad hardware, where so many
-  // free cells of the level are healthy (alloc/healthy_free.h): never one that the counts do not force.
+  // How many of the tenant's remaining cells of a level must be on bad hardware if only
+  // healthy_free.count free cells of that level are healthy (alloc/healthy_free.h keeps that
+  // count). It is a lower bound.
   [[nodiscard]] std::uint32_t doomed(tenant_id tenant, cell_count healthy_free) const noexcept {
     const std::uint32_t left = remaining(tenant, healthy_free.level);
     return left > healthy_free.count ? left - healthy_free.count : 0;

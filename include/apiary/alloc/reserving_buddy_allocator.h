@@ -1,4 +1,4 @@
-// apiary/alloc/reserving_buddy_allocator.h - buddy allocation that keeps every promise.
+// apiary/alloc/reserving_buddy_allocator.h - buddy allocation with reservations that cannot fail.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,34 +13,37 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Cells of each level are promised beforehand; a grant uses up a promise of its level, a release
-// gives it back, and no grant makes another promise impossible to keep.
+// A buddy allocator with reservations: reserve cells of a level first, then allocate them when they
+// are needed. No allocation makes another reservation impossible. An allocation uses up one
+// reservation of its level; a release restores it.
 //
-// Safety: with promises of a level left, allocate of that level without a filter never fails,
-// whatever was granted and released before, and in whatever cells.
+// Guarantee: if reserved(l) > 0, allocate(l) without a filter succeeds, whatever was allocated and
+// released before.
 //
-// Model:    HiveD (OSDI 2020) section 4. For every level, splittable = free - promised +
-//           fan-out * (splittable of the level above) >= 0 says that all promises can be kept.
-//           Granting a part of a free cell of level m instead of a whole free cell of its own level
-//           l lowers splittable by 1 at the levels l+1, ..., m, and nowhere else. So exactly the
-//           free cells below the first level above l where nothing is splittable are safe to use;
-//           differs from the published search, which is greedy and can miss one.
-//           Uniform trees only: where cells of a level differ, no count per level tells whether
-//           promises can be kept together.
-// Cost:     as buddy_allocator, and O(levels) a call.
-// Invalid:  release of a cell that is not live, withdrawing more than is promised: abort.
+// Model:    HiveD (OSDI 2020) section 4. For every level, splittable = free - reserved +
+//           fan-out * (splittable of the level above) >= 0 means that all reservations can be met.
+//           An allocation of level l that splits a free cell of level m lowers splittable by 1 at
+//           the levels l+1, ..., m, and nowhere else. So a free cell is safe to use if and only if
+//           it is below the first level above l where splittable is 0. Differs: the published
+//           search is greedy and can miss a safe cell.
+// Requires: a uniform tree. If the cells of a level differ, no count per level can decide whether
+//           all reservations can be met.
+// Cost:     as buddy_allocator, and O(levels) more for each call.
+// Invalid:  release of a cell that is not live, or cancelling more than is reserved, aborts.
 // Example:  examples/reserved_rack.cpp
 class reserving_buddy_allocator {
  public:
+  // At first all cells are free and none is reserved.
   explicit reserving_buddy_allocator(const uniform_tree& tree) : cells_(tree) {
     splittable_[top()] = cells_.free_count(top());
     for (level_t l = top(); l-- > 0;) splittable_[l] = splittable_[l + 1] * tree.fan_out(l + 1);
   }
 
-  // Promises more cells of a level if all promises can be kept then; whether it did.
+  // Reserves more cells of a level if all reservations can be met afterwards. Returns whether it
+  // did.
   bool reserve(cell_count more) noexcept {
     APIARY_ASSERT(more.level <= top());
-    std::uint64_t fewer = more.count;  // at each level, what it takes away from splittable
+    std::uint64_t fewer = more.count;  // by how much splittable decreases at each level
     for (level_t l = more.level;; fewer *= tree().fan_out(l), --l) {
       if (fewer > splittable_[l]) return false;
       if (l == 0) break;
@@ -52,7 +55,7 @@ class reserving_buddy_allocator {
       if (l == 0) return true;
     }
   }
-  // Takes promises of a level back. Requires: as many are promised.
+  // Cancels reservations of a level. Requires: at least as many are reserved.
   void cancel_reservation(cell_count reservations) noexcept {
     APIARY_ASSERT(reservations.level <= top());
     APIARY_VERIFY(reservations.count <= reserved_[reservations.level]);
@@ -69,44 +72,47 @@ class reserving_buddy_allocator {
     while (level < top() && splittable_[level + 1] > 0) ++level;
     return level;
   }
-  // The cell that allocate would grant; nullopt when there is none.
+  // The cell that allocate would return; nullopt if there is none.
   [[nodiscard]] std::optional<cell_id> find(cell_request request) const noexcept {
     if (reserved(request.level) == 0) return std::nullopt;
     return cells_.find(safe(request));
   }
+  // The same with a cost for each candidate.
   template <CellCost Cost>
   [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
     if (reserved(request.level) == 0) return std::nullopt;
     return cells_.find(safe(request), cost);
   }
 
-  // Grants a promised cell; nullopt when none of the level is promised or, with a filter, when
-  // every usable free cell of the level is needed for other promises.
+  // Allocates a reserved cell; nullopt if no cell of the level is reserved.
   std::optional<cell_id> allocate(level_t level) {
     const std::optional<cell_id> c = find({.level = level});
     APIARY_VERIFY(c.has_value() == (reserved_[level] > 0));
     return take(c);
   }
+  // The same for a request; nullopt also if the filter or other reservations exclude every
+  // candidate.
   std::optional<cell_id> allocate(cell_request request) { return take(find(request)); }
+  // The same with a cost for each candidate.
   template <CellCost Cost>
   std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
     return take(find(request, cost));
   }
-  // Whether c could be granted: a cell of its level is promised, c is free or part of a free cell,
-  // and all other promises can be kept.
+  // Whether c can be allocated: a cell of its level is reserved, c is free or inside a free cell,
+  // and all other reservations can still be met.
   [[nodiscard]] bool can_allocate_at(cell_id c) const noexcept {
     const level_t level = tree().level(c);
     const std::optional<level_t> from = cells_.enclosing_free_level(c);
     return reserved_[level] > 0 && from && *from <= highest_safe(level);
   }
-  // Grants c if it can be granted; whether it did.
+  // Allocates c if can_allocate_at(c). Returns whether it did.
   bool allocate_at(cell_id c) {
     if (!can_allocate_at(c)) return false;
     take(c);
     return true;
   }
 
-  // Takes the live cell c back; a cell of its level is promised again.
+  // Releases the live cell c; one more cell of its level is reserved again.
   void release(cell_id c) {
     cells_.release(c);
     const level_t level = tree().level(c);
@@ -115,21 +121,24 @@ class reserving_buddy_allocator {
     APIARY_ASSERT(invariant_holds());
   }
 
+  // Free cells of level l that are not inside a larger free cell.
   [[nodiscard]] std::uint32_t free_count(level_t l) const noexcept { return cells_.free_count(l); }
-  // Promises of level l not used up by grants.
+  // Reservations of level l that no live cell has used up.
   [[nodiscard]] std::uint32_t reserved(level_t l) const noexcept {
     APIARY_ASSERT(l <= top());
     return reserved_[l];
   }
-  // Free cells of level l, parts of larger ones included, beyond all promises from this level up.
+  // Free cells of level l, including those inside larger free cells, that no reservation of level l
+  // or above needs.
   [[nodiscard]] std::uint32_t splittable(level_t l) const noexcept {
     APIARY_ASSERT(l <= top());
     return splittable_[l];
   }
+  // The allocator below: its free and live cells.
   [[nodiscard]] const buddy_allocator<uniform_tree>& cells() const noexcept { return cells_; }
   [[nodiscard]] const uniform_tree& tree() const noexcept { return cells_.tree(); }
 
-  // Recomputes splittable from its definition.
+  // Recomputes splittable from its definition. Returns whether it is right and never negative.
   [[nodiscard]] bool invariant_holds() const noexcept {
     std::int64_t expected = 0;
     for (level_t l = top() + 1; l-- > 0;) {
@@ -160,7 +169,7 @@ class reserving_buddy_allocator {
     if (c) take(*c);
     return c;
   }
-  // Requires: c lies in a free cell.
+  // Requires: c is free or inside a free cell.
   void take(cell_id c) {
     const level_t level = tree().level(c);
     const level_t from = *cells_.enclosing_free_level(c);
@@ -174,7 +183,7 @@ class reserving_buddy_allocator {
   }
 
   buddy_allocator<uniform_tree> cells_;
-  std::array<std::uint32_t, uniform_tree::max_levels> reserved_{};    // r - a of each level
+  std::array<std::uint32_t, uniform_tree::max_levels> reserved_{};    // of each level
   std::array<std::uint32_t, uniform_tree::max_levels> splittable_{};  // of each level
 };
 

@@ -1,4 +1,4 @@
-// apiary/alloc/server_pool.h - whole GPUs of servers in racks, for jobs over one server or several.
+// apiary/alloc/server_pool.h - whole GPUs of servers in racks, for jobs on one or several servers.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -20,14 +20,17 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Servers of up to max_gpus_per_node GPUs; server i stands in rack i / servers_per_rack. Which GPUs
-// are idle, who has the others, and where a job goes so that it spans the fewest servers.
+// Keeps which whole GPUs are idle and which job has each of the others, and finds placements on the
+// fewest servers. A server has up to max_gpus_per_node GPUs; server i is in rack
+// i / servers_per_rack.
 //
-// Model:    servers by number of idle GPUs, a summary_bitset each.
-// Cost:     fit O(servers it answers with + GPUs of a server) steps of O(log64 servers);
-//           take, give O(that) a server; 2 bits a server and number of GPUs, 4 bytes a GPU.
+// Model:    servers by number of idle GPUs, one summary_bitset for each number.
+// Cost:     fit O(servers of the placement + GPUs of a server) steps of O(log64 servers); take and
+//           give O(log64 servers + GPUs) for each server. Memory: 2 bits for each server and number
+//           of GPUs, 4 bytes for each GPU slot.
 class server_pool {
  public:
+  // gpus: the number of GPUs of each server.
   // Requires: each server has at most max_gpus_per_node GPUs; servers_per_rack > 0.
   server_pool(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
       : per_rack_(servers_per_rack), servers_(gpus.size()) {
@@ -52,32 +55,39 @@ class server_pool {
   [[nodiscard]] std::uint32_t num_racks() const noexcept {
     return static_cast<std::uint32_t>(racks_.size());
   }
+  // All servers.
   [[nodiscard]] id_range<node_id> servers() const noexcept {
     return {node_id(0), node_id(num_servers())};
   }
+  // The servers of rack r.
   [[nodiscard]] id_range<node_id> servers_of(std::uint32_t r) const noexcept {
     APIARY_ASSERT(r < num_racks());
     return {node_id(r * per_rack_), node_id(std::min(num_servers(), (r + 1) * per_rack_))};
   }
+  // The rack of a server.
   [[nodiscard]] std::uint32_t rack_of(node_id n) const noexcept { return n.value / per_rack_; }
 
-  // GPUs in all and of a rack, bad ones included.
+  // GPUs of all servers, including bad ones.
   [[nodiscard]] std::uint32_t total() const noexcept { return total_; }
+  // GPUs of rack r, including bad ones.
   [[nodiscard]] std::uint32_t total(std::uint32_t r) const noexcept { return racks_[r].gpus; }
   // GPUs of healthy servers, idle or not.
   [[nodiscard]] std::uint32_t usable() const noexcept { return usable_; }
-  // Idle GPUs of healthy servers: in all, of a rack, of a server.
+  // Idle GPUs of all healthy servers.
   [[nodiscard]] std::uint32_t idle() const noexcept { return idle_; }
+  // Idle GPUs of the healthy servers of rack r.
   [[nodiscard]] std::uint32_t idle(std::uint32_t r) const noexcept { return racks_[r].idle; }
+  // Idle GPUs of a server; 0 if it is bad.
   [[nodiscard]] std::uint32_t idle(node_id n) const noexcept {
     const server& s = at(n);
     return s.healthy ? static_cast<std::uint32_t>(std::popcount(s.idle)) : 0;
   }
+  // GPUs of a server, idle or not.
   [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return at(n).gpus; }
   [[nodiscard]] bool healthy(node_id n) const noexcept { return at(n).healthy; }
 
-  // The lowest of those servers among `among` that have the fewest idle GPUs, but at least `gpus`;
-  // not valid when none has so many. Requires: gpus > 0.
+  // The server of `among` with the fewest idle GPUs among those with at least `gpus` idle. Ties go
+  // to the lowest id; not valid if there is none. Requires: gpus > 0.
   [[nodiscard]] node_id tightest(id_range<node_id> among, std::uint32_t gpus) const noexcept {
     for (std::uint32_t k = gpus; k <= max_gpus_per_node; ++k) {
       const std::uint32_t n = by_idle_[k].find_next(among.first.value);
@@ -86,8 +96,7 @@ class server_pool {
     return {};
   }
 
-  // The `most` servers of `among` with the most idle GPUs, those first, of equal ones the lowest;
-  // all of them if there are no more.
+  // Up to `most` servers of `among` in descending order of idle GPUs; ties go to the lowest id.
   [[nodiscard]] std::vector<node_id> most_idle(id_range<node_id> among, std::uint32_t most) const {
     std::vector<node_id> servers;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
@@ -98,14 +107,15 @@ class server_pool {
     }
     for (const node_id n : among) {
       if (servers.size() == most) break;
-      if (idle(n) == 0) servers.push_back(n);  // bad ones, too
+      if (idle(n) == 0) servers.push_back(n);  // including bad servers
     }
     return servers;
   }
-  // A place for `gpus` GPUs on the fewest servers of `among`, at most `most`; empty when there is
-  // none. A job that fits on one server goes to the tightest; one that does not takes the servers
-  // with the most idle GPUs (of equal ones the lowest), and what is left of it the tightest of the
-  // others. Of each server the lowest idle devices. Requires: gpus > 0.
+  // A placement of `gpus` GPUs on the fewest servers of `among`, at most `most`; empty if there is
+  // none. If one server is enough, it is the one with the fewest idle GPUs that fits. Otherwise the
+  // job takes all idle GPUs of the servers with the most of them (ties: the lowest id), and its
+  // rest goes to the server with the fewest idle GPUs that fits. On each server it takes the lowest
+  // idle GPUs. Requires: gpus > 0.
   [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus,
                                   std::uint32_t most) const {
     job_placement place;
@@ -114,7 +124,7 @@ class server_pool {
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
       std::uint32_t n = among.first.value;
       while ((n = by_idle_[k].find_next(n)) < among.last.value) {
-        if (left <= k) {  // all with more idle GPUs are taken already
+        if (left <= k) {  // all servers with more idle GPUs are in the placement already
           std::uint32_t last = n;
           for (std::uint32_t i = left; i < k; ++i) {
             const std::uint32_t tighter = by_idle_[i].find_next(among.first.value);
@@ -136,14 +146,15 @@ class server_pool {
     return {};
   }
 
-  // The k lowest idle devices of a server. Requires: k <= idle(n).
+  // The k lowest idle GPUs of a server. Requires: k <= idle(n).
   [[nodiscard]] placement pick_idle(node_id n, std::uint32_t k) const noexcept {
     APIARY_ASSERT(k <= idle(n));
     std::uint32_t rest = servers_[n.value].idle;
     for (std::uint32_t i = 0; i < k; ++i) rest &= rest - 1;
     return {n, servers_[n.value].idle & ~rest};
   }
-  // Whether those devices are idle and healthy, each server named once in ascending order.
+  // Whether all GPUs of the placement are idle and healthy, and each server occurs once, in
+  // ascending order.
   [[nodiscard]] bool can_take(std::span<const placement> place) const noexcept {
     for (std::size_t i = 0; i < place.size(); ++i) {
       const placement& p = place[i];
@@ -153,12 +164,12 @@ class server_pool {
     }
     return !place.empty();
   }
-  // Requires: can_take(place).
+  // Assigns the GPUs of the placement to the job. Requires: can_take(place).
   void take(job_id job, std::span<const placement> place) noexcept {
     APIARY_VERIFY(can_take(place));
     for (const placement& p : place) change(p, job);
   }
-  // Requires: one job has all of these devices.
+  // Makes the GPUs of the placement idle again. Requires: one job has all of them.
   void give(std::span<const placement> place) noexcept {
     for (const placement& p : place) {
       APIARY_ASSERT(p.device_mask >> gpus(p.node) == 0);
@@ -166,13 +177,13 @@ class server_pool {
       change(p, job_id());
     }
   }
-  // Who has a device; not valid when it is idle. Requires: device < gpus(n).
+  // The job that has GPU `device` of server n; not valid if it is idle. Requires: device < gpus(n).
   [[nodiscard]] job_id owner(node_id n, std::uint32_t device) const noexcept {
     APIARY_ASSERT(device < gpus(n));
     return servers_[n.value].owners[device];
   }
 
-  // A bad server has nothing idle; what runs there stays.
+  // Marks a server bad or healthy. A bad server has no idle GPUs; its jobs stay.
   void set_health(node_id n, bool healthy) noexcept {
     if (at(n).healthy == healthy) return;
     if (!healthy) count(n, false);
@@ -183,7 +194,7 @@ class server_pool {
 
  private:
   struct server {
-    std::uint32_t idle = 0;  // bit i: device i
+    std::uint32_t idle = 0;  // bit i: GPU i
     std::uint32_t gpus = 0;
     bool healthy = true;
     std::array<job_id, max_gpus_per_node> owners{};
@@ -197,7 +208,7 @@ class server_pool {
     APIARY_ASSERT(n.value < num_servers());
     return servers_[n.value];
   }
-  // Counts the idle GPUs of a healthy server in or out.
+  // Adds the idle GPUs of a healthy server to the counts, or subtracts them.
   void count(node_id n, bool in) noexcept {
     const std::uint32_t k = idle(n);
     rack& r = racks_[rack_of(n)];
