@@ -1,4 +1,4 @@
-// apiary/container/bitset.h - a set of small integers that finds its members fast.
+// apiary/container/bitset.h - a set of small integers that finds the next member fast.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,24 +13,25 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The n lowest bits of a word; all of them from 64 on.
+// A word with the n lowest bits set; all bits if n >= 64.
 [[nodiscard]] constexpr std::uint64_t low_bits(std::uint32_t n) noexcept {
   return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
 }
 
-// A subset of {0, ..., size-1} with a summary above it: bit i of each level says whether word i of
-// the level below has a member, so that finding the next member walks over no empty stretch.
+// A subset of {0, ..., size-1} with summary bits: bit i of a summary level tells whether word i of
+// the level below has a member. So a search for the next member skips empty ranges.
 //
 // Model: a 64-ary van-Emde-Boas-like trie of words, at most six levels.
 // Cost:  test O(1); set, reset, find O(log64 size), set and reset usually one word;
-//        size * 65/64 bits.
+//        memory size * 65/64 bits.
 class summary_bitset {
  public:
+  // "No member".
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
 
   summary_bitset() noexcept = default;
 
-  // Requires: size < npos - 63.
+  // The empty set, or the full set if `value` is true. Requires: size < npos - 63.
   explicit summary_bitset(std::uint32_t size, bool value = false) : size_(size) {
     APIARY_ASSERT(size < npos - 63);
     std::uint32_t bits = size;
@@ -46,7 +47,7 @@ class summary_bitset {
 
   summary_bitset(const summary_bitset&) = default;
   summary_bitset& operator=(const summary_bitset&) = default;
-  // What is moved from has size 0.
+  // A moved-from set has size 0.
   summary_bitset(summary_bitset&& other) noexcept { *this = std::move(other); }
   summary_bitset& operator=(summary_bitset&& other) noexcept {
     words_ = std::exchange(other.words_, {});
@@ -60,31 +61,34 @@ class summary_bitset {
   [[nodiscard]] bool any() const noexcept { return !words_.empty() && words_.back() != 0; }
   [[nodiscard]] bool none() const noexcept { return !any(); }
   [[nodiscard]] bool all() const noexcept { return all_of(0, size_); }
-  // Cost: O(size / 64). A count kept up to date would cost more than the change of a member.
+  // The number of members. Cost: O(size / 64). Keeping a count would cost more than changing a
+  // member.
   [[nodiscard]] std::uint32_t count() const noexcept { return count_of(0, size_); }
 
+  // Whether i is a member.
   [[nodiscard]] bool test(std::uint32_t i) const noexcept {
     APIARY_ASSERT(i < size_);
     return (words_[i / 64] >> (i % 64) & 1) != 0;
   }
 
-  // Adds i; no effect on a member.
+  // Adds i. No effect if it is a member.
   void set(std::uint32_t i) noexcept {
     APIARY_ASSERT(i < size_);
     words_[i / 64] |= bit(i);
     announce(i / 64);
   }
 
-  // Removes i; no effect on what is no member.
+  // Removes i. No effect if it is not a member.
   void reset(std::uint32_t i) noexcept {
     APIARY_ASSERT(i < size_);
     words_[i / 64] &= ~bit(i);
     update(i / 64);
   }
 
+  // Adds i if value is true, otherwise removes it.
   void assign(std::uint32_t i, bool value) noexcept { value ? set(i) : reset(i); }
 
-  // Adds (removes) all of first, ..., last-1. Cost: O((last - first) / 64 + log64 size).
+  // Adds first, ..., last-1. Cost: O((last - first) / 64 + log64 size).
   void set_range(std::uint32_t first, std::uint32_t last) noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
     for (; first < last; first = (first / 64 + 1) * 64) {
@@ -92,6 +96,7 @@ class summary_bitset {
       announce(first / 64);
     }
   }
+  // Removes first, ..., last-1. Cost: O((last - first) / 64 + log64 size).
   void reset_range(std::uint32_t first, std::uint32_t last) noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
     for (; first < last; first = (first / 64 + 1) * 64) {
@@ -100,7 +105,7 @@ class summary_bitset {
     }
   }
 
-  // Keeps what is in both. Requires: equal sizes. Cost: O(size / 64).
+  // Removes the members that are not in `other`. Requires: equal sizes. Cost: O(size / 64).
   summary_bitset& operator&=(const summary_bitset& other) noexcept {
     APIARY_ASSERT(size_ == other.size_);
     for (std::size_t w = 0; w < end(0); ++w) {
@@ -110,15 +115,15 @@ class summary_bitset {
     return *this;
   }
 
-  // The least member, npos when there is none.
+  // The least member; npos if there is none.
   [[nodiscard]] std::uint32_t find_first() const noexcept { return find_next(0); }
 
-  // The least member >= i, npos when there is none. i may be size().
+  // The least member >= i; npos if there is none. i may be size().
   [[nodiscard]] std::uint32_t find_next(std::uint32_t i) const noexcept {
     if (i >= size_) return npos;
     if (const std::uint64_t here = words_[i / 64] >> (i % 64); here != 0) return i + low(here);
     for (std::uint32_t l = 1; l < depth_; ++l) {
-      i = i / 64 + 1;  // first word of the level below that was not looked at
+      i = i / 64 + 1;  // the first word of the level below that was not searched
       const std::size_t w = first_[l] + i / 64;
       if (w >= end(l)) return npos;
       if (const std::uint64_t above = words_[w] >> (i % 64); above != 0) {
@@ -130,13 +135,13 @@ class summary_bitset {
     return npos;
   }
 
-  // The greatest member <= i, npos when there is none. Requires: i < size().
+  // The greatest member <= i; npos if there is none. Requires: i < size().
   [[nodiscard]] std::uint32_t find_prev(std::uint32_t i) const noexcept {
     APIARY_ASSERT(i < size_);
     if (const std::uint64_t here = words_[i / 64] << (63 - i % 64); here != 0)
       return i - high(here);
     for (std::uint32_t l = 1; l < depth_; ++l) {
-      i /= 64;  // of the level below, the word that was looked at
+      i /= 64;  // the word of the level below that was searched
       if (i == 0) return npos;
       --i;
       const std::uint64_t above = words_[first_[l] + i / 64] << (63 - i % 64);
@@ -148,10 +153,11 @@ class summary_bitset {
     return npos;
   }
 
-  // The least of first, ..., last-1 that is in both sets, npos when there is none.
+  // The least of first, ..., last-1 that is a member of both sets; npos if there is none. Without
+  // `last`, up to the end.
   // Requires: equal sizes, last <= size.
-  // Cost:     O(log64 size) and a step for every pair of words in the range that both have members
-  //           but none in common.
+  // Cost:     O(log64 size), and one step for each pair of words in the range that both have
+  //           members but none in common.
   [[nodiscard]] friend std::uint32_t find_next_of_both(const summary_bitset& a,
                                                        const summary_bitset& b, std::uint32_t first,
                                                        std::uint32_t last) noexcept {
@@ -164,6 +170,7 @@ class summary_bitset {
                                                        std::uint32_t first) noexcept {
     return find_next_of_both(a, b, first, a.size_);
   }
+  // The least member of both sets; npos if there is none.
   [[nodiscard]] friend std::uint32_t find_first_of_both(const summary_bitset& a,
                                                         const summary_bitset& b) noexcept {
     return find_next_of_both(a, b, 0);
@@ -180,7 +187,7 @@ class summary_bitset {
     return true;
   }
 
-  // The same, but for i, which is one of them.
+  // Whether all of first, ..., last-1 except i are members. Requires: first <= i < last.
   [[nodiscard]] bool all_but(std::uint32_t i, std::uint32_t first,
                              std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= i && i < last && last <= size_);
@@ -239,9 +246,9 @@ class summary_bitset {
     }
   }
 
-  // Brings the summaries up to date with word i of level 0, to which members were added (from which
-  // some were removed). The lowest summary is written in any case: whether a sparse word was empty
-  // is not to be foretold, and a missed branch costs more than the store.
+  // Updates the summaries after members were added to word i of level 0 (announce) or removed from
+  // it (update). Both always write the lowest summary: the branch "was the word empty" is
+  // unpredictable, and a mispredicted branch costs more than the store.
   void announce(std::uint32_t i) noexcept {
     for (std::uint32_t l = 1; l < depth_; ++l, i /= 64) {
       std::uint64_t& above = words_[first_[l] + i / 64];
@@ -260,7 +267,7 @@ class summary_bitset {
     }
   }
 
-  // The least index >= i of level l that is set in both; not exact from `last` on.
+  // The least index >= i of level l that is set in both. It may be wrong if it is >= last.
   [[nodiscard]] std::uint32_t next_common(const summary_bitset& b, std::uint32_t l, std::uint32_t i,
                                           std::uint32_t last) const noexcept {
     std::uint64_t mask = ~std::uint64_t{0} << (i % 64);

@@ -1,4 +1,4 @@
-// apiary/container/dense_map.h - values by strong id, in one array.
+// apiary/container/dense_map.h - a vector indexed by a strong id.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,7 +12,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A vector indexed by one kind of id only. Cost: as std::vector.
+// A vector that is indexed by one type of id. Cost: as std::vector.
 template <class Id, class T>
 class dense_map {
  public:
@@ -23,10 +23,12 @@ class dense_map {
     return static_cast<std::uint32_t>(values_.size());
   }
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
+  // Whether there is a value for id i.
   [[nodiscard]] bool contains(Id i) const noexcept { return i.value < values_.size(); }
+  // The ids 0, ..., size()-1.
   [[nodiscard]] id_range<Id> ids() const noexcept { return {Id(0), Id(size())}; }
 
-  // Requires: contains(i).
+  // The value of id i. Requires: contains(i).
   [[nodiscard]] T& operator[](Id i) noexcept {
     APIARY_ASSERT(contains(i));
     return values_[i.value];
@@ -36,7 +38,7 @@ class dense_map {
     return values_[i.value];
   }
 
-  // Appends a value; its id.
+  // Appends a value. Returns its id.
   Id push_back(const T& value) {
     values_.push_back(value);
     return Id(size() - 1);
@@ -45,6 +47,7 @@ class dense_map {
     values_.push_back(std::move(value));
     return Id(size() - 1);
   }
+  // Changes the size; new values are copies of `value`.
   void resize(std::uint32_t size, const T& value = T()) { values_.resize(size, value); }
 
   [[nodiscard]] auto begin() noexcept { return values_.begin(); }

@@ -1,4 +1,4 @@
-// apiary/container/fast_div.h - division by a run-time constant through multiplication.
+// apiary/container/fast_div.h - division by a run-time constant as a multiplication.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,7 +9,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Divides numbers below 2^31 by a divisor fixed at construction: a 64-bit multiplication, a shift.
+// Divides numbers below 2^31 by a divisor that is fixed at construction, with one 64-bit
+// multiplication and a shift.
 //
 // Model: Granlund, Montgomery, "Division by invariant integers using multiplication" (PLDI 1994),
 //        the round-up multiplier; it fits in 32 bits because dividends are limited to 31.

@@ -1,4 +1,4 @@
-// apiary/container/score_tree.h - small scores by index, and the first index with the highest one.
+// apiary/container/score_tree.h - scores by index, and the first index with the highest score.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,18 +15,20 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A tournament over bytes: index i in 0, ..., size-1 has a score, at first 0, and 0 means "not a
-// candidate". Above the scores stands, for each block of 64, its maximum, then for each 64 of those
-// theirs, up to one block; a block is one cache line.
+// Keeps a score of one byte for each index 0, ..., size-1 and finds the lowest index with the
+// highest score. Score 0, the initial one, means "not a candidate".
 //
-// Cost: set O(1) when the maximum of the block stays, O(log64 size) blocks at most; best
-//       O(log64 size) blocks; about size * 65/64 bytes. In the same form as bitsets by score it
-//       would be a bit per index and score.
+// Model: a tournament tree of fan-out 64. Each level holds the maxima of the blocks of 64 of the
+//        level below, up to a level of one block. A block is one cache line.
+// Cost:  set O(1) if the maximum of the block stays, otherwise at most O(log64 size) blocks; best
+//        O(log64 size) blocks. Memory: about size * 65/64 bytes.
 class score_tree {
  public:
+  // "No index".
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
 
   score_tree() noexcept = default;
+  // All scores are 0.
   explicit score_tree(std::uint32_t size) : size_(size) {
     std::size_t blocks = size;
     std::size_t total = 0;
@@ -40,7 +42,7 @@ class score_tree {
 
   score_tree(const score_tree&) = default;
   score_tree& operator=(const score_tree&) = default;
-  // What is moved from has size 0.
+  // A moved-from tree has size 0.
   score_tree(score_tree&& other) noexcept { *this = std::move(other); }
   score_tree& operator=(score_tree&& other) noexcept {
     scores_ = std::exchange(other.scores_, {});
@@ -52,6 +54,7 @@ class score_tree {
   }
 
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+  // The score of index i.
   [[nodiscard]] std::uint8_t operator[](std::uint32_t i) const noexcept {
     APIARY_ASSERT(i < size_);
     return scores_[i];
@@ -59,6 +62,7 @@ class score_tree {
   // How many indices have a score above 0.
   [[nodiscard]] std::uint32_t candidates() const noexcept { return candidates_; }
 
+  // Sets the score of index i.
   void set(std::uint32_t i, std::uint8_t score) noexcept {
     APIARY_ASSERT(i < size_);
     std::uint8_t old = scores_[i];
@@ -78,7 +82,7 @@ class score_tree {
     }
   }
 
-  // The lowest index with the highest score, npos when there is no candidate.
+  // The lowest index with the highest score; npos if there is no candidate.
   [[nodiscard]] std::uint32_t best() const noexcept {
     if (candidates_ == 0) return npos;
     const std::uint8_t score = top();
@@ -88,10 +92,10 @@ class score_tree {
     return i;
   }
 
-  // The same among the members of `allowed`.
+  // The same for the members of `allowed` only.
   // Requires: allowed.size() == size().
-  // Cost:     like best() where a best one is allowed; otherwise a step for each block that might
-  //           hold a better one than found so far, size/64 at most, and for its allowed indices.
+  // Cost:     as best() if one with the highest score is allowed. Otherwise one step for each block
+  //           that may contain a better one than the best found so far, at most size/64 blocks.
   [[nodiscard]] std::uint32_t best_of(const summary_bitset& allowed) const noexcept {
     APIARY_ASSERT(allowed.size() == size_);
     if (candidates_ == 0) return npos;
@@ -104,8 +108,8 @@ class score_tree {
     return result.index;
   }
 
-  // A uniformly random candidate, of those in `allowed` if that is given; npos when there is none.
-  // Cost: O(size / number of such candidates) draws; after 64 in vain a walk over the candidates.
+  // A uniformly random candidate, from `allowed` if that is given; npos if there is none.
+  // Cost: O(size / number of such candidates) draws; after 64 failed draws it scans the candidates.
   [[nodiscard]] std::uint32_t random_candidate(rng& random,
                                                const summary_bitset* allowed = nullptr) const {
     APIARY_ASSERT(allowed == nullptr || allowed->size() == size_);
@@ -120,7 +124,7 @@ class score_tree {
     std::vector<std::uint32_t> left;
     for (std::uint32_t i = 0; i < size_; ++i) {
       if (i % block == 0 && depth_ > 1 && scores_[first_[1] + i / block] == 0) {
-        i += block - 1;  // nobody in this block
+        i += block - 1;  // no candidate in this block
       } else if (counts(i)) {
         left.push_back(i);
       }
@@ -136,7 +140,7 @@ class score_tree {
 
   struct found {
     std::uint32_t index;
-    std::uint8_t score;  // only better ones count
+    std::uint8_t score;  // only higher scores count
   };
 
   [[nodiscard]] std::uint8_t block_max(std::size_t at) const noexcept {
@@ -152,7 +156,8 @@ class score_tree {
   }
   [[nodiscard]] std::uint8_t top() const noexcept { return block_max(first_[depth_ - 1]); }
 
-  // Goes through block b of level l in order of index and keeps the first of the best allowed ones.
+  // Searches block b of level l in index order and keeps the first allowed index with the best
+  // score.
   void search(std::uint32_t l, std::uint32_t b, const summary_bitset& allowed,
               found& result) const noexcept {
     const std::size_t at = first_[l] + std::size_t{b} * block;

@@ -1,4 +1,4 @@
-// apiary/container/timer_queue.h - what happens next, at most one time for each id.
+// apiary/container/timer_queue.h - a priority queue of times, at most one time for each id.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,14 +10,15 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A time for some of the ids 0, 1, ...; the earliest first, of equal times that of the lowest id.
-// What happens does not depend on the order in which times were set.
+// Keeps at most one time for each of the ids 0, 1, ..., and finds the earliest. Ties go to the
+// lowest id, so the order in which times were set has no effect.
 //
-// Model: binary heap with the place of each id.
-// Cost:  set, cancel, pop O(log timers); the rest O(1). 4 bytes for each id up to the highest that
-//        ever had a time, and 16 bytes a timer.
+// Model: a binary heap and the position of each id in it.
+// Cost:  set, cancel, pop O(log timers); the others O(1). Memory: 4 bytes for each id up to the
+//        highest that ever had a time, 16 bytes for each timer.
 class timer_queue {
  public:
+  // An id and its time, in any unit.
   struct timer {
     std::int64_t at = 0;
     std::uint32_t id = 0;
@@ -27,16 +28,17 @@ class timer_queue {
 
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
+  // Whether the id has a time.
   [[nodiscard]] bool contains(std::uint32_t id) const noexcept {
     return id < place_.size() && place_[id] != none;
   }
-  // Requires: not empty().
+  // The earliest timer. Requires: not empty().
   [[nodiscard]] const timer& first() const noexcept {
     APIARY_ASSERT(!empty());
     return heap_.front();
   }
 
-  // Sets the time of an id, in place of the one that it had.
+  // Sets the time of an id and replaces its previous one.
   void set(std::uint32_t id, std::int64_t at) {
     if (id >= place_.size()) place_.resize(std::size_t{id} + 1, none);
     std::size_t i = place_[id];
@@ -46,7 +48,7 @@ class timer_queue {
     }
     settle(i, {at, id});
   }
-  // Takes the time of an id away, if it has one.
+  // Removes the time of an id, if it has one.
   void cancel(std::uint32_t id) {
     if (!contains(id)) return;
     const std::size_t i = place_[id];
@@ -55,7 +57,7 @@ class timer_queue {
     heap_.pop_back();
     if (i < heap_.size()) settle(i, last);
   }
-  // Takes the first one. Requires: not empty().
+  // Removes and returns the earliest timer. Requires: not empty().
   timer pop() {
     const timer next = first();
     cancel(next.id);
@@ -72,7 +74,7 @@ class timer_queue {
     heap_[i] = t;
     place_[t.id] = static_cast<std::uint32_t>(i);
   }
-  // Lets t find its place from the gap at i.
+  // Moves t from the gap at i to its position.
   void settle(std::size_t i, const timer& t) noexcept {
     while (i > 0 && before(t, heap_[(i - 1) / 2])) {
       put(i, heap_[(i - 1) / 2]);
@@ -89,7 +91,7 @@ class timer_queue {
   }
 
   std::vector<timer> heap_;
-  std::vector<std::uint32_t> place_;  // of each id in heap_
+  std::vector<std::uint32_t> place_;  // position of each id in heap_
 };
 
 APIARY_NAMESPACE_END

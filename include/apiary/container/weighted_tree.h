@@ -1,4 +1,4 @@
-// apiary/container/weighted_tree.h - items in order, found by their place or by their weights.
+// apiary/container/weighted_tree.h - ordered items with weights and prefix sums.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,15 +15,18 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Items ordered by key, equal keys by id, each with a weight: a line of jobs with their lengths, or
-// the ends of jobs with what each gives back.
+// Items in order of key and then id, each with a weight. It answers prefix sums and finds the first
+// item below a weight. Use it for a queue of jobs with their sizes, or for the end times of jobs
+// with the GPUs that each frees.
 //
-// Model:    treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996); its priorities are
-//           a hash of the ids, so that equal calls make equal trees.
-// Requires: no two items with equal key and id; weights >= 0. Sums beyond 2^63 - 1 are 2^63 - 1.
-// Cost:     every call O(log items) expected; 60 bytes an item, of as many as there were at once.
+// Model:    a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities
+//           are a hash of the ids, so equal calls make equal trees.
+// Requires: no two items with equal key and id; weights >= 0. Sums saturate at 2^63 - 1.
+// Cost:     every call O(log items) expected. Memory: 60 bytes for each item, for the largest
+//           number of items so far.
 class weighted_tree {
  public:
+  // A key, an id that makes it unique, and a weight.
   struct item {
     std::int64_t key = 0;
     std::uint32_t id = 0;
@@ -31,7 +34,7 @@ class weighted_tree {
 
     friend constexpr bool operator==(const item&, const item&) noexcept = default;
   };
-  // An item and the sum of the weights of all items up to it, its own included.
+  // An item and the sum of the weights of all items up to and including it.
   struct reached {
     item at{};
     std::int64_t sum = 0;
@@ -39,9 +42,10 @@ class weighted_tree {
 
   [[nodiscard]] std::size_t size() const noexcept { return nodes_.size() - free_.size(); }
   [[nodiscard]] bool empty() const noexcept { return root_ == none; }
-  // Of all weights.
+  // The sum of all weights.
   [[nodiscard]] std::int64_t sum() const noexcept { return root_ == none ? 0 : nodes_[root_].sum; }
 
+  // Inserts an item.
   void insert(const item& added) {
     APIARY_ASSERT(added.weight >= 0);
     std::uint32_t n;
@@ -57,14 +61,14 @@ class weighted_tree {
     root_ = merge(merge(low, n), high);
   }
 
-  // Requires: an item of that key and id is here.
+  // Removes an item. Requires: there is an item with this key and id.
   void erase(std::int64_t key, std::uint32_t id) { root_ = without(root_, item{key, id, 0}); }
 
-  // The first item; nullopt when there is none.
+  // The first item; nullopt if there is none.
   [[nodiscard]] std::optional<item> first() const noexcept {
     return first_at_most(std::numeric_limits<std::int64_t>::max());
   }
-  // The first item whose weight is at most `limit`.
+  // The first item whose weight is at most `limit`; nullopt if there is none.
   [[nodiscard]] std::optional<item> first_at_most(std::int64_t limit) const noexcept {
     std::uint32_t n = root_;
     if (n == none || nodes_[n].least > limit) return std::nullopt;
@@ -79,7 +83,7 @@ class weighted_tree {
       }
     }
   }
-  // The first item behind that key and id, whether or not they are here.
+  // The first item after this key and id. An item with them need not exist.
   [[nodiscard]] std::optional<item> next(std::int64_t key, std::uint32_t id) const noexcept {
     const item passed{key, id, 0};
     std::optional<item> found;
@@ -90,7 +94,7 @@ class weighted_tree {
     }
     return found;
   }
-  // The last item before that key and id, whether or not they are here.
+  // The last item before this key and id. An item with them need not exist.
   [[nodiscard]] std::optional<item> previous(std::int64_t key, std::uint32_t id) const noexcept {
     const item end{key, id, 0};
     std::optional<item> found;
@@ -101,8 +105,8 @@ class weighted_tree {
     }
     return found;
   }
-  // Of the items with keys from `from` to `to` the one of the least weight, of equal ones that of the
-  // lowest id; nullopt when there is none.
+  // The item with the least weight among those with keys from `from` to `to`. Ties go to the lowest
+  // id; nullopt if there is none.
   [[nodiscard]] std::optional<item> lightest(std::int64_t from, std::int64_t to) const noexcept {
     std::uint32_t n = root_;
     while (n != none && (nodes_[n].at.key < from || nodes_[n].at.key > to)) {
@@ -127,7 +131,8 @@ class weighted_tree {
     }
     return nodes_[best].at;
   }
-  // The sum of the weights of the items up to that key and id, or with keys up to `key`.
+  // The sum of the weights of all items up to this key and id. Without an id: with keys up to
+  // `key`.
   [[nodiscard]] std::int64_t sum_to(
       std::int64_t key,
       std::uint32_t id = std::numeric_limits<std::uint32_t>::max()) const noexcept {
@@ -144,7 +149,7 @@ class weighted_tree {
     }
     return sum;
   }
-  // The first item at which the sum of weights is at least `sum`; nullopt when all are too few.
+  // The first item whose prefix sum is at least `sum`; nullopt if the total is less.
   [[nodiscard]] std::optional<reached> reach(std::int64_t sum) const noexcept {
     if (root_ == none || nodes_[root_].sum < sum) return std::nullopt;
     std::int64_t passed = 0;
@@ -169,9 +174,9 @@ class weighted_tree {
 
   struct node {
     item at{};
-    std::int64_t least = 0;         // weight of this subtree
-    std::int64_t sum = 0;           // of the weights of this subtree
-    std::uint32_t lightest = none;  // of this subtree
+    std::int64_t least = 0;         // the least weight in this subtree
+    std::int64_t sum = 0;           // of the weights in this subtree
+    std::uint32_t lightest = none;  // item of this subtree
     std::uint32_t left = none;
     std::uint32_t right = none;
   };
@@ -194,7 +199,7 @@ class weighted_tree {
     return z ^ (z >> 31);
   }
 
-  // Sums up node n again; n.
+  // Recomputes the sums of node n. Returns n.
   std::uint32_t update(std::uint32_t n) noexcept {
     node& here = nodes_[n];
     here.sum = here.at.weight;
@@ -207,7 +212,7 @@ class weighted_tree {
     here.least = nodes_[here.lightest].at.weight;
     return n;
   }
-  // What of n lies before the item, and the rest.
+  // Splits the subtree n into the items before `at` and the others.
   std::pair<std::uint32_t, std::uint32_t> split(std::uint32_t n, const item& at) noexcept {
     if (n == none) return {none, none};
     if (before(nodes_[n].at, at)) {
@@ -219,7 +224,7 @@ class weighted_tree {
     nodes_[n].left = high;
     return {low, update(n)};
   }
-  // Both as one tree. Requires: all of a lies before all of b.
+  // Merges two subtrees. Requires: all items of a are before all items of b.
   std::uint32_t merge(std::uint32_t a, std::uint32_t b) noexcept {
     if (a == none) return b;
     if (b == none) return a;

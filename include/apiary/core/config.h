@@ -2,19 +2,20 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Elsewhere than with C++20 one clear error, and no others: the header that does not exist ends the
-// compilation.
+// Without C++20 there is one clear error: the header below does not exist, which ends the compilation.
 #if (defined(_MSVC_LANG) && _MSVC_LANG < 202002L) || (!defined(_MSVC_LANG) && __cplusplus < 202002L)
 #error "apiary needs C++20: compile with -std=c++20 (Visual C++: /std:c++20) or later"
 #include <apiary_needs_cpp20>
 #endif
 
+// The version of the library: major.minor.patch.
 #define APIARY_VERSION_MAJOR 0
 #define APIARY_VERSION_MINOR 2
 #define APIARY_VERSION_PATCH 0
 
-// One inline namespace for each minor version, which may break its users before 1.0: two of them in
-// one program do not mix silently.
+// APIARY_NAMESPACE_BEGIN, APIARY_NAMESPACE_END: the namespace of the library. It contains an inline
+// namespace for each minor version (before 1.0 a minor version may break its users), so that two
+// versions in one program do not mix silently.
 #define APIARY_NAMESPACE_BEGIN \
   namespace apiary {           \
   inline namespace v0_2 {
@@ -22,11 +23,12 @@
   } /* namespace v0_2 */     \
   } /* namespace apiary */
 
-// APIARY_VERIFY(condition): in every build, a false condition prints itself with its place and
-// aborts. For what must never be wrong: a device granted twice is worse than a crash.
-// APIARY_ASSERT(condition): the same in builds without NDEBUG, nothing otherwise. For a caller's
-// bug. Both may be defined by the host, the same way in every translation unit; the condition of
-// APIARY_VERIFY is to be evaluated then, too, once.
+// APIARY_VERIFY(condition): if the condition is false, prints it with file and line and aborts, in
+// every build. It guards invariants: a GPU that is allocated twice is worse than a crash.
+// APIARY_ASSERT(condition): the same in builds without NDEBUG, nothing otherwise. It checks what a
+// caller must ensure ("Requires").
+// The host may define both macros, in the same way in every translation unit. Its APIARY_VERIFY
+// must evaluate the condition exactly once.
 #ifndef APIARY_VERIFY
 #include <cstdio>
 #include <cstdlib>

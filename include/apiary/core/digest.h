@@ -1,4 +1,4 @@
-// apiary/core/digest.h - 64 bits for a sequence of words and texts, the same on every platform.
+// apiary/core/digest.h - a 64-bit hash of words and texts, the same on every platform.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,13 +10,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What was added so far, and in which order, as 64 bits. It tells apart what differs by accident;
-// who wants two sequences with equal values can find them.
+// Hashes a sequence of words and texts to 64 bits. Use it to compare states and logs. It is not
+// cryptographic: an attacker can construct two sequences with equal values.
 //
 // Model: the finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), chained.
 // Cost:  O(1) a word, O(length / 8) a text.
 class digest {
  public:
+  // Adds a word.
   constexpr digest& add(std::uint64_t word) noexcept {
     std::uint64_t z = (value_ ^ word) + 0x9e3779b97f4a7c15U;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -24,7 +25,7 @@ class digest {
     value_ = z ^ (z >> 31);
     return *this;
   }
-  // Its length is added too: texts one after another do not run into each other.
+  // Adds a text and its length, so that "a", "bc" and "ab", "c" have different values.
   constexpr digest& add(std::string_view text) noexcept {
     add(std::uint64_t{text.size()});
     std::uint64_t word = 0;
@@ -38,6 +39,7 @@ class digest {
     return *this;
   }
 
+  // The hash of what was added so far, in this order.
   [[nodiscard]] constexpr std::uint64_t value() const noexcept { return value_; }
 
  private:

@@ -10,7 +10,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A 32-bit index that does not mix with indices of another tag. Default: not valid.
+// A 32-bit index. Ids with different tags are different types. A default-constructed id is not
+// valid.
 template <class Tag>
 struct id {
   std::uint32_t value = ~std::uint32_t{0};
@@ -18,26 +19,28 @@ struct id {
   constexpr id() noexcept = default;
   constexpr explicit id(std::uint32_t v) noexcept : value(v) {}
 
+  // Whether the id names something.
   [[nodiscard]] constexpr bool valid() const noexcept { return value != ~std::uint32_t{0}; }
   friend constexpr auto operator<=>(id, id) noexcept = default;
 };
 
-using cell_id = id<struct cell_tag>;  // a cell of a tree: GPU, pair, socket, node, rack, ...
-using node_id = id<struct node_tag>;  // a machine of a node table
-using job_id = id<struct job_tag>;    // a running or requested piece of work; the host chooses it
-using tenant_id = id<struct tenant_tag>;  // an owner of quota
+using cell_id = id<struct cell_tag>;      // a cell of a tree: GPU, pair, socket, node, rack, ...
+using node_id = id<struct node_tag>;      // a machine
+using job_id = id<struct job_tag>;        // a job, running or requested; the host chooses the id
+using tenant_id = id<struct tenant_tag>;  // a tenant, which owns quota
 
-// Level of a cell above the leaves: 0 = leaf (one GPU).
+// The level of a cell in its tree: 0 is a leaf (one GPU).
 using level_t = std::uint32_t;
 
-// The ids first, first+1, ..., last-1.
+// The ids first, first+1, ..., last-1, as a range.
 template <class Id>
 struct id_range {
   Id first{0};
   Id last{0};
 
+  // A forward iterator over the ids.
   struct iterator {
-    // The standard library derives the rest (a forward iterator), without <iterator> here.
+    // The standard library derives the other traits; <iterator> is not needed here.
     using value_type = Id;
     using difference_type = std::ptrdiff_t;
 
@@ -59,6 +62,7 @@ struct id_range {
   [[nodiscard]] constexpr bool contains(Id i) const noexcept {
     return i.value - first.value < last.value - first.value;
   }
+  // The i-th id. Requires: i < size().
   [[nodiscard]] constexpr Id operator[](std::uint32_t i) const noexcept {
     APIARY_ASSERT(i < size());
     return Id(first.value + i);

@@ -10,7 +10,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The generator xoshiro256** seeded by splitmix64. Models std::uniform_random_bit_generator.
+// A random number generator: xoshiro256**, seeded by splitmix64. The same seed gives the same
+// numbers on every platform. It models std::uniform_random_bit_generator.
 //
 // Model: Blackman, Vigna, "Scrambled linear pseudorandom number generators" (TOMS 2021).
 class rng {
@@ -30,6 +31,7 @@ class rng {
   static constexpr std::uint64_t min() noexcept { return 0; }
   static constexpr std::uint64_t max() noexcept { return ~std::uint64_t{0}; }
 
+  // The next 64 random bits.
   constexpr std::uint64_t operator()() noexcept {
     const std::uint64_t result = rotate(state_[1] * 5, 7) * 9;
     const std::uint64_t t = state_[1] << 17;
@@ -61,7 +63,8 @@ class rng {
   std::uint64_t state_[4]{};
 };
 
-// Puts the elements of a random-access container in uniformly random order (Fisher-Yates).
+// Shuffles a random-access container uniformly (Fisher-Yates). Unlike std::shuffle it gives the
+// same order on every platform.
 template <class Container>
 constexpr void shuffle(Container& items, rng& random) {
   for (std::size_t i = items.size(); i > 1; --i) {

@@ -1,4 +1,4 @@
-// apiary/core/status.h - returning Abseil's Status early, and strings for every build of Abseil.
+// apiary/core/status.h - early return of an Abseil Status, and strings for every build of Abseil.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -11,15 +11,15 @@
 #include <string_view>
 #include <utility>
 
-// Leaves the function with the status of `expression` unless it is OK.
+// APIARY_RETURN_IF_ERROR(expression): returns the status `expression` from the function unless it
+// is OK.
 #define APIARY_RETURN_IF_ERROR(expression)                                            \
   do {                                                                                \
     if (auto apiary_status = (expression); !apiary_status.ok()) return apiary_status; \
   } while (false)
 
-// APIARY_ASSIGN_OR_RETURN(declaration, expression): leaves the function with the status of the
-// StatusOr `expression` unless it has a value; otherwise `declaration` is initialised or assigned
-// with that value.
+// APIARY_ASSIGN_OR_RETURN(declaration, expression): if the StatusOr `expression` has a value,
+// assigns it to `declaration`; otherwise returns its status from the function.
 #define APIARY_ASSIGN_OR_RETURN(declaration, expression) \
   APIARY_DETAIL_ASSIGN_1(declaration, expression, __LINE__)
 #define APIARY_DETAIL_ASSIGN_1(declaration, expression, line) \
@@ -31,7 +31,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Abseil may be built with a string_view of its own, which does not convert from std's.
+// Converts a std::string_view to absl::string_view. Some builds of Abseil have their own type,
+// which does not convert by itself.
 [[nodiscard]] inline absl::string_view to_absl(std::string_view s) noexcept {
   return {s.data(), s.size()};
 }

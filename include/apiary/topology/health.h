@@ -1,4 +1,4 @@
-// apiary/topology/health.h - which leaves may be used, known for every cell at once.
+// apiary/topology/health.h - which leaves and cells are healthy.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,18 +13,20 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A set of bad leaves lifted to all cells: a cell is healthy when all of its leaves are. The same
-// type serves a host's filter ("suggested nodes"): begin with everything bad, mark what is
-// suggested healthy; usable() of both, combined by &=, is what is healthy and suggested.
+// Keeps which leaves of a tree are bad. A cell is healthy if all of its leaves are; all cells
+// inside a healthy cell are healthy.
 //
-// usable() is monotone by construction: the parts of a usable cell are usable.
+// It also represents a host's filter ("suggested nodes"): start with all leaves bad and mark the
+// suggested nodes healthy. The usable() sets of both, combined by &=, are the cells that are
+// healthy and suggested.
 //
-// Cost:    marking a cell O(levels) for itself and for each cell above the leaves inside it, and
-//          a word for 64 leaves; queries O(1); 4 bytes a cell above the leaves and a bit a cell.
+// Cost:    marking a cell O(levels + cells above the leaves inside it + leaves inside it / 64);
+//          queries O(1). Memory: 4 bytes for each cell above the leaves, 1 bit for each cell.
 // Example: examples/reserved_rack.cpp
 template <CellTree Tree>
 class health {
  public:
+  // All leaves are healthy, or all are bad if `healthy` is false.
   explicit health(Tree tree, bool healthy = true)
       : tree_(std::move(tree)),
         bad_leaves_(tree_.cells(0).first.value),
@@ -33,22 +35,25 @@ class health {
       for (const cell_id root : tree_.cells(tree_.num_levels() - 1)) mark_bad(root);
   }
 
-  // Makes all leaves of c bad (healthy); how many leaves that changed.
+  // Marks all leaves of c bad. Returns how many leaves changed.
   std::uint32_t mark_bad(cell_id c) noexcept { return mark(c, false); }
+  // Marks all leaves of c healthy. Returns how many leaves changed.
   std::uint32_t mark_healthy(cell_id c) noexcept { return mark(c, true); }
 
+  // Whether all leaves of c are healthy.
   [[nodiscard]] bool healthy(cell_id c) const noexcept { return usable_.test(c.value); }
+  // How many leaves of c are bad.
   [[nodiscard]] std::uint32_t bad_leaves(cell_id c) const noexcept {
     APIARY_ASSERT(c.value < tree_.num_cells());
     if (c.value < bad_leaves_.size()) return bad_leaves_[c.value];
     return usable_.test(c.value) ? 0 : 1;
   }
-  // Calls f(leaf) for the bad leaves in c, left to right. Cost: O(levels * fan-out) each.
+  // Calls f(leaf) for the bad leaves in c, from left to right. Cost: O(levels * fan-out) for each.
   template <class F>
   void for_each_bad_leaf(cell_id c, const F& f) const {
     visit_bad(c, tree_.level(c), f);
   }
-  // The healthy cells of all levels, by the value of their ids.
+  // The healthy cells of all levels, by the values of their ids.
   [[nodiscard]] const summary_bitset& usable() const noexcept { return usable_; }
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
 
@@ -93,7 +98,8 @@ class health {
   }
 
   Tree tree_;
-  std::vector<std::uint32_t> bad_leaves_;  // of each cell above the leaves; those come last
+  std::vector<std::uint32_t>
+      bad_leaves_;  // of each cell above the leaves; leaves have the highest ids
   summary_bitset usable_;
 };
 

@@ -1,4 +1,4 @@
-// apiary/topology/locality.h - how far the cells of a gang lie apart.
+// apiary/topology/locality.h - how far apart the cells of a gang are.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -11,9 +11,6 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// In all three functions the cells are of one level and in ascending order, so that cells with a
-// common ancestor stand together.
-
 namespace detail {
 
 template <CellTree Tree>
@@ -25,13 +22,14 @@ template <CellTree Tree>
 
 }  // namespace detail
 
-// The level of the lowest cell that contains all of them; num_levels() under several roots.
-// Requires: at least one cell.
-// Cost:     O(levels), however many cells.
+// The level of the lowest cell that contains all of the cells; num_levels() if they are under
+// several roots.
+// Requires: at least one cell; all cells are of one level and in ascending order.
+// Cost:     O(levels) for any number of cells.
 template <CellTree Tree>
 [[nodiscard]] level_t spread_level(const Tree& tree, std::span<const cell_id> cells) noexcept {
   APIARY_ASSERT(!cells.empty() && detail::ascend_on_one_level(tree, cells));
-  // Ids of a level ascend from left to right: what contains the first and the last contains all.
+  // Ids ascend from left to right, so a cell that contains the first and the last contains all.
   cell_id a = cells.front();
   cell_id b = cells.back();
   level_t l = tree.level(a);
@@ -42,8 +40,10 @@ template <CellTree Tree>
   return a.valid() ? l : tree.num_levels();
 }
 
-// How many cells of the level, which is not below theirs, contain some of them.
-// Cost: O(cells * levels).
+// How many cells of `level` contain at least one of the cells, for example how many racks a gang
+// spans.
+// Requires: all cells are of one level, not above `level`, and in ascending order.
+// Cost:     O(cells * levels).
 template <CellTree Tree>
 [[nodiscard]] std::uint32_t spanned_cells(const Tree& tree, std::span<const cell_id> cells,
                                           level_t level) noexcept {
@@ -58,9 +58,9 @@ template <CellTree Tree>
   return n;
 }
 
-// The sum over all pairs of cost[level of their lowest common ancestor], the last entry for pairs
-// under different roots; a cell that is listed twice makes a pair of its own level.
-// Requires: num_levels() + 1 costs.
+// The sum over all pairs of cells of cost[level of their lowest common ancestor]. The last entry of
+// `cost` is for pairs under different roots. A cell that occurs twice is a pair at its own level.
+// Requires: num_levels() + 1 costs; all cells are of one level and in ascending order.
 // Cost:     O(cells * levels^2), not O(pairs).
 template <CellTree Tree>
 [[nodiscard]] double pairwise_cost(const Tree& tree, std::span<const cell_id> cells,

@@ -1,4 +1,4 @@
-// apiary/topology/named_tree.h - cell trees from a user's description, with names.
+// apiary/topology/named_tree.h - cell trees with names, checked and built from a user's description.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -24,19 +24,21 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// One level of a chain. `fan_outs` says how many cells of this level are in each cell of the level
-// above (in the chain itself for the uppermost level): one number for all, or one number for each
-// cell of the level above, from left to right. `cell_names` are the names of all cells of the
-// level, from left to right, if the user has names for them, as for nodes; without, the i-th cell
-// of level "gpu" is called "gpu-i".
+// The description of one level of a chain.
 struct level_spec {
   std::string name{};
+  // How many cells of this level are in each cell of the level above (for the top level: in the
+  // chain). Either one number for all, or one number for each cell of the level above, from left to
+  // right.
   std::vector<std::uint32_t> fan_outs{};
+  // The names of all cells of the level, from left to right. If it is empty, the i-th cell of level
+  // "gpu" is called "gpu-i".
   std::vector<std::string> cell_names{};
 };
 
-// A chain: one tree of a cluster, its levels from the top, e.g.
-// {"v100", {{"rack", {2}}, {"node", {4}}, {"gpu", {8}}}}. A heterogeneous cluster has several.
+// The description of a chain, which is one tree of a cluster. Its levels are listed from the top,
+// for example {"v100", {{"rack", {2}}, {"node", {4}}, {"gpu", {8}}}}. A heterogeneous cluster has
+// several chains.
 struct chain_spec {
   std::string name{};
   std::vector<level_spec> levels{};
@@ -44,7 +46,7 @@ struct chain_spec {
 
 namespace detail {
 
-// Collects faults, each with its place, to report them together.
+// Collects errors in a description, to report them together.
 class fault_list {
  public:
   void add(const std::string& place, const std::string& fault) {
@@ -69,7 +71,7 @@ class fault_list {
   return place_of(chain) + ", level '" + level.name + '\'';
 }
 
-// What is wrong with the numbers of a chain.
+// Checks the numbers of a chain.
 inline void check_shape(const chain_spec& spec, level_t max_levels, bool must_be_uniform,
                         fault_list& faults) {
   if (spec.levels.empty()) faults.add(place_of(spec), "no levels");
@@ -112,22 +114,25 @@ inline void check_shape(const chain_spec& spec, level_t max_levels, bool must_be
 
 }  // namespace detail
 
-// A tree whose levels and cells have names. `Tree` is uniform_tree or ragged_tree.
+// A tree whose levels and cells have names. `Tree` is uniform_tree or ragged_tree. Use it to build
+// trees from a configuration file and to translate between names and ids.
 //
-// Cost:    name and level queries O(levels + length of the name).
+// Cost:    queries by name or level O(levels + length of the name).
 // Example: examples/cell_trees.cpp
 template <CellTree Tree>
 requires std::same_as<Tree, uniform_tree> || std::same_as<Tree, ragged_tree>
 class named_tree {
  public:
-  // kInvalidArgument with all faults found, each with its place.
+  // Checks the description and builds the tree. Errors: kInvalidArgument, with every fault found
+  // and where it is.
   [[nodiscard]] static absl::StatusOr<named_tree> create(const chain_spec& spec) {
     detail::fault_list faults;
     check(spec, faults);
     APIARY_RETURN_IF_ERROR(faults.status());
     return named_tree(spec);
   }
-  // Several chains, in the order given; no two have a name or a given cell name in common.
+  // Builds several chains, in the given order. Errors: as create; also if two chains have the same
+  // name or the same cell name.
   [[nodiscard]] static absl::StatusOr<std::vector<named_tree>> create_all(
       std::span<const chain_spec> specs) {
     detail::fault_list faults;
@@ -154,23 +159,25 @@ class named_tree {
 
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
   [[nodiscard]] const std::string& chain_name() const noexcept { return chain_name_; }
+  // The name of level l. Requires: l is a level of the tree.
   [[nodiscard]] const std::string& level_name(level_t l) const noexcept {
     APIARY_ASSERT(l < tree_.num_levels());
     return levels_[l].name;
   }
-  // Requires: c is a cell of the tree.
+  // The name of cell c. Requires: c is a cell of the tree.
   [[nodiscard]] std::string cell_name(cell_id c) const {
     const level_t l = tree_.level(c);
     const std::uint32_t i = tree_.index(c, l);
     if (!levels_[l].cell_names.empty()) return levels_[l].cell_names[i];
     return levels_[l].name + '-' + std::to_string(i);
   }
-  // nullopt when there is none of this name.
+  // The level with this name; nullopt if there is none.
   [[nodiscard]] std::optional<level_t> find_level(std::string_view name) const noexcept {
     for (level_t l = 0; l < tree_.num_levels(); ++l)
       if (levels_[l].name == name) return l;
     return std::nullopt;
   }
+  // The cell with this name; nullopt if there is none.
   [[nodiscard]] std::optional<cell_id> find_cell(std::string_view name) const {
     if (const auto given = given_names_.find(std::string(name)); given != given_names_.end())
       return given->second;
@@ -186,9 +193,9 @@ class named_tree {
  private:
   struct named_level {
     std::string name;
-    std::vector<std::string> cell_names;  // none: running names
+    std::vector<std::string> cell_names;  // empty: generated names
   };
-  // "gpu-17" in its parts.
+  // A generated name such as "gpu-17", split.
   struct running_name {
     std::string_view level;
     std::uint32_t index = 0;
@@ -227,7 +234,7 @@ class named_tree {
     detail::check_shape(spec, Tree::max_levels, std::same_as<Tree, uniform_tree>, faults);
     if (spec.name.empty()) faults.add(detail::place_of(spec), "no name");
     std::unordered_set<std::string_view> level_names;
-    std::unordered_set<std::string_view> running;  // levels with running names
+    std::unordered_set<std::string_view> running;  // levels with generated names
     for (const level_spec& level : spec.levels) {
       const std::string place = detail::place_of(spec, level);
       if (level.name.empty()) faults.add(place, "no name");
@@ -250,7 +257,7 @@ class named_tree {
     }
   }
 
-  // nullopt when it does not end in '-' and a number as std::to_string writes it.
+  // nullopt if the name does not end in '-' and a number as std::to_string writes it.
   [[nodiscard]] static std::optional<running_name> split(std::string_view name) noexcept {
     const std::size_t dash = name.rfind('-');
     if (dash == std::string_view::npos) return std::nullopt;

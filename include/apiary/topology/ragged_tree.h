@@ -1,4 +1,4 @@
-// apiary/topology/ragged_tree.h - a cell tree in which every cell has a fan-out of its own.
+// apiary/topology/ragged_tree.h - a cell tree in which cells of one level can have different fan-outs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,24 +14,29 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A tree given level by level from the top; a level lists the number of children of each cell above
-// it: {{2}, {1, 3}, {4, 2, 2, 2}} = 2 roots, the first of 1 node, the second of 3, of 4, 2, 2 and 2
-// leaves. Immutable; copies share the storage: hold it by value.
+// A tree of cells for clusters whose nodes or racks differ. It is given level by level from the
+// top; each level lists the number of children of each cell of the level above. For example
+// {{2}, {1, 3}, {4, 2, 2, 2}} has 2 roots; the first has 1 node, the second 3; the nodes have 4, 2,
+// 2 and 2 leaves. The tree is immutable and copies share their storage, so hold it by value.
 //
-// Model:    compressed rows in level order. Since a level follows the one above, first_child of the
-//           cell after c ends the children of c, also where c is the last of its level.
+// Model:    compressed rows in level order. Each level follows the one above, so first_child of the
+//           cell after c is the end of the children of c, even if c is the last cell of its level.
 // Requires: 1 to 10 levels, as many fan-outs in a level as the level above has cells, all >= 1,
 //           fewer than 2^31 cells in all (topology/named_tree.h checks user input).
-// Cost:     as in the table of CellTree; 8 bytes a cell above the leaves, 4 bytes a leaf.
+// Cost:     as in the table of CellTree. Memory: 8 bytes for each cell above the leaves, 4 bytes
+//           for each leaf.
+// Example:  examples/cell_trees.cpp
 class ragged_tree {
  public:
+  // The most levels that a tree can have.
   static constexpr level_t max_levels = 10;
 
+  // fan_outs: for each level from the top, the children of each cell of the level above.
   explicit ragged_tree(const std::vector<std::vector<std::uint32_t>>& fan_outs)
       : num_levels_(static_cast<level_t>(fan_outs.size())) {
     APIARY_VERIFY(num_levels_ >= 1 && num_levels_ <= max_levels);
     std::uint64_t cells = 0;
-    std::uint64_t width = 1;  // cells of the level above; above the roots there is one thing
+    std::uint64_t width = 1;  // cells of the level above; there is one virtual cell above the roots
     for (std::uint32_t i = 0; i < num_levels_; ++i) {
       APIARY_VERIFY(fan_outs[i].size() == width);
       first_[num_levels_ - 1 - i] = static_cast<std::uint32_t>(cells);
@@ -72,8 +77,9 @@ class ragged_tree {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l]), cell_id(l == 0 ? num_cells_ : first_[l - 1])};
   }
-  // The i-th cell of level l, and which one of its level c is.
+  // The i-th cell of level l. Requires: level l has more than i cells.
   [[nodiscard]] cell_id at(level_t l, std::uint32_t i) const noexcept { return cells(l)[i]; }
+  // The position of c in its level l: at(l, index(c, l)) == c.
   [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
     return c.value - first_[l];
@@ -81,7 +87,7 @@ class ragged_tree {
 
   [[nodiscard]] level_t level(cell_id c) const noexcept {
     APIARY_ASSERT(c.value < num_cells_);
-    level_t l = 0;  // no early exit: a missed branch costs more than the other comparisons
+    level_t l = 0;  // no early exit: a mispredicted branch costs more than the comparisons
     for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
     return l;
   }
@@ -122,9 +128,9 @@ class ragged_tree {
   level_t num_levels_ = 0;
   std::uint32_t num_cells_ = 0;
   std::array<std::uint32_t, max_levels> first_{};  // first cell of each level
-  detail::shared_array<std::uint32_t> links_;      // what the two pointers below point into:
-  const std::uint32_t* parent_ = nullptr;          // of each cell
-  const std::uint32_t* first_child_ = nullptr;     // of each cell above the leaves, and an end
+  detail::shared_array<std::uint32_t> links_;   // the array that the two pointers below point into
+  const std::uint32_t* parent_ = nullptr;       // of each cell
+  const std::uint32_t* first_child_ = nullptr;  // of each cell above the leaves, and an end entry
 };
 
 static_assert(CellTree<ragged_tree>);

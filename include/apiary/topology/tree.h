@@ -1,4 +1,4 @@
-// apiary/topology/tree.h - the concept of a tree of cells, and what follows from it.
+// apiary/topology/tree.h - the concept of a tree of cells, and functions for all trees.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,8 +9,10 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A forest of cells, all leaves at level 0, all roots at the highest level, numbered in level
-// order: the roots first, then each lower level from left to right.
+// A tree of cells that describes the topology of a cluster; strictly, a forest. A cell is a GPU, a
+// PCIe switch, a socket, a node, a rack and so on. All leaves are at level 0 and all roots at the
+// highest level. Cells are numbered in level order: the roots first, then each lower level from
+// left to right.
 //
 // Model: HiveD (OSDI 2020) section 3: GPU, PCIe pair, socket, node, rack, ... are cells of
 //        levels 0, 1, 2, ...
@@ -22,16 +24,16 @@ APIARY_NAMESPACE_BEGIN
 // | t.num_cells()       | number of cells; ids are 0, ..., num_cells()-1  | O(1)      |
 // | t.cells(l)          | the cells of level l                            | O(1)      |
 // | t.level(c)          | the level of c                                  | O(levels) |
-// | t.parent(c, l)      | the cell above c, not valid at a root;          | O(1)      |
+// | t.parent(c, l)      | the cell above c; not valid for a root;          | O(1)      |
 // |                     | l == level(c)                                   |           |
-// | t.children(c, l)    | the cells right below c, empty at a leaf;       | O(1)      |
+// | t.children(c, l)    | the children of c; empty for a leaf;          | O(1)      |
 // |                     | l == level(c)                                   |           |
 // | t.ancestor(c, l)    | the cell of level l >= level(c) that contains c | O(levels) |
 // | t.descendants(c, l) | the cells of level l <= level(c) inside c: one  | O(levels) |
 // |                     | contiguous range                                |           |
 //
-// parent and children take the level along because walks know it, and finding it
-// costs more than the step.
+// parent and children take the level as an argument because callers know it, and computing it costs
+// more than the step itself.
 template <class T>
 concept CellTree = std::copyable<T> && requires(const T& t, cell_id c, level_t l) {
   { t.num_levels() } -> std::same_as<level_t>;
@@ -57,7 +59,7 @@ template <CellTree Tree>
   return tree.level(a) >= l && tree.descendants(a, l).contains(b);
 }
 
-// The lowest cell that contains both; not valid when they lie under different roots.
+// The lowest cell that contains both a and b; not valid if they are under different roots.
 // Cost: O(levels^2).
 template <CellTree Tree>
 [[nodiscard]] constexpr cell_id lowest_common_ancestor(const Tree& tree, cell_id a,
@@ -75,13 +77,15 @@ template <CellTree Tree>
   return a;
 }
 
-// Cells by their places in their level, 0, 1, ...: how many there are, and those of level `below`
-// in cell c of level l. The level above the roots, num_levels(), has one cell: everything.
-// Requires: below <= l.
+// How many cells level l has. The level above the roots, num_levels(), has one cell, which contains
+// everything.
 template <CellTree Tree>
 [[nodiscard]] constexpr std::uint32_t num_positions(const Tree& tree, level_t l) noexcept {
   return l == tree.num_levels() ? 1 : tree.cells(l).size();
 }
+// The cells of level `below` inside the c-th cell of level l, as positions 0, 1, ... in their
+// level.
+// Requires: below <= l <= num_levels().
 template <CellTree Tree>
 [[nodiscard]] constexpr id_range<cell_id> positions_inside(const Tree& tree, level_t l,
                                                            std::uint32_t c,

@@ -1,4 +1,4 @@
-// apiary/topology/uniform_tree.h - a cell tree in which all cells of a level split alike.
+// apiary/topology/uniform_tree.h - a cell tree in which all cells of a level have the same fan-out.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,17 +14,21 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A tree given by one fan-out per level, from the top: {2, 4, 4, 2} = 2 roots of 4 cells of 4 cells
-// of 2 leaves. It stores nothing per cell (under 300 bytes in all): hold it by value.
+// A tree of cells for clusters of equal nodes. It is given by one fan-out for each level, from the
+// top: {2, 4, 4, 2} has 2 roots of 4 cells of 4 cells of 2 leaves. It stores nothing for each cell
+// and takes less than 300 bytes, so hold it by value.
 //
 // Model:    HiveD (OSDI 2020) section 3, hierarchical uniform composability.
-// Requires: 1 to 10 levels, every fan-out >= 1, fewer than 2^31 cells in all (topology/named_tree.h checks
-//           user input).
-// Cost:     as in the table of CellTree; parent is one multiplication.
+// Requires: 1 to 10 levels, every fan-out >= 1, fewer than 2^31 cells in all (topology/named_tree.h
+//           checks user input).
+// Cost:     as in the table of CellTree; parent takes one multiplication.
+// Example:  examples/cell_trees.cpp
 class uniform_tree {
  public:
+  // The most levels that a tree can have.
   static constexpr level_t max_levels = 10;
 
+  // fan_outs: one for each level, from the top.
   explicit uniform_tree(std::span<const std::uint32_t> fan_outs)
       : num_levels_(static_cast<level_t>(fan_outs.size())) {
     APIARY_VERIFY(num_levels_ >= 1 && num_levels_ <= max_levels);
@@ -66,8 +70,9 @@ class uniform_tree {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l]), cell_id(end(l))};
   }
-  // The i-th cell of level l, and which one of its level c is.
+  // The i-th cell of level l. Requires: level l has more than i cells.
   [[nodiscard]] cell_id at(level_t l, std::uint32_t i) const noexcept { return cells(l)[i]; }
+  // The position of c in its level l: at(l, index(c, l)) == c.
   [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
     return c.value - first_[l];
@@ -75,7 +80,7 @@ class uniform_tree {
 
   [[nodiscard]] level_t level(cell_id c) const noexcept {
     APIARY_ASSERT(c.value < num_cells_);
-    level_t l = 0;  // no early exit: a missed branch costs more than the other comparisons
+    level_t l = 0;  // no early exit: a mispredicted branch costs more than the comparisons
     for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
     return l;
   }

@@ -1,4 +1,4 @@
-// apiary/hived/detail/lazy_value.h - a value that is made when it is first used.
+// apiary/hived/detail/lazy_value.h - a value that is constructed at its first use.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,8 +9,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A T that does not exist until it is used: an owner that seldom needs a large one is small without.
-// A copy has its own T if the original has one; what was moved from has none.
+// A T that is constructed at its first use, so that an object that rarely needs a large T stays
+// small. A copy has a copy of the T if there is one; a moved-from object has none.
 //
 // Cost: three pointers; one allocation at the first use.
 template <class T>

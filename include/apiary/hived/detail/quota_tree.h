@@ -1,4 +1,4 @@
-// apiary/hived/detail/quota_tree.h - the cells of a quota as a private cluster.
+// apiary/hived/detail/quota_tree.h - the virtual cells of a quota as a tree.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,14 +15,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The virtual cells of a tenant in one chain: quota[l] cells of every level l, each with all that
-// it is made of. Levels are those of the chain. Unlike in the chain's tree, roots lie at every
-// level that has a quota: in each level, the parts of larger cells come first, then the roots, so
-// that parents and children are found by the arithmetic of a uniform tree.
+// The tree of the virtual cells of a tenant in one chain: quota[l] cells of every level l and all
+// cells inside them. The levels are those of the chain. Unlike the chain's tree, it has roots at
+// every level with a quota. In each level the cells inside larger ones come first, then the roots,
+// so that the arithmetic of a uniform tree finds parents and children.
 //
 // Model:    HiveD (OSDI 2020) section 3.2: a virtual private cluster, without its bindings.
-// Requires: quota.size() == chain.num_levels(), and no more cells of any level than the chain has.
-// Cost:     as uniform_tree; nothing is stored a cell.
+// Requires: quota.size() == chain.num_levels(), and at no level more cells than the chain has.
+// Cost:     as uniform_tree; it stores nothing for each cell.
 class quota_tree {
  public:
   quota_tree(const uniform_tree& chain, std::span<const std::uint32_t> quota)
@@ -55,7 +55,7 @@ class quota_tree {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l]), cell_id(end(l))};
   }
-  // The cells of level l that are not part of a larger one: quota[l] of them.
+  // The quota[l] cells of level l that are not inside a larger one.
   [[nodiscard]] id_range<cell_id> roots(level_t l) const noexcept {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l] + roots_[l]), cell_id(end(l))};
@@ -78,7 +78,7 @@ class quota_tree {
     const std::uint32_t from = first_[l - 1] + index(c, l) * n;
     return {cell_id(from), cell_id(from + n)};
   }
-  // Requires: c lies in a cell of level l.
+  // Requires: c is inside a cell of level l.
   [[nodiscard]] cell_id ancestor(cell_id c, level_t l) const noexcept {
     for (level_t from = level(c); from < l; ++from) c = parent(c, from);
     APIARY_ASSERT(c.valid());
@@ -91,7 +91,7 @@ class quota_tree {
     const std::uint32_t begin = first_[l] + index(c, from) * n;
     return {cell_id(begin), cell_id(begin + n)};
   }
-  // Which one of its level c is.
+  // The position of c in its level l.
   [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
     return c.value - first_[l];

@@ -1,4 +1,4 @@
-// apiary/topology/detail/shared_array.h - an immutable array that its copies share.
+// apiary/topology/detail/shared_array.h - an immutable array with shared ownership.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,8 +12,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A constant vector with a count of its owners: a copy costs one atomic addition. Copies may be
-// made and destroyed in different threads.
+// A constant vector with a reference count. A copy costs one atomic addition. Different threads may
+// make and destroy copies.
 //
 // Model: std::shared_ptr<const std::vector<T>>, without the 35,000 lines of <memory>.
 template <class T>
@@ -24,7 +24,7 @@ class shared_array {
   shared_array(const shared_array& other) noexcept : block_(other.block_) {
     if (block_ != nullptr) block_->owners.fetch_add(1, std::memory_order_relaxed);
   }
-  // What is moved from keeps its values: others may have kept its size or a pointer into it.
+  // A move copies: the source keeps its values, because callers may have kept pointers into it.
   shared_array(shared_array&& other) noexcept { *this = other; }
   shared_array& operator=(shared_array other) noexcept {
     std::swap(block_, other.block_);
