@@ -1,4 +1,4 @@
-// apiary/metric/buddy_fragmentation.h - how far free leaves are scattered over small free cells.
+// apiary/metric/buddy_fragmentation.h - external fragmentation of the free cells of a tree.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,12 +14,13 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The free cells of an allocator, by level; no free cell is part of another.
+// The external fragmentation of a buddy allocator: how much of what is free cannot serve a request
+// of a given size. It counts the free cells by level; no free cell is inside another.
 //
-// Model:   the external fragmentation of memory allocators: the share of what is free that is of no
-//          use to a request of a given size (Gorman, Whitcroft, 2006: unusable free space index).
+// Model:   the unusable free space index of memory allocators (Gorman, Whitcroft, 2006).
 // Example: examples/churn.cpp
 struct buddy_fragmentation {
+  // The most levels that a tree can have.
   static constexpr level_t max_levels = 32;
 
   std::array<std::uint32_t, max_levels> free_cells{};   // of each level
@@ -32,20 +33,20 @@ struct buddy_fragmentation {
     for (; l < max_levels; ++l) sum += free_leaves[l];
     return sum;
   }
-  // The level of the largest free cells; nullopt when nothing is free.
+  // The level of the largest free cells; nullopt if nothing is free.
   [[nodiscard]] std::optional<level_t> largest_level() const noexcept {
     for (level_t l = max_levels; l-- > 0;)
       if (free_cells[l] != 0) return l;
     return std::nullopt;
   }
-  // The share of free leaves that no request of level l can use: 0 when whole cells of that level
-  // make up all that is free, 1 when there is none; 0 when nothing is free.
+  // The fraction of the free leaves that no request of level l can use: 0 if all free leaves are in
+  // free cells of level l or above, 1 if none is. It is 0 if nothing is free.
   [[nodiscard]] double unusable(level_t l) const noexcept {
     const std::uint64_t all = leaves_from(0);
     if (all == 0) return 0;
     return 1 - static_cast<double>(leaves_from(l)) / static_cast<double>(all);
   }
-  // 1 - largest free cell / all that is free; 0 when nothing is free.
+  // 1 - leaves of the largest free cell / all free leaves; 0 if nothing is free.
   [[nodiscard]] double external() const noexcept {
     const std::uint64_t all = leaves_from(0);
     return all == 0 ? 0 : 1 - static_cast<double>(largest) / static_cast<double>(all);
@@ -54,7 +55,7 @@ struct buddy_fragmentation {
   friend bool operator==(const buddy_fragmentation&, const buddy_fragmentation&) = default;
 };
 
-// free_cells[l] free cells of each level l of a uniform tree. Cost: O(levels).
+// Measures a uniform tree with free_cells[l] free cells of each level l. Cost: O(levels).
 [[nodiscard]] inline buddy_fragmentation measure_fragmentation(
     const uniform_tree& tree, std::span<const std::uint32_t> free_cells) noexcept {
   APIARY_ASSERT(free_cells.size() == tree.num_levels());
@@ -67,7 +68,8 @@ struct buddy_fragmentation {
   return result;
 }
 
-// The free cells of any tree of at most 32 levels, as a set of the values of their ids.
+// Measures any tree of at most 32 levels. free: the free cells, as a set of the values of their
+// ids.
 // Cost: O(levels * free cells).
 template <CellTree Tree>
 [[nodiscard]] buddy_fragmentation measure_fragmentation(const Tree& tree,

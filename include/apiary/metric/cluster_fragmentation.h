@@ -13,34 +13,38 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The sum of F over all nodes, times the total weight W of the mix: an exact integer, no drift.
+// Keeps the fragmentation of a whole cluster: the sum of F over all nodes, times the total weight W
+// of the task mix. The sum is an exact integer, so it does not drift.
 //
-// Requires: W * 1000 * (GPUs of the cluster) < 2^64; with a history of 10^6 tasks that is 10^10
+// Requires: W * 1000 * (GPUs of the cluster) < 2^64. With a history of 10^6 tasks that allows 10^10
 //           GPUs.
-// Cost:     update as fragmentation::weighted; total O(1); 8 bytes a node.
+// Cost:     update as fragmentation::weighted; total O(1). Memory: 8 bytes for each node.
+// Example:  examples/fragmentation.cpp
 class cluster_fragmentation {
  public:
+  // Measures all nodes. Cost: O(nodes).
   cluster_fragmentation(fragmentation metric, const node_table& nodes)
       : metric_(std::move(metric)), weighted_(nodes.size()), total_(recompute(nodes)) {
     for (const node_id n : nodes.ids()) weighted_[n] = metric_.weighted(nodes[n]);
   }
 
-  // To be called after each change of node n.
+  // Measures node n again. Call it after each change of node n.
   void update(const node_table& nodes, node_id n) noexcept {
     const std::uint64_t now = metric_.weighted(nodes[n]);
     total_ = total_ - weighted_[n] + now;
     weighted_[n] = now;
   }
 
+  // The metric of a node.
   [[nodiscard]] const fragmentation& metric() const noexcept { return metric_; }
   // W * F of the cluster.
   [[nodiscard]] std::uint64_t weighted_total() const noexcept { return total_; }
-  // F of the cluster in thousandths of GPUs; 0 for an empty mix.
+  // F of the cluster in thousandths of GPUs; 0 if the mix is empty.
   [[nodiscard]] double total() const noexcept {
     const auto weight = static_cast<double>(metric_.total_weight());
     return weight == 0.0 ? 0.0 : static_cast<double>(total_) / weight;
   }
-  // What weighted_total() must be. Cost: O(nodes).
+  // Computes weighted_total() from all nodes, for checks. Cost: O(nodes).
   [[nodiscard]] std::uint64_t recompute(const node_table& nodes) const noexcept {
     std::uint64_t sum = 0;
     for (const node_id n : nodes.ids()) sum += metric_.weighted(nodes[n]);

@@ -1,4 +1,4 @@
-// apiary/metric/fragmentation.h - how much of the idle GPU shares a typical workload cannot use.
+// apiary/metric/fragmentation.h - how much of the free GPU capacity a typical workload cannot use.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -17,22 +17,25 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Fragmentation of a node for a task mix, in exact integers.
+// The fragmentation F of a node for a task mix, in exact integers: the GPU capacity left on the
+// node that the typical task cannot use.
 //
-//   F(n) = sum over kinds m of p_m * (thousandths of GPUs left on n that m cannot use)
+//   F(n) = sum over task kinds m of p_m * (thousandths of GPUs left on n that m cannot use)
 //
-// A kind that asks for no GPU, may not run on the node's model, lacks CPU or lacks devices can use
-// nothing of it; any other kind can use the devices that have its share left. With integer weights
-// c_m = W * p_m, where W is their sum, W * F is an integer. What the kinds can use, W * (left - F),
-// comes out of small tables: a kind for one device is served by exactly the devices with its share
-// left, so each device adds left * H[left], and kinds for several whole devices add
-// 1000 * free * M[free].
+// A kind can use nothing of the node if it requests no GPU, does not accept the node's GPU model,
+// or finds too little CPU or too few GPUs there. Any other kind can use the GPUs that have at least
+// its fraction left. With integer weights c_m = W * p_m, where W is their sum, W * F is an integer.
 //
-// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3; the exact form instead of doubles.
-// Cost:  O(GPUs of a node) look-ups and O(log distinct CPU demands). Models that may serve the same
-//        kinds share a table of (distinct CPU demands + 1) * (distinct shares + 18) * 4 bytes and
-//        2 KiB of ranks: 5 KiB for the openb trace.
-//        Construction O(kinds of the mix + table).
+// Small tables give what the kinds can use, W * (left - F): kinds for one GPU add left * H[left]
+// for each GPU, and kinds for several whole GPUs add 1000 * free * M[free].
+//
+// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3. Differs: integers instead of
+//        doubles.
+// Cost:  O(GPUs of a node) look-ups and O(log distinct CPU demands). Construction O(kinds of the
+//        mix + table). Memory: (distinct CPU demands + 1) * (distinct fractions + 18) * 4 bytes and
+//        2 KiB of ranks for each group of GPU models that serve the same kinds; 5 KiB for the openb
+//        trace.
+// Example: examples/fragmentation.cpp
 class fragmentation {
  public:
   explicit fragmentation(const task_mix& mix) : total_weight_(mix.total_weight()) {
@@ -47,8 +50,8 @@ class fragmentation {
     }
   }
 
-  // The size of the tables for a mix, in bytes, but for their ranks: what to ask before a mix of a
-  // user's making.
+  // The size of the tables for a mix, in bytes, without their ranks. Check it before you construct
+  // a fragmentation from a mix that a user supplies.
   [[nodiscard]] static std::uint64_t table_bytes(const task_mix& mix) {
     std::uint64_t bytes = 0;
     std::vector<std::vector<bool>> classes;
@@ -60,6 +63,7 @@ class fragmentation {
     }
     return bytes;
   }
+  // The size of the tables, in bytes, without their ranks.
   [[nodiscard]] std::uint64_t table_bytes() const noexcept {
     std::uint64_t bytes = 0;
     for (const table& t : tables_) bytes += t.counts.size() * sizeof(std::uint32_t);
@@ -69,18 +73,18 @@ class fragmentation {
   // W, the sum of the weights.
   [[nodiscard]] std::uint64_t total_weight() const noexcept { return total_weight_; }
 
-  // What applies to nodes of one model with so much CPU left.
+  // The table row for nodes of one GPU model with a given amount of CPU left.
   class row {
    public:
-    // What kinds for one device can use of a device with `left`, times W.
+    // What the kinds for one GPU can use of a GPU with `left` thousandths left, times W.
     [[nodiscard]] std::uint64_t of_device(milli_gpu left) const noexcept {
       return std::uint64_t{left} * single_[ranks_[left]];
     }
-    // What kinds for several devices can use of `free` free devices, times W.
+    // What the kinds for several GPUs can use of `free` free GPUs, times W.
     [[nodiscard]] std::uint64_t of_free(std::uint32_t free) const noexcept {
       return std::uint64_t{whole_gpu} * free * several_[free];
     }
-    // What the mix can use of the devices, times W.
+    // What the mix can use of the GPUs of a node, times W.
     [[nodiscard]] std::uint64_t usable(std::span<const milli_gpu> devices) const noexcept {
       std::uint64_t sum = 0;
       std::uint32_t free = 0;
@@ -93,11 +97,12 @@ class fragmentation {
 
    private:
     friend class fragmentation;
-    const std::uint32_t* single_ = nullptr;   // H by rank of the share left
-    const std::uint32_t* several_ = nullptr;  // M by number of free devices
-    const std::uint16_t* ranks_ = nullptr;    // of shares left
+    const std::uint32_t* single_ = nullptr;   // H by rank of the fraction left
+    const std::uint32_t* several_ = nullptr;  // M by number of free GPUs
+    const std::uint16_t* ranks_ = nullptr;    // of fractions left
   };
 
+  // The row for nodes of this GPU model with `cpu_left` thousandths of a core left.
   [[nodiscard]] row row_of(gpu_model model, std::uint32_t cpu_left) const noexcept {
     APIARY_ASSERT(model < max_gpu_models);
     const table& t = tables_[table_of_[model]];
@@ -109,7 +114,7 @@ class fragmentation {
     return result;
   }
 
-  // W * (thousandths left on the node - F).
+  // W * (thousandths of GPUs left on the node - F).
   [[nodiscard]] std::uint64_t usable(const node_state& node) const noexcept {
     return row_of(node.model, node.left.cpu_milli).usable(node.devices());
   }
@@ -117,15 +122,15 @@ class fragmentation {
   [[nodiscard]] std::uint64_t weighted(const node_state& node) const noexcept {
     return total_weight_ * node.total_gpu_left() - usable(node);
   }
-  // F in thousandths of GPUs; 0 for an empty mix.
+  // F in thousandths of GPUs; 0 if the mix is empty.
   [[nodiscard]] double operator()(const node_state& node) const noexcept {
     if (total_weight_ == 0) return 0.0;
     return static_cast<double>(weighted(node)) / static_cast<double>(total_weight_);
   }
 
  private:
-  // Of the kinds that some models serve, the distinct demands for CPU and for a share of one device,
-  // ascending.
+  // The distinct demands for CPU and for a fraction of one GPU of the kinds that some models serve,
+  // in ascending order.
   struct demands {
     std::vector<std::uint32_t> cpus, shares;
 
@@ -138,17 +143,18 @@ class fragmentation {
       sort_unique(cpus);
       sort_unique(shares);
     }
-    // Where M begins in a row of their table, how long a row is, and how many numbers there are.
+    // Where M begins in a row of the table; the length of a row; the number of entries of the
+    // table.
     [[nodiscard]] std::size_t several() const noexcept { return shares.size() + 1; }
     [[nodiscard]] std::size_t row_size() const noexcept {
       return several() + max_gpus_per_node + 1;
     }
     [[nodiscard]] std::size_t table_size() const noexcept { return (cpus.size() + 1) * row_size(); }
   };
-  // For the kinds that some models serve: H and M for each rank of the CPU left.
+  // H and M for each rank of the CPU left, for the kinds that some models serve.
   struct table {
     std::vector<std::uint32_t> cpus;    // distinct demands, ascending
-    std::vector<std::uint32_t> counts;  // a row for each rank of CPU: H by rank of share, then M
+    std::vector<std::uint32_t> counts;  // a row for each rank of CPU: H by rank of fraction, then M
     std::array<std::uint16_t, whole_gpu + 1> share_rank{};
     std::size_t row_size = 0;
 
@@ -160,7 +166,8 @@ class fragmentation {
       const std::size_t several = asked.several();
       row_size = asked.row_size();
       counts.assign((cpus.size() + 1) * row_size, 0);
-      // Each kind where it begins to fit, then sums along CPU and along shares or devices.
+      // Count each kind at the first entry where it fits; then sum along CPU and along fractions or
+      // GPUs.
       for (std::size_t m = 0; m < served.size(); ++m) {
         const typical_task& t = mix.tasks()[m];
         if (!served[m] || t.kind.gpus > max_gpus_per_node) continue;
@@ -187,7 +194,7 @@ class fragmentation {
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
   }
-  // How many of the ascending values are at most x. No branch depends on x.
+  // How many of the ascending values are <= x. No branch depends on x.
   [[nodiscard]] static std::size_t rank(std::span<const std::uint32_t> values,
                                         std::uint32_t x) noexcept {
     const std::uint32_t* at = values.data();

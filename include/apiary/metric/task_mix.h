@@ -1,4 +1,4 @@
-// apiary/metric/task_mix.h - the tasks that a cluster typically serves, with weights.
+// apiary/metric/task_mix.h - the typical tasks of a cluster, with weights.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,14 +14,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What makes two tasks the same kind for a metric: all but memory.
+// A kind of task. Two tasks are of the same kind if they are equal except for memory.
 struct task_kind {
   std::uint32_t cpu_milli = 0;
-  milli_gpu gpu_milli = 0;  // of each device
+  milli_gpu gpu_milli = 0;  // of each GPU
   std::uint32_t gpus = 0;   // 0: no GPU
   model_set models = any_model;
-  // Which statement of GPU models the task came with, numbered in ascending order of text: kinds
-  // that say the same set in different words are different kinds.
+  // The number of the text that stated the GPU models, in ascending order of the texts. Kinds with
+  // the same models in different words are different, as in the published simulator.
   std::uint32_t spec = 0;
 
   // As task_request::valid().
@@ -31,22 +31,24 @@ struct task_kind {
   friend bool operator==(const task_kind&, const task_kind&) noexcept = default;
 };
 
+// A kind of task and how often it occurs.
 struct typical_task {
   task_kind kind{};
   std::uint32_t weight = 0;
-  double probability = 0.0;  // weight over the sum of the weights, rounded as published
+  double probability = 0.0;  // weight / sum of the weights, rounded as in the published simulator
 };
 
-// The target workload against which fragmentation is measured.
+// The target workload of a fragmentation metric: kinds of tasks with weights.
 //
-// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3.2: the most frequent kinds of a
-//        history.
+// Model:   "Beware of Fragmentation" (USENIX ATC 2023), section 3.2: the most frequent kinds of a
+//          history.
+// Example: examples/fragmentation.cpp
 class task_mix {
  public:
   task_mix() = default;
 
-  // Kinds with weights that the caller knows; those of weight 0 do not count.
-  // Requires: every kind is valid(), the weights' sum is below 2^32.
+  // A mix of kinds with given weights. Kinds with weight 0 are ignored.
+  // Requires: every kind is valid(); the sum of the weights is below 2^32.
   explicit task_mix(const std::vector<std::pair<task_kind, std::uint32_t>>& kinds) {
     for (const auto& [kind, weight] : kinds) total_weight_ += weight;
     APIARY_VERIFY(total_weight_ >> 32 == 0);
@@ -58,8 +60,8 @@ class task_mix {
     }
   }
 
-  // The shortest prefix of the kinds, most frequent first, that covers `coverage_percent` of the
-  // tasks seen; ties by (cpu, milli, devices, spec, models), greater first.
+  // The most frequent kinds of a history, as few as cover `coverage_percent` of its tasks. Ties go
+  // to the greater (cpu_milli, gpu_milli, gpus, spec, models).
   // Requires: every kind is valid().
   // Cost:     O(n log n).
   [[nodiscard]] static task_mix from_history(std::span<const task_kind> seen,
@@ -93,7 +95,9 @@ class task_mix {
     return mix;
   }
 
+  // The kinds with their weights.
   [[nodiscard]] std::span<const typical_task> tasks() const noexcept { return tasks_; }
+  // The sum of the weights.
   [[nodiscard]] std::uint64_t total_weight() const noexcept { return total_weight_; }
 
  private:

@@ -1,4 +1,4 @@
-// apiary/metric/utilization.h - a quantity averaged over time.
+// apiary/metric/utilization.h - the time-weighted use of a resource.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,19 +8,21 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The time-weighted use of something of which `capacity` exists. Time is whatever the host counts
-// in, and never goes back.
+// Measures the use of a resource over time: the mean, the peak, and the sum of use times time (for
+// example GPU-milliseconds). Times may be in any unit and must not decrease.
 //
-// Cost:    O(1) a call. Exact in integers up to 2^64 units of use times time.
+// Cost:    O(1) for each call. Exact in integers if use times time is below 2^64.
 // Example: examples/churn.cpp
 class utilization {
  public:
+  // A point in time, in any unit.
   using tick_type = std::uint64_t;
 
+  // capacity: how much of the resource exists.
   explicit utilization(std::uint64_t capacity, tick_type start = 0) noexcept
       : capacity_(capacity), start_(start), now_(start) {}
 
-  // From `now` on, `used` is in use. Requires: now is not before the last call's.
+  // Sets the amount in use from `now` on. Requires: now is not before the time of the last call.
   void set(tick_type now, std::uint64_t used) noexcept {
     area_ = area(now);
     now_ = now;
@@ -28,14 +30,16 @@ class utilization {
     if (used > peak_) peak_ = used;
   }
 
+  // The amount in use now.
   [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
+  // The largest amount that was in use.
   [[nodiscard]] std::uint64_t peak() const noexcept { return peak_; }
-  // The sum of use over time from the start to `now`, e.g. GPU-seconds.
+  // The sum of use times time from the start to `now`.
   [[nodiscard]] std::uint64_t area(tick_type now) const noexcept {
     APIARY_ASSERT(now >= now_);
     return area_ + (now - now_) * used_;
   }
-  // The mean of used / capacity from the start to `now`; 0 over no time or of nothing.
+  // The mean of used / capacity from the start to `now`; 0 if no time has passed or capacity is 0.
   [[nodiscard]] double mean(tick_type now) const noexcept {
     const double whole = static_cast<double>(now - start_) * static_cast<double>(capacity_);
     return whole == 0 ? 0 : static_cast<double>(area(now)) / whole;

@@ -1,4 +1,4 @@
-// apiary/model/job.h - a job that takes time: what a host asks, and what it is to do.
+// apiary/model/job.h - jobs over time: requests, actions for the host, and causes of delay.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,40 +14,42 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Time in whatever the host counts in (milliseconds in the readers and examples); a moment or a
-// length.
+// A point in time or a duration, in milliseconds.
 using time_ms = std::int64_t;
+// The time that is never reached.
 inline constexpr time_ms forever = std::numeric_limits<time_ms>::max();
 
-// a + b, forever where that is beyond it. Requires: b >= 0.
+// a + b, or forever if the sum is greater. Requires: b >= 0.
 [[nodiscard]] constexpr time_ms later_by(time_ms a, time_ms b) noexcept {
   return a > forever - b ? forever : a + b;
 }
 
-// A job that wants so many whole GPUs at once.
+// A request for a job that runs on `gpus` whole GPUs at the same time.
 struct job_request {
   job_id job{};
   tenant_id tenant{};
-  std::int32_t priority = 0;  // the higher, the earlier
+  std::int32_t priority = 0;  // a higher priority runs earlier
   std::uint32_t gpus = 1;
-  time_ms estimate = forever;  // how long it runs at most, as its owner says
-  std::uint32_t max_gpus = 0;  // that it can use, where they are idle; no more than `gpus` if below
-  std::uint32_t weight = 1;    // of its turns, where jobs take turns: 1, ..., 1000
+  time_ms estimate = forever;  // the longest time that it runs, according to its owner
+  std::uint32_t max_gpus =
+      0;  // it can use up to this many idle GPUs; if less than `gpus`: just `gpus`
+  std::uint32_t weight = 1;  // of its time slices if jobs are time-shared: 1, ..., 1000
 };
 
-// Where a job runs: nodes, each once, with the devices that it has there.
+// Where a job runs: each of its nodes once, with the GPUs that it has there.
 using job_placement = std::vector<placement>;
 
 // Why a job waits.
 enum class delay_cause : std::uint8_t {
-  quota,          // its tenant has all that it is entitled to
-  capacity,       // fewer GPUs are idle than it wants
-  fragmentation,  // enough are idle, but not where it may take them
-  order,          // it might start, were it not for those before it
+  quota,          // its tenant uses its full quota
+  capacity,       // fewer GPUs are idle than it requests
+  fragmentation,  // enough GPUs are idle, but not where the job can use them
+  order,          // it could start if there were no jobs before it in the queue
 };
+// The number of causes.
 inline constexpr std::size_t num_delay_causes = 4;
 
-// Time by cause.
+// Waiting time by cause.
 struct delays {
   std::array<time_ms, num_delay_causes> by_cause{};
 
@@ -57,9 +59,10 @@ struct delays {
   constexpr time_ms& operator[](delay_cause c) noexcept {
     return by_cause[static_cast<std::size_t>(c)];
   }
+  // The sum over all causes.
   [[nodiscard]] constexpr time_ms total() const noexcept {
     time_ms sum = 0;
-    for (const time_ms part : by_cause) sum += part;
+    for (const time_ms time : by_cause) sum += time;
     return sum;
   }
   constexpr delays& operator+=(const delays& d) noexcept {
@@ -73,17 +76,18 @@ struct delays {
   friend constexpr bool operator==(const delays&, const delays&) noexcept = default;
 };
 
-// How long each cause has held: of one job, or of all that wait for the same reason.
+// Measures how long each cause applies: to one job, or to all jobs that wait for the same reason.
 class delay_clock {
  public:
-  // From `now` on the cause is `cause`. Requires: now is not before the last call's.
+  // Sets the cause from `now` on. Requires: now is not before the time of the last call.
   constexpr void set(delay_cause cause, time_ms now) noexcept {
     sums_ = at(now);
     since_ = now;
     cause_ = cause;
   }
+  // The current cause.
   [[nodiscard]] constexpr delay_cause cause() const noexcept { return cause_; }
-  // Time by cause until now.
+  // The time by cause until `now`. Requires: now is not before the time of the last set.
   [[nodiscard]] constexpr delays at(time_ms now) const noexcept {
     APIARY_ASSERT(now >= since_);
     delays sums = sums_;
@@ -97,21 +101,22 @@ class delay_clock {
   time_ms since_ = 0;
 };
 
-// What the host is to do with a job.
+// What the host must do with a job.
 struct job_action {
+  // The kind of action.
   enum class verb : std::uint8_t {
-    start,    // run it at `place`, from where it was suspended if it was
+    start,    // run it at `place`; if it was suspended, continue it
     suspend,  // stop it and keep its progress; it waits again
-    pack,     // as start, beside the job that runs at `place`
-    unpack,   // as suspend; the job beside which it ran runs on
-    migrate,  // it runs on at `place`, beside the job that runs there if one does
-    grow,     // it runs on at `place`, which is more of its server
-    shrink,   // it runs on at `place`, which is less of it
+    pack,     // as start, together with the job that runs at `place`
+    unpack,   // as suspend; the job that it was packed with keeps running
+    migrate,  // move it to `place`, where another job may run already
+    grow,     // give it `place`, which has more GPUs of the same server
+    shrink,   // give it `place`, which has fewer GPUs of the same server
   };
   verb what = verb::start;
   job_id job{};
-  job_placement place{};  // not for suspend and unpack
-  delays waited{};        // start and pack: since it was submitted or last stopped, by cause
+  job_placement place{};  // empty for suspend and unpack
+  delays waited{};        // for start and pack: waiting time since submit or the last stop
 
   friend bool operator==(const job_action&, const job_action&) = default;
 };

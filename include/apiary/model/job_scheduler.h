@@ -1,4 +1,4 @@
-// apiary/model/job_scheduler.h - what a scheduler of jobs over time must offer.
+// apiary/model/job_scheduler.h - the concept of a scheduler of jobs over time.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,16 +15,19 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A scheduler of jobs over time, as a host embeds it.
+// A scheduler that queues jobs and decides over time. All schedulers of batch/, philly/, gandiva/
+// and hived/hived_jobs.h model it, and sim/simulate.h runs any type that does.
+//
+// (s: a scheduler, r: a request, j: a job, n: a server, t: the time now)
 //
 // | expression              | meaning                                                        |
 // |-------------------------|----------------------------------------------------------------|
-// | s.submit(r, t)          | a job has come; an error, and no change, if it cannot be       |
+// | s.submit(r, t)          | a job arrives; an error, and no change, if it can never run    |
 // | s.finish(j, t)          | a job has ended                                                |
-// | s.mark_bad(n, t)        | a server broke; the jobs that stopped, which wait again        |
-// | s.mark_healthy(n, t)    | it is repaired                                                 |
-// | s.decide(t, actions)    | appends what the host is to do now                             |
-// | s.wake()                | when decide wants to be called although nothing happens: later |
+// | s.mark_bad(n, t)        | a server failed; returns the jobs that stopped and wait again  |
+// | s.mark_healthy(n, t)    | the server is healthy again                                    |
+// | s.decide(t, actions)    | appends the actions that the host must do now                  |
+// | s.wake()                | when decide must be called next even if nothing happens: later |
 // |                         | than the last decide, or forever                               |
 // | s.total_gpus()          | GPUs of the cluster                                            |
 template <class S>

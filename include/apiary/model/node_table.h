@@ -1,4 +1,4 @@
-// apiary/model/node_table.h - the nodes of a cluster: what they have and what is left of it.
+// apiary/model/node_table.h - the nodes of a cluster: their resources and what is free.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,42 +14,46 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// The most GPUs that a node of a node table can have.
 inline constexpr std::uint32_t max_gpus_per_node = 16;
 
-// What a node has when nothing runs on it.
+// The resources of a node when nothing runs on it.
 struct node_shape {
-  resources host{};
+  resources host{};        // CPU and memory
   std::uint32_t gpus = 0;  // at most max_gpus_per_node
-  gpu_model model = 0;     // below max_gpu_models; of no meaning when gpus == 0
+  gpu_model model = 0;     // below max_gpu_models; ignored if gpus == 0
 
   friend constexpr bool operator==(const node_shape&, const node_shape&) noexcept = default;
 };
 
-// What is left of a node now: all that a score reads, in one cache line.
+// The free resources of a node: everything that a score reads, in one cache line.
 struct alignas(64) node_state {
-  resources left{};
-  std::array<milli_gpu, max_gpus_per_node> gpu_left{};  // of device 0, 1, ...; 0 behind the last
+  resources left{};  // free CPU and memory
+  std::array<milli_gpu, max_gpus_per_node>
+      gpu_left{};  // free thousandths of GPU 0, 1, ...; 0 after the last GPU
   std::uint8_t gpus = 0;
   gpu_model model = 0;
   bool healthy = true;
-  // Sizes of the GPU tasks that run here: bit 0 for tasks with a share of a device,
-  // bit k for k whole devices.
+  // The sizes of the GPU tasks that run here: bit 0 is set if there are tasks with a fraction of a
+  // GPU, bit k if there are tasks with k whole GPUs.
   std::uint32_t task_sizes = 0;
 
+  // Free thousandths of each GPU.
   [[nodiscard]] std::span<const milli_gpu> devices() const noexcept {
     return {gpu_left.data(), gpus};
   }
+  // Whether the node has GPUs of one of the models.
   [[nodiscard]] bool accessible(model_set models) const noexcept {
     return gpus != 0 && contains_model(models, model);
   }
 
-  // Thousandths of GPUs left in all.
+  // Free thousandths of all GPUs together.
   [[nodiscard]] std::uint32_t total_gpu_left() const noexcept {
     std::uint32_t sum = 0;
     for (const milli_gpu left_here : gpu_left) sum += left_here;
     return sum;
   }
-  // Devices that nobody uses.
+  // GPUs that no task uses.
   [[nodiscard]] std::uint32_t free_gpus() const noexcept {
     std::uint32_t n = 0;
     for (const milli_gpu left_here : gpu_left) n += left_here == whole_gpu ? 1 : 0;
@@ -59,12 +63,13 @@ struct alignas(64) node_state {
 };
 static_assert(sizeof(node_state) == 64);
 
-// The nodes by id, in the order in which they were added. Values only:
-// alloc/fraction_pool.h takes and gives.
+// The nodes of a cluster. Ids are given in the order of add. It is plain data: place_task and
+// remove_task of alloc/fraction_pool.h change it.
 //
-// Cost: O(1) each; 148 bytes a node.
+// Cost: every call O(1). Memory: 148 bytes for each node.
 class node_table {
  public:
+  // Adds a node without tasks. Returns its id.
   // Requires: shape.gpus <= max_gpus_per_node, shape.model < max_gpu_models.
   node_id add(const node_shape& shape) {
     APIARY_VERIFY(shape.gpus <= max_gpus_per_node && shape.model < max_gpu_models);
@@ -82,15 +87,17 @@ class node_table {
   [[nodiscard]] std::uint32_t size() const noexcept { return shapes_.size(); }
   [[nodiscard]] id_range<node_id> ids() const noexcept { return shapes_.ids(); }
   [[nodiscard]] bool contains(node_id n) const noexcept { return shapes_.contains(n); }
-  // GPUs of all nodes, used or not.
+  // GPUs of all nodes, free or not.
   [[nodiscard]] std::uint64_t total_gpus() const noexcept { return total_gpus_; }
 
+  // The resources of node n when nothing runs on it.
   [[nodiscard]] const node_shape& shape(node_id n) const noexcept { return shapes_[n]; }
+  // The free resources of node n.
   [[nodiscard]] const node_state& operator[](node_id n) const noexcept { return states_[n]; }
   [[nodiscard]] node_state& operator[](node_id n) noexcept { return states_[n]; }
 
-  // Counts a task of the given size (0: a share, k: k whole devices)
-  // in or out of node n's task_sizes.
+  // Adds a task of the given size (0: a fraction of a GPU, k: k whole GPUs) to node n's task_sizes,
+  // or removes it if `in` is false.
   void count_task(node_id n, std::uint32_t size, bool in) noexcept {
     APIARY_ASSERT(size <= max_gpus_per_node);
     std::uint32_t& count = tasks_by_size_[n][size];

@@ -1,4 +1,4 @@
-// apiary/model/placement.h - what a scheduler answers.
+// apiary/model/placement.h - where a task runs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,11 +9,12 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A place for a task: a node, and bit i for each device i of it.
+// Where a task runs: a node, and bit i for each GPU i of that node that it uses.
 struct placement {
   node_id node{};
   std::uint32_t device_mask = 0;
 
+  // How many GPUs it uses.
   [[nodiscard]] constexpr std::uint32_t num_devices() const noexcept {
     return static_cast<std::uint32_t>(std::popcount(device_mask));
   }

@@ -1,4 +1,4 @@
-// apiary/model/request.h - what is asked of a scheduler.
+// apiary/model/request.h - what a task or a gang requests.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,33 +9,39 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A GPU in thousandths: 1000 is a whole one.
+// An amount of one GPU in thousandths.
 using milli_gpu = std::uint16_t;
+// A whole GPU.
 inline constexpr milli_gpu whole_gpu = 1000;
 
-// Kinds of GPU (T4, V100, ...) as small numbers, and sets of them; any_model is the set of all.
+// A GPU model (T4, V100, ...) as a number below max_gpu_models.
 using gpu_model = std::uint8_t;
+// A set of GPU models: bit i is set if model i is in the set.
 using model_set = std::uint64_t;
+// The number of GPU models that can be distinguished.
 inline constexpr gpu_model max_gpu_models = 64;
+// The set of all GPU models.
 inline constexpr model_set any_model = ~model_set{0};
 
+// Whether the model is in the set.
 [[nodiscard]] constexpr bool contains_model(model_set set, gpu_model model) noexcept {
   return (set >> model & 1) != 0;
 }
 
-// A task for one node that takes CPU, memory and a share of one GPU, some whole GPUs, or no GPU:
-//   devices == 0                        no GPU; gpu_milli and models do not count
-//   devices == 1, gpu_milli < 1000      a share of one device
-//   devices >= 1, gpu_milli == 1000     whole devices that are completely free
-// and nothing else is valid.
+// A request for a task that runs on one node. It takes CPU, memory, and either no GPU, a fraction
+// of one GPU, or whole GPUs. Valid requests have:
+//   gpus == 0                        no GPU; gpu_milli and models are ignored
+//   gpus == 1, 0 < gpu_milli < 1000  a fraction of one GPU
+//   gpus >= 1, gpu_milli == 1000     whole GPUs that are completely free
 struct task_request {
   job_id job{};
-  std::uint32_t cpu_milli = 0;
+  std::uint32_t cpu_milli = 0;  // thousandths of a core
   std::uint32_t memory_mib = 0;
   std::uint32_t gpus = 0;
-  milli_gpu gpu_milli = 0;       // of each device
-  model_set models = any_model;  // the kinds of GPU that will do
+  milli_gpu gpu_milli = 0;       // of each GPU
+  model_set models = any_model;  // the GPU models that it accepts
 
+  // CPU and memory.
   [[nodiscard]] constexpr resources host() const noexcept { return {cpu_milli, memory_mib}; }
   [[nodiscard]] constexpr bool wants_gpu() const noexcept { return gpus != 0; }
   [[nodiscard]] constexpr bool wants_whole_gpus() const noexcept {
@@ -44,18 +50,19 @@ struct task_request {
   [[nodiscard]] constexpr bool wants_part_of_gpu() const noexcept {
     return wants_gpu() && gpu_milli != whole_gpu;
   }
+  // Whether the request has one of the three forms above.
   [[nodiscard]] constexpr bool valid() const noexcept {
     return gpus == 0 || gpu_milli == whole_gpu ||
            (gpus == 1 && gpu_milli > 0 && gpu_milli < whole_gpu);
   }
-  // Thousandths of GPUs in all.
+  // Thousandths of all its GPUs together.
   [[nodiscard]] constexpr std::uint64_t total_gpu_milli() const noexcept {
     return wants_gpu() ? std::uint64_t{gpus} * gpu_milli : 0;
   }
 };
 
-// A part of a gang: `tasks` tasks of `leaves` whole GPUs each, every one of them on one node. All
-// members of a gang run at once or none does.
+// A group of `tasks` equal tasks of a gang. Each task takes `gpus` whole GPUs of one node. All
+// tasks of a gang run at the same time or none does.
 struct task_group {
   std::uint32_t tasks = 0;
   std::uint32_t gpus = 0;

@@ -1,4 +1,4 @@
-// apiary/model/resources.h - amounts of what a node lends besides its GPUs.
+// apiary/model/resources.h - amounts of CPU and memory.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,7 +8,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// CPU in thousandths of a core and memory in MiB.
+// An amount of CPU, in thousandths of a core, and memory, in MiB.
 struct resources {
   std::uint32_t cpu_milli = 0;
   std::uint32_t memory_mib = 0;

@@ -1,4 +1,4 @@
-// apiary/topology/named_tree.h - cell trees with names, checked and built from a user's description.
+// apiary/topology/named_tree.h - cell trees with names, built from a user's description.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/topology/ragged_tree.h - a cell tree in which cells of one level can have different fan-outs.
+// apiary/topology/ragged_tree.h - a cell tree in which cells of a level have different fan-outs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
