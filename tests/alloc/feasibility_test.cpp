@@ -19,7 +19,7 @@ using namespace apiary;
 
 namespace {
 
-// Whether the promised cells fit disjointly into usable free cells, by trying every choice.
+// Whether the reserved cells fit disjointly into usable free cells, by trying every choice.
 template <CellTree Tree>
 bool packs(const Tree& tree, const summary_bitset& usable, std::vector<char>& taken,
            std::vector<std::uint64_t>& reserved, level_t l, cell_id from) {
@@ -94,7 +94,7 @@ TEST_CASE("on uniform trees both tests are exact, with pinned and bad cells too"
   CHECK(no > 0);
 }
 
-TEST_CASE("on ragged trees the constructive test never promises too much") {
+TEST_CASE("on ragged trees the constructive test never accepts too much") {
   rng random(32);
   std::uint32_t both = 0;
   std::uint32_t missed = 0;

@@ -36,8 +36,8 @@ uniform_tree random_tree(rng& random, std::uint32_t most_leaves) {
   return uniform_tree(fan_outs);
 }
 
-// Promises of random levels, a few at a time, until `tries` of them were not possible.
-void promise_at_random(reserving_buddy_allocator& cells, rng& random, int tries) {
+// Reserves cells of random levels, a few at a time, until `tries` of the calls failed.
+void reserve_at_random(reserving_buddy_allocator& cells, rng& random, int tries) {
   while (tries > 0) {
     const level_t level = random.uniform(cells.tree().num_levels());
     if (!cells.reserve({level, 1 + random.uniform(3)})) --tries;
@@ -60,7 +60,7 @@ TEST_CASE("no request within a tenant's quota is refused, ten million times") {
     CAPTURE(round);
     const uniform_tree tree = random_tree(random, 200);
     reserving_buddy_allocator cells(tree);
-    promise_at_random(cells, random, 5);
+    reserve_at_random(cells, random, 5);
     quota_ledger ledger(tree.num_levels());
     const std::uint32_t tenants = 1 + random.uniform(4);
     for (std::uint32_t t = 0; t < tenants; ++t) ledger.add_tenant();
@@ -92,7 +92,7 @@ TEST_CASE("no request within a tenant's quota is refused, ten million times") {
         const level_t level = random.uniform(tree.num_levels());
         std::optional<cell_id> c;
         if (ledger.charge(tenant, level)) {
-          // Any choice of the free cell keeps the promise: first, cheapest, arbitrary.
+          // Any choice of the free cell keeps the reservations: first, cheapest, arbitrary.
           const std::uint32_t how = random.uniform(3);
           const cell_id any = tree.at(level, random.uniform(tree.cells(level).size()));
           if (how == 0 && cells.allocate_at(any)) {
@@ -123,7 +123,7 @@ TEST_CASE(
     const uniform_tree tree = random_tree(random, 40);
     const apiary_test::brute_force_guard guard(tree);
     reserving_buddy_allocator cells(tree);
-    promise_at_random(cells, random, 1 + static_cast<int>(random.uniform(8)));
+    reserve_at_random(cells, random, 1 + static_cast<int>(random.uniform(8)));
     health good(tree);
     std::vector<cell_id> live;
     std::uint64_t taken = 0;
@@ -242,7 +242,7 @@ void explore(const uniform_tree& tree, const std::vector<std::uint32_t>& reserve
       std::vector<std::uint32_t> more = reserved;
       ++more[l];
       next = cells;
-      if (next.reserve({l, 1}) != guard.invariant(taken, more)) FAIL("promise misjudged");
+      if (next.reserve({l, 1}) != guard.invariant(taken, more)) FAIL("reservation misjudged");
     }
     for (const cell_id c : live) {
       reserving_buddy_allocator next = cells;
@@ -301,9 +301,9 @@ TEST_CASE("every sequence of operations on every tree of up to 8 leaves and 3 le
 
 namespace {
 
-// A guarded allocator with so much promised that the guard never speaks: then it is an allocator
-// like any other, except that a level without promises has no capacity.
-reserving_buddy_allocator one_promise_a_level(const uniform_tree& tree) {
+// An allocator with so many reservations that it behaves like any other, except that a level without
+// reservations has no capacity.
+reserving_buddy_allocator one_reservation_per_level(const uniform_tree& tree) {
   reserving_buddy_allocator cells(tree);
   for (level_t l = 0; l < tree.num_levels(); ++l) REQUIRE(cells.reserve({l, 2}));
   return cells;
@@ -314,11 +314,11 @@ reserving_buddy_allocator one_promise_a_level(const uniform_tree& tree) {
 TEST_CASE("the guarded allocator behaves as a cell allocator") {
   rng random(3);
   const uniform_tree tree({4, 3, 2, 2});
-  apiary_test::check_cell_allocator(one_promise_a_level(tree), tree, random,
+  apiary_test::check_cell_allocator(one_reservation_per_level(tree), tree, random,
                                     apiary_test::scaled(5000));
 }
 
-TEST_CASE("a bad cell is not avoided at the price of somebody else's promise") {
+TEST_CASE("a bad cell is not avoided at the cost of another reservation") {
   const uniform_tree tree({2, 4});  // racks 0 and 1 of four nodes
   reserving_buddy_allocator cells(tree);
   REQUIRE(cells.reserve({1, 1}));

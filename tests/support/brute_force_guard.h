@@ -1,4 +1,4 @@
-// apiary/tests/support/brute_force_guard.h - which grants keep every promise, by trying them.
+// apiary/tests/support/brute_force_guard.h - which allocations keep every reservation, by trying them.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -29,7 +29,7 @@ class brute_force_guard {
   [[nodiscard]] std::uint64_t mask(cell_id c) const { return masks_[c.value]; }
 
   // HiveD's invariant, as published: with f_k free cells of level k and
-  // F_k = (f_(k+1) + F_(k+1) - reserved_(k+1)) * h_(k+1), promised_k <= f_k + F_k for every k.
+  // F_k = (f_(k+1) + F_(k+1) - reserved_(k+1)) * h_(k+1), reserved_k <= f_k + F_k for every k.
   [[nodiscard]] bool invariant(std::uint64_t taken,
                                const std::vector<std::uint32_t>& reserved) const {
     std::int64_t from_above = 0;
@@ -46,7 +46,7 @@ class brute_force_guard {
     return true;
   }
 
-  // The cells of a level that can be granted against a promise: free, and afterwards the invariant
+  // The cells of a level that can be allocated for a reservation: free, and afterwards the invariant
   // holds.
   [[nodiscard]] std::vector<cell_id> safe_cells(level_t level, std::uint64_t taken,
                                                 std::vector<std::uint32_t> reserved) const {

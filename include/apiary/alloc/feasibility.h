@@ -29,8 +29,7 @@ APIARY_NAMESPACE_BEGIN
                                         std::span<const std::uint32_t> free,
                                         std::span<const std::uint64_t> reserved) noexcept {
   APIARY_ASSERT(free.size() == tree.num_levels() && reserved.size() == tree.num_levels());
-  std::uint64_t left =
-      0;  // cells of the level above that no reservation of that level or higher needs
+  std::uint64_t left = 0;  // cells of the level above that no reservation there or higher needs
   for (level_t l = tree.num_levels(); l-- > 0;) {
     const std::uint64_t parts = l + 1 < tree.num_levels() ? left * tree.fan_out(l + 1) : 0;
     const std::uint64_t present = parts + free[l];

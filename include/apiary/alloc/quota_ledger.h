@@ -22,6 +22,7 @@ APIARY_NAMESPACE_BEGIN
 // Example: examples/quota_feasibility.cpp
 class quota_ledger {
  public:
+  // A ledger without tenants for trees of `num_levels` levels.
   explicit quota_ledger(level_t num_levels)
       : levels_(num_levels), total_remaining_(num_levels, 0) {}
 

@@ -17,6 +17,7 @@ template <class Id, class T>
 class dense_map {
  public:
   dense_map() noexcept = default;
+  // `size` copies of `value`.
   explicit dense_map(std::uint32_t size, const T& value = T()) : values_(size, value) {}
 
   [[nodiscard]] std::uint32_t size() const noexcept {

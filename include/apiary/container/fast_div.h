@@ -24,6 +24,7 @@ class fast_div {
     multiplier_ = static_cast<std::uint32_t>((std::uint64_t{1} << shift_) / divisor + 1);
   }
 
+  // The divisor.
   [[nodiscard]] constexpr std::uint32_t divisor() const noexcept { return divisor_; }
 
   // n / divisor. Requires: n < 2^31.

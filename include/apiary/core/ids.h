@@ -59,6 +59,7 @@ struct id_range {
   [[nodiscard]] constexpr iterator end() const noexcept { return {last.value}; }
   [[nodiscard]] constexpr std::uint32_t size() const noexcept { return last.value - first.value; }
   [[nodiscard]] constexpr bool empty() const noexcept { return first == last; }
+  // Whether i is one of the ids.
   [[nodiscard]] constexpr bool contains(Id i) const noexcept {
     return i.value - first.value < last.value - first.value;
   }

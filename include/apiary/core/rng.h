@@ -18,6 +18,7 @@ class rng {
  public:
   using result_type = std::uint64_t;
 
+  // Equal seeds give equal numbers.
   constexpr explicit rng(std::uint64_t seed = 0) noexcept {
     for (std::uint64_t& word : state_) {
       seed += 0x9e3779b97f4a7c15U;

@@ -38,6 +38,7 @@ APIARY_NAMESPACE_BEGIN
 // Example: examples/fragmentation.cpp
 class fragmentation {
  public:
+  // Builds the tables for a mix.
   explicit fragmentation(const task_mix& mix) : total_weight_(mix.total_weight()) {
     std::vector<std::vector<bool>> classes;  // which kinds each table is for
     for (gpu_model model = 0; model < max_gpu_models; ++model) {

@@ -28,11 +28,11 @@ inline constexpr time_ms forever = std::numeric_limits<time_ms>::max();
 struct job_request {
   job_id job{};
   tenant_id tenant{};
-  std::int32_t priority = 0;  // a higher priority runs earlier
-  std::uint32_t gpus = 1;
+  std::int32_t priority = 0;   // a higher priority runs earlier
+  std::uint32_t gpus = 1;      // whole GPUs
   time_ms estimate = forever;  // the longest time that it runs, according to its owner
-  std::uint32_t max_gpus =
-      0;  // it can use up to this many idle GPUs; if less than `gpus`: just `gpus`
+  // It can use up to this many GPUs if they are idle. A value below `gpus` means `gpus`.
+  std::uint32_t max_gpus = 0;
   std::uint32_t weight = 1;  // of its time slices if jobs are time-shared: 1, ..., 1000
 };
 
@@ -53,6 +53,7 @@ inline constexpr std::size_t num_delay_causes = 4;
 struct delays {
   std::array<time_ms, num_delay_causes> by_cause{};
 
+  // The time of one cause.
   [[nodiscard]] constexpr time_ms operator[](delay_cause c) const noexcept {
     return by_cause[static_cast<std::size_t>(c)];
   }
@@ -65,6 +66,7 @@ struct delays {
     for (const time_ms time : by_cause) sum += time;
     return sum;
   }
+  // Adds or subtracts the times of every cause.
   constexpr delays& operator+=(const delays& d) noexcept {
     for (std::size_t i = 0; i < num_delay_causes; ++i) by_cause[i] += d.by_cause[i];
     return *this;

@@ -29,8 +29,8 @@ struct node_shape {
 // The free resources of a node: everything that a score reads, in one cache line.
 struct alignas(64) node_state {
   resources left{};  // free CPU and memory
-  std::array<milli_gpu, max_gpus_per_node>
-      gpu_left{};  // free thousandths of GPU 0, 1, ...; 0 after the last GPU
+  // Free thousandths of GPU 0, 1, ...; 0 after the last GPU.
+  std::array<milli_gpu, max_gpus_per_node> gpu_left{};
   std::uint8_t gpus = 0;
   gpu_model model = 0;
   bool healthy = true;

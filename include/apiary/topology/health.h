@@ -98,8 +98,7 @@ class health {
   }
 
   Tree tree_;
-  std::vector<std::uint32_t>
-      bad_leaves_;  // of each cell above the leaves; leaves have the highest ids
+  std::vector<std::uint32_t> bad_leaves_;  // of each cell above the leaves, which have lower ids
   summary_bitset usable_;
 };
 

@@ -69,6 +69,7 @@ class ragged_tree {
     first_child_ = parent_ + num_cells_;
   }
 
+  // The calls of CellTree; num_leaves() is the number of cells of level 0.
   [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
   [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
   [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }

@@ -52,6 +52,7 @@ class uniform_tree {
   explicit uniform_tree(std::initializer_list<std::uint32_t> fan_outs)
       : uniform_tree(std::span<const std::uint32_t>(fan_outs.begin(), fan_outs.size())) {}
 
+  // The calls of CellTree; num_leaves() is the number of cells of level 0.
   [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
   [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
   [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
