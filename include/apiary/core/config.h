@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Without C++20 there is one clear error: the header below does not exist, which ends the compilation.
+// Without C++20 there is one clear error: the header below does not exist, which ends the
+// compilation.
 #if (defined(_MSVC_LANG) && _MSVC_LANG < 202002L) || (!defined(_MSVC_LANG) && __cplusplus < 202002L)
 #error "apiary needs C++20: compile with -std=c++20 (Visual C++: /std:c++20) or later"
 #include <apiary_needs_cpp20>
