@@ -1,6 +1,6 @@
-// Which running gangs must end for a new one? The fewest of the lowest priority class, proved to be
-// no more than needed; and whom to ask instead when one of them is protected, or when their tenant
-// may not lose so many.
+// Which running gangs must be evicted for a new one? The fewest of the lowest priority class, with a
+// proof that no set costs less. Then the same if one of them is protected, and if their tenant may
+// not lose so many.
 // SPDX-License-Identifier: MIT
 #include <apiary/gang/gang_fit.h>
 #include <apiary/preempt/disruption_budget.h>

@@ -1,5 +1,6 @@
-// What would it take? A gang waits; which nodes, if freed or healed, would let it run, and does
-// that leave its neighbour in the queue better off, too? Tried on the state itself and taken back.
+// What would help a gang that waits? Finds the nodes that would let it run if they were freed or
+// repaired, tries that on the state itself, looks whether the next gang in the queue fits then, and
+// rolls everything back.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>

@@ -42,14 +42,18 @@ class proof_check {
   proof_check(const Tree& tree, level_t node_level, std::span<const std::uint32_t> free,
               std::span<const resources> hosts, const topology_constraints& gang)
       : proof_check(tree, node_level, Nodes{free, hosts}, gang) {}
+  // Temporaries are refused: they would be gone when the proof is checked.
   proof_check(const Tree&, level_t, std::span<const std::uint32_t>, std::span<const resources>,
               const topology_constraints&&) = delete;
   // For nodes with GPUs that tasks share.
   proof_check(const Tree& tree, level_t node_level, const node_table& nodes,
               const topology_constraints& gang)
       : proof_check(tree, node_level, Nodes{&nodes}, gang) {}
+  // Temporaries are refused.
   proof_check(const Tree&, level_t, const node_table&, const topology_constraints&&) = delete;
+  // Temporaries are refused.
   proof_check(const Tree&, level_t, const node_table&&, const topology_constraints&) = delete;
+  // Temporaries are refused.
   proof_check(const Tree&, level_t, Nodes, const topology_constraints&&) = delete;
   // For either.
   proof_check(const Tree& tree, level_t node_level, Nodes nodes, const topology_constraints& gang)
@@ -311,6 +315,7 @@ class proof_check {
   std::map<node_free, std::set<vector>> on_node_;
 };
 
+// The arguments of the constructor choose Nodes.
 template <CellTree Tree>
 proof_check(const Tree&, level_t, std::span<const std::uint32_t>, std::span<const resources>,
             const topology_constraints&) -> proof_check<Tree, detail::checked_whole_gpus>;
