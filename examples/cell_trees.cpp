@@ -1,5 +1,5 @@
-// A cluster of equal racks, and an older one whose nodes have 8, 4, 4 and 2 devices.
-// Both trees answer the same questions, so that one function serves both.
+// Describes two clusters as trees: equal racks, and an older cluster whose nodes have 8, 4, 4 and 2
+// GPUs. One function works on both kinds of tree.
 // SPDX-License-Identifier: MIT
 #include <apiary/topology/locality.h>
 #include <apiary/topology/named_tree.h>
@@ -15,7 +15,7 @@ using namespace apiary;
 
 namespace {
 
-// What the second node consists of, and where it meets two others.
+// Prints the GPUs of the second node, and the lowest cells that it shares with two other nodes.
 template <class Tree>
 void describe(const named_tree<Tree>& named) {
   const Tree& tree = named.tree();

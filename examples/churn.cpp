@@ -1,5 +1,5 @@
-// Tasks of one, two and eight devices come and go on eight nodes of eight; some find no room.
-// How busy the devices are over time, and how much of what is idle is of no use to whom.
+// Tasks of one, two and eight GPUs come and go on eight nodes; some do not fit. Measures how busy
+// the GPUs are over time, and how much of the idle GPUs is useless to larger tasks.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/rng.h>
@@ -23,7 +23,7 @@ struct task {
   std::uint64_t end;
 };
 
-// Gives back the cells of the tasks that have ended.
+// Releases the cells of the tasks that have ended.
 void finish(std::vector<task>& running, buddy_allocator<uniform_tree>& cells, std::uint64_t now) {
   std::erase_if(running, [&](const task& t) {
     if (t.end > now) return false;

@@ -1,5 +1,5 @@
-// Two nodes have 1.4 idle GPUs each, but not the same use for them.
-// Fragmentation says how much of the idle GPUs a typical workload cannot use, and why.
+// Two nodes have 1.4 idle GPUs each, but a typical workload cannot use them equally well.
+// Fragmentation measures how much of the idle GPUs it cannot use, and why.
 // SPDX-License-Identifier: MIT
 #include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/cluster_fragmentation.h>
@@ -34,7 +34,7 @@ int main() {
 
   cluster_fragmentation cluster(exact, nodes);
   std::printf("cluster: %.0f\n", cluster.total());
-  nodes[compact].left.cpu_milli = 3000;  // somebody takes nearly all its CPU
+  nodes[compact].left.cpu_milli = 3000;  // other tasks take nearly all its CPU
   cluster.update(nodes, compact);
   std::printf("cluster, CPU gone: %.0f, of which for lack of CPU %.0f\n", cluster.total(),
               by_class.classes(nodes[compact]).q4);

@@ -1,5 +1,6 @@
-// Guests of a HiveD cluster take turns on what its owners do not use. When an owner comes, guests
-// make room at once and wait for a turn again; when it goes, a guest moves so that nodes are whole.
+// Opportunistic gangs of a HiveD cluster are time-shared on the cells that tenants do not use. When
+// a tenant needs its cells they stop at once and wait; when the tenant's gang ends, a gang migrates
+// so that nodes become whole.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva_gangs.h>
@@ -65,7 +66,7 @@ int main() {
   show(140, todo);
   for (const std::uint32_t job : {0U, 1U, 2U})
     if (!scheduler->finish(job_id(job), 150).ok()) return 1;
-  // Two small guests share the other node; a third waits until the owner goes.
+  // Two small opportunistic gangs share the other node; a third waits until the owner's gang ends.
   for (std::uint32_t job = 4; job < 7; ++job)
     if (!scheduler->submit(guest(job, 2), {}, 150, todo).ok()) return 1;
   show(150, todo);

@@ -1,5 +1,6 @@
-// Half GPUs left over from departures stand apart, and a job that wants a whole GPU waits. Moves
-// that lower the fragmentation of the cluster bring the halves together, and the job starts.
+// Departures leave half GPUs free on different nodes, and a task that needs a whole GPU waits.
+// Gandiva migrates tasks so that fragmentation falls, the halves come together, and the task
+// starts.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/fgd/fgd.h>

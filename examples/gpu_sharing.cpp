@@ -1,6 +1,6 @@
-// Six tasks arrive at two nodes of two GPUs: half devices and whole ones. FGD puts the halves
-// together and keeps whole devices for the tasks that need them; a departure and a broken node are
-// part of life.
+// Six tasks of half and whole GPUs arrive at two nodes with two GPUs each. FGD puts halves on the
+// same GPU and keeps whole GPUs free for the tasks that need them. Then a task ends and a node
+// breaks.
 // SPDX-License-Identifier: MIT
 #include <apiary/fgd/fgd.h>
 #include <apiary/metric/fragmentation.h>
@@ -24,7 +24,7 @@ int main() {
 
   const auto submit = [&](std::uint32_t job, milli_gpu part) {
     const task_request task{.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = part};
-    const auto where = scheduler->propose(task);  // a proposal takes nothing
+    const auto where = scheduler->propose(task);  // changes nothing
     if (!where.ok() || !scheduler->commit(task, *where).ok()) {
       std::printf("job %u of %u/1000: no room now\n", job, part);
     } else {

@@ -1,5 +1,5 @@
-// Hardware breaks: what runs there runs on, what is new keeps away, and who waits for it, or will
-// have to, is told.
+// GPUs and nodes break. Running gangs run on, new gangs avoid what is bad, and a gang that waits
+// gets the reason. Doomed cells are those that can only be bound to bad hardware.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/chain_layout.h>
@@ -15,7 +15,7 @@ using namespace apiary;
 
 namespace {
 
-// Four nodes of four GPUs, three of them promised.
+// Four nodes with four GPUs; the tenant owns three of them.
 hived_config cluster() {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 4}};
@@ -42,7 +42,7 @@ const char* name(wait_reason reason) {
   return "";
 }
 
-// A gang of whole nodes.
+// Asks for a gang of whole nodes.
 bool ask(hived& scheduler, std::uint32_t job, std::uint32_t nodes) {
   const auto plan =
       scheduler.propose({.job = job_id(job), .tenant = tenant_id(0), .members = {{nodes, 4}}});
@@ -66,7 +66,7 @@ int main() {
   auto scheduler = hived::create(cluster());
   if (!scheduler.ok() || !ask(*scheduler, 0, 1)) return 1;
 
-  // A device where gang 0 runs, and a node.
+  // A GPU under gang 0 breaks, and a whole node.
   const auto n0 = scheduler->layout().find_node("n0");
   const auto n1 = scheduler->layout().find_node("n1");
   if (!n0 || !n1 || !scheduler->mark_bad(*n0, 2).ok() || !scheduler->mark_bad(*n1).ok()) return 1;

@@ -1,5 +1,5 @@
-// A cluster and its tenants in the YAML that users of HiveD have: what it says, and what is wrong
-// with another one. With an argument, the same of a file.
+// Reads a HiveD cluster and its tenants from YAML and prints them; then lists all faults of a wrong
+// configuration. With an argument it reads that file instead.
 // SPDX-License-Identifier: MIT
 #include "hived_yaml.h"
 #include <apiary/core/status.h>

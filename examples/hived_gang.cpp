@@ -1,5 +1,5 @@
-// Gangs: every task lies within one node, close together, and all tasks run or none does. Tasks of
-// different sizes are fitted exactly where the largest task on the fullest node first would fail.
+// Gangs run completely or not at all, and every task lies within one node, on GPUs close together.
+// Tasks of different sizes are packed exactly where a greedy packing fails.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -17,7 +17,7 @@ using namespace apiary;
 
 namespace {
 
-// Two racks of two nodes of two sockets of four GPUs, all of one tenant.
+// Two racks of two nodes with two sockets of four GPUs; one tenant owns all of them.
 hived_config cluster() {
   hived_config config;
   config.cell_types = {{"SOCKET", "GPU", 4}, {"NODE", "SOCKET", 2, true}, {"RACK", "NODE", 2}};
@@ -48,7 +48,7 @@ int main() {
   auto scheduler = hived::create(cluster());
   if (!scheduler.ok()) return 1;
 
-  // What is in use shares a node; a gang of two nodes gets those of one rack.
+  // Small gangs are packed on one node; the gang of two whole nodes gets a rack.
   if (!start(*scheduler, 0, {{1, 2}}) || !start(*scheduler, 1, {{1, 7}}) ||
       !start(*scheduler, 2, {{1, 1}}) || !start(*scheduler, 3, {{2, 8}})) {
     return 1;
@@ -56,8 +56,8 @@ int main() {
   if (!scheduler->finish(job_id(1)).ok()) return 1;
   std::printf("%s\n", draw(*scheduler).c_str());
 
-  // 6 and 7 GPUs are left. The largest task first, on the fullest node first, would be 5 of the 6,
-  // 4 and 2 of the 7, and no room for the last.
+  // Two nodes have 6 and 7 free GPUs. Greedy placement, largest task on the fullest node, puts 5 on
+  // the first and 4 + 2 on the second; then the last task of 2 GPUs does not fit.
   if (!start(*scheduler, 4, {{3, 4}})) return 1;
   if (!start(*scheduler, 5, {{1, 5}, {1, 4}, {2, 2}})) return 1;
   std::printf("%s", draw(*scheduler).c_str());

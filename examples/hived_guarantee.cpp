@@ -1,5 +1,5 @@
-// Two tenants own half of a cluster each. As numbers of GPUs, what one of them leaves free lies in
-// pieces between the other's jobs; as cells, a tenant's nodes are there whatever the other does.
+// Two tenants own half of a cluster each. A quota counted in GPUs leaves a tenant GPUs scattered
+// between the other tenant's jobs; a quota in cells gives it whole nodes whatever the other does.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -15,7 +15,7 @@ using namespace apiary;
 
 namespace {
 
-// Four nodes of four GPUs, two nodes for each tenant.
+// Four nodes with four GPUs; each tenant owns two nodes.
 hived_config cluster() {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 4}};
@@ -42,8 +42,8 @@ int main() {
   const auto product = scheduler->layout().find_tenant("product");
   if (!research || !product) return 1;
 
-  // Jobs of one GPU from both in turn, until each has the 8 GPUs that it may have. Beside HiveD a
-  // scheduler that only counts: the first node with a free GPU.
+  // Both tenants submit jobs of one GPU alternately until each uses its 8 GPUs. For comparison, a
+  // scheduler that only counts GPUs takes the first node with a free one.
   std::array<std::uint32_t, 4> free{4, 4, 4, 4};
   std::array<std::uint32_t, 16> node_of{};
   for (std::uint32_t job = 0; job < 16; ++job) {
@@ -54,7 +54,7 @@ int main() {
   }
   std::printf("%s\n", draw(*scheduler).c_str());
 
-  // The jobs of research end. It comes again with two tasks of four GPUs, each within a node.
+  // The jobs of research end, and it submits a gang of two tasks with four GPUs each.
   for (std::uint32_t job = 0; job < 16; job += 2) {
     if (!scheduler->finish(job_id(job)).ok()) return 1;
     ++free[node_of[job]];

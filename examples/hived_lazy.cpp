@@ -1,5 +1,5 @@
-// Lazy preemption inside a tenant: the gang of lower priority loses its tenant's cell, but not its
-// GPUs: it runs on as opportunistic. When the gang that took the cell is withdrawn, it has it back.
+// Lazy preemption: a gang of lower priority loses its tenant's cell but keeps its GPUs and runs on
+// as opportunistic. If the preemptor is cancelled, the gang gets its cell back.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -15,7 +15,7 @@ using namespace apiary;
 
 namespace {
 
-// Two nodes of four GPUs, one for each tenant.
+// Two nodes with four GPUs, one for each tenant.
 hived_config cluster() {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}};
@@ -50,7 +50,7 @@ int main() {
   const auto product = scheduler->layout().find_tenant("product");
   if (!research || !product) return 1;
 
-  // Product's own gang keeps n0 until research runs on n1; then a guest has it.
+  // A gang of product holds n0 until research runs on n1; then an opportunistic gang uses n0.
   const gang_request own{.job = job_id(3), .tenant = *product, .members = {{1, 4}}};
   const gang_request guest{.job = job_id(0),
                            .tenant = *product,

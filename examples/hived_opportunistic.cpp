@@ -1,5 +1,5 @@
-// What tenants do not use is open to opportunistic gangs of everyone. Owners come first: they are
-// given idle cells while there are any, then a guest must go, as a whole gang.
+// Opportunistic gangs use idle cells of any tenant. A tenant that needs its cells gets idle ones
+// first; if there are none, an opportunistic gang is preempted as a whole.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -25,7 +25,7 @@ hived_config cluster() {
   return config;
 }
 
-// Proposes and commits: the gang runs, or its place is reserved until the victims have ended.
+// Proposes and commits: the gang runs, or its GPUs are reserved until the victims have ended.
 bool ask(hived& scheduler, const gang_request& gang) {
   const auto plan = scheduler.propose(gang);
   if (!plan.ok()) return false;
@@ -47,7 +47,7 @@ int main() {
   const auto product = scheduler->layout().find_tenant("product");
   if (!research || !product) return 1;
 
-  // Product owns one node; as a guest it uses two more.
+  // Product owns one node and uses two more as opportunistic.
   const gang_request guest{.job = job_id(0),
                            .tenant = *product,
                            .priority = opportunistic_priority,
@@ -57,7 +57,7 @@ int main() {
   if (!ask(*scheduler, guest) || !ask(*scheduler, first) || !ask(*scheduler, second)) return 1;
   std::printf("%s", draw(*scheduler).c_str());
 
-  // The host ends the guest's tasks, says so, and proposes again in the same words.
+  // The host ends the victim's tasks, calls finish, and proposes the same request again.
   if (!scheduler->finish(guest.job).ok() || !ask(*scheduler, second)) return 1;
   std::printf("%s", draw(*scheduler).c_str());
   return ask(*scheduler, guest) ? 0 : 1;

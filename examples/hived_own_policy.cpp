@@ -1,5 +1,6 @@
-// A policy of one's own inside a tenant: its users share the tenant's cells by weight. Whoever has
-// least for his weight goes first; a job that does not fit lets others pass, for four rounds.
+// A queue of your own inside a tenant: its users share the cells by weight. The job of the user
+// with the fewest GPUs per weight goes first; other jobs may pass a job that does not fit, for four
+// rounds.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -28,7 +29,7 @@ struct job {
   [[nodiscard]] bool old() const { return waited >= 4; }
 };
 
-// Starts what can be started; a proposal that is not committed has not happened.
+// Starts every job that fits. A plan that is not committed changes nothing.
 bool start(hived& scheduler, std::vector<job>& waiting, std::vector<job>& running) {
   const auto rank = [](const job& j) {
     return std::tuple(!j.old(), j.old() ? 0 : j.owner->gpus * 100 / j.owner->weight, j.gang.job);
@@ -44,7 +45,7 @@ bool start(hived& scheduler, std::vector<job>& waiting, std::vector<job>& runnin
     j->owner->gpus += j->gpus;
     running.push_back(*j);
     waiting.erase(j);
-    j = waiting.begin();  // the shares have changed
+    j = waiting.begin();  // the ranks have changed
   }
   for (job& j : waiting) ++j.waited;
   return true;

@@ -1,5 +1,5 @@
-// The cluster's configuration changes, then the scheduler restarts; what runs, runs on. Gangs keep
-// their tenant's cells where the new configuration has them.
+// The configuration of the cluster changes, then the scheduler restarts. All gangs run on, and keep
+// their tenant's cells if the new configuration has them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -55,15 +55,15 @@ int main() {
   }
   std::printf("%s\n", draw(*scheduler).c_str());
 
-  // Node n0 goes, n4 comes, and research has one node left of its three.
+  // Node n0 is removed, n4 is added, and the quota of research falls from three nodes to one.
   const hived_config next = cluster({"n1", "n2", "n3", "n4"}, 1);
   const auto report = scheduler->reconfigure(next);
   if (!report.ok()) return 1;
   std::printf("gone:%s; lost their cells:%s\n%s\n", list(report->gone).c_str(),
               list(report->downgraded).c_str(), draw(*scheduler).c_str());
 
-  // A host keeps of each gang its request, its tasks and the levels of their whole cells, and hands
-  // them in after a restart, gangs that have such cells first.
+  // A host stores the request, the tasks and the whole-cell levels of each gang. After a restart it
+  // calls recover, for gangs with such levels first.
   std::vector<std::tuple<gang_request, std::vector<task_place>, std::vector<level_t>>> kept;
   for (const gang_slot slot : scheduler->gangs().by_job()) {
     const gang_record& gang = scheduler->gangs()[slot];

@@ -1,5 +1,5 @@
-// HiveD under rules: a tenant of two racks asks for gangs that want one rack, pairs in a rack, a rack
-// for each task, or a worker beside each leader. One that waits is told what its rack lacks.
+// Topology constraints in HiveD: gangs ask for one rack, for a rack per task, or for a worker
+// beside its leader. A gang that waits gets an explanation that counts what each rack can hold.
 // SPDX-License-Identifier: MIT
 #include <apiary/apiary.h>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr level_t node = 1;
 constexpr level_t rack = 2;
 
-// Two racks of three nodes of four GPUs, both promised to one tenant.
+// Two racks of three nodes with four GPUs; one tenant owns both.
 hived two_racks() {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 3, false}};

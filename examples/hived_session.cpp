@@ -1,7 +1,7 @@
-// A HiveD scheduler for a host in any language: a line of JSON in, a line of JSON out. The lines
-// kept are a flight recorder: played again they give the same answers. With an argument, a YAML
-// file, that is the configuration, answered as if it were the first line; if it is refused, the
-// program ends there, with 2.
+// Runs a HiveD scheduler for a host in any language: it reads lines of JSON and answers each with a
+// line of JSON. A log of the input, played again, gives the same answers. An argument names a YAML
+// file with the configuration, which is handled as if it were the first line; if it is refused, the
+// program ends with status 2.
 // SPDX-License-Identifier: MIT
 #include "hived_session.h"
 

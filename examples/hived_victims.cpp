@@ -1,5 +1,6 @@
-// Which gang of a tenant ends for another one. As published: as few as can be, the lowest priority,
-// the smallest. With a cost of the host's own: what work is lost, since the last checkpoint.
+// Chooses which gang of a tenant ends for another one. By default: the fewest gangs, then the
+// lowest priority, then the smallest. With a cost of your own: the least work lost since the last
+// checkpoint.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -16,7 +17,7 @@ using namespace apiary;
 
 namespace {
 
-// Three nodes of four GPUs, all of one tenant.
+// Three nodes with four GPUs; one tenant owns all of them.
 hived_config cluster() {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}};
@@ -46,7 +47,7 @@ int main() {
     runs[job_id(job)] = {gpus, now};
     return true;
   };
-  // Jobs 1 and 2 have a node each, job 3 half of one; job 2 saves what it has every 20 minutes.
+  // Jobs 1 and 2 use a node each, job 3 half of one. Only job 2 has saved a checkpoint, at minute 80.
   if (!start(1, 0, {{1, 4}}) || !start(2, 1, {{1, 4}}) || !start(3, 0, {{1, 2}})) return 1;
   now = 90;
   runs[job_id(2)].saved_at = 80;

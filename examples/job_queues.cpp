@@ -1,5 +1,5 @@
-// Fourteen jobs, in the Standard Workload Format, on two servers of four GPUs under nine schedulers.
-// Who lets others pass, takes turns or stops the long ones, and what that does to waiting.
+// Runs fourteen jobs, in the Standard Workload Format, on two servers with four GPUs under nine
+// schedulers, and compares how long jobs wait.
 // SPDX-License-Identifier: MIT
 #include <apiary/batch/batch_queue.h>
 #include <apiary/batch/conservative_queue.h>
@@ -58,7 +58,7 @@ int main() {
   const server_spec servers{.gpus = {4, 4}, .servers_per_rack = 2};
   const auto placer = server_placer::create(servers);
   const auto tenants = philly::create({.servers = servers, .quotas = {4, 4}});
-  hived_config cells;  // each tenant has a server of its own
+  hived_config cells;  // each tenant owns a server
   cells.cell_types = {{"SERVER", "GPU", 4, true}};
   cells.physical_cells = {{.type = "SERVER", .address = "0"}, {.type = "SERVER", .address = "1"}};
   cells.virtual_clusters = {{.name = "1", .cells = {{"SERVER", 1}}},

@@ -1,6 +1,6 @@
-// Which running gangs must be evicted for a new one? The fewest of the lowest priority class, with a
-// proof that no set costs less. Then the same if one of them is protected, and if their tenant may
-// not lose so many.
+// Finds the running gangs that must end for a new one: the fewest of the lowest priority class,
+// with a proof that no set costs less. One gang is then protected, and a tenant gets a disruption
+// budget.
 // SPDX-License-Identifier: MIT
 #include <apiary/gang/gang_fit.h>
 #include <apiary/preempt/disruption_budget.h>

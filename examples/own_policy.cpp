@@ -1,6 +1,5 @@
-// A policy of one's own: the node with the fewest GPUs that are still whole, so that big tasks find
-// big nodes. A score is an object with three functions; the scheduler around it is the one FGD
-// uses.
+// A placement score of your own: prefer the node with the fewest whole GPUs, so that large tasks
+// find large nodes. A score is an object with three functions; the scheduler around it is FGD's.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/fraction_pool.h>
 #include <apiary/fgd/baseline_scores.h>
@@ -14,10 +13,10 @@
 using namespace apiary;
 
 struct fewest_whole_gpus {
-  // Called after each change of a node; this score keeps nothing.
+  // Called after each change of a node; this score stores nothing.
   void update(const node_table&, node_id) const {}
 
-  // More is better: a node whose last whole device is gone scores highest.
+  // The highest score wins: a node without whole GPUs scores highest.
   std::uint32_t score(const node_table& nodes, node_id n, const task_request& task) const {
     std::uint32_t whole = nodes[n].free_gpus();
     if (task.wants_whole_gpus()) whole -= task.gpus;

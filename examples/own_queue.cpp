@@ -1,5 +1,5 @@
-// A new queue, run by the simulator: first come first served, but a job of
-// one GPU may pass a larger job that has waited for less than 30 minutes.
+// A queue of your own, run by the simulator: first come first served, but a job of one GPU may pass
+// a larger job that has waited for less than 30 minutes.
 // SPDX-License-Identifier: MIT
 #include <apiary/batch/batch_queue.h>
 #include <apiary/batch/server_placer.h>

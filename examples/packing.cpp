@@ -1,5 +1,5 @@
-// Two jobs of a kind on one GPU: side by side they do more than in turns if neither keeps it busy.
-// Who is tried on which GPU, what the host would measure, and what is undone.
+// Runs two jobs on one GPU: side by side they do more than in time slices if neither keeps the GPU
+// busy. A pair is tried, the host measures it, and it is kept or separated.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/packing.h>
@@ -19,7 +19,7 @@ int main() {
                                          {.gpu = 1, .utilization = 141, .memory_left = 8}}};
   pack_trials trials;
   while (const auto trial = trials.next(waiting, gpus)) {
-    // Side by side the measured rate falls with what both want beyond a whole GPU.
+    // The measured rate falls if the two jobs together need more than a whole GPU.
     const std::uint32_t wanted =
         waiting[trial->job.value - 1].utilization + gpus[trial->gpu].utilization;
     const std::uint64_t sliced = 100;

@@ -1,5 +1,5 @@
-// Halves of GPUs and gangs of whole ones on the same nodes: FGD keeps the halves together, a gang
-// collects what falls idle, and what was lent is taken back.
+// Tasks of half GPUs and gangs of whole GPUs share nodes. FGD keeps the halves together, a gang
+// collects GPUs as they become idle, and a tenant reclaims quota that was lent.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/fgd/fragmentation_gradient.h>
@@ -66,15 +66,15 @@ int main() {
   auto p = philly_fgd::create({.quotas = {12, 4}, .acquire_time = 150, .backoff_time = 120},
                               *std::move(shared));
   if (!p.ok()) return 1;
-  // Four tasks, and three jobs of tenant 1, which has its quota and is lent eight GPUs.
+  // Four tasks start, and three jobs of tenant 1, which uses its quota and eight GPUs beyond it.
   for (std::uint32_t i = 0; i < 4; ++i)
     if (!start_task(*p, i) || (i < 3 && !submit(*p, i, 1, 4, 0))) return 1;
   if (!decide(*p, 0)) return 1;
-  // Tenant 0 wants two whole nodes of a rack, and collects them; the tasks are nobody's to stop.
+  // A job of tenant 0 needs two whole nodes of a rack and collects them; tasks are never preempted.
   if (!submit(*p, 3, 0, 8, 60) || !decide(*p, 60)) return 1;
   if (!end_task(*p, 0) || !end_task(*p, 1) || !decide(*p, 100)) return 1;
   if (!end_task(*p, 2) || !end_task(*p, 3) || !decide(*p, 120)) return 1;
   if (!p->finish(job_id(0), 140).ok() || !decide(*p, 140)) return 1;
-  // All GPUs are used now: what was lent goes to whom it was promised.
+  // All GPUs are in use now: tenant 0 reclaims its quota.
   if (!submit(*p, 4, 0, 4, 200) || !decide(*p, 200)) return 1;
 }

@@ -1,5 +1,5 @@
-// Two tenants want cells of a cluster whose hardware is not all well; what can be promised to both?
-// All quotas together are tested first, then promised, and bad devices are counted against them.
+// Tests whether the quotas of two tenants are possible together, reserves them, and counts how many
+// reserved nodes are doomed when GPUs break.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/feasibility.h>
 #include <apiary/alloc/healthy_free.h>
@@ -26,7 +26,7 @@ struct cluster {
   quota_ledger quotas{num_levels};
 };
 
-// Whether what remains of all quotas fits into what is free.
+// Whether all remaining quotas fit into the free cells together.
 bool possible(const cluster& c) {
   std::vector<std::uint32_t> free;
   for (level_t l = 0; l < num_levels; ++l) free.push_back(c.cells.free_count(l));

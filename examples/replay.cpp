@@ -1,5 +1,5 @@
-// Tasks arrive one by one at a cluster of shared GPUs, once for each of six policies: how many GPUs
-// end up allocated, and how much of the rest is too fragmented for the tasks that typically come.
+// Runs one task trace on a cluster with shared GPUs under six scores, and compares how many GPUs
+// are allocated and how much of the rest is too fragmented for the typical task.
 // SPDX-License-Identifier: MIT
 #include "replay_options.h"
 #include "replay_output.h"

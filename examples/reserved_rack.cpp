@@ -1,5 +1,5 @@
-// Tenants share 2 racks of 2 nodes of 4 devices; one whole rack and six devices are promised.
-// Granting devices never splits the rack that was promised, not even to avoid a bad node.
+// Reserves one rack and six GPUs of 2 racks with 2 nodes of 4 GPUs. Allocating GPUs never splits
+// the reserved rack, not even to avoid a bad node.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/topology/health.h>

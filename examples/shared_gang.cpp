@@ -1,6 +1,5 @@
-// A gang of tasks that share GPUs, all placed or none. One task after the other, each where it
-// fragments least, finds no room for the last one; the exact search does. Another gang waits, and
-// what it waits for is counted again by someone who has never seen the search.
+// Places gangs on shared GPUs, all tasks or none. Greedy placement misses a gang that the exact
+// search places. Another gang waits, with a proof that an independent checker confirms.
 // SPDX-License-Identifier: MIT
 #include <apiary/explain/proof_check.h>
 #include <apiary/fgd/fgd.h>
@@ -52,7 +51,7 @@ bool submit(fgd& scheduler, std::uint32_t job, const topology_constraints& gang,
 }  // namespace
 
 int main() {
-  // A rack of two nodes, one with many cores.
+  // A rack of two nodes; the first has more CPU.
   node_table nodes;
   nodes.add({.host = {.cpu_milli = 16'000, .memory_mib = 65'536}, .gpus = 1});
   nodes.add({.host = {.cpu_milli = 8'000, .memory_mib = 65'536}, .gpus = 1});
@@ -62,7 +61,7 @@ int main() {
   auto scheduler = fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(typical)));
   if (!scheduler.ok()) return 1;
 
-  // Two tasks with few cores, two with many.
+  // Two tasks need little CPU, two need much.
   topology_constraints gang;
   gang.members = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 2000}, .gpu_milli = 400},
                   {.tasks = 2, .gpus = 1, .host = {.cpu_milli = 7000}, .gpu_milli = 400}};

@@ -1,5 +1,5 @@
-// A list of jobs on a cluster of GPUs, once under each of seven policies that know time: how long they
-// wait, and why, and how well the GPUs are used.
+// Runs one job trace on a GPU cluster under seven schedulers, and compares how long jobs wait and
+// why, and how well the GPUs are used.
 // SPDX-License-Identifier: MIT
 #include "replay_output.h"
 #include "simulate_options.h"

@@ -1,5 +1,5 @@
-// Compare three ways to place a gang: each is tried on the state in a transaction, what it would
-// leave is looked at, and it is taken back.
+// Compares three ways to place a gang. Each is tried on the state in a transaction, then rolled
+// back.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
@@ -39,7 +39,7 @@ void try_way(capacity_index<uniform_tree>& capacities, const char* name,
   std::uint32_t whole_racks = 0;
   for (std::uint32_t r = 0; r < capacities.num_cells(rack); ++r)
     if (capacities.histogram(rack, r)[8] == 4) ++whole_racks;
-  topology_constraints next;  // what may come: four whole nodes in a rack
+  topology_constraints next;  // the next gang: four whole nodes in a rack
   next.members = {{.tasks = 4, .gpus = 8}};
   next.required = rack;
   const bool still = fit(capacities, next).verdict == fit_verdict::fits;

@@ -1,5 +1,5 @@
-// A tenant asks whether four nodes would fit, beside its running job or without it.
-// It is tried on the real state in a transaction; what is not committed never happened.
+// A tenant asks whether four nodes would fit, beside its running job or without it. A transaction
+// tries it on the real state; what is not committed is rolled back.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/journal.h>

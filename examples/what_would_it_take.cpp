@@ -1,6 +1,5 @@
-// What would help a gang that waits? Finds the nodes that would let it run if they were freed or
-// repaired, tries that on the state itself, looks whether the next gang in the queue fits then, and
-// rolls everything back.
+// Finds the nodes that would let a waiting gang run if they were free or healthy. Tries it on the
+// state to see whether the next gang in the queue still fits, and rolls it back.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
@@ -49,7 +48,7 @@ int main() {
 
   topology_fit<uniform_tree> fit;
   if (fit(capacities, gang).verdict != fit_verdict::does_not_fit)
-    return 1;  // nor when its budget has ended
+    return 1;  // also if the step budget ended
   std::printf("%s;\n", to_string(fit.explain(capacities, gang), gang, "rack").c_str());
 
   unblock_search<uniform_tree> search;

@@ -1,5 +1,5 @@
-// Why does my gang wait? Three gangs in two racks: what is counted, said, blamed, and checked by
-// someone who has never seen the search.
+// Explains why a gang waits: a proof, a sentence for users, the blocking resource, and an
+// independent check of the proof.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
@@ -31,7 +31,7 @@ void ask(const capacity_index<uniform_tree>& capacities, const char* name,
       std::printf("  node %u: %u of member %u\n", p.node, p.tasks, p.member);
     return;
   }
-  if (verdict == fit_verdict::budget_ended) {  // neither yes nor no: there is nothing to explain
+  if (verdict == fit_verdict::budget_ended) {  // undecided: there is nothing to explain
     std::printf("%s: undecided\n", name);
     return;
   }
