@@ -123,7 +123,7 @@ class node_index {
       if (left >= in_group(c, (k - base) % groups_)) return k;
       const std::uint32_t row = base + (group_of_.divisor() - left) * groups_;  // just enough
       const std::uint32_t last = by_fullness_.find_prev(row + groups_ - 1);
-      return by_fullness_.find_next(std::max(k, last - (last - base) % groups_));
+      return by_fullness_.find_next((std::max)(k, last - (last - base) % groups_));
     });
   }
 
@@ -140,7 +140,7 @@ class node_index {
     std::uint32_t also = by_fullness_.find_next(span_ * other);
     while (n > 0) {
       const std::uint32_t there = size_at(other, also);
-      const bool at_c = size_at(c, k) >= std::max(1U, std::min(n, there));
+      const bool at_c = size_at(c, k) >= (std::max)(1U, (std::min)(n, there));
       std::uint32_t& at = at_c ? k : also;
       const class_t from = at_c ? c : other;
       n -= take(from, (at - span_ * from) % groups_, n, sink);
@@ -176,7 +176,7 @@ class node_index {
   // Picks up to n nodes of class c in a group. Returns how many.
   template <class Sink>
   std::uint32_t take(class_t c, std::uint32_t group, std::uint32_t n, Sink& sink) const {
-    const std::uint32_t taken = std::min(in_group(c, group), n);
+    const std::uint32_t taken = (std::min)(in_group(c, group), n);
     std::uint32_t i = span_ * c + group * group_of_.divisor();
     for (std::uint32_t t = 0; t < taken; ++t, ++i) {
       i = members_.find_next(i);

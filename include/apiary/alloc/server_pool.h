@@ -62,7 +62,7 @@ class server_pool {
   // The servers of rack r.
   [[nodiscard]] id_range<node_id> servers_of(std::uint32_t r) const noexcept {
     APIARY_ASSERT(r < num_racks());
-    return {node_id(r * per_rack_), node_id(std::min(num_servers(), (r + 1) * per_rack_))};
+    return {node_id(r * per_rack_), node_id((std::min)(num_servers(), (r + 1) * per_rack_))};
   }
   // The rack of a server.
   [[nodiscard]] std::uint32_t rack_of(node_id n) const noexcept { return n.value / per_rack_; }

@@ -184,7 +184,7 @@ class batch_queue {
     if (idle < e.gpus) {
       const std::optional<weighted_tree::reached> end = ends_.reach(e.gpus - idle);
       if (!end) return {e.job, forever, 0};
-      r.at = std::max(now, end->at.key);
+      r.at = (std::max)(now, end->at.key);
     }
     r.spare = static_cast<std::uint32_t>(idle + ends_.sum_to(r.at) - e.gpus);
     return r;
@@ -224,7 +224,7 @@ class batch_queue {
     const time_ms earliest = reserve(e, now).at;
     std::optional<weighted_tree::item> end = ends_.first();
     while (end) {
-      const time_ms at = std::max(now, end->key);
+      const time_ms at = (std::max)(now, end->key);
       for (; end && end->key <= at; end = ends_.next(end->key, end->id)) {
         APIARY_RETURN_IF_ERROR(then.finish(job_id(end->id)));
       }

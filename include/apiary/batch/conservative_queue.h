@@ -99,7 +99,7 @@ class conservative_queue {
       if (late->key > now) break;
       record& r = jobs_[job_id(late->id)];
       ends_.erase(late->key, late->id);
-      r.ends = later_by(now, std::max<time_ms>(1, now - r.started));
+      r.ends = later_by(now, (std::max<time_ms>)(1, now - r.started));
       ends_.insert({r.ends, late->id, r.request.gpus});
       rebuild_ = true;
     }
@@ -125,7 +125,7 @@ class conservative_queue {
     if (order_.empty()) return forever;
     const auto start = starts_.first();
     const auto end = ends_.first();
-    return std::min(start ? start->key : forever, end ? end->key : forever);
+    return (std::min)(start ? start->key : forever, end ? end->key : forever);
   }
 
   // When the job will start by the estimates, forever if that is unknown; nullopt: it does not wait.

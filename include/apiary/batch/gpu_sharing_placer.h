@@ -140,12 +140,12 @@ class gpu_sharing_placer {
     const node_table& nodes = scheduler_.nodes();
     for (const node_id n : nodes.ids()) {
       const std::uint32_t gpus = nodes.shape(n).gpus;
-      largest_ = std::max(largest_, gpus);
-      if (gpus > 0) task_ = std::min(task_, gpus);
+      largest_ = (std::max)(largest_, gpus);
+      if (gpus > 0) task_ = (std::min)(task_, gpus);
     }
     for (const node_id n : nodes.ids()) {
       whole_tasks_ += nodes.shape(n).gpus / task_;
-      largest_rest_ = std::max(largest_rest_, nodes.shape(n).gpus % task_);
+      largest_rest_ = (std::max)(largest_rest_, nodes.shape(n).gpus % task_);
     }
   }
 

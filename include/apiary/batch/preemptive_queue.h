@@ -65,7 +65,7 @@ class preemptive_queue {
   // shortest_remaining one that is missing or comes to 2^62 of GPU-time. kAlreadyExists: a job of
   // this id is here.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
-    if (by_remaining() && r.estimate > most_gpu_time / std::max<time_ms>(1, r.gpus)) {
+    if (by_remaining() && r.estimate > most_gpu_time / (std::max<time_ms>)(1, r.gpus)) {
       return absl::InvalidArgumentError(
           "job " + std::to_string(r.job.value) + ": an estimate of " + std::to_string(r.estimate) +
           " on " + std::to_string(r.gpus) + " GPUs is not below 2^62 of GPU-time");
@@ -153,7 +153,7 @@ class preemptive_queue {
   }
   void wait(record& r, time_ms now) {
     const time_ms counts =
-        by_remaining() ? std::max<time_ms>(0, r.request.estimate - r.had) : r.had;
+        by_remaining() ? (std::max<time_ms>)(0, r.request.estimate - r.had) : r.had;
     r.key = counts * r.request.gpus;
     jobs_.wait(r, now);
   }
@@ -173,7 +173,7 @@ class preemptive_queue {
     using entry = detail::wait_queues::entry;
     const std::uint32_t idle = placer().idle_gpus();
     const std::uint32_t all = idle + running_.gpus();
-    entry first_out{.key = std::numeric_limits<std::int64_t>::max()};
+    entry first_out{.key = (std::numeric_limits<std::int64_t>::max)()};
     std::vector<entry> tail;  // from it on, the last first
     std::uint32_t tail_gpus = 0;
     std::uint32_t taken = 0;  // by those that wait and come before it

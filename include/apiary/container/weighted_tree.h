@@ -66,7 +66,7 @@ class weighted_tree {
 
   // The first item; nullopt if there is none.
   [[nodiscard]] std::optional<item> first() const noexcept {
-    return first_at_most(std::numeric_limits<std::int64_t>::max());
+    return first_at_most((std::numeric_limits<std::int64_t>::max)());
   }
   // The first item whose weight is at most `limit`; nullopt if there is none.
   [[nodiscard]] std::optional<item> first_at_most(std::int64_t limit) const noexcept {
@@ -135,7 +135,7 @@ class weighted_tree {
   // `key`.
   [[nodiscard]] std::int64_t sum_to(
       std::int64_t key,
-      std::uint32_t id = std::numeric_limits<std::uint32_t>::max()) const noexcept {
+      std::uint32_t id = (std::numeric_limits<std::uint32_t>::max)()) const noexcept {
     const item last{key, id, 0};
     std::int64_t sum = 0;
     for (std::uint32_t n = root_; n != none;) {
@@ -182,7 +182,7 @@ class weighted_tree {
   };
 
   [[nodiscard]] static std::int64_t plus(std::int64_t a, std::int64_t b) noexcept {
-    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    constexpr std::int64_t most = (std::numeric_limits<std::int64_t>::max)();
     return a > most - b ? most : a + b;
   }
   [[nodiscard]] static bool before(const item& a, const item& b) noexcept {

@@ -29,8 +29,8 @@ class rng {
     }
   }
 
-  static constexpr std::uint64_t min() noexcept { return 0; }
-  static constexpr std::uint64_t max() noexcept { return ~std::uint64_t{0}; }
+  static constexpr std::uint64_t(min)() noexcept { return 0; }
+  static constexpr std::uint64_t(max)() noexcept { return ~std::uint64_t{0}; }
 
   // The next 64 random bits.
   constexpr std::uint64_t operator()() noexcept {

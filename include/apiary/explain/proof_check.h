@@ -144,7 +144,7 @@ class proof_check {
       for (const constrained_task_group& m : gang_.members) {
         if (m.tasks == 0 || (&m != &leader && m.leader != groups_[group])) continue;
         for (const level_count& s : m.spread)
-          if (s.level == above) max = std::min(max, s.tasks / (m.tasks / leader.tasks));
+          if (s.level == above) max = (std::min)(max, s.tasks / (m.tasks / leader.tasks));
       }
       max -= max % together(group, above);
     }
@@ -201,7 +201,7 @@ class proof_check {
       allowed_sum += std::uint64_t{weights[k]} * allowed(k, l);
     std::uint64_t sum = 0;  // of cells that hold less than 2^64 each; at most what is allowed
     for (const std::uint32_t i : children_of(l, c))
-      sum += std::min(allowed_sum - sum, max_weight(l - 1, i));
+      sum += (std::min)(allowed_sum - sum, max_weight(l - 1, i));
     return heavy == 1 ? sum - sum % (std::uint64_t{weights[group]} * together(group, l)) : sum;
   }
   // Everything that can be free with one more task of group k; false if it cannot be placed.
@@ -223,7 +223,7 @@ class proof_check {
     for (std::uint32_t n = 1; n <= allowed(k, node_level_) && place_one_more(k, rests); ++n) {
       if (n % together(k, node_level_) != 0) continue;
       for (const node_free& rest : rests)
-        best = std::max(best, std::uint64_t{n} * weights_[k] + best_on_node(k + 1, rest));
+        best = (std::max)(best, std::uint64_t{n} * weights_[k] + best_on_node(k + 1, rest));
     }
     return best_[asked] = best;
   }
@@ -249,7 +249,7 @@ class proof_check {
           vector sum(groups_.size());
           for (std::size_t k = 0; k < sum.size(); ++k) {
             const std::uint64_t both = std::uint64_t{a[k]} + b[k];
-            sum[k] = static_cast<std::uint32_t>(std::min<std::uint64_t>(both, allowed(k, l)));
+            sum[k] = static_cast<std::uint32_t>((std::min<std::uint64_t>)(both, allowed(k, l)));
           }
           insert(next, sum);
         }

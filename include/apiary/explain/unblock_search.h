@@ -132,11 +132,11 @@ class unblock_search {
   }
   // The number of the largest tasks that fit.
   [[nodiscard]] std::uint32_t tasks_in(const node_free& in) const noexcept {
-    std::uint32_t n = in.gpus / std::max(task_.gpus, 1U);
+    std::uint32_t n = in.gpus / (std::max)(task_.gpus, 1U);
     if (task_.gpus == 0) n = capacities_->max_free();
     if (hosts_.empty()) return n;
     const auto limit = [&](std::uint32_t has, std::uint32_t each) {
-      if (each > 0) n = std::min(n, has / each);
+      if (each > 0) n = (std::min)(n, has / each);
     };
     limit(in.host.cpu_milli, task_.host.cpu_milli);
     limit(in.host.memory_mib, task_.host.memory_mib);
@@ -172,7 +172,7 @@ class unblock_search {
     std::stable_sort(cells.begin(), cells.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     std::vector<std::uint32_t> first;
-    for (std::size_t i = 0; i < std::min<std::size_t>(cells.size(), cells_tried_); ++i)
+    for (std::size_t i = 0; i < (std::min<std::size_t>)(cells.size(), cells_tried_); ++i)
       first.push_back(cells[i].second);
     return first;
   }

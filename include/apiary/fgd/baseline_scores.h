@@ -53,7 +53,7 @@ struct dot_prod : tightest_devices {
     const std::uint64_t cpu = std::uint64_t{node.left.cpu_milli} * task.cpu_milli;
     const std::uint64_t gpu = node.total_gpu_left() * task.total_gpu_milli();
     constexpr std::uint64_t unit = std::uint64_t{128000} * 128000 / 50;
-    const std::uint64_t product = std::min(cpu, 100 * unit) + 256 * gpu;
+    const std::uint64_t product = (std::min)(cpu, 100 * unit) + 256 * gpu;
     return product < 100 * unit ? static_cast<std::uint32_t>((100 * unit - product) / unit) : 0;
   }
 };
@@ -83,7 +83,7 @@ struct gpu_clustering : tightest_devices {
                                     const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;
     const node_state& node = nodes[n];
-    const std::uint32_t left = std::min<std::uint32_t>(node.total_gpu_left(), 8000);
+    const std::uint32_t left = (std::min<std::uint32_t>)(node.total_gpu_left(), 8000);
     const std::uint32_t base = 25 * (8000 - left) / 8000;
     const std::uint32_t own = std::uint32_t{1} << (task.wants_whole_gpus() ? task.gpus : 0);
     if (node.task_sizes == 0) return base + 25;

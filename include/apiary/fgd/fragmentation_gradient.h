@@ -48,7 +48,7 @@ class fragmentation_gradient {
     if (!task.wants_part_of_gpu()) return to_score(ahead.gain);
     std::int64_t best = ahead.worst;
     for (const milli_gpu left : nodes[n].devices()) {
-      if (left >= task.gpu_milli) best = std::max(best, ahead.gain_on(left, task.gpu_milli));
+      if (left >= task.gpu_milli) best = (std::max)(best, ahead.gain_on(left, task.gpu_milli));
     }
     return to_score(best);
   }

@@ -99,7 +99,7 @@ void move_round_robin(std::span<const job_id> movable, std::uint32_t trials, std
                       job_id& next, std::vector<job_id>& moved, Move&& try_move) {
   const auto first = static_cast<std::size_t>(
       std::lower_bound(movable.begin(), movable.end(), next) - movable.begin());
-  trials = static_cast<std::uint32_t>(std::min<std::size_t>(movable.size(), trials));
+  trials = static_cast<std::uint32_t>((std::min<std::size_t>)(movable.size(), trials));
   for (std::size_t i = 0; i < trials && moved.size() < limit; ++i) {
     const job_id job = movable[(first + i) % movable.size()];
     if (try_move(job)) moved.push_back(job);

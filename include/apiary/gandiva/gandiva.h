@@ -232,7 +232,7 @@ class gandiva {
   // When decide() wants to be called although nothing happens: at the next multiple of the quantum
   // while a server is over-subscribed, jobs are packed or running ones may move, and when jobs may
   // grow.
-  [[nodiscard]] time_ms wake() const noexcept { return std::min(growth_.next(), turn_at_); }
+  [[nodiscard]] time_ms wake() const noexcept { return (std::min)(growth_.next(), turn_at_); }
 
   // nullopt: there is no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {

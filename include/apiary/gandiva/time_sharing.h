@@ -228,7 +228,7 @@ class time_sharing {
     if (const auto first = sliced_.first()) least = first->key;
     for (const auto& [job, r] : jobs_) {
       if (r.phase == phase::runs && is_sliced(r))
-        least = std::min(least.value_or(pass_of(r)), pass_of(r));
+        least = (std::min)(least.value_or(pass_of(r)), pass_of(r));
     }
     return least.value_or(0);
   }

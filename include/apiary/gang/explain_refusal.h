@@ -121,7 +121,7 @@ template <CellTree Tree>
   for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].member);
   const std::size_t kinds = groups.size();
   std::uint32_t largest = 0;
-  for (std::size_t u = 0; u < kinds; ++u) largest = std::max(largest, groups[u].gpus);
+  for (std::size_t u = 0; u < kinds; ++u) largest = (std::max)(largest, groups[u].gpus);
   std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free GPUs
   infeasibility_proof::weighing what;
   for (std::size_t i = 0; i < kinds + (kinds > 1 ? largest : 0); ++i) {
@@ -136,7 +136,7 @@ template <CellTree Tree>
       const std::size_t leaves = groups[u].gpus;
       for (std::size_t f = best.size(); f-- > leaves;) {
         for (std::size_t n = 1; n <= groups[u].tasks && n * leaves <= f; ++n)
-          best[f] = std::max(best[f], best[f - n * leaves] + n * weight);
+          best[f] = (std::max)(best[f], best[f - n * leaves] + n * weight);
       }
     }
     std::uint64_t most = 0;

@@ -172,7 +172,7 @@ class gang_fit {
     const std::uint32_t nodes = piles_[p].nodes;
     if (nodes == 0 || piles_[p].left < group.gpus) return tasks;
     const std::uint32_t each = piles_[p].left / group.gpus;
-    const std::uint32_t whole = std::min(nodes, tasks / each);
+    const std::uint32_t whole = (std::min)(nodes, tasks / each);
     if (whole > 0) give(p, whole, group, each);
     tasks -= whole * each;
     if (tasks == 0 || whole == nodes) return tasks;
@@ -253,7 +253,7 @@ class gang_fit {
           const std::size_t p = k < end ? k : k - end;  // nodes in use first
           while (n > 0 && piles_[p].nodes > 0 && search_.usable(i, piles_[p].left) == u) {
             const sized_group& g = groups_[group];
-            const std::uint32_t some = std::min({n, piles_[p].nodes, g.tasks - tasks});
+            const std::uint32_t some = (std::min)({n, piles_[p].nodes, g.tasks - tasks});
             give(p, some, g, 1);
             n -= some;
             tasks += some;

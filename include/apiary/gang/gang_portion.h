@@ -70,7 +70,7 @@ inline void portions_of_members(const topology_constraints& gang, const colocate
         ++member;
         done = 0;
       }
-      const std::uint32_t n = std::min(left, gang.members[member].tasks - done);
+      const std::uint32_t n = (std::min)(left, gang.members[member].tasks - done);
       put(scratch[i].node, member, n);
       done += n;
       left -= n;

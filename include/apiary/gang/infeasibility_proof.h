@@ -167,7 +167,7 @@ struct task_needs {
   std::uint64_t largest = 0;
   bool thousandths = true;
   for (std::size_t k = 0; k < weights.size(); ++k) {
-    largest = std::max(largest, needs[k].gpus);
+    largest = (std::max)(largest, needs[k].gpus);
     thousandths = thousandths && weights[k] == needs[k].milli;
     if (weights[k] == 0) continue;
     ++kinds;

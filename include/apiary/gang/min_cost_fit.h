@@ -110,7 +110,7 @@ class min_cost_fit {
       std::vector<std::uint64_t> above(num_positions(*tree_, k), 0);
       for (std::uint32_t c = 0; c < above.size(); ++c) {
         for (const cell_id i : positions_inside(*tree_, k, c, k - 1)) above[c] += most[i.value];
-        above[c] = std::min(above[c], rules);
+        above[c] = (std::min)(above[c], rules);
       }
       most = std::move(above);
     }
@@ -146,7 +146,7 @@ class min_cost_fit {
     }
     void put(std::uint32_t u, std::uint32_t n) noexcept {
       tasks[u] += n;
-      left -= std::min<std::uint64_t>(n, left);
+      left -= (std::min<std::uint64_t>)(n, left);
       in_use = true;
     }
     [[nodiscard]] std::uint64_t free() const noexcept {
@@ -158,11 +158,11 @@ class min_cost_fit {
   fit_verdict decide(const Tree& tree, level_t node_level, const topology_constraints& gang,
                      std::span<const std::uint32_t> classes, const Cost& cost, counts weights) {
     begin(tree, node_level, gang, classes);
-    const level_t last = std::min(gang.required, tree.num_levels());
-    level_ = std::min(gang.preferred, last);
+    const level_t last = (std::min)(gang.required, tree.num_levels());
+    level_ = (std::min)(gang.preferred, last);
     if (groups_.size() == 0) return fit_verdict::fits;
     std::uint32_t num_classes = 0;
-    for (const std::uint32_t c : classes) num_classes = std::max(num_classes, c + 1);
+    for (const std::uint32_t c : classes) num_classes = (std::max)(num_classes, c + 1);
     step_budget all(budget_);
     const bool known = vectors_.ask_alone(groups_, node_level, num_classes, cost, all);
     steps_ = all.steps();
@@ -170,7 +170,7 @@ class min_cost_fit {
     fit_verdict verdict = fit_verdict::does_not_fit;
     for (level_t l = level_; l <= last; ++l) {
       level_ = l;
-      const std::uint64_t limit = l == last ? budget_ : std::max(steps_, budget_ / 2);
+      const std::uint64_t limit = l == last ? budget_ : (std::max)(steps_, budget_ / 2);
       verdict = try_level(l, l == last, limit, cost, weights);
       if (verdict == fit_verdict::fits) {
         portions_of_members(gang, groups_, portions_, scratch_);
@@ -206,7 +206,7 @@ class min_cost_fit {
     if (cells_.empty()) return fit_verdict::does_not_fit;
     // Steps that are kept for greedy_by_group: enough for five orders on every node.
     const std::uint64_t spare =
-        std::min((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
+        (std::min)((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
     step_budget steps(limit - spare - steps_);
     if (!all_asked_) all_asked_ = vectors_.ask_all(cost, steps);
     if (all_asked_ && !weights.empty()) refuse_by(weights, l);

@@ -92,7 +92,7 @@ class shared_gpu_fit {
     fit_ = min_cost_fit<Tree>(0);
     groups_.assign(gang, node_level, tree.num_levels());
     count(nodes);
-    if (is_short(std::min(gang.required, tree.num_levels()))) return {};
+    if (is_short((std::min)(gang.required, tree.num_levels()))) return {};
     if (!capacities_.assign(nodes, groups_, node_level, budget_, cost))
       return {.verdict = fit_verdict::budget_ended, .steps = capacities_.steps()};
     fit_ = min_cost_fit<Tree>(budget_ - capacities_.steps());
@@ -107,7 +107,7 @@ class shared_gpu_fit {
 
   // After `does_not_fit`: the proof. Cost: O(nodes * groups) and the vectors that nodes can hold.
   [[nodiscard]] infeasibility_proof explain(const topology_constraints& gang) const {
-    const level_t l = std::min(gang.required, tree_->num_levels());
+    const level_t l = (std::min)(gang.required, tree_->num_levels());
     std::vector<detail::weighed_cells> tried;
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       const bool counted = detail::is_counted_exactly(groups_[u]);
@@ -157,7 +157,7 @@ class shared_gpu_fit {
     weights_.clear();
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       const std::uint64_t weight = detail::needs_of(gang, groups_[u].member).milli;
-      if (weight > std::numeric_limits<std::uint32_t>::max()) return weights_.clear();
+      if (weight > (std::numeric_limits<std::uint32_t>::max)()) return weights_.clear();
       weights_.push_back(static_cast<std::uint32_t>(weight));
     }
     const auto heavy =

@@ -198,7 +198,7 @@ class colocated_groups {
       group_of_[m] = static_cast<std::uint32_t>(join(u));
       if (group_of_[m] < groups_.size()) continue;
       hosted_ = hosted_ || u.cpu_milli > 0 || u.memory_mib > 0;
-      lowest_constraint_ = std::min(lowest_constraint_, u.constrained);
+      lowest_constraint_ = (std::min)(lowest_constraint_, u.constrained);
       groups_.push_back(u);
     }
   }
@@ -239,7 +239,7 @@ class colocated_groups {
   // sum + each * tasks, but at most `most`.
   [[nodiscard]] static std::uint64_t add_up(std::uint64_t sum, std::uint32_t each,
                                             std::uint32_t tasks, std::uint64_t most) noexcept {
-    return std::min(sum + std::min(std::uint64_t{each} * tasks, most), most);
+    return (std::min)(sum + (std::min)(std::uint64_t{each} * tasks, most), most);
   }
   void add(group& u, const constrained_task_group& m) {
     const std::uint32_t each = m.tasks / u.tasks;
@@ -249,7 +249,7 @@ class colocated_groups {
     if (each == 0) return;
     if (m.gpus > 0) u.models &= m.models;
     if (m.shared() > 0) {
-      u.fractions.insert(u.fractions.end(), std::min(each, max_fractions), m.shared());
+      u.fractions.insert(u.fractions.end(), (std::min)(each, max_fractions), m.shared());
       std::sort(u.fractions.begin(), u.fractions.end(),
                 [](milli_gpu a, milli_gpu b) { return a > b; });
     }
@@ -257,12 +257,12 @@ class colocated_groups {
     for (const level_count& s : m.slices) {
       limit& is = limits[s.level - node_level_];
       is.step = common_multiple(is.step, s.tasks / common_divisor(s.tasks, each));
-      u.constrained = std::min(u.constrained, s.level);
+      u.constrained = (std::min)(u.constrained, s.level);
     }
     for (const level_count& s : m.spread) {
       limit& is = limits[s.level - node_level_];
-      is.most = std::min(is.most, s.tasks / each);
-      u.constrained = std::min(u.constrained, s.level);
+      is.most = (std::min)(is.most, s.tasks / each);
+      u.constrained = (std::min)(u.constrained, s.level);
     }
   }
   // The greatest common divisor and the least common multiple. (Including <numeric> would cost 600
@@ -298,7 +298,7 @@ class colocated_groups {
     for (std::size_t h = 1; h < heights_; ++h)
       limits[h].step = common_multiple(limits[h].step, limits[h - 1].step);
     for (std::size_t h = heights_; h-- > 0;) {
-      if (h + 1 < heights_) limits[h].most = std::min(limits[h].most, limits[h + 1].most);
+      if (h + 1 < heights_) limits[h].most = (std::min)(limits[h].most, limits[h + 1].most);
       limits[h].most -= limits[h].most % limits[h].step;
     }
   }

@@ -111,7 +111,7 @@ class topology_fit {
     begin(capacities, gang, hosts);
     const level_t last = gang.required == any_level ? capacities.top() : gang.required;
     fit_verdict verdict = fit_verdict::does_not_fit;
-    for (level_t l = std::min(gang.preferred, last); l <= last; ++l) {
+    for (level_t l = (std::min)(gang.preferred, last); l <= last; ++l) {
       level_ = l;
       last_ = l == last;
       limit_ = last_ ? budget_ : budget_ / 2;
@@ -185,7 +185,7 @@ class topology_fit {
     for (std::size_t i = 0; i < open_.size(); ++i) {
       open_cell at = open_[i];
       cell_ = at.cell;
-      const std::size_t shares = std::min<std::size_t>(open_.size() - i, 8);
+      const std::size_t shares = (std::min<std::size_t>)(open_.size() - i, 8);
       const fit_verdict verdict = attempt(at, steps_ + (end - steps_) / shares);
       if (verdict == fit_verdict::fits) return true;
       if (verdict == fit_verdict::budget_ended) open_[kept++] = at;
@@ -230,7 +230,7 @@ class topology_fit {
   }
   fit_verdict try_quickly(level_t l, open_cell& at, std::uint64_t end) {
     cell_ = at.cell;
-    if (!sizes_.constrained) return pack(l, at, std::min(end - steps_, few_steps));
+    if (!sizes_.constrained) return pack(l, at, (std::min)(end - steps_, few_steps));
     if (groups_.size() > 1) return put_in_turn(l, end);
     cells_.count(0).place(0, l, cell_, groups_[0].tasks, objective_,
                           [&](std::uint32_t node, std::uint32_t n) {

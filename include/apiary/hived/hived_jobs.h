@@ -117,7 +117,7 @@ class hived_jobs {
     for (std::uint32_t c = 0; c < layout.chains.size(); ++c) {
       const uniform_tree& tree = layout.chains[c].tree;
       total_ += tree.num_leaves();
-      task_gpus_ = std::min(task_gpus_, tree.leaves_per_cell(layout.chains[c].node_level));
+      task_gpus_ = (std::min)(task_gpus_, tree.leaves_per_cell(layout.chains[c].node_level));
       for (std::uint32_t t = 0; t < owned_.size(); ++t) {
         const vc_chain_id own = empty_.cells().cluster_of(tenant_id(t), c);
         if (own.valid()) owned_[t] += empty_.cells().cluster(own).tree().num_leaves();
@@ -134,7 +134,7 @@ class hived_jobs {
 
   bool lend_;
   hived empty_;  // the cluster with nothing in it
-  std::uint32_t task_gpus_ = std::numeric_limits<std::uint32_t>::max();      // of a task, at most
+  std::uint32_t task_gpus_ = (std::numeric_limits<std::uint32_t>::max)();    // of a task, at most
   std::uint32_t total_ = 0;                                                  // GPUs
   std::vector<std::uint32_t> owned_;                                         // by tenant
   std::map<std::tuple<std::uint32_t, bool, std::uint32_t>, bool> fits_own_;  // tenant, kind, GPUs

@@ -17,7 +17,7 @@ APIARY_NAMESPACE_BEGIN
 // A point in time or a duration, in milliseconds.
 using time_ms = std::int64_t;
 // The time that is never reached.
-inline constexpr time_ms forever = std::numeric_limits<time_ms>::max();
+inline constexpr time_ms forever = (std::numeric_limits<time_ms>::max)();
 
 // a + b, or forever if the sum is greater. Requires: b >= 0.
 [[nodiscard]] constexpr time_ms later_by(time_ms a, time_ms b) noexcept {

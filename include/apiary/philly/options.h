@@ -36,7 +36,7 @@ struct philly_options {
   std::uint32_t preempt_percent = 90;  // of healthy GPUs used; above 100: nobody is preempted
   std::uint32_t max_retries = 3;       // of failures of unknown cause
 
-  static constexpr std::uint32_t no_limit = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
 };
 
 // kInvalidArgument: no tenant, quotas that are more than all GPUs, times that are not above 0.

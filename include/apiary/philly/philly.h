@@ -170,7 +170,7 @@ class philly_scheduler {
   // Moves every job on that can be: appends to `actions`, which the host carries out in order; all
   // are taken here already.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    const time_ms from = std::min(wake(), now);
+    const time_ms from = (std::min)(wake(), now);
     now_ = now;
     jobs_.time_out(now);
     if (jobs_.freed()) collect_all(now, actions);
@@ -191,7 +191,7 @@ class philly_scheduler {
   }
   // When decide() wants to be called although nothing happens: when a job ceases to collect or
   // relaxes its locality, or begins to acquire and could start, preempt or collect.
-  [[nodiscard]] time_ms wake() const noexcept { return std::min(next_, jobs_.next_time_out()); }
+  [[nodiscard]] time_ms wake() const noexcept { return (std::min)(next_, jobs_.next_time_out()); }
 
   // As of the last decide(), or since then submit(), fail() or mark_bad(). nullopt: there is no such
   // job.
@@ -292,7 +292,7 @@ class philly_scheduler {
       return may_preempt(t, gpus, locality);
     };
     const time_ms last_cycle = now - jobs_.lines().cycle().length();
-    detail::philly_wait_queues::beginning at{std::max({from - 1, last_cycle, time_ms{0}}), {}};
+    detail::philly_wait_queues::beginning at{(std::max)({from - 1, last_cycle, time_ms{0}}), {}};
     while (decided_ < now && (at = jobs_.lines().next(at, may)).at <= now) {
       if (jobs_.at(at.job).began <= decided_) preempt_for(at.job, now, actions);
     }
@@ -349,7 +349,7 @@ class philly_scheduler {
     };
     const time_ms chance = jobs_.lines().next({now_, {}}, may).at;
     // What fell idle since anyone collected is collected when anything happens.
-    return jobs_.freed() ? std::min(chance, jobs_.lines().next_change(now_)) : chance;
+    return jobs_.freed() ? (std::min)(chance, jobs_.lines().next_change(now_)) : chance;
   }
 
   philly_options options_;

@@ -100,7 +100,7 @@ class gpu_sharing_pool {
   }
   [[nodiscard]] id_range<node_id> servers_of(std::uint32_t r) const noexcept {
     const std::uint32_t first = r * per_rack_;
-    return {node_id(first), node_id(first + std::min(per_rack_, num_servers() - first))};
+    return {node_id(first), node_id(first + (std::min)(per_rack_, num_servers() - first))};
   }
   [[nodiscard]] std::uint32_t rack_of(node_id n) const noexcept { return n.value / per_rack_; }
   [[nodiscard]] std::uint32_t total() const noexcept {
@@ -121,7 +121,7 @@ class gpu_sharing_pool {
     for (const node_id n : among) all.push_back(n);
     std::stable_sort(all.begin(), all.end(),
                      [&](node_id a, node_id b) { return idle(a) > idle(b); });
-    all.resize(std::min<std::size_t>(all.size(), most));
+    all.resize((std::min<std::size_t>)(all.size(), most));
     return all;
   }
   [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
@@ -131,7 +131,7 @@ class gpu_sharing_pool {
     std::uint32_t left = gpus;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
       for (; open[k] > 0 && left > 0 && parts.size() < most; --open[k]) {
-        parts.push_back(std::min(left, k));
+        parts.push_back((std::min)(left, k));
         left -= parts.back();
       }
     }

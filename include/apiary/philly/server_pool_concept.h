@@ -154,7 +154,7 @@ class locality_places {
     servers = pool_.most_idle(among, among.size());
     std::stable_sort(servers.begin(), servers.end(),
                      [&](node_id a, node_id b) { return pool_.gpus(a) > pool_.gpus(b); });
-    servers.resize(std::min<std::size_t>(servers.size(), most));
+    servers.resize((std::min<std::size_t>)(servers.size(), most));
     return servers;
   }
 

@@ -17,8 +17,8 @@ APIARY_NAMESPACE_BEGIN
 // The most that one group of gangs, for example a tenant, may lose in one preemption. Unlimited
 // unless set.
 struct disruption_budget {
-  std::uint64_t gangs = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t gpus = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t gangs = (std::numeric_limits<std::uint64_t>::max)();
+  std::uint64_t gpus = (std::numeric_limits<std::uint64_t>::max)();
 };
 
 // The groups of the candidates of a victim search, and the budget of each group. A candidate whose
@@ -146,7 +146,7 @@ class disruption_tally {
       by_gpus += values[j];
       left -= gpus_[j];
     }
-    return std::min(by_gangs, by_gpus);
+    return (std::min)(by_gangs, by_gpus);
   }
   template <class Change>
   void change(std::uint32_t j, const Change& by) noexcept {

@@ -137,14 +137,14 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     const victim_set found = search_({}, cells_.free(), cells_.candidates(), cells_.allocations(),
                                      members_, cost_, tally_.subset(cells_.ids()));
     steps_ += found.steps;
-    at.bound =
-        found.verdict == fit_verdict::does_not_fit ? never : std::max(at.bound, found.lower_bound);
+    at.bound = found.verdict == fit_verdict::does_not_fit ? never
+                                                          : (std::max)(at.bound, found.lower_bound);
     return found;
   }
   // The verdict in the end, with the bounds of all cells, searched or not.
   fit_verdict conclude() {
     const std::uint64_t least = by_bound_.least_bound();
-    bound_ = std::min(cost_, least);
+    bound_ = (std::min)(cost_, least);
     if (cost_ != never) return fit_verdict::fits;
     return least == never ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
@@ -210,7 +210,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (!this->affords_sets(cells_.ids().size())) return;
     order_.assign(cells_.ids().begin(), cells_.ids().end());
     this->sort_most_expensive_first(order_);
-    if (this->branch([&] { return fits_now(); })) at.bound = std::max(at.bound, cost_);
+    if (this->branch([&] { return fits_now(); })) at.bound = (std::max)(at.bound, cost_);
   }
 
   struct reprieve_at_end {
@@ -238,7 +238,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     std::size_t few = 0;  // so many are not known to be enough
     while (verdict != fit_verdict::fits) {
       few = evicted_.size();
-      const std::size_t more = few + std::max<std::size_t>(few, 1);
+      const std::size_t more = few + (std::max<std::size_t>)(few, 1);
       while (evicted_.size() < more) {
         const detail::incremental_sort::entry* const top = cheapest_.top(price);
         if (top == nullptr) break;

@@ -176,7 +176,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   void evict_nodes() {
     tally_.clear();
     std::uint32_t size = 0;
-    for (const auto& s : world_.slots()) size = std::max(size, s.size);
+    for (const auto& s : world_.slots()) size = (std::max)(size, s.size);
     for (std::uint32_t f = 0; f <= max_gpus; ++f) slots_of_[f] = f / size;
     const auto after = [](const detail::incremental_sort::entry& a,
                           const detail::incremental_sort::entry& b) { return b < a; };

@@ -16,7 +16,7 @@ APIARY_NAMESPACE_BEGIN
 // The answer of victim_search and topology_victim_search.
 struct victim_set {
   // The cost if there is no set of victims, or if it is not known.
-  static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
 
   // fits:         the gang fits once the victims are evicted, or no set costs less than the cost
   //               limit of the search: then `cost` is `never`.

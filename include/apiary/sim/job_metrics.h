@@ -89,7 +89,7 @@ struct job_metrics {
     m.migrations += r.migrated;
     m.resizes += r.resized;
     m.lost += r.lost;
-    m.makespan = std::max(m.makespan, r.ended - jobs.front().arrival);
+    m.makespan = (std::max)(m.makespan, r.ended - jobs.front().arrival);
   }
   m.completion = summary_of(std::move(completion));
   m.delay = summary_of(std::move(delay));

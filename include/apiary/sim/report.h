@@ -88,7 +88,7 @@ struct replay_summary {
   }
   std::array<std::size_t, 6> width{};
   for (const line& l : lines) {
-    for (std::size_t c = 0; c < l.size(); ++c) width[c] = std::max(width[c], l[c].size());
+    for (std::size_t c = 0; c < l.size(); ++c) width[c] = (std::max)(width[c], l[c].size());
   }
   std::string text;
   for (const line& l : lines) {

@@ -79,10 +79,10 @@ class simulator {
         return absl::InternalError("the scheduler wants to be woken at " + std::to_string(now) +
                                    ", which is not after " + std::to_string(decided));
       }
-      if (!ends_.empty()) now = std::min(now, ends_.first().at);
-      if (arrived < jobs_.size()) now = std::min(now, jobs_[arrived].arrival);
-      if (broken < outages.size()) now = std::min(now, outages[broken].from);
-      if (repaired < repairs.size()) now = std::min(now, repairs[repaired].first);
+      if (!ends_.empty()) now = (std::min)(now, ends_.first().at);
+      if (arrived < jobs_.size()) now = (std::min)(now, jobs_[arrived].arrival);
+      if (broken < outages.size()) now = (std::min)(now, outages[broken].from);
+      if (repaired < repairs.size()) now = (std::min)(now, repairs[repaired].first);
       if (now == forever || now > options_.until || (unended_ == 0 && arrived == jobs_.size()))
         break;
       while (!ends_.empty() && ends_.first().at == now) {
@@ -217,8 +217,8 @@ class simulator {
   // Adds up the work done until now. From now on the job runs at `speed`, after `pause`.
   void set_speed(job_id job, std::uint32_t speed, time_ms pause, time_ms now) {
     progress& p = state_[job.value];
-    p.done += std::max<time_ms>(0, now - p.since) * p.speed;
-    p.since = std::max(p.since, now + pause);
+    p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
+    p.since = (std::max)(p.since, now + pause);
     p.speed = speed;
     const std::int64_t left = jobs_[job.value].duration * full_speed - p.done;
     ends_.set(job.value, p.since + (left + speed - 1) / speed);
@@ -260,7 +260,7 @@ class simulator {
     progress& p = state_[job.value];
     APIARY_VERIFY(p.speed > 0);
     ends_.cancel(job.value);
-    p.done += std::max<time_ms>(0, now - p.since) * p.speed;
+    p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
     p.speed = 0;
     occupy(job, false, now);
     record(why, job, now, {});

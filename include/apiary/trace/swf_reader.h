@@ -82,7 +82,7 @@ namespace detail {
     std::array<std::string_view, num_fields> fields;
     std::size_t n = 0;
     while (true) {
-      line.remove_prefix(std::min(line.find_first_not_of(blank), line.size()));
+      line.remove_prefix((std::min)(line.find_first_not_of(blank), line.size()));
       if (line.empty()) break;
       const std::string_view field = line.substr(0, line.find_first_of(blank));
       if (n < num_fields) fields[n] = field;
@@ -125,7 +125,7 @@ namespace detail {
     job.request.estimate = estimate;
     job.request.tenant = tenants.intern(fields[user], list.tenants);
     job.arrival = value[submitted];
-    job.duration = std::min(value[ran], estimate);
+    job.duration = (std::min)(value[ran], estimate);
     list.jobs.push_back(job);
   }
   if (list.jobs.empty()) return lines.error_in_all("no job that ran");

@@ -105,7 +105,7 @@ template <class T, std::size_t N>
 // The prefix followed by n with at least `digits` digits.
 [[nodiscard]] inline std::string numbered(const char* prefix, std::uint32_t n, std::size_t digits) {
   const std::string number = std::to_string(n);
-  return prefix + std::string(digits - std::min(digits, number.size()), '0') + number;
+  return prefix + std::string(digits - (std::min)(digits, number.size()), '0') + number;
 }
 
 }  // namespace detail

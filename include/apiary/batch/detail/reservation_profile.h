@@ -69,7 +69,7 @@ class reservation_profile {
     return at->first == t ? at : steps_.emplace_hint(behind, t, at->second);
   }
   void add(time_ms from, time_ms until, std::int64_t gpus) {
-    from = std::max(from, start());
+    from = (std::max)(from, start());
     if (from >= until) return;
     const auto first = split(from);
     const auto last = until == forever ? steps_.end() : split(until);

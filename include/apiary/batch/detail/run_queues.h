@@ -71,7 +71,7 @@ class run_queues {
   class walk_back {
    public:
     explicit walk_back(const run_queues& lines) : shift_(lines.shift_) {
-      constexpr std::int64_t end = std::numeric_limits<std::int64_t>::max();
+      constexpr std::int64_t end = (std::numeric_limits<std::int64_t>::max)();
       for (const auto& [gpus, jobs] : lines.queues_) {
         if (!jobs.empty()) cursors_.push_back({&jobs, gpus, jobs.previous(end, ~0U)});
       }

@@ -34,14 +34,14 @@ struct checked_task {
   void add(const constrained_task_group& m, std::uint64_t tasks) {
     // All needs that no node can meet count as the same.
     constexpr std::uint64_t limit = std::uint64_t{1} << 32;
-    gpus = std::min(gpus + std::min(tasks * m.gpus, limit - 1), limit - 1);
-    cpu = std::min(cpu + std::min(tasks * m.host.cpu_milli, limit), limit);
-    memory = std::min(memory + std::min(tasks * m.host.memory_mib, limit), limit);
+    gpus = (std::min)(gpus + (std::min)(tasks * m.gpus, limit - 1), limit - 1);
+    cpu = (std::min)(cpu + (std::min)(tasks * m.host.cpu_milli, limit), limit);
+    memory = (std::min)(memory + (std::min)(tasks * m.host.memory_mib, limit), limit);
     if (tasks == 0 || m.gpus == 0) return;
     models &= m.models;
     if (m.gpu_milli == 0 || m.gpu_milli >= whole_gpu) return;  // whole GPUs
     constexpr std::uint64_t more_than_any_node = 1 + std::uint64_t{max_gpus_per_node} * whole_gpu;
-    fractions.insert(fractions.end(), std::min(tasks, more_than_any_node), m.gpu_milli);
+    fractions.insert(fractions.end(), (std::min)(tasks, more_than_any_node), m.gpu_milli);
     std::sort(fractions.begin(), fractions.end());
   }
 };

@@ -57,7 +57,7 @@ struct migration {
     APIARY_ASSERT(s.free <= buddy_fragmentation::max_levels);
     ++result.free_cells[s.free - 1];
     result.free_leaves[s.free - 1] += s.free;
-    result.largest = std::max(result.largest, s.free);
+    result.largest = (std::max)(result.largest, s.free);
   }
   return result;
 }
@@ -222,7 +222,7 @@ class move_gains {
         if (room[order[j]] < room[order[best]]) best = j;
       }
     }
-    const std::uint32_t here = std::min(gpus, room[order[best]]);
+    const std::uint32_t here = (std::min)(gpus, room[order[best]]);
     to.push_back({order[best], here});
     gpus -= here;
   }

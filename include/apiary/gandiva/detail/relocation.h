@@ -53,7 +53,7 @@ class gandiva_relocation {
     for (bool moved = true; moved;) {
       moved = false;
       std::array<std::int64_t, max_gpus_per_node + 1> failed;  // the highest priority, by GPUs
-      failed.fill(std::numeric_limits<std::int64_t>::min());
+      failed.fill((std::numeric_limits<std::int64_t>::min)());
       for (gandiva_job* const r : starving(jobs)) {
         const std::uint32_t gpus = r->request.gpus;
         if (r->request.priority <= failed[gpus] || gets_turns(jobs, r->home, *r)) continue;
@@ -96,8 +96,8 @@ class gandiva_relocation {
     for (std::uint32_t n = over.find_first(); n != summary_bitset::npos;
          n = over.find_next(n + 1)) {
       const std::vector<job_id>& here = jobs.servers().jobs(node_id(n));
-      std::int32_t highest = std::numeric_limits<std::int32_t>::min();
-      for (const job_id job : here) highest = std::max(highest, jobs.at(job).request.priority);
+      std::int32_t highest = (std::numeric_limits<std::int32_t>::min)();
+      for (const job_id job : here) highest = (std::max)(highest, jobs.at(job).request.priority);
       for (const job_id job : here) {
         gandiva_job& r = jobs.at(job);
         if (r.home != node_id(n) || !waits_for_turn(r) || r.request.priority == highest) continue;
@@ -117,7 +117,7 @@ class gandiva_relocation {
       if (gets_turns(jobs, node_id(n), r)) return node_id(n);
     }
     node_id best;
-    std::uint32_t least = std::numeric_limits<std::uint32_t>::max();
+    std::uint32_t least = (std::numeric_limits<std::uint32_t>::max)();
     for (std::uint32_t gpus = 1; gpus <= max_gpus_per_node; ++gpus) {
       for (const auto& [load, n] : jobs.servers().sharing(gpus)) {
         if (load >= least) break;

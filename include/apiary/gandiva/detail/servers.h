@@ -86,7 +86,7 @@ class gandiva_servers {
   // The lowest empty server of at least `gpus` GPUs.
   [[nodiscard]] node_id empty(std::uint32_t gpus) const noexcept {
     std::uint32_t best = summary_bitset::npos;
-    for (; gpus <= max_gpus_per_node; ++gpus) best = std::min(best, empty_[gpus].find_first());
+    for (; gpus <= max_gpus_per_node; ++gpus) best = (std::min)(best, empty_[gpus].find_first());
     return best == summary_bitset::npos ? node_id() : node_id(best);
   }
   // The lowest of those servers that have the fewest to spare, but `gpus`.
@@ -109,7 +109,7 @@ class gandiva_servers {
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
       for (std::uint32_t n = spare_[k].find_first(); n != summary_bitset::npos && gpus > 0;
            n = spare_[k].find_next(n + 1)) {
-        parts.emplace_back(node_id(n), std::min(gpus, k));
+        parts.emplace_back(node_id(n), (std::min)(gpus, k));
         gpus -= parts.back().second;
       }
     }
@@ -120,7 +120,7 @@ class gandiva_servers {
   // lowest.
   [[nodiscard]] node_id fullest(std::uint32_t most) const noexcept {
     const excess_key* best = nullptr;
-    for (std::uint32_t k = 1; k <= std::min(most, max_gpus_per_node); ++k) {
+    for (std::uint32_t k = 1; k <= (std::min)(most, max_gpus_per_node); ++k) {
       if (movable_[k].empty() || (best != nullptr && *best < *movable_[k].begin())) continue;
       best = &*movable_[k].begin();
     }

@@ -36,7 +36,7 @@ struct group_sizes {
     bool without_leaves = false;
     for (std::size_t u = 0; u < groups.size(); ++u) {
       members.push_back({.tasks = groups[u].tasks, .gpus = groups[u].gpus});
-      largest = std::max(largest, groups[u].gpus);
+      largest = (std::max)(largest, groups[u].gpus);
       gpus += std::uint64_t{groups[u].tasks} * groups[u].gpus;
       if (with_hosts) {
         cpu_milli += groups[u].tasks * groups[u].cpu_milli;
@@ -128,9 +128,9 @@ class candidate_cells {
       const std::uint64_t each =
           one ? groups.bound(0, capacities.node_level(), f / groups[0].gpus) : f;
       if (each == 0) break;
-      const std::uint64_t n = std::min<std::uint64_t>(nodes[f], (left + each - 1) / each);
+      const std::uint64_t n = (std::min<std::uint64_t>)(nodes[f], (left + each - 1) / each);
       used += n;
-      left -= std::min(left, n * each);
+      left -= (std::min)(left, n * each);
     }
     return used << 32 | free;
   }

@@ -41,7 +41,7 @@ class capacity_count {
   std::span<const std::uint32_t> count(std::size_t u, level_t l) {
     const level_t node_level = capacities_->node_level();
     const colocated_groups::group& group = (*groups_)[u];
-    base_ = by_node(u) ? node_level : std::min(group.constrained, l);
+    base_ = by_node(u) ? node_level : (std::min)(group.constrained, l);
     const bool by_histogram = base_ == node_level && l > node_level && !by_node(u);
     if (by_histogram) ++base_;
     counts_.resize(l - node_level + 1);
@@ -142,7 +142,7 @@ class capacity_count {
         rules += std::uint64_t{weights[u]} * groups_->at(u, k).most;
       std::vector<std::uint64_t> here(capacities_->num_cells(k));
       for (std::uint32_t c = 0; c < here.size(); ++c)
-        here[c] = std::min(rules, sum_below(most, k, c));
+        here[c] = (std::min)(rules, sum_below(most, k, c));
       most = std::move(here);
     }
     return most;
@@ -164,11 +164,11 @@ class capacity_count {
   [[nodiscard]] std::uint32_t on_node(std::size_t u, std::uint32_t node) const noexcept {
     const colocated_groups::group& group = (*groups_)[u];
     std::uint64_t n = group.tasks;
-    if (group.gpus > 0) n = std::min<std::uint64_t>(n, capacities_->free(node) / group.gpus);
+    if (group.gpus > 0) n = (std::min<std::uint64_t>)(n, capacities_->free(node) / group.gpus);
     if (!hosts_.empty() && group.cpu_milli > 0)
-      n = std::min(n, hosts_[node].cpu_milli / group.cpu_milli);
+      n = (std::min)(n, hosts_[node].cpu_milli / group.cpu_milli);
     if (!hosts_.empty() && group.memory_mib > 0)
-      n = std::min(n, hosts_[node].memory_mib / group.memory_mib);
+      n = (std::min)(n, hosts_[node].memory_mib / group.memory_mib);
     return groups_->bound(u, capacities_->node_level(), n);
   }
   // The largest weight on a node with 0, 1, ... free GPUs: a knapsack.
@@ -183,7 +183,7 @@ class capacity_count {
       for (std::size_t f = best.size(); f-- > 0;) {
         std::uint64_t most_here = best[f];
         for (std::uint32_t n = 1; n <= most / step && n * leaves <= f; ++n)
-          most_here = std::max(most_here, best[f - n * leaves] + n * weight);
+          most_here = (std::max)(most_here, best[f - n * leaves] + n * weight);
         best[f] = most_here;
       }
     }

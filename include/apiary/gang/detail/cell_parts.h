@@ -54,7 +54,7 @@ void fill_parts(std::vector<cell_part>& parts, std::uint32_t n, gang_objective o
       return sink(*best, n);
     }
     cell_part& first = parts.front();
-    const std::uint32_t here = std::min(n, first.room);
+    const std::uint32_t here = (std::min)(n, first.room);
     sink(first, here);
     n -= here;
     if (--first.copies > 0) continue;

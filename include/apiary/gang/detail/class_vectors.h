@@ -86,7 +86,7 @@ class class_vectors {
       std::uint64_t sum = 0;
       for (std::size_t u = 0; u < width(); ++u)
         sum += std::uint64_t{vector(node_class, i)[u]} * weights[u];
-      most = std::max(most, sum);
+      most = (std::max)(most, sum);
     }
     return most;
   }

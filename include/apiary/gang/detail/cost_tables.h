@@ -36,7 +36,7 @@ namespace detail {
 template <CellTree Tree>
 class cost_tables {
  public:
-  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
   // Begins a search over these arguments, which must not change; `classes` holds the class of each
   // node. Returns false if there are more vectors than steps.

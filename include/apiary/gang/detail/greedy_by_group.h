@@ -47,16 +47,16 @@ namespace detail {
 struct node_capacity_left {
   const colocated_groups* groups = nullptr;
   std::uint64_t leaves = 0;
-  std::uint64_t cpu_milli = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t memory_mib = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t cpu_milli = (std::numeric_limits<std::uint64_t>::max)();
+  std::uint64_t memory_mib = (std::numeric_limits<std::uint64_t>::max)();
   bool in_use = false;
 
   [[nodiscard]] std::uint64_t room(std::uint32_t u) const noexcept {
     const colocated_groups::group& group = (*groups)[u];
     std::uint64_t n = group.tasks;
-    if (group.gpus > 0) n = std::min(n, leaves / group.gpus);
-    if (group.cpu_milli > 0) n = std::min(n, cpu_milli / group.cpu_milli);
-    if (group.memory_mib > 0) n = std::min(n, memory_mib / group.memory_mib);
+    if (group.gpus > 0) n = (std::min)(n, leaves / group.gpus);
+    if (group.cpu_milli > 0) n = (std::min)(n, cpu_milli / group.cpu_milli);
+    if (group.memory_mib > 0) n = (std::min)(n, memory_mib / group.memory_mib);
     return n;
   }
   void put(std::uint32_t u, std::uint64_t n) noexcept {

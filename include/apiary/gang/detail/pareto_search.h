@@ -169,7 +169,7 @@ class pareto_search {
         vector_.resize(width());
         for (std::size_t u = 0; u < width(); ++u) {
           const std::uint64_t both = std::uint64_t{a[i][u]} + b[j][u];
-          vector_[u] = static_cast<std::uint32_t>(std::min<std::uint64_t>(both, most[u]));
+          vector_[u] = static_cast<std::uint32_t>((std::min<std::uint64_t>)(both, most[u]));
         }
         if (!pay(sums.size() + 1)) return sums;
         sums.add(vector_);
@@ -204,9 +204,9 @@ class pareto_search {
     }
     const colocated_groups::group& group = (*groups_)[u];
     std::uint64_t n = group.tasks;
-    if (group.gpus > 0) n = std::min<std::uint64_t>(n, left[0] / group.gpus);
-    if (!hosts_.empty() && group.cpu_milli > 0) n = std::min(n, left[1] / group.cpu_milli);
-    if (!hosts_.empty() && group.memory_mib > 0) n = std::min(n, left[2] / group.memory_mib);
+    if (group.gpus > 0) n = (std::min<std::uint64_t>)(n, left[0] / group.gpus);
+    if (!hosts_.empty() && group.cpu_milli > 0) n = (std::min)(n, left[1] / group.cpu_milli);
+    if (!hosts_.empty() && group.memory_mib > 0) n = (std::min)(n, left[2] / group.memory_mib);
     const std::uint32_t step = groups_->at(u, capacities_->node_level()).step;
     for (std::uint32_t k = groups_->bound(u, capacities_->node_level(), n); !ended_; k -= step) {
       vector_[u] = k;
@@ -242,7 +242,7 @@ class pareto_search {
     std::vector<std::uint32_t> rest(width());
     for (std::size_t j = 0; j < of_part.size(); ++j) {
       for (std::size_t u = 0; u < width(); ++u) {
-        here[u] = std::min(v[u], of_part[j][u]);
+        here[u] = (std::min)(v[u], of_part[j][u]);
         rest[u] = v[u] - here[u];
       }
       if (before.covers(rest)) return here;

@@ -56,7 +56,7 @@ class shared_capacity {
     takes_.clear();
     std::uint64_t vectors = 1;
     for (std::size_t u = 0; u < groups.size(); ++u) {
-      most_.push_back(std::min(groups.at(u, node_level).most, most_by_devices(groups[u])));
+      most_.push_back((std::min)(groups.at(u, node_level).most, most_by_devices(groups[u])));
       strides_.push_back(vectors);
       const std::uint64_t counts = std::uint64_t{most_[u]} + 1;
       if (vectors > ~std::uint64_t{0} / counts) return false;
@@ -171,7 +171,7 @@ class shared_capacity {
     std::uint64_t milli = (group.gpus - group.fractions.size()) * std::uint64_t{whole_gpu};
     for (const milli_gpu part : group.fractions) milli += part;
     constexpr std::uint64_t all = std::uint64_t{max_gpus_per_node} * whole_gpu;
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(group.tasks, all / milli));
+    return static_cast<std::uint32_t>((std::min<std::uint64_t>)(group.tasks, all / milli));
   }
   bool pay() noexcept { return steps_ < budget_ && ++steps_ > 0; }
 

@@ -25,8 +25,8 @@ namespace detail {
                                              const colocated_groups::group& group) noexcept {
   if (!node.healthy) return 0;
   std::uint64_t n = group.tasks;
-  if (group.cpu_milli > 0) n = std::min(n, node.left.cpu_milli / group.cpu_milli);
-  if (group.memory_mib > 0) n = std::min(n, node.left.memory_mib / group.memory_mib);
+  if (group.cpu_milli > 0) n = (std::min)(n, node.left.cpu_milli / group.cpu_milli);
+  if (group.memory_mib > 0) n = (std::min)(n, node.left.memory_mib / group.memory_mib);
   if (group.gpus == 0) return static_cast<std::uint32_t>(n);
   if (!node.accessible(group.models)) return 0;
   const std::uint64_t whole = group.gpus - group.fractions.size();
@@ -41,9 +41,9 @@ namespace detail {
     if (!group.fractions.empty())
       of_share += std::uint64_t{node.gpu_left[d]} / group.fractions.front();
   }
-  if (whole > 0) n = std::min(n, free / whole);
-  if (group.fractions.size() == 1) n = std::min(n, of_share);
-  return static_cast<std::uint32_t>(std::min(n, left / milli));
+  if (whole > 0) n = (std::min)(n, free / whole);
+  if (group.fractions.size() == 1) n = (std::min)(n, of_share);
+  return static_cast<std::uint32_t>((std::min)(n, left / milli));
 }
 
 }  // namespace detail

@@ -70,7 +70,7 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
   }
   const auto idle = static_cast<std::uint32_t>(std::popcount(mask));
   const level_t rack_level =
-      std::min<level_t>(chain.node_level() + 1, chain.tree().num_levels() - 1);
+      (std::min<level_t>)(chain.node_level() + 1, chain.tree().num_levels() - 1);
   const cell_id rack = chain.tree().ancestor(chain.node_cell(node), rack_level);
   const bool granted = chain.rack_size() <= 64 && !chain.cells().cells().enclosing_free_level(rack);
   const auto should = mask == 0 ? node_index::none : chain.guest_class(granted, guests, idle);

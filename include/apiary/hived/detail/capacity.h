@@ -100,7 +100,7 @@ struct bound_tree {
       of_level.insert(of_level.end(), cells.leaves_per_cell(w.level) / cells.leaves_per_cell(l + 1),
                       hardware.fan_out(l + 1));
     }
-    for (const cell_id node : cells.descendants(w.root, std::min(w.level, chain.node_level())))
+    for (const cell_id node : cells.descendants(w.root, (std::min)(w.level, chain.node_level())))
       nodes.push_back({cluster.node_of(cells.descendants(node, 0).first), w.level, w.at});
   }
   return {ragged_tree(fan_outs), std::move(nodes)};

@@ -262,7 +262,7 @@ class hived_catalog {
     }
     std::uint64_t most = 0;
     for (const chain_layout& chain : layout_.chains) most += chain.tree.num_leaves();
-    most = std::max(most, max_recovered);
+    most = (std::max)(most, max_recovered);
     if (size > most) {
       return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(size) +
                                         " leaf cells, where " + std::to_string(most) +

@@ -126,7 +126,7 @@ class hived_cell_types {
     std::uint64_t leaves = 1;  // of a cell of the level, or more than a node may have
     std::uint64_t leaves_of_node = 0;
     for (std::size_t i = down.size(); i-- > 0;) {
-      leaves = std::min<std::uint64_t>(leaves * down[i]->child_count, max_leaves_per_node + 1);
+      leaves = (std::min<std::uint64_t>)(leaves * down[i]->child_count, max_leaves_per_node + 1);
       shape.types.push_back(down[i]->name);
       if (!down[i]->is_node) continue;
       ++node_levels;

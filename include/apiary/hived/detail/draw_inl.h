@@ -28,7 +28,7 @@ namespace detail {
 class hived_drawing {
  public:
   hived_drawing(const hived& h, std::size_t width)
-      : h_(h), width_(std::max(width, std::size_t{40})) {
+      : h_(h), width_((std::max)(width, std::size_t{40})) {
     std::uint32_t taken = 0;  // letters
     for (const tenant_layout& tenant : h.layout().tenants) {
       std::uint32_t letter = 26;
@@ -42,7 +42,7 @@ class hived_drawing {
       if (letter >= 26) letter = static_cast<std::uint32_t>(letters_.size() % 26);
       taken |= 1U << letter;
       letters_.push_back(static_cast<char>('A' + letter));
-      tenant_width_ = std::max(tenant_width_, std::min(tenant.name.size(), std::size_t{24}));
+      tenant_width_ = (std::max)(tenant_width_, (std::min)(tenant.name.size(), std::size_t{24}));
     }
   }
 
@@ -208,7 +208,7 @@ class hived_drawing {
     line(head);
     name_width_ = 4;
     for (const std::string& n : layout.node_names)
-      name_width_ = std::max(name_width_, std::min(n.size(), max_name));
+      name_width_ = (std::max)(name_width_, (std::min)(n.size(), max_name));
     const level_t top = chain.tree().num_levels() - 1;
     draw_cells(c, top, chain.tree().cells(top), 2);
   }
@@ -244,12 +244,13 @@ class hived_drawing {
     const chain_layout& layout = h_.layout().chains[c];
     const std::string space(indent, ' ');
     const std::size_t before = indent + name_width_ + 2;
-    const std::size_t taken = before + std::min(width_ / 4, std::size_t{24});  // by the owners, too
-    const std::size_t room = std::max(width_, taken + 12) - taken;
+    const std::size_t taken =
+        before + (std::min)(width_ / 4, std::size_t{24});  // by the owners, too
+    const std::size_t room = (std::max)(width_, taken + 12) - taken;
     const row r = row_of(c, nodes.first, room);
     const std::uint32_t n = layout.tree.index(nodes.first, layout.node_level);
     std::size_t longest = 0;
-    for (const std::string& users : r.users) longest = std::max(longest, users.size());
+    for (const std::string& users : r.users) longest = (std::max)(longest, users.size());
     for (std::size_t i = 0; i < r.users.size(); ++i) {
       const std::string title = i == 0 ? short_name(layout.node_names[n]) : "";
       line(space + padded(title, name_width_ + 2) +

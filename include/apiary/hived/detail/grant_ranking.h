@@ -40,7 +40,7 @@ class grant_ranking {
                                               std::uint32_t piece) {
     const uniform_tree& tree = chain.tree();
     const summary_bitset& free = chain.cells().cells().free_cells();
-    const level_t at = std::min(level, chain.node_level());
+    const level_t at = (std::min)(level, chain.node_level());
     const std::uint32_t size = tree.leaves_per_cell(at);
     ranked_.clear();
     next_ = 0;

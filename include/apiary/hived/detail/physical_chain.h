@@ -46,7 +46,7 @@ class physical_chain {
         holders_(tree.num_leaves()),
         owner_(tree.num_cells()),
         idle_(tree.cells(node_level).size(), low_bits(tree.leaves_per_cell(node_level))),
-        granted_(tree.cells(std::min<level_t>(node_level + 1, tree.num_levels() - 1)).size(),
+        granted_(tree.cells((std::min<level_t>)(node_level + 1, tree.num_levels() - 1)).size(),
                  false),
         node_level_(node_level),
         guests_(tree.cells(node_level).size(),
@@ -210,7 +210,7 @@ class physical_chain {
   static constexpr std::uint32_t max_rack = 64;  // nodes of racks whose grants guests look at
 
   [[nodiscard]] level_t rack_level() const noexcept {
-    return std::min<level_t>(node_level_ + 1, tree().num_levels() - 1);
+    return (std::min<level_t>)(node_level_ + 1, tree().num_levels() - 1);
   }
   // After a change of c: of the racks in it, or of its own.
   void show_granted(cell_id c) noexcept {

@@ -128,7 +128,7 @@ class hived_search {
       std::uint64_t cost = grant_cost * whole.bound + whole.visited;
       if (whole.complete || q.request.rules.any()) cost += cells.cluster(q.cluster).num_nodes();
       if (q.request.rules.any()) cost += attempt_.topology_steps();
-      left -= std::min(left, cost);
+      left -= (std::min)(left, cost);
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
       const std::size_t digits = whole.complete ? unbound : whole.bound;
       more = digits > 0;

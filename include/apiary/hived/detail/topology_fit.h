@@ -36,7 +36,7 @@ namespace detail {
   level_t lowest = any_level;
   for (const group_constraints& m : rules.members)
     for (const level_count& s : m.spread)
-      if (s.level > l) lowest = std::min(lowest, s.level);
+      if (s.level > l) lowest = (std::min)(lowest, s.level);
   return lowest;
 }
 // Whether it matters for a spread where a tenant's whole cells are bound: it has several below the

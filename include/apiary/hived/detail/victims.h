@@ -183,7 +183,7 @@ class hived_victims {
   }
   [[nodiscard]] std::uint64_t cost(const gang_record& gang, const ranked_gang& g, bool ends) const {
     constexpr std::uint64_t most = std::uint64_t{1} << 40;
-    if (cost_ != nullptr) return g.runs && !ends ? std::min(cost_(gang), most) : 0;
+    if (cost_ != nullptr) return g.runs && !ends ? (std::min)(cost_(gang), most) : 0;
     if (ends) return g.leaves;
     return (g.runs ? most : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) + g.leaves;
   }

@@ -44,10 +44,10 @@ class virtual_cluster {
         node_level_(node_level),
         tree_(physical, quota),
         image_(tree_.num_cells()),
-        rack_size_(std::min(node_level + 1 < physical.num_levels()
-                                ? physical.fan_out(node_level + 1)
-                                : physical.cells(node_level).size(),
-                            std::max(1U, count_nodes(tree_, node_level)))),
+        rack_size_((std::min)(node_level + 1 < physical.num_levels()
+                                  ? physical.fan_out(node_level + 1)
+                                  : physical.cells(node_level).size(),
+                              (std::max)(1U, count_nodes(tree_, node_level)))),
         active_(tree_.cells(0).first.value, 0),
         index_(count_nodes(tree_, node_level),
                static_cast<node_index::class_t>(physical.leaves_per_cell(node_level) + 1),

@@ -132,7 +132,7 @@ class hived_wait_reason {
         const cell_id image = cluster.image(root);
         if (!image.valid()) continue;
         for (const cell_id node :
-             chain.tree().descendants(image, std::min(l, chain.node_level()))) {
+             chain.tree().descendants(image, (std::min)(l, chain.node_level()))) {
           std::uint32_t free = 0;
           for (const cell_id leaf : leaves(chain.tree(), node)) free += counts(leaf) ? 1U : 0U;
           ++counts_[free].nodes;

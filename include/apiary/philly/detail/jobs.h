@@ -63,8 +63,8 @@ class philly_jobs {
   philly_jobs(const philly_options& options, Pool pool)
       : max_tries_(options.max_tries),
         places_(std::move(pool)),
-        queues_(
-            {std::min(options.acquire_time, longest), std::min(options.backoff_time, longest)}) {
+        queues_({(std::min)(options.acquire_time, longest),
+                 (std::min)(options.backoff_time, longest)}) {
     for (const std::uint32_t quota : options.quotas) tenants_.push_back({.quota = quota});
   }
 
@@ -167,7 +167,7 @@ class philly_jobs {
   [[nodiscard]] bool collect(philly_job& r) {
     philly_tenant& t = tenants_[r.request.tenant.value];
     for (const node_id n : r.aim) {
-      const std::uint32_t more = std::min(r.request.gpus - t.collected, pool().idle(n));
+      const std::uint32_t more = (std::min)(r.request.gpus - t.collected, pool().idle(n));
       if (more == 0) continue;
       places_.add(r.request.job, n, more, r.place);
       changed(false);

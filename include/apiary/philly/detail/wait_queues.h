@@ -123,7 +123,7 @@ class philly_wait_queues {
     const time_ms begins = next({now, {}}, anyone).at;
     if (begins == forever) return forever;
     // Who ends to acquire begins again a backoff later.
-    return std::min(begins, next({now + cycle_.backoff, {}}, anyone).at - cycle_.backoff);
+    return (std::min)(begins, next({now + cycle_.backoff, {}}, anyone).at - cycle_.backoff);
   }
   // From now on the jobs of each line wait because of cause(tenant, gpus).
   template <class Cause>

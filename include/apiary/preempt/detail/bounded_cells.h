@@ -19,7 +19,7 @@ namespace detail {
 // Cost: begin O(cells), next O(log cells), least_bound O(cells).
 class bounded_cells {
  public:
-  static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
   struct cell {
     std::uint64_t bound = 0;   // no answer in the cell costs less
     std::uint32_t number = 0;  // its index in the level
@@ -49,8 +49,8 @@ class bounded_cells {
   // The least bound of all cells, searched or not; `never` if there are none.
   [[nodiscard]] std::uint64_t least_bound() const noexcept {
     std::uint64_t least = never;
-    for (const cell& c : order_) least = std::min(least, c.bound);
-    for (const cell& c : searched_) least = std::min(least, c.bound);
+    for (const cell& c : order_) least = (std::min)(least, c.bound);
+    for (const cell& c : searched_) least = (std::min)(least, c.bound);
     return least;
   }
 

@@ -35,7 +35,7 @@ namespace detail {
 template <CellTree Tree>
 class eviction_cells {
  public:
-  static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
 
   void begin(const capacity_index<Tree>& capacities, level_t level,
              std::span<const eviction_candidate> candidates,
@@ -62,7 +62,7 @@ class eviction_cells {
       for (const task_group& k : members) needed += std::uint64_t{k.tasks} * (k.gpus / size);
       for (std::uint32_t f = 0; f <= eviction_state::max_gpus; ++f) slots_[f] = f / size;
       for (std::uint32_t c = 0; c < bounds_.size(); ++c)
-        if (bounds_[c] != never) bounds_[c] = std::max(bounds_[c], bound_of(c, size, needed));
+        if (bounds_[c] != never) bounds_[c] = (std::max)(bounds_[c], bound_of(c, size, needed));
     }
   }
 
@@ -144,7 +144,7 @@ class eviction_cells {
       in_several_cells = in_several_cells || cell_of_[allocations_[a].node] != cell;
     }
     if (!in_several_cells) {
-      const std::uint64_t price = cost_per_gpu(c.cost, std::max(sum, 1U));
+      const std::uint64_t price = cost_per_gpu(c.cost, (std::max)(sum, 1U));
       for (std::uint32_t a = c.first; a < c.last; ++a) add_to_node(j, a, price);
       return;
     }
@@ -152,14 +152,14 @@ class eviction_cells {
       gpus_in_[cell_of_[allocations_[a].node]] += allocations_[a].gpus;
     for (std::uint32_t a = c.first; a < c.last; ++a)
       add_to_node(j, a,
-                  cost_per_gpu(c.cost, std::max(gpus_in_[cell_of_[allocations_[a].node]], 1U)));
+                  cost_per_gpu(c.cost, (std::max)(gpus_in_[cell_of_[allocations_[a].node]], 1U)));
     for (std::uint32_t a = c.first; a < c.last; ++a) gpus_in_[cell_of_[allocations_[a].node]] = 0;
   }
   void add_to_node(std::uint32_t j, std::uint32_t a, std::uint64_t price) {
     const auto [node, gpus] = allocations_[a];
     node_sums& at = nodes_[node];
     at.cost += price * gpus;
-    if (gpus > 0) at.cheapest = std::min(at.cheapest, price);
+    if (gpus > 0) at.cheapest = (std::min)(at.cheapest, price);
     at.gpus += gpus;
     links_[a] = {j, at.last};
     at.last = a;

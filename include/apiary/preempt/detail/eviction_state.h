@@ -156,7 +156,7 @@ class eviction_state {
     const eviction_candidate& c = candidates_[j];
     std::uint32_t gpus = 0;
     for (std::uint32_t a = c.first; a < c.last; ++a) gpus += allocations_[a].gpus;
-    gpus = std::max(gpus, 1U);
+    gpus = (std::max)(gpus, 1U);
     const gpu_price price{cost_per_gpu(c.cost, gpus), cost_per_gpu(one_gang, gpus)};
     prices_[j] = price;
     for (std::uint32_t a = c.first; a < c.last; ++a) {

@@ -70,7 +70,7 @@ class incremental_sort {
       if (is_left(e)) sample[sampled++] = e;
     }
     // As many of the numbers that are left as the sample says; all of them in the last batch.
-    const std::size_t at = next_batch_ * sample_size / std::max(n_, 1U);
+    const std::size_t at = next_batch_ * sample_size / (std::max)(n_, 1U);
     all_ = at >= sampled;
     if (!all_) {
       std::nth_element(sample.begin(), sample.begin() + static_cast<std::ptrdiff_t>(at),

@@ -41,12 +41,12 @@ class victim_lower_bound {
       for (std::uint32_t f = 0; f <= eviction_state::max_gpus; ++f)
         missing_[f] = s.size - f % s.size;
       for (std::uint32_t n = 0; n < state.nodes().size(); ++n) add_slots(state, n, s.size);
-      bound = std::max(bound, by_cost_.sum());
-      gangs = std::max(gangs, by_gang_.sum());
+      bound = (std::max)(bound, by_cost_.sum());
+      gangs = (std::max)(gangs, by_gang_.sum());
     }
     by_cost_.clear((gangs + eviction_state::one_gang - 1) / eviction_state::one_gang);
     for (const eviction_candidate& c : candidates) by_cost_.add(c.cost);
-    return std::max(bound, by_cost_.sum());
+    return (std::max)(bound, by_cost_.sum());
   }
   // Whether a count proves that no set within the disruption budgets is enough. A victim gives at
   // most its GPUs on each of its nodes, and the free GPUs there that are not in a slot yet. If all

@@ -22,7 +22,7 @@ class smallest_n_sum {
   void clear(std::uint64_t n) noexcept {
     n_ = n;
     heap_.clear();
-    below_ = n == 0 ? 0 : std::numeric_limits<std::uint64_t>::max();
+    below_ = n == 0 ? 0 : (std::numeric_limits<std::uint64_t>::max)();
   }
   void add(std::uint64_t x) {
     if (x < below_) insert(x);  // rare

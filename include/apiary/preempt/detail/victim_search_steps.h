@@ -63,7 +63,9 @@ class victim_search_steps {
     return true;
   }
   // Only sets that cost less than this are of use.
-  [[nodiscard]] std::uint64_t cost_to_beat() const noexcept { return std::min(cost_, cost_limit_); }
+  [[nodiscard]] std::uint64_t cost_to_beat() const noexcept {
+    return (std::min)(cost_, cost_limit_);
+  }
 
   void sort_most_expensive_first(std::vector<std::uint32_t>& candidates) const {
     std::sort(candidates.begin(), candidates.end(), [&](std::uint32_t a, std::uint32_t b) {

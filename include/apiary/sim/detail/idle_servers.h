@@ -29,7 +29,7 @@ class idle_servers {
       : gpus_(gpus.begin(), gpus.end()), used_(gpus.size()), broken_(gpus.size()) {
     for (const std::uint32_t g : gpus_) {
       APIARY_ASSERT(g <= buddy_fragmentation::max_levels);
-      largest_ = std::max(largest_, g);
+      largest_ = (std::max)(largest_, g);
       count(g, true);
     }
   }

@@ -76,7 +76,7 @@ class csv_reader {
 
   // The same field as a number from 0 to `max`, decimal digits only.
   [[nodiscard]] absl::StatusOr<std::uint32_t> number(
-      std::size_t c, std::uint32_t max = std::numeric_limits<std::uint32_t>::max()) const {
+      std::size_t c, std::uint32_t max = (std::numeric_limits<std::uint32_t>::max)()) const {
     const std::string_view text = (*this)[c];
     std::uint32_t value = 0;
     const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
