@@ -4,6 +4,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/draw.h>
+#include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>

@@ -10,6 +10,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/chain_layout.h>
+#include <apiary/hived/detail/cells.h>
 #include <apiary/hived/draw.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

@@ -204,7 +204,7 @@ class hived_backend {
     std::vector<cell_above> above;
     for (const bool is_new : {false, true}) {
       for (const chain_leaf& l : is_new ? new_leaves : old_leaves) {
-        const uniform_tree& tree = without.cells().chain(l.chain).tree();
+        const uniform_tree& tree = without.layout().chains[l.chain].tree;
         cell_id c = l.leaf;
         for (level_t level = 1; level < tree.num_levels(); ++level) {
           c = tree.parent(c, level - 1);

@@ -10,7 +10,6 @@
 APIARY_NAMESPACE_BEGIN
 
 class gang_table;
-struct hived_layout;
 namespace detail {
 class hived_cells;
 }  // namespace detail

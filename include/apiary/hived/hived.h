@@ -8,6 +8,7 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/ids.h>
+#include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>
 #include <apiary/hived/reconfiguration.h>
 #include <apiary/hived/request.h>
@@ -26,8 +27,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-class gang_table;     // hived/gang_table.h
-struct hived_layout;  // hived/layout.h
+class gang_table;  // hived/gang_table.h
 namespace detail {
 class hived_catalog;  // hived/detail/catalog.h
 class hived_cells;    // hived/detail/cells.h

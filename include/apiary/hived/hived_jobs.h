@@ -5,6 +5,8 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/plan.h>

@@ -7,6 +7,8 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/hived_jobs.h>
