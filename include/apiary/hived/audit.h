@@ -1,4 +1,4 @@
-// apiary/hived/audit.h - everything that must be true of a HiveD scheduler, recomputed.
+// apiary/hived/audit.h - recomputes every invariant of a HiveD scheduler and reports violations.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,8 +14,8 @@ namespace detail {
 class hived_cells;
 }  // namespace detail
 
-// Which rules do not hold of the cells and gangs of a scheduler; empty: all do. Each rule is
-// recomputed from leaves, bindings and gangs, and stands where it is checked:
+// Reports the invariants that do not hold for the cells and gangs of a scheduler; empty if all hold. Every
+// invariant is recomputed from leaves, bindings and gangs:
 //
 //   hived/detail/audit_gangs.h     table, once, holders, claims, tasks, missing, type, class, preempting,
 //                     ending, own cells
@@ -29,9 +29,9 @@ class hived_cells;
                                            const detail::hived_cells& cells,
                                            const gang_table& gangs);
 
-// And of the scheduler itself:
+// The same for a scheduler, and one invariant more:
 //
-//   doomed  as many of a tenant's unbound cells as outnumber the healthy free cells of a level
+//   doomed  the unbound cells of a tenant that outnumber the healthy free cells of a level
 //
 // Cost: as above, and O(tenants * cells).
 [[nodiscard]] std::vector<violation> audit(const hived& scheduler);

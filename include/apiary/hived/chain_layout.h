@@ -11,32 +11,31 @@
 
 APIARY_NAMESPACE_BEGIN
 
-using chain_id = id<struct chain_tag>;  // a chain of a hived_layout
+using chain_id = id<struct chain_tag>;  // a chain (all cells of one root type)
 
-// All physical cells of one type, with all they are made of: a tree whose roots they are, in the
-// order of the document.
+// A chain: all physical cells of one root type, as trees in the order of the configuration.
 struct chain_layout {
   std::string name{};  // the type of the roots
   uniform_tree tree{1};
-  std::vector<std::string> level_types{};  // from the leaf up
+  std::vector<std::string> level_types{};  // from the leaves up
   level_t node_level = 0;
-  std::uint32_t first_node = 0;                 // the node_id of the leftmost node
-  std::vector<std::string> node_names{};        // from left to right
-  std::vector<std::uint32_t> device_of_leaf{};  // its index in its node, from left to right
+  std::uint32_t first_node = 0;                 // the node_id of the first node
+  std::vector<std::string> node_names{};        // in order
+  std::vector<std::uint32_t> device_of_leaf{};  // device index of each leaf in its node
 };
 
-// A cell that the document pins, for a tenant or for nobody.
+// A cell that the configuration pins.
 struct pinned_layout {
   std::string id{};
   chain_id chain{};
   cell_id cell{};
-  tenant_id tenant{};  // not valid: nobody's, a cell as any other
+  tenant_id tenant{};  // not valid: pinned for no tenant, an ordinary cell
 };
 
-// What is promised to a tenant, pinned cells apart.
+// The cells that a tenant owns, without its pinned cells.
 struct tenant_layout {
   std::string name{};
-  std::vector<std::vector<std::uint32_t>> quota{};  // cells by chain and level
+  std::vector<std::vector<std::uint32_t>> quota{};  // number of cells by chain and level
 };
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/hived/config.h - a cluster and its tenants, as users of HiveD write them down.
+// apiary/hived/config.h - the configuration of a cluster and its tenants, as users of HiveD write it.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,11 +10,11 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The schema of the open-source scheduler (microsoft/hivedscheduler), field by field; the names of
-// that schema stand behind the fields. Nothing is checked here: hived/layout.h does.
+// The structs below follow the schema of the open-source scheduler (microsoft/hivedscheduler) field by
+// field, with its names in comments. hived/layout.h checks them.
 // Example: examples/hived_config.cpp
 
-// A type of cell and what it is made of. A type that is only named as a child is a leaf: a device.
+// A cell type and its children. A type that occurs only as a child is a leaf: a GPU.
 struct cell_type_config {
   std::string name{};
   std::string child_type{};       // childCellType
@@ -22,7 +22,7 @@ struct cell_type_config {
   bool is_node = false;           // isNodeLevel
 };
 
-// A cell that exists. Children that are not written down exist all the same.
+// A physical cell. Children that are not listed exist, too.
 struct physical_cell_config {
   std::string type{};       // cellType; a child may leave it out
   std::string address{};    // cellAddress: a node's name, a device's index in its node
@@ -30,18 +30,20 @@ struct physical_cell_config {
   std::vector<physical_cell_config> children{};  // cellChildren: none, or all of them
 };
 
-// Cells that a tenant owns wherever they are: "RACK.NODE" is any node of the racks.
+// Cells that a tenant owns, wherever they are: "RACK.NODE" is any node of a rack.
 struct virtual_cell_config {
   std::string type{};       // cellType, qualified: from a type of physicalCells down
   std::uint32_t count = 0;  // cellNumber
 };
 
+// A tenant and its cells.
 struct virtual_cluster_config {
   std::string name{};
   std::vector<virtual_cell_config> cells{};  // virtualCells
   std::vector<std::string> pinned_ids{};     // pinnedCells
 };
 
+// The whole configuration.
 struct hived_config {
   std::vector<cell_type_config> cell_types{};              // physicalCluster.cellTypes
   std::vector<physical_cell_config> physical_cells{};      // physicalCluster.physicalCells

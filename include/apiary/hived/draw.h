@@ -1,4 +1,4 @@
-// apiary/hived/draw.h - a HiveD cluster as text: who has which leaf, at which priority.
+// apiary/hived/draw.h - draws a HiveD cluster as text: which gang uses which leaf.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,12 +9,11 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Racks, nodes and leaves, in lines of at most `width` characters (not less than 40), ASCII. A leaf
-// is the letter of its user's tenant and the last digit of the job, or .. for an idle one; beside
-// nodes and larger cells stands the tenant whose whole cell they are now. What is below a node with
-// "next" is claimed by preempting gangs. Then the tenants, each with its gangs: job, priority, state
-// and leaves; and what the signs that were used mean. Idle cells side by side, and nodes and gangs
-// that look the same, are summed up.
+// Draws racks, nodes and leaves in ASCII, in lines of at most `width` characters (at least 40), then the
+// tenants with their gangs (job, priority, state, leaves) and a legend. A leaf shows the letter of the
+// tenant and the last digit of the job, or ".." if it is idle. A node or larger cell shows the tenant that
+// owns it now. The line "next" below a node shows leaves that preempting gangs have reserved. Adjacent
+// idle cells, and nodes and gangs that look alike, are summarized.
 //
 // Cost:    O(leaves + gangs * chains + tenants * chains), and a sort of the gangs.
 // Example: examples/hived_guarantee.cpp

@@ -1,4 +1,4 @@
-// apiary/hived/gang_record.h - a gang of a HiveD scheduler, and where it is.
+// apiary/hived/gang_record.h - a gang inside HiveD, with its state and leaves.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,14 +18,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A physical leaf of any chain.
+// A physical leaf and its chain.
 struct chain_leaf {
   std::uint32_t chain = 0;
-  cell_id leaf{};  // not valid: its task has ended, or it exists no more
+  cell_id leaf{};  // not valid: the task has ended, or the leaf no longer exists
   friend constexpr auto operator<=>(chain_leaf, chain_leaf) noexcept = default;
 };
 
-// A leaf of a gang that the configuration does not have, by the names of its node and device.
+// A leaf of a gang that the configuration lacks, by the names of its node and device.
 struct missing_leaf {
   std::uint32_t index = 0;  // in gang_record::leaves
   std::string node{};
@@ -33,40 +33,40 @@ struct missing_leaf {
   friend bool operator==(const missing_leaf&, const missing_leaf&) = default;
 };
 
-// allocated: its tasks run. preempting: its leaves are claimed and their users are to end.
+// allocated: the tasks run. preempting: the gang has reserved its leaves and waits for the victims.
 enum class gang_state : std::uint8_t { allocated, preempting };
 
+// A gang, as hived::find() returns it.
 struct gang_record {
-  gang_request request{};  // without suggested nodes
+  gang_request request{};  // without the suggested nodes
   gang_state state = gang_state::allocated;
-  bool downgraded = false;                   // lost its tenant's cells, runs on as opportunistic
-  bool recovered = false;                    // ran before the scheduler did: it may lack leaves
-  bool moved = false;                        // came from another configuration: what runs there now
-                                             // may be on leaves of another type
-  bool levels_known = true;                  // not if it came back without the levels of its whole
-                                             // cells: others with theirs come first (oust)
-  gang_slot ends_for{};                      // a preempting gang that has its tenant's cells and
-                                             // waits for its end, on whatever leaves
-  vc_chain_id cluster{};                     // whose cells it has; not valid: it is opportunistic
-  std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the members
-  std::vector<level_t> lost{};               // of a downgraded gang: of each leaf the level of the
-                                             // whole cell that it lay in; empty: not known
-  std::vector<missing_leaf> missing{};       // where it runs, too, by ascending index
-  std::vector<job_id> downgraded_victims{};  // of a preempting gang: who was downgraded for it, or
-                                             // for one that is withdrawn, and may have its cells
-                                             // back when this one is
+  bool downgraded = false;                   // lost its guaranteed cells and runs as opportunistic
+  bool recovered = false;                    // added by recover(): some leaves may be missing
+  bool moved = false;                        // came from another configuration: it may run on
+                                             // leaves of another type
+  bool levels_known = true;                  // false: recovered without the levels of its whole
+                                             // cells; gangs with levels have precedence
+  gang_slot ends_for{};                      // the preempting gang that has taken its cells and
+                                             // waits for its end
+  vc_chain_id cluster{};                     // whose cells it uses; not valid: opportunistic
+  std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the task groups
+  std::vector<level_t> lost{};               // of a downgraded gang: for each leaf the level of the
+                                             // whole cell around it; empty: unknown
+  std::vector<missing_leaf> missing{};       // leaves outside the configuration, by index
+  std::vector<job_id> downgraded_victims{};  // of a preempting gang: gangs that it downgraded and
+                                             // that may get their cells back if it is cancelled
 
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
-  // As what it counts when another gang wants its leaves.
+  // The priority that counts when another gang wants its leaves.
   [[nodiscard]] std::int32_t effective_priority() const noexcept {
     return guaranteed() ? request.priority : opportunistic_priority;
   }
-  // Of two gangs that want the same cells back the one of the higher rank comes first: whoever has
-  // its tenant's cells, then the higher priority; equals go by job.
+  // Orders gangs that want the same cells back: guaranteed gangs first, then higher priorities; ties go
+  // by job id.
   [[nodiscard]] std::pair<std::int32_t, std::int32_t> rank() const noexcept {
     return {effective_priority(), request.priority};
   }
-  // The leaves of a task as a range [first, second) of `leaves`; empty: it has no such task.
+  // The leaves of a task as a range [first, second) of `leaves`; empty if there is no such task.
   [[nodiscard]] std::pair<std::size_t, std::size_t> leaves_of(std::uint32_t task) const noexcept {
     std::size_t first = 0;
     for (const task_group& m : request.members) {
@@ -79,18 +79,18 @@ struct gang_record {
     }
     return {0, 0};
   }
-  // How many of leaves first, ..., last-1 are there.
+  // How many of the leaves first, ..., last-1 exist.
   [[nodiscard]] std::size_t count_live(std::size_t first, std::size_t last) const noexcept {
     std::size_t live = 0;
     for (std::size_t i = first; i < last; ++i) live += leaves[i].leaf.valid() ? 1U : 0U;
     return live;
   }
-  // Whether one of leaves first, ..., last-1 runs where the configuration has nothing.
+  // Whether one of the leaves first, ..., last-1 is outside the configuration.
   [[nodiscard]] bool misses(std::size_t first, std::size_t last) const noexcept {
     return std::any_of(missing.begin(), missing.end(),
                        [&](const missing_leaf& m) { return m.index >= first && m.index < last; });
   }
-  // Whether it runs and another gang has claimed a leaf of it, as the leaves' holders say.
+  // Whether the gang runs and another gang has claimed one of its leaves.
   template <class Cells>
   [[nodiscard]] bool claimed(const Cells& cells) const noexcept {
     return state == gang_state::allocated &&
@@ -98,7 +98,7 @@ struct gang_record {
              return l.leaf.valid() && cells.chain(l.chain).holders(l.leaf).claimer.valid();
            });
   }
-  // Calls f(member, first, last) for each task: its leaves are first, ..., last-1.
+  // Calls f(task group, first, last) for each task; its leaves are first, ..., last-1.
   template <class F>
   void for_each_task(F&& f) const {
     std::uint32_t first = 0;
@@ -108,7 +108,7 @@ struct gang_record {
   }
 };
 
-// What it costs to end a gang that runs. It must not throw, nor ask the scheduler.
+// The cost of ending a running gang. It must not throw, and must not call the scheduler.
 using gang_cost = std::function<std::uint64_t(const gang_record&)>;
 
 APIARY_NAMESPACE_END

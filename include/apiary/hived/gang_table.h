@@ -1,4 +1,4 @@
-// apiary/hived/gang_table.h - the gangs of a scheduler and where they are.
+// apiary/hived/gang_table.h - the gangs of a HiveD scheduler, by slot, job and virtual cluster.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -19,8 +19,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A gang among those of its cluster, the cheapest victims first: preempting gangs, low priorities, few
-// live leaves; equals by job.
+// The key that orders the gangs of a virtual cluster by their cost as victims, cheapest first: preempting
+// gangs, then low priorities, then few leaves; ties go by job id.
 struct ranked_gang {
   bool runs = false;
   std::int32_t priority = 0;
@@ -29,13 +29,14 @@ struct ranked_gang {
   gang_slot slot{};
   friend constexpr auto operator<=>(const ranked_gang&, const ranked_gang&) noexcept = default;
 };
+// The key of a gang. Cost: O(leaves of the gang).
 [[nodiscard]] inline ranked_gang rank_of(const gang_record& gang, gang_slot slot) noexcept {
   const auto leaves = static_cast<std::uint32_t>(gang.count_live(0, gang.leaves.size()));
   return {gang.state == gang_state::allocated, gang.request.priority, leaves, gang.request.job,
           slot};
 }
 
-// Gangs by slot, by job, and by the cluster whose cells they have.
+// All gangs of a scheduler, found by slot, by job, and by the virtual cluster whose cells they use.
 //
 // Cost: add, remove, move, rank O(log gangs), and a hash look-up; add and rank also O(leaves of the
 //       gang).
@@ -65,7 +66,7 @@ class gang_table {
     gang = gang_record();
     vacant_.push_back(slot);
   }
-  // Gives the gang to another cluster, or to none.
+  // Moves the gang to another virtual cluster, or to none.
   void move(gang_slot slot, vc_chain_id to) {
     if (gangs_[slot.value].cluster.valid()) leave(slot);
     gangs_[slot.value].cluster = to;
@@ -80,7 +81,7 @@ class gang_table {
     return gangs_[s.value];
   }
   [[nodiscard]] gang_record& operator[](gang_slot s) noexcept { return gangs_[s.value]; }
-  // To be called after a change of a gang's state or leaves.
+  // Call after a change of the state or the leaves of a gang.
   void rank(gang_slot slot) {
     if (!gangs_[slot.value].cluster.valid()) return;
     leave(slot);
@@ -110,11 +111,11 @@ class gang_table {
     of_cluster_[gangs_[slot.value].cluster.value].erase(rank_[slot.value]);
   }
 
-  std::vector<gang_record> gangs_;  // of each slot
+  std::vector<gang_record> gangs_;  // by slot
   std::vector<gang_slot> vacant_;
   absl::flat_hash_map<std::uint32_t, gang_slot> slots_;  // by job
   std::vector<std::set<ranked_gang>> of_cluster_;
-  std::vector<ranked_gang> rank_;  // of each slot, as it is in of_cluster_
+  std::vector<ranked_gang> rank_;  // by slot, the key in of_cluster_
 };
 
 APIARY_NAMESPACE_END

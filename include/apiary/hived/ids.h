@@ -1,4 +1,4 @@
-// apiary/hived/ids.h - names of gangs and virtual clusters inside HiveD, and the holders of a leaf.
+// apiary/hived/ids.h - ids of gangs and virtual clusters inside HiveD, and the gangs that hold a leaf.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,20 +7,20 @@
 
 APIARY_NAMESPACE_BEGIN
 
-using gang_slot = id<struct gang_slot_tag>;          // where a scheduler keeps a gang
+using gang_slot = id<struct gang_slot_tag>;          // the slot of a gang in gang_table
 using vc_chain_id = id<struct virtual_cluster_tag>;  // the cells of one tenant in one chain
 
-// Who has a leaf: a gang that runs on it, a preempting gang that is to have it next, or both.
-// `guaranteed`: the user holds it as a cell of its tenant, and not as an opportunistic gang.
+// The gangs that hold a leaf: one that runs on it, a preempting gang that has reserved it, or both.
+// `guaranteed`: the running gang uses the leaf as a cell of its tenant, not as opportunistic.
 struct leaf_holders {
   gang_slot user{};
   gang_slot claimer{};
   bool guaranteed = false;
 
   [[nodiscard]] constexpr bool idle() const noexcept { return !user.valid() && !claimer.valid(); }
-  // Whether a tenant's cell is in use by it.
+  // Whether the leaf is in use as a cell of a tenant.
   [[nodiscard]] constexpr bool taken() const noexcept { return claimer.valid() || guaranteed; }
-  // By which gang: the one that is to have it next comes first.
+  // The gang that uses it so; a gang that has reserved the leaf comes first.
   [[nodiscard]] constexpr gang_slot holder() const noexcept {
     return claimer.valid() ? claimer : guaranteed ? user : gang_slot();
   }

@@ -1,4 +1,4 @@
-// apiary/hived/layout.h - a checked HiveD cluster: chains as trees, tenants as counts of cells.
+// apiary/hived/layout.h - a checked HiveD configuration: chains as trees, tenants as counts of cells.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -24,44 +24,40 @@ class hived_chain_reader;
 class hived_tenant_reader;
 }  // namespace detail
 
-// The cluster of a configuration and who was promised what of it. Nodes are numbered chain after
-// chain, from left to right; a leaf has a position in its node, from the left, and a device index,
-// which the document may choose.
-//
-// Safety: on each chain a reserving_buddy_allocator can promise all quotas and all tenants' pinned
-//         cells, and then grant each pinned cell.
+// The cells of a cluster and the cells that each tenant owns, checked: every chain can reserve the quotas
+// and pinned cells of all tenants at once. Nodes are numbered chain by chain. A leaf has a position in its
+// node (0, 1, ...) and a device index, which the configuration may choose.
 //
 // Model:    HiveD (OSDI 2020) sections 3 and 4; the format of the open-source scheduler, as
-//           hived/config.h. Differs: all faults are found at once; quotas must fit beside the pinned
-//           cells; every node has a name.
-// Cost:     create O(cells of the document + cells of the trees / 64); all else O(1) if it does not
-//           say otherwise, find_position O(leaves of a node) where the document chose the device
-//           indices.
+//           hived/config.h. Differs: all faults are reported at once; quotas must fit beside the
+//           pinned cells; every node has a name.
+// Cost:     create O(cells of the configuration + cells of the trees / 64); the rest O(1), but
+//           find_position O(leaves of a node) if the configuration chooses device indices.
 // Example:  examples/hived_config.cpp
 struct hived_layout {
-  std::vector<chain_layout> chains{};    // in descending order of name, the order of trying them
-  std::vector<pinned_layout> pinned{};   // in the order of the document
-  std::vector<tenant_layout> tenants{};  // in the order of the document
+  std::vector<chain_layout> chains{};    // by descending name, the order in which they are tried
+  std::vector<pinned_layout> pinned{};   // in the order of the configuration
+  std::vector<tenant_layout> tenants{};  // in the order of the configuration
 
-  // kInvalidArgument with every fault found, a line each: "path in the document: what".
+  // Checks a configuration. kInvalidArgument: all faults, one per line, as "path: what is wrong".
   [[nodiscard]] static absl::StatusOr<hived_layout> create(const hived_config& config);
 
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(chain_of_node_.size());
   }
-  // nullopt when there is none of this name.
+  // The node, tenant or pinned cell with this name; nullopt if there is none.
   [[nodiscard]] std::optional<node_id> find_node(std::string_view name) const {
     return find<node_id>(nodes_, name);
   }
   [[nodiscard]] std::optional<tenant_id> find_tenant(std::string_view name) const {
     return find<tenant_id>(tenants_, name);
   }
-  // Its index in `pinned`.
+  // The index in `pinned`.
   [[nodiscard]] std::optional<std::uint32_t> find_pinned(std::string_view id) const {
     return pinned_.find(id);
   }
 
-  // Requires: n < num_nodes().
+  // The chain of a node. Requires: n < num_nodes().
   [[nodiscard]] chain_id chain_of(node_id n) const noexcept {
     APIARY_ASSERT(n.value < num_nodes());
     return chain_of_node_[n.value];
@@ -70,7 +66,7 @@ struct hived_layout {
     APIARY_ASSERT(c.value < chains.size());
     return chains[c.value];
   }
-  // The cell of its chain that the node is, and its name.
+  // The cell of a node in the tree of its chain.
   [[nodiscard]] cell_id node_cell(node_id n) const noexcept {
     const chain_layout& in = chain(chain_of(n));
     return in.tree.at(in.node_level, n.value - in.first_node);
@@ -79,22 +75,22 @@ struct hived_layout {
     const chain_layout& in = chain(chain_of(n));
     return in.node_names[n.value - in.first_node];
   }
-  // The device index of the leaf at a position in the node. Requires: a position in the node.
+  // The device index of the leaf at a position of the node. Requires: a valid position.
   [[nodiscard]] std::uint32_t device(node_id n, std::uint32_t position) const noexcept {
     const chain_layout& in = chain(chain_of(n));
     const std::uint32_t leaves = in.tree.leaves_per_cell(in.node_level);
     APIARY_ASSERT(position < leaves);
     return in.device_of_leaf[(n.value - in.first_node) * leaves + position];
   }
-  // The device indices of a task's leaves, by ascending position: with the name of its node, where it
-  // runs. None: the task has ended. Requires: a task of this configuration, or one that has ended.
+  // The device indices of the leaves of a task, by ascending position; empty if the task has ended.
+  // Requires: a task of this configuration.
   [[nodiscard]] std::vector<std::uint32_t> devices(task_place task) const {
     std::vector<std::uint32_t> all;
     for (std::uint64_t left = task.leaves; left != 0; left &= left - 1)
       all.push_back(device(task.node, static_cast<std::uint32_t>(std::countr_zero(left))));
     return all;
   }
-  // The position of the leaf of that device index; nullopt when the node has none.
+  // The position of the leaf with this device index; nullopt if the node has none.
   [[nodiscard]] std::optional<std::uint32_t> find_position(node_id n,
                                                            std::uint32_t index) const noexcept {
     const chain_layout& in = chain(chain_of(n));
@@ -105,7 +101,7 @@ struct hived_layout {
     return std::nullopt;
   }
 
-  // Over all names and shapes, what is pinned and what is promised: equal layouts, equal values.
+  // A hash over names, shapes, pinned cells and quotas: equal layouts have equal values.
   // Cost: O(nodes + leaves + tenants * levels).
   [[nodiscard]] std::uint64_t hash() const noexcept;
 

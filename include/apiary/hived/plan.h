@@ -1,4 +1,4 @@
-// apiary/hived/plan.h - what a HiveD scheduler answers, to be carried out or dropped.
+// apiary/hived/plan.h - the answer of HiveD to a request; the host commits or drops it.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,40 +13,38 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What hived::propose answers, for hived::commit.
+// The answer of hived::propose(), to be passed to hived::commit() or dropped.
 //
 //   bind     `tasks` says where each task runs
-//   preempt  these leaves become the gang's once the victims have ended: after commit the host ends
-//            them and proposes again
+//   preempt  the leaves in `tasks` are reserved for the gang: after commit the host ends the victims and
+//            proposes the gang again
 //   wait     `wait` says why
 //
-// Once a plan is committed, also one to preempt, `downgraded` gangs count as opportunistic, and so
-// do victims that end for their tenant's cells alone, as where hardware is bad. They have these cells
-// back only if the gang that took them is withdrawn or cancelled before it runs, and the cells are
-// then still to be had. If they are not, such a victim need not end either and runs on as
-// opportunistic.
+// After a commit, `downgraded` gangs are opportunistic, and so are victims that end only because the
+// gang needs their tenant's cells. If the preemptor is cancelled before it runs, they get these cells
+// back if the cells are still free; otherwise such a victim keeps running as opportunistic.
 //
-// The public part is a report: nothing written there changes what commit does. What was moved from
-// cannot be committed, a copy can.
+// The public fields are a report: changing them does not change what commit() does. A moved-from plan
+// cannot be committed; a copy can.
 class gang_plan {
  public:
   plan_result result = plan_result::wait;
-  std::vector<task_place> tasks{};   // in the order of the members
-  std::vector<job_id> victims{};     // whole gangs, ascending
-  std::vector<job_id> downgraded{};  // lose their tenant's cells at once, run on as opportunistic
-  std::vector<job_id> cancelled{};   // preempting gangs that give way, back to waiting
+  std::vector<task_place> tasks{};   // in the order of the task groups
+  std::vector<job_id> victims{};     // gangs to end, ascending
+  std::vector<job_id> downgraded{};  // keep running, as opportunistic
+  std::vector<job_id> cancelled{};   // preempting gangs that lose their reservation
   gang_wait wait{};
 
  private:
   friend class hived;
 
-  // Of the scheduler that proposed it: its epoch, and the hash of its state then.
+  // The scheduler that proposed the plan: its epoch and the hash of its state.
   struct origin {
     std::uint64_t epoch = 0;
     std::uint64_t hash = 0;
     friend bool operator==(const origin&, const origin&) = default;
   };
-  // An origin, or none: by default, and after it was moved from.
+  // An origin, or none (by default and after a move).
   class stamp {
    public:
     stamp() = default;
@@ -67,10 +65,10 @@ class gang_plan {
   };
 
   stamp stamp_{};
-  plan_result decided_ = plan_result::wait;  // the result as it was proposed
-  bool withdraws_ = false;                   // what it decides ends the gang's own preemption
-  bool placed_ = false;                      // a preempting gang's place stays as it is
-  gang_request request_{};  // of a plan to wait, and of one that is placed: the job alone
+  plan_result decided_ = plan_result::wait;  // `result` as proposed
+  bool withdraws_ = false;                   // the commit ends the preemption of the gang itself
+  bool placed_ = false;                      // a preempting gang keeps its placement
+  gang_request request_{};                   // only the job, if result is wait or placed_
   detail::gang_place place_{};
 };
 

@@ -19,62 +19,61 @@ namespace detail {
 struct gang_capacity;  // hived/detail/capacity.h
 }  // namespace detail
 
-// Leaves and gangs of a tenant, over all chains.
+// The leaves and gangs of a tenant, over all chains.
 struct tenant_usage {
-  std::uint64_t owned = 0;          // leaves of its cells, pinned ones included
-  std::uint64_t guaranteed = 0;     // used as cells of its own
-  std::uint64_t opportunistic = 0;  // used beside them
-  std::uint64_t claimed = 0;        // of its cells, to be used once their users have ended
-  std::uint32_t running = 0;        // gangs
-  std::uint32_t preempting = 0;     // gangs
-  std::uint32_t downgraded = 0;     // of those running: gangs that lost the tenant's cells
+  std::uint64_t owned = 0;          // leaves of its cells, pinned cells included
+  std::uint64_t guaranteed = 0;     // leaves that its guaranteed gangs use
+  std::uint64_t opportunistic = 0;  // leaves that its opportunistic gangs use
+  std::uint64_t claimed = 0;        // leaves reserved by its preempting gangs
+  std::uint32_t running = 0;        // gangs that run
+  std::uint32_t preempting = 0;     // gangs that wait for victims
+  std::uint32_t downgraded = 0;     // running gangs that lost their guaranteed cells
   friend bool operator==(const tenant_usage&, const tenant_usage&) = default;
 };
 
-// kNotFound: no such tenant. Cost: O(clusters, leaves of all gangs), and a sort of the gangs.
+// What a tenant owns and uses now.
+// kNotFound: no such tenant. Cost: O(virtual clusters + leaves of all gangs), and a sort of the gangs.
 [[nodiscard]] absl::StatusOr<tenant_usage> usage_of(const hived& scheduler, tenant_id tenant);
 
-// Leaves of a physical cell by what holds them.
+// The leaves of a physical cell, by use.
 struct cell_state {
-  tenant_id bound_to{};  // whose cell it is, or lies in; not valid: nobody's now
+  tenant_id bound_to{};  // the tenant that owns it now; not valid: none
   std::uint32_t leaves = 0;
-  std::uint32_t idle = 0;           // healthy and nobody's
-  std::uint32_t guaranteed = 0;     // used as a tenant's cell
-  std::uint32_t opportunistic = 0;  // used beside that
-  std::uint32_t claimed = 0;        // of all of them, reserved by a preempting gang
-  std::uint32_t bad = 0;            // of all of them
+  std::uint32_t idle = 0;           // healthy and unused
+  std::uint32_t guaranteed = 0;     // used by guaranteed gangs
+  std::uint32_t opportunistic = 0;  // used by opportunistic gangs
+  std::uint32_t claimed = 0;        // of all leaves: reserved by preempting gangs
+  std::uint32_t bad = 0;            // of all leaves: bad
   friend bool operator==(const cell_state&, const cell_state&) = default;
 };
 
-// kNotFound: no such chain, or no such cell of it. Cost: O(leaves of the cell + levels).
+// The use of a physical cell now.
+// kNotFound: no such chain or cell. Cost: O(leaves of the cell + levels).
 [[nodiscard]] absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_id chain,
                                                   cell_id cell);
 
-// What a chain_refusal of a plan to wait has counted: the cells and free leaves with which
-// proof_check, for the gang constraints_of(request), comes to the same.
-// Requires:  the request that was proposed, the reason of its plan and a chain of its proof; nothing
-//            has changed since.
-// kNotFound: no such chain, tenant or pinned cell, or the gang's tenant has nothing there.
+// The capacity that a chain_refusal of a plan counted. proof_check (explain/proof_check.h) verifies the
+// proof against it, for the gang constraints_of(request).
+// Requires:  the proposed request, the reason of its plan and a chain of its proof; no change since.
+// kNotFound: no such chain, tenant or pinned cell, or the tenant has no cells there.
 // Cost:      O(cells of the tenant, or of the chain) and count_free.
 [[nodiscard]] absl::StatusOr<detail::gang_capacity> refused_capacity(const hived& scheduler,
                                                                      const gang_request& request,
                                                                      wait_reason reason,
                                                                      std::uint32_t chain);
 
-// Of each leaf of a gang's tasks, as hived::tasks tells them, in each from the left, the level of
-// its tenant's whole cell that it lies in, to be kept for hived::recover. A task that was placed has
-// all its leaves in one such cell; one that came back, or to another configuration, may have them in
-// several. Empty: the gang has no cells of its tenant.
-// Requires: a gang of h. Cost: O(leaves of the gang * levels), and a sort of each task's.
+// For each leaf of the tasks of a gang (in the order of hived::tasks(), then by position), the level of the
+// tenant's whole cell around it. Persist it for hived::recover(). The leaves of a task are usually in one
+// whole cell; after recover() or reconfigure() they may be in several. Empty: the gang is opportunistic.
+// Requires: a gang of h. Cost: O(leaves of the gang * levels), and a sort of the leaves of each task.
 [[nodiscard]] std::vector<level_t> whole_cell_levels(const hived& h, const gang_record& gang);
 
-// The leaves of a cell that no gang uses or claims. Bad leaves count as the others. Cost: O(1).
+// The number of leaves of a cell that no gang uses, bad leaves included. Cost: O(1).
 [[nodiscard]] std::uint32_t unused_leaves(const hived& scheduler, std::uint32_t chain, cell_id c,
                                           level_t level) noexcept;
 
-// The leaves that nobody has, each counted once for every level above the leaves at which its cell is
-// in part in use: of a chain, the sum over these levels of buddy_fragmentation::unusable() times the
-// unused leaves. Bad leaves count as the others. Cost: O(cells).
+// A measure of fragmentation: the unused leaves, each counted once for every level at which the cell
+// around it is partly in use. Bad leaves count like healthy ones. Cost: O(cells).
 [[nodiscard]] std::uint64_t broken_leaves(const hived& scheduler);
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/hived/reconfiguration.h - what becomes of gangs in another configuration.
+// apiary/hived/reconfiguration.h - what a change of the configuration did to the gangs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,13 +8,13 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What became of the gangs in a new configuration.
+// What hived::reconfigure() did to the gangs.
 struct hived_reconfiguration {
-  std::vector<job_id> downgraded{};  // lost their tenant's cells, run on as opportunistic
-  std::vector<job_id> restored{};    // had lost them before, and have them again
-  std::vector<job_id> cancelled{};   // were preempting, wait again
-  std::vector<job_id> shrunk{};      // run on, but some of their leaves exist no more
-  std::vector<job_id> gone{};        // none of their leaves exists any more, they are forgotten
+  std::vector<job_id> downgraded{};  // lost their guaranteed cells, run as opportunistic
+  std::vector<job_id> restored{};    // got lost guaranteed cells back
+  std::vector<job_id> cancelled{};   // were preempting, must be proposed again
+  std::vector<job_id> shrunk{};      // run on, but some leaves no longer exist
+  std::vector<job_id> gone{};        // no leaf exists any more; forgotten
 };
 
 APIARY_NAMESPACE_END

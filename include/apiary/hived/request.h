@@ -1,4 +1,4 @@
-// apiary/hived/request.h - what is asked of a scheduler of gangs, and what it answers.
+// apiary/hived/request.h - a request of a gang to HiveD, and the reasons why it may have to wait.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -17,12 +17,12 @@
 
 APIARY_NAMESPACE_BEGIN
 
-using leaf_type_id = id<struct leaf_type_tag>;  // a model of GPU
+using leaf_type_id = id<struct leaf_type_tag>;  // a GPU model of the configuration
 
-inline constexpr std::int32_t opportunistic_priority = -1;
-inline constexpr std::int32_t max_priority = 1000;
+inline constexpr std::int32_t opportunistic_priority = -1;  // of gangs without guarantee
+inline constexpr std::int32_t max_priority = 1000;          // of guaranteed gangs
 
-// Where the tasks of a member may be: its slices, spread and leader as in constrained_task_group.
+// Topology constraints of one task group; the fields mean the same as in constrained_task_group.
 struct group_constraints {
   std::vector<level_count> slices{};
   std::vector<level_count> spread{};
@@ -30,14 +30,14 @@ struct group_constraints {
   friend bool operator==(const group_constraints&, const group_constraints&) = default;
 };
 
-// Where the tasks of a gang may stand to one another, as in topology_constraints. Levels are those of the
-// cells of a chain, nodes or above: what they are in each that the request may use. Of a guaranteed
-// gang they are levels of its tenant's cells: cells that are promised one by one are never in one
-// cell of a higher level, wherever they are bound; but of a spread, cells of the hardware count.
+// Topology constraints of a gang, as in topology_constraints. A level is the level of cells of a chain,
+// nodes or above. For a guaranteed gang the levels refer to the virtual cells of its tenant: cells that a
+// tenant owns one by one are never in one larger cell, wherever they are bound. Anti-affinity (spread) is
+// the exception: it refers to physical cells, because several virtual cells can share one.
 struct request_constraints {
   level_t required = any_level;
   level_t preferred = any_level;
-  std::vector<group_constraints> members{};  // of each member; none: without such rules
+  std::vector<group_constraints> members{};  // by task group; empty: none
 
   [[nodiscard]] bool any() const noexcept {
     return required != any_level || preferred != any_level || !members.empty();
@@ -45,21 +45,21 @@ struct request_constraints {
   friend bool operator==(const request_constraints&, const request_constraints&) = default;
 };
 
-// A gang: its tasks are placed together or not at all.
+// A gang: all its tasks are placed, or none is.
 struct gang_request {
   job_id job{};
   tenant_id tenant{};
   std::int32_t priority = 0;                  // -1: opportunistic; 0, ..., 1000: guaranteed
-  std::vector<task_group> members{};          // tasks by size
-  leaf_type_id leaf_type{};                   // not valid: any
-  std::optional<std::uint32_t> pinned{};      // into this pinned cell of the tenant
-  bool lazy = false;                          // may be preempted lazily
-  const summary_bitset* suggested = nullptr;  // a bit a node; null: all nodes
-  request_constraints rules{};                // where its tasks may stand to one another
+  std::vector<task_group> members{};          // the task groups
+  leaf_type_id leaf_type{};                   // not valid: any leaf type
+  std::optional<std::uint32_t> pinned{};      // only in this pinned cell of the tenant
+  bool lazy = false;                          // a preempted gang keeps running as opportunistic
+  const summary_bitset* suggested = nullptr;  // one bit per node; null: all nodes
+  request_constraints rules{};                // topology constraints
 };
 
-// The gang of a request with its rules, as certificates speak of it: kinds are its members.
-// Requires: rules for each member, or for none.
+// The task groups and topology constraints of a request, in the form that proofs refer to.
+// Requires: constraints for every task group, or for none.
 [[nodiscard]] inline topology_constraints constraints_of(const gang_request& request) {
   topology_constraints gang{.required = request.rules.required,
                             .preferred = request.rules.preferred};
@@ -75,9 +75,8 @@ struct gang_request {
   return gang;
 }
 
-// The leaves of one task: bit i for the i-th leaf of the node, from the left. That is a position,
-// not a device index, which a configuration may choose; hived_layout::devices tells those. Empty: the
-// task has ended.
+// The leaves of one task: bit i stands for the i-th leaf of the node. This is a position, not a device
+// index; hived_layout::devices converts it. Without leaves: the task has ended.
 struct task_place {
   node_id node{};
   std::uint64_t leaves = 0;
@@ -86,35 +85,37 @@ struct task_place {
 
 enum class plan_result : std::uint8_t { bind, preempt, wait };
 
+// Why a gang waits.
 enum class wait_reason : std::uint8_t {
-  never,          // not even with all of the tenant's cells empty, healthy and suggested
-  busy,           // what is in use at its priority or above is in the way
-  unhealthy,      // it would fit, were all hardware healthy
-  not_suggested,  // not on the suggested nodes, but on others
-  undecided,      // the search ended with its budget
+  never,      // it would not fit even if all cells of the tenant were empty, healthy and suggested
+  busy,       // gangs of the same or a higher priority use the cells
+  unhealthy,  // it would fit if all hardware were healthy
+  not_suggested,  // it would fit on nodes that are not suggested
+  undecided,      // the budget of the search ended before the answer was known
 };
 
-// That a gang has no place in a chain: counted over its tenant's cells there, those of a pinned
-// cell, or for an opportunistic gang over the chain. See refused_capacity in hived/queries.h.
+// A proof that a gang does not fit in one chain. The proof counts the cells of the tenant in the chain,
+// the pinned cell, or for an opportunistic gang the whole chain; refused_capacity() (hived/queries.h)
+// gives the capacity that it counts.
 struct chain_refusal {
   std::uint32_t chain = 0;
   infeasibility_proof why{};
   friend bool operator==(const chain_refusal&, const chain_refusal&) = default;
 };
 
-// Why a gang waits: counted over the nodes that it may use, leaves of lower priorities as free.
+// Why a gang waits. Leaves that gangs of lower priority use count as free.
 struct gang_wait {
   wait_reason reason = wait_reason::busy;
-  std::optional<gang_fit::shortage> shortage{};  // what proves it; none: tasks of mixed sizes that
-                                                 // do not go together, or rules
-  std::uint32_t chain = 0;                       // whose cells that counts
+  std::optional<gang_fit::shortage> shortage{};  // the task size that is short; none if sizes
+                                                 // do not pack together, or for constraints
+  std::uint32_t chain = 0;                       // the chain that gives the reason
 
-  // If it is busy, or can never run: the proof, of each chain that the gang may use, in the order of
-  // trying. Of a gang that is busy whatever is bad counts as well, of one that can never run all is
-  // empty. None for other reasons, or if the search for it ended with its budget.
+  // For `busy` and `never`: a proof for each chain that the gang may use, in the order in which chains
+  // are tried. A proof of `busy` counts bad leaves as usable; a proof of `never` counts all leaves as
+  // free. Empty for other reasons, or if the budget of the proof search ended.
   std::vector<chain_refusal> proof{};
 
-  // Of the chain that gives the reason; null: there is none.
+  // The proof for the chain that gives the reason; null if there is none.
   [[nodiscard]] const infeasibility_proof* why() const noexcept {
     for (const chain_refusal& r : proof)
       if (r.chain == chain) return &r.why;

@@ -10,8 +10,8 @@ APIARY_NAMESPACE_BEGIN
 
 // What audit() reports: the invariant that does not hold, and where, with ids, names and counts.
 struct violation {
-  std::string rule{};
-  std::string witness{};
+  std::string rule{};     // the name of the invariant, as in hived/audit.h
+  std::string witness{};  // ids, names and counts
 };
 
 APIARY_NAMESPACE_END
