@@ -1,4 +1,4 @@
-// apiary/tests/gang/explain_refusal_test.cpp - reasons for every cell, each counted again.
+// apiary/tests/gang/explain_refusal_test.cpp - a reason for every cell, each checked.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"

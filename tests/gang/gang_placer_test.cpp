@@ -1,4 +1,4 @@
-// apiary/tests/gang/gang_placer_test.cpp - gangs on leaves of nodes: all of them, once, in few
+// apiary/tests/gang/gang_placer_test.cpp - gangs on the GPUs of nodes: all of them, once, in few
 // racks.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/node_index.h>

@@ -1,4 +1,4 @@
-// apiary/tests/gang/gang_portion_test.cpp - portions of kinds become portions of members.
+// apiary/tests/gang/gang_portion_test.cpp - portions of co-located groups become portions of task groups.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -35,7 +35,7 @@ bool ascending_once(const std::vector<gang_portion>& portions) {
   return true;
 }
 
-TEST_CASE("gang_portions: sorted, and those of one member on one node are one") {
+TEST_CASE("gang_portion: sorted, and those of one member on one node are one") {
   std::vector<gang_portion> portions = {{2, 1, 4}, {0, 1, 1}, {2, 0, 3}, {2, 1, 5}, {0, 1, 2}};
   sort_portions(portions);
   CHECK(portions == std::vector<gang_portion>{{2, 0, 3}, {0, 1, 3}, {2, 1, 9}});
@@ -44,7 +44,7 @@ TEST_CASE("gang_portions: sorted, and those of one member on one node are one") 
   CHECK(portions.empty());
 }
 
-TEST_CASE("gang_portions: members of one kind one after the other, in the order of the nodes") {
+TEST_CASE("gang_portion: members of one kind one after the other, in the order of the nodes") {
   // Members 0 and 2 are of one kind; 3 is led by 1, with two tasks for its one.
   const topology_constraints gang{.members = {{.tasks = 2, .gpus = 1},
                                               {.tasks = 1, .gpus = 4},
@@ -61,7 +61,7 @@ TEST_CASE("gang_portions: members of one kind one after the other, in the order 
                         {3, 0, 1}, {4, 0, 1}, {5, 1, 1}, {4, 2, 1}, {7, 2, 2}, {5, 3, 2}});
 }
 
-TEST_CASE("gang_portions: every task is somewhere, and the led ones are with their leaders") {
+TEST_CASE("gang_portion: every task is somewhere, and the led ones are with their leaders") {
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{5'000}); ++run) {
     CAPTURE(run);
     rng random(run);

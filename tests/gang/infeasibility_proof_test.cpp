@@ -1,4 +1,4 @@
-// apiary/tests/gang/infeasibility_proof_test.cpp - what is said of gangs that do not fit.
+// apiary/tests/gang/infeasibility_proof_test.cpp - the sentences for gangs that do not fit.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>

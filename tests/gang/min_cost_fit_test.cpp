@@ -88,7 +88,7 @@ class drawn_costs {
   std::vector<std::uint32_t> first_of_;  // a node of each class
 };
 
-// The least cost of all assignments of tasks to nodes, nullopt if none keeps the rules.
+// The least cost of all assignments of tasks to nodes, nullopt if none satisfies the constraints.
 class least_by_assigning {
  public:
   least_by_assigning(const ruled_world& world, const topology_constraints& gang,
@@ -178,7 +178,7 @@ topology_constraints few_tasks(rng& random) {
   return gang;
 }
 
-// Of what was answered: every task by the rules, and what it costs.
+// Checks every task of a result against the constraints; returns the cost of the placement.
 std::int64_t cost_of_answer(const ruled_world& world, const topology_constraints& gang,
                             const drawn_costs& costs,
                             const min_cost_fit<ragged_tree>::result& found) {

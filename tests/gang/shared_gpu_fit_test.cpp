@@ -345,7 +345,7 @@ TEST_CASE("gangs of many kinds and tasks: one kind, or the GPUs, prove a no") {
         "200000: 56000 are missing");
 }
 
-TEST_CASE("most_units: no node holds more of a kind; as many where that is said to be exact") {
+TEST_CASE("max_units: no node holds more of a kind; as many where that is said to be exact") {
   std::size_t exact = 0;
   for (std::uint64_t seed = 0; seed < scaled(3'000U); ++seed) {
     CAPTURE(seed);

@@ -1,4 +1,4 @@
-// apiary/tests/gang/topology_constraints_test.cpp - which rules can be understood, and gangs in units.
+// apiary/tests/gang/topology_constraints_test.cpp - which constraints are valid, and co-located groups.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"
@@ -39,7 +39,7 @@ topology_constraints led_gang(std::uint32_t leaders, std::uint32_t workers) {
 
 }  // namespace
 
-TEST_CASE("gang_rules: levels are those of nodes or above") {
+TEST_CASE("topology_constraints: levels are those of nodes or above") {
   topology_constraints gang;
   CHECK(understood(gang));
   for (level_t l = leaf; l <= block + 2; ++l) {
@@ -58,7 +58,8 @@ TEST_CASE("gang_rules: levels are those of nodes or above") {
   CHECK(understood(gang_of_member(4, {}, {{rack, 1}, {rack, 2}})));
 }
 
-TEST_CASE("gang_rules: slices divide the tasks and one another, each of a level of its own") {
+TEST_CASE(
+    "topology_constraints: slices divide the tasks and one another, each of a level of its own") {
   for (std::uint32_t tasks = 0; tasks <= 12; ++tasks) {
     for (std::uint32_t of_rack = 0; of_rack <= 13; ++of_rack) {
       CAPTURE(tasks);
@@ -76,7 +77,7 @@ TEST_CASE("gang_rules: slices divide the tasks and one another, each of a level 
   }
 }
 
-TEST_CASE("gang_rules: a leader has no leader, and its tasks divide those it leads") {
+TEST_CASE("topology_constraints: a leader has no leader, and its tasks divide those it leads") {
   for (std::uint32_t leaders = 0; leaders <= 6; ++leaders) {
     for (std::uint32_t workers = 0; workers <= 12; ++workers) {
       CAPTURE(leaders);
@@ -100,7 +101,7 @@ TEST_CASE("gang_rules: a leader has no leader, and its tasks divide those it lea
   CHECK(understood(gang));
 }
 
-TEST_CASE("gang_rules: all members together have fewer than 2^32 tasks") {
+TEST_CASE("topology_constraints: all members together have fewer than 2^32 tasks") {
   constexpr std::uint32_t half = std::uint32_t{1} << 31;
   topology_constraints gang;
   gang.members = {{half, 1}, {half - 1, 1}};

@@ -1,4 +1,4 @@
-// apiary/tests/gang/topology_fit_test.cpp - gangs under rules against trying every assignment.
+// apiary/tests/gang/topology_fit_test.cpp - gangs under constraints against trying every assignment.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
@@ -109,7 +109,7 @@ std::vector<topology_constraints> small_gangs() {
   return gangs;
 }
 
-// Each kind of rule on a gang.
+// Every kind of constraint on a gang.
 std::vector<topology_constraints> with_rules(const topology_constraints& plain) {
   std::vector<topology_constraints> all{plain};
   const auto add = [&](const std::function<void(topology_constraints&)>& change) {
@@ -283,7 +283,7 @@ std::vector<ruled_world> worlds_of_three(const std::vector<std::uint32_t>& racks
   return all;
 }
 
-// Up to three tasks of 0 to 2 leaves and 0 or 1 CPU, under each kind of rule.
+// Up to three tasks of 0 to 2 leaves and 0 or 1 CPU, under every kind of constraint.
 std::vector<constrained_task_group> hosted_members() {
   std::vector<constrained_task_group> all;
   for (std::uint32_t leaves = 0; leaves <= 2; ++leaves) {
@@ -772,7 +772,7 @@ TEST_CASE("what is certain is said, though the list that proves it is longer tha
   CHECK(!next.is_refused);
 }
 
-TEST_CASE("ruled_fit: counts of a cell beyond 32 bits are no fewer") {
+TEST_CASE("topology_fit: counts of a cell beyond 32 bits are no fewer") {
   // The GPUs fit as 5 + 2 and 3 + 3 alone, which only the search finds; of the last kind each of the
   // two nodes could hold most.
   capacity_index<uniform_tree> capacities(uniform_tree{2, 8}, 1, 8);
@@ -785,7 +785,7 @@ TEST_CASE("ruled_fit: counts of a cell beyond 32 bits are no fewer") {
   CHECK(fit(capacities, gang).verdict == fit_verdict::fits);
 }
 
-TEST_CASE("ruled_fit: fewest nodes where a spread leaves GPUs of a node unused") {
+TEST_CASE("topology_fit: fewest nodes where a spread leaves GPUs of a node unused") {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 4, 8}, 1, 8);
   constexpr std::uint32_t free[] = {4, 1, 1, 0, 4, 4, 0, 0};
   for (std::uint32_t n = 0; n < 8; ++n) capacities.set(n, free[n]);

@@ -105,7 +105,7 @@ void check_search(bin_packing_search& search, const searched_sizes& sizes,
 
 }  // namespace
 
-TEST_CASE("gang_search: every few nodes and every few tasks") {
+TEST_CASE("bin_packing_search: every few nodes and every few tasks") {
   constexpr std::uint32_t largest = 7;
   bin_packing_search search;  // the same one for all: a search leaves nothing behind
   std::size_t round = 0;
@@ -125,7 +125,7 @@ TEST_CASE("gang_search: every few nodes and every few tasks") {
   }
 }
 
-TEST_CASE("gang_search: random gangs on nodes of up to 64 leaves") {
+TEST_CASE("bin_packing_search: random gangs on nodes of up to 64 leaves") {
   bin_packing_search search;
   std::size_t fit = 0;
   const std::size_t rounds = scaled(std::size_t{1500});
@@ -161,7 +161,7 @@ TEST_CASE("gang_search: random gangs on nodes of up to 64 leaves") {
   CHECK(fit < rounds - rounds / 20);
 }
 
-TEST_CASE("gang_search: nodes that were filled to the last leaf can be filled so again") {
+TEST_CASE("bin_packing_search: nodes that were filled to the last leaf can be filled so again") {
   bin_packing_search search;
   std::size_t found = 0;
   const std::size_t rounds = scaled(std::size_t{300});
@@ -192,7 +192,7 @@ TEST_CASE("gang_search: nodes that were filled to the last leaf can be filled so
   CHECK(found > 0);
 }
 
-TEST_CASE("gang_search: no tasks fit anywhere, no nodes hold any") {
+TEST_CASE("bin_packing_search: no tasks fit anywhere, no nodes hold any") {
   bin_packing_search search;
   const bin_packing_search::histogram no_nodes{};
   CHECK(search({}, no_nodes, 0) == fit_verdict::fits);
@@ -204,7 +204,7 @@ TEST_CASE("gang_search: no tasks fit anywhere, no nodes hold any") {
   CHECK(search.steps() == 0);
 }
 
-TEST_CASE("gang_search: thousands of millions of nodes and tasks") {
+TEST_CASE("bin_packing_search: thousands of millions of nodes and tasks") {
   bin_packing_search search;
   bin_packing_search::histogram nodes{};
   nodes[8] = 2'000'000'000;

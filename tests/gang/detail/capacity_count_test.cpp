@@ -1,4 +1,4 @@
-// apiary/tests/gang/detail/capacity_count_test.cpp - room for one kind of task, against all that cells hold.
+// apiary/tests/gang/detail/capacity_count_test.cpp - capacity for one group of tasks, against all that cells can hold.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"
@@ -29,14 +29,14 @@ namespace {
 
 using node_units = std::pair<std::uint32_t, std::uint32_t>;  // a node, units there
 
-// The most tasks of one kind that a cell holds.
+// The most tasks of one group that a cell can hold.
 std::uint32_t most_held(const naive_cells& naive, std::size_t kind, level_t l, std::uint32_t c) {
   std::uint32_t most = 0;
   for (const auto& v : naive.held(l, c)) most = std::max(most, v[kind]);
   return most;
 }
 
-// Whether these are n units in cell c, every cell in it with as many as it may have and holds.
+// Whether these are n tasks in cell c, within the constraints and the capacity of every cell in it.
 bool is_room_used(const ruled_world& world, const naive_cells& naive, std::size_t kind, level_t l,
                   std::uint32_t c, std::uint32_t n, const std::vector<node_units>& used) {
   std::uint32_t sum = 0;
@@ -59,7 +59,7 @@ bool is_room_used(const ruled_world& world, const naive_cells& naive, std::size_
 
 }  // namespace
 
-TEST_CASE("room_count: room and places are those of trying every vector") {
+TEST_CASE("capacity_count: room and places are those of trying every vector") {
   std::size_t some = 0;
   for (std::uint64_t seed = 0; seed < scaled(250U); ++seed) {
     CAPTURE(seed);
@@ -98,7 +98,7 @@ TEST_CASE("room_count: room and places are those of trying every vector") {
   CHECK(some > 0);
 }
 
-TEST_CASE("room_count: the fewest nodes, the last one the fullest that is enough") {
+TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is enough") {
   for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -167,7 +167,7 @@ std::uint32_t most_untouched(const ruled_world& world, const std::vector<std::ui
 
 }  // namespace
 
-TEST_CASE("room_count: the fullest nodes first, and whole nodes stay whole wherever they can") {
+TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole wherever they can") {
   std::size_t spared = 0;
   for (std::uint64_t seed = 0; seed < scaled(2000U); ++seed) {
     CAPTURE(seed);
@@ -210,7 +210,7 @@ TEST_CASE("room_count: the fullest nodes first, and whole nodes stay whole where
   CHECK(spared > 0);
 }
 
-TEST_CASE("room_count: what cells bear is what the certificate says they do") {
+TEST_CASE("capacity_count: what cells bear is what the certificate says they do") {
   std::size_t several = 0;
   for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {
     CAPTURE(seed);

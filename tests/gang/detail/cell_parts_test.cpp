@@ -1,4 +1,4 @@
-// apiary/tests/gang/detail/cell_parts_test.cpp - which parts take how much, against every way to do it.
+// apiary/tests/gang/detail/cell_parts_test.cpp - which children take how much, against every distribution.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>

@@ -26,7 +26,7 @@ namespace {
 
 using counts = std::vector<std::uint32_t>;
 
-// Classes of so many leaves; a vector costs what is left, times its kinds.
+// Classes by free GPUs; a vector costs what is left, times its groups.
 struct leaf_classes {
   const colocated_groups* groups = nullptr;
   std::vector<std::uint32_t> leaves{};
@@ -43,7 +43,7 @@ struct leaf_classes {
   }
 };
 
-// All that the rules for nodes allow and a class has room for, 0 apart, with its cost.
+// All vectors but 0 that the constraints of nodes allow and a class can hold, with their costs.
 std::map<counts, std::int64_t> all_of(const colocated_groups& groups, const leaf_classes& cost,
                                       std::uint32_t c) {
   std::map<counts, std::int64_t> all;

@@ -1,4 +1,4 @@
-// apiary/tests/gang/detail/constraint_levels_test.cpp - levels without rules are passed over, and change nothing.
+// apiary/tests/gang/detail/constraint_levels_test.cpp - levels without constraints are skipped, and change nothing.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"
@@ -18,7 +18,7 @@ using namespace apiary;
 using namespace apiary::detail;
 using namespace apiary_test;
 
-TEST_CASE("rules_at: where steps grow or fewer may be; level_below skips the other levels") {
+TEST_CASE("constraints_at: where steps grow or fewer may be; level_below skips the other levels") {
   constexpr level_t row = 4;
   constexpr level_t top = 6;  // one above the roots
   topology_constraints gang;
@@ -46,7 +46,7 @@ TEST_CASE("rules_at: where steps grow or fewer may be; level_below skips the oth
   CHECK(level_below(groups, block, node) == rack);
 }
 
-TEST_CASE("room_above: of one kind alone what every cell can hold, all vectors tried") {
+TEST_CASE("capacity_above: of one kind alone what every cell can hold, all vectors tried") {
   std::size_t cut = 0;  // times the rules left less than there is room for
   for (std::uint64_t seed = 0; seed < scaled(1000U); ++seed) {
     CAPTURE(seed);

@@ -1,4 +1,4 @@
-// apiary/tests/gang/detail/cost_tables_test.cpp - least costs of parts of gangs, against all ways to make them.
+// apiary/tests/gang/detail/cost_tables_test.cpp - least costs of subsets of gangs, against all ways to place them.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"
@@ -31,7 +31,7 @@ namespace {
 using counts = naive_cells::counts;
 using costs = std::map<counts, std::int64_t>;
 
-// A class for each node; a vector costs something for being there and for each unit, or saves it.
+// A class for each node; a vector has a fixed cost and a cost for each task, either may be negative.
 struct node_prices {
   std::vector<std::set<counts>> holds{};  // room, rules aside, closed downwards
   std::vector<std::vector<std::int64_t>> prices{};

@@ -1,4 +1,4 @@
-// apiary/tests/gang/detail/greedy_by_group_test.cpp - kind after kind in a cell: it can be had.
+// apiary/tests/gang/detail/greedy_by_group_test.cpp - groups placed one after another: a placement that is found is valid.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"
@@ -21,7 +21,8 @@ using namespace apiary;
 using namespace apiary::detail;
 using namespace apiary_test;
 
-TEST_CASE("kinds_in_turn: every cell holds what it is given; one kind is placed whenever it fits") {
+TEST_CASE(
+    "greedy_by_group: every cell holds what it is given; one kind is placed whenever it fits") {
   std::size_t placed = 0;
   std::size_t missed = 0;
   for (std::uint64_t seed = 0; seed < scaled(1000U); ++seed) {
@@ -82,7 +83,7 @@ TEST_CASE("kinds_in_turn: every cell holds what it is given; one kind is placed 
   CHECK(missed < placed / 10);
 }
 
-TEST_CASE("orders_of_kinds: by leaves, CPU, memory, rules, and backwards; none twice") {
+TEST_CASE("orders_of_groups: by leaves, CPU, memory, rules, and backwards; none twice") {
   topology_constraints gang;
   gang.members = {{.tasks = 1, .gpus = 1, .host = {1, 9}},
                   {.tasks = 1, .gpus = 3, .host = {2, 1}},
@@ -99,7 +100,7 @@ TEST_CASE("orders_of_kinds: by leaves, CPU, memory, rules, and backwards; none t
   CHECK(std::find(orders.begin(), orders.end(), order{0, 2, 1}) != orders.end());
 }
 
-TEST_CASE("rules_at: a level counts where it forbids what those beside it do not") {
+TEST_CASE("constraints_at: a level counts where it forbids what those beside it do not") {
   topology_constraints gang;
   gang.members = {{.tasks = 8, .gpus = 1, .slices = {{block, 4}}, .spread = {{rack, 2}}}};
   colocated_groups groups;

@@ -17,7 +17,7 @@ namespace {
 using namespace apiary;
 using namespace apiary::detail;
 
-// Kinds of so many units, told apart by their leaves.
+// Groups of these numbers of tasks, which differ in their GPUs.
 colocated_groups kinds_of(const std::vector<std::uint32_t>& tasks) {
   topology_constraints gang;
   for (const std::uint32_t t : tasks) {
@@ -33,7 +33,7 @@ std::vector<std::uint32_t> counts_of(const mixed_radix& numbers, std::uint32_t v
   return {numbers[v].begin(), numbers[v].end()};
 }
 
-TEST_CASE("count_numbers: every vector has a number of its own, sums have the sums") {
+TEST_CASE("mixed_radix: every vector has a number of its own, sums have the sums") {
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{300}); ++run) {
     CAPTURE(run);
     rng random(run);
@@ -68,7 +68,7 @@ TEST_CASE("count_numbers: every vector has a number of its own, sums have the su
   }
 }
 
-TEST_CASE("count_numbers: no more vectors than one wants, or than there are numbers for") {
+TEST_CASE("mixed_radix: no more vectors than one wants, or than there are numbers for") {
   mixed_radix numbers;
   CHECK(numbers.assign(kinds_of({4, 1}), 10));
   CHECK(!numbers.assign(kinds_of({4, 1}), 9));

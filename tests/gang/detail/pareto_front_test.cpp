@@ -63,7 +63,7 @@ pareto_front front_of_all(std::size_t width, const std::vector<count_vector>& al
 
 }  // namespace
 
-TEST_CASE("count_front: the greatest of three vectors, whatever they are") {
+TEST_CASE("pareto_front: the greatest of three vectors, whatever they are") {
   const std::vector<count_vector> known = count_vectors_below(2, 3);
   REQUIRE(known.size() == 9);
   for (const count_vector& a : known) {
@@ -89,7 +89,7 @@ TEST_CASE("count_front: the greatest of three vectors, whatever they are") {
   }
 }
 
-TEST_CASE("count_front: fronts of the same vectors in any order are equal once sorted") {
+TEST_CASE("pareto_front: fronts of the same vectors in any order are equal once sorted") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(500U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -121,7 +121,7 @@ TEST_CASE("count_front: fronts of the same vectors in any order are equal once s
   }
 }
 
-TEST_CASE("count_front: nothing covers only nothing") {
+TEST_CASE("pareto_front: nothing covers only nothing") {
   const pareto_front empty(3);
   CHECK(empty.size() == 0);
   CHECK(empty.covers(pareto_front(3)));
@@ -133,7 +133,7 @@ TEST_CASE("count_front: nothing covers only nothing") {
   CHECK(!empty.covers(origin));
 }
 
-TEST_CASE("count_front: those of greatest weight are kept, the first of equals") {
+TEST_CASE("pareto_front: those of greatest weight are kept, the first of equals") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(500U); ++seed) {
     CAPTURE(seed);
     rng random(seed);

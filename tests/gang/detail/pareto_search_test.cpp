@@ -57,7 +57,7 @@ void check_front_placed(pareto_search<ragged_tree>& search, const ruled_world& w
 
 }  // namespace
 
-TEST_CASE("front_search: the front is the greatest of all vectors that the cell holds") {
+TEST_CASE("pareto_search: the front is the greatest of all vectors that the cell holds") {
   std::size_t placed = 0;
   std::size_t several = 0;
   pareto_search<ragged_tree> search;  // the same one for all: begin() leaves nothing behind
@@ -106,7 +106,7 @@ TEST_CASE("front_search: the front is the greatest of all vectors that the cell 
   if (scale() >= 1) CHECK(several > 100);
 }
 
-TEST_CASE("front_search: a budget is kept, and what it ended is made again") {
+TEST_CASE("pareto_search: a budget is kept, and what it ended is made again") {
   for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -133,7 +133,7 @@ TEST_CASE("front_search: a budget is kept, and what it ended is made again") {
   }
 }
 
-TEST_CASE("front_search: with a beam what is found can be had, and is all where nothing was cut") {
+TEST_CASE("pareto_search: with a beam what is found can be had, and is all where nothing was cut") {
   std::size_t cuts = 0;
   std::size_t placed = 0;
   for (std::uint64_t seed = 0; seed < scaled(400U); ++seed) {

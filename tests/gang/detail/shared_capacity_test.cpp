@@ -29,8 +29,8 @@ std::int64_t cost_of_change(const node_state& before, const node_state& after) {
   return cost;
 }
 
-// The least cost of so many units of each kind on a node, by putting one after the other on every
-// device that has room.
+// The least cost of this number of tasks of each group on a node, by trying every device with free
+// capacity for each task.
 class every_way {
  public:
   every_way(const node_state& node, const colocated_groups& groups)
@@ -109,7 +109,7 @@ topology_constraints gang_of_shares(rng& random) {
   }
   return gang;
 }
-// The next vector of at most so many units of each kind; false behind the last.
+// The next vector of at most this number of tasks of each group; false after the last one.
 bool count_on(std::vector<std::uint32_t>& counts, const colocated_groups& groups) {
   for (std::size_t u = 0; u < counts.size(); ++u) {
     if (counts[u]++ < groups[u].tasks) return true;
@@ -117,7 +117,7 @@ bool count_on(std::vector<std::uint32_t>& counts, const colocated_groups& groups
   }
   return false;
 }
-// What the units take can be taken one after the other, and comes to that cost.
+// Checks that what the tasks take can be taken in this order, and has that cost.
 void check_taken(const node_state& before, std::span<const shared_capacity::taken> all,
                  const colocated_groups& groups, std::span<const std::uint32_t> counts,
                  std::int64_t cost) {
@@ -136,7 +136,7 @@ void check_taken(const node_state& before, std::span<const shared_capacity::take
   REQUIRE(cost_of_change(before, node) == cost);
 }
 
-TEST_CASE("share_rooms: every vector that fits, at its least cost, and no other") {
+TEST_CASE("shared_capacity: every vector that fits, at its least cost, and no other") {
   std::uint64_t fitting = 0;
   std::uint64_t refused = 0;
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{4'000}); ++run) {
@@ -165,7 +165,7 @@ TEST_CASE("share_rooms: every vector that fits, at its least cost, and no other"
   CHECK(refused > apiary_test::scaled(std::uint64_t{1'000}));
 }
 
-TEST_CASE("share_rooms: nodes that have the same left are of one class") {
+TEST_CASE("shared_capacity: nodes that have the same left are of one class") {
   node_table nodes;
   for (int i = 0; i < 4; ++i) nodes.add({.host = {1000, 1000}, .gpus = 2, .model = 1});
   nodes[node_id(0)].gpu_left[0] = 500;
@@ -191,7 +191,7 @@ TEST_CASE("share_rooms: nodes that have the same left are of one class") {
   }
 }
 
-TEST_CASE("share_rooms: says so when its budget ends") {
+TEST_CASE("shared_capacity: says so when its budget ends") {
   node_table nodes;
   nodes.add({.host = {}, .gpus = 8});
   colocated_groups groups;

@@ -1,4 +1,4 @@
-// apiary/tests/gang/detail/shared_counts_test.cpp - units on a node that shares GPUs, counted by placing them.
+// apiary/tests/gang/detail/shared_counts_test.cpp - tasks on a node with shared GPUs, counted by placing them.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/scale.h"
@@ -23,7 +23,7 @@ namespace {
 
 std::uint32_t placed(const node_state& n, const colocated_groups::group& group, std::uint32_t left);
 
-// The most units when one more has its whole GPUs and its first shares: every device for the next.
+// The most tasks if one more has its whole GPUs and first fractions: tries every device for the next.
 std::uint32_t placed_with(const node_state& n, const colocated_groups::group& group,
                           std::size_t share, std::uint32_t left) {
   if (share == group.fractions.size()) return 1 + placed(n, group, left - 1);
@@ -54,7 +54,7 @@ std::uint32_t placed(const node_state& n, const colocated_groups::group& group,
   return whole > 0 ? 0 : placed_with(then, group, 0, left);
 }
 
-TEST_CASE("most_units: never less than can be placed; as many for whole GPUs, one share, or none") {
+TEST_CASE("max_units: never less than can be placed; as many for whole GPUs, one share, or none") {
   std::size_t exact = 0;
   std::size_t above = 0;
   for (std::uint64_t seed = 0; seed < scaled(20'000U); ++seed) {
