@@ -17,7 +17,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The free GPUs of a node: bit i stands for the i-th GPU.
+// The GPUs of a node that a gang can get: bit i stands for the i-th GPU.
 struct node_leaves {
   std::uint64_t available = 0;
   std::uint64_t preferred = 0;  // those that need no preemption

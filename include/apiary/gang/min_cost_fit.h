@@ -130,19 +130,19 @@ class min_cost_fit {
     std::vector<std::uint32_t> tasks{};
     bool in_use = false;
 
-    [[nodiscard]] std::uint32_t room(std::uint32_t u) {
+    [[nodiscard]] std::uint32_t capacity(std::uint32_t u) {
       const std::uint32_t before = tasks[u];
-      std::uint32_t room = before;
-      for (std::uint32_t more = vectors->alone(node_class, u); room < more;) {
-        tasks[u] = room + (more - room + 1) / 2;
+      std::uint32_t capacity = before;
+      for (std::uint32_t more = vectors->alone(node_class, u); capacity < more;) {
+        tasks[u] = capacity + (more - capacity + 1) / 2;
         if ((*cost)(node_class, tasks)) {
-          room = tasks[u];
+          capacity = tasks[u];
         } else {
           more = tasks[u] - 1;
         }
       }
       tasks[u] = before;
-      return room - before;
+      return capacity - before;
     }
     void put(std::uint32_t u, std::uint32_t n) noexcept {
       tasks[u] += n;
@@ -225,9 +225,9 @@ class min_cost_fit {
   void find_cells(level_t l) {
     std::vector<unsigned char> possible(num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
-      const std::vector<std::uint32_t> room = capacities(u, l);
-      for (std::size_t c = 0; c < room.size(); ++c)
-        if (room[c] < groups_[u].tasks) possible[c] = 0;
+      const std::vector<std::uint32_t> capacity = capacities(u, l);
+      for (std::size_t c = 0; c < capacity.size(); ++c)
+        if (capacity[c] < groups_[u].tasks) possible[c] = 0;
     }
     cells_.clear();
     for (std::uint32_t c = 0; c < possible.size(); ++c)

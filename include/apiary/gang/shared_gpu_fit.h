@@ -114,7 +114,8 @@ class shared_gpu_fit {
       if (!counted && short_) continue;
       std::vector<std::uint32_t> weights(groups_.size(), 0);
       weights[u] = 1;
-      const std::vector<std::uint32_t> capacities = counted ? room(u, l) : fit_.capacities(u, l);
+      const std::vector<std::uint32_t> capacities =
+          counted ? capacity(u, l) : fit_.capacities(u, l);
       tried.push_back(
           {{std::move(weights), groups_[u].tasks}, {capacities.begin(), capacities.end()}});
     }
@@ -136,7 +137,7 @@ class shared_gpu_fit {
         alone_[u].push_back(detail::max_units(nodes[n], groups_[u]));
   }
   // The capacity of each cell of level l for tasks of group u alone.
-  [[nodiscard]] std::vector<std::uint32_t> room(std::size_t u, level_t l) const {
+  [[nodiscard]] std::vector<std::uint32_t> capacity(std::size_t u, level_t l) const {
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, alone_[u]);
   }
   // Whether every cell of the level lacks capacity for some group.
@@ -144,7 +145,7 @@ class shared_gpu_fit {
     std::vector<unsigned char> possible(num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       if (!detail::is_counted_exactly(groups_[u])) continue;
-      const std::vector<std::uint32_t> capacities = room(u, l);
+      const std::vector<std::uint32_t> capacities = capacity(u, l);
       for (std::size_t c = 0; c < capacities.size(); ++c)
         if (capacities[c] < groups_[u].tasks) possible[c] = 0;
     }

@@ -221,7 +221,7 @@ class topology_fit {
   [[nodiscard]] bool each_fits_alone(std::uint32_t n) const {
     const detail::node_capacity_left node = left_of(n);
     for (std::uint32_t u = 0; u < groups_.size(); ++u)
-      if (node.room(u) < groups_[u].tasks) return false;
+      if (node.capacity(u) < groups_[u].tasks) return false;
     return true;
   }
   [[nodiscard]] detail::node_capacity_left left_of(std::uint32_t n) const {

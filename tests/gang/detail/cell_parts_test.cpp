@@ -22,10 +22,10 @@ namespace {
 std::vector<cell_part> one_by_one_sorted(const std::vector<cell_part>& parts, bool few) {
   std::vector<cell_part> sorted;
   for (const cell_part& p : parts)
-    for (std::uint32_t i = 0; i < p.copies; ++i) sorted.push_back({p.cell, p.room, p.free, 1});
+    for (std::uint32_t i = 0; i < p.copies; ++i) sorted.push_back({p.cell, p.capacity, p.free, 1});
   std::stable_sort(sorted.begin(), sorted.end(), [&](const cell_part& a, const cell_part& b) {
-    if (few && a.room != b.room) return a.room > b.room;
-    return std::tuple(a.free, ~a.room, a.cell) < std::tuple(b.free, ~b.room, b.cell);
+    if (few && a.capacity != b.capacity) return a.capacity > b.capacity;
+    return std::tuple(a.free, ~a.capacity, a.cell) < std::tuple(b.free, ~b.capacity, b.cell);
   });
   return sorted;
 }
@@ -42,7 +42,7 @@ TEST_CASE("fill_parts: in the order of the objective, all of n, copies one after
     for (std::uint32_t c = 0; c < 1 + random.uniform(7); ++c) {
       parts.push_back(
           {c, step * (1 + random.uniform(4)), random.uniform(5), 1 + random.uniform(3)});
-      room += parts.back().room * parts.back().copies;
+      room += parts.back().capacity * parts.back().copies;
     }
     const bool few = random.uniform(2) == 0;
     const std::uint32_t n = step * random.uniform(room / step + 1);
@@ -57,14 +57,15 @@ TEST_CASE("fill_parts: in the order of the objective, all of n, copies one after
     std::vector<cell_part> sorted = one_by_one_sorted(parts, few);
     std::uint32_t left = n;
     for (std::size_t i = 0; i < used.size(); ++i) {
-      REQUIRE(taken[i] == std::min(left, used[i].room));
+      REQUIRE(taken[i] == std::min(left, used[i].capacity));
       REQUIRE(taken[i] % step == 0);
       left -= taken[i];
       auto expected = sorted.begin();
       if (few && left == 0) {
         for (auto s = sorted.begin(); s != sorted.end(); ++s)
-          if (s->room >= taken[i] && std::tuple(s->room, s->free, s->cell) <
-                                         std::tuple(expected->room, expected->free, expected->cell))
+          if (s->capacity >= taken[i] &&
+              std::tuple(s->capacity, s->free, s->cell) <
+                  std::tuple(expected->capacity, expected->free, expected->cell))
             expected = s;
       }
       REQUIRE(used[i].cell == expected->cell);

@@ -88,9 +88,9 @@ class candidate_cells {
     counts_.clear();
     for (std::size_t u = 0; sizes.constrained && u < groups.size(); ++u) {
       counts_.emplace_back(capacities, groups, hosts);
-      const std::span<const std::uint32_t> room = counts_[u].count(u, l);
-      for (std::size_t c = 0; c < room.size(); ++c)
-        if (room[c] < groups[u].tasks) possible_[c] = 0;
+      const std::span<const std::uint32_t> capacity = counts_[u].count(u, l);
+      for (std::size_t c = 0; c < capacity.size(); ++c)
+        if (capacity[c] < groups[u].tasks) possible_[c] = 0;
     }
     heap_.clear();
     for (std::uint32_t c = 0; c < possible_.size(); ++c)

@@ -90,8 +90,8 @@ class capacity_count {
       // Equal nodes have equal capacity.
       const std::span<const std::uint32_t> nodes = capacities_->histogram(l, c);
       for (std::uint32_t f = (*groups_)[u].gpus; f < nodes.size(); ++f) {
-        const std::uint32_t room = groups_->bound(u, node_level, f / (*groups_)[u].gpus);
-        if (nodes[f] > 0 && room > 0) parts.push_back({f, room, f, nodes[f]});
+        const std::uint32_t capacity = groups_->bound(u, node_level, f / (*groups_)[u].gpus);
+        if (nodes[f] > 0 && capacity > 0) parts.push_back({f, capacity, f, nodes[f]});
       }
       std::vector<std::uint32_t> next(nodes.size(), capacities_->nodes(l, c).first.value);
       return fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {
@@ -103,11 +103,11 @@ class capacity_count {
     const id_range<cell_id> inside = capacities_->inside(l, c, below);
     parts.reserve(inside.size());
     for (const cell_id i : inside) {
-      const std::uint32_t room = counts_[below - node_level][i.value];
-      if (room == 0) continue;
+      const std::uint32_t capacity = counts_[below - node_level][i.value];
+      if (capacity == 0) continue;
       cell_part& part = parts.emplace_back();
       part.cell = i.value;
-      part.room = room;
+      part.capacity = capacity;
       part.free = capacities_->free(below, i.value);
     }
     fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {

@@ -12,10 +12,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// `copies` equal children of a cell. Each has capacity for `room` tasks, and `free` free GPUs.
+// `copies` equal children of a cell. Each has capacity for `capacity` tasks, and `free` free GPUs.
 struct cell_part {
   std::uint32_t cell = 0;
-  std::uint32_t room = 0;
+  std::uint32_t capacity = 0;
   std::uint64_t free = 0;
   std::uint32_t copies = 1;
 };
@@ -38,23 +38,24 @@ void fill_parts(std::vector<cell_part>& parts, std::uint32_t n, gang_objective o
                 const Sink& sink) {
   const bool few = objective == gang_objective::fewest_nodes;
   const auto later = [&](const cell_part& a, const cell_part& b) {
-    if (few && a.room != b.room) return a.room < b.room;
+    if (few && a.capacity != b.capacity) return a.capacity < b.capacity;
     if (a.free != b.free) return a.free > b.free;
-    return a.room != b.room ? a.room < b.room : a.cell > b.cell;
+    return a.capacity != b.capacity ? a.capacity < b.capacity : a.cell > b.cell;
   };
   std::make_heap(parts.begin(), parts.end(), later);
   while (n > 0) {
     APIARY_ASSERT(!parts.empty());
-    if (few && parts.front().room >= n) {
+    if (few && parts.front().capacity >= n) {
       const cell_part* best = &parts.front();
       for (const cell_part& p : parts) {
-        const bool less = p.room != best->room ? p.room < best->room : later(*best, p);
-        if (p.room >= n && less) best = &p;
+        const bool less =
+            p.capacity != best->capacity ? p.capacity < best->capacity : later(*best, p);
+        if (p.capacity >= n && less) best = &p;
       }
       return sink(*best, n);
     }
     cell_part& first = parts.front();
-    const std::uint32_t here = (std::min)(n, first.room);
+    const std::uint32_t here = (std::min)(n, first.capacity);
     sink(first, here);
     n -= here;
     if (--first.copies > 0) continue;

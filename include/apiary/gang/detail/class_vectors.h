@@ -40,18 +40,18 @@ class class_vectors {
     asked_.assign(width(), 0);
     for (std::uint32_t c = 0; c < classes; ++c) {
       for (std::size_t u = 0; u < width(); ++u) {
-        std::uint32_t room = 0;
-        for (std::uint32_t more = groups.at(u, node_level).most; room < more;) {
+        std::uint32_t capacity = 0;
+        for (std::uint32_t more = groups.at(u, node_level).most; capacity < more;) {
           if (!steps.pay(1)) return false;
-          asked_[u] = room + (more - room + 1) / 2;
+          asked_[u] = capacity + (more - capacity + 1) / 2;
           if (cost(c, counts(asked_))) {
-            room = asked_[u];
+            capacity = asked_[u];
           } else {
             more = asked_[u] - 1;
           }
         }
         asked_[u] = 0;
-        alone_[c * width() + u] = room;
+        alone_[c * width() + u] = capacity;
       }
     }
     return true;

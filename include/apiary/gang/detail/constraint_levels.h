@@ -50,21 +50,21 @@ template <CellTree Tree>
                                                         const colocated_groups& groups,
                                                         std::size_t u, level_t node_level,
                                                         level_t l,
-                                                        std::vector<std::uint32_t> room) {
-  for (std::uint32_t& n : room) n = groups.bound(u, node_level, n);
+                                                        std::vector<std::uint32_t> capacity) {
+  for (std::uint32_t& n : capacity) n = groups.bound(u, node_level, n);
   for (level_t k = node_level; k < l;) {
     level_t above = k + 1;
     while (above < l && !constraints_at(groups, u, above)) ++above;
     std::vector<std::uint32_t> sums(num_positions(tree, above));
     for (std::uint32_t c = 0; c < sums.size(); ++c) {
       std::uint64_t sum = 0;
-      for (const cell_id i : positions_inside(tree, above, c, k)) sum += room[i.value];
+      for (const cell_id i : positions_inside(tree, above, c, k)) sum += capacity[i.value];
       sums[c] = groups.bound(u, above, sum);
     }
-    room = std::move(sums);
+    capacity = std::move(sums);
     k = above;
   }
-  return room;
+  return capacity;
 }
 
 }  // namespace detail

@@ -51,7 +51,7 @@ struct node_capacity_left {
   std::uint64_t memory_mib = (std::numeric_limits<std::uint64_t>::max)();
   bool in_use = false;
 
-  [[nodiscard]] std::uint64_t room(std::uint32_t u) const noexcept {
+  [[nodiscard]] std::uint64_t capacity(std::uint32_t u) const noexcept {
     const colocated_groups::group& group = (*groups)[u];
     std::uint64_t n = group.tasks;
     if (group.gpus > 0) n = (std::min)(n, leaves / group.gpus);
@@ -72,10 +72,10 @@ struct node_capacity_left {
 // within its constraints, beside the groups before it; fill_parts chooses cells and nodes. A
 // placement that is found is valid, but not every placement is found.
 //
-// Node: room(group) returns how many more tasks of a group fit; put(group, tasks) takes them;
+// Node: capacity(group) returns how many more tasks of a group fit; put(group, tasks) takes them;
 // free() returns how much is left, less on a node that is to be filled before others.
 //
-// Cost:     one call of room for each group and node of the cell, and O(log) for each child used.
+// Cost:     one call of capacity for each group and node of the cell, and O(log) for each child used.
 template <CellTree Tree, class Node>
 class greedy_by_group {
  public:
@@ -97,7 +97,7 @@ class greedy_by_group {
       at_[k - node_level_].cells.resize(cells.size());
     }
     for (const std::uint32_t u : order) {
-      if (count(u, l, c).room < (*groups_)[u].tasks) return false;
+      if (count(u, l, c).capacity < (*groups_)[u].tasks) return false;
       place(u, l, c, (*groups_)[u].tasks, sink);
     }
     return true;
@@ -105,7 +105,7 @@ class greedy_by_group {
 
  private:
   struct counted {
-    std::uint32_t room = 0;
+    std::uint32_t capacity = 0;
     std::uint64_t free = 0;
   };
   struct level {
@@ -114,21 +114,21 @@ class greedy_by_group {
   };
 
   counted count(std::uint32_t u, level_t l, std::uint32_t c) {
-    std::uint64_t room = 0;
+    std::uint64_t capacity = 0;
     std::uint64_t free = 0;
     if (l == node_level_) {
-      room = nodes_[c - first_].room(u);
+      capacity = nodes_[c - first_].capacity(u);
       free = nodes_[c - first_].free();
     } else {
       const level_t below = level_below(*groups_, u, l, node_level_);
       for (const cell_id i : positions_inside(*tree_, l, c, below)) {
         const counted part = count(u, below, i.value);
-        room += part.room;
+        capacity += part.capacity;
         free += part.free;
       }
     }
     level& at = at_[l - node_level_];
-    return at.cells[c - at.first] = {groups_->bound(u, l, room), free};
+    return at.cells[c - at.first] = {groups_->bound(u, l, capacity), free};
   }
   template <class Sink>
   void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n, const Sink& sink) {
@@ -141,7 +141,7 @@ class greedy_by_group {
     std::vector<cell_part> parts;
     for (const cell_id i : positions_inside(*tree_, l, c, below)) {
       const counted& part = at.cells[i.value - at.first];
-      if (part.room > 0) parts.push_back({i.value, part.room, part.free});
+      if (part.capacity > 0) parts.push_back({i.value, part.capacity, part.free});
     }
     fill_parts(parts, n, objective_, [&](const cell_part& p, std::uint32_t here) {
       place(u, below, p.cell, here, sink);
