@@ -1,7 +1,11 @@
 // Topology constraints in HiveD: gangs ask for one rack, for a rack per task, or for a worker
 // beside its leader. A gang that waits gets an explanation that counts what each rack can hold.
 // SPDX-License-Identifier: MIT
-#include <apiary/apiary.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/hived/config.h>
+#include <apiary/hived/hived.h>
+#include <apiary/hived/request.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -33,7 +37,7 @@ void ask(hived& cluster, const char* what, std::vector<task_group> members,
          request_constraints rules) {
   static std::uint32_t next = 0;
   const gang_request gang{.job = job_id(next++),
-                          .tenant = tenant_id(0),
+                          .tenant = cluster.layout().find_tenant("team").value(),
                           .members = std::move(members),
                           .rules = std::move(rules)};
   const gang_plan plan = cluster.propose(gang).value();
