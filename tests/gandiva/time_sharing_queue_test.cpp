@@ -358,11 +358,11 @@ struct careful_host {
       for (const auto& [job, r] : jobs) {
         if (running.contains(job)) continue;
         if (r.priority >= 0) {
-          const auto own = alone.propose(adapter.own_gang(r));
+          const auto own = alone.propose(adapter.gang_of(r));
           REQUIRE((!own.ok() || own->result == plan_result::wait));
         }
         if (queue.wake() > now + 1)
-          REQUIRE(all.propose(adapter.guest_gang(r))->result == plan_result::wait);
+          REQUIRE(all.propose(adapter.opportunistic_gang(r))->result == plan_result::wait);
       }
     } else {
       auto placer = queue.backend().placer();

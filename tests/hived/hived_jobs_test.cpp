@@ -35,11 +35,11 @@ TEST_CASE("hived_jobs: tasks as large as the smallest node, and the rest") {
   CHECK(jobs.owned(tenant_id(0)) == 8);
   CHECK(jobs.owned(tenant_id(1)) == 0);
   CHECK(jobs.gpus(node_id(0)) + jobs.gpus(node_id(1)) + jobs.gpus(node_id(2)) == 20);
-  CHECK(jobs.own_gang(of(0, 3)).members == std::vector<task_group>{{1, 3}});
-  CHECK(jobs.own_gang(of(0, 8, 7)).members == std::vector<task_group>{{2, 4}});
-  CHECK(jobs.own_gang(of(0, 8, 7)).priority == 7);
-  CHECK(jobs.guest_gang(of(0, 9, 7)).members == std::vector<task_group>{{2, 4}, {1, 1}});
-  CHECK(jobs.guest_gang(of(0, 9, 7)).priority == opportunistic_priority);
+  CHECK(jobs.gang_of(of(0, 3)).members == std::vector<task_group>{{1, 3}});
+  CHECK(jobs.gang_of(of(0, 8, 7)).members == std::vector<task_group>{{2, 4}});
+  CHECK(jobs.gang_of(of(0, 8, 7)).priority == 7);
+  CHECK(jobs.opportunistic_gang(of(0, 9, 7)).members == std::vector<task_group>{{2, 4}, {1, 1}});
+  CHECK(jobs.opportunistic_gang(of(0, 9, 7)).priority == opportunistic_priority);
   CHECK(hived_jobs::place(
             std::vector<task_place>{{node_id(1), 3}, {node_id(0), 1}, {node_id(1), 8}}) ==
         job_placement{{node_id(0), 1}, {node_id(1), 11}});
@@ -49,22 +49,22 @@ TEST_CASE("hived_jobs: what fits into empty cells, as owner or as a guest") {
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
   for (const bool lend : {true, false}) {
     hived_jobs jobs = hived_jobs::create(uneven_nodes(), lend).value();
-    CHECK(jobs.lends() == lend);
+    CHECK(jobs.over_quota() == lend);
     for (int twice = 0; twice < 2; ++twice) {
-      CHECK(jobs.fits_own(of(0, 8)).value());
-      CHECK(!jobs.fits_own(of(0, 8, -1)).value());
+      CHECK(jobs.fits_cells(of(0, 8)).value());
+      CHECK(!jobs.fits_cells(of(0, 8, -1)).value());
       if (lend) {
-        CHECK(!jobs.fits_own(of(0, 9)).value());
-        CHECK(!jobs.fits_own(of(1, 1)).value());
+        CHECK(!jobs.fits_cells(of(0, 9)).value());
+        CHECK(!jobs.fits_cells(of(1, 1)).value());
       } else {
-        CHECK(jobs.fits_own(of(0, 9)).status().code() == invalid);
-        CHECK(jobs.fits_own(of(1, 1)).status().code() == absl::StatusCode::kFailedPrecondition);
+        CHECK(jobs.fits_cells(of(0, 9)).status().code() == invalid);
+        CHECK(jobs.fits_cells(of(1, 1)).status().code() == absl::StatusCode::kFailedPrecondition);
       }
-      CHECK(jobs.fits_own(of(0, 0)).status().code() == invalid);
-      CHECK(jobs.fits_own(of(0, 21, -1)).status().code() == invalid);
-      CHECK(jobs.fits_own(of(0, 1, -2)).status().code() == invalid);
-      CHECK(jobs.fits_own(of(0, 1, 1001)).status().code() == invalid);
-      CHECK(jobs.fits_own(of(2, 1)).status().code() == absl::StatusCode::kNotFound);
+      CHECK(jobs.fits_cells(of(0, 0)).status().code() == invalid);
+      CHECK(jobs.fits_cells(of(0, 21, -1)).status().code() == invalid);
+      CHECK(jobs.fits_cells(of(0, 1, -2)).status().code() == invalid);
+      CHECK(jobs.fits_cells(of(0, 1, 1001)).status().code() == invalid);
+      CHECK(jobs.fits_cells(of(2, 1)).status().code() == absl::StatusCode::kNotFound);
     }
   }
 }

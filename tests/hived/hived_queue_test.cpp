@@ -37,7 +37,7 @@ hived_config two_racks() {
 }
 
 hived_queue queue_of(const hived_config& config, bool lend) {
-  auto made = hived_queue::create(config, {.lend = lend});
+  auto made = hived_queue::create(config, {.over_quota = lend});
   REQUIRE_MESSAGE(made.ok(), made.status().ToString());
   return *std::move(made);
 }
@@ -139,7 +139,8 @@ struct audited_queue {
       REQUIRE(gang != nullptr);
       REQUIRE(gang->state == gang_state::allocated);
       REQUIRE_FALSE(gang->downgraded);
-      const auto phase = gang->guaranteed() ? hived_queue::phase::own : hived_queue::phase::guest;
+      const auto phase =
+          gang->guaranteed() ? hived_queue::phase::guaranteed : hived_queue::phase::opportunistic;
       REQUIRE(queue.find(r.job) == phase);
       REQUIRE((r.priority >= 0 || !gang->guaranteed()));
       REQUIRE((r.priority < 0 || lend || gang->guaranteed()));
@@ -205,12 +206,12 @@ TEST_CASE("hived_queue: owners come first, guests use the rest and wait again at
   CHECK(queue.total_gpus() == 16);
   CHECK(queue.submit(of_tenant(1, 0, 16), 0).ok());  // more than b's cells: a guest
   CHECK(said(queue, 0) == "+0");
-  CHECK(queue.find(job_id(0)) == hived_queue::phase::guest);
+  CHECK(queue.find(job_id(0)) == hived_queue::phase::opportunistic);
   CHECK(queue.submit(of_tenant(1, 1, 4, -1), 5).ok());
   CHECK(said(queue, 5).empty());
   CHECK(queue.submit(of_tenant(0, 2, 1), 10).ok());
   CHECK(said(queue, 10) == "-0+2+1");  // job 0 came before, but does not fit any more
-  CHECK(queue.find(job_id(2)) == hived_queue::phase::own);
+  CHECK(queue.find(job_id(2)) == hived_queue::phase::guaranteed);
   CHECK(queue.finish(job_id(1), 20).ok());
   CHECK(said(queue, 20).empty());
   CHECK(queue.finish(job_id(2), 30).ok());
@@ -238,7 +239,7 @@ TEST_CASE("hived_queue: a higher priority suspends lower ones of its tenant, nob
   CHECK(said(queue, 1).empty());  // the same priority waits
   CHECK(queue.submit(of_tenant(1, 3, 1, 1000), 2).ok());
   CHECK(said(queue, 2) == "-0+3+2");
-  CHECK(queue.find(job_id(1)) == hived_queue::phase::own);
+  CHECK(queue.find(job_id(1)) == hived_queue::phase::guaranteed);
   // A line that found no room is tried again once a job of its tenant has been stopped.
   CHECK(queue.submit(of_tenant(1, 4, 1, 0), 3).ok());
   CHECK(said(queue, 3) == "+4");

@@ -1,4 +1,4 @@
-// apiary/gandiva/gandiva.h - servers that jobs of one size share, taking turns.
+// apiary/gandiva/gandiva.h - over-subscribed servers whose jobs run in time slices.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,6 +18,7 @@
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -32,102 +33,112 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// Options of gandiva. Times are in milliseconds.
 struct gandiva_options {
-  server_spec servers{};     // `anywhere` of it does not count
-  time_ms quantum = 60'000;  // turns change at its multiples, or with the first decide() behind
+  server_spec servers{};     // the cluster; `anywhere` is ignored
+  time_ms quantum = 60'000;  // a time slice; slices change at its multiples, or at the first
+                             // decide() after one
 
-  bool packs = false;                            // two jobs on one GPU where that pays
+  bool packs = false;                            // packs two jobs on one GPU where that pays
   std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of job_sample
 
-  bool migrates = false;          // running jobs move
-  time_ms migration_cost = 2000;  // what one loses by that ...
-  std::uint32_t max_loss = 50;    // ... of the time since it moved last, in thousandths, at most
-  std::uint32_t threshold = 3;    // servers with so many GPUs to spare are emptied ...
-  task_mix typical{};             // so that more of what is free is of use to these; empty: to all
+  bool migrates = false;          // migrates running jobs
+  time_ms migration_cost = 2000;  // time that a job loses by a migration
+  std::uint32_t max_loss = 50;  // of the time since its last start or migration, a job may lose so
+                                // many thousandths
+  std::uint32_t threshold = 3;  // servers with so many unsubscribed GPUs are emptied
+  task_mix typical{};           // migration makes free GPUs usable for these tasks; empty: for
+                                // jobs of all sizes alike
 
-  bool grows = false;            // jobs get idle GPUs of their server, up to max_gpus ...
-  time_ms idle_period = 60'000;  // ... when nothing has changed on it for so long
+  bool grows = false;            // gives a job idle GPUs of its server, up to max_gpus
+  time_ms idle_period = 60'000;  // after nothing changed on the server for so long
 };
 
-// Gives every job a server at once while there is one of its size, more jobs than GPUs if need be,
-// and lets the jobs of such a server take turns (gandiva/detail/time_slice.h). If asked to, it then looks
-// at what came of it, and packs, migrates, grows and shrinks jobs.
+// Gandiva: starts every job on a server at once, with more jobs than GPUs if necessary, and runs the
+// jobs of such a server in time slices. Options add packing, migration, growing and shrinking.
 //
-// A server's load is the GPUs of its jobs, running or suspended, a packed job's not; its affinity
-// the GPUs that the first job on it wanted, 0 for an empty one. A job of g GPUs goes to
-//   the least loaded server of affinity g, if it has g GPUs to spare; else
-//   an empty server, whose affinity becomes g; else
-//   servers that have g GPUs to spare, the tightest one or, together, those with the most; else
-//   the least loaded server of affinity g, which is over-subscribed then; else it waits.
-// Where GPUs are to spare, a suspended job of the most over-subscribed server moves in; and if a
-// server is full of work of higher priority, one without a turn moves to where it gets turns.
-// A job over several servers runs without a break. From the next quantum on no job waits on its
-// server for one of lower priority.
+// A server's load is the number of GPUs that its jobs asked for, running or suspended, packed guests
+// excluded. Its affinity is the number of GPUs that its first job asked for; 0: no job is on it. A
+// server whose load is above its GPUs is over-subscribed; the GPUs that no job subscribed are
+// unsubscribed. A job of g GPUs goes to the first that exists of:
+//   1. the least loaded server of affinity g, if g of its GPUs are unsubscribed;
+//   2. an empty server, whose affinity becomes g;
+//   3. the server with the fewest unsubscribed GPUs that are at least g, or several servers that have
+//      g together;
+//   4. the least loaded server of affinity g, which then is over-subscribed.
+// Otherwise the job waits. When GPUs become unsubscribed, a suspended job of the most over-subscribed
+// server moves there. A job that gets no time slice, because its server is full of jobs of higher
+// priority, moves to a server where it gets one. A job on several servers runs without interruption.
 //
-// A decision has one action a job at most. What comes first has it: what helps waiting jobs goes
-// before what helps running ones.
-//   1. at a quantum: packing that does not pay is undone (gandiva/detail/packing.h)
-//   2. waiting jobs are placed, by arrival; suspended ones move to where there is room or, at a
-//      quantum, a turn (gandiva/detail/relocation.h)
-//   3. turns; who starts takes back what others have grown by; at a quantum a packing is tried
-//   4. packed jobs get GPUs of their own where there is room
-//   5. after departures: jobs over several servers come together (gandiva/detail/moves.h)
-//   6. at a quantum: servers with many GPUs to spare are emptied
-//   7. jobs grow
+// A decision contains at most one action a job. The steps of a decision are in this order, so that
+// what helps waiting jobs goes before what helps running ones:
+//   1. at a quantum: undo packing that does not pay (gandiva/packing.h)
+//   2. place waiting jobs, by arrival; move suspended jobs to unsubscribed GPUs or, at a quantum, to
+//      servers where they get time slices
+//   3. choose the jobs of the time slice; shrink jobs that have grown; at a quantum try one packing
+//   4. give packed jobs their own GPUs where some are unsubscribed
+//   5. after departures: bring jobs on several servers together
+//   6. at a quantum: empty servers with many unsubscribed GPUs
+//   7. grow jobs
 //
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
-// Differs:  two jobs a GPU at most, of one server; fairness and priorities as in gandiva/detail/time_slice.h.
-// Requires: times >= 0 that never go back, no two of them 2^43 apart; decide() at wake() (a turn
-//           comes late if that does) and after each moment at which something was submitted, ended,
-//           broke or was repaired.
-// Delays:   by cause: for want of GPUs (capacity), of a place for them (fragmentation), of a turn
-//           (order).
-// Cost:     O(log servers + jobs of the server) a job that comes, moves or ends and O(numbers of
-//           GPUs asked for) a decision; at a quantum O(jobs log jobs) of each over-subscribed
-//           server. The costs of packing, migration and growth stand there.
+// Differs:  at most two jobs on a GPU, of one server; stride scheduling with weights and priorities
+//           instead of round robin.
+// Requires: times >= 0 that never decrease, no two of them 2^43 apart; decide() is called at wake()
+//           (otherwise time slices change late) and after each moment at which a job was submitted or
+//           ended or a node broke or was repaired.
+// Causes:   a job waits for capacity (too few GPUs), for fragmentation (enough GPUs, but not
+//           together), or for order (its time slice).
+// Cost:     a job that comes, moves or ends O(log servers + jobs of the server); a decision
+//           O(distinct numbers of GPUs); at a quantum O(jobs log jobs) for each over-subscribed
+//           server, and the costs of packing, migration and growing (see the module's README).
 // Example:  examples/job_queues.cpp
 class gandiva {
  public:
+  // queued: waits for a server; suspended: waits for a time slice on its server; run: runs.
   using phase = detail::gandiva_phase;
+  // What a job does, and where.
   struct standing {
     gandiva::phase phase = phase::queued;
-    node_id server{};  // whose turns it takes; not valid when it waits or runs over several
-    job_id beside{};   // with whom it is packed; not valid: with nobody
+    node_id server{};  // its server; not valid if it is queued or runs on several servers
+    job_id beside{};   // the job it is packed with; not valid: none
     friend bool operator==(const standing&, const standing&) noexcept = default;
   };
 
-  // kInvalidArgument: as check_servers(), a time that is not above 0 (a cost: below 0), a loss of 0
-  // or more than all, a threshold of 0.
+  // kInvalidArgument: as check_servers(); a quantum or idle period that is not above 0; a migration
+  // cost below 0; a max_loss that is not in 1, ..., 1000; a threshold of 0.
   [[nodiscard]] static absl::StatusOr<gandiva> create(const gandiva_options& options) {
     APIARY_RETURN_IF_ERROR(check_servers(options.servers));
     if (options.quantum <= 0) {
-      return absl::InvalidArgumentError("quantum " + std::to_string(options.quantum));
+      return absl::InvalidArgumentError("quantum " + std::to_string(options.quantum) +
+                                        " ms; it must be above 0");
     }
     if (options.idle_period <= 0) {
-      return absl::InvalidArgumentError("idle period " + std::to_string(options.idle_period));
+      return absl::InvalidArgumentError("idle period " + std::to_string(options.idle_period) +
+                                        " ms; it must be above 0");
     }
     if (options.migration_cost < 0 || options.migration_cost > forever / 1000 ||
         options.max_loss == 0 || options.max_loss > 1000 || options.threshold == 0) {
       return absl::InvalidArgumentError("migration cost " + std::to_string(options.migration_cost) +
-                                        ", most loss " + std::to_string(options.max_loss) +
-                                        ", threshold " + std::to_string(options.threshold));
+                                        " ms, max_loss " + std::to_string(options.max_loss) +
+                                        ", threshold " + std::to_string(options.threshold) +
+                                        "; the cost must not be below 0, max_loss must be 1 to "
+                                        "1000, the threshold above 0");
     }
     return gandiva(options);
   }
 
-  // kInvalidArgument: no job id, no GPUs or more than there are, a weight of 0 or above 1000.
-  // kAlreadyExists: a job of this id is here.
+  // Submits a job. kInvalidArgument: no job id, 0 GPUs or more than the cluster has, or a weight that
+  // is not in 1, ..., 1000. kAlreadyExists: there is a job of this id.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.gpus == 0 || r.gpus > total_gpus()) {
-      return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
-                                        " GPUs of " + std::to_string(total_gpus()));
+      return absl::InvalidArgumentError(name(r.job) + " asks for " + std::to_string(r.gpus) +
+                                        " GPUs; the cluster has " + std::to_string(total_gpus()));
     }
-    if (r.weight == 0 || r.weight > 1000) {
-      return absl::InvalidArgumentError(name(r.job) + " has weight " + std::to_string(r.weight));
-    }
+    APIARY_RETURN_IF_ERROR(detail::check_slice_weight(r.job, r.weight));
     if (jobs_.find(r.job) != nullptr) {
-      return absl::AlreadyExistsError(name(r.job) + " is here already");
+      return absl::AlreadyExistsError(name(r.job) + " exists already");
     }
     queue_.enter(jobs_.add(r, now), now);
     return absl::OkStatus();
@@ -147,9 +158,9 @@ class gandiva {
     return absl::OkStatus();
   }
 
-  // What the host measured of a running job since it last started, or since another was packed
-  // beside it or left. Only packing wants to know. kNotFound: there is no such job.
-  // kFailedPrecondition: it does not run. kInvalidArgument: a rate of 0, or one of 2^53 or more.
+  // Reports what the host measured of a running job since it last started, or since another job was
+  // packed with it or left it. Only packing uses this. kNotFound: there is no such job.
+  // kFailedPrecondition: the job does not run. kInvalidArgument: a rate of 0, or of 2^53 or more.
   [[nodiscard]] absl::Status report(job_id job, const job_sample& sample, time_ms /*now*/) {
     detail::gandiva_job* const r = jobs_.find(job);
     if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
@@ -165,8 +176,8 @@ class gandiva {
     return absl::OkStatus();
   }
 
-  // The server is broken: its jobs stop and look for another. Those that ran, ascending.
-  // kNotFound: no such server.
+  // The server is broken: its jobs stop and wait for another server. Returns those that ran,
+  // ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     if (n.value >= pool().num_servers()) return no_such(n);
     jobs_.set_health(n, false);
@@ -183,6 +194,7 @@ class gandiva {
     }
     return ran;
   }
+  // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     if (n.value >= pool().num_servers()) return no_such(n);
     jobs_.set_health(n, true);
@@ -190,26 +202,26 @@ class gandiva {
     return absl::OkStatus();
   }
 
-  // Appends to `actions` what the host is to do, one action a job at most, in order; all are taken
-  // here already.
+  // Appends what the host must do, in order, at most one action a job. The scheduler has applied the
+  // actions already.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const bool turn = now % options_.quantum == 0 || now >= turn_at_;
     const auto leaves = [&](const detail::gandiva_job& r) { forget(r); };
     jobs_.begin(now, actions);
     if (options_.packs && turn) packing_.judge(jobs_);
     queue_.place_all([&](job_id job) { return assign(jobs_.at(job), now); });
-    detail::gandiva_relocation::into_room(jobs_, leaves);
+    detail::gandiva_relocation::into_spare(jobs_, leaves);
     if (turn) detail::gandiva_relocation::from_higher(jobs_, leaves);
     for (const node_id n : again_) jobs_.touch(n);
     again_.clear();
     std::vector<node_id> touched = jobs_.take_touched();
     for (const node_id n : touched) {
-      if (!turn || !jobs_.servers().over_subscribed(n)) take_turns(n, false, now);
+      if (!turn || !jobs_.servers().over_subscribed(n)) run_slice(n, false, now);
     }
     const summary_bitset& over = jobs_.servers().over();
     for (std::uint32_t n = over.find_first(); turn && n != summary_bitset::npos;
          n = over.find_next(n + 1)) {
-      take_turns(node_id(n), true, now);
+      run_slice(node_id(n), true, now);
     }
     if (options_.packs) packing_.separate(jobs_);
     if (options_.migrates && departed_) migration_.gather(jobs_, now);
@@ -229,25 +241,27 @@ class gandiva {
         turns ? later_by(now / options_.quantum * options_.quantum, options_.quantum) : forever;
     return absl::OkStatus();
   }
-  // When decide() wants to be called although nothing happens: at the next multiple of the quantum
-  // while a server is over-subscribed, jobs are packed or running ones may move, and when jobs may
-  // grow.
+  // When decide() must be called although nothing happens: at the next multiple of the quantum while
+  // a server is over-subscribed, jobs are packed or running jobs may migrate; and when jobs may grow.
   [[nodiscard]] time_ms wake() const noexcept { return (std::min)(growth_.next(), turn_at_); }
 
-  // nullopt: there is no such job.
+  // What the job does, and where; nullopt: there is no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::gandiva_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
     return standing{r->phase, r->home, r->leader.valid() ? r->leader : r->guest};
   }
-  // Requires: there is such a server.
+  // GPUs that the server's jobs asked for. Requires: there is such a server.
   [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return jobs_.servers().load(n); }
+  // GPUs that the server's first job asked for; 0: no job is on it. Requires: there is such a server.
   [[nodiscard]] std::uint32_t affinity(node_id n) const noexcept {
     return jobs_.servers().affinity(n);
   }
+  // GPUs of all servers, broken ones included.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return pool().total(); }
-  // Of two packed jobs one has the GPUs.
+  // The GPUs and the jobs that hold them; of two packed jobs only the leader holds GPUs.
   [[nodiscard]] const server_pool& pool() const noexcept { return jobs_.pool(); }
+  // Jobs that wait or run.
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
 
  private:
@@ -274,7 +288,7 @@ class gandiva {
     if (options_.packs && r.home.valid()) packing_.forget(r.home, r.request.job);
   }
 
-  // Gives a job that waits for a server one; whether there is one.
+  // Assigns a waiting job to a server; false: there is none for it.
   bool assign(detail::gandiva_job& r, time_ms now) {
     const detail::gandiva_servers& servers = jobs_.servers();
     const std::uint32_t gpus = r.request.gpus;
@@ -289,7 +303,7 @@ class gandiva {
         queue_.leave(r, now);
         job_placement place;
         for (const auto& [n, k] : parts) {
-          jobs_.make_room(n, k);
+          jobs_.free_grown(n, k);
           place.push_back(pool().pick_idle(n, k));
         }
         std::sort(place.begin(), place.end(),
@@ -305,16 +319,16 @@ class gandiva {
     return true;
   }
 
-  // Starts those whose turn it is on a server; `anew`: of all its jobs, the others are suspended;
-  // else of those that do not run, on what is idle or only grown into. A job that this decision has
-  // stopped waits for the next one.
-  void take_turns(node_id n, bool anew, time_ms now) {
+  // Starts the jobs of a server's next time slice. `anew`: chooses among all its jobs and suspends
+  // the others; else only among jobs that do not run, on GPUs that are idle or that jobs have grown
+  // into. A job that this decision has stopped waits for the next decision.
+  void run_slice(node_id n, bool anew, time_ms now) {
     if (!pool().healthy(n)) return;
     std::uint32_t gpus = anew ? pool().gpus(n) - jobs_.servers().pinned(n) : pool().idle(n);
     if (!anew && options_.grows) {
       for (const detail::elastic_job& j : jobs_.elastic(n)) gpus += j.has - j.asked;
     }
-    if (gpus == 0 && !options_.packs) return;  // nobody can start, and nobody was stopped before
+    if (gpus == 0 && !options_.packs) return;  // no job can start, and none was stopped before
     candidates_.clear();
     records_.clear();
     runs_.clear();
@@ -355,7 +369,7 @@ class gandiva {
     }
     for (detail::gandiva_job* const r : runs_) {
       if (r->runs()) continue;
-      jobs_.make_room(n, r->request.gpus);
+      jobs_.free_grown(n, r->request.gpus);
       jobs_.start(*r, {pool().pick_idle(n, r->request.gpus)});
     }
     if (leader != nullptr) jobs_.pack(*leader, *guest);
@@ -367,12 +381,14 @@ class gandiva {
   detail::gandiva_migration migration_;
   detail::gandiva_growth growth_;
   detail::gandiva_queue queue_;
-  std::vector<node_id> again_;  // servers with a job that is to start, but not in the same decision
-  bool departed_ = false;       // something ended or was repaired since the last decide()
+  std::vector<node_id> again_;  // servers with a job that may start, but not in the same decision
+  bool departed_ = false;       // a job ended or a server was repaired since the last decide()
   bool restless_ = false;       // running jobs may be able to move
-  time_ms turn_at_ = forever;   // when the last decide() wanted the next turn
-  std::vector<detail::sliced_job> candidates_;  // scratch of take_turns(), as the next
+  time_ms turn_at_ = forever;   // when the next time slice starts
+  std::vector<detail::sliced_job> candidates_;  // scratch of run_slice(), as the next
   std::vector<detail::gandiva_job*> records_, runs_, waits_;
 };
+
+static_assert(JobScheduler<gandiva>);
 
 APIARY_NAMESPACE_END

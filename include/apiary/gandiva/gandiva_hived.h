@@ -31,7 +31,7 @@ class hived_job_backend : private hived_backend {
   using request = job_request;
   using hived_backend::place;
 
-  // Requires: jobs.lends(), and `jobs` is of the same cluster.
+  // Requires: jobs.over_quota(), and `jobs` is of the same cluster.
   hived_job_backend(hived_backend gangs, hived_jobs jobs)
       : hived_backend(std::move(gangs)), jobs_(std::move(jobs)) {}
 
@@ -46,19 +46,19 @@ class hived_job_backend : private hived_backend {
   [[nodiscard]] std::int32_t priority(const job_request& r) const noexcept { return r.priority; }
   // See TimeSharingBackend.
   [[nodiscard]] bool may_start(const job_request& r) {
-    return hived_backend::may_start(jobs_.own_gang(r));
+    return hived_backend::may_start(jobs_.gang_of(r));
   }
   // Errors as hived_backend::start.
   absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& stopped) {
-    return hived_backend::start(jobs_.own_gang(r), stopped);
+    return hived_backend::start(jobs_.gang_of(r), stopped);
   }
   // Requires: an opportunistic job.
   bool restart(const job_request& r, const place& where) {
-    return hived_backend::restart(jobs_.own_gang(r), where);
+    return hived_backend::restart(jobs_.gang_of(r), where);
   }
 
-  // Errors as hived_jobs::fits_own.
-  [[nodiscard]] absl::Status check(const job_request& r) { return jobs_.fits_own(r).status(); }
+  // Errors as hived_jobs::fits_cells.
+  [[nodiscard]] absl::Status check(const job_request& r) { return jobs_.fits_cells(r).status(); }
   // See JobBackend.
   [[nodiscard]] job_placement job_placement_of(const place& w) const {
     return hived_jobs::place(w);

@@ -1,4 +1,4 @@
-// apiary/gandiva/packing.h - two jobs on one GPU: whom to try, and whether it pays.
+// apiary/gandiva/packing.h - packing two jobs on one GPU: which pair to try, and whether it pays.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -21,17 +21,17 @@ struct job_profile {
   std::uint32_t utilization = 0;  // of its GPU, in thousandths
   std::uint64_t memory = 0;       // bytes
 };
-// What it measured of a job, whatever runs beside it.
+// What the host measured of a job, alone or packed.
 struct job_sample {
   std::uint32_t utilization = 0;  // of its GPU, in thousandths
   std::uint64_t memory = 0;       // bytes
-  std::uint64_t rate = 0;  // mini-batches in a time of the host's, the same for all its samples
+  std::uint64_t rate = 0;         // mini-batches in a unit of time that is the same for all samples
 };
-// What it measured of a GPU and the jobs on it.
+// What the host measured of a GPU and the jobs on it.
 struct gpu_profile {
-  std::uint32_t gpu = 0;  // the host's number
-  std::uint32_t utilization = 0;
-  std::uint64_t memory_left = 0;
+  std::uint32_t gpu = 0;          // the number that the host gives it
+  std::uint32_t utilization = 0;  // in thousandths
+  std::uint64_t memory_left = 0;  // bytes
 };
 // A job to try on a GPU.
 struct pack_trial {
@@ -40,14 +40,15 @@ struct pack_trial {
   friend constexpr auto operator<=>(pack_trial, pack_trial) noexcept = default;
 };
 
-// Whether jobs are left together: only if what they do in all is more than when they take turns.
-// Rates in whatever the host counts, both alike.
+// Whether packing pays: the packed jobs together must do more than in time slices. Both rates are in
+// the same unit.
 [[nodiscard]] constexpr bool packing_pays(std::uint64_t packed_rate,
                                           std::uint64_t sliced_rate) noexcept {
   return packed_rate > sliced_rate;
 }
-// The same for two jobs whose mini-batches differ: each job's rate counts as a part of its own when
-// alone, and in turns both come to 1. Requires: rates of those alone above 0, all below 2^53.
+// The same for two jobs with different mini-batches. Each packed rate is divided by the job's rate
+// when alone; in time slices the two quotients add up to 1. Requires: rates alone above 0, all rates
+// below 2^53.
 [[nodiscard]] constexpr bool packing_pays(const job_sample& alone_a, const job_sample& alone_b,
                                           std::uint64_t packed_a, std::uint64_t packed_b) noexcept {
   constexpr std::uint64_t whole = 1000;
@@ -55,23 +56,23 @@ struct pack_trial {
   return packing_pays(packed_a * whole / alone_a.rate + packed_b * whole / alone_b.rate, whole);
 }
 
-// Tries jobs together, one at a time, and remembers what did not pay: the job of least utilisation
-// goes to the GPU of least utilisation where its memory fits, then to the next GPU, and when no GPU
-// is left, the next job. Ties by id.
+// Chooses which job to try on which GPU, one trial at a time, and remembers the trials that did not
+// pay. The job of least utilization is tried on the GPU of least utilization where its memory fits,
+// then on the next GPU; when no GPU is left, the next job is tried. Ties go to the lower id.
 //
 // Model:   "Gandiva" (OSDI 2018), §3.2, packing; the greedy order by profiled utilisation.
-// Cost:    next O(jobs log jobs + GPUs log GPUs) and O(log failures) a pair it passes; 8 bytes a
-//          failure.
+// Cost:    next O(jobs log jobs + GPUs log GPUs), and O(log failures) for each pair that it rejects;
+//          8 bytes a failure.
 // Example: examples/packing.cpp
 class pack_trials {
  public:
-  // What to try next among jobs that have been profiled alone and GPUs with a job; nullopt when
-  // nothing is left to try.
+  // The next trial among jobs that have been profiled alone and GPUs that run a job; nullopt: no
+  // trial is left.
   [[nodiscard]] std::optional<pack_trial> next(std::span<const job_profile> jobs,
                                                std::span<const gpu_profile> gpus) const {
     return next(jobs, gpus, [](const job_profile&, const gpu_profile&) { return true; });
   }
-  // The same among pairs for which may(job, gpu).
+  // The same, only among pairs for which may(job, gpu) is true.
   template <class May>
   [[nodiscard]] std::optional<pack_trial> next(std::span<const job_profile> jobs,
                                                std::span<const gpu_profile> gpus, May&& may) const {
@@ -91,18 +92,20 @@ class pack_trials {
     }
     return std::nullopt;
   }
-  // The trial did not pay: it is undone, and not tried again until forget().
+  // The trial did not pay and was undone. next() does not return it again until forget().
   void fail(pack_trial trial) {
     const auto at = std::lower_bound(failures_.begin(), failures_.end(), trial);
     if (at == failures_.end() || *at != trial) failures_.insert(at, trial);
   }
+  // Whether fail() was called for the trial.
   [[nodiscard]] bool failed(pack_trial trial) const {
     return std::binary_search(failures_.begin(), failures_.end(), trial);
   }
-  // The job ended, or does something else now; the jobs of the GPU changed.
+  // Forgets the failed trials of a job: it ended, or its work changed.
   void forget(job_id job) {
     std::erase_if(failures_, [&](pack_trial t) { return t.job == job; });
   }
+  // Forgets the failed trials on a GPU: its jobs changed.
   void forget_gpu(std::uint32_t gpu) {
     std::erase_if(failures_, [&](pack_trial t) { return t.gpu == gpu; });
   }

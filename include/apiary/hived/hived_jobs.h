@@ -1,4 +1,4 @@
-// apiary/hived/hived_jobs.h - jobs of so many GPUs as gangs of a HiveD cluster.
+// apiary/hived/hived_jobs.h - makes gangs of a HiveD cluster from jobs of whole GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -32,78 +32,85 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A job is a gang of tasks that fill nodes (as large as the smallest chain's) and of one with the
-// rest: a guaranteed one (priority 0 to 1000) on its tenant's cells, an opportunistic one (priority
-// -1) as a guest. A guaranteed job may be lent what is idle, and is a guest then, too.
+// Makes a gang from a job of whole GPUs: tasks that each fill a node (of the chain with the smallest
+// nodes), and one task with the remaining GPUs. A job of priority 0 to 1000 is guaranteed and runs on
+// its tenant's cells; a job of priority -1 is opportunistic. With over_quota, a guaranteed job may
+// also run as opportunistic, on idle GPUs.
 //
-// Cost: fits_own a look-up, for the first job of a tenant, number of GPUs and kind a hived::propose on
-//       empty cells.
+// Cost: fits_cells: a look-up; for the first job of a tenant, number of GPUs and kind (guaranteed or
+//       not) one or two hived::propose on empty cells.
 class hived_jobs {
  public:
-  // Requires: nothing runs on the cluster. kInvalidArgument: a node with more leaf cells than the 32
-  // that a placement can name.
-  [[nodiscard]] static absl::StatusOr<hived_jobs> create(hived empty, bool lend = true) {
+  // Requires: nothing runs on the cluster. kInvalidArgument: a node with more than 32 leaf cells, the
+  // most that a placement can name.
+  [[nodiscard]] static absl::StatusOr<hived_jobs> create(hived empty, bool over_quota = true) {
     for (const chain_layout& chain : empty.layout().chains) {
       const std::uint32_t leaves = chain.tree.leaves_per_cell(chain.node_level);
       if (leaves <= std::numeric_limits<decltype(placement::device_mask)>::digits) continue;
       return absl::InvalidArgumentError("nodes of " + chain.name + " have " +
                                         std::to_string(leaves) + " leaf cells, more than 32");
     }
-    return hived_jobs(std::move(empty), lend);
+    return hived_jobs(std::move(empty), over_quota);
   }
 
-  [[nodiscard]] bool lends() const noexcept { return lend_; }
-  // GPUs of the cluster, of a node, and of a tenant's cells, pinned ones apart. Requires: there is
-  // such a node, or tenant.
+  // Whether guaranteed jobs may also run as opportunistic.
+  [[nodiscard]] bool over_quota() const noexcept { return over_quota_; }
+  // GPUs of the cluster.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return total_; }
+  // GPUs of a node. Requires: there is such a node.
   [[nodiscard]] std::uint32_t gpus(node_id n) const {
     const chain_layout& chain = empty_.layout().chain(empty_.layout().chain_of(n));
     return chain.tree.leaves_per_cell(chain.node_level);
   }
+  // GPUs of a tenant's cells, pinned cells excluded. Requires: there is such a tenant.
   [[nodiscard]] std::uint32_t owned(tenant_id t) const { return owned_[t.value]; }
+  // Tenants of the cluster.
   [[nodiscard]] std::uint32_t num_tenants() const noexcept {
     return static_cast<std::uint32_t>(owned_.size());
   }
 
-  // Whether the job fits into its tenant's cells, were they empty and healthy; false, too, if it does
-  // only as a guest. kInvalidArgument: no GPUs, a priority that cannot be, or a job that would not
-  // fit at all. kNotFound: no such tenant. kFailedPrecondition: the tenant has no cells and nothing
-  // is lent.
-  [[nodiscard]] absl::StatusOr<bool> fits_own(const job_request& r) {
+  // Whether the job fits into its tenant's cells when these are empty and healthy; false if it fits
+  // only as opportunistic. kInvalidArgument: 0 GPUs, a priority that is not in -1, ..., 1000, or a
+  // job that does not fit at all. kNotFound: there is no such tenant. kFailedPrecondition: the tenant
+  // has no cells, and over_quota is off.
+  [[nodiscard]] absl::StatusOr<bool> fits_cells(const job_request& r) {
     const std::string name = "job " + std::to_string(r.job.value);
-    if (r.gpus == 0) return absl::InvalidArgumentError(name + " wants 0 GPUs");
+    if (r.gpus == 0)
+      return absl::InvalidArgumentError(name + " asks for 0 GPUs; it needs at least 1");
     if (r.priority < opportunistic_priority || r.priority > max_priority) {
-      return absl::InvalidArgumentError(name + ": priority " + std::to_string(r.priority) +
-                                        " is not in -1, ..., 1000");
+      return absl::InvalidArgumentError(name + " has priority " + std::to_string(r.priority) +
+                                        "; a priority is -1 to 1000");
     }
     const bool guaranteed = r.priority >= 0;
     const std::tuple key(r.tenant.value, guaranteed, r.gpus);
-    if (const auto known = fits_own_.find(key); known != fits_own_.end()) return known->second;
+    if (const auto known = fits_cells_.find(key); known != fits_cells_.end()) return known->second;
     bool own = false;
     if (guaranteed) {
-      const absl::StatusOr<gang_plan> plan = empty_.propose(own_gang(r));
-      if (!plan.ok() && !(lend_ && absl::IsFailedPrecondition(plan.status()))) return plan.status();
+      const absl::StatusOr<gang_plan> plan = empty_.propose(gang_of(r));
+      if (!plan.ok() && !(over_quota_ && absl::IsFailedPrecondition(plan.status())))
+        return plan.status();
       own = plan.ok() && plan->result == plan_result::bind;
     }
     bool fits = own;
-    if (!fits && (!guaranteed || lend_)) {
-      APIARY_ASSIGN_OR_RETURN(const gang_plan guest, empty_.propose(guest_gang(r)));
-      fits = guest.result == plan_result::bind;
+    if (!fits && (!guaranteed || over_quota_)) {
+      APIARY_ASSIGN_OR_RETURN(const gang_plan opportunistic, empty_.propose(opportunistic_gang(r)));
+      fits = opportunistic.result == plan_result::bind;
     }
     if (!fits) {
-      return absl::InvalidArgumentError(name + " wants " + std::to_string(r.gpus) +
-                                        " GPUs, which would not fit into empty cells");
+      return absl::InvalidArgumentError(name + " asks for " + std::to_string(r.gpus) +
+                                        " GPUs, which do not fit into empty cells");
     }
-    fits_own_.emplace(key, own);
+    fits_cells_.emplace(key, own);
     return own;
   }
 
-  // The job as it asks, and as a guest.
-  [[nodiscard]] gang_request own_gang(const job_request& r) const { return gang(r, r.priority); }
-  [[nodiscard]] gang_request guest_gang(const job_request& r) const {
+  // The gang of the job, with the job's priority.
+  [[nodiscard]] gang_request gang_of(const job_request& r) const { return gang(r, r.priority); }
+  // The gang of the job as an opportunistic one.
+  [[nodiscard]] gang_request opportunistic_gang(const job_request& r) const {
     return gang(r, opportunistic_priority);
   }
-  // Where its tasks are, of which several may be on one node.
+  // The nodes and GPUs of these tasks, as a job_placement. Several tasks may be on one node.
   [[nodiscard]] static job_placement place(std::span<const task_place> tasks) {
     std::map<node_id, std::uint32_t> masks;
     for (const task_place& t : tasks) masks[t.node] |= static_cast<std::uint32_t>(t.leaves);
@@ -113,7 +120,7 @@ class hived_jobs {
   }
 
  private:
-  hived_jobs(hived empty, bool lend) : lend_(lend), empty_(std::move(empty)) {
+  hived_jobs(hived empty, bool over_quota) : over_quota_(over_quota), empty_(std::move(empty)) {
     const hived_layout& layout = empty_.layout();
     owned_.resize(layout.tenants.size());
     for (std::uint32_t c = 0; c < layout.chains.size(); ++c) {
@@ -134,12 +141,12 @@ class hived_jobs {
     return made;
   }
 
-  bool lend_;
+  bool over_quota_;
   hived empty_;  // the cluster with nothing in it
-  std::uint32_t task_gpus_ = (std::numeric_limits<std::uint32_t>::max)();    // of a task, at most
-  std::uint32_t total_ = 0;                                                  // GPUs
-  std::vector<std::uint32_t> owned_;                                         // by tenant
-  std::map<std::tuple<std::uint32_t, bool, std::uint32_t>, bool> fits_own_;  // tenant, kind, GPUs
+  std::uint32_t task_gpus_ = (std::numeric_limits<std::uint32_t>::max)();  // of the largest task
+  std::uint32_t total_ = 0;                                                // GPUs
+  std::vector<std::uint32_t> owned_;                                       // by tenant
+  std::map<std::tuple<std::uint32_t, bool, std::uint32_t>, bool> fits_cells_;  // tenant, kind, GPUs
 };
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/hived/hived_queue.h - jobs over time on tenants' cells, and as guests on what is idle.
+// apiary/hived/hived_queue.h - the job scheduler of a HiveD cluster.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <apiary/hived/plan.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 #include <apiary/topology/tree.h>
@@ -36,57 +37,68 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// Options of hived_queue.
 struct hived_queue_options {
-  // A guaranteed job for which its tenant has no cells left may run as a guest, on what is idle.
-  bool lend = true;
+  // A guaranteed job for which its tenant has no free cells may run as opportunistic on idle GPUs.
+  bool over_quota = true;
 };
 
-// Decides which job starts when on a HiveD cluster, and who gives way. A job is a gang as hived_jobs
-// makes it.
+// The JobScheduler of a HiveD cluster: decides when each job starts and which jobs it suspends. A job
+// is a gang as hived_jobs makes it.
 //
-// Guaranteed jobs (priority 0 to 1000) start on their tenant's cells as soon as these have room for
-// them: they suspend lower ones of the tenant and guests of all. What is idle then goes to guests:
-// opportunistic jobs (priority -1) and, if that is lent, guaranteed ones that still wait. Whoever is
-// suspended waits again at his old place; a guest runs on as one, also when his tenant's cells would
-// have room. Whoever fits starts, so that a large job may be passed for ever.
+// A guaranteed job (priority 0 to 1000) starts on its tenant's cells as soon as it fits there. It
+// suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. GPUs that are
+// idle then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
+// still wait. A suspended job waits again and keeps its arrival. A job that runs as opportunistic
+// keeps doing so, even if it would fit into its tenant's cells later. Any job that fits starts, so
+// smaller jobs may overtake a large job forever.
 //
-// Order:    on a tenant's cells by priority, then by arrival, then by job id. Among guests: of those
-//           who are first so of their tenant and number of GPUs, who came first, then by job id.
-// Causes:   quota for a guaranteed job while fewer of its tenant's cells are free than it wants,
-//           capacity for an opportunistic one while fewer GPUs are idle; else fragmentation, as on
-//           bad hardware.
+// Order:    on a tenant's cells by priority, then arrival, then job id. Opportunistic jobs: among the
+//           jobs that are first (in that order) of their tenant and number of GPUs, by arrival, then
+//           by job id.
+// Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
+//           for; an opportunistic one waits for capacity while fewer GPUs are idle; else for
+//           fragmentation, as on bad hardware.
 // Model:    "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020), §3. The
-//           order inside a tenant and that guaranteed jobs may be guests are chosen here.
-// Requires: times in [0, 2^52) that never go back; decide() after each moment at which something was
-//           submitted, ended, broke or was repaired.
-// Cost:     submit, finish O(log jobs + lines of a tenant), a line being a number of GPUs that jobs
-//           ask for; decide a search of the lines and hived::propose for each job that starts, and
-//           for each line that may have room since it had none. On bad hardware every line may.
+//           order inside a tenant, and over_quota, are ours.
+// Requires: times in [0, 2^52) that never decrease; decide() is called after each moment at which a
+//           job was submitted or ended or a node broke or was repaired.
+// Cost:     submit, finish O(log jobs + queues of the tenant); there is one queue for each number of
+//           GPUs. decide: a search of the queues and one hived::propose for each job that starts,
+//           and for each queue whose first job may start since it last could not; on bad hardware,
+//           for every queue.
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:
-  enum class phase : std::uint8_t { wait, own, guest };  // own: on its tenant's cells
+  // What a job does.
+  enum class phase : std::uint8_t {
+    wait,           // it does not run
+    guaranteed,     // it runs on its tenant's cells
+    opportunistic,  // it runs on idle GPUs; a guaranteed job may suspend it
+  };
 
-  // kInvalidArgument: every fault of the configuration, or a node with more leaf cells than the 32
+  // kInvalidArgument: a fault of the configuration, or a node with more than 32 leaf cells, the most
   // that a placement can name.
   [[nodiscard]] static absl::StatusOr<hived_queue> create(const hived_config& config,
                                                           hived_queue_options options = {}) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
-    APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, options.lend));
+    APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, options.over_quota));
     return hived_queue(std::move(scheduler), std::move(jobs));
   }
 
-  // kInvalidArgument: no job id, no GPUs, a time or a priority that cannot be, or a job that would
-  // not fit were everything idle and healthy. kNotFound: no such tenant. kFailedPrecondition: the
-  // tenant has no cells and nothing is lent. kAlreadyExists: a job of this id is here.
+  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time or priority out of range, or a job that
+  // would not fit into the idle and healthy cluster. kNotFound: there is no such tenant.
+  // kFailedPrecondition: the tenant has no cells, and over_quota is off. kAlreadyExists: there is a
+  // job of this id.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (now < 0 || now >= time_ms{1} << time_bits)
-      return absl::InvalidArgumentError(name(r.job) + " comes at " + std::to_string(now));
+      return absl::InvalidArgumentError(name(r.job) + " is submitted at time " +
+                                        std::to_string(now) + "; times are 0 to 2^52 - 1");
     if (jobs_.contains(r.job.value))
-      return absl::AlreadyExistsError(name(r.job) + " is here already");
-    APIARY_ASSIGN_OR_RETURN(const bool own, adapter_.fits_own(r));
-    queues_[key_of(r)].fits_own = own;
+      return absl::AlreadyExistsError(name(r.job) + " exists already");
+    APIARY_ASSIGN_OR_RETURN(const bool own, gangs_.fits_cells(r));
+    queues_[key_of(r)].fits_cells = own;
     record& added = jobs_[r.job.value];
     added.request = r;
     added.key = std::int64_t{max_priority - r.priority} << time_bits | now;
@@ -107,8 +119,8 @@ class hived_queue {
     return absl::OkStatus();
   }
 
-  // The node is broken: what runs there stops and waits again. The jobs that stopped, ascending.
-  // kNotFound: no such node.
+  // The node is broken: its jobs stop and wait again. Returns them, ascending.
+  // kNotFound: there is no such node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
     const chain_id c = scheduler_.layout().chain_of(n);
@@ -128,49 +140,53 @@ class hived_queue {
     set_health(n, false);
     return stopped;
   }
+  // The node is repaired. kNotFound: there is no such node.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     APIARY_RETURN_IF_ERROR(scheduler_.mark_healthy(n));
     set_health(n, true);
     return absl::OkStatus();
   }
 
-  // Suspends and starts: appends to `actions`, which the host carries out in order; all are taken
-  // here already. An error only where the scheduler below answers one.
+  // Appends what the host must do, in order: suspensions and starts. The scheduler has applied them
+  // already. An error only if hived answers one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     for (bool again = true; again;) {
-      again = false;  // guests of a tenant before may have been suspended, and have room there
+      again = false;  // a job suspended for another tenant may fit into its own tenant's cells
       for (std::uint32_t t = 0; t < used_by_.size(); ++t) {
-        while (line* next = first_line(tenant_id(t))) {
+        while (queue* next = first_queue(tenant_id(t))) {
           const job_id job(next->jobs.first()->id);
-          APIARY_ASSIGN_OR_RETURN(next->failed, start(job, phase::own, now, actions));
+          APIARY_ASSIGN_OR_RETURN(next->failed, start(job, phase::guaranteed, now, actions));
           again = again || !next->failed;
         }
       }
     }
-    while (const std::optional<job_id> next = first_guest()) {
+    while (const std::optional<job_id> next = first_opportunistic()) {
       const std::uint32_t gpus = jobs_.at(next->value).request.gpus;
-      APIARY_ASSIGN_OR_RETURN(const bool failed, start(*next, phase::guest, now, actions));
-      if (failed) no_place_.push_back(gpus);
+      APIARY_ASSIGN_OR_RETURN(const bool failed, start(*next, phase::opportunistic, now, actions));
+      if (failed) too_large_.push_back(gpus);
     }
-    for (auto& [of, l] : queues_) {
-      if (!l.jobs.empty()) l.clock.set(cause_of(of), now);
+    for (auto& [key, q] : queues_) {
+      if (!q.jobs.empty()) q.clock.set(cause_of(key), now);
     }
     return absl::OkStatus();
   }
-  // When decide() wants to be called although nothing happens.
+  // forever: decide() need not be called while nothing happens.
   [[nodiscard]] time_ms wake() const noexcept { return forever; }
 
-  // nullopt: there is no such job.
+  // What the job does; nullopt: there is no such job.
   [[nodiscard]] std::optional<phase> find(job_id job) const {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
   }
+  // Jobs that wait or run.
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
-  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return adapter_.total_gpus(); }
-  // GPUs that are healthy and nobody's.
+  // GPUs of the cluster, those of bad nodes included.
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return gangs_.total_gpus(); }
+  // Healthy GPUs that no job uses.
   [[nodiscard]] std::uint32_t idle_gpus() const noexcept {
     return total_gpus() - bad_gpus_ - used_;
   }
+  // The scheduler that places the jobs.
   [[nodiscard]] const hived& scheduler() const noexcept { return scheduler_; }
 
  private:
@@ -179,93 +195,95 @@ class hived_queue {
   struct record {
     job_request request{};
     std::int64_t key = 0;
-    delays entered{};  // reading of the line's clock
+    delays entered{};  // reading of its queue's clock when it began to wait
     hived_queue::phase phase = phase::wait;
   };
-  // Guaranteed jobs of a tenant, or its opportunistic ones, that want as many GPUs.
-  struct line {
+  // The waiting jobs of a tenant that ask for the same number of GPUs, either its guaranteed jobs or
+  // its opportunistic ones.
+  struct queue {
     weighted_tree jobs{};
     delay_clock clock{};
-    bool fits_own = false;  // in the tenant's cells, were they empty
-    bool failed = false;    // the first found no room there, and nothing has changed since
+    bool fits_cells = false;  // into the tenant's cells if these are empty
+    bool failed = false;      // the first job did not fit, and nothing has changed since
   };
-  using line_key = std::tuple<std::uint32_t, bool, std::uint32_t>;  // tenant, opportunistic, GPUs
+  using queue_key = std::tuple<std::uint32_t, bool, std::uint32_t>;  // tenant, opportunistic, GPUs
 
-  hived_queue(hived scheduler, hived_jobs adapter)
-      : adapter_(std::move(adapter)), scheduler_(std::move(scheduler)) {
+  hived_queue(hived scheduler, hived_jobs gangs)
+      : gangs_(std::move(gangs)), scheduler_(std::move(scheduler)) {
     bad_.assign(scheduler_.layout().num_nodes(), false);
-    used_by_.resize(adapter_.num_tenants());
+    used_by_.resize(gangs_.num_tenants());
   }
 
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
-  [[nodiscard]] static line_key key_of(const job_request& r) {
+  [[nodiscard]] static queue_key key_of(const job_request& r) {
     return {r.tenant.value, r.priority < 0, r.gpus};
   }
 
   // The job waits from now on.
   void enter(record& r, time_ms now) {
-    line& l = queues_.at(key_of(r.request));
-    l.jobs.insert({r.key, r.request.job.value, 0});
-    if (l.jobs.first()->id == r.request.job.value) l.failed = false;
+    queue& q = queues_.at(key_of(r.request));
+    q.jobs.insert({r.key, r.request.job.value, 0});
+    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
     r.phase = phase::wait;
-    r.entered = l.clock.at(now);
+    r.entered = q.clock.at(now);
   }
-  // It does not any more; how long it has, by cause.
+  // The job waits no longer. Returns how long it waited, by cause.
   delays leave(const record& r, time_ms now) {
-    line& l = queues_.at(key_of(r.request));
-    l.jobs.erase(r.key, r.request.job.value);
-    delays waited = l.clock.at(now);
+    queue& q = queues_.at(key_of(r.request));
+    q.jobs.erase(r.key, r.request.job.value);
+    delays waited = q.clock.at(now);
     return waited -= r.entered;
   }
-  // Takes the job off its GPUs.
+  // Stops the job on its GPUs.
   [[nodiscard]] absl::Status stop(const record& r) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(r.request.job));
     used_ -= r.request.gpus;
-    if (r.phase == phase::own) used_by_[r.request.tenant.value] -= r.request.gpus;
-    no_place_.clear();
-    if (r.phase == phase::own || bad_gpus_ > 0) retry(r.request.tenant);
+    if (r.phase == phase::guaranteed) used_by_[r.request.tenant.value] -= r.request.gpus;
+    too_large_.clear();
+    if (r.phase == phase::guaranteed || bad_gpus_ > 0) retry(r.request.tenant);
     return absl::OkStatus();
   }
-  // There may be room in the tenant's cells; on bad hardware in everyone's.
+  // The tenant's jobs may fit into its cells now; on bad hardware, those of all tenants.
   void retry(tenant_id t) {
-    for (auto& [of, l] : queues_) {
-      if (std::get<0>(of) == t.value || bad_gpus_ > 0) l.failed = false;
+    for (auto& [key, q] : queues_) {
+      if (std::get<0>(key) == t.value || bad_gpus_ > 0) q.failed = false;
     }
   }
   void set_health(node_id n, bool good) {
-    const std::uint32_t gpus = adapter_.gpus(n);
+    const std::uint32_t gpus = gangs_.gpus(n);
     if (bad_[n.value] == !good) return;
     bad_[n.value] = !good;
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
-    no_place_.clear();
-    for (auto& [of, l] : queues_) l.failed = false;
+    too_large_.clear();
+    for (auto& [key, q] : queues_) q.failed = false;
   }
 
-  // Of the lines whose first may have room in the tenant's cells, that of the very first; null: none.
-  [[nodiscard]] line* first_line(tenant_id t) {
-    line* best = nullptr;
+  // Among the tenant's queues whose first job may fit into its cells, the one whose first job is
+  // before the others; null: none.
+  [[nodiscard]] queue* first_queue(tenant_id t) {
+    queue* best = nullptr;
     std::optional<weighted_tree::item> least;
     auto at = queues_.lower_bound({t.value, false, 0});
     for (; at != queues_.end() && std::get<0>(at->first) == t.value; ++at) {
-      line& l = at->second;
-      if (!l.fits_own || l.failed) continue;
-      const std::optional<weighted_tree::item> first = l.jobs.first();
+      queue& q = at->second;
+      if (!q.fits_cells || q.failed) continue;
+      const std::optional<weighted_tree::item> first = q.jobs.first();
       if (!first || (least && std::pair(least->key, least->id) < std::pair(first->key, first->id)))
         continue;
-      best = &l;
+      best = &q;
       least = first;
     }
     return best;
   }
-  // Who is next of those that may be guests; nullopt: nobody.
-  [[nodiscard]] std::optional<job_id> first_guest() const {
+  // The next job to try as opportunistic; nullopt: none.
+  [[nodiscard]] std::optional<job_id> first_opportunistic() const {
     std::optional<std::pair<time_ms, std::uint32_t>> best;
-    for (const auto& [of, l] : queues_) {
-      const auto& [t, opportunistic, gpus] = of;
-      if ((!opportunistic && !adapter_.lends()) || gpus > idle_gpus() ||
-          std::find(no_place_.begin(), no_place_.end(), gpus) != no_place_.end())
+    for (const auto& [key, q] : queues_) {
+      const auto& [t, opportunistic, gpus] = key;
+      if ((!opportunistic && !gangs_.over_quota()) || gpus > idle_gpus() ||
+          std::find(too_large_.begin(), too_large_.end(), gpus) != too_large_.end())
         continue;
-      const std::optional<weighted_tree::item> first = l.jobs.first();
+      const std::optional<weighted_tree::item> first = q.jobs.first();
       if (!first) continue;
       const std::pair at(first->key & ((std::int64_t{1} << time_bits) - 1), first->id);
       if (!best || at < *best) best = at;
@@ -273,12 +291,12 @@ class hived_queue {
     return best ? std::optional(job_id(best->second)) : std::nullopt;
   }
 
-  // Starts the job, whoever is in its way being suspended; whether there is no room.
+  // Starts the job and suspends the jobs in its way; returns true if it does not fit.
   [[nodiscard]] absl::StatusOr<bool> start(job_id job, hived_queue::phase as, time_ms now,
                                            std::vector<job_action>& actions) {
     record& r = jobs_.at(job.value);
-    const gang_request gang =
-        as == phase::guest ? adapter_.guest_gang(r.request) : adapter_.own_gang(r.request);
+    const gang_request gang = as == phase::opportunistic ? gangs_.opportunistic_gang(r.request)
+                                                         : gangs_.gang_of(r.request);
     APIARY_ASSIGN_OR_RETURN(gang_plan plan, scheduler_.propose(gang));
     if (plan.result == plan_result::wait) return true;
     APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
@@ -296,28 +314,30 @@ class hived_queue {
     const delays waited = leave(r, now);
     r.phase = as;
     used_ += r.request.gpus;
-    if (as == phase::own) used_by_[r.request.tenant.value] += r.request.gpus;
+    if (as == phase::guaranteed) used_by_[r.request.tenant.value] += r.request.gpus;
     actions.push_back({job_action::verb::start, job, hived_jobs::place(plan.tasks), waited});
     return false;
   }
 
-  [[nodiscard]] delay_cause cause_of(const line_key& of) const {
-    const auto& [t, opportunistic, gpus] = of;
+  [[nodiscard]] delay_cause cause_of(const queue_key& key) const {
+    const auto& [t, opportunistic, gpus] = key;
     const std::uint32_t free =
-        opportunistic ? idle_gpus() : adapter_.owned(tenant_id(t)) - used_by_[t];
+        opportunistic ? idle_gpus() : gangs_.owned(tenant_id(t)) - used_by_[t];
     if (gpus <= free) return delay_cause::fragmentation;
     return opportunistic ? delay_cause::capacity : delay_cause::quota;
   }
 
-  hived_jobs adapter_;
+  hived_jobs gangs_;
   hived scheduler_;
   std::uint32_t used_ = 0;  // GPUs
   std::uint32_t bad_gpus_ = 0;
   std::vector<bool> bad_;               // nodes
-  std::vector<std::uint32_t> used_by_;  // of a tenant's cells, by its jobs
-  std::map<line_key, line> queues_;
-  std::vector<std::uint32_t> no_place_;  // numbers of GPUs for which there is none for guests
+  std::vector<std::uint32_t> used_by_;  // GPUs of a tenant's cells that its jobs use
+  std::map<queue_key, queue> queues_;
+  std::vector<std::uint32_t> too_large_;  // numbers of GPUs that fit nowhere as opportunistic
   absl::flat_hash_map<std::uint32_t, record> jobs_;
 };
+
+static_assert(JobScheduler<hived_queue>);
 
 APIARY_NAMESPACE_END

@@ -51,13 +51,13 @@ TEST_CASE("gandiva_jobs: a job that shrinks and is stopped in one decision only 
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::grow);
   CHECK(s.owned_by(1) == 4);
-  s.decide(2, [&] { s.jobs.make_room(first_server, 1); });
+  s.decide(2, [&] { s.jobs.free_grown(first_server, 1); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::shrink);
   CHECK(s.actions[0].place == s.at(1).place);
   CHECK(s.owned_by(1) == 3);
   s.decide(3, [&] {
-    s.jobs.make_room(first_server, 2);
+    s.jobs.free_grown(first_server, 2);
     CHECK(s.owned_by(1) == 2);
     CHECK(s.jobs.acted(s.at(1)));
     s.jobs.suspend(s.at(1));

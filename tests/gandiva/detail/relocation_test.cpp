@@ -76,7 +76,7 @@ struct host {
     return sum;
   }
   // By the words: whether those of higher priority leave the job its GPUs there.
-  [[nodiscard]] bool gets_turns(const job_request& r, node_id n) const {
+  [[nodiscard]] bool gets_slices(const job_request& r, node_id n) const {
     std::uint32_t wanted = r.gpus + pinned(n);
     for (const auto& [job, other] : jobs) {
       if (scheduler.find(job)->server == n && other.priority > r.priority) wanted += other.gpus;
@@ -87,12 +87,12 @@ struct host {
   void nobody_starves() const {
     for (const auto& [job, r] : jobs) {
       const gandiva::standing s = *scheduler.find(job);
-      if (s.phase != gandiva::phase::suspended || gets_turns(r, s.server)) continue;
+      if (s.phase != gandiva::phase::suspended || gets_slices(r, s.server)) continue;
       if (acted(job)) continue;  // suspended just now
       for (const node_id n : scheduler.pool().servers()) {
         const std::uint32_t affinity = scheduler.affinity(n);
         if (affinity == 0 || affinity + pinned(n) > scheduler.pool().gpus(n)) continue;
-        REQUIRE(!gets_turns(r, n));
+        REQUIRE(!gets_slices(r, n));
       }
     }
   }

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/elastic.h - jobs that take the idle GPUs of their server, and give them back.
+// apiary/gandiva/detail/elastic.h - growing jobs to idle GPUs of their server, and shrinking them.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,22 +14,22 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A running job that may have more GPUs of its server than it asked for.
+// A running job that may use more GPUs of its server than it asked for.
 struct elastic_job {
   job_id job{};
   std::uint32_t asked = 1;
   std::uint32_t has = 1;   // asked, ..., most
-  std::uint32_t most = 1;  // that it can use
+  std::uint32_t most = 1;  // the most that it can use
 };
-// How many GPUs it has from now on.
+// A job and the number of GPUs that it has from now on.
 struct resize {
   job_id job{};
   std::uint32_t gpus = 0;
   friend constexpr bool operator==(resize, resize) noexcept = default;
 };
 
-// Gives or takes one GPU after the other; `next` is the index of the job whose turn it is, or the
-// number of jobs. Those that changed, in the order of `jobs`.
+// Gives (`more`) or takes one GPU after another. next(jobs) is the index of the job that gets or loses
+// the next GPU, or the number of jobs to stop. Returns the jobs that changed, in the order of `jobs`.
 template <class Next>
 [[nodiscard]] std::vector<resize> resize_one_by_one(std::span<const elastic_job> jobs,
                                                     std::uint32_t gpus, bool more, Next&& next) {
@@ -46,9 +46,9 @@ template <class Next>
   return changed;
 }
 
-// Hands out the idle GPUs of a server once they have been idle for the whole period: one at a time
-// to the job with the fewest that can use more, ties by id. So the smallest shares are as large as
-// they can be. In the order of `jobs`; empty while idle_for < period.
+// Gives the idle GPUs of a server to its jobs, if the GPUs have been idle for the whole period: one at
+// a time to the job with the fewest GPUs that can use more; ties go to the lower id. Returns the jobs
+// that grow, in the order of `jobs`; empty if idle_for < period.
 //
 // Model: "Gandiva" (OSDI 2018), §3.2, grow-shrink, for jobs that opted in.
 // Cost:  O(jobs * idle).
@@ -67,8 +67,9 @@ template <class Next>
   });
 }
 
-// Takes back `needed` GPUs, or all beyond what was asked for if these are fewer: one at a time from
-// the job with the most that has some beyond, ties by the highest id. In the order of `jobs`.
+// Takes back `needed` GPUs, or all that jobs have grown by if these are fewer: one at a time from the
+// job with the most GPUs that has grown; ties go to the higher id. Returns the jobs that shrink, in the
+// order of `jobs`.
 // Cost: O(jobs * needed).
 [[nodiscard]] inline std::vector<resize> shrink(std::span<const elastic_job> jobs,
                                                 std::uint32_t needed) {

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/fragmentation_moves.h - which running task to move where, so that GPUs fragment less.
+// apiary/gandiva/detail/fragmentation_moves.h - the migration of one task that lowers fragmentation most.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,6 +28,7 @@ struct placed_task {
   task_request task{};
   placement where{};
 };
+// A migration of one task.
 struct fragmentation_move {
   std::size_t task = 0;    // its index
   placement to{};          // another node, or other devices of its own
@@ -37,8 +38,8 @@ struct fragmentation_move {
 
 // Finds the move of one task that lowers the cluster's fragmentation F most for each GPU moved.
 //
-// For each kind of task it keeps what every node would gain by such a task, and computes again what
-// changed since; leaving a node is computed on a copy of the node's state. Nothing is taken or given.
+// For each kind of task it keeps the gain of placing such a task on every node, and updates only the
+// nodes that changed. It changes no node itself.
 //
 // Model:    defragmentation by migration as in "Gandiva" (OSDI 2018), §3.2, with the measure of
 //           "Beware of Fragmentation" (USENIX ATC 2023), §3, instead of free GPUs by server.
@@ -57,12 +58,12 @@ class fragmentation_moves {
     if (!kinds_.empty()) changes_.push_back(n);
   }
 
-  // The move that gains most for each GPU moved, if that is more than `cost` thousandths of a GPU; a
-  // task without GPUs counts as one. Of equals the first task, the first node, the first device.
+  // The move that gains most for each GPU moved, if that is more than `cost` thousandths of a GPU. A
+  // task without GPUs counts as one GPU. Ties go to the first task, then node, then device.
   [[nodiscard]] std::optional<fragmentation_move> best(const node_table& nodes,
                                                        std::span<const placed_task> tasks,
                                                        std::uint32_t cost) {
-    if (changes_.size() > nodes.size()) {  // to begin anew is no dearer
+    if (changes_.size() > nodes.size()) {  // a fresh start costs no more
       kinds_.clear();
       changes_.clear();
     }
@@ -79,7 +80,7 @@ class fragmentation_moves {
       const entry& other = k.best[0].where.node == at.node ? k.best[1] : k.best[0];
       if (other.gain > to.gain || (other.gain == to.gain && other.where.node < to.where.node))
         to = other;
-      if (to.gain == no_room || leaving + to.gain <= 0) continue;
+      if (to.gain == no_fit || leaving + to.gain <= 0) continue;
       const fragmentation_move move{i, to.where, static_cast<std::uint64_t>(leaving + to.gain)};
       if (pays(move.gain, task, cost) &&
           (!found || move.gain * gpus(tasks[found->task].task) > found->gain * gpus(task)))
@@ -89,9 +90,9 @@ class fragmentation_moves {
   }
 
  private:
-  static constexpr std::int64_t no_room = INT64_MIN;
+  static constexpr std::int64_t no_fit = INT64_MIN;
   struct entry {
-    std::int64_t gain = no_room;  // W * (F before - F with the task)
+    std::int64_t gain = no_fit;  // W * (F before - F with the task)
     placement where{};
   };
   struct kind {
@@ -111,7 +112,7 @@ class fragmentation_moves {
     const std::uint64_t whole = gain * 1000 / unit;
     return whole > cost || (whole == cost && gain * 1000 % unit > 0);
   }
-  // The node when the task has taken its part, or given it back.
+  // The node after the task has been placed there, or removed.
   [[nodiscard]] static node_state with(const node_state& before, const task_request& task,
                                        std::uint32_t mask, bool taken) noexcept {
     node_state node = before;
@@ -128,7 +129,7 @@ class fragmentation_moves {
     }
     return node;
   }
-  // Where on this node the task gains most.
+  // The devices of this node where the task gains most.
   [[nodiscard]] entry enter(const node_state& node, node_id n, const task_request& task) const {
     entry best;
     if (!task_fits(task, node)) return best;
@@ -143,7 +144,7 @@ class fragmentation_moves {
       return best;
     }
     for (std::uint32_t i = 0; i < node.gpus; ++i) {
-      bool seen = false;  // devices with as much left are worth as much
+      bool seen = false;  // devices with the same amount left gain the same
       for (std::uint32_t j = 0; j < i; ++j) seen = seen || node.gpu_left[j] == node.gpu_left[i];
       if (!seen && node.gpu_left[i] >= task.gpu_milli) consider(std::uint32_t{1} << i);
     }

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/jobs.h - who runs where under Gandiva; every change with its action.
+// apiary/gandiva/detail/jobs.h - the jobs of Gandiva; every change of one appends its action.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,23 +25,26 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// What a job does: waits for a server, waits for a time slice, or runs.
 enum class gandiva_phase : std::uint8_t { queued, suspended, run };
 
+// A job of Gandiva.
 struct gandiva_job {
   job_request request{};
-  time_ms key = 0;  // when it came
+  time_ms key = 0;  // its arrival
   gandiva_phase phase = gandiva_phase::queued;
-  node_id home{};         // whose turns it takes; not valid when it waits or runs over several
+  node_id home{};         // its server; not valid if it is queued or runs on several servers
   job_placement place{};  // while it runs
   std::int64_t pass = 0;  // slice_pass(), without what it runs now
-  time_ms since = 0;      // when it last began to run, or to wait for its turn
-  delays waited{};        // for a server or its turn since it came or was last stopped, till then
-  delays entered{};       // reading of its line's clock when it began to wait for a server
+  time_ms since = 0;      // when it last began to run, or to wait for a time slice
+  delays waited{};        // since it came or last stopped, until it was last queued or suspended
+  delays entered{};       // reading of its queue's clock when it was queued
   time_ms moved = 0;      // when it last started or migrated
-  job_id leader{};        // valid: it is packed onto the GPUs of this one, and runs when that does
-  job_id guest{};         // valid: this one is packed onto its GPUs
-  bool kept = false;      // it is packed, and that has proved to pay
-  job_sample alone{};     // what was measured when it ran alone; a rate of 0: nothing
+  job_id
+      leader{};  // valid: this job is packed onto the GPUs of that one, and runs when that one does
+  job_id guest{};                 // valid: that job is packed onto the GPUs of this one
+  bool kept = false;              // it is packed, and that has proved to pay
+  job_sample alone{};             // what was measured when it ran alone; a rate of 0: nothing
   std::uint64_t packed_rate = 0;  // since it was packed, or another onto it; 0: not measured
   std::uint64_t decision = 0;     // the last one that acted on it ...
   std::size_t action = 0;         // ... and where its action is
@@ -56,12 +59,12 @@ struct gandiva_job {
   }
 };
 
-// The jobs, their servers and what the host is to do with them, one action a job and decision at
-// most: one that shrinks and is stopped then only stops. Which change is right is decided above.
+// The jobs, their servers and the actions of a decision, at most one a job: if a job shrinks and then
+// stops, only the stop remains. The callers decide which changes to make.
 //
-// A packed job is a guest of its leader: both run on the leader's GPUs, which are the leader's in
-// the pool, start together and stop together. A guest counts in its server's load until its packing
-// is kept. Who ends leaves the GPUs to the other.
+// A packed job is the guest of its leader: both run on the leader's GPUs, start together and stop
+// together; the pool gives these GPUs to the leader. A guest counts in its server's load until its
+// packing is kept. When one of the two ends, the other keeps the GPUs.
 //
 // Cost: a change O(jobs of the server + log servers).
 class gandiva_jobs {
@@ -80,10 +83,10 @@ class gandiva_jobs {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? nullptr : &found->second;
   }
-  // Requires: there is such a job. It stays where it is until another is added.
+  // Requires: there is such a job. The reference is valid until a job is added.
   [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
   [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
-  // Guests, and jobs over several servers, ascending.
+  // Guests, and jobs on several servers, ascending.
   [[nodiscard]] const std::set<job_id>& guests() const noexcept { return guests_; }
   [[nodiscard]] const std::set<job_id>& wide() const noexcept { return wide_; }
 
@@ -120,8 +123,8 @@ class gandiva_jobs {
   // Whether this decision has an action for the job.
   [[nodiscard]] bool acted(const gandiva_job& r) const noexcept { return r.decision == decision_; }
 
-  // It takes turns on the server from now on, and waits. Requires: it is on no server, or suspended
-  // and not packed.
+  // The job is on the server from now on, suspended. Requires: it is on no server, or suspended and not
+  // packed.
   void settle(gandiva_job& r, node_id n) {
     std::optional<std::int64_t> least;
     for (const job_id other : servers_.jobs(n)) {
@@ -134,19 +137,19 @@ class gandiva_jobs {
       r.phase = gandiva_phase::suspended;
     });
   }
-  // Its guest, if it has one, comes along. Requires: it does not run; the place is idle.
+  // Starts the job, and its guest if it has one. Requires: it does not run; the GPUs are idle.
   void start(gandiva_job& r, job_placement place) {
     servers_.pool().take(r.request.job, place);
     run(r, job_action::verb::start, std::move(place));
     if (r.guest.valid()) run(at(r.guest), job_action::verb::pack, r.place);
   }
-  // It runs over several servers. Requires: it is on none; so many GPUs are idle there.
+  // Starts the job on several servers. Requires: it is on none; the GPUs are idle.
   void start_wide(gandiva_job& r, job_placement place) {
     for (const placement& p : place) pin(r, p, true);
     wide_.insert(r.request.job);
     start(r, std::move(place));
   }
-  // Its guest, if it has one, stops as well. Requires: it runs and has a home.
+  // Suspends the job, and its guest if it has one. Requires: it runs and has a home.
   void suspend(gandiva_job& r) {
     servers_.pool().give(r.place);
     halt(r, job_action::verb::suspend);
@@ -160,9 +163,9 @@ class gandiva_jobs {
         servers_.pool().give(r.place);
         servers_.pool().take(heir.request.job, r.place);
       }
-      part(r, heir);
+      unlink(r, heir);
     } else if (r.leader.valid()) {
-      part(at(r.leader), r);
+      unlink(at(r.leader), r);
     } else if (r.runs()) {
       servers_.pool().give(r.place);
     }
@@ -182,9 +185,9 @@ class gandiva_jobs {
     });
   }
 
-  // Takes so many GPUs of the server from jobs that have grown if not enough are idle. Requires: no
-  // more than are idle and grown.
-  void make_room(node_id n, std::uint32_t gpus) {
+  // Shrinks jobs of the server that have grown until so many GPUs are idle. Requires: no more than the
+  // idle GPUs and those that jobs have grown by.
+  void free_grown(node_id n, std::uint32_t gpus) {
     const std::uint32_t idle = pool().idle(n);
     if (idle >= gpus) return;
     for (const resize& change : shrink(elastic(n), gpus - idle)) {
@@ -210,7 +213,7 @@ class gandiva_jobs {
     }
     return jobs;
   }
-  // It has so many GPUs of its server from now on. Requires: more than it has; enough are idle.
+  // Grows the job to so many GPUs of its server. Requires: more than it has; enough are idle.
   void enlarge(gandiva_job& r, std::uint32_t gpus) {
     const job_placement more{pool().pick_idle(r.home, gpus - r.num_gpus())};
     servers_.pool().take(r.request.job, more);
@@ -218,11 +221,12 @@ class gandiva_jobs {
     emit(r, {job_action::verb::grow, r.request.job, r.place, {}});
   }
 
-  // It runs on at the place, with what it asked for. Requires: it runs, has no guest, and the place
-  // is on servers with as much to spare, its own included. If it is a guest, it is one no longer.
+  // Migrates the job to so many GPUs of each of these servers, as many as it asked for. A guest is then
+  // no longer packed. Requires: it runs and has no guest; the servers have as many spare GPUs, the
+  // job's own included.
   void migrate(gandiva_job& r, const std::vector<std::pair<node_id, std::uint32_t>>& to) {
     if (r.leader.valid()) {
-      part(at(r.leader), r);
+      unlink(at(r.leader), r);
     } else {
       servers_.pool().give(r.place);
     }
@@ -231,7 +235,7 @@ class gandiva_jobs {
     }
     job_placement place;
     for (const auto& [n, gpus] : to) {
-      make_room(n, gpus);
+      free_grown(n, gpus);
       place.push_back(pool().pick_idle(n, gpus));
     }
     servers_.pool().take(r.request.job, place);
@@ -247,9 +251,9 @@ class gandiva_jobs {
     emit(r, {job_action::verb::migrate, r.request.job, std::move(place), {}});
   }
 
-  // Packs a job onto the GPUs of another of the same home; it starts there, or goes there if it
-  // runs. Requires: neither is packed, they asked for equally many GPUs, and the leader runs on
-  // them.
+  // Packs a job onto the GPUs of another one on the same server; it starts there, or migrates there if
+  // it runs. Requires: neither is packed, both asked for the same number of GPUs, and the leader runs
+  // on so many.
   void pack(gandiva_job& leader, gandiva_job& guest) {
     if (guest.runs()) {
       servers_.pool().give(guest.place);
@@ -268,13 +272,13 @@ class gandiva_jobs {
   void keep(gandiva_job& guest) {
     edit(guest, [&] { guest.kept = true; });
   }
-  // The guest stops and waits for a turn of its own. Requires: it runs.
+  // The guest stops and waits for a time slice. Requires: it runs.
   void unpack(gandiva_job& guest) {
-    part(at(guest.leader), guest);
+    unlink(at(guest.leader), guest);
     halt(guest, job_action::verb::unpack);
   }
-  // The same for jobs that do not run.
-  void part(gandiva_job& leader, gandiva_job& guest) {
+  // Undoes the packing of two jobs without an action.
+  void unlink(gandiva_job& leader, gandiva_job& guest) {
     guests_.erase(guest.request.job);
     leader.guest = {};
     edit(guest, [&] {
@@ -299,7 +303,7 @@ class gandiva_jobs {
     if (before.server.valid()) touched_.push_back(before.server);
     if (after.server.valid() && after.server != before.server) touched_.push_back(after.server);
   }
-  // A part of a job over several servers comes or goes.
+  // The GPUs of a job on one of its several servers are taken, or released.
   void pin(const gandiva_job& r, const placement& p, bool comes) {
     const gandiva_claim part{p.node, r.request.gpus, p.num_devices(), false, true};
     servers_.change(r.request.job, comes ? gandiva_claim{} : part, comes ? part : gandiva_claim{});
@@ -320,7 +324,8 @@ class gandiva_jobs {
     edit(r, [&] { r.phase = gandiva_phase::suspended; });
     emit(r, {what, r.request.job, {}, {}});
   }
-  // Only a job that shrank in this decision may shrink on or stop: its action becomes that.
+  // Appends the action. A job that shrank in this decision may shrink again or stop: the new action
+  // replaces the old one.
   void emit(gandiva_job& r, job_action action) {
     if (acted(r)) {
       APIARY_VERIFY((*actions_)[r.action].what == job_action::verb::shrink);

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/migration.h - running jobs that move: servers emptied, scattered jobs together.
+// apiary/gandiva/detail/migration.h - which running jobs migrate: to empty servers, to bring a job together.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -21,12 +21,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A server as far as moving goes.
+// What migration needs to know of a server.
 struct server_capacity {
   std::uint32_t gpus = 0;
-  std::uint32_t free = 0;  // of them, those that a job may come to; 0 on a broken server
+  std::uint32_t free = 0;  // GPUs that a job may move to; 0 on a broken server
 };
-// So many GPUs of a server, which is an index.
+// A number of GPUs on a server, which is an index.
 struct gpus_on_server {
   std::uint32_t server = 0;
   std::uint32_t gpus = 0;
@@ -37,9 +37,9 @@ struct resident {
   job_id job{};
   std::uint32_t server = 0;
   std::uint32_t gpus = 1;
-  bool movable = true;  // it may, and what it loses by moving is negligible
+  bool movable = true;  // it may move now
 };
-// What a job is to have from now on, in ascending order of servers.
+// The GPUs that a job has after a migration, in ascending order of servers.
 struct migration {
   job_id job{};
   std::vector<gpus_on_server> to{};
@@ -47,7 +47,7 @@ struct migration {
 };
 
 // The free GPUs of servers as free cells: a server with f of them is one of level f - 1. So
-// unusable(g - 1) is the share of free GPUs that a job of g GPUs on one server cannot have, and
+// unusable(g - 1) is the fraction of the free GPUs that a job of g GPUs on one server cannot have, and
 // largest is the largest job that can come. Requires: at most 32 GPUs free on a server.
 [[nodiscard]] inline buddy_fragmentation server_fragmentation(
     std::span<const server_capacity> servers) noexcept {
@@ -62,23 +62,23 @@ struct migration {
   return result;
 }
 
-// What a move is worth: by how much less of the free GPUs is of no use to typical jobs, and by how
-// much more is of use to a job of one, two, three, ... GPUs, summed over these sizes. The first
-// counts; where it is equal, as without a typical workload, the second.
+// What a move gains: how many fewer free GPUs are unusable for typical jobs, then how many more are
+// usable for a job of one, two, three, ... GPUs, summed over these sizes. The second counts only where
+// the first is equal, as it is without a typical workload.
 struct move_gain {
   std::int64_t typical = 0;  // the fall of W * F, metric/fragmentation.h
   std::int64_t sizes = 0;    // the rise of the sum of leaves_from() of server_fragmentation()
   friend constexpr auto operator<=>(const move_gain&, const move_gain&) noexcept = default;
 };
 
-// The gain of moves by what is free on two servers.
+// Computes the gain of a move from the free GPUs of both servers.
 //
 // Cost: O(1) a move, a table of 264 bytes.
 class move_gains {
  public:
   // Without a typical workload.
   move_gains() = default;
-  // Typical are the tasks of the metric's mix, whole GPUs of that model; CPU does not count.
+  // The tasks of the metric's mix are typical, as whole GPUs of that model; CPU does not count.
   explicit move_gains(const fragmentation& metric, gpu_model model = 0) noexcept {
     node_state server;
     server.gpus = max_gpus_per_node;
@@ -94,38 +94,38 @@ class move_gains {
     }
   }
 
-  // Of a job of so many GPUs that leaves a server with `from` free ones for one with `to`.
+  // The gain of a job of so many GPUs that moves from a server with `from` free GPUs to one with `to`.
   // Requires: gpus <= to, from + gpus at most 32.
   [[nodiscard]] move_gain operator()(std::uint32_t from, std::uint32_t to,
                                      std::uint32_t gpus) const noexcept {
     APIARY_ASSERT(gpus <= to && from + gpus < usable_.size());
-    // A server of f free GPUs is f to each of the f sizes that fit.
+    // On a server with f free GPUs, f are usable for each of the f sizes that fit.
     const auto sizes = [](std::uint32_t free) { return std::int64_t{free} * free; };
     return {usable_[from + gpus] + usable_[to - gpus] - usable_[from] - usable_[to],
             sizes(from + gpus) + sizes(to - gpus) - sizes(from) - sizes(to)};
   }
 
  private:
-  // W times what is of use of so many free GPUs.
+  // W times the usable GPUs among so many free ones.
   std::array<std::int64_t, buddy_fragmentation::max_levels + 1> usable_{};
 };
 
-// Empties servers: takes, while one has at least `threshold` free GPUs and jobs, the one with the
-// most (of equal ones the first) and moves its jobs, the largest first, ties by id, each to the
-// server where it gains most, of equal ones that with the fewest free GPUs, then the first: one that
-// it fits in, with not more free ones than its own, not an idle one. A job that gains nowhere stays,
-// and that server is left alone from then on. In the order in which to move; no job moves twice.
+// Chooses migrations that empty servers, so that free GPUs are together on few servers. While a server
+// with jobs has at least `threshold` free GPUs, takes the one with the most (ties: the first) and moves
+// its jobs, the largest first, ties by id. Each job goes to the server where it gains most (ties: the
+// fewest free GPUs, then the first); the server must have enough free GPUs for it, no more than the
+// job's own server, and at least one job. A job that gains nowhere stays. Each server is emptied at
+// most once. Returns the migrations in order; no job moves twice.
 //
-// So free GPUs come together. Without a typical workload a job of g GPUs that leaves a free ones for
-// b gains 2 g (a - b + g), at least 2 g^2, and goes where the fewest are free.
+// Without a typical workload, a job of g GPUs that moves from a server with a free GPUs to one with b
+// gains 2 g (a - b + g), at least 2 g^2, so it goes where the fewest GPUs are free.
 //
 // Model:    "Gandiva" (OSDI 2018), §3.2, migration: jobs leave the server with the most free GPUs
 //           until every non-idle one has fewer than 3 of 4. Differs: ties may be destinations; what
 //           a move gains is measured, by the fragmentation of FGD where a workload is typical.
 // Requires: each server that is not broken has the GPUs of its residents beside its free ones;
 //           residents of broken ones (free = 0) stay; at most 32 GPUs a server; threshold > 0.
-// Cost:     O(servers + jobs log jobs), and a step of O(log64 servers) for each number of GPUs a
-//           move.
+// Cost:     O(servers + jobs log jobs), and for each move O(log64 servers) a number of GPUs.
 [[nodiscard]] inline std::vector<migration> defragment(std::span<const server_capacity> servers,
                                                        std::span<const resident> jobs,
                                                        std::uint32_t threshold,
@@ -184,32 +184,31 @@ class move_gains {
   return moves;
 }
 
-// A place for a job of `gpus` GPUs on the fewest servers, if these are fewer than it has (`now`);
-// else empty. Its own GPUs count as free. The servers with the most are taken, of equal ones those
-// where it is already, then the first; what is left of it goes to the tightest of the others.
+// Brings a job together: its GPUs on as few servers as possible; empty if these are not fewer than it
+// has (`now`). The job's own GPUs count as free. Takes the servers with the most free GPUs (ties: those
+// that the job uses, then the first); the last server is the one with the fewest that are enough.
 //
-// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs that are not together move. What it
-//           improves is spanned_cells() of topology/locality.h at the level of servers.
+// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs that are not together move. It lowers spanned_cells() of topology/locality.h at the level of servers.
 // Requires: `now` names servers once each, ascending.
-// Cost:     O(servers log servers); `servers` may be those with free GPUs and its own alone.
+// Cost:     O(servers log servers); `servers` may be only those with free GPUs and the job's own.
 [[nodiscard]] inline std::vector<gpus_on_server> gather(std::span<const server_capacity> servers,
                                                         std::span<const gpus_on_server> now) {
-  std::vector<std::uint32_t> room(servers.size());
+  std::vector<std::uint32_t> free(servers.size());
   std::vector<std::uint32_t> order;
   std::uint32_t gpus = 0;
-  for (std::size_t s = 0; s < servers.size(); ++s) room[s] = servers[s].free;
-  for (const gpus_on_server& share : now) {
-    room[share.server] += share.gpus;
-    gpus += share.gpus;
+  for (std::size_t s = 0; s < servers.size(); ++s) free[s] = servers[s].free;
+  for (const gpus_on_server& held : now) {
+    free[held.server] += held.gpus;
+    gpus += held.gpus;
   }
-  for (std::uint32_t s = 0; s < room.size(); ++s) {
-    if (room[s] > 0) order.push_back(s);
+  for (std::uint32_t s = 0; s < free.size(); ++s) {
+    if (free[s] > 0) order.push_back(s);
   }
   const auto own = [&](std::uint32_t s) {
     return std::any_of(now.begin(), now.end(), [&](gpus_on_server p) { return p.server == s; });
   };
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    if (room[a] != room[b]) return room[a] > room[b];
+    if (free[a] != free[b]) return free[a] > free[b];
     if (own(a) != own(b)) return own(a);
     return a < b;
   });
@@ -217,12 +216,12 @@ class move_gains {
   for (std::size_t i = 0; gpus > 0 && i < order.size(); ++i) {
     if (to.size() + 1 == now.size()) return {};
     std::size_t best = i;
-    if (room[order[i]] >= gpus) {  // the last: the tightest
-      for (std::size_t j = i; j < order.size() && room[order[j]] >= gpus; ++j) {
-        if (room[order[j]] < room[order[best]]) best = j;
+    if (free[order[i]] >= gpus) {  // the last: the tightest
+      for (std::size_t j = i; j < order.size() && free[order[j]] >= gpus; ++j) {
+        if (free[order[j]] < free[order[best]]) best = j;
       }
     }
-    const std::uint32_t here = (std::min)(gpus, room[order[best]]);
+    const std::uint32_t here = (std::min)(gpus, free[order[best]]);
     to.push_back({order[best], here});
     gpus -= here;
   }

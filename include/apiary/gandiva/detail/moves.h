@@ -21,9 +21,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Brings jobs over several servers together on departures, and empties servers in the background
-// (gandiva/detail/migration.h). A job that started or moved less than `rest` ago stays: what it would lose is
-// not negligible yet.
+// Brings jobs on several servers together after departures, and empties servers
+// (gandiva/detail/migration.h). A job that started or moved less than `rest` ago does not move: it would
+// lose too much of its time.
 //
 // Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with GPUs to spare
 //       and the jobs of those that are left), and nothing where none has the threshold to spare.
@@ -54,7 +54,7 @@ class gandiva_migration {
     }
   }
 
-  // Whether something moved, or may once it has rested.
+  // Returns whether a job moved, or may move later.
   bool defragment(gandiva_jobs& jobs, time_ms now) const {
     bool any = false;
     std::vector<node_id> some;
@@ -83,7 +83,7 @@ class gandiva_migration {
     for (const migration& m : detail::defragment(v.capacities, residents, threshold_, gains_)) {
       more = true;
       gandiva_job& r = jobs.at(m.job);
-      if (jobs.acted(r)) break;  // it shrank for one that came: the rest waits for the next time
+      if (jobs.acted(r)) break;  // it shrank for a new job: the other moves wait for the next time
       jobs.migrate(r, v.places(m.to));
     }
     return more;
@@ -125,16 +125,16 @@ class gandiva_migration {
 // Lets jobs grow to GPUs of their server on which nothing has changed for a while
 // (gandiva/detail/elastic.h).
 //
-// Cost: watch O(jobs of the server + log servers); grow that a server whose time has come.
+// Cost: watch O(jobs of the server + log servers); grow the same for each server whose period is over.
 class gandiva_growth {
  public:
   explicit gandiva_growth(time_ms idle_period) : period_(idle_period) {}
 
-  // When the next server's time comes; forever for none.
+  // When jobs of a server may grow next; forever: none.
   [[nodiscard]] time_ms next() const noexcept {
     return timers_.empty() ? forever : timers_.first().at;
   }
-  // Something changed on the server.
+  // Something changed on the server: starts its idle period anew.
   void watch(const gandiva_jobs& jobs, node_id n, time_ms now) {
     const std::vector<elastic_job> elastic = jobs.elastic(n);
     const bool may = jobs.servers().spare(n) > 0 && jobs.pool().idle(n) > 0 &&
@@ -146,7 +146,7 @@ class gandiva_growth {
       timers_.cancel(n.value);
     }
   }
-  // Lets the jobs of those servers grow whose time has come.
+  // Grows the jobs of the servers whose idle period is over.
   void grow(gandiva_jobs& jobs, time_ms now) {
     while (!timers_.empty() && timers_.first().at <= now) {
       const node_id n(timers_.pop().id);

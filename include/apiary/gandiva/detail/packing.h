@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/packing.h - which jobs Gandiva tries on one GPU, and which it leaves there.
+// apiary/gandiva/detail/packing.h - which jobs Gandiva packs on one GPU, and which packings it keeps.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,11 +18,11 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Trials of packing on over-subscribed servers, one a server and quantum (gandiva/packing.h): of the
-// jobs that are not to run in this quantum one is tried beside one that is, both profiled alone
-// before, with as many GPUs and the same priority. A quantum later it stays if both together do
-// more than in turns, and is not tried with that one again if not. What stays is asked again at
-// each quantum.
+// Tries packing on over-subscribed servers, one trial a server and quantum (gandiva/packing.h). A job
+// outside the time slice is packed with a job of the slice; both have been profiled alone, and have the
+// same number of GPUs and the same priority. One quantum later the packing is kept if both jobs
+// together do more than in time slices; otherwise it is undone and that pair is not tried again. A
+// packing that is kept is judged again at each quantum.
 //
 // Cost: judge, separate O(packed jobs); choose as pack_trials::next.
 class gandiva_packing {
@@ -31,13 +31,13 @@ class gandiva_packing {
   gandiva_packing(std::size_t servers, std::uint64_t gpu_memory)
       : gpu_memory_(gpu_memory), trials_(servers) {}
 
-  // At a quantum: keeps, or takes apart, what has run side by side. Those whose server has room are
-  // left to separate().
+  // At a quantum: keeps or undoes each packing. Jobs that separate() can give their own GPUs on their
+  // server are left alone.
   void judge(gandiva_jobs& jobs) {
     for (const job_id job : std::vector<job_id>(jobs.guests().begin(), jobs.guests().end())) {
       gandiva_job& guest = jobs.at(job);
       gandiva_job& leader = jobs.at(guest.leader);
-      if (!guest.runs() || has_room(jobs, guest)) continue;
+      if (!guest.runs() || has_spare(jobs, guest)) continue;
       const bool measured = guest.packed_rate > 0 && leader.packed_rate > 0;
       if (guest.kept && !measured) continue;
       if (measured &&
@@ -52,10 +52,11 @@ class gandiva_packing {
     }
   }
 
-  // Gives packed jobs GPUs of their own where there is room: on their server, else on the tightest.
+  // Gives packed jobs their own GPUs if some are spare: on their server, else on the server with the
+  // fewest spare GPUs that are enough.
   void separate(gandiva_jobs& jobs) {
     if (jobs.servers().most_spare() == 0) {
-      // Only trials may have room then: on a server that is just full.
+      // Only trials may fit then: on a server that is just full.
       if (std::none_of(jobs.guests().begin(), jobs.guests().end(),
                        [&](job_id j) { return !jobs.at(j).kept; }))
         return;
@@ -64,13 +65,13 @@ class gandiva_packing {
       gandiva_job& guest = jobs.at(job);
       if (!guest.runs() || jobs.acted(guest)) continue;
       const std::uint32_t gpus = guest.request.gpus;
-      const node_id to = has_room(jobs, guest) ? guest.home : jobs.servers().tightest(gpus);
+      const node_id to = has_spare(jobs, guest) ? guest.home : jobs.servers().tightest(gpus);
       if (to.valid()) jobs.migrate(guest, {{to, gpus}});
     }
   }
 
-  // Which of `waiting`, jobs of the server that are not to run, to try beside which of `running`:
-  // indices into both.
+  // The next pair to pack: indices into `waiting`, jobs of the server outside the time slice, and into
+  // `running`, jobs of the slice.
   [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> choose(
       const gandiva_jobs& jobs, node_id n, std::span<gandiva_job* const> waiting,
       std::span<gandiva_job* const> running) const {
@@ -104,7 +105,7 @@ class gandiva_packing {
   }
 
  private:
-  [[nodiscard]] static bool has_room(const gandiva_jobs& jobs, const gandiva_job& guest) {
+  [[nodiscard]] static bool has_spare(const gandiva_jobs& jobs, const gandiva_job& guest) {
     return guest.kept ? jobs.servers().spare(guest.home) >= guest.request.gpus
                       : !jobs.servers().over_subscribed(guest.home);
   }

@@ -16,19 +16,19 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A line for each number of GPUs, by arrival. What keeps one job of a line waiting keeps all of it,
-// so that one clock a line tells every job's delay by cause.
+// The jobs that wait for a server: one queue for each number of GPUs, by arrival. All jobs of a queue
+// wait for the same cause, so one clock a queue measures the delays of all its jobs.
 //
-// Cost: enter, leave O(log jobs waiting); the rest O(numbers of GPUs asked for) beside what it calls.
+// Cost: enter, leave O(log waiting jobs); the rest O(distinct numbers of GPUs), callbacks excluded.
 class gandiva_queue {
  public:
   // The job waits from now on.
   void enter(gandiva_job& r, time_ms now) {
-    line& l = queues_[r.request.gpus];
-    l.jobs.emplace(r.key, r.request.job.value);
-    r.entered = l.clock.at(now);
+    queue& q = queues_[r.request.gpus];
+    q.jobs.emplace(r.key, r.request.job.value);
+    r.entered = q.clock.at(now);
   }
-  // It does not any more; how long it has is added to r.waited. Requires: it waits.
+  // The job waits no longer; adds the time that it waited to r.waited. Requires: it waits.
   void leave(gandiva_job& r, time_ms now) {
     const auto at = queues_.find(r.request.gpus);
     at->second.jobs.erase({r.key, r.request.job.value});
@@ -37,36 +37,37 @@ class gandiva_queue {
     r.since = now;
     if (at->second.jobs.empty()) queues_.erase(at);
   }
-  // Calls place(job), which says whether the job has left, for the jobs by arrival; of each number of
-  // GPUs until one stays.
+  // Calls place(job) for the jobs by arrival; it returns whether it took the job out of the queue. After
+  // the first job of a queue that stays, the others of that queue are not tried.
   template <class Place>
   void place_all(Place&& place) {
     std::set<std::uint32_t> failed;
     while (true) {
       std::optional<std::pair<time_ms, std::uint32_t>> first;
       std::uint32_t wanted = 0;
-      for (const auto& [gpus, l] : queues_) {
-        if (failed.contains(gpus) || (first && *first < *l.jobs.begin())) continue;
-        first = *l.jobs.begin();
+      for (const auto& [gpus, q] : queues_) {
+        if (failed.contains(gpus) || (first && *first < *q.jobs.begin())) continue;
+        first = *q.jobs.begin();
         wanted = gpus;
       }
       if (!first) return;
       if (!place(job_id(first->second))) failed.insert(wanted);
     }
   }
-  // With so many GPUs idle those who still wait do so for want of GPUs, or of a place for them.
+  // Sets the cause of each queue: capacity if its jobs ask for more than `idle` GPUs, else
+  // fragmentation.
   void explain(std::uint32_t idle, time_ms now) {
-    for (auto& [gpus, l] : queues_) {
-      l.clock.set(gpus > idle ? delay_cause::capacity : delay_cause::fragmentation, now);
+    for (auto& [gpus, q] : queues_) {
+      q.clock.set(gpus > idle ? delay_cause::capacity : delay_cause::fragmentation, now);
     }
   }
 
  private:
-  struct line {
-    std::set<std::pair<time_ms, std::uint32_t>> jobs{};  // when they came, ids
+  struct queue {
+    std::set<std::pair<time_ms, std::uint32_t>> jobs{};  // arrivals, ids
     delay_clock clock{};
   };
-  std::map<std::uint32_t, line> queues_;  // by GPUs
+  std::map<std::uint32_t, queue> queues_;  // by GPUs
 };
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/relocation.h - which suspended jobs Gandiva lets take turns elsewhere.
+// apiary/gandiva/detail/relocation.h - which suspended jobs Gandiva moves to another server.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,17 +18,18 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Moves suspended jobs that a server has room for, or turns. A packed one moves without the other.
+// Moves suspended jobs to servers with spare GPUs, or where they get time slices. A packed job moves
+// without the other one.
 //
-// Cost: into_room O(log servers + jobs of the server) a move; from_higher O(jobs of over-subscribed
-//       servers), their square where priorities differ, and for each number of GPUs and priority
-//       that finds nothing better, or job that moves, O(servers in use and their jobs).
+// Cost: into_spare O(log servers + jobs of the server) a move; from_higher O(jobs of over-subscribed
+//       servers), their square where priorities differ, and O(servers in use and their jobs) for
+//       each job that moves and each number of GPUs and priority for which no server is better.
 class gandiva_relocation {
  public:
-  // While there is room for one: moves a suspended job of the most over-subscribed server that has
-  // one small enough, there whoever ran least. Calls leaves(job) before.
+  // While a suspended job fits into the spare GPUs of a server, moves one: from the most
+  // over-subscribed server that has such a job, the one that ran least. Calls leaves(job) before.
   template <class Leaves>
-  static void into_room(gandiva_jobs& jobs, Leaves&& leaves) {
+  static void into_spare(gandiva_jobs& jobs, Leaves&& leaves) {
     const gandiva_servers& servers = jobs.servers();
     while (!servers.over().none()) {
       const std::uint32_t most = servers.most_spare();
@@ -37,17 +38,17 @@ class gandiva_relocation {
       gandiva_job* best = nullptr;
       for (const job_id job : servers.jobs(from)) {
         gandiva_job& r = jobs.at(job);
-        if (!waits_for_turn(r) || r.request.gpus > most) continue;
+        if (!waits_for_slice(r) || r.request.gpus > most) continue;
         if (best == nullptr || r.pass < best->pass) best = &r;
       }
       move(jobs, *best, servers.tightest(best->request.gpus), leaves);
     }
   }
 
-  // Moves suspended jobs whose server is full of work of higher priority, the highest priority
-  // first, then by arrival and id: to the least loaded server on which they get turns, one of their
-  // size if there is one; and again, as long as those who came leave others without turns: each
-  // time of lower priority. Calls leaves(job) before.
+  // Moves suspended jobs whose server is full of jobs of higher priority, the highest priority first,
+  // then by arrival and id: to the least loaded server where they get time slices, one of their
+  // affinity if there is one. Repeats while moved jobs leave others without time slices; these are of
+  // lower priority each time. Calls leaves(job) before.
   template <class Leaves>
   static void from_higher(gandiva_jobs& jobs, Leaves&& leaves) {
     for (bool moved = true; moved;) {
@@ -56,7 +57,7 @@ class gandiva_relocation {
       failed.fill((std::numeric_limits<std::int64_t>::min)());
       for (gandiva_job* const r : starving(jobs)) {
         const std::uint32_t gpus = r->request.gpus;
-        if (r->request.priority <= failed[gpus] || gets_turns(jobs, r->home, *r)) continue;
+        if (r->request.priority <= failed[gpus] || gets_slices(jobs, r->home, *r)) continue;
         const node_id to = better(jobs, *r);
         if (to.valid()) {
           move(jobs, *r, to, leaves);
@@ -69,18 +70,18 @@ class gandiva_relocation {
   }
 
  private:
-  [[nodiscard]] static bool waits_for_turn(const gandiva_job& r) noexcept {
+  [[nodiscard]] static bool waits_for_slice(const gandiva_job& r) noexcept {
     return r.phase == gandiva_phase::suspended && !r.leader.valid();
   }
   template <class Leaves>
   static void move(gandiva_jobs& jobs, gandiva_job& r, node_id to, Leaves&& leaves) {
     leaves(r);
-    if (r.guest.valid()) jobs.part(r, jobs.at(r.guest));
+    if (r.guest.valid()) jobs.unlink(r, jobs.at(r.guest));
     jobs.settle(r, to);
   }
 
-  // Whether the jobs of higher priority on the server leave this one the GPUs that it wants.
-  [[nodiscard]] static bool gets_turns(const gandiva_jobs& jobs, node_id n, const gandiva_job& r) {
+  // Whether the jobs of higher priority on the server leave enough GPUs for this job.
+  [[nodiscard]] static bool gets_slices(const gandiva_jobs& jobs, node_id n, const gandiva_job& r) {
     std::uint32_t wanted = jobs.servers().pinned(n) + r.request.gpus;
     for (const job_id job : jobs.servers().jobs(n)) {
       const gandiva_job& other = jobs.at(job);
@@ -89,7 +90,7 @@ class gandiva_relocation {
     }
     return wanted <= jobs.pool().gpus(n);
   }
-  // The suspended jobs that get no turns, in order.
+  // The suspended jobs that get no time slices, in order.
   [[nodiscard]] static std::vector<gandiva_job*> starving(gandiva_jobs& jobs) {
     std::vector<gandiva_job*> found;
     const summary_bitset& over = jobs.servers().over();
@@ -100,8 +101,8 @@ class gandiva_relocation {
       for (const job_id job : here) highest = (std::max)(highest, jobs.at(job).request.priority);
       for (const job_id job : here) {
         gandiva_job& r = jobs.at(job);
-        if (r.home != node_id(n) || !waits_for_turn(r) || r.request.priority == highest) continue;
-        if (!gets_turns(jobs, r.home, r)) found.push_back(&r);
+        if (r.home != node_id(n) || !waits_for_slice(r) || r.request.priority == highest) continue;
+        if (!gets_slices(jobs, r.home, r)) found.push_back(&r);
       }
     }
     std::sort(found.begin(), found.end(), [](const gandiva_job* a, const gandiva_job* b) {
@@ -111,17 +112,17 @@ class gandiva_relocation {
     });
     return found;
   }
-  // Where it would get turns; not valid: nowhere.
+  // The server where the job would get time slices; not valid: none.
   [[nodiscard]] static node_id better(const gandiva_jobs& jobs, const gandiva_job& r) {
     for (const auto& [load, n] : jobs.servers().sharing(r.request.gpus)) {
-      if (gets_turns(jobs, node_id(n), r)) return node_id(n);
+      if (gets_slices(jobs, node_id(n), r)) return node_id(n);
     }
     node_id best;
     std::uint32_t least = (std::numeric_limits<std::uint32_t>::max)();
     for (std::uint32_t gpus = 1; gpus <= max_gpus_per_node; ++gpus) {
       for (const auto& [load, n] : jobs.servers().sharing(gpus)) {
         if (load >= least) break;
-        if (!gets_turns(jobs, node_id(n), r)) continue;
+        if (!gets_slices(jobs, node_id(n), r)) continue;
         least = load;
         best = node_id(n);
         break;

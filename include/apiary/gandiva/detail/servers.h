@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/servers.h - servers by load, affinity and what they have to spare.
+// apiary/gandiva/detail/servers.h - servers by load, affinity and unsubscribed GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -21,24 +21,24 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What a job is to its server.
+// What a job contributes to its server.
 struct gandiva_claim {
-  node_id server{};        // not valid: it is on none
+  node_id server{};        // not valid: it is on no server
   std::uint32_t gpus = 0;  // that it asked for
-  std::uint32_t load = 0;  // of them that count: all, or none
-  bool suspended = false;  // it waits for its turn, and might move
-  bool pinned = false;     // it runs over several servers, without turns
+  std::uint32_t load = 0;  // of these, the GPUs that count: all or none
+  bool suspended = false;  // it waits for a time slice, and might move
+  bool pinned = false;     // it runs on several servers, without time slices
   friend constexpr bool operator==(const gandiva_claim&, const gandiva_claim&) noexcept = default;
 };
 
-// The servers of a cluster and the jobs that share them, indexed so that no question looks at all.
+// The servers of a cluster and their jobs, indexed so that no query scans all servers.
 //
-// A server's load is the sum of what counts of its jobs; over-subscribed, it is more than its GPUs.
-// Its affinity is the GPUs that the first job on it asked for, 0 for an empty one. It has to spare
-// what nobody on it has, in turns or at once; a broken one nothing.
+// A server's load is the sum of its jobs' loads; the server is over-subscribed if that is more than
+// its GPUs. Its affinity is the number of GPUs that its first job asked for; 0: no job is on it. Its
+// spare GPUs are its GPUs minus its load; a broken or over-subscribed server has none.
 //
-// Cost: change O(log servers), and the suspended jobs' numbers of GPUs if it is over-subscribed;
-//       the questions O(max_gpus_per_node * log64 servers). About 150 bytes a server.
+// Cost: change O(log servers), and O(distinct numbers of GPUs of suspended jobs) if the server is
+//       over-subscribed; the queries O(max_gpus_per_node * log64 servers). About 150 bytes a server.
 class gandiva_servers {
  public:
   // Requires: as server_pool.
@@ -53,7 +53,7 @@ class gandiva_servers {
   [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
   [[nodiscard]] server_pool& pool() noexcept { return pool_; }
   [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return servers_[n.value].load; }
-  // Of it, that of jobs over several servers.
+  // The load of jobs on several servers.
   [[nodiscard]] std::uint32_t pinned(node_id n) const noexcept { return servers_[n.value].pinned; }
   [[nodiscard]] std::uint32_t affinity(node_id n) const noexcept {
     return servers_[n.value].affinity;
@@ -68,17 +68,17 @@ class gandiva_servers {
   }
   // The over-subscribed servers.
   [[nodiscard]] const summary_bitset& over() const noexcept { return over_; }
-  // Those that have k GPUs to spare, k > 0.
+  // The servers with exactly k spare GPUs. Requires: k > 0.
   [[nodiscard]] const summary_bitset& sparing(std::uint32_t k) const noexcept { return spare_[k]; }
 
-  // The least loaded healthy server of affinity `gpus` on which so many take turns or could, of
-  // equal ones the lowest; not valid when there is none. Here and below gpus > 0.
+  // The least loaded healthy server of affinity `gpus` on which a job of that size can get time slices;
+  // ties go to the lowest id; not valid: there is none. Here and below, requires: gpus > 0.
   [[nodiscard]] node_id least_loaded(std::uint32_t gpus) const noexcept {
     if (gpus > max_gpus_per_node || same_[gpus].empty()) return {};
     return node_id(same_[gpus].begin()->second);
   }
-  // The healthy servers of that affinity on which so many take turns or could, as (load, server),
-  // ascending. Requires: gpus <= max_gpus_per_node.
+  // The healthy servers of that affinity on which a job of that size can get time slices, as
+  // (load, server), ascending. Requires: gpus <= max_gpus_per_node.
   [[nodiscard]] const std::set<std::pair<std::uint32_t, std::uint32_t>>& sharing(
       std::uint32_t gpus) const noexcept {
     return same_[gpus];
@@ -89,7 +89,7 @@ class gandiva_servers {
     for (; gpus <= max_gpus_per_node; ++gpus) best = (std::min)(best, empty_[gpus].find_first());
     return best == summary_bitset::npos ? node_id() : node_id(best);
   }
-  // The lowest of those servers that have the fewest to spare, but `gpus`.
+  // The server with the fewest spare GPUs that are at least `gpus`; ties go to the lowest id.
   [[nodiscard]] node_id tightest(std::uint32_t gpus) const noexcept {
     for (; gpus <= max_gpus_per_node; ++gpus) {
       const std::uint32_t n = spare_[gpus].find_first();
@@ -97,13 +97,14 @@ class gandiva_servers {
     }
     return {};
   }
-  // The most that a server has to spare.
+  // The most spare GPUs of any server.
   [[nodiscard]] std::uint32_t most_spare() const noexcept {
     std::uint32_t k = max_gpus_per_node;
     while (k > 0 && spare_[k].none()) --k;
     return k;
   }
-  // How many of which server, those that have the most to spare first; empty when all have too few.
+  // Spare GPUs of several servers, as (server, GPUs), the servers with the most first; empty if all
+  // servers together have too few.
   [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> spread(std::uint32_t gpus) const {
     std::vector<std::pair<node_id, std::uint32_t>> parts;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
@@ -116,8 +117,8 @@ class gandiva_servers {
     if (gpus > 0) parts.clear();
     return parts;
   }
-  // The most over-subscribed server with a suspended job of at most `most` GPUs, of equal ones the
-  // lowest.
+  // The most over-subscribed server with a suspended job of at most `most` GPUs; ties go to the lowest
+  // id.
   [[nodiscard]] node_id fullest(std::uint32_t most) const noexcept {
     const excess_key* best = nullptr;
     for (std::uint32_t k = 1; k <= (std::min)(most, max_gpus_per_node); ++k) {
@@ -127,7 +128,7 @@ class gandiva_servers {
     return best == nullptr ? node_id() : node_id(best->second);
   }
 
-  // A job's claim was `before` and is `after`.
+  // Records that a job's claim was `before` and is `after`.
   void change(job_id job, const gandiva_claim& before, const gandiva_claim& after) {
     if (before == after) return;
     if (before.suspended != after.suspended && before.server == after.server &&
@@ -216,7 +217,7 @@ class gandiva_servers {
   std::vector<server> servers_;
   by_gpus<std::set<std::pair<std::uint32_t, std::uint32_t>>> same_;  // load, server; by affinity
   by_gpus<summary_bitset> empty_;                                    // by GPUs
-  by_gpus<summary_bitset> spare_;                                    // by what they have to spare
+  by_gpus<summary_bitset> spare_;                                    // by spare GPUs
   by_gpus<std::set<excess_key>> movable_;  // by the GPUs of a suspended job
   summary_bitset over_;
 };
