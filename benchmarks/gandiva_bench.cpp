@@ -90,10 +90,10 @@ struct loaded_cluster {
       task_request task = e.work.tasks[e.work.arrivals[i]].request;
       task.job = job_id(static_cast<std::uint32_t>(i));
       asked += task.total_gpu_milli();
-      const auto where = below.propose(task);
-      if (!where.ok() || !below.commit(task, *where).ok()) continue;
-      place_task(nodes, task, *where);
-      tasks.push_back({task, *where});
+      const task_plan plan = below.propose(task).value();
+      if (plan.result == plan_result::wait || !below.commit(task, plan).ok()) continue;
+      place_task(nodes, task, plan.where);
+      tasks.push_back({task, plan.where});
     }
   }
   void move(const detail::fragmentation_move& m) {

@@ -3,8 +3,8 @@
 #include "benchmarks/openb_experiment.h"
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
-#include <apiary/fgd/fgd.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gang_sharing.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/topology_constraints.h>
@@ -23,19 +23,22 @@ using namespace apiary_bench;
 
 namespace {
 
+using gang_fgd = gang_sharing_scheduler<fragmentation_gradient>;
+
 // The trace's cluster after so many percent of its arrivals, and gangs of two members of one to
 // eight tasks each that look like tasks of the trace.
 struct full_cluster {
   explicit full_cluster(std::uint64_t percent, level_t required = any_level)
       : load(load_openb()),
-        scheduler(fgd::create(load.machines.nodes, fragmentation_gradient(fragmentation(load.mix)))
-                      .value()) {
+        scheduler(
+            gang_fgd::create(load.machines.nodes, fragmentation_gradient(fragmentation(load.mix)))
+                .value()) {
     const std::size_t arrivals = load.work.arrivals.size() * percent / 100;
     for (std::size_t i = 0; i < arrivals; ++i) {
       task_request task = load.work.tasks[load.work.arrivals[i]].request;
       task.job = job_id(static_cast<std::uint32_t>(i));
-      const auto where = scheduler.propose(task);
-      if (where.ok()) APIARY_VERIFY(scheduler.commit(task, *where).ok());
+      const task_plan plan = scheduler.propose(task).value();
+      if (plan.result == plan_result::bind) APIARY_VERIFY(scheduler.commit(task, plan).ok());
     }
     rng random(11);
     for (int g = 0; g < 200; ++g) {
@@ -53,12 +56,12 @@ struct full_cluster {
   }
 
   experiment load;
-  fgd scheduler;
+  gang_fgd scheduler;
   std::vector<topology_constraints> gangs;
 };
 
 // Every task proposed and committed by itself, all of them ended when one finds no room.
-bool one_by_one(fgd& scheduler, const topology_constraints& gang) {
+bool one_by_one(gang_fgd& scheduler, const topology_constraints& gang) {
   constexpr std::uint32_t first_job = 1U << 20;
   std::uint32_t job = first_job;
   bool fits = true;
@@ -66,8 +69,8 @@ bool one_by_one(fgd& scheduler, const topology_constraints& gang) {
     for (std::uint32_t t = 0; t < m.tasks && fits; ++t) {
       task_request task = task_of(m);
       task.job = job_id(job);
-      const auto where = scheduler.propose(task);
-      fits = where.ok() && scheduler.commit(task, *where).ok();
+      const task_plan plan = scheduler.propose(task).value();
+      fits = plan.result == plan_result::bind && scheduler.commit(task, plan).ok();
       if (fits) ++job;
     }
   }
@@ -96,11 +99,11 @@ void exact(benchmark::State& state) {
   for (auto _ : state) {
     fits = searched = ended = 0;
     for (std::size_t g = 0; g < cluster.gangs.size(); ++g) {
-      gang_answer answer = cluster.scheduler.propose(cluster.gangs[g], racks).value();
-      fits += answer.verdict == fit_verdict::fits ? 1U : 0U;
-      searched += answer.least ? 1U : 0U;
-      ended += answer.verdict == fit_verdict::budget_ended ? 1U : 0U;
-      why[g] = std::move(answer.why);
+      shared_gang_plan plan = cluster.scheduler.propose(cluster.gangs[g], racks).value();
+      fits += plan.result == plan_result::bind ? 1U : 0U;
+      searched += plan.is_least_cost ? 1U : 0U;
+      ended += plan.reason == wait_reason::undecided ? 1U : 0U;
+      why[g] = std::move(plan.proof);
     }
   }
   std::uint64_t greedy = 0;

@@ -24,12 +24,13 @@ int main() {
 
   const auto submit = [&](std::uint32_t job, milli_gpu part) {
     const task_request task{.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = part};
-    const auto where = scheduler->propose(task);  // changes nothing
-    if (!where.ok() || !scheduler->commit(task, *where).ok()) {
+    const auto plan = scheduler->propose(task);  // changes nothing
+    if (!plan.ok()) return;                      // the request is wrong
+    if (plan->result == plan_result::wait) {
       std::printf("job %u of %u/1000: no room now\n", job, part);
-    } else {
-      std::printf("job %u of %u/1000: node %u, devices %#x\n", job, part, where->node.value,
-                  where->device_mask);
+    } else if (scheduler->commit(task, *plan).ok()) {
+      std::printf("job %u of %u/1000: node %u, devices %#x\n", job, part, plan->where.node.value,
+                  plan->where.device_mask);
     }
   };
   for (std::uint32_t job = 0; job < 6; ++job) submit(job, job % 2 == 0 ? 500 : 1000);

@@ -6,6 +6,7 @@
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/model/node_table.h>
+#include <apiary/model/plan.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -43,9 +44,9 @@ void show(const char* name, Score score) {
   for (std::uint32_t job = 0; job < 5; ++job) {
     const task_request task{
         .job = job_id(job), .cpu_milli = 1000, .gpus = job < 4 ? 1U : 4U, .gpu_milli = whole_gpu};
-    const auto where = scheduler.propose(task);
-    if (where.ok() && scheduler.commit(task, *where).ok()) {
-      std::printf("  job %u: node %u", job, where->node.value);
+    const task_plan plan = scheduler.propose(task).value();
+    if (plan.result == plan_result::bind && scheduler.commit(task, plan).ok()) {
+      std::printf("  job %u: node %u", job, plan.where.node.value);
     } else {
       std::printf("  job %u: none  ", job);
     }

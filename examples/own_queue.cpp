@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -55,8 +56,8 @@ class express_queue {
         ++e;
         continue;
       }
-      const absl::StatusOr<job_placement> place = servers_.propose(e->job);
-      if (!place.ok()) {
+      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> place, servers_.propose(e->job));
+      if (!place) {
         blocked_since = std::min(blocked_since, e->since);
         ++e;
         continue;

@@ -22,9 +22,10 @@ using pool = gpu_sharing_pool<fragmentation_gradient>;
 bool start_task(philly_fgd& p, std::uint32_t id) {
   const task_request half{.job = job_id(id), .cpu_milli = 2000, .gpus = 1, .gpu_milli = 500};
   return p.use_pool([&](pool& shared) {
-    const absl::StatusOr<placement> where = shared.propose(half);
-    if (!where.ok() || !shared.commit(half, *where).ok()) return false;
-    std::printf("       task %u: node %u GPUs %#x\n", id, where->node.value, where->device_mask);
+    const auto plan = shared.propose(half);
+    if (!plan.ok() || !shared.commit(half, *plan).ok()) return false;
+    std::printf("       task %u: node %u GPUs %#x\n", id, plan->where.node.value,
+                plan->where.device_mask);
     return true;
   });
 }

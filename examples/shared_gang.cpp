@@ -2,7 +2,8 @@
 // search places. Another gang waits, with a proof that an independent checker confirms.
 // SPDX-License-Identifier: MIT
 #include <apiary/explain/proof_check.h>
-#include <apiary/fgd/fgd.h>
+#include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gang_sharing.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/topology_constraints.h>
@@ -19,33 +20,36 @@ using namespace apiary;
 
 namespace {
 
-bool one_by_one(fgd scheduler, const topology_constraints& gang) {  // on a copy
+using gang_fgd = gang_sharing_scheduler<fragmentation_gradient>;
+
+bool one_by_one(gang_fgd scheduler, const topology_constraints& gang) {  // on a copy
   std::uint32_t job = 100;
   for (const constrained_task_group& m : gang.members) {
     for (std::uint32_t t = 0; t < m.tasks; ++t) {
       task_request task = task_of(m);
       task.job = job_id(job++);
-      const auto where = scheduler.propose(task);
-      if (!where.ok() || !scheduler.commit(task, *where).ok()) return false;
+      const auto plan = scheduler.propose(task);
+      if (!plan.ok() || plan->result == plan_result::wait) return false;
+      if (!scheduler.commit(task, *plan).ok()) return false;
     }
   }
   return true;
 }
 
-bool submit(fgd& scheduler, std::uint32_t job, const topology_constraints& gang,
+bool submit(gang_fgd& scheduler, std::uint32_t job, const topology_constraints& gang,
             const uniform_tree& racks) {
   std::printf("gang %u, one by one: %s\n", job, one_by_one(scheduler, gang) ? "fits" : "no room");
-  const auto answer = scheduler.propose(gang, racks);
-  if (!answer.ok()) return false;
-  if (answer->verdict == fit_verdict::does_not_fit) {
+  const auto plan = scheduler.propose(gang, racks);
+  if (!plan.ok()) return false;
+  if (plan->result == plan_result::wait) {
     proof_check check(racks, 0, scheduler.nodes(), gang);
-    std::printf("  waits: %s\n  counted again: %s\n", to_string(answer->why, gang, "rack").c_str(),
-                check(answer->why) ? "right" : "wrong");
+    std::printf("  waits: %s\n  counted again: %s\n", to_string(plan->proof, gang, "rack").c_str(),
+                check(plan->proof) ? "right" : "wrong");
     return true;
   }
-  for (const auto& [member, where] : answer->places)
+  for (const auto& [member, where] : plan->placements)
     std::printf("  member %u: node %u, devices %#x\n", member, where.node.value, where.device_mask);
-  return scheduler.commit(job_id(job), gang, answer->places).ok();
+  return scheduler.commit(job_id(job), gang, *plan).ok();
 }
 
 }  // namespace
@@ -58,7 +62,8 @@ int main() {
   const uniform_tree racks{1, 2};
   const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 6},
                           {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 1}, 4}});
-  auto scheduler = fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(typical)));
+  auto scheduler =
+      gang_fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(typical)));
   if (!scheduler.ok()) return 1;
 
   // Two tasks need little CPU, two need much.

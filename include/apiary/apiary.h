@@ -40,11 +40,11 @@
 #include <apiary/fgd/best_score_placer.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/fgd/published_fragmentation.h>
 #include <apiary/fgd/published_fragmentation_gradient.h>
-#include <apiary/fgd/request_checks.h>
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
@@ -92,6 +92,7 @@
 #include <apiary/model/job_scheduler.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 #include <apiary/philly/options.h>

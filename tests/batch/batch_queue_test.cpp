@@ -280,7 +280,7 @@ struct earliest_places {
       for (const auto& [job, end] : ends) {
         if (end.second <= at) REQUIRE(then.finish(job_id(job)).ok());
       }
-      if (!then.propose(first).ok()) continue;
+      if (!then.propose(first).value()) continue;
       REQUIRE(queue.reserved()->at == at);
       return status;
     }

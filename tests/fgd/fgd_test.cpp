@@ -32,13 +32,14 @@ TEST_CASE("every decision is that of scoring every node from scratch") {
       task_request task = kinds[random.uniform(15)];
       task.job = job_id(job);
       const std::optional<placement> expected = apiary_test::naive_fgd(mix, nodes, task);
-      const absl::StatusOr<placement> where = scheduler.propose(task);
-      REQUIRE(where.ok() == expected.has_value());
+      const absl::StatusOr<task_plan> plan = scheduler.propose(task);
+      REQUIRE(plan.ok());
+      REQUIRE((plan->result == plan_result::bind) == expected.has_value());
       if (expected) {
-        REQUIRE(*where == *expected);
-        REQUIRE(scheduler.commit(task, *where).ok());
-        place_task(nodes, task, *where);
-        running.push_back({task, *where});
+        REQUIRE(plan->where == *expected);
+        REQUIRE(scheduler.commit(task, *plan).ok());
+        place_task(nodes, task, plan->where);
+        running.push_back({task, plan->where});
       }
       if (random.uniform(4) == 0 && !running.empty()) {
         const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
@@ -60,9 +61,9 @@ TEST_CASE("half devices are put together, whole ones are kept for whole tasks") 
   fgd scheduler = fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(mix))).value();
   const auto place = [&](std::uint32_t job, milli_gpu milli) {
     const task_request task{.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = milli};
-    const placement where = scheduler.propose(task).value();
-    REQUIRE(scheduler.commit(task, where).ok());
-    return where;
+    const task_plan plan = scheduler.propose(task).value();
+    REQUIRE(scheduler.commit(task, plan).ok());
+    return plan.where;
   };
   CHECK(place(0, 500) == placement{node_id(0), 1});
   CHECK(place(1, 1000) == placement{node_id(0), 2});

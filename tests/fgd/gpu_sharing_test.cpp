@@ -27,24 +27,56 @@ TEST_CASE("a task is proposed, committed and finished") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
   const node_table before = scheduler.nodes();
   const task_request task{.job = job_id(1), .cpu_milli = 1000, .gpus = 1, .gpu_milli = 1000};
-  const absl::StatusOr<placement> where = scheduler.propose(task);
-  REQUIRE(where.ok());
-  CHECK(*where == placement{node_id(0), 1});
+  const absl::StatusOr<task_plan> plan = scheduler.propose(task);
+  REQUIRE(plan.ok());
+  CHECK(plan->result == plan_result::bind);
+  CHECK(plan->where == placement{node_id(0), 1});
   CHECK(scheduler.nodes() == before);  // a proposal takes nothing
-  REQUIRE(scheduler.commit(task, *where).ok());
+  REQUIRE(scheduler.commit(task, *plan).ok());
   CHECK(scheduler.num_running() == 1);
-  CHECK(scheduler.find(job_id(1)) == *where);
+  CHECK(scheduler.find(job_id(1)) == plan->where);
   CHECK(scheduler.nodes()[node_id(0)].free_gpus() == 1);
   REQUIRE(scheduler.finish(job_id(1)).ok());
   CHECK(scheduler.nodes() == before);
   CHECK_FALSE(scheduler.find(job_id(1)));
 }
 
-TEST_CASE("no room is an outcome without a message") {
+TEST_CASE("a task that does not fit waits, with the reason") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
-  const absl::Status status = scheduler.propose({.gpus = 5, .gpu_milli = 1000}).status();
-  CHECK(status.code() == absl::StatusCode::kResourceExhausted);
-  CHECK(status.message().empty());
+  const auto reason = [&](const task_request& task) {
+    const task_plan plan = scheduler.propose(task).value();
+    CHECK(plan.result == plan_result::wait);
+    CHECK(scheduler.commit(task, plan).code() == absl::StatusCode::kInvalidArgument);
+    return plan.reason;
+  };
+  CHECK(reason({.gpus = 5, .gpu_milli = 1000}) == wait_reason::never);
+  CHECK(reason({.gpus = 3, .gpu_milli = 1000, .models = 1}) == wait_reason::never);
+  CHECK(reason({.gpus = 1, .gpu_milli = 500, .models = 4}) == wait_reason::never);
+  CHECK(reason({.cpu_milli = 8001}) == wait_reason::never);
+  CHECK(reason({.memory_mib = 8001}) == wait_reason::never);
+  const task_request four{.job = job_id(1), .gpus = 4, .gpu_milli = 1000};
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  CHECK(reason(four) == wait_reason::unhealthy);
+  REQUIRE(scheduler.mark_healthy(node_id(1)).ok());
+  summary_bitset suggested(2);
+  suggested.set(0);
+  CHECK(scheduler.propose(four, suggested).value().reason == wait_reason::not_suggested);
+  REQUIRE(scheduler.commit(four, scheduler.propose(four).value()).ok());
+  CHECK(reason(four) == wait_reason::busy);
+  CHECK(scheduler.propose(four, suggested).value().reason == wait_reason::busy);
+  REQUIRE(scheduler.mark_bad(node_id(1)).ok());
+  CHECK(reason(four) == wait_reason::busy);
+}
+
+TEST_CASE("a node that is bad from the start is known to be bad") {
+  node_table nodes;
+  nodes.add({{8000, 8000}, 2, 0});
+  nodes[node_id(0)].healthy = false;
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
+  const task_request task{.gpus = 2, .gpu_milli = 1000};
+  CHECK(scheduler.propose(task).value().reason == wait_reason::unhealthy);
+  REQUIRE(scheduler.mark_healthy(node_id(0)).ok());
+  CHECK(scheduler.propose(task).value().result == plan_result::bind);
 }
 
 TEST_CASE("every bad call names what is wrong and changes nothing") {
@@ -63,7 +95,7 @@ TEST_CASE("every bad call names what is wrong and changes nothing") {
   using enum absl::StatusCode;
   const task_request other{.job = job_id(2), .gpus = 1, .gpu_milli = 600};
   refused(scheduler.propose({.job = job_id(7), .gpus = 2, .gpu_milli = 600}).status(),
-          kInvalidArgument, "job 7: 2 GPUs of 600");
+          kInvalidArgument, "job 7: 2 GPUs with 600");
   refused(scheduler.propose({.gpus = 1, .gpu_milli = 1001}).status(), kInvalidArgument, "1001");
   refused(scheduler.propose(other, summary_bitset(3)).status(), kInvalidArgument,
           "3 bits for 2 nodes");
@@ -88,7 +120,7 @@ TEST_CASE("every bad call names what is wrong and changes nothing") {
 TEST_CASE("the same commit again says that the job runs, even where its own place is taken by it") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
   const task_request task{.job = job_id(1), .gpus = 2, .gpu_milli = 1000};
-  const placement where = scheduler.propose(task).value();
+  const placement where = scheduler.propose(task).value().where;
   REQUIRE(scheduler.commit(task, where).ok());
   CHECK(scheduler.commit(task, where).code() == absl::StatusCode::kAlreadyExists);
 }
@@ -117,7 +149,7 @@ TEST_CASE("a proposal that went stale is refused, never double-booked") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
   const task_request a{.job = job_id(1), .gpus = 2, .gpu_milli = 1000};
   const task_request b{.job = job_id(2), .gpus = 2, .gpu_milli = 1000};
-  const placement where = scheduler.propose(a).value();
+  const task_plan where = scheduler.propose(a).value();
   CHECK(scheduler.propose(b).value() == where);
   REQUIRE(scheduler.commit(a, where).ok());
   CHECK(scheduler.commit(b, where).code() == absl::StatusCode::kAborted);
@@ -130,23 +162,23 @@ TEST_CASE("a bad node gets nothing new, keeps what runs, and may be marked twice
   REQUIRE(scheduler.commit(task, scheduler.propose(task).value()).ok());
   REQUIRE(scheduler.mark_bad(node_id(0)).ok());
   REQUIRE(scheduler.mark_bad(node_id(0)).ok());
-  CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 1000}).value().node == node_id(1));
+  CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 1000}).value().where.node == node_id(1));
   CHECK(
       scheduler.commit({.job = job_id(2), .gpus = 1, .gpu_milli = 1000}, {node_id(0), 2}).code() ==
       absl::StatusCode::kAborted);
   CHECK(scheduler.find(job_id(1))->node == node_id(0));
   CHECK(scheduler.finish(job_id(1)).ok());
   REQUIRE(scheduler.mark_healthy(node_id(0)).ok());
-  CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 1000}).value().node == node_id(0));
+  CHECK(scheduler.propose({.gpus = 1, .gpu_milli = 1000}).value().where.node == node_id(0));
 }
 
 TEST_CASE("suggested nodes limit a proposal") {
   gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
   summary_bitset suggested(2);
   const task_request task{.gpus = 1, .gpu_milli = 1000};
-  CHECK(scheduler.propose(task, suggested).status().code() == absl::StatusCode::kResourceExhausted);
+  CHECK(scheduler.propose(task, suggested).value().reason == wait_reason::not_suggested);
   suggested.set(1);
-  CHECK(scheduler.propose(task, suggested).value().node == node_id(1));
+  CHECK(scheduler.propose(task, suggested).value().where.node == node_id(1));
 }
 
 TEST_CASE("more kinds of request than are kept, in turns") {
@@ -156,11 +188,12 @@ TEST_CASE("more kinds of request than are kept, in turns") {
   for (int round = 0; round < 2; ++round) {
     for (std::uint32_t cpu = 0; cpu < gpu_sharing_scheduler<best_fit>::max_kinds + 500; ++cpu) {
       const task_request task{.job = job_id(9), .cpu_milli = 10 * cpu};
-      const absl::StatusOr<placement> where = scheduler.propose(task);
+      const absl::StatusOr<task_plan> plan = scheduler.propose(task);
       // The smallest node with so much CPU.
-      REQUIRE(where.ok());
-      REQUIRE(where->node.value == (10 * cpu + 999) / 1000);
-      REQUIRE(scheduler.commit(task, *where).ok());
+      REQUIRE(plan.ok());
+      REQUIRE(plan->result == plan_result::bind);
+      REQUIRE(plan->where.node.value == (10 * cpu + 999) / 1000);
+      REQUIRE(scheduler.commit(task, *plan).ok());
       REQUIRE(scheduler.finish(job_id(9)).ok());
     }
   }
@@ -188,9 +221,10 @@ TEST_CASE("random calls, good and bad, never lose or double-book anything") {
         (void)scheduler.commit(task, {node_id(random.uniform(10)), random.uniform(64)});
         break;
       default:
-        if (const auto where = scheduler.propose(task); where.ok()) {
+        if (const auto plan = scheduler.propose(task);
+            plan.ok() && plan->result == plan_result::bind) {
           const bool runs = scheduler.find(task.job).has_value();
-          REQUIRE(scheduler.commit(task, *where).ok() == !runs);
+          REQUIRE(scheduler.commit(task, *plan).ok() == !runs);
         }
     }
   }

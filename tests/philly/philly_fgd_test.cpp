@@ -102,13 +102,14 @@ struct shared_host {
   }
   void start(const task_request& task) {
     const auto run = [&](fgd_pool& pool) {
-      absl::StatusOr<placement> where = pool.propose(task);
-      if (where.ok()) REQUIRE(pool.commit(task, *where).ok());
-      return where;
+      const task_plan plan = pool.propose(task).value();
+      if (plan.result == plan_result::bind) REQUIRE(pool.commit(task, plan).ok());
+      return plan;
     };
-    const absl::StatusOr<placement> where = p.use_pool(run);
-    REQUIRE(where == naive.use_pool(run));
-    if (where.ok()) tasks.emplace(task.job.value, std::pair(task, *where));
+    const task_plan plan = p.use_pool(run);
+    REQUIRE(plan == naive.use_pool(run));
+    if (plan.result == plan_result::bind)
+      tasks.emplace(task.job.value, std::pair(task, plan.where));
   }
   void end(std::uint32_t task) {
     const auto run = [&](fgd_pool& pool) { return pool.finish(job_id(task)); };
@@ -389,8 +390,9 @@ TEST_CASE("sharing_pool: the fewest servers, each the best by the score of those
           .job = job_id(i),
           .gpus = part ? 1 : 1 + random.uniform(2),
           .gpu_milli = static_cast<milli_gpu>(part ? 100 * (1 + random.uniform(9)) : whole_gpu)};
-      const absl::StatusOr<placement> where = pool.propose(task);
-      if (where.ok() && random.uniform(2) == 0) REQUIRE(pool.commit(task, *where).ok());
+      const task_plan plan = pool.propose(task).value();
+      if (plan.result == plan_result::bind && random.uniform(2) == 0)
+        REQUIRE(pool.commit(task, plan).ok());
     }
     fragmentation_gradient score = typical_gradient();
     for (const node_id n : nodes.ids()) score.update(pool.nodes(), n);

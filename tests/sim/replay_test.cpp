@@ -34,15 +34,15 @@ struct archetype {
   std::vector<job_id> committed{};
   std::uint32_t broken_from = ~std::uint32_t{0};
 
-  absl::StatusOr<placement> propose(const task_request& task) {
+  absl::StatusOr<task_plan> propose(const task_request& task) {
     const std::uint32_t now = asked++;
     CHECK(task.job == job_id(now));
     if (now >= broken_from) return absl::InternalError("broken");
-    if (now % 2 == 1) return absl::ResourceExhaustedError("");
-    return placement{node_id(now), 1};
+    if (now % 2 == 1) return task_plan{};
+    return task_plan{plan_result::bind, {node_id(now), 1}};
   }
-  absl::Status commit(const task_request& task, placement where) {
-    CHECK(where.node.value == task.job.value);
+  absl::Status commit(const task_request& task, const task_plan& plan) {
+    CHECK(plan.where.node.value == task.job.value);
     committed.push_back(task.job);
     return absl::OkStatus();
   }

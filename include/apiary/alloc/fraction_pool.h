@@ -25,6 +25,14 @@ APIARY_NAMESPACE_BEGIN
   return enough >= task.gpus;
 }
 
+// Whether a node of this shape could run the task if it were idle and healthy.
+// Requires: task.valid().
+[[nodiscard]] constexpr bool task_fits_idle(const task_request& task,
+                                            const node_shape& shape) noexcept {
+  if (!task.host().fits_in(shape.host)) return false;
+  return !task.wants_gpu() || (task.gpus <= shape.gpus && contains_model(task.models, shape.model));
+}
+
 // The `count` lowest-numbered GPUs of the node that are completely free, as a device mask.
 // Requires: at least `count` GPUs are free.
 [[nodiscard]] inline std::uint32_t first_free_devices(const node_state& node,

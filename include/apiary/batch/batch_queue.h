@@ -1,4 +1,4 @@
-// apiary/batch/batch_queue.h - jobs that run to their end, first come first served or backfilled.
+// apiary/batch/batch_queue.h - FIFO and EASY backfilling: jobs that run to their end.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -23,53 +23,59 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// Which jobs may start before the first job in the queue.
 enum class batch_rule : std::uint8_t {
-  fifo,         // nobody passes the first one
-  backfill,     // whoever fits starts, in order; the first one may wait for ever
-  easy,         // whoever fits starts, unless the first one would start later for it
-  easy_places,  // the same where places matter: the first one's place is reserved, too
+  fifo,         // none
+  backfill,     // every job that fits, in order; the first job may starve
+  easy,         // a job that does not delay the first job's reservation of a number of GPUs
+  easy_places,  // the same, but the reservation is for particular GPUs
 };
 
+// Options of a batch_queue.
 struct batch_options {
   batch_rule rule = batch_rule::easy;
-  // A job is treated as if it had come priority * ageing earlier: with time everyone becomes first.
+  // A job counts as if it had arrived priority * aging milliseconds earlier, so every job becomes the
+  // first one in time.
   time_ms aging = 0;
 };
 
-// Decides which job starts when; a placer says where. Jobs run until the host says that they ended.
+// A queue of jobs that run to their end: FIFO, first-fit backfilling or EASY backfilling. The queue
+// decides when a job starts; the placer decides where.
 //
-// Order:    by arrival less priority * ageing, then by job id. The order of two jobs never changes,
-//           so that ageing costs nothing.
-// Model:    EASY is Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995): the first job has a
-//           reservation at the moment when, by the estimates, enough GPUs will be idle for it;
-//           others start if they end before or leave it enough. It is kept where any GPUs will do
-//           and no job runs longer than its estimate; where places matter it counts GPUs only.
-//           With easy_places it is the moment when the placer would have a place for the first job,
-//           and others start if they end before or would not get any of that place; it is kept
-//           wherever no job runs longer than its estimate and no server breaks.
-// Requires: times >= 0 that never go back; |priority| * ageing and times below 2^61. decide() after
-//           each moment at which something was submitted, ended, broke or was repaired.
-// Cost:     a call O(log jobs) in the order; decide a search of the lines (batch/detail/wait_queues.h) and
-//           a proposal for each job that starts, and as many for lines without a place. With
-//           easy_places as many for each job that starts, a copy of the placer, finish() of the
-//           jobs that end before, and a proposal for each moment at which one does.
+// Order:    by arrival time minus priority * aging, then by job id. The order of two jobs never
+//           changes.
+// Model:    EASY is Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995). The first job has a
+//           reservation at the time when, by the estimates, enough GPUs will be idle. Another job
+//           starts if it ends before that time or leaves enough GPUs. With `easy` the reservation
+//           counts GPUs: it holds where any GPUs will do and no job runs longer than its estimate.
+//           With `easy_places` it is the time when the placer finds a placement for the first job,
+//           and another job starts if it ends before or gets none of those GPUs. It holds wherever
+//           no job runs longer than its estimate and no server breaks.
+// Requires: times >= 0 that never decrease; |priority| * aging and times below 2^61; decide() after
+//           each time at which a job was submitted or ended, or a server broke or was repaired.
+// Cost:     a call O(log jobs). decide: O(distinct GPU counts of jobs) steps of O(log jobs) and a
+//           proposal for each job that starts, and a proposal for each GPU count that does not fit.
+//           With easy_places also a copy of the placer, a finish() for each job that ends before
+//           the reservation, a proposal for each time at which one ends, and a second commit() for
+//           each job that starts.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class batch_queue {
  public:
-  // When the first job will start by the estimates; forever if that is unknown.
+  // The start of the first job, by the estimates.
   struct reservation {
     job_id job{};
-    time_ms at = forever;
-    std::uint32_t spare = 0;  // GPUs that it leaves idle then
+    time_ms at = forever;     // forever: unknown
+    std::uint32_t spare = 0;  // GPUs that stay idle at that time
     friend bool operator==(const reservation&, const reservation&) noexcept = default;
   };
 
+  // A queue over a placer on which no job runs.
   explicit batch_queue(Placer placer, batch_options options = {})
       : jobs_(std::move(placer)), options_(options) {}
 
-  // kInvalidArgument: no job id, a negative estimate, or it fits not even into the empty cluster.
-  // kAlreadyExists: a job of this id is here.
+  // A job arrives. kInvalidArgument: no job id, a negative estimate, or the job would not fit in an
+  // idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, forever));
     added->key = now - r.priority * options_.aging;
@@ -77,7 +83,7 @@ class batch_queue {
     return absl::OkStatus();
   }
 
-  // The job has ended, or is withdrawn before it started. kNotFound: there is no such job.
+  // The job has ended, or its owner cancels it before it starts. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
     if (r->running) {
@@ -89,8 +95,8 @@ class batch_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken: what runs there stops and waits again, at its old place in the order. The
-  // jobs that stopped, ascending. kNotFound: no such server.
+  // The server is broken. Its jobs stop and wait again, at their old position in the order. Returns
+  // these jobs, ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r));
@@ -98,12 +104,13 @@ class batch_queue {
       return absl::OkStatus();
     });
   }
+  // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     return jobs_.mark_healthy(n);
   }
 
-  // Starts what may start now: appends to `actions`, which the host carries out; all are taken here
-  // already. An error only where the placer answers one of its own.
+  // Starts every job that may start now. Appends the starts to `actions`; the queue has applied them
+  // already, and the host carries them out. An error only if the placer returns one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     jobs_.lines().begin_round();
     reserved_.reset();
@@ -127,14 +134,18 @@ class batch_queue {
     jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
   }
-  // When decide() wants to be called although nothing happens.
+  // When decide() must be called even if nothing happens: never.
   [[nodiscard]] time_ms wake() const noexcept { return forever; }
 
-  // What the last decide() reserved, easy and easy_places only; nullopt when nobody waited.
+  // The reservation of the last decide(), for easy and easy_places; nullopt if no job waits.
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
+  // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  // The number of running jobs.
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
+  // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
+  // The placer, with the jobs that run.
   [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
 
  private:
@@ -148,12 +159,12 @@ class batch_queue {
     return absl::OkStatus();
   }
 
-  // Starts the job if it has a place; otherwise its line has failed.
+  // Starts the job if it fits; otherwise its GPU count has failed in this round.
   [[nodiscard]] absl::StatusOr<bool> start(const detail::wait_queues::entry& e, time_ms now,
                                            std::vector<job_action>& actions) {
     return start(e, now, actions, [](const job_placement&) { return true; });
   }
-  // The same, if accept(place).
+  // The same, only if accept(placement).
   template <class Accept>
   [[nodiscard]] absl::StatusOr<bool> start(const detail::wait_queues::entry& e, time_ms now,
                                            std::vector<job_action>& actions, Accept&& accept) {
@@ -166,7 +177,7 @@ class batch_queue {
     return true;
   }
 
-  // Starts, in order, what has a place and an estimate of at most longest(GPUs).
+  // Starts, in order, every job that fits and whose estimate is at most longest(GPUs).
   template <class Longest>
   [[nodiscard]] absl::Status fill(time_ms now, std::vector<job_action>& actions, Longest longest) {
     while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus(), longest)) {
@@ -177,7 +188,8 @@ class batch_queue {
     return absl::OkStatus();
   }
 
-  // When, by the estimates, the job's GPUs will be idle. What should have ended ends now.
+  // When, by the estimates, enough GPUs will be idle for the job. A job beyond its estimate counts as
+  // ending now.
   [[nodiscard]] reservation reserve(const detail::wait_queues::entry& e, time_ms now) const {
     const std::int64_t idle = placer().idle_gpus();
     reservation r{e.job, now, 0};
@@ -190,13 +202,13 @@ class batch_queue {
     return r;
   }
 
-  // Reserves a place for the first job; starts, in order, what has one and either ends before or
-  // keeps off it.
+  // Reserves GPUs for the first job. Starts, in order, every job that fits and either ends before the
+  // reservation or uses none of its GPUs.
   [[nodiscard]] absl::Status fill_around(const detail::wait_queues::entry& first, time_ms now,
                                          std::vector<job_action>& actions) {
-    Placer then = placer();  // becomes what is there at that moment
+    Placer then = placer();  // becomes the state at the time of the reservation
     APIARY_ASSIGN_OR_RETURN(reserved_, reserve_place(first, now, then));
-    std::vector<std::uint32_t> in_the_way;  // numbers of GPUs
+    std::vector<std::uint32_t> in_the_way;  // GPU counts of jobs that would use reserved GPUs
     const auto longest = [&](std::uint32_t gpus) {
       const auto end = in_the_way.end();
       return std::find(in_the_way.begin(), end, gpus) == end ? forever : reserved_->at - now;
@@ -213,11 +225,11 @@ class batch_queue {
         return false;
       };
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions, accept));
-      if (started) in_the_way.clear();  // others may be sent elsewhere now
+      if (started) in_the_way.clear();  // the placer may choose other GPUs now
     }
     return absl::OkStatus();
   }
-  // When, by the estimates, there will be a place for the job; it runs there in `then`.
+  // When, by the estimates, the job will fit; `then` becomes the state at that time, with the job.
   [[nodiscard]] absl::StatusOr<reservation> reserve_place(const detail::wait_queues::entry& e,
                                                           time_ms now, Placer& then) {
     const job_request& r = jobs_[e.job].request;
@@ -229,9 +241,8 @@ class batch_queue {
         APIARY_RETURN_IF_ERROR(then.finish(job_id(end->id)));
       }
       if (at < earliest) continue;
-      const absl::StatusOr<job_placement> place = then.propose(r);
-      if (absl::IsResourceExhausted(place.status())) continue;
-      APIARY_RETURN_IF_ERROR(place.status());
+      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> place, then.propose(r));
+      if (!place) continue;
       APIARY_RETURN_IF_ERROR(then.commit(r, *place));
       return reservation{e.job, at, then.idle_gpus()};
     }
@@ -240,7 +251,7 @@ class batch_queue {
 
   detail::job_records<Placer, record> jobs_;
   batch_options options_;
-  weighted_tree ends_;  // of running jobs, weighed by their GPUs
+  weighted_tree ends_;  // ends of running jobs, with their GPUs as weights
   std::optional<reservation> reserved_;
 };
 

@@ -1,4 +1,4 @@
-// apiary/batch/conservative_queue.h - backfilling in which nobody delays anybody.
+// apiary/batch/conservative_queue.h - conservative backfilling: every job has a reservation.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,31 +25,33 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Every job gets a reservation when it comes, the earliest that the reservations of those before it
-// leave, and it only ever moves to an earlier one: when a job ends before its estimate, all
-// reservations are tried again in order of arrival until none moves.
+// Conservative backfilling: every job gets a reservation when it arrives, and no later job delays it.
+// The reservation is the earliest one that the earlier reservations allow, and it only moves
+// earlier: when a job ends before its estimate, all reservations are tried again, in order of
+// arrival, until none moves.
 //
 // Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime estimates"
 //           (IEEE TPDS 2001), conservative backfilling with compression.
-// Keeps:    reservations hold where any GPUs will do, no job runs longer than its estimate and no
-//           server breaks. Elsewhere they count GPUs only: a job without a place at its moment gets
-//           another, and a job beyond its estimate is taken to run as long again as it has.
-//           Where decide() comes later than wake() and a start is late by that, all are made anew,
-//           in order of arrival: who came before whoever is late still has what it was promised.
-// Requires: times >= 0 that never go back; decide() at wake() and after each moment at which
-//           something was submitted, ended, broke or was repaired.
-// Cost:     submit, start and an end in time O(steps of the profile), at most two a job that runs or
-//           waits. An early end, an overrun, a late start or a server: that times the jobs that wait,
-//           for each round in which one moves.
+// Limits:   a reservation holds where any GPUs will do, no job runs longer than its estimate and no
+//           server breaks. Otherwise it only counts GPUs: a job that does not fit at its reserved
+//           time gets another time, and a job beyond its estimate is expected to run as long again
+//           as it has run. If decide() comes later than wake() and a start is late because of that,
+//           all reservations are made again, in order of arrival.
+// Requires: times >= 0 that never decrease; decide() at wake() and after each time at which a job was
+//           submitted or ended, or a server broke or was repaired.
+// Cost:     submit, a start, and an end on time: O(steps of the profile); there are at most two steps
+//           for each job. An early end, an overrun, a late start or a server event: that times the
+//           waiting jobs, for each round in which a reservation moves.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {
  public:
+  // A queue over a placer on which no job runs.
   explicit conservative_queue(Placer placer)
       : jobs_(std::move(placer)), profile_(this->placer().idle_gpus()) {}
 
-  // kInvalidArgument: no job id, an estimate that is not above 0, or it fits not even into the empty
-  // cluster. kAlreadyExists: a job of this id is here.
+  // A job arrives. kInvalidArgument: no job id, an estimate that is not above 0, or the job would not
+  // fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 1, forever));
     added->key = now;
@@ -57,7 +59,7 @@ class conservative_queue {
     return absl::OkStatus();
   }
 
-  // The job has ended, or is withdrawn before it started. kNotFound: there is no such job.
+  // The job has ended, or its owner cancels it before it starts. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
     if (r->running) {
@@ -74,8 +76,8 @@ class conservative_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken: what runs there stops and waits again, at its old place in the order. The
-  // jobs that stopped, ascending. kNotFound: no such server.
+  // The server is broken. Its jobs stop and wait again, at their old position in the order. Returns
+  // these jobs, ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(std::vector<job_id> stopped, jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r));
@@ -85,14 +87,15 @@ class conservative_queue {
     rebuild_ = true;
     return stopped;
   }
+  // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     APIARY_RETURN_IF_ERROR(jobs_.mark_healthy(n));
     rebuild_ = true;
     return absl::OkStatus();
   }
 
-  // Starts those whose moment has come: appends to `actions`, which the host carries out; all are
-  // taken here already. An error only where the placer answers one of its own.
+  // Starts every job whose reserved time has come. Appends the starts to `actions`; the queue has
+  // applied them already, and the host carries them out. An error only if the placer returns one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     profile_.forget_before(now);
     while (const auto late = ends_.first()) {
@@ -119,8 +122,8 @@ class conservative_queue {
     jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
   }
-  // When decide() wants to be called although nothing happens: for the next reservation, or for a
-  // job that should have ended.
+  // When decide() must be called even if nothing happens: at the next reservation, or when a running
+  // job should have ended.
   [[nodiscard]] time_ms wake() const noexcept {
     if (order_.empty()) return forever;
     const auto start = starts_.first();
@@ -128,20 +131,25 @@ class conservative_queue {
     return (std::min)(start ? start->key : forever, end ? end->key : forever);
   }
 
-  // When the job will start by the estimates, forever if that is unknown; nullopt: it does not wait.
+  // When the job will start, by the estimates; forever if that is unknown; nullopt if it does not
+  // wait.
   [[nodiscard]] std::optional<time_ms> reserved(job_id job) const {
     const record* const found = jobs_.look_up(job);
     if (found == nullptr || found->running) return std::nullopt;
     return found->reserved;
   }
+  // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  // The number of running jobs.
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
+  // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
+  // The placer, with the jobs that run.
   [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
 
  private:
   struct record : detail::booked_job {
-    time_ms reserved = forever;  // in the profile and in starts_ unless forever
+    time_ms reserved = forever;  // forever: no reservation; else it is in profile_ and starts_
     time_ms started = 0;
     time_ms ends = 0;  // by the estimate
   };
@@ -176,7 +184,7 @@ class conservative_queue {
     std::optional<weighted_tree::item> at = order_.first();
     for (; at; at = order_.next(at->key, at->id)) visit(jobs_[job_id(at->id)]);
   }
-  // Lets each job that waits move up; whether one did.
+  // Tries each reservation again; true if one has moved.
   bool move_up(time_ms now) {
     bool moved = false;
     for_each_waiting([&](record& r) {
@@ -187,7 +195,7 @@ class conservative_queue {
     });
     return moved;
   }
-  // The profile from what runs, and all reservations anew.
+  // Makes the profile from the running jobs, and drops all reservations.
   void start_over(time_ms now) {
     for_each_waiting([&](record& r) { withdraw(r); });
     profile_ = detail::reservation_profile(placer().idle_gpus(), now);
@@ -203,7 +211,7 @@ class conservative_queue {
       withdraw(r);
       const time_ms change = profile_.next_change(now);
       if (change != forever) reserve(r, change);
-      moved_ = true;  // tries again when something happens
+      moved_ = true;  // the next decide() tries again
       return absl::OkStatus();
     }
     starts_.erase(r.reserved, r.request.job.value);
@@ -215,13 +223,13 @@ class conservative_queue {
   }
 
   detail::job_records<Placer, record> jobs_;
-  detail::reservation_profile profile_;  // less what runs and what is reserved
-  weighted_tree order_;                  // who waits
-  weighted_tree starts_;                 // reservations
-  weighted_tree ends_;                   // of running jobs, weighed by their GPUs
-  std::vector<job_id> new_;              // wait without having been reserved for
-  bool moved_ = false;                   // reservations may move up
-  bool rebuild_ = false;                 // the profile is wrong
+  detail::reservation_profile profile_;  // without running jobs and reservations
+  weighted_tree order_;                  // waiting jobs, by arrival
+  weighted_tree starts_;                 // reserved times
+  weighted_tree ends_;                   // ends of running jobs, with their GPUs as weights
+  std::vector<job_id> new_;              // wait without a reservation
+  bool moved_ = false;                   // reservations may move earlier
+  bool rebuild_ = false;                 // the profile must be made again
 };
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/batch/gpu_sharing_placer.h - jobs of whole GPUs where a score of nodes sends them.
+// apiary/batch/gpu_sharing_placer.h - places jobs of whole GPUs by a node score.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,14 +8,14 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
-#include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/gang_sharing.h>
 #include <apiary/fgd/node_score.h>
-#include <apiary/fgd/request_checks.h>
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 
 #include <absl/container/flat_hash_map.h>
@@ -25,22 +25,23 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// A job that some server could hold is one task; a larger one is a gang of tasks as large as the
-// smallest server that has GPUs, and of one with the rest. They go where gpu_sharing_scheduler sends them, by
-// fragmentation or by any other score.
+// A placer that uses a node score, for example FGD's. A job that fits on some server is one task. A
+// larger job is a gang: tasks with as many GPUs as the smallest server that has GPUs, and one task with
+// the rest. A gang_sharing_scheduler places them.
 //
-// Cost: propose, commit, finish as gpu_sharing_scheduler; jobs_on O(jobs that run).
+// Cost: propose, commit, finish as gang_sharing_scheduler; jobs_on O(running jobs).
 template <NodeScore Score>
 class gpu_sharing_placer {
  public:
-  // kInvalidArgument: as check_servers(spec), or no GPU at all. `anywhere` and the racks of it do
-  // not count.
+  // A placer for an idle cluster; spec.anywhere and spec.servers_per_rack are not used.
+  // kInvalidArgument: as check_servers(spec), or no server has a GPU.
   [[nodiscard]] static absl::StatusOr<gpu_sharing_placer> create(const server_spec& spec,
                                                                  Score score) {
     APIARY_RETURN_IF_ERROR(check_servers(spec));
@@ -48,10 +49,11 @@ class gpu_sharing_placer {
     for (const std::uint32_t gpus : spec.gpus) nodes.add({.gpus = gpus});
     if (nodes.total_gpus() == 0) return absl::InvalidArgumentError("the servers have no GPUs");
     APIARY_ASSIGN_OR_RETURN(
-        auto scheduler, gpu_sharing_scheduler<Score>::create(std::move(nodes), std::move(score)));
+        auto scheduler, gang_sharing_scheduler<Score>::create(std::move(nodes), std::move(score)));
     return gpu_sharing_placer(std::move(scheduler));
   }
 
+  // kInvalidArgument: the job does not fit in an idle, healthy cluster.
   [[nodiscard]] absl::Status check(const job_request& r) const {
     const std::uint32_t tasks = r.gpus / task_;
     const std::uint32_t rest = r.gpus % task_;
@@ -60,35 +62,38 @@ class gpu_sharing_placer {
                        (tasks < whole_tasks_ || (tasks == whole_tasks_ && rest <= largest_rest_)));
     if (r.gpus > 0 && fits) return absl::OkStatus();
     return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
-                                      " GPUs, which the servers cannot hold");
+                                      " GPUs; the idle cluster could not hold it");
   }
-  [[nodiscard]] absl::StatusOr<job_placement> propose(const job_request& r) {
+  // Where the job would run now; nullopt if it does not fit now, or if the search for a gang used up
+  // its budget. kInvalidArgument: as check(r).
+  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
     APIARY_RETURN_IF_ERROR(check(r));
-    const absl::Status nowhere(absl::StatusCode::kResourceExhausted, "");
-    if (r.gpus > idle_) return nowhere;
+    if (r.gpus > idle_) return std::nullopt;
     if (r.gpus <= largest_) {
-      APIARY_ASSIGN_OR_RETURN(const placement where, scheduler_.propose(task(r.job, r.gpus)));
-      return job_placement{where};
+      APIARY_ASSIGN_OR_RETURN(const task_plan plan, scheduler_.propose(task(r.job, r.gpus)));
+      if (plan.result == plan_result::wait) return std::nullopt;
+      return job_placement{plan.where};
     }
     topology_constraints gang;
     gang.members.push_back({.tasks = r.gpus / task_, .gpus = task_});
     if (r.gpus % task_ != 0) gang.members.push_back({.tasks = 1, .gpus = r.gpus % task_});
-    APIARY_ASSIGN_OR_RETURN(const gang_answer answer, scheduler_.propose(gang));
-    if (answer.verdict != fit_verdict::fits) return nowhere;
+    APIARY_ASSIGN_OR_RETURN(const shared_gang_plan plan, scheduler_.propose(gang));
+    if (plan.result == plan_result::wait) return std::nullopt;
     std::map<node_id, std::uint32_t> masks;
-    for (const member_placement& p : answer.places) masks[p.where.node] |= p.where.device_mask;
+    for (const member_placement& p : plan.placements) masks[p.where.node] |= p.where.device_mask;
     job_placement place;
     for (const auto& [node, mask] : masks) place.push_back({node, mask});
     return place;
   }
-  // kAlreadyExists: the job runs. kInvalidArgument: no job id, or not as many devices as it wants.
-  // kNotFound: no such server. kAborted: they are not idle (any more).
+  // The job runs at `place`. kAlreadyExists: the job runs already. kInvalidArgument: no job id, or
+  // another number of GPUs than the job wants. kNotFound: there is no such server. kAborted: the GPUs
+  // are not idle (any more).
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     std::uint32_t gpus = 0;
     for (const placement& p : place) gpus += p.num_devices();
     if (gpus != r.gpus || gpus == 0) {
       return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
-                                        " GPUs, the place has " + std::to_string(gpus));
+                                        " GPUs; the placement has " + std::to_string(gpus));
     }
     if (place.size() == 1) {
       APIARY_RETURN_IF_ERROR(scheduler_.commit(task(r.job, gpus), place[0]));
@@ -105,6 +110,7 @@ class gpu_sharing_placer {
     idle_ -= gpus;
     return absl::OkStatus();
   }
+  // The job has ended. kNotFound: it does not run.
   [[nodiscard]] absl::Status finish(job_id job) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
     const auto found = running_.find(job.value);
@@ -115,8 +121,11 @@ class gpu_sharing_placer {
     return absl::OkStatus();
   }
 
+  // The server gets no new job; its jobs continue. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_bad(node_id n) { return set_health(n, false); }
+  // The server gets new jobs again. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n) { return set_health(n, true); }
+  // The jobs on the server, ascending.
   [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
     std::vector<job_id> jobs;
     for (const auto& [job, place] : running_) {
@@ -126,16 +135,19 @@ class gpu_sharing_placer {
     std::sort(jobs.begin(), jobs.end());
     return jobs;
   }
+  // Idle GPUs on healthy servers.
   [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return idle_; }
+  // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept {
     return static_cast<std::uint32_t>(scheduler_.nodes().total_gpus());
   }
-  [[nodiscard]] const gpu_sharing_scheduler<Score>& scheduler() const noexcept {
+  // The scheduler inside.
+  [[nodiscard]] const gang_sharing_scheduler<Score>& scheduler() const noexcept {
     return scheduler_;
   }
 
  private:
-  explicit gpu_sharing_placer(gpu_sharing_scheduler<Score> scheduler)
+  explicit gpu_sharing_placer(gang_sharing_scheduler<Score> scheduler)
       : scheduler_(std::move(scheduler)), idle_(total_gpus()) {
     const node_table& nodes = scheduler_.nodes();
     for (const node_id n : nodes.ids()) {
@@ -163,12 +175,12 @@ class gpu_sharing_placer {
     return absl::OkStatus();
   }
 
-  gpu_sharing_scheduler<Score> scheduler_;
+  gang_sharing_scheduler<Score> scheduler_;
   absl::flat_hash_map<std::uint32_t, job_placement> running_;
-  std::uint32_t largest_ = 0;               // GPUs of a server
-  std::uint32_t task_ = max_gpus_per_node;  // of a task of a gang
-  std::uint32_t whole_tasks_ = 0;           // as many there can be
-  std::uint32_t largest_rest_ = 0;          // beside them
+  std::uint32_t largest_ = 0;               // GPUs of the largest server
+  std::uint32_t task_ = max_gpus_per_node;  // GPUs of a task of a gang
+  std::uint32_t whole_tasks_ = 0;           // the most such tasks in an idle cluster
+  std::uint32_t largest_rest_ = 0;          // the most GPUs of one server that are left beside them
   std::uint32_t idle_ = 0;
 };
 

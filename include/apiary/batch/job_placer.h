@@ -1,4 +1,4 @@
-// apiary/batch/job_placer.h - the concept of what a scheduler of jobs over time stands on.
+// apiary/batch/job_placer.h - the concept of a component that says where a job runs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -10,33 +10,36 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// Knows where jobs go and who runs where, and nothing of time. A copy of it is asked what would be.
+// A component that knows where jobs run and where a new job would go. It does not know time. The
+// queues in batch/ decide when a job starts; a placer decides where. A queue copies the placer to ask
+// what would happen later.
 //
-// (p: a placer, r: a request, w: a place proposed for r, j: a job, n: a server)
+// (p: a placer, r: a request, w: a placement proposed for r, j: a job, n: a server)
 // | expression        | meaning                                                          |
 // |-------------------|------------------------------------------------------------------|
-// | p.check(r)        | whether r would fit, were everything idle and healthy;           |
-// |                   | kInvalidArgument if not                                          |
-// | p.propose(r)      | where r would go now; nothing is taken. kResourceExhausted, with |
-// |                   | an empty message: nowhere now. Of two requests for equally many  |
-// |                   | GPUs both fit or neither                                         |
+// | p.check(r)        | OK if r would fit in an idle, healthy cluster, else              |
+// |                   | kInvalidArgument                                                 |
+// | p.propose(r)      | where r would run now; nullopt if it does not fit now. Changes   |
+// |                   | nothing. Two requests for the same number of GPUs both fit, or   |
+// |                   | neither does                                                     |
 // | p.commit(r, w)    | r.job runs at w; an error, and no change, if it cannot           |
-// | p.finish(j)       | j runs no more; kNotFound if it did not                          |
-// | p.mark_bad(n)     | n gets nothing new; what runs there runs on. kNotFound           |
-// | p.mark_healthy(n) | it does again                                                    |
-// | p.jobs_on(n)      | who runs on n, each once, ascending                              |
-// | p.idle_gpus()     | idle GPUs that are healthy                                       |
-// | p.total_gpus()    | all GPUs, bad ones included                                      |
+// | p.finish(j)       | j has ended; kNotFound if it did not run                         |
+// | p.mark_bad(n)     | n gets no new job; its jobs continue. kNotFound: no such server  |
+// | p.mark_healthy(n) | n gets new jobs again. kNotFound: no such server                 |
+// | p.jobs_on(n)      | the jobs that run on n, each once, ascending                     |
+// | p.idle_gpus()     | idle GPUs on healthy servers                                     |
+// | p.total_gpus()    | all GPUs, including those on bad servers                         |
 template <class P>
 concept JobPlacer = std::copy_constructible<P> &&
     requires(P& p, const P& constant, const job_request& r, const job_placement& w, job_id j,
              node_id n) {
   { constant.check(r) } -> std::same_as<absl::Status>;
-  { p.propose(r) } -> std::same_as<absl::StatusOr<job_placement>>;
+  { p.propose(r) } -> std::same_as<absl::StatusOr<std::optional<job_placement>>>;
   { p.commit(r, w) } -> std::same_as<absl::Status>;
   { p.finish(j) } -> std::same_as<absl::Status>;
   { p.mark_bad(n) } -> std::same_as<absl::Status>;

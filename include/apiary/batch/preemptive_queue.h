@@ -1,4 +1,4 @@
-// apiary/batch/preemptive_queue.h - jobs that give way to those that matter more just now.
+// apiary/batch/preemptive_queue.h - shortest remaining and least attained service, with preemption.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -26,44 +26,48 @@
 
 APIARY_NAMESPACE_BEGIN
 
+// Which jobs come first.
 enum class preemptive_rule : std::uint8_t {
-  shortest_remaining,  // the least GPUs times estimated time that is left
-  least_attained,      // the least GPUs times time had so far
+  shortest_remaining,  // the smallest GPUs * remaining time, by the estimate
+  least_attained,      // the smallest GPUs * time that the job has run so far
 };
 
+// Options of a preemptive_queue.
 struct preemptive_options {
   preemptive_rule rule = preemptive_rule::least_attained;
-  time_ms quantum = 1;  // of least_attained: who runs is chosen again at its multiples, or with the
-                        // first decide() behind
+  // least_attained only: jobs are chosen again at multiples of the quantum, or at the first decide()
+  // after one.
+  time_ms quantum = 1;
 };
 
-// Lets those jobs run that come first in the order of their GPU-time: in that order each that fits
-// into what the earlier ones leave of the cluster, the others are suspended. Shortest remaining
-// chooses at each event; least attained at the multiples of its quantum, and between them only
-// starts what fits beside those that run. What fits is counted in GPUs: who gives way to a job that
-// then finds no place for them goes on where it was.
+// A queue that suspends jobs: the jobs that come first in the order of their GPU-time run. In that
+// order every job that fits in what the earlier jobs leave runs; all others are suspended.
+// shortest_remaining chooses at each event. least_attained chooses at multiples of its quantum;
+// between them it only starts jobs that fit beside the running ones. The choice counts GPUs: a job
+// that was to be suspended continues if the job that needs its GPUs does not fit after all.
 //
 // Order:    by GPU-time, then by job id.
-// Model:    Gu et al., "Tiresias" (NSDI 2019), the two-dimensional orders without queues.
-// Requires: times >= 0 that never go back; GPUs times time below 2^62; decide() at wake() and after
-//           each moment at which something was submitted, ended, broke or was repaired. A job makes
-//           progress from the moment it is started.
-// Cost:     choosing O(lines log jobs) for each number of GPUs that waits, each job that takes
-//           another's GPUs and each that has the place of one suspended or comes after it; the rest
-//           as batch/batch_queue.h.
+// Model:    Gu et al., "Tiresias" (NSDI 2019): the two-dimensional orders, without discretized
+//           queues.
+// Requires: times >= 0 that never decrease; GPUs * time below 2^62; decide() at wake() and after each
+//           time at which a job was submitted or ended, or a server broke or was repaired. A job
+//           makes progress from its start on.
+// Cost:     a choice takes O(distinct GPU counts * log jobs) for each GPU count that waits, each job
+//           that takes GPUs of another and each job that is suspended or comes after one; the rest as
+//           batch_queue.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class preemptive_queue {
  public:
-  // Requires: options.quantum > 0.
+  // A queue over a placer on which no job runs. Requires: options.quantum > 0.
   explicit preemptive_queue(Placer placer, preemptive_options options = {})
       : jobs_(std::move(placer)), options_(options) {
     APIARY_ASSERT(options.quantum > 0);
   }
 
-  // kInvalidArgument: no job id, it fits not even into the empty cluster, a negative estimate, or for
-  // shortest_remaining one that is missing or comes to 2^62 of GPU-time. kAlreadyExists: a job of
-  // this id is here.
+  // A job arrives. kInvalidArgument: no job id, a negative estimate, or the job would not fit in an
+  // idle cluster; for shortest_remaining also no estimate, or GPUs * estimate not below 2^62.
+  // kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (by_remaining() && r.estimate > most_gpu_time / (std::max<time_ms>)(1, r.gpus)) {
       return absl::InvalidArgumentError(
@@ -75,7 +79,7 @@ class preemptive_queue {
     return absl::OkStatus();
   }
 
-  // The job has ended, or is withdrawn. kNotFound: there is no such job.
+  // The job has ended, or its owner cancels it. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
     if (r->running) {
@@ -87,8 +91,8 @@ class preemptive_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken: what runs there stops and waits again. The jobs that stopped, ascending.
-  // kNotFound: no such server.
+  // The server is broken. Its jobs stop and wait again. Returns these jobs, ascending. kNotFound:
+  // there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r, now));
@@ -96,12 +100,13 @@ class preemptive_queue {
       return absl::OkStatus();
     });
   }
+  // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     return jobs_.mark_healthy(n);
   }
 
-  // Suspends and starts: appends to `actions`, which the host carries out in order; all are taken
-  // here already. An error only where the placer answers one of its own.
+  // Suspends and starts jobs. Appends the actions to `actions`; the queue has applied them already,
+  // and the host carries them out in order. An error only if the placer returns one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     jobs_.lines().begin_round();
     running_.shift_to(by_remaining() ? -now : now);
@@ -125,21 +130,25 @@ class preemptive_queue {
         turns ? later_by(now / options_.quantum * options_.quantum, options_.quantum) : forever;
     return absl::OkStatus();
   }
-  // When decide() wants to be called although nothing happens: at the next multiple of the quantum
-  // if somebody waits.
+  // When decide() must be called even if nothing happens: at the next multiple of the quantum if a
+  // job waits and one runs (least_attained), otherwise never.
   [[nodiscard]] time_ms wake() const noexcept { return turn_at_; }
 
+  // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  // The number of running jobs.
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
+  // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer().total_gpus(); }
+  // The placer, with the jobs that run.
   [[nodiscard]] const Placer& placer() const noexcept { return jobs_.placer(); }
 
  private:
-  struct record : detail::booked_job {  // its key is its GPU-time
-    time_ms had = 0;                    // time that it ran before it was last started
-    time_ms started = 0;                // the last time
-    job_placement place{};              // where it runs, or ran last
-    bool stopped = false;               // this decision has stopped it, and nobody was told yet
+  struct record : detail::booked_job {  // the key is the GPU-time
+    time_ms had = 0;                    // how long it ran before its last start
+    time_ms started = 0;                // its last start
+    job_placement place{};              // where it runs or last ran
+    bool stopped = false;               // this decide() stopped it; there is no action for that yet
   };
   static constexpr time_ms most_gpu_time = (time_ms{1} << 62) - 1;
 
@@ -147,7 +156,7 @@ class preemptive_queue {
     return options_.rule == preemptive_rule::shortest_remaining;
   }
 
-  // Of a running job, in running_.
+  // The level of a running job in running_.
   [[nodiscard]] std::int64_t level_of(const record& r) const noexcept {
     return by_remaining() ? r.request.estimate - r.had + r.started : r.had - r.started;
   }
@@ -164,19 +173,20 @@ class preemptive_queue {
     return absl::OkStatus();
   }
 
-  // Stops those that run but are not among the first that fit together.
+  // Stops every running job that is not among the first jobs that fit together.
   //
-  // All that run fit beside what is idle. As earlier jobs that wait take more than that, those that
-  // run last do not fit any more: the first of them moves forward, and only from there on it has to
-  // be asked who still fits. Of these there are few: as many as make up for what was taken.
+  // All running jobs fit at first. When waiting jobs that come earlier take more than the idle GPUs,
+  // the last running jobs do not fit any more. `first_out` is the first of these; it moves towards
+  // the front, and only jobs from there on are checked. They are few: their GPUs make up for what the
+  // waiting jobs take.
   [[nodiscard]] absl::Status stop_all_but_first(time_ms now, std::vector<job_id>& stopped) {
     using entry = detail::wait_queues::entry;
     const std::uint32_t idle = placer().idle_gpus();
     const std::uint32_t all = idle + running_.gpus();
     entry first_out{.key = (std::numeric_limits<std::int64_t>::max)()};
-    std::vector<entry> tail;  // from it on, the last first
+    std::vector<entry> tail;  // running jobs from first_out on, the last one first
     std::uint32_t tail_gpus = 0;
-    std::uint32_t taken = 0;  // by those that wait and come before it
+    std::uint32_t taken = 0;  // GPUs of waiting jobs that come before first_out
     detail::wait_queues::walk waiting(jobs_.lines());
     detail::run_queues::walk_back running(running_);
     const auto fits = [&](const entry& e) {
@@ -192,7 +202,7 @@ class preemptive_queue {
     }
     std::uint32_t left = idle + tail_gpus - taken;
     const auto fits_there = [&](const entry& e) { return e.gpus <= left; };
-    std::vector<std::uint32_t> last;  // who does not fit
+    std::vector<std::uint32_t> last;  // jobs that do not fit
     for (auto runs = tail.rbegin(); runs != tail.rend(); ++runs) {
       while (const auto earlier = waiting.next_before(*runs, fits_there)) left -= earlier->gpus;
       if (runs->gpus <= left) {
@@ -210,8 +220,8 @@ class preemptive_queue {
     }
     return absl::OkStatus();
   }
-  // Starts the job if it has a place; otherwise its line has failed. One that was stopped just now
-  // goes on where it was, without an action, if it can.
+  // Starts the job if it fits; otherwise its GPU count has failed in this round. A job that this
+  // decide() stopped continues on its GPUs, without an action, if they are free.
   [[nodiscard]] absl::Status start(const detail::wait_queues::entry& e, time_ms now,
                                    std::vector<job_action>& actions) {
     record& r = jobs_[e.job];
@@ -230,7 +240,7 @@ class preemptive_queue {
   detail::job_records<Placer, record> jobs_;
   preemptive_options options_;
   detail::run_queues running_;
-  time_ms turn_at_ = forever;  // when the last decide() wanted the next choice
+  time_ms turn_at_ = forever;  // the next choice, as of the last decide()
 };
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/batch/server_placer.h - jobs of whole GPUs on the fewest servers.
+// apiary/batch/server_placer.h - places jobs of whole GPUs on the fewest servers.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,20 +18,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
+// A cluster: servers with GPUs, in racks.
 struct server_spec {
-  std::vector<std::uint32_t> gpus{};  // of each server
-  std::uint32_t servers_per_rack = 1;
+  std::vector<std::uint32_t> gpus{};   // GPUs of each server
+  std::uint32_t servers_per_rack = 1;  // rack r has the servers from r * servers_per_rack on
   bool anywhere = false;  // a job may span more servers than it would in an empty cluster
 };
 
-// kInvalidArgument: no server, a server with more than max_gpus_per_node GPUs, racks without
-// servers.
+// OK if the cluster has a server, no server has more than max_gpus_per_node GPUs, and racks have
+// servers; else kInvalidArgument.
 [[nodiscard]] inline absl::Status check_servers(const server_spec& spec) {
   if (spec.gpus.empty()) return absl::InvalidArgumentError("a cluster needs at least one server");
   if (spec.servers_per_rack == 0) return absl::InvalidArgumentError("a rack has 0 servers");
@@ -44,32 +46,35 @@ struct server_spec {
   return absl::OkStatus();
 }
 
-// Best fit: a job goes to the server that it leaves least idle on, or, when it is larger than any,
-// to the fewest servers (alloc/server_pool.h).
+// A placer that uses best fit: a job goes to the server with the fewest idle GPUs that are enough. A
+// job that is larger than every server goes to the fewest servers (alloc/server_pool.h).
 //
-// Cost: propose, commit, finish as server_pool::fit, take, give and a hash look-up.
+// Cost: propose as server_pool::fit; commit and finish O(GPUs of the job's servers) and a hash
+//       look-up.
 class server_placer {
  public:
-  // kInvalidArgument as check_servers(spec).
+  // A placer for an idle cluster. kInvalidArgument: as check_servers(spec).
   [[nodiscard]] static absl::StatusOr<server_placer> create(const server_spec& spec) {
     APIARY_RETURN_IF_ERROR(check_servers(spec));
     return server_placer(spec);
   }
 
+  // kInvalidArgument: no GPUs, or more than the cluster has.
   [[nodiscard]] absl::Status check(const job_request& r) const {
     if (r.gpus > 0 && r.gpus <= pool_.total()) return absl::OkStatus();
     return absl::InvalidArgumentError("job " + std::to_string(r.job.value) + " wants " +
                                       std::to_string(r.gpus) + " GPUs of " +
                                       std::to_string(pool_.total()));
   }
-  [[nodiscard]] absl::StatusOr<job_placement> propose(const job_request& r) const {
+  // Where the job would run now; nullopt if it does not fit now. kInvalidArgument: as check(r).
+  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) const {
     APIARY_RETURN_IF_ERROR(check(r));
     job_placement place = pool_.fit(pool_.servers(), r.gpus, max_servers(r.gpus));
-    if (place.empty()) return absl::Status(absl::StatusCode::kResourceExhausted, "");
+    if (place.empty()) return std::nullopt;
     return place;
   }
-  // kAlreadyExists: the job runs. kInvalidArgument: no job id, or not as many devices as it wants.
-  // kAborted: they are not idle (any more).
+  // The job runs at `place`. kAlreadyExists: the job runs already. kInvalidArgument: no job id, or
+  // another number of GPUs than the job wants. kAborted: the GPUs are not idle (any more).
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     const std::string job = "job " + std::to_string(r.job.value);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job to commit needs an id");
@@ -78,13 +83,14 @@ class server_placer {
     for (const placement& p : place) gpus += p.num_devices();
     if (gpus != r.gpus) {
       return absl::InvalidArgumentError(job + " wants " + std::to_string(r.gpus) +
-                                        " GPUs, the place has " + std::to_string(gpus));
+                                        " GPUs; the placement has " + std::to_string(gpus));
     }
-    if (!pool_.can_take(place)) return absl::AbortedError(job + ": its place is not idle");
+    if (!pool_.can_take(place)) return absl::AbortedError(job + ": its GPUs are not idle");
     pool_.take(r.job, place);
     running_.try_emplace(r.job.value, place);
     return absl::OkStatus();
   }
+  // The job has ended. kNotFound: it does not run.
   [[nodiscard]] absl::Status finish(job_id job) {
     const auto found = running_.find(job.value);
     if (found == running_.end()) {
@@ -95,8 +101,11 @@ class server_placer {
     return absl::OkStatus();
   }
 
+  // The server gets no new job; its jobs continue. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_bad(node_id n) { return set_health(n, false); }
+  // The server gets new jobs again. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n) { return set_health(n, true); }
+  // The jobs on the server, ascending.
   [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
     std::vector<job_id> jobs;
     if (n.value >= pool_.num_servers()) return jobs;
@@ -107,7 +116,9 @@ class server_placer {
     jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
     return jobs;
   }
+  // Idle GPUs on healthy servers.
   [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return pool_.idle(); }
+  // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return pool_.total(); }
   [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
 

@@ -1,4 +1,4 @@
-// apiary/fgd/baseline_scores.h - the policies that FGD was published against, to use or to copy.
+// apiary/fgd/baseline_scores.h - the placement policies that the FGD paper compares with.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -17,8 +17,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Devices as all five baselines but Random choose them: whole GPUs from the lowest index, a share
-// from the device where the least is left.
+// How every baseline except random_fit chooses GPUs on a node: the free GPUs with the lowest
+// indices, or, for a fraction of a GPU, the GPU with the least left that is enough.
 struct tightest_devices {
   void update(const node_table&, node_id) const noexcept {}
   [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
@@ -29,7 +29,7 @@ struct tightest_devices {
   }
 };
 
-// Least CPU and GPU left after the placement: 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), where
+// BestFit: the node with the least CPU and GPU left after the placement. Score: 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), where
 // 128,000 thousandths of a core and 8 GPUs are the largest node of the published cluster; 0 where
 // more than that is left. The published scores are stretched to 0..100 over the feasible nodes
 // before the best is taken, which changes neither the best nor its ties.
@@ -44,7 +44,8 @@ struct best_fit : tightest_devices {
   }
 };
 
-// The least inner product of what is left and what is asked, both as parts of that largest node:
+// DotProd: the node with the smallest inner product of what is left and what the task asks for,
+// both relative to the largest node of the published cluster. Score:
 // 100 * (1 - (cpu * asked_cpu / 128000^2 + gpu * asked_gpu / 8000^2) / 2).
 struct dot_prod : tightest_devices {
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
@@ -58,10 +59,10 @@ struct dot_prod : tightest_devices {
   }
 };
 
-// Shared devices before free devices, free devices before free nodes: 100 less a tenth of the
-// percentage left there, 50 less the free devices it takes, 33 less the free devices there are;
-// with at most max_gpus_per_node devices the ranges do not meet. Gandiva's packing as FGD's authors
-// read it.
+// GpuPacking: shared GPUs first, then free GPUs on used nodes, then idle nodes. The score is, in this
+// order, 100 minus a tenth of the percentage left on the GPU, 50 minus the free GPUs that the task
+// takes, or 33 minus the free GPUs of the node. With at most max_gpus_per_node GPUs these ranges do
+// not overlap. This is Gandiva's packing as the FGD paper describes it.
 struct gpu_packing : tightest_devices {
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -77,7 +78,7 @@ struct gpu_packing : tightest_devices {
   }
 };
 
-// Tasks of the same size together.
+// GpuClustering: tasks of the same size on the same node.
 struct gpu_clustering : tightest_devices {
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -92,9 +93,10 @@ struct gpu_clustering : tightest_devices {
   }
 };
 
-// A random node of those that fit, and for a share a random device of those that fit.
+// Random: any node where the task fits, and for a fraction of a GPU any GPU where it fits.
 class random_fit {
  public:
+  // Equal seeds give equal decisions.
   explicit random_fit(std::uint64_t seed) noexcept : random_(seed) {}
 
   void update(const node_table&, node_id) const noexcept {}
@@ -102,7 +104,8 @@ class random_fit {
                                     const task_request&) const noexcept {
     return 0;
   }
-  // In place of "the first of the best": any candidate, of those allowed if that is given.
+  // Any candidate, one in `*allowed` if that is not null; replaces "the lowest id of the highest
+  // score".
   [[nodiscard]] std::uint32_t choose(const score_tree& candidates, const summary_bitset* allowed) {
     return candidates.random_candidate(random_, allowed);
   }

@@ -1,4 +1,4 @@
-// apiary/fgd/best_score_placer.h - the node with the best score for a task, without a scan.
+// apiary/fgd/best_score_placer.h - the node with the highest score for a task, without a scan.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -21,22 +21,24 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Kinds of request that the placer keeps scores for: tasks alike in all but the job.
+// A kind of request: all tasks that are equal except for their job id.
 using kind_id = id<struct kind_tag>;
 
-// Takes, among the nodes where a task fits now, the first one with the highest score.
+// Finds the node with the highest score for a task without a scan of all nodes. It is the index
+// inside gpu_sharing_scheduler; use it directly to build another scheduler.
 //
-// For each kind of request the scores of all nodes stand in a score_tree. Nodes are kept in the
-// order of their last change; a kind remembers up to where it has looked, so a decision scores
-// again only what has changed since the last decision for its kind, and each such node once.
+// It keeps the scores of all nodes in one score_tree for each kind of request. A list holds the nodes
+// in the order of their last change. A decision scores again only the nodes that changed since the
+// last decision for the same kind, each of them once.
 //
-// Model:    the argmin over nodes of a metric's change, "Beware of Fragmentation" (USENIX ATC
-//           2023), section 4, generic in the score and in the filter.
+// Model:    the argmin over nodes of the change of a metric, "Beware of Fragmentation" (USENIX ATC
+//           2023), section 4, for any score and any filter.
 // Requires: every call gets the same table, and update() is called after each change of a node.
-// Cost:     place: scores of the nodes changed since the kind was last asked for, on average at
-//           most one for each kind in use and each change, then O(log64 nodes); with `allowed` as
-//           score_tree::best_of. A new kind scores every node once, which prepare() does ahead of
-//           time. update: O(score.update). 1.02 bytes a node and kind, 16 a node.
+// Cost:     place: one score for each node that changed since the last call for this kind (on
+//           average at most one for each change and each kind in use), then O(log64 nodes); with
+//           `allowed` as score_tree::best_of. update: O(score.update). A new kind scores every node
+//           once; prepare() does that ahead of time. Memory: 1.02 bytes for each node and kind, and
+//           16 bytes for each node.
 template <NodeScore Score>
 class best_score_placer {
   static constexpr bool chooses =
@@ -44,9 +46,11 @@ class best_score_placer {
     { s.choose(candidates, allowed) } -> std::same_as<std::uint32_t>;
   };
   static_assert(
-      chooses || !requires { &Score::choose; }, "choose has not the form that NodeScore describes");
+      chooses || !requires { &Score::choose; },
+      "choose() does not have the signature that NodeScore describes");
 
  public:
+  // Calls score.update() for every node.
   best_score_placer(const node_table& nodes, Score score)
       : score_(std::move(score)), order_(nodes.size() + 1) {
     order_.back() = {0, anchor(), anchor()};
@@ -56,38 +60,45 @@ class best_score_placer {
     }
   }
 
-  // A kind for requests like `task`, with every node scored.
+  // Adds a kind for requests like `task` and scores every node for it.
   // Requires: task.valid().
   // Cost:     O(nodes).
   kind_id prepare(const node_table& nodes, const task_request& task) {
     return fill(kinds_.push_back({}), nodes, task);
   }
-  // Gives the scores of kind k to requests like `task` instead.
+  // Makes k the kind of requests like `task`, and scores every node again.
   // Requires: task.valid().
   // Cost:     O(nodes).
   void replace(kind_id k, const node_table& nodes, const task_request& task) {
     fill(k, nodes, task);
   }
 
+  // The number of kinds.
   [[nodiscard]] std::uint32_t num_kinds() const noexcept { return kinds_.size(); }
 
-  // Where a task of kind k goes, nullopt when no node can take it now; with `allowed`, a bit a
-  // node, only its members count.
+  // Where a task of kind k would run; nullopt if it fits on no node now.
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k) {
     return place(nodes, k, nullptr);
   }
+  // The same on the nodes in `allowed` only (one bit for each node).
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k,
                                                const summary_bitset& allowed) {
     return place(nodes, k, &allowed);
   }
 
-  // To be called after each change of node n.
+  // Whether any node can take a task of kind k now.
+  [[nodiscard]] bool fits_somewhere(const node_table& nodes, kind_id k) {
+    return refresh(nodes, k).scores.best() != score_tree::npos;
+  }
+
+  // Must be called after each change of node n.
   void update(const node_table& nodes, node_id n) {
     score_.update(nodes, n);
     unlink(n.value);
     link_last_changed(n.value);
   }
 
+  // The score.
   [[nodiscard]] const Score& score() const noexcept { return score_; }
 
  private:

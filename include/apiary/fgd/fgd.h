@@ -1,4 +1,4 @@
-// apiary/fgd/fgd.h - fragmentation gradient descent: GPU sharing that leaves little GPU unusable.
+// apiary/fgd/fgd.h - FGD, fragmentation gradient descent, as a complete scheduler.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,13 +8,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Each task goes where it adds least to the cluster's fragmentation against a typical workload.
+// FGD: each task goes to the node and GPU where it adds least to the fragmentation of the cluster,
+// measured against a typical mix of tasks.
 //
 //   fgd::create(nodes, fragmentation_gradient(fragmentation(task_mix::from_history(history))))
 //
 // Model:   "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
 //          Descent" (USENIX ATC 2023).
-// Cost:    fgd/gpu_sharing.h; measured in benchmarks/sched_bench.cpp.
+// Cost:    as gpu_sharing_scheduler; measured in benchmarks/sched_bench.cpp.
 // Example: examples/gpu_sharing.cpp
 using fgd = gpu_sharing_scheduler<fragmentation_gradient>;
 

@@ -1,4 +1,4 @@
-// apiary/fgd/fragmentation_gradient.h - the score of FGD: how little a placement fragments.
+// apiary/fgd/fragmentation_gradient.h - the score of FGD: how little a placement fragments the cluster.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,18 +18,22 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The score trunc(100 * sigmoid((F(n) before - F(n) after) / 1000)); for a share, that on its best
-// device, and the device is the first with this score. Exact: F is an integer here
-// (metric/fragmentation.h), and the sigmoid becomes 99 thresholds on it, of which only the one at 0, where
-// it is exactly one half, can be met. (The thresholds are logarithms, rounded up: one that came within
-// the last bit of a double of an integer could differ by one between mathematical libraries.)
+// The score of FGD: trunc(100 * sigmoid((F(n) before - F(n) after) / 1000)), where F(n) is the
+// fragmentation of node n. A task with a fraction of a GPU gets the score of its best GPU, and the
+// first GPU with that score.
 //
-// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 4. Differs: placements that change
-//        nothing all score 50 here; in the published simulator the last bit of a double decides
+// The score is exact. F is an integer here (metric/fragmentation.h), and the sigmoid becomes 99
+// integer thresholds. Only the threshold at 0, where the sigmoid is exactly one half, can be met
+// exactly. The thresholds are logarithms that are rounded up, so a threshold within the last bit of a
+// double of an integer could differ by one between mathematical libraries.
+//
+// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 4. Difference: placements that do not
+//        change F all score 50 here. In the published simulator the last bit of a double decides
 //        between 49 and 50.
-// Cost:  score and update as fragmentation::usable; 8 bytes a node.
+// Cost:  score and update as fragmentation::usable; 8 bytes for each node.
 class fragmentation_gradient {
  public:
+  // A score that lowers this metric.
   explicit fragmentation_gradient(fragmentation metric) : metric_(std::move(metric)) {
     const double scale = 1000.0 * static_cast<double>(metric_.total_weight());
     for (std::uint32_t s = 1; s < 100; ++s) {
@@ -68,18 +72,19 @@ class fragmentation_gradient {
     return std::uint32_t{1} << i;
   }
 
-  // W * (F after - F before) of a change of a node: what it adds to fragmentation.
+  // What a change of a node adds to fragmentation: W * (F after - F before), W the total weight of
+  // the mix.
   [[nodiscard]] std::int64_t cost(const node_state& before,
                                   const node_state& after) const noexcept {
     return static_cast<std::int64_t>(metric_.weighted(after) - metric_.weighted(before));
   }
 
  private:
-  // The node with the task's CPU taken, and what its devices then are worth to the mix.
+  // The node without the task's CPU, and what its GPUs are then worth to the mix.
   struct outlook {
     fragmentation::row row;
     std::uint32_t free = 0;
-    std::int64_t gain = 0;  // W * (F before - F after); for a share still without the device's part
+    std::int64_t gain = 0;  // W * (F before - F after); without the GPU, for a fraction of one
     static constexpr std::int64_t worst = INT64_MIN;
 
     outlook(const fragmentation_gradient& self, const node_state& node, node_id n,
@@ -93,7 +98,7 @@ class fragmentation_gradient {
                 static_cast<std::int64_t>(task.gpus * row.of_device(whole_gpu));
       }
     }
-    // What kinds for several devices gain when `now` devices are free instead of `free`.
+    // What kinds with several GPUs gain when `now` GPUs are free instead of `free`.
     [[nodiscard]] std::int64_t several(std::uint32_t now) const noexcept {
       return static_cast<std::int64_t>(row.of_free(now) - row.of_free(free));
     }

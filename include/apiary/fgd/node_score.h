@@ -11,21 +11,23 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// How well a node suits a task: an integer, more is better, equal is decided by the lowest node id.
-// (s: a score, c: a constant one, n: a node, t: a valid task that fits on n now)
+// A score says how well a node suits a task: the node with the highest score gets the task, the
+// lowest node id among equals.
+// (s: a score, c: a const score, n: a node, t: a valid task that fits on n now)
 //
 // | expression             | meaning                                              | cost         |
 // |------------------------|------------------------------------------------------|--------------|
-// | s.update(nodes, n)     | called for each node at first, and after each change | O(GPUs of n) |
-// |                        | of n                                                 |              |
-// | c.score(nodes, n, t)   | 0, ..., max_score; depends on nothing but t and the  | O(GPUs of n) |
+// | s.update(nodes, n)     | called once for each node at the start, and after    | O(GPUs of n) |
+// |                        | each change of n                                     |              |
+// | c.score(nodes, n, t)   | 0, ..., max_score; depends only on t and on the      | O(GPUs of n) |
 // |                        | state of n                                           |              |
-// | s.devices(nodes, n, t) | the devices of n that t would take, as a mask        | O(GPUs of n) |
+// | s.devices(nodes, n, t) | the GPUs of n that t would get, as a bit mask        | O(GPUs of n) |
 //
-// A score may also have s.choose(candidates, allowed), which replaces "the lowest id of the best":
-// an index of the score_tree `candidates`, one of `*allowed` if that is not null; npos for none.
-// And s.cost(before, after), a std::int64_t: of a change of a node, for gangs that are to be placed
-// at the least sum of it. It may depend on what is left on the node alone.
+// Two more functions are optional:
+// s.choose(candidates, allowed) replaces "the lowest id of the highest score". It returns an index of
+// the score_tree `candidates`, one in `*allowed` if that is not null, or npos.
+// s.cost(before, after) returns the cost of a change of a node as a std::int64_t. A
+// gang_sharing_scheduler minimizes its sum. It may depend only on what is left on the node.
 template <class S>
 concept NodeScore = std::movable<S> &&
     requires(S& s, const S& c, const node_table& nodes, node_id n, const task_request& t) {
@@ -34,6 +36,7 @@ concept NodeScore = std::movable<S> &&
   { s.devices(nodes, n, t) } -> std::same_as<std::uint32_t>;
 };
 
+// The largest score.
 inline constexpr std::uint32_t max_score = 200;
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/fgd/published_fragmentation.h - fragmentation by class, rounded as it was published.
+// apiary/fgd/published_fragmentation.h - fragmentation by class, with the rounding of the published simulator.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -12,8 +12,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Why the idle GPU shares of a node are of no use to a typical workload, in thousandths of GPUs,
-// each kind of task weighted by its probability. The first class that matches counts:
+// Why what is left of the GPUs of a node is useless to a typical mix of tasks, in thousandths of
+// GPUs. Each kind of task counts with its probability, in the first class that matches:
 //
 // | class | a kind m of the mix on the node             | counts                         |
 // |-------|---------------------------------------------|--------------------------------|
@@ -27,20 +27,23 @@ APIARY_NAMESPACE_BEGIN
 struct fragmentation_classes {
   double q1 = 0.0, q2 = 0.0, q3 = 0.0, q4 = 0.0, xl = 0.0, xr = 0.0, na = 0.0;
 
-  // F: all but what can be used.
+  // F: the sum of all classes except q3, which is usable.
   [[nodiscard]] double fragmentation() const noexcept { return q1 + q2 + q4 + xl + xr + na; }
 };
 
-// The same quantity as metric/fragmentation.h, summed in double in the order of the published simulator:
-// two placements of exactly equal fragmentation may differ here in the last bit, and the published
-// decisions depend on it. For conformance and for its classes; to schedule, use metric/fragmentation.h.
+// The measure of metric/fragmentation.h, summed in double in the order of the published simulator.
+// Use it to reproduce published figures and to see the classes; to schedule, use
+// metric/fragmentation.h. Two placements with exactly equal fragmentation may differ here in the last
+// bit, and the published decisions depend on that bit.
 //
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3, and the simulator of its authors.
 // Cost:  O(kinds of the mix * GPUs of the node).
 class published_fragmentation {
  public:
+  // Measures against this mix.
   explicit published_fragmentation(task_mix mix) : mix_(std::move(mix)) {}
 
+  // The classes of one node.
   [[nodiscard]] fragmentation_classes classes(const node_state& node) const noexcept {
     fragmentation_classes f;
     const std::uint32_t left = node.total_gpu_left();

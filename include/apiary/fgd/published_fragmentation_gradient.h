@@ -19,14 +19,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// As fgd/fragmentation_gradient.h with F in double (fgd/published_fragmentation.h): reproduces published
-// decisions to the letter where double arithmetic is not contracted (x86-64 without FMA, or
-// -ffp-contract=off).
+// The score of fgd/fragmentation_gradient.h with F in double (fgd/published_fragmentation.h). It
+// reproduces the published decisions exactly if the compiler does not contract double arithmetic
+// (x86-64 without FMA, or -ffp-contract=off). To schedule, use fragmentation_gradient.
 //
-// Cost: score O(kinds of the mix * GPUs of a node * distinct shares left), the rival of the exact
-//       score.
+// Cost: score O(kinds of the mix * GPUs of the node * distinct fractions left).
 class published_fragmentation_gradient {
  public:
+  // Measures against this mix.
   explicit published_fragmentation_gradient(task_mix mix) : metric_(std::move(mix)) {}
 
   void update(const node_table& nodes, node_id n) {

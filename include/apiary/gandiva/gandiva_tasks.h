@@ -13,6 +13,7 @@
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 
 #include <absl/container/flat_hash_map.h>
@@ -55,15 +56,16 @@ class gpu_sharing_backend {
   [[nodiscard]] std::int32_t priority(const task_request& /*r*/) const noexcept { return -1; }
   // See TimeSharingBackend.
   [[nodiscard]] bool may_start(const task_request& r) {
-    return r.job.valid() && scheduler_.propose(r).ok();
+    if (!r.job.valid()) return false;
+    const absl::StatusOr<task_plan> plan = scheduler_.propose(r);
+    return plan.ok() && plan->result == plan_result::bind;
   }
   // kInvalidArgument: a task that is not valid, or has no job id.
   absl::StatusOr<bool> start(const task_request& r, std::vector<job_id>& /*stopped*/) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a task needs a job id");
-    const absl::StatusOr<placement> where = scheduler_.propose(r);
-    if (absl::IsResourceExhausted(where.status())) return false;
-    APIARY_RETURN_IF_ERROR(where.status());
-    APIARY_VERIFY(restart(r, *where));
+    APIARY_ASSIGN_OR_RETURN(const task_plan plan, scheduler_.propose(r));
+    if (plan.result == plan_result::wait) return false;
+    APIARY_VERIFY(restart(r, plan.where));
     return true;
   }
   // See TimeSharingBackend.

@@ -22,6 +22,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -76,14 +77,15 @@ class placer_backend {
   [[nodiscard]] std::int32_t priority(const job_request& /*r*/) const noexcept { return -1; }
   // See TimeSharingBackend.
   [[nodiscard]] bool may_start(const job_request& r) {
-    return r.job.valid() && placer_.propose(r).ok();
+    if (!r.job.valid()) return false;
+    const absl::StatusOr<std::optional<job_placement>> where = placer_.propose(r);
+    return where.ok() && where->has_value();
   }
   // kInvalidArgument: no job id. Other errors are those of the placer's propose().
   absl::StatusOr<bool> start(const job_request& r, std::vector<job_id>& /*stopped*/) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
-    const absl::StatusOr<job_placement> where = placer_.propose(r);
-    if (absl::IsResourceExhausted(where.status())) return false;
-    APIARY_RETURN_IF_ERROR(where.status());
+    APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, placer_.propose(r));
+    if (!where) return false;
     APIARY_VERIFY(restart(r, *where));
     return true;
   }
@@ -157,9 +159,9 @@ class placer_backend {
   bool try_move(job_id job, std::uint32_t cost) {
     const job_request r = running_.at(job.value).asked;
     const job_placement from = stop(job);
-    const absl::StatusOr<job_placement> to = placer_.propose(r);
-    const bool moves = to.ok() && pays(from, *to, r.gpus, cost);
-    APIARY_VERIFY(restart(r, moves ? *to : from));
+    const absl::StatusOr<std::optional<job_placement>> to = placer_.propose(r);
+    const bool moves = to.ok() && to->has_value() && pays(from, **to, r.gpus, cost);
+    APIARY_VERIFY(restart(r, moves ? **to : from));
     return moves;
   }
   [[nodiscard]] bool pays(const job_placement& from, const job_placement& to, std::uint32_t gpus,

@@ -7,6 +7,7 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 
 #include <cstddef>
@@ -81,17 +82,6 @@ struct task_place {
   node_id node{};
   std::uint64_t leaves = 0;
   friend constexpr bool operator==(task_place, task_place) noexcept = default;
-};
-
-enum class plan_result : std::uint8_t { bind, preempt, wait };
-
-// Why a gang waits.
-enum class wait_reason : std::uint8_t {
-  never,      // it would not fit even if all cells of the tenant were empty, healthy and suggested
-  busy,       // gangs of the same or a higher priority use the cells
-  unhealthy,  // it would fit if all hardware were healthy
-  not_suggested,  // it would fit on nodes that are not suggested
-  undecided,      // the budget of the search ended before the answer was known
 };
 
 // A proof that a gang does not fit in one chain. The proof counts the cells of the tenant in the chain,

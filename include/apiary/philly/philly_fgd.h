@@ -13,6 +13,7 @@
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 #include <apiary/philly/philly.h>
 #include <apiary/philly/server_pool_concept.h>
@@ -62,10 +63,14 @@ class gpu_sharing_pool {
 
   // Tasks beside the gangs, one at a time; as of gpu_sharing_scheduler. A task and a job that is a gang may
   // have the same id.
-  [[nodiscard]] absl::StatusOr<placement> propose(const task_request& task) {
+  [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task) {
     return tasks_.propose(task);
   }
-  // kInvalidArgument also: an id from first_reserved() on.
+  // As gpu_sharing_scheduler::commit. kInvalidArgument also: an id from first_reserved() on.
+  absl::Status commit(const task_request& task, const task_plan& plan) {
+    if (plan.result == plan_result::wait) return tasks_.commit(task, plan);
+    return commit(task, plan.where);
+  }
   absl::Status commit(const task_request& task, placement where) {
     if (task.job.valid() && task.job >= first_reserved()) {
       return absl::InvalidArgumentError("job " + std::to_string(task.job.value) +
@@ -146,10 +151,10 @@ class gpu_sharing_pool {
         }
         least = k;
       }
-      const absl::StatusOr<placement> part = tasks_.propose(whole({}, k), allowed);
-      APIARY_VERIFY(part.ok());
-      place.push_back(*part);
-      allowed.reset(part->node.value);
+      const absl::StatusOr<task_plan> part = tasks_.propose(whole({}, k), allowed);
+      APIARY_VERIFY(part.ok() && part->result == plan_result::bind);
+      place.push_back(part->where);
+      allowed.reset(part->where.node.value);
     }
     std::sort(place.begin(), place.end(), [](placement a, placement b) { return a.node < b.node; });
     return place;

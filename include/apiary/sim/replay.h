@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 #include <apiary/trace/workload.h>
 
@@ -44,8 +45,8 @@ namespace detail {
 // After each decision `observe(done, answer)` is called with the number of decisions so far and the
 // last one, for a progress bar or a clock of the caller's.
 // Returns the decisions; kInvalidArgument, before the first, for an arrival that is not one of the
-// tasks; the first status of the scheduler other than kResourceExhausted.
-// Requires: propose(share) -> StatusOr<placement>, commit(share, placement) -> Status; no job of
+// tasks; the first error of the scheduler.
+// Requires: propose(task) -> StatusOr<task_plan>, commit(task, task_plan) -> Status; no job of
 //           the numbers that the arrivals take runs on the scheduler.
 template <class Scheduler, class Observer>
 [[nodiscard]] absl::StatusOr<decisions> replay(Scheduler& scheduler, const workload& work,
@@ -56,14 +57,12 @@ template <class Scheduler, class Observer>
   for (const std::uint32_t t : work.arrivals) {
     task_request task = work.tasks[t].request;
     task.job = job_id(static_cast<std::uint32_t>(answers.size()));
-    const absl::StatusOr<placement> where = scheduler.propose(task);
-    if (where.ok()) {
-      APIARY_RETURN_IF_ERROR(scheduler.commit(task, *where));
-      answers.push_back(*where);
-    } else if (absl::IsResourceExhausted(where.status())) {
-      answers.push_back(std::nullopt);
+    APIARY_ASSIGN_OR_RETURN(const task_plan plan, scheduler.propose(task));
+    if (plan.result == plan_result::bind) {
+      APIARY_RETURN_IF_ERROR(scheduler.commit(task, plan));
+      answers.push_back(plan.where);
     } else {
-      return where.status();
+      answers.push_back(std::nullopt);
     }
     observe(answers.size(), answers.back());
   }

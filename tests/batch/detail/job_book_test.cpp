@@ -33,9 +33,9 @@ class counted_gpus {
     if (r.gpus <= total_) return absl::OkStatus();
     return absl::InvalidArgumentError("too large");
   }
-  [[nodiscard]] absl::StatusOr<job_placement> propose(const job_request& r) {
+  [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
     APIARY_RETURN_IF_ERROR(told(r.job));
-    if (r.gpus > idle_) return absl::ResourceExhaustedError("");
+    if (r.gpus > idle_) return std::nullopt;
     return job_placement{{node_id(0), r.gpus}};
   }
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {

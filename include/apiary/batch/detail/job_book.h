@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,12 +86,11 @@ class job_records {
   template <class Accept>
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now, std::vector<job_action>& actions,
                                            Accept&& accept) {
-    absl::StatusOr<job_placement> place = placer_.propose(r.request);
-    if (absl::IsResourceExhausted(place.status())) {
+    APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> place, placer_.propose(r.request));
+    if (!place) {
       queues_.fail(r.request.gpus);
       return false;
     }
-    APIARY_RETURN_IF_ERROR(place.status());
     if (!accept(*place)) return false;
     APIARY_RETURN_IF_ERROR(placer_.commit(r.request, *place));
     const delays waited = leave(r, now);

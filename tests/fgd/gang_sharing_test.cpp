@@ -1,12 +1,11 @@
-// apiary/tests/fgd/shared_gang_test.cpp - gangs in a cluster of shared GPUs, all or nothing.
+// apiary/tests/fgd/gang_sharing_test.cpp - gangs in a cluster of shared GPUs, all or nothing.
 // SPDX-License-Identifier: MIT
 #include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
 #include <apiary/fgd/baseline_scores.h>
-#include <apiary/fgd/fgd.h>
 #include <apiary/fgd/fragmentation_gradient.h>
-#include <apiary/fgd/request_checks.h>
+#include <apiary/fgd/gang_sharing.h>
 #include <apiary/gang/check_constraints.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
@@ -40,8 +39,11 @@ namespace {
 const task_mix halves_and_wholes({{{.cpu_milli = 1, .gpu_milli = 500, .gpus = 1}, 6},
                                   {{.cpu_milli = 2, .gpu_milli = 1000, .gpus = 1}, 4}});
 
-fgd fgd_over(node_table nodes) {
-  return fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(halves_and_wholes)))
+using gang_fgd = gang_sharing_scheduler<fragmentation_gradient>;
+
+gang_fgd fgd_over(node_table nodes) {
+  return gang_fgd::create(std::move(nodes),
+                          fragmentation_gradient(fragmentation(halves_and_wholes)))
       .value();
 }
 
@@ -83,7 +85,7 @@ TEST_CASE("every gang of three parts on every pair of nodes of two devices") {
       for (std::uint32_t d = 0; d < 2; ++d)
         nodes[id].gpu_left[d] = lefts[world >> (4 * n + 2 * d) & 3];
     }
-    fgd scheduler = fgd_over(nodes);
+    gang_fgd scheduler = fgd_over(nodes);
     for (std::uint32_t code = 0; code < 64; ++code) {
       CAPTURE(world);
       CAPTURE(code);
@@ -93,15 +95,16 @@ TEST_CASE("every gang of three parts on every pair of nodes of two devices") {
       const auto answer = scheduler.propose(gang);
       REQUIRE(answer.ok());
       const bool fits = naive(top).has_value();
-      REQUIRE(answer->verdict == (fits ? fit_verdict::fits : fit_verdict::does_not_fit));
+      REQUIRE(answer->result == (fits ? plan_result::bind : plan_result::wait));
+      REQUIRE(answer->reason != wait_reason::undecided);
       REQUIRE(scheduler.nodes() == nodes);
       if (fits) {
         ++fitting;
-        not_greedily += answer->least ? 1 : 0;
-        REQUIRE(naive.cost_of(answer->places, top).has_value());
+        not_greedily += answer->is_least_cost ? 1 : 0;
+        REQUIRE(naive.cost_of(answer->placements, top).has_value());
       } else {
         const uniform_tree flat{2};
-        REQUIRE(proof_check(flat, 0, nodes, gang)(answer->why));
+        REQUIRE(proof_check(flat, 0, nodes, gang)(answer->proof));
       }
     }
   }
@@ -125,7 +128,7 @@ TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no i
                  static_cast<gpu_model>(random.uniform(2))});
     const ruled_world shape = rack_shape(count);
     const level_t top = shape.tree.num_levels();
-    fgd scheduler = fgd_over(empty);
+    gang_fgd scheduler = fgd_over(empty);
     const fragmentation_gradient gradient{fragmentation(halves_and_wholes)};
     std::vector<job_id> running;
     for (std::uint32_t job = 0; job < 20; ++job) {
@@ -164,16 +167,17 @@ TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no i
       every_device naive(before, shape, gang, cost);
       const level_t within = std::min(gang.required, top);
       const std::optional<std::int64_t> best = naive(within);
-      REQUIRE(answer->verdict == (best ? fit_verdict::fits : fit_verdict::does_not_fit));
+      REQUIRE(answer->result == (best ? plan_result::bind : plan_result::wait));
+      REQUIRE(answer->reason != wait_reason::undecided);
       if (!best) {
         ++waiting;
         const auto proved = [&](const infeasibility_proof& why) {
           return flat ? proof_check(all_nodes, 0, before, gang)(why)
                       : proof_check(shape.tree, of_nodes, before, gang)(why);
         };
-        REQUIRE(proved(answer->why));
+        REQUIRE(proved(answer->proof));
         if (job % 5 == 0) {
-          for_each_mutation(answer->why, [&](const infeasibility_proof& other) {
+          for_each_mutation(answer->proof, [&](const infeasibility_proof& other) {
             ++mutations;
             REQUIRE(!proved(other));
           });
@@ -181,16 +185,16 @@ TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no i
         continue;
       }
       ++fitting;
-      const std::optional<std::int64_t> is = naive.cost_of(answer->places, within);
+      const std::optional<std::int64_t> is = naive.cost_of(answer->placements, within);
       REQUIRE(is.has_value());
-      if (answer->least) {
+      if (answer->is_least_cost) {
         ++least;
         REQUIRE(*is == *best);
       }
-      REQUIRE(scheduler.commit(job_id(job), gang, answer->places).ok());
+      REQUIRE(scheduler.commit(job_id(job), gang, *answer).ok());
       running.emplace_back(job);
       REQUIRE(scheduler.num_running() == running.size());
-      REQUIRE(scheduler.find_gang(job_id(job)).size() == answer->places.size());
+      REQUIRE(scheduler.find_gang(job_id(job)).size() == answer->placements.size());
     }
     for (const job_id job : running) REQUIRE(scheduler.finish(job).ok());
     REQUIRE(scheduler.nodes() == empty);
@@ -208,11 +212,11 @@ TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no i
 TEST_CASE("tasks of one job and gangs share a cluster and names") {
   node_table nodes;
   for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
-  fgd scheduler = fgd_over(nodes);
+  gang_fgd scheduler = fgd_over(nodes);
   topology_constraints gang;
   gang.members = {parts(2, 500), {.tasks = 1, .gpus = 2}};
   const auto answer = scheduler.propose(gang).value();
-  REQUIRE(scheduler.commit(job_id(1), gang, answer.places).ok());
+  REQUIRE(scheduler.commit(job_id(1), gang, answer.placements).ok());
   CHECK(scheduler.num_running() == 1);
   CHECK(!scheduler.find(job_id(1)));
   CHECK(scheduler.find_gang(job_id(1)).size() == 3);
@@ -223,13 +227,14 @@ TEST_CASE("tasks of one job and gangs share a cluster and names") {
   task_request other = task;
   other.job = job_id(2);
   REQUIRE(scheduler.commit(other, scheduler.propose(other).value()).ok());
-  CHECK(scheduler.commit(job_id(2), gang, answer.places).code() ==
+  CHECK(scheduler.commit(job_id(2), gang, answer.placements).code() ==
         absl::StatusCode::kAlreadyExists);
   REQUIRE(scheduler.mark_bad(node_id(0)).ok());
   CHECK(scheduler.finish(job_id(1)).ok());
   CHECK(scheduler.finish(job_id(1)).code() == absl::StatusCode::kNotFound);
   CHECK(scheduler.finish(job_id(2)).ok());
-  CHECK(scheduler.propose(gang).value().verdict == fit_verdict::does_not_fit);
+  CHECK(scheduler.propose(gang).value().result == plan_result::wait);
+  CHECK(scheduler.propose(gang).value().reason == wait_reason::busy);
   REQUIRE(scheduler.mark_healthy(node_id(0)).ok());
   CHECK(scheduler.nodes() == nodes);
 }
@@ -257,25 +262,27 @@ TEST_CASE("among suggested nodes a gang goes where it would if there were no oth
     summary_bitset suggested(count);
     for (std::uint32_t n = 0; n < count; ++n)
       if (random.uniform(3) > 0) suggested.set(n);
-    fgd scheduler = fgd_over(nodes);
-    fgd alone = fgd_over(suggested_alone(nodes, suggested));
+    gang_fgd scheduler = fgd_over(nodes);
+    gang_fgd alone = fgd_over(suggested_alone(nodes, suggested));
     const bool flat = gang.required == any_level;
     const auto answer = flat ? scheduler.propose(gang, suggested)
                              : scheduler.propose(gang, shape.tree, of_nodes, suggested);
     const auto expected = flat ? alone.propose(gang) : alone.propose(gang, shape.tree, of_nodes);
     REQUIRE(answer.ok());
-    REQUIRE(answer->verdict == expected->verdict);
-    REQUIRE(answer->places == expected->places);
-    REQUIRE(answer->why == expected->why);
+    REQUIRE(answer->result == expected->result);
+    REQUIRE(answer->reason == expected->reason);
+    REQUIRE(answer->placements == expected->placements);
+    REQUIRE(answer->proof == expected->proof);
     REQUIRE(scheduler.nodes() == nodes);
     const auto anywhere =
         flat ? scheduler.propose(gang) : scheduler.propose(gang, shape.tree, of_nodes);
-    if (answer->verdict == fit_verdict::fits) {
+    if (answer->result == plan_result::bind) {
       ++fitting;
-      for (const member_placement& p : answer->places) REQUIRE(suggested.test(p.where.node.value));
-      elsewhere += answer->places == anywhere->places ? 0 : 1;
+      for (const member_placement& p : answer->placements)
+        REQUIRE(suggested.test(p.where.node.value));
+      elsewhere += answer->placements == anywhere->placements ? 0 : 1;
     } else {
-      waiting += anywhere->verdict == fit_verdict::fits ? 1 : 0;
+      waiting += anywhere->result == plan_result::bind ? 1 : 0;
     }
   }
   CHECK(fitting > 0);
@@ -286,23 +293,43 @@ TEST_CASE("among suggested nodes a gang goes where it would if there were no oth
 TEST_CASE("a score without a cost places gangs, too") {
   node_table nodes;
   for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
-  auto scheduler = gpu_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
+  auto scheduler = gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
   topology_constraints gang;
   gang.members = {{.tasks = 2, .gpus = 1, .spread = {{0, 1}}}};
   const auto answer = scheduler.propose(gang, uniform_tree{2}).value();
-  REQUIRE(answer.verdict == fit_verdict::fits);
-  CHECK(!answer.least);
-  CHECK(answer.places[0].where.node != answer.places[1].where.node);
-  CHECK(scheduler.commit(job_id(1), gang, answer.places).ok());
+  REQUIRE(answer.result == plan_result::bind);
+  CHECK(!answer.is_least_cost);
+  CHECK(answer.placements[0].where.node != answer.placements[1].where.node);
+  CHECK(scheduler.commit(job_id(1), gang, answer.placements).ok());
+}
+
+TEST_CASE("a gang waits for ever if one of its tasks fits no idle node") {
+  node_table nodes;
+  for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
+  gang_fgd scheduler = fgd_over(nodes);
+  const auto reason = [&](const topology_constraints& gang) {
+    const shared_gang_plan plan = scheduler.propose(gang).value();
+    CHECK(plan.result == plan_result::wait);
+    CHECK(!plan.proof.cells.empty());
+    return plan.reason;
+  };
+  topology_constraints gang;
+  gang.members = {parts(2, 500), {.tasks = 1, .gpus = 3}};
+  CHECK(reason(gang) == wait_reason::never);
+  gang.members[1] = {.tasks = 1, .gpus = 1, .host = {9, 0}};
+  CHECK(reason(gang) == wait_reason::never);
+  gang.members[1].tasks = 0;
+  gang.members[0].tasks = 9;
+  CHECK(reason(gang) == wait_reason::busy);
 }
 
 TEST_CASE("every bad call about a gang names what is wrong and changes nothing") {
   node_table nodes;
   for (int n = 0; n < 4; ++n) nodes.add({{8, 8}, 2, 0});
-  fgd scheduler = fgd_over(nodes);
+  gang_fgd scheduler = fgd_over(nodes);
   topology_constraints gang;
   gang.members = {parts(2, 600), {.tasks = 1, .gpus = 2}};
-  const std::vector<member_placement> places = scheduler.propose(gang).value().places;
+  const std::vector<member_placement> places = scheduler.propose(gang).value().placements;
   REQUIRE(scheduler.commit(job_id(7), gang, places).ok());
   const node_table before = scheduler.nodes();
   const auto refused = [&](const absl::Status& status, absl::StatusCode code,
@@ -315,6 +342,7 @@ TEST_CASE("every bad call about a gang names what is wrong and changes nothing")
   };
   using enum absl::StatusCode;
   const uniform_tree tree{2, 2};
+  refused(scheduler.commit(job_id(8), gang, shared_gang_plan{}), kInvalidArgument, "gang 8");
   const auto asked = [&](const topology_constraints& g) {
     return scheduler.propose(g, tree).status();
   };
@@ -327,8 +355,9 @@ TEST_CASE("every bad call about a gang names what is wrong and changes nothing")
           "5 bits for 4 nodes");
   topology_constraints other = gang;
   other.members[1].gpu_milli = 500;
-  refused(asked(other), kInvalidArgument, "member 1: 2 GPUs of 500");
-  refused(scheduler.commit(job_id(8), other, places), kInvalidArgument, "member 1: 2 GPUs of 500");
+  refused(asked(other), kInvalidArgument, "member 1: 2 GPUs with 500");
+  refused(scheduler.commit(job_id(8), other, places), kInvalidArgument,
+          "member 1: 2 GPUs with 500");
   other = gang;
   other.members[0].tasks = 1'000'000;
   refused(asked(other), kInvalidArgument, "1000001 tasks");
@@ -341,17 +370,18 @@ TEST_CASE("every bad call about a gang names what is wrong and changes nothing")
   refused(scheduler.commit(job_id(8), gang, places), kAborted, "job 8");
   std::vector<member_placement> changed(places.begin() + 1, places.end());
   refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument,
-          "1 tasks of member 0 have no place");
+          "1 tasks of member 0 have no placement");
   changed = places;
   changed[0].member = 2;
   refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument, "member 2");
   changed[0].member = 1;
-  refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument, "member 1 has more places");
+  refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument,
+          "member 1 has more placements");
   changed = places;
   changed[2].where.node = node_id(4);
   refused(scheduler.commit(job_id(8), gang, changed), kNotFound, "node 4");
   // The last of three places is not free: the first two are given back.
-  changed = scheduler.propose(gang).value().places;
+  changed = scheduler.propose(gang).value().placements;
   std::swap(changed[2].where, changed[0].where);
   refused(scheduler.commit(job_id(8), gang, changed), kAborted, "not free");
 }

@@ -1,0 +1,345 @@
+// apiary/fgd/gang_sharing.h - gangs of tasks that share GPUs, placed as a whole or not at all.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/fraction_pool.h>
+#include <apiary/alloc/journal.h>
+#include <apiary/alloc/journaled.h>
+#include <apiary/container/bitset.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/fgd/detail/request_checks.h>
+#include <apiary/fgd/gpu_sharing.h>
+#include <apiary/fgd/node_score.h>
+#include <apiary/gang/check_constraints.h>
+#include <apiary/gang/fit_verdict.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/shared_gpu_fit.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
+#include <apiary/model/request.h>
+#include <apiary/topology/tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The largest number of tasks in a gang.
+inline constexpr std::uint32_t max_gang_tasks = 1'000'000;
+
+// A copy of the nodes in which every node that is not suggested is bad.
+// Requires: one bit for each node.
+[[nodiscard]] inline node_table suggested_alone(node_table nodes, const summary_bitset& suggested) {
+  for (const node_id n : nodes.ids())
+    nodes[n].healthy = nodes[n].healthy && suggested.test(n.value);
+  return nodes;
+}
+
+namespace detail {
+
+// OK, or kInvalidArgument for a task that is not valid(), or more than max_gang_tasks tasks.
+[[nodiscard]] inline absl::Status check_tasks(const topology_constraints& gang) {
+  std::uint64_t tasks = 0;
+  for (std::size_t m = 0; m < gang.members.size(); ++m) {
+    APIARY_RETURN_IF_ERROR(check_task("member " + std::to_string(m), task_of(gang.members[m])));
+    tasks += gang.members[m].tasks;
+  }
+  if (tasks <= max_gang_tasks) return absl::OkStatus();
+  return absl::InvalidArgumentError("a gang has " + std::to_string(tasks) +
+                                    " tasks; the limit is " + std::to_string(max_gang_tasks));
+}
+// OK, or kInvalidArgument for a gang, a tree or a node level that do not go together.
+template <CellTree Tree>
+[[nodiscard]] absl::Status check_gang(const topology_constraints& gang, const Tree& tree,
+                                      level_t node_level, std::uint32_t nodes) {
+  if (node_level >= tree.num_levels())
+    return absl::InvalidArgumentError("node level " + std::to_string(node_level) +
+                                      " in a tree with " + std::to_string(tree.num_levels()) +
+                                      " levels");
+  if (tree.cells(node_level).size() != nodes)
+    return absl::InvalidArgumentError("level " + std::to_string(node_level) + " of the tree has " +
+                                      std::to_string(tree.cells(node_level).size()) +
+                                      " cells for " + std::to_string(nodes) + " nodes");
+  APIARY_RETURN_IF_ERROR(check_tasks(gang));
+  return check_constraints(gang, node_level, tree.num_levels());
+}
+
+}  // namespace detail
+
+// The decision about a gang.
+struct shared_gang_plan {
+  plan_result result = plan_result::wait;  // bind or wait
+
+  // If the result is bind: one placement for each task. Within a slice, tasks are consecutive.
+  std::vector<member_placement> placements{};
+  // True: no placement at the same level costs less by the score's cost(). False: not known.
+  bool is_least_cost = false;
+
+  // If the result is wait: `never` if one task of the gang fits no node even if all nodes are idle
+  // and healthy, `undecided` if the search used up its budget, otherwise `busy`.
+  wait_reason reason = wait_reason::busy;
+  // If the result is wait and the reason is not `undecided`: a proof for
+  // proof_check(tree, node_level, nodes(), gang).
+  infeasibility_proof proof{};
+};
+
+// A gpu_sharing_scheduler that also places gangs. All tasks of a gang run at once, or none does.
+//
+// A gang without topology constraints is tried greedily first: its tasks, largest first, each on
+// the node with the best score. If that fails, or if there are constraints, shared_gpu_fit searches
+// exactly. It minimizes the sum of the score's cost(before, after), if the score has one, or proves
+// that the gang does not fit. If the search uses up its budget, it still returns a placement where
+// it has found one.
+//
+// Cost:    the greedy try costs a propose for each task; then as shared_gpu_fit.
+// Example: examples/shared_gang.cpp
+template <NodeScore Score>
+class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
+  using base = gpu_sharing_scheduler<Score>;
+  using typename base::running;
+
+ public:
+  // Steps that the search for one gang may take, unless the caller says otherwise.
+  static constexpr std::uint64_t default_gang_budget = 10'000'000;
+
+  // As gpu_sharing_scheduler::create.
+  [[nodiscard]] static absl::StatusOr<gang_sharing_scheduler> create(node_table nodes,
+                                                                     Score score) {
+    APIARY_RETURN_IF_ERROR(base::check_nodes(nodes));
+    return gang_sharing_scheduler(std::move(nodes), std::move(score));
+  }
+
+  using base::propose;
+  // Where all tasks of the gang would run now, or why the gang waits. Changes no placement. Node i
+  // is cell i of `node_level` in the tree.
+  // kInvalidArgument: a task is not valid(); more than max_gang_tasks tasks; constraints that the
+  // tree does not allow; or the tree has another number of nodes.
+  template <CellTree Tree>
+  [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
+      const topology_constraints& gang, const Tree& tree, level_t node_level = 0,
+      std::uint64_t budget = default_gang_budget) {
+    return decide(gang, tree, node_level, nullptr, budget);
+  }
+  // The same on the nodes in `suggested` only. A proof is then a proof for
+  // suggested_alone(nodes(), suggested).
+  // kInvalidArgument also: `suggested` does not have one bit for each node.
+  template <CellTree Tree>
+  [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
+      const topology_constraints& gang, const Tree& tree, level_t node_level,
+      const summary_bitset& suggested, std::uint64_t budget = default_gang_budget) {
+    return decide(gang, tree, node_level, &suggested, budget);
+  }
+  // The same without a tree: level 0 is the level of the nodes, and the only one.
+  [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
+      const topology_constraints& gang, std::uint64_t budget = default_gang_budget) {
+    return propose(gang, uniform_tree{nodes_.size()}, 0, budget);
+  }
+  // The same without a tree, on the nodes in `suggested` only.
+  [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
+      const topology_constraints& gang, const summary_bitset& suggested,
+      std::uint64_t budget = default_gang_budget) {
+    return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
+  }
+
+  // Applies a plan for one task; as gpu_sharing_scheduler::commit. kAlreadyExists also: a gang with
+  // this job id runs.
+  absl::Status commit(const task_request& task, const task_plan& plan) {
+    if (gangs_.contains(task.job.value)) return base::runs_already(task.job);
+    return base::commit(task, plan);
+  }
+  // The task runs at `where`; as gpu_sharing_scheduler::commit. kAlreadyExists also: a gang with
+  // this job id runs.
+  absl::Status commit(const task_request& task, placement where) {
+    if (gangs_.contains(task.job.value)) return base::runs_already(task.job);
+    return base::commit(task, where);
+  }
+  // Applies a plan to bind: all tasks of the gang run at plan.placements.
+  // kInvalidArgument: the plan is to wait. Otherwise as commit(job, gang, placements).
+  absl::Status commit(job_id job, const topology_constraints& gang, const shared_gang_plan& plan) {
+    if (plan.result == plan_result::bind) return commit(job, gang, plan.placements);
+    return absl::InvalidArgumentError("gang " + std::to_string(job.value) +
+                                      ": its plan is to wait");
+  }
+  // All tasks of the gang run at `placements`, or, after an error, none. The topology constraints
+  // are not checked again.
+  // kInvalidArgument: no job id, no task, a task that is not valid(), or not one placement for each
+  // task. kAlreadyExists: the job runs already. kNotFound: there is no such node. kAborted: a
+  // placement is not free for its task (any more).
+  absl::Status commit(job_id job, const topology_constraints& gang,
+                      std::span<const member_placement> placements) {
+    APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
+    if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
+    APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements));
+    if (gangs_.contains(job.value) || base::find(job)) return base::runs_already(job);
+    journal log;
+    transaction tx(log);
+    std::vector<running> tasks;
+    for (const member_placement& p : placements) {
+      task_request task = task_of(gang.members[p.member]);
+      task.job = job;
+      if (!can_place_task(nodes_, task, p.where)) return base::not_free(job, p.where);
+      journaled::place_task(tx, nodes_, task, p.where);
+      tasks.push_back({task, p.where});
+    }
+    tx.commit();
+    for (const running& r : tasks) placer_.update(nodes_, r.where.node);
+    gangs_.try_emplace(job.value,
+                       running_gang{{placements.begin(), placements.end()}, std::move(tasks)});
+    return absl::OkStatus();
+  }
+
+  // The task, or all tasks of the gang, have ended. kNotFound: it does not run.
+  absl::Status finish(job_id job) {
+    const auto found = gangs_.find(job.value);
+    if (found == gangs_.end()) return base::finish(job);
+    for (const running& r : found->second.tasks) base::release(r);
+    gangs_.erase(found);
+    return absl::OkStatus();
+  }
+
+  // The number of running jobs. A gang counts as one job.
+  [[nodiscard]] std::size_t num_running() const noexcept {
+    return base::num_running() + gangs_.size();
+  }
+  // Where a gang runs: its placements as committed. Empty if it does not run.
+  [[nodiscard]] std::span<const member_placement> find_gang(job_id job) const {
+    const auto found = gangs_.find(job.value);
+    if (found == gangs_.end()) return {};
+    return found->second.placements;
+  }
+
+ private:
+  struct running_gang {
+    std::vector<member_placement> placements;
+    std::vector<running> tasks;
+  };
+  static constexpr bool has_cost = requires(const Score& s, const node_state& n) {
+    { s.cost(n, n) } -> std::same_as<std::int64_t>;
+  };
+  using base::base;
+  using base::nodes_;
+  using base::placer_;
+
+  // OK if there is one placement for each task, on nodes that exist.
+  [[nodiscard]] absl::Status check_placements(job_id job, const topology_constraints& gang,
+                                              std::span<const member_placement> placements) const {
+    const auto wrong = [&](const std::string& what) {
+      return absl::InvalidArgumentError("gang " + std::to_string(job.value) + what);
+    };
+    std::vector<std::uint32_t> missing;
+    for (const constrained_task_group& m : gang.members) missing.push_back(m.tasks);
+    for (const member_placement& p : placements) {
+      if (p.member >= missing.size() || missing[p.member]-- == 0)
+        return wrong(": member " + std::to_string(p.member) + " has more placements than tasks");
+      if (!nodes_.contains(p.where.node)) return base::no_such(p.where.node);
+    }
+    for (std::size_t m = 0; m < missing.size(); ++m) {
+      if (missing[m] > 0)
+        return wrong(": " + std::to_string(missing[m]) + " tasks of member " + std::to_string(m) +
+                     " have no placement");
+    }
+    return placements.empty() ? wrong(" has no task") : absl::OkStatus();
+  }
+
+  template <CellTree Tree>
+  absl::StatusOr<shared_gang_plan> decide(const topology_constraints& gang, const Tree& tree,
+                                          level_t node_level, const summary_bitset* suggested,
+                                          std::uint64_t budget) {
+    APIARY_RETURN_IF_ERROR(detail::check_gang(gang, tree, node_level, nodes_.size()));
+    if (suggested != nullptr)
+      APIARY_RETURN_IF_ERROR(detail::check_suggested(*suggested, nodes_.size()));
+    shared_gang_plan plan;
+    if (without_constraints(gang)) {
+      plan.placements = place_one_by_one(gang, suggested);
+      if (!plan.placements.empty()) {
+        plan.result = plan_result::bind;
+        return plan;
+      }
+    }
+    shared_gpu_fit<Tree> fit(budget);
+    const auto cost = [&](const node_state& before, const node_state& after) -> std::int64_t {
+      if constexpr (has_cost) return base::score().cost(before, after);
+      return 0;
+    };
+    const auto found = suggested == nullptr
+                           ? fit(nodes_, tree, node_level, gang, cost)
+                           : fit(suggested_alone(nodes_, *suggested), tree, node_level, gang, cost);
+    if (found.verdict == fit_verdict::fits) {
+      plan.result = plan_result::bind;
+      plan.placements.assign(found.placements.begin(), found.placements.end());
+      plan.is_least_cost = has_cost && found.is_least;
+    } else if (found.verdict == fit_verdict::budget_ended) {
+      plan.reason = wait_reason::undecided;
+    } else {
+      plan.reason = each_task_fits_idle_node(gang) ? wait_reason::busy : wait_reason::never;
+      plan.proof = fit.explain(gang);
+    }
+    return plan;
+  }
+  [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
+    for (const constrained_task_group& m : gang.members)
+      if (m.tasks > 0 && !base::fits_some_idle_node(task_of(m))) return false;
+    return true;
+  }
+
+  [[nodiscard]] static bool without_constraints(const topology_constraints& gang) {
+    const auto free = [](const constrained_task_group& m) {
+      return m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
+    };
+    return gang.required == any_level && gang.preferred == any_level &&
+           std::all_of(gang.members.begin(), gang.members.end(), free);
+  }
+  // Places the tasks one after the other, those with the most GPUs first. Empty if one does not
+  // fit.
+  [[nodiscard]] std::vector<member_placement> place_one_by_one(const topology_constraints& gang,
+                                                               const summary_bitset* suggested) {
+    std::vector<std::uint32_t> order(gang.members.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return task_of(gang.members[a]).total_gpu_milli() >
+             task_of(gang.members[b]).total_gpu_milli();
+    });
+    std::vector<member_placement> placements;
+    journal log;
+    transaction tx(log);
+    bool all = true;
+    for (std::size_t i = 0; i < order.size() && all; ++i) {
+      const task_request task = task_of(gang.members[order[i]]);
+      for (std::uint32_t t = 0; t < gang.members[order[i]].tasks && all; ++t) {
+        const std::optional<placement> where = base::place(task, suggested);
+        all = where.has_value();
+        if (!all) break;
+        journaled::place_task(tx, nodes_, task, *where);
+        placer_.update(nodes_, where->node);
+        placements.push_back({order[i], *where});
+      }
+    }
+    tx.rollback();
+    for (const member_placement& p : placements) placer_.update(nodes_, p.where.node);
+    if (!all) placements.clear();
+    std::stable_sort(placements.begin(), placements.end(),
+                     [](const auto& a, const auto& b) { return a.member < b.member; });
+    return placements;
+  }
+
+  absl::flat_hash_map<std::uint32_t, running_gang> gangs_;
+};
+
+APIARY_NAMESPACE_END
