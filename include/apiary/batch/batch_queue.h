@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/detail/job_book.h>
+#include <apiary/batch/detail/job_records.h>
 #include <apiary/batch/detail/wait_queues.h>
 #include <apiary/batch/job_placer.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -112,13 +114,13 @@ class batch_queue {
   // Starts every job that may start now. Appends the starts to `actions`; the queue has applied them
   // already, and the host carries them out. An error only if the placer returns one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    jobs_.lines().begin_round();
+    jobs_.queues().begin_round();
     reserved_.reset();
-    while (const std::optional<detail::wait_queues::entry> first = jobs_.lines().first()) {
+    while (const std::optional<detail::wait_queues::entry> first = jobs_.queues().first()) {
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*first, now, actions));
       if (!started) break;
     }
-    const std::optional<detail::wait_queues::entry> first = jobs_.lines().first();
+    const std::optional<detail::wait_queues::entry> first = jobs_.queues().first();
     if (first && options_.rule == batch_rule::backfill) {
       APIARY_RETURN_IF_ERROR(fill(now, actions, [](std::uint32_t) { return forever; }));
     } else if (first && options_.rule == batch_rule::easy) {
@@ -131,7 +133,7 @@ class batch_queue {
     } else if (first && options_.rule == batch_rule::easy_places) {
       APIARY_RETURN_IF_ERROR(fill_around(*first, now, actions));
     }
-    jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
+    jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
   }
   // When decide() must be called even if nothing happens: never.
@@ -140,7 +142,7 @@ class batch_queue {
   // The reservation of the last decide(), for easy and easy_places; nullopt if no job waits.
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
   // The number of waiting jobs.
-  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
   // The number of running jobs.
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
   // All GPUs, including those on bad servers.
@@ -180,7 +182,7 @@ class batch_queue {
   // Starts, in order, every job that fits and whose estimate is at most longest(GPUs).
   template <class Longest>
   [[nodiscard]] absl::Status fill(time_ms now, std::vector<job_action>& actions, Longest longest) {
-    while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus(), longest)) {
+    while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions));
       if (!started || !reserved_) continue;
       if (jobs_[next->job].ends > reserved_->at) reserved_->spare -= next->gpus;
@@ -213,7 +215,7 @@ class batch_queue {
       const auto end = in_the_way.end();
       return std::find(in_the_way.begin(), end, gpus) == end ? forever : reserved_->at - now;
     };
-    while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus(), longest)) {
+    while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
       const job_request& r = jobs_[next->job].request;
       const auto accept = [&](const job_placement& place) {
         if (later_by(now, r.estimate) <= reserved_->at) return true;
@@ -254,5 +256,7 @@ class batch_queue {
   weighted_tree ends_;  // ends of running jobs, with their GPUs as weights
   std::optional<reservation> reserved_;
 };
+
+static_assert(JobScheduler<batch_queue<server_placer>>);
 
 APIARY_NAMESPACE_END

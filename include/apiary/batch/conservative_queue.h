@@ -2,15 +2,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/detail/job_book.h>
+#include <apiary/batch/detail/job_records.h>
 #include <apiary/batch/detail/reservation_profile.h>
 #include <apiary/batch/detail/wait_queues.h>
 #include <apiary/batch/job_placer.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -114,12 +116,12 @@ class conservative_queue {
     while (moved_) moved_ = move_up(now);
     new_.clear();
     rebuild_ = false;
-    jobs_.lines().begin_round();
+    jobs_.queues().begin_round();
     while (const auto next = starts_.first()) {
       if (next->key > now) break;
       APIARY_RETURN_IF_ERROR(start(jobs_[job_id(next->id)], now, actions));
     }
-    jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
+    jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
   }
   // When decide() must be called even if nothing happens: at the next reservation, or when a running
@@ -139,7 +141,7 @@ class conservative_queue {
     return found->reserved;
   }
   // The number of waiting jobs.
-  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
   // The number of running jobs.
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
   // All GPUs, including those on bad servers.
@@ -231,5 +233,7 @@ class conservative_queue {
   bool moved_ = false;                   // reservations may move earlier
   bool rebuild_ = false;                 // the profile must be made again
 };
+
+static_assert(JobScheduler<conservative_queue<server_placer>>);
 
 APIARY_NAMESPACE_END

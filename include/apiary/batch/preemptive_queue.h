@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/batch/detail/job_book.h>
+#include <apiary/batch/detail/job_records.h>
 #include <apiary/batch/detail/run_queues.h>
 #include <apiary/batch/detail/wait_queues.h>
 #include <apiary/batch/job_placer.h>
+#include <apiary/batch/server_placer.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -108,15 +110,15 @@ class preemptive_queue {
   // Suspends and starts jobs. Appends the actions to `actions`; the queue has applied them already,
   // and the host carries them out in order. An error only if the placer returns one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    jobs_.lines().begin_round();
+    jobs_.queues().begin_round();
     running_.shift_to(by_remaining() ? -now : now);
     const bool choose = by_remaining() || now % options_.quantum == 0 || now >= turn_at_;
     std::vector<job_id> stopped;
-    if (choose && !running_.empty() && jobs_.lines().gpus() > placer().idle_gpus()) {
+    if (choose && !running_.empty() && jobs_.queues().gpus() > placer().idle_gpus()) {
       APIARY_RETURN_IF_ERROR(stop_all_but_first(now, stopped));
     }
     std::vector<job_action> started;
-    while (const auto next = jobs_.lines().first_that_may(placer().idle_gpus())) {
+    while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus())) {
       APIARY_RETURN_IF_ERROR(start(*next, now, started));
     }
     for (const job_id job : stopped) {
@@ -124,8 +126,8 @@ class preemptive_queue {
       actions.push_back({job_action::verb::suspend, job, {}, {}});
     }
     std::move(started.begin(), started.end(), std::back_inserter(actions));
-    jobs_.lines().end_round(placer().idle_gpus(), delay_cause::order, now);
-    const bool turns = !by_remaining() && !jobs_.lines().empty() && !running_.empty();
+    jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
+    const bool turns = !by_remaining() && !jobs_.queues().empty() && !running_.empty();
     turn_at_ =
         turns ? later_by(now / options_.quantum * options_.quantum, options_.quantum) : forever;
     return absl::OkStatus();
@@ -135,7 +137,7 @@ class preemptive_queue {
   [[nodiscard]] time_ms wake() const noexcept { return turn_at_; }
 
   // The number of waiting jobs.
-  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.lines().size(); }
+  [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
   // The number of running jobs.
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.num_running(); }
   // All GPUs, including those on bad servers.
@@ -187,7 +189,7 @@ class preemptive_queue {
     std::vector<entry> tail;  // running jobs from first_out on, the last one first
     std::uint32_t tail_gpus = 0;
     std::uint32_t taken = 0;  // GPUs of waiting jobs that come before first_out
-    detail::wait_queues::walk waiting(jobs_.lines());
+    detail::wait_queues::walk waiting(jobs_.queues());
     detail::run_queues::walk_back running(running_);
     const auto fits = [&](const entry& e) {
       return taken + running_.gpus_before(e.key, e.job) + e.gpus <= all;
@@ -242,5 +244,7 @@ class preemptive_queue {
   detail::run_queues running_;
   time_ms turn_at_ = forever;  // the next choice, as of the last decide()
 };
+
+static_assert(JobScheduler<preemptive_queue<server_placer>>);
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/philly/philly.h - gangs whose locality relaxes, under quotas that are lent.
+// apiary/philly/philly.h - the Philly scheduler: gangs that wait for locality, under tenant quotas.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
 #include <apiary/philly/detail/jobs.h>
 #include <apiary/philly/detail/victims.h>
 #include <apiary/philly/detail/wait_queues.h>
@@ -28,67 +29,71 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A queue a tenant, each with a quota of GPUs; whole GPUs, all of a job's or none.
+// The Philly scheduler. Each tenant has a quota of GPUs and a queue. A job is a gang: it gets all its
+// GPUs at once. It first waits for good locality, and the locality relaxes after some tries.
 //
-//   ACQUIRE, locality as it is now
-//     a place for all GPUs, or all collected in acquire_time  -> RUN
-//     otherwise what it holds is released                     -> BACKOFF, tries + 1
-//   BACKOFF, for backoff_time                                 -> ACQUIRE; if tries > max_tries,
-//                                                                locality one step looser, tries 0
+// States of a waiting job:
+//   ACQUIRE  The job tries to get its GPUs at its current locality.
+//            It fits, or has collected all GPUs within acquire_time  -> RUN
+//            Otherwise it releases the collected GPUs                -> BACKOFF, tries + 1
+//   BACKOFF  After backoff_time                                      -> ACQUIRE
+//            If tries > max_tries, the locality relaxes by one step, and tries becomes 0.
 //
-// Who starts:  tenants within their quota first, then, on what is idle, those beyond it (lending);
-//              within each in order of arrival, whoever has a place.
-// Collecting:  the first job of each tenant that acquires within quota holds the idle GPUs of the
-//              servers that it aims at, and takes what falls idle there before all others. One a
-//              tenant: jobs that hold what each other needs would only time out together. All that
-//              it wants counts against its tenant's quota for the tenant's other jobs.
-// Preemption:  before anything is lent, a job that begins to acquire within quota and has no place,
-//              when at least preempt_percent of the GPUs of healthy servers are used or collected,
-//              takes the place of jobs of tenants whose running jobs are beyond their quotas: the
-//              last started first, but none of this moment, and none that is not needed; no tenant
-//              falls below its quota by more than the job that crosses it.
-// Delay:       cause quota while the tenant's quota has no room for the job, else capacity or
-//              fragmentation; both are what is published as fragmentation delay.
+// Order:       jobs within their tenant's quota first; then jobs beyond it, on GPUs that stay idle.
+//              Within each group in order of arrival; a job that does not fit is passed over.
+// Collecting:  for each tenant, the first job that acquires within the quota collects: it holds the
+//              idle GPUs of the servers it aims at, and gets GPUs that become idle there before
+//              any other job. Only one job for each tenant collects, because two could hold what the
+//              other needs. The GPUs it wants count against the quota of its tenant.
+// Preemption:  before jobs beyond their quota start. If a job begins to acquire within its quota, does
+//              not fit, and at least preempt_percent of the healthy GPUs are used or collected, it
+//              preempts jobs of tenants that use more than their quota. The jobs that started last are
+//              preempted first, but no job that started at this very time and none that is not
+//              needed. A tenant falls below its quota by at most the job that crosses it.
+// Delay:       the cause is `quota` while the tenant's quota has not enough GPUs left for the job, else
+//              `capacity` or `fragmentation`; together these two are the published fragmentation delay.
 //
 // Model:       "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
-//              (USENIX ATC 2019), §2.3 and §3. Not published, and chosen here: max_tries, that one
-//              job a tenant collects, who is preempted; see philly/options.h for places.
-// Requires:    times >= 0 that never go back; decide() at wake() and after each moment at which
-//              something was submitted, ended, failed, broke or was repaired, or the pool was used.
-// Cost:        submit, finish O(log jobs); decide O(tenants * numbers of GPUs that jobs ask for)
-//              steps of O(log jobs), and a search for a place (O(racks log racks) for jobs over
-//              servers) for each job that starts and each number of GPUs and locality without one.
-//              Who waits in vain costs nothing: wake() is when somebody could get something.
-// Over:        any ServerPool (philly/server_pool_concept.h): where the GPUs of a locality are, which of
-//              them a gang takes and who else uses them is the pool's. What others use is in use
-//              for preemption, but in nobody's quota, and nobody takes it back.
+//              (USENIX ATC 2019), sections 2.3 and 3. Not published, and chosen here: max_tries, one
+//              collecting job for each tenant, and which jobs are preempted.
+// Requires:    times >= 0 that never decrease; decide() at wake() and after each time at which a job was
+//              submitted, ended or failed, a server broke or was repaired, or the pool was used.
+// Cost:        submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
+//              jobs), and a search for a placement for each job that starts and for each GPU count and
+//              locality that does not fit (O(racks log racks) for a job with several servers). Waiting
+//              jobs cost nothing: wake() is the next time at which one could get something.
+// Pool:        any ServerPool. The pool decides which GPUs a gang gets, and other users may share it.
+//              GPUs of other users count as used for preemption, but in no quota, and are never
+//              preempted.
 template <ServerPool Pool>
 class philly_scheduler {
  public:
+  // The state of a job.
   enum class phase : std::uint8_t { acquire, backoff, run };
-  // Where a job stands.
+  // The state of a job, with details.
   struct standing {
     philly_scheduler::phase phase = phase::acquire;
     job_locality locality = job_locality::packed;
-    std::uint32_t tries = 0;  // that ended in a backoff, at this locality
-    std::uint32_t held = 0;   // GPUs that it has, collected or to run on
+    std::uint32_t tries = 0;  // tries at this locality that have failed
+    std::uint32_t held = 0;   // GPUs that it has collected or runs on
     friend bool operator==(const standing&, const standing&) noexcept = default;
   };
+  // Why a job failed.
   enum class failure : std::uint8_t {
-    transient,  // not the job's fault: again, always
-    permanent,  // never again
-    unknown,    // again, up to max_retries times
+    transient,  // not the fault of the job: it always waits again
+    permanent,  // it never runs again
+    unknown,    // it waits again, up to max_retries times
   };
 
-  // A pool of options.servers. kInvalidArgument: as check_philly(options).
+  // A scheduler for the idle cluster options.servers. kInvalidArgument: as check_philly(options).
   [[nodiscard]] static absl::StatusOr<philly_scheduler> create(
       const philly_options& options) requires
       std::constructible_from<Pool, std::span<const std::uint32_t>, std::uint32_t> {
     APIARY_RETURN_IF_ERROR(check_philly(options));
     return philly_scheduler(options, Pool(options.servers.gpus, options.servers.servers_per_rack));
   }
-  // Over that pool, in which no job has anything yet; options.servers does not count.
-  // kInvalidArgument: no server; as check_philly(options, pool.total()).
+  // A scheduler over a pool in which no job has GPUs yet; options.servers is not used.
+  // kInvalidArgument: the pool has no server; or as check_philly(options, pool.total()).
   [[nodiscard]] static absl::StatusOr<philly_scheduler> create(const philly_options& options,
                                                                Pool pool) {
     if (pool.num_servers() == 0) return absl::InvalidArgumentError("the pool has no server");
@@ -96,8 +101,8 @@ class philly_scheduler {
     return philly_scheduler(options, std::move(pool));
   }
 
-  // kInvalidArgument: no job id, no such tenant, no GPUs or more than there are. kAlreadyExists: a
-  // job of this id is here.
+  // A job arrives. kInvalidArgument: no job id, no such tenant, no GPUs, or more than the cluster has.
+  // kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     const std::string job = name(r.job);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
@@ -115,7 +120,7 @@ class philly_scheduler {
     return absl::OkStatus();
   }
 
-  // The job has ended, or is withdrawn. kNotFound: there is no such job.
+  // The job has ended, or its owner cancels it. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms /*now*/) {
     detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
@@ -123,7 +128,7 @@ class philly_scheduler {
     jobs_.erase(job);
     return absl::OkStatus();
   }
-  // The running job failed; whether it waits again. kNotFound: it does not run.
+  // The running job has failed. Returns whether it waits again. kNotFound: it does not run.
   [[nodiscard]] absl::StatusOr<bool> fail(job_id job, failure why, time_ms now) {
     detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr || !r->running) return absl::NotFoundError(name(job) + " does not run");
@@ -138,8 +143,8 @@ class philly_scheduler {
     return again;
   }
 
-  // The server is broken: what runs there stops and waits again, what is collected there is
-  // released. The jobs that stopped, ascending. kNotFound: no such server.
+  // The server is broken. Its jobs stop and wait again; jobs that collect there release all their GPUs.
+  // Returns the jobs that stopped, ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(const std::vector<job_id> there, jobs_.set_health(n, false));
     std::vector<job_id> stopped;
@@ -155,20 +160,20 @@ class philly_scheduler {
     }
     return stopped;
   }
-  // kNotFound: no such server.
+  // The server is repaired. kNotFound: there is no such server.
   [[nodiscard]] absl::Status mark_healthy(node_id n, time_ms /*now*/) {
     return jobs_.set_health(n, true).status();
   }
 
-  // What use(pool) returns. So the host uses the pool beside the jobs, for tasks that share GPUs:
-  // it may take what is idle and give back what it took. decide() is to be called after.
+  // Calls use(pool) and returns its result. The host can use the pool for tasks beside the jobs: it may
+  // take idle GPUs and return them. Requires: decide() afterwards.
   template <class Use>
   decltype(auto) use_pool(Use&& use) {
     return std::forward<Use>(use)(jobs_.changing_pool());
   }
 
-  // Moves every job on that can be: appends to `actions`, which the host carries out in order; all
-  // are taken here already.
+  // Starts and suspends jobs. Appends the actions to `actions`; the scheduler has applied them already,
+  // and the host carries them out in order.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const time_ms from = (std::min)(wake(), now);
     now_ = now;
@@ -178,7 +183,7 @@ class philly_scheduler {
     preempt_all(from, now, actions);
     start_all(true, now, actions);
     for (std::uint32_t t = 0; t < jobs_.tenants().size(); ++t) choose_collector(tenant_id(t), now);
-    jobs_.lines().set_causes(
+    jobs_.queues().set_causes(
         [&](tenant_id t, std::uint32_t gpus) {
           if (!jobs_.within_quota(t, gpus)) return delay_cause::quota;
           const std::uint32_t idle = pool().idle() + jobs_.tenants()[t.value].collected;
@@ -189,33 +194,36 @@ class philly_scheduler {
     next_ = next_chance();
     return absl::OkStatus();
   }
-  // When decide() wants to be called although nothing happens: when a job ceases to collect or
-  // relaxes its locality, or begins to acquire and could start, preempt or collect.
+  // When decide() must be called even if nothing happens: when a job stops collecting or relaxes its
+  // locality, or begins to acquire and could start, preempt or collect.
   [[nodiscard]] time_ms wake() const noexcept { return (std::min)(next_, jobs_.next_time_out()); }
 
-  // As of the last decide(), or since then submit(), fail() or mark_bad(). nullopt: there is no such
-  // job.
+  // The state of a job as of the last decide(), submit(), fail() or mark_bad(); nullopt if there is no
+  // such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
     const std::uint32_t held = gpus_of(r->place);
     if (r->running) return standing{phase::run, r->locality, r->tries, held};
-    const detail::philly_cycle& cycle = jobs_.lines().cycle();
+    const detail::philly_cycle& cycle = jobs_.queues().cycle();
     return standing{cycle.acquires(r->relaxed, now_) ? phase::acquire : phase::backoff, r->locality,
                     cycle.tries(r->relaxed, now_), held};
   }
-  // How long a job has waited since it was submitted or last stopped, by cause; nullopt: it does not.
+  // How long a job has waited since it arrived or last stopped, by cause; nullopt if it does not wait.
   [[nodiscard]] std::optional<delays> waited(job_id job, time_ms now) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr || r->running) return std::nullopt;
-    return jobs_.lines().waited(r->request, r->entered, now);
+    return jobs_.queues().waited(r->request, r->entered, now);
   }
-  // GPUs that a tenant's jobs have, collected ones included. Requires: there is such a tenant.
+  // The GPUs of a tenant's jobs, including collected ones. Requires: there is such a tenant.
   [[nodiscard]] std::uint32_t used(tenant_id t) const noexcept {
     return jobs_.tenants()[t.value].used;
   }
+  // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return pool().total(); }
+  // The pool.
   [[nodiscard]] const Pool& pool() const noexcept { return jobs_.pool(); }
+  // The number of jobs that wait or run.
   [[nodiscard]] std::size_t num_jobs() const noexcept { return jobs_.size(); }
 
  private:
@@ -237,20 +245,20 @@ class philly_scheduler {
       if (jobs_.collect(r)) jobs_.start(r, {}, now, actions);
     }
   }
-  // Whoever acquires first within quota collects, if nobody does.
+  // The first job that acquires within the quota collects, if no job of the tenant does.
   void choose_collector(tenant_id t, time_ms now) {
     if (jobs_.tenants()[t.value].collector.valid()) return;
     const auto may = [&](tenant_id, std::uint32_t gpus, job_locality) {
       return jobs_.within_quota(t, gpus);
     };
     const std::optional<detail::philly_wait_queues::entry> first =
-        jobs_.lines().first_that(t, now, may);
+        jobs_.queues().first_that(t, now, may);
     if (!first) return;
     detail::philly_job& r = jobs_.at(first->job);
     jobs_.appoint(r, now);
-    APIARY_VERIFY(!jobs_.collect(r));  // a place that is idle already was found before
+    APIARY_VERIFY(!jobs_.collect(r));  // a job that fits already was started before
   }
-  // Starts whoever has a place, those within quota first, and if `lends` the others, too.
+  // Starts every job that fits: jobs within their quota first, and, if `lends`, then the others.
   void start_all(bool lends, time_ms now, std::vector<job_action>& actions) {
     locality_places<Pool>& places = jobs_.places();
     for (bool again = true; again;) {
@@ -263,50 +271,50 @@ class philly_scheduler {
                  (lend || jobs_.within_quota(t, gpus));
         };
         while (const std::optional<detail::philly_wait_queues::entry> next =
-                   jobs_.lines().first_that(now, may)) {
+                   jobs_.queues().first_that(now, may)) {
           const job_placement place = places.find(next->gpus, next->locality);
           if (place.empty()) continue;
           detail::philly_job& r = jobs_.at(next->job);
           const detail::philly_tenant& owner = jobs_.tenants()[r.request.tenant.value];
           const std::uint32_t collected = owner.collected;
           jobs_.start(r, place, now, actions);
-          again = again || owner.collected < collected;  // that is idle again
+          again = again || owner.collected < collected;  // collected GPUs are idle again
         }
       }
     }
   }
 
-  // Whether a job that begins to acquire may take what others have beyond their quotas. GPUs of bad
-  // servers are nobody's to use: they count neither as used nor among all.
+  // Whether a job that begins to acquire may preempt. GPUs of bad servers do not count, neither as used
+  // nor in the total.
   [[nodiscard]] bool may_preempt(tenant_id t, std::uint32_t gpus, job_locality locality) const {
     const std::uint64_t all = pool().usable();
     const std::uint64_t in_use = all - pool().idle();
     return in_use * 100 >= all * options_.preempt_percent && jobs_.within_quota(t, gpus) &&
            !jobs_.hopeless(gpus, locality);
   }
-  // Lets everyone try to preempt who began to acquire at `from` or since. Who is suspended for one
-  // preempts nobody in turn.
+  // Every job that began to acquire at `from` or later tries to preempt. A job that is suspended for
+  // another one does not preempt itself.
   void preempt_all(time_ms from, time_ms now, std::vector<job_action>& actions) {
     for (const job_id job : std::exchange(begun_, {})) preempt_for(job, now, actions);
     const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {
       return may_preempt(t, gpus, locality);
     };
-    const time_ms last_cycle = now - jobs_.lines().cycle().length();
+    const time_ms last_cycle = now - jobs_.queues().cycle().length();
     detail::philly_wait_queues::beginning at{(std::max)({from - 1, last_cycle, time_ms{0}}), {}};
-    while (decided_ < now && (at = jobs_.lines().next(at, may)).at <= now) {
+    while (decided_ < now && (at = jobs_.queues().next(at, may)).at <= now) {
       if (jobs_.at(at.job).began <= decided_) preempt_for(at.job, now, actions);
     }
     begun_.clear();
   }
-  // Suspends jobs of tenants beyond their quotas and starts the job, if that makes a place for it.
+  // Suspends jobs of tenants beyond their quotas and starts the job, if it then fits.
   void preempt_for(job_id job, time_ms now, std::vector<job_action>& actions) {
     const detail::philly_job* const r = jobs_.find(job);
-    if (r == nullptr || r->running || !jobs_.lines().cycle().acquires(r->began, now)) return;
+    if (r == nullptr || r->running || !jobs_.queues().cycle().acquires(r->began, now)) return;
     const std::uint32_t gpus = r->request.gpus;
     const job_locality locality = r->locality;
     if (!may_preempt(r->request.tenant, gpus, locality)) return;
     std::vector<detail::philly_candidate> candidates;
-    bool fresh = false;  // somebody started just now, who may go another time
+    bool fresh = false;  // a job started at this time; it can be preempted later
     for (const detail::philly_tenant& t : jobs_.tenants()) {
       std::uint32_t left = t.running_gpus();
       auto at = t.running.first();
@@ -337,7 +345,7 @@ class philly_scheduler {
     jobs_.start(jobs_.at(job), jobs_.places().look(gpus, locality), now, actions);
   }
 
-  // When a job begins to acquire next that could start, preempt or collect as things are now.
+  // The next time at which a job begins to acquire that could start, preempt or collect now.
   [[nodiscard]] time_ms next_chance() {
     locality_places<Pool>& places = jobs_.places();
     places.begin_round();
@@ -347,22 +355,24 @@ class philly_scheduler {
              (gpus <= pool().idle() && !places.failed(gpus, locality) &&
               !places.find(gpus, locality).empty());
     };
-    const time_ms chance = jobs_.lines().next({now_, {}}, may).at;
-    // What fell idle since anyone collected is collected when anything happens.
-    return jobs_.freed() ? (std::min)(chance, jobs_.lines().next_change(now_)) : chance;
+    const time_ms chance = jobs_.queues().next({now_, {}}, may).at;
+    // GPUs that became idle since the last collection are collected at the next event.
+    return jobs_.freed() ? (std::min)(chance, jobs_.queues().next_change(now_)) : chance;
   }
 
   philly_options options_;
   detail::philly_jobs<Pool> jobs_;
   std::vector<job_id> begun_;  // began to wait since the last decide()
-  time_ms now_ = 0;            // the last moment heard of
-  time_ms decided_ = -1;       // of the last decide()
+  time_ms now_ = 0;            // the latest time seen
+  time_ms decided_ = -1;       // time of the last decide()
   time_ms next_ = forever;     // next_chance() at that time
 };
 
-// Over servers of its own: best fit (alloc/server_pool.h).
+// Philly over its own servers, with best fit (alloc/server_pool.h).
 //
 // Example: examples/job_queues.cpp
 using philly = philly_scheduler<server_pool>;
+
+static_assert(JobScheduler<philly>);
 
 APIARY_NAMESPACE_END

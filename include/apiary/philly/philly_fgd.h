@@ -1,4 +1,4 @@
-// apiary/philly/philly_fgd.h - Philly on FGD: gangs of whole GPUs beside tasks that share GPUs.
+// apiary/philly/philly_fgd.h - Philly on FGD: gangs of whole GPUs and tasks that share GPUs on one cluster.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/plan.h>
@@ -34,20 +35,22 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Nodes on which tasks share GPUs, as a pool for gangs of whole GPUs; node i stands in rack
-// i / servers_per_rack. A gang takes the fewest servers: all idle GPUs of those with most of them,
-// and what is left of it on one more. Of those that would do, the score of the tasks chooses each.
-// Gangs take no CPU and no memory; to the score a gang's part on a server is a task.
+// A ServerPool whose nodes also run tasks that share GPUs. Node i is in rack i / servers_per_rack. A
+// gang gets the fewest servers: all idle GPUs of the servers with the most, and the rest on one more.
+// Among servers that would do, the score of the tasks chooses. Gangs use no CPU and no memory; for the
+// score, the GPUs of a gang on one server are a task.
 //
-// Cost: fit O(servers that it may use) for each number of GPUs that the answer takes of a server, and
-//       a gpu_sharing_scheduler::propose for each of its servers;
-//       take, give, tasks as gpu_sharing_scheduler; most_idle O(servers log servers); 64 bytes a server.
+// Cost: fit: O(servers it may use) for each distinct number of GPUs that it takes from a server, and a
+//       gpu_sharing_scheduler::propose for each of its servers. take, give and tasks: as
+//       gpu_sharing_scheduler. most_idle: O(servers log servers). 64 bytes for each server.
 template <NodeScore Score>
 class gpu_sharing_pool {
  public:
+  // The largest number of servers.
   static constexpr std::uint32_t max_servers = std::uint32_t{1} << 26;
 
-  // kInvalidArgument: as gpu_sharing_scheduler::create; more than max_servers, racks without servers.
+  // A pool of these nodes. kInvalidArgument: as gpu_sharing_scheduler::create; more than max_servers
+  // nodes; servers_per_rack is 0.
   [[nodiscard]] static absl::StatusOr<gpu_sharing_pool> create(node_table nodes,
                                                                std::uint32_t servers_per_rack,
                                                                Score score) {
@@ -61,8 +64,8 @@ class gpu_sharing_pool {
     return gpu_sharing_pool(std::move(tasks), servers_per_rack);
   }
 
-  // Tasks beside the gangs, one at a time; as of gpu_sharing_scheduler. A task and a job that is a gang may
-  // have the same id.
+  // Where a task would run now, or why it waits; as gpu_sharing_scheduler::propose. A task and a gang may
+  // have the same job id.
   [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task) {
     return tasks_.propose(task);
   }
@@ -80,6 +83,7 @@ class gpu_sharing_pool {
     if (!nodes().contains(where.node)) return tasks_.commit(task, where);
     return change(where.node, [&] { return tasks_.commit(task, where); });
   }
+  // The task has ended. kNotFound: it does not run.
   absl::Status finish(job_id task) {
     const std::optional<placement> where =
         task < first_reserved() ? tasks_.find(task) : std::nullopt;
@@ -88,15 +92,16 @@ class gpu_sharing_pool {
     }
     return change(where->node, [&] { return tasks_.finish(task); });
   }
-  // The ids from here on stand for the gangs' parts.
+  // Job ids from here on are reserved for the GPUs of gangs.
   [[nodiscard]] job_id first_reserved() const noexcept {
     return job_id(job_id().value - num_servers() * max_gpus_per_node);
   }
-  // What runs where, parts of gangs included.
+  // The scheduler inside; the GPUs of a gang on a server are a task there.
   [[nodiscard]] const gpu_sharing_scheduler<Score>& scheduler() const noexcept { return tasks_; }
+  // The nodes and what is left of each.
   [[nodiscard]] const node_table& nodes() const noexcept { return tasks_.nodes(); }
 
-  // What a ServerPool has (philly/server_pool_concept.h).
+  // The functions of a ServerPool (philly/server_pool_concept.h).
 
   [[nodiscard]] std::uint32_t num_servers() const noexcept { return nodes().size(); }
   [[nodiscard]] id_range<node_id> servers() const noexcept { return nodes().ids(); }
@@ -143,7 +148,7 @@ class gpu_sharing_pool {
     job_placement place;
     if (left > 0) return place;
     summary_bitset allowed(num_servers());
-    std::uint32_t least = max_gpus_per_node + 1;  // idle GPUs of those that were ever allowed
+    std::uint32_t least = max_gpus_per_node + 1;  // the fewest idle GPUs of servers allowed so far
     for (const std::uint32_t k : parts) {         // descending
       if (k < least) {
         for (const node_id n : among) {
@@ -209,7 +214,7 @@ class gpu_sharing_pool {
   [[nodiscard]] static task_request whole(job_id id, std::uint32_t gpus) noexcept {
     return {.job = id, .gpus = gpus, .gpu_milli = whole_gpu};
   }
-  // No two parts have the same first device of a server.
+  // Different for each group of GPUs: no two have the same first GPU of a server.
   [[nodiscard]] job_id part_id(const placement& p) const noexcept {
     const auto device = static_cast<std::uint32_t>(std::countr_zero(p.device_mask));
     return job_id(first_reserved().value + p.node.value * max_gpus_per_node + device);
@@ -222,7 +227,7 @@ class gpu_sharing_pool {
     for (std::uint32_t mask = p.device_mask; mask != 0; mask &= mask - 1)
       owners_[p.node.value][static_cast<std::size_t>(std::countr_zero(mask))] = job;
   }
-  // Changes what runs on a server, or its health, and counts what is idle there anew.
+  // Calls by(), which changes a server, and updates the numbers of idle GPUs.
   template <class Change>
   absl::Status change(node_id n, Change&& by) {
     const std::uint32_t before = idle(n);
@@ -242,8 +247,8 @@ class gpu_sharing_pool {
 };
 static_assert(ServerPool<gpu_sharing_pool<fragmentation_gradient>>);
 
-// Philly on FGD: where gangs and tasks go is what fragments the cluster least; who waits, collects
-// and preempts is Philly's. Tasks are the host's: in no quota, and not preempted.
+// Philly on FGD. FGD decides which GPUs gangs and tasks get; Philly decides which gang starts, collects
+// or is preempted. The host submits tasks itself: they are in no quota and are never preempted.
 //
 //   using pool = gpu_sharing_pool<fragmentation_gradient>;
 //   auto p = philly_fgd::create({.quotas = {64, 64}},
@@ -252,5 +257,7 @@ static_assert(ServerPool<gpu_sharing_pool<fragmentation_gradient>>);
 //
 // Example: examples/philly_fgd.cpp
 using philly_fgd = philly_scheduler<gpu_sharing_pool<fragmentation_gradient>>;
+
+static_assert(JobScheduler<philly_fgd>);
 
 APIARY_NAMESPACE_END

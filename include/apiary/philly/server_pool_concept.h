@@ -1,4 +1,4 @@
-// apiary/philly/server_pool_concept.h - where a gang goes at a locality, and where it collects GPUs.
+// apiary/philly/server_pool_concept.h - the concept of a pool of servers in racks, and locality on it.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,33 +25,34 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// GPUs of a job's place.
+// The number of GPUs of a placement.
 [[nodiscard]] inline std::uint32_t gpus_of(std::span<const placement> place) noexcept {
   std::uint32_t gpus = 0;
   for (const placement& p : place) gpus += p.num_devices();
   return gpus;
 }
 
-// Servers in racks, for gangs of whole GPUs: which GPUs are idle, who has the others, and which of
-// them a gang takes. (p: a pool, c: a constant one, n: a server, r: a rack, s: a range of servers,
-// j: a job, w: a place, k: a number of GPUs)
+// Servers in racks, for gangs of whole GPUs. A pool knows which GPUs are idle and which job has the
+// others, and it chooses the GPUs of a gang.
+// (p: a pool, c: a const pool, n: a server, r: a rack, s: a range of servers, j: a job, w: a
+// placement, k: a number of GPUs)
 //
 // | expression                    | meaning                                                     |
 // |-------------------------------|-------------------------------------------------------------|
-// | c.servers(), c.num_servers()  | all, from 0 on                                              |
-// | c.num_racks(), c.servers_of(r)| racks are ranges of servers                                 |
-// | c.total(), c.total(r)         | GPUs, bad ones and those that gangs never get included      |
-// | c.gpus(n)                     | the same of a server                                        |
+// | c.servers(), c.num_servers()  | all servers, numbered from 0                                |
+// | c.num_racks(), c.servers_of(r)| racks; each is a range of servers                           |
+// | c.total(), c.total(r)         | GPUs, including bad ones and those that gangs never get     |
+// | c.gpus(n)                     | the same for one server                                     |
 // | c.usable()                    | GPUs of healthy servers                                     |
-// | c.idle(), c.idle(r), c.idle(n)| GPUs of healthy servers that nobody uses in part or whole   |
-// | c.most_idle(s, m)             | the m servers of s with most idle GPUs, those first         |
-// | p.fit(s, k, m)                | a place for k > 0 GPUs on at most m servers of s, servers   |
-// |                               | ascending; empty only when no m of them have k idle GPUs    |
-// | c.pick_idle(n, k)                  | k <= c.idle(n) idle GPUs of n                               |
-// | p.take(j, w)                  | j has these idle GPUs, beside what it has                   |
-// | p.give(w)                     | they are idle: all that one job has on these servers        |
-// | c.owner(n, d)                 | the job that has device d < c.gpus(n); not valid: none      |
-// | p.set_health(n, healthy)      | whether what falls idle on n is idle to gangs               |
+// | c.idle(), c.idle(r), c.idle(n)| completely unused GPUs of healthy servers                   |
+// | c.most_idle(s, m)             | the m servers of s with the most idle GPUs, in that order   |
+// | p.fit(s, k, m)                | a placement of k > 0 GPUs on at most m servers of s,        |
+// |                               | servers ascending; empty only if no m of them have k idle   |
+// | c.part(n, k)                  | k idle GPUs of n. Requires: k <= c.idle(n)                  |
+// | p.take(j, w)                  | j gets these idle GPUs, in addition to those it has         |
+// | p.give(w)                     | they become idle: all that one job has on these servers     |
+// | c.owner(n, d)                 | the job that has GPU d < c.gpus(n); not valid: none         |
+// | p.set_health(n, healthy)      | whether gangs may get GPUs of n from now on                 |
 template <class P>
 concept ServerPool = std::movable<P> &&
     requires(P& p, const P& c, node_id n, std::uint32_t k, id_range<node_id> s, job_id j,
@@ -77,12 +78,11 @@ concept ServerPool = std::movable<P> &&
 };
 static_assert(ServerPool<server_pool>);
 
-// A pool under the rules of locality. A job for one server goes where it fits among all; a larger
-// one to the least occupied rack that has a place, there where it fits. Which servers, says the
-// pool.
+// A pool with locality. A job for one server goes where it fits in the whole pool. A larger job goes to
+// the least occupied rack in which it fits. The pool chooses the servers.
 //
-// Cost: a place: a fit for jobs of one server, else O(racks log racks) and a fit for each rack with
-//       enough idle GPUs.
+// Cost: a search for a placement: one fit() for a job of one server, else O(racks log racks) and a fit()
+//       for each rack with enough idle GPUs.
 template <ServerPool Pool>
 class locality_places {
  public:
@@ -94,14 +94,15 @@ class locality_places {
     all_largest_ = sums_of_largest(pool_.servers());
   }
 
+  // The pool.
   [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
-  // For who uses the pool beside the jobs: GPUs may fall idle.
+  // The pool, for other users; GPUs may become idle.
   [[nodiscard]] Pool& changing_pool() noexcept {
     given_ = true;
     return pool_;
   }
 
-  // A place for so many GPUs; empty when there is none. Requires: 0 < gpus <= pool().total().
+  // A placement of `gpus` GPUs; empty if there is none now. Requires: 0 < gpus <= pool().total().
   [[nodiscard]] job_placement look(std::uint32_t gpus, job_locality locality) {
     if (gpus > pool_.idle()) return {};
     if (gpus <= all_largest_.front()) {
@@ -120,22 +121,23 @@ class locality_places {
     return pool_.fit(pool_.servers(), gpus, max_servers(all_largest_, gpus, locality));
   }
 
-  // As look(), and remembers when there is none.
+  // As look(); remembers a failure for failed().
   [[nodiscard]] job_placement find(std::uint32_t gpus, job_locality locality) {
     job_placement place = look(gpus, locality);
     if (place.empty()) failed_.emplace_back(gpus, locality);
     return place;
   }
-  // What failed before fails in this round, too, unless GPUs have fallen idle since.
+  // Begins a round. Earlier failures still hold, unless GPUs have become idle since.
   void begin_round() noexcept {
     if (std::exchange(given_, false)) failed_.clear();
   }
+  // Whether a search for so many GPUs at this locality has failed.
   [[nodiscard]] bool failed(std::uint32_t gpus, job_locality locality) const noexcept {
     return std::find(failed_.begin(), failed_.end(), std::pair(gpus, locality)) != failed_.end();
   }
 
-  // The servers on which a job that has no place collects, together large enough: those with the most
-  // idle GPUs, of the rack with the most idle ones that could hold it.
+  // The servers on which a job that does not fit collects; together they are large enough. They are the
+  // servers with the most idle GPUs in the rack that has the most idle GPUs and could hold the job.
   [[nodiscard]] std::vector<node_id> aim(std::uint32_t gpus, job_locality locality) const {
     id_range<node_id> among = pool_.servers();
     std::uint32_t most = max_servers(all_largest_, gpus, locality);
@@ -158,12 +160,14 @@ class locality_places {
     return servers;
   }
 
+  // The job gets these idle GPUs.
   void take(job_id job, std::span<const placement> place) { pool_.take(job, place); }
+  // These GPUs become idle.
   void give(std::span<const placement> place) {
     pool_.give(place);
     given_ = true;
   }
-  // Takes k more GPUs of a server for the job and adds them to its place.
+  // The job gets k more GPUs of a server; they are added to `place`.
   // Requires: k <= pool().idle(n).
   void add(job_id job, node_id n, std::uint32_t k, job_placement& place) {
     const placement more = pool_.pick_idle(n, k);
@@ -177,7 +181,8 @@ class locality_places {
       place.insert(at, more);
     }
   }
-  // Who has GPUs of the server whose health is set, ascending. kNotFound: there is no such server.
+  // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: there is no
+  // such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
     if (n.value >= pool_.num_servers()) {
       return absl::NotFoundError("there is no server " + std::to_string(n.value));
@@ -194,7 +199,7 @@ class locality_places {
   }
 
  private:
-  // GPUs of the 1, 2, ... largest of these servers.
+  // The GPUs of the 1, 2, ... largest of these servers.
   [[nodiscard]] std::vector<std::uint32_t> sums_of_largest(id_range<node_id> servers) const {
     std::vector<std::uint32_t> sums;
     for (const node_id n : servers) sums.push_back(pool_.gpus(n));
@@ -202,7 +207,7 @@ class locality_places {
     std::partial_sum(sums.begin(), sums.end(), sums.begin());
     return sums;
   }
-  // Whether some rack could hold so many GPUs.
+  // Whether a rack has so many GPUs.
   [[nodiscard]] bool in_a_rack(std::uint32_t gpus) const noexcept {
     return std::any_of(largest_.begin(), largest_.end(),
                        [&](const auto& sums) { return sums.back() >= gpus; });
@@ -213,7 +218,7 @@ class locality_places {
     const auto enough = std::lower_bound(sums.begin(), sums.end(), gpus);
     return static_cast<std::uint32_t>(enough - sums.begin()) + 1;
   }
-  // The racks, the one with the most idle GPUs first.
+  // The racks, with the most idle GPUs first.
   [[nodiscard]] std::vector<std::uint32_t> by_idle() const {
     std::vector<std::uint32_t> racks(pool_.num_racks());
     std::iota(racks.begin(), racks.end(), 0U);
@@ -224,10 +229,10 @@ class locality_places {
   }
 
   Pool pool_;
-  std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest of each rack
+  std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest for each rack
   std::vector<std::uint32_t> all_largest_;
   std::vector<std::pair<std::uint32_t, job_locality>> failed_;
-  bool given_ = false;  // since failed_ was empty
+  bool given_ = false;  // GPUs have become idle since failed_ was cleared
 };
 
 APIARY_NAMESPACE_END

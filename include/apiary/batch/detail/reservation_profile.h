@@ -1,4 +1,4 @@
-// apiary/batch/detail/reservation_profile.h - how many GPUs will be free when.
+// apiary/batch/detail/reservation_profile.h - how many GPUs will be free at which time.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,16 +14,16 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A step function of time from a start that moves on, the same for ever behind its last step. It may
-// fall below 0.
+// The number of free GPUs as a step function of time. Its start moves forward; after the last step it
+// is constant. It may be negative.
 //
-// Cost: take, give, earliest O(log steps + steps that they pass); at most two steps for each take
-//       that was not given back.
+// Cost: take, give, earliest O(log steps + steps between the arguments). There are at most two steps
+//       for each take() that was not given back.
 class reservation_profile {
  public:
   explicit reservation_profile(std::int64_t free, time_ms start = 0) : steps_{{start, free}} {}
 
-  // `gpus` fewer (more) from `from` until before `until`. What lies before the start does not count.
+  // Subtracts (adds) `gpus` from `from` until just before `until`. Times before the start are ignored.
   void take(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, -gpus); }
   void give(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, gpus); }
 
@@ -31,7 +31,7 @@ class reservation_profile {
     APIARY_ASSERT(t >= start());
     return std::prev(steps_.upper_bound(t))->second;
   }
-  // The first moment, not before `from`, from which `gpus` are free for so long; forever if there is
+  // The first time, not before `from`, from which `gpus` are free for `length`; forever if there is
   // none. Requires: from >= start().
   [[nodiscard]] time_ms earliest(time_ms from, time_ms length, std::int64_t gpus) const noexcept {
     APIARY_ASSERT(from >= start());
@@ -43,14 +43,14 @@ class reservation_profile {
     }
     return at;
   }
-  // The first change behind t; forever if there is none.
+  // The first change after t; forever if there is none.
   [[nodiscard]] time_ms next_change(time_ms t) const noexcept {
     const auto step = steps_.upper_bound(t);
     return step == steps_.end() ? forever : step->first;
   }
 
   [[nodiscard]] time_ms start() const noexcept { return steps_.begin()->first; }
-  // Forgets what was before `now`. Requires: now >= start().
+  // Drops everything before `now`. Requires: now >= start().
   void forget_before(time_ms now) {
     const std::int64_t free = free_at(now);
     steps_.erase(steps_.begin(), steps_.upper_bound(now));
@@ -77,13 +77,13 @@ class reservation_profile {
     join(last);
     join(first);
   }
-  // Drops the step if it is none.
+  // Drops the step if the value does not change there.
   void join(steps::iterator step) {
     if (step == steps_.end() || step == steps_.begin()) return;
     if (std::prev(step)->second == step->second) steps_.erase(step);
   }
 
-  steps steps_;  // from each moment on, how many are free
+  steps steps_;  // from each time on, the number of free GPUs
 };
 
 }  // namespace detail

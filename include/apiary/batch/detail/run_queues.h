@@ -1,4 +1,4 @@
-// apiary/batch/detail/run_queues.h - jobs that run, in order of a GPU-time that changes as they run.
+// apiary/batch/detail/run_queues.h - running jobs, in the order of a GPU-time that changes while they run.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -20,18 +20,18 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A job's place in the order is its GPUs times (its level + a shift that all share and that moves
-// with time), never below 0; of equal ones the lower id. Jobs of as many GPUs keep their order
-// whatever the shift: they are a line, and nothing is sorted again.
+// A job's position in the order is max(0, GPUs * (level + shift)); among equals the lower id comes
+// first. The shift is common to all jobs and changes with time. Jobs with the same number of GPUs
+// never change their order, so there is one queue for each GPU count, and nothing is sorted again.
 //
-// Requires: the shift never grows while a job is below 0; place and time below 2^62.
-// Cost:     a call O(log jobs), O(lines log jobs) where it looks at all of them; amortised for
-//           shift_to(), which each job passes once.
+// Requires: the shift never increases while a job is below 0; positions and times below 2^62.
+// Cost:     a call O(log jobs), or O(GPU counts * log jobs) where it looks at all queues; amortized
+//           for shift_to(), which moves each job once.
 class run_queues {
  public:
   using entry = wait_queues::entry;
 
-  // GPUs of all of them.
+  // The GPUs of all jobs.
   [[nodiscard]] std::uint32_t gpus() const noexcept { return gpus_; }
   [[nodiscard]] bool empty() const noexcept { return gpus_ == 0; }
 
@@ -46,7 +46,7 @@ class run_queues {
     gpus_ -= gpus;
     below(level) ? below_.erase(job.value, job.value) : queues_.at(gpus).erase(level, job.value);
   }
-  // The shift is `shift` from now on.
+  // Sets the shift.
   void shift_to(std::int64_t shift) {
     shift_ = shift;
     for (auto& [gpus, jobs] : queues_) {
@@ -57,7 +57,8 @@ class run_queues {
       }
     }
   }
-  // GPUs of those before that place and id, at which none is. Requires: place >= 0.
+  // The GPUs of all jobs before this position and id; no job has this position and id.
+  // Requires: place >= 0.
   [[nodiscard]] std::uint32_t gpus_before(std::int64_t place, job_id job) const noexcept {
     std::int64_t sum = place > 0 ? below_.sum() : below_.sum_to(job.value);
     for (const auto& [gpus, jobs] : queues_) {
@@ -67,18 +68,17 @@ class run_queues {
     return static_cast<std::uint32_t>(sum);
   }
 
-  // Goes through all jobs from the last to the first. Requires: nothing changes meanwhile.
+  // Visits all jobs from the last to the first. Requires: the queues do not change meanwhile.
   class walk_back {
    public:
-    explicit walk_back(const run_queues& lines) : shift_(lines.shift_) {
+    explicit walk_back(const run_queues& all) : shift_(all.shift_) {
       constexpr std::int64_t end = (std::numeric_limits<std::int64_t>::max)();
-      for (const auto& [gpus, jobs] : lines.queues_) {
+      for (const auto& [gpus, jobs] : all.queues_) {
         if (!jobs.empty()) cursors_.push_back({&jobs, gpus, jobs.previous(end, ~0U)});
       }
-      if (!lines.below_.empty())
-        cursors_.push_back({&lines.below_, 0, lines.below_.previous(end, ~0U)});
+      if (!all.below_.empty()) cursors_.push_back({&all.below_, 0, all.below_.previous(end, ~0U)});
     }
-    // The next one; nullopt after the first.
+    // The next job; nullopt after the first job of all.
     std::optional<entry> next() {
       cursor* last = nullptr;
       for (cursor& c : cursors_) {
@@ -94,7 +94,7 @@ class run_queues {
    private:
     struct cursor {
       const weighted_tree* jobs;
-      std::uint32_t gpus;  // 0: of those below
+      std::uint32_t gpus;  // 0: the jobs in below_
       std::optional<weighted_tree::item> next;
     };
     [[nodiscard]] std::int64_t place(const cursor& c) const noexcept {
@@ -112,7 +112,7 @@ class run_queues {
   [[nodiscard]] bool below(std::int64_t level) const noexcept { return level + shift_ < 0; }
 
   std::map<std::uint32_t, weighted_tree> queues_;  // by GPUs; by level, weighed by GPUs
-  weighted_tree below_;                            // the others, by id
+  weighted_tree below_;                            // jobs below 0, by id
   std::int64_t shift_ = 0;
   std::uint32_t gpus_ = 0;
 };

@@ -1,4 +1,4 @@
-// apiary/batch/detail/wait_queues.h - jobs that wait, in order, a line for each number of GPUs.
+// apiary/batch/detail/wait_queues.h - waiting jobs, in order, with a queue for each number of GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,15 +16,16 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What fits for one job fits for all that want as many GPUs, so who is next is asked of lines, not
-// of jobs; and what keeps the jobs of a line waiting is the same for all of them, so that one clock
-// a line tells every job's delay by cause.
+// If one job fits, all jobs with the same number of GPUs fit, so the search for the next job looks at
+// one queue for each GPU count, not at jobs. Jobs of one queue wait for the same cause, so one clock
+// for each queue gives every job's delay by cause.
 //
-// Cost: a call O(log jobs waiting) and, where it looks at all lines, O(lines): numbers of GPUs that
-//       jobs ever asked for. Memory for as many jobs as waited at once.
+// Cost: a call O(log waiting jobs), plus O(queues) where it looks at all queues. There is one queue for
+//       each GPU count that jobs have asked for so far. Memory for the largest number of jobs that
+//       waited at once.
 class wait_queues {
  public:
-  // A place in the order: the lower key first, of equal ones the lower id.
+  // A position in the order: the lower key first, among equals the lower id.
   struct entry {
     job_id job{};
     std::int64_t key = 0;
@@ -33,83 +34,83 @@ class wait_queues {
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  // That all of them want together.
+  // The GPUs that all waiting jobs ask for.
   [[nodiscard]] std::uint64_t gpus() const noexcept { return gpus_; }
 
-  // The job waits from now on; the reading of its line's clock, which leave() wants back.
+  // The job waits from now on. Returns the clock of its queue, which leave() needs.
   delays enter(const job_request& r, std::int64_t key, time_ms now) {
-    line& l = queues_[r.gpus];
+    job_queue& l = queues_[r.gpus];
     l.jobs.insert({key, r.job.value, r.estimate});
     ++size_;
     gpus_ += r.gpus;
     return l.clock.at(now);
   }
-  // It does not wait any more; how long it has since it entered, by cause.
-  // Requires: it waits with that key and entered at that reading.
+  // The job does not wait any more. Returns how long it has waited, by cause.
+  // Requires: it waits with this key, and enter() returned `entered`.
   delays leave(const job_request& r, std::int64_t key, const delays& entered, time_ms now) {
-    line& l = queues_[r.gpus];
+    job_queue& l = queues_[r.gpus];
     l.jobs.erase(key, r.job.value);
     --size_;
     gpus_ -= r.gpus;
     delays waited = l.clock.at(now);
     return waited -= entered;
   }
-  // As leave(), without leaving.
+  // How long it has waited so far, by cause. Requires: as leave().
   [[nodiscard]] delays waited(std::uint32_t gpus, const delays& entered, time_ms now) const {
     delays sum = queues_.at(gpus).clock.at(now);
     return sum -= entered;
   }
 
-  // The first of all.
-  [[nodiscard]] std::optional<entry> first() const { return first_where(any_line, no_limit); }
-  // The first of all jobs of up to `idle` GPUs whose line has not failed in this round and whose
-  // estimate is at most limit(gpus).
+  // The first job; nullopt if none waits.
+  [[nodiscard]] std::optional<entry> first() const { return first_where(any_queue, no_limit); }
+  // The first job with at most `idle` GPUs and an estimate of at most limit(gpus), in a queue that has
+  // not failed in this round.
   template <class Limit>
   [[nodiscard]] std::optional<entry> first_that_may(std::uint32_t idle, Limit&& limit) const {
-    return first_where([&](std::uint32_t gpus, const line& l) { return gpus <= idle && !l.failed; },
-                       limit);
+    return first_where(
+        [&](std::uint32_t gpus, const job_queue& l) { return gpus <= idle && !l.failed; }, limit);
   }
   [[nodiscard]] std::optional<entry> first_that_may(std::uint32_t idle) const {
     return first_that_may(idle, no_limit);
   }
 
-  // A round: which lines were tried and found no place.
+  // Begins a round, in which no queue has failed yet.
   void begin_round() noexcept {
     for (auto& [gpus, l] : queues_) l.failed = false;
   }
   void fail(std::uint32_t gpus) { queues_[gpus].failed = true; }
-  // The round is over: sets the cause of every line that has jobs. A line that failed, or more GPUs
-  // than are idle, explain themselves; `otherwise` is what keeps the rest.
+  // Ends a round: sets why the jobs of each queue wait. More GPUs than idle ones: capacity. The queue
+  // has failed: fragmentation. Otherwise: `otherwise`.
   void end_round(std::uint32_t idle, delay_cause otherwise, time_ms now) {
     for (auto& [gpus, l] : queues_) {
       if (l.jobs.empty()) continue;
       l.clock.set(cause_of(gpus, l, idle, otherwise), now);
     }
   }
-  // What end_round() would say of a line.
+  // The cause that end_round() would set for a queue.
   [[nodiscard]] delay_cause cause_of(std::uint32_t gpus, std::uint32_t idle,
                                      delay_cause otherwise) const {
     return cause_of(gpus, queues_.at(gpus), idle, otherwise);
   }
 
  private:
-  struct line {
-    weighted_tree jobs{};  // weighed by their estimates
+  struct job_queue {
+    weighted_tree jobs{};  // with their estimates as weights
     delay_clock clock{};
     bool failed = false;
   };
 
  public:
-  // Goes through the jobs of all lines in order. Requires: the lines do not change meanwhile.
+  // Visits the jobs of all queues in order. Requires: the queues do not change meanwhile.
   class walk {
    public:
-    explicit walk(const wait_queues& lines) {
-      for (const auto& [gpus, l] : lines.queues_) {
+    explicit walk(const wait_queues& all) {
+      for (const auto& [gpus, l] : all.queues_) {
         if (!l.jobs.empty()) cursors_.push_back({&l.jobs, gpus, l.jobs.first()});
       }
     }
-    // The next job before `end` for which may(entry); a line of which one may not is passed over for
-    // good.
+    // The next job before `end` for which may(entry) is true. If it is false for a job, the rest of that
+    // queue is skipped for good.
     template <class May>
     std::optional<entry> next_before(const entry& end, May&& may) {
       while (true) {
@@ -143,11 +144,11 @@ class wait_queues {
                                    job_id job) noexcept {
     return i.key != key ? i.key < key : i.id < job.value;
   }
-  static constexpr auto any_line = [](std::uint32_t, const line&) { return true; };
+  static constexpr auto any_queue = [](std::uint32_t, const job_queue&) { return true; };
   static constexpr auto no_limit = [](std::uint32_t) { return forever; };
 
-  [[nodiscard]] static delay_cause cause_of(std::uint32_t gpus, const line& l, std::uint32_t idle,
-                                            delay_cause otherwise) noexcept {
+  [[nodiscard]] static delay_cause cause_of(std::uint32_t gpus, const job_queue& l,
+                                            std::uint32_t idle, delay_cause otherwise) noexcept {
     if (gpus > idle) return delay_cause::capacity;
     return l.failed ? delay_cause::fragmentation : otherwise;
   }
@@ -163,7 +164,7 @@ class wait_queues {
     return best;
   }
 
-  std::map<std::uint32_t, line> queues_;  // by number of GPUs
+  std::map<std::uint32_t, job_queue> queues_;  // by number of GPUs
   std::size_t size_ = 0;
   std::uint64_t gpus_ = 0;
 };

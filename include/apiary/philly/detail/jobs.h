@@ -76,8 +76,8 @@ class philly_jobs {
     changed(true);
     return places_.changing_pool();
   }
-  [[nodiscard]] const philly_wait_queues& lines() const noexcept { return queues_; }
-  [[nodiscard]] philly_wait_queues& lines() noexcept { return queues_; }
+  [[nodiscard]] const philly_wait_queues& queues() const noexcept { return queues_; }
+  [[nodiscard]] philly_wait_queues& queues() noexcept { return queues_; }
   [[nodiscard]] std::span<const philly_tenant> tenants() const noexcept { return tenants_; }
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
   [[nodiscard]] philly_job* find(job_id job) {

@@ -1,4 +1,4 @@
-// apiary/philly/detail/victims.h - which of some running jobs must go so that another has a place.
+// apiary/philly/detail/victims.h - which running jobs must stop so that another one fits.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,18 +16,19 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// A running job that may be preempted.
 struct philly_candidate {
   job_id job{};
   time_ms started = 0;
   job_placement place{};
 };
 
-// Indices of the candidates that make a place for so many GPUs when they go; empty when not even all
-// of them do. Candidates go in order until there is a place; then, the last first, each stays after
-// all that is not needed: of the answer none can be left out.
+// Indices of the candidates that must stop so that a job with `gpus` GPUs fits; empty if it does not
+// fit even without all candidates. Candidates are removed in order until the job fits. Then, from the
+// last one on, each candidate is put back if the job still fits; so every victim is needed.
 //
-// Requires: the candidates run at their places. `places` is as before in the end.
-// Cost:     O(candidates) places looked for.
+// Requires: the candidates run at their placements. At the end `places` is unchanged.
+// Cost:     O(candidates) searches for a placement.
 template <ServerPool Pool>
 [[nodiscard]] std::vector<std::size_t> choose_victims(locality_places<Pool>& places,
                                                       std::span<const philly_candidate> candidates,

@@ -1,7 +1,7 @@
-// apiary/tests/batch/detail/job_book_test.cpp - jobs that wait and run, kept beside a list of them.
+// apiary/tests/batch/detail/job_records_test.cpp - jobs that wait and run, kept beside a list of them.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
-#include <apiary/batch/detail/job_book.h>
+#include <apiary/batch/detail/job_records.h>
 #include <apiary/batch/job_placer.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -134,11 +134,11 @@ TEST_CASE("job_book: a job starts whole or not at all") {
   std::vector<job_action> actions;
   numbered_job& large = enter_job(book, book_request(1, 6), 0, 10);
   CHECK(book.num_running() == 0);
-  CHECK(book.lines().gpus() == 6);
+  CHECK(book.queues().gpus() == 6);
   REQUIRE(book.start(large, 25, actions).value());
   CHECK(large.running);
   CHECK(book.num_running() == 1);
-  CHECK(book.lines().empty());
+  CHECK(book.queues().empty());
   CHECK(book.placer().idle_gpus() == 2);
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].what == job_action::verb::start);
@@ -150,14 +150,14 @@ TEST_CASE("job_book: a job starts whole or not at all") {
   // No place: its line has failed until the next round, and no other line.
   enter_job(book, book_request(2, 3), 0, 30);
   enter_job(book, book_request(3, 2), 1, 30);
-  CHECK(book.lines().first_that_may(8)->job == job_id(2));
+  CHECK(book.queues().first_that_may(8)->job == job_id(2));
   CHECK(!book.start(book[job_id(2)], 31, actions).value());
   CHECK(!book[job_id(2)].running);
   CHECK(actions.size() == 1);
-  CHECK(book.lines().size() == 2);
-  CHECK(book.lines().first_that_may(8)->job == job_id(3));
-  book.lines().begin_round();
-  CHECK(book.lines().first_that_may(8)->job == job_id(2));
+  CHECK(book.queues().size() == 2);
+  CHECK(book.queues().first_that_may(8)->job == job_id(3));
+  book.queues().begin_round();
+  CHECK(book.queues().first_that_may(8)->job == job_id(2));
 
   // The placer's own errors, before and after it has named a place.
   job_request request = book_request(666, 1);
@@ -169,10 +169,10 @@ TEST_CASE("job_book: a job starts whole or not at all") {
   CHECK(book.start(refused, 32, actions).status().code() == absl::StatusCode::kAborted);
   CHECK(!refused.running);
   CHECK(actions.size() == 1);
-  CHECK(book.lines().size() == 4);
+  CHECK(book.queues().size() == 4);
   CHECK(book.num_running() == 1);
   CHECK(book.placer().idle_gpus() == 2);
-  CHECK(book.lines().first_that_may(1)->job == job_id(4));
+  CHECK(book.queues().first_that_may(1)->job == job_id(4));
 
   CHECK(book.stop(refused).code() == absl::StatusCode::kNotFound);
   REQUIRE(book.stop(book[job_id(1)]).ok());
@@ -248,8 +248,8 @@ TEST_CASE("job_book: any calls, against a list of jobs") {
         REQUIRE(actions.size() == (started ? 1 : 0));
         if (started) CHECK(actions[0].waited.total() == now - at->second.since);
         at->second.running = started;
-        book.lines().end_round(book.placer().idle_gpus(), delay_cause::order, now);
-        book.lines().begin_round();
+        book.queues().end_round(book.placer().idle_gpus(), delay_cause::order, now);
+        book.queues().begin_round();
       }
       std::size_t running = 0;
       std::uint64_t waiting_gpus = 0;
@@ -262,8 +262,8 @@ TEST_CASE("job_book: any calls, against a list of jobs") {
         waiting_gpus += job.running ? 0 : job.gpus;
       }
       CHECK(book.num_running() == running);
-      CHECK(book.lines().size() == jobs.size() - running);
-      CHECK(book.lines().gpus() == waiting_gpus);
+      CHECK(book.queues().size() == jobs.size() - running);
+      CHECK(book.queues().gpus() == waiting_gpus);
       CHECK(book.placer().idle_gpus() == 12 - used);
     }
   }

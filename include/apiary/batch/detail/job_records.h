@@ -1,4 +1,4 @@
-// apiary/batch/detail/job_book.h - the jobs of a queue: who waits in which line, who runs where.
+// apiary/batch/detail/job_records.h - the jobs of a queue, waiting and running.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,26 +22,26 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What the book keeps of a job; a queue's own record derives from it.
+// What job_records keeps about a job; the record of a queue derives from it.
 struct booked_job {
   job_request request{};
-  std::int64_t key = 0;  // its place in the order while it waits
-  delays entered{};      // reading of its line's clock when it began to wait
+  std::int64_t key = 0;  // its position in the order while it waits
+  delays entered{};      // the clock of its GPU count when it began to wait
   bool running = false;
 };
 
-// Keeps a queue's jobs, the lines in which they wait and the placer on which they run in step; a
-// queue decides who goes when.
+// Keeps the jobs of a queue, the wait queues and the placer consistent. The queue decides which job
+// starts when.
 //
-// Cost: a call O(log jobs waiting), and what the placer takes.
+// Cost: a call O(log waiting jobs), and what the placer takes.
 template <JobPlacer Placer, class Record>
 class job_records {
  public:
   explicit job_records(Placer placer) : placer_(std::move(placer)) {}
 
-  // A new job, that neither waits nor runs yet. The pointer holds until the next one.
-  // kInvalidArgument: no job id, an estimate that is not within least and most, or it fits not even
-  // into the empty cluster. kAlreadyExists: a job of this id is here.
+  // Adds a job that neither waits nor runs yet. The pointer is valid until the next add().
+  // kInvalidArgument: no job id, an estimate below `least` or above `most`, or the job would not fit
+  // in an idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::StatusOr<Record*> add(const job_request& r, time_ms least, time_ms most) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.estimate < least || r.estimate > most) {
@@ -62,7 +62,7 @@ class job_records {
     if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
     return &found->second;
   }
-  // Requires: it is here.
+  // Requires: there is such a job.
   [[nodiscard]] Record& operator[](job_id job) { return jobs_.at(job.value); }
   [[nodiscard]] const Record* look_up(job_id job) const {
     const auto found = jobs_.find(job.value);
@@ -70,19 +70,19 @@ class job_records {
   }
   void forget(job_id job) { jobs_.erase(job.value); }
 
-  // It waits from now on, with its key. Requires: it does not run.
+  // The job waits from now on, with its key. Requires: it does not run.
   void wait(Record& r, time_ms now) { r.entered = queues_.enter(r.request, r.key, now); }
-  // It waits no more; how long it has, by cause. Requires: it waits.
+  // The job does not wait any more. Returns how long it has waited, by cause. Requires: it waits.
   delays leave(const Record& r, time_ms now) {
     return queues_.leave(r.request, r.key, r.entered, now);
   }
-  // Starts a job that waits, if it has a place; otherwise its line has failed. Whether it has.
-  // An error only where the placer answers one of its own.
+  // Starts a waiting job and returns true if it fits now. Otherwise its GPU count has failed in this
+  // round. An error only if the placer returns one.
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now,
                                            std::vector<job_action>& actions) {
     return start(r, now, actions, [](const job_placement&) { return true; });
   }
-  // The same, if accept(place).
+  // The same, only if accept(placement).
   template <class Accept>
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now, std::vector<job_action>& actions,
                                            Accept&& accept) {
@@ -98,21 +98,21 @@ class job_records {
     actions.push_back({job_action::verb::start, r.request.job, *std::move(place), waited});
     return true;
   }
-  // Lets a job that waits run at that place, without an action; false, and no change, if it cannot.
+  // A waiting job runs at `place` again, without an action; false, and no change, if it cannot.
   [[nodiscard]] bool go_on(Record& r, const job_placement& place, time_ms now) {
     if (!placer_.commit(r.request, place).ok()) return false;
     leave(r, now);
     r.running = true;
     return true;
   }
-  // It runs no more. Requires: it runs.
+  // The job does not run any more. Requires: it runs.
   [[nodiscard]] absl::Status stop(Record& r) {
     APIARY_RETURN_IF_ERROR(placer_.finish(r.request.job));
     r.running = false;
     return absl::OkStatus();
   }
-  // The server is broken: calls stopped(record), which returns a Status, for each job that runs there;
-  // these jobs, ascending. kNotFound: no such server.
+  // The server is broken. Calls stopped(record), which returns a Status, for each job that runs there.
+  // Returns these jobs, ascending. kNotFound: there is no such server.
   template <class F>
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, F&& stopped) {
     APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
@@ -122,8 +122,8 @@ class job_records {
   }
   [[nodiscard]] absl::Status mark_healthy(node_id n) { return placer_.mark_healthy(n); }
 
-  [[nodiscard]] wait_queues& lines() noexcept { return queues_; }
-  [[nodiscard]] const wait_queues& lines() const noexcept { return queues_; }
+  [[nodiscard]] wait_queues& queues() noexcept { return queues_; }
+  [[nodiscard]] const wait_queues& queues() const noexcept { return queues_; }
   [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - queues_.size(); }
 
