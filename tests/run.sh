@@ -6,7 +6,7 @@
 # sh tests/run.sh --all [option of CMake...]       everything
 # sh tests/run.sh MODULE... [option of CMake...]   the tests of these modules: sh tests/run.sh hived
 #
-# The quick run compiles without optimisation and many files as one, and runs the random tests at 5 %
+# The quick run compiles without optimisation and many files as one, and runs the random tests at 1 %
 # of their length. It leaves out the benchmarks, the tests that read public traces, and the
 # compilation of each header alone; --all does these, too, at full length.
 #
@@ -51,7 +51,7 @@ else
   build=${APIARY_BUILD_DIR:-build/tests}
   benchmark=
   set -- -DAPIARY_QUICK=ON -DAPIARY_BUILD_BENCHMARKS=OFF -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 "$@"
-  APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.05}
+  APIARY_TEST_SCALE=${APIARY_TEST_SCALE:-0.01}
   export APIARY_TEST_SCALE
 fi
 

@@ -16,6 +16,9 @@ inline double scale() {
   return value;
 }
 
+// Whether this is a quick run: golden tests that take a minute without optimisation are left out.
+inline bool is_quick() { return scale() < 0.5; }
+
 // max(1, n * scale()): how many steps of n to do.
 template <std::integral Int>
 [[nodiscard]] Int scaled(Int n) {
