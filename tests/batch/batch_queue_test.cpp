@@ -329,8 +329,8 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
       std::uint64_t hash = 0;
       for (int again = 0; again < 2; ++again) {
         auto copy = queue;
-        const auto run = simulate(copy, jobs, outages, {.start_cost = 1, .checkpoint_interval = 2}, slow,
-                                  [](const simulation_event&) {});
+        const auto run = simulate(copy, jobs, outages, {.start_cost = 1, .checkpoint_interval = 2},
+                                  slow, [](const simulation_event&) {});
         REQUIRE_MESSAGE(run.ok(), run.status().ToString());
         for (std::size_t j = 0; j < jobs.size(); ++j) {
           const job_record& r = run->jobs[j];

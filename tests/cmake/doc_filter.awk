@@ -1,8 +1,9 @@
 # apiary/tests/cmake/doc_filter.awk - our plain // comments as the /// that Doxygen reads.
 # SPDX-License-Identifier: MIT
 #
-# A block of // lines before a declaration becomes a block of ///, a // behind code a ///<. The lines
-# before #pragma once become the description of the file. APIARY_NAMESPACE_BEGIN and _END are written out.
+# A block of // lines before a declaration becomes a block of ///, a // behind code a ///<, with the lines
+# below it that start in the same column. The lines before #pragma once become the description of the
+# file.
 BEGIN { head = 1 }
 head && /^\/\/ SPDX-License-Identifier/ { print "//"; next }
 head && /^\/\/ apiary\// {
@@ -12,14 +13,24 @@ head && /^\/\/ apiary\// {
 }
 /^#pragma once/ { head = 0 }
 /^ *\/\/ clang-format|\/\/ NOLINT|^ *} *\/\/ namespace|^#endif|^#else/ { print; next }
-/^ *\/\// { sub(/\/\//, "///"); gsub(/[<>@\\#%]/, "\\\\&"); print; next }
+/^ *\/\// {
+  mark = index($0, "//") == column ? "///<" : "///"
+  sub(/\/\//, mark)
+  text = substr($0, index($0, mark) + length(mark))
+  gsub(/[<>@\\#%]/, "\\\\&", text)
+  print substr($0, 1, index($0, mark) + length(mark) - 1) text
+  next
+}
 {
+  column = 0
   at = index($0, "  // ")
   if (at > 0) {
     code = substr($0, 1, at - 1)
     text = substr($0, at + 5)
+    sub(/ +$/, "", code)
     gsub(/[<>@\\#%]/, "\\\\&", text)
     if (code ~ /[;,{]$|[A-Za-z0-9_]$/ && code !~ /^ *(return|if|for|while|else|case|})/) {
+      column = at + 2
       print code "  ///< " text
       next
     }

@@ -127,6 +127,7 @@ class buddy_allocator {
 
   // The free cells by the value of their ids, without the cells inside a larger free cell.
   [[nodiscard]] const summary_bitset& free_cells() const noexcept { return free_; }
+  // The tree whose cells are allocated.
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
 
   // Bytes on the heap, without the tree.

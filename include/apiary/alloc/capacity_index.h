@@ -52,6 +52,7 @@ class capacity_index {
     }
   }
 
+  // The tree of the cluster.
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
   // The level of the nodes.
   [[nodiscard]] level_t node_level() const noexcept { return node_level_; }
@@ -59,6 +60,7 @@ class capacity_index {
   [[nodiscard]] level_t top() const noexcept { return tree_.num_levels(); }
   // The most leaves that a node may have free.
   [[nodiscard]] std::uint32_t max_free() const noexcept { return max_free_; }
+  // The number of nodes.
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(free_.size());
   }

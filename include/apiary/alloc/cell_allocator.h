@@ -12,8 +12,8 @@ APIARY_NAMESPACE_BEGIN
 
 // A number of cells of one level.
 struct cell_count {
-  level_t level = 0;
-  std::uint32_t count = 0;
+  level_t level = 0;        // level of the cells
+  std::uint32_t count = 0;  // how many cells
 };
 
 // An allocator of disjoint cells of a tree. A live cell is one that was allocated and not released.

@@ -24,6 +24,7 @@ APIARY_NAMESPACE_BEGIN
 template <CellTree Tree>
 class healthy_free {
  public:
+  // Counts the healthy free cells. Both arguments refer to the same tree.
   healthy_free(const buddy_allocator<Tree>& cells, const health<Tree>& state)
       : counts_(cells.tree().num_levels(), 0) {
     for (const cell_id root : cells.tree().cells(cells.tree().num_levels() - 1))

@@ -47,9 +47,11 @@ class node_index {
     group_size > 255 ? large_.resize(cells) : small_.resize(cells);
   }
 
+  // The number of nodes.
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(class_of_.size());
   }
+  // The number of classes.
   [[nodiscard]] class_t num_classes() const noexcept {
     return static_cast<class_t>(counts_.size());
   }

@@ -30,6 +30,7 @@ class priority_usage {
   // The value for a leaf that no class uses.
   static constexpr class_t unused = 255;
 
+  // No leaf is in use. Classes are 0, ..., classes - 1.
   priority_usage(Tree tree, class_t classes)
       : tree_(std::move(tree)),
         classes_(classes),
@@ -83,7 +84,9 @@ class priority_usage {
     return leaves(tree_, c).size() - used_at_least(c, k);
   }
 
+  // The number of classes.
   [[nodiscard]] class_t num_classes() const noexcept { return classes_; }
+  // The tree of the leaves.
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
 
   // Bytes on the heap, without the tree.

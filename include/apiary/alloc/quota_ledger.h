@@ -84,7 +84,9 @@ class quota_ledger {
     return left > healthy_free.count ? left - healthy_free.count : 0;
   }
 
+  // The number of tenants.
   [[nodiscard]] std::uint32_t num_tenants() const noexcept { return tenants_; }
+  // The number of levels with a quota.
   [[nodiscard]] level_t num_levels() const noexcept { return levels_; }
 
   friend bool operator==(const quota_ledger&, const quota_ledger&) = default;

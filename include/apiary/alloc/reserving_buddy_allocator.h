@@ -136,6 +136,7 @@ class reserving_buddy_allocator {
   }
   // The allocator below: its free and live cells.
   [[nodiscard]] const buddy_allocator<uniform_tree>& cells() const noexcept { return cells_; }
+  // The tree whose cells are allocated.
   [[nodiscard]] const uniform_tree& tree() const noexcept { return cells_.tree(); }
 
   // Recomputes splittable from its definition. Returns whether it is right and never negative.

@@ -49,9 +49,11 @@ class server_pool {
     }
   }
 
+  // The number of servers.
   [[nodiscard]] std::uint32_t num_servers() const noexcept {
     return static_cast<std::uint32_t>(servers_.size());
   }
+  // The number of racks.
   [[nodiscard]] std::uint32_t num_racks() const noexcept {
     return static_cast<std::uint32_t>(racks_.size());
   }
@@ -84,6 +86,7 @@ class server_pool {
   }
   // GPUs of a server, idle or not.
   [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return at(n).gpus; }
+  // Whether a server is healthy.
   [[nodiscard]] bool healthy(node_id n) const noexcept { return at(n).healthy; }
 
   // The server of `among` with the fewest idle GPUs among those with at least `gpus` idle. Ties go

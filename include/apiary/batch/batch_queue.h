@@ -35,7 +35,7 @@ enum class batch_rule : std::uint8_t {
 
 // Options of a batch_queue.
 struct batch_options {
-  batch_rule rule = batch_rule::easy;
+  batch_rule rule = batch_rule::easy;  // which jobs may start
   // A job counts as if it had arrived priority * aging milliseconds earlier, so every job becomes the
   // first one in time.
   time_ms aging = 0;
@@ -66,7 +66,7 @@ class batch_queue {
  public:
   // The start of the first job, by the estimates.
   struct reservation {
-    job_id job{};
+    job_id job{};             // the first job
     time_ms at = forever;     // forever: unknown
     std::uint32_t spare = 0;  // GPUs that stay idle at that time
     friend bool operator==(const reservation&, const reservation&) noexcept = default;

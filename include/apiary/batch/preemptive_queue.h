@@ -36,7 +36,7 @@ enum class preemptive_rule : std::uint8_t {
 
 // Options of a preemptive_queue.
 struct preemptive_options {
-  preemptive_rule rule = preemptive_rule::least_attained;
+  preemptive_rule rule = preemptive_rule::least_attained;  // which jobs run
   // least_attained only: jobs are chosen again at multiples of the quantum, or at the first decide()
   // after one.
   time_ms quantum = 1;

@@ -120,6 +120,7 @@ class server_placer {
   [[nodiscard]] std::uint32_t idle_gpus() const noexcept { return pool_.idle(); }
   // All GPUs, including those on bad servers.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return pool_.total(); }
+  // The servers and their GPUs.
   [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
 
  private:

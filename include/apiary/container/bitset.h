@@ -45,10 +45,13 @@ class summary_bitset {
     if (value) fill();
   }
 
+  // A copy is an independent set.
   summary_bitset(const summary_bitset&) = default;
+  // Makes this set a copy of the other one.
   summary_bitset& operator=(const summary_bitset&) = default;
   // A moved-from set has size 0.
   summary_bitset(summary_bitset&& other) noexcept { *this = std::move(other); }
+  // Takes the members of the other set, which then has size 0.
   summary_bitset& operator=(summary_bitset&& other) noexcept {
     words_ = std::exchange(other.words_, {});
     first_ = other.first_;
@@ -57,9 +60,13 @@ class summary_bitset {
     return *this;
   }
 
+  // Members are below this number.
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+  // Whether there is a member.
   [[nodiscard]] bool any() const noexcept { return !words_.empty() && words_.back() != 0; }
+  // Whether the set is empty.
   [[nodiscard]] bool none() const noexcept { return !any(); }
+  // Whether every number below size() is a member.
   [[nodiscard]] bool all() const noexcept { return all_of(0, size_); }
   // The number of members. Cost: O(size / 64). Keeping a count would cost more than changing a
   // member.

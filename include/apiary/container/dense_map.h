@@ -20,9 +20,11 @@ class dense_map {
   // `size` copies of `value`.
   explicit dense_map(std::uint32_t size, const T& value = T()) : values_(size, value) {}
 
+  // The number of values. Ids are 0, ..., size() - 1.
   [[nodiscard]] std::uint32_t size() const noexcept {
     return static_cast<std::uint32_t>(values_.size());
   }
+  // Whether there is no value.
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
   // Whether there is a value for id i.
   [[nodiscard]] bool contains(Id i) const noexcept { return i.value < values_.size(); }
@@ -34,6 +36,7 @@ class dense_map {
     APIARY_ASSERT(contains(i));
     return values_[i.value];
   }
+  // The value of id i, to read. Requires: contains(i).
   [[nodiscard]] const T& operator[](Id i) const noexcept {
     APIARY_ASSERT(contains(i));
     return values_[i.value];
@@ -44,6 +47,7 @@ class dense_map {
     values_.push_back(value);
     return Id(size() - 1);
   }
+  // Appends a value by moving it and returns its id.
   Id push_back(T&& value) {
     values_.push_back(std::move(value));
     return Id(size() - 1);
@@ -51,9 +55,13 @@ class dense_map {
   // Changes the size; new values are copies of `value`.
   void resize(std::uint32_t size, const T& value = T()) { values_.resize(size, value); }
 
+  // The values in the order of their ids.
   [[nodiscard]] auto begin() noexcept { return values_.begin(); }
+  // The end of the values.
   [[nodiscard]] auto end() noexcept { return values_.end(); }
+  // The values in the order of their ids, to read.
   [[nodiscard]] auto begin() const noexcept { return values_.begin(); }
+  // The end of the values, to read.
   [[nodiscard]] auto end() const noexcept { return values_.end(); }
 
   // Bytes on the heap.

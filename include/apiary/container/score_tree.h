@@ -40,10 +40,13 @@ class score_tree {
     scores_.resize(total);
   }
 
+  // A copy is an independent tree.
   score_tree(const score_tree&) = default;
+  // Makes this tree a copy of the other one.
   score_tree& operator=(const score_tree&) = default;
   // A moved-from tree has size 0.
   score_tree(score_tree&& other) noexcept { *this = std::move(other); }
+  // Takes the scores of the other tree, which then has size 0.
   score_tree& operator=(score_tree&& other) noexcept {
     scores_ = std::exchange(other.scores_, {});
     first_ = other.first_;
@@ -53,6 +56,7 @@ class score_tree {
     return *this;
   }
 
+  // The number of indices.
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
   // The score of index i.
   [[nodiscard]] std::uint8_t operator[](std::uint32_t i) const noexcept {

@@ -20,13 +20,15 @@ class timer_queue {
  public:
   // An id and its time, in any unit.
   struct timer {
-    std::int64_t at = 0;
-    std::uint32_t id = 0;
+    std::int64_t at = 0;   // the time
+    std::uint32_t id = 0;  // the id
 
     friend constexpr bool operator==(const timer&, const timer&) noexcept = default;
   };
 
+  // Whether no id has a time.
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  // The number of ids that have a time.
   [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
   // Whether the id has a time.
   [[nodiscard]] bool contains(std::uint32_t id) const noexcept {

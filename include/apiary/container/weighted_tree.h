@@ -28,19 +28,21 @@ class weighted_tree {
  public:
   // A key, an id that makes it unique, and a weight.
   struct item {
-    std::int64_t key = 0;
-    std::uint32_t id = 0;
-    std::int64_t weight = 0;
+    std::int64_t key = 0;     // orders the items
+    std::uint32_t id = 0;     // orders items with equal keys
+    std::int64_t weight = 0;  // what the sums add up
 
     friend constexpr bool operator==(const item&, const item&) noexcept = default;
   };
   // An item and the sum of the weights of all items up to and including it.
   struct reached {
-    item at{};
-    std::int64_t sum = 0;
+    item at{};             // the item
+    std::int64_t sum = 0;  // sum of the weights up to and including the item
   };
 
+  // The number of items.
   [[nodiscard]] std::size_t size() const noexcept { return nodes_.size() - free_.size(); }
+  // Whether there is no item.
   [[nodiscard]] bool empty() const noexcept { return root_ == none; }
   // The sum of all weights.
   [[nodiscard]] std::int64_t sum() const noexcept { return root_ == none ? 0 : nodes_[root_].sum; }

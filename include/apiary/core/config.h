@@ -11,7 +11,9 @@
 
 // The version of the library: major.minor.patch.
 #define APIARY_VERSION_MAJOR 0
+// The minor version.
 #define APIARY_VERSION_MINOR 2
+// The patch version.
 #define APIARY_VERSION_PATCH 0
 
 // APIARY_NAMESPACE_BEGIN, APIARY_NAMESPACE_END: the namespace of the library. It contains an inline
@@ -20,6 +22,7 @@
 #define APIARY_NAMESPACE_BEGIN \
   namespace apiary {           \
   inline namespace v0_2 {
+// Closes what APIARY_NAMESPACE_BEGIN opens.
 #define APIARY_NAMESPACE_END \
   } /* namespace v0_2 */     \
   } /* namespace apiary */

@@ -14,9 +14,11 @@ APIARY_NAMESPACE_BEGIN
 // valid.
 template <class Tag>
 struct id {
-  std::uint32_t value = ~std::uint32_t{0};
+  std::uint32_t value = ~std::uint32_t{0};  // the index; all bits set: not valid
 
+  // An id that is not valid.
   constexpr id() noexcept = default;
+  // The id with this index.
   constexpr explicit id(std::uint32_t v) noexcept : value(v) {}
 
   // Whether the id names something.
@@ -35,29 +37,36 @@ using level_t = std::uint32_t;
 // The ids first, first+1, ..., last-1, as a range.
 template <class Id>
 struct id_range {
-  Id first{0};
-  Id last{0};
+  Id first{0};  // the first id
+  Id last{0};   // the id after the last one
 
   // A forward iterator over the ids.
   struct iterator {
     // The standard library derives the other traits; <iterator> is not needed here.
     using value_type = Id;
-    using difference_type = std::ptrdiff_t;
+    using difference_type = std::ptrdiff_t;  // type of the distance of two iterators
 
-    std::uint32_t at = 0;
+    std::uint32_t at = 0;  // index of the current id
 
+    // The current id.
     constexpr Id operator*() const noexcept { return Id(at); }
+    // Goes to the next id.
     constexpr iterator& operator++() noexcept {
       ++at;
       return *this;
     }
+    // Goes to the next id and returns the iterator as it was.
     constexpr iterator operator++(int) noexcept { return iterator{at++}; }
     friend constexpr bool operator==(iterator, iterator) noexcept = default;
   };
 
+  // An iterator to the first id.
   [[nodiscard]] constexpr iterator begin() const noexcept { return {first.value}; }
+  // An iterator behind the last id.
   [[nodiscard]] constexpr iterator end() const noexcept { return {last.value}; }
+  // The number of ids.
   [[nodiscard]] constexpr std::uint32_t size() const noexcept { return last.value - first.value; }
+  // Whether there is no id.
   [[nodiscard]] constexpr bool empty() const noexcept { return first == last; }
   // Whether i is one of the ids.
   [[nodiscard]] constexpr bool contains(Id i) const noexcept {

@@ -16,6 +16,7 @@ APIARY_NAMESPACE_BEGIN
 // Model: Blackman, Vigna, "Scrambled linear pseudorandom number generators" (TOMS 2021).
 class rng {
  public:
+  // The type of the random numbers.
   using result_type = std::uint64_t;
 
   // Equal seeds give equal numbers.
@@ -29,7 +30,9 @@ class rng {
     }
   }
 
+  // The smallest random number.
   static constexpr std::uint64_t(min)() noexcept { return 0; }
+  // The largest random number.
   static constexpr std::uint64_t(max)() noexcept { return ~std::uint64_t{0}; }
 
   // The next 64 random bits.

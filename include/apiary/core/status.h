@@ -22,8 +22,10 @@
 // assigns it to `declaration`; otherwise returns its status from the function.
 #define APIARY_ASSIGN_OR_RETURN(declaration, expression) \
   APIARY_DETAIL_ASSIGN_1(declaration, expression, __LINE__)
+// Internal: expands the number of the line.
 #define APIARY_DETAIL_ASSIGN_1(declaration, expression, line) \
   APIARY_DETAIL_ASSIGN_2(declaration, expression, line)
+// Internal: the statements of APIARY_ASSIGN_OR_RETURN.
 #define APIARY_DETAIL_ASSIGN_2(declaration, expression, line)                            \
   auto apiary_status_or_##line = (expression);                                           \
   if (!apiary_status_or_##line.ok()) return std::move(apiary_status_or_##line).status(); \

@@ -319,6 +319,7 @@ class proof_check {
 template <CellTree Tree>
 proof_check(const Tree&, level_t, std::span<const std::uint32_t>, std::span<const resources>,
             const topology_constraints&) -> proof_check<Tree, detail::checked_whole_gpus>;
+// Nodes with shared GPUs.
 template <CellTree Tree>
 proof_check(const Tree&, level_t, const node_table&, const topology_constraints&)
     -> proof_check<Tree, detail::checked_shared_gpus>;

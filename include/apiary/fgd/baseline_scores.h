@@ -20,7 +20,9 @@ APIARY_NAMESPACE_BEGIN
 // How every baseline except random_fit chooses GPUs on a node: the free GPUs with the lowest
 // indices, or, for a fraction of a GPU, the GPU with the least left that is enough.
 struct tightest_devices {
+  // Nothing to keep.
   void update(const node_table&, node_id) const noexcept {}
+  // The GPUs for a task on node n.
   [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
                                       const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;
@@ -29,11 +31,12 @@ struct tightest_devices {
   }
 };
 
-// BestFit: the node with the least CPU and GPU left after the placement. Score: 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), where
-// 128,000 thousandths of a core and 8 GPUs are the largest node of the published cluster; 0 where
-// more than that is left. The published scores are stretched to 0..100 over the feasible nodes
+// BestFit: the node with the least CPU and GPU left after the placement. Score:
+// 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), where 128,000 thousandths of a core and 8 GPUs are
+// the largest node of the published cluster; 0 where more than that is left. The published scores are stretched to 0..100 over the feasible nodes
 // before the best is taken, which changes neither the best nor its ties.
 struct best_fit : tightest_devices {
+  // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
     const node_state& node = nodes[n];
@@ -48,6 +51,7 @@ struct best_fit : tightest_devices {
 // both relative to the largest node of the published cluster. Score:
 // 100 * (1 - (cpu * asked_cpu / 128000^2 + gpu * asked_gpu / 8000^2) / 2).
 struct dot_prod : tightest_devices {
+  // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
     const node_state& node = nodes[n];
@@ -64,6 +68,7 @@ struct dot_prod : tightest_devices {
 // takes, or 33 minus the free GPUs of the node. With at most max_gpus_per_node GPUs these ranges do
 // not overlap. This is Gandiva's packing as the FGD paper describes it.
 struct gpu_packing : tightest_devices {
+  // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;
@@ -80,6 +85,7 @@ struct gpu_packing : tightest_devices {
 
 // GpuClustering: tasks of the same size on the same node.
 struct gpu_clustering : tightest_devices {
+  // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;
@@ -99,7 +105,9 @@ class random_fit {
   // Equal seeds give equal decisions.
   explicit random_fit(std::uint64_t seed) noexcept : random_(seed) {}
 
+  // Nothing to keep.
   void update(const node_table&, node_id) const noexcept {}
+  // The same score for every node.
   [[nodiscard]] std::uint32_t score(const node_table&, node_id,
                                     const task_request&) const noexcept {
     return 0;
@@ -109,6 +117,7 @@ class random_fit {
   [[nodiscard]] std::uint32_t choose(const score_tree& candidates, const summary_bitset* allowed) {
     return candidates.random_candidate(random_, allowed);
   }
+  // The GPUs for a task on node n.
   [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
                                       const task_request& task) noexcept {
     if (!task.wants_gpu()) return 0;

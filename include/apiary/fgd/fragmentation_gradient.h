@@ -41,11 +41,13 @@ class fragmentation_gradient {
     }
   }
 
+  // Computes the fragmentation of node n again, after a change of the node.
   void update(const node_table& nodes, node_id n) {
     if (!usable_.contains(n)) usable_.resize(n.value + 1);
     usable_[n] = metric_.usable(nodes[n]);
   }
 
+  // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
     const outlook ahead(*this, nodes[n], n, task);
@@ -57,6 +59,7 @@ class fragmentation_gradient {
     return to_score(best);
   }
 
+  // The GPUs of node n that give this score.
   [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
                                       const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;

@@ -124,15 +124,17 @@ class gpu_sharing_scheduler {
  protected:
   // A task and where it runs.
   struct running {
-    task_request task;
-    placement where;
+    task_request task;  // the task
+    placement where;    // where it runs
   };
 
+  // All nodes as they are in the table.
   gpu_sharing_scheduler(node_table nodes, Score score)
       : nodes_(std::move(nodes)), placer_(nodes_, std::move(score)), bad_(nodes_.size()) {
     for (const node_id n : nodes_.ids()) bad_.assign(n.value, !nodes_[n].healthy);
   }
 
+  // kInvalidArgument: no node, or a node with more left than its shape has.
   [[nodiscard]] static absl::Status check_nodes(const node_table& nodes) {
     if (nodes.size() == 0) return absl::InvalidArgumentError("a cluster needs at least one node");
     for (const node_id n : nodes.ids()) {
@@ -142,15 +144,19 @@ class gpu_sharing_scheduler {
     }
     return absl::OkStatus();
   }
+  // The job in messages.
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
+  // kAlreadyExists: the job runs already.
   [[nodiscard]] static absl::Status runs_already(job_id job) {
     return absl::AlreadyExistsError(name(job) + " runs already");
   }
+  // kAborted: the GPUs of a plan are no longer free.
   [[nodiscard]] static absl::Status not_free(job_id job, placement where) {
     return absl::AbortedError(name(job) + ": GPUs " + std::to_string(where.device_mask) +
                               " (a bit mask) of node " + std::to_string(where.node.value) +
                               " are not free for it");
   }
+  // kNotFound: there is no such node.
   [[nodiscard]] static absl::Status no_such(node_id n) {
     return absl::NotFoundError("there is no node " + std::to_string(n.value));
   }
@@ -166,13 +172,14 @@ class gpu_sharing_scheduler {
       if (task_fits_idle(task, nodes_.shape(n))) return true;
     return false;
   }
+  // Frees what a task uses.
   void release(const running& ended) {
     remove_task(nodes_, ended.task, ended.where);
     placer_.update(nodes_, ended.where.node);
   }
 
-  node_table nodes_;
-  best_score_placer<Score> placer_;
+  node_table nodes_;                 // the free resources
+  best_score_placer<Score> placer_;  // scores the nodes
 
  private:
   using kind_key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, milli_gpu, model_set>;

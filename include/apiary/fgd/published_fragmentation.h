@@ -25,6 +25,7 @@ APIARY_NAMESPACE_BEGIN
 // | q4    | m lacks CPU, not devices                    | all that is left               |
 // | q1    | m lacks both                                | all that is left               |
 struct fragmentation_classes {
+  // Thousandths of GPUs in each class.
   double q1 = 0.0, q2 = 0.0, q3 = 0.0, q4 = 0.0, xl = 0.0, xr = 0.0, na = 0.0;
 
   // F: the sum of all classes except q3, which is usable.

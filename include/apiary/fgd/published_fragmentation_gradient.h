@@ -29,14 +29,17 @@ class published_fragmentation_gradient {
   // Measures against this mix.
   explicit published_fragmentation_gradient(task_mix mix) : metric_(std::move(mix)) {}
 
+  // Computes the fragmentation of node n again, after a change of the node.
   void update(const node_table& nodes, node_id n) {
     if (!now_.contains(n)) now_.resize(n.value + 1);
     now_[n] = metric_(nodes[n]);
   }
+  // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
     return best(nodes, n, task).score;
   }
+  // The GPUs of node n that give this score.
   [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
                                       const task_request& task) const noexcept {
     return best(nodes, n, task).devices;

@@ -75,7 +75,7 @@ concept TimeSharingBackend = requires(G& g, const G& constant, const typename G:
 // | expression            | meaning                                                           |
 // |-----------------------|-------------------------------------------------------------------|
 // | g.check(r)            | an error if r would not run on an idle and healthy cluster        |
-// | g.job_placement_of(w)     | w as a job_placement: nodes in ascending order, each once             |
+// | g.job_placement_of(w) | w as a job_placement: nodes in ascending order, each once         |
 // | g.entitled_gpus(t)    | GPUs that tenant t is entitled to                                 |
 // | g.gpus(n)             | GPUs of node n. Requires: there is such a node                    |
 // | g.total_gpus()        | GPUs of the cluster, those of bad nodes included                  |

@@ -99,7 +99,7 @@ class gandiva {
   using phase = detail::gandiva_phase;
   // What a job does, and where.
   struct standing {
-    gandiva::phase phase = phase::queued;
+    gandiva::phase phase = phase::queued;  // what the job does
     node_id server{};  // its server; not valid if it is queued or runs on several servers
     job_id beside{};   // the job it is packed with; not valid: none
     friend bool operator==(const standing&, const standing&) noexcept = default;

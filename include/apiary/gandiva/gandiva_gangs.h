@@ -42,7 +42,7 @@ enum class gang_measure : std::uint8_t {
 
 // Which gangs hived_backend moves.
 struct gang_moves {
-  gang_measure measure = gang_measure::broken;
+  gang_measure measure = gang_measure::broken;  // what a move must improve
   bool guaranteed = false;   // whether guaranteed gangs move too, inside their tenant's cells
   std::uint32_t trials = 4;  // gangs that a tick tries to move, round robin
 };
@@ -64,7 +64,7 @@ struct gang_moves {
 //        of the scheduler.
 class hived_backend {
  public:
-  using request = gang_request;
+  using request = gang_request;           // a gang
   using place = std::vector<task_place>;  // of each task, in the order of the members
 
   // Requires: nothing runs on the cluster.

@@ -28,7 +28,7 @@ APIARY_NAMESPACE_BEGIN
 // 0 or more is guaranteed; a job of priority -1 is opportunistic and runs in time slices.
 class hived_job_backend : private hived_backend {
  public:
-  using request = job_request;
+  using request = job_request;  // a job
   using hived_backend::place;
 
   // Requires: jobs.over_quota(), and `jobs` is of the same cluster.

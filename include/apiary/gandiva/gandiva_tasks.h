@@ -40,8 +40,8 @@ APIARY_NAMESPACE_BEGIN
 template <NodeScore Score>
 class gpu_sharing_backend {
  public:
-  using request = task_request;
-  using place = placement;
+  using request = task_request;  // a task
+  using place = placement;       // node and GPUs of a task
 
   // metric: the measure that moves lower. Requires: nothing runs on the scheduler's nodes.
   gpu_sharing_backend(gpu_sharing_scheduler<Score> scheduler, fragmentation metric)

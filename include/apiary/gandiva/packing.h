@@ -17,7 +17,7 @@ APIARY_NAMESPACE_BEGIN
 
 // What the host measured of a job that ran alone.
 struct job_profile {
-  job_id job{};
+  job_id job{};                   // id of the job
   std::uint32_t utilization = 0;  // of its GPU, in thousandths
   std::uint64_t memory = 0;       // bytes
 };
@@ -35,8 +35,8 @@ struct gpu_profile {
 };
 // A job to try on a GPU.
 struct pack_trial {
-  job_id job{};
-  std::uint32_t gpu = 0;
+  job_id job{};           // the job
+  std::uint32_t gpu = 0;  // index of the GPU
   friend constexpr auto operator<=>(pack_trial, pack_trial) noexcept = default;
 };
 

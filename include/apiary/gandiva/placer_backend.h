@@ -43,8 +43,8 @@ APIARY_NAMESPACE_BEGIN
 template <JobPlacer Placer>
 class placer_backend {
  public:
-  using request = job_request;
-  using place = job_placement;
+  using request = job_request;  // a job
+  using place = job_placement;  // servers and GPUs of a job
 
   // servers: those of the placer. metric: the measure that moves lower; its tasks are whole GPUs
   // without CPU. trials: jobs that a tick tries to move.

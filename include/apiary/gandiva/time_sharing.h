@@ -35,9 +35,9 @@ struct time_sharing_action {
     resume,   // run the job at `where`, from where it was suspended
     migrate,  // suspend the job and resume it at `where`
   };
-  verb what = verb::start;
-  job_id job{};
-  Place where{};  // empty for suspend
+  verb what = verb::start;  // what to do
+  job_id job{};             // the job
+  Place where{};            // empty for suspend
   friend bool operator==(const time_sharing_action&, const time_sharing_action&) = default;
 };
 
@@ -81,8 +81,8 @@ struct job_terms {
 template <TimeSharingBackend Backend>
 class time_sharing {
  public:
-  using request = typename Backend::request;
-  using action = time_sharing_action<typename Backend::place>;
+  using request = typename Backend::request;                    // what the backend places
+  using action = time_sharing_action<typename Backend::place>;  // what the host must do
   // What a job does.
   enum class phase : std::uint8_t { waits, runs };
   // All times are below this one.

@@ -17,8 +17,8 @@ APIARY_NAMESPACE_BEGIN
 
 // A class of equal nodes: `nodes` nodes with `free` free GPUs each.
 struct node_class {
-  std::uint32_t free = 0;
-  std::uint32_t nodes = 0;
+  std::uint32_t free = 0;   // free GPUs of each node
+  std::uint32_t nodes = 0;  // how many nodes
 };
 
 // Decides whether the tasks of a gang fit on classes of equal nodes, each task on one node, and on
@@ -54,18 +54,18 @@ class gang_fit {
   // A node of a class. It takes the portions first, ..., last-1. Nodes that hold the same tasks may
   // name the same portions.
   struct used_node {
-    std::uint32_t node_class = 0;
-    std::uint32_t first = 0;
-    std::uint32_t last = 0;
+    std::uint32_t node_class = 0;  // index of the class
+    std::uint32_t first = 0;       // its first portion
+    std::uint32_t last = 0;        // the index after its last portion
   };
   // Tasks of a task group on a node.
   struct portion {
-    std::uint32_t member = 0;
-    std::uint32_t tasks = 0;
+    std::uint32_t member = 0;  // index of the task group
+    std::uint32_t tasks = 0;   // how many of its tasks
   };
   // A proof of no: counted in slots of `leaves` GPUs, the tasks need more than all nodes have.
   struct shortage {
-    std::uint32_t leaves = 0;
+    std::uint32_t leaves = 0;   // GPUs of a slot
     std::uint64_t needed = 0;   // sum of tasks * floor(GPUs of the task / leaves)
     std::uint64_t present = 0;  // sum of nodes * floor(free / leaves)
   };
@@ -75,11 +75,11 @@ class gang_fit {
   // take. After `does_not_fit`, `cut` is the proof if a count proves it, the one with the smallest
   // slots. `steps` are those of bin_packing_search, 0 if it was not needed.
   struct result {
-    fit_verdict verdict = fit_verdict::does_not_fit;
-    std::span<const used_node> nodes{};
-    std::span<const portion> portions{};
-    std::optional<shortage> cut{};
-    std::uint64_t steps = 0;
+    fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
+    std::span<const used_node> nodes{};               // the nodes that the gang uses
+    std::span<const portion> portions{};              // what these nodes take
+    std::optional<shortage> cut{};                    // the proof, if a count proves it
+    std::uint64_t steps = 0;                          // steps of the search
   };
 
   // budget: the most steps of bin_packing_search; a step is about 0.1 microseconds.

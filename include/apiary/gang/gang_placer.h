@@ -19,9 +19,9 @@ APIARY_NAMESPACE_BEGIN
 
 // The GPUs of a node that a gang can get: bit i stands for the i-th GPU.
 struct node_leaves {
-  std::uint64_t available = 0;
-  std::uint64_t preferred = 0;  // those that need no preemption
-  cell_id first{};
+  std::uint64_t available = 0;                  // those that the gang can get
+  std::uint64_t preferred = 0;                  // those that need no preemption
+  cell_id first{};                              // the first GPU of the node
   std::span<const std::uint32_t> cell_sizes{};  // GPUs of a cell, from the GPU up to the node
 };
 
@@ -75,9 +75,9 @@ class leaves_of_tasks {
 // `otherwise`, if there is one, has as many; its nodes are taken where that saves racks
 // (pick_either).
 struct indexed_class {
-  node_index::class_t index = 0;
-  std::uint32_t free = 0;
-  node_index::class_t otherwise = node_index::none;
+  node_index::class_t index = 0;                     // index of the class
+  std::uint32_t free = 0;                            // free GPUs of each node of the class
+  node_index::class_t otherwise = node_index::none;  // see above
 };
 
 // Which rack to choose among racks that have enough nodes for the rest of a gang: the one with the

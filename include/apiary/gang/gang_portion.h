@@ -14,9 +14,9 @@ APIARY_NAMESPACE_BEGIN
 
 // A number of tasks of a task group on a node. `member` is the index of the task group.
 struct gang_portion {
-  std::uint32_t node = 0;
-  std::uint32_t member = 0;
-  std::uint32_t tasks = 0;
+  std::uint32_t node = 0;    // index of the node
+  std::uint32_t member = 0;  // index of the task group
+  std::uint32_t tasks = 0;   // how many of its tasks
   friend bool operator==(const gang_portion&, const gang_portion&) = default;
 };
 

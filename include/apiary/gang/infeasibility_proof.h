@@ -41,7 +41,7 @@ struct infeasibility_proof {
   // Weights of tasks, and the weight of the whole gang.
   struct weighing {
     std::vector<std::uint32_t> weights{};  // of a task of each group
-    std::uint64_t needed = 0;
+    std::uint64_t needed = 0;              // weight of the whole gang
     friend bool operator==(const weighing&, const weighing&) = default;
   };
   // The value of refusal::weighing for a cell that is refused by a list.
@@ -57,16 +57,16 @@ struct infeasibility_proof {
 
   level_t level = 0;                    // of the cells; num_levels() is the cell of the whole tree
   std::vector<std::uint32_t> groups{};  // the first task group of each, ascending
-  std::vector<weighing> weighings{};
-  std::vector<refusal> cells{};  // every cell of the level, ascending
+  std::vector<weighing> weighings{};    // the weighings that refuse cells
+  std::vector<refusal> cells{};         // every cell of the level, ascending
   friend bool operator==(const infeasibility_proof&, const infeasibility_proof&) = default;
 };
 
 // The main reason of a proof: the reason that most cells have, and the cell that comes closest to
 // holding the gang.
 struct refusal_summary {
-  std::uint32_t weighing = infeasibility_proof::listed;
-  std::uint32_t cells = 0;    // how many cells have this reason
+  std::uint32_t weighing = infeasibility_proof::listed;  // its index, or listed
+  std::uint32_t cells = 0;                               // how many cells have this reason
   std::uint32_t best = 0;     // the one of them that lacks least, by its position
   std::uint64_t missing = 0;  // what that cell lacks; 0 if listed
 };

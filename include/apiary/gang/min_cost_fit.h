@@ -54,15 +54,15 @@ class min_cost_fit {
   // level costs less; false if the budget ended in this cell or another one. `listed`: after
   // `does_not_fit`, the cells of the last level that no count refuses, with what they can hold.
   struct result {
-    fit_verdict verdict = fit_verdict::does_not_fit;
-    level_t level = 0;
-    std::uint32_t cell = 0;
-    std::span<const gang_portion> portions{};
-    std::int64_t cost = 0;
-    bool is_lowest = true;
-    bool is_least = true;
-    std::uint64_t steps = 0;
-    std::span<const infeasibility_proof::refusal> listed{};
+    fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
+    level_t level = 0;                                // level of the chosen cell
+    std::uint32_t cell = 0;                           // position of the chosen cell in its level
+    std::span<const gang_portion> portions{};         // which tasks each node takes
+    std::int64_t cost = 0;                            // cost of the chosen nodes
+    bool is_lowest = true;    // it is certain that no lower level holds the gang
+    bool is_least = true;     // it is certain that nothing at this level costs less
+    std::uint64_t steps = 0;  // steps of the search
+    std::span<const infeasibility_proof::refusal> listed{};  // cells that no count refuses
   };
 
   // budget: the most steps that one call may take.

@@ -31,8 +31,8 @@ APIARY_NAMESPACE_BEGIN
 
 // Where one task of a task group runs.
 struct member_placement {
-  std::uint32_t member = 0;
-  placement where{};
+  std::uint32_t member = 0;  // index of the task group
+  placement where{};         // node and GPUs of the task
   friend bool operator==(const member_placement&, const member_placement&) = default;
 };
 
@@ -66,14 +66,14 @@ class shared_gpu_fit {
   // slices are consecutive tasks. The other fields are as in min_cost_fit::result; `steps` counts
   // shared_capacity too.
   struct result {
-    fit_verdict verdict = fit_verdict::does_not_fit;
-    std::span<const member_placement> placements{};
-    level_t level = 0;
-    std::uint32_t cell = 0;
-    std::int64_t cost = 0;
-    bool is_lowest = true;
-    bool is_least = true;
-    std::uint64_t steps = 0;
+    fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
+    std::span<const member_placement> placements{};   // where each task runs
+    level_t level = 0;                                // level of the chosen cell
+    std::uint32_t cell = 0;                           // position of the chosen cell in its level
+    std::int64_t cost = 0;                            // cost of the chosen GPUs
+    bool is_lowest = true;                            // as in min_cost_fit
+    bool is_least = true;                             // as in min_cost_fit
+    std::uint64_t steps = 0;                          // steps of the search
   };
 
   // budget: the most steps that one call may take.

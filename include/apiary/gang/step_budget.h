@@ -12,6 +12,7 @@ APIARY_NAMESPACE_BEGIN
 // steps count as taken.
 class step_budget {
  public:
+  // A budget of `most` steps.
   explicit step_budget(std::uint64_t most = 0) noexcept : most_(most) {}
 
   // Takes steps; false if the budget has ended.

@@ -30,8 +30,8 @@ inline constexpr std::uint32_t no_task_group = ~std::uint32_t{0};
 
 // A number of tasks in a cell of a level: the size of a slice, or the limit of a spread.
 struct level_count {
-  level_t level = 0;
-  std::uint32_t tasks = 0;
+  level_t level = 0;        // level of the cell
+  std::uint32_t tasks = 0;  // how many tasks
   friend constexpr bool operator==(level_count, level_count) noexcept = default;
 };
 
@@ -46,14 +46,14 @@ struct level_count {
 //   models     the GPU models on which the tasks can run
 // Only shared_gpu_fit reads gpu_milli and models; the other searches ignore both.
 struct constrained_task_group {
-  std::uint32_t tasks = 0;
-  std::uint32_t gpus = 0;
-  resources host{};
-  std::vector<level_count> slices{};
-  std::vector<level_count> spread{};
-  std::uint32_t leader = no_task_group;
-  milli_gpu gpu_milli = whole_gpu;
-  model_set models = any_model;
+  std::uint32_t tasks = 0;               // how many tasks
+  std::uint32_t gpus = 0;                // GPUs of a task
+  resources host{};                      // CPU and memory of a task
+  std::vector<level_count> slices{};     // slices, each in one cell
+  std::vector<level_count> spread{};     // the most tasks in a cell (anti-affinity)
+  std::uint32_t leader = no_task_group;  // task group of its leader, if it has one
+  milli_gpu gpu_milli = whole_gpu;       // thousandths of each GPU
+  model_set models = any_model;          // GPU models on which the tasks can run
 
   // Thousandths of a GPU that a task takes if it shares the GPU; 0 if it takes whole GPUs or none.
   [[nodiscard]] milli_gpu shared() const noexcept {
@@ -70,9 +70,9 @@ inline constexpr std::uint32_t max_tasks_of_gang = ~std::uint32_t{0};
 // Members are the task groups of the gang; `leader` and the indices in results refer to positions
 // in `members`.
 struct topology_constraints {
-  std::vector<constrained_task_group> members{};
-  level_t required = any_level;
-  level_t preferred = any_level;
+  std::vector<constrained_task_group> members{};  // the task groups
+  level_t required = any_level;                   // the gang must be in one cell of this level
+  level_t preferred = any_level;                  // the gang should be in one cell of this level
 };
 
 // The first invalid constraint of a gang, as find_fault reports it.
@@ -92,10 +92,10 @@ struct constraint_fault {
     leader_tasks,     // the leader's tasks do not divide those of this group
     too_many_tasks,   // more than max_tasks_of_gang in all, with those of this group
   };
-  kind what = kind::none;
-  std::uint32_t member = no_task_group;
-  level_count slice{};  // or spread
-  level_count other{};
+  kind what = kind::none;                // the fault
+  std::uint32_t member = no_task_group;  // index of the task group
+  level_count slice{};                   // the slice or the spread
+  level_count other{};                   // the constraint that contradicts `slice`, if there is one
 };
 
 // Finds the first invalid constraint of a gang; kind::none if all are valid.
@@ -161,15 +161,16 @@ class colocated_groups {
   // Needs are capped at these values, which are more than any node has, so that the sum over all
   // tasks is below 2^64.
   static constexpr std::uint32_t max_gpus = ~std::uint32_t{0};
+  // The cap of CPU and memory.
   static constexpr std::uint64_t max_host = std::uint64_t{1} << 32;
 
   // A co-located group. All needs are those of one task together with the tasks that it leads.
   struct group {
-    std::uint32_t member = 0;     // the first task group that is part of it
-    std::uint32_t tasks = 0;      // tasks of all merged groups that have no leader
-    std::uint32_t gpus = 0;       // at most max_gpus
-    std::uint64_t cpu_milli = 0;  // at most max_host, memory, too
-    std::uint64_t memory_mib = 0;
+    std::uint32_t member = 0;            // the first task group that is part of it
+    std::uint32_t tasks = 0;             // tasks of all merged groups that have no leader
+    std::uint32_t gpus = 0;              // at most max_gpus
+    std::uint64_t cpu_milli = 0;         // at most max_host
+    std::uint64_t memory_mib = 0;        // at most max_host
     level_t constrained = any_level;     // the lowest level with a constraint
     std::vector<milli_gpu> fractions{};  // thousandths of each shared GPU, descending
     model_set models = any_model;        // on which all its tasks can run
@@ -218,7 +219,7 @@ class colocated_groups {
 
   // How many tasks of a group a cell may hold: a multiple of `step`, at most `most`.
   struct limit {
-    std::uint32_t step = 1;
+    std::uint32_t step = 1;  // the count is a multiple of it
     std::uint32_t most = 0;  // a multiple of step, at most the tasks of the group
   };
   // The limit of group u for the cells of level l.

@@ -66,13 +66,13 @@ class topology_fit {
   // proof would exceed the budget; true after `does_not_fit`.
   // steps: the steps of the budget that were used.
   struct result {
-    fit_verdict verdict = fit_verdict::does_not_fit;
-    level_t level = 0;
-    std::uint32_t cell = 0;
-    std::span<const gang_portion> portions{};
-    bool is_lowest = true;
-    bool is_refused = false;
-    std::uint64_t steps = 0;
+    fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
+    level_t level = 0;                                // level of the chosen cell
+    std::uint32_t cell = 0;                           // position of the chosen cell in its level
+    std::span<const gang_portion> portions{};         // which tasks each node takes
+    bool is_lowest = true;    // it is certain that no lower level holds the gang
+    bool is_refused = false;  // it is certain that the gang fits nowhere
+    std::uint64_t steps = 0;  // steps of the budget that were used
   };
 
   // budget: the most steps that one call may take.

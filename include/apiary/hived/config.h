@@ -16,7 +16,7 @@ APIARY_NAMESPACE_BEGIN
 
 // A cell type and its children. A type that occurs only as a child is a leaf: a GPU.
 struct cell_type_config {
-  std::string name{};
+  std::string name{};             // the name of the type
   std::string child_type{};       // childCellType
   std::uint32_t child_count = 0;  // childCellNumber
   bool is_node = false;           // isNodeLevel
@@ -38,7 +38,7 @@ struct virtual_cell_config {
 
 // A tenant and its cells.
 struct virtual_cluster_config {
-  std::string name{};
+  std::string name{};                        // the name of the tenant
   std::vector<virtual_cell_config> cells{};  // virtualCells
   std::vector<std::string> pinned_ids{};     // pinnedCells
 };

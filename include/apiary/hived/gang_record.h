@@ -20,16 +20,16 @@ APIARY_NAMESPACE_BEGIN
 
 // A physical leaf and its chain.
 struct chain_leaf {
-  std::uint32_t chain = 0;
-  cell_id leaf{};  // not valid: the task has ended, or the leaf no longer exists
+  std::uint32_t chain = 0;  // index of the chain
+  cell_id leaf{};           // not valid: the task has ended, or the leaf no longer exists
   friend constexpr auto operator<=>(chain_leaf, chain_leaf) noexcept = default;
 };
 
 // A leaf of a gang that the configuration lacks, by the names of its node and device.
 struct missing_leaf {
-  std::uint32_t index = 0;  // in gang_record::leaves
-  std::string node{};
-  std::uint32_t device = 0;
+  std::uint32_t index = 0;   // in gang_record::leaves
+  std::string node{};        // name of its node
+  std::uint32_t device = 0;  // index of its device in the node
   friend bool operator==(const missing_leaf&, const missing_leaf&) = default;
 };
 
@@ -38,8 +38,8 @@ enum class gang_state : std::uint8_t { allocated, preempting };
 
 // A gang, as hived::find() returns it.
 struct gang_record {
-  gang_request request{};  // without the suggested nodes
-  gang_state state = gang_state::allocated;
+  gang_request request{};                    // without the suggested nodes
+  gang_state state = gang_state::allocated;  // allocated or preempting
   bool downgraded = false;                   // lost its guaranteed cells and runs as opportunistic
   bool recovered = false;                    // added by recover(): some leaves may be missing
   bool moved = false;                        // came from another configuration: it may run on
@@ -56,6 +56,7 @@ struct gang_record {
   std::vector<job_id> downgraded_victims{};  // of a preempting gang: gangs that it downgraded and
                                              // that may get their cells back if it is cancelled
 
+  // Whether it uses cells of its tenant.
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
   // The priority that counts when another gang wants its leaves.
   [[nodiscard]] std::int32_t effective_priority() const noexcept {

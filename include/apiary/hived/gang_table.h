@@ -22,11 +22,11 @@ APIARY_NAMESPACE_BEGIN
 // The key that orders the gangs of a virtual cluster by their cost as victims, cheapest first: preempting
 // gangs, then low priorities, then few leaves; ties go by job id.
 struct ranked_gang {
-  bool runs = false;
-  std::int32_t priority = 0;
-  std::uint32_t leaves = 0;
-  job_id job{};
-  gang_slot slot{};
+  bool runs = false;          // false: it is preempting and does not run yet
+  std::int32_t priority = 0;  // its priority
+  std::uint32_t leaves = 0;   // how many leaves it has
+  job_id job{};               // its job
+  gang_slot slot{};           // its slot
   friend constexpr auto operator<=>(const ranked_gang&, const ranked_gang&) noexcept = default;
 };
 // The key of a gang. Cost: O(leaves of the gang).
@@ -42,8 +42,10 @@ struct ranked_gang {
 //       gang).
 class gang_table {
  public:
+  // An empty table for this number of virtual clusters.
   explicit gang_table(std::uint32_t clusters) : of_cluster_(clusters) {}
 
+  // Adds a gang and returns its slot.
   gang_slot add(gang_record gang) {
     gang_slot slot;
     if (vacant_.empty()) {
@@ -59,6 +61,7 @@ class gang_table {
     if (gangs_[slot.value].cluster.valid()) join(slot);
     return slot;
   }
+  // Removes the gang of a slot.
   void remove(gang_slot slot) {
     gang_record& gang = gangs_[slot.value];
     slots_.erase(gang.request.job.value);
@@ -73,13 +76,16 @@ class gang_table {
     if (to.valid()) join(slot);
   }
 
+  // The slot of a job, if the job is in the table.
   [[nodiscard]] std::optional<gang_slot> find(job_id job) const {
     const auto found = slots_.find(job.value);
     return found == slots_.end() ? std::nullopt : std::optional(found->second);
   }
+  // The gang of a slot.
   [[nodiscard]] const gang_record& operator[](gang_slot s) const noexcept {
     return gangs_[s.value];
   }
+  // The gang of a slot, to change.
   [[nodiscard]] gang_record& operator[](gang_slot s) noexcept { return gangs_[s.value]; }
   // Call after a change of the state or the leaves of a gang.
   void rank(gang_slot slot) {
@@ -87,9 +93,11 @@ class gang_table {
     leave(slot);
     join(slot);
   }
+  // The gangs of a virtual cluster, cheapest victim first.
   [[nodiscard]] const std::set<ranked_gang>& of_cluster(vc_chain_id c) const noexcept {
     return of_cluster_[c.value];
   }
+  // The number of gangs.
   [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
   // All gangs by ascending job. Cost: O(gangs log gangs).
   [[nodiscard]] std::vector<gang_slot> by_job() const {

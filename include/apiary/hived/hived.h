@@ -54,8 +54,11 @@ class hived {
   explicit hived(hived_layout layout);
   // A copy is a snapshot. A moved-from scheduler can only be assigned to or destroyed.
   hived(const hived& other);
+  // Takes the state of the other scheduler.
   hived(hived&& other) noexcept;
+  // Makes this scheduler a copy of the other one.
   hived& operator=(const hived& other);
+  // Takes the state of the other scheduler.
   hived& operator=(hived&& other) noexcept;
   ~hived();
 
@@ -114,6 +117,7 @@ class hived {
   // (hived_layout::find_position converts a device index).
   // kNotFound: no such node or leaf.
   absl::Status mark_bad(node_id node, std::optional<std::uint32_t> position = std::nullopt);
+  // Takes mark_bad() back, with the same arguments and errors.
   absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> position = std::nullopt);
 
   // Adds a gang that runs already, after a restart of the host. Tasks are in the order of the task groups;
@@ -149,7 +153,9 @@ class hived {
   [[nodiscard]] const hived_layout& layout() const noexcept;
   // Internal parts, for tests, audits and tools.
   [[nodiscard]] const detail::hived_catalog& catalog() const noexcept;
+  // The use of every physical cell.
   [[nodiscard]] const detail::hived_cells& cells() const noexcept;
+  // All gangs.
   [[nodiscard]] const gang_table& gangs() const noexcept;
   // The leaf type (GPU model) with this name, if there is one.
   [[nodiscard]] std::optional<leaf_type_id> find_leaf_type(std::string_view type) const noexcept;

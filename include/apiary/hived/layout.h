@@ -42,6 +42,7 @@ struct hived_layout {
   // Checks a configuration. kInvalidArgument: all faults, one per line, as "path: what is wrong".
   [[nodiscard]] static absl::StatusOr<hived_layout> create(const hived_config& config);
 
+  // The number of nodes of all chains.
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(chain_of_node_.size());
   }
@@ -49,6 +50,7 @@ struct hived_layout {
   [[nodiscard]] std::optional<node_id> find_node(std::string_view name) const {
     return find<node_id>(nodes_, name);
   }
+  // The tenant with this name, if there is one.
   [[nodiscard]] std::optional<tenant_id> find_tenant(std::string_view name) const {
     return find<tenant_id>(tenants_, name);
   }
@@ -62,6 +64,7 @@ struct hived_layout {
     APIARY_ASSERT(n.value < num_nodes());
     return chain_of_node_[n.value];
   }
+  // A chain by its id.
   [[nodiscard]] const chain_layout& chain(chain_id c) const noexcept {
     APIARY_ASSERT(c.value < chains.size());
     return chains[c.value];
@@ -71,6 +74,7 @@ struct hived_layout {
     const chain_layout& in = chain(chain_of(n));
     return in.tree.at(in.node_level, n.value - in.first_node);
   }
+  // The name of a node.
   [[nodiscard]] const std::string& node_name(node_id n) const noexcept {
     const chain_layout& in = chain(chain_of(n));
     return in.node_names[n.value - in.first_node];

@@ -28,12 +28,12 @@ APIARY_NAMESPACE_BEGIN
 // cannot be committed; a copy can.
 class gang_plan {
  public:
-  plan_result result = plan_result::wait;
-  std::vector<task_place> tasks{};   // in the order of the task groups
-  std::vector<job_id> victims{};     // gangs to end, ascending
-  std::vector<job_id> downgraded{};  // keep running, as opportunistic
-  std::vector<job_id> cancelled{};   // preempting gangs that lose their reservation
-  gang_wait wait{};
+  plan_result result = plan_result::wait;  // bind, preempt or wait
+  std::vector<task_place> tasks{};         // in the order of the task groups
+  std::vector<job_id> victims{};           // gangs to end, ascending
+  std::vector<job_id> downgraded{};        // keep running, as opportunistic
+  std::vector<job_id> cancelled{};         // preempting gangs that lose their reservation
+  gang_wait wait{};                        // why, if the result is wait
 
  private:
   friend class hived;

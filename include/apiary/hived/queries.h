@@ -37,8 +37,8 @@ struct tenant_usage {
 
 // The leaves of a physical cell, by use.
 struct cell_state {
-  tenant_id bound_to{};  // the tenant that owns it now; not valid: none
-  std::uint32_t leaves = 0;
+  tenant_id bound_to{};             // the tenant that owns it now; not valid: none
+  std::uint32_t leaves = 0;         // how many leaves it has
   std::uint32_t idle = 0;           // healthy and unused
   std::uint32_t guaranteed = 0;     // used by guaranteed gangs
   std::uint32_t opportunistic = 0;  // used by opportunistic gangs

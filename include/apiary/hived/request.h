@@ -25,9 +25,9 @@ inline constexpr std::int32_t max_priority = 1000;          // of guaranteed gan
 
 // Topology constraints of one task group; the fields mean the same as in constrained_task_group.
 struct group_constraints {
-  std::vector<level_count> slices{};
-  std::vector<level_count> spread{};
-  std::uint32_t leader = no_task_group;
+  std::vector<level_count> slices{};     // as in constrained_task_group
+  std::vector<level_count> spread{};     // as in constrained_task_group
+  std::uint32_t leader = no_task_group;  // as in constrained_task_group
   friend bool operator==(const group_constraints&, const group_constraints&) = default;
 };
 
@@ -36,10 +36,11 @@ struct group_constraints {
 // tenant owns one by one are never in one larger cell, wherever they are bound. Anti-affinity (spread) is
 // the exception: it refers to physical cells, because several virtual cells can share one.
 struct request_constraints {
-  level_t required = any_level;
-  level_t preferred = any_level;
+  level_t required = any_level;              // as in topology_constraints
+  level_t preferred = any_level;             // as in topology_constraints
   std::vector<group_constraints> members{};  // by task group; empty: none
 
+  // Whether there is a constraint.
   [[nodiscard]] bool any() const noexcept {
     return required != any_level || preferred != any_level || !members.empty();
   }
@@ -48,8 +49,8 @@ struct request_constraints {
 
 // A gang: all its tasks are placed, or none is.
 struct gang_request {
-  job_id job{};
-  tenant_id tenant{};
+  job_id job{};                               // id of the gang
+  tenant_id tenant{};                         // the tenant that asks
   std::int32_t priority = 0;                  // -1: opportunistic; 0, ..., 1000: guaranteed
   std::vector<task_group> members{};          // the task groups
   leaf_type_id leaf_type{};                   // not valid: any leaf type
@@ -79,8 +80,8 @@ struct gang_request {
 // The leaves of one task: bit i stands for the i-th leaf of the node. This is a position, not a device
 // index; hived_layout::devices converts it. Without leaves: the task has ended.
 struct task_place {
-  node_id node{};
-  std::uint64_t leaves = 0;
+  node_id node{};            // the node
+  std::uint64_t leaves = 0;  // bit i: the i-th leaf of the node
   friend constexpr bool operator==(task_place, task_place) noexcept = default;
 };
 
@@ -88,14 +89,14 @@ struct task_place {
 // the pinned cell, or for an opportunistic gang the whole chain; refused_capacity() (hived/queries.h)
 // gives the capacity that it counts.
 struct chain_refusal {
-  std::uint32_t chain = 0;
-  infeasibility_proof why{};
+  std::uint32_t chain = 0;    // index of the chain
+  infeasibility_proof why{};  // the proof
   friend bool operator==(const chain_refusal&, const chain_refusal&) = default;
 };
 
 // Why a gang waits. Leaves that gangs of lower priority use count as free.
 struct gang_wait {
-  wait_reason reason = wait_reason::busy;
+  wait_reason reason = wait_reason::busy;        // the kind of reason
   std::optional<gang_fit::shortage> shortage{};  // the task size that is short; none if sizes
                                                  // do not pack together, or for constraints
   std::uint32_t chain = 0;                       // the chain that gives the reason

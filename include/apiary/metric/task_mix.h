@@ -16,10 +16,10 @@ APIARY_NAMESPACE_BEGIN
 
 // A kind of task. Two tasks are of the same kind if they are equal except for memory.
 struct task_kind {
-  std::uint32_t cpu_milli = 0;
-  milli_gpu gpu_milli = 0;  // of each GPU
-  std::uint32_t gpus = 0;   // 0: no GPU
-  model_set models = any_model;
+  std::uint32_t cpu_milli = 0;   // thousandths of a core
+  milli_gpu gpu_milli = 0;       // of each GPU
+  std::uint32_t gpus = 0;        // 0: no GPU
+  model_set models = any_model;  // GPU models that it accepts
   // The number of the text that stated the GPU models, in ascending order of the texts. Kinds with
   // the same models in different words are different, as in the published simulator.
   std::uint32_t spec = 0;
@@ -33,8 +33,8 @@ struct task_kind {
 
 // A kind of task and how often it occurs.
 struct typical_task {
-  task_kind kind{};
-  std::uint32_t weight = 0;
+  task_kind kind{};          // the kind
+  std::uint32_t weight = 0;  // how often it occurs
   double probability = 0.0;  // weight / sum of the weights, rounded as in the published simulator
 };
 

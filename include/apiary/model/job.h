@@ -26,8 +26,8 @@ inline constexpr time_ms forever = (std::numeric_limits<time_ms>::max)();
 
 // A request for a job that runs on `gpus` whole GPUs at the same time.
 struct job_request {
-  job_id job{};
-  tenant_id tenant{};
+  job_id job{};                // id of the job
+  tenant_id tenant{};          // the tenant that asks
   std::int32_t priority = 0;   // a higher priority runs earlier
   std::uint32_t gpus = 1;      // whole GPUs
   time_ms estimate = forever;  // the longest time that it runs, according to its owner
@@ -51,12 +51,13 @@ inline constexpr std::size_t num_delay_causes = 4;
 
 // Waiting time by cause.
 struct delays {
-  std::array<time_ms, num_delay_causes> by_cause{};
+  std::array<time_ms, num_delay_causes> by_cause{};  // waiting time, by delay_cause
 
   // The time of one cause.
   [[nodiscard]] constexpr time_ms operator[](delay_cause c) const noexcept {
     return by_cause[static_cast<std::size_t>(c)];
   }
+  // The waiting time of a cause, to change.
   constexpr time_ms& operator[](delay_cause c) noexcept {
     return by_cause[static_cast<std::size_t>(c)];
   }
@@ -71,6 +72,7 @@ struct delays {
     for (std::size_t i = 0; i < num_delay_causes; ++i) by_cause[i] += d.by_cause[i];
     return *this;
   }
+  // Subtracts the waiting time of each cause.
   constexpr delays& operator-=(const delays& d) noexcept {
     for (std::size_t i = 0; i < num_delay_causes; ++i) by_cause[i] -= d.by_cause[i];
     return *this;
@@ -115,10 +117,10 @@ struct job_action {
     grow,     // give it `place`, which has more GPUs of the same server
     shrink,   // give it `place`, which has fewer GPUs of the same server
   };
-  verb what = verb::start;
-  job_id job{};
-  job_placement place{};  // empty for suspend and unpack
-  delays waited{};        // for start and pack: waiting time since submit or the last stop
+  verb what = verb::start;  // what to do
+  job_id job{};             // the job
+  job_placement place{};    // empty for suspend and unpack
+  delays waited{};          // for start and pack: waiting time since submit or the last stop
 
   friend bool operator==(const job_action&, const job_action&) = default;
 };

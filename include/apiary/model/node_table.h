@@ -31,9 +31,9 @@ struct alignas(64) node_state {
   resources left{};  // free CPU and memory
   // Free thousandths of GPU 0, 1, ...; 0 after the last GPU.
   std::array<milli_gpu, max_gpus_per_node> gpu_left{};
-  std::uint8_t gpus = 0;
-  gpu_model model = 0;
-  bool healthy = true;
+  std::uint8_t gpus = 0;  // number of GPUs
+  gpu_model model = 0;    // model of all its GPUs
+  bool healthy = true;    // false: nothing may start here
   // The sizes of the GPU tasks that run here: bit 0 is set if there are tasks with a fraction of a
   // GPU, bit k if there are tasks with k whole GPUs.
   std::uint32_t task_sizes = 0;
@@ -84,8 +84,11 @@ class node_table {
     return shapes_.push_back(shape);
   }
 
+  // The number of nodes.
   [[nodiscard]] std::uint32_t size() const noexcept { return shapes_.size(); }
+  // The ids of all nodes.
   [[nodiscard]] id_range<node_id> ids() const noexcept { return shapes_.ids(); }
+  // Whether the table has node n.
   [[nodiscard]] bool contains(node_id n) const noexcept { return shapes_.contains(n); }
   // GPUs of all nodes, free or not.
   [[nodiscard]] std::uint64_t total_gpus() const noexcept { return total_gpus_; }
@@ -94,6 +97,7 @@ class node_table {
   [[nodiscard]] const node_shape& shape(node_id n) const noexcept { return shapes_[n]; }
   // The free resources of node n.
   [[nodiscard]] const node_state& operator[](node_id n) const noexcept { return states_[n]; }
+  // The free resources of node n, to change.
   [[nodiscard]] node_state& operator[](node_id n) noexcept { return states_[n]; }
 
   // Adds a task of the given size (0: a fraction of a GPU, k: k whole GPUs) to node n's task_sizes,

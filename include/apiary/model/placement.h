@@ -11,8 +11,8 @@ APIARY_NAMESPACE_BEGIN
 
 // Where a task runs: a node, and bit i for each GPU i of that node that it uses.
 struct placement {
-  node_id node{};
-  std::uint32_t device_mask = 0;
+  node_id node{};                 // the node
+  std::uint32_t device_mask = 0;  // bit i: GPU i of the node
 
   // How many GPUs it uses.
   [[nodiscard]] constexpr std::uint32_t num_devices() const noexcept {

@@ -34,19 +34,22 @@ inline constexpr model_set any_model = ~model_set{0};
 //   gpus == 1, 0 < gpu_milli < 1000  a fraction of one GPU
 //   gpus >= 1, gpu_milli == 1000     whole GPUs that are completely free
 struct task_request {
-  job_id job{};
-  std::uint32_t cpu_milli = 0;  // thousandths of a core
-  std::uint32_t memory_mib = 0;
-  std::uint32_t gpus = 0;
+  job_id job{};                  // id of the job
+  std::uint32_t cpu_milli = 0;   // thousandths of a core
+  std::uint32_t memory_mib = 0;  // memory in MiB
+  std::uint32_t gpus = 0;        // number of GPUs
   milli_gpu gpu_milli = 0;       // of each GPU
   model_set models = any_model;  // the GPU models that it accepts
 
   // CPU and memory.
   [[nodiscard]] constexpr resources host() const noexcept { return {cpu_milli, memory_mib}; }
+  // Whether it asks for a GPU.
   [[nodiscard]] constexpr bool wants_gpu() const noexcept { return gpus != 0; }
+  // Whether it asks for whole GPUs.
   [[nodiscard]] constexpr bool wants_whole_gpus() const noexcept {
     return wants_gpu() && gpu_milli == whole_gpu;
   }
+  // Whether it asks for a fraction of a GPU.
   [[nodiscard]] constexpr bool wants_part_of_gpu() const noexcept {
     return wants_gpu() && gpu_milli != whole_gpu;
   }
@@ -64,8 +67,8 @@ struct task_request {
 // A group of `tasks` equal tasks of a gang. Each task takes `gpus` whole GPUs of one node. All
 // tasks of a gang run at the same time or none does.
 struct task_group {
-  std::uint32_t tasks = 0;
-  std::uint32_t gpus = 0;
+  std::uint32_t tasks = 0;  // how many tasks
+  std::uint32_t gpus = 0;   // GPUs of each task
   friend constexpr bool operator==(task_group, task_group) noexcept = default;
 };
 

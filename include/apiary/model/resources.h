@@ -10,9 +10,10 @@ APIARY_NAMESPACE_BEGIN
 
 // An amount of CPU, in thousandths of a core, and memory, in MiB.
 struct resources {
-  std::uint32_t cpu_milli = 0;
-  std::uint32_t memory_mib = 0;
+  std::uint32_t cpu_milli = 0;   // thousandths of a core
+  std::uint32_t memory_mib = 0;  // MiB
 
+  // Adds both amounts.
   constexpr resources& operator+=(resources r) noexcept {
     cpu_milli += r.cpu_milli;
     memory_mib += r.memory_mib;

@@ -72,10 +72,10 @@ class philly_scheduler {
   enum class phase : std::uint8_t { acquire, backoff, run };
   // The state of a job, with details.
   struct standing {
-    philly_scheduler::phase phase = phase::acquire;
-    job_locality locality = job_locality::packed;
-    std::uint32_t tries = 0;  // tries at this locality that have failed
-    std::uint32_t held = 0;   // GPUs that it has collected or runs on
+    philly_scheduler::phase phase = phase::acquire;  // what it does
+    job_locality locality = job_locality::packed;    // the locality that it asks for now
+    std::uint32_t tries = 0;                         // tries at this locality that have failed
+    std::uint32_t held = 0;                          // GPUs that it has collected or runs on
     friend bool operator==(const standing&, const standing&) noexcept = default;
   };
   // Why a job failed.

@@ -74,6 +74,8 @@ class gpu_sharing_pool {
     if (plan.result == plan_result::wait) return tasks_.commit(task, plan);
     return commit(task, plan.where);
   }
+  // Starts a task on these GPUs. Errors as gpu_sharing_scheduler::commit; the ids of gangs are
+  // reserved.
   absl::Status commit(const task_request& task, placement where) {
     if (task.job.valid() && task.job >= first_reserved()) {
       return absl::InvalidArgumentError("job " + std::to_string(task.job.value) +
@@ -103,29 +105,43 @@ class gpu_sharing_pool {
 
   // The functions of a ServerPool (philly/server_pool_concept.h).
 
+  // The number of servers.
   [[nodiscard]] std::uint32_t num_servers() const noexcept { return nodes().size(); }
+  // All servers.
   [[nodiscard]] id_range<node_id> servers() const noexcept { return nodes().ids(); }
+  // The number of racks.
   [[nodiscard]] std::uint32_t num_racks() const noexcept {
     return static_cast<std::uint32_t>(racks_.size());
   }
+  // The servers of a rack.
   [[nodiscard]] id_range<node_id> servers_of(std::uint32_t r) const noexcept {
     const std::uint32_t first = r * per_rack_;
     return {node_id(first), node_id(first + (std::min)(per_rack_, num_servers() - first))};
   }
+  // The rack of a server.
   [[nodiscard]] std::uint32_t rack_of(node_id n) const noexcept { return n.value / per_rack_; }
+  // GPUs of all servers.
   [[nodiscard]] std::uint32_t total() const noexcept {
     return static_cast<std::uint32_t>(nodes().total_gpus());
   }
+  // GPUs of a rack.
   [[nodiscard]] std::uint32_t total(std::uint32_t r) const noexcept { return racks_[r].gpus; }
+  // GPUs of a server.
   [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return nodes().shape(n).gpus; }
+  // Whether gangs may get GPUs of a server.
   [[nodiscard]] bool healthy(node_id n) const noexcept { return nodes()[n].healthy; }
+  // GPUs of healthy servers.
   [[nodiscard]] std::uint32_t usable() const noexcept { return usable_; }
+  // Unused GPUs of healthy servers.
   [[nodiscard]] std::uint32_t idle() const noexcept { return idle_; }
+  // The same for one rack.
   [[nodiscard]] std::uint32_t idle(std::uint32_t r) const noexcept { return racks_[r].idle; }
+  // The same for one server.
   [[nodiscard]] std::uint32_t idle(node_id n) const noexcept {
     return healthy(n) ? nodes()[n].free_gpus() : 0;
   }
 
+  // The `most` servers of a range with the most unused GPUs, in that order.
   [[nodiscard]] std::vector<node_id> most_idle(id_range<node_id> among, std::uint32_t most) const {
     std::vector<node_id> all;
     for (const node_id n : among) all.push_back(n);
@@ -134,6 +150,8 @@ class gpu_sharing_pool {
     all.resize((std::min<std::size_t>)(all.size(), most));
     return all;
   }
+  // A placement of so many GPUs on at most `most` servers of a range, servers ascending; empty if
+  // no such servers have so many unused GPUs.
   [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
     std::array<std::uint32_t, max_gpus_per_node + 1> open{};  // servers by idle GPUs
     for (const node_id n : among) ++open[idle(n)];
@@ -164,9 +182,11 @@ class gpu_sharing_pool {
     std::sort(place.begin(), place.end(), [](placement a, placement b) { return a.node < b.node; });
     return place;
   }
+  // k unused GPUs of a server. Requires: k <= idle(n).
   [[nodiscard]] placement pick_idle(node_id n, std::uint32_t k) const noexcept {
     return {n, first_free_devices(nodes()[n], k)};
   }
+  // Gives unused GPUs to a job, in addition to those that it has.
   void take(job_id job, std::span<const placement> place) {
     for (placement p : place) {
       std::uint32_t held = 0;
@@ -180,12 +200,15 @@ class gpu_sharing_pool {
       set_owner(p, job);
     }
   }
+  // Frees the GPUs of a job on these servers.
   void give(std::span<const placement> place) {
     for (const placement& p : place) end_part(p);
   }
+  // The job that has a GPU; not valid: none.
   [[nodiscard]] job_id owner(node_id n, std::uint32_t device) const noexcept {
     return owners_[n.value][device];
   }
+  // Marks a server as healthy or bad.
   void set_health(node_id n, bool healthy_now) {
     if (healthy(n) == healthy_now) return;
     usable_ = healthy_now ? usable_ + gpus(n) : usable_ - gpus(n);

@@ -48,7 +48,7 @@ APIARY_NAMESPACE_BEGIN
 // | c.most_idle(s, m)             | the m servers of s with the most idle GPUs, in that order   |
 // | p.fit(s, k, m)                | a placement of k > 0 GPUs on at most m servers of s,        |
 // |                               | servers ascending; empty only if no m of them have k idle   |
-// | c.part(n, k)                  | k idle GPUs of n. Requires: k <= c.idle(n)                  |
+// | c.pick_idle(n, k)             | k idle GPUs of n. Requires: k <= c.idle(n)                  |
 // | p.take(j, w)                  | j gets these idle GPUs, in addition to those it has         |
 // | p.give(w)                     | they become idle: all that one job has on these servers     |
 // | c.owner(n, d)                 | the job that has GPU d < c.gpus(n); not valid: none         |

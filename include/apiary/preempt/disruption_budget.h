@@ -17,8 +17,10 @@ APIARY_NAMESPACE_BEGIN
 // The most that one group of gangs, for example a tenant, may lose in one preemption. Unlimited
 // unless set.
 struct disruption_budget {
-  std::uint64_t gangs = (std::numeric_limits<std::uint64_t>::max)();
-  std::uint64_t gpus = (std::numeric_limits<std::uint64_t>::max)();
+  std::uint64_t gangs =
+      (std::numeric_limits<std::uint64_t>::max)();  // how many gangs may be evicted
+  std::uint64_t gpus =
+      (std::numeric_limits<std::uint64_t>::max)();  // how many GPUs the evicted gangs may have
 };
 
 // The groups of the candidates of a victim search, and the budget of each group. A candidate whose

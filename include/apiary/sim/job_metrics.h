@@ -26,11 +26,11 @@ APIARY_NAMESPACE_BEGIN
 
 // Mean, percentiles and maximum of a set of durations, in milliseconds.
 struct time_summary {
-  double mean = 0.0;
-  time_ms p50 = 0;
-  time_ms p95 = 0;
-  time_ms p99 = 0;
-  time_ms max = 0;
+  double mean = 0.0;  // the mean
+  time_ms p50 = 0;    // the median
+  time_ms p95 = 0;    // the 95th percentile
+  time_ms p99 = 0;    // the 99th percentile
+  time_ms max = 0;    // the maximum
 };
 // Summarizes the values; all figures are 0 if there are none.
 [[nodiscard]] inline time_summary summary_of(std::vector<time_ms> values) {
@@ -44,17 +44,17 @@ struct time_summary {
 
 // Figures of a simulation, over the jobs that ended and want between min_gpus and max_gpus GPUs.
 struct job_metrics {
-  std::uint64_t ended = 0;
+  std::uint64_t ended = 0;    // jobs of these sizes that have ended
   std::uint64_t unended = 0;  // jobs of these sizes that have not ended
   time_summary completion{};  // from arrival to end
   time_summary delay{};       // time spent waiting, before the first start and after suspensions
   delays by_cause{};          // waiting time of all jobs, by cause
-  std::uint64_t suspensions = 0;
-  std::uint64_t breakdowns = 0;
-  std::uint64_t migrations = 0;
-  std::uint64_t resizes = 0;  // times that a job grew or shrank
-  time_ms lost = 0;           // work that failures of servers undid, at full speed
-  time_ms makespan = 0;       // from the first arrival of any job to the last end of these jobs
+  std::uint64_t suspensions = 0;  // times that a job was suspended
+  std::uint64_t breakdowns = 0;   // times that a server of a job failed
+  std::uint64_t migrations = 0;   // times that a job migrated
+  std::uint64_t resizes = 0;      // times that a job grew or shrank
+  time_ms lost = 0;               // work that failures of servers undid, at full speed
+  time_ms makespan = 0;           // from the first arrival of any job to the last end of these jobs
   // Over jobs of every size, from the first arrival to the last event:
   double utilization = 0.0;  // the mean share of GPUs in use, 0 to 1
   // The mean share of idle GPUs, 0 to 1, that a job of one whole server cannot use because other jobs

@@ -69,6 +69,7 @@ template <class Scheduler, class Observer>
   return answers;
 }
 
+// The same without an observer.
 template <class Scheduler>
 [[nodiscard]] absl::StatusOr<decisions> replay(Scheduler& scheduler, const workload& work) {
   return replay(scheduler, work, [](std::size_t, const std::optional<placement>&) {});

@@ -68,9 +68,9 @@ APIARY_NAMESPACE_BEGIN
 
 // The figures of one scheduler, a row of summary_table().
 struct replay_summary {
-  std::string policy{};
-  std::uint64_t placed = 0;
-  std::uint64_t failed = 0;
+  std::string policy{};               // name of the scheduler
+  std::uint64_t placed = 0;           // tasks that were placed
+  std::uint64_t failed = 0;           // tasks that were not placed
   double allocation = 0.0;            // % of the GPUs, at the end
   double fragmentation = 0.0;         // % of the GPUs, at the end
   double decisions_per_second = 0.0;  // as measured by the caller

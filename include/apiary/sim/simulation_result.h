@@ -34,6 +34,7 @@ inline constexpr std::uint32_t full_speed = 1000;
 
 // Something that happened in a simulation, as passed to the observer.
 struct simulation_event {
+  // What happened.
   enum class kind : std::uint8_t {
     arrival,
     start,
@@ -46,19 +47,19 @@ struct simulation_event {
     resize,  // the job grew or shrank
     pace     // another job came to the GPUs of the job, or left them
   };
-  kind what = kind::arrival;
-  time_ms at = 0;
-  job_id job{};             // not set for failure and repair
-  node_id node{};           // set only for failure and repair
-  std::uint32_t gpus = 0;   // the GPUs that the job has
-  std::uint32_t nodes = 0;  // the nodes on which the job runs
-  std::uint32_t speed = 0;  // the speed of the job from `from` on, in thousandths
-  time_ms from = 0;         // the job makes no progress before this time
+  kind what = kind::arrival;  // what happened
+  time_ms at = 0;             // when it happened
+  job_id job{};               // not set for failure and repair
+  node_id node{};             // set only for failure and repair
+  std::uint32_t gpus = 0;     // the GPUs that the job has
+  std::uint32_t nodes = 0;    // the nodes on which the job runs
+  std::uint32_t speed = 0;    // the speed of the job from `from` on, in thousandths
+  time_ms from = 0;           // the job makes no progress before this time
 };
 
 // The outcome of a simulation; metrics_of() turns it into figures.
 struct simulation_result {
-  std::vector<job_record> jobs{};
+  std::vector<job_record> jobs{};  // the history of each job
   // GPUs in use over time. A GPU that two jobs share counts once.
   utilization gpus{0};
   // Fragmentation of the idle GPUs (0 to 1) times milliseconds, from time 0 to the last event.

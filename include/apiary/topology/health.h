@@ -55,6 +55,7 @@ class health {
   }
   // The healthy cells of all levels, by the values of their ids.
   [[nodiscard]] const summary_bitset& usable() const noexcept { return usable_; }
+  // The tree of the cells.
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
 
   // Bytes on the heap, without the tree.

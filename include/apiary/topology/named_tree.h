@@ -26,7 +26,7 @@ APIARY_NAMESPACE_BEGIN
 
 // The description of one level of a chain.
 struct level_spec {
-  std::string name{};
+  std::string name{};  // for example "node"
   // How many cells of this level are in each cell of the level above (for the top level: in the
   // chain). Either one number for all, or one number for each cell of the level above, from left to
   // right.
@@ -40,8 +40,8 @@ struct level_spec {
 // for example {"v100", {{"rack", {2}}, {"node", {4}}, {"gpu", {8}}}}. A heterogeneous cluster has
 // several chains.
 struct chain_spec {
-  std::string name{};
-  std::vector<level_spec> levels{};
+  std::string name{};                // for example "v100"
+  std::vector<level_spec> levels{};  // from the top level down
 };
 
 namespace detail {
@@ -157,7 +157,9 @@ class named_tree {
     return chains;
   }
 
+  // The tree.
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
+  // The name of the chain.
   [[nodiscard]] const std::string& chain_name() const noexcept { return chain_name_; }
   // The name of level l. Requires: l is a level of the tree.
   [[nodiscard]] const std::string& level_name(level_t l) const noexcept {

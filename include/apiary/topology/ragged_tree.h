@@ -69,11 +69,14 @@ class ragged_tree {
     first_child_ = parent_ + num_cells_;
   }
 
-  // The calls of CellTree; num_leaves() is the number of cells of level 0.
+  // The number of levels.
   [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
+  // The number of cells of all levels.
   [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
+  // The number of cells of level 0.
   [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
 
+  // The cells of level l.
   [[nodiscard]] id_range<cell_id> cells(level_t l) const noexcept {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l]), cell_id(l == 0 ? num_cells_ : first_[l - 1])};
@@ -86,28 +89,33 @@ class ragged_tree {
     return c.value - first_[l];
   }
 
+  // The level of c.
   [[nodiscard]] level_t level(cell_id c) const noexcept {
     APIARY_ASSERT(c.value < num_cells_);
     level_t l = 0;  // no early exit: a mispredicted branch costs more than the comparisons
     for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
     return l;
   }
+  // The cell of the next level that contains c.
   [[nodiscard]] cell_id parent(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
     static_cast<void>(l);
     return cell_id(parent_[c.value]);
   }
+  // The cells of the level below that c contains; none for a leaf.
   [[nodiscard]] id_range<cell_id> children(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
     if (l == 0) return {};
     return {cell_id(first_child_[c.value]), cell_id(first_child_[c.value + 1])};
   }
+  // The cell of level l that contains c.
   [[nodiscard]] cell_id ancestor(cell_id c, level_t l) const noexcept {
     level_t at = level(c);
     APIARY_ASSERT(at <= l && l < num_levels_);
     for (; at < l; ++at) c = cell_id(parent_[c.value]);
     return c;
   }
+  // The cells of level l that c contains.
   [[nodiscard]] id_range<cell_id> descendants(cell_id c, level_t l) const noexcept {
     level_t at = level(c);
     APIARY_ASSERT(l <= at);

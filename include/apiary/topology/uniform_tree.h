@@ -49,12 +49,15 @@ class uniform_tree {
       leaves_per_cell_[l] = fast_div(leaves_per_cell_[l - 1].divisor() * fan_out(l));
     }
   }
+  // The same, with a list of fan-outs.
   explicit uniform_tree(std::initializer_list<std::uint32_t> fan_outs)
       : uniform_tree(std::span<const std::uint32_t>(fan_outs.begin(), fan_outs.size())) {}
 
-  // The calls of CellTree; num_leaves() is the number of cells of level 0.
+  // The number of levels.
   [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
+  // The number of cells of all levels.
   [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
+  // The number of cells of level 0.
   [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
   // Children of a cell of level l; 0 for a leaf. Requires: l < num_levels().
   [[nodiscard]] std::uint32_t fan_out(level_t l) const noexcept {
@@ -67,6 +70,7 @@ class uniform_tree {
     return leaves_per_cell_[l].divisor();
   }
 
+  // The cells of level l.
   [[nodiscard]] id_range<cell_id> cells(level_t l) const noexcept {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l]), cell_id(end(l))};
@@ -79,29 +83,34 @@ class uniform_tree {
     return c.value - first_[l];
   }
 
+  // The level of c.
   [[nodiscard]] level_t level(cell_id c) const noexcept {
     APIARY_ASSERT(c.value < num_cells_);
     level_t l = 0;  // no early exit: a mispredicted branch costs more than the comparisons
     for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
     return l;
   }
+  // The cell of the next level that contains c; not valid for a cell of the top level.
   [[nodiscard]] cell_id parent(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
     if (l + 1 >= num_levels_) return cell_id();
     return cell_id(first_[l + 1] + split_[l + 1].quotient(index(c, l)));
   }
+  // The cells of the level below that c contains; none for a leaf.
   [[nodiscard]] id_range<cell_id> children(cell_id c, level_t l) const noexcept {
     if (l == 0) return {};
     const std::uint32_t n = fan_out(l);
     const std::uint32_t from = first_[l - 1] + index(c, l) * n;
     return {cell_id(from), cell_id(from + n)};
   }
+  // The cell of level l that contains c.
   [[nodiscard]] cell_id ancestor(cell_id c, level_t l) const noexcept {
     const level_t from = level(c);
     APIARY_ASSERT(from <= l && l < num_levels_);
     const std::uint32_t first_leaf = index(c, from) * leaves_per_cell(from);
     return cell_id(first_[l] + leaves_per_cell_[l].quotient(first_leaf));
   }
+  // The cells of level l that c contains.
   [[nodiscard]] id_range<cell_id> descendants(cell_id c, level_t l) const noexcept {
     const level_t from = level(c);
     APIARY_ASSERT(l <= from);

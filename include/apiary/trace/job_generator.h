@@ -20,22 +20,22 @@ APIARY_NAMESPACE_BEGIN
 
 // A number of GPUs and how often jobs ask for it, relative to the weights of the other sizes.
 struct job_size {
-  std::uint32_t gpus = 1;
-  std::uint32_t weight = 1;
+  std::uint32_t gpus = 1;    // GPUs of a job
+  std::uint32_t weight = 1;  // how often jobs ask for it
 };
 
 // The parameters of generate_jobs().
 struct job_generator {
-  std::uint64_t seed = 1;
-  std::uint32_t jobs = 1000;
-  std::uint32_t tenants = 1;
-  time_ms window = 1;  // arrivals are uniform in [0, window)
+  std::uint64_t seed = 1;     // seed of the random numbers
+  std::uint32_t jobs = 1000;  // how many jobs
+  std::uint32_t tenants = 1;  // how many tenants
+  time_ms window = 1;         // arrivals are uniform in [0, window)
   // The GPU time of a job (duration times GPUs) is uniform in [shortest, longest]; with per_gpu, the
   // duration is.
   time_ms shortest = 1;
-  time_ms longest = 1;
-  bool per_gpu = false;
-  std::vector<job_size> sizes{{}};
+  time_ms longest = 1;              // the other bound, at least `shortest`
+  bool per_gpu = false;             // whether the duration is uniform, not the GPU time
+  std::vector<job_size> sizes{{}};  // the sizes of the jobs
 };
 
 // Draws the jobs. The estimate of a job is its duration.

@@ -15,16 +15,16 @@ APIARY_NAMESPACE_BEGIN
 
 // A job with its arrival and its true duration, which only a simulation knows.
 struct timed_job {
-  job_request request{};
-  time_ms arrival = 0;
-  time_ms duration = 0;  // milliseconds at full speed
+  job_request request{};  // what the job asks for
+  time_ms arrival = 0;    // when it arrives
+  time_ms duration = 0;   // milliseconds at full speed
 };
 
 // Jobs in order of arrival, job i with the id job_id(i), and the names of their tenants.
 struct job_list {
-  std::vector<timed_job> jobs{};
-  std::vector<std::string> tenants{};
-  std::uint64_t left_out = 0;  // jobs of the file without GPUs or without duration
+  std::vector<timed_job> jobs{};       // in order of arrival
+  std::vector<std::string> tenants{};  // names, by tenant_id
+  std::uint64_t left_out = 0;          // jobs of the file without GPUs or without duration
 };
 
 // Sorts jobs by arrival (stable) and numbers them from job_id(0).
@@ -38,15 +38,15 @@ inline void number_by_arrival(std::vector<timed_job>& jobs) {
 
 // A server that is broken from `from` until before `until`.
 struct outage {
-  node_id node{};
-  time_ms from = 0;
-  time_ms until = forever;
+  node_id node{};           // the server
+  time_ms from = 0;         // from this time on
+  time_ms until = forever;  // healthy again at this time
 };
 
 // The history of a job in a simulation. A time is forever if the event did not happen.
 struct job_record {
-  time_ms started = forever;  // the first start
-  time_ms ended = forever;
+  time_ms started = forever;    // the first start
+  time_ms ended = forever;      // the end of the job
   delays waited{};              // waiting time by cause
   std::uint32_t suspended = 0;  // number of suspensions
   std::uint32_t broken = 0;     // number of failures of a server on which the job ran

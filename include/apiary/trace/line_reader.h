@@ -90,6 +90,7 @@ class line_reader {
     return out += text.size() > 60 ? "...\"" : "\"";
   }
 
+  // The name of the file, for messages.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   // The number of the last line read, from 1; 0 before the first.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }

@@ -21,15 +21,15 @@ APIARY_NAMESPACE_BEGIN
 
 // The parameters of openb_like().
 struct synthetic_spec {
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;            // seed of the random numbers
   std::uint32_t nodes = 1213;        // the size of the original
   std::uint32_t load_percent = 130;  // GPUs that all tasks ask for, in % of the GPUs of the cluster
 };
 
 // A cluster and the tasks that arrive at it.
 struct synthetic_trace {
-  trace_cluster nodes{};
-  workload work{};
+  trace_cluster nodes{};  // the cluster
+  workload work{};        // the tasks
 };
 
 namespace detail {

@@ -21,23 +21,23 @@ APIARY_NAMESPACE_BEGIN
 
 // Nodes and their names.
 struct trace_cluster {
-  node_table nodes{};
-  dense_map<node_id, std::string> names{};
+  node_table nodes{};                       // the nodes
+  dense_map<node_id, std::string> names{};  // the name of each node
 };
 
 // A task and its name. `spec` numbers the GPU specs of all tasks in ascending order of their text; it
 // becomes task_kind::spec.
 struct named_task {
-  std::string name{};
-  task_request request{};
-  std::uint32_t spec = 0;
+  std::string name{};      // its name in the trace
+  task_request request{};  // what it asks for
+  std::uint32_t spec = 0;  // number of its GPU spec
 };
 
 // Tasks, and their arrivals in order, as indices of `tasks`. A task may arrive more than once (each time
 // as another job) or never.
 struct workload {
-  std::vector<named_task> tasks{};
-  std::vector<std::uint32_t> arrivals{};
+  std::vector<named_task> tasks{};        // each task once
+  std::vector<std::uint32_t> arrivals{};  // indices of `tasks`
 };
 
 // Every task arrives once, in the order of the list.

@@ -495,15 +495,15 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
     host.memory = &memory;
     std::map<job_id, std::pair<std::uint32_t, time_ms>> at;  // speed, and since when
     std::map<job_id, std::int64_t> work;
-    const auto run =
-        simulate(host, list.jobs, outages, {.start_cost = 1, .checkpoint_interval = 1, .migration_cost = 2},
-                 speed, [&](const simulation_event& e) {
-                   if (!e.job.valid()) return;
-                   const auto [was, from] = at[e.job];
-                   work[e.job] += std::max<time_ms>(0, e.at - from) * was;
-                   at[e.job] = {e.speed, e.from};
-                   host.speeds[e.job] = e.speed;
-                 });
+    const auto run = simulate(host, list.jobs, outages,
+                              {.start_cost = 1, .checkpoint_interval = 1, .migration_cost = 2},
+                              speed, [&](const simulation_event& e) {
+                                if (!e.job.valid()) return;
+                                const auto [was, from] = at[e.job];
+                                work[e.job] += std::max<time_ms>(0, e.at - from) * was;
+                                at[e.job] = {e.speed, e.from};
+                                host.speeds[e.job] = e.speed;
+                              });
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (const timed_job& j : list.jobs) {
       const job_record& r = run->jobs[j.request.job.value];
