@@ -1,4 +1,4 @@
-// apiary/hived/detail/attempt.h - one try to place a guaranteed gang in its tenant's cells.
+// apiary/hived/detail/attempt.h - one attempt to place a guaranteed gang in the cells of its tenant.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,38 +28,41 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What is asked among the cells of a cluster.
+// The question of a search: a gang and the virtual cluster in which it is to be placed.
 struct hived_search_input {
   const gang_table& gangs;
   const gang_request& request;
   vc_chain_id cluster;
-  bool preempting = false;
-  std::optional<gang_slot> restarted{};  // a preempting gang whose claims count as gone
+  bool preempting = false;               // whether gangs of lower priority may be preempted
+  std::optional<gang_slot> restarted{};  // a preempting gang; its claims count as free
 };
 
-// How one try is made.
+// The options of one attempt.
 struct hived_search_options {
-  // Which leaves will do; all whole cells are then bound first. Null: all healthy ones, and cells
-  // are bound for the leaves that are chosen.
+  // The leaves that may be used; the attempt then binds all whole cells before it searches. Null:
+  // all healthy leaves may be used, and cells are bound only for the leaves that are chosen.
   const health<uniform_tree>* usable = nullptr;
-  // Whole cells are bound for pieces of so many leaves, passing over some cells; again: nothing
-  // but these has changed since the last try (hived_cells::bind_everything).
+  // The arguments of hived_cells::bind_everything: it prefers cells with many groups of `piece`
+  // usable leaves in one node, and passes over `skips` candidates. again: nothing but the skips has
+  // changed since the last attempt.
   std::uint32_t piece = 1;
   std::span<const std::uint32_t> skips{};
   bool again = false;
-  bool apart = false;                     // for a spread, they are bound apart first (bind_apart)
-  std::span<const gang_slot> yielding{};  // give their tenant's cells back before
+  bool apart = false;                     // with a filter and anti-affinity: call bind_apart first
+  std::span<const gang_slot> yielding{};  // these gangs lose their guaranteed cells first
 };
 
-// Tries to place a gang once, for one way to bind whole cells; leaves everything as it was.
+// Tries once to place a gang, for one way to bind whole cells. It leaves the cells as they were.
 //
-// The gang goes on free nodes of the cluster, or, preempting, on those of victims, too
-// (hived_victims), and from there to physical leaves.
-// Cost: as gang_placer (or hived_topology_fit), and hived_cells::place for each node and leaf used;
-//       hived_victims where it fits only by preemption; with a filter O(cells of the tenant).
+// It first chooses free leaves in the virtual cluster, and with preemption also leaves of victims
+// (hived_victims). Then it maps these virtual leaves to physical ones.
+//
+// Cost: as gang_placer (hived_topology_fit under topology constraints), plus hived_cells::place for
+//       each node and leaf used; plus hived_victims if the gang fits only by preemption; plus
+//       O(cells of the tenant) with a filter.
 class hived_search_step {
  public:
-  // Whether a place was found.
+  // Makes one attempt. Returns whether it has found a placement.
   bool operator()(hived_cells& cells, const hived_search_input& q,
                   const hived_search_options& how) {
     const gang_table& gangs = q.gangs;
@@ -103,7 +106,7 @@ class hived_search_step {
       fit = verdict_ == fit_verdict::fits && fits(cluster, usable, request.members);
     }
     if (!fit) {
-      // Whole cells bound in other places might do.
+      // The gang might fit if whole cells were bound to other physical cells.
       if (spread) verdict_ = fit_verdict::budget_ended;
       cells.rollback();
       return false;
@@ -145,19 +148,20 @@ class hived_search_step {
     return true;
   }
 
+  // The cost of ending a gang; hived::set_victim_cost sets it.
   [[nodiscard]] gang_cost& victim_cost() noexcept { return eviction_.victim_cost(); }
-  // After one that found a place, once.
+  // Moves the placement out. Requires: the last attempt has found one. Call it once per attempt.
   [[nodiscard]] gang_place take_place() noexcept { return std::move(place_); }
-  // Of the last one: what is known of the fit, and what was too little.
+  // The last attempt: its verdict, and the task size that was short.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
-  // Whether every leaf found a physical one; how whole cells were bound, with a filter; steps of
-  // topology_fit, under rules.
+  // The last attempt: whether every virtual leaf got a physical leaf; with a filter, how whole cells
+  // were bound; under topology constraints, the steps of topology_fit.
   [[nodiscard]] bool mapped() const noexcept { return mapped_; }
   [[nodiscard]] const hived_cells::whole_cells& whole() const noexcept { return whole_; }
   [[nodiscard]] std::uint64_t topology_steps() { return constrained_->steps(); }
 
-  // Takes the cells of the gangs that yield, and of the one that is restarted.
+  // Takes the guaranteed cells or claims of the yielding gangs, and the claims of the restarted gang.
   static void take_cells_back(hived_cells& cells, const hived_search_input& q,
                               std::span<const gang_slot> yielding) {
     for (const gang_slot s : yielding) {
@@ -195,8 +199,8 @@ class hived_search_step {
     return verdict_ == fit_verdict::fits;
   }
 
-  // Whether the gang fits under its rules. Where a spread depends on it, all whole cells that may
-  // be used are bound.
+  // Whether the gang fits under its topology constraints. `as_bound`: anti-affinity depends on how
+  // whole cells are bound; then the whole cells that may be used are bound already.
   bool fits_by_constraints(const hived_cells& cells, const hived_search_input& q,
                            const health<uniform_tree>* usable, bool as_bound) {
     const virtual_cluster& cluster = cells.cluster(q.cluster);
@@ -207,9 +211,10 @@ class hived_search_step {
     return verdict_ == fit_verdict::fits;
   }
 
-  // Cancels the preempting gangs that have one of these leaves, and takes the cells of lazy users.
-  // Where a filter holds, or a spread depends on the bindings, nothing is moved away: lazy users
-  // are then preempted where they are, but for those that yield.
+  // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades the
+  // lazy gangs that run on them. It is false with a filter, or if anti-affinity depends on the
+  // bindings: then all bindings stay, and lazy gangs on these leaves are victims, except those that
+  // have yielded.
   void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
                  const std::vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());
@@ -237,7 +242,7 @@ class hived_search_step {
     for (const chain_leaf l : gang.leaves)
       if (l.leaf.valid()) cells.demote(l.chain, l.leaf);
   }
-  // Takes a preempting gang's claims; with `stay`, what they are bound to stays bound.
+  // Removes the claims of a preempting gang. With `stay`, its virtual cells stay bound.
   static void give_up(hived_cells& cells, const gang_record& gang, bool stay) {
     for (const chain_leaf l : gang.leaves) {
       if (!l.leaf.valid()) continue;

@@ -1,4 +1,4 @@
-// apiary/hived/detail/bindings.h - tenants' virtual cells, physical ones, and which is which.
+// apiary/hived/detail/bindings.h - virtual and physical cells, and which are bound to each other.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -19,12 +19,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// All cells of a HiveD scheduler, who holds which leaf, and which virtual cell is bound to which
-// physical one. It keeps the books of what hived_cells decides; pinned cells are bound from the
-// start and stay so.
+// Stores all cells of a HiveD scheduler, the gangs that hold each leaf, and which virtual cell is
+// bound to which physical cell. hived_cells decides the changes; this class applies them. Pinned
+// cells are bound in the constructor and stay bound.
 //
-// Tentative: between begin and rollback, changes are recorded and taken back.
-// Cost:      O(levels) a change; binding a whole cell also O(its nodes).
+// Changes after begin() are recorded; rollback() undoes them.
+//
+// Cost: O(levels) per change; binding or unbinding a whole cell also O(nodes of the cell).
 class hived_bindings {
  public:
   explicit hived_bindings(const hived_layout& layout) {
@@ -46,7 +47,7 @@ class hived_bindings {
           of_tenant = add_cluster(id, static_cast<std::uint32_t>(c), layout, tenant.quota[c]);
       }
     }
-    // Pinned cells are promised and granted last: feasibility has been checked with all of them.
+    // Pinned cells are reserved and granted last: feasibility has been checked with all of them.
     for (const pinned_layout& pinned : layout.pinned) {
       clusters_of_pinned_.emplace_back();
       if (pinned.tenant.valid())
@@ -71,6 +72,7 @@ class hived_bindings {
     return static_cast<std::uint32_t>(chains_.size());
   }
   [[nodiscard]] const physical_chain& chain(std::uint32_t c) const noexcept { return chains_[c]; }
+  // The whole cells of each tenant that are granted in a chain.
   [[nodiscard]] const quota_ledger& ledger(std::uint32_t c) const noexcept { return ledgers_[c]; }
   [[nodiscard]] std::uint32_t num_clusters() const noexcept {
     return static_cast<std::uint32_t>(clusters_.size());
@@ -78,7 +80,7 @@ class hived_bindings {
   [[nodiscard]] const virtual_cluster& cluster(vc_chain_id c) const noexcept {
     return clusters_[c.value];
   }
-  // The cells of a tenant in a chain, and those of a pinned cell; not valid: there are none.
+  // The virtual cluster of a tenant in a chain, or of a pinned cell; not valid: there is none.
   [[nodiscard]] vc_chain_id cluster_of(tenant_id tenant, std::uint32_t chain) const noexcept {
     const std::size_t tenants = clusters_of_tenants_.size() / chains_.size();
     return clusters_of_tenants_[chain * tenants + tenant.value];
@@ -86,11 +88,12 @@ class hived_bindings {
   [[nodiscard]] vc_chain_id cluster_of_pinned(std::uint32_t pinned) const noexcept {
     return clusters_of_pinned_[pinned];
   }
+  // Whether the virtual cluster is that of a pinned cell.
   [[nodiscard]] bool is_pinned(vc_chain_id c) const noexcept { return pinned_[c.value]; }
-  // Over everything that decisions depend on; equal states, equal values.
+  // A hash over everything that decisions depend on: equal states have equal values.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
-  // Begins to record changes; rollback takes back all since then, keep leaves them.
+  // begin() starts to record changes; rollback() undoes all changes since then, keep() keeps them.
   void begin() noexcept { recording_ = true; }
   void rollback() {
     recording_ = false;
@@ -101,26 +104,26 @@ class hived_bindings {
     log_.commit();
   }
 
-  // Gives a leaf to other holders. Requires: a leaf to be taken is bound.
+  // Sets the holders of a leaf. Requires: a leaf that becomes taken is bound.
   void hold(std::uint32_t chain, cell_id leaf, leaf_holders to) {
     if (recording_)
       log_.on_rollback<&hived_bindings::hold_now>(*this, chain, leaf, chains_[chain].holders(leaf));
     hold_now(chain, leaf, to);
   }
 
-  // Binds a virtual cell of level l to a physical one, whole cells (roots) by granting them, or ends
-  // that. Requires: neither is bound, and of a whole cell that it can be granted; to unbind, that no
-  // part of it is bound.
+  // Binds a virtual cell of level l to a physical cell; a whole cell (a root) is granted to the tenant.
+  // Requires: neither cell is bound; the physical cell of a whole cell can be granted.
   void bind(vc_chain_id c, cell_id v, level_t l, cell_id p) {
     if (recording_) log_.on_rollback<&hived_bindings::unbind_now>(*this, c, v, l, p);
     bind_now(c, v, l, p);
   }
+  // Unbinds a virtual cell of level l. Requires: it is bound, and no cell inside it is bound.
   void unbind(vc_chain_id c, cell_id v, level_t l) {
     const cell_id p = clusters_[c.value].image(v);
     if (recording_) log_.on_rollback<&hived_bindings::bind_now>(*this, c, v, l, p);
     unbind_now(c, v, l, p);
   }
-  // Marks a leaf; whether that changed it. Not recorded.
+  // Marks a leaf healthy or bad. Returns whether its health changed. Not recorded.
   bool mark(std::uint32_t c, cell_id leaf, bool good) {
     physical_chain& chain = chains_[c];
     if (!chain.mark(leaf, good)) return false;
@@ -148,7 +151,7 @@ class hived_bindings {
     return vc_chain_id(num_clusters() - 1);
   }
 
-  // The hash is the sum modulo 2 of a random word for each fact.
+  // The hash is the XOR of one pseudorandom word per fact.
   [[nodiscard]] static constexpr std::uint64_t fact(fact_kind kind, std::uint32_t a,
                                                     std::uint32_t b, std::uint32_t c,
                                                     std::uint32_t d) noexcept {
@@ -206,10 +209,10 @@ class hived_bindings {
   }
 
   std::vector<physical_chain> chains_;
-  std::vector<quota_ledger> ledgers_;  // of each chain
+  std::vector<quota_ledger> ledgers_;  // by chain
   std::vector<virtual_cluster> clusters_;
-  std::vector<bool> pinned_;                      // of each cluster
-  std::vector<vc_chain_id> clusters_of_tenants_;  // of each chain, a row of tenants
+  std::vector<bool> pinned_;                      // by cluster
+  std::vector<vc_chain_id> clusters_of_tenants_;  // for each chain, one entry per tenant
   std::vector<vc_chain_id> clusters_of_pinned_;
   journal log_;
   bool recording_ = false;

@@ -1,4 +1,4 @@
-// apiary/hived/detail/capacity.h - what a gang may use of a chain, as a tree of cells and free leaves.
+// apiary/hived/detail/capacity.h - the cells and free leaves of a chain that a gang may use, as a tree.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -24,17 +24,17 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The cells that a gang may use in a chain, by the levels of the chain, and the leaves of each node
-// that are free for it: what its certificate counts.
+// The capacity that an infeasibility proof counts: the cells that a gang may use in a chain, with the
+// levels of the chain, and the number of leaves of each node that are free for the gang.
 struct gang_capacity {
   ragged_tree tree;
   level_t node_level = 0;
   std::vector<std::uint32_t> free{};
 };
 
-// The cells of a tenant as a tree with roots at the highest level alone. What the tenant owns as a
-// whole below that lies in no cell of a higher level that it is promised: in each of them it stands
-// alone, in one of its own. Nodes are numbered as in the cluster.
+// The virtual cells of a tenant as a tree whose roots are all at the highest level. A whole cell below
+// that level lies in no larger cell of the tenant; the tree therefore puts it alone into one separate
+// cell at each higher level. Nodes are numbered as in the cluster.
 [[nodiscard]] inline ragged_tree tree_of(const virtual_cluster& cluster) {
   const quota_tree& cells = cluster.tree();
   const level_t levels = cells.num_levels();
@@ -50,17 +50,19 @@ struct gang_capacity {
   fan_outs[0] = {cells.cells(levels - 1).size() + alone};
   return ragged_tree(fan_outs);
 }
-// The same, but whole cells that are bound to parts of one physical cell above the nodes lie in one
-// cell. Nodes are in the order of the hardware that they are bound to, those not bound come last.
+// The same tree, but whole cells that are bound inside one physical cell above the node level lie in
+// one cell of the tree. Nodes are in the order of the hardware that they are bound to; unbound nodes
+// come last.
 struct bound_tree {
   struct node {
     std::uint32_t number = 0;  // in the cluster
-    level_t whole = 0;         // the level of the whole cell that it lies in
-    cell_id at{};              // the first leaf which that is bound to; not valid: it is not bound
+    level_t whole = 0;         // the level of its whole cell
+    cell_id at{};              // the first physical leaf of its whole cell; not valid: unbound
   };
   ragged_tree tree;
   std::vector<node> nodes{};
 };
+// The tree of a virtual cluster as its whole cells are bound now.
 // Cost: O(nodes of the tenant * levels), and a sort of its whole cells.
 [[nodiscard]] inline bound_tree tree_as_bound(const virtual_cluster& cluster,
                                               const physical_chain& chain) {
@@ -84,7 +86,7 @@ struct bound_tree {
   std::vector<bound_tree::node> nodes;
   std::vector<std::vector<std::uint32_t>> fan_outs(levels);  // from the highest level down
   fan_outs[0] = {0};
-  std::vector<cell_id> open(levels);  // the physical cell that the last cell of a level stands for
+  std::vector<cell_id> open(levels);  // by level: the physical cell of the last tree cell
   for (const whole_cell& w : all) {
     for (level_t l = levels; --l > w.level;) {
       const bool shares = w.at.valid() && l > chain.node_level();
@@ -105,6 +107,7 @@ struct bound_tree {
   }
   return {ragged_tree(fan_outs), std::move(nodes)};
 }
+// The physical cells of a chain as a tree.
 [[nodiscard]] inline ragged_tree tree_of(const physical_chain& chain) {
   const level_t levels = chain.tree().num_levels();
   std::vector<std::vector<std::uint32_t>> fan_outs(levels);
@@ -114,7 +117,7 @@ struct bound_tree {
   return ragged_tree(fan_outs);
 }
 
-// Calls f(leaf) for the bad leaves of a chain.
+// Calls f(leaf) for each bad leaf of a chain.
 template <class F>
 void for_each_bad_leaf(const physical_chain& chain, const F& f) {
   if (!chain.any_bad()) return;
@@ -122,10 +125,10 @@ void for_each_bad_leaf(const physical_chain& chain, const F& f) {
     chain.healthy().for_each_bad_leaf(top, f);
 }
 
-// Calls f(node) for each leaf that a gang may have in a cluster, whatever its health, beyond those
-// that are free: of the bad leaves and those of its gangs, the ones that no gang of its priority or
-// above uses or has claimed. The claims of `restarted`, the gang itself, count as gone.
-// Cost: O(bad leaves of the chain, leaves of the tenant's gangs of lower priority).
+// Calls f(node) once for each leaf of a cluster that is not free but that the gang may get, healthy or
+// bad. These are the bad leaves, and the leaves of the cluster's gangs, that no gang of the same or a
+// higher priority uses or has claimed. `restarted` is the gang itself; its claims count as free.
+// Cost: O(bad leaves of the chain + leaves of the tenant's gangs of lower priority).
 template <class F>
 void for_each_leaf_to_be_had(const hived_cells& cells, const gang_table& gangs,
                              const gang_request& request, vc_chain_id c,
@@ -155,10 +158,10 @@ void for_each_leaf_to_be_had(const hived_cells& cells, const gang_table& gangs,
   }
 }
 
-// The leaves of each node that a gang may have, whatever their health: of the cells of its tenant
-// those that no gang of its priority or above uses or has claimed. The claims of `restarted`, the
-// gang itself, count as gone.
-// Cost: O(nodes and gangs of the tenant, leaves of its gangs of lower priority, bad leaves).
+// Counts for each node of a cluster the leaves that a guaranteed gang may get, healthy or bad: the
+// leaves that no gang of the same or a higher priority uses or has claimed. `restarted` is the gang
+// itself; its claims count as free.
+// Cost: O(nodes and gangs of the tenant + leaves of its gangs of lower priority + bad leaves).
 inline void count_free(const hived_cells& cells, const gang_table& gangs,
                        const gang_request& request, vc_chain_id c,
                        std::optional<gang_slot> restarted, std::vector<std::uint32_t>& free) {
@@ -168,8 +171,9 @@ inline void count_free(const hived_cells& cells, const gang_table& gangs,
     free[n] = static_cast<std::uint32_t>(std::popcount(cluster.free(n)));
   for_each_leaf_to_be_had(cells, gangs, request, c, restarted, [&](std::uint32_t n) { ++free[n]; });
 }
-// The leaves of each node that an opportunistic gang may have, whatever their health: nobody's.
-// Cost: O(nodes and bad leaves).
+// Counts for each node of a chain the leaves that an opportunistic gang may get, healthy or bad: the
+// leaves that no gang uses or has claimed.
+// Cost: O(nodes + bad leaves).
 inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& free) {
   free.resize(chain.num_nodes());
   for (std::uint32_t n = 0; n < free.size(); ++n)
@@ -178,8 +182,8 @@ inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& 
     if (chain.holders(leaf).idle()) ++free[chain.node_of(leaf)];
   });
 }
-// Leaves of a node of a cluster that can be had: free, and not bound to what is not usable; null: all
-// healthy ones are. Bit i for its i-th.
+// The leaves of a node of a cluster that a gang can use, bit i for the i-th leaf: free leaves that are
+// not bound to unusable hardware. `usable` null: all healthy leaves are usable.
 [[nodiscard]] inline std::uint64_t usable_leaves(const virtual_cluster& cluster, std::uint32_t node,
                                                  const health<uniform_tree>* usable) noexcept {
   std::uint64_t left = cluster.free(node);
@@ -193,15 +197,16 @@ inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& 
   return left;
 }
 
-// What of a chain a gang is refused.
+// A chain in which a gang does not fit, and what counts there.
 struct refused_chain {
   std::uint32_t chain = 0;
-  vc_chain_id cluster{};                   // of its tenant; not valid: the gang is opportunistic
-  wait_reason reason = wait_reason::busy;  // never: all leaves count; others: those it may have
+  vc_chain_id cluster{};                   // of the tenant; not valid: the gang is opportunistic
+  wait_reason reason = wait_reason::busy;  // never: all leaves count; else those it may get
   std::optional<gang_slot> restarted{};    // the gang itself, if it is preempting
 };
 
-// The leaves of each node that count where the gang is refused.
+// Counts the leaves of each node as refused_chain::reason says.
+// Cost: as count_free; O(nodes) if the reason is `never`.
 inline void count_leaves(const hived_cells& cells, const gang_table& gangs,
                          const gang_request& request, const refused_chain& at,
                          std::vector<std::uint32_t>& free) {
@@ -217,8 +222,8 @@ inline void count_leaves(const hived_cells& cells, const gang_table& gangs,
     free.insert(free.end(), r.nodes, r.leaves);
 }
 
-// What proof_check needs to count a certificate again.
-// Cost: O(cells of the tenant, or of the chain) and count_leaves.
+// The capacity that proof_check needs to check an infeasibility proof.
+// Cost: O(cells of the tenant, or of the chain), and as count_leaves.
 [[nodiscard]] inline gang_capacity capacity_of(const hived_cells& cells, const gang_table& gangs,
                                                const gang_request& request,
                                                const refused_chain& at) {

@@ -1,4 +1,4 @@
-// apiary/hived/detail/catalog.h - what requests may name, and where it is.
+// apiary/hived/detail/catalog.h - checks requests against a layout; converts nodes, devices and leaves.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -30,15 +30,16 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The fixed part of a HiveD scheduler: checks requests against its layout, and translates between
-// nodes and leaves as a host names them and the leaves of chains.
+// The immutable data of a HiveD scheduler. It checks requests against the layout, and converts between
+// the nodes and leaves that a host names and the leaves of chains.
 //
-// Cost: O(1) a leaf; check O(members).
+// Cost: O(1) per leaf; check O(task groups).
 class hived_catalog {
  public:
-  static constexpr std::uint64_t max_tasks = 1'000'000;        // of a gang
-  static constexpr std::size_t max_constrained_groups = 1024;  // of one to be placed
-  // Of a gang that runs already; more if the cluster has more. Its cluster may have been larger.
+  static constexpr std::uint64_t max_tasks = 1'000'000;        // per gang
+  static constexpr std::size_t max_constrained_groups = 1024;  // task groups of a gang to be placed
+  // Leaves of a gang that runs already, or the leaves of the cluster if these are more. The gang may
+  // have started in a larger cluster.
   static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
   explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
@@ -50,20 +51,24 @@ class hived_catalog {
   }
 
   [[nodiscard]] const hived_layout& layout() const noexcept { return layout_; }
+  // The name of a gang in error messages.
   [[nodiscard]] static std::string name(job_id job) { return "gang " + std::to_string(job.value); }
   [[nodiscard]] const std::string& name(leaf_type_id type) const noexcept {
     return types_[type.value];
   }
+  // The leaf type with this name; nullopt: there is none.
   [[nodiscard]] std::optional<leaf_type_id> find_leaf_type(std::string_view type) const noexcept {
     const auto found = std::find(types_.begin(), types_.end(), type);
     if (found == types_.end()) return std::nullopt;
     return leaf_type_id(static_cast<std::uint32_t>(found - types_.begin()));
   }
+  // The leaf type of a chain.
   [[nodiscard]] leaf_type_id type_of(std::uint32_t chain) const noexcept {
     return type_of_chain_[chain];
   }
 
-  // Whether the layout has them. kNotFound: it has not, with the number of what is not there.
+  // Whether the layout has this tenant, chain and level, or leaf. kNotFound: it does not; the message
+  // has the number that is unknown.
   [[nodiscard]] absl::Status exists(tenant_id tenant) const {
     if (tenant.value < layout_.tenants.size()) return absl::OkStatus();
     return absl::NotFoundError("there is no tenant " + std::to_string(tenant.value));
@@ -84,8 +89,9 @@ class hived_catalog {
                                std::to_string(position));
   }
 
-  // What can be said of a request without the cluster's state. kInvalidArgument, kNotFound,
-  // kFailedPrecondition as hived::propose. A gang that runs may have lost its tenant: it is of none.
+  // Checks a request without the state of the cluster. kInvalidArgument, kNotFound and
+  // kFailedPrecondition as hived::propose. `runs`: the gang runs already; it may have no tenant,
+  // because a reconfiguration may have removed its tenant.
   [[nodiscard]] absl::Status check(const gang_request& r, bool runs = false) const {
     const auto wrong = [&](const std::string& what) {
       return absl::InvalidArgumentError(name(r.job) + ": " + what);
@@ -137,8 +143,8 @@ class hived_catalog {
     return absl::FailedPreconditionError(name(r.job) + ": pinned cell " +
                                          layout_.pinned[*r.pinned].id + " is not its tenant's");
   }
-  // Whether a preempting gang asks again as it did first; the suggested nodes may be others.
-  // kInvalidArgument: it does not.
+  // Whether a preempting gang proposes the same request again; only the suggested nodes may differ.
+  // kInvalidArgument: the request differs.
   [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_request& first) {
     if (r.tenant == first.tenant && r.priority == first.priority && r.members == first.members &&
         r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy &&
@@ -147,7 +153,9 @@ class hived_catalog {
     return absl::InvalidArgumentError(
         name(r.job) + " is preempting: it asks again in other words; cancel it first");
   }
-  // Whether the tasks of a gang that runs may be another's, as hived::grow says.
+  // Whether the running gang `by` may be merged into the running gang `gang`. kInvalidArgument and
+  // kFailedPrecondition as hived::grow. It does not check whether a gang is being preempted, nor
+  // whether both lie in one cell of the required level (can_stand_together).
   [[nodiscard]] static absl::Status can_join(const gang_record& gang, const gang_record& by) {
     const gang_request& r = gang.request;
     const gang_request& more = by.request;
@@ -181,7 +189,8 @@ class hived_catalog {
     }
     return absl::OkStatus();
   }
-  // Whether the leaves of both lie in one cell of the level that they require, if they do.
+  // Whether the leaves of both gangs lie in one cell of the level that `gang` requires, if it requires
+  // one. kFailedPrecondition: they do not.
   [[nodiscard]] absl::Status can_stand_together(const gang_record& gang,
                                                 const gang_record& by) const {
     const level_t required = gang.request.rules.required;
@@ -201,14 +210,14 @@ class hived_catalog {
     }
     return absl::OkStatus();
   }
-  // The node of a leaf, with the bit of the leaf.
+  // The node of a leaf, and the bit of the leaf in the node.
   [[nodiscard]] task_place place_of(chain_leaf l) const noexcept {
     const chain_layout& chain = layout_.chains[l.chain];
     const cell_id node = chain.tree.ancestor(l.leaf, chain.node_level);
     return {node_id(chain.first_node + chain.tree.index(node, chain.node_level)),
             std::uint64_t{1} << (l.leaf.value - leaves(chain.tree, node).first.value)};
   }
-  // Appends the place of each task; its leaves that are not valid are not there.
+  // Appends the node and leaves of each task. Leaves that are not valid are left out.
   void list_tasks(std::span<const chain_leaf> leaves, std::span<const task_group> members,
                   std::vector<task_place>& out) const {
     std::size_t i = 0;
@@ -225,8 +234,9 @@ class hived_catalog {
     }
   }
 
-  // The levels of the leaves that are there, in the order of find_leaves, one for each of its entries;
-  // none for none. kInvalidArgument: not as many levels as such leaves.
+  // One level per entry of `leaves`, which are in the order of find_leaves. `of_those_there` has the
+  // levels of the valid leaves only; the others get any_level. Empty if `of_those_there` is empty.
+  // kInvalidArgument: there are more or fewer levels than valid leaves.
   [[nodiscard]] static absl::StatusOr<std::vector<level_t>> levels_of_leaves(
       job_id job, std::span<const chain_leaf> leaves, std::span<const level_t> of_those_there) {
     std::vector<level_t> levels;
@@ -241,10 +251,11 @@ class hived_catalog {
     return absl::InvalidArgumentError(name(job) + ": " + std::to_string(of_those_there.size()) +
                                       " levels for " + std::to_string(there) + " leaf cells");
   }
-  // The leaves of a gang's tasks as a host tells them, one entry for each leaf of the request, not
-  // valid for those that are not there. Requires: a request that check() lets pass.
-  // kInvalidArgument: not as many tasks, more leaves than a task or a node has, a leaf named twice,
-  // a request of more leaves than max_recovered and the cluster.
+  // Converts the tasks of a gang, as a host reports them, to leaves: one entry per leaf of the request,
+  // not valid if the task does not have this leaf. Requires: check() accepts the request.
+  // kInvalidArgument: the number of tasks differs from the request; a task has more leaves than the
+  // request says; a leaf is beyond the node; two tasks have the same leaf; the request has more leaves
+  // than both max_recovered and the cluster.
   // kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<chain_leaf>> find_leaves(
       const gang_request& r, std::span<const task_place> tasks) const {
@@ -288,7 +299,7 @@ class hived_catalog {
     return all;
   }
 
-  // The leaf of that name, of a node and a device of it; not valid: there is none.
+  // The leaf with this node name and device index; not valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(std::string_view node, std::uint32_t device) const {
     const std::optional<node_id> n = layout_.find_node(node);
     if (!n) return {};
@@ -296,19 +307,20 @@ class hived_catalog {
     if (!at) return {};
     return {layout_.chain_of(*n).value, cell_id(first_leaf(*n).value + *at)};
   }
-  // The leaf here that is the given one of another configuration, by the names of its node and
-  // device; not valid: there is none.
+  // The leaf of this configuration with the same node name and device index as leaf `l` of another
+  // configuration; not valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(const hived_catalog& other, chain_leaf l) const {
     const task_place there = other.place_of(l);
     return find_leaf(other.layout_.node_name(there.node), other.device_of(there));
   }
-  // The device index of a place of one leaf.
+  // The device index of a leaf. Requires: exactly one bit is set in leaf.leaves.
   [[nodiscard]] std::uint32_t device_of(task_place leaf) const {
     return layout_.device(leaf.node, static_cast<std::uint32_t>(std::countr_zero(leaf.leaves)));
   }
-  // A request of another configuration as one of this, by the names of its tenant, type of leaf and
-  // pinned cell. If its tenant or its pinned cell is no more, it is of no tenant; if its type of
-  // leaf is no more, of any. That is final: the names are not kept.
+  // Converts a request of another configuration to this one, by the names of tenant, leaf type and
+  // pinned cell. If its tenant no longer exists, or the pinned cell no longer exists or belongs to
+  // another tenant, the result has no tenant. If its leaf type no longer exists, the result accepts
+  // any. This is final: the names are not kept.
   [[nodiscard]] gang_request translate(const hived_catalog& other, gang_request r) const {
     const hived_layout& there = other.layout_;
     const auto tenant =
@@ -327,7 +339,7 @@ class hived_catalog {
   }
 
  private:
-  // Whether both have cells of the same cluster, or both of none and leaves in one chain.
+  // Whether the leaves of both gangs lie in one chain, and both use the same virtual cluster or none.
   [[nodiscard]] static bool in_one_chain(const gang_record& gang, const gang_record& by) noexcept {
     std::optional<std::uint32_t> chain;
     for (const gang_record* g : {&gang, &by}) {
@@ -366,7 +378,7 @@ class hived_catalog {
   }
 
   hived_layout layout_;
-  std::vector<std::string> types_;  // of leaves, each once
+  std::vector<std::string> types_;  // leaf types, each once
   std::vector<leaf_type_id> type_of_chain_;
 };
 

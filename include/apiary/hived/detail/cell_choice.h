@@ -1,4 +1,4 @@
-// apiary/hived/detail/cell_choice.h - which of equal physical cells a tenant is given: few guests.
+// apiary/hived/detail/cell_choice.h - chooses physical cells with few guests for a tenant.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,10 +14,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The first healthy cell of a level without guests that can be granted; if all have some, the first
-// with the fewest of those in the smallest free cells. nullopt: none can be granted.
-// Cost: as reserving_buddy_allocator::find by bitsets, one for each number of guests below the leaves of
-//       a node; only where every cell has as many, being larger than a node, O(cells of the level).
+// Chooses a healthy cell of a level that can be granted to a tenant. A guest is a leaf on which an
+// opportunistic task runs. The result is the first cell without guests; if all cells have guests, the
+// first cell with the fewest guests among those in the smallest free cells. nullopt: no healthy cell
+// can be granted.
+// Cost: as reserving_buddy_allocator::find with a bitset, once per number of guests below the leaves
+//       of a node. O(cells of the level) only if the level is above the nodes and every cell has at
+//       least that many guests.
 [[nodiscard]] inline std::optional<cell_id> find_quietest(const physical_chain& chain, level_t l) {
   const reserving_buddy_allocator& cells = chain.cells();
   if (const auto quiet = cells.find({.level = l, .usable = &chain.quiet()})) return quiet;
@@ -33,9 +36,9 @@ namespace detail {
   return cells.find({.level = l, .highest = from, .usable = healthy},
                     [&](cell_id c) { return chain.guests(c); });
 }
-// Of the parts of a bound cell the first unbound one with the fewest guests.
-// Requires: one is unbound. Invalid: none is aborts (APIARY_VERIFY).
-// Cost: O(parts).
+// The first unbound cell with the fewest guests among the children (`parts`) of a bound cell.
+// Requires: a child is unbound; otherwise the call aborts (APIARY_VERIFY).
+// Cost: O(children).
 [[nodiscard]] inline cell_id first_quietest(const physical_chain& chain,
                                             id_range<cell_id> parts) noexcept {
   cell_id best;

@@ -1,4 +1,4 @@
-// apiary/hived/detail/cell_types.h - the cell types of a HiveD configuration, checked.
+// apiary/hived/detail/cell_types.h - checks the cell types of a HiveD configuration.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,14 +22,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What is wrong with a document, a line each: "path: what".
+// Collects the faults of a configuration document, one per line, as "path: what is wrong".
 class document_faults {
  public:
   void add(const std::string& path, const std::string& what) {
     if (!text_.empty()) text_ += '\n';
     text_ += path + ": " + what;
   }
-  // kInvalidArgument with all of them.
+  // OK if there is no fault. kInvalidArgument: lists all faults.
   [[nodiscard]] absl::Status status() const {
     return text_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(text_);
   }
@@ -38,8 +38,8 @@ class document_faults {
   std::string text_;
 };
 
-// A name from a document, as messages show it: on one line, whatever is in it. Marks and control
-// characters as C writes them, in octal if need be; what is not ASCII as it is.
+// A name from a document as error messages show it, always on one line. Quotes, backslashes and
+// control characters become C escapes (octal where C has no letter); bytes beyond ASCII stay.
 [[nodiscard]] inline std::string escaped(std::string_view name) {
   constexpr std::string_view marks = "\n\r\t\"'\\";
   std::string out;
@@ -57,28 +57,30 @@ class document_faults {
   }
   return out;
 }
+// The escaped name in double quotes.
 [[nodiscard]] inline std::string in_quotes(std::string_view name) {
   return '"' + escaped(name) + '"';
 }
 
-// What a cell is made of, level by level.
+// The levels of a cell, and how many children a cell of each level has.
 struct cell_shape {
-  std::vector<std::string> types{};       // from the leaf up
-  std::vector<std::uint32_t> fan_outs{};  // children, from the cell itself down
+  std::vector<std::string> types{};       // of each level, from the leaf up
+  std::vector<std::uint32_t> fan_outs{};  // number of children, from the cell itself down
   level_t node_level = 0;
 };
 
-// Finds what each type is made of.
+// Finds the levels and children of each cell type.
 //
 // Model:    hierarchical uniform composability, HiveD (OSDI 2020) section 3.
-// Requires: the types outlive it.
+// Requires: the types outlive this object.
 // Cost:     O(types); shape_of O(levels).
 class hived_cell_types {
  public:
-  // As many leaves of a node as a 64-bit mask has bits.
+  // The leaves of a node are the bits of a 64-bit mask.
   static constexpr std::uint32_t max_leaves_per_node = 64;
 
-  // Adds to the faults: types without name, child or children, defined twice or made of themselves.
+  // Adds these faults: a type without name, child type or number of children; a dot in a name; a type
+  // that is defined twice, or that contains itself.
   hived_cell_types(std::span<const cell_type_config> types, document_faults& faults) {
     for (const cell_type_config& type : types) {
       const std::string path = path_of(type);
@@ -98,9 +100,10 @@ class hived_cell_types {
     find_cycles(types, faults);
   }
 
-  // What a cell of type `top` is made of; nullopt when there is a fault in it, added to `faults`
-  // with `path` if it was not when the types were read: `top` is unknown or a leaf, there are more
-  // levels than a tree can have, not one node level, or more leaves in a node than possible.
+  // The levels and children of a cell of type `top`; nullopt if they have a fault. The constructor has
+  // reported the faults of single types. This call adds the others, with `path`: `top` is unknown or
+  // a leaf, there are more levels than a tree can have, there is not exactly one node level, or a
+  // node has more leaves than possible.
   [[nodiscard]] std::optional<cell_shape> shape_of(const std::string& top, const std::string& path,
                                                    document_faults& faults) const {
     std::vector<const cell_type_config*> down;
@@ -123,7 +126,7 @@ class hived_cell_types {
     cell_shape shape;
     shape.types.push_back(down.back()->child_type);
     std::uint32_t node_levels = 0;
-    std::uint64_t leaves = 1;  // of a cell of the level, or more than a node may have
+    std::uint64_t leaves = 1;  // of a cell of this level, at most limit + 1
     std::uint64_t leaves_of_node = 0;
     for (std::size_t i = down.size(); i-- > 0;) {
       leaves = (std::min<std::uint64_t>)(leaves * down[i]->child_count, max_leaves_per_node + 1);
@@ -150,8 +153,8 @@ class hived_cell_types {
  private:
   struct entry {
     const cell_type_config* type = nullptr;
-    std::uint32_t walk = 0;  // the walk of find_cycles that passed here
-    bool cyclic = false;     // is part of itself
+    std::uint32_t walk = 0;  // the number of the find_cycles walk that visited it
+    bool cyclic = false;     // contains itself
   };
 
   [[nodiscard]] static std::string path_of(const cell_type_config& type) {
@@ -169,7 +172,8 @@ class hived_cell_types {
     return found ? &types_[*found] : nullptr;
   }
 
-  // Walks down from each type through types not seen before: who meets itself is on a cycle.
+  // Walks down from each type through types not visited before. A walk that comes back to a type that
+  // it has visited itself has found a cycle.
   void find_cycles(std::span<const cell_type_config> types, document_faults& faults) {
     std::uint32_t walk = 0;
     for (const cell_type_config& type : types) {

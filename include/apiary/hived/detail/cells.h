@@ -1,4 +1,4 @@
-// apiary/hived/detail/cells.h - tenants' virtual cells, bound to physical ones while in use.
+// apiary/hived/detail/cells.h - binds virtual cells to physical cells while they are in use.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -23,17 +23,17 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// All cells of a HiveD scheduler: binds and unbinds them as leaves come into use and go out of it. It
-// knows no gang and decides nothing but which equal cell to take.
+// Binds the virtual cells of tenants to physical cells when leaves come into use, and unbinds them when
+// no leaf is in use any more. It knows no gangs; it only decides which of several equal cells to bind.
 //
-// Model:   HiveD (OSDI 2020) sections 3 and 4. A virtual cell is bound while something in it is in
-//          use; whole cells (roots) are granted by the chain's reserving_buddy_allocator.
-// Differs: an unhealthy part of a bound cell is bound as well, so that the tenant's own view knows
-//          of it and every other unbound virtual cell stands for a healthy physical one. What is not
-//          in use is never bound for being doomed; searching does without (bind_everything), and
-//          doomed() only counts.
-// Cost:    hold, place, vacate O(levels * fan-out); where a whole cell is bound or unbound O(its nodes)
-//          besides, and for place find_quietest.
+// Model: HiveD (OSDI 2020) sections 3 and 4. A virtual cell is bound while a leaf in it is in use; the
+//        reserving_buddy_allocator of the chain grants whole cells (roots). Differs: an unhealthy child
+//        of a bound cell is bound, too. So the tenant's virtual cells show what is unhealthy, and every
+//        other unbound virtual cell stands for a healthy physical one. A doomed cell that is not in use is
+//        never bound: a search binds whole cells tentatively instead (bind_everything), and
+//        hived::doomed() only counts.
+// Cost:  hold, place and vacate O(levels * fan-out). If a whole cell is bound or unbound, also O(nodes of
+//        the cell), and for place find_quietest.
 class hived_cells : private hived_bindings {
   using books = hived_bindings;
 
@@ -55,9 +55,9 @@ class hived_cells : private hived_bindings {
   using books::num_clusters;
   using books::rollback;
 
-  // Binds a virtual leaf, and what is unbound above it, to the best physical one: healthy, and of
-  // such the one whose cells have the fewest guests, level by level. nullopt, and partly bound:
-  // no whole healthy cell is to be had.
+  // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells; at each level, from
+  // the highest down, to the cell with the fewest guests (cell_choice.h). nullopt: no healthy whole
+  // cell can be granted; then nothing is bound.
   std::optional<cell_id> place(vc_chain_id c, cell_id leaf) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
@@ -81,8 +81,9 @@ class hived_cells : private hived_bindings {
     return image;
   }
 
-  // Binds a virtual leaf, and what is unbound above it, to this physical one. Requires: that the
-  // lowest bound cells above both are each other's, and that a whole cell can be granted if none.
+  // Binds a virtual leaf, and the unbound cells above it, to this physical leaf and the cells above that.
+  // Requires: the lowest bound cells above both leaves are bound to each other; if no cell above them
+  // is bound, the whole cell can be granted.
   void place_at(vc_chain_id c, bound_leaf at) {
     const virtual_cluster& cluster = books::cluster(c);
     climb(cluster, at.leaf);
@@ -90,11 +91,12 @@ class hived_cells : private hived_bindings {
       bind(c, path_[l], l, books::chain(cluster.chain()).tree().ancestor(at.image, l));
   }
 
-  static constexpr level_t no_level = ~level_t{0};
-  // Binds any virtual leaf of the cluster to this physical one; if none is bound above it, in a whole
-  // cell of the preferred level, else of the highest (or the lowest) that is to be had. nullopt: the
-  // cluster has none for it.
-  // Cost: O(levels * fan-out), and if none is bound above O(whole cells of the cluster).
+  static constexpr level_t no_level = ~level_t{0};  // not known, or no preference
+  // Binds a virtual leaf of the cluster, whichever is possible, to this physical leaf. If no cell above
+  // the physical leaf is bound, it first binds a whole cell: of the preferred level if one can be
+  // granted, otherwise of the highest (or the lowest) level possible. nullopt: the cluster has no
+  // virtual leaf for it.
+  // Cost: O(levels * fan-out); also O(whole cells of the cluster) if no cell above the leaf is bound.
   std::optional<cell_id> adopt(vc_chain_id c, cell_id image, bool highest_first,
                                level_t preferred = no_level) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -127,8 +129,9 @@ class hived_cells : private hived_bindings {
     return v;
   }
 
-  // The user of a leaf goes, or its claim does, or it becomes an opportunistic gang's; the tenant's
-  // cell is then vacated if nobody has it.
+  // unuse: the running gang gives up the leaf. unclaim: the preempting gang gives up its claim.
+  // demote: the running gang becomes opportunistic on the leaf. Each vacates the virtual leaf if the
+  // leaf is no longer taken (leaf_holders::taken).
   void unuse(std::uint32_t chain, cell_id leaf) {
     const leaf_holders h = books::chain(chain).holders(leaf);
     release(chain, leaf, {gang_slot(), h.claimer, false});
@@ -142,8 +145,8 @@ class hived_cells : private hived_bindings {
     release(chain, leaf, {h.user, h.claimer, false});
   }
 
-  // Unbinds a virtual leaf that is not taken any more, and what is above it and now empty; what is
-  // unhealthy stays while the cell above it is bound.
+  // Unbinds a virtual leaf that is no longer taken, and the cells above it in which no leaf is taken any
+  // more. An unhealthy cell stays bound while the cell above it is bound. Pinned cells stay bound.
   void vacate(vc_chain_id c, cell_id leaf) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
@@ -166,9 +169,10 @@ class hived_cells : private hived_bindings {
     }
   }
 
-  // After place_at and adopt: shows the tenant what is unhealthy in the whole cell of this leaf,
-  // unless that is `shown`. Which it is.
-  // Cost: O(levels), and O(fan-out) for each unhealthy cell in it.
+  // Call after place_at and adopt: binds the unhealthy cells inside the whole cell of this virtual leaf,
+  // so that the tenant's virtual cells show them. Skips a whole cell that is `shown`. Returns the whole
+  // cell.
+  // Cost: O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
   cell_id reveal(vc_chain_id c, cell_id leaf, cell_id shown = cell_id()) {
     const quota_tree& tree = books::cluster(c).tree();
     level_t l = 0;
@@ -178,7 +182,7 @@ class hived_cells : private hived_bindings {
     return leaf;
   }
 
-  // The level of the whole cell that a leaf lies in. Requires: it lies in one.
+  // The level of the whole cell that a physical leaf lies in. Requires: it lies in one.
   [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
     const virtual_cell owner = books::chain(chain).owner(leaf);
     const quota_tree& tree = cluster(owner.cluster).tree();
@@ -187,22 +191,24 @@ class hived_cells : private hived_bindings {
     return level;
   }
 
-  // How whole cells were bound: whether all leaves of the cluster are usable, and whether every
-  // one could be bound.
+  // The result of bind_everything.
   struct whole_cells {
-    bool all_usable = true;
-    std::size_t bound = 0;      // that were not bound before
+    bool all_usable = true;     // all leaves of the cluster are usable
+    std::size_t bound = 0;      // whole cells that were not bound before
     std::uint64_t visited = 0;  // candidates ranked or looked at
-    bool complete = true;
+    bool complete = true;       // every whole cell could be bound
   };
-  // Binds all whole cells of the cluster, to those that grant_ranking puts first, and what is
-  // unusable in them. Then every unbound cell stands for a usable one, whatever the filter. For
-  // searching, before a rollback.
-  // The i-th one to be bound passes over skips[i] cells (grant_ranking::next). Some skips for each
-  // leave nothing out that matters; without any, all are bound.
-  // `again`: nothing but the skips has changed since the last call, so that levels above which the
-  // same cells are bound need no new ranking.
-  // Cost: O(cells of the cluster), and grant_ranking if not all have a usable one without guests.
+  // Binds all whole cells of the cluster to the cells that grant_ranking puts first, and binds what is
+  // unusable in them. Then every unbound virtual cell stands for a usable physical one, whatever the
+  // filter. For searches only: the caller must undo it (rollback).
+  // `piece`: grant_ranking counts groups of so many usable leaves in one node.
+  // `skips`: the i-th whole cell to be bound passes over skips[i] cells (grant_ranking::next). Trying
+  // different skips for each whole cell leaves out no binding that matters. Without skips, every whole
+  // cell can be bound.
+  // `again`: nothing but the skips has changed since the last call. A level then needs no new ranking
+  // if the same cells are bound at the levels above it.
+  // Cost: O(cells of the cluster), and grant_ranking if there are skips, or if a whole cell finds no
+  //       usable cell without guests.
   whole_cells bind_everything(vc_chain_id c, const health<uniform_tree>& usable,
                               std::uint32_t piece, std::span<const std::uint32_t> skips = {},
                               bool again = false) {
@@ -250,8 +256,9 @@ class hived_cells : private hived_bindings {
     }
     return done;
   }
-  // Binds unbound whole cells of a level, at most so many, each to the cell that choose() says can be
-  // granted; not valid: it ends there. For searching.
+  // Binds at most `most` unbound whole cells of a level, each to the cell that choose() returns. It stops
+  // if choose() returns a cell that is not valid. For searches only: the caller must undo it.
+  // Requires: the cell that choose() returns can be granted.
   template <class Choose>
   void bind_some(vc_chain_id c, level_t l, std::uint64_t most, const Choose& choose) {
     for (const cell_id root : books::cluster(c).tree().roots(l)) {
@@ -261,7 +268,8 @@ class hived_cells : private hived_bindings {
       bind(c, root, l, to);
     }
   }
-  // At least as many usable pieces of a node as any way to grant the unbound whole cells has.
+  // An upper bound, over all ways to grant the unbound whole cells, of how many groups of `piece` usable
+  // leaves in one node they have.
   [[nodiscard]] std::uint64_t most_pieces(vc_chain_id c, const health<uniform_tree>& usable,
                                           std::uint32_t piece) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -280,7 +288,8 @@ class hived_cells : private hived_bindings {
     return pieces;
   }
 
-  // Marks a leaf; whether that changed it.
+  // Marks a leaf healthy or bad. Returns whether its health changed. It binds a bad leaf in a bound cell,
+  // and unbinds what was bound only because it was unhealthy.
   bool mark(std::uint32_t c, cell_id leaf, bool good) {
     if (!books::mark(c, leaf, good)) return false;
     const physical_chain& chain = books::chain(c);
@@ -299,8 +308,8 @@ class hived_cells : private hived_bindings {
   }
 
  private:
-  // The lowest bound cell around a virtual leaf, not valid if there is none; path_: the unbound
-  // ones below it, lowest first.
+  // The lowest bound cell at or above a virtual leaf; not valid if there is none. path_ gets the unbound
+  // cells below it, lowest first.
   cell_id climb(const virtual_cluster& cluster, cell_id leaf) {
     path_.clear();
     cell_id v = leaf;
@@ -323,7 +332,7 @@ class hived_cells : private hived_bindings {
     unbind(c, v, l);
   }
 
-  // Binds the unusable parts of a bound cell, and theirs.
+  // Binds the unusable cells inside a bound cell, at all levels below it.
   void reveal(vc_chain_id c, cell_id v, level_t l, const health<uniform_tree>& usable) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
@@ -340,7 +349,8 @@ class hived_cells : private hived_bindings {
     }
   }
 
-  // Whether p is bound without need, were it healthy.
+  // Whether p is bound although no leaf in it is taken and it is not a whole cell: if it is healthy, it
+  // need not be bound.
   [[nodiscard]] bool is_spare(const physical_chain& chain, cell_id p, level_t l) const noexcept {
     const virtual_cell owner = chain.owner(p);
     if (!owner.cell.valid()) return false;
@@ -356,10 +366,10 @@ class hived_cells : private hived_bindings {
     return cell_id();
   }
 
-  // Scratch.
+  // Scratch memory, not part of the state. bind_everything reuses its rankings if `again`.
   std::vector<cell_id> path_;
-  std::vector<grant_ranking> rankings_;  // of each level
-  std::vector<std::uint32_t> skipped_;   // by bind_everything, of each whole cell bound
+  std::vector<grant_ranking> rankings_;  // by level
+  std::vector<std::uint32_t> skipped_;   // bind_everything: for each whole cell bound
 };
 
 }  // namespace detail

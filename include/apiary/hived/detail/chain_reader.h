@@ -26,20 +26,20 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Reads the physical cells of a document. Addresses of cells that are neither node nor leaf mean
-// nothing. What cannot be understood is left out after its fault is noted; nothing is reported of
-// other entries only because of that.
+// Reads the physical cells of a configuration document. The address of a cell that is neither a node
+// nor a leaf is ignored. An entry with a fault is reported and left out; entries are not reported only
+// because another entry was left out.
 //
 // Cost: O(cells of the document + leaves).
 class hived_chain_reader {
  public:
-  std::vector<chain_layout> chains{};   // in descending order of name
-  std::vector<bool> complete{};         // of each chain: its cells are all known
-  bool all_complete = true;             // no chain is left out, and all are complete
+  std::vector<chain_layout> chains{};   // by descending name
+  std::vector<bool> complete{};         // by chain: all its cells are known
+  bool all_complete = true;             // no chain is left out, and all chains are complete
   std::vector<pinned_layout> pinned{};  // in the order of the document
-  name_index chain_of_type{};           // as a chain_id; not valid: it is left out
-  name_index node_of_name{};
-  name_index pinned_of_id{};  // indices
+  name_index chain_of_type{};           // chain_id values; not valid: the chain is left out
+  name_index node_of_name{};            // node_id values
+  name_index pinned_of_id{};            // indices in `pinned`
 
   hived_chain_reader(const hived_config& config, document_faults& faults) : faults_(faults) {
     add_chains(config.physical_cells, hived_cell_types(config.cell_types, faults));
@@ -52,7 +52,7 @@ class hived_chain_reader {
     const place* above;
     std::size_t child;
   };
-  // The tree's cell there.
+  // The cell of the tree for an entry.
   struct position {
     chain_id chain;
     level_t level;
@@ -66,7 +66,8 @@ class hived_chain_reader {
   }
   [[nodiscard]] chain_layout& chain(chain_id c) noexcept { return chains[c.value]; }
 
-  // One chain for each type of physicalCells; faults are reported where the type is first used.
+  // Adds one chain for each cell type in physicalCells. A fault is reported at the first entry of the
+  // type.
   void add_chains(std::span<const physical_cell_config> cells, const hived_cell_types& types) {
     struct use {
       std::size_t first;
@@ -114,8 +115,8 @@ class hived_chain_reader {
     return true;
   }
 
-  // physical_chain has a bit for each node and class of guests and idle leaves (guest_class), in a
-  // bitset. Requires: has_tree.
+  // Whether the bitset of physical_chain can index the chain: it has one bit per node and class of
+  // guests and idle leaves (physical_chain::guest_class). Requires: has_tree.
   [[nodiscard]] bool has_node_index(const cell_shape& shape, const std::string& path) {
     std::uint64_t nodes = 1;
     std::uint64_t leaves = 1;
@@ -202,7 +203,7 @@ class hived_chain_reader {
     }
   }
 
-  // A leaf without address has its position in the node as index.
+  // Adds a leaf. Without an address, its device index is its position in the node.
   void add_device(const place& at, const std::string& address, position where) {
     chain_layout& in = chain(where.chain);
     std::uint32_t device = where.index % in.tree.leaves_per_cell(in.node_level);
