@@ -4,7 +4,18 @@
 # A block of // lines before a declaration becomes a block of ///, a // behind code a ///<, with the lines
 # below it that start in the same column. The lines before #pragma once become the description of the
 # file.
+# In a README, a link to a page outside the headers becomes its text: the reference has no such page.
 BEGIN { head = 1 }
+FILENAME ~ /\.md$/ {
+  while (match($0, /\]\(\.\.\/\.\.\/\.\.\/[^)]*\)/)) {
+    before = substr($0, 1, RSTART - 1)
+    after = substr($0, RSTART + RLENGTH)
+    label = match(before, /[^[]*$/)
+    $0 = substr(before, 1, label - 2) substr(before, label) after
+  }
+  print
+  next
+}
 head && /^\/\/ SPDX-License-Identifier/ { print "//"; next }
 head && /^\/\/ apiary\// {
   sub(/^\/\/ apiary\/[^ ]+ - /, "")

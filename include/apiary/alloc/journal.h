@@ -106,6 +106,7 @@ class transaction {
  public:
   // Begins a transaction at the current position of the log.
   explicit transaction(journal& log) noexcept : log_(log), mark_(log.mark()), depth_(++log.open_) {}
+  // A transaction is not copied: it ends once.
   transaction(const transaction&) = delete;
   transaction& operator=(const transaction&) = delete;
   ~transaction() {

@@ -29,6 +29,7 @@ class summary_bitset {
   // "No member".
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
 
+  // A set of size 0.
   summary_bitset() noexcept = default;
 
   // The empty set, or the full set if `value` is true. Requires: size < npos - 63.

@@ -16,6 +16,7 @@ APIARY_NAMESPACE_BEGIN
 template <class Id, class T>
 class dense_map {
  public:
+  // No values.
   dense_map() noexcept = default;
   // `size` copies of `value`.
   explicit dense_map(std::uint32_t size, const T& value = T()) : values_(size, value) {}

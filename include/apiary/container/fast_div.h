@@ -16,8 +16,9 @@ APIARY_NAMESPACE_BEGIN
 //        the round-up multiplier; it fits in 32 bits because dividends are limited to 31.
 class fast_div {
  public:
+  // Division by 1.
   constexpr fast_div() noexcept : fast_div(1) {}
-  // Requires: 1 <= divisor < 2^31.
+  // Division by `divisor`. Requires: 1 <= divisor < 2^31.
   constexpr explicit fast_div(std::uint32_t divisor) noexcept
       : divisor_(divisor), shift_(31U + static_cast<std::uint32_t>(std::bit_width(divisor - 1))) {
     APIARY_ASSERT(divisor >= 1 && divisor < (std::uint32_t{1} << 31));

@@ -27,6 +27,7 @@ class score_tree {
   // "No index".
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
 
+  // A tree of size 0.
   score_tree() noexcept = default;
   // All scores are 0.
   explicit score_tree(std::uint32_t size) : size_(size) {

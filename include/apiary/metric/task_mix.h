@@ -45,6 +45,7 @@ struct typical_task {
 // Example: examples/fragmentation.cpp
 class task_mix {
  public:
+  // A mix without kinds.
   task_mix() = default;
 
   // A mix of kinds with given weights. Kinds with weight 0 are ignored.
