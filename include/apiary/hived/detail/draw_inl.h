@@ -25,11 +25,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// Draws one cluster, once; draw() is its only caller.
 class hived_drawing {
  public:
+  // At least 40 characters wide. Each tenant gets the first letter of its name that is still unused, then
+  // the first unused letter of the alphabet; tenants after the 26th share letters.
   hived_drawing(const hived& h, std::size_t width)
       : h_(h), width_((std::max)(width, std::size_t{40})) {
-    std::uint32_t taken = 0;  // letters
+    std::uint32_t taken = 0;  // bit i: the i-th letter is used
     for (const tenant_layout& tenant : h.layout().tenants) {
       std::uint32_t letter = 26;
       for (const char c : tenant.name) {
@@ -46,6 +49,7 @@ class hived_drawing {
     }
   }
 
+  // The text: the chains, then the tenants with their gangs, then the legend.
   std::string operator()() {
     for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) draw_chain(c);
     const std::vector<gang_slot> gangs = gangs_by_tenant();
@@ -74,16 +78,18 @@ class hived_drawing {
   }
 
  private:
-  static constexpr std::size_t max_name = 16;
-  static constexpr std::size_t run = 4;  // so many alike are summed up
+  static constexpr std::size_t max_name = 16;  // characters of a node name
+  static constexpr std::size_t run = 4;        // this many equal entries are summarized
 
+  // A node as drawn.
   struct row {
-    std::vector<std::string> users{};   // lines
-    std::vector<std::string> claims{};  // as many, or none
+    std::vector<std::string> users{};   // text lines
+    std::vector<std::string> claims{};  // one for each line of `users`, or none
     std::string owners{};
     friend bool operator==(const row&, const row&) = default;
   };
 
+  // Appends a text line; cuts it if it is too long.
   void line(std::string text) {
     if (text.size() > width_) text.replace(width_ - 1, std::string::npos, "~");
     text.erase(text.find_last_not_of(' ') + 1);
@@ -95,7 +101,7 @@ class hived_drawing {
       if (c < ' ' || c > '~') c = '?';
     return out;
   }
-  // Names differ at the end.
+  // The end of a long name, because that is where names usually differ.
   [[nodiscard]] static std::string short_name(std::string_view name) {
     if (name.size() <= max_name) return ascii(name);
     return '~' + ascii(name.substr(name.size() - max_name + 1));
@@ -108,7 +114,7 @@ class hived_drawing {
     return text;
   }
 
-  // Which gang, and whether as guaranteed.
+  // The label of a gang: the letter of its tenant (capital: guaranteed) and the last digit of its job.
   [[nodiscard]] std::string label(gang_slot s, bool guaranteed) {
     labels_ = true;
     const gang_request& r = h_.gangs()[s].request;
@@ -116,6 +122,7 @@ class hived_drawing {
     if (!guaranteed && letter != '?') letter = static_cast<char>(letter | 0x20);
     return {letter, static_cast<char>('0' + r.job.value % 10)};
   }
+  // The gang that runs on a leaf, and the health of the leaf.
   [[nodiscard]] std::string user(const detail::physical_chain& chain, cell_id leaf) {
     const leaf_holders holders = chain.holders(leaf);
     const bool good = chain.healthy().healthy(leaf);
@@ -123,13 +130,14 @@ class hived_drawing {
     if (!holders.user.valid()) return good ? ".. " : "xx ";
     return label(holders.user, holders.guaranteed) + (good ? ' ' : '!');
   }
+  // The gang that has claimed a leaf.
   [[nodiscard]] std::string claimer(const detail::physical_chain& chain, cell_id leaf) {
     const gang_slot s = chain.holders(leaf).claimer;
     claims_ = claims_ || s.valid();
     return s.valid() ? label(s, true) + ' ' : "   ";
   }
 
-  // Whose whole cell it is.
+  // The tenant that owns this cell as a whole cell, with the id of a pinned cell; else empty.
   [[nodiscard]] std::string owner(std::uint32_t c, cell_id cell, level_t l) const {
     const detail::hived_cells& cells = h_.cells();
     const detail::virtual_cell v = cells.chain(c).owner(cell);
@@ -142,7 +150,7 @@ class hived_drawing {
       if (p.chain.value == c && p.cell == cell) return tenant + " (" + ascii(p.id) + ')';
     return tenant;
   }
-  // Of a node and of what is in it.
+  // The owners of a node and of the cells in it.
   [[nodiscard]] std::string owners(std::uint32_t c, cell_id node) const {
     const detail::physical_chain& chain = h_.cells().chain(c);
     std::string text = owner(c, node, chain.node_level());
@@ -161,7 +169,7 @@ class hived_drawing {
     return text;
   }
 
-  // The leaves of a node in lines of at most `room` characters, gaps between cells.
+  // The leaves of a node, in text lines of at most `room` characters, with gaps between cells.
   [[nodiscard]] row row_of(std::uint32_t c, cell_id node, std::size_t room) {
     const detail::physical_chain& chain = h_.cells().chain(c);
     const level_t top = chain.node_level();
@@ -217,7 +225,7 @@ class hived_drawing {
     return chain.cells().cells().enclosing_free_level(c) && chain.guests(c) == 0 &&
            chain.healthy().healthy(c);
   }
-  // Cells that stand side by side.
+  // Draws adjacent cells of level l.
   void draw_cells(std::uint32_t c, level_t l, id_range<cell_id> cells, std::size_t indent) {
     const detail::physical_chain& chain = h_.cells().chain(c);
     const std::string type = ascii(h_.layout().chains[c].level_types[l]);
@@ -239,13 +247,14 @@ class hived_drawing {
       }
     }
   }
-  // The first of the nodes, and how many after it are alike if they are enough; how many in all.
+  // Draws the first of the nodes, and the number of equal nodes after it if they are enough to be
+  // summarized. Returns how many nodes this covers.
   std::uint32_t draw_nodes(std::uint32_t c, id_range<cell_id> nodes, std::size_t indent) {
     const chain_layout& layout = h_.layout().chains[c];
     const std::string space(indent, ' ');
     const std::size_t before = indent + name_width_ + 2;
     const std::size_t taken =
-        before + (std::min)(width_ / 4, std::size_t{24});  // by the owners, too
+        before + (std::min)(width_ / 4, std::size_t{24});  // including the owners
     const std::size_t room = (std::max)(width_, taken + 12) - taken;
     const row r = row_of(c, nodes.first, room);
     const std::uint32_t n = layout.tree.index(nodes.first, layout.node_level);
@@ -264,7 +273,8 @@ class hived_drawing {
     return alike;
   }
 
-  // What of its whole cells a tenant has in use. any: whether it has gangs.
+  // Draws how many of its whole cells a tenant has in use. `any`: whether it has gangs. With more than
+  // 26 tenants, those that use nothing are only counted.
   void draw_tenant(tenant_id t, bool any) {
     std::string text;
     for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) {
@@ -286,8 +296,8 @@ class hived_drawing {
          (text.empty() ? "" : "  bound: ") + text);
   }
 
-  // Of each tenant, those of none at the end: first who has the tenant's cells, then the higher
-  // priority, then by job.
+  // All gangs by tenant; gangs without a tenant come last. The gangs of a tenant: guaranteed ones first,
+  // then higher priorities, then lower jobs.
   [[nodiscard]] std::vector<gang_slot> gangs_by_tenant() const {
     std::vector<gang_slot> all = h_.gangs().by_job();
     std::stable_sort(all.begin(), all.end(), [&](gang_slot a, gang_slot b) {
@@ -299,7 +309,7 @@ class hived_drawing {
     });
     return all;
   }
-  // A gang's priority and what it does on how many leaves.
+  // The priority of a gang, its state, and the number of its leaves.
   [[nodiscard]] std::string describe(const gang_record& gang) const {
     std::vector<std::uint32_t> in(h_.cells().num_chains());
     for (const chain_leaf& l : gang.leaves) in[l.chain] += l.leaf.valid() ? 1U : 0U;
@@ -317,7 +327,7 @@ class hived_drawing {
            (guest || gang.guaranteed() ? "" : ", now opportunistic") +
            (h_.being_preempted(gang) ? ", is to end" : "");
   }
-  // A line each, those who are alike summed up.
+  // Draws one text line for each gang; equal gangs are summarized.
   void draw_gangs(std::span<const gang_slot> gangs) {
     while (!gangs.empty()) {
       const gang_record& gang = h_.gangs()[gangs[0]];
@@ -334,12 +344,12 @@ class hived_drawing {
 
   const hived& h_;
   std::size_t width_;
-  std::string letters_;  // of each tenant
+  std::string letters_;  // one for each tenant
   std::string text_;
-  std::size_t name_width_ = 0;  // of the nodes of a chain
+  std::size_t name_width_ = 0;  // of the node names of a chain
   std::size_t tenant_width_ = 0;
   std::uint32_t others_ = 0;  // tenants left out
-  bool labels_ = false;       // what was drawn and needs a legend
+  bool labels_ = false;       // these three: what the legend explains
   bool bad_ = false;
   bool claims_ = false;
 };

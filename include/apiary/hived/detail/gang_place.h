@@ -1,4 +1,4 @@
-// apiary/hived/detail/gang_place.h - where a gang is to go, and what it takes from others there.
+// apiary/hived/detail/gang_place.h - the placement of a gang, and what other gangs lose for it.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -17,27 +17,27 @@ namespace detail {
 
 // A leaf of a virtual cluster and the physical leaf it is bound to.
 struct bound_leaf {
-  cell_id leaf{};  // not valid: an opportunistic gang's, that has no virtual one
-  cell_id image{};
+  cell_id leaf{};   // not valid: an opportunistic gang has no virtual leaves
+  cell_id image{};  // the physical leaf
   friend constexpr bool operator==(bound_leaf, bound_leaf) noexcept = default;
 };
 
-// A place for a gang and what it takes.
+// A placement of a gang, and the gangs that lose leaves or cells for it.
 struct gang_place {
-  vc_chain_id cluster{};  // not valid: for an opportunistic gang
+  vc_chain_id cluster{};  // not valid: the gang is opportunistic
   std::uint32_t chain = 0;
-  std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the members
-  std::vector<gang_slot> cancelled{};   // preempting gangs of lower priority that give way
-  std::vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy are to end, too
+  std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the task groups
+  std::vector<gang_slot> cancelled{};   // preempting gangs of lower priority that lose their claims
+  std::vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy must end
 };
 
-// The leaves of a cell of each level of a tree, as node_leaves wants them.
+// The number of leaves of a cell, for each level of a tree, as node_leaves::cell_sizes needs it.
 class level_sizes {
  public:
   void assign(const uniform_tree& tree) noexcept {
     for (level_t l = 0; l < tree.num_levels(); ++l) sizes_[l] = tree.leaves_per_cell(l);
   }
-  // Of levels 0, ..., level.
+  // For the levels 0, ..., level.
   [[nodiscard]] std::span<const std::uint32_t> up_to(level_t level) const noexcept {
     return {sizes_.data(), std::size_t{level} + 1};
   }

@@ -1,4 +1,4 @@
-// apiary/hived/detail/grant_ranking.h - which whole cells a tenant would best be granted.
+// apiary/hived/detail/grant_ranking.h - ranks the cells that can be granted to a tenant.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -21,20 +21,21 @@ namespace detail {
 
 // A cell that can be granted.
 struct grant_candidate {
-  std::uint32_t pieces = 0;    // of so many usable leaves of one node
+  std::uint32_t pieces = 0;    // usable leaves / piece, rounded down, summed over its nodes
   std::uint32_t unusable = 0;  // leaves
   std::uint32_t guests = 0;    // leaves with an opportunistic task
   cell_id cell{};
 };
 
-// Ranks the cells of a level that can be granted (reserving_buddy_allocator): those with most usable
-// pieces of a node first, of these those with most usable leaves, of these those with fewest guests,
-// of these those in the smallest free cells, of these the lowest.
+// Ranks the cells of a level that can be granted (reserving_buddy_allocator): the cell that can hold the
+// most tasks of `piece` leaves comes first. Ties: most usable leaves, then fewest leaves with an
+// opportunistic task, then the smallest enclosing free cell, then the lowest id.
 //
-// Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) a cell passed.
+// Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) for each cell that it
+//       passes.
 class grant_ranking {
  public:
-  // Requires: piece > 0. The span holds until the next call.
+  // The cells, best first; the span is valid until the next call. Requires: piece > 0.
   std::span<const grant_candidate> operator()(const physical_chain& chain, level_t level,
                                               const health<uniform_tree>& usable,
                                               std::uint32_t piece) {
@@ -63,17 +64,18 @@ class grant_ranking {
                      });
     return ranked_;
   }
-  // Begins anew with the best of the cells ranked last, which a rollback has made free again.
+  // Starts again with the best cell of the last ranking. Requires: a rollback has made its cells free
+  // again.
   void restart() noexcept { next_ = 0; }
-  // How many of them next has looked at.
+  // How many cells of the ranking next() has looked at.
   [[nodiscard]] std::size_t visited() const noexcept { return next_; }
-  // The next one that can still be granted, but passes over `skip` of them, and over those that are
-  // as good as one passed over: two cells in free cells of one level that are usable as a whole. Not
-  // valid: there is none.
+  // The next cell that can still be granted, after `skip` such cells. Cells in completely usable free
+  // cells of one level are equally good: if one is skipped, the others are skipped, too, and do not count.
+  // Not valid: no cell is left.
   cell_id next(const physical_chain& chain, const health<uniform_tree>& usable,
                std::uint32_t skip) noexcept {
     const reserving_buddy_allocator& cells = chain.cells();
-    std::uint64_t passed = 0;  // bit l for usable free cells of level l
+    std::uint64_t passed = 0;  // bit l: a cell in a usable free cell of level l was skipped
     for (; next_ < ranked_.size(); ++next_) {
       const cell_id cell = ranked_[next_].cell;
       if (!cells.can_allocate_at(cell)) continue;

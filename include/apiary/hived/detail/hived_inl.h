@@ -42,14 +42,15 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// The state of a scheduler, and its buffers.
 struct hived_core {
   explicit hived_core(hived_layout layout) : catalog(std::move(layout)), state(catalog.layout()) {}
 
   hived_catalog catalog;
   hived_state state;
   hived_planner planner;
-  std::uint64_t epoch = 0;
-  std::vector<job_id> restored;  // by the last change
+  std::uint64_t epoch = 0;       // number of changes, to recognize a stale plan
+  std::vector<job_id> restored;  // gangs that the last change restored
   std::vector<chain_leaf> scratch;
 };
 

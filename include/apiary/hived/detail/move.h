@@ -1,4 +1,4 @@
-// apiary/hived/detail/move.h - gangs that run on in another configuration.
+// apiary/hived/detail/move.h - moves running gangs into another configuration.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -24,20 +24,22 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A configuration, what runs in it, and another one to which all goes over.
+// Moves all gangs and all bad hardware of a scheduler into a scheduler with another configuration.
 //
-// Model: HiveD (OSDI 2020) section 5; devices and nodes are the same if their names are.
-// Cost:  O(leaves of both clusters and of all gangs, times levels), and a sort of the gangs.
+// Model: HiveD (OSDI 2020) section 5. Nodes are the same if their names are equal; leaves also need equal
+//        device indices.
+// Cost:  O((leaves of both clusters + leaves of all gangs) * levels), and a sort of the gangs.
 class hived_move {
  public:
   hived_move(const hived_catalog& from, const hived_state& before, const hived_catalog& to,
              hived_state& after)
       : from_(from), before_(before), to_(to), after_(after) {}
 
-  // Marks what is bad, and lets each gang run on where it is: those that have their tenants' cells
-  // first, of these and of the others the highest priority first, then by job. A leaf that is not in
-  // the new configuration is kept with the gang by its names, and is the gang's again in the first
-  // one that has it. Requires: `after` is empty.
+  // Marks bad hardware, and keeps each gang running on its leaves. Guaranteed gangs come first, then the
+  // others; within both, higher priorities first, then lower jobs. Preempting gangs are cancelled. If the
+  // new configuration lacks a leaf, the gang remembers the names of the leaf and gets it back in the first
+  // configuration that has it. A gang without any leaf left is forgotten.
+  // Requires: `after` has no gangs and no bad hardware.
   [[nodiscard]] hived_reconfiguration carry_over() {
     move_health();
     std::vector<gang_slot> order = before_.gangs().by_job();

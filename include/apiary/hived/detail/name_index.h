@@ -1,4 +1,4 @@
-// apiary/hived/detail/name_index.h - numbers by name.
+// apiary/hived/detail/name_index.h - a hash table from names to numbers.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,12 +14,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A hash table from names to numbers. It is no template, so that it is compiled once.
+// A hash table from names to numbers. It is not a template, so that it is compiled only once.
 //
-// Cost: find and add O(length of the name), expected; 16 bytes and a string for each name.
+// Cost: find and add O(length of the name), expected; 16 bytes and one string for each name.
 class name_index {
  public:
-  // Adds the name unless it is there already. Returns whether it was added.
+  // Adds a name unless the table has it already. Returns whether it was added.
   bool add(std::string_view name, std::uint32_t value) {
     if (2 * (entries_.size() + 1) > buckets_.size()) grow();
     std::uint32_t& bucket = buckets_[bucket_of(name)];
@@ -28,7 +28,7 @@ class name_index {
     entries_.push_back({std::string(name), value});
     return true;
   }
-  // nullopt: there is no such name.
+  // The number of a name; nullopt: the table does not have the name.
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view name) const noexcept {
     if (buckets_.empty()) return std::nullopt;
     const std::uint32_t bucket = buckets_[bucket_of(name)];
@@ -43,7 +43,7 @@ class name_index {
   };
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  // The bucket of the name, or the empty one where it would be. Requires: one is empty.
+  // The bucket of the name, or the empty bucket where it belongs. Requires: some bucket is empty.
   [[nodiscard]] std::size_t bucket_of(std::string_view name) const noexcept {
     const std::size_t mask = buckets_.size() - 1;
     std::size_t at = static_cast<std::size_t>(digest().add(name).value()) & mask;
@@ -55,8 +55,8 @@ class name_index {
     for (std::uint32_t i = 0; i < entries_.size(); ++i) buckets_[bucket_of(entries_[i].name)] = i;
   }
 
-  std::vector<entry> entries_;          // in the order of adding
-  std::vector<std::uint32_t> buckets_;  // a power of two, at least half of them empty
+  std::vector<entry> entries_;          // in the order of the calls of add
+  std::vector<std::uint32_t> buckets_;  // indices of entries_; a power of two, at least half empty
 };
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// apiary/hived/detail/opportunistic_search.h - where an opportunistic gang goes: idle leaves, away from tenants.
+// apiary/hived/detail/opportunistic_search.h - places opportunistic gangs on idle leaves.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -24,18 +24,18 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Searches places for opportunistic gangs.
+// Finds placements for opportunistic gangs.
 //
-// Model: HiveD (OSDI 2020) section 3.3: packed by opportunistic use, away from tenants' tasks.
-//        Differs: complete (gang_fit); away from the racks of which tenants have anything.
-// Cost:  as gang_placer, and O(leaves of a node, squared); under a filter O(nodes) more. Under rules
-//        hived_topology_fit.
+// Model: HiveD (OSDI 2020) section 3.3: opportunistic tasks are packed together, away from guaranteed
+//        tasks. Differs: complete (gang_fit), and avoids racks with cells granted to a tenant.
+// Cost:  as gang_placer, and O((leaves of a node)^2); with a filter O(nodes) more. Under topology
+//        constraints as hived_topology_fit.
 class opportunistic_search {
  public:
-  // Among the idle leaves of a chain, on nodes with most opportunistic tasks first, of these on those
-  // with the fewest guaranteed ones, of these, unless that takes more racks, on those in racks of
-  // which no tenant has anything, of these on the last ones; a gang under rules where these want it
-  // (hived_topology_fit). `usable` filters leaves; null: all healthy ones. Whether a place was found.
+  // Searches the idle leaves of chain `c`. Nodes with the most opportunistic leaves come first. Ties: the
+  // most idle leaves; then, unless that takes more racks, racks without cells granted to a tenant; then
+  // the last nodes. For a gang under topology constraints hived_topology_fit chooses the nodes. `usable`
+  // says which leaves may be used; null: all healthy ones. Returns whether it found a placement.
   bool operator()(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                   const health<uniform_tree>* usable) {
     const physical_chain& chain = cells.chain(c);
@@ -66,9 +66,9 @@ class opportunistic_search {
     return true;
   }
 
-  // After a search that found one.
+  // After a search that found a placement.
   [[nodiscard]] const gang_place& place() const noexcept { return place_; }
-  // After one that did not.
+  // After a search that found none: what is known of the fit, and a count that is too small, if any.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
@@ -91,7 +91,7 @@ class opportunistic_search {
     const std::uint64_t idle = filtered ? masks_[n] : chain.idle(n);
     nodes_.push_back({idle, idle, chain.first_leaf(n), sizes_.up_to(chain.node_level())});
   }
-  // Idle leaves that are usable, by node, and nodes by how many.
+  // Sets masks_ to the idle usable leaves of each node, and filtered_ to the nodes by their class.
   void filter(const physical_chain& chain, const health<uniform_tree>& usable) {
     filtered_.emplace(chain.num_nodes(), chain.guest_nodes().num_classes(), chain.rack_size());
     masks_.resize(chain.num_nodes());
@@ -116,8 +116,8 @@ class opportunistic_search {
   gang_place place_;
   std::vector<indexed_class> classes_;
   std::vector<node_leaves> nodes_;
-  std::vector<std::uint64_t> masks_;
-  std::optional<node_index> filtered_;
+  std::vector<std::uint64_t> masks_;    // of each node, with a filter
+  std::optional<node_index> filtered_;  // as guest_nodes(), with a filter
   level_sizes sizes_;
 };
 

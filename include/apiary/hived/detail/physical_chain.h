@@ -1,4 +1,4 @@
-// apiary/hived/detail/physical_chain.h - who holds which leaf of a chain, and what follows from it.
+// apiary/hived/detail/physical_chain.h - the physical cells of a chain: health, bindings, holders of leaves.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -20,22 +20,24 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A cell of a virtual cluster.
+// A cell of a virtual cluster; not valid by default.
 struct virtual_cell {
   vc_chain_id cluster{};
   cell_id cell{};
   friend constexpr bool operator==(virtual_cell, virtual_cell) noexcept = default;
 };
 
-// The physical side of one chain: its allocator of tenants' cells, health, holders of leaves, the
-// virtual cell that each cell is bound to, and where opportunistic tasks may go.
+// The physical cells of one chain: which are granted to tenants, which are healthy, which virtual cell
+// each is bound to, which gangs hold each leaf, and which nodes have idle leaves for opportunistic tasks.
+// A leaf with an opportunistic task is called a guest.
 //
-// Requires: at most 64 leaves a node.
-// Cost:     hold O(levels), mark O(levels * leaves of a node); grant, take_back O(levels), and with
-//           racks of up to 64 nodes O(nodes of the cell and its rack); about 50 bytes a leaf, and a
-//           bit for each cell and leaf of a node.
+// Requires: at most 64 leaves per node.
+// Cost:     hold O(levels); mark O(levels * leaves of a node); grant, take_back O(levels), and with racks
+//           of up to 64 nodes also O(nodes of the cell and its rack). Memory: about 50 bytes per leaf, and
+//           for each cell one bit per leaf of a node.
 class physical_chain {
  public:
+  // The classes of leaves in use().
   static constexpr priority_usage<uniform_tree>::class_t opportunistic = 0;
   static constexpr priority_usage<uniform_tree>::class_t guaranteed = 1;
 
@@ -69,7 +71,7 @@ class physical_chain {
   [[nodiscard]] cell_id node_cell(std::uint32_t node) const noexcept {
     return tree().at(node_level_, node);
   }
-  // Nodes of a cell of the level above the nodes.
+  // Nodes of a cell of the level above the nodes; all nodes, if there is no such level.
   [[nodiscard]] std::uint32_t rack_size() const noexcept {
     return node_level_ + 1 < tree().num_levels() ? tree().fan_out(node_level_ + 1) : num_nodes();
   }
@@ -80,9 +82,11 @@ class physical_chain {
     return tree().index(tree().ancestor(leaf, node_level_), node_level_);
   }
 
+  // The gangs that hold a leaf.
   [[nodiscard]] leaf_holders holders(cell_id leaf) const noexcept {
     return holders_[tree().index(leaf, 0)];
   }
+  // Sets the gangs that hold a leaf.
   void hold(cell_id leaf, leaf_holders to) noexcept {
     leaf_holders& at = holders_[tree().index(leaf, 0)];
     const bool was_idle = at.idle();
@@ -98,7 +102,7 @@ class physical_chain {
   }
 
   [[nodiscard]] const health<uniform_tree>& healthy() const noexcept { return health_; }
-  // Whether that changed it.
+  // Marks a leaf as healthy or bad. Returns whether that changed it.
   bool mark(cell_id leaf, bool good) noexcept {
     if ((good ? health_.mark_healthy(leaf) : health_.mark_bad(leaf)) == 0) return false;
     if (good) {
@@ -112,24 +116,27 @@ class physical_chain {
   }
   [[nodiscard]] bool any_bad() const noexcept { return bad_ > 0; }
 
-  // Healthy cells with at most so many opportunistic leaves, fewer than a node has, of all levels,
-  // by the value of their ids.
+  // Healthy cells of all levels with at most `most` guests, by the value of their ids.
+  // Requires: most < node_leaves().
   [[nodiscard]] const summary_bitset& few_guests(std::uint32_t most) const noexcept {
     return few_guests_[most];
   }
-  // Of these those with none.
+  // Healthy cells without guests.
   [[nodiscard]] const summary_bitset& quiet() const noexcept { return few_guests_[0]; }
+  // How many leaves of each cell are in use, by class.
   [[nodiscard]] const priority_usage<uniform_tree>& use() const noexcept { return use_; }
-  // Leaves of c with an opportunistic task.
+  // How many leaves of c have an opportunistic task.
   [[nodiscard]] std::uint32_t guests(cell_id c) const noexcept {
     return use_.used(c, opportunistic);
   }
 
+  // The virtual cell that c is bound to; not valid: c is unbound.
   [[nodiscard]] virtual_cell owner(cell_id c) const noexcept { return owner_[c.value]; }
   void set_owner(cell_id c, virtual_cell to) noexcept { owner_[c.value] = to; }
 
+  // The allocator of whole cells.
   [[nodiscard]] reserving_buddy_allocator& cells() noexcept { return cells_; }
-  // Grants a whole cell to a tenant; whether it could be. take_back ends that.
+  // Grants a whole cell to a tenant. Returns whether that was possible. take_back() ends the grant.
   bool grant(cell_id c) noexcept {
     if (!cells_.allocate_at(c)) return false;
     show_granted(c);
@@ -141,27 +148,27 @@ class physical_chain {
   }
   [[nodiscard]] const reserving_buddy_allocator& cells() const noexcept { return cells_; }
 
-  // Leaves of a node that are healthy and nobody's, bit i for its i-th.
+  // The leaves of a node that are healthy and that no gang holds: bit i stands for the i-th leaf.
   [[nodiscard]] std::uint64_t idle(std::uint32_t node) const noexcept { return idle_[node]; }
-  // Nodes with idle leaves by guest_class, each under its number counted from the end: guests go to
-  // the last nodes first, tenants' cells are granted from the first ones on.
+  // The nodes with idle leaves by guest_class. Nodes are numbered from the end (from_end): opportunistic
+  // tasks go to the last nodes first, because tenants are granted the first cells first.
   [[nodiscard]] const node_index& guest_nodes() const noexcept { return guests_; }
-  // The number of a node in guest_nodes(), and the node of such a number.
+  // Converts a node to its number in guest_nodes(), and such a number to the node.
   [[nodiscard]] std::uint32_t from_end(std::uint32_t node) const noexcept {
     return num_nodes() - 1 - node;
   }
-  // The class of nodes with so many opportunistic and so many idle leaves, in racks of which a tenant
-  // has been granted something, or not.
+  // The class of nodes with this many guests and this many idle leaves. `granted`: they are in a rack
+  // with cells granted to a tenant.
   [[nodiscard]] node_index::class_t guest_class(bool granted, std::uint32_t guest_leaves,
                                                 std::uint32_t idle_leaves) const noexcept {
-    // One row for each number of guests, shorter by one each.
+    // One row for each number of guests; each row is one shorter than the row before.
     const std::uint32_t rows = node_leaves() + 1;
     return static_cast<node_index::class_t>(
         (granted ? rows * (rows + 1) / 2 : 0) + guest_leaves * rows -
         (guest_leaves == 0 ? 0 : guest_leaves * (guest_leaves - 1) / 2) + idle_leaves);
   }
-  // Whether a cell in the node's rack, or one that holds it, is granted to a tenant. It is looked
-  // after for racks of at most 64 nodes, and never so in larger ones.
+  // Whether a cell in the rack of the node, the rack, or a cell around it is granted to a tenant. Always
+  // false if a rack has more than 64 nodes.
   [[nodiscard]] bool granted(std::uint32_t node) const noexcept {
     return granted_[tree().index(tree().ancestor(node_cell(node), rack_level()), rack_level())];
   }
@@ -175,7 +182,7 @@ class physical_chain {
   }
 
  private:
-  // After a guest has come to a leaf, or gone: the cells around have one more than before, or had.
+  // Updates few_guests_ for a leaf and the cells around it, after a guest was added or removed.
   void count_guest(cell_id c, bool came) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
       const std::uint32_t fewer = guests(c) - (came ? 1U : 0U);
@@ -183,13 +190,14 @@ class physical_chain {
       few_guests_[fewer].assign(c.value, !came && health_.healthy(c));
     }
   }
-  // After a change of a leaf's health.
+  // Updates few_guests_ for a leaf and the cells around it, after its health has changed.
   void show_health(cell_id c) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
       for (std::size_t most = guests(c); most < few_guests_.size(); ++most)
         few_guests_[most].assign(c.value, health_.healthy(c));
     }
   }
+  // Updates idle_ and guests_ after a change of a leaf.
   void refresh_node(cell_id leaf) noexcept {
     const std::uint32_t node = node_of(leaf);
     const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first_leaf(node).value);
@@ -207,12 +215,12 @@ class physical_chain {
                        ? node_index::none
                        : guest_class(granted(node), guests(node_cell(node)), idle_leaves));
   }
-  static constexpr std::uint32_t max_rack = 64;  // nodes of racks whose grants guests look at
+  static constexpr std::uint32_t max_rack = 64;  // nodes of a rack for which granted_ is kept
 
   [[nodiscard]] level_t rack_level() const noexcept {
     return (std::min<level_t>)(node_level_ + 1, tree().num_levels() - 1);
   }
-  // After a change of c: of the racks in it, or of its own.
+  // Updates granted_ after a grant of c or its end: for the racks in c, or for the rack of c.
   void show_granted(cell_id c) noexcept {
     if (rack_size() > max_rack) return;
     const level_t rack_level = this->rack_level();
@@ -231,12 +239,12 @@ class physical_chain {
   reserving_buddy_allocator cells_;
   health<uniform_tree> health_;
   priority_usage<uniform_tree> use_;
-  std::vector<leaf_holders> holders_;       // of each leaf
-  std::vector<virtual_cell> owner_;         // of each cell
-  std::vector<std::uint64_t> idle_;         // of each node
-  std::vector<bool> granted_;               // of each rack
+  std::vector<leaf_holders> holders_;       // one for each leaf
+  std::vector<virtual_cell> owner_;         // one for each cell
+  std::vector<std::uint64_t> idle_;         // one for each node
+  std::vector<bool> granted_;               // one for each rack
   std::vector<summary_bitset> few_guests_;  // healthy cells with at most 0, 1, ... guests
-  std::uint32_t bad_ = 0;                   // leaves
+  std::uint32_t bad_ = 0;                   // number of bad leaves
   level_t node_level_;
   node_index guests_;
 };

@@ -1,4 +1,4 @@
-// apiary/hived/detail/planner.h - where a gang would go among its chains, or why it waits.
+// apiary/hived/detail/planner.h - places a gang in one of its chains, or says why it waits.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -36,23 +36,25 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Tries the chains that a request may use one after another: without preemption first, then with.
-// Tasks of equal size are searched for as one member, however many the request makes of them; not
-// under rules.
+// Tries the chains that a request may use one after another, first all without preemption, then all with
+// preemption. Task groups of equal size are searched for as one group, except under topology constraints.
 //
-// Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why() with bad hardware
-//       hived_wait_reason::fits_repaired; with a proof hived_refusal_proof for each chain.
+// Cost: as hived_search or opportunistic_search for each chain; with suggested nodes O(nodes) more. why()
+//       with bad hardware: hived_wait_reason::fits_repaired; with a proof: hived_refusal_proof for each
+//       chain.
 class hived_planner {
  public:
+  // As set by hived::set_victim_cost().
   [[nodiscard]] gang_cost& victim_cost() noexcept { return search_.victim_cost(); }
-  // Chooses the chains for a request that the catalog lets pass: of those it may use the ones where
-  // its rules can be understood. kFailedPrecondition: the tenant has none. kInvalidArgument: its rules
-  // can be understood in none.
+  // Chooses the chains for a request: those that it may use and where its topology constraints are valid.
+  // Requires: hived_catalog::check accepts the request.
+  // kFailedPrecondition: the tenant has no cells that the request may use. kInvalidArgument: its
+  // constraints are valid in none of the chains that it may use.
   absl::Status consider(const hived_catalog& catalog, const hived_cells& cells,
                         const gang_request& r) {
     chains_.clear();
     clusters_.clear();
-    absl::Status rules;  // why they cannot be understood
+    absl::Status rules;  // why the constraints are not valid
     for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
       if (r.leaf_type.valid() && catalog.type_of(c) != r.leaf_type) continue;
       vc_chain_id cluster;
@@ -85,8 +87,8 @@ class hived_planner {
     return absl::OkStatus();
   }
 
-  // After consider: whether there is a place(). `restarted`: a preempting gang whose claims count
-  // as gone.
+  // Searches the chains that consider() chose. Returns whether it found a placement, see place().
+  // `restarted`: a preempting gang that proposes again; its claims count as gone.
   bool find(const hived_catalog& catalog, hived_state& state, const gang_request& r,
             std::optional<gang_slot> restarted) {
     if (r.rules.any()) {
@@ -102,20 +104,21 @@ class hived_planner {
     reorder(r.members);
     return true;
   }
+  // After find() returned true: the placement, in the order of the task groups of the request.
   [[nodiscard]] const gang_place& place() const noexcept {
     return merged_ ? place_ : found_place();
   }
 
-  // Why find has found nothing, the claims of `restarted` gone; find is used again. What is counted
-  // are the cells of a chain that gives the reason, the first that the gang may use; where it could
-  // use none, of the one with most leaves.
+  // After find() returned false: why the gang waits, with the claims of `restarted` gone. May call find()
+  // again. The chain and the shortage of the answer are those of the first chain that gives the
+  // reason; if the gang would fit in no chain even if all were empty, those of the chain with the most leaves.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
     const std::vector<task_group> asked = std::exchange(r.members, members_);
     gang_wait wait{.reason = wait_reason::never};
     const bool undecided = undecided_ && !(r.rules.any() && is_refused(state, r));
     bool repaired = false;
     std::uint32_t most = 0;
-    std::size_t told = 0;  // the chain that gives the reason
+    std::size_t told = 0;  // the index of the chain that gives the reason
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       const physical_chain& chain = state.cells().chain(chains_[i]);
       if (!fits_empty(state, r, i)) {
@@ -152,6 +155,7 @@ class hived_planner {
   }
 
  private:
+  // The search of find(); the task groups of `r` are those of members_.
   bool search(const hived_catalog& catalog, hived_state& state, const gang_request& r,
               std::optional<gang_slot> restarted) {
     restarted_ = restarted;
@@ -180,7 +184,7 @@ class hived_planner {
     }
     return false;
   }
-  // In the i-th chain.
+  // Searches the i-th chain.
   bool search_in(hived_state& state, const gang_request& r, std::size_t i, bool preempting,
                  const health<uniform_tree>* usable) {
     if (r.priority < 0) return guests_(state.cells(), r, chains_[i], usable);
@@ -193,7 +197,7 @@ class hived_planner {
   [[nodiscard]] const gang_place& found_place() const noexcept {
     return guest_ ? guests_.place() : search_.place();
   }
-  // Whether all nodes of the place found in the i-th chain are suggested.
+  // Whether all nodes of the placement found in the i-th chain are suggested.
   [[nodiscard]] bool is_suggested(const hived_catalog& catalog, const hived_state& state,
                                   std::size_t i, const summary_bitset& suggested) const {
     const physical_chain& chain = state.cells().chain(chains_[i]);
@@ -203,12 +207,12 @@ class hived_planner {
       return suggested.test(first + chain.node_of(l.image));
     });
   }
-  // The i-th chain, and what of it a gang is refused.
+  // The i-th chain, and which of its leaves count for a refusal with this reason.
   [[nodiscard]] refused_chain at(const gang_request& r, std::size_t i, wait_reason reason) const {
     return {chains_[i], r.priority < 0 ? vc_chain_id() : clusters_[i], reason, restarted_};
   }
-  // Whether the gang would fit in the i-th chain, were nothing in use and all healthy, or just all
-  // healthy.
+  // Whether the gang would fit in the i-th chain if no leaf were in use and all were healthy
+  // (fits_empty), or if all leaves were healthy (fits_repaired).
   [[nodiscard]] bool fits_empty(const hived_state& state, const gang_request& r, std::size_t i) {
     if (r.rules.any()) return may_fit(state, r, i, wait_reason::never);
     if (r.priority < 0) return supply_.fits_empty(state.cells().chain(chains_[i]), r.members);
@@ -219,10 +223,10 @@ class hived_planner {
     if (r.priority < 0) return supply_.fits_repaired(state.cells().chain(chains_[i]), r.members);
     return supply_.fits_repaired(state.cells(), state.gangs(), r, clusters_[i], restarted_);
   }
-  // Under rules.
+  // The same under topology constraints; `reason` says which leaves count.
   [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
                              wait_reason reason) {
-    gang_request easier = r;  // where bindings matter, slices are met by the hardware, too
+    gang_request easier = r;  // if bindings matter, physical cells may satisfy slices, too
     if (r.priority >= 0 &&
         is_spread_over_whole_cells(state.cells().cluster(clusters_[i]), r.rules)) {
       for (group_constraints& m : easier.rules.members) m.slices.clear();
@@ -230,27 +234,28 @@ class hived_planner {
     return proof_.fits(state.cells(), state.gangs(), easier, at(r, i, reason)) !=
            fit_verdict::does_not_fit;
   }
-  // Whether it is certain that it fits nowhere, also on hardware that is bad or not suggested.
+  // Whether the gang certainly fits in no chain, even with bad and not suggested hardware.
   [[nodiscard]] bool is_refused(const hived_state& state, const gang_request& r) {
     for (std::size_t i = 0; i < chains_.size(); ++i)
       if (may_fit(state, r, i, wait_reason::busy)) return false;
     return true;
   }
-  // Adds the proof, in which kinds are members of those asked for.
+  // Adds one proof for each chain, or none if one chain has none. The groups of a proof are those of the
+  // request as `asked`.
   void prove(const hived_state& state, const gang_request& r, std::span<const task_group> asked,
              gang_wait& wait) {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       auto found = proof_(state.cells(), state.gangs(), r, at(r, i, wait.reason));
       if (!found) return wait.proof.clear();
       for (std::uint32_t& kind : found->groups) {
-        if (r.rules.any()) break;  // members as they were asked for
+        if (r.rules.any()) break;  // groups were not merged
         const std::uint32_t leaves = r.members[kind].gpus;
         for (kind = 0; asked[kind].gpus != leaves;) ++kind;
       }
       wait.proof.push_back({chains_[i], std::move(*found)});
     }
   }
-  // The tasks by size, sizes in the order of the first of each.
+  // Merges task groups of equal size into members_, in the order of the first group of each size.
   void merge(std::span<const task_group> members) {
     members_.clear();
     first_.fill(none);
@@ -262,7 +267,7 @@ class hived_planner {
       members_[first_[m.gpus - 1]].tasks += m.tasks;
     }
   }
-  // The place found for members_, in the order of the members that were merged.
+  // Sets place_ to the placement found for members_, in the order of the original task groups.
   void reorder(std::span<const task_group> members) {
     place_ = found_place();
     std::uint32_t next = 0;
@@ -277,7 +282,7 @@ class hived_planner {
       first_[m.gpus - 1] += n;
     }
   }
-  // Of the i-th chain, those that the gang might use.
+  // The leaves of the i-th chain that the gang may use: those of its tenant, or all if opportunistic.
   [[nodiscard]] std::uint32_t num_leaves(const hived_cells& cells, const gang_request& r,
                                          std::size_t i) const noexcept {
     return r.priority < 0 ? cells.chain(chains_[i]).tree().num_leaves()
@@ -305,17 +310,17 @@ class hived_planner {
   opportunistic_search guests_;
   hived_wait_reason supply_;
   hived_refusal_proof proof_;
-  std::optional<gang_slot> restarted_;  // in find
-  bool undecided_ = false;
-  bool guest_ = false;               // the request's priority is that of opportunistic gangs
-  bool merged_ = false;              // members_ are fewer than those of the request
-  std::vector<task_group> members_;  // those of the request, by size
-  std::array<std::uint32_t, gang_fit::max_leaves> first_{};  // of each size
-  gang_place place_;                                         // if merged
-  std::vector<std::uint32_t> chains_;  // that the request may use, in the order of trying
-  std::vector<vc_chain_id> clusters_;  // of each of them
-  std::vector<std::optional<gang_fit::shortage>> cuts_;       // of each of them, as last tried
-  std::vector<std::optional<health<uniform_tree>>> filters_;  // of each of them, where needed
+  std::optional<gang_slot> restarted_;  // of the last find()
+  bool undecided_ = false;              // a search ended with its budget
+  bool guest_ = false;                  // the request is opportunistic
+  bool merged_ = false;                 // members_ has fewer groups than the request
+  std::vector<task_group> members_;     // task groups of the request, merged by size
+  std::array<std::uint32_t, gang_fit::max_leaves> first_{};  // by size - 1
+  gang_place place_;                                         // if merged_
+  std::vector<std::uint32_t> chains_;  // chains of the request, in the order of the search
+  std::vector<vc_chain_id> clusters_;  // one for each of chains_, if not opportunistic
+  std::vector<std::optional<gang_fit::shortage>> cuts_;  // one for each chain, of the last search
+  std::vector<std::optional<health<uniform_tree>>> filters_;  // one for each chain, if needed
 };
 
 }  // namespace detail

@@ -101,7 +101,7 @@ APIARY_INLINE absl::StatusOr<detail::gang_capacity> refused_capacity(const hived
 APIARY_INLINE std::vector<level_t> whole_cell_levels(const hived& h, const gang_record& gang) {
   std::vector<level_t> levels;
   if (!gang.guaranteed() || gang.state != gang_state::allocated) return levels;
-  std::vector<chain_leaf> there;  // of a task
+  std::vector<chain_leaf> there;  // the leaves of a task that exist
   gang.for_each_task([&](const task_group&, std::uint32_t first, std::uint32_t last) {
     there.clear();
     for (std::uint32_t i = first; i < last; ++i)

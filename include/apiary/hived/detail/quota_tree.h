@@ -1,4 +1,4 @@
-// apiary/hived/detail/quota_tree.h - the virtual cells of a quota as a tree.
+// apiary/hived/detail/quota_tree.h - the virtual cells of a tenant in one chain, as a tree.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,14 +15,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The tree of the virtual cells of a tenant in one chain: quota[l] cells of every level l and all
-// cells inside them. The levels are those of the chain. Unlike the chain's tree, it has roots at
-// every level with a quota. In each level the cells inside larger ones come first, then the roots,
-// so that the arithmetic of a uniform tree finds parents and children.
+// The tree of the virtual cells of a tenant in one chain: quota[l] whole cells of every level l, and all
+// cells inside them. The levels are those of the chain. Unlike the tree of the chain, it has roots at
+// every level with a quota. In each level the cells inside larger cells come first, then the roots, so
+// that parents and children are computed as in a uniform tree.
 //
 // Model:    HiveD (OSDI 2020) section 3.2: a virtual private cluster, without its bindings.
-// Requires: quota.size() == chain.num_levels(), and at no level more cells than the chain has.
-// Cost:     as uniform_tree; it stores nothing for each cell.
+// Requires: quota.size() == chain.num_levels(), and no level has more cells than in the chain.
+// Cost:     as uniform_tree; it stores nothing per cell.
 class quota_tree {
  public:
   quota_tree(const uniform_tree& chain, std::span<const std::uint32_t> quota)
@@ -55,35 +55,39 @@ class quota_tree {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l]), cell_id(end(l))};
   }
-  // The quota[l] cells of level l that are not inside a larger one.
+  // The quota[l] whole cells of level l: those that are not inside a larger cell.
   [[nodiscard]] id_range<cell_id> roots(level_t l) const noexcept {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l] + roots_[l]), cell_id(end(l))};
   }
 
+  // The level of c. Cost: O(levels).
   [[nodiscard]] level_t level(cell_id c) const noexcept {
     APIARY_ASSERT(c.value < num_cells_);
     level_t l = 0;
     for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
     return l;
   }
+  // The parent of c, a cell of level l; not valid: c is a root.
   [[nodiscard]] cell_id parent(cell_id c, level_t l) const noexcept {
     const std::uint32_t i = index(c, l);
     if (i >= roots_[l]) return cell_id();
     return cell_id(first_[l + 1] + split_[l + 1].quotient(i));
   }
+  // The children of c, a cell of level l; none at level 0.
   [[nodiscard]] id_range<cell_id> children(cell_id c, level_t l) const noexcept {
     if (l == 0) return {};
     const std::uint32_t n = split_[l].divisor();
     const std::uint32_t from = first_[l - 1] + index(c, l) * n;
     return {cell_id(from), cell_id(from + n)};
   }
-  // Requires: c is inside a cell of level l.
+  // The cell of level l around c. Requires: there is one.
   [[nodiscard]] cell_id ancestor(cell_id c, level_t l) const noexcept {
     for (level_t from = level(c); from < l; ++from) c = parent(c, from);
     APIARY_ASSERT(c.valid());
     return c;
   }
+  // The cells of level l inside c. Requires: l is not above the level of c.
   [[nodiscard]] id_range<cell_id> descendants(cell_id c, level_t l) const noexcept {
     const level_t from = level(c);
     APIARY_ASSERT(l <= from);
@@ -91,7 +95,7 @@ class quota_tree {
     const std::uint32_t begin = first_[l] + index(c, from) * n;
     return {cell_id(begin), cell_id(begin + n)};
   }
-  // The position of c in its level l.
+  // The position of c among the cells of its level l.
   [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
     return c.value - first_[l];
@@ -105,9 +109,10 @@ class quota_tree {
   level_t num_levels_ = 0;
   std::uint32_t num_cells_ = 0;
   std::array<std::uint32_t, uniform_tree::max_levels> first_{};  // first cell of each level
-  std::array<std::uint32_t, uniform_tree::max_levels> roots_{};  // index of its first root
-  std::array<std::uint32_t, uniform_tree::max_levels> size_{};   // leaves of a cell
-  std::array<fast_div, uniform_tree::max_levels> split_{};       // children of a cell
+  std::array<std::uint32_t, uniform_tree::max_levels>
+      roots_{};  // index of the first root of each level
+  std::array<std::uint32_t, uniform_tree::max_levels> size_{};  // leaves of a cell of each level
+  std::array<fast_div, uniform_tree::max_levels> split_{};      // children of a cell of each level
 };
 
 static_assert(CellTree<quota_tree>);

@@ -1,4 +1,4 @@
-// apiary/hived/detail/refusal_proof.h - the certificate of a gang that has no place in a chain.
+// apiary/hived/detail/refusal_proof.h - proves that a gang does not fit in a chain.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -24,15 +24,16 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Proves that a gang does not fit in a chain: by a weighing of all its nodes, found from how many
-// have how many leaves free; where none refuses it, by all that fits. Under rules as topology_fit explains
-// it.
+// Proves that a gang does not fit in a chain. Without topology constraints it uses one weighing of all
+// nodes, found from the number of nodes with 0, 1, ... free leaves (explain_refusal). If no weighing
+// refuses the gang, the proof lists everything that fits. Under topology constraints it is the proof of
+// topology_fit.
 //
-// Cost: as count_free and explain_refusal; where no weighing refuses it, or under rules, topology_fit and
-//       O(cells * leaves of a node).
+// Cost: as count_leaves and explain_refusal; if no weighing refuses the gang, or under topology
+//       constraints, topology_fit and O(cells * leaves of a node).
 class hived_refusal_proof {
  public:
-  // nullopt: the search for one ended with its budget. Requires: the gang does not fit.
+  // The proof; nullopt: the search for it ended with its budget. Requires: the gang does not fit.
   std::optional<infeasibility_proof> operator()(const hived_cells& cells, const gang_table& gangs,
                                                 const gang_request& request,
                                                 const refused_chain& at) {
@@ -51,7 +52,7 @@ class hived_refusal_proof {
     if (fit_(index, gang).verdict != fit_verdict::does_not_fit) return std::nullopt;
     return fit_.explain(index, gang);
   }
-  // Whether a gang fits under its rules where `at` counts the leaves.
+  // Whether a gang fits under its topology constraints on the leaves that count for `at`.
   // Cost: O(cells of the tenant, or of the chain), count_leaves and topology_fit.
   [[nodiscard]] fit_verdict fits(const hived_cells& cells, const gang_table& gangs,
                                  const gang_request& request, const refused_chain& at) {
@@ -59,6 +60,7 @@ class hived_refusal_proof {
   }
 
  private:
+  // The cells of the chain or the tenant, with the leaves of each node that count.
   [[nodiscard]] static capacity_index<ragged_tree> rooms_in(const hived_cells& cells,
                                                             const gang_table& gangs,
                                                             const gang_request& request,
@@ -70,8 +72,8 @@ class hived_refusal_proof {
     return index;
   }
 
-  std::vector<std::uint32_t> free_;   // of each node
-  std::vector<std::uint32_t> nodes_;  // with 0, 1, ... free
+  std::vector<std::uint32_t> free_;   // leaves that count, one entry for each node
+  std::vector<std::uint32_t> nodes_;  // number of nodes with 0, 1, ... such leaves
   colocated_groups units_;
   topology_fit<ragged_tree> fit_;
 };

@@ -1,4 +1,4 @@
-// apiary/hived/detail/search.h - where a guaranteed gang goes in its tenant's cells.
+// apiary/hived/detail/search.h - places a guaranteed gang on the cells of its tenant.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -26,28 +26,33 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Searches places for guaranteed gangs; leaves everything as it was.
+// Finds placements for guaranteed gangs. Each call leaves cells and gangs as they were.
 //
-// Model:   HiveD (OSDI 2020) section 3.3: first in the tenant's own virtual cluster, then mapped
-//          to physical cells. Differs: complete (gang_fit); of gangs to preempt, the set of
-//          least cost (hived_victims).
-//          Under a filter, or on bad hardware, what fits depends on which whole cells a tenant is
-//          granted: the best for pieces of each size are tried, then all ways, within a budget.
-//          There, lower gangs of the tenant may give its cells back, so that these can be bound
-//          elsewhere: few, those whose preemption is cancelled and lazy ones, which run on; only if
-//          these do not suffice others, which end although the place is not on their leaves.
-//          Under rules hived_topology_fit decides instead of gang_fit, as exactly. Where a spread depends on
-//          how whole cells are bound, they are bound apart (bind_apart), and a no is not certain.
-// Cost:    as gang_placer (or hived_topology_fit) and hived_cells::place for each node and leaf used. A
-//          gang that fits only by preemption costs hived_victims more, a request with a filter, or one
-//          that meets bad hardware where it would have gone, O(cells of the tenant) and, where the ways
-//          to bind them matter, up to the budget for those more; where it waits although the tenant's
-//          cells would do if repaired or suggested, that once or twice more, and for each gang that gives
-//          cells back a few tries.
+// Model: HiveD (OSDI 2020) section 3.3: decides in the virtual cluster of the tenant first, then maps to
+//        physical cells. Differs: complete (gang_fit), and preempts the set of gangs of least cost
+//        (hived_victims).
+//
+//        With a filter, or on bad hardware, the answer depends on which whole cells the tenant is granted.
+//        The search tries the cells that are best for each task size, then all ways to grant whole cells,
+//        within a budget. Here gangs of the tenant with lower priority may also give up cells, so that
+//        these can be bound elsewhere. The search chooses few of them: preempting gangs, which are
+//        cancelled, and lazy gangs, which keep running as opportunistic. Other gangs give up cells only if
+//        those do not suffice; they must end, although the placement does not use their leaves.
+//
+//        Under topology constraints hived_topology_fit decides instead of gang_fit, equally exactly. If
+//        anti-affinity (`spread`) depends on how whole cells are bound, bind_apart binds them apart, and a
+//        refusal is not certain.
+// Cost:  as gang_placer (or hived_topology_fit), and hived_cells::place for each node and leaf used. More:
+//          only fits by preemption              hived_victims
+//          with a filter, or where it would     O(cells of the tenant); if the way to bind these
+//          have used bad hardware               matters, up to the budget
+//          waits, but would fit if the cells    the previous entry once or twice again, and a few
+//          were repaired or suggested           tries for each gang that gives up cells
 class hived_search {
  public:
-  // Among the cells of a cluster. `usable` filters leaves; null: all healthy ones. `restarted`: a
-  // preempting gang whose claims count as gone. Whether a place was found.
+  // Searches the cells of virtual cluster `c`. `usable` says which physical leaves may be used; null: all
+  // healthy ones. `restarted`: a preempting gang that proposes again; its claims count as gone. Returns
+  // whether it found a placement.
   bool guaranteed(hived_cells& cells, const gang_table& gangs, const gang_request& request,
                   vc_chain_id c, bool preempting, const health<uniform_tree>* usable,
                   std::optional<gang_slot> restarted) {
@@ -57,7 +62,7 @@ class hived_search {
     if (usable != nullptr) {
       found = try_filtered(cells, q, *usable);
     } else {
-      // Under a spread other bindings might do, or spare lazy gangs, on good hardware, too.
+      // Under anti-affinity other bindings may succeed or leave lazy gangs running, on good hardware, too.
       const bool apart = is_spread_over_whole_cells(cells.cluster(c), request.rules);
       found = attempt(cells, q, {});
       if (!apart && (found || (attempt_.mapped() && !chain.any_bad()))) return found;
@@ -68,20 +73,21 @@ class hived_search {
     return try_yielding(cells, q, *usable, found);
   }
 
+  // As set by hived::set_victim_cost().
   [[nodiscard]] gang_cost& victim_cost() noexcept { return attempt_.victim_cost(); }
-  // After a search that found one.
+  // After a search that found a placement.
   [[nodiscard]] const gang_place& place() const noexcept { return place_; }
-  // After one that did not.
+  // After a search that found none: what is known of the fit, and a count that is too small, if any.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
  private:
-  // Of ways to grant whole cells, so many candidates for them, and nodes of the tenant then, are
-  // looked at, at most; to grant one counts as much as to look at a few.
+  // The budget for trying all ways to grant whole cells. One unit pays for one candidate cell, one node of
+  // the tenant or one step of topology_fit; grant_cost units pay for one granted cell.
   static constexpr std::uint64_t grant_budget = 65536;
   static constexpr std::uint64_t grant_cost = 16;
 
-  // Tries once; a place that is found is place_.
+  // Tries once, and keeps a placement in place_.
   bool attempt(hived_cells& cells, const hived_search_input& q, const hived_search_options& how) {
     const bool found = attempt_(cells, q, how);
     verdict_ = attempt_.verdict();
@@ -89,7 +95,7 @@ class hived_search {
     if (found) place_ = attempt_.take_place();
     return found;
   }
-  // With all ways to grant whole cells, as far as the budget reaches.
+  // Tries all ways to grant whole cells, as far as the budget allows.
   bool try_filtered(hived_cells& cells, const hived_search_input& q,
                     const health<uniform_tree>& usable, std::span<const gang_slot> yielding = {}) {
     hived_search_options way{.usable = &usable, .yielding = yielding};
@@ -109,7 +115,7 @@ class hived_search {
     }
     bool undecided = verdict_ == fit_verdict::budget_ended;
     const std::size_t unbound = whole.bound;
-    std::uint64_t tried = 0;  // bit s-1 for pieces of s leaves
+    std::uint64_t tried = 0;  // bit s-1: tasks of s leaves
     for (const task_group& m : q.request.members) {
       const std::uint64_t bit = std::uint64_t{1} << (m.gpus - 1);
       if (m.gpus == 1 || (tried & bit) != 0) continue;
@@ -118,7 +124,7 @@ class hived_search {
       if (attempt(cells, q, way)) return true;
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
     }
-    // All ways to grant whole cells, counted through like the digits of a number.
+    // Enumerates all ways to grant whole cells, like the digits of a number.
     std::vector<std::uint32_t> skips(unbound, 0);
     way.piece = 1;
     way.skips = skips;
@@ -139,11 +145,11 @@ class hived_search {
     cut_.reset();
     return false;
   }
-  // Tries once more, after gangs of lower priority have given their tenant's cells back: cells that
-  // will do may be bound in their stead; few of them. If nothing was found, with all ways to bind
-  // cells then, and with such as must end only where the others do not suffice. Otherwise these are
-  // lazy ones in the way of the place found and such as preempt for leaves that will not do; it is
-  // kept unless fewer gangs end then.
+  // Tries again after a few gangs of lower priority have given up their tenant's cells, so that usable
+  // cells can be bound instead. Without a placement so far (`found` is false) it tries all ways to bind
+  // cells, and gangs that must end give up cells only if the others do not suffice. With a placement, the
+  // gangs that give up cells are lazy gangs on its leaves, and preempting gangs that have claimed unusable
+  // leaves; the placement is kept unless another one ends fewer gangs.
   bool try_yielding(hived_cells& cells, const hived_search_input& q,
                     const health<uniform_tree>& usable, bool found) {
     const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
@@ -160,7 +166,7 @@ class hived_search {
     const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.rules);
     gang_place best = place_;
     std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
-    const auto give_way = [&](std::size_t n) {  // some of the first n of them
+    const auto give_way = [&](std::size_t n) {  // choose among the first n gangs
       const auto take = [&](bool good) {
         if (!good || num_ended(chain, q.gangs) > most) return false;
         most = num_ended(chain, q.gangs);
@@ -178,16 +184,17 @@ class hived_search {
       return hived_victims::choose_few(std::span(lower).first(n), suffice);
     };
     const auto runs_on = [&](gang_slot s) { return !hived_victims::must_end(q.gangs[s]); };
+    // lower_ones() puts them first.
     const auto others =
-        static_cast<std::size_t>(std::count_if(lower.begin(), lower.end(), runs_on));  // the first
+        static_cast<std::size_t>(std::count_if(lower.begin(), lower.end(), runs_on));
     found = (others > 0 && give_way(others)) || (others < lower.size() && give_way(lower.size())) ||
             found;
     place_ = std::move(best);
     if (found) verdict_ = fit_verdict::fits;
     return found;
   }
-  // Of a gang that gives its tenant's cells back without ending: whether fewer might end if it does,
-  // where the place is.
+  // Whether fewer gangs may have to end for place_ if this gang gives up its tenant's cells. False for
+  // a gang that would have to end itself.
   [[nodiscard]] bool in_the_way(const physical_chain& chain, const gang_record& gang,
                                 gang_slot slot, const health<uniform_tree>& usable) const noexcept {
     if (hived_victims::must_end(gang)) return false;
@@ -199,7 +206,7 @@ class hived_search {
     return std::any_of(place_.leaves.begin(), place_.leaves.end(),
                        [&](const bound_leaf& l) { return chain.holders(l.image).user == slot; });
   }
-  // How many gangs must end for the place.
+  // How many gangs must end for place_.
   [[nodiscard]] std::size_t num_ended(const physical_chain& chain, const gang_table& gangs) {
     ended_.clear();
     for (const bound_leaf& l : place_.leaves)
