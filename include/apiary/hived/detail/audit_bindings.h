@@ -1,4 +1,4 @@
-// apiary/hived/detail/audit_bindings.h - what must be true of virtual cells and what they are bound to.
+// apiary/hived/detail/audit_bindings.h - checks the bindings between virtual and physical cells.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -15,13 +15,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A virtual cell that is bound; active: some leaf of it is taken.
+// Checks a bound virtual cell; active: one of its leaves is taken.
 //
-// bijection  a virtual cell is bound to the physical cell that is bound to it, of its level
-// shape      the cell above a bound cell is bound to the cell above its image
-// roots      the cells allocated are those that roots are bound to
-// needless   a bound cell has something in use, or is a pinned root, or is an unhealthy part of a
-//            bound cell
+// bijection  the physical cell has the same level, and is bound to this virtual cell
+// shape      the parent of a bound cell is bound to the parent of its image
+// roots      a physical cell is allocated if and only if a root is bound to it
+// needless   a bound cell has a leaf in use, or is the root of a pinned cell, or is unhealthy and
+//            inside a bound cell
 inline void audit_binding(audit_notes& notes, vc_chain_id c, cell_id v, level_t l, bool active) {
   const virtual_cluster& cluster = notes.cells.cluster(c);
   const physical_chain& chain = notes.cells.chain(cluster.chain());
@@ -47,11 +47,11 @@ inline void audit_binding(audit_notes& notes, vc_chain_id c, cell_id v, level_t 
   notes.expect(needed, "needless", witness);
 }
 
-// A physical cell; n: the leaves counted in its chain.
+// Checks a physical cell; n: the counts of its chain.
 //
 // bijection, roots  as above
 // own cells         a leaf that is taken is bound
-// hidden            every unhealthy part of a bound cell is bound
+// hidden            every unhealthy cell inside a bound cell is bound
 inline void audit_owner(audit_notes& notes, std::uint32_t c, cell_id p, level_t l,
                         const chain_counts& n) {
   const physical_chain& chain = notes.cells.chain(c);
@@ -81,7 +81,8 @@ inline void audit_owner(audit_notes& notes, std::uint32_t c, cell_id p, level_t 
       [&] { return notes.cell_of_chain(c, p) + " is unhealthy and not bound, the cell above is"; });
 }
 
-// All bound cells of a cluster; active: their leaves in use, by the value of the cell's id.
+// Checks all bound cells of a virtual cluster; active: the number of taken leaves of each cell, by
+// the value of the id of the cell.
 //
 // Cost: O(cells of the cluster).
 inline void audit_images(audit_notes& notes, vc_chain_id c,
@@ -94,7 +95,7 @@ inline void audit_images(audit_notes& notes, vc_chain_id c,
   }
 }
 
-// All cells of a chain.
+// Checks all cells of a chain; n: its counts.
 //
 // Cost: O(cells of the chain).
 inline void audit_owners(audit_notes& notes, std::uint32_t c, const chain_counts& n) {

@@ -1,4 +1,4 @@
-// apiary/hived/detail/audit_cells.h - what cells and nodes of a HiveD scheduler keep counted must be so.
+// apiary/hived/detail/audit_cells.h - checks the counts that cells and nodes keep.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,10 +18,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A tenant's cells in a chain; active: their leaves in use, counted.
+// Checks the cells of a tenant in a chain; active: the number of their leaves in use, recounted.
 //
-// active  a virtual cell counts its leaves in use
-// free    a virtual node shows the leaves that can be used, and is indexed by their number
+// active  a virtual cell has the right count of its leaves in use
+// free    a virtual node has exactly the leaves that can be used, and is indexed by their number
 //
 // Cost: O(cells of the cluster).
 inline void audit_cluster(audit_notes& notes, vc_chain_id c,
@@ -56,8 +56,10 @@ inline void audit_cluster(audit_notes& notes, vc_chain_id c,
   }
 }
 
-// idle  a physical node shows its idle leaves, and is indexed by them, its guests and whether
-//       it is granted
+// Checks a physical node.
+//
+// idle  a physical node has exactly its idle leaves, and is indexed by their number, by its guests
+//       (leaves with an opportunistic task) and by whether it is granted
 inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) {
   const physical_chain& chain = notes.cells.chain(c);
   std::uint64_t mask = 0;
@@ -82,13 +84,14 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
   });
 }
 
-// A chain and its nodes; n: the leaves counted in it.
+// Checks a chain and its nodes; n: the leaves counted in it.
 //
-// usage    a physical cell counts its guaranteed and its opportunistic leaves
-// health   a physical cell counts its bad leaves, and is healthy without one
-// quiet    the cells with few guests are the healthy ones with no more than so many, the quiet ones
-//          those with none
-// buddies  the free cells are the largest without an allocated leaf, and counted by levels
+// usage    a physical cell has the right counts of its guaranteed and its opportunistic leaves
+// health   a physical cell has the right count of its bad leaves, and is healthy if it has none;
+//          the chain knows whether any cell is unhealthy
+// quiet    few_guests(g) has exactly the healthy cells with at most g opportunistic leaves
+// buddies  the free cells of the allocator are the largest cells without an allocated leaf, and its
+//          counts for each level are right
 //
 // Cost: O(cells of the chain * leaves of a node).
 inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts& n) {

@@ -1,4 +1,4 @@
-// apiary/hived/detail/audit_counts.h - the leaves in each cell of a HiveD scheduler, counted afresh.
+// apiary/hived/detail/audit_counts.h - recounts the leaves in each cell of a HiveD scheduler.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,7 +14,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// of_leaf summed over the leaves of every cell of a tree, by the value of the cell's id.
+// The sum of of_leaf(leaf) over the leaves of every cell of a tree, by the value of the id of the
+// cell.
 //
 // Cost: O(cells).
 template <class Tree, class F>
@@ -29,12 +30,14 @@ template <class Tree, class F>
   return n;
 }
 
-// Leaves of the physical cells of a chain, by the value of the cell's id.
+// For each physical cell of a chain, by the value of its id: its bad, opportunistic and guaranteed
+// leaves, and its leaves in allocated cells.
 struct chain_counts {
   std::vector<std::uint32_t> bad, opportunistic, guaranteed, allocated;
 };
 
-// How many leaves of every cell lie in cells that are allocated, by the value of the cell's id.
+// For every cell the number of its leaves that lie in allocated cells, by the value of the id of
+// the cell.
 //
 // Cost: O(cells).
 [[nodiscard]] inline std::vector<std::uint32_t> count_allocated(const physical_chain& chain) {
@@ -50,8 +53,8 @@ struct chain_counts {
   return sum_of_leaves(tree, [&](cell_id c) { return inside[c.value]; });
 }
 
-// How many cells of each level have no allocated leaf and lie in no larger one without; allocated:
-// as count_allocated.
+// For each level the number of cells without an allocated leaf that do not lie in a larger cell
+// without one; allocated: the result of count_allocated.
 //
 // Cost: O(cells).
 [[nodiscard]] inline std::vector<std::uint32_t> count_largest_free(
@@ -67,7 +70,7 @@ struct chain_counts {
   return counts;
 }
 
-// From the holders and the health of the leaves, and the cells that are allocated.
+// Counts the leaves of a chain from their holders, their health, and the cells that are allocated.
 //
 // Cost: O(cells).
 [[nodiscard]] inline chain_counts count_leaves(const physical_chain& chain) {
@@ -82,7 +85,8 @@ struct chain_counts {
   return n;
 }
 
-// How many healthy cells of each level of a chain are free, parts of larger ones included.
+// For each level of a chain the number of healthy free cells, including cells inside larger free
+// cells.
 //
 // Cost: O(cells).
 [[nodiscard]] inline std::vector<std::uint32_t> count_healthy_free(const physical_chain& chain) {
@@ -96,20 +100,22 @@ struct chain_counts {
   return counts;
 }
 
-// The physical leaf that a virtual one is bound to; whatever else it is bound to counts as nothing.
+// The physical leaf that a virtual leaf is bound to; not valid if it is bound to nothing, or to
+// anything but a leaf of its chain.
 [[nodiscard]] inline cell_id leaf_image(const hived_cells& cells, vc_chain_id c, cell_id leaf) {
   const virtual_cluster& cluster = cells.cluster(c);
   const cell_id image = cluster.image(leaf);
   return cells.chain(cluster.chain()).tree().cells(0).contains(image) ? image : cell_id();
 }
 
-// Whether the physical leaf of a virtual one is taken.
+// Whether the physical leaf that a virtual leaf is bound to is taken.
 [[nodiscard]] inline bool leaf_taken(const hived_cells& cells, vc_chain_id c, cell_id leaf) {
   const cell_id image = leaf_image(cells, c, leaf);
   return image.valid() && cells.chain(cells.cluster(c).chain()).holders(image).taken();
 }
 
-// How many leaves of every virtual cell of a cluster are taken, by the value of the cell's id.
+// For every cell of a virtual cluster the number of its leaves that are taken, by the value of the
+// id of the cell.
 //
 // Cost: O(cells).
 [[nodiscard]] inline std::vector<std::uint32_t> count_active(const hived_cells& cells,

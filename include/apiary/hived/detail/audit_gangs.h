@@ -1,4 +1,4 @@
-// apiary/hived/detail/audit_gangs.h - what must be true of gangs, their leaves and their clusters.
+// apiary/hived/detail/audit_gangs.h - checks the gangs of a HiveD scheduler and their leaves.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -19,7 +19,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// table   a gang is found by its job, and stands once in the list of its cluster only
+// Checks the table of gangs.
+//
+// table  a gang is found by its job, and only the list of its virtual cluster has it, once
 inline void audit_table(audit_notes& notes) {
   std::vector<bool> seen(notes.known.size(), false);
   for (const gang_slot s : notes.all) {
@@ -47,7 +49,10 @@ inline void audit_table(audit_notes& notes) {
   }
 }
 
-// claims  a claimer has a higher priority than the user, and the tenant of a guaranteed one
+// Checks the claim on a leaf.
+//
+// claims  the claimer has a higher priority than the user; if the user is guaranteed, both have the
+//         same tenant
 inline void audit_claim(audit_notes& notes, std::uint32_t c, cell_id at, leaf_holders h) {
   if (!notes.exists(h.user) || !notes.exists(h.claimer)) return;
   const gang_record& user = notes.gangs[h.user];
@@ -63,8 +68,11 @@ inline void audit_claim(audit_notes& notes, std::uint32_t c, cell_id at, leaf_ho
   });
 }
 
-// once     no leaf is used, or claimed, by two gangs, nor twice by one
-// holders  each leaf has the user and the claimer that the gangs say, and no other
+// Checks the holders of all leaves.
+//
+// once     no two gangs use the same leaf, no two gangs claim the same leaf, and no gang has a leaf
+//          twice
+// holders  each leaf has the user and the claimer that the gangs name, and no other
 inline void audit_holders(audit_notes& notes) {
   std::vector<std::vector<leaf_holders>> expected;
   for (std::uint32_t c = 0; c < notes.cells.num_chains(); ++c)
@@ -98,8 +106,10 @@ inline void audit_holders(audit_notes& notes) {
   }
 }
 
-// own cells  a guaranteed gang has the cluster of its tenant, or of its pinned cell, and all its
-//            leaves are bound there
+// Checks the cells of a guaranteed gang.
+//
+// own cells  a guaranteed gang uses the virtual cluster of its tenant, or of its pinned cell, and
+//            all its leaves are bound there
 inline void audit_own_cells(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   const bool known = g.cluster.value < notes.cells.num_clusters();
@@ -123,7 +133,8 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
   }
 }
 
-// Of a gang that is to end for another: whether it is downgraded for that one.
+// For a gang that must end for another gang: whether it runs downgraded, and the other gang is
+// preempting and lists it in downgraded_victims.
 [[nodiscard]] inline bool is_remembered(const audit_notes& notes, const gang_record& g) {
   if (g.state != gang_state::allocated || !g.downgraded || !notes.exists(g.ends_for)) return false;
   const gang_record& by = notes.gangs[g.ends_for];
@@ -132,8 +143,10 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
          std::find(jobs.begin(), jobs.end(), g.request.job) != jobs.end();
 }
 
-// missing  the leaves of a gang that the configuration does not have are none that it has, each
-//          named once in its place, by ascending place
+// Checks the missing leaves of a gang.
+//
+// missing  a missing leaf is not in the configuration, and its index is the index of a leaf that is
+//          not valid; the indices ascend, each occurs once
 inline void audit_missing(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   std::size_t next = 0;
@@ -150,11 +163,13 @@ inline void audit_missing(audit_notes& notes, gang_slot s) {
   }
 }
 
-// type  a gang that was placed here is on leaves of the type that it asks for
+// Checks the leaf type of a gang.
+//
+// type  a gang that was neither recovered nor moved is on leaves of the type that it asks for
 inline void audit_type(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   if (!g.request.leaf_type.valid() || g.recovered || g.moved) return;
-  std::vector<std::string> types;  // in the order of chains: by id
+  std::vector<std::string> types;  // by id: in the order of the chains
   std::vector<std::size_t> of_chain;
   for (const chain_layout& chain : notes.layout.chains) {
     const auto known = std::find(types.begin(), types.end(), chain.level_types[0]);
@@ -169,13 +184,15 @@ inline void audit_type(audit_notes& notes, gang_slot s) {
   }
 }
 
-// tasks       a gang has leaves for all its tasks; a task has all its leaves, on one node, missing
-//             ones counted, or none any more (less only if the gang was recovered); a gang has a
-//             leaf
-// class       a gang has no cluster if and only if it is opportunistic or downgraded
-// preempting  a preempting gang is guaranteed; only such a gang remembers whom it downgraded
-// ending      a gang that is to end for another runs, downgraded; that one preempts and remembers
-//             it
+// Checks one gang, with all checks above that concern one gang.
+//
+// tasks       a gang has leaves for all its tasks. All leaves of a task are on one node. A task has
+//             all its leaves, missing ones included, or none if it has ended; only a task of a
+//             recovered gang may have fewer. A gang has at least one leaf
+// class       a gang has no virtual cluster if and only if it is opportunistic or downgraded
+// preempting  a preempting gang is guaranteed; only a preempting gang has downgraded victims
+// ending      a gang that must end for another gang runs and is downgraded; the other gang is
+//             preempting and lists it in downgraded_victims
 inline void audit_gang(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   std::size_t asked = 0;
@@ -186,7 +203,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
     return;
   }
   bool any = !g.missing.empty();
-  std::vector<bool> named(g.leaves.size(), false);  // missing
+  std::vector<bool> named(g.leaves.size(), false);  // whether a missing leaf has this index
   for (const missing_leaf& m : g.missing)
     if (m.index < named.size()) named[m.index] = true;
   std::uint32_t task = 0;
@@ -226,7 +243,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
   if (g.guaranteed()) audit_own_cells(notes, s);
 }
 
-// All rules of gangs: those above.
+// Checks all gangs.
 //
 // Cost: O(leaves of the chains and of the gangs * levels).
 inline void audit_gangs(audit_notes& notes) {

@@ -1,4 +1,4 @@
-// apiary/hived/detail/audit_notes.h - what an audit of a HiveD scheduler reads, and what it writes down.
+// apiary/hived/detail/audit_notes.h - the input of an audit, and the violations that it finds.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,12 +18,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// A number or an id as text.
 [[nodiscard]] inline std::string audit_text(std::uint64_t n) { return std::to_string(n); }
 [[nodiscard]] inline std::string audit_text(cell_id c) {
   return c.valid() ? audit_text(c.value) : std::string("none");
 }
 
-// The state that is audited, what its parts are called in a witness, and the violations found.
+// The state that is audited, the names of its cells and gangs in a witness, and the violations
+// found.
 //
 // Requires: layout, cells and gangs outlive it and do not change.
 // Cost:     construction O(gangs log gangs).
@@ -32,7 +34,7 @@ struct audit_notes {
   const hived_cells& cells;
   const gang_table& gangs;
   std::vector<gang_slot> all;  // by job
-  std::vector<bool> known{};   // slots that are a gang's
+  std::vector<bool> known{};   // whether a slot has a gang
   std::vector<violation> found{};
 
   audit_notes(const hived_layout& in, const hived_cells& of, const gang_table& by)
@@ -43,17 +45,20 @@ struct audit_notes {
     }
   }
 
+  // Reports a violation of an invariant; the witness has ids, names and counts.
   void report(const char* rule, std::string witness) {
     found.push_back({rule, std::move(witness)});
   }
-  // Reports the rule with what witness() says, unless it holds.
+  // Reports the invariant with the text of witness(), unless it holds.
   void expect(bool holds, const char* rule, const auto& witness) {
     if (!holds) report(rule, witness());
   }
 
+  // Whether there is a gang in this slot.
   [[nodiscard]] bool exists(gang_slot s) const noexcept {
     return s.value < known.size() && known[s.value];
   }
+  // The text of a gang, of a leaf of a chain, and of a cell of a chain or of a virtual cluster.
   [[nodiscard]] std::string gang(gang_slot s) const {
     if (!s.valid()) return "no gang";
     return exists(s) ? "gang " + audit_text(gangs[s].request.job.value)

@@ -1,4 +1,4 @@
-// apiary/hived/detail/audit_quotas.h - what must be true of quotas and of what is promised.
+// apiary/hived/detail/audit_quotas.h - checks the quotas of tenants and the reservations for them.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -17,18 +17,22 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// How many roots of a level have a physical cell.
+// The number of roots of a level that are bound to a physical cell.
 [[nodiscard]] inline std::uint32_t bound_roots(const virtual_cluster& cluster, level_t l) {
   std::uint32_t n = 0;
   for (const cell_id root : cluster.tree().roots(l)) n += cluster.image(root).valid() ? 1U : 0U;
   return n;
 }
 
-// promises  promised are the unbound roots that are not pinned, and all can be kept: of each level
-//           as many cells can be split as are free beyond them, by the cells that are allocated
-// ledger    quotas are those of the layout, and in use are the bound roots
+// Checks the quotas and the reservations of a chain.
 //
-// Cost: O(cells of the chain, roots of the tenants in it).
+// promises  one cell is reserved for each unbound root that is not pinned, and all reservations can
+//           be kept: the allocator counts for each level the cells that can be split besides the
+//           reserved ones, and a recount from the allocated cells gives the same number, at least 0
+// ledger    the quotas are those of the layout, the quotas in use are the bound roots, and the
+//           remaining total is the number of unbound roots
+//
+// Cost: O(cells of the chain + roots of the tenants in it).
 inline void audit_reservations(audit_notes& notes, std::uint32_t c) {
   const physical_chain& chain = notes.cells.chain(c);
   const level_t levels = chain.tree().num_levels();

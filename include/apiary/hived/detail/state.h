@@ -1,4 +1,4 @@
-// apiary/hived/detail/state.h - gangs on cells: how they come, go, and change places.
+// apiary/hived/detail/state.h - the gangs of a HiveD scheduler and the leaves that they hold.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,31 +25,37 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The gangs of a HiveD scheduler together with the leaves that they have. It does what is decided
-// elsewhere and checks nothing that a host sends.
+// The gangs of a HiveD scheduler and the leaves that they hold. It carries out decisions that are
+// made elsewhere, and does not check the calls of a host.
 //
-// Model: HiveD (OSDI 2020) section 5; the states of leaves and gangs as in leaf_holders and
-//        gang_state. Differs: what a preemption has taken from lazy gangs is given back when it is
-//        withdrawn.
-// Cost:  O(leaves of the gang * levels * fan-out) a call, and on bad hardware O(fan-out) for each
-//        unhealthy cell in the whole cells of the gang, once for tasks in the same. For a gang that
-//        is given its tenant's cells where it runs (readmit, oust, restore) also O(whole cells of
-//        the tenant) for each that it lies in; oust as often as there are lower gangs.
+// Model: HiveD (OSDI 2020) section 5; leaf_holders and gang_state are the states of leaves and
+//        gangs. Differs: cells that a preemption has taken from lazy gangs are given back when it
+//        is cancelled.
+// Cost:  O(leaves of the gang * levels * fan-out) for each call. On bad hardware also O(fan-out)
+//        for each unhealthy cell in the whole cells of the gang, once for consecutive leaves in the
+//        same whole cell. A call that gives a gang cells of its tenant where it runs (readmit,
+//        oust, restore) also costs O(whole cells of the tenant) for each whole cell that the gang
+//        lies in; oust does that as often as there are gangs of lower priority.
 class hived_state {
  public:
   explicit hived_state(const hived_layout& layout)
       : cells_(layout), gangs_(cells_.num_clusters()), hash_(layout.hash()) {}
 
+  // The cells of the cluster and of the tenants.
   [[nodiscard]] const hived_cells& cells() const noexcept { return cells_; }
-  // For searching, which leaves them as they were.
+  // The same for a search, which must leave the cells as they were.
   [[nodiscard]] hived_cells& cells() noexcept { return cells_; }
+  // All gangs.
   [[nodiscard]] const gang_table& gangs() const noexcept { return gangs_; }
-  // Over the layout, the gangs and their cells: equal states of equal layouts, equal values.
+  // A hash of the layout, the gangs and their cells: equal states of equal layouts have equal
+  // values.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_ ^ cells_.hash(); }
 
-  // A gang comes to a place: it runs there, or claims the leaves while their users end, and those of
-  // the downgraded gangs that are not lazy. Requires: of the place, cancelled and downgraded gangs
-  // are so already; those not lazy are among the downgraded victims, and it preempts.
+  // Adds a gang. It runs on the leaves of `place`; if `preempting` is true, it claims these leaves
+  // and waits until their users and the downgraded gangs that are not lazy have ended.
+  // Requires: the gangs in place.cancelled and place.downgraded have been cancelled and downgraded
+  //           already. If a downgraded gang is not lazy it is listed in downgraded_victims, and
+  //           `preempting` is true.
   gang_slot admit(gang_request request, const gang_place& place, bool preempting,
                   std::vector<job_id> downgraded_victims) {
     gang_record gang;
@@ -74,7 +80,7 @@ class hived_state {
       if (!gangs_[s].request.lazy) end_for(s, slot);
     return slot;
   }
-  // A preempting gang runs where its leaves are. Requires: their users have ended.
+  // Lets a preempting gang run on the leaves that it has claimed. Requires: their users have ended.
   void bind_reserved(gang_slot slot) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
@@ -85,10 +91,11 @@ class hived_state {
     gang.downgraded_victims.clear();
     hash_ ^= fact(slot);
   }
-  // A gang that runs already, with its request, leaves, missing ones, and how it came; those of its
-  // leaves that are not valid are not there. Requires: the others are idle. Whether it has its
-  // tenant's cells, if it should; otherwise it runs on as opportunistic. levels: of each leaf the
-  // level of the whole cell that it had, which is tried first; empty: not known.
+  // Adds a gang that runs already, with its request, its leaves, its missing leaves, and whether it
+  // was recovered or moved. A leaf that is not valid does not exist. Returns false if the gang
+  // should have cells of its tenant and got none: then it runs as opportunistic.
+  // Requires: the leaves that are valid are idle. `levels`: for each leaf the level of the whole
+  //           cell that it had, which is tried first; empty: unknown.
   bool readmit(gang_record gang, std::span<const level_t> levels = {}) {
     gang.request.suggested = nullptr;
     const bool opportunistic = gang.request.priority < 0;
@@ -101,10 +108,11 @@ class hived_state {
     hash_ ^= fact(slot);
     return opportunistic || upgrade(slot, levels);
   }
-  // After readmit that found no cells: gives it those of lower gangs that run in the same cells and
-  // that nobody preempts. One after another loses them, the cheapest first, until that succeeds;
-  // those who need not have lost them get them back, as all do if it fails. A gang whose levels are
-  // not known takes none from those whose are, or who never had to be readmitted.
+  // For a gang for which readmit found no cells: takes them from gangs of lower priority that run
+  // in the same virtual cluster and that no gang preempts. Downgrades these gangs, cheapest first,
+  // until the gang fits; then restores every gang that need not have been downgraded. On failure it
+  // restores all of them. A gang whose levels are unknown takes no cells from gangs whose levels
+  // are known, nor from gangs that never had to be readmitted. Returns whether the gang has cells.
   bool oust(gang_slot slot, std::span<const level_t> levels) {
     const vc_chain_id cluster = cluster_for(gangs_[slot]);
     if (!cluster.valid()) return false;
@@ -128,9 +136,9 @@ class hived_state {
     while (ousted-- > 0) upgrade(lower[ousted].slot, lower[ousted].levels);
     return done;
   }
-  // The tasks of another gang become the last ones of a gang, and that other gang is no more.
-  // Requires: both run, nobody claims their leaves, and both have cells of the same cluster, or both
-  // of none.
+  // Merges the gang `other` into a gang: its tasks become the last tasks of the gang, and `other`
+  // exists no more. Requires: both gangs run, no gang has claimed their leaves, and both have cells
+  // of the same virtual cluster, or both have none.
   void join(gang_slot slot, gang_slot other) {
     hash_ ^= fact(slot) ^ fact(other);
     gang_record& gang = gangs_[slot];
@@ -155,7 +163,7 @@ class hived_state {
     hash_ ^= fact(slot);
   }
 
-  // Some leaves of a gang are its own no more: first, ..., last-1 of them.
+  // Releases the leaves first, ..., last-1 of a gang.
   void release(gang_slot slot, std::size_t first, std::size_t last) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
@@ -170,20 +178,24 @@ class hived_state {
     gangs_.rank(slot);
     hash_ ^= fact(slot);
   }
+  // Removes a gang and releases its leaves and claims.
   void drop(gang_slot slot) {
     hash_ ^= fact(slot);
     for (const chain_leaf& l : gangs_[slot].leaves)
       if (l.leaf.valid()) let_go(gangs_[slot], l);
     gangs_.remove(slot);
   }
-  // The gangs that it downgraded need not end for it any more, and may be restored when its leaves
-  // are settled.
+  // Removes a preempting gang. The gangs that it downgraded need not end for it any more. They are
+  // appended to to_restore, so that the caller can restore them when the leaves of the preempting
+  // gang are settled.
   void drop_preempting(gang_slot slot, std::vector<job_id>& to_restore) {
     const std::vector<job_id>& jobs = gangs_[slot].downgraded_victims;
     to_restore.insert(to_restore.end(), jobs.begin(), jobs.end());
     for (const gang_slot s : ending_for(slot)) end_for(s, gang_slot());
     drop(slot);
   }
+  // Takes the cells of its tenant from a guaranteed gang: it keeps running as opportunistic, and
+  // remembers the levels of its whole cells.
   void downgrade(gang_slot slot) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
@@ -194,11 +206,12 @@ class hived_state {
     gang.downgraded = true;
     hash_ ^= fact(slot);
   }
-  // Gives those of the gangs that are downgraded their tenants' cells back as far as they can have
-  // them where they run, whole cells of the levels that they had if possible, by descending
-  // priority, then by job. Those who cannot are remembered as downgraded for each gang that may be
-  // in the way: the preempting one, if named, and those that have claimed a leaf of theirs. The
-  // jobs of those who can. Cost: O(gangs that cannot * leaves of those remembered for) besides.
+  // Gives the downgraded gangs among `jobs` cells of their tenants where they run, as far as such
+  // cells are free: by descending priority, then by job, and in whole cells of the levels that they
+  // had if possible. Returns the jobs that got cells. A gang that got none is recorded as
+  // downgraded by each gang that may be in the way: by `preempting`, if it is given, and by the
+  // gangs that have claimed a leaf of it.
+  // Cost: also O(gangs that get no cells * leaves of the gangs that record them).
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
@@ -227,11 +240,12 @@ class hived_state {
     }
     return restored;
   }
-  // Whether another gang has claimed a leaf of it, or has its tenant's cells and waits for its end.
+  // Whether another gang has claimed a leaf of this gang, or has taken the cells of its tenant and
+  // waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
     return gang.ends_for.valid() || gang.claimed(cells_);
   }
-  // The gangs that a preempting one waits for, having their tenant's cells, in the order of jobs.
+  // The gangs whose cells a preempting gang has taken and for whose end it waits, by ascending job.
   [[nodiscard]] std::vector<gang_slot> ending_for(gang_slot preempting) const {
     std::vector<gang_slot> ending;
     for (const job_id job : gangs_[preempting].downgraded_victims) {
@@ -240,8 +254,9 @@ class hived_state {
     }
     return ending;
   }
-  // Of each leaf of a gang the level of the whole cell of its tenant that it lies in, or lay in if the
-  // gang is downgraded, no_level of one that is not there; none if it is not known.
+  // For each leaf of a gang the level of the whole cell of its tenant around it. If the gang is
+  // downgraded: of the whole cell that was around it. no_level for a leaf that does not exist;
+  // empty if the levels are unknown.
   [[nodiscard]] std::vector<level_t> levels_of(const gang_record& gang) const {
     if (!gang.guaranteed()) return gang.lost;
     std::vector<level_t> levels;
@@ -250,11 +265,12 @@ class hived_state {
                                       : hived_cells::no_level);
     return levels;
   }
-  // Whether that changed it.
+  // Marks a leaf as healthy or bad. Returns whether that changed it.
   bool mark(chain_leaf l, bool good) { return cells_.mark(l.chain, l.leaf, good); }
 
  private:
-  // The rules of the members of both, as they will be numbered. Requires: these are not joined yet.
+  // Adds the topology constraints of `more` to r, with task groups and leaders numbered as after
+  // the merge. Requires: the task groups are not merged yet.
   static void join(gang_request& r, const gang_request& more) {
     if (r.rules.members.empty() && more.rules.members.empty()) return;
     r.rules.members.resize(r.members.size());
@@ -265,6 +281,7 @@ class hived_state {
     }
     r.rules.members.resize(r.members.size() + more.members.size());
   }
+  // Releases one leaf: the claim of a preempting gang, or the use of a running one.
   void let_go(const gang_record& gang, chain_leaf l) {
     if (gang.state == gang_state::preempting) {
       cells_.unclaim(l.chain, l.leaf);
@@ -272,7 +289,7 @@ class hived_state {
       cells_.unuse(l.chain, l.leaf);
     }
   }
-  // A gang is downgraded for a preempting one.
+  // Records that the gang of `job` is downgraded for a preempting gang.
   void remember(gang_slot preempting, job_id job) {
     std::vector<job_id>& victims = gangs_[preempting].downgraded_victims;
     const auto at = std::lower_bound(victims.begin(), victims.end(), job);
@@ -281,12 +298,13 @@ class hived_state {
     victims.insert(at, job);
     hash_ ^= fact(preempting);
   }
+  // Records that a gang must end for a preempting gang; not valid: it need not end.
   void end_for(gang_slot slot, gang_slot preempting) {
     hash_ ^= fact(slot);
     gangs_[slot].ends_for = preempting;
     hash_ ^= fact(slot);
   }
-  // Whose cells the gang can have where it runs; not valid: nobody's.
+  // The virtual cluster whose cells the gang can use where it runs; not valid: none.
   [[nodiscard]] vc_chain_id cluster_for(const gang_record& gang) const {
     std::uint32_t c = ~std::uint32_t{0};
     for (const chain_leaf& l : gang.leaves) {
@@ -299,6 +317,8 @@ class hived_state {
     if (gang.request.pinned) cluster = cells_.cluster_of_pinned(*gang.request.pinned);
     return cluster.valid() && cells_.cluster(cluster).chain() == c ? cluster : vc_chain_id();
   }
+  // Gives a gang cells of its tenant where it runs: whole cells of these levels if possible, else
+  // the highest that are free, else the lowest. Returns whether it has them.
   bool upgrade(gang_slot slot, std::span<const level_t> levels = {}) {
     gang_record& gang = gangs_[slot];
     const vc_chain_id cluster = cluster_for(gang);
@@ -314,6 +334,7 @@ class hived_state {
     hash_ ^= fact(slot);
     return true;
   }
+  // One try of upgrade. On failure the cells are as before.
   bool adopt(const gang_record& gang, gang_slot slot, vc_chain_id cluster, bool highest_first,
              std::span<const level_t> levels = {}) {
     cells_.begin();
@@ -331,7 +352,8 @@ class hived_state {
     reveal(gang);
     return true;
   }
-  // Shows the tenant what is unhealthy in the whole cells in which the gang has its leaves.
+  // Binds the unhealthy cells in the whole cells in which the gang has leaves, so that the tenant
+  // has them in its view.
   void reveal(const gang_record& gang) {
     cell_id shown;
     for (const chain_leaf& l : gang.leaves) {
@@ -342,7 +364,8 @@ class hived_state {
       shown = cells_.reveal(at.cluster, at.cell, shown);
     }
   }
-  // What of a gang the leaves' holders do not say, as which leaf is which task's.
+  // A hash of what the holders of the leaves do not say about a gang, such as which leaf belongs to
+  // which task.
   [[nodiscard]] std::uint64_t fact(gang_slot s) const noexcept {
     const gang_record& gang = gangs_[s];
     const gang_request& r = gang.request;

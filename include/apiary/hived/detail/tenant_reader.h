@@ -23,16 +23,17 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Reads the tenants of a document whose physical cells are read, and tests that what is promised
-// to them can be kept.
+// Reads the tenants of a configuration whose physical cells have been read already, and checks that
+// the cluster has enough cells for all quotas.
 //
 // Cost: O(entries of the tenants + tenants * levels + cells / 64).
 class hived_tenant_reader {
  public:
-  std::vector<tenant_layout> tenants{};  // in the order of the document
+  std::vector<tenant_layout> tenants{};  // in the order of the configuration
   name_index tenant_of_name{};
 
-  // Enters the owners of the pinned cells.
+  // Reads all tenants and sets the owner of each pinned cell in `cells`. Adds what is wrong to
+  // `faults`.
   hived_tenant_reader(const hived_config& config, hived_chain_reader& cells,
                       document_faults& faults)
       : cells_(cells), faults_(faults), reserved_(cells.chains.size()) {
@@ -61,7 +62,7 @@ class hived_tenant_reader {
     }
   }
 
-  // Quotas of 32 bits overflow only where the sums in reserved_ are too many to be kept.
+  // A quota of 32 bits overflows only if the sum in reserved_ is more than the chain can have.
   void add_quota(const std::string& path, const virtual_cell_config& cells) {
     const auto where = find_level(path, cells.type);
     if (!where) return;
@@ -70,8 +71,8 @@ class hived_tenant_reader {
     reserved_[c.value][level] += cells.count;
   }
 
-  // The chain and level of a qualified type; nullopt when there is no such, or when its chain has
-  // faults.
+  // The chain and level of a qualified cell type, such as rack.node. nullopt if there is no such
+  // type (a fault is added), or if its chain has faults.
   [[nodiscard]] std::optional<std::pair<chain_id, level_t>> find_level(const std::string& path,
                                                                        std::string_view type) {
     std::size_t dot = type.find('.');
@@ -100,6 +101,7 @@ class hived_tenant_reader {
     return std::pair(chain, level);
   }
 
+  // Sets the owner of the pinned cell with this id, if there is one.
   void own_pinned(const std::string& path, const std::string& id, tenant_id tenant) {
     const auto found = cells_.pinned_of_id.find(id);
     if (id.empty()) {
@@ -116,8 +118,8 @@ class hived_tenant_reader {
     }
   }
 
-  // Takes the tenants' pinned cells and promises the rest, largest first:
-  // the first promise that cannot be kept is of a level that has too few cells.
+  // Allocates the tenants' pinned cells and reserves the quotas, the largest cells first. The first
+  // quota that cannot be reserved is of a level with too few cells: it is reported.
   void check_reservations(chain_id c) {
     const chain_layout& in = cells_.chains[c.value];
     reserving_buddy_allocator free(in.tree);

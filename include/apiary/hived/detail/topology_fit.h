@@ -1,4 +1,4 @@
-// apiary/hived/detail/topology_fit.h - where a gang under rules goes in a tenant's cells, or in a chain.
+// apiary/hived/detail/topology_fit.h - places gangs under topology constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -31,7 +31,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The lowest level above l for which the rules have a spread; any_level: there is none.
+// The lowest level above l for which the constraints have a spread (anti-affinity); any_level if
+// there is none.
 [[nodiscard]] inline level_t spread_above(const request_constraints& rules, level_t l) noexcept {
   level_t lowest = any_level;
   for (const group_constraints& m : rules.members)
@@ -39,11 +40,11 @@ namespace detail {
       if (s.level > l) lowest = (std::min)(lowest, s.level);
   return lowest;
 }
-// Whether it matters for a spread where a tenant's whole cells are bound: it has several below the
-// level of one, and these may lie in one physical cell of that level.
+// Whether a spread depends on where the whole cells of a tenant are bound: the tenant has several
+// whole cells below the level of a spread, and these may lie in one physical cell of that level.
 [[nodiscard]] inline bool is_spread_over_whole_cells(const virtual_cluster& cluster,
                                                      const request_constraints& rules) noexcept {
-  if (rules.required != any_level) return false;  // all is in one whole cell, wherever it is bound
+  if (rules.required != any_level) return false;  // all tasks are in one whole cell
   std::uint32_t below = 0;
   for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
     below += cluster.tree().roots(l).size();
@@ -51,16 +52,19 @@ namespace detail {
   }
   return false;
 }
-// Binds unbound whole cells for which that matters, as many of each level as the gang has tasks: each
-// to a usable one in the cell of the level of the lowest spread above it where the tenant has fewest
-// leaves that can be had, of such to one with fewest guests, of such to the first. For searching.
-// Cost: O(cells of the level * levels) for each, O(cells of the chain), and tree_as_bound.
+// Binds the unbound whole cells on which a spread depends, of each level at most as many as the
+// gang has tasks. Let the region of a physical cell be the cell around it at the level of the
+// lowest spread above. Each whole cell is bound to a usable cell in the region where the tenant has
+// the fewest available leaves; ties go to the cell with the fewest guests (opportunistic leaves),
+// then to the first cell. For a search, which rolls that back.
+// Cost: O(cells of the level * levels) for each whole cell, O(cells of the chain), and
+//       tree_as_bound.
 inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& request,
                        const health<uniform_tree>& usable) {
   const virtual_cluster& cluster = cells.cluster(c);
   const physical_chain& chain = cells.chain(cluster.chain());
   const uniform_tree& tree = chain.tree();
-  std::vector<std::uint32_t> has(tree.num_cells(), 0);  // leaves to be had in each cell
+  std::vector<std::uint32_t> has(tree.num_cells(), 0);  // available leaves in each cell
   const auto add = [&](cell_id p, level_t l, std::uint32_t leaves) {
     for (; p.valid(); p = tree.parent(p, l++)) has[p.value] += leaves;
   };
@@ -90,22 +94,27 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
   }
 }
 
-// Places gangs under rules on nodes with so many leaves to be had: exact (topology_fit).
+// Places gangs under topology constraints exactly (topology_fit), on nodes whose available leaves
+// the caller gives.
 //
-// A tenant's nodes stand in its own cells, as in a cluster of its own (tree_of); those of a chain in
-// the cells of the chain. Where a spread depends on where whole cells are bound, nodes stand as these
-// are bound (tree_as_bound): those not bound are then not used, and under a spread over nodes one of
-// several that share a physical node.
+// The nodes of a tenant lie in the tenant's cells, as in a cluster made of these cells alone
+// (tree_of). The nodes of a chain lie in the cells of the chain. If a spread depends on where whole
+// cells are bound, the nodes lie where they are bound (tree_as_bound). Then a node whose whole
+// cell is below the level of a spread is not used if it is not bound. If the spread is over nodes,
+// only one of several nodes that share a physical node is used.
 //
-// Keeps a capacity_index for each cluster and chain asked about, brought up to date at each question.
-// Cost: O(nodes of the cluster or chain), as capacity_index::set for each node that has changed, and
-//       topology_fit; the first question about each, and every one as bound, O(cells) more.
+// Keeps a capacity_index for each virtual cluster and chain that was searched, and updates it at
+// each search.
+// Cost: O(nodes of the cluster or chain), capacity_index::set for each node that has changed, and
+//       topology_fit. The first search of a cluster or chain, and every search as bound, costs
+//       O(cells) more.
 class hived_topology_fit {
  public:
   using room = capacity_index<ragged_tree>;
+  // The position of a node that is not used.
   static constexpr std::uint32_t no_place = ~std::uint32_t{0};
 
-  // Over a tenant's cells; free(n): the leaves of node n of its cluster that can be had.
+  // Searches the cells of a tenant. free(n): the available leaves of node n of the virtual cluster.
   template <class Free>
   fit_verdict in_cluster(const hived_cells& cells, vc_chain_id c, const gang_request& request,
                          const Free& free) {
@@ -120,16 +129,18 @@ class hived_topology_fit {
     for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, free(n));
     return decide(*capacities, request);
   }
-  // The same as its whole cells are bound now; does_not_fit is then said of these bindings alone.
+  // The same, with whole cells as they are bound now. does_not_fit is then true of these bindings
+  // only.
   template <class Free>
   fit_verdict as_bound(const hived_cells& cells, vc_chain_id c, const gang_request& request,
                        const Free& free) {
     stand_as_bound(cells, c, request, free, free);
     return decide(*bound_, request);
   }
-  // After as_bound said no, before victims are sought on the rooms: of several nodes on one
-  // physical node the one counts of which most could be had once all who may have to go are gone,
-  // could(n); of such the one with most to be had now.
+  // Sets capacities() to the nodes as they are bound. Called by as_bound, and again before victims
+  // are searched there after as_bound said no. Of several nodes on one physical node only one
+  // counts: the one with the largest could(n), the leaves available once all possible victims have
+  // ended; of these the one with the most leaves available now.
   template <class Free, class Could>
   void stand_as_bound(const hived_cells& cells, vc_chain_id c, const gang_request& request,
                       const Free& free, const Could& could) {
@@ -139,7 +150,7 @@ class hived_topology_fit {
     bound_.emplace(tree.tree, chain.node_level(), chain.node_leaves());
     order_.clear();
     barred_.assign(tree.nodes.size(), false);
-    std::uint32_t best = 0;  // of the nodes on one physical node
+    std::uint32_t best = 0;  // of the nodes on one physical node, the one that counts
     cell_id last;            // that physical node
     for (std::uint32_t n = 0; n < tree.nodes.size(); ++n) {
       const bound_tree::node& at = tree.nodes[n];
@@ -163,7 +174,7 @@ class hived_topology_fit {
       barred_[other] = true;
     }
   }
-  // Over a chain, for opportunistic gangs.
+  // The same over a chain, for opportunistic gangs.
   template <class Free>
   fit_verdict in_chain(const physical_chain& chain, std::uint32_t c, const gang_request& request,
                        const Free& free) {
@@ -176,8 +187,9 @@ class hived_topology_fit {
     return decide(*capacities, request);
   }
 
-  // Of the last question: the rooms, for trying, the gang, and the place of each node of the cluster
-  // among those of the rooms; no_place: it is not used.
+  // The capacities, the gang and the steps of the last search; a caller may change the capacities
+  // if it restores them. places_of_nodes: for each node of the cluster or chain its position in the
+  // capacities; no_place if it is not used.
   [[nodiscard]] room& capacities() noexcept { return *capacities_; }
   [[nodiscard]] const topology_constraints& gang() const noexcept { return gang_; }
   [[nodiscard]] std::vector<std::uint32_t> places_of_nodes() const {
@@ -188,10 +200,11 @@ class hived_topology_fit {
   }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-  // After `fits`: the nodes used, as numbered in the cluster or chain.
+  // After `fits`: the nodes used, numbered as in the cluster or chain.
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return nodes_; }
-  // Leaves of these nodes, one entry each; in the order of the members, each member's tasks one after
-  // another, so that slices are consecutive tasks.
+  // Chooses leaves for all tasks. `nodes`: the leaves of each node of nodes(), one entry for each.
+  // The result is in the order of the task groups; the tasks of a group follow one another, so that
+  // slices are consecutive tasks.
   const std::vector<cell_id>& choose_leaves_of(std::span<const node_leaves> nodes,
                                                std::span<const task_group> members) {
     tasks_.begin(members);
@@ -229,15 +242,15 @@ class hived_topology_fit {
   topology_fit<ragged_tree> fit_;
   std::uint64_t steps_ = 0;
   topology_constraints gang_;
-  std::vector<std::optional<room>> clusters_;  // of each cluster, where asked
-  std::vector<std::optional<room>> chains_;    // of each chain, where asked
+  std::vector<std::optional<room>> clusters_;  // by virtual cluster, if it was searched
+  std::vector<std::optional<room>> chains_;    // by chain, if it was searched
   std::optional<room> bound_;
   room* capacities_ = nullptr;
-  std::vector<std::uint32_t> order_;  // of each node of the rooms, which one it is; none: the same
-  std::vector<bool> barred_;          // of each, whether it is not used; none: all are
+  std::vector<std::uint32_t> order_;  // for each node of the capacities its number; empty: the same
+  std::vector<bool> barred_;          // for each of them, whether it is not used; empty: all are
   std::vector<std::uint32_t> nodes_;
   std::vector<gang_portion> by_node_;
-  std::vector<std::size_t> first_;  // of each node used, its first portion there, and the end
+  std::vector<std::size_t> first_;  // for each node used its first portion; and the end
   std::vector<gang_fit::portion> portions_;
   leaves_of_tasks tasks_;
 };

@@ -1,4 +1,4 @@
-// apiary/hived/detail/victims.h - which gangs of a tenant make room for another of its gangs.
+// apiary/hived/detail/victims.h - which gangs lose their cells so that another one fits.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,20 +28,22 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Chooses victims of least cost (victim_search) among the gangs of lower priority in a cluster, and
-// takes them off their cells tentatively.
+// Chooses the victims of least cost (victim_search) among the gangs of lower priority in a virtual
+// cluster, and removes them from their cells tentatively.
 //
-// The cost: fewest running gangs, then lowest priorities in sum, then fewest leaves, as far as victims
-// have at most 2^20 of these together and number at most 1,047. To cancel a preempting gang is cheaper
-// than to end one that runs; one that ends anyway, for another that has claimed some of its leaves,
-// costs its leaves alone. With costs of a host's own (victim_cost) both cost nothing.
+// The cost is the number of running gangs; then the sum of their priorities; then the number of
+// their leaves. This order is exact for up to 1,047 victims with up to 2^20 leaves together. To
+// cancel a preempting gang costs less than to end a running gang. A gang that ends anyway, because
+// another gang has claimed some of its leaves, costs only its leaves. If the host sets costs
+// (victim_cost), both cost nothing.
 //
-// Cost: where one of the 32 cheapest gangs makes room alone O(leaves of those) and gang_fit for each;
-//       else O(leaves of the tenant's gangs of lower priority) and victim_search.
+// Cost: if one of the 32 cheapest gangs is enough alone, O(leaves of these gangs) and gang_fit for
+//       each; otherwise O(leaves of the tenant's gangs of lower priority) and victim_search.
 class hived_victims {
  public:
-  // Lifts the victims' leaves, so that the gang fits. `nodes` are the cluster's by free leaves,
-  // free(n) how many a node has; `usable`: which leaves will do, null: all healthy ones.
+  // Frees the leaves of the victims tentatively, so that the gang fits. `nodes`: the nodes of the
+  // cluster by free leaves; free(n): the free leaves of node n; `usable`: the leaves that may be
+  // used; null: all healthy leaves.
   template <class Free>
   fit_verdict lift(hived_cells& cells, const gang_table& gangs, const gang_request& request,
                    vc_chain_id c, const node_index& nodes, const Free& free,
@@ -70,8 +72,8 @@ class hived_victims {
       lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
-  // The same under rules, after `ruled` said no (topology_victim_search); as_bound: when asked as
-  // whole cells are bound.
+  // The same under topology constraints (topology_victim_search), after `constrained` said no.
+  // as_bound: `constrained` was asked with whole cells as they are bound.
   template <class Free>
   fit_verdict lift_by_constraints(hived_cells& cells, const gang_table& gangs,
                                   const gang_request& request, vc_chain_id c,
@@ -102,20 +104,23 @@ class hived_victims {
       lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
     return fit_verdict::fits;
   }
+  // The cost of ending a gang that the host has set; empty: the default cost.
   [[nodiscard]] gang_cost& victim_cost() noexcept { return cost_; }
-  // Puts back what lift has lifted, the last first: a leaf that one victim uses and another claims
-  // was lifted twice.
+  // Gives the leaves back that lift has freed, in reverse order: a leaf that one victim uses and
+  // another has claimed was freed twice.
   void put_back(hived_cells& cells) {
     for (; !lifted_.empty(); lifted_.pop_back()) {
       const auto& [l, holders] = lifted_.back();
       cells.hold(l.chain, l.leaf, holders);
     }
   }
+  // A count that proves that the last victim_search had no answer, if there is one.
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
-  // The gangs of lower priority in a cluster, by what it costs that they give its cells back: those
-  // preempting, then lazy ones that run, then those that must end, first of these such as end
-  // anyway; of each the lowest first, then the smallest, then by job.
+  // The gangs of lower priority in a virtual cluster, by what it costs if they give its cells back:
+  // preempting gangs, then lazy gangs that run, then gangs that must end; among these the gangs
+  // that end anyway come first. Within each group the lowest priority comes first, then the fewest
+  // leaves, then the lowest job.
   [[nodiscard]] static std::vector<gang_slot> lower_ones(const hived_cells& cells,
                                                          const gang_table& gangs, vc_chain_id c,
                                                          std::int32_t priority) {
@@ -133,18 +138,20 @@ class hived_victims {
   [[nodiscard]] static bool must_end(const gang_record& gang) noexcept {
     return gang.state == gang_state::allocated && !gang.request.lazy;
   }
-  // Few of these gangs that suffice, none of which can be done without: the last of them is as
-  // early as can be, then the last but one, and so on, as far as some tries reach. suffice(span)
-  // says whether some do, more would as well; the last that do are the answer.
-  // Whether all together do. Cost: O(log n) calls for each of the answer, at most 65.
+  // Chooses few gangs that are enough. The last gang chosen comes as early in the list as possible,
+  // then the last but one, and so on, so that no gang chosen can be left out; after 64 tries it
+  // stops and takes the best answer so far. suffice(span) says whether some gangs are enough; then
+  // more gangs must be enough, too. The answer is the last span for which suffice returned true.
+  // Returns whether all gangs together are enough. Cost: O(log n) calls for each gang chosen, at
+  // most 65 in all.
   template <class F>
   static bool choose_few(std::span<const gang_slot> gangs, F&& suffice) {
     if (!suffice(gangs)) return false;
     std::vector<gang_slot> needed;
     std::vector<gang_slot> some;
-    std::size_t enough = gangs.size();  // so many of the first suffice together with the needed
+    std::size_t enough = gangs.size();  // the first `enough` and the needed ones are enough
     for (int tries = 64; enough > 0; needed.push_back(gangs[--enough])) {
-      for (std::size_t few = 0; few < enough;) {  // fewer than that do not
+      for (std::size_t few = 0; few < enough;) {  // fewer than `few` are not enough
         if (tries-- == 0) return true;
         const std::size_t half = few + (enough - few) / 2;
         some = needed;
@@ -163,6 +170,7 @@ class hived_victims {
  private:
   static constexpr std::uint32_t none = hived_topology_fit::no_place;
 
+  // Lists the gangs of lower priority and their costs, by job.
   void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
                        vc_chain_id c) {
     ranked_.clear();
@@ -181,14 +189,15 @@ class hived_victims {
       candidates_.push_back({cost(gangs[g.slot], g, gangs[g.slot].claimed(cells)), 0, 0});
     }
   }
+  // The cost of a gang as a victim; `ends`: it ends anyway.
   [[nodiscard]] std::uint64_t cost(const gang_record& gang, const ranked_gang& g, bool ends) const {
     constexpr std::uint64_t most = std::uint64_t{1} << 40;
     if (cost_ != nullptr) return g.runs && !ends ? (std::min)(cost_(gang), most) : 0;
     if (ends) return g.leaves;
     return (g.runs ? most : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) + g.leaves;
   }
-  // Of a tenant without preempting gangs the first of the cheapest few gangs that makes room alone:
-  // nothing costs less than one gang, the cheapest that will do. Not with a host's own costs.
+  // For a tenant without preempting gangs: the first of the 32 cheapest gangs that is enough alone.
+  // No set of victims costs less. nullopt if there is none, or if the host sets costs.
   template <class Free>
   std::optional<gang_slot> cheapest_alone(const physical_chain& chain, const gang_table& gangs,
                                           const gang_request& request, vc_chain_id c,
@@ -212,7 +221,8 @@ class hived_victims {
     }
     return std::nullopt;
   }
-  // The shares of all candidates: of the nodes that have a name, name(node), not none.
+  // Lists the leaves that each candidate frees on each node. A node n is listed as name(n), and is
+  // left out if that is none.
   template <class Name>
   void list_shares(const physical_chain& chain, const gang_table& gangs,
                    const virtual_cluster& cluster, std::int32_t priority,
@@ -227,7 +237,7 @@ class hived_victims {
       candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
     }
   }
-  // The leaves that are to be had once the gang is gone, by nodes of the cluster, ascending.
+  // The leaves that are available once the gang is gone, by node of the cluster, ascending.
   void list_gains(const physical_chain& chain, const gang_table& gangs, gang_slot slot,
                   const virtual_cluster& cluster, std::int32_t priority,
                   const health<uniform_tree>& good) {
@@ -242,6 +252,7 @@ class hived_victims {
       ++gains_.back().gpus;
     }
   }
+  // Frees the leaves of one gang tentatively.
   void lift_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
                  const physical_chain& chain, const health<uniform_tree>& good) {
     for (const chain_leaf l : gangs[slot].leaves) {
@@ -250,8 +261,8 @@ class hived_victims {
       cells.hold(l.chain, l.leaf, leaf_holders());
     }
   }
-  // Whether the leaf is to be had once this gang is gone. One that a gang uses and another claims
-  // counts for the user; the claim goes with it.
+  // Whether the leaf is available once this gang is gone. A leaf that one gang uses and another has
+  // claimed counts for the user; the claim goes with it.
   [[nodiscard]] static bool gains(const physical_chain& chain, const gang_table& gangs,
                                   gang_slot slot, cell_id leaf, std::int32_t priority,
                                   const health<uniform_tree>& good) noexcept {
@@ -259,7 +270,7 @@ class hived_victims {
     if (!good.healthy(leaf) || (h.guaranteed ? h.user : h.claimer) != slot) return false;
     return !h.claimer.valid() || gangs[h.claimer].request.priority < priority;
   }
-  // The entry of a node among those that shares name.
+  // The position of a node in free_. A new node is added.
   template <class Free>
   std::uint32_t entry(std::uint32_t node, const Free& free) {
     if (entry_.size() <= node) entry_.resize(node + 1, none);
@@ -273,20 +284,20 @@ class hived_victims {
 
   gang_cost cost_;
   victim_search search_;
-  std::optional<gang_fit::shortage> cut_;  // of its last search
+  std::optional<gang_fit::shortage> cut_;  // of the last search of search_
   lazy_value<topology_victim_search<ragged_tree>> topology_search_;
   gang_fit fit_;
   std::vector<ranked_gang> ranked_;
   std::vector<gang_slot> slots_;
-  std::vector<eviction_candidate> candidates_;  // of each slot
+  std::vector<eviction_candidate> candidates_;  // for each slot
   std::vector<gpus_on_node> shares_;
-  std::vector<std::uint32_t> free_;   // of each node named
-  std::vector<std::uint32_t> entry_;  // of each node of the cluster, its place in free_
+  std::vector<std::uint32_t> free_;   // for each listed node
+  std::vector<std::uint32_t> entry_;  // for each node of the cluster its position in free_
   std::vector<std::uint32_t> named_;
   std::vector<std::uint32_t> at_;
   std::vector<gpus_on_node> gains_;
   std::vector<std::uint32_t> could_;   // leaves of each node once all candidates are gone
-  std::vector<std::uint32_t> others_;  // nodes by free leaves, without those named
+  std::vector<std::uint32_t> others_;  // nodes by free leaves, without the listed nodes
   std::vector<node_class> classes_;
   std::vector<std::pair<chain_leaf, leaf_holders>> lifted_;
 };

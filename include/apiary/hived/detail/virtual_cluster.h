@@ -1,4 +1,4 @@
-// apiary/hived/detail/virtual_cluster.h - what a tenant uses of its own cells.
+// apiary/hived/detail/virtual_cluster.h - the cells of one tenant in one chain, and their use.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -18,17 +18,18 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The virtual side of one tenant in one chain (or in one pinned cell): its cells, the physical cell
-// that each is bound to (its image), and how many leaves of each node are free.
+// The cells of one tenant in one chain (or in one pinned cell): the physical cell that each is
+// bound to (its image), and the free leaves of each node.
 //
-// A node here is what a task must not leave: a cell of the node level, or a smaller cell that is
-// owned by itself. Nodes are numbered in this order, largest first.
+// A task runs on one node. A node is a cell of the node level, or a whole cell below it. Nodes are
+// numbered in this order, largest first.
 //
-// Model: HiveD (OSDI 2020) section 3.2 and 4.
-// Cost:  take, show O(levels); 4 bytes a cell, 4 bytes more a cell above the leaves, about 30 a
-//        node.
+// Model: HiveD (OSDI 2020) sections 3.2 and 4.
+// Cost:  take, show O(levels). Memory: 4 bytes for each cell, 4 more for each cell above the
+//        leaves, about 30 for each node.
 class virtual_cluster {
  public:
+  // The nodes of one level.
   struct node_range {
     level_t level = 0;
     std::uint32_t first_node = 0;
@@ -37,6 +38,8 @@ class virtual_cluster {
     std::uint32_t nodes = 0;
   };
 
+  // The cells of `tenant` in a chain; quota: its whole cells of each level. All are unbound and
+  // free.
   virtual_cluster(tenant_id tenant, std::uint32_t chain, const uniform_tree& physical,
                   level_t node_level, std::span<const std::uint32_t> quota)
       : tenant_(tenant),
@@ -73,7 +76,7 @@ class virtual_cluster {
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(free_.size());
   }
-  // Nodes of a cell of the level above the nodes, at most all.
+  // The number of nodes in a cell of the level above the nodes; at most all nodes.
   [[nodiscard]] std::uint32_t rack_size() const noexcept { return rack_size_; }
   [[nodiscard]] std::span<const node_range> node_ranges() const noexcept { return ranges_; }
   [[nodiscard]] const node_range& range_of_node(std::uint32_t node) const noexcept {
@@ -81,6 +84,7 @@ class virtual_cluster {
     while (ranges_[i].first_node > node) --i;
     return ranges_[i];
   }
+  // The first leaf of a node, and the node of a leaf.
   [[nodiscard]] cell_id first_leaf(std::uint32_t node) const noexcept {
     const node_range& r = range_of_node(node);
     return tree_.cells(0)[r.first_leaf + (node - r.first_node) * r.leaves];
@@ -92,20 +96,20 @@ class virtual_cluster {
     return ranges_[r].first_node + (i - ranges_[r].first_leaf) / ranges_[r].leaves;
   }
 
-  // The physical cell that c is bound to; not valid: c is not bound.
+  // The physical cell that c is bound to; not valid if c is not bound.
   [[nodiscard]] cell_id image(cell_id c) const noexcept { return image_[c.value]; }
   void set_image(cell_id c, cell_id to) noexcept { image_[c.value] = to; }
-  // Leaves of c that are in use or claimed. Requires: c is no leaf.
+  // The number of leaves of c that are in use or claimed. Requires: c is not a leaf.
   [[nodiscard]] std::uint32_t active(cell_id c) const noexcept { return active_[c.value]; }
 
-  // A leaf comes into use, or goes out of it.
+  // Records that a leaf comes into use (now) or is not in use any more.
   void take(cell_id leaf, bool now) noexcept {
     const std::uint32_t step = now ? 1U : ~0U;
     level_t l = 0;
     for (cell_id c = tree_.parent(leaf, l); c.valid(); c = tree_.parent(c, ++l))
       active_[c.value] += step;
   }
-  // A leaf can be used, or cannot because it is taken or bound to a bad one.
+  // Records whether a leaf can be used. It cannot if it is taken or bound to a bad leaf.
   void show(cell_id leaf, bool usable) noexcept {
     const std::uint32_t node = node_of(leaf);
     const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first_leaf(node).value);
@@ -115,9 +119,9 @@ class virtual_cluster {
     index_.assign(node_id(node), static_cast<node_index::class_t>(std::popcount(mask)));
   }
 
-  // Leaves of a node that can be used, bit i for its i-th.
+  // The leaves of a node that can be used; bit i is its i-th leaf.
   [[nodiscard]] std::uint64_t free(std::uint32_t node) const noexcept { return free_[node]; }
-  // Nodes by how many of their leaves can be used.
+  // The nodes by the number of their leaves that can be used.
   [[nodiscard]] const node_index& free_nodes() const noexcept { return index_; }
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
@@ -137,12 +141,12 @@ class virtual_cluster {
   std::uint32_t chain_;
   level_t node_level_;
   quota_tree tree_;
-  std::vector<cell_id> image_;  // of each cell
+  std::vector<cell_id> image_;  // by cell
   std::uint32_t num_leaves_ = 0;
   std::uint32_t rack_size_;
-  std::vector<std::uint32_t> active_;  // of each cell above the leaves
+  std::vector<std::uint32_t> active_;  // by cell above the leaves
   std::vector<node_range> ranges_;     // largest nodes first
-  std::vector<std::uint64_t> free_;    // of each node
+  std::vector<std::uint64_t> free_;    // by node
   node_index index_;
 };
 

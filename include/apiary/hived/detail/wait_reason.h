@@ -1,4 +1,4 @@
-// apiary/hived/detail/wait_reason.h - what a gang would find, were things otherwise.
+// apiary/hived/detail/wait_reason.h - whether a gang that waits would fit under other conditions.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,14 +25,15 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Counts what a gang that has no place would have on an empty or a repaired cluster, and at most for
-// any choice of whole cells: why it waits.
+// Finds out why a gang waits: whether it would fit if the cluster were empty or repaired, and
+// whether it has too few leaves for any choice of whole cells.
 //
-// Cost: fits_empty as gang_fit, fits_repaired as said there; shortage_anyhow O(leaves of the tenant),
-//       and as grant_ranking for each size of task.
+// Cost: fits_empty as gang_fit; fits_repaired see there; shortage_anyhow O(leaves of the tenant),
+//       and grant_ranking for each task size.
 class hived_wait_reason {
  public:
-  // Whether the gang would fit, were nothing in use and all healthy.
+  // Whether the gang would fit in the cells of a tenant, or in a chain, if nothing were in use and
+  // all leaves were healthy.
   bool fits_empty(const virtual_cluster& cluster, std::span<const task_group> members) {
     counts_.clear();
     for (const virtual_cluster::node_range& r : cluster.node_ranges())
@@ -44,9 +45,11 @@ class hived_wait_reason {
     return fits(members);
   }
 
-  // Whether the gang would fit, were all leaves healthy. Cost: O(leaves a node, squared, and cells of
-  // the highest level), O(levels * fan-out) a bad leaf of the chain, and, for the second, O(leaves of
-  // the tenant's gangs of lower priority).
+  // Whether the gang would fit if all leaves were healthy: as an opportunistic gang in a chain, or
+  // as a guaranteed gang in the cells of its tenant.
+  // Cost: O(leaves of a node, squared, + cells of the highest level), and O(levels * fan-out) for
+  //       each bad leaf of the chain; in the cells of a tenant also O(leaves of the tenant's gangs
+  //       of lower priority).
   bool fits_repaired(const physical_chain& chain, std::span<const task_group> members) {
     clear_counts();
     const std::span<const std::uint32_t> nodes = chain.guest_nodes().counts();
@@ -63,7 +66,7 @@ class hived_wait_reason {
     add_more([&](std::uint32_t n) { return chain.idle(n); });
     return fits(members);
   }
-  // `restarted` as in hived_search.
+  // `restarted`: a preempting gang whose claims count as gone, as in hived_search.
   bool fits_repaired(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
                      vc_chain_id c, std::optional<gang_slot> restarted) {
     const virtual_cluster& cluster = cells.cluster(c);
@@ -78,11 +81,12 @@ class hived_wait_reason {
     return fits(request.members);
   }
 
-  // After one of these that said no: a count that proves it, if there is one.
+  // After one of these returned false: a count that proves it, if there is one.
   [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
 
-  // A count that the gang exceeds however whole cells are granted that are not bound yet, if there
-  // is one. The other arguments as in hived_search; gangs whose cells count as gone have lost them.
+  // A count that the gang exceeds however the whole cells that are not bound yet are granted, if
+  // there is one. The other arguments are as in hived_search. Requires: gangs whose cells count as
+  // gone have lost them already.
   [[nodiscard]] std::optional<gang_fit::shortage> shortage_anyhow(
       hived_cells& cells, const gang_table& gangs, const gang_request& request, vc_chain_id c,
       bool preempting, const health<uniform_tree>& usable) {
@@ -93,7 +97,7 @@ class hived_wait_reason {
       const gang_slot holder = chain.holders(leaf).holder();
       return !holder.valid() || (preempting && gangs[holder].request.priority < request.priority);
     });
-    std::uint64_t sizes = 1;  // bit s-1 for pieces of s leaves
+    std::uint64_t sizes = 1;  // bit s-1: count how often s leaves fit on a node
     for (const task_group& m : request.members) sizes |= std::uint64_t{1} << (m.gpus - 1);
     for (; sizes != 0; sizes &= sizes - 1) {
       const auto piece = static_cast<std::uint32_t>(std::countr_zero(sizes)) + 1;
@@ -112,7 +116,8 @@ class hived_wait_reason {
     counts_.clear();
     for (std::uint32_t f = 0; f <= gang_fit::max_leaves; ++f) counts_.push_back({f, 0});
   }
-  // Counts a leaf more for each node in more_, ascending; free(n): the leaves counted before.
+  // Adds one leaf to the counts for each node in more_. Requires: more_ is ascending. free(n): the
+  // leaves of node n that are counted already.
   template <class Free>
   void add_more(const Free& free) {
     for (std::size_t i = 0, next = 0; i < more_.size(); i = next) {
@@ -122,7 +127,7 @@ class hived_wait_reason {
       ++counts_[before + (next - i)].nodes;
     }
   }
-  // Counts the nodes of whole cells that are bound by the leaves that count.
+  // Counts the nodes of bound whole cells by the number of leaves for which counts(leaf) is true.
   template <class Counts>
   void list_bound_nodes(const virtual_cluster& cluster, const physical_chain& chain,
                         const Counts& counts) {
@@ -140,6 +145,7 @@ class hived_wait_reason {
       }
     }
   }
+  // Whether the gang may fit the counts: false only with a proof that it does not.
   bool fits(std::span<const task_group> members) {
     const gang_fit::result packed = fit_(counts_, members);
     cut_ = packed.cut;
@@ -149,7 +155,7 @@ class hived_wait_reason {
   gang_fit fit_;
   std::optional<gang_fit::shortage> cut_;
   std::vector<node_class> counts_;
-  std::vector<std::uint32_t> more_;  // nodes, one for each leaf to be added
+  std::vector<std::uint32_t> more_;  // the node of each leaf to be added
 };
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// apiary/philly/detail/jobs.h - who waits, collects and runs under Philly; every change in one place.
+// apiary/philly/detail/jobs.h - the jobs of a Philly scheduler, and all changes of their state.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -26,36 +26,39 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// A job that waits or runs.
 struct philly_job {
   job_request request{};
-  time_ms key = 0;   // when it came
-  delays entered{};  // reading of its line's clock
+  time_ms key = 0;   // when it was submitted
+  delays entered{};  // the clock of its queue when it entered
   bool running = false;
   job_locality locality = job_locality::packed;
-  std::uint32_t tries = 0;  // of one that runs
+  std::uint32_t tries = 0;  // of a running job: tries that failed at its locality
   std::uint32_t retries = 0;
-  time_ms began = 0;           // to run, or to wait
-  time_ms relaxed = 0;         // to wait at this locality
-  time_ms timer = forever;     // when it ceases to collect or relaxes
-  job_placement place{};       // held
-  std::vector<node_id> aim{};  // of a collector: the servers that it collects on
+  time_ms began = 0;           // when it began to run, or to wait
+  time_ms relaxed = 0;         // when it began to wait at this locality
+  time_ms timer = forever;     // when it stops collecting, or relaxes
+  job_placement place{};       // the GPUs that it holds
+  std::vector<node_id> aim{};  // of a collector: the servers on which it collects
 };
 
+// The quota of a tenant, what it uses, and its collector.
 struct philly_tenant {
   std::uint32_t quota = 0;
   std::uint32_t used = 0;
   job_id collector{};
-  std::uint32_t wanted = 0;     // by the collector
-  std::uint32_t collected = 0;  // of it, and of `used`
+  std::uint32_t wanted = 0;     // GPUs that the collector wants
+  std::uint32_t collected = 0;  // GPUs that the collector holds, included in `used`
 
-  // GPUs of its running jobs.
+  // The GPUs of its running jobs.
   [[nodiscard]] std::uint32_t running_gpus() const noexcept { return used - collected; }
-  weighted_tree running{};  // by -began, weighed by GPUs
+  weighted_tree running{};  // by -began; the weight is the GPUs
 };
 
-// The jobs, their lines, quotas and places, in step. Which change is right is decided above.
+// The jobs, their queues, quotas and placements, kept consistent. philly_scheduler decides which
+// changes to make.
 //
-// Cost: a change O(log jobs + servers of the job).
+// Cost: O(log jobs + servers of the job) for each change.
 template <ServerPool Pool>
 class philly_jobs {
  public:
@@ -68,18 +71,21 @@ class philly_jobs {
     for (const std::uint32_t quota : options.quotas) tenants_.push_back({.quota = quota});
   }
 
+  // The pool.
   [[nodiscard]] const Pool& pool() const noexcept { return places_.pool(); }
-  // Whoever takes or gives GPUs here gives or takes them back.
+  // The pool with locality. A caller that takes or gives GPUs here must undo that.
   [[nodiscard]] locality_places<Pool>& places() noexcept { return places_; }
-  // For who uses the pool beside the jobs.
+  // The pool, for users other than these jobs. GPUs may become idle.
   [[nodiscard]] Pool& changing_pool() {
     changed(true);
     return places_.changing_pool();
   }
+  // The queues, the tenants, and the number of jobs.
   [[nodiscard]] const philly_wait_queues& queues() const noexcept { return queues_; }
   [[nodiscard]] philly_wait_queues& queues() noexcept { return queues_; }
   [[nodiscard]] std::span<const philly_tenant> tenants() const noexcept { return tenants_; }
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
+  // The job with this id; null if there is none.
   [[nodiscard]] philly_job* find(job_id job) {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? nullptr : &found->second;
@@ -88,20 +94,22 @@ class philly_jobs {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? nullptr : &found->second;
   }
-  // Requires: there is such a job. It stays where it is until another is added.
+  // The job with this id. Requires: there is such a job. The reference is valid until another job
+  // is added.
   [[nodiscard]] philly_job& at(job_id job) { return jobs_.at(job.value); }
 
-  // Whether the tenant's quota has room for a job of so many GPUs, beside what runs and what its
-  // collector wants; who wants as many as the collector may take its place.
+  // Whether the quota of the tenant allows a job of so many GPUs, besides the running jobs and the
+  // GPUs that the collector wants. A job that wants as many GPUs as the collector may replace it.
   [[nodiscard]] bool within_quota(tenant_id t, std::uint32_t gpus) const noexcept {
     const philly_tenant& owner = tenants_[t.value];
     return has_room(owner, gpus, owner.wanted == gpus ? 0 : owner.wanted);
   }
+  // Whether the job is the collector of its tenant.
   [[nodiscard]] bool collects(const philly_job& r) const noexcept {
     return tenants_[r.request.tenant.value].collector == r.request.job;
   }
 
-  // A new job, that neither waits nor runs yet; null: one of this id is here.
+  // Adds a job that neither waits nor runs yet. Returns null if there is a job with this id.
   [[nodiscard]] philly_job* add(const job_request& r, job_locality locality, time_ms now) {
     const auto [at, is_new] = jobs_.try_emplace(r.job.value);
     if (!is_new) return nullptr;
@@ -110,17 +118,17 @@ class philly_jobs {
     at->second.locality = locality;
     return &at->second;
   }
-  // Requires: it neither waits nor runs.
+  // Removes a job. Requires: it neither waits nor runs.
   void erase(job_id job) { jobs_.erase(job.value); }
 
-  // The job waits, and acquires from now on. Requires: it neither waits nor runs.
+  // Puts the job into its queue; it acquires from now on. Requires: it neither waits nor runs.
   void queue(philly_job& r, time_ms now) {
     r.running = false;
     r.began = r.relaxed = now;
     r.entered = queues_.enter(r.request, r.key, r.locality, now);
     set_timer(r, next_change(r, now));
   }
-  // It neither waits nor runs any more, and holds nothing.
+  // Removes the job from its queue or from the running jobs, and releases its GPUs.
   void leave(philly_job& r) {
     if (r.running) {
       tenants_[r.request.tenant.value].running.erase(-r.began, r.request.job.value);
@@ -130,8 +138,9 @@ class philly_jobs {
     }
     release(r);
   }
-  // It runs on what it holds, or on `more` instead; a collector whose place in the quota it took
-  // collects no longer. Requires: it waits.
+  // Starts the job on the GPUs that it holds or, if `more` is not empty, on `more` instead. If the
+  // job uses the quota that the collector of its tenant needs, the collector stops collecting.
+  // Requires: the job waits.
   void start(philly_job& r, const job_placement& more, time_ms now,
              std::vector<job_action>& actions) {
     philly_tenant& t = tenants_[r.request.tenant.value];
@@ -155,15 +164,16 @@ class philly_jobs {
     if (within && t.collector.valid() && !has_room(t, t.wanted, 0)) dismiss(at(t.collector), now);
   }
 
-  // The job collects for its tenant until it ceases to acquire. Requires: it acquires, and nobody
-  // collects for that tenant.
+  // Makes the job the collector of its tenant until it stops acquiring. Requires: it acquires, and
+  // its tenant has no collector.
   void appoint(philly_job& r, time_ms now) {
     tenants_[r.request.tenant.value].collector = r.request.job;
     tenants_[r.request.tenant.value].wanted = r.request.gpus;
     r.aim = places_.aim(r.request.gpus, r.locality);
     set_timer(r, next_change(r, now));
   }
-  // Gives the collector what is idle where it aims; whether it has all.
+  // Gives the collector the idle GPUs of the servers on which it collects. Returns whether it has
+  // all the GPUs that it wants.
   [[nodiscard]] bool collect(philly_job& r) {
     philly_tenant& t = tenants_[r.request.tenant.value];
     for (const node_id n : r.aim) {
@@ -176,18 +186,18 @@ class philly_jobs {
     }
     return t.collected == r.request.gpus;
   }
-  // It collects no longer, and holds nothing.
+  // The job stops collecting, and releases its GPUs.
   void dismiss(philly_job& r, time_ms now) {
     release(r);
     set_timer(r, next_change(r, now));
   }
 
-  // When the next job ceases to collect or relaxes its locality; forever: none.
+  // When the next job stops collecting or relaxes its locality; forever if there is none.
   [[nodiscard]] time_ms next_time_out() const noexcept {
     const std::optional<weighted_tree::item> first = timers_.first();
     return first ? first->key : forever;
   }
-  // Lets those do so whose time has come.
+  // Every job whose time has come stops collecting or relaxes its locality.
   void time_out(time_ms now) {
     while (next_time_out() <= now) {
       philly_job& r = at(job_id(timers_.first()->id));
@@ -204,8 +214,8 @@ class philly_jobs {
     }
   }
 
-  // Which jobs have GPUs of the server whose health is set, ascending; whoever else has some is the
-  // host's affair. kNotFound: there is no such server.
+  // Sets the health of a server. Returns the jobs with GPUs there, ascending; other users of these
+  // GPUs are left to the host. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
     APIARY_ASSIGN_OR_RETURN(std::vector<job_id> there, places_.set_health(n, healthy));
     changed(healthy);
@@ -216,13 +226,15 @@ class philly_jobs {
     });
     return there;
   }
-  // Whether GPUs fell idle since the last clear_freed().
+  // Whether GPUs became idle since the last clear_freed().
   [[nodiscard]] bool freed() const noexcept { return freed_; }
   void clear_freed() noexcept { freed_ = false; }
-  // That preemption makes no place for so many GPUs: until anyone starts, ends or collects.
+  // Records that preemption cannot free so many GPUs at this locality. This holds until a job
+  // starts, ends or collects, or the pool changes otherwise.
   void set_hopeless(std::uint32_t gpus, job_locality locality) {
     hopeless_.emplace_back(gpus, locality);
   }
+  // Whether that is recorded.
   [[nodiscard]] bool hopeless(std::uint32_t gpus, job_locality locality) const noexcept {
     return std::find(hopeless_.begin(), hopeless_.end(), std::pair(gpus, locality)) !=
            hopeless_.end();
@@ -231,23 +243,27 @@ class philly_jobs {
  private:
   static constexpr time_ms longest = time_ms{1} << 60;
 
+  // Whether the quota allows `gpus` GPUs besides the running jobs and `claimed` GPUs.
   [[nodiscard]] static bool has_room(const philly_tenant& t, std::uint32_t gpus,
                                      std::uint32_t claimed) noexcept {
     return std::uint64_t{t.running_gpus()} + claimed + gpus <= t.quota;
   }
 
-  // When something happens to a job that waits, whatever others do: it ceases to collect, or relaxes.
+  // When a waiting job stops collecting or relaxes its locality, whatever other jobs do; forever:
+  // never.
   [[nodiscard]] time_ms next_change(const philly_job& r, time_ms now) const noexcept {
     if (collects(r)) return queues_.cycle().begun(r.began, now) + queues_.cycle().acquire;
     if (r.locality == job_locality::anywhere || max_tries_ == philly_options::no_limit)
       return forever;
     return queues_.cycle().after(r.relaxed, std::int64_t{max_tries_} + 1);
   }
+  // Sets the time at which time_out() handles the job; forever: never.
   void set_timer(philly_job& r, time_ms at) {
     if (r.timer != forever) timers_.erase(r.timer, r.request.job.value);
     r.timer = at;
     if (at != forever) timers_.insert({at, r.request.job.value, 0});
   }
+  // Releases all GPUs of the job; it stops collecting.
   void release(philly_job& r) {
     tenants_[r.request.tenant.value].used -= gpus_of(r.place);
     if (!r.place.empty()) {
@@ -257,6 +273,7 @@ class philly_jobs {
     r.place.clear();
     stop_collecting(r);
   }
+  // If the job is a collector, its tenant has none from now on.
   void stop_collecting(philly_job& r) {
     r.aim.clear();
     if (!collects(r)) return;
@@ -264,6 +281,7 @@ class philly_jobs {
     t.collector = {};
     t.wanted = t.collected = 0;
   }
+  // Call after a change of the pool; freed: GPUs may have become idle.
   void changed(bool freed) {
     hopeless_.clear();
     freed_ = freed_ || freed;
@@ -274,7 +292,7 @@ class philly_jobs {
   std::vector<philly_tenant> tenants_;
   absl::flat_hash_map<std::uint32_t, philly_job> jobs_;
   philly_wait_queues queues_;
-  weighted_tree timers_;  // of jobs that wait
+  weighted_tree timers_;  // of waiting jobs, by time
   std::vector<std::pair<std::uint32_t, job_locality>> hopeless_;
   bool freed_ = false;
 };

@@ -1,4 +1,4 @@
-// apiary/philly/detail/wait_queues.h - jobs that wait, a line a tenant and number of GPUs.
+// apiary/philly/detail/wait_queues.h - waiting jobs, a queue for each tenant and number of GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -19,45 +19,50 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A job that waits acquires, backs off and begins again, always in the same time.
+// The cycle of a waiting job: it acquires, backs off and begins again, always with the same times.
 struct philly_cycle {
   time_ms acquire = 1;
   time_ms backoff = 1;
 
+  // The length of a cycle.
   [[nodiscard]] constexpr time_ms length() const noexcept { return acquire + backoff; }
-  // When who began at `first` last began to acquire. Requires: first <= now, here and below.
+  // When a job that began at `first` last began to acquire. Requires: first <= now, here and below.
   [[nodiscard]] constexpr time_ms begun(time_ms first, time_ms now) const noexcept {
     return now - (now - first) % length();
   }
+  // Whether it acquires now.
   [[nodiscard]] constexpr bool acquires(time_ms first, time_ms now) const noexcept {
     return now - begun(first, now) < acquire;
   }
-  // How often it has ended in a backoff.
+  // How many times it has stopped acquiring and backed off.
   [[nodiscard]] constexpr std::uint32_t tries(time_ms first, time_ms now) const noexcept {
     const time_ms whole = (now - first) / length();
     return static_cast<std::uint32_t>(acquires(first, now) ? whole : whole + 1);
   }
-  // When it will have so often, and begins again; forever if that is beyond time.
+  // When it has backed off so many times and acquires again; forever if that is beyond the range of
+  // time.
   [[nodiscard]] constexpr time_ms after(time_ms first, std::int64_t tries) const noexcept {
     return tries > (forever - first) / length() ? forever : first + tries * length();
   }
 };
 
-// Who acquires is told by the clock alone: a job stands at the moment of its cycle at which it
-// began, so that nobody is moved while jobs only acquire and back off. Why the jobs of a line wait is
-// the same for all of them: one clock a line tells every job's delay by cause.
+// The waiting jobs, in one queue for each tenant and number of GPUs. The clock alone says which
+// jobs acquire: a job is stored under the moment of the cycle at which it began, so jobs do not
+// move while they only acquire and back off. All jobs of a queue wait for the same cause, so one
+// clock for each queue gives the delay of each job by cause.
 //
-// Requires: a job's times: it began at or before now. Times and length of the cycle below 2^62.
-// Cost:     O(log jobs) a call, O(lines log jobs) where it looks at all of them.
+// Requires: a job began at or before now. Times and the length of the cycle are below 2^62.
+// Cost:     O(log jobs) for each call; O(queues * log jobs) if it looks at all queues.
 class philly_wait_queues {
  public:
+  // A waiting job.
   struct entry {
     job_id job{};
     time_ms key = 0;
     std::uint32_t gpus = 0;
     job_locality locality = job_locality::packed;
   };
-  // That a job begins to acquire; not valid: all that do so at that moment.
+  // The moment when a job begins to acquire; job not valid: all jobs that begin at that moment.
   struct beginning {
     time_ms at = forever;
     job_id job{};
@@ -67,8 +72,8 @@ class philly_wait_queues {
 
   [[nodiscard]] const philly_cycle& cycle() const noexcept { return cycle_; }
 
-  // The job waits from now on, which is its beginning; the reading of its line's clock, which
-  // waited() wants back.
+  // The job waits from now on, and begins to acquire now. Returns the clock of its queue; pass it
+  // to waited().
   delays enter(const job_request& r, time_ms key, job_locality locality, time_ms now) {
     line& l = queues_[{r.tenant, r.gpus}];
     ++l.waiting;
@@ -76,37 +81,39 @@ class philly_wait_queues {
     l.jobs[index(locality)].insert({now % cycle_.length(), r.job.value, key});
     return l.clock.at(now);
   }
-  // It waits no more. Requires, here and below: it waits, with these.
+  // The job waits no more. Requires, here and below: it waits, with these arguments.
   void leave(const job_request& r, time_ms began, job_locality locality) {
     line& l = queues_.at({r.tenant, r.gpus});
     --l.waiting;
     --waiting_;
     l.jobs[index(locality)].erase(began % cycle_.length(), r.job.value);
   }
+  // The job waits at locality `to` from now on.
   void relax(const job_request& r, time_ms began, time_ms key, job_locality from, job_locality to) {
     line& l = queues_.at({r.tenant, r.gpus});
     l.jobs[index(from)].erase(began % cycle_.length(), r.job.value);
     l.jobs[index(to)].insert({began % cycle_.length(), r.job.value, key});
   }
-  // How long it has waited since it entered at that reading.
+  // How long the job has waited, by cause, since it entered; entered: the result of enter().
   [[nodiscard]] delays waited(const job_request& r, const delays& entered, time_ms now) const {
     delays sum = queues_.at({r.tenant, r.gpus}).clock.at(now);
     return sum -= entered;
   }
 
-  // The first of those that acquire, by key and id, for which may(tenant, gpus, locality).
+  // The first of the acquiring jobs, by key and id, for which may(tenant, gpus, locality) is true.
   template <class May>
   [[nodiscard]] std::optional<entry> first_that(time_ms now, May&& may) const {
     return first_of(queues_.begin(), queues_.end(), now, may);
   }
-  // The same of one tenant's.
+  // The same for the jobs of one tenant.
   template <class May>
   [[nodiscard]] std::optional<entry> first_that(tenant_id t, time_ms now, May&& may) const {
     return first_of(queues_.lower_bound({t, 0}), queues_.upper_bound({t, ~std::uint32_t{0}}), now,
                     may);
   }
-  // Who begins to acquire next after that beginning, the lowest id of those who do so at once, and
-  // for which may(tenant, gpus, locality); at forever: nobody.
+  // The next moment after `after` when a job begins to acquire for which may(tenant, gpus,
+  // locality) is true, and this job; if several begin at once, the one with the lowest id. `at` is
+  // forever if there is none.
   template <class May>
   [[nodiscard]] beginning next(const beginning& after, May&& may) const {
     beginning first;
@@ -117,15 +124,15 @@ class philly_wait_queues {
     });
     return first;
   }
-  // When anyone begins or ends to acquire next after now; forever: nobody waits.
+  // The next time after now when any job begins or stops to acquire; forever if no job waits.
   [[nodiscard]] time_ms next_change(time_ms now) const {
     const auto anyone = [](tenant_id, std::uint32_t, job_locality) { return true; };
     const time_ms begins = next({now, {}}, anyone).at;
     if (begins == forever) return forever;
-    // Who ends to acquire begins again a backoff later.
+    // A job that stops acquiring begins again one backoff later.
     return (std::min)(begins, next({now + cycle_.backoff, {}}, anyone).at - cycle_.backoff);
   }
-  // From now on the jobs of each line wait because of cause(tenant, gpus).
+  // From now on the jobs of each queue wait because of cause(tenant, gpus).
   template <class Cause>
   void set_causes(Cause&& cause, time_ms now) {
     if (waiting_ == 0) return;
@@ -135,10 +142,11 @@ class philly_wait_queues {
   }
 
  private:
+  // The queue of one tenant and number of GPUs.
   struct line {
     delay_clock clock{};
     std::size_t waiting = 0;
-    // By the moment of the cycle, weighed by their keys.
+    // By the moment of the cycle at which they began; the weight is the key.
     std::array<weighted_tree, num_job_localities> jobs{};
   };
   using lines = std::map<std::pair<tenant_id, std::uint32_t>, line>;  // by tenant and GPUs
@@ -176,7 +184,7 @@ class philly_wait_queues {
         });
     return best;
   }
-  // The first by key and id of those that began less than acquire_time ago.
+  // The first by key and id of the jobs that began a cycle less than cycle_.acquire ago.
   [[nodiscard]] std::optional<weighted_tree::item> acquiring(const weighted_tree& jobs,
                                                              time_ms now) const {
     const time_ms until = now % cycle_.length();
@@ -189,7 +197,7 @@ class philly_wait_queues {
     return std::pair(here->weight, here->id) < std::pair(before->weight, before->id) ? here
                                                                                      : before;
   }
-  // Requires: jobs are not empty.
+  // The beginning of the next of these jobs. Requires: jobs are not empty.
   [[nodiscard]] beginning next_of(const weighted_tree& jobs, const beginning& after) const {
     const time_ms moment = after.at % cycle_.length();
     std::optional<weighted_tree::item> i = jobs.next(moment, after.job.value);
@@ -200,7 +208,7 @@ class philly_wait_queues {
 
   philly_cycle cycle_;
   lines queues_;
-  std::size_t waiting_ = 0;  // in all lines
+  std::size_t waiting_ = 0;  // in all queues
 };
 
 }  // namespace detail
