@@ -336,7 +336,7 @@ TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
   CHECK(percentile(values, 99) == 198);
   CHECK(percentile(values, 100) == 200);
   CHECK(summary_of(values).mean == 100.5);
-  CHECK(summary_of({}).most == 0);
+  CHECK(summary_of({}).max == 0);
   const std::vector<timed_job> jobs{job(0, 4, 10, 10), job(1, 4, 10, 10), job(2, 1, 10, 5)};
   batch_queue queue(servers({4}), {.rule = batch_rule::fifo});
   const simulation_result run = simulate(queue, jobs).value();
