@@ -41,7 +41,8 @@ struct checked_task {
     models &= m.models;
     if (m.gpu_milli == 0 || m.gpu_milli >= whole_gpu) return;  // whole GPUs
     constexpr std::uint64_t more_than_any_node = 1 + std::uint64_t{max_gpus_per_node} * whole_gpu;
-    fractions.insert(fractions.end(), (std::min)(tasks, more_than_any_node), m.gpu_milli);
+    fractions.insert(fractions.end(),
+                     static_cast<std::size_t>((std::min)(tasks, more_than_any_node)), m.gpu_milli);
     std::sort(fractions.begin(), fractions.end());
   }
 };

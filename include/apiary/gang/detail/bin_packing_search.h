@@ -202,7 +202,7 @@ class bin_packing_search {
       hash = (hash ^ key_.back()) * 0x9e3779b97f4a7c15U;
       hash ^= hash >> 29;
     }
-    return hash % failed_at_.size();
+    return static_cast<std::size_t>(hash % failed_at_.size());
   }
   [[nodiscard]] bool has_failed(std::size_t i) {
     std::size_t at = failed_at_[find_key(i)];

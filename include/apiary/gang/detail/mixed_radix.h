@@ -34,7 +34,7 @@ class mixed_radix {
       if (size > most || size >> 31 != 0) return false;
     }
     size_ = static_cast<std::uint32_t>(size);
-    digits_.assign(size * kinds_, 0);
+    digits_.assign(static_cast<std::size_t>(size) * kinds_, 0);
     for (std::uint32_t v = 1; v < size_; ++v)
       for (std::size_t u = 0; u < kinds_; ++u)
         digits_[v * kinds_ + u] = v / strides_[u] % (groups[u].tasks + 1);
