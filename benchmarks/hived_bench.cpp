@@ -246,7 +246,7 @@ void preempting(benchmark::State& state) {
     r.job = job_id(next++);
     r.tenant = tenant_id(0);
     r.priority = priority;
-    r.members = {{tasks, 8}};
+    r.groups = {{tasks, 8}};
     return r;
   };
   for (std::uint32_t left = racks * 4; left > 0;) {
@@ -277,12 +277,12 @@ void guests_everywhere(benchmark::State& state) {
   const std::uint32_t nodes = state.range(2) != 0 ? 4 : 1;  // of the cell
   const virtual_cell_config cell{nodes == 4 ? "RACK" : "RACK.NODE", 4};
   hived h = *hived::create(racks_of_one(racks, {cell}));
-  const auto gang = [&](std::uint32_t job, std::int32_t priority, task_group member) {
+  const auto gang = [&](std::uint32_t job, std::int32_t priority, task_group group) {
     gang_request r;
     r.job = job_id(job);
     r.tenant = tenant_id(0);
     r.priority = priority;
-    r.members = {member};
+    r.groups = {group};
     return r;
   };
   std::vector<std::uint32_t> guests(racks * 4);  // of each gang
@@ -328,7 +328,7 @@ void waiting(benchmark::State& state) {
     gang_request& r = asked.emplace_back();
     r.job = job_id(load.gangs + t);
     r.tenant = tenant_id(t);
-    r.members = {{h.cells().cluster(c).free_nodes().counts()[8] + 1, 8}};
+    r.groups = {{h.cells().cluster(c).free_nodes().counts()[8] + 1, 8}};
   }
   std::uint64_t sum = 0;
   for (auto _ : state) {
@@ -353,17 +353,17 @@ BENCHMARK(waiting)
 // those that wait count where no place is expected.
 struct rule_question {
   const char* name = "";
-  task_group member{};
-  request_constraints rules{};
+  task_group group{};
+  request_constraints constraints{};
   std::int32_t priority = 0;
   bool waits = false;
 };
 std::vector<rule_question> rule_questions() {
   constexpr level_t rack = 4;
   const auto of_member = [](group_constraints m) {
-    request_constraints rules;
-    rules.members.push_back(std::move(m));
-    return rules;
+    request_constraints constraints;
+    constraints.groups.push_back(std::move(m));
+    return constraints;
   };
   return {{"2 nodes", {2, 8}, {}},
           {"2 nodes, one rack", {2, 8}, {.required = rack}},
@@ -391,8 +391,8 @@ void constrained(benchmark::State& state) {
     r.job = job_id(load.gangs + t);
     r.tenant = tenant_id(t);
     r.priority = asked.priority;
-    r.members = {asked.member};
-    r.rules = asked.rules;
+    r.groups = {asked.group};
+    r.constraints = asked.constraints;
     if ((h.propose(r)->result == plan_result::wait) == asked.waits) answered.push_back(r);
   }
   std::uint64_t sum = 0;
@@ -474,7 +474,7 @@ void racks(benchmark::State& state) {
   };
   std::map<std::string, spread> all;
   const auto observe = [&](const hived& h, const gang_request& r, const gang_plan& plan) {
-    const task_group m = r.members.front();
+    const task_group m = r.groups.front();
     if (m.gpus != 8 || m.tasks < 8) return;
     spread& s = all[(r.priority < 0 ? "guest_" : "owner_") + std::to_string(m.tasks) + "x8"];
     std::vector<std::uint32_t> used;
@@ -724,7 +724,7 @@ class static_scheduler {
   }
 
   bool start(const gang_event& e, std::vector<job_id>* victims) {
-    const task_group member{e.tasks, e.leaves};
+    const task_group group{e.tasks, e.leaves};
     detail::virtual_cluster* const c = e.priority < 0 ? nullptr : &clusters_[e.tenant];
     const std::uint32_t size = chain_.node_leaves();
     classes_.clear();
@@ -734,7 +734,7 @@ class static_scheduler {
       for (std::uint32_t idle = size - guests; idle > 0; --idle)
         classes_.push_back({chain_.guest_class(false, guests, idle), idle});
     const node_index& index = c != nullptr ? c->free_nodes() : chain_.guest_nodes();
-    if (placer_.fit(index, classes_, {&member, 1}).verdict != fit_verdict::fits) return false;
+    if (placer_.fit(index, classes_, {&group, 1}).verdict != fit_verdict::fits) return false;
     placer_.choose_nodes(index, c != nullptr ? rack_choice::tightest : rack_choice::fullest);
     nodes_.clear();
     for (const std::uint32_t picked : placer_.nodes()) {
@@ -743,7 +743,7 @@ class static_scheduler {
       nodes_.push_back(
           {mask, mask, c != nullptr ? c->first_leaf(n) : chain_.first_leaf(n), sizes_});
     }
-    const std::vector<cell_id> chosen = placer_.choose_leaves_of(nodes_, {&member, 1});
+    const std::vector<cell_id> chosen = placer_.choose_gpus_of(nodes_, {&group, 1});
     for (const cell_id leaf : chosen) {
       const gang_slot user = chain_.holders(c != nullptr ? c->image(leaf) : leaf).user;
       if (!user.valid()) continue;
@@ -779,7 +779,7 @@ class static_scheduler {
   std::vector<std::uint32_t> sizes_;
   gang_placer placer_;
   std::vector<indexed_class> classes_;
-  std::vector<node_leaves> nodes_;
+  std::vector<node_gpus> nodes_;
 };
 
 struct preempted {
@@ -879,15 +879,15 @@ void levels(benchmark::State& state) {
           }
           outside += 16 * (free - whole) / free;
         }
-        if (r.members[0].gpus != 8 || r.members[0].tasks < 2) return;
+        if (r.groups[0].gpus != 8 || r.groups[0].tasks < 2) return;
         std::vector<std::uint32_t> used;
         for (const task_place& t : plan.tasks) used.push_back(t.node.value / 4);
         std::sort(used.begin(), used.end());
         used.erase(std::unique(used.begin(), used.end()), used.end());
-        auto& [gangs, racks] = spans[std::max(r.members[0].tasks, 4U)];
+        auto& [gangs, racks] = spans[std::max(r.groups[0].tasks, 4U)];
         ++gangs;
         racks += static_cast<double>(used.size());
-        if (r.members[0].tasks > 4) return;
+        if (r.groups[0].tasks > 4) return;
         ++small;
         together += used.size() == 1 ? 1 : 0;
       });

@@ -267,7 +267,7 @@ inline apiary::gang_request request_of(const gang_event& e) {
   r.job = apiary::job_id(e.gang);
   r.tenant = apiary::tenant_id(e.tenant);
   r.priority = e.priority;
-  r.members = {{e.tasks, e.leaves}};
+  r.groups = {{e.tasks, e.leaves}};
   return r;
 }
 

@@ -33,12 +33,12 @@ std::vector<node_class> busy_nodes(std::uint32_t most) {
 class node_by_node {
  public:
   fit_verdict operator()(const std::vector<node_class>& classes,
-                         const std::vector<task_group>& members) {
+                         const std::vector<task_group>& groups) {
     free_.clear();
     tasks_.clear();
     used_ = 0;
     for (const node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
-    for (const task_group& m : members) tasks_.insert(tasks_.end(), m.tasks, m.gpus);
+    for (const task_group& m : groups) tasks_.insert(tasks_.end(), m.tasks, m.gpus);
     std::sort(free_.begin(), free_.end());
     std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
     for (const std::uint32_t t : tasks_) {
@@ -62,11 +62,11 @@ class node_by_node {
 class backtracking {
  public:
   fit_verdict operator()(const std::vector<node_class>& classes,
-                         const std::vector<task_group>& members) {
+                         const std::vector<task_group>& groups) {
     free_.clear();
     tasks_.clear();
     for (const node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
-    for (const task_group& m : members) tasks_.insert(tasks_.end(), m.tasks, m.gpus);
+    for (const task_group& m : groups) tasks_.insert(tasks_.end(), m.tasks, m.gpus);
     std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
     return place(0) ? fit_verdict::fits : fit_verdict::does_not_fit;
   }
@@ -91,23 +91,23 @@ class backtracking {
 };
 
 // Leaves that gang_fit placed, class by class not more nodes than there are.
-std::uint64_t leaves_placed(const gang_fit::result& found, const std::vector<task_group>& members) {
+std::uint64_t leaves_placed(const gang_fit::result& found, const std::vector<task_group>& groups) {
   std::uint64_t leaves = 0;
   for (const gang_fit::used_node& n : found.nodes)
     for (std::uint32_t p = n.first; p < n.last; ++p)
-      leaves += std::uint64_t{found.portions[p].tasks} * members[found.portions[p].member].gpus;
+      leaves += std::uint64_t{found.portions[p].tasks} * groups[found.portions[p].group].gpus;
   return leaves;
 }
 
 struct gang_case {
   std::vector<node_class> classes;
-  std::vector<task_group> members;
+  std::vector<task_group> groups;
   fit_verdict expected;
 };
 
-std::uint64_t leaves_of(const std::vector<task_group>& members) {
+std::uint64_t leaves_of(const std::vector<task_group>& groups) {
   std::uint64_t leaves = 0;
-  for (const task_group& m : members) leaves += std::uint64_t{m.tasks} * m.gpus;
+  for (const task_group& m : groups) leaves += std::uint64_t{m.tasks} * m.gpus;
   return leaves;
 }
 
@@ -141,19 +141,19 @@ template <class Fit, gang_case (*Make)()>
 void fit_gang(benchmark::State& state) {
   gang_case c = Make();
   benchmark::DoNotOptimize(c.classes.data());
-  benchmark::DoNotOptimize(c.members.data());
+  benchmark::DoNotOptimize(c.groups.data());
   Fit fit;
-  decltype(fit(c.classes, c.members)) found{};
+  decltype(fit(c.classes, c.groups)) found{};
   std::uint64_t right = 0;
   std::uint64_t rounds = 0;
   for (auto _ : state) {
-    found = fit(c.classes, c.members);
+    found = fit(c.classes, c.groups);
     right += verdict_of(found) == c.expected ? 1U : 0U;
     ++rounds;
   }
   if (right != rounds) state.SkipWithError("a wrong verdict");
   if constexpr (std::is_same_v<Fit, gang_fit>) {
-    if (c.expected == fit_verdict::fits && leaves_placed(found, c.members) != leaves_of(c.members))
+    if (c.expected == fit_verdict::fits && leaves_placed(found, c.groups) != leaves_of(c.groups))
       state.SkipWithError("leaves were lost");
     state.counters["steps"] = static_cast<double>(found.steps);
   }
@@ -279,7 +279,7 @@ struct full_cluster {
 // Takes gangs, the cheapest first, until the gang fits: what greedy schedulers do.
 class cheapest_first {
  public:
-  std::uint64_t operator()(const full_cluster& in, std::span<const task_group> members) {
+  std::uint64_t operator()(const full_cluster& in, std::span<const task_group> groups) {
     std::vector<std::uint32_t> free = in.free;
     std::vector<std::uint32_t> order(in.candidates.size());
     for (std::uint32_t j = 0; j < order.size(); ++j) order[j] = j;
@@ -291,7 +291,7 @@ class cheapest_first {
     for (const std::uint32_t f : free) ++classes[f].nodes;
     std::uint64_t cost = 0;
     for (const std::uint32_t j : order) {
-      if (fit_(classes, members).verdict == fit_verdict::fits) break;
+      if (fit_(classes, groups).verdict == fit_verdict::fits) break;
       cost += in.candidates[j].cost;
       for (std::uint32_t s = in.candidates[j].first; s < in.candidates[j].last; ++s) {
         std::uint32_t& f = free[in.shares[s].node];

@@ -1,4 +1,4 @@
-// apiary/benchmarks/ruled_bench.cpp - gangs under rules in clusters of up to a million GPUs.
+// apiary/benchmarks/ruled_bench.cpp - gangs under constraints in clusters of up to a million GPUs.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/rng.h>
@@ -69,7 +69,7 @@ class rack_by_rack {
  public:
   rack_by_rack(const capacity_index<uniform_tree>& capacities, const topology_constraints& gang)
       : capacities_(capacities) {
-    for (const constrained_task_group& m : gang.members)
+    for (const constrained_task_group& m : gang.groups)
       tasks_.insert(tasks_.end(), m.tasks, m.gpus);
     std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
     level_ = std::min(gang.required, capacities.top());
@@ -99,10 +99,10 @@ class rack_by_rack {
   std::vector<std::uint32_t> free_;
 };
 
-topology_constraints plain(std::vector<constrained_task_group> members,
+topology_constraints plain(std::vector<constrained_task_group> groups,
                            level_t required = any_level) {
   topology_constraints gang;
-  gang.members = std::move(members);
+  gang.groups = std::move(groups);
   gang.required = required;
   return gang;
 }
@@ -121,12 +121,12 @@ topology_constraints rack_mixed_yes() { return plain({{2, 5}, {2, 3}, {3, 2}}, r
 topology_constraints rack_mixed_no() { return plain({{12, 5}, {2, 3}, {2, 2}}, rack); }
 topology_constraints slices_yes() {
   topology_constraints gang = plain({{64, 1}});
-  gang.members[0].slices = {{rack, 16}};
+  gang.groups[0].slices = {{rack, 16}};
   return gang;
 }
 topology_constraints spread_yes() {
   topology_constraints gang = plain({{8, 1}}, rack);
-  gang.members[0].spread = {{node, 1}};
+  gang.groups[0].spread = {{node, 1}};
   return gang;
 }
 topology_constraints preferred_yes() {
@@ -149,7 +149,7 @@ topology_constraints hosted_anywhere_yes() {
 // Every node has the GPUs for these; none has the cores for both.
 topology_constraints preferred_node_no() {
   topology_constraints gang = plain({{1, 1, {60'000, 0}}, {1, 1, {60'000, 0}}}, node);
-  gang.members[0].spread = {{node, 1}};
+  gang.groups[0].spread = {{node, 1}};
   return gang;
 }
 
@@ -160,7 +160,7 @@ void ask(benchmark::State& state) {
       Cluster(static_cast<std::uint32_t>(state.range(0)));
   const std::vector<resources> hosts = Hosted ? busy_hosts(capacities) : std::vector<resources>{};
   topology_constraints gang = Make();
-  benchmark::DoNotOptimize(gang.members.data());
+  benchmark::DoNotOptimize(gang.groups.data());
   topology_fit<uniform_tree> fit;
   topology_fit<uniform_tree>::result found;
   std::uint64_t right = 0;
@@ -174,7 +174,7 @@ void ask(benchmark::State& state) {
   std::uint64_t tasks = 0;
   for (const auto& p : found.portions) tasks += p.tasks;
   std::uint64_t wanted = 0;
-  for (const constrained_task_group& m : gang.members) wanted += m.tasks;
+  for (const constrained_task_group& m : gang.groups) wanted += m.tasks;
   if (Expected == fit_verdict::fits && tasks != wanted) state.SkipWithError("tasks were lost");
   if (Expected == fit_verdict::does_not_fit &&
       !proof_check(capacities.tree(), node, capacities.free(), hosts,
@@ -191,7 +191,7 @@ void ask_at_the_edge(benchmark::State& state) {
   const std::vector<resources> hosts = busy_hosts(capacities);
   topology_constraints gang = hosted_kinds_yes();
   topology_fit<uniform_tree> fit;
-  while (fit(capacities, gang, hosts).verdict == fit_verdict::fits) ++gang.members[2].tasks;
+  while (fit(capacities, gang, hosts).verdict == fit_verdict::fits) ++gang.groups[2].tasks;
   topology_fit<uniform_tree>::result found;
   for (auto _ : state) found = fit(capacities, gang, hosts);
   const fit_verdict verdict = found.verdict;
@@ -199,7 +199,7 @@ void ask_at_the_edge(benchmark::State& state) {
       !proof_check(capacities.tree(), node, capacities.free(), hosts,
                    gang)(fit.explain(capacities, gang, hosts)))
     state.SkipWithError("no proof");
-  state.counters["small_tasks"] = static_cast<double>(gang.members[2].tasks);
+  state.counters["small_tasks"] = static_cast<double>(gang.groups[2].tasks);
   state.counters["undecided"] = verdict == fit_verdict::budget_ended ? 1 : 0;
   state.counters["steps"] = static_cast<double>(found.steps);
 }
@@ -216,7 +216,7 @@ void hard_to_pack(benchmark::State& state) {
   for (int n = 0; n < 16; ++n) {
     const std::uint32_t a = 14 + random.uniform(16);
     const std::uint32_t b = 14 + random.uniform(16);
-    for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
+    for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.groups.push_back({1, leaves});
   }
   topology_fit<uniform_tree> fit(static_cast<std::uint64_t>(state.range(0)));
   topology_fit<uniform_tree>::result found;
@@ -305,7 +305,7 @@ void rack_victims(benchmark::State& state) {
     candidates.push_back({(std::uint64_t{1} << 40) + std::uint64_t{tasks} * leaves, first, last});
   }
   topology_constraints gang = plain({{8, 8}}, 2);
-  if (Spread) gang.members[0].spread = {{node, 1}};
+  if (Spread) gang.groups[0].spread = {{node, 1}};
   topology_victim_search<uniform_tree> search;
   victim_set found;
   for (auto _ : state) {
@@ -383,7 +383,7 @@ void missed(benchmark::State& state) {
       std::vector<std::uint32_t> tasks;
       for (std::uint32_t t = 2 + random.uniform(15); t-- > 0;) {
         tasks.push_back(size());
-        gang.members.push_back({1, tasks.back()});
+        gang.groups.push_back({1, tasks.back()});
       }
       if (in_rack) gang.required = 2;
       topology_fit<uniform_tree> fit;

@@ -25,7 +25,7 @@ namespace {
 
 using gang_fgd = gang_sharing_scheduler<fragmentation_gradient>;
 
-// The trace's cluster after so many percent of its arrivals, and gangs of two members of one to
+// The trace's cluster after so many percent of its arrivals, and gangs of two task groups of one to
 // eight tasks each that look like tasks of the trace.
 struct full_cluster {
   explicit full_cluster(std::uint64_t percent, level_t required = any_level)
@@ -47,10 +47,10 @@ struct full_cluster {
       for (int m = 0; m < 2; ++m) {
         const auto t = random.uniform(static_cast<std::uint32_t>(load.work.tasks.size()));
         const task_request& like = load.work.tasks[t].request;
-        constrained_task_group& member = gang.members.emplace_back();
-        member = {.tasks = 1 + random.uniform(8), .gpus = like.gpus, .host = like.host()};
-        if (like.wants_part_of_gpu()) member.gpu_milli = like.gpu_milli;
-        member.models = like.models;
+        constrained_task_group& group = gang.groups.emplace_back();
+        group = {.tasks = 1 + random.uniform(8), .gpus = like.gpus, .host = like.host()};
+        if (like.wants_part_of_gpu()) group.gpu_milli = like.gpu_milli;
+        group.models = like.models;
       }
     }
   }
@@ -65,7 +65,7 @@ bool one_by_one(gang_fgd& scheduler, const topology_constraints& gang) {
   constexpr std::uint32_t first_job = 1U << 20;
   std::uint32_t job = first_job;
   bool fits = true;
-  for (const constrained_task_group& m : gang.members) {
+  for (const constrained_task_group& m : gang.groups) {
     for (std::uint32_t t = 0; t < m.tasks && fits; ++t) {
       task_request task = task_of(m);
       task.job = job_id(job);

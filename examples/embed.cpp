@@ -44,7 +44,7 @@ class host {
     scheduler_.mark_healthy(node).IgnoreError();
     schedule();
   }
-  // The scheduler is new; the cluster is as it was. A host keeps these three members in a store.
+  // The scheduler is new; the cluster is as it was. A host keeps these three task groups in a store.
   void restart(hived scheduler) {
     scheduler_ = std::move(scheduler);
     for (const node_id node : bad_) scheduler_.mark_bad(node).IgnoreError();
@@ -119,11 +119,11 @@ int main() {
   const gang_request guest{.job = job_id(1),
                            .tenant = product,
                            .priority = opportunistic_priority,
-                           .members = {{.tasks = 2, .gpus = 4}}};
+                           .groups = {{.tasks = 2, .gpus = 4}}};
 
   host cluster(scheduler);
   cluster.submit(guest);
-  cluster.submit({.job = job_id(2), .tenant = research, .members = {{.tasks = 1, .gpus = 4}}});
+  cluster.submit({.job = job_id(2), .tenant = research, .groups = {{.tasks = 1, .gpus = 4}}});
   std::printf("node n0 fails\n");
   cluster.failed(n0);
   std::printf("the host restarts, then gang 2 ends\n");

@@ -29,7 +29,7 @@ gang_request guest(std::uint32_t job, std::uint32_t gpus) {
   return {.job = job_id(job),
           .tenant = tenant_id(1),
           .priority = opportunistic_priority,
-          .members = {{1, gpus}}};
+          .groups = {{1, gpus}}};
 }
 
 // What the host is told, and forgets.
@@ -61,7 +61,7 @@ int main() {
     if (!scheduler->tick(now, todo).ok()) return 1;
     show(now, todo);
   }
-  const gang_request owner{.job = job_id(3), .tenant = tenant_id(0), .members = {{1, 4}}};
+  const gang_request owner{.job = job_id(3), .tenant = tenant_id(0), .groups = {{1, 4}}};
   if (!scheduler->submit(owner, {}, 140, todo).ok()) return 1;
   show(140, todo);
   for (const std::uint32_t job : {0U, 1U, 2U})

@@ -45,7 +45,7 @@ const char* name(wait_reason reason) {
 // Asks for a gang of whole nodes.
 bool ask(hived& scheduler, std::uint32_t job, std::uint32_t nodes) {
   const auto plan =
-      scheduler.propose({.job = job_id(job), .tenant = tenant_id(0), .members = {{nodes, 4}}});
+      scheduler.propose({.job = job_id(job), .tenant = tenant_id(0), .groups = {{nodes, 4}}});
   if (!plan.ok()) return false;
   const bool waits = plan->result == plan_result::wait;
   std::printf("gang %u of %u nodes %s%s\n", job, nodes, waits ? "waits: " : "runs",

@@ -27,14 +27,14 @@ hived_config cluster() {
   return config;
 }
 
-bool start(hived& scheduler, std::uint32_t job, std::vector<task_group> members) {
-  const auto plan = scheduler.propose(
-      {.job = job_id(job), .tenant = tenant_id(0), .members = std::move(members)});
+bool start(hived& scheduler, std::uint32_t job, std::vector<task_group> groups) {
+  const auto plan =
+      scheduler.propose({.job = job_id(job), .tenant = tenant_id(0), .groups = std::move(groups)});
   if (!plan.ok()) return false;
   if (plan->result == plan_result::bind) return scheduler.commit(*plan).ok();
   std::printf("gang %u waits", job);
   if (const auto& proof = plan->wait.shortage) {
-    std::printf(": counted in pieces of %u GPUs it needs %llu, and %llu are there", proof->leaves,
+    std::printf(": counted in pieces of %u GPUs it needs %llu, and %llu are there", proof->gpus,
                 static_cast<unsigned long long>(proof->needed),
                 static_cast<unsigned long long>(proof->present));
   }

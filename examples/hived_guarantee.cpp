@@ -48,7 +48,7 @@ int main() {
   std::array<std::uint32_t, 16> node_of{};
   for (std::uint32_t job = 0; job < 16; ++job) {
     const tenant_id tenant = job % 2 == 0 ? *research : *product;
-    if (!start(*scheduler, {.job = job_id(job), .tenant = tenant, .members = {{1, 1}}})) return 1;
+    if (!start(*scheduler, {.job = job_id(job), .tenant = tenant, .groups = {{1, 1}}})) return 1;
     while (free[node_of[job]] == 0) ++node_of[job];
     --free[node_of[job]];
   }
@@ -61,7 +61,7 @@ int main() {
   }
   std::printf("by number: %u %u %u %u GPUs are free on the nodes, and the gang waits\n", free[0],
               free[1], free[2], free[3]);
-  const gang_request gang{.job = job_id(16), .tenant = *research, .members = {{2, 4}}};
+  const gang_request gang{.job = job_id(16), .tenant = *research, .groups = {{2, 4}}};
   std::printf("by cells: the gang %s\n", start(*scheduler, gang) ? "runs" : "waits");
   std::printf("%s", draw(*scheduler).c_str());
 }

@@ -51,15 +51,12 @@ int main() {
   if (!research || !product) return 1;
 
   // A gang of product holds n0 until research runs on n1; then an opportunistic gang uses n0.
-  const gang_request own{.job = job_id(3), .tenant = *product, .members = {{1, 4}}};
-  const gang_request guest{.job = job_id(0),
-                           .tenant = *product,
-                           .priority = opportunistic_priority,
-                           .members = {{1, 4}}};
+  const gang_request own{.job = job_id(3), .tenant = *product, .groups = {{1, 4}}};
+  const gang_request guest{
+      .job = job_id(0), .tenant = *product, .priority = opportunistic_priority, .groups = {{1, 4}}};
   const gang_request low{
-      .job = job_id(1), .tenant = *research, .priority = 1, .members = {{1, 4}}, .lazy = true};
-  const gang_request high{
-      .job = job_id(2), .tenant = *research, .priority = 9, .members = {{1, 4}}};
+      .job = job_id(1), .tenant = *research, .priority = 1, .groups = {{1, 4}}, .lazy = true};
+  const gang_request high{.job = job_id(2), .tenant = *research, .priority = 9, .groups = {{1, 4}}};
   if (!ask(*scheduler, own) || !ask(*scheduler, low) || !scheduler->finish(own.job).ok() ||
       !ask(*scheduler, guest) || !ask(*scheduler, high)) {
     return 1;

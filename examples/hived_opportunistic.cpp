@@ -48,12 +48,10 @@ int main() {
   if (!research || !product) return 1;
 
   // Product owns one node and uses two more as opportunistic.
-  const gang_request guest{.job = job_id(0),
-                           .tenant = *product,
-                           .priority = opportunistic_priority,
-                           .members = {{2, 4}}};
-  const gang_request first{.job = job_id(1), .tenant = *research, .members = {{1, 4}}};
-  const gang_request second{.job = job_id(2), .tenant = *research, .members = {{2, 4}}};
+  const gang_request guest{
+      .job = job_id(0), .tenant = *product, .priority = opportunistic_priority, .groups = {{2, 4}}};
+  const gang_request first{.job = job_id(1), .tenant = *research, .groups = {{1, 4}}};
+  const gang_request second{.job = job_id(2), .tenant = *research, .groups = {{2, 4}}};
   if (!ask(*scheduler, guest) || !ask(*scheduler, first) || !ask(*scheduler, second)) return 1;
   std::printf("%s", draw(*scheduler).c_str());
 

@@ -47,11 +47,11 @@ int main() {
   if (!scheduler.ok()) return 1;
   const tenant_id research(0);
   const tenant_id product(1);
-  if (!start(*scheduler, {.job = job_id(1), .tenant = research, .members = {{1, 4}}}) ||
+  if (!start(*scheduler, {.job = job_id(1), .tenant = research, .groups = {{1, 4}}}) ||
       !start(*scheduler,
-             {.job = job_id(2), .tenant = research, .priority = 5, .members = {{1, 4}}}) ||
-      !start(*scheduler, {.job = job_id(3), .tenant = research, .members = {{2, 2}}}) ||
-      !start(*scheduler, {.job = job_id(4), .tenant = product, .members = {{1, 2}}})) {
+             {.job = job_id(2), .tenant = research, .priority = 5, .groups = {{1, 4}}}) ||
+      !start(*scheduler, {.job = job_id(3), .tenant = research, .groups = {{2, 2}}}) ||
+      !start(*scheduler, {.job = job_id(4), .tenant = product, .groups = {{1, 2}}})) {
     return 1;
   }
   std::printf("%s\n", draw(*scheduler).c_str());

@@ -33,13 +33,13 @@ hived two_racks() {
   return hived::create(config).value();
 }
 
-void ask(hived& cluster, const char* what, std::vector<task_group> members,
-         request_constraints rules) {
+void ask(hived& cluster, const char* what, std::vector<task_group> groups,
+         request_constraints constraints) {
   static std::uint32_t next = 0;
   const gang_request gang{.job = job_id(next++),
                           .tenant = cluster.layout().find_tenant("team").value(),
-                          .members = std::move(members),
-                          .rules = std::move(rules)};
+                          .groups = std::move(groups),
+                          .constraints = std::move(constraints)};
   const gang_plan plan = cluster.propose(gang).value();
   std::printf("%s:", what);
   for (const task_place& t : plan.tasks)
@@ -55,10 +55,10 @@ void ask(hived& cluster, const char* what, std::vector<task_group> members,
 
 int main() {
   hived cluster = two_racks();
-  ask(cluster, "a task of 4 GPUs in each rack", {{2, 4}}, {.members = {{.spread = {{rack, 1}}}}});
+  ask(cluster, "a task of 4 GPUs in each rack", {{2, 4}}, {.groups = {{.spread = {{rack, 1}}}}});
   ask(cluster, "2 tasks of 4 GPUs in one rack", {{2, 4}}, {.required = rack});
   ask(cluster, "2 more", {{2, 2}}, {.required = rack, .preferred = node});
   ask(cluster, "2 tasks of 4 GPUs in one rack", {{2, 4}}, {.required = rack});
   ask(cluster, "a leader and 2 workers beside it", {{1, 1}, {2, 1}},
-      {.members = {{}, {.leader = 0}}});
+      {.groups = {{}, {.leader = 0}}});
 }

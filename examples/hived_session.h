@@ -199,7 +199,7 @@ class hived_session {
     const bool gone = std::none_of(tasks.begin(), tasks.end(),
                                    [](apiary::task_place task) { return task.leaves != 0; });
     std::vector<job_id> lost;  // their tenant's cells
-    if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.members)) {
+    if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.groups)) {
       lost = below(r);
       const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks, whole_cells);
       if (!recovered.ok()) return by_name(recovered.status(), {{job, e.group}});
@@ -265,14 +265,14 @@ class hived_session {
     const auto job = names_.find(e.group);
     const apiary::gang_record* gang = job ? scheduler_->find(*job) : nullptr;
     if (gang == nullptr && e.members.empty()) return unknown("gang", e.group);
-    const auto& members = e.members.empty() ? gang->request.members : e.members;
+    const auto& members = e.members.empty() ? gang->request.groups : e.members;
     const std::uint64_t size = num_tasks(members);
     if (*e.pod >= size) {
       return absl::NotFoundError("gang " + json_text(e.group) + " has " + std::to_string(size) +
                                  " tasks, none is " + std::to_string(*e.pod));
     }
     if (gang == nullptr) return schedule(e, out);
-    if (members != gang->request.members)
+    if (members != gang->request.groups)
       return absl::InvalidArgumentError("members: not those of gang " + json_text(e.group));
     const std::vector<apiary::task_place> tasks = scheduler_->tasks(*gang);
     if (tasks[*e.pod].leaves == 0) {

@@ -171,7 +171,7 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
     text += "; " + apiary::to_string(*why, apiary::constraints_of(request),
                                      level_name(chain, why->level, everything));
   } else if (wait.shortage) {
-    text += "; counted in pieces of " + std::to_string(wait.shortage->leaves) +
+    text += "; counted in pieces of " + std::to_string(wait.shortage->gpus) +
             " devices of one node it needs " + std::to_string(wait.shortage->needed) +
             " and may use " + std::to_string(wait.shortage->present);
   }
@@ -188,7 +188,7 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
     }
     out.close(']').close('}');
   } else if (wait.shortage) {
-    out.key("certificate").open('{').key("piece").value(std::uint64_t{wait.shortage->leaves});
+    out.key("certificate").open('{').key("piece").value(std::uint64_t{wait.shortage->gpus});
     out.key("needed").value(wait.shortage->needed);
     out.key("present").value(wait.shortage->present).close('}');
   }

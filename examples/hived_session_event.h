@@ -36,7 +36,7 @@ namespace example {
 //                  in one cell; at most so many in any), leader (of which member pods it has with
 //                  each of its own on one node, counted from 0)
 //                  A gang that is preempting asks again, with all fields or with none that says
-//                  what it is (vc, priority, members, leafType, lazy, pinned, rules): then on the
+//                  what it is (vc, priority, members, leafType, lazy, pinned, constraints): then on the
 //                  nodes of its last answer that was carried out, unless it brings others
 //   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
 //   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
@@ -49,7 +49,7 @@ namespace example {
 //   device_bad, device_healthy          node, device
 //   recover        a gang that runs already: as schedule, with pods [{node, devices, wholeCell}] as
 //                  they were answered. What is not in the configuration, its tenant, some devices
-//                  or a type of cells in its rules, is left out; the rules are kept for grow, where
+//                  or a type of cells in its constraints, is left out; the constraints are kept for grow, where
 //                  it runs is not held against them. wholeCell is of all pods that have devices or
 //                  of none, one for the pod or a list, one for each of its devices; gangs that come
 //                  with what it was last, before all others, have all their tenants' cells again in
@@ -79,7 +79,7 @@ struct session_level {
   std::uint32_t pods = 0;
 };
 // Rules of a member.
-struct session_rules {
+struct session_constraints {
   std::vector<session_level> slices{};
   std::vector<session_level> spread{};
   std::optional<std::uint32_t> leader{};
@@ -104,7 +104,7 @@ struct session_event {
   std::string required{};
   std::string preferred{};
   std::vector<apiary::task_group> members{};
-  std::vector<session_rules> rules{};  // of each member
+  std::vector<session_constraints> constraints{};  // of each member
   std::optional<std::vector<std::string>> suggested{};
   std::vector<session_place> pods{};
   YAML::Node document{};
@@ -162,12 +162,12 @@ class session_event_reader {
   bool read_members(const YAML::Node& list, const std::string& path) {
     return items(list, path, [&](auto& item, auto& place) {
       apiary::task_group& member = event_.members.emplace_back();
-      session_rules& rules = event_.rules.emplace_back();
+      session_constraints& constraints = event_.constraints.emplace_back();
       return entries(item, place, [&](auto& key, auto& n, auto& p) {
         if (key == "pods") return number(n, p, member.tasks);
-        if (key == "slices") return read_levels(n, p, rules.slices);
-        if (key == "spread") return read_levels(n, p, rules.spread);
-        if (key == "leader") return number(n, p, rules.leader.emplace());
+        if (key == "slices") return read_levels(n, p, constraints.slices);
+        if (key == "spread") return read_levels(n, p, constraints.spread);
+        if (key == "leader") return number(n, p, constraints.leader.emplace());
         return key != "leafs" || number(n, p, member.gpus);
       });
     });

@@ -1,4 +1,4 @@
-// What a line of a session asks for a gang: its tenant, type of leaf, pinned cell and rules.
+// What a line of a session asks for a gang: its tenant, type of leaf, pinned cell and constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -40,18 +40,19 @@ inline absl::StatusOr<apiary::level_t> level_of(const apiary::hived_layout& layo
   }
   return unknown("cell type", type);
 }
-// The rules that an event puts a gang under; `leaf` as for level_of.
+// The constraints that an event puts a gang under; `leaf` as for level_of.
 inline absl::StatusOr<apiary::request_constraints> constraints_of(
     const apiary::hived_layout& layout, const session_event& e, std::string& leaf) {
-  apiary::request_constraints rules;
-  APIARY_ASSIGN_OR_RETURN(rules.required, level_of(layout, e.required, leaf));
-  APIARY_ASSIGN_OR_RETURN(rules.preferred, level_of(layout, e.preferred, leaf));
-  const bool any = std::any_of(e.rules.begin(), e.rules.end(), [](const session_rules& r) {
-    return r.leader || !r.slices.empty() || !r.spread.empty();
-  });
-  for (const session_rules& r : e.rules) {
+  apiary::request_constraints constraints;
+  APIARY_ASSIGN_OR_RETURN(constraints.required, level_of(layout, e.required, leaf));
+  APIARY_ASSIGN_OR_RETURN(constraints.preferred, level_of(layout, e.preferred, leaf));
+  const bool any =
+      std::any_of(e.constraints.begin(), e.constraints.end(), [](const session_constraints& r) {
+        return r.leader || !r.slices.empty() || !r.spread.empty();
+      });
+  for (const session_constraints& r : e.constraints) {
     if (!any) break;
-    apiary::group_constraints& to = rules.members.emplace_back();
+    apiary::group_constraints& to = constraints.groups.emplace_back();
     to.leader = r.leader.value_or(apiary::no_task_group);
     for (const session_level& s : r.slices) {
       APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type, leaf));
@@ -62,7 +63,7 @@ inline absl::StatusOr<apiary::request_constraints> constraints_of(
       to.spread.push_back({level, s.pods});
     }
   }
-  return rules;
+  return constraints;
 }
 
 // What an event asks for. What a gang that runs has been promised may be gone from the
@@ -75,9 +76,9 @@ inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& sche
   if (e.vc.empty()) return missing("vc");
   if (!e.priority) return missing("priority");
   if (e.members.empty()) return missing("members");
-  apiary::gang_request r{.job = job, .priority = *e.priority, .members = e.members, .lazy = e.lazy};
+  apiary::gang_request r{.job = job, .priority = *e.priority, .groups = e.members, .lazy = e.lazy};
   std::string leaf = e.leaf_type;
-  APIARY_ASSIGN_OR_RETURN(r.rules, constraints_of(layout, e, leaf));
+  APIARY_ASSIGN_OR_RETURN(r.constraints, constraints_of(layout, e, leaf));
   if (const auto tenant = layout.find_tenant(e.vc)) r.tenant = *tenant;
   if (!r.tenant.valid() && !runs) return unknown("virtual cluster", e.vc);
   if (!leaf.empty()) {
@@ -93,17 +94,17 @@ inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& sche
   return r;
 }
 
-// The types of cells that the rules of an event name.
+// The types of cells that the constraints of an event name.
 inline std::vector<std::string> types_in(const session_event& e) {
   std::vector<std::string> types{e.required, e.preferred};
-  for (const session_rules& rules : e.rules) {
-    for (const session_level& s : rules.slices) types.push_back(s.type);
-    for (const session_level& s : rules.spread) types.push_back(s.type);
+  for (const session_constraints& constraints : e.constraints) {
+    for (const session_level& s : constraints.slices) types.push_back(s.type);
+    for (const session_level& s : constraints.spread) types.push_back(s.type);
   }
   std::erase(types, "");
   return types;
 }
-// Whether the rules of a request have a meaning in a chain that it may use.
+// Whether the constraints of a request have a meaning in a chain that it may use.
 inline bool rules_hold_in(const apiary::hived& scheduler, const apiary::gang_request& r,
                           std::uint32_t c) {
   const apiary::hived_layout& layout = scheduler.layout();
@@ -116,7 +117,7 @@ inline bool rules_hold_in(const apiary::hived& scheduler, const apiary::gang_req
                                    chain.tree.num_levels())
       .ok();
 }
-// kInvalidArgument: a level that rules name by a type is one of another type in a chain that the
+// kInvalidArgument: a level that constraints name by a type is one of another type in a chain that the
 // gang may use.
 inline absl::Status check_types(const apiary::hived& scheduler, const session_event& e,
                                 const apiary::gang_request& r) {
@@ -147,7 +148,7 @@ inline absl::StatusOr<apiary::gang_request> request_to_place(const apiary::hived
   return r;
 }
 
-// What an event asks for whose gang runs already; rules whose type of cells the configuration does
+// What an event asks for whose gang runs already; constraints whose type of cells the configuration does
 // not have, or has of other leaves, are left out.
 inline absl::StatusOr<apiary::gang_request> request_of_running(const apiary::hived& scheduler,
                                                                session_event e,
@@ -159,9 +160,9 @@ inline absl::StatusOr<apiary::gang_request> request_of_running(const apiary::hiv
   const auto lost_level = [&](const session_level& s) { return lost(s.type); };
   if (lost(e.required)) e.required.clear();
   if (lost(e.preferred)) e.preferred.clear();
-  for (session_rules& rules : e.rules) {
-    std::erase_if(rules.slices, lost_level);
-    std::erase_if(rules.spread, lost_level);
+  for (session_constraints& constraints : e.constraints) {
+    std::erase_if(constraints.slices, lost_level);
+    std::erase_if(constraints.spread, lost_level);
   }
   return request_of(scheduler, e, job, true);
 }

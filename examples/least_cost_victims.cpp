@@ -39,10 +39,10 @@ void find_victims(const char* what, const std::vector<running_gang>& gangs,
   }
   // Six nodes of eight GPUs, none of which is free; two tasks of eight GPUs each.
   const std::vector<std::uint32_t> free(6, 0);
-  const std::vector<task_group> members{{.tasks = 2, .gpus = 8}};
+  const std::vector<task_group> groups{{.tasks = 2, .gpus = 8}};
   victim_search search;
   const victim_set found =
-      search({}, free, candidates, allocations, members, victim_search::never, {tenants, budgets});
+      search({}, free, candidates, allocations, groups, victim_search::never, {tenants, budgets});
   if (found.verdict != fit_verdict::fits) {
     std::printf("%s: no victims suffice\n", what);
     return;

@@ -24,7 +24,7 @@ using gang_fgd = gang_sharing_scheduler<fragmentation_gradient>;
 
 bool one_by_one(gang_fgd scheduler, const topology_constraints& gang) {  // on a copy
   std::uint32_t job = 100;
-  for (const constrained_task_group& m : gang.members) {
+  for (const constrained_task_group& m : gang.groups) {
     for (std::uint32_t t = 0; t < m.tasks; ++t) {
       task_request task = task_of(m);
       task.job = job_id(job++);
@@ -47,8 +47,9 @@ bool submit(gang_fgd& scheduler, std::uint32_t job, const topology_constraints& 
                 check(plan->proof) ? "right" : "wrong");
     return true;
   }
-  for (const auto& [member, where] : plan->placements)
-    std::printf("  member %u: node %u, devices %#x\n", member, where.node.value, where.device_mask);
+  for (const auto& [group, where] : plan->placements)
+    std::printf("  task group %u: node %u, devices %#x\n", group, where.node.value,
+                where.device_mask);
   return scheduler.commit(job_id(job), gang, *plan).ok();
 }
 
@@ -68,13 +69,13 @@ int main() {
 
   // Two tasks need little CPU, two need much.
   topology_constraints gang;
-  gang.members = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 2000}, .gpu_milli = 400},
-                  {.tasks = 2, .gpus = 1, .host = {.cpu_milli = 7000}, .gpu_milli = 400}};
+  gang.groups = {{.tasks = 2, .gpus = 1, .host = {.cpu_milli = 2000}, .gpu_milli = 400},
+                 {.tasks = 2, .gpus = 1, .host = {.cpu_milli = 7000}, .gpu_milli = 400}};
   gang.required = 1;  // one rack
   if (!submit(*scheduler, 1, gang, racks)) return 1;
 
   topology_constraints next;
-  next.members = {{.tasks = 3, .gpus = 1, .host = {.cpu_milli = 1000}, .gpu_milli = 200}};
+  next.groups = {{.tasks = 3, .gpus = 1, .host = {.cpu_milli = 1000}, .gpu_milli = 200}};
   next.required = 1;
   if (!submit(*scheduler, 2, next, racks)) return 1;
   std::printf("%u jobs run\n", static_cast<unsigned>(scheduler->num_running()));

@@ -40,7 +40,7 @@ void try_way(capacity_index<uniform_tree>& capacities, const char* name,
   for (std::uint32_t r = 0; r < capacities.num_cells(rack); ++r)
     if (capacities.histogram(rack, r)[8] == 4) ++whole_racks;
   topology_constraints next;  // the next gang: four whole nodes in a rack
-  next.members = {{.tasks = 4, .gpus = 8}};
+  next.groups = {{.tasks = 4, .gpus = 8}};
   next.required = rack;
   const bool still = fit(capacities, next).verdict == fit_verdict::fits;
   std::printf("%-22s %5zu %5zu %11u %11u  %s\n", name, nodes.size(), racks.size(),
@@ -56,13 +56,13 @@ int main() {
   for (std::uint32_t n = 0; n < 12; ++n) capacities.set(n, free[n]);
 
   topology_constraints gang;
-  gang.members = {{.tasks = 4, .gpus = 2}, {.tasks = 2, .gpus = 4}};
+  gang.groups = {{.tasks = 4, .gpus = 2}, {.tasks = 2, .gpus = 4}};
   std::printf("%-22s nodes racks whole nodes whole racks  room for 4 x 8\n", "");
   gang.preferred = rack;
   try_way(capacities, "few nodes, one rack", gang, gang_objective::fewest_nodes);
   try_way(capacities, "whole cells, one rack", gang, gang_objective::whole_cells);
   gang.preferred = any_level;
-  gang.members[0].spread = {{rack, 2}};
+  gang.groups[0].spread = {{rack, 2}};
   try_way(capacities, "two of a kind a rack", gang, gang_objective::whole_cells);
   std::printf("free GPUs are as before: %u\n", capacities.slots(capacities.top(), 1)[0]);
 }

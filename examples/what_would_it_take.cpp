@@ -40,10 +40,10 @@ int main() {
   print_free("free", capacities);
 
   topology_constraints gang;
-  gang.members = {{.tasks = 3, .gpus = 8}};
+  gang.groups = {{.tasks = 3, .gpus = 8}};
   gang.required = rack;
   topology_constraints neighbour;
-  neighbour.members = {{.tasks = 4, .gpus = 4}};
+  neighbour.groups = {{.tasks = 4, .gpus = 4}};
   neighbour.required = rack;
 
   topology_fit<uniform_tree> fit;

@@ -28,7 +28,7 @@ void ask(const capacity_index<uniform_tree>& capacities, const char* name,
   if (verdict == fit_verdict::fits) {
     std::printf("%s: fits, level %u, cell %u\n", name, found.level, found.cell);
     for (const auto& p : found.portions)
-      std::printf("  node %u: %u of member %u\n", p.node, p.tasks, p.member);
+      std::printf("  node %u: %u of task group %u\n", p.node, p.tasks, p.group);
     return;
   }
   if (verdict == fit_verdict::budget_ended) {  // undecided: there is nothing to explain
@@ -58,7 +58,7 @@ int main() {
   for (std::uint32_t n = 0; n < 8; ++n) capacities.set(n, free[n]);
 
   topology_constraints large;
-  large.members = {{.tasks = 4, .gpus = 5}};
+  large.groups = {{.tasks = 4, .gpus = 5}};
   large.required = rack;
   ask(capacities, "four tasks of five GPUs in a rack", large);
 
@@ -66,12 +66,12 @@ int main() {
   ask(capacities, "the same anywhere", large);
 
   topology_constraints mixed;
-  mixed.members = {{.tasks = 3, .gpus = 5}, {.tasks = 3, .gpus = 2}};
+  mixed.groups = {{.tasks = 3, .gpus = 5}, {.tasks = 3, .gpus = 2}};
   mixed.required = rack;
   ask(capacities, "three of five and three of two in a rack", mixed);
 
   topology_constraints spread;
-  spread.members = {{.tasks = 5, .gpus = 1, .spread = {{node, 1}}}};
+  spread.groups = {{.tasks = 5, .gpus = 1, .spread = {{node, 1}}}};
   spread.required = rack;
   ask(capacities, "five small tasks in a rack, one a node", spread);
 }

@@ -60,11 +60,11 @@
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/gang_placer.h>
-#include <apiary/gang/gang_portion.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/min_cost_fit.h>
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/step_budget.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/audit.h>

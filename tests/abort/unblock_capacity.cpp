@@ -14,7 +14,7 @@ int main() {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 8}, 1, 8);
   capacities.set(0, 4);
   topology_constraints gang;
-  gang.members = {{.tasks = 1, .gpus = 8}};
+  gang.groups = {{.tasks = 1, .gpus = 8}};
   const std::vector<std::uint32_t> capacity{3, 8};
   unblock_search<uniform_tree> search;
   return search(capacities, gang, capacity).nodes.empty() ? 0 : 1;

@@ -14,7 +14,7 @@ int main() {
   using namespace apiary;
   capacity_index<uniform_tree> capacities(uniform_tree{2, 8}, 1, 8);
   topology_constraints gang;
-  gang.members = {{.tasks = 1, .gpus = 8}};
+  gang.groups = {{.tasks = 1, .gpus = 8}};
   const std::vector<std::uint32_t> capacity{8, 8};
   const std::vector<resources> hosts{{2'000, 0}, {0, 0}};
   const std::vector<resources> host_capacity{{1'000, 0}, {1'000, 0}};

@@ -4,7 +4,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/explain/what_if.h>
-#include <apiary/gang/gang_portion.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/uniform_tree.h>
@@ -17,8 +17,8 @@ int main() {
   capacities.set(0, 8);
   std::vector<resources> hosts{{1'000, 0}, {8'000, 0}};
   topology_constraints gang;
-  gang.members = {{.tasks = 2, .gpus = 1, .host = {600, 0}}};
-  const std::vector<gang_portion> portions{{.node = 0, .member = 0, .tasks = 2}};
+  gang.groups = {{.tasks = 2, .gpus = 1, .host = {600, 0}}};
+  const std::vector<tasks_on_node> portions{{.node = 0, .group = 0, .tasks = 2}};
   journal log;
   transaction tx(log);
   journaled::place_gang<uniform_tree>(tx, capacities, gang, portions, hosts);

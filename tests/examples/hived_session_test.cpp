@@ -678,13 +678,13 @@ TEST_CASE("a gang that comes back grows under its rules") {
                 "[{'pods':1,'leafs':4,'slices':[{'level':'POD','pods':1}],"
                 "'spread':[{'level':'HALL','pods':1},{'level':'NODE','pods':1}]}]",
                 ",'required':'POD','preferred':'RACK'", "n0") == back);
-  const apiary::request_constraints& rules =
-      s.scheduler()->gangs()[apiary::gang_slot(0)].request.rules;
-  CHECK(rules.required == apiary::any_level);
-  CHECK(rules.preferred == 3);
-  REQUIRE(rules.members.size() == 1);
-  CHECK(rules.members[0].slices.empty());
-  CHECK(rules.members[0].spread == std::vector<apiary::level_count>{{2, 1}});
+  const apiary::request_constraints& constraints =
+      s.scheduler()->gangs()[apiary::gang_slot(0)].request.constraints;
+  CHECK(constraints.required == apiary::any_level);
+  CHECK(constraints.preferred == 3);
+  REQUIRE(constraints.groups.size() == 1);
+  CHECK(constraints.groups[0].slices.empty());
+  CHECK(constraints.groups[0].spread == std::vector<apiary::level_count>{{2, 1}});
   CHECK(recover("more", one, ",'leafType':'SOLD','required':'RACK'", "n1") == back);
   CHECK(ask_op(s, "'grow','group':'train','by':'more'").find("type of leaf") != std::string::npos);
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
@@ -700,7 +700,7 @@ TEST_CASE("a gang that has grown to many members comes back with its rules") {
   }
   const std::string fields =
       gang("g", "red", 5, '[' + members + ']', ",'required':'RACK','pods':[" + pods + ']');
-  CHECK(ask_op(s, fields).find("1025 members under rules") != std::string::npos);
+  CHECK(ask_op(s, fields).find("1025 task groups with topology constraints") != std::string::npos);
   CHECK(ask_op(s, "'recover'" + fields.substr(10)) == "'result':'ok','lazyPreempted':[],'gone':[]");
   CHECK(ask_op(s, "'audit'") == "'result':'ok'");
 }

@@ -74,11 +74,11 @@ TEST_CASE("blocking_resources: without these the gang fits, without any fewer it
 
 TEST_CASE("blocking_resources: nothing is blamed if the verdict is not known") {
   topology_constraints gang;
-  gang.members = {{.tasks = 2, .gpus = 1, .host = {1, 1}}};
+  gang.groups = {{.tasks = 2, .gpus = 1, .host = {1, 1}}};
   CHECK(blocking_resources(gang, [](const topology_constraints&) {
           return fit_verdict::budget_ended;
         }).empty());
-  gang.members[0].host = {};
+  gang.groups[0].host = {};
   CHECK(blocking_resources(gang, [](const topology_constraints&) {
           return fit_verdict::fits;
         }).empty());

@@ -57,7 +57,7 @@ bool is_right_certificate(const ruled_world& world, const topology_constraints& 
                           const infeasibility_proof& why) {
   const naive_cells naive(world, gang);
   std::vector<std::uint32_t> kinds;
-  for (const naive_kind& k : naive.kinds()) kinds.push_back(k.members[0]);
+  for (const naive_kind& k : naive.kinds()) kinds.push_back(k.groups[0]);
   if (why.level != proof_level(world, gang) || why.groups != kinds) return false;
   for (const infeasibility_proof::weighing& w : why.weighings) {
     if (w.weights.size() != kinds.size()) return false;
@@ -76,7 +76,7 @@ infeasibility_proof some_certificate(const ruled_world& world, const topology_co
   const naive_cells naive(world, gang);
   infeasibility_proof why;
   why.level = proof_level(world, gang);
-  for (const naive_kind& k : naive.kinds()) why.groups.push_back(k.members[0]);
+  for (const naive_kind& k : naive.kinds()) why.groups.push_back(k.groups[0]);
   for (std::uint32_t n = 1 + random.uniform(3); n > 0; --n) {
     infeasibility_proof::weighing& w = why.weighings.emplace_back();
     const bool heavy = random.uniform(4) == 0;
@@ -168,8 +168,8 @@ TEST_CASE("proof_check: numbers of 64 bits") {
   const ruled_world world{ragged_tree({{2}, {2, 2}, {8, 8, 8, 8}}), {8, 3, 5, 0}, {}};
   constexpr std::uint64_t most = ~std::uint32_t{0};
   topology_constraints gang;
-  gang.members = {{.tasks = ~std::uint32_t{0} - 2, .gpus = 1, .spread = {{rack, 7}}},
-                  {.tasks = 2, .gpus = 2}};
+  gang.groups = {{.tasks = ~std::uint32_t{0} - 2, .gpus = 1, .spread = {{rack, 7}}},
+                 {.tasks = 2, .gpus = 2}};
   gang.required = rack;
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
@@ -188,7 +188,7 @@ TEST_CASE("proof_check: numbers of 64 bits") {
 TEST_CASE("proof_check: what a cell holds may be listed in any order, but once") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {8}, {{4, 4}}};
   topology_constraints gang;
-  gang.members = {{3, 1, {1, 0}}, {2, 2, {2, 0}}};
+  gang.groups = {{3, 1, {1, 0}}, {2, 2, {2, 0}}};
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
@@ -210,9 +210,9 @@ TEST_CASE("proof_check: what a cell holds may be listed in any order, but once")
 TEST_CASE("proof_check: a fraction of more than a GPU, or of nothing, is whole GPUs") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
   topology_constraints gang;
-  gang.members = {{.tasks = 1, .gpus = 2},
-                  {.tasks = 1, .gpus = 2, .gpu_milli = 1'500},
-                  {.tasks = 1, .gpus = 2, .gpu_milli = 0}};
+  gang.groups = {{.tasks = 1, .gpus = 2},
+                 {.tasks = 1, .gpus = 2, .gpu_milli = 1'500},
+                 {.tasks = 1, .gpus = 2, .gpu_milli = 0}};
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
@@ -226,10 +226,10 @@ TEST_CASE("proof_check: needs that no node can meet count as the same") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {3}, {}};
   constexpr std::uint32_t many = std::uint32_t{1} << 30;
   topology_constraints gang;
-  gang.members = {{.tasks = 1, .gpus = 1},
-                  {.tasks = many, .gpus = many, .host = {many, 0}, .leader = 0},
-                  {.tasks = 1, .gpus = 1},
-                  {.tasks = many / 2, .gpus = many, .host = {many / 2, 0}, .leader = 2}};
+  gang.groups = {{.tasks = 1, .gpus = 1},
+                 {.tasks = many, .gpus = many, .host = {many, 0}, .leader = 0},
+                 {.tasks = 1, .gpus = 1},
+                 {.tasks = many / 2, .gpus = many, .host = {many / 2, 0}, .leader = 2}};
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
@@ -255,7 +255,7 @@ static_assert(!can_be_checked<const topology_constraints>);
 TEST_CASE("proof_check: nothing proves that a gang of nothing does not fit") {
   const ruled_world world{ragged_tree({{1}, {1}, {8}}), {0}, {}};
   topology_constraints gang;
-  gang.members = {{0, 4}};
+  gang.groups = {{0, 4}};
   proof_check<ragged_tree> check(world.tree, node, world.free, world.hosts, gang);
   infeasibility_proof why;
   why.level = 3;
@@ -271,7 +271,7 @@ TEST_CASE("proof_check: the weight of a cell may be more than 64 bits") {
   // 64 bits that would be less than the gang needs.
   const uniform_tree tree{65'537};
   topology_constraints gang;
-  gang.members = {{.tasks = 65'536}};
+  gang.groups = {{.tasks = 65'536}};
   const std::vector<std::uint32_t> free(65'537, 1);
   proof_check check(tree, 0, free, {}, gang);
   infeasibility_proof why;

@@ -32,21 +32,21 @@ bool fits_with(const ruled_world& world, const std::vector<std::uint32_t>& free,
   return node_after_node(other, gang)(std::min(gang.required, world.tree.num_levels()));
 }
 
-// Up to three members: all constraints, CPU and memory, and tasks without GPUs.
+// Up to three task groups: all constraints, CPU and memory, and tasks without GPUs.
 topology_constraints random_waiting(rng& random, bool hosted) {
   topology_constraints gang;
   for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;) {
-    constrained_task_group& member = gang.members.emplace_back();
-    member.tasks = 1 + random.uniform(3);
-    member.gpus = random.uniform(8) == 0 ? 0 : 1 + random.uniform(4);
-    if (hosted && random.uniform(2) == 0) member.host = {random.uniform(3), random.uniform(3)};
-    if (random.uniform(3) == 0) member.spread = {{node + random.uniform(2), 1 + random.uniform(2)}};
-    if (random.uniform(6) == 0) member.slices = {{node + random.uniform(2), member.tasks}};
+    constrained_task_group& group = gang.groups.emplace_back();
+    group.tasks = 1 + random.uniform(3);
+    group.gpus = random.uniform(8) == 0 ? 0 : 1 + random.uniform(4);
+    if (hosted && random.uniform(2) == 0) group.host = {random.uniform(3), random.uniform(3)};
+    if (random.uniform(3) == 0) group.spread = {{node + random.uniform(2), 1 + random.uniform(2)}};
+    if (random.uniform(6) == 0) group.slices = {{node + random.uniform(2), group.tasks}};
   }
-  if (gang.members.size() > 1 && random.uniform(4) == 0) {
-    gang.members[1].tasks = gang.members[0].tasks;
-    gang.members[1].slices.clear();
-    gang.members[1].leader = 0;
+  if (gang.groups.size() > 1 && random.uniform(4) == 0) {
+    gang.groups[1].tasks = gang.groups[0].tasks;
+    gang.groups[1].slices.clear();
+    gang.groups[1].leader = 0;
   }
   if (random.uniform(6) > 0) gang.required = random.uniform(5) == 0 ? node : rack;
   return gang;
@@ -157,8 +157,8 @@ TEST_CASE("a placement takes its GPUs until it is rolled back") {
   capacity_index<uniform_tree> capacities(uniform_tree{2, 3, 4}, node, 4);
   for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 4);
   topology_constraints gang;
-  gang.members = {{2, 3}, {2, 1}};
-  gang.members[1].leader = 0;
+  gang.groups = {{2, 3}, {2, 1}};
+  gang.groups[1].leader = 0;
   topology_fit<uniform_tree> fit;
   const auto found = fit(capacities, gang);
   REQUIRE(found.verdict == fit_verdict::fits);

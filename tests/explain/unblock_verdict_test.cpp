@@ -88,12 +88,12 @@ hosted_nodes random_hosted(std::uint64_t seed) {
     in.hosts[n] = {random.uniform(81), random.uniform(81)};
   }
   for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;)
-    in.gang.members.push_back(
+    in.gang.groups.push_back(
         {1 + random.uniform(3),
          random.uniform(7),
          {random.uniform(60), random.uniform(3) == 0 ? random.uniform(60) : 0}});
   if (random.uniform(2) == 0) in.gang.required = rack;
-  if (random.uniform(3) == 0) in.gang.members[0].spread = {{node, 1}};
+  if (random.uniform(3) == 0) in.gang.groups[0].spread = {{node, 1}};
   return in;
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("hosts that give nothing back stay as they are") {
   hosted_nodes in(uniform_tree{1, 2, 8});
   in.free = {8, 0};
   in.hosts = {{10, 0}, {40, 0}};
-  in.gang.members = {{.tasks = 1, .gpus = 8, .host = {40, 0}}};
+  in.gang.groups = {{.tasks = 1, .gpus = 8, .host = {40, 0}}};
   unblock_search<uniform_tree> search;
   capacity_index<uniform_tree> capacities = in.capacity_of(in.free);
   nodes_to_free remedy = search(capacities, in.gang, in.capacity, in.hosts);
@@ -152,12 +152,12 @@ TEST_CASE("hosts that give nothing back stay as they are") {
   CHECK(std::vector<std::uint32_t>(remedy.nodes.begin(), remedy.nodes.end()) ==
         std::vector<std::uint32_t>{0});
   CHECK(remedy.gpus == 0);
-  in.gang.members[0].host.cpu_milli = 60;
+  in.gang.groups[0].host.cpu_milli = 60;
   remedy = search(capacities, in.gang, in.capacity, in.hosts);
   CHECK(remedy.verdict == fit_verdict::does_not_fit);
   remedy = in.solve(search);
   REQUIRE(remedy.verdict == fit_verdict::fits);
-  in.gang.members[0].host.cpu_milli = 81;
+  in.gang.groups[0].host.cpu_milli = 81;
   remedy = in.solve(search);
   CHECK(remedy.verdict == fit_verdict::does_not_fit);
 }
@@ -168,7 +168,7 @@ TEST_CASE("an answer in a cell that is not among the closest") {
   for (std::uint32_t n = 0; n < 40; ++n) in.capacity[n] = in.free[n] = n % 2 == 0 ? 8 : 0;
   in.capacity[26] = in.capacity[27] = 8;
   in.free[26] = in.free[27] = 0;
-  in.gang.members = {{.tasks = 2, .gpus = 8}};
+  in.gang.groups = {{.tasks = 2, .gpus = 8}};
   in.gang.required = rack;
   unblock_search<uniform_tree> search(2);
   nodes_to_free remedy = in.solve(search);
@@ -190,12 +190,12 @@ TEST_CASE("a budget that ends is no proof, neither of an answer's nodes nor that
     CAPTURE(seed);
     rng random(seed);
     hosted_nodes in = random_hosted(seed);
-    in.gang.members.clear();
+    in.gang.groups.clear();
     for (std::uint32_t m = 3; m-- > 0;)
-      in.gang.members.push_back(
+      in.gang.groups.push_back(
           {2 + random.uniform(2), 2 + random.uniform(5), {random.uniform(40), random.uniform(40)}});
-    in.gang.members[0].spread = {{node, 1}};
-    in.gang.members[1].spread = {{rack, 1 + random.uniform(2)}};
+    in.gang.groups[0].spread = {{node, 1}};
+    in.gang.groups[1].spread = {{rack, 1 + random.uniform(2)}};
     for (const std::uint64_t budget : {0U, 20U, 200U}) {
       CAPTURE(budget);
       unblock_search<uniform_tree> search(2, budget);

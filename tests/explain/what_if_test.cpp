@@ -54,7 +54,7 @@ struct tried_state {
 
 topology_constraints a_task(std::uint32_t leaves, std::uint32_t cores) {
   topology_constraints gang;
-  gang.members = {{.tasks = 1, .gpus = leaves, .host = {cores * 1'000, 0}}};
+  gang.groups = {{.tasks = 1, .gpus = leaves, .host = {cores * 1'000, 0}}};
   return gang;
 }
 
@@ -167,8 +167,8 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ro
             }
           } else if (random.uniform(2) == 0) {
             topology_constraints gang;
-            gang.members = {{1 + random.uniform(3), random.uniform(3), {random.uniform(50), 5}},
-                            {random.uniform(3), 1 + random.uniform(3), {1, random.uniform(50)}}};
+            gang.groups = {{1 + random.uniform(3), random.uniform(3), {random.uniform(50), 5}},
+                           {random.uniform(3), 1 + random.uniform(3), {1, random.uniform(50)}}};
             const auto found =
                 fit(state.capacities, gang, hosted ? state.hosts : std::vector<resources>{});
             if (found.verdict != fit_verdict::fits) continue;
@@ -179,8 +179,8 @@ TEST_CASE("any gangs placed and evicted, one in the other: as plain sums, and ro
             } else {
               journaled::place_gang<uniform_tree>(tx, state.capacities, gang, found.portions);
             }
-            for (const gang_portion& p : found.portions) {
-              const constrained_task_group& m = gang.members[p.member];
+            for (const tasks_on_node& p : found.portions) {
+              const constrained_task_group& m = gang.groups[p.group];
               expected.free[p.node] -= p.tasks * m.gpus;
               for (std::uint32_t i = 0; i < p.tasks && hosted; ++i)
                 expected.hosts[p.node] -= m.host;
@@ -213,7 +213,7 @@ TEST_CASE("the journal records what changes, whatever the size of the cluster") 
     journaled::evict_gang(tx, capacities, {1, 0, 2}, allocations, hosts, freed);
     CHECK(log.mark() == 4);
     topology_constraints gang = a_task(8, 9);
-    gang.members[0].tasks = 2;
+    gang.groups[0].tasks = 2;
     topology_fit<uniform_tree> fit;
     const auto found = fit(capacities, gang, hosts);
     REQUIRE(found.verdict == fit_verdict::fits);

@@ -90,7 +90,7 @@ TEST_CASE("every gang of three parts on every pair of nodes of two devices") {
       CAPTURE(world);
       CAPTURE(code);
       topology_constraints gang;
-      for (std::uint32_t i = 0; i < 3; ++i) gang.members.push_back(tasks[code >> 2 * i & 3]);
+      for (std::uint32_t i = 0; i < 3; ++i) gang.groups.push_back(tasks[code >> 2 * i & 3]);
       every_device naive(nodes, shape, gang, no_cost);
       const auto answer = scheduler.propose(gang);
       REQUIRE(answer.ok());
@@ -149,12 +149,12 @@ TEST_CASE("gangs and tasks come and go; nothing that fits is refused, every no i
         m.host = {random.uniform(3), random.uniform(3)};
         if (random.uniform(5) == 0) m.models = 1 + random.uniform(3);
         if (random.uniform(4) == 0) m.spread = {{of_nodes, 1}};
-        gang.members.push_back(m);
+        gang.groups.push_back(m);
       }
       if (random.uniform(3) == 0) gang.required = of_racks;
       const bool flat = gang.required == any_level && random.uniform(2) == 0;
       if (flat)
-        for (constrained_task_group& m : gang.members) m.spread.clear();
+        for (constrained_task_group& m : gang.groups) m.spread.clear();
       const node_table before = scheduler.nodes();
       const uniform_tree all_nodes{count};
       const auto answer =
@@ -214,7 +214,7 @@ TEST_CASE("tasks of one job and gangs share a cluster and names") {
   for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
   gang_fgd scheduler = fgd_over(nodes);
   topology_constraints gang;
-  gang.members = {parts(2, 500), {.tasks = 1, .gpus = 2}};
+  gang.groups = {parts(2, 500), {.tasks = 1, .gpus = 2}};
   const auto answer = scheduler.propose(gang).value();
   REQUIRE(scheduler.commit(job_id(1), gang, answer.placements).ok());
   CHECK(scheduler.num_running() == 1);
@@ -256,8 +256,8 @@ TEST_CASE("among suggested nodes a gang goes where it would if there were no oth
     const ruled_world shape = rack_shape(count);
     topology_constraints gang;
     for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
-      gang.members.push_back(parts(1 + random.uniform(2),
-                                   static_cast<milli_gpu>(100 * (1 + random.uniform(9))), {1, 1}));
+      gang.groups.push_back(parts(1 + random.uniform(2),
+                                  static_cast<milli_gpu>(100 * (1 + random.uniform(9))), {1, 1}));
     if (random.uniform(2) == 0) gang.required = of_racks;
     summary_bitset suggested(count);
     for (std::uint32_t n = 0; n < count; ++n)
@@ -278,7 +278,7 @@ TEST_CASE("among suggested nodes a gang goes where it would if there were no oth
         flat ? scheduler.propose(gang) : scheduler.propose(gang, shape.tree, of_nodes);
     if (answer->result == plan_result::bind) {
       ++fitting;
-      for (const member_placement& p : answer->placements)
+      for (const task_placement& p : answer->placements)
         REQUIRE(suggested.test(p.where.node.value));
       elsewhere += answer->placements == anywhere->placements ? 0 : 1;
     } else {
@@ -295,7 +295,7 @@ TEST_CASE("a score without a cost places gangs, too") {
   for (int n = 0; n < 2; ++n) nodes.add({{8, 8}, 2, 0});
   auto scheduler = gang_sharing_scheduler<best_fit>::create(nodes, best_fit{}).value();
   topology_constraints gang;
-  gang.members = {{.tasks = 2, .gpus = 1, .spread = {{0, 1}}}};
+  gang.groups = {{.tasks = 2, .gpus = 1, .spread = {{0, 1}}}};
   const auto answer = scheduler.propose(gang, uniform_tree{2}).value();
   REQUIRE(answer.result == plan_result::bind);
   CHECK(!answer.is_least_cost);
@@ -314,12 +314,12 @@ TEST_CASE("a gang waits for ever if one of its tasks fits no idle node") {
     return plan.reason;
   };
   topology_constraints gang;
-  gang.members = {parts(2, 500), {.tasks = 1, .gpus = 3}};
+  gang.groups = {parts(2, 500), {.tasks = 1, .gpus = 3}};
   CHECK(reason(gang) == wait_reason::never);
-  gang.members[1] = {.tasks = 1, .gpus = 1, .host = {9, 0}};
+  gang.groups[1] = {.tasks = 1, .gpus = 1, .host = {9, 0}};
   CHECK(reason(gang) == wait_reason::never);
-  gang.members[1].tasks = 0;
-  gang.members[0].tasks = 9;
+  gang.groups[1].tasks = 0;
+  gang.groups[0].tasks = 9;
   CHECK(reason(gang) == wait_reason::busy);
 }
 
@@ -328,8 +328,8 @@ TEST_CASE("every bad call about a gang names what is wrong and changes nothing")
   for (int n = 0; n < 4; ++n) nodes.add({{8, 8}, 2, 0});
   gang_fgd scheduler = fgd_over(nodes);
   topology_constraints gang;
-  gang.members = {parts(2, 600), {.tasks = 1, .gpus = 2}};
-  const std::vector<member_placement> places = scheduler.propose(gang).value().placements;
+  gang.groups = {parts(2, 600), {.tasks = 1, .gpus = 2}};
+  const std::vector<task_placement> places = scheduler.propose(gang).value().placements;
   REQUIRE(scheduler.commit(job_id(7), gang, places).ok());
   const node_table before = scheduler.nodes();
   const auto refused = [&](const absl::Status& status, absl::StatusCode code,
@@ -354,12 +354,12 @@ TEST_CASE("every bad call about a gang names what is wrong and changes nothing")
   refused(scheduler.propose(gang, tree, 0, summary_bitset(5)).status(), kInvalidArgument,
           "5 bits for 4 nodes");
   topology_constraints other = gang;
-  other.members[1].gpu_milli = 500;
-  refused(asked(other), kInvalidArgument, "member 1: 2 GPUs with 500");
+  other.groups[1].gpu_milli = 500;
+  refused(asked(other), kInvalidArgument, "task group 1: 2 GPUs with 500");
   refused(scheduler.commit(job_id(8), other, places), kInvalidArgument,
-          "member 1: 2 GPUs with 500");
+          "task group 1: 2 GPUs with 500");
   other = gang;
-  other.members[0].tasks = 1'000'000;
+  other.groups[0].tasks = 1'000'000;
   refused(asked(other), kInvalidArgument, "1000001 tasks");
   other = gang;
   other.required = 2;
@@ -368,15 +368,15 @@ TEST_CASE("every bad call about a gang names what is wrong and changes nothing")
   refused(scheduler.commit(job_id(), gang, places), kInvalidArgument, "job id");
   refused(scheduler.commit(job_id(7), gang, places), kAlreadyExists, "job 7");
   refused(scheduler.commit(job_id(8), gang, places), kAborted, "job 8");
-  std::vector<member_placement> changed(places.begin() + 1, places.end());
+  std::vector<task_placement> changed(places.begin() + 1, places.end());
   refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument,
-          "1 tasks of member 0 have no placement");
+          "1 tasks of task group 0 have no placement");
   changed = places;
-  changed[0].member = 2;
-  refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument, "member 2");
-  changed[0].member = 1;
+  changed[0].group = 2;
+  refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument, "task group 2");
+  changed[0].group = 1;
   refused(scheduler.commit(job_id(8), gang, changed), kInvalidArgument,
-          "member 1 has more placements");
+          "task group 1 has more placements");
   changed = places;
   changed[2].where.node = node_id(4);
   refused(scheduler.commit(job_id(8), gang, changed), kNotFound, "node 4");
@@ -392,13 +392,13 @@ topology_constraints random_rules(rng& random) {
   topology_constraints gang;
   const auto some_level = [&] { return random.uniform(12) == 0 ? 7 : 1 + random.uniform(2); };
   for (std::uint32_t m = random.uniform(3) + 1; m > 0; --m) {
-    constrained_task_group member{.tasks = random.uniform(5), .gpus = 1};
-    if (random.uniform(30) == 0) member.tasks = ~std::uint32_t{0} - random.uniform(4);
+    constrained_task_group group{.tasks = random.uniform(5), .gpus = 1};
+    if (random.uniform(30) == 0) group.tasks = ~std::uint32_t{0} - random.uniform(4);
     for (std::uint32_t s = random.uniform(3); s > 0; --s)
-      member.slices.push_back({some_level(), random.uniform(4)});
-    if (random.uniform(4) == 0) member.spread = {{some_level(), 1}};
-    if (random.uniform(3) == 0) member.leader = random.uniform(4);
-    gang.members.push_back(member);
+      group.slices.push_back({some_level(), random.uniform(4)});
+    if (random.uniform(4) == 0) group.spread = {{some_level(), 1}};
+    if (random.uniform(3) == 0) group.leader = random.uniform(4);
+    gang.groups.push_back(group);
   }
   if (random.uniform(3) == 0) gang.required = some_level();
   if (random.uniform(3) == 0) gang.preferred = some_level();
@@ -412,8 +412,8 @@ bool naive_valid(const topology_constraints& gang, level_t node_level, level_t n
   if (gang.preferred != any_level) levels.push_back(gang.preferred);
   bool fine = true;
   std::uint64_t all = 0;
-  for (std::size_t i = 0; i < gang.members.size(); ++i) {
-    const constrained_task_group& m = gang.members[i];
+  for (std::size_t i = 0; i < gang.groups.size(); ++i) {
+    const constrained_task_group& m = gang.groups[i];
     all += m.tasks;
     fine = fine && all >> 32 == 0;
     std::map<level_t, std::uint32_t> slices;
@@ -422,7 +422,7 @@ bool naive_valid(const topology_constraints& gang, level_t node_level, level_t n
       fine = fine && slices.emplace(s.level, s.tasks).second;
     }
     for (const level_count& s : m.spread) levels.push_back(s.level);
-    // From the lowest slice to the whole member each divides the next.
+    // From the lowest slice to the whole task group each divides the next.
     std::uint32_t smaller = 1;
     slices[any_level] = m.tasks;
     for (const auto& [level, tasks] : slices) {
@@ -430,9 +430,9 @@ bool naive_valid(const topology_constraints& gang, level_t node_level, level_t n
       smaller = tasks;
     }
     if (m.leader == no_task_group) continue;
-    const bool leads = m.leader < gang.members.size() && m.leader != i &&
-                       gang.members[m.leader].leader == no_task_group;
-    const std::uint32_t teams = leads ? gang.members[m.leader].tasks : 0;
+    const bool leads = m.leader < gang.groups.size() && m.leader != i &&
+                       gang.groups[m.leader].leader == no_task_group;
+    const std::uint32_t teams = leads ? gang.groups[m.leader].tasks : 0;
     fine = fine && leads && (teams == 0 ? m.tasks == 0 : m.tasks % teams == 0);
   }
   return fine && std::all_of(levels.begin(), levels.end(),
@@ -461,30 +461,33 @@ TEST_CASE("rules are refused in words exactly where they are not valid") {
     return std::string(check_constraints(gang, 1, 3).message());
   };
   topology_constraints gang;
-  gang.members = {{.tasks = 4, .gpus = 1}, {.tasks = 6, .gpus = 1, .leader = 0}};
-  CHECK(said(gang) == "member 1: 6 tasks are no multiple of the 4 tasks of its leader, member 0");
-  gang.members[1].leader = 5;
-  CHECK(said(gang) == "member 1: its leader, member 5, is not in the gang");
-  gang.members[1].leader = 1;
-  CHECK(said(gang) == "member 1: its leader, member 1, is led");
+  gang.groups = {{.tasks = 4, .gpus = 1}, {.tasks = 6, .gpus = 1, .leader = 0}};
+  CHECK(said(gang) ==
+        "task group 1: 6 tasks are no multiple of the 4 tasks of its leader, task group 0");
+  gang.groups[1].leader = 5;
+  CHECK(said(gang) == "task group 1: its leader, task group 5, is not in the gang");
+  gang.groups[1].leader = 1;
+  CHECK(said(gang) == "task group 1: its leader, task group 1, is led");
   gang.required = 3;
   CHECK(said(gang).starts_with("the gang requires level 3"));
   gang.required = any_level;
-  gang.members[0].slices = {{1, 3}};
-  CHECK(said(gang) == "member 0: slices of level 1 of 3 tasks are no whole part of its 4 tasks");
-  gang.members[0].slices = {{1, 2}, {1, 2}};
-  CHECK(said(gang) == "member 0 has two kinds of slices of level 1");
-  gang.members[0].slices = {{1, 4}, {2, 2}};
+  gang.groups[0].slices = {{1, 3}};
   CHECK(said(gang) ==
-        "member 0: slices of level 1 of 4 tasks are no whole part of those of level 2 of 2 tasks");
-  gang.members[0].slices = {{5, 2}};
-  CHECK(said(gang) == "member 0 has slices of level 5: there are levels 1 to 2");
-  gang.members[0].slices.clear();
-  gang.members[0].spread = {{0, 2}};
-  CHECK(said(gang) == "member 0 is spread over level 0: there are levels 1 to 2");
+        "task group 0: slices of level 1 of 3 tasks are no whole part of its 4 tasks");
+  gang.groups[0].slices = {{1, 2}, {1, 2}};
+  CHECK(said(gang) == "task group 0 has two kinds of slices of level 1");
+  gang.groups[0].slices = {{1, 4}, {2, 2}};
+  CHECK(said(gang) ==
+        "task group 0: slices of level 1 of 4 tasks are no whole part of those of level 2 of 2 "
+        "tasks");
+  gang.groups[0].slices = {{5, 2}};
+  CHECK(said(gang) == "task group 0 has slices of level 5: there are levels 1 to 2");
+  gang.groups[0].slices.clear();
+  gang.groups[0].spread = {{0, 2}};
+  CHECK(said(gang) == "task group 0 is spread over level 0: there are levels 1 to 2");
   gang.preferred = 3;
   CHECK(said(gang) == "the gang prefers level 3: there are levels 1 to 2");
-  gang.members = {{.tasks = 5, .gpus = 1}, {.tasks = 4'294'967'291, .gpus = 1}};
+  gang.groups = {{.tasks = 5, .gpus = 1}, {.tasks = 4'294'967'291, .gpus = 1}};
   gang.preferred = any_level;
-  CHECK(said(gang) == "member 1: with its 4294967291 tasks the gang has more than 4294967295");
+  CHECK(said(gang) == "task group 1: with its 4294967291 tasks the gang has more than 4294967295");
 }

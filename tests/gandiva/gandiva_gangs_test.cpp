@@ -40,11 +40,11 @@ gang_request guest(std::uint32_t job, std::uint32_t leaves, std::uint32_t tasks 
   return {.job = job_id(job),
           .tenant = tenant_id(1),
           .priority = opportunistic_priority,
-          .members = {{tasks, leaves}}};
+          .groups = {{tasks, leaves}}};
 }
 gang_request owner(std::uint32_t job, std::uint32_t leaves, std::int32_t priority = 0) {
   return {
-      .job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {{1, leaves}}};
+      .job = job_id(job), .tenant = tenant_id(0), .priority = priority, .groups = {{1, leaves}}};
 }
 
 struct two_node_host {

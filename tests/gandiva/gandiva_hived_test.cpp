@@ -70,7 +70,7 @@ TEST_CASE("hived_job_backend: a job is a gang of its priority") {
     CHECK(r.priority == priority);
     CHECK(r.tenant == tenant_id(1));
     std::uint32_t gpus = 0;
-    for (const task_group& m : r.members) gpus += m.tasks * m.gpus;
+    for (const task_group& m : r.groups) gpus += m.tasks * m.gpus;
     CHECK(gpus == 3);
     const job_placement place = backend.job_placement_of(backend.stop(job_id(5)));
     REQUIRE(place.size() == 1);

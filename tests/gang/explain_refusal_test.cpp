@@ -43,10 +43,10 @@ std::vector<naive_cells::counts> refusal_weights(const naive_cells& naive, std::
 // Few large tasks and some small ones, which a rack may lack room for in many ways.
 topology_constraints large_and_small_tasks(rng& random) {
   topology_constraints gang;
-  gang.members = {{1 + random.uniform(2), 7}, {3 + random.uniform(5), 1 + random.uniform(2)}};
-  if (random.uniform(2) == 0) gang.members.push_back({1 + random.uniform(2), 3});
-  if (random.uniform(3) == 0) gang.members[1].spread = {{node, 1 + random.uniform(2)}};
-  if (random.uniform(3) == 0) gang.members[1].host = {random.uniform(3), random.uniform(3)};
+  gang.groups = {{1 + random.uniform(2), 7}, {3 + random.uniform(5), 1 + random.uniform(2)}};
+  if (random.uniform(2) == 0) gang.groups.push_back({1 + random.uniform(2), 3});
+  if (random.uniform(3) == 0) gang.groups[1].spread = {{node, 1 + random.uniform(2)}};
+  if (random.uniform(3) == 0) gang.groups[1].host = {random.uniform(3), random.uniform(3)};
   return gang;
 }
 // Three racks of four nodes of eight, some racks with a few whole nodes, others with many parts.
@@ -107,7 +107,7 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
 
     infeasibility_proof expected;
     expected.level = l;
-    for (const naive_kind& k : naive.kinds()) expected.groups.push_back(k.members[0]);
+    for (const naive_kind& k : naive.kinds()) expected.groups.push_back(k.groups[0]);
     for (std::uint32_t c = 0; c < left.size(); ++c)
       expected.cells.push_back(
           {c, infeasibility_proof::listed, 0, naive_cells::counts(tasks.size(), c + 1)});

@@ -134,12 +134,12 @@ TEST_CASE("a shortage says which pieces are missing") {
   const auto found = fit(classes_t{{8, 1}, {4, 9}}, gang);
   CHECK(found.verdict == fit_verdict::does_not_fit);
   REQUIRE(found.cut);
-  CHECK(found.cut->leaves == 5);  // only tasks of 8 have pieces of 5
+  CHECK(found.cut->gpus == 5);  // only tasks of 8 have pieces of 5
   CHECK(found.cut->needed == 2);
   CHECK(found.cut->present == 1);
   const auto next = fit(classes_t{{8, 2}}, gang);
   CHECK(next.verdict == fit_verdict::does_not_fit);
-  CHECK(next.cut->leaves == 1);
+  CHECK(next.cut->gpus == 1);
   CHECK(next.cut->needed == 20);
   CHECK(next.cut->present == 16);
   CHECK(fit(classes_t{}, gang).verdict == fit_verdict::does_not_fit);
@@ -260,7 +260,7 @@ TEST_CASE("a million tasks are a matter of the nodes they use") {
   ++gang[3].tasks;
   const gang_fit::result refused = checked(fit, classes, gang);
   CHECK(refused.verdict == fit_verdict::does_not_fit);
-  CHECK(refused.cut->leaves == 1);
+  CHECK(refused.cut->gpus == 1);
   const gang_fit::result equal = checked(fit, {{8, 125'000}}, {{.tasks = 1'000'000, .gpus = 1}});
   CHECK(equal.verdict == fit_verdict::fits);
   CHECK(equal.nodes.size() == 125'000);

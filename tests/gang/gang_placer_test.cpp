@@ -50,10 +50,10 @@ using gang_t = std::vector<task_group>;
 std::vector<cell_id> place(gang_placer& placer, const racked_nodes& c, const gang_t& gang) {
   if (placer.fit(c.index, c.classes, gang).verdict != fit_verdict::fits) return {};
   placer.choose_nodes(c.index, rack_choice::fullest);
-  std::vector<node_leaves> nodes;
+  std::vector<node_gpus> nodes;
   for (const std::uint32_t n : placer.nodes())
     nodes.push_back({c.free[n], c.free[n], cell_id(n * racked_nodes::size), c.cell_sizes});
-  return placer.choose_leaves_of(nodes, gang);
+  return placer.choose_gpus_of(nodes, gang);
 }
 
 // The nodes of the tasks, after it has been checked that each is on one node, and that all leaves
@@ -134,7 +134,7 @@ TEST_CASE("tasks of whole nodes get as few racks as any choice of idle nodes") {
   }
 }
 
-TEST_CASE("classes in the order given, members in the order asked, leaves close together") {
+TEST_CASE("classes in the order given, task groups in the order asked, leaves close together") {
   gang_placer placer;
   const racked_nodes c({0xff, 0b1111'0110, 0xff, 0b0011'0000}, true);
   const gang_t gang{{2, 2}, {1, 4}};
@@ -150,8 +150,8 @@ TEST_CASE("classes in the order given, members in the order asked, leaves close 
   placer.choose_nodes(c.index, rack_choice::fullest);
   REQUIRE(placer.nodes().size() == 1);
   CHECK(placer.nodes()[0] == 3);
-  const std::vector<node_leaves> nodes{{0b1111, 0b1100, cell_id(24), c.cell_sizes}};
-  CHECK(placer.choose_leaves_of(nodes, one) == std::vector<cell_id>{cell_id(26), cell_id(27)});
+  const std::vector<node_gpus> nodes{{0b1111, 0b1100, cell_id(24), c.cell_sizes}};
+  CHECK(placer.choose_gpus_of(nodes, one) == std::vector<cell_id>{cell_id(26), cell_id(27)});
 }
 
 TEST_CASE("classes that are not given are not used") {

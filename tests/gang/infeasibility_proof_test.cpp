@@ -53,10 +53,10 @@ struct cluster {
   topology_fit<uniform_tree> fit;
 };
 
-topology_constraints gang_of(std::vector<constrained_task_group> members,
+topology_constraints gang_of(std::vector<constrained_task_group> groups,
                              level_t required = any_level) {
   topology_constraints gang;
-  gang.members = std::move(members);
+  gang.groups = std::move(groups);
   gang.required = required;
   return gang;
 }
@@ -102,8 +102,8 @@ TEST_CASE("what is to blame is named, and what of it a task takes") {
   CHECK(c.blamed(gang, "rack") ==
         "the gang needs room for 9 tasks of 1 GPU and 1.5 CPUs in one rack; rack 0 has most, for "
         "8: 1 is missing; but for CPU it would fit");
-  gang.members[0].host = {1000, 4096};
-  gang.members[0].spread = {{node, 2}};
+  gang.groups[0].host = {1000, 4096};
+  gang.groups[0].spread = {{node, 2}};
   CHECK(c.blamed(gang, "rack") ==
         "the gang needs room for 9 tasks of 1 GPU and 4096 MiB in one rack; rack 0 has most, for "
         "4: 5 are missing; but for memory and the spread it would fit");
@@ -112,7 +112,7 @@ TEST_CASE("what is to blame is named, and what of it a task takes") {
   CHECK(c.blamed(gang, "cluster") ==
         "the gang needs room for 25 tasks of 1 CPU in one cluster; the cluster has it for 24: 1 "
         "is missing; but for CPU it would fit");
-  gang.members[0].host.memory_mib = 1;
+  gang.groups[0].host.memory_mib = 1;
   CHECK(c.said(gang, "cluster").find("25 tasks of 1 CPU and 1 MiB") != std::string::npos);
   // Without any demands there is nothing to blame.
   CHECK(c.blamed(gang_of({{6, 5}}), "cluster") == c.said(gang_of({{6, 5}}), "cluster"));
@@ -168,7 +168,7 @@ TEST_CASE("from the nodes by free leaves alone the same certificate") {
     for (std::uint32_t at = 0; at < 8; ++at) free.push_back(random.uniform(9));
     topology_constraints gang;
     for (std::uint32_t m = 1 + random.uniform(4); m > 0; --m)
-      gang.members.push_back({1 + random.uniform(6), 1 + random.uniform(8)});
+      gang.groups.push_back({1 + random.uniform(6), 1 + random.uniform(8)});
     std::vector<std::uint32_t> nodes(9);  // with 0, 1, ... free
     for (const std::uint32_t f : free) ++nodes[f];
     colocated_groups groups;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang/detail/mixed_radix.h>
-#include <apiary/gang/gang_portion.h>
 #include <apiary/gang/min_cost_fit.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>
 
@@ -97,7 +97,7 @@ class least_by_assigning {
 
   std::optional<std::int64_t> operator()(level_t within) {
     best_.reset();
-    begun_.assign(gang_.members.size(), {});
+    begun_.assign(gang_.groups.size(), {});
     left_ = world_.free;
     within_ = within;
     assign(0);
@@ -105,22 +105,22 @@ class least_by_assigning {
   }
 
  private:
-  void assign(std::size_t member) {
-    if (member == gang_.members.size()) {
+  void assign(std::size_t group) {
+    if (group == gang_.groups.size()) {
       if (!keeps_rules(world_, gang_, begun_, within_)) return;
       const std::int64_t cost = costs_.of(begun_);
       if (!best_ || cost < *best_) best_ = cost;
       return;
     }
-    const constrained_task_group& m = gang_.members[member];
-    if (begun_[member].size() == m.tasks) return assign(member + 1);
-    for (std::uint32_t n = begun_[member].empty() ? 0 : begun_[member].back();
-         n < world_.num_nodes(); ++n) {
+    const constrained_task_group& m = gang_.groups[group];
+    if (begun_[group].size() == m.tasks) return assign(group + 1);
+    for (std::uint32_t n = begun_[group].empty() ? 0 : begun_[group].back(); n < world_.num_nodes();
+         ++n) {
       if (left_[n] < m.gpus) continue;
       left_[n] -= m.gpus;
-      begun_[member].push_back(n);
-      assign(member);
-      begun_[member].pop_back();
+      begun_[group].push_back(n);
+      assign(group);
+      begun_[group].pop_back();
       left_[n] += m.gpus;
     }
   }
@@ -154,24 +154,24 @@ topology_constraints few_tasks(rng& random) {
   topology_constraints gang;
   std::uint32_t left = 5;
   for (std::uint32_t m = 0; m < 3 && left > 0; ++m) {
-    constrained_task_group member{1 + random.uniform(left), random.uniform(4)};
-    left -= member.tasks;
-    if (random.uniform(3) == 0) member.host = {random.uniform(3), random.uniform(2)};
+    constrained_task_group group{1 + random.uniform(left), random.uniform(4)};
+    left -= group.tasks;
+    if (random.uniform(3) == 0) group.host = {random.uniform(3), random.uniform(2)};
     const level_t l = node + random.uniform(2);
     switch (random.uniform(5)) {
       case 0:
-        member.spread = {{l, 1 + random.uniform(2)}};
+        group.spread = {{l, 1 + random.uniform(2)}};
         break;
       case 1:
-        member.slices = {{l, member.tasks % 2 == 0 ? 2U : 1U}};
+        group.slices = {{l, group.tasks % 2 == 0 ? 2U : 1U}};
         break;
       case 2:
-        if (m > 0 && member.tasks % gang.members[0].tasks == 0) member.leader = 0;
+        if (m > 0 && group.tasks % gang.groups[0].tasks == 0) group.leader = 0;
         break;
       default:
         break;
     }
-    gang.members.push_back(member);
+    gang.groups.push_back(group);
   }
   if (random.uniform(2) == 0) gang.required = node + random.uniform(2);
   if (random.uniform(2) == 0) gang.preferred = node + random.uniform(2);
@@ -183,9 +183,9 @@ std::int64_t cost_of_answer(const ruled_world& world, const topology_constraints
                             const drawn_costs& costs,
                             const min_cost_fit<ragged_tree>::result& found) {
   REQUIRE(is_ruled_placement(world, gang, found));
-  assignment nodes(gang.members.size());
-  for (const gang_portion& p : found.portions)
-    nodes[p.member].insert(nodes[p.member].end(), p.tasks, p.node);
+  assignment nodes(gang.groups.size());
+  for (const tasks_on_node& p : found.portions)
+    nodes[p.group].insert(nodes[p.group].end(), p.tasks, p.node);
   return costs.of(nodes);
 }
 
@@ -233,7 +233,7 @@ TEST_CASE("the budget ends without an answer, or with one that may not be the le
   ruled_world world{ragged_tree({{1}, {nodes}, std::vector<std::uint32_t>(nodes, 4)}), {}, {}};
   for (std::uint32_t n = 0; n < nodes; ++n) world.free.push_back(1 + n % 4);
   topology_constraints gang;
-  gang.members = {{10, 1}, {10, 2}, {10, 3}};
+  gang.groups = {{10, 1}, {10, 2}, {10, 3}};
   const drawn_costs costs(world, gang, 5);
   min_cost_fit<ragged_tree> all(100'000'000);
   const auto best = all(world.tree, node, gang, costs.classes, costs);
@@ -258,7 +258,7 @@ TEST_CASE("the budget ends without an answer, or with one that may not be the le
   // Two racks, the first of them within the budget.
   const ruled_world two{
       ragged_tree({{2}, {4, 4}, std::vector<std::uint32_t>(8, 4)}), {4, 3, 2, 1, 4, 4, 4, 4}, {}};
-  gang.members = {{2, 1}, {2, 2}};
+  gang.groups = {{2, 1}, {2, 2}};
   gang.required = rack;
   const drawn_costs drawn(two, gang, 5);
   const auto both = all(two.tree, node, gang, drawn.classes, drawn);
@@ -306,7 +306,7 @@ TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a
 TEST_CASE("gangs of nothing cost nothing") {
   const ruled_world world{ragged_tree({{1}, {1}, {4}}), {4}, {}};
   topology_constraints gang;
-  gang.members = {{0, 3}};
+  gang.groups = {{0, 3}};
   const drawn_costs costs(world, gang, 1);
   min_cost_fit<ragged_tree> fit;
   const auto found = fit(world.tree, node, gang, costs.classes, costs);
@@ -317,7 +317,7 @@ TEST_CASE("gangs of nothing cost nothing") {
 
 TEST_CASE("numbers of vectors add up, and say when a sum is too great") {
   topology_constraints gang;
-  gang.members = {{2, 1}, {3, 2}, {1, 3}};
+  gang.groups = {{2, 1}, {3, 2}, {1, 3}};
   colocated_groups groups;
   groups.assign(gang, node, 4);
   mixed_radix numbers;

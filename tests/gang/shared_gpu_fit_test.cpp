@@ -72,37 +72,37 @@ topology_constraints random_shared_gang(rng& random) {
   topology_constraints gang;
   std::uint32_t left = 4;
   for (std::uint32_t m = 0; m < 3 && left > 0; ++m) {
-    constrained_task_group member{1 + random.uniform(random.uniform(left) + 1),
-                                  random.uniform(5) == 0 ? 0 : 1U};
-    left -= member.tasks;
-    if (member.gpus > 0 && random.uniform(3) > 0) {
+    constrained_task_group group{1 + random.uniform(random.uniform(left) + 1),
+                                 random.uniform(5) == 0 ? 0 : 1U};
+    left -= group.tasks;
+    if (group.gpus > 0 && random.uniform(3) > 0) {
       constexpr milli_gpu parts[] = {100, 200, 300, 500, 600};
-      member.gpu_milli = parts[random.uniform(5)];
-    } else if (member.gpus > 0) {
-      member.gpus = 1 + random.uniform(2);
+      group.gpu_milli = parts[random.uniform(5)];
+    } else if (group.gpus > 0) {
+      group.gpus = 1 + random.uniform(2);
     }
-    member.host = {random.uniform(3), random.uniform(3)};
-    if (random.uniform(5) == 0) member.models = 1 + random.uniform(3);
+    group.host = {random.uniform(3), random.uniform(3)};
+    if (random.uniform(5) == 0) group.models = 1 + random.uniform(3);
     const level_t l = node + random.uniform(2);
     switch (random.uniform(6)) {
       case 0:
-        member.spread = {{l, 1 + random.uniform(2)}};
+        group.spread = {{l, 1 + random.uniform(2)}};
         break;
       case 1:
-        member.slices = {{l, member.tasks % 2 == 0 ? 2U : 1U}};
+        group.slices = {{l, group.tasks % 2 == 0 ? 2U : 1U}};
         break;
       case 2:
-        if (m > 0 && member.tasks % gang.members[0].tasks == 0) member.leader = 0;
+        if (m > 0 && group.tasks % gang.groups[0].tasks == 0) group.leader = 0;
         break;
       default:
         break;
     }
     if (m > 0 && random.uniform(5) == 0) {
-      member = gang.members[0];
-      member.tasks = 1;
+      group = gang.groups[0];
+      group.tasks = 1;
       left -= std::min(left, 1U);
     }
-    gang.members.push_back(member);
+    gang.groups.push_back(group);
   }
   if (random.uniform(3) == 0) gang.required = node + random.uniform(2);
   if (random.uniform(3) == 0) gang.preferred = node + random.uniform(2);
@@ -194,9 +194,9 @@ TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
     nodes[id].gpu_left[1] = 400;
   }
   const uniform_tree tree{2};
-  const auto said = [&](std::vector<constrained_task_group> members) {
+  const auto said = [&](std::vector<constrained_task_group> groups) {
     topology_constraints gang;
-    gang.members = std::move(members);
+    gang.groups = std::move(groups);
     shared_gpu_fit<uniform_tree> fit;
     const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
     if (fit(nodes, tree, 0, gang, cost).verdict == fit_verdict::fits) return std::string("fits");
@@ -219,13 +219,13 @@ TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
         "missing");
 }
 
-TEST_CASE("shared GPUs: what a node holds of members of very many tasks") {
+TEST_CASE("shared GPUs: what a node holds of task groups of very many tasks") {
   node_table nodes;
   nodes.add({{8, 8}, 4, 0});
   const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
   topology_constraints gang;
   for (std::uint32_t m = 0; m < 5; ++m)
-    gang.members.push_back({.tasks = 65'535, .gpus = 1, .host = {m, 0}});
+    gang.groups.push_back({.tasks = 65'535, .gpus = 1, .host = {m, 0}});
   colocated_groups groups;
   groups.assign(gang, 0, 1);
   REQUIRE(groups.size() == 5);
@@ -238,7 +238,7 @@ TEST_CASE("shared GPUs: what a node holds of members of very many tasks") {
   CHECK(!capacities(0, counts{0, 0, 0, 1, 2}).has_value());  // CPU
   CHECK(!capacities(0, counts{65'535, 0, 0, 0, 0}).has_value());
   // Tasks without GPUs have no such bound: more vectors than can be numbered.
-  for (constrained_task_group& m : gang.members) m.gpus = 0;
+  for (constrained_task_group& m : gang.groups) m.gpus = 0;
   groups.assign(gang, 0, 1);
   CHECK(!capacities.assign(nodes, groups, 0, ~std::uint64_t{0}, cost));
 }
@@ -254,7 +254,7 @@ TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") 
   topology_constraints gang;
   for (std::uint32_t m = 0; m < 8; ++m) {
     const auto part = static_cast<milli_gpu>(110 + 37 * m);
-    gang.members.push_back({.tasks = 9, .gpus = 1, .gpu_milli = part});
+    gang.groups.push_back({.tasks = 9, .gpus = 1, .gpu_milli = part});
   }
   const auto cost = [](const node_state&, const node_state&) { return std::int64_t{0}; };
   for (const std::uint64_t budget : {std::uint64_t{0}, std::uint64_t{10'000}}) {
@@ -264,8 +264,8 @@ TEST_CASE("shared GPUs: the budget ends without an answer, and no no is wrong") 
     CHECK(found.placements.empty());
   }
   // Tasks led that no node could hold are no work.
-  gang.members = {{.tasks = 1, .gpus = 0},
-                  {.tasks = 4'000'000'000, .gpus = 1, .leader = 0, .gpu_milli = 1}};
+  gang.groups = {{.tasks = 1, .gpus = 0},
+                 {.tasks = 4'000'000'000, .gpus = 1, .leader = 0, .gpu_milli = 1}};
   shared_gpu_fit<uniform_tree> fit;
   REQUIRE(fit(nodes, tree, 0, gang, cost).verdict == fit_verdict::does_not_fit);
   CHECK(proof_check(tree, 0, nodes, gang)(fit.explain(gang)));
@@ -287,23 +287,23 @@ node_table racks_of(std::uint32_t nodes, std::uint32_t free) {
   return table;
 }
 
-// So many members of so many tasks of a GPU, each with another number of cores.
-topology_constraints many_kinds(std::uint32_t members, std::uint32_t tasks) {
+// So many task groups of so many tasks of a GPU, each with another number of cores.
+topology_constraints many_kinds(std::uint32_t num_groups, std::uint32_t tasks) {
   topology_constraints gang;
-  for (std::uint32_t m = 0; m < members; ++m)
-    gang.members.push_back({.tasks = tasks, .gpus = 1, .host = {1000 * (m + 1), 1000}});
+  for (std::uint32_t m = 0; m < num_groups; ++m)
+    gang.groups.push_back({.tasks = tasks, .gpus = 1, .host = {1000 * (m + 1), 1000}});
   gang.required = 1;
   return gang;
 }
 
 // Whether each task has a place that can be taken with those before it, all in one rack.
 bool is_taken_whole(node_table nodes, const uniform_tree& tree, const topology_constraints& gang,
-                    std::span<const member_placement> places) {
+                    std::span<const task_placement> places) {
   std::vector<std::uint32_t> missing;
-  for (const constrained_task_group& m : gang.members) missing.push_back(m.tasks);
-  for (const member_placement& p : places) {
-    const task_request task = task_of(gang.members[p.member]);
-    if (!can_place_task(nodes, task, p.where) || missing[p.member]-- == 0) return false;
+  for (const constrained_task_group& m : gang.groups) missing.push_back(m.tasks);
+  for (const task_placement& p : places) {
+    const task_request task = task_of(gang.groups[p.group]);
+    if (!can_place_task(nodes, task, p.where) || missing[p.group]-- == 0) return false;
     place_task(nodes, task, p.where);
     const auto rack_of = [&](node_id n) { return tree.parent(tree.cells(0)[n.value], 0); };
     if (rack_of(p.where.node) != rack_of(places[0].where.node)) return false;
@@ -316,11 +316,11 @@ bool is_taken_whole(node_table nodes, const uniform_tree& tree, const topology_c
 TEST_CASE("gangs of many kinds and tasks: what fits easily is placed, though not all is compared") {
   const uniform_tree tree{2, 50};
   for (const auto& size : {std::pair{4U, 64U}, std::pair{5U, 64U}, std::pair{8U, 40U}}) {
-    const std::uint32_t members = size.first;
+    const std::uint32_t num_groups = size.first;
     const std::uint32_t tasks = size.second;
-    CAPTURE(members);
+    CAPTURE(num_groups);
     const node_table nodes = racks_of(100, 8);
-    const topology_constraints gang = many_kinds(members, tasks);
+    const topology_constraints gang = many_kinds(num_groups, tasks);
     shared_gpu_fit<uniform_tree> fit;
     const auto found = fit(nodes, tree, 0, gang, any_cost);
     REQUIRE(found.verdict == fit_verdict::fits);

@@ -24,16 +24,16 @@ bool understood(const topology_constraints& gang) { return valid(gang, node, blo
 topology_constraints gang_of_member(std::uint32_t tasks, std::vector<level_count> slices,
                                     std::vector<level_count> spread = {}) {
   topology_constraints gang;
-  gang.members.push_back({tasks, 1});
-  gang.members[0].slices = std::move(slices);
-  gang.members[0].spread = std::move(spread);
+  gang.groups.push_back({tasks, 1});
+  gang.groups[0].slices = std::move(slices);
+  gang.groups[0].spread = std::move(spread);
   return gang;
 }
 
 topology_constraints led_gang(std::uint32_t leaders, std::uint32_t workers) {
   topology_constraints gang;
-  gang.members = {{leaders, 1}, {workers, 2}};
-  gang.members[1].leader = 0;
+  gang.groups = {{leaders, 1}, {workers, 2}};
+  gang.groups[1].leader = 0;
   return gang;
 }
 
@@ -89,28 +89,28 @@ TEST_CASE("topology_constraints: a leader has no leader, and its tasks divide th
     }
   }
   topology_constraints gang = led_gang(2, 4);
-  gang.members[1].leader = 2;
-  CHECK(!understood(gang));  // there is no such member
-  gang.members[1].leader = 1;
+  gang.groups[1].leader = 2;
+  CHECK(!understood(gang));  // there is no such task group
+  gang.groups[1].leader = 1;
   CHECK(!understood(gang));  // itself
-  gang.members[1].leader = 0;
-  gang.members.push_back({4, 1});
-  gang.members[2].leader = 1;
+  gang.groups[1].leader = 0;
+  gang.groups.push_back({4, 1});
+  gang.groups[2].leader = 1;
   CHECK(!understood(gang));
-  gang.members[2].leader = 0;
+  gang.groups[2].leader = 0;
   CHECK(understood(gang));
 }
 
-TEST_CASE("topology_constraints: all members together have fewer than 2^32 tasks") {
+TEST_CASE("topology_constraints: all task groups together have fewer than 2^32 tasks") {
   constexpr std::uint32_t half = std::uint32_t{1} << 31;
   topology_constraints gang;
-  gang.members = {{half, 1}, {half - 1, 1}};
+  gang.groups = {{half, 1}, {half - 1, 1}};
   CHECK(understood(gang));
-  gang.members.push_back({1, 0});
+  gang.groups.push_back({1, 0});
   const constraint_fault fault = find_fault(gang, node, block + 1);
   CHECK(fault.what == constraint_fault::kind::too_many_tasks);
-  CHECK(fault.member == 2);
-  gang.members = {{half, 1}, {half, 1}};
+  CHECK(fault.group == 2);
+  gang.groups = {{half, 1}, {half, 1}};
   CHECK(!understood(gang));
 }
 
@@ -118,8 +118,8 @@ TEST_CASE("colocated_groups: what a task needs with those it leads is never less
   constexpr std::uint32_t many = std::uint32_t{1} << 29;
   topology_constraints gang = led_gang(1, many);
   for (int i = 0; i < 5; ++i) {
-    gang.members[1].host = {std::uint32_t{1} << 31, std::uint32_t{1} << 31};
-    gang.members.push_back(gang.members[1]);
+    gang.groups[1].host = {std::uint32_t{1} << 31, std::uint32_t{1} << 31};
+    gang.groups.push_back(gang.groups[1]);
   }
   REQUIRE(understood(gang));
   colocated_groups groups;
@@ -130,7 +130,7 @@ TEST_CASE("colocated_groups: what a task needs with those it leads is never less
   CHECK(groups[0].memory_mib == colocated_groups::max_host);
 }
 
-TEST_CASE("colocated_groups: kinds, needs and limits are those that the rules say") {
+TEST_CASE("colocated_groups: kinds, needs and limits are those that the constraints say") {
   constexpr level_t top = block + 1;
   std::size_t constrained = 0;
   std::size_t joined = 0;
@@ -144,19 +144,19 @@ TEST_CASE("colocated_groups: kinds, needs and limits are those that the rules sa
     const naive_cells naive(world, gang);
     groups.assign(gang, node, top);
     REQUIRE(groups.size() == naive.kinds().size());
-    std::vector<std::uint32_t> group_of(gang.members.size(), no_task_group);
+    std::vector<std::uint32_t> group_of(gang.groups.size(), no_task_group);
     level_t lowest = any_level;
     bool hosted = false;
     for (std::uint32_t u = 0; u < groups.size(); ++u) {
       const naive_kind& kind = naive.kinds()[u];
-      for (const std::uint32_t m : kind.members) group_of[m] = u;
-      joined += kind.members.size() - 1;
-      CHECK(groups[u].member == kind.members[0]);
+      for (const std::uint32_t m : kind.groups) group_of[m] = u;
+      joined += kind.groups.size() - 1;
+      CHECK(groups[u].first_group == kind.groups[0]);
       CHECK(groups[u].tasks == kind.tasks);
       CHECK(groups[u].gpus == kind.leaves);
       CHECK(groups[u].cpu_milli == kind.cpu);
       CHECK(groups[u].memory_mib == kind.memory);
-      CHECK(groups[u].constrained == naive.lowest_constraint(kind.members[0]));
+      CHECK(groups[u].constrained == naive.lowest_constraint(kind.groups[0]));
       lowest = std::min(lowest, groups[u].constrained);
       hosted = hosted || kind.cpu > 0 || kind.memory > 0;
       constrained += groups[u].constrained == any_level ? 0U : 1U;
@@ -171,8 +171,7 @@ TEST_CASE("colocated_groups: kinds, needs and limits are those that the rules sa
         CHECK(groups.bound(u, l, ~std::uint64_t{0}) == limit.most);
       }
     }
-    for (std::uint32_t m = 0; m < gang.members.size(); ++m)
-      CHECK(groups.group_of(m) == group_of[m]);
+    for (std::uint32_t m = 0; m < gang.groups.size(); ++m) CHECK(groups.group_of(m) == group_of[m]);
     CHECK(groups.lowest_constraint() == lowest);
     CHECK(groups.hosted() == hosted);
   }
@@ -183,9 +182,9 @@ TEST_CASE("colocated_groups: kinds, needs and limits are those that the rules sa
 TEST_CASE(
     "colocated_groups: slices of a leader and of those it leads come together in whole ones") {
   topology_constraints gang = led_gang(12, 24);
-  gang.members[0].slices = {{rack, 4}};
-  gang.members[1].slices = {{rack, 12}};
-  gang.members[1].spread = {{block, 17}};
+  gang.groups[0].slices = {{rack, 4}};
+  gang.groups[1].slices = {{rack, 12}};
+  gang.groups[1].spread = {{block, 17}};
   REQUIRE(understood(gang));
   colocated_groups groups;
   groups.assign(gang, node, block + 1);
@@ -194,30 +193,30 @@ TEST_CASE(
   CHECK(groups.at(0, block).step == 12);
   CHECK(groups.at(0, block).most == 0);  // 8 leaders would be, of which no slices are made
   CHECK(groups.at(0, rack).most == 0);
-  gang.members[1].spread = {{block, 24}};
+  gang.groups[1].spread = {{block, 24}};
   groups.assign(gang, node, block + 1);
   CHECK(groups.at(0, node).most == 12);
 }
 
 TEST_CASE("colocated_groups: shares and kinds of GPU of a task and those it leads") {
   topology_constraints gang = led_gang(2, 4);
-  gang.members[0].gpu_milli = 300;
-  gang.members[0].models = 0b0111;
-  gang.members[1].gpu_milli = 500;
-  gang.members[1].models = 0b1110;
-  gang.members.push_back({2, 0});  // takes no GPU, so it asks for none
-  gang.members[2].leader = 0;
-  gang.members[2].gpu_milli = 100;
-  gang.members[2].models = 0b1000;
+  gang.groups[0].gpu_milli = 300;
+  gang.groups[0].models = 0b0111;
+  gang.groups[1].gpu_milli = 500;
+  gang.groups[1].models = 0b1110;
+  gang.groups.push_back({2, 0});  // takes no GPU, so it asks for none
+  gang.groups[2].leader = 0;
+  gang.groups[2].gpu_milli = 100;
+  gang.groups[2].models = 0b1000;
   colocated_groups groups;
   groups.assign(gang, node, block);
   REQUIRE(groups.size() == 1);
   CHECK(groups[0].fractions == std::vector<milli_gpu>{500, 500, 300});
   CHECK(groups[0].models == 0b0110);
-  CHECK(gang.members[0].shared() == 300);
-  CHECK(gang.members[2].shared() == 0);
-  gang.members[0].gpu_milli = whole_gpu;
-  CHECK(gang.members[0].shared() == 0);
+  CHECK(gang.groups[0].shared() == 300);
+  CHECK(gang.groups[2].shared() == 0);
+  gang.groups[0].gpu_milli = whole_gpu;
+  CHECK(gang.groups[0].shared() == 0);
 }
 
 TEST_CASE("colocated_groups: those that differ in anything are not of one kind") {
@@ -232,7 +231,7 @@ TEST_CASE("colocated_groups: those that differ in anything are not of one kind")
   for (std::size_t i = 0; i < others.size(); ++i) {
     CAPTURE(i);
     topology_constraints gang;
-    gang.members = {plain, others[i]};
+    gang.groups = {plain, others[i]};
     colocated_groups groups;
     groups.assign(gang, node, block);
     CHECK(groups.size() == (i == 0 ? 1 : 2));

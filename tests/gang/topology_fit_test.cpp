@@ -66,7 +66,7 @@ void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const rule
     REQUIRE(found.level == first);
     REQUIRE(found.is_lowest);
     REQUIRE(is_ruled_placement(world, gang, found));
-    if (!mutate || gang.members.empty()) return;
+    if (!mutate || gang.groups.empty()) return;
     // What proves a no where nothing is free proves none here.
     const capacity_index<ragged_tree> empty(world.tree, node, capacities.max_free());
     if (fit(empty, gang).verdict == fit_verdict::fits) return;  // tasks without leaves
@@ -95,7 +95,7 @@ level_t first_level(const topology_constraints& gang, level_t top,
   return l <= last ? l : top + 1;
 }
 
-// Gangs of at most four tasks of 1 to 4 leaves: one member a size.
+// Gangs of at most four tasks of 1 to 4 leaves: one task group a size.
 std::vector<topology_constraints> small_gangs() {
   std::vector<topology_constraints> gangs;
   for (std::uint32_t code = 0; code < 5 * 5 * 5 * 5; ++code) {
@@ -103,7 +103,7 @@ std::vector<topology_constraints> small_gangs() {
     if (tasks[0] + tasks[1] + tasks[2] + tasks[3] > 4) continue;
     topology_constraints gang;
     for (std::uint32_t size = 1; size <= 4; ++size)
-      if (tasks[size - 1] > 0) gang.members.push_back({tasks[size - 1], size});
+      if (tasks[size - 1] > 0) gang.groups.push_back({tasks[size - 1], size});
     gangs.push_back(gang);
   }
   return gangs;
@@ -122,7 +122,7 @@ std::vector<topology_constraints> with_rules(const topology_constraints& plain) 
     add([&](topology_constraints& g) { g.preferred = l; });
     for (const std::uint32_t k : {1U, 2U}) {
       const auto spread = [&](topology_constraints& g) {
-        for (constrained_task_group& m : g.members) m.spread = {{l, k}};
+        for (constrained_task_group& m : g.groups) m.spread = {{l, k}};
       };
       add(spread);
       add([&](topology_constraints& g) {
@@ -131,34 +131,34 @@ std::vector<topology_constraints> with_rules(const topology_constraints& plain) 
       });
     }
     add([&](topology_constraints& g) {
-      for (constrained_task_group& m : g.members) m.slices = {{l, m.tasks % 2 == 0 ? 2U : 1U}};
+      for (constrained_task_group& m : g.groups) m.slices = {{l, m.tasks % 2 == 0 ? 2U : 1U}};
     });
   }
   add([&](topology_constraints& g) { g.required = rack, g.preferred = node; });
   add([&](topology_constraints& g) {
-    for (constrained_task_group& m : g.members)
+    for (constrained_task_group& m : g.groups)
       m.slices = {{rack, m.tasks}, {node, m.tasks % 2 == 0 ? 2U : 1U}};
   });
   add([&](topology_constraints& g) {
-    for (constrained_task_group& m : g.members) {
+    for (constrained_task_group& m : g.groups) {
       m.slices = {{rack, m.tasks % 2 == 0 ? 2U : 1U}};
       m.spread = {{node, 1}};
     }
   });
-  if (plain.members.size() < 2) return all;
+  if (plain.groups.size() < 2) return all;
   const auto lead = [](topology_constraints& g) {
-    for (std::uint32_t m = 1; m < g.members.size(); ++m)
-      if (g.members[m].tasks % g.members[0].tasks == 0) g.members[m].leader = 0;
+    for (std::uint32_t m = 1; m < g.groups.size(); ++m)
+      if (g.groups[m].tasks % g.groups[0].tasks == 0) g.groups[m].leader = 0;
   };
   add(lead);
   add([&](topology_constraints& g) {
     lead(g);
     g.required = rack;
-    g.members[0].spread = {{node, 1}};
+    g.groups[0].spread = {{node, 1}};
   });
   add([&](topology_constraints& g) {
     lead(g);
-    g.members[1].spread = {{rack, 2}};
+    g.groups[1].spread = {{rack, 2}};
   });
   return all;
 }
@@ -214,7 +214,7 @@ TEST_CASE("every gang of four tasks under every rule on every cluster of four no
 
 namespace {
 
-// What all tasks of an assignment under the rules take of each of three nodes, and the lowest level
+// What all tasks of an assignment under the constraints take of each of three nodes, and the lowest level
 // with a cell that holds them.
 struct taken_of_nodes {
   std::array<std::uint32_t, 3> leaves{};
@@ -224,14 +224,14 @@ struct taken_of_nodes {
 
 // Of all assignments; `plenty` has room for each of them.
 void list_assignments(const ruled_world& plenty, const topology_constraints& gang,
-                      assignment& begun, std::size_t member, std::vector<taken_of_nodes>& found) {
-  if (member < gang.members.size()) {
-    std::vector<std::uint32_t>& nodes = begun[member];
-    if (nodes.size() == gang.members[member].tasks)
-      return list_assignments(plenty, gang, begun, member + 1, found);
+                      assignment& begun, std::size_t group, std::vector<taken_of_nodes>& found) {
+  if (group < gang.groups.size()) {
+    std::vector<std::uint32_t>& nodes = begun[group];
+    if (nodes.size() == gang.groups[group].tasks)
+      return list_assignments(plenty, gang, begun, group + 1, found);
     for (std::uint32_t n = nodes.empty() ? 0 : nodes.back(); n < 3; ++n) {
       nodes.push_back(n);
-      list_assignments(plenty, gang, begun, member, found);
+      list_assignments(plenty, gang, begun, group, found);
       nodes.pop_back();
     }
     return;
@@ -241,8 +241,8 @@ void list_assignments(const ruled_world& plenty, const topology_constraints& gan
     if (taken.level == plenty.tree.num_levels()) return;
   for (std::size_t m = 0; m < begun.size(); ++m) {
     for (const std::uint32_t n : begun[m]) {
-      taken.leaves[n] += gang.members[m].gpus;
-      taken.cpu[n] += gang.members[m].host.cpu_milli;
+      taken.leaves[n] += gang.groups[m].gpus;
+      taken.cpu[n] += gang.groups[m].host.cpu_milli;
     }
   }
   found.push_back(taken);
@@ -309,10 +309,10 @@ std::vector<constrained_task_group> hosted_members() {
   return all;
 }
 
-// Of one or two of these members with up to four tasks, perhaps one the leader of the other.
+// Of one or two of these task groups with up to four tasks, perhaps one the leader of the other.
 std::vector<topology_constraints> hosted_gangs() {
   std::vector<topology_constraints> gangs;
-  const std::vector<constrained_task_group> members = hosted_members();
+  const std::vector<constrained_task_group> groups = hosted_members();
   const auto add = [&](const topology_constraints& gang) {
     if (!valid(gang, node, block)) return;
     gangs.push_back(gang);
@@ -320,15 +320,15 @@ std::vector<topology_constraints> hosted_gangs() {
     const std::array<level_t, 3> required{any_level, rack, node};
     gangs.back().required = required[gangs.size() % 3];
   };
-  for (std::size_t a = 0; a < members.size(); ++a) {
+  for (std::size_t a = 0; a < groups.size(); ++a) {
     topology_constraints gang;
-    gang.members = {members[a]};
+    gang.groups = {groups[a]};
     add(gang);
-    for (std::size_t b = 0; b < members.size(); ++b) {
-      gang.members = {members[a], members[b]};
-      if (members[a].tasks + members[b].tasks > 4) continue;
+    for (std::size_t b = 0; b < groups.size(); ++b) {
+      gang.groups = {groups[a], groups[b]};
+      if (groups[a].tasks + groups[b].tasks > 4) continue;
       if (a <= b) add(gang);
-      gang.members[1].leader = 0;
+      gang.groups[1].leader = 0;
       add(gang);
     }
   }
@@ -337,7 +337,8 @@ std::vector<topology_constraints> hosted_gangs() {
 
 }  // namespace
 
-TEST_CASE("every gang of two members with rules of their own on every three nodes with CPU") {
+TEST_CASE(
+    "every gang of two task groups with constraints of their own on every three nodes with CPU") {
   const std::vector<topology_constraints> gangs = hosted_gangs();
   counters seen;
   std::uint64_t turn = 0;
@@ -353,7 +354,7 @@ TEST_CASE("every gang of two members with rules of their own on every three node
     plenty.hosts.clear();
     for (std::size_t g = 0; g < gangs.size(); ++g) {
       CAPTURE(g);
-      assignment begun(gangs[g].members.size());
+      assignment begun(gangs[g].groups.size());
       std::vector<taken_of_nodes> assignments;
       list_assignments(plenty, gangs[g], begun, 0, assignments);
       // What does not fit the last world, where nothing is taken, fits none.
@@ -401,39 +402,39 @@ ruled_world random_world(rng& random, std::uint32_t most) {
 
 topology_constraints random_gang(rng& random, std::uint32_t most) {
   topology_constraints gang;
-  const std::uint32_t members = 1 + random.uniform(3);
-  for (std::uint32_t m = 0; m < members; ++m) {
-    constrained_task_group member{1 + random.uniform(random.uniform(3) == 0 ? 9 : 4),
-                                  random.uniform(8) == 0 ? 0 : 1 + random.uniform(most)};
-    if (random.uniform(3) == 0) member.host = {random.uniform(4), random.uniform(4)};
+  const std::uint32_t groups = 1 + random.uniform(3);
+  for (std::uint32_t m = 0; m < groups; ++m) {
+    constrained_task_group group{1 + random.uniform(random.uniform(3) == 0 ? 9 : 4),
+                                 random.uniform(8) == 0 ? 0 : 1 + random.uniform(most)};
+    if (random.uniform(3) == 0) group.host = {random.uniform(4), random.uniform(4)};
     const level_t l = node + random.uniform(3);
     switch (random.uniform(6)) {
       case 0:
-        member.spread = {{l, 1 + random.uniform(4)}};
+        group.spread = {{l, 1 + random.uniform(4)}};
         break;
       case 1:
-        member.slices = {{l, 1 + random.uniform(member.tasks)}};
+        group.slices = {{l, 1 + random.uniform(group.tasks)}};
         break;
       case 2:
-        member.tasks = 4 * (1 + random.uniform(2));
-        member.slices = {{rack, 2}, {block, 4}};
-        if (random.uniform(2) == 0) member.spread = {{node, 1 + random.uniform(2)}};
+        group.tasks = 4 * (1 + random.uniform(2));
+        group.slices = {{rack, 2}, {block, 4}};
+        if (random.uniform(2) == 0) group.spread = {{node, 1 + random.uniform(2)}};
         break;
       case 3:
-        if (m > 0) member.leader = random.uniform(m);
+        if (m > 0) group.leader = random.uniform(m);
         break;
       default:
         break;
     }
     if (random.uniform(4) == 0)
-      member.spread.push_back({node + random.uniform(3), 1 + random.uniform(6)});
-    for (const level_count& s : member.slices)
-      if (member.tasks % s.tasks != 0) member.tasks = s.tasks;
+      group.spread.push_back({node + random.uniform(3), 1 + random.uniform(6)});
+    for (const level_count& s : group.slices)
+      if (group.tasks % s.tasks != 0) group.tasks = s.tasks;
     if (m > 0 && random.uniform(4) == 0) {
-      member = gang.members[random.uniform(m)];
-      if (random.uniform(2) == 0) member.tasks = 1 + random.uniform(4);
+      group = gang.groups[random.uniform(m)];
+      if (random.uniform(2) == 0) group.tasks = 1 + random.uniform(4);
     }
-    gang.members.push_back(member);
+    gang.groups.push_back(group);
   }
   if (random.uniform(2) == 0) gang.required = node + random.uniform(3);
   if (random.uniform(3) == 0) gang.preferred = node + random.uniform(3);
@@ -442,7 +443,7 @@ topology_constraints random_gang(rng& random, std::uint32_t most) {
 
 }  // namespace
 
-TEST_CASE("random gangs under random rules against going from node to node") {
+TEST_CASE("random gangs under random constraints against going from node to node") {
   counters seen;
   fit_t fit(10'000'000);
   const int rounds = scaled(20'000);
@@ -480,7 +481,7 @@ TEST_CASE("whole cells are left whole, or few nodes are used") {
   const ruled_world world = two_racks({8, 8, 8, 8, 4, 4, 4, 0});
   const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
   topology_constraints gang;
-  gang.members = {{2, 4}};
+  gang.groups = {{2, 4}};
   gang.required = rack;
   fit_t tight;
   const auto found = tight(capacities, gang);
@@ -497,15 +498,15 @@ TEST_CASE("a leader and its workers, slices and spread in the answer") {
   const ruled_world world = two_racks({8, 8, 8, 8, 8, 8, 4, 4});
   const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
   topology_constraints gang;
-  gang.members = {{4, 2}, {8, 3}};
-  gang.members[1].leader = 0;
-  gang.members[0].slices = {{rack, 2}};
-  gang.members[1].spread = {{node, 2}};
+  gang.groups = {{4, 2}, {8, 3}};
+  gang.groups[1].leader = 0;
+  gang.groups[0].slices = {{rack, 2}};
+  gang.groups[1].spread = {{node, 2}};
   fit_t fit;
   const auto found = fit(capacities, gang);
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(is_ruled_placement(world, gang, found));
-  for (const gang_portion& p : found.portions) CHECK(p.tasks == (p.member == 0 ? 1 : 2));
+  for (const tasks_on_node& p : found.portions) CHECK(p.tasks == (p.group == 0 ? 1 : 2));
   gang.preferred = rack;
   const auto next = fit(capacities, gang);
   REQUIRE(next.verdict == fit_verdict::fits);
@@ -519,12 +520,12 @@ TEST_CASE("gangs of nothing fit, tasks larger than any node never do") {
   topology_constraints gang;
   fit_t fit;
   CHECK(fit(capacities, gang).verdict == fit_verdict::fits);
-  gang.members = {{0, 3}};
+  gang.groups = {{0, 3}};
   gang.required = rack;
   const auto found = fit(capacities, gang);
   CHECK(found.verdict == fit_verdict::fits);
   CHECK(found.portions.empty());
-  gang.members = {{1, 9}, {1, 1}};
+  gang.groups = {{1, 9}, {1, 1}};
   REQUIRE(fit(capacities, gang).verdict == fit_verdict::does_not_fit);
   CHECK(accepted(world, gang, fit.explain(capacities, gang)));
 }
@@ -545,9 +546,9 @@ TEST_CASE("many sizes with nothing in common end within the budget, and no no is
     for (std::uint32_t n = 0; n < nodes; ++n) {
       const std::uint32_t a = 14 + random.uniform(16);
       const std::uint32_t b = 14 + random.uniform(16);
-      for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
+      for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.groups.push_back({1, leaves});
     }
-    if (round % 2 == 0) gang.members[0].spread = {{rack, 1}};
+    if (round % 2 == 0) gang.groups[0].spread = {{rack, 1}};
     fit_t fit(20'000);
     const auto found = fit(capacities, gang);
     const fit_verdict verdict = found.verdict;
@@ -577,7 +578,7 @@ TEST_CASE("where the budget ends at a lower level, a higher one may do") {
     for (std::uint32_t n = 0; n < nodes; ++n) {
       const std::uint32_t a = 14 + random.uniform(16);
       const std::uint32_t b = 14 + random.uniform(16);
-      for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.members.push_back({1, leaves});
+      for (const std::uint32_t leaves : {a, b, 64 - a - b}) gang.groups.push_back({1, leaves});
     }
     fit_t fit(2'000);
     const auto found = fit(capacities, gang);
@@ -610,7 +611,7 @@ TEST_CASE("a rack that is hard to decide keeps no gang from an easy one, nor fro
       const std::uint32_t a = 14 + random.uniform(16);
       const std::uint32_t b = 14 + random.uniform(16);
       for (const std::uint32_t leaves : {a, b, 64 - a - b})
-        gang.members.push_back({.tasks = 1, .gpus = leaves, .spread = {{node, 1}}});
+        gang.groups.push_back({.tasks = 1, .gpus = leaves, .spread = {{node, 1}}});
     }
     (round % 2 == 0 ? gang.required : gang.preferred) = rack;
     fit_t fit(100'000);
@@ -635,7 +636,7 @@ TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts")
     world.hosts.clear();
     const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
     topology_constraints gang;
-    gang.members = {{1 + random.uniform(8), 1 + random.uniform(4)}};
+    gang.groups = {{1 + random.uniform(8), 1 + random.uniform(4)}};
     if (random.uniform(2) == 0) gang.required = rack;
     const gang_objective objective =
         random.uniform(2) == 0 ? gang_objective::whole_cells : gang_objective::fewest_nodes;
@@ -644,7 +645,7 @@ TEST_CASE("with CPU for all, one kind of task goes where it goes without hosts")
     const auto found = plain(capacities, gang);
     const fit_verdict verdict = found.verdict;
     world.hosts.assign(world.num_nodes(), {1000, 1000});
-    gang.members[0].host = {1, 1};
+    gang.groups[0].host = {1, 1};
     const auto again = hosted(capacities, gang, world.hosts);
     REQUIRE(again.verdict == verdict);
     if (verdict != fit_verdict::fits) continue;
@@ -665,14 +666,14 @@ TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted 
     const ruled_world world = random_world(random, 8);
     const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
     topology_constraints gang = random_gang(random, 8);
-    for (constrained_task_group& m : gang.members) m.gpus = std::max(m.gpus, 1U);
-    gang.members.push_back({.tasks = (1U << (26 + random.uniform(6))) - 100 + random.uniform(100),
-                            .gpus = 1 + random.uniform(8)});
-    constrained_task_group& many = gang.members.back();
+    for (constrained_task_group& m : gang.groups) m.gpus = std::max(m.gpus, 1U);
+    gang.groups.push_back({.tasks = (1U << (26 + random.uniform(6))) - 100 + random.uniform(100),
+                           .gpus = 1 + random.uniform(8)});
+    constrained_task_group& many = gang.groups.back();
     if (random.uniform(2) == 0) many.host = {1, random.uniform(2)};
     if (random.uniform(3) == 0) many.spread = {{rack + random.uniform(2), ~random.uniform(9)}};
-    if (random.uniform(3) == 0 && gang.members[0].leader == no_task_group) {
-      many.tasks -= many.tasks % gang.members[0].tasks;
+    if (random.uniform(3) == 0 && gang.groups[0].leader == no_task_group) {
+      many.tasks -= many.tasks % gang.groups[0].tasks;
       many.leader = 0;
     }
     if (!valid(gang, node, 4)) continue;
@@ -696,9 +697,9 @@ TEST_CASE("tasks that take nothing change nothing, however many they are") {
     const fit_verdict verdict = found.verdict;
     const level_t level = found.level;
     constexpr std::uint32_t many = 3U << 30;
-    gang.members.push_back({.tasks = many});
-    if (random.uniform(2) == 0) gang.members.back().spread = {{node + random.uniform(3), many}};
-    if (random.uniform(4) == 0) gang.members.back().slices = {{node + random.uniform(3), many / 3}};
+    gang.groups.push_back({.tasks = many});
+    if (random.uniform(2) == 0) gang.groups.back().spread = {{node + random.uniform(3), many}};
+    if (random.uniform(4) == 0) gang.groups.back().slices = {{node + random.uniform(3), many / 3}};
     const auto next = fit(capacities, gang, world.hosts);
     const fit_verdict beside = next.verdict;
     ++asked;
@@ -723,21 +724,21 @@ TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and bes
     REQUIRE(found.verdict == fit_verdict::fits);
     REQUIRE(is_ruled_placement(world, gang, found));
     std::set<std::uint32_t> used;
-    for (const gang_portion& p : found.portions)
+    for (const tasks_on_node& p : found.portions)
       if (world.free[p.node] == 8) used.insert(p.node);
     return used.size();
   };
-  gang.members = {{.tasks = 8, .gpus = 1}};
+  gang.groups = {{.tasks = 8, .gpus = 1}};
   CHECK(whole_nodes_used() == 0);
-  gang.members[0].host = {1, 0};
+  gang.groups[0].host = {1, 0};
   CHECK(whole_nodes_used() == 0);
-  gang.members[0].host = {};
-  gang.members[0].spread = {{rack, 8}};
+  gang.groups[0].host = {};
+  gang.groups[0].spread = {{rack, 8}};
   CHECK(whole_nodes_used() == 0);
-  gang.members[0] = {.tasks = 6, .gpus = 1, .host = {1, 0}};
-  gang.members.push_back({.tasks = 2, .gpus = 1, .host = {2, 0}});
+  gang.groups[0] = {.tasks = 6, .gpus = 1, .host = {1, 0}};
+  gang.groups.push_back({.tasks = 2, .gpus = 1, .host = {2, 0}});
   CHECK(whole_nodes_used() == 0);
-  gang.members[1] = {.tasks = 1, .gpus = 6, .host = {2, 0}};
+  gang.groups[1] = {.tasks = 1, .gpus = 6, .host = {2, 0}};
   CHECK(whole_nodes_used() == 1);
 }
 
@@ -748,7 +749,7 @@ TEST_CASE("what is certain is said, though the list that proves it is longer tha
                           {}};
   const capacity_index<ragged_tree> capacities = capacity_of(world, 4);
   topology_constraints gang;
-  gang.members = {{6, 3}, {3, 4}, {3, 2}};
+  gang.groups = {{6, 3}, {3, 4}, {3, 2}};
   fit_t much(100'000'000);
   const auto found = much(capacities, gang);
   REQUIRE(found.verdict == fit_verdict::does_not_fit);
@@ -766,7 +767,7 @@ TEST_CASE("what is certain is said, though the list that proves it is longer tha
     certain += verdict == fit_verdict::budget_ended && early.is_refused ? 1 : 0;
   }
   CHECK(certain > 0);
-  gang.members[0].tasks = 4;
+  gang.groups[0].tasks = 4;
   const auto next = much(capacities, gang);
   REQUIRE(next.verdict == fit_verdict::fits);
   CHECK(!next.is_refused);
@@ -779,8 +780,8 @@ TEST_CASE("topology_fit: counts of a cell beyond 32 bits are no fewer") {
   capacities.set(0, 7);
   capacities.set(1, 6);
   topology_constraints gang;
-  gang.members = {{.tasks = 1, .gpus = 5}, {.tasks = 2, .gpus = 3}, {.tasks = 1, .gpus = 2}};
-  gang.members.push_back({.tasks = 4'000'000'000, .spread = {{1, 2'900'000'000}}});
+  gang.groups = {{.tasks = 1, .gpus = 5}, {.tasks = 2, .gpus = 3}, {.tasks = 1, .gpus = 2}};
+  gang.groups.push_back({.tasks = 4'000'000'000, .spread = {{1, 2'900'000'000}}});
   topology_fit<uniform_tree> fit;
   CHECK(fit(capacities, gang).verdict == fit_verdict::fits);
 }
@@ -790,7 +791,7 @@ TEST_CASE("topology_fit: fewest nodes where a spread leaves GPUs of a node unuse
   constexpr std::uint32_t free[] = {4, 1, 1, 0, 4, 4, 0, 0};
   for (std::uint32_t n = 0; n < 8; ++n) capacities.set(n, free[n]);
   topology_constraints gang;
-  gang.members = {{.tasks = 4, .gpus = 1, .spread = {{1, 2}}}};
+  gang.groups = {{.tasks = 4, .gpus = 1, .spread = {{1, 2}}}};
   gang.required = 2;
   topology_fit<uniform_tree> fit(1000, gang_objective::fewest_nodes);
   const auto found = fit(capacities, gang);

@@ -58,12 +58,12 @@ TEST_CASE("where every whole cell has guests, the one with the fewest is bound")
       carry_out(scheduler, {.job = job_id(n),
                             .tenant = tenant_id(0),
                             .priority = opportunistic_priority,
-                            .members = {{1, sizes[n]}},
+                            .groups = {{1, sizes[n]}},
                             .suggested = &only});
     }
     const gang_plan plan = carry_out(scheduler, {.job = job_id(9),
                                                  .tenant = tenant_id(0),
-                                                 .members = {{1, 7}},
+                                                 .groups = {{1, 7}},
                                                  .suggested = suggested ? &nodes : nullptr});
     CHECK(plan.result == plan_result::bind);
     CHECK(plan.tasks[0].node == node_id(2));
@@ -72,10 +72,10 @@ TEST_CASE("where every whole cell has guests, the one with the fewest is bound")
 
 TEST_CASE("a victim on a leaf that another victim claims") {
   hived scheduler = make(1, 1);
-  const auto gang = [&](std::uint32_t job, std::int32_t priority, task_group member) {
+  const auto gang = [&](std::uint32_t job, std::int32_t priority, task_group group) {
     return carry_out(
         scheduler,
-        {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {member}});
+        {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .groups = {group}});
   };
   gang(0, 4, {3, 2});
   gang(1, 1, {1, 1});

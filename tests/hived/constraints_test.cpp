@@ -1,4 +1,4 @@
-// apiary/tests/hived/constraints_test.cpp - HiveD gangs under rules against trying every place.
+// apiary/tests/hived/constraints_test.cpp - HiveD gangs under constraints against trying every place.
 // SPDX-License-Identifier: MIT
 #include "support/hived_constraints.h"
 #include "support/hived_play.h"
@@ -78,9 +78,9 @@ struct answers {
                 undecided = 0, missed = 0;
 };
 
-// Judges a plan for a gang under rules in the state it was proposed for.
+// Judges a plan for a gang under constraints in the state it was proposed for.
 void judge(const hived& h, const gang_request& r, const gang_plan& plan, bool well, answers& seen) {
-  if (!r.rules.any()) return;
+  if (!r.constraints.any()) return;
   if (plan.result != plan_result::wait) {
     ++seen.placed;
     REQUIRE(apiary_test::broken_rule(h.layout(), r, plan.tasks) == "");
@@ -92,7 +92,7 @@ void judge(const hived& h, const gang_request& r, const gang_plan& plan, bool we
     const std::uint32_t chain = h.layout().chain_of(plan.tasks[0].node).value;
     for (const vc_chain_id c : apiary_test::clusters_for(h, r)) {
       const virtual_cluster& cluster = h.cells().cluster(c);
-      if (!understood(h, r, cluster.chain()) || is_spread_over_whole_cells(cluster, r.rules))
+      if (!understood(h, r, cluster.chain()) || is_spread_over_whole_cells(cluster, r.constraints))
         return;
       const bool fits = fits_beside_others(h, r, c);
       REQUIRE((!fits || !own_victims));
@@ -101,9 +101,10 @@ void judge(const hived& h, const gang_request& r, const gang_plan& plan, bool we
         continue;
       }
       REQUIRE((fits || own_victims));
-      if (!fits || r.rules.preferred == any_level) return;
-      const level_t last = std::min(r.rules.required, h.cells().chain(chain).tree().num_levels());
-      for (level_t l = r.rules.preferred; l < last; ++l) {
+      if (!fits || r.constraints.preferred == any_level) return;
+      const level_t last =
+          std::min(r.constraints.required, h.cells().chain(chain).tree().num_levels());
+      for (level_t l = r.constraints.preferred; l < last; ++l) {
         if (!fits_beside_others(h, r, c, l)) continue;
         REQUIRE(apiary_test::in_one_cell(h.layout(), plan.tasks, l));
         ++seen.preferred;
@@ -164,12 +165,11 @@ answers play_under_rules(std::uint64_t runs, std::uint64_t events, const hived_p
     REQUIRE(host.scheduler.hash() == fresh);
     grown += host.seen.grown;
   }
-  MESSAGE("under rules: placed " << all.placed << " (" << all.preempting
-                                 << " for which gangs of the tenant give way, " << all.preferred
-                                 << " at a preferred level), waiting " << all.waiting
-                                 << ", checked " << all.checked << ", missed " << all.missed
-                                 << ", too large " << all.too_large << ", undecided "
-                                 << all.undecided << "; grown " << grown);
+  MESSAGE("under constraints: placed "
+          << all.placed << " (" << all.preempting << " for which gangs of the tenant give way, "
+          << all.preferred << " at a preferred level), waiting " << all.waiting << ", checked "
+          << all.checked << ", missed " << all.missed << ", too large " << all.too_large
+          << ", undecided " << all.undecided << "; grown " << grown);
   CHECK(all.missed == 0);
   CHECK(all.placed * 20 >= runs * events);
   CHECK(all.waiting * 20 >= runs * events);
@@ -178,7 +178,8 @@ answers play_under_rules(std::uint64_t runs, std::uint64_t events, const hived_p
   return all;
 }
 
-TEST_CASE("gangs under rules keep them, and wait only where they have no place, with a proof") {
+TEST_CASE(
+    "gangs under constraints keep them, and wait only where they have no place, with a proof") {
   const answers all = play_under_rules(apiary_test::scaled(std::uint64_t{400}), 400,
                                        {.gangs = 50,
                                         .ends = 20,
@@ -187,16 +188,16 @@ TEST_CASE("gangs under rules keep them, and wait only where they have no place, 
                                         .marks = 0,
                                         .suggested = false,
                                         .proofs = true,
-                                        .rules = 8},
+                                        .constraints = 8},
                                        1);
   CHECK(all.preferred * 100 >= all.placed);
   CHECK(all.preempting * 50 >= all.placed);
   CHECK(all.undecided * 20 <= all.waiting);
 }
 
-TEST_CASE("gangs under rules keep them where hardware is bad and hosts name nodes") {
+TEST_CASE("gangs under constraints keep them where hardware is bad and hosts name nodes") {
   const answers all = play_under_rules(apiary_test::scaled(std::uint64_t{300}), 400,
-                                       {.proofs = true, .rules = 8}, 100'000);
+                                       {.proofs = true, .constraints = 8}, 100'000);
   CHECK(all.undecided * 5 <= all.waiting);
 }
 

@@ -89,7 +89,7 @@ TEST_CASE("what is doomed counts one level: healthy parts of promised cells may 
   hived h = *hived::create(small_racks(2, {{"RACK.NODE", 2}}, {{"RACK", 1}}));
   REQUIRE(h.mark_bad(node_id(0)).ok());
   REQUIRE(h.mark_bad(node_id(2)).ok());
-  const gang_request both{.job = job_id(1), .tenant = tenant_id(0), .members = {{2, 2}}};
+  const gang_request both{.job = job_id(1), .tenant = tenant_id(0), .groups = {{2, 2}}};
   CHECK(*h.doomed(tenant_id(0), chain_id(0), 1) == 0);
   const auto plan = h.propose(both);
   REQUIRE(plan.ok());

@@ -202,11 +202,11 @@ TEST_CASE("users, claims, owners, bad leaves and their legend") {
   const tenant_id a(1);
   const auto gpu = h->find_leaf_type("GPU");
   REQUIRE(gpu);
-  run(*h, {.job = job_id(7), .tenant = a, .members = {{1, 3}}, .leaf_type = *gpu});
-  run(*h, {.job = job_id(12), .tenant = b, .priority = 7, .members = {{1, 2}}});
-  run(*h, {.job = job_id(3), .tenant = b, .priority = -1, .members = {{1, 4}}, .leaf_type = *gpu});
-  run(*h, {.job = job_id(4), .tenant = a, .members = {{1, 4}}, .leaf_type = *gpu});
-  run(*h, {.job = job_id(5), .tenant = b, .members = {{1, 3}}, .pinned = 0});
+  run(*h, {.job = job_id(7), .tenant = a, .groups = {{1, 3}}, .leaf_type = *gpu});
+  run(*h, {.job = job_id(12), .tenant = b, .priority = 7, .groups = {{1, 2}}});
+  run(*h, {.job = job_id(3), .tenant = b, .priority = -1, .groups = {{1, 4}}, .leaf_type = *gpu});
+  run(*h, {.job = job_id(4), .tenant = a, .groups = {{1, 4}}, .leaf_type = *gpu});
+  run(*h, {.job = job_id(5), .tenant = b, .groups = {{1, 3}}, .pinned = 0});
   REQUIRE(h->mark_bad(*h->layout().find_node("n0"), 2).ok());
   REQUIRE(h->mark_bad(*h->layout().find_node("n2"), 1).ok());
   REQUIRE(h->mark_bad(*h->layout().find_node("b1"), 7).ok());
@@ -248,7 +248,7 @@ TEST_CASE("every leaf and every gang is drawn once, or is like those that are su
       const auto plan = h->propose({.job = job_id(job),
                                     .tenant = tenant_id(random.uniform(2)),
                                     .priority = static_cast<std::int32_t>(random.uniform(4)) - 1,
-                                    .members = {{1 + random.uniform(6), 1 + random.uniform(size)}},
+                                    .groups = {{1 + random.uniform(6), 1 + random.uniform(size)}},
                                     .lazy = random.uniform(2) == 0});
       REQUIRE(plan.ok());
       if (plan->result != plan_result::wait) REQUIRE(h->commit(*plan).ok());
@@ -273,11 +273,11 @@ TEST_CASE("gangs by tenant, the highest first, those alike in a line") {
   REQUIRE(h.ok());
   const tenant_id red(0);
   for (std::uint32_t job = 0; job < 4; ++job)
-    run(*h, {.job = job_id(job), .tenant = red, .priority = 2, .members = {{1, 1}}});
-  run(*h, {.job = job_id(14), .tenant = red, .priority = 1, .members = {{2, 2}}, .lazy = true});
-  run(*h, {.job = job_id(5), .tenant = tenant_id(1), .members = {{1, 4}}});
-  run(*h, {.job = job_id(6), .tenant = red, .priority = 3, .members = {{1, 4}}});
-  run(*h, {.job = job_id(7), .tenant = tenant_id(1), .priority = -1, .members = {{2, 3}}});
+    run(*h, {.job = job_id(job), .tenant = red, .priority = 2, .groups = {{1, 1}}});
+  run(*h, {.job = job_id(14), .tenant = red, .priority = 1, .groups = {{2, 2}}, .lazy = true});
+  run(*h, {.job = job_id(5), .tenant = tenant_id(1), .groups = {{1, 4}}});
+  run(*h, {.job = job_id(6), .tenant = red, .priority = 3, .groups = {{1, 4}}});
+  run(*h, {.job = job_id(7), .tenant = tenant_id(1), .priority = -1, .groups = {{2, 3}}});
   CHECK(draw(*h) == R"(NODE: 24 GPU, 12 guaranteed, 10 opportunistic
   n0    R0 R1 R2 R3  red
   n1    r4 r4 r4 r4
@@ -325,9 +325,9 @@ TEST_CASE("lines are as wide as asked, whatever the nodes, names and letters") {
     c.virtual_clusters.push_back({.name = "t" + std::to_string(t)});
   auto h = hived::create(c);
   REQUIRE(h.ok());
-  run(*h, {.job = job_id(5), .tenant = tenant_id(0), .members = {{3, 50}}});
-  run(*h, {.job = job_id(6), .tenant = tenant_id(41), .priority = -1, .members = {{20, 64}}});
-  run(*h, {.job = job_id(8), .tenant = tenant_id(0), .priority = 2, .members = {{6, 64}}});
+  run(*h, {.job = job_id(5), .tenant = tenant_id(0), .groups = {{3, 50}}});
+  run(*h, {.job = job_id(6), .tenant = tenant_id(41), .priority = -1, .groups = {{20, 64}}});
+  run(*h, {.job = job_id(8), .tenant = tenant_id(0), .priority = 2, .groups = {{6, 64}}});
   REQUIRE(h->mark_bad(node_id(3)).ok());
   for (const std::size_t width : {0U, 40U, 41U, 60U, 77U, 100U, 300U}) {
     CAPTURE(width);
@@ -353,7 +353,7 @@ TEST_CASE("much that is idle, or alike, is a few lines") {
 A alpha  bound: 0 of 1 RACK
 L all    bound: 0 of 2 NODE
 )");
-  run(*h, {.job = job_id(1), .tenant = tenant_id(0), .members = {{6, 8}}});
+  run(*h, {.job = job_id(1), .tenant = tenant_id(0), .groups = {{6, 8}}});
   CHECK(draw(*h) == R"(RACK: 128000 GPU, 48 guaranteed
   RACK 0: alpha
     n0      A1 A1 A1 A1 | A1 A1 A1 A1

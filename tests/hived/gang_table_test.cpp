@@ -126,7 +126,7 @@ TEST_CASE("a gang without a cluster counts as opportunistic, whatever its priori
 
 TEST_CASE("tasks have their leaves one after another") {
   gang_record gang = record(1, vc_chain_id());
-  gang.request.members = {{2, 3}, {0, 5}, {1, 4}};
+  gang.request.groups = {{2, 3}, {0, 5}, {1, 4}};
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges;
   gang.for_each_task([&](const task_group& m, std::uint32_t first, std::uint32_t last) {
     CHECK(last - first == m.gpus);
@@ -143,7 +143,7 @@ TEST_CASE("leaves are ordered by chain, then by cell") {
 
 TEST_CASE("the leaves of one task are those that for_each_task tells of it") {
   gang_record gang;
-  gang.request.members = {{2, 3}, {1, 1}, {3, 2}};
+  gang.request.groups = {{2, 3}, {1, 1}, {3, 2}};
   gang.leaves.resize(13);
   for (std::uint32_t i = 0; i < 13; ++i)
     if (i % 3 != 1) gang.leaves[i].leaf = cell_id(i);

@@ -163,7 +163,7 @@ struct audited_queue {
       size = std::min(size, c.tree.leaves_per_cell(c.node_level));
     gang_request gang{.job = r.job, .tenant = r.tenant, .priority = r.priority};
     for (std::uint32_t left = r.gpus; left > 0; left -= std::min(left, size))
-      gang.members.push_back({1, std::min(left, size)});
+      gang.groups.push_back({1, std::min(left, size)});
     hived copy = queue.scheduler();
     if (r.priority >= 0) {
       const absl::StatusOr<gang_plan> plan = copy.propose(gang);

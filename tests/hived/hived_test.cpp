@@ -46,9 +46,8 @@ hived small() {
   return *std::move(h);
 }
 gang_request gang(std::uint32_t job, tenant_id tenant, std::int32_t priority,
-                  std::vector<task_group> members) {
-  return {
-      .job = job_id(job), .tenant = tenant, .priority = priority, .members = std::move(members)};
+                  std::vector<task_group> groups) {
+  return {.job = job_id(job), .tenant = tenant, .priority = priority, .groups = std::move(groups)};
 }
 gang_request lazy(gang_request r) {
   r.lazy = true;
@@ -116,11 +115,11 @@ TEST_CASE("requests that are wrong in themselves") {
   refuses(h, invalid, "job id", with([](gang_request& r) { r.job = job_id(); }));
   refuses(h, invalid, "gang 1: priority 1001", with([](gang_request& r) { r.priority = 1001; }));
   refuses(h, invalid, "priority -2", with([](gang_request& r) { r.priority = -2; }));
-  refuses(h, invalid, "no tasks", with([](gang_request& r) { r.members = {}; }));
-  refuses(h, invalid, "0 tasks", with([](gang_request& r) { r.members = {{1, 1}, {0, 1}}; }));
-  refuses(h, invalid, "0 leaf cells", with([](gang_request& r) { r.members = {{1, 0}}; }));
-  refuses(h, invalid, "1000001 tasks", with([](gang_request& r) { r.members = {{1'000'001, 1}}; }));
-  refuses(h, invalid, "which no node holds", with([](gang_request& r) { r.members = {{1, 65}}; }));
+  refuses(h, invalid, "no tasks", with([](gang_request& r) { r.groups = {}; }));
+  refuses(h, invalid, "0 tasks", with([](gang_request& r) { r.groups = {{1, 1}, {0, 1}}; }));
+  refuses(h, invalid, "0 leaf cells", with([](gang_request& r) { r.groups = {{1, 0}}; }));
+  refuses(h, invalid, "1000001 tasks", with([](gang_request& r) { r.groups = {{1'000'001, 1}}; }));
+  refuses(h, invalid, "which no node holds", with([](gang_request& r) { r.groups = {{1, 65}}; }));
   const summary_bitset three(3);
   refuses(h, invalid, "3 bits for 8 nodes", with([&](gang_request& r) { r.suggested = &three; }));
   refuses(h, invalid, "opportunistic",

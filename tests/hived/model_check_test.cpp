@@ -25,11 +25,11 @@ constexpr tenant_id checked_a(0);
 constexpr tenant_id checked_b(1);
 
 gang_request gang(std::uint32_t job, tenant_id tenant, std::int32_t priority, bool lazy,
-                  std::vector<task_group> members) {
+                  std::vector<task_group> groups) {
   return {.job = job_id(job),
           .tenant = tenant,
           .priority = priority,
-          .members = std::move(members),
+          .groups = std::move(groups),
           .lazy = lazy};
 }
 gang_request pinned(gang_request r) {

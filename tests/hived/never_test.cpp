@@ -47,7 +47,7 @@ leaf_counts owned_nodes(const hived_layout& layout, const gang_request& r, std::
   return nodes;
 }
 bool could_ever_run(const hived& h, const gang_request& r) {
-  const leaf_counts tasks = apiary_test::tasks_of(r.members);
+  const leaf_counts tasks = apiary_test::tasks_of(r.groups);
   for (std::uint32_t c = 0; c < h.layout().chains.size(); ++c) {
     if (r.leaf_type.valid() && h.catalog().type_of(c) != r.leaf_type) continue;
     if (apiary_test::fits_by_sets(owned_nodes(h.layout(), r, c), tasks)) return true;
@@ -67,8 +67,8 @@ TEST_CASE("a gang is told never if and only if the empty cells do not hold it") 
     hived& h = host.scheduler;
     for (int i = 0; i < 10; ++i) {
       gang_request r = apiary_test::random_gang(h.layout(), job_id(1'000'000), random);
-      r.members = {{1 + random.uniform(6), 1 + random.uniform(5)}};
-      if (random.uniform(2) == 0) r.members.push_back({1 + random.uniform(3), 1});
+      r.groups = {{1 + random.uniform(6), 1 + random.uniform(5)}};
+      if (random.uniform(2) == 0) r.groups.push_back({1 + random.uniform(3), 1});
       const summary_bitset nodes = apiary_test::random_nodes(h.layout(), random);
       if (random.uniform(4) == 0) r.suggested = &nodes;
       const auto plan = h.propose(r);
@@ -106,7 +106,7 @@ struct gang_shape {
   std::string what;
   std::uint32_t tenant = 0;
   std::int32_t priority = 0;
-  std::vector<task_group> members;
+  std::vector<task_group> groups;
   bool in_pinned = false;
 };
 
@@ -139,7 +139,7 @@ void check_told_never(hived& h, const summary_bitset* suggested) {
     gang_request r{.job = job_id(99),
                    .tenant = tenant_id(s.tenant),
                    .priority = s.priority,
-                   .members = s.members,
+                   .groups = s.groups,
                    .suggested = suggested};
     if (s.in_pinned) r.pinned = 0;
     const std::uint64_t before = h.hash();
@@ -166,9 +166,9 @@ TEST_CASE("whatever is too large for what it may use is told never") {
   SUBCASE("also on a cluster in use") {
     for (const gang_request& r :
          {gang_request{
-              .job = job_id(1), .tenant = tenant_id(0), .priority = 1000, .members = {{2, 4}}},
+              .job = job_id(1), .tenant = tenant_id(0), .priority = 1000, .groups = {{2, 4}}},
           gang_request{
-              .job = job_id(2), .tenant = tenant_id(1), .priority = -1, .members = {{4, 2}}}}) {
+              .job = job_id(2), .tenant = tenant_id(1), .priority = -1, .groups = {{4, 2}}}}) {
       const auto plan = h.propose(r);
       REQUIRE((plan.ok() && plan->result == plan_result::bind));
       REQUIRE(h.commit(*plan).ok());
@@ -189,7 +189,7 @@ TEST_CASE("what is just not too large runs") {
     gang_request r{.job = job_id(99),
                    .tenant = tenant_id(s.tenant),
                    .priority = s.priority,
-                   .members = s.members};
+                   .groups = s.groups};
     if (s.in_pinned) r.pinned = 0;
     const auto plan = h.propose(r);
     REQUIRE(plan.ok());

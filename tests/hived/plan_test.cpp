@@ -27,7 +27,7 @@ gang_plan plan_of(hived& h, std::uint32_t job) {
   gang_request r;
   r.job = job_id(job);
   r.tenant = h.layout().find_tenant("a").value();
-  r.members = {{1, 4}};
+  r.groups = {{1, 4}};
   return h.propose(r).value();
 }
 

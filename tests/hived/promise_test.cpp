@@ -234,7 +234,7 @@ class duel {
       apiary_test::naive_tenant naive(shared, r, c);
       if (marks_ == 0) {
         if (shared.cells().cluster(c).chain() == plan.wait.chain && plan.wait.shortage)
-          REQUIRE(naive.pieces(plan.wait.shortage->leaves) == plan.wait.shortage->present);
+          REQUIRE(naive.pieces(plan.wait.shortage->gpus) == plan.wait.shortage->present);
       }
       if (naive.unbound() > (marks_ == 0 ? 2U : 4U)) {
         ++seen.too_large;

@@ -34,15 +34,15 @@ TEST_CASE("what a tenant uses and what a cell is used for") {
     return *plan;
   };
   const leaf_type_id gpu = *scheduler.find_leaf_type("GPU");
-  run({.job = job_id(0), .tenant = a, .members = {{1, 2}}, .leaf_type = gpu, .lazy = true});
-  run({.job = job_id(1), .tenant = b, .members = {{1, 2}}, .leaf_type = gpu});
+  run({.job = job_id(0), .tenant = a, .groups = {{1, 2}}, .leaf_type = gpu, .lazy = true});
+  run({.job = job_id(1), .tenant = b, .groups = {{1, 2}}, .leaf_type = gpu});
   CHECK(*usage_of(scheduler, a) == tenant_usage{.owned = 8, .guaranteed = 2, .running = 1});
   CHECK(*usage_of(scheduler, b) == tenant_usage{.owned = 6, .guaranteed = 2, .running = 1});
   for (std::uint32_t job = 2; job < 4; ++job) {
     run({.job = job_id(job),
          .tenant = b,
          .priority = opportunistic_priority,
-         .members = {{2, job == 2 ? 4U : 2U}},
+         .groups = {{2, job == 2 ? 4U : 2U}},
          .leaf_type = gpu});
   }
   const chain_id chain = scheduler.layout().chain_of(*scheduler.layout().find_node("n0"));
@@ -70,12 +70,12 @@ TEST_CASE("a claimed leaf and a bad one are counted beside who has them") {
   const gang_request guest{.job = job_id(0),
                            .tenant = tenant_id(0),
                            .priority = opportunistic_priority,
-                           .members = {{1, 3}}};
+                           .groups = {{1, 3}}};
   const auto first = scheduler.propose(guest);
   REQUIRE(first.ok());
   REQUIRE(scheduler.commit(*first).ok());
   const auto second =
-      scheduler.propose({.job = job_id(1), .tenant = tenant_id(0), .members = {{1, 4}}});
+      scheduler.propose({.job = job_id(1), .tenant = tenant_id(0), .groups = {{1, 4}}});
   REQUIRE(second.ok());
   REQUIRE(second->result == plan_result::preempt);
   REQUIRE(scheduler.commit(*second).ok());
@@ -113,7 +113,7 @@ TEST_CASE("what is not there is said to be not there") {
   const std::uint32_t boxes =
       scheduler.layout().chain_of(*scheduler.layout().find_node("b0")).value;
   const tenant_id b = *scheduler.layout().find_tenant("b");
-  gang_request r{.job = job_id(0), .tenant = b, .members = {{1, 1}}};
+  gang_request r{.job = job_id(0), .tenant = b, .groups = {{1, 1}}};
   CHECK(capacities(r, racks).ok());
   refuses(capacities(r, chains), "there is no chain " + std::to_string(chains));
   const std::string elsewhere =

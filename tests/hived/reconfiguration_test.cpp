@@ -51,7 +51,7 @@ struct one_configuration {
     return state.readmit({.request = {.job = job_id(job),
                                       .tenant = tenant_id(0),
                                       .priority = priority,
-                                      .members = {{static_cast<std::uint32_t>(nodes.size()), 2}}},
+                                      .groups = {{static_cast<std::uint32_t>(nodes.size()), 2}}},
                           .leaves = std::move(leaves)});
   }
   // A gang of "a" waits until this node is idle.
@@ -67,7 +67,7 @@ struct one_configuration {
           {tree.children(root, 1)[device], catalog.find_leaf(node, device).leaf});
     }
     state.admit(
-        {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {{1, 2}}},
+        {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .groups = {{1, 2}}},
         place, true, {});
   }
   hived_reconfiguration from(const one_configuration& before) {
@@ -85,7 +85,7 @@ struct one_configuration {
   // The nodes of a gang's tasks, "" where one is not in the configuration.
   [[nodiscard]] std::vector<std::string> nodes_of(std::uint32_t job) const {
     std::vector<task_place> tasks;
-    catalog.list_tasks(gang(job).leaves, gang(job).request.members, tasks);
+    catalog.list_tasks(gang(job).leaves, gang(job).request.groups, tasks);
     std::vector<std::string> names;
     for (const task_place& t : tasks)
       names.push_back(t.leaves == 0 ? "" : std::string(catalog.layout().node_name(t.node)));

@@ -152,9 +152,9 @@ TEST_CASE("a task in whole cells of two levels comes back without another one's 
   config.physical_cells = {{.type = "NODE", .address = "n0"}, {.type = "NODE", .address = "n1"}};
   config.virtual_clusters = {{.name = "a", .cells = {{"NODE.PAIR", 2}, {"NODE.PAIR.GPU", 1}}}};
   const gang_request pair{
-      .job = job_id(1), .tenant = tenant_id(0), .priority = 0, .members = {{1, 2}}};
+      .job = job_id(1), .tenant = tenant_id(0), .priority = 0, .groups = {{1, 2}}};
   const gang_request three{
-      .job = job_id(2), .tenant = tenant_id(0), .priority = 0, .members = {{1, 3}}};
+      .job = job_id(2), .tenant = tenant_id(0), .priority = 0, .groups = {{1, 3}}};
   const std::vector<task_place> left = {{node_id(0), 0b0011}};
   const std::vector<task_place> right = {{node_id(1), 0b0111}};
   hived h = *hived::create(config);
@@ -362,7 +362,7 @@ TEST_CASE("every rule holds over restarts and one configuration after another") 
 
 TEST_CASE("what cannot be recovered is refused, and changes nothing") {
   hived h = *hived::create(apiary_test::small_cluster());
-  gang_request r{.job = job_id(1), .tenant = tenant_id(1), .priority = 0, .members = {{2, 2}}};
+  gang_request r{.job = job_id(1), .tenant = tenant_id(1), .priority = 0, .groups = {{2, 2}}};
   const node_id n2 = *h.layout().find_node("n2");
   const node_id n3 = *h.layout().find_node("n3");
   const std::vector<task_place> good = {{n2, 0b0011}, {n3, 0b1100}};
@@ -393,11 +393,11 @@ TEST_CASE("what cannot be recovered is refused, and changes nothing") {
 
   // A gang may have been larger than this cluster, but there are limits.
   wrong = r;
-  wrong.members = {{1025, 64}};
+  wrong.groups = {{1025, 64}};
   std::vector<task_place> one_known(1025);
   one_known[7] = {n2, 0b0011};
   CHECK(code(wrong, one_known) == StatusCode::kInvalidArgument);
-  wrong.members = {{1024, 64}};
+  wrong.groups = {{1024, 64}};
   one_known.pop_back();
   CHECK(h.recover(wrong, one_known).ok());
   CHECK(apiary_test::faults_of(h) == "");

@@ -15,13 +15,13 @@ static_assert(task_place{} == task_place{.node = node_id(), .leaves = 0});
 static_assert(task_place{node_id(1), 1} != task_place{node_id(1), 2});
 
 TEST_CASE("a request of nothing but a gang is guaranteed, of any type, anywhere, not lazy") {
-  const gang_request r{.job = job_id(1), .tenant = tenant_id(2), .members = {{1, 8}, {2, 1}}};
+  const gang_request r{.job = job_id(1), .tenant = tenant_id(2), .groups = {{1, 8}, {2, 1}}};
   CHECK(r.priority == 0);
   CHECK(!r.leaf_type.valid());
   CHECK(!r.pinned);
   CHECK(!r.lazy);
   CHECK(r.suggested == nullptr);
-  CHECK(r.members[1] == task_group{2, 1});
+  CHECK(r.groups[1] == task_group{2, 1});
   CHECK(!gang_request{}.job.valid());
 }
 

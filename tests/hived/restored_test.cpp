@@ -55,11 +55,11 @@ hived two_nodes(std::vector<virtual_cell_config> cells) {
   return *std::move(made);
 }
 plan_result ask(hived& h, std::uint32_t job, std::int32_t priority,
-                std::vector<task_group> members) {
+                std::vector<task_group> groups) {
   const auto plan = h.propose({.job = job_id(job),
                                .tenant = tenant_id(0),
                                .priority = priority,
-                               .members = std::move(members),
+                               .groups = std::move(groups),
                                .lazy = true});
   REQUIRE(plan.ok());
   if (plan->result != plan_result::wait) REQUIRE(h.commit(*plan).ok());
@@ -189,7 +189,7 @@ TEST_CASE("where another gang has claimed its leaves, a gang has its cells back 
       const auto plan = h.propose({.job = job_id(job),
                                    .tenant = tenant_id(tenant),
                                    .priority = priority,
-                                   .members = {{tasks, 4}},
+                                   .groups = {{tasks, 4}},
                                    .lazy = lazy,
                                    .suggested = &nodes});
       REQUIRE(plan.ok());
@@ -222,7 +222,7 @@ TEST_CASE("what a gang took that ran is not given back when it ends") {
     const auto plan = h.propose({.job = job_id(lazy ? 1U : 2U),
                                  .tenant = tenant_id(0),
                                  .priority = lazy ? 0 : 5,
-                                 .members = {{1, 4}},
+                                 .groups = {{1, 4}},
                                  .lazy = lazy});
     REQUIRE((plan.ok() && plan->result == plan_result::bind));
     REQUIRE(h.commit(*plan).ok());

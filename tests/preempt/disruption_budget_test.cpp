@@ -54,9 +54,9 @@ struct tenants_gangs {
     tenants.push_back(tenant);
   }
   [[nodiscard]] disruption_budgets limits() const { return {tenants, max}; }
-  [[nodiscard]] std::vector<task_group> members() const {
+  [[nodiscard]] std::vector<task_group> task_groups() const {
     std::vector<task_group> plain;
-    for (const constrained_task_group& m : gang.members) plain.push_back({m.tasks, m.gpus});
+    for (const constrained_task_group& m : gang.groups) plain.push_back({m.tasks, m.gpus});
     return plain;
   }
   [[nodiscard]] std::uint64_t cost_of(std::span<const std::uint32_t> set) const {
@@ -117,11 +117,11 @@ tenants_gangs random_gangs(std::uint64_t seed, std::uint32_t most_gangs, bool co
     if (random.uniform(3) == 0) in.max.back().gpus = random.uniform(20);
   }
   for (std::uint32_t m = 1 + random.uniform(2); m-- > 0;)
-    in.gang.members.push_back({1 + random.uniform(4), 1 + random.uniform(8)});
+    in.gang.groups.push_back({1 + random.uniform(4), 1 + random.uniform(8)});
   if (!constrained) return in;
   if (random.uniform(2) == 0) in.gang.required = node + random.uniform(2);
-  if (random.uniform(3) == 0) in.gang.members[0].spread = {{node + random.uniform(2), 1}};
-  if (random.uniform(4) == 0) in.gang.members[0].slices = {{rack, in.gang.members[0].tasks}};
+  if (random.uniform(3) == 0) in.gang.groups[0].spread = {{node + random.uniform(2), 1}};
+  if (random.uniform(4) == 0) in.gang.groups[0].slices = {{rack, in.gang.groups[0].tasks}};
   return in;
 }
 
@@ -131,7 +131,7 @@ tenants_gangs two_tenants() {
   in.run(0, 1, {{0, 4}});
   in.run(0, 1, {{0, 4}});
   in.run(1, 3, {{1, 8}});
-  in.gang.members = {{1, 8}};
+  in.gang.groups = {{1, 8}};
   return in;
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("a tenant that may lose one gang keeps the other, though both together
   const auto victims = [&](const disruption_budgets& limits) {
     victim_search search;
     const victim_set found = search({}, std::vector<std::uint32_t>{0, 0}, in.candidates,
-                                    in.allocations, in.members(), victim_search::never, limits);
+                                    in.allocations, in.task_groups(), victim_search::never, limits);
     REQUIRE(found.verdict == fit_verdict::fits);
     CHECK(found.lower_bound == found.cost);
     topology_victim_search<uniform_tree> constrained;
@@ -247,8 +247,8 @@ TEST_CASE("no set within the budgets: that is proved, but not by a count of GPUs
   const std::vector<std::uint32_t> none_free{0, 0};
   const auto solve = [&](std::uint64_t budget) {
     search.set_budget(budget);
-    found = search({}, none_free, in.candidates, in.allocations, in.members(), victim_search::never,
-                   in.limits());
+    found = search({}, none_free, in.candidates, in.allocations, in.task_groups(),
+                   victim_search::never, in.limits());
     return found.verdict;
   };
   CHECK(solve(100'000) == fit_verdict::does_not_fit);
@@ -261,12 +261,12 @@ TEST_CASE("no set within the budgets: that is proved, but not by a count of GPUs
   in.run(0, 1, {{0, 4}});
   in.run(1, 3, {{1, 4}});
   in.capacities.set(1, 0);
-  in.gang.members = {{1, 8}};
+  in.gang.groups = {{1, 8}};
   in.max = {{.gangs = 1}, {.gangs = 1}};
   CHECK(solve(100'000) == fit_verdict::does_not_fit);
   CHECK(solve(0) == fit_verdict::budget_ended);
   for (const bool spread : {false, true}) {
-    if (spread) in.gang.members[0].spread = {{node, 1}};
+    if (spread) in.gang.groups[0].spread = {{node, 1}};
     topology_victim_search<uniform_tree> constrained;
     CHECK(constrained(in.capacities, in.gang, in.candidates, in.allocations, in.limits()).verdict ==
           fit_verdict::does_not_fit);
@@ -284,13 +284,13 @@ TEST_CASE("a tenant's useless gang does not use up its budget") {
   in.capacities.set(0, 0);
   in.run(0, 9, {{1, 4}});
   in.run(1, 9, {{1, 4}});
-  in.gang.members = {{1, 8}};
+  in.gang.groups = {{1, 8}};
   in.max = {{.gangs = 1}};
   const std::vector<std::uint32_t> none_free{0, 0};
   for (const std::uint64_t budget : {0U, 100'000U}) {
     CAPTURE(budget);
     victim_search search(budget);
-    const victim_set found = search({}, none_free, in.candidates, in.allocations, in.members(),
+    const victim_set found = search({}, none_free, in.candidates, in.allocations, in.task_groups(),
                                     victim_search::never, in.limits());
     REQUIRE(found.verdict == fit_verdict::fits);
     CHECK(found.cost == 18);
@@ -303,13 +303,13 @@ TEST_CASE("a tenant's node need not be emptied where one of its gangs is enough"
   in.capacities.set(0, 0);
   in.run(0, 9, {{1, 4}});
   in.run(0, 20, {{1, 4}});
-  in.gang.members = {{1, 4}};
+  in.gang.groups = {{1, 4}};
   in.max = {{.gangs = 1}};
   const std::vector<std::uint32_t> none_free{0, 0};
   for (const std::uint64_t budget : {0U, 100'000U}) {
     CAPTURE(budget);
     victim_search search(budget);
-    const victim_set found = search({}, none_free, in.candidates, in.allocations, in.members(),
+    const victim_set found = search({}, none_free, in.candidates, in.allocations, in.task_groups(),
                                     victim_search::never, in.limits());
     REQUIRE(found.verdict == fit_verdict::fits);
     CHECK(found.cost == 9);
@@ -323,11 +323,11 @@ TEST_CASE("a cheap node that a tenant may not lose does not exclude an expensive
   in.run(0, 1, {{0, 3}});
   in.run(0, 10, {{1, 4}});
   in.run(0, 10, {{1, 4}});
-  in.gang.members = {{1, 8}};
+  in.gang.groups = {{1, 8}};
   in.max = {{.gangs = 2}};
   const std::vector<std::uint32_t> none_free{0, 0};
   victim_search search(0);
-  const victim_set found = search({}, none_free, in.candidates, in.allocations, in.members(),
+  const victim_set found = search({}, none_free, in.candidates, in.allocations, in.task_groups(),
                                   victim_search::never, in.limits());
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.cost == 20);
@@ -346,7 +346,7 @@ TEST_CASE("victims within budgets cost what the best of all such sets costs") {
     const std::uint64_t least = in.least();
     const auto solve = [&](std::uint64_t budget, std::uint64_t limit) {
       search.set_budget(budget);
-      found = search({}, free, in.candidates, in.allocations, in.members(), limit, in.limits());
+      found = search({}, free, in.candidates, in.allocations, in.task_groups(), limit, in.limits());
       return found.verdict;
     };
     const fit_verdict verdict = solve(512 * victim_search::set_steps, victim_search::never);
@@ -441,13 +441,13 @@ TEST_CASE("victim_search: a gang reprieved for a budget stays so, however few st
   const std::vector<eviction_candidate> candidates{{9, 0, 1}, {2, 1, 2}, {1, 2, 3}};
   const std::vector<std::uint32_t> groups{0, 1, 0};
   const std::vector<disruption_budget> max{{.gangs = 1}, {}};
-  const std::vector<task_group> members{{2, 3}, {2, 2}};
+  const std::vector<task_group> asked{{2, 3}, {2, 2}};
   int sets = 0;
   for (std::uint64_t budget = 0; budget < 100; ++budget) {
     CAPTURE(budget);
     victim_search search(budget);
-    const victim_set found = search({}, free, candidates, allocations, members,
-                                    victim_search::never, {.groups = groups, .max = max});
+    const victim_set found = search({}, free, candidates, allocations, asked, victim_search::never,
+                                    {.groups = groups, .max = max});
     REQUIRE(found.verdict != fit_verdict::does_not_fit);
     if (found.verdict != fit_verdict::fits) continue;
     REQUIRE(std::vector<std::uint32_t>(found.victims.begin(), found.victims.end()) ==

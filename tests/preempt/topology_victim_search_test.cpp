@@ -112,7 +112,7 @@ struct running : running_on<uniform_tree> {
 
 topology_constraints in_rack(std::uint32_t tasks, std::uint32_t leaves) {
   topology_constraints gang;
-  gang.members = {{tasks, leaves}};
+  gang.groups = {{tasks, leaves}};
   gang.required = rack;
   return gang;
 }
@@ -158,26 +158,26 @@ void run_gangs(running_on<Tree>& in, rng& random) {
     in.freed.push_back({random.uniform(4), random.uniform(4)});
 }
 
-// Up to three members: all constraints, CPU and memory, and tasks without GPUs.
+// Up to three task groups: all constraints, CPU and memory, and tasks without GPUs.
 topology_constraints random_intruder(rng& random, bool hosted) {
   topology_constraints gang;
   for (std::uint32_t m = 1 + random.uniform(3); m-- > 0;) {
-    constrained_task_group& member = gang.members.emplace_back();
-    member.tasks = 1 + random.uniform(random.uniform(2) == 0 ? 2 : 4);
-    member.gpus = random.uniform(6) == 0 ? 0 : 1 + random.uniform(random.uniform(2) == 0 ? 4 : 8);
-    if (hosted && random.uniform(2) == 0) member.host = {random.uniform(4), random.uniform(4)};
+    constrained_task_group& group = gang.groups.emplace_back();
+    group.tasks = 1 + random.uniform(random.uniform(2) == 0 ? 2 : 4);
+    group.gpus = random.uniform(6) == 0 ? 0 : 1 + random.uniform(random.uniform(2) == 0 ? 4 : 8);
+    if (hosted && random.uniform(2) == 0) group.host = {random.uniform(4), random.uniform(4)};
     const level_t l = node + random.uniform(3);
-    if (random.uniform(3) == 0) member.spread = {{l, 1 + random.uniform(3)}};
-    if (random.uniform(4) == 0) member.slices = {{rack, member.tasks}};
+    if (random.uniform(3) == 0) group.spread = {{l, 1 + random.uniform(3)}};
+    if (random.uniform(4) == 0) group.slices = {{rack, group.tasks}};
     if (random.uniform(6) == 0) {
-      member.tasks = 4;
-      member.slices = {{rack, 2}, {block, 4}};
+      group.tasks = 4;
+      group.slices = {{rack, 2}, {block, 4}};
     }
   }
-  if (gang.members.size() > 1 && random.uniform(4) == 0) {
-    gang.members[1].tasks = gang.members[0].tasks * (1 + random.uniform(2));
-    gang.members[1].slices.clear();
-    gang.members[1].leader = 0;
+  if (gang.groups.size() > 1 && random.uniform(4) == 0) {
+    gang.groups[1].tasks = gang.groups[0].tasks * (1 + random.uniform(2));
+    gang.groups[1].slices.clear();
+    gang.groups[1].leader = 0;
   }
   if (random.uniform(2) == 0) gang.required = rack + random.uniform(2);
   if (random.uniform(12) == 0) gang.required = node;
@@ -288,12 +288,12 @@ TEST_CASE("among many gangs under constraints never more expensive than the chea
     for (std::uint32_t n = 0; n < 24; ++n)
       in.capacities.set(n, in.capacities.free(n) - random.uniform(in.capacities.free(n) + 1));
     topology_constraints gang;  // one task group: what fits is known without a step
-    gang.members = {{2 + random.uniform(5), 2 + random.uniform(7)}};
+    gang.groups = {{2 + random.uniform(5), 2 + random.uniform(7)}};
     if (random.uniform(3) > 0) gang.required = rack;
-    if (random.uniform(2) == 0) gang.members[0].spread = {{node + random.uniform(2), 2}};
+    if (random.uniform(2) == 0) gang.groups[0].spread = {{node + random.uniform(2), 2}};
     if (random.uniform(3) == 0) {
-      gang.members[0].tasks = 4;
-      gang.members[0].slices = {{random.uniform(2) == 0 ? rack : node, 2}};
+      gang.groups[0].tasks = 4;
+      gang.groups[0].slices = {{random.uniform(2) == 0 ? rack : node, 2}};
     }
     const std::uint64_t greedily = in.cheapest_first(gang);
     for (const std::uint64_t budget : {0U, 1'000'000U}) {
@@ -329,8 +329,8 @@ TEST_CASE("the constraints are met where the cheapest victims without them are o
   in.run(5, {{2, 4}});
   for (const std::uint32_t n : {1U, 2U}) in.capacities.set(n, 0);
   topology_constraints gang;
-  gang.members = {{2, 4}};
-  gang.members[0].spread = {{node, 1}};
+  gang.groups = {{2, 4}};
+  gang.groups[0].spread = {{node, 1}};
   for (const std::uint64_t budget : {0U, 1'000'000U}) {
     topology_victim_search<uniform_tree> search(budget);
     const victim_set found = search(in.capacities, gang, in.candidates, in.allocations);
@@ -356,9 +356,9 @@ TEST_CASE("a cell that the budget does not decide keeps its bound") {
     for (int n = 0; n < 6; ++n) {
       const std::uint32_t a = 1 + random.uniform(4);
       const std::uint32_t b = 1 + random.uniform(7 - a);
-      for (const std::uint32_t leaves : {a, b, 8 - a - b}) gang.members.push_back({1, leaves});
+      for (const std::uint32_t leaves : {a, b, 8 - a - b}) gang.groups.push_back({1, leaves});
     }
-    gang.members[0].spread = {{node, 1}};
+    gang.groups[0].spread = {{node, 1}};
     for (std::uint64_t budget = 50; budget < 2'000'000; budget *= 3) {
       CAPTURE(budget);
       topology_victim_search<uniform_tree> search(budget);
@@ -387,9 +387,9 @@ TEST_CASE("one budget is for the whole search") {
   }
   topology_constraints gang;
   gang.required = rack;
-  gang.members = {{6, 7}, {6, 5}, {8, 3}, {5, 2}};
-  gang.members[0].spread = {{node, 1}};
-  gang.members[2].spread = {{node, 1}};
+  gang.groups = {{6, 7}, {6, 5}, {8, 3}, {5, 2}};
+  gang.groups[0].spread = {{node, 1}};
+  gang.groups[2].spread = {{node, 1}};
   for (const std::uint64_t budget : {0U, 1'000U, 10'000U, 100'000U, 1'000'000U}) {
     CAPTURE(budget);
     topology_victim_search<uniform_tree> search(budget);
@@ -409,21 +409,21 @@ TEST_CASE("victims give back CPU and memory, too") {
   const std::vector<resources> hosts{{0, 100}, {0, 0}};
   const std::vector<resources> freed{{8, 0}, {2, 50}, {8, 8}};
   topology_constraints gang;
-  gang.members = {{.tasks = 1, .gpus = 1, .host = {8, 100}}};
+  gang.groups = {{.tasks = 1, .gpus = 1, .host = {8, 100}}};
   topology_victim_search<uniform_tree> search;
   victim_set found = search(in.capacities, gang, in.candidates, in.allocations, hosts, freed);
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.cost == 3);
   CHECK(found.lower_bound == 3);
-  gang.members[0].host = {10, 150};
+  gang.groups[0].host = {10, 150};
   found = search(in.capacities, gang, in.candidates, in.allocations, hosts, freed);
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.cost == 4);
-  gang.members[0].host = {11, 0};
+  gang.groups[0].host = {11, 0};
   found = search(in.capacities, gang, in.candidates, in.allocations, hosts, freed);
   CHECK(found.verdict == fit_verdict::does_not_fit);
   const std::vector<resources> nothing(3);
-  gang.members[0].host = {1, 0};
+  gang.groups[0].host = {1, 0};
   found = search(in.capacities, gang, in.candidates, in.allocations, hosts, nothing);
   CHECK(found.verdict == fit_verdict::does_not_fit);
   found = search(in.capacities, gang, in.candidates, in.allocations);

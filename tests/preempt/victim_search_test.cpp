@@ -27,7 +27,7 @@ struct problem {
   std::vector<std::uint32_t> free;
   std::vector<eviction_candidate> candidates;
   std::vector<gpus_on_node> allocations;
-  std::vector<task_group> members;
+  std::vector<task_group> groups;
 
   void run(std::uint64_t cost, const std::vector<gpus_on_node>& where) {
     const auto first = static_cast<std::uint32_t>(allocations.size());
@@ -43,7 +43,7 @@ struct problem {
     }
     const leaf_counts more = nodes_of(others);
     left.insert(left.end(), more.begin(), more.end());
-    return fits_by_sets(left, tasks_of(members));
+    return fits_by_sets(left, tasks_of(groups));
   }
   [[nodiscard]] std::uint64_t cost_of(const std::vector<std::uint32_t>& victims) const {
     std::uint64_t sum = 0;
@@ -62,8 +62,8 @@ struct problem {
     return best;
   }
   [[nodiscard]] bool sizes_divide() const {
-    for (const task_group& a : members)
-      for (const task_group& b : members)
+    for (const task_group& a : groups)
+      for (const task_group& b : groups)
         if (a.gpus % b.gpus != 0 && b.gpus % a.gpus != 0) return false;
     return true;
   }
@@ -82,7 +82,7 @@ struct problem {
     return fits_without(victims) ? cost_of(victims) : no_set;
   }
   victim_set solve(victim_search& search) const {
-    return search(others, free, candidates, allocations, members);
+    return search(others, free, candidates, allocations, groups);
   }
 };
 
@@ -107,7 +107,7 @@ problem random_problem(std::uint64_t seed, std::uint32_t most_gangs, std::uint32
   }
   for (const std::uint32_t r : room) p.free.push_back(random.uniform(r + 1));
   for (std::uint32_t m = 1 + random.uniform(2); m-- > 0;)
-    p.members.push_back({1 + random.uniform(3), 1 + random.uniform(5)});
+    p.groups.push_back({1 + random.uniform(3), 1 + random.uniform(5)});
   if (random.uniform(2) == 0) p.others.push_back({random.uniform(5), random.uniform(2)});
   return p;
 }
@@ -216,7 +216,7 @@ TEST_CASE("what the budget does not decide proves nothing") {
     for (int n = 0; n < 20; ++n) {
       const std::uint32_t a = 12 + random.uniform(20);
       const std::uint32_t b = 12 + random.uniform(20);
-      for (const std::uint32_t leaves : {a, b, 64 - a - b}) p.members.push_back({1, leaves});
+      for (const std::uint32_t leaves : {a, b, 64 - a - b}) p.groups.push_back({1, leaves});
     }
     for (const std::uint64_t budget : {1'000U, 10'000U, 102'400U}) {
       CAPTURE(budget);
@@ -234,7 +234,7 @@ TEST_CASE("what the budget does not decide proves nothing") {
 
 TEST_CASE("a hundred thousand gangs and a budget to try all of them") {
   problem p;
-  p.members = {{50, 8}};
+  p.groups = {{50, 8}};
   p.free.assign(25'000, 0);
   for (std::uint32_t n = 0; n < 25'000; ++n)
     for (std::uint32_t j = 0; j < 4; ++j) p.run(1'000 + (n * 4 + j) % 977, {{n, 2}});
@@ -247,14 +247,14 @@ TEST_CASE("a hundred thousand gangs and a budget to try all of them") {
 
 TEST_CASE("task groups without GPUs need no victims") {
   problem p;
-  p.members = {{3, 0}, {1, 4}, {0, 64}};
+  p.groups = {{3, 0}, {1, 4}, {0, 64}};
   p.free = {0};
   p.run(1, {{0, 4}});
   victim_search search;
   victim_set found = p.solve(search);
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.cost == 1);
-  p.members = {{3, 0}};
+  p.groups = {{3, 0}};
   found = p.solve(search);
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.victims.empty());
@@ -262,24 +262,24 @@ TEST_CASE("task groups without GPUs need no victims") {
 
 TEST_CASE("sets that cost too much are not looked for") {
   problem p;
-  p.members = {{1, 8}};
+  p.groups = {{1, 8}};
   p.free.assign(2, 0);
   p.run(7, {{0, 8}});
   p.run(9, {{1, 8}});
   victim_search search;
-  victim_set found = search(p.others, p.free, p.candidates, p.allocations, p.members, 7);
+  victim_set found = search(p.others, p.free, p.candidates, p.allocations, p.groups, 7);
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.lower_bound == 7);
   CHECK(found.cost == victim_search::never);
   CHECK(found.victims.empty());
-  found = search(p.others, p.free, p.candidates, p.allocations, p.members, 8);
+  found = search(p.others, p.free, p.candidates, p.allocations, p.groups, 8);
   REQUIRE(found.verdict == fit_verdict::fits);
   CHECK(found.cost == 7);
 }
 
 TEST_CASE("one victim where taking the cheapest first takes ten") {
   problem p;
-  p.members = {{1, 8}};
+  p.groups = {{1, 8}};
   p.free.assign(11, 0);
   std::vector<gpus_on_node> whole{{10, 8}};
   for (std::uint32_t n = 0; n < 10; ++n) p.run(1, {{n, 4}});
@@ -293,7 +293,7 @@ TEST_CASE("one victim where taking the cheapest first takes ten") {
 
 TEST_CASE("eight GPUs are freed on one node, not on four") {
   problem p;
-  p.members = {{1, 8}};
+  p.groups = {{1, 8}};
   p.free.assign(5, 0);
   for (std::uint32_t n = 0; n < 4; ++n) {
     p.run(10, {{n, 2}});
@@ -310,7 +310,7 @@ TEST_CASE("eight GPUs are freed on one node, not on four") {
 
 TEST_CASE("a gang over several nodes is paid for once") {
   problem p;
-  p.members = {{2, 4}};
+  p.groups = {{2, 4}};
   p.free.assign(4, 0);
   p.run(10, {{0, 4}});
   p.run(10, {{1, 4}});
@@ -323,7 +323,7 @@ TEST_CASE("a gang over several nodes is paid for once") {
 
 TEST_CASE("a gang that fits has no victims; one that never fits has a proof") {
   problem p;
-  p.members = {{2, 4}};
+  p.groups = {{2, 4}};
   p.free = {3, 0};
   p.run(1, {{0, 1}});
   victim_search search;

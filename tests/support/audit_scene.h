@@ -73,11 +73,11 @@ class audit_scene {
 
   [[nodiscard]] static apiary::gang_request gang(std::uint32_t job, std::uint32_t tenant,
                                                  std::int32_t priority,
-                                                 std::vector<apiary::task_group> members) {
+                                                 std::vector<apiary::task_group> groups) {
     return {.job = apiary::job_id(job),
             .tenant = apiary::tenant_id(tenant),
             .priority = priority,
-            .members = std::move(members)};
+            .groups = std::move(groups)};
   }
   [[nodiscard]] apiary::gang_slot slot(std::uint32_t job) const {
     return *whole.gangs().find(apiary::job_id(job));

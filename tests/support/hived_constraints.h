@@ -1,4 +1,4 @@
-// apiary/tests/support/hived_constraints.h - HiveD gangs under rules: made at random, and checked.
+// apiary/tests/support/hived_constraints.h - HiveD gangs under constraints: made at random, and checked.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -49,31 +49,31 @@ namespace apiary_test {
 [[nodiscard]] inline std::string broken_rule(const apiary::hived_layout& layout,
                                              const apiary::gang_request& r,
                                              const std::vector<apiary::task_place>& tasks) {
-  const apiary::level_t required = r.rules.required;
+  const apiary::level_t required = r.constraints.required;
   if (required != apiary::any_level && !in_one_cell(layout, tasks, required))
     return "not in one cell of level " + std::to_string(required);
   std::vector<std::size_t> first{0};
-  for (const apiary::task_group& m : r.members) first.push_back(first.back() + m.tasks);
+  for (const apiary::task_group& m : r.groups) first.push_back(first.back() + m.tasks);
   if (tasks.size() != first.back()) return "not all tasks";
-  for (std::size_t m = 0; m < r.rules.members.size(); ++m) {
-    const apiary::group_constraints& rules = r.rules.members[m];
-    const std::string who = "member " + std::to_string(m) + ": ";
-    for (const apiary::level_count& s : rules.slices) {
+  for (std::size_t m = 0; m < r.constraints.groups.size(); ++m) {
+    const apiary::group_constraints& constraints = r.constraints.groups[m];
+    const std::string who = "task group " + std::to_string(m) + ": ";
+    for (const apiary::level_count& s : constraints.slices) {
       for (std::size_t i = first[m]; i < first[m + 1]; i += s.tasks)
         if (!in_one_cell(layout, std::span(tasks).subspan(i, s.tasks), s.level))
           return who + "a slice of level " + std::to_string(s.level) + " is torn";
     }
-    for (const apiary::level_count& s : rules.spread) {
+    for (const apiary::level_count& s : constraints.spread) {
       std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> there;
       for (std::size_t i = first[m]; i < first[m + 1]; ++i) {
         if (tasks[i].leaves != 0 && ++there[cell_of(layout, tasks[i].node, s.level)] > s.tasks)
           return who + "too many in a cell of level " + std::to_string(s.level);
       }
     }
-    if (rules.leader == apiary::no_task_group) continue;
-    const std::size_t leaders = first[rules.leader];
-    const std::uint32_t each = r.members[m].tasks / r.members[rules.leader].tasks;
-    for (std::size_t i = 0; i < r.members[m].tasks; ++i) {
+    if (constraints.leader == apiary::no_task_group) continue;
+    const std::size_t leaders = first[constraints.leader];
+    const std::uint32_t each = r.groups[m].tasks / r.groups[constraints.leader].tasks;
+    for (std::size_t i = 0; i < r.groups[m].tasks; ++i) {
       const apiary::task_place& led = tasks[first[m] + i];
       const apiary::task_place& leader = tasks[leaders + i / each];
       if (led.leaves != 0 && leader.leaves != 0 && led.node != leader.node)
@@ -83,42 +83,43 @@ namespace apiary_test {
   return "";
 }
 
-// Puts a gang under rules that can be understood in the chain.
+// Puts a gang under constraints that can be understood in the chain.
 inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout& chain,
                             apiary::rng& random) {
   const apiary::level_t levels = chain.tree.num_levels();
   const auto level = [&] { return chain.node_level + random.uniform(levels - chain.node_level); };
-  const auto member = [&](std::size_t m) -> apiary::group_constraints& {
-    r.rules.members.resize(r.members.size());
-    return r.rules.members[m];
+  const auto group = [&](std::size_t m) -> apiary::group_constraints& {
+    r.constraints.groups.resize(r.groups.size());
+    return r.constraints.groups[m];
   };
-  if (random.uniform(2) == 0) r.rules.required = level();
-  if (random.uniform(3) == 0) r.rules.preferred = level();
-  if (r.members.size() > 1 && random.uniform(2) == 0) {
-    member(1).leader = 0;
-    r.members[1].tasks = r.members[0].tasks * (1 + random.uniform(2));
+  if (random.uniform(2) == 0) r.constraints.required = level();
+  if (random.uniform(3) == 0) r.constraints.preferred = level();
+  if (r.groups.size() > 1 && random.uniform(2) == 0) {
+    group(1).leader = 0;
+    r.groups[1].tasks = r.groups[0].tasks * (1 + random.uniform(2));
   }
-  for (std::size_t m = 0; m < r.members.size(); ++m) {
+  for (std::size_t m = 0; m < r.groups.size(); ++m) {
     if (random.uniform(3) == 0) {
-      const std::uint32_t slice = 1 + random.uniform(r.members[m].tasks);
-      if (r.members[m].tasks % slice == 0) member(m).slices.push_back({level(), slice});
-      if (r.members[m].tasks % 2 == 0 && slice == 1 && !r.rules.members.empty() &&
-          !r.rules.members[m].slices.empty())
-        member(m).slices.push_back({level(), 2});
+      const std::uint32_t slice = 1 + random.uniform(r.groups[m].tasks);
+      if (r.groups[m].tasks % slice == 0) group(m).slices.push_back({level(), slice});
+      if (r.groups[m].tasks % 2 == 0 && slice == 1 && !r.constraints.groups.empty() &&
+          !r.constraints.groups[m].slices.empty())
+        group(m).slices.push_back({level(), 2});
     }
-    if (random.uniform(3) == 0) member(m).spread.push_back({level(), 1 + random.uniform(2)});
+    if (random.uniform(3) == 0) group(m).spread.push_back({level(), 1 + random.uniform(2)});
   }
-  if (!apiary::valid(apiary::constraints_of(r), chain.node_level, levels)) r.rules.members.clear();
+  if (!apiary::valid(apiary::constraints_of(r), chain.node_level, levels))
+    r.constraints.groups.clear();
 }
 
-// Whether its members have a spread.
+// Whether its task groups have a spread.
 [[nodiscard]] inline bool has_spread(const apiary::gang_request& r) {
-  for (const apiary::group_constraints& m : r.rules.members)
+  for (const apiary::group_constraints& m : r.constraints.groups)
     if (!m.spread.empty()) return true;
   return false;
 }
 
-// Whether a gang fits under its rules in whole cells of these levels of a chain, each alone in cells
+// Whether a gang fits under its constraints in whole cells of these levels of a chain, each alone in cells
 // of the levels above; `free`: the leaves of their nodes, one cell after the other. within: in one
 // cell of this level; any_level: of the one that is required.
 [[nodiscard]] inline bool fits_in_whole_cells(const apiary::uniform_tree& tree,
@@ -145,12 +146,12 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
   const auto shift = [&](apiary::level_t l) {
     return l == apiary::any_level ? levels - node_level + 1 : l - node_level + 1;
   };
-  for (apiary::constrained_task_group& m : gang.members) {
+  for (apiary::constrained_task_group& m : gang.groups) {
     for (apiary::level_count& s : m.slices) s.level = shift(s.level);
     for (apiary::level_count& s : m.spread) s.level = shift(s.level);
   }
-  return node_after_node(world,
-                         gang)(shift(within == apiary::any_level ? r.rules.required : within));
+  return node_after_node(
+      world, gang)(shift(within == apiary::any_level ? r.constraints.required : within));
 }
 
 }  // namespace apiary_test

@@ -47,11 +47,11 @@ class hived_play {
     std::uint32_t pursued = 14;  // preempting gangs that ask again, or give up
     std::uint32_t marks = 12;    // of nodes and leaves
     std::uint32_t misuses = 4;
-    std::uint32_t moves = 0;     // to another configuration, or back to the first
-    std::uint32_t restarts = 0;  // of the scheduler, to which all that runs is told
-    bool suggested = true;       // whether some requests name nodes
-    bool proofs = false;         // whether the proofs of gangs that wait are counted again
-    std::uint32_t rules = 0;     // of ten gangs, how many are under rules
+    std::uint32_t moves = 0;        // to another configuration, or back to the first
+    std::uint32_t restarts = 0;     // of the scheduler, to which all that runs is told
+    bool suggested = true;          // whether some requests name nodes
+    bool proofs = false;            // whether the proofs of gangs that wait are counted again
+    std::uint32_t constraints = 0;  // of ten gangs, how many are under constraints
   };
   struct counts {
     std::uint64_t events = 0, bound = 0, preempting = 0, waiting = 0, cancelled = 0, downgraded = 0,
@@ -131,7 +131,7 @@ class hived_play {
   [[nodiscard]] apiary::gang_request some_gang(apiary::job_id job) {
     apiary::gang_request r = random_gang(scheduler.layout(), job, random);
     const std::vector<apiary::chain_layout>& chains = scheduler.layout().chains;
-    if (habits_.rules > 0 && random.uniform(10) < habits_.rules)
+    if (habits_.constraints > 0 && random.uniform(10) < habits_.constraints)
       add_constraints(r, chains[random.uniform(static_cast<std::uint32_t>(chains.size()))], random);
     return r;
   }
@@ -205,8 +205,8 @@ class hived_play {
       apiary::gang_request more = gangs.at(*job);
       if (!more.tenant.valid()) return;
       more.job = apiary::job_id(next_++);
-      more.members.resize(1);
-      more.rules.members.clear();
+      more.groups.resize(1);
+      more.constraints.groups.clear();
       ask(more);
       if (!gangs.contains(more.job) || !gangs.contains(*job)) return;
       like.push_back(more.job);
@@ -221,29 +221,30 @@ class hived_play {
     const apiary::gang_request& b = gangs.at(by);
     const bool alike = a.pinned == b.pinned && a.lazy == b.lazy && a.leaf_type == b.leaf_type &&
                        scheduler.find(*job)->cluster == scheduler.find(by)->cluster &&
-                       a.rules.required == b.rules.required && chains_of({*job, by}).size() <= 1;
+                       a.constraints.required == b.constraints.required &&
+                       chains_of({*job, by}).size() <= 1;
     std::vector<apiary::task_place> tasks = scheduler.tasks(*scheduler.find(*job));
     const std::vector<apiary::task_place> more = scheduler.tasks(*scheduler.find(by));
     tasks.insert(tasks.end(), more.begin(), more.end());
-    const bool together = a.rules.required == apiary::any_level ||
-                          in_one_cell(scheduler.layout(), tasks, a.rules.required);
+    const bool together = a.constraints.required == apiary::any_level ||
+                          in_one_cell(scheduler.layout(), tasks, a.constraints.required);
     if (!fits(*job) || !fits(by) || !alike || !together)
       return refuse(scheduler.grow(*job, by), absl::StatusCode::kFailedPrecondition);
     REQUIRE(scheduler.grow(*job, by).ok());
     REQUIRE(scheduler.tasks(*scheduler.find(*job)) == tasks);
-    std::vector<apiary::task_group>& members = gangs.at(*job).members;
-    std::vector<apiary::group_constraints>& rules = gangs.at(*job).rules.members;
-    rules.resize(members.size());
-    for (std::size_t m = 0; m < b.members.size(); ++m) {
-      rules.push_back(m < b.rules.members.size() ? b.rules.members[m]
-                                                 : apiary::group_constraints());
-      if (rules.back().leader != apiary::no_task_group)
-        rules.back().leader += static_cast<std::uint32_t>(members.size());
+    std::vector<apiary::task_group>& groups = gangs.at(*job).groups;
+    std::vector<apiary::group_constraints>& constraints = gangs.at(*job).constraints.groups;
+    constraints.resize(groups.size());
+    for (std::size_t m = 0; m < b.groups.size(); ++m) {
+      constraints.push_back(m < b.constraints.groups.size() ? b.constraints.groups[m]
+                                                            : apiary::group_constraints());
+      if (constraints.back().leader != apiary::no_task_group)
+        constraints.back().leader += static_cast<std::uint32_t>(groups.size());
     }
-    members.insert(members.end(), b.members.begin(), b.members.end());
-    REQUIRE(scheduler.find(*job)->request.members == members);
-    if (!scheduler.find(*job)->request.rules.members.empty())
-      REQUIRE(scheduler.find(*job)->request.rules.members == rules);
+    groups.insert(groups.end(), b.groups.begin(), b.groups.end());
+    REQUIRE(scheduler.find(*job)->request.groups == groups);
+    if (!scheduler.find(*job)->request.constraints.groups.empty())
+      REQUIRE(scheduler.find(*job)->request.constraints.groups == constraints);
     places_[*job].insert(places_[*job].end(), places_[by].begin(), places_[by].end());
     forget(by);
     ++seen.grown;
@@ -391,7 +392,7 @@ class hived_play {
   // What a plan must say whatever the state.
   void check(const apiary::gang_plan& plan, const apiary::gang_request& r) {
     std::size_t t = 0;
-    for (const apiary::task_group& m : r.members) {
+    for (const apiary::task_group& m : r.groups) {
       for (std::uint32_t k = 0; k < m.tasks; ++k, ++t) {
         const apiary::task_place at = plan.tasks.at(t);
         REQUIRE(static_cast<std::uint32_t>(std::popcount(at.leaves)) == m.gpus);
@@ -561,16 +562,16 @@ class hived_play {
         r.priority = -2;
         return ask_wrongly(StatusCode::kInvalidArgument);
       case 5:
-        r.members.clear();
+        r.groups.clear();
         return ask_wrongly(StatusCode::kInvalidArgument);
       case 6:
-        r.members[0].tasks = 0;
+        r.groups[0].tasks = 0;
         return ask_wrongly(StatusCode::kInvalidArgument);
       case 7:
-        r.members[0].gpus = 0;
+        r.groups[0].gpus = 0;
         return ask_wrongly(StatusCode::kInvalidArgument);
       case 8:
-        r.members[0].gpus = 65;
+        r.groups[0].gpus = 65;
         return ask_wrongly(StatusCode::kInvalidArgument);
       case 9:
         r.job = {};
@@ -604,7 +605,7 @@ class hived_play {
         if (!job) break;
         r = gangs.at(*job);
         if (preempts) {
-          ++r.members[0].tasks;
+          ++r.groups[0].tasks;
           ask_wrongly(StatusCode::kInvalidArgument);
         } else {
           ask_wrongly(StatusCode::kAlreadyExists);

@@ -52,7 +52,7 @@ namespace apiary_test {
   r.priority = static_cast<std::int32_t>(random.uniform(4)) - 1;
   r.lazy = random.uniform(3) == 0;
   for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
-    r.members.push_back({1 + random.uniform(3), 1 + random.uniform(4)});
+    r.groups.push_back({1 + random.uniform(3), 1 + random.uniform(4)});
   return r;
 }
 // Gangs of both tenants come to the racks, and some end; with faults some leaves break.
@@ -74,7 +74,7 @@ inline void check_place(const apiary::detail::physical_chain& chain, const apiar
                         const apiary::health<apiary::uniform_tree>* usable) {
   std::set<apiary::cell_id> taken;
   std::size_t i = 0;
-  for (const apiary::task_group& m : r.members) {
+  for (const apiary::task_group& m : r.groups) {
     for (std::uint32_t t = 0; t < m.tasks; ++t) {
       std::set<std::uint32_t> nodes;
       for (std::uint32_t k = 0; k < m.gpus; ++k, ++i) {

@@ -33,8 +33,8 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
                         : (gang->state == apiary::gang_state::preempting ? 2U : 0U) +
                               (gang->downgraded ? 1U : 0U) + (gang->levels_known ? 0U : 4U));
     if (gang == nullptr) continue;
-    put(gang->cluster.value, static_cast<std::uint32_t>(gang->request.members.size()));
-    for (const apiary::task_group& m : gang->request.members) put(m.tasks, m.gpus);
+    put(gang->cluster.value, static_cast<std::uint32_t>(gang->request.groups.size()));
+    for (const apiary::task_group& m : gang->request.groups) put(m.tasks, m.gpus);
     for (const apiary::chain_leaf& l : gang->leaves) put(l.chain, l.leaf.value);
     for (const apiary::missing_leaf& m : gang->missing)
       put(m.index, m.device, static_cast<std::uint32_t>(m.node.back()));

@@ -164,10 +164,9 @@ struct random_chain {
   r.tenant = apiary::tenant_id(random.uniform(static_cast<std::uint32_t>(layout.tenants.size())));
   r.priority = static_cast<std::int32_t>(random.uniform(5)) - 1;
   if (random.uniform(16) == 0) r.priority = 1000;
-  const std::uint32_t members = random.uniform(4) == 0 ? 2 + random.uniform(2) : 1;
-  for (std::uint32_t m = 0; m < members; ++m)
-    r.members.push_back(
-        {1 + random.uniform(3), 1 + random.uniform(random.uniform(2) == 0 ? 2 : 4)});
+  const std::uint32_t groups = random.uniform(4) == 0 ? 2 + random.uniform(2) : 1;
+  for (std::uint32_t m = 0; m < groups; ++m)
+    r.groups.push_back({1 + random.uniform(3), 1 + random.uniform(random.uniform(2) == 0 ? 2 : 4)});
   r.lazy = random.uniform(2) == 0;
   const auto pins = static_cast<std::uint32_t>(layout.pinned.size());
   if (pins > 0 && r.priority >= 0 && random.uniform(2) == 0) {

@@ -19,10 +19,10 @@
 
 namespace apiary_test {
 
-// A kind of task: members without a leader that have no rules and need the same with those they
-// lead, or one member.
+// A kind of task: task groups without a leader that have no constraints and need the same with those they
+// lead, or one task group.
 struct naive_kind {
-  std::vector<std::uint32_t> members{};
+  std::vector<std::uint32_t> groups{};
   std::uint32_t tasks = 0;
   std::uint64_t leaves = 0;  // that a task needs, with those it leads
   std::uint64_t cpu = 0;
@@ -30,32 +30,32 @@ struct naive_kind {
 };
 
 // A gang in a world, asked of one cell after the other what it can hold: by the definition of the
-// rules, every vector of counts of its kinds tried. For small gangs.
+// constraints, every vector of counts of its kinds tried. For small gangs.
 class naive_cells {
  public:
   using counts = std::vector<std::uint32_t>;
 
   naive_cells(const ruled_world& world, const apiary::topology_constraints& gang)
       : world_(world), gang_(gang) {
-    for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
-      const apiary::constrained_task_group& member = gang.members[m];
-      if (member.leader != apiary::no_task_group || member.tasks == 0) continue;
-      naive_kind k{{m}, member.tasks};
+    for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
+      const apiary::constrained_task_group& group = gang.groups[m];
+      if (group.leader != apiary::no_task_group || group.tasks == 0) continue;
+      naive_kind k{{m}, group.tasks};
       for (const std::uint32_t other : with(m)) {
-        for (std::uint32_t t = 0; t < gang.members[other].tasks / member.tasks; ++t) {
-          k.leaves += gang.members[other].gpus;
-          k.cpu += gang.members[other].host.cpu_milli;
-          k.memory += gang.members[other].host.memory_mib;
+        for (std::uint32_t t = 0; t < gang.groups[other].tasks / group.tasks; ++t) {
+          k.leaves += gang.groups[other].gpus;
+          k.cpu += gang.groups[other].host.cpu_milli;
+          k.memory += gang.groups[other].host.memory_mib;
         }
       }
       bool joined = false;
       for (naive_kind& known : kinds_) {
         if (joined || lowest_constraint(m) != apiary::any_level ||
-            lowest_constraint(known.members[0]) != apiary::any_level || known.leaves != k.leaves ||
+            lowest_constraint(known.groups[0]) != apiary::any_level || known.leaves != k.leaves ||
             known.cpu != k.cpu || known.memory != k.memory)
           continue;
-        known.members.push_back(m);
-        known.tasks += member.tasks;
+        known.groups.push_back(m);
+        known.tasks += group.tasks;
         joined = true;
       }
       if (!joined) kinds_.push_back(k);
@@ -71,8 +71,8 @@ class naive_cells {
   [[nodiscard]] apiary::level_t lowest_constraint(std::uint32_t leader) const {
     apiary::level_t lowest = apiary::any_level;
     for (const std::uint32_t m : with(leader)) {
-      for (const auto& s : gang_.members[m].slices) lowest = std::min(lowest, s.level);
-      for (const auto& s : gang_.members[m].spread) lowest = std::min(lowest, s.level);
+      for (const auto& s : gang_.groups[m].slices) lowest = std::min(lowest, s.level);
+      for (const auto& s : gang_.groups[m].spread) lowest = std::min(lowest, s.level);
     }
     return lowest;
   }
@@ -80,14 +80,14 @@ class naive_cells {
   // Whether a cell of the level may have n tasks of a kind, in some cell of the next level that may
   // have its tasks, and so on. A cell of a level is made of whole cells of the levels below.
   [[nodiscard]] bool may(std::size_t kind, apiary::level_t l, std::uint32_t n) const {
-    const std::uint32_t leader = kinds_[kind].members[0];
+    const std::uint32_t leader = kinds_[kind].groups[0];
     if (n > kinds_[kind].tasks) return false;
     for (const std::uint32_t m : with(leader)) {
-      const apiary::constrained_task_group& member = gang_.members[m];
-      const std::uint32_t here = n * (member.tasks / gang_.members[leader].tasks);
-      for (const auto& s : member.slices)
+      const apiary::constrained_task_group& group = gang_.groups[m];
+      const std::uint32_t here = n * (group.tasks / gang_.groups[leader].tasks);
+      for (const auto& s : group.slices)
         if (s.level <= l && here % s.tasks != 0) return false;
-      for (const auto& s : member.spread)
+      for (const auto& s : group.spread)
         if (s.level == l && here > s.tasks) return false;
     }
     if (l == world_.tree.num_levels()) return true;
@@ -197,11 +197,11 @@ class naive_cells {
   }
 
  private:
-  // A member and those it leads that have tasks.
+  // A task group and those it leads that have tasks.
   [[nodiscard]] counts with(std::uint32_t leader) const {
     counts all;
-    for (std::uint32_t m = 0; m < gang_.members.size(); ++m)
-      if ((m == leader || gang_.members[m].leader == leader) && gang_.members[m].tasks > 0)
+    for (std::uint32_t m = 0; m < gang_.groups.size(); ++m)
+      if ((m == leader || gang_.groups[m].leader == leader) && gang_.groups[m].tasks > 0)
         all.push_back(m);
     return all;
   }
@@ -250,28 +250,28 @@ inline ruled_world random_small_cells(apiary::rng& random, std::uint32_t most) {
   return world;
 }
 
-// Up to three members of up to four tasks, with rules, leaders, CPU and memory now and then; valid.
+// Up to three task groups of up to four tasks, with constraints, leaders, CPU and memory now and then; valid.
 inline apiary::topology_constraints random_small_gang(apiary::rng& random, std::uint32_t most) {
   apiary::topology_constraints gang;
-  const std::uint32_t members = 1 + random.uniform(3);
+  const std::uint32_t groups = 1 + random.uniform(3);
   const bool hosted = random.uniform(2) == 0;
-  for (std::uint32_t m = 0; m < members; ++m) {
-    apiary::constrained_task_group& member = gang.members.emplace_back();
-    member.tasks = random.uniform(8) == 0 ? 0 : 1 + random.uniform(4);
-    member.gpus = random.uniform(8) == 0 ? 0 : 1 + random.uniform(most);
-    if (hosted && random.uniform(4) > 0) member.host = {random.uniform(4), random.uniform(4)};
-    if (m > 0 && gang.members[0].tasks > 0 && random.uniform(4) == 0) {
-      member.leader = 0;
-      member.tasks = gang.members[0].tasks * (1 + random.uniform(2));
+  for (std::uint32_t m = 0; m < groups; ++m) {
+    apiary::constrained_task_group& group = gang.groups.emplace_back();
+    group.tasks = random.uniform(8) == 0 ? 0 : 1 + random.uniform(4);
+    group.gpus = random.uniform(8) == 0 ? 0 : 1 + random.uniform(most);
+    if (hosted && random.uniform(4) > 0) group.host = {random.uniform(4), random.uniform(4)};
+    if (m > 0 && gang.groups[0].tasks > 0 && random.uniform(4) == 0) {
+      group.leader = 0;
+      group.tasks = gang.groups[0].tasks * (1 + random.uniform(2));
     }
     if (random.uniform(2) == 0) continue;
-    const std::uint32_t tasks = std::max(member.tasks, 1U);
+    const std::uint32_t tasks = std::max(group.tasks, 1U);
     for (apiary::level_t l = node; l <= block; ++l) {
       std::uint32_t size = 1 + random.uniform(tasks);
       while (tasks % size != 0) --size;
-      const bool nests = member.slices.empty() || size % member.slices.back().tasks == 0;
-      if (nests && random.uniform(3) == 0) member.slices.push_back({l, size});
-      if (random.uniform(3) == 0) member.spread.push_back({l, random.uniform(tasks + 2)});
+      const bool nests = group.slices.empty() || size % group.slices.back().tasks == 0;
+      if (nests && random.uniform(3) == 0) group.slices.push_back({l, size});
+      if (random.uniform(3) == 0) group.spread.push_back({l, random.uniform(tasks + 2)});
     }
   }
   return gang;

@@ -1,4 +1,4 @@
-// apiary/tests/support/naive_constraints.h - gangs under rules: two slow ways to place them, and checks.
+// apiary/tests/support/naive_constraints.h - gangs under constraints: two slow ways to place them, and checks.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -44,7 +44,7 @@ apiary::ragged_tree ragged_copy(const Tree& tree) {
   return apiary::ragged_tree(fan_outs);
 }
 
-// The node of each task of each member.
+// The node of each task of each task group.
 using assignment = std::vector<std::vector<std::uint32_t>>;
 
 // Whether tasks on these nodes can be cut into slices of the sizes from `at` on, largest first:
@@ -71,38 +71,38 @@ inline bool sliceable(const ruled_world& world, const std::vector<std::uint32_t>
   return false;
 }
 
-// Whether an assignment keeps all rules, within one cell of the level.
+// Whether an assignment keeps all constraints, within one cell of the level.
 inline bool keeps_rules(const ruled_world& world, const apiary::topology_constraints& gang,
                         const assignment& nodes, apiary::level_t within) {
   std::vector<std::uint64_t> leaves(world.num_nodes());
   std::vector<std::uint64_t> cpu(world.num_nodes());
   std::vector<std::uint64_t> memory(world.num_nodes());
   std::set<std::uint32_t> cells;
-  for (std::size_t m = 0; m < gang.members.size(); ++m) {
-    const apiary::constrained_task_group& member = gang.members[m];
-    if (nodes[m].size() != member.tasks) return false;
+  for (std::size_t m = 0; m < gang.groups.size(); ++m) {
+    const apiary::constrained_task_group& group = gang.groups[m];
+    if (nodes[m].size() != group.tasks) return false;
     for (const std::uint32_t n : nodes[m]) {
-      leaves[n] += member.gpus;
-      cpu[n] += member.host.cpu_milli;
-      memory[n] += member.host.memory_mib;
+      leaves[n] += group.gpus;
+      cpu[n] += group.host.cpu_milli;
+      memory[n] += group.host.memory_mib;
       cells.insert(world.cell(n, within));
     }
-    for (const apiary::level_count& s : member.spread) {
+    for (const apiary::level_count& s : group.spread) {
       std::map<std::uint32_t, std::uint32_t> there;
       for (const std::uint32_t n : nodes[m])
         if (++there[world.cell(n, s.level)] > s.tasks) return false;
     }
-    std::vector<apiary::level_count> slices = member.slices;
+    std::vector<apiary::level_count> slices = group.slices;
     std::sort(slices.begin(), slices.end(),
               [](const auto& a, const auto& b) { return a.level > b.level; });
     if (!sliceable(world, nodes[m], slices, 0)) return false;
-    if (member.leader == apiary::no_task_group || member.tasks == 0) continue;
-    const std::vector<std::uint32_t>& leaders = nodes[member.leader];
+    if (group.leader == apiary::no_task_group || group.tasks == 0) continue;
+    const std::vector<std::uint32_t>& leaders = nodes[group.leader];
     for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
       const auto here = [&](const std::vector<std::uint32_t>& all) {
         return static_cast<std::size_t>(std::count(all.begin(), all.end(), n));
       };
-      if (here(nodes[m]) != here(leaders) * (member.tasks / leaders.size())) return false;
+      if (here(nodes[m]) != here(leaders) * (group.tasks / leaders.size())) return false;
     }
   }
   for (std::uint32_t n = 0; n < world.num_nodes(); ++n) {
@@ -114,28 +114,28 @@ inline bool keeps_rules(const ruled_world& world, const apiary::topology_constra
   return cells.size() <= 1;
 }
 
-// Tries every assignment of tasks to nodes, tasks of a member in ascending order of nodes.
+// Tries every assignment of tasks to nodes, tasks of a task group in ascending order of nodes.
 inline bool fits_by_assigning(const ruled_world& world, const apiary::topology_constraints& gang,
-                              apiary::level_t within, assignment& begun, std::size_t member,
+                              apiary::level_t within, assignment& begun, std::size_t group,
                               std::vector<std::uint32_t>& left) {
-  if (member == gang.members.size()) return keeps_rules(world, gang, begun, within);
-  std::vector<std::uint32_t>& nodes = begun[member];
-  if (nodes.size() == gang.members[member].tasks)
-    return fits_by_assigning(world, gang, within, begun, member + 1, left);
+  if (group == gang.groups.size()) return keeps_rules(world, gang, begun, within);
+  std::vector<std::uint32_t>& nodes = begun[group];
+  if (nodes.size() == gang.groups[group].tasks)
+    return fits_by_assigning(world, gang, within, begun, group + 1, left);
   for (std::uint32_t n = nodes.empty() ? 0 : nodes.back(); n < world.num_nodes(); ++n) {
-    if (left[n] < gang.members[member].gpus) continue;
-    left[n] -= gang.members[member].gpus;
+    if (left[n] < gang.groups[group].gpus) continue;
+    left[n] -= gang.groups[group].gpus;
     nodes.push_back(n);
-    const bool fits = fits_by_assigning(world, gang, within, begun, member, left);
+    const bool fits = fits_by_assigning(world, gang, within, begun, group, left);
     nodes.pop_back();
-    left[n] += gang.members[member].gpus;
+    left[n] += gang.groups[group].gpus;
     if (fits) return true;
   }
   return false;
 }
 inline bool fits_by_assigning(const ruled_world& world, const apiary::topology_constraints& gang,
                               apiary::level_t within) {
-  assignment begun(gang.members.size());
+  assignment begun(gang.groups.size());
   std::vector<std::uint32_t> left = world.free;
   return fits_by_assigning(world, gang, within, begun, 0, left);
 }
@@ -156,7 +156,7 @@ class node_after_node {
       while (last_ < world_.num_nodes() && world_.cell(last_, within) == c) ++last_;
       failed_.clear();
       std::vector<std::uint32_t> left;
-      for (const apiary::constrained_task_group& m : gang_.members) left.push_back(m.tasks);
+      for (const apiary::constrained_task_group& m : gang_.groups) left.push_back(m.tasks);
       open_.assign(world_.tree.num_levels(), std::vector<std::uint32_t>(left.size(), 0));
       if (from(first_, left)) return true;
     }
@@ -183,36 +183,36 @@ class node_after_node {
   bool take(std::uint32_t node, std::size_t m, std::uint64_t free, std::uint64_t cpu,
             std::uint64_t memory, std::vector<std::uint32_t>& left) {
     if (m == left.size()) return close(node, left);
-    const apiary::constrained_task_group& member = gang_.members[m];
+    const apiary::constrained_task_group& group = gang_.groups[m];
     bool fits = false;
     for (std::uint32_t n = left[m] + 1; n-- > 0 && !fits;) {
-      if (free < std::uint64_t{n} * member.gpus || cpu < std::uint64_t{n} * member.host.cpu_milli ||
-          memory < std::uint64_t{n} * member.host.memory_mib)
+      if (free < std::uint64_t{n} * group.gpus || cpu < std::uint64_t{n} * group.host.cpu_milli ||
+          memory < std::uint64_t{n} * group.host.memory_mib)
         continue;
       left[m] -= n;
       for (auto& open : open_) open[m] += n;
-      fits = take(node, m + 1, free - std::uint64_t{n} * member.gpus,
-                  cpu - std::uint64_t{n} * member.host.cpu_milli,
-                  memory - std::uint64_t{n} * member.host.memory_mib, left);
+      fits = take(node, m + 1, free - std::uint64_t{n} * group.gpus,
+                  cpu - std::uint64_t{n} * group.host.cpu_milli,
+                  memory - std::uint64_t{n} * group.host.memory_mib, left);
       for (auto& open : open_) open[m] -= n;
       left[m] += n;
     }
     return fits;
   }
-  // The cells that end with this node must keep the rules.
+  // The cells that end with this node must keep the constraints.
   bool close(std::uint32_t node, std::vector<std::uint32_t>& left) {
     const auto saved = open_;
     bool kept = true;
     for (apiary::level_t l = 1; l < world_.tree.num_levels() && kept; ++l) {
       if (node + 1 < last_ && world_.cell(node, l) == world_.cell(node + 1, l)) break;
       for (std::size_t m = 0; m < left.size(); ++m) {
-        const apiary::constrained_task_group& member = gang_.members[m];
+        const apiary::constrained_task_group& group = gang_.groups[m];
         const std::uint32_t here = open_[l][m];
-        for (const auto& s : member.slices) kept = kept && (s.level != l || here % s.tasks == 0);
-        for (const auto& s : member.spread) kept = kept && (s.level != l || here <= s.tasks);
-        if (l == 1 && member.leader != apiary::no_task_group && member.tasks > 0) {
-          const std::uint32_t leaders = gang_.members[member.leader].tasks;
-          kept = kept && here == open_[l][member.leader] * (member.tasks / leaders);
+        for (const auto& s : group.slices) kept = kept && (s.level != l || here % s.tasks == 0);
+        for (const auto& s : group.spread) kept = kept && (s.level != l || here <= s.tasks);
+        if (l == 1 && group.leader != apiary::no_task_group && group.tasks > 0) {
+          const std::uint32_t leaders = gang_.groups[group.leader].tasks;
+          kept = kept && here == open_[l][group.leader] * (group.tasks / leaders);
         }
       }
       open_[l].assign(left.size(), 0);
@@ -227,23 +227,23 @@ class node_after_node {
   const apiary::topology_constraints& gang_;
   std::uint32_t first_ = 0;
   std::uint32_t last_ = 0;
-  std::vector<std::vector<std::uint32_t>> open_;  // tasks of each member in the open cells
+  std::vector<std::vector<std::uint32_t>> open_;  // tasks of each task group in the open cells
   std::set<std::vector<std::uint32_t>> failed_;
 };
 
-// Whether the answer of topology_fit places all tasks by the rules; slices are consecutive tasks.
+// Whether the answer of topology_fit places all tasks by the constraints; slices are consecutive tasks.
 template <class Fit>
 bool is_ruled_placement(const ruled_world& world, const apiary::topology_constraints& gang,
                         const Fit& fit) {
-  assignment nodes(gang.members.size());
+  assignment nodes(gang.groups.size());
   for (const auto& p : fit.portions) {
-    if (p.member >= nodes.size() || p.node >= world.num_nodes() || p.tasks == 0) return false;
-    if (!nodes[p.member].empty() && nodes[p.member].back() >= p.node) return false;
+    if (p.group >= nodes.size() || p.node >= world.num_nodes() || p.tasks == 0) return false;
+    if (!nodes[p.group].empty() && nodes[p.group].back() >= p.node) return false;
     if (world.cell(p.node, fit.level) != fit.cell) return false;
-    nodes[p.member].insert(nodes[p.member].end(), p.tasks, p.node);
+    nodes[p.group].insert(nodes[p.group].end(), p.tasks, p.node);
   }
   for (std::size_t m = 0; m < nodes.size(); ++m) {
-    for (const apiary::level_count& s : gang.members[m].slices)
+    for (const apiary::level_count& s : gang.groups[m].slices)
       for (std::size_t i = 0; i < nodes[m].size(); ++i)
         if (world.cell(nodes[m][i], s.level) !=
             world.cell(nodes[m][i / s.tasks * s.tasks], s.level))

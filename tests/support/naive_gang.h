@@ -23,9 +23,9 @@ inline leaf_counts nodes_of(std::span<const apiary::node_class> classes) {
   for (const apiary::node_class& c : classes) free.insert(free.end(), c.nodes, c.free);
   return free;
 }
-inline leaf_counts tasks_of(std::span<const apiary::task_group> members) {
+inline leaf_counts tasks_of(std::span<const apiary::task_group> groups) {
   leaf_counts needed;
-  for (const apiary::task_group& m : members) needed.insert(needed.end(), m.tasks, m.gpus);
+  for (const apiary::task_group& m : groups) needed.insert(needed.end(), m.tasks, m.gpus);
   return needed;
 }
 
@@ -66,9 +66,9 @@ inline bool fits_by_sets(std::span<const std::uint32_t> free,
 // Whether the answer of `fit` is a packing of all tasks into these nodes.
 inline bool is_packing(const apiary::gang_fit::result& fit,
                        std::span<const apiary::node_class> classes,
-                       std::span<const apiary::task_group> members) {
+                       std::span<const apiary::task_group> groups) {
   std::vector<std::uint64_t> used(classes.size());
-  std::vector<std::uint64_t> placed(members.size());
+  std::vector<std::uint64_t> placed(groups.size());
   for (const apiary::gang_fit::used_node& node : fit.nodes) {
     if (node.node_class >= classes.size() || node.first >= node.last ||
         node.last > fit.portions.size())
@@ -76,17 +76,17 @@ inline bool is_packing(const apiary::gang_fit::result& fit,
     ++used[node.node_class];
     std::uint64_t leaves = 0;
     for (std::uint32_t p = node.first; p < node.last; ++p) {
-      const auto [member, tasks] = fit.portions[p];
-      if (member >= members.size() || tasks == 0) return false;
-      placed[member] += tasks;
-      leaves += std::uint64_t{tasks} * members[member].gpus;
+      const auto [group, tasks] = fit.portions[p];
+      if (group >= groups.size() || tasks == 0) return false;
+      placed[group] += tasks;
+      leaves += std::uint64_t{tasks} * groups[group].gpus;
     }
     if (leaves > classes[node.node_class].free) return false;
   }
   for (std::size_t c = 0; c < classes.size(); ++c)
     if (used[c] > classes[c].nodes) return false;
-  for (std::size_t m = 0; m < members.size(); ++m)
-    if (placed[m] != members[m].tasks) return false;
+  for (std::size_t m = 0; m < groups.size(); ++m)
+    if (placed[m] != groups[m].tasks) return false;
   return true;
 }
 
@@ -96,10 +96,10 @@ inline bool is_cut(const apiary::gang_fit::shortage& cut, const leaf_counts& fre
   const auto pieces = [&](const leaf_counts& all) {
     std::uint64_t n = 0;
     for (std::uint32_t leaves : all)
-      for (; leaves >= cut.leaves; leaves -= cut.leaves) ++n;
+      for (; leaves >= cut.gpus; leaves -= cut.gpus) ++n;
     return n;
   };
-  return cut.leaves > 0 && pieces(tasks) == cut.needed && pieces(free) == cut.present &&
+  return cut.gpus > 0 && pieces(tasks) == cut.needed && pieces(free) == cut.present &&
          cut.present < cut.needed;
 }
 

@@ -73,22 +73,22 @@ class naive_tenant {
 
   // Whether the gang fits for some choice of cells.
   [[nodiscard]] bool fits() {
-    if (request_.rules.any()) {
+    if (request_.constraints.any()) {
       return try_cells(0, 0, [&] {
         return fits_in_whole_cells(tree_, chain_.node_level(), whole_, available_, request_);
       });
     }
-    const leaf_counts tasks = tasks_of(request_.members);
+    const leaf_counts tasks = tasks_of(request_.groups);
     return try_cells(0, 0, [&] { return fits_by_sets(available_, tasks); });
   }
   // Whether for every choice of cells the gang needs more pieces of so many leaves than there are.
   [[nodiscard]] bool proven_by(const apiary::gang_fit::shortage& cut) {
     std::uint64_t needed = 0;
-    for (const std::uint32_t leaves : tasks_of(request_.members)) needed += leaves / cut.leaves;
+    for (const std::uint32_t leaves : tasks_of(request_.groups)) needed += leaves / cut.gpus;
     if (needed != cut.needed || cut.present >= needed) return false;
     return !try_cells(0, 0, [&] {
       std::uint64_t present = 0;
-      for (const std::uint32_t free : available_) present += free / cut.leaves;
+      for (const std::uint32_t free : available_) present += free / cut.gpus;
       return present >= needed;
     });
   }

@@ -126,8 +126,8 @@ class naive_hived_queue {
         .priority = as_guest ? apiary::opportunistic_priority : r.request.priority};
     const std::uint32_t whole = r.request.gpus / task_gpus_;
     const std::uint32_t rest = r.request.gpus % task_gpus_;
-    if (whole > 0) gang.members.push_back({whole, task_gpus_});
-    if (rest > 0) gang.members.push_back({1, rest});
+    if (whole > 0) gang.groups.push_back({whole, task_gpus_});
+    if (rest > 0) gang.groups.push_back({1, rest});
     absl::StatusOr<apiary::gang_plan> plan = scheduler_.propose(gang);
     if (!plan.ok() || plan->result == apiary::plan_result::wait) return false;
     if (!scheduler_.commit(*plan).ok()) return false;

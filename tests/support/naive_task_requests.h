@@ -20,7 +20,7 @@
 
 namespace apiary_test {
 
-// Tasks of a member in the order of their nodes, each on every device that it can take.
+// Tasks of a task group in the order of their nodes, each on every device that it can take.
 class every_device {
  public:
   using cost_type =
@@ -35,21 +35,21 @@ class every_device {
   std::optional<std::int64_t> operator()(apiary::level_t within) {
     within_ = within;
     best_.reset();
-    begun_.assign(gang_.members.size(), {});
+    begun_.assign(gang_.groups.size(), {});
     place(0);
     return best_;
   }
   // Of a placement; nullopt if it cannot be taken or breaks a rule.
-  std::optional<std::int64_t> cost_of(std::span<const apiary::member_placement> places,
+  std::optional<std::int64_t> cost_of(std::span<const apiary::task_placement> places,
                                       apiary::level_t within) {
     nodes_ = before_;
-    begun_.assign(gang_.members.size(), {});
-    for (const apiary::member_placement& p : places) {
-      if (p.member >= gang_.members.size()) return std::nullopt;
-      const apiary::task_request task = apiary::task_of(gang_.members[p.member]);
+    begun_.assign(gang_.groups.size(), {});
+    for (const apiary::task_placement& p : places) {
+      if (p.group >= gang_.groups.size()) return std::nullopt;
+      const apiary::task_request task = apiary::task_of(gang_.groups[p.group]);
       if (!apiary::can_place_task(nodes_, task, p.where)) return std::nullopt;
       apiary::place_task(nodes_, task, p.where);
-      begun_[p.member].push_back(p.where.node.value);
+      begun_[p.group].push_back(p.where.node.value);
     }
     const bool kept = keeps_rules(rules_, gang_, begun_, within);
     const std::int64_t cost = total();
@@ -65,14 +65,14 @@ class every_device {
     return sum;
   }
   void place(std::size_t m) {
-    if (m == gang_.members.size()) {
+    if (m == gang_.groups.size()) {
       if (!keeps_rules(rules_, gang_, begun_, within_)) return;
       const std::int64_t cost = total();
       if (!best_ || cost < *best_) best_ = cost;
       return;
     }
-    if (begun_[m].size() == gang_.members[m].tasks) return place(m + 1);
-    const apiary::task_request task = apiary::task_of(gang_.members[m]);
+    if (begun_[m].size() == gang_.groups[m].tasks) return place(m + 1);
+    const apiary::task_request task = apiary::task_of(gang_.groups[m]);
     for (std::uint32_t n = begun_[m].empty() ? 0 : begun_[m].back(); n < nodes_.size(); ++n) {
       const apiary::node_state& node = nodes_[apiary::node_id(n)];
       if (!apiary::task_fits(task, node)) continue;

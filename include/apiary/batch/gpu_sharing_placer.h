@@ -75,12 +75,12 @@ class gpu_sharing_placer {
       return job_placement{plan.where};
     }
     topology_constraints gang;
-    gang.members.push_back({.tasks = r.gpus / task_, .gpus = task_});
-    if (r.gpus % task_ != 0) gang.members.push_back({.tasks = 1, .gpus = r.gpus % task_});
+    gang.groups.push_back({.tasks = r.gpus / task_, .gpus = task_});
+    if (r.gpus % task_ != 0) gang.groups.push_back({.tasks = 1, .gpus = r.gpus % task_});
     APIARY_ASSIGN_OR_RETURN(const shared_gang_plan plan, scheduler_.propose(gang));
     if (plan.result == plan_result::wait) return std::nullopt;
     std::map<node_id, std::uint32_t> masks;
-    for (const member_placement& p : plan.placements) masks[p.where.node] |= p.where.device_mask;
+    for (const task_placement& p : plan.placements) masks[p.where.node] |= p.where.device_mask;
     job_placement place;
     for (const auto& [node, mask] : masks) place.push_back({node, mask});
     return place;
@@ -99,10 +99,10 @@ class gpu_sharing_placer {
       APIARY_RETURN_IF_ERROR(scheduler_.commit(task(r.job, gpus), place[0]));
     } else {
       topology_constraints gang;
-      std::vector<member_placement> places;
+      std::vector<task_placement> places;
       for (const placement& p : place) {
-        places.push_back({static_cast<std::uint32_t>(gang.members.size()), p});
-        gang.members.push_back({.tasks = 1, .gpus = p.num_devices()});
+        places.push_back({static_cast<std::uint32_t>(gang.groups.size()), p});
+        gang.groups.push_back({.tasks = 1, .gpus = p.num_devices()});
       }
       APIARY_RETURN_IF_ERROR(scheduler_.commit(r.job, gang, places));
     }

@@ -20,7 +20,7 @@ APIARY_NAMESPACE_BEGIN
 // Returns whether the gang had it. GPUs are never removed.
 inline bool drop_requirement(topology_constraints& gang, blocking_resource d) {
   bool had = false;
-  for (constrained_task_group& m : gang.members) {
+  for (constrained_task_group& m : gang.groups) {
     switch (d) {
       case blocking_resource::memory:
         had = had || m.host.memory_mib > 0;

@@ -59,18 +59,18 @@ class proof_check {
   proof_check(const Tree& tree, level_t node_level, Nodes nodes, const topology_constraints& gang)
       : tree_(tree), node_level_(node_level), nodes_(nodes), gang_(gang) {
     APIARY_VERIFY(nodes.size() == tree.cells(node_level).size());
-    for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
-      const constrained_task_group& member = gang.members[m];
-      if (member.leader != no_task_group || member.tasks == 0) continue;
+    for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
+      const constrained_task_group& asked = gang.groups[m];
+      if (asked.leader != no_task_group || asked.tasks == 0) continue;
       const auto same = [&](std::uint32_t other) {
         return !has_constraints(m) && !has_constraints(other) && task_of(m) == task_of(other);
       };
       const auto at = std::find_if(groups_.begin(), groups_.end(), same);
       if (at == groups_.end()) {
         groups_.push_back(m);
-        counts_.push_back(member.tasks);
+        counts_.push_back(asked.tasks);
       } else {
-        counts_[static_cast<std::size_t>(at - groups_.begin())] += member.tasks;
+        counts_[static_cast<std::size_t>(at - groups_.begin())] += asked.tasks;
       }
     }
     for (std::size_t k = 0; k < groups_.size(); ++k) {
@@ -138,10 +138,10 @@ class proof_check {
     return together_[group * (tree_.num_levels() + 1) + l];
   }
   [[nodiscard]] std::uint32_t allowed_by_constraints(std::size_t group, level_t l) const {
-    const constrained_task_group& leader = gang_.members[groups_[group]];
+    const constrained_task_group& leader = gang_.groups[groups_[group]];
     std::uint32_t max = counts_[group];
     for (level_t above = tree_.num_levels() + 1; above-- > l;) {
-      for (const constrained_task_group& m : gang_.members) {
+      for (const constrained_task_group& m : gang_.groups) {
         if (m.tasks == 0 || (&m != &leader && m.leader != groups_[group])) continue;
         for (const level_count& s : m.spread)
           if (s.level == above) max = (std::min)(max, s.tasks / (m.tasks / leader.tasks));
@@ -151,10 +151,10 @@ class proof_check {
     return max;
   }
   [[nodiscard]] std::uint32_t together_by_constraints(std::size_t group, level_t l) const {
-    const constrained_task_group& leader = gang_.members[groups_[group]];
+    const constrained_task_group& leader = gang_.groups[groups_[group]];
     for (std::uint32_t n = 1; n < leader.tasks; ++n) {
       bool whole = true;
-      for (const constrained_task_group& m : gang_.members) {
+      for (const constrained_task_group& m : gang_.groups) {
         if (&m != &leader && m.leader != groups_[group]) continue;
         for (const level_count& s : m.slices)
           whole = whole && (s.level > l || n * (m.tasks / leader.tasks) % s.tasks == 0);
@@ -168,15 +168,15 @@ class proof_check {
   // The needs of a task of this leader, with the tasks it leads.
   [[nodiscard]] detail::checked_task task_of(std::uint32_t leader) const {
     detail::checked_task t;
-    for (const constrained_task_group& m : gang_.members) {
-      if (&m != &gang_.members[leader] && m.leader != leader) continue;
-      t.add(m, m.tasks / gang_.members[leader].tasks);
+    for (const constrained_task_group& m : gang_.groups) {
+      if (&m != &gang_.groups[leader] && m.leader != leader) continue;
+      t.add(m, m.tasks / gang_.groups[leader].tasks);
     }
     return t;
   }
   [[nodiscard]] bool has_constraints(std::uint32_t leader) const {
-    for (const constrained_task_group& m : gang_.members) {
-      if (m.tasks == 0 || (&m != &gang_.members[leader] && m.leader != leader)) continue;
+    for (const constrained_task_group& m : gang_.groups) {
+      if (m.tasks == 0 || (&m != &gang_.groups[leader] && m.leader != leader)) continue;
       if (!m.slices.empty() || !m.spread.empty()) return true;
     }
     return false;

@@ -113,7 +113,7 @@ class unblock_search {
     host_capacity_ = host_capacity;
     level_ = gang.required == any_level ? capacities.top() : gang.required;
     task_ = {};
-    for (const constrained_task_group& m : gang.members)
+    for (const constrained_task_group& m : gang.groups)
       if (m.tasks > 0 && m.gpus >= task_.gpus) task_ = {m.gpus, m.host};
     nodes_.clear();
     best_ = {};
@@ -208,7 +208,7 @@ class unblock_search {
       for (std::uint32_t n = 0; n < capacity_.size(); ++n) set_node(tx, n, whole(n));
       const auto found = fit();
       if (found.verdict != fit_verdict::fits) return found.verdict;
-      for (const gang_portion& p : found.portions) placed.push_back(p.node);
+      for (const tasks_on_node& p : found.portions) placed.push_back(p.node);
       std::sort(placed.begin(), placed.end());
       placed.erase(std::unique(placed.begin(), placed.end()), placed.end());
     }

@@ -5,7 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/core/config.h>
-#include <apiary/gang/gang_portion.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/preempt/eviction_candidate.h>
@@ -43,17 +43,17 @@ inline void set_host(transaction& tx, resources& host, resources free) {
 //          aborts (APIARY_VERIFY).
 template <CellTree Tree>
 void place_gang(transaction& tx, capacity_index<Tree>& capacities, const topology_constraints& gang,
-                std::span<const gang_portion> portions, std::span<resources> hosts = {}) {
+                std::span<const tasks_on_node> portions, std::span<resources> hosts = {}) {
   APIARY_VERIFY(hosts.empty() || hosts.size() == capacities.num_nodes());
-  for (const gang_portion& p : portions) {
-    const constrained_task_group& member = gang.members[p.member];
-    const std::uint64_t gpus = std::uint64_t{p.tasks} * member.gpus;
+  for (const tasks_on_node& p : portions) {
+    const constrained_task_group& group = gang.groups[p.group];
+    const std::uint64_t gpus = std::uint64_t{p.tasks} * group.gpus;
     APIARY_VERIFY(gpus <= capacities.free(p.node));
     set_free(tx, capacities, p.node, capacities.free(p.node) - static_cast<std::uint32_t>(gpus));
     if (hosts.empty()) continue;
     const resources left = hosts[p.node];
-    const std::uint64_t cpu_milli = std::uint64_t{p.tasks} * member.host.cpu_milli;
-    const std::uint64_t memory_mib = std::uint64_t{p.tasks} * member.host.memory_mib;
+    const std::uint64_t cpu_milli = std::uint64_t{p.tasks} * group.host.cpu_milli;
+    const std::uint64_t memory_mib = std::uint64_t{p.tasks} * group.host.memory_mib;
     APIARY_VERIFY(cpu_milli <= left.cpu_milli && memory_mib <= left.memory_mib);
     set_host(tx, hosts[p.node],
              {.cpu_milli = left.cpu_milli - static_cast<std::uint32_t>(cpu_milli),

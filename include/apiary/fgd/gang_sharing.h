@@ -57,9 +57,9 @@ namespace detail {
 // OK, or kInvalidArgument for a task that is not valid(), or more than max_gang_tasks tasks.
 [[nodiscard]] inline absl::Status check_tasks(const topology_constraints& gang) {
   std::uint64_t tasks = 0;
-  for (std::size_t m = 0; m < gang.members.size(); ++m) {
-    APIARY_RETURN_IF_ERROR(check_task("member " + std::to_string(m), task_of(gang.members[m])));
-    tasks += gang.members[m].tasks;
+  for (std::size_t m = 0; m < gang.groups.size(); ++m) {
+    APIARY_RETURN_IF_ERROR(check_task("task group " + std::to_string(m), task_of(gang.groups[m])));
+    tasks += gang.groups[m].tasks;
   }
   if (tasks <= max_gang_tasks) return absl::OkStatus();
   return absl::InvalidArgumentError("a gang has " + std::to_string(tasks) +
@@ -88,7 +88,7 @@ struct shared_gang_plan {
   plan_result result = plan_result::wait;  // bind or wait
 
   // If the result is bind: one placement for each task. Within a slice, tasks are consecutive.
-  std::vector<member_placement> placements{};
+  std::vector<task_placement> placements{};
   // True: no placement at the same level costs less by the score's cost(). False: not known.
   bool is_least_cost = false;
 
@@ -183,7 +183,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   // task. kAlreadyExists: the job runs already. kNotFound: there is no such node. kAborted: a
   // placement is not free for its task (any more).
   absl::Status commit(job_id job, const topology_constraints& gang,
-                      std::span<const member_placement> placements) {
+                      std::span<const task_placement> placements) {
     APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
     if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
     APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements));
@@ -191,8 +191,8 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     journal log;
     transaction tx(log);
     std::vector<running> tasks;
-    for (const member_placement& p : placements) {
-      task_request task = task_of(gang.members[p.member]);
+    for (const task_placement& p : placements) {
+      task_request task = task_of(gang.groups[p.group]);
       task.job = job;
       if (!can_place_task(nodes_, task, p.where)) return base::not_free(job, p.where);
       journaled::place_task(tx, nodes_, task, p.where);
@@ -219,7 +219,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return base::num_running() + gangs_.size();
   }
   // Where a gang runs: its placements as committed. Empty if it does not run.
-  [[nodiscard]] std::span<const member_placement> find_gang(job_id job) const {
+  [[nodiscard]] std::span<const task_placement> find_gang(job_id job) const {
     const auto found = gangs_.find(job.value);
     if (found == gangs_.end()) return {};
     return found->second.placements;
@@ -227,7 +227,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
 
  private:
   struct running_gang {
-    std::vector<member_placement> placements;
+    std::vector<task_placement> placements;
     std::vector<running> tasks;
   };
   static constexpr bool has_cost = requires(const Score& s, const node_state& n) {
@@ -239,21 +239,21 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
 
   // OK if there is one placement for each task, on nodes that exist.
   [[nodiscard]] absl::Status check_placements(job_id job, const topology_constraints& gang,
-                                              std::span<const member_placement> placements) const {
+                                              std::span<const task_placement> placements) const {
     const auto wrong = [&](const std::string& what) {
       return absl::InvalidArgumentError("gang " + std::to_string(job.value) + what);
     };
     std::vector<std::uint32_t> missing;
-    for (const constrained_task_group& m : gang.members) missing.push_back(m.tasks);
-    for (const member_placement& p : placements) {
-      if (p.member >= missing.size() || missing[p.member]-- == 0)
-        return wrong(": member " + std::to_string(p.member) + " has more placements than tasks");
+    for (const constrained_task_group& m : gang.groups) missing.push_back(m.tasks);
+    for (const task_placement& p : placements) {
+      if (p.group >= missing.size() || missing[p.group]-- == 0)
+        return wrong(": task group " + std::to_string(p.group) + " has more placements than tasks");
       if (!nodes_.contains(p.where.node)) return base::no_such(p.where.node);
     }
     for (std::size_t m = 0; m < missing.size(); ++m) {
       if (missing[m] > 0)
-        return wrong(": " + std::to_string(missing[m]) + " tasks of member " + std::to_string(m) +
-                     " have no placement");
+        return wrong(": " + std::to_string(missing[m]) + " tasks of task group " +
+                     std::to_string(m) + " have no placement");
     }
     return placements.empty() ? wrong(" has no task") : absl::OkStatus();
   }
@@ -294,7 +294,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return plan;
   }
   [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
-    for (const constrained_task_group& m : gang.members)
+    for (const constrained_task_group& m : gang.groups)
       if (m.tasks > 0 && !base::fits_some_idle_node(task_of(m))) return false;
     return true;
   }
@@ -304,25 +304,24 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       return m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
     };
     return gang.required == any_level && gang.preferred == any_level &&
-           std::all_of(gang.members.begin(), gang.members.end(), free);
+           std::all_of(gang.groups.begin(), gang.groups.end(), free);
   }
   // Places the tasks one after the other, those with the most GPUs first. Empty if one does not
   // fit.
-  [[nodiscard]] std::vector<member_placement> place_one_by_one(const topology_constraints& gang,
-                                                               const summary_bitset* suggested) {
-    std::vector<std::uint32_t> order(gang.members.size());
+  [[nodiscard]] std::vector<task_placement> place_one_by_one(const topology_constraints& gang,
+                                                             const summary_bitset* suggested) {
+    std::vector<std::uint32_t> order(gang.groups.size());
     std::iota(order.begin(), order.end(), 0U);
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return task_of(gang.members[a]).total_gpu_milli() >
-             task_of(gang.members[b]).total_gpu_milli();
+      return task_of(gang.groups[a]).total_gpu_milli() > task_of(gang.groups[b]).total_gpu_milli();
     });
-    std::vector<member_placement> placements;
+    std::vector<task_placement> placements;
     journal log;
     transaction tx(log);
     bool all = true;
     for (std::size_t i = 0; i < order.size() && all; ++i) {
-      const task_request task = task_of(gang.members[order[i]]);
-      for (std::uint32_t t = 0; t < gang.members[order[i]].tasks && all; ++t) {
+      const task_request task = task_of(gang.groups[order[i]]);
+      for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
         const std::optional<placement> where = base::place(task, suggested);
         all = where.has_value();
         if (!all) break;
@@ -332,10 +331,10 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       }
     }
     tx.rollback();
-    for (const member_placement& p : placements) placer_.update(nodes_, p.where.node);
+    for (const task_placement& p : placements) placer_.update(nodes_, p.where.node);
     if (!all) placements.clear();
     std::stable_sort(placements.begin(), placements.end(),
-                     [](const auto& a, const auto& b) { return a.member < b.member; });
+                     [](const auto& a, const auto& b) { return a.group < b.group; });
     return placements;
   }
 

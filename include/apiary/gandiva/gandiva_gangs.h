@@ -65,7 +65,7 @@ struct gang_moves {
 class hived_backend {
  public:
   using request = gang_request;           // a gang
-  using place = std::vector<task_place>;  // of each task, in the order of the members
+  using place = std::vector<task_place>;  // of each task, in the order of the task groups
 
   // Requires: nothing runs on the cluster.
   explicit hived_backend(hived scheduler, const gang_moves& moves = {})

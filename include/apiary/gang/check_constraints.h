@@ -29,11 +29,10 @@ APIARY_NAMESPACE_BEGIN
     return what + " level " + std::to_string(l) + ": there are levels " +
            std::to_string(node_level) + " to " + std::to_string(num_levels - 1);
   };
-  const bool of_member = fault.member != no_task_group;
-  const constrained_task_group& m =
-      of_member ? gang.members[fault.member] : constrained_task_group{};
-  const std::string name = of_member ? "member " + std::to_string(fault.member) : "the gang";
-  const std::string leader = " its leader, member " + std::to_string(m.leader);
+  const bool of_member = fault.group != no_task_group;
+  const constrained_task_group& m = of_member ? gang.groups[fault.group] : constrained_task_group{};
+  const std::string name = of_member ? "task group " + std::to_string(fault.group) : "the gang";
+  const std::string leader = " its leader, task group " + std::to_string(m.leader);
   const auto words = [&]() -> std::string {
     switch (fault.what) {
       case kind::required_level:
@@ -57,7 +56,7 @@ APIARY_NAMESPACE_BEGIN
         return name + ":" + leader + ", is led";
       case kind::leader_tasks:
         return name + ": " + tasks(m.tasks) + " are no multiple of the " +
-               tasks(gang.members[m.leader].tasks) + " of" + leader;
+               tasks(gang.groups[m.leader].tasks) + " of" + leader;
       case kind::too_many_tasks:
         return name + ": with its " + tasks(m.tasks) + " the gang has more than " +
                std::to_string(max_tasks_of_gang);

@@ -64,7 +64,7 @@ template <CellTree Tree>
   why.cells.resize(cells);
   for (std::uint32_t c = 0; c < cells; ++c) why.cells[c].cell = c;
   for (const infeasibility_proof::refusal& r : listed) why.cells[r.cell].counts = r.counts;
-  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].member);
+  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].first_group);
   const auto refuses = [](const weighed_cells& w, const infeasibility_proof::refusal& r) {
     return r.weighing == infeasibility_proof::listed && w.most[r.cell] < w.what.needed;
   };
@@ -118,7 +118,7 @@ template <CellTree Tree>
                                                          level_t top) {
   infeasibility_proof why;
   why.level = top;
-  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].member);
+  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].first_group);
   const std::size_t kinds = groups.size();
   std::uint32_t largest = 0;
   for (std::size_t u = 0; u < kinds; ++u) largest = (std::max)(largest, groups[u].gpus);

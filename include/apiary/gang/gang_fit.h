@@ -49,7 +49,7 @@ struct node_class {
 class gang_fit {
  public:
   // The most GPUs of a node.
-  static constexpr std::uint32_t max_leaves = detail::bin_packing_search::max_leaves;
+  static constexpr std::uint32_t max_gpus = detail::bin_packing_search::max_gpus;
 
   // A node of a class. It takes the portions first, ..., last-1. Nodes that hold the same tasks may
   // name the same portions.
@@ -60,14 +60,14 @@ class gang_fit {
   };
   // Tasks of a task group on a node.
   struct portion {
-    std::uint32_t member = 0;  // index of the task group
-    std::uint32_t tasks = 0;   // how many of its tasks
+    std::uint32_t group = 0;  // index of the task group
+    std::uint32_t tasks = 0;  // how many of its tasks
   };
-  // A proof of no: counted in slots of `leaves` GPUs, the tasks need more than all nodes have.
+  // A proof of no: counted in slots of `gpus` GPUs, the tasks need more than all nodes have.
   struct shortage {
-    std::uint32_t leaves = 0;   // GPUs of a slot
-    std::uint64_t needed = 0;   // sum of tasks * floor(GPUs of the task / leaves)
-    std::uint64_t present = 0;  // sum of nodes * floor(free / leaves)
+    std::uint32_t gpus = 0;     // GPUs of a slot
+    std::uint64_t needed = 0;   // sum of tasks * floor(GPUs of the task / gpus)
+    std::uint64_t present = 0;  // sum of nodes * floor(free / gpus)
   };
 
   // What a search found. Spans are valid until the next call.
@@ -88,18 +88,18 @@ class gang_fit {
   void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
 
   // Searches for a packing. `classes` are in order of preference.
-  result operator()(std::span<const node_class> classes, std::span<const task_group> members) {
-    const fit_verdict verdict = decide(classes, members);
+  result operator()(std::span<const node_class> classes, std::span<const task_group> groups) {
+    const fit_verdict verdict = decide(classes, groups);
     return {verdict, nodes_, portions_, cut_, steps_};
   }
 
  private:
-  fit_verdict decide(std::span<const node_class> classes, std::span<const task_group> members) {
+  fit_verdict decide(std::span<const node_class> classes, std::span<const task_group> groups) {
     steps_ = 0;
     cut_.reset();
     nodes_.clear();
     portions_.clear();
-    sort(members);
+    sort(groups);
     if (!pack_first(classes)) {
       cut_ = find_cut(classes);
       if (cut_) return fit_verdict::does_not_fit;
@@ -115,7 +115,7 @@ class gang_fit {
   struct sized_group {
     std::uint32_t gpus = 0;
     std::uint32_t tasks = 0;
-    std::uint32_t member = 0;
+    std::uint32_t index = 0;  // of the task group
   };
   // Equal nodes: of one class, with the same tasks and `left` free GPUs. The first piles are the
   // untouched nodes of the classes; the nodes in use follow.
@@ -131,14 +131,14 @@ class gang_fit {
   };
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  void sort(std::span<const task_group> members) {
+  void sort(std::span<const task_group> groups) {
     groups_.clear();
-    for (std::uint32_t m = 0; m < members.size(); ++m) {
-      APIARY_ASSERT(members[m].gpus >= 1 && members[m].gpus <= max_leaves);
-      if (members[m].tasks > 0) groups_.push_back({members[m].gpus, members[m].tasks, m});
+    for (std::uint32_t m = 0; m < groups.size(); ++m) {
+      APIARY_ASSERT(groups[m].gpus >= 1 && groups[m].gpus <= max_gpus);
+      if (groups[m].tasks > 0) groups_.push_back({groups[m].gpus, groups[m].tasks, m});
     }
     std::sort(groups_.begin(), groups_.end(), [](const sized_group& a, const sized_group& b) {
-      return a.gpus != b.gpus ? a.gpus > b.gpus : a.member < b.member;
+      return a.gpus != b.gpus ? a.gpus > b.gpus : a.index < b.index;
     });
   }
 
@@ -146,7 +146,7 @@ class gang_fit {
     piles_.clear();
     puts_.clear();
     for (std::uint32_t c = 0; c < classes.size(); ++c) {
-      APIARY_ASSERT(classes[c].free <= max_leaves);
+      APIARY_ASSERT(classes[c].free <= max_gpus);
       piles_.push_back({c, classes[c].nodes, classes[c].free, none});
     }
     untouched_ = piles_.size();
@@ -158,7 +158,7 @@ class gang_fit {
     pile after = piles_[p];
     after.nodes = nodes;
     after.left -= each * group.gpus;
-    puts_.push_back({{group.member, each}, after.last_put});
+    puts_.push_back({{group.index, each}, after.last_put});
     after.last_put = static_cast<std::uint32_t>(puts_.size() - 1);
     if (p >= untouched_ && nodes == piles_[p].nodes) {
       piles_[p] = after;
@@ -266,7 +266,7 @@ class gang_fit {
         APIARY_ASSERT(n == 0);
       };
       if (search_.exact(i) > 0) step(sizes_[i].gpus, search_.exact(i));
-      for (std::uint32_t u = max_leaves; u > 0; --u)
+      for (std::uint32_t u = max_gpus; u > 0; --u)
         if (search_.steps(i)[u] > 0) step(u, search_.steps(i)[u]);
     }
     const bool packed = pack_rest(group);

@@ -18,7 +18,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // The GPUs of a node that a gang can get: bit i stands for the i-th GPU.
-struct node_leaves {
+struct node_gpus {
   std::uint64_t available = 0;                  // those that the gang can get
   std::uint64_t preferred = 0;                  // those that need no preemption
   cell_id first{};                              // the first GPU of the node
@@ -26,25 +26,25 @@ struct node_leaves {
 };
 
 // Collects the GPUs of tasks, node after node (choose_leaves), ordered by task group, then task.
-class leaves_of_tasks {
+class gpus_of_tasks {
  public:
   // Begins a gang.
-  void begin(std::span<const task_group> members) {
+  void begin(std::span<const task_group> groups) {
     next_.clear();
     std::uint32_t total = 0;
-    for (const task_group& m : members) {
+    for (const task_group& m : groups) {
       next_.push_back(total);
       total += m.tasks * m.gpus;
     }
     leaves_.resize(total);
   }
   // The next tasks of some groups take GPUs of a node, the largest tasks first.
-  void take(const node_leaves& node, std::span<const gang_fit::portion> portions,
-            std::span<const task_group> members) {
+  void take(const node_gpus& node, std::span<const gang_fit::portion> portions,
+            std::span<const task_group> groups) {
     portions_.assign(portions.begin(), portions.end());
     if (portions_.size() > 1) {
       std::stable_sort(portions_.begin(), portions_.end(), [&](const auto& a, const auto& b) {
-        return members[a.member].gpus > members[b.member].gpus;
+        return groups[a.group].gpus > groups[b.group].gpus;
       });
     }
     std::uint64_t available = node.available;
@@ -52,11 +52,11 @@ class leaves_of_tasks {
     for (const gang_fit::portion& p : portions_) {
       for (std::uint32_t t = 0; t < p.tasks; ++t) {
         std::uint64_t mask =
-            detail::choose_leaves(available, preferred, members[p.member].gpus, node.cell_sizes);
+            detail::choose_leaves(available, preferred, groups[p.group].gpus, node.cell_sizes);
         available &= ~mask;
         preferred &= ~mask;
         for (; mask != 0; mask &= mask - 1) {
-          leaves_[next_[p.member]++] =
+          leaves_[next_[p.group]++] =
               cell_id(node.first.value + static_cast<std::uint32_t>(std::countr_zero(mask)));
         }
       }
@@ -87,7 +87,7 @@ enum class rack_choice : std::uint8_t { fullest, tightest };
 // Places all tasks of a gang, or none, on the nodes of an index. It decides exactly (gang_fit),
 // prefers the classes that come first, takes the nodes of a class in as few racks as possible
 // (node_index), and chooses GPUs of a node that are close together (choose_leaves).
-// Call fit(), then choose_nodes(), then choose_leaves_of().
+// Call fit(), then choose_nodes(), then choose_gpus_of().
 //
 // Model:    HiveD (OSDI 2020) section 3.3, "buddy cell" placement inside a virtual cluster.
 //           Differs: complete, knows racks, and polynomial inside a node.
@@ -99,7 +99,7 @@ class gang_placer {
   // result is valid until the next call; its nodes name classes only, until choose_nodes() chooses
   // nodes.
   const gang_fit::result& fit(const node_index& nodes, std::span<const indexed_class> classes,
-                              std::span<const task_group> members) {
+                              std::span<const task_group> groups) {
     classes_.clear();
     indices_.clear();
     for (const indexed_class& c : classes) {
@@ -109,7 +109,7 @@ class gang_placer {
       classes_.push_back({c.free, all});
       indices_.push_back(c);
     }
-    return packed_ = fit_(classes_, members);
+    return packed_ = fit_(classes_, groups);
   }
   // After fit() found a packing: chooses nodes. Requires: the index has not changed.
   void choose_nodes(const node_index& nodes, rack_choice racks) {
@@ -141,13 +141,13 @@ class gang_placer {
 
   // After choose_nodes(): chooses GPUs of these nodes, one entry for each node; ordered by task
   // group, then task.
-  const std::vector<cell_id>& choose_leaves_of(std::span<const node_leaves> nodes,
-                                               std::span<const task_group> members) {
+  const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
+                                             std::span<const task_group> groups) {
     APIARY_ASSERT(nodes.size() == chosen_.size());
-    tasks_.begin(members);
+    tasks_.begin(groups);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const gang_fit::used_node& used = packed_.nodes[i];
-      tasks_.take(nodes[i], packed_.portions.subspan(used.first, used.last - used.first), members);
+      tasks_.take(nodes[i], packed_.portions.subspan(used.first, used.last - used.first), groups);
     }
     return tasks_.leaves();
   }
@@ -159,7 +159,7 @@ class gang_placer {
   std::vector<indexed_class> indices_;  // of each entry of classes_
   std::vector<std::uint32_t> chosen_;   // the node chosen for each node of packed_
   std::vector<std::uint32_t> order_;
-  leaves_of_tasks tasks_;
+  gpus_of_tasks tasks_;
 };
 
 APIARY_NAMESPACE_END

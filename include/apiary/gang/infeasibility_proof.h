@@ -122,11 +122,11 @@ struct task_needs {
   std::uint64_t cpu_milli = 0;
   std::uint64_t memory_mib = 0;
 };
-[[nodiscard]] inline task_needs needs_of(const topology_constraints& gang, std::uint32_t member) {
+[[nodiscard]] inline task_needs needs_of(const topology_constraints& gang, std::uint32_t group) {
   task_needs all;
-  for (const constrained_task_group& m : gang.members) {
-    if (&m != &gang.members[member] && m.leader != member) continue;
-    const std::uint64_t each = m.tasks / gang.members[member].tasks;
+  for (const constrained_task_group& m : gang.groups) {
+    if (&m != &gang.groups[group] && m.leader != group) continue;
+    const std::uint64_t each = m.tasks / gang.groups[group].tasks;
     all.gpus += m.gpus * each;
     all.milli += m.gpus * each * (m.shared() > 0 ? m.shared() : whole_gpu);
     all.cpu_milli += m.host.cpu_milli * each;
@@ -161,7 +161,7 @@ struct task_needs {
                                                 const std::vector<std::uint32_t>& weights,
                                                 std::span<const blocking_resource> blocking) {
   std::vector<task_needs> needs;
-  for (const std::uint32_t member : why.groups) needs.push_back(needs_of(gang, member));
+  for (const std::uint32_t group : why.groups) needs.push_back(needs_of(gang, group));
   std::size_t kinds = 0;
   std::size_t kind = 0;
   std::uint64_t largest = 0;
@@ -229,7 +229,7 @@ struct task_needs {
         text += (k == 0 ? "" : " + ") + std::to_string(r.counts[i + k]);
     }
   }
-  text += " tasks of members";
+  text += " tasks of task groups";
   for (std::size_t k = 0; k < why.groups.size(); ++k)
     text += (k == 0 ? " " : " + ") + std::to_string(why.groups[k]);
   return text + others + detail::blame(blocking);

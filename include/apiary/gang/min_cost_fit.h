@@ -10,9 +10,9 @@
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/cost_tables.h>
 #include <apiary/gang/detail/greedy_by_group.h>
-#include <apiary/gang/gang_portion.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/step_budget.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 
@@ -57,7 +57,7 @@ class min_cost_fit {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     level_t level = 0;                                // level of the chosen cell
     std::uint32_t cell = 0;                           // position of the chosen cell in its level
-    std::span<const gang_portion> portions{};         // which tasks each node takes
+    std::span<const tasks_on_node> portions{};        // which tasks each node takes
     std::int64_t cost = 0;                            // cost of the chosen nodes
     bool is_lowest = true;    // it is certain that no lower level holds the gang
     bool is_least = true;     // it is certain that nothing at this level costs less
@@ -104,13 +104,13 @@ class min_cost_fit {
       most.push_back(of_class[c]);
     }
     for (level_t k = node_level_ + 1; k <= l; ++k) {
-      std::uint64_t rules = 0;
+      std::uint64_t limit = 0;
       for (std::size_t u = 0; u < groups_.size(); ++u)
-        rules += std::uint64_t{weights[u]} * groups_.at(u, k).most;
+        limit += std::uint64_t{weights[u]} * groups_.at(u, k).most;
       std::vector<std::uint64_t> above(num_positions(*tree_, k), 0);
       for (std::uint32_t c = 0; c < above.size(); ++c) {
         for (const cell_id i : positions_inside(*tree_, k, c, k - 1)) above[c] += most[i.value];
-        above[c] = (std::min)(above[c], rules);
+        above[c] = (std::min)(above[c], limit);
       }
       most = std::move(above);
     }
@@ -173,7 +173,7 @@ class min_cost_fit {
       const std::uint64_t limit = l == last ? budget_ : (std::max)(steps_, budget_ / 2);
       verdict = try_level(l, l == last, limit, cost, weights);
       if (verdict == fit_verdict::fits) {
-        portions_of_members(gang, groups_, portions_, scratch_);
+        portions_of_task_groups(gang, groups_, portions_, scratch_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -273,7 +273,7 @@ class min_cost_fit {
     detail::greedy_by_group<Tree, node> turns(*tree_, node_level_, groups_);
     const std::vector<std::vector<std::uint32_t>> orders = detail::orders_of_groups(groups_);
     std::vector<node> nodes;
-    std::vector<gang_portion> placed;
+    std::vector<tasks_on_node> placed;
     for (const std::uint32_t c : cells_) {
       bool found = false;
       for (const std::vector<std::uint32_t>& order : orders) {
@@ -322,8 +322,8 @@ class min_cost_fit {
   level_t level_ = 0;
   std::uint32_t cell_ = 0;
   std::int64_t cost_ = 0;
-  std::vector<gang_portion> portions_;
-  std::vector<gang_portion> scratch_;
+  std::vector<tasks_on_node> portions_;
+  std::vector<tasks_on_node> scratch_;
   std::vector<std::uint32_t> cells_;  // of a level, that no count refuses
   std::vector<infeasibility_proof::refusal> listed_;
 };

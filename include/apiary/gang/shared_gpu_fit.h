@@ -9,9 +9,9 @@
 #include <apiary/gang/detail/shared_capacity.h>
 #include <apiary/gang/detail/shared_counts.h>
 #include <apiary/gang/explain_refusal.h>
-#include <apiary/gang/gang_portion.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/min_cost_fit.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -30,10 +30,10 @@
 APIARY_NAMESPACE_BEGIN
 
 // Where one task of a task group runs.
-struct member_placement {
-  std::uint32_t member = 0;  // index of the task group
-  placement where{};         // node and GPUs of the task
-  friend bool operator==(const member_placement&, const member_placement&) = default;
+struct task_placement {
+  std::uint32_t group = 0;  // index of the task group
+  placement where{};        // node and GPUs of the task
+  friend bool operator==(const task_placement&, const task_placement&) = default;
 };
 
 // The request of one task of a task group.
@@ -67,7 +67,7 @@ class shared_gpu_fit {
   // shared_capacity too.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
-    std::span<const member_placement> placements{};   // where each task runs
+    std::span<const task_placement> placements{};     // where each task runs
     level_t level = 0;                                // level of the chosen cell
     std::uint32_t cell = 0;                           // position of the chosen cell in its level
     std::int64_t cost = 0;                            // cost of the chosen GPUs
@@ -157,7 +157,7 @@ class shared_gpu_fit {
   void weigh(const topology_constraints& gang) {
     weights_.clear();
     for (std::size_t u = 0; u < groups_.size(); ++u) {
-      const std::uint64_t weight = detail::needs_of(gang, groups_[u].member).milli;
+      const std::uint64_t weight = detail::needs_of(gang, groups_[u].first_group).milli;
       if (weight > (std::numeric_limits<std::uint32_t>::max)()) return weights_.clear();
       weights_.push_back(static_cast<std::uint32_t>(weight));
     }
@@ -167,23 +167,23 @@ class shared_gpu_fit {
   }
 
   void place(const node_table& nodes, const topology_constraints& gang,
-             std::span<const gang_portion> portions) {
+             std::span<const tasks_on_node> portions) {
     std::map<std::uint32_t, std::vector<std::uint32_t>> counts;  // tasks of each group, by node
-    for (const gang_portion& p : portions) {
-      if (gang.members[p.member].leader != no_task_group) continue;
+    for (const tasks_on_node& p : portions) {
+      if (gang.groups[p.group].leader != no_task_group) continue;
       std::vector<std::uint32_t>& there = counts[p.node];
       there.resize(groups_.size(), 0);
-      there[groups_.group_of(p.member)] += p.tasks;
+      there[groups_.group_of(p.group)] += p.tasks;
     }
     std::map<std::uint32_t, std::vector<detail::shared_capacity::taken>> devices;
     for (const auto& [node, there] : counts)
       devices.emplace(node, capacities_.devices(nodes, node_id(node), there));
-    for (const gang_portion& p : portions) {
-      const task_request task = task_of(gang.members[p.member]);
+    for (const tasks_on_node& p : portions) {
+      const task_request task = task_of(gang.groups[p.group]);
       std::vector<detail::shared_capacity::taken>& here = devices.at(p.node);
       for (std::uint32_t t = 0; t < p.tasks; ++t) {
-        member_placement& is = placements_.emplace_back();
-        is = {p.member, {node_id(p.node), 0}};
+        task_placement& is = placements_.emplace_back();
+        is = {p.group, {node_id(p.node), 0}};
         for (std::uint32_t d = 0; d < task.gpus; ++d) {
           // Equal fractions are interchangeable.
           const auto at = std::find_if(here.begin(), here.end(),
@@ -206,7 +206,7 @@ class shared_gpu_fit {
   detail::shared_capacity capacities_;
   min_cost_fit<Tree> fit_;
   std::span<const infeasibility_proof::refusal> listed_;
-  std::vector<member_placement> placements_;
+  std::vector<task_placement> placements_;
 };
 
 APIARY_NAMESPACE_END

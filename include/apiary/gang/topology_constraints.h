@@ -67,12 +67,11 @@ inline constexpr std::uint32_t max_tasks_of_gang = ~std::uint32_t{0};
 // A gang: its task groups, and the cell in which all tasks must be. All tasks go to one cell of
 // level `required`. A search tries the levels from `preferred` up to `required` and takes the first
 // level where the gang fits.
-// Members are the task groups of the gang; `leader` and the indices in results refer to positions
-// in `members`.
+// `leader` and the indices in results are positions in `groups`.
 struct topology_constraints {
-  std::vector<constrained_task_group> members{};  // the task groups
-  level_t required = any_level;                   // the gang must be in one cell of this level
-  level_t preferred = any_level;                  // the gang should be in one cell of this level
+  std::vector<constrained_task_group> groups{};  // the task groups
+  level_t required = any_level;                  // the gang must be in one cell of this level
+  level_t preferred = any_level;                 // the gang should be in one cell of this level
 };
 
 // The first invalid constraint of a gang, as find_fault reports it.
@@ -92,10 +91,10 @@ struct constraint_fault {
     leader_tasks,     // the leader's tasks do not divide those of this group
     too_many_tasks,   // more than max_tasks_of_gang in all, with those of this group
   };
-  kind what = kind::none;                // the fault
-  std::uint32_t member = no_task_group;  // index of the task group
-  level_count slice{};                   // the slice or the spread
-  level_count other{};                   // the constraint that contradicts `slice`, if there is one
+  kind what = kind::none;               // the fault
+  std::uint32_t group = no_task_group;  // index of the task group
+  level_count slice{};                  // the slice or the spread
+  level_count other{};                  // the constraint that contradicts `slice`, if there is one
 };
 
 // Finds the first invalid constraint of a gang; kind::none if all are valid.
@@ -111,8 +110,8 @@ struct constraint_fault {
   if (gang.required != any_level && !known(gang.required)) return {kind::required_level};
   if (gang.preferred != any_level && !known(gang.preferred)) return {kind::preferred_level};
   std::uint64_t tasks = 0;
-  for (std::uint32_t i = 0; i < gang.members.size(); ++i) {
-    const constrained_task_group& m = gang.members[i];
+  for (std::uint32_t i = 0; i < gang.groups.size(); ++i) {
+    const constrained_task_group& m = gang.groups[i];
     tasks += m.tasks;
     if (tasks > max_tasks_of_gang) return {kind::too_many_tasks, i};
     for (const level_count& s : m.slices) {
@@ -127,8 +126,8 @@ struct constraint_fault {
     for (const level_count& s : m.spread)
       if (!known(s.level)) return {kind::spread_level, i, s};
     if (m.leader == no_task_group) continue;
-    if (m.leader >= gang.members.size()) return {kind::no_leader, i};
-    const constrained_task_group& leader = gang.members[m.leader];
+    if (m.leader >= gang.groups.size()) return {kind::no_leader, i};
+    const constrained_task_group& leader = gang.groups[m.leader];
     if (&leader == &m || leader.leader != no_task_group) return {kind::led_leader, i};
     if (leader.tasks == 0 ? m.tasks != 0 : m.tasks % leader.tasks != 0)
       return {kind::leader_tasks, i};
@@ -166,7 +165,7 @@ class colocated_groups {
 
   // A co-located group. All needs are those of one task together with the tasks that it leads.
   struct group {
-    std::uint32_t member = 0;            // the first task group that is part of it
+    std::uint32_t first_group = 0;       // the first of its task groups
     std::uint32_t tasks = 0;             // tasks of all merged groups that have no leader
     std::uint32_t gpus = 0;              // at most max_gpus
     std::uint64_t cpu_milli = 0;         // at most max_host
@@ -185,14 +184,14 @@ class colocated_groups {
     limits_.clear();
     hosted_ = false;
     lowest_constraint_ = any_level;
-    group_of_.assign(gang.members.size(), no_task_group);
-    for (std::uint32_t m = 0; m < gang.members.size(); ++m) {
-      const constrained_task_group& member = gang.members[m];
-      if (member.leader != no_task_group || member.tasks == 0) continue;
-      group u{m, member.tasks, 0, 0, 0, any_level};
+    group_of_.assign(gang.groups.size(), no_task_group);
+    for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
+      const constrained_task_group& leader = gang.groups[m];
+      if (leader.leader != no_task_group || leader.tasks == 0) continue;
+      group u{m, leader.tasks, 0, 0, 0, any_level};
       limits_.resize(limits_.size() + heights_, limit{1, u.tasks});
-      for (const constrained_task_group& other : gang.members) {
-        if (&other != &member && other.leader != m) continue;
+      for (const constrained_task_group& other : gang.groups) {
+        if (&other != &leader && other.leader != m) continue;
         add(u, other);
       }
       settle();
@@ -207,8 +206,8 @@ class colocated_groups {
   // The number of co-located groups.
   [[nodiscard]] std::size_t size() const noexcept { return groups_.size(); }
   // The co-located group of a task group; no_task_group if the task group has a leader or no tasks.
-  [[nodiscard]] std::uint32_t group_of(std::uint32_t member) const noexcept {
-    return group_of_[member];
+  [[nodiscard]] std::uint32_t group_of(std::uint32_t index) const noexcept {
+    return group_of_[index];
   }
   // Co-located group u.
   [[nodiscard]] const group& operator[](std::size_t u) const noexcept { return groups_[u]; }

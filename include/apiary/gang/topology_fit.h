@@ -12,8 +12,8 @@
 #include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/explain_refusal.h>
 #include <apiary/gang/gang_fit.h>
-#include <apiary/gang/gang_portion.h>
 #include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
@@ -69,7 +69,7 @@ class topology_fit {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     level_t level = 0;                                // level of the chosen cell
     std::uint32_t cell = 0;                           // position of the chosen cell in its level
-    std::span<const gang_portion> portions{};         // which tasks each node takes
+    std::span<const tasks_on_node> portions{};        // which tasks each node takes
     bool is_lowest = true;    // it is certain that no lower level holds the gang
     bool is_refused = false;  // it is certain that the gang fits nowhere
     std::uint64_t steps = 0;  // steps of the budget that were used
@@ -117,7 +117,7 @@ class topology_fit {
       limit_ = last_ ? budget_ : budget_ / 2;
       verdict = groups_.size() == 0 ? fit_verdict::fits : try_level(l);
       if (verdict == fit_verdict::fits) {
-        portions_of_members(gang, groups_, portions_, by_kind_);
+        portions_of_task_groups(gang, groups_, portions_, by_kind_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -270,7 +270,7 @@ class topology_fit {
       if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
     if (objective_ == gang_objective::fewest_nodes) std::reverse(classes_.begin(), classes_.end());
     fit_.set_budget(budget - 1);
-    const gang_fit::result packed = fit_(classes_, sizes_.members);
+    const gang_fit::result packed = fit_(classes_, sizes_.sizes);
     steps_ += packed.steps;
     at.refused = packed.verdict == fit_verdict::does_not_fit;
     if (at.refused && last_ && !packed.cut) return fit_verdict::budget_ended;
@@ -281,7 +281,7 @@ class topology_fit {
       const std::uint32_t node = capacities_->first_node(classes_[used.node_class].free, next);
       next = node + 1;
       for (std::uint32_t p = used.first; p < used.last; ++p)
-        portions_.push_back({node, packed.portions[p].member, packed.portions[p].tasks});
+        portions_.push_back({node, packed.portions[p].group, packed.portions[p].tasks});
     }
     return packed.verdict;
   }
@@ -325,8 +325,8 @@ class topology_fit {
   bool lowest_ = true;
   bool refused_ = false;
   std::uint32_t cell_ = 0;
-  std::vector<gang_portion> portions_;
-  std::vector<gang_portion> by_kind_;  // with co-located groups as members
+  std::vector<tasks_on_node> portions_;
+  std::vector<tasks_on_node> by_kind_;  // by co-located group
   std::uint64_t steps_ = 0;
 };
 

@@ -70,7 +70,7 @@ struct gang_record {
   // The leaves of a task as a range [first, second) of `leaves`; empty if there is no such task.
   [[nodiscard]] std::pair<std::size_t, std::size_t> leaves_of(std::uint32_t task) const noexcept {
     std::size_t first = 0;
-    for (const task_group& m : request.members) {
+    for (const task_group& m : request.groups) {
       if (task < m.tasks) {
         first += std::size_t{task} * m.gpus;
         return {first, first + m.gpus};
@@ -103,7 +103,7 @@ struct gang_record {
   template <class F>
   void for_each_task(F&& f) const {
     std::uint32_t first = 0;
-    for (const task_group& m : request.members) {
+    for (const task_group& m : request.groups) {
       for (std::uint32_t t = 0; t < m.tasks; ++t, first += m.gpus) f(m, first, first + m.gpus);
     }
   }

@@ -191,7 +191,7 @@ class hived {
   // Whether all leaves of a preempting gang are healthy and suggested.
   [[nodiscard]] bool place_is_good(const gang_record& gang, const summary_bitset* suggested) const;
   // Fills the public part of a plan: the tasks on these leaves, and the gangs that must end for them.
-  void describe(std::span<const chain_leaf> leaves, std::span<const task_group> members,
+  void describe(std::span<const chain_leaf> leaves, std::span<const task_group> groups,
                 gang_plan& plan) const;
 
   absl::Status mark(node_id node, std::optional<std::uint32_t> position, bool good);

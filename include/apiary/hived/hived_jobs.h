@@ -136,8 +136,8 @@ class hived_jobs {
 
   [[nodiscard]] gang_request gang(const job_request& r, std::int32_t priority) const {
     gang_request made{.job = r.job, .tenant = r.tenant, .priority = priority};
-    if (r.gpus >= task_gpus_) made.members.push_back({r.gpus / task_gpus_, task_gpus_});
-    if (r.gpus % task_gpus_ != 0) made.members.push_back({1, r.gpus % task_gpus_});
+    if (r.gpus >= task_gpus_) made.groups.push_back({r.gpus / task_gpus_, task_gpus_});
+    if (r.gpus % task_gpus_ != 0) made.groups.push_back({1, r.gpus % task_gpus_});
     return made;
   }
 

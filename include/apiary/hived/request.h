@@ -36,13 +36,13 @@ struct group_constraints {
 // tenant owns one by one are never in one larger cell, wherever they are bound. Anti-affinity (spread) is
 // the exception: it refers to physical cells, because several virtual cells can share one.
 struct request_constraints {
-  level_t required = any_level;              // as in topology_constraints
-  level_t preferred = any_level;             // as in topology_constraints
-  std::vector<group_constraints> members{};  // by task group; empty: none
+  level_t required = any_level;             // as in topology_constraints
+  level_t preferred = any_level;            // as in topology_constraints
+  std::vector<group_constraints> groups{};  // by task group; empty: none
 
   // Whether there is a constraint.
   [[nodiscard]] bool any() const noexcept {
-    return required != any_level || preferred != any_level || !members.empty();
+    return required != any_level || preferred != any_level || !groups.empty();
   }
   friend bool operator==(const request_constraints&, const request_constraints&) = default;
 };
@@ -52,27 +52,27 @@ struct gang_request {
   job_id job{};                               // id of the gang
   tenant_id tenant{};                         // the tenant that asks
   std::int32_t priority = 0;                  // -1: opportunistic; 0, ..., 1000: guaranteed
-  std::vector<task_group> members{};          // the task groups
+  std::vector<task_group> groups{};           // the task groups
   leaf_type_id leaf_type{};                   // not valid: any leaf type
   std::optional<std::uint32_t> pinned{};      // only in this pinned cell of the tenant
   bool lazy = false;                          // a preempted gang keeps running as opportunistic
   const summary_bitset* suggested = nullptr;  // one bit per node; null: all nodes
-  request_constraints rules{};                // topology constraints
+  request_constraints constraints{};          // topology constraints
 };
 
 // The task groups and topology constraints of a request, in the form that proofs refer to.
 // Requires: constraints for every task group, or for none.
 [[nodiscard]] inline topology_constraints constraints_of(const gang_request& request) {
-  topology_constraints gang{.required = request.rules.required,
-                            .preferred = request.rules.preferred};
-  gang.members.reserve(request.members.size());
-  for (const task_group& m : request.members)
-    gang.members.push_back({.tasks = m.tasks, .gpus = m.gpus});
-  for (std::size_t i = 0; i < request.rules.members.size(); ++i) {
-    const group_constraints& rules = request.rules.members[i];
-    gang.members[i].slices = rules.slices;
-    gang.members[i].spread = rules.spread;
-    gang.members[i].leader = rules.leader;
+  topology_constraints gang{.required = request.constraints.required,
+                            .preferred = request.constraints.preferred};
+  gang.groups.reserve(request.groups.size());
+  for (const task_group& m : request.groups)
+    gang.groups.push_back({.tasks = m.tasks, .gpus = m.gpus});
+  for (std::size_t i = 0; i < request.constraints.groups.size(); ++i) {
+    const group_constraints& constraints = request.constraints.groups[i];
+    gang.groups[i].slices = constraints.slices;
+    gang.groups[i].spread = constraints.spread;
+    gang.groups[i].leader = constraints.leader;
   }
   return gang;
 }

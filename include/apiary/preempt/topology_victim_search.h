@@ -84,14 +84,14 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     limit_fit(left() / 4);
     if (fits_now() == fit_verdict::fits) return this->answer(fit_verdict::fits);
     cost_ = never;
-    members_.clear();
-    for (const constrained_task_group& m : gang.members) {
+    groups_.clear();
+    for (const constrained_task_group& m : gang.groups) {
       if (m.gpus == 0 || m.tasks == 0) continue;
       if (m.gpus > capacities.max_free()) return this->answer(fit_verdict::does_not_fit);
-      members_.push_back({.tasks = m.tasks, .gpus = m.gpus});
+      groups_.push_back({.tasks = m.tasks, .gpus = m.gpus});
     }
     const level_t level = gang.required == any_level ? capacities.top() : gang.required;
-    cells_.begin(capacities, level, candidates, allocations, members_);
+    cells_.begin(capacities, level, candidates, allocations, groups_);
     return this->answer(has_other_constraints() ? search_by_constraints() : search_by_gpus());
   }
 
@@ -106,7 +106,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       return !m.slices.empty() || !m.spread.empty() || m.leader != no_task_group || m.gpus == 0 ||
              (!world_.hosts().empty() && !(m.host == resources{}));
     };
-    return std::any_of(gang_.members.begin(), gang_.members.end(), has);
+    return std::any_of(gang_.groups.begin(), gang_.groups.end(), has);
   }
   void limit_fit(std::uint64_t steps) {
     max_fit_steps_ = steps;
@@ -119,7 +119,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     steps_ += found.steps;
     if (found.verdict != fit_verdict::fits) return found.verdict;
     placed_.clear();
-    for (const gang_portion& p : found.portions) placed_.push_back(p.node);
+    for (const tasks_on_node& p : found.portions) placed_.push_back(p.node);
     std::sort(placed_.begin(), placed_.end());
     return found.verdict;
   }
@@ -135,7 +135,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     cells_.select(at.number);
     search_.set_budget(budget);
     const victim_set found = search_({}, cells_.free(), cells_.candidates(), cells_.allocations(),
-                                     members_, cost_, tally_.subset(cells_.ids()));
+                                     groups_, cost_, tally_.subset(cells_.ids()));
     steps_ += found.steps;
     at.bound = found.verdict == fit_verdict::does_not_fit ? never
                                                           : (std::max)(at.bound, found.lower_bound);
@@ -291,7 +291,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   topology_fit<Tree> fit_;
   victim_search search_;  // without the other constraints
   topology_constraints gang_;
-  std::vector<task_group> members_;  // without constraints
+  std::vector<task_group> groups_;  // without constraints
   detail::eviction_cells<Tree> cells_;
   detail::bounded_cells by_bound_;
   std::vector<std::uint32_t> all_;  // the candidates

@@ -61,7 +61,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   //   free         free GPUs of the other nodes; allocations name these nodes 0, 1, ...
   //   candidates   the gangs that may be evicted
   //   allocations  their GPUs
-  //   members      the task groups of the new gang
+  //   groups       the task groups of the new gang
   //   cost_limit   sets that cost as much or more are of no use; the search ends as soon as its
   //                lower bound reaches this limit
   //   budgets      the most that each tenant may lose. The greedy orders pass over gangs beyond a
@@ -70,13 +70,13 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   victim_set operator()(std::span<const node_class> others, std::span<const std::uint32_t> free,
                         std::span<const eviction_candidate> candidates,
                         std::span<const gpus_on_node> allocations,
-                        std::span<const task_group> members, std::uint64_t cost_limit = never,
+                        std::span<const task_group> groups, std::uint64_t cost_limit = never,
                         const disruption_budgets& budgets = {}) {
     begin(candidates, allocations, budgets, cost_limit);
-    members_.clear();
-    for (const task_group& m : members)
-      if (m.tasks > 0 && m.gpus > 0) members_.push_back(m);
-    world_.begin(others, free, candidates, allocations, members_);
+    groups_.clear();
+    for (const task_group& m : groups)
+      if (m.tasks > 0 && m.gpus > 0) groups_.push_back(m);
+    world_.begin(others, free, candidates, allocations, groups_);
     const gang_fit::result possible = pack(world_.all_evicted(), budget_);
     if (possible.verdict != fit_verdict::fits) {
       victim_set none = answer(possible.verdict);
@@ -116,7 +116,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     for (std::uint32_t f = 1; f <= max_gpus; ++f)
       if (nodes[f] > 0) classes_.push_back({f, nodes[f]});
     fit_.set_budget(budget);
-    const gang_fit::result packed = fit_(classes_, members_);
+    const gang_fit::result packed = fit_(classes_, groups_);
     steps_ += packed.steps;
     return packed;
   }
@@ -252,7 +252,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   }
 
   gang_fit fit_;
-  std::vector<task_group> members_;  // those with tasks and GPUs
+  std::vector<task_group> groups_;  // those with tasks and GPUs
   detail::victim_lower_bound lower_bound_;
   std::array<std::uint32_t, max_gpus + 1> slots_of_{};  // slots of the largest size, by GPUs
   detail::incremental_sort cheapest_;

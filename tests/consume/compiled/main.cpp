@@ -24,7 +24,7 @@ int main() {
   if (!scheduler.ok() || !scheduler->layout().find_node("n1")) return 1;
 
   const auto plan =
-      scheduler->propose({.job = job_id(7), .tenant = tenant_id(0), .members = {{1, 2}}});
+      scheduler->propose({.job = job_id(7), .tenant = tenant_id(0), .groups = {{1, 2}}});
   if (!plan.ok() || plan->result != plan_result::bind) return 2;
   const hived before = *scheduler;
   if (!scheduler->commit(*plan).ok() || scheduler->hash() == before.hash()) return 3;

@@ -112,12 +112,10 @@ TEST_CASE("checked_nodes: fractions of GPUs in every way that differs, each once
       node.gpu_left[d] = static_cast<milli_gpu>(250 * random.uniform(5));
     checked_task t;
     for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m) {
-      constrained_task_group member{.gpus = random.uniform(3),
-                                    .host = {300 * random.uniform(3), 1}};
-      if (member.gpus == 1)
-        member.gpu_milli = static_cast<milli_gpu>(200 * (1 + random.uniform(4)));
-      if (random.uniform(3) == 0) member.models = 3;
-      t.add(member, 1 + random.uniform(2));
+      constrained_task_group group{.gpus = random.uniform(3), .host = {300 * random.uniform(3), 1}};
+      if (group.gpus == 1) group.gpu_milli = static_cast<milli_gpu>(200 * (1 + random.uniform(4)));
+      if (random.uniform(3) == 0) group.models = 3;
+      t.add(group, 1 + random.uniform(2));
     }
     std::vector<milli_gpu> parts(t.gpus - t.fractions.size(), whole_gpu);
     parts.insert(parts.end(), t.fractions.begin(), t.fractions.end());

@@ -68,7 +68,7 @@ bool is_way(const bin_packing_search& search, const searched_sizes& sizes, leaf_
     for (std::uint32_t f = 0; f <= 64; ++f)
       if (search.usable(i, f) != largest_sum(all.subspan(i), f)) return false;
     if (!take(sizes[i].gpus, search.exact(i))) return false;
-    for (std::uint32_t u = bin_packing_search::max_leaves + 1; u-- > 0;)
+    for (std::uint32_t u = bin_packing_search::max_gpus + 1; u-- > 0;)
       if (!take(u, search.steps(i)[u])) return false;
     if (taken != sizes[i].tasks) return false;
   }

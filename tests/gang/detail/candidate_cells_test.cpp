@@ -26,7 +26,7 @@ using namespace apiary_test;
 namespace cells_to_try {
 namespace {
 
-// How many of the emptiest nodes hold so many tasks of one size, as the rules allow on a node, or so
+// How many of the emptiest nodes hold so many tasks of one size, as the constraints allow on a node, or so
 // many leaves.
 std::uint64_t nodes_needed(std::vector<std::uint32_t> free, const colocated_groups& groups,
                            std::uint64_t leaves) {
@@ -85,7 +85,7 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
           const bool fits = naive.held(l, c).contains(naive.tasks());
           REQUIRE((!fits || listed.contains(c)));
           refused += listed.contains(c) ? 0U : 1U;
-          // One kind, or sizes that divide one another and no rules: pieces and room say it all,
+          // One kind, or sizes that divide one another and no constraints: pieces and room say it all,
           // a task apart that is larger than any node.
           const bool told = sizes.constrained
                                 ? groups.size() == 1
@@ -103,7 +103,7 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
 
 TEST_CASE("group_sizes: sums, what divides what, and whether a host has it all") {
   topology_constraints gang;
-  gang.members = {{.tasks = 3, .gpus = 2, .host = {5, 7}}, {.tasks = 1, .gpus = 4}};
+  gang.groups = {{.tasks = 3, .gpus = 2, .host = {5, 7}}, {.tasks = 1, .gpus = 4}};
   colocated_groups groups;
   const auto sizes = [&](bool with_hosts) {
     groups.assign(gang, node, block);
@@ -123,13 +123,13 @@ TEST_CASE("group_sizes: sums, what divides what, and whether a host has it all")
   CHECK(hosted.fit_host({}, 3));
   CHECK(!sizes(false).constrained);  // what no host has nobody counts
   CHECK(sizes(false).fit_host(hosts, 1));
-  gang.members.push_back({.tasks = 1, .gpus = 3});
+  gang.groups.push_back({.tasks = 1, .gpus = 3});
   CHECK(!sizes(false).dividing);
   CHECK(!sizes(false).constrained);
-  gang.members[2] = {.tasks = 1, .gpus = 0};
+  gang.groups[2] = {.tasks = 1, .gpus = 0};
   CHECK(!sizes(false).dividing);
   CHECK(sizes(false).constrained);
-  gang.members[2] = {.tasks = 2, .gpus = 1, .spread = {{node, 1}}};
+  gang.groups[2] = {.tasks = 2, .gpus = 1, .spread = {{node, 1}}};
   CHECK(sizes(false).dividing);
   CHECK(sizes(false).constrained);
 }

@@ -108,8 +108,8 @@ TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is en
     if (random.uniform(2) == 0)
       for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
     topology_constraints gang;
-    gang.members = {{64, 1 + random.uniform(3), {random.uniform(2), 0}}};
-    if (random.uniform(2) == 0) gang.members[0].slices = {{node, 2}};
+    gang.groups = {{64, 1 + random.uniform(3), {random.uniform(2), 0}}};
+    if (random.uniform(2) == 0) gang.groups[0].slices = {{node, 2}};
     const auto capacities = rooms_of_cells(world, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
@@ -179,9 +179,9 @@ TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole w
     if (random.uniform(2) == 0)
       for (std::uint32_t n = 0; n < nodes; ++n) world.hosts.push_back({random.uniform(9), 9});
     topology_constraints gang;
-    gang.members = {{64, random.uniform(4), {random.uniform(3), 0}}};
-    if (random.uniform(3) == 0) gang.members[0].slices = {{node, 2}};
-    if (random.uniform(3) == 0) gang.members[0].spread = {{node, 2}};
+    gang.groups = {{64, random.uniform(4), {random.uniform(3), 0}}};
+    if (random.uniform(3) == 0) gang.groups[0].slices = {{node, 2}};
+    if (random.uniform(3) == 0) gang.groups[0].spread = {{node, 2}};
     const auto capacities = rooms_of_cells(world, 8);
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());

@@ -80,7 +80,7 @@ TEST_CASE("class_vectors: every vector that fits, once, and its cost; the most o
     for (std::size_t u = 0; u < groups.size(); ++u) weights.push_back(random.uniform(5));
     for (std::uint32_t c = 0; c < classes; ++c) {
       for (std::uint32_t u = 0; u < groups.size(); ++u) {
-        counts one(groups.size(), 0);  // the rules' steps aside
+        counts one(groups.size(), 0);  // the constraints' steps aside
         while (one[u] < groups.at(u, node).most) {
           ++one[u];
           if (cost(c, one)) continue;

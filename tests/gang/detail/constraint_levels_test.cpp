@@ -22,9 +22,9 @@ TEST_CASE("constraints_at: where steps grow or fewer may be; level_below skips t
   constexpr level_t row = 4;
   constexpr level_t top = 6;  // one above the roots
   topology_constraints gang;
-  gang.members = {{.tasks = 8, .gpus = 1, .slices = {{rack, 4}}, .spread = {{row, 4}}},
-                  {.tasks = 8, .gpus = 2, .spread = {{block, 2}}},
-                  {.tasks = 1, .gpus = 3}};
+  gang.groups = {{.tasks = 8, .gpus = 1, .slices = {{rack, 4}}, .spread = {{row, 4}}},
+                 {.tasks = 8, .gpus = 2, .spread = {{block, 2}}},
+                 {.tasks = 1, .gpus = 3}};
   colocated_groups groups;
   groups.assign(gang, node, top);
   REQUIRE(groups.size() == 3);
@@ -47,7 +47,7 @@ TEST_CASE("constraints_at: where steps grow or fewer may be; level_below skips t
 }
 
 TEST_CASE("capacity_above: of one kind alone what every cell can hold, all vectors tried") {
-  std::size_t cut = 0;  // times the rules left less than there is room for
+  std::size_t cut = 0;  // times the constraints left less than there is room for
   for (std::uint64_t seed = 0; seed < scaled(1000U); ++seed) {
     CAPTURE(seed);
     rng random(seed);

@@ -33,7 +33,7 @@ using costs = std::map<counts, std::int64_t>;
 
 // A class for each node; a vector has a fixed cost and a cost for each task, either may be negative.
 struct node_prices {
-  std::vector<std::set<counts>> holds{};  // room, rules aside, closed downwards
+  std::vector<std::set<counts>> holds{};  // room, constraints aside, closed downwards
   std::vector<std::vector<std::int64_t>> prices{};
 
   std::optional<std::int64_t> operator()(std::uint32_t n, class_vectors::counts v) const {
@@ -93,14 +93,14 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
     groups.assign(gang, node, world.tree.num_levels());
     if (groups.size() == 0) continue;
     topology_constraints unruled = gang;
-    for (constrained_task_group& m : unruled.members) {
+    for (constrained_task_group& m : unruled.groups) {
       if (m.tasks == 0) continue;
       m.slices.clear();
       m.spread = {{node, m.tasks}};  // says nothing, and keeps the kinds apart
     }
-    for (std::size_t m = 0; m < gang.members.size(); ++m)
+    for (std::size_t m = 0; m < gang.groups.size(); ++m)
       if (naive.lowest_constraint(static_cast<std::uint32_t>(m)) == any_level)
-        unruled.members[m].spread.clear();
+        unruled.groups[m].spread.clear();
     const naive_cells capacities(world, unruled);
     node_prices price;
     std::vector<std::uint32_t> classes;

@@ -83,11 +83,11 @@ TEST_CASE(
   CHECK(missed < placed / 10);
 }
 
-TEST_CASE("orders_of_groups: by leaves, CPU, memory, rules, and backwards; none twice") {
+TEST_CASE("orders_of_groups: by leaves, CPU, memory, constraints, and backwards; none twice") {
   topology_constraints gang;
-  gang.members = {{.tasks = 1, .gpus = 1, .host = {1, 9}},
-                  {.tasks = 1, .gpus = 3, .host = {2, 1}},
-                  {.tasks = 2, .gpus = 2, .host = {3, 1}, .spread = {{node, 1}}}};
+  gang.groups = {{.tasks = 1, .gpus = 1, .host = {1, 9}},
+                 {.tasks = 1, .gpus = 3, .host = {2, 1}},
+                 {.tasks = 2, .gpus = 2, .host = {3, 1}, .spread = {{node, 1}}}};
   colocated_groups groups;
   groups.assign(gang, node, 4);
   const auto orders = orders_of_groups(groups);
@@ -102,7 +102,7 @@ TEST_CASE("orders_of_groups: by leaves, CPU, memory, rules, and backwards; none 
 
 TEST_CASE("constraints_at: a level counts where it forbids what those beside it do not") {
   topology_constraints gang;
-  gang.members = {{.tasks = 8, .gpus = 1, .slices = {{block, 4}}, .spread = {{rack, 2}}}};
+  gang.groups = {{.tasks = 8, .gpus = 1, .slices = {{block, 4}}, .spread = {{rack, 2}}}};
   colocated_groups groups;
   groups.assign(gang, leaf, 6);
   CHECK(!constraints_at(groups, 0, node));

@@ -21,8 +21,8 @@ using namespace apiary::detail;
 colocated_groups kinds_of(const std::vector<std::uint32_t>& tasks) {
   topology_constraints gang;
   for (const std::uint32_t t : tasks) {
-    const auto leaves = static_cast<std::uint32_t>(gang.members.size()) + 1;
-    gang.members.push_back({.tasks = t, .gpus = leaves});
+    const auto leaves = static_cast<std::uint32_t>(gang.groups.size()) + 1;
+    gang.groups.push_back({.tasks = t, .gpus = leaves});
   }
   colocated_groups groups;
   groups.assign(gang, 0, 1);

@@ -97,15 +97,15 @@ node_table table_of_few(rng& random) {
 topology_constraints gang_of_shares(rng& random) {
   topology_constraints gang;
   for (std::uint32_t m = 1 + random.uniform(3); m > 0; --m) {
-    constrained_task_group member{.tasks = 1 + random.uniform(2), .gpus = random.uniform(3)};
-    member.host.cpu_milli = 1000 * random.uniform(2);
-    if (member.gpus == 1) member.gpu_milli = static_cast<milli_gpu>(150 + 150 * random.uniform(4));
-    if (random.uniform(4) == 0) member.models = 2;
-    if (!gang.members.empty() && random.uniform(3) == 0) {
-      member.leader = 0;
-      member.tasks = gang.members[0].tasks;
+    constrained_task_group group{.tasks = 1 + random.uniform(2), .gpus = random.uniform(3)};
+    group.host.cpu_milli = 1000 * random.uniform(2);
+    if (group.gpus == 1) group.gpu_milli = static_cast<milli_gpu>(150 + 150 * random.uniform(4));
+    if (random.uniform(4) == 0) group.models = 2;
+    if (!gang.groups.empty() && random.uniform(3) == 0) {
+      group.leader = 0;
+      group.tasks = gang.groups[0].tasks;
     }
-    gang.members.push_back(member);
+    gang.groups.push_back(group);
   }
   return gang;
 }
@@ -175,7 +175,7 @@ TEST_CASE("shared_capacity: nodes that have the same left are of one class") {
   nodes[node_id(3)].gpu_left[0] = 500;
   nodes[node_id(3)].healthy = false;
   colocated_groups groups;
-  groups.assign({.members = {{.tasks = 1, .gpus = 1, .gpu_milli = 500}}}, 0, 1);
+  groups.assign({.groups = {{.tasks = 1, .gpus = 1, .gpu_milli = 500}}}, 0, 1);
   shared_capacity capacities;
   REQUIRE(capacities.assign(nodes, groups, 0, 1'000, cost_of_change));
   CHECK(capacities.classes()[0] == capacities.classes()[1]);
@@ -195,7 +195,7 @@ TEST_CASE("shared_capacity: says so when its budget ends") {
   node_table nodes;
   nodes.add({.host = {}, .gpus = 8});
   colocated_groups groups;
-  groups.assign({.members = {{.tasks = 8, .gpus = 1, .gpu_milli = 300}}}, 0, 1);
+  groups.assign({.groups = {{.tasks = 8, .gpus = 1, .gpu_milli = 300}}}, 0, 1);
   shared_capacity capacities;
   REQUIRE(capacities.assign(nodes, groups, 0, 1'000'000, cost_of_change));
   const std::uint64_t steps = capacities.steps();
@@ -205,7 +205,7 @@ TEST_CASE("shared_capacity: says so when its budget ends") {
   // Vectors of more than 64 bits have no numbers.
   topology_constraints large;
   for (std::uint32_t cpu = 1; cpu <= 4; ++cpu)
-    large.members.push_back({.tasks = 1'000'000, .host = {cpu, 0}});
+    large.groups.push_back({.tasks = 1'000'000, .host = {cpu, 0}});
   groups.assign(large, 0, 1);
   CHECK(!capacities.assign(nodes, groups, 0, ~std::uint64_t{0}, cost_of_change));
 }

@@ -71,18 +71,17 @@ TEST_CASE("max_units: never less than can be placed; as many for whole GPUs, one
     for (std::uint32_t d = 0; d < n.gpus; ++d)
       n.gpu_left[d] = random.uniform(2) == 0 ? milli_gpu{whole_gpu} : tenths(10);
     topology_constraints gang;
-    gang.members = {{.tasks = 1 + random.uniform(3),
-                     .gpus = random.uniform(3),
-                     .host = {random.uniform(4), random.uniform(4)}}};
-    if (random.uniform(2) == 0) gang.members[0].gpu_milli = static_cast<milli_gpu>(100 + tenths(8));
-    if (gang.members[0].shared() > 0) gang.members[0].gpus = 1;
+    gang.groups = {{.tasks = 1 + random.uniform(3),
+                    .gpus = random.uniform(3),
+                    .host = {random.uniform(4), random.uniform(4)}}};
+    if (random.uniform(2) == 0) gang.groups[0].gpu_milli = static_cast<milli_gpu>(100 + tenths(8));
+    if (gang.groups[0].shared() > 0) gang.groups[0].gpus = 1;
     if (random.uniform(2) == 0) {
-      const std::uint32_t tasks = gang.members[0].tasks * random.uniform(3);
-      gang.members.push_back({.tasks = tasks, .gpus = 1, .leader = 0});
-      if (random.uniform(3) > 0)
-        gang.members[1].gpu_milli = static_cast<milli_gpu>(100 + tenths(8));
+      const std::uint32_t tasks = gang.groups[0].tasks * random.uniform(3);
+      gang.groups.push_back({.tasks = tasks, .gpus = 1, .leader = 0});
+      if (random.uniform(3) > 0) gang.groups[1].gpu_milli = static_cast<milli_gpu>(100 + tenths(8));
     }
-    if (random.uniform(3) == 0) gang.members[0].models = 1;
+    if (random.uniform(3) == 0) gang.groups[0].models = 1;
     colocated_groups groups;
     groups.assign(gang, node, block);
     REQUIRE(groups.size() == 1);

@@ -51,7 +51,7 @@ gang_request faultless_gang(const hived_catalog& catalog) {
   gang_request r;
   r.job = job_id(7);
   r.tenant = catalog.layout().find_tenant("b").value();
-  r.members = {{2, 2}, {1, 1}};
+  r.groups = {{2, 2}, {1, 1}};
   return r;
 }
 
@@ -101,15 +101,16 @@ TEST_CASE("hived_catalog: each fault of a request has its words") {
        "gang 7: priority -2 is not in -1, ..., 1000"},
       {[](gang_request& r) { r.priority = 1001; }, invalid,
        "gang 7: priority 1001 is not in -1, ..., 1000"},
-      {[](gang_request& r) { r.members.clear(); }, invalid, "gang 7: no tasks"},
-      {[](gang_request& r) { r.members[1].tasks = 0; }, invalid, "gang 7: a member with 0 tasks"},
-      {[](gang_request& r) { r.members[1].gpus = 0; }, invalid, "gang 7: tasks with 0 leaf cells"},
-      {[](gang_request& r) { r.members[0].gpus = 65; }, invalid,
+      {[](gang_request& r) { r.groups.clear(); }, invalid, "gang 7: no tasks"},
+      {[](gang_request& r) { r.groups[1].tasks = 0; }, invalid,
+       "gang 7: a task group with 0 tasks"},
+      {[](gang_request& r) { r.groups[1].gpus = 0; }, invalid, "gang 7: tasks with 0 leaf cells"},
+      {[](gang_request& r) { r.groups[0].gpus = 65; }, invalid,
        "gang 7: a task of 65 leaf cells, which no node holds"},
-      {[](gang_request& r) { r.members[0].tasks = 1'000'000; }, invalid,
+      {[](gang_request& r) { r.groups[0].tasks = 1'000'000; }, invalid,
        "gang 7: 1000001 tasks, where 1000000 are the limit"},
       {[](gang_request& r) {
-         r.members.assign(2, {~0U, 1});
+         r.groups.assign(2, {~0U, 1});
        },
        invalid, "gang 7: 8589934590 tasks, where 1000000 are the limit"},
       {[](gang_request& r) { r.leaf_type = leaf_type_id(2); }, not_found,
@@ -141,7 +142,7 @@ TEST_CASE("hived_catalog: each fault of a request has its words") {
       [](gang_request& r) { r.priority = -1; },
       [](gang_request& r) { r.priority = 1000; },
       [](gang_request& r) {
-        r.members[0] = {999'999, 64};
+        r.groups[0] = {999'999, 64};
       },
       [](gang_request& r) { r.leaf_type = leaf_type_id(1); },
       [&](gang_request& r) { r.suggested = &six; },
@@ -181,14 +182,14 @@ TEST_CASE("hived_catalog: a leaf is a bit of its node, and is found by it") {
     const task_place at{node_id(in.first_node + i / size), std::uint64_t{1} << (i % size)};
     REQUIRE(catalog.place_of(l) == at);
     gang_request r = faultless_gang(catalog);
-    r.members = {{1, 2}};
+    r.groups = {{1, 2}};
     const auto found = catalog.find_leaves(r, std::vector{at});
     REQUIRE(found.ok());
     REQUIRE(found->size() == 2);
     CHECK((*found)[0] == l);
     CHECK(!(*found)[1].leaf.valid());
     std::vector<task_place> listed;
-    catalog.list_tasks(*found, r.members, listed);
+    catalog.list_tasks(*found, r.groups, listed);
     CHECK(listed == std::vector{at});
   }
 }
@@ -208,7 +209,7 @@ TEST_CASE("hived_catalog: places of tasks that a host tells, right ones and wron
   CHECK(!(*found)[2].leaf.valid());
   CHECK(!(*found)[3].leaf.valid());
   std::vector<task_place> listed{{n0, 1}};
-  catalog.list_tasks(*found, r.members, listed);
+  catalog.list_tasks(*found, r.groups, listed);
   REQUIRE(listed.size() == 4);
   for (std::size_t t = 0; t < 3; ++t) CHECK(listed[t + 1] == told[t]);
 
@@ -263,7 +264,7 @@ TEST_CASE("hived_catalog: a request of another configuration") {
   CHECK(now.tenant != r.tenant);
   CHECK(now.leaf_type == after.find_leaf_type("NPU").value());
   CHECK(now.job == r.job);
-  CHECK(now.members == r.members);
+  CHECK(now.groups == r.groups);
   CHECK(now.priority == 3);
   CHECK(!now.pinned);
 

@@ -44,7 +44,7 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
     health<uniform_tree> usable(chain.tree());
     for (const cell_id leaf : chain.tree().cells(0))
       if (random.uniform(4) == 0) usable.mark_bad(leaf);
-    const leaf_counts tasks = apiary_test::tasks_of(r.members);
+    const leaf_counts tasks = apiary_test::tasks_of(r.groups);
     opportunistic_search search;
     hived_wait_reason supply;
     for (const health<uniform_tree>* filter :
@@ -63,7 +63,7 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
       }
       const bool found = search(h.cells(), r, 0, filter);
       REQUIRE(found == apiary_test::fits_by_sets(idle, tasks));
-      REQUIRE(supply.fits_repaired(chain, r.members) == apiary_test::fits_by_sets(repaired, tasks));
+      REQUIRE(supply.fits_repaired(chain, r.groups) == apiary_test::fits_by_sets(repaired, tasks));
       found ? ++yes : ++no;
       if (found) {
         apiary_test::check_place(chain, r, search.place(), filter);
@@ -87,11 +87,11 @@ TEST_CASE("guests gather on the nodes of guests, away from tenants' tasks") {
     return plan->tasks.at(0).node;
   };
   const node_id first =
-      run({.job = job_id(1), .tenant = tenant_id(0), .priority = -1, .members = {{1, 1}}});
-  const node_id owned = run({.job = job_id(2), .tenant = tenant_id(1), .members = {{1, 1}}});
+      run({.job = job_id(1), .tenant = tenant_id(0), .priority = -1, .groups = {{1, 1}}});
+  const node_id owned = run({.job = job_id(2), .tenant = tenant_id(1), .groups = {{1, 1}}});
   CHECK(first != owned);
-  CHECK(run({.job = job_id(3), .tenant = tenant_id(1), .priority = -1, .members = {{1, 2}}}) ==
+  CHECK(run({.job = job_id(3), .tenant = tenant_id(1), .priority = -1, .groups = {{1, 2}}}) ==
         first);
-  CHECK(run({.job = job_id(4), .tenant = tenant_id(1), .priority = -1, .members = {{1, 3}}}) !=
+  CHECK(run({.job = job_id(4), .tenant = tenant_id(1), .priority = -1, .groups = {{1, 3}}}) !=
         owned);
 }

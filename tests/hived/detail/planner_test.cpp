@@ -55,7 +55,7 @@ struct planned_cluster {
     return {.job = job_id(job),
             .tenant = tenant_id(tenant),
             .priority = priority,
-            .members = {{tasks, 2}}};
+            .groups = {{tasks, 2}}};
   }
   [[nodiscard]] absl::StatusCode consider(const gang_request& r) {
     return planner.consider(catalog, state.cells(), r).code();
@@ -105,19 +105,19 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("hived_planner: rules count where they can be understood") {
+TEST_CASE("hived_planner: constraints count where they can be understood") {
   planned_cluster p;
   gang_request r = p.gang(0, 1, 0, 1);
-  r.rules.required = 2;  // racks, which one chain has
+  r.constraints.required = 2;  // racks, which one chain has
   REQUIRE(p.find(r));
   CHECK(p.planner.place().chain == p.chain("V100"));
   r.leaf_type = p.catalog.type_of(p.chain("K80"));
   CHECK(p.consider(r) == absl::StatusCode::kInvalidArgument);
   r.leaf_type = {};
-  r.rules.required = 3;
+  r.constraints.required = 3;
   CHECK(p.consider(r) == absl::StatusCode::kInvalidArgument);
   r.tenant = tenant_id(2);
-  r.rules.required = 2;
+  r.constraints.required = 2;
   CHECK(p.consider(r) == absl::StatusCode::kFailedPrecondition);
 }
 
@@ -160,10 +160,10 @@ TEST_CASE("hived_planner: why a gang waits, the reason that leaves most hope") {
 }
 
 TEST_CASE(
-    "hived_planner: leaves are told in the order of the members, however they were searched") {
+    "hived_planner: leaves are told in the order of the task groups, however they were searched") {
   planned_cluster p;
   gang_request r = p.gang(0, 1, 0, 1);
-  r.members = {{1, 1}, {1, 2}, {1, 1}};
+  r.groups = {{1, 1}, {1, 2}, {1, 1}};
   REQUIRE(p.find(r));
   const gang_place& place = p.planner.place();
   REQUIRE(place.leaves.size() == 4);

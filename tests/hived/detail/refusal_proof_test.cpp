@@ -45,12 +45,12 @@ struct waiting_gang {
 };
 
 // A gang that waits.
-waiting_gang waits_for(hived& scheduler, std::uint32_t tenant, std::vector<task_group> members,
+waiting_gang waits_for(hived& scheduler, std::uint32_t tenant, std::vector<task_group> groups,
                        std::int32_t priority = 0) {
   waiting_gang a{{.job = job_id(99),
                   .tenant = tenant_id(tenant),
                   .priority = priority,
-                  .members = std::move(members)},
+                  .groups = std::move(groups)},
                  {}};
   const auto plan = scheduler.propose(a.request);
   REQUIRE((plan.ok() && plan->result == plan_result::wait));
@@ -117,13 +117,13 @@ TEST_CASE("what can never run is counted over all cells, what is busy over those
   CHECK(never.wait.why()->cells[0].most == 1);
 
   start_gang(scheduler,
-             {.job = job_id(0), .tenant = tenant_id(1), .priority = 3, .members = {{1, 2}}});
+             {.job = job_id(0), .tenant = tenant_id(1), .priority = 3, .groups = {{1, 2}}});
   const waiting_gang busy = waits_for(scheduler, 1, {{3, 3}}, 3);
   CHECK(busy.wait.reason == wait_reason::busy);
   CHECK(busy.wait.why()->cells[0].most == 2);
   // Above it, nothing is in the way.
   const auto above = scheduler.propose(
-      {.job = job_id(99), .tenant = tenant_id(1), .priority = 4, .members = {{3, 3}}});
+      {.job = job_id(99), .tenant = tenant_id(1), .priority = 4, .groups = {{3, 3}}});
   REQUIRE(above.ok());
   CHECK(above->result == plan_result::preempt);
   CHECK(above->wait.proof.empty());
@@ -134,7 +134,7 @@ TEST_CASE("what can never run is counted over all cells, what is busy over those
   CHECK(still.wait.proof == busy.wait.proof);
 }
 
-TEST_CASE("what no weight refuses is listed, by the members that were asked for") {
+TEST_CASE("what no weight refuses is listed, by the task groups that were asked for") {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 3}};
   config.physical_cells = {
@@ -157,9 +157,9 @@ TEST_CASE("what no weight refuses is listed, by the members that were asked for"
 
 TEST_CASE("a preempting gang whose place has turned bad has its own claims for itself") {
   hived scheduler = a_and_b();
-  start_gang(scheduler, {.job = job_id(0), .tenant = tenant_id(0), .members = {{2, 6}}});
+  start_gang(scheduler, {.job = job_id(0), .tenant = tenant_id(0), .groups = {{2, 6}}});
   const gang_request above{
-      .job = job_id(99), .tenant = tenant_id(0), .priority = 2, .members = {{1, 6}, {1, 5}}};
+      .job = job_id(99), .tenant = tenant_id(0), .priority = 2, .groups = {{1, 6}, {1, 5}}};
   auto plan = scheduler.propose(above);
   REQUIRE((plan.ok() && plan->result == plan_result::preempt));
   REQUIRE(scheduler.commit(*plan).ok());

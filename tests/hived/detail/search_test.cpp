@@ -55,7 +55,7 @@ void check_own_place(const hived_cells& cells, const gang_request& r, const gang
 std::uint32_t ones(std::uint64_t mask) { return static_cast<std::uint32_t>(std::popcount(mask)); }
 
 bool packs(const leaf_counts& free, const gang_request& r) {
-  return apiary_test::fits_by_sets(free, apiary_test::tasks_of(r.members));
+  return apiary_test::fits_by_sets(free, apiary_test::tasks_of(r.groups));
 }
 
 // Whether tasks fit into a tenant's free usable leaves for some way to grant the whole cells from
@@ -95,7 +95,7 @@ hived used_racks(rng& random) {
 }
 gang_request equal_tasks(rng& random) {
   gang_request r{.job = job_id(99), .tenant = tenant_id(random.uniform(2)), .priority = 3};
-  r.members = {{1 + random.uniform(6), 1 + random.uniform(4)}};
+  r.groups = {{1 + random.uniform(6), 1 + random.uniform(4)}};
   return r;
 }
 
@@ -215,14 +215,14 @@ TEST_CASE("what would fit, were nothing in use") {
   CHECK(!supply.fits_empty(a, gang_t{{3, 4}, {2, 2}}));
   CHECK(supply.fits_empty(cells.chain(0), gang_t{{8, 4}}));
   CHECK(!supply.fits_empty(cells.chain(0), gang_t{{9, 3}}));
-  CHECK(supply.fits_repaired(cells, h.gangs(), {.members = {{3, 4}}},
+  CHECK(supply.fits_repaired(cells, h.gangs(), {.groups = {{3, 4}}},
                              cells.cluster_of(tenant_id(0), 0), std::nullopt));
 }
 
 TEST_CASE("claims of a gang that lost its place to bad hardware are not in its own way") {
   hived h = four_racks_of({{.name = "a", .cells = {{"RACK.NODE", 2}}}});
-  const gang_request low{.job = job_id(1), .tenant = tenant_id(0), .members = {{2, 4}}};
-  gang_request high{.job = job_id(2), .tenant = tenant_id(0), .priority = 5, .members = {{2, 4}}};
+  const gang_request low{.job = job_id(1), .tenant = tenant_id(0), .groups = {{2, 4}}};
+  gang_request high{.job = job_id(2), .tenant = tenant_id(0), .priority = 5, .groups = {{2, 4}}};
   REQUIRE(h.commit(*h.propose(low)).ok());
   const auto claimed = h.propose(high);
   REQUIRE(claimed->result == plan_result::preempt);
@@ -252,13 +252,13 @@ TEST_CASE("a shortage is told of the chain that the gang might use") {
   std::uint32_t racks = 0;
   while (h.layout().chains[racks].level_types[0] != "GPU") ++racks;
   const auto propose = [&](std::uint32_t job, std::uint32_t tasks) {
-    return *h.propose({.job = job_id(job), .tenant = tenant_id(0), .members = {{tasks, 4}}});
+    return *h.propose({.job = job_id(job), .tenant = tenant_id(0), .groups = {{tasks, 4}}});
   };
   const gang_wait never = propose(0, 5).wait;
   CHECK(never.reason == wait_reason::never);
   CHECK(never.chain == racks);
   REQUIRE(never.shortage);
-  CHECK(never.shortage->present * never.shortage->leaves == 16);
+  CHECK(never.shortage->present * never.shortage->gpus == 16);
   REQUIRE(h.commit(propose(1, 4)).ok());
   const gang_wait busy = propose(0, 3).wait;
   CHECK(busy.reason == wait_reason::busy);
@@ -271,13 +271,13 @@ TEST_CASE("a lazy gang makes way for one with suggested nodes, and runs on besid
   hived h = four_racks_of({{.name = "a", .cells = {{"RACK.NODE", 2}}}});
   const auto low = [](std::uint32_t job, std::uint32_t tasks, bool lazy) {
     return gang_request{
-        .job = job_id(job), .tenant = tenant_id(0), .members = {{tasks, 4}}, .lazy = lazy};
+        .job = job_id(job), .tenant = tenant_id(0), .groups = {{tasks, 4}}, .lazy = lazy};
   };
   const auto first = *h.propose(low(1, 1, true));
   REQUIRE(h.commit(first).ok());
   const auto second = *h.propose(low(2, 1, true));
   REQUIRE(h.commit(second).ok());
-  gang_request high{.job = job_id(3), .tenant = tenant_id(0), .priority = 5, .members = {{1, 4}}};
+  gang_request high{.job = job_id(3), .tenant = tenant_id(0), .priority = 5, .groups = {{1, 4}}};
   summary_bitset nodes(h.layout().num_nodes(), true);
 
   SUBCASE("all nodes but one that no task is on") { nodes.assign(7, false); }
@@ -311,8 +311,7 @@ hived nodes_of_two(std::uint32_t nodes, std::uint32_t owned) {
   return *std::move(h);
 }
 gang_request whole_nodes(std::uint32_t job, std::int32_t priority, std::uint32_t tasks = 1) {
-  return {
-      .job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {{tasks, 2}}};
+  return {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .groups = {{tasks, 2}}};
 }
 gang_plan committed(hived& h, const gang_request& r) {
   auto plan = h.propose(r);
@@ -532,13 +531,13 @@ TEST_CASE("tasks are placed as the same ones sorted by size, told in the order o
     hived h = four_racks();
     let_gangs_come_and_go(h, random, true);
     gang_request r = gang_of_few(random, 99);
-    r.members.clear();
+    r.groups.clear();
     for (std::uint32_t m = 2 + random.uniform(4); m > 0; --m)
-      r.members.push_back({1 + random.uniform(2), 1 + random.uniform(2)});
+      r.groups.push_back({1 + random.uniform(2), 1 + random.uniform(2)});
     gang_request by_size = r;
-    std::vector<task_group>& sorted = by_size.members;
-    sorted = {{0, r.members[0].gpus}, {0, 3 - r.members[0].gpus}};
-    for (const task_group& m : r.members) sorted[m.gpus == sorted[0].gpus ? 0 : 1].tasks += m.tasks;
+    std::vector<task_group>& sorted = by_size.groups;
+    sorted = {{0, r.groups[0].gpus}, {0, 3 - r.groups[0].gpus}};
+    for (const task_group& m : r.groups) sorted[m.gpus == sorted[0].gpus ? 0 : 1].tasks += m.tasks;
     if (sorted[1].tasks == 0) sorted.pop_back();
     const auto plan = *h.propose(r);
     const auto expected = *h.propose(by_size);
@@ -550,7 +549,7 @@ TEST_CASE("tasks are placed as the same ones sorted by size, told in the order o
     ++several;
     std::size_t next[2] = {0, sorted[0].tasks};
     std::size_t task = 0;
-    for (const task_group& m : r.members) {
+    for (const task_group& m : r.groups) {
       for (std::uint32_t t = 0; t < m.tasks; ++t)
         REQUIRE(plan.tasks[task++] == expected.tasks[next[m.gpus == sorted[0].gpus ? 0 : 1]++]);
     }

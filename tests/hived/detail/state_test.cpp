@@ -119,7 +119,7 @@ gang_request settling_gang(job_id job, tenant_id tenant, std::int32_t priority,
   r.job = job;
   r.tenant = tenant;
   r.priority = priority;
-  r.members = {{static_cast<std::uint32_t>(leaves), 1}};
+  r.groups = {{static_cast<std::uint32_t>(leaves), 1}};
   return r;
 }
 
@@ -445,9 +445,9 @@ TEST_CASE("hived_state: whose spread it is is in the hash") {
     hived_state state(layout);
     const cell_id leaf = state.cells().chain(racks).first_leaf(0);
     gang_request r = settling_gang(job_id(1), a, 0, 1);
-    r.members = {{1, 1}, {1, 1}};
-    r.rules.members.resize(2);
-    r.rules.members[first ? 0 : 1] = spread;
+    r.groups = {{1, 1}, {1, 1}};
+    r.constraints.groups.resize(2);
+    r.constraints.groups[first ? 0 : 1] = spread;
     state.readmit(settled_before(r, {{racks, leaf}, {racks, cell_id(leaf.value + 1)}}));
     hashes.insert(state.hash());
   }

@@ -1,4 +1,4 @@
-// apiary/tests/hived/detail/topology_fit_test.cpp - HiveD gangs under rules: what they say and get.
+// apiary/tests/hived/detail/topology_fit_test.cpp - HiveD gangs under constraints: what they say and get.
 // SPDX-License-Identifier: MIT
 #include "support/hived_constraints.h"
 #include "support/hived_worlds.h"
@@ -54,13 +54,13 @@ hived two_rows(std::vector<virtual_cluster_config> tenants) {
   return *std::move(scheduler);
 }
 
-gang_request ruled_gang(std::uint32_t job, std::vector<task_group> members,
-                        request_constraints rules, std::int32_t priority = 0) {
+gang_request ruled_gang(std::uint32_t job, std::vector<task_group> groups,
+                        request_constraints constraints, std::int32_t priority = 0) {
   return {.job = job_id(job),
           .tenant = tenant_id(0),
           .priority = priority,
-          .members = std::move(members),
-          .rules = std::move(rules)};
+          .groups = std::move(groups),
+          .constraints = std::move(constraints)};
 }
 gang_plan ruled_plan(hived& h, const gang_request& r) {
   const auto plan = h.propose(r);
@@ -100,8 +100,8 @@ TEST_CASE("nodes promised one by one are in no rack together, in use or not, spr
     CAPTURE(spread);
     hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
     gang_request r = ruled_gang(9, {{2, 4}}, {.required = rack_of_nodes}, 10);
-    if (spread) r.rules.members.resize(1);
-    if (spread) r.rules.members[0].spread = {{rack_of_nodes, 2}};
+    if (spread) r.constraints.groups.resize(1);
+    if (spread) r.constraints.groups[0].spread = {{rack_of_nodes, 2}};
     CHECK(ruled_plan(h, r).wait.reason == wait_reason::never);
     for (const std::uint32_t job : {1U, 2U}) start_ruled(h, ruled_gang(job, {{1, 4}}, {}));
     const gang_plan plan = ruled_plan(h, r);
@@ -123,8 +123,8 @@ TEST_CASE(
     const std::uint32_t rack = h.gangs()[*h.gangs().find(job_id(1))].leaves[0].leaf.value / 16;
     REQUIRE(h.gangs()[*h.gangs().find(job_id(2))].leaves[0].leaf.value / 16 == rack);
     gang_request r = ruled_gang(9, {{2, 4}}, {}, 10);
-    r.rules.members.resize(1);
-    r.rules.members[0].spread = {{rack_of_nodes, 1}};
+    r.constraints.groups.resize(1);
+    r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
     const gang_plan plan = ruled_plan(h, r);
     REQUIRE(plan.result != plan_result::wait);
     CHECK(racks_spanned(plan.tasks).size() == 2);
@@ -153,8 +153,8 @@ TEST_CASE("no more lower gangs give way to a spread over racks than must") {
       REQUIRE(rack_of(job_id(job)) == rack_of(job_id(1)));
     }
     gang_request r = ruled_gang(9, {{3, 4}}, {}, 10);
-    r.rules.members.resize(1);
-    r.rules.members[0].spread = {{rack_of_nodes, 1}};
+    r.constraints.groups.resize(1);
+    r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
     const gang_plan plan = ruled_plan(h, r);
     CHECK(racks_spanned(plan.tasks).size() == 3);
     // Its own cell goes to a second rack, that of one that gives way to a third.
@@ -166,7 +166,7 @@ TEST_CASE("no more lower gangs give way to a spread over racks than must") {
   }
 }
 
-TEST_CASE("a gang under rules has no more members than its search is made for") {
+TEST_CASE("a gang under constraints has no more task groups than its search is made for") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   const std::vector<task_group> many(1025, {1, 1});
   const auto plan = h.propose(ruled_gang(1, many, {.required = rack_of_nodes}));
@@ -183,8 +183,8 @@ TEST_CASE("what is undecided on any nodes is not denied for those suggested") {
   for (std::uint32_t n = 4; n < 16; ++n) there.push_back({.node = node_id(n), .leaves = 15});
   REQUIRE(h.recover(others, there).ok());
   gang_request r = ruled_gang(9, {{2, 4}}, {}, 10);
-  r.rules.members.resize(1);
-  r.rules.members[0].spread = {{rack_of_nodes, 1}};
+  r.constraints.groups.resize(1);
+  r.constraints.groups[0].spread = {{rack_of_nodes, 1}};
   CHECK(ruled_plan(h, r).wait.reason == wait_reason::undecided);
   const summary_bitset none(16);
   r.suggested = &none;
@@ -233,33 +233,33 @@ TEST_CASE("slices are consecutive tasks, a leader has its workers beside it") {
   for (const std::int32_t priority : {0, -1}) {
     hived with = h;
     start_ruled(with, ruled_gang(1, {{1, 1}}, {.required = rack_of_nodes}, priority));
-    request_constraints rules;
-    rules.members = {{.slices = {{rack_of_nodes, 3}}}};
-    const auto sliced = ruled_plan(with, ruled_gang(2, {{12, 4}}, rules, priority));
+    request_constraints constraints;
+    constraints.groups = {{.slices = {{rack_of_nodes, 3}}}};
+    const auto sliced = ruled_plan(with, ruled_gang(2, {{12, 4}}, constraints, priority));
     CHECK(sliced.result == plan_result::bind);
-    rules.members = {{.spread = {{node_of_racks, 1}}}, {.leader = 0}};
-    const auto led = ruled_plan(with, ruled_gang(3, {{4, 1}, {12, 1}}, rules, priority));
+    constraints.groups = {{.spread = {{node_of_racks, 1}}}, {.leader = 0}};
+    const auto led = ruled_plan(with, ruled_gang(3, {{4, 1}, {12, 1}}, constraints, priority));
     CHECK(led.result == plan_result::bind);
   }
 }
 
 TEST_CASE("a spread counts cells of the hardware, wherever whole cells are bound") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 6}}}, {.name = "b"}});
-  request_constraints rules;
-  rules.members = {{.spread = {{rack_of_nodes, 1}}}};
-  const gang_plan apart = ruled_plan(h, ruled_gang(1, {{4, 4}}, rules));
+  request_constraints constraints;
+  constraints.groups = {{.spread = {{rack_of_nodes, 1}}}};
+  const gang_plan apart = ruled_plan(h, ruled_gang(1, {{4, 4}}, constraints));
   CHECK(apart.result == plan_result::bind);
   CHECK(racks_spanned(apart.tasks).size() == 4);
-  CHECK(ruled_plan(h, ruled_gang(2, {{5, 4}}, rules)).result == plan_result::wait);
+  CHECK(ruled_plan(h, ruled_gang(2, {{5, 4}}, constraints)).result == plan_result::wait);
   // Two tasks in one rack are bound there; two more go to other racks.
   start_ruled(h, ruled_gang(3, {{2, 4}}, {}));
-  const gang_plan beside = ruled_plan(h, ruled_gang(4, {{4, 4}}, rules));
+  const gang_plan beside = ruled_plan(h, ruled_gang(4, {{4, 4}}, constraints));
   CHECK(beside.result == plan_result::bind);
   CHECK(racks_spanned(beside.tasks).size() == 4);
   // Halves of nodes: on four nodes.
   hived halves = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE.GPU", 8}}}});
-  rules.members = {{.spread = {{node_of_racks, 1}}}};
-  CHECK(ruled_plan(halves, ruled_gang(1, {{8, 1}}, rules)).result == plan_result::bind);
+  constraints.groups = {{.spread = {{node_of_racks, 1}}}};
+  CHECK(ruled_plan(halves, ruled_gang(1, {{8, 1}}, constraints)).result == plan_result::bind);
 }
 
 TEST_CASE("cells that are promised one by one are in no rack, wherever they are") {
@@ -271,7 +271,7 @@ TEST_CASE("cells that are promised one by one are in no rack, wherever they are"
         plan_result::bind);
 }
 
-TEST_CASE("a gang under rules preempts the fewest gangs that its rules need") {
+TEST_CASE("a gang under constraints preempts the fewest gangs that its constraints need") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   start_ruled(h, ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}));
   for (std::uint32_t job = 2; job < 6; ++job) start_ruled(h, ruled_gang(job, {{1, 4}}, {}));
@@ -283,7 +283,7 @@ TEST_CASE("a gang under rules preempts the fewest gangs that its rules need") {
   REQUIRE(h.commit(plan).ok());
   CHECK(apiary_test::faults_of(h) == "");
   gang_request other = r;
-  other.rules.required = any_level;
+  other.constraints.required = any_level;
   CHECK(h.propose(other).status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(h.finish(job_id(1)).ok());
   const gang_plan bound = ruled_plan(h, r);
@@ -306,9 +306,9 @@ TEST_CASE("of whole cells on one node, victims for a spread over nodes are sough
       r.suggested = &nodes;
       start_ruled(h, r);
     }
-    request_constraints rules;
-    rules.members = {{.spread = {{node_of_racks, 1}}}};
-    const gang_plan plan = ruled_plan(h, ruled_gang(9, {{2, 1}}, rules, 10));
+    request_constraints constraints;
+    constraints.groups = {{.spread = {{node_of_racks, 1}}}};
+    const gang_plan plan = ruled_plan(h, ruled_gang(9, {{2, 1}}, constraints, 10));
     CHECK(plan.result == plan_result::preempt);
     return plan.victims;
   };
@@ -320,7 +320,7 @@ TEST_CASE("of whole cells on one node, victims for a spread over nodes are sough
         std::vector<job_id>{job_id(2), job_id(3)});
 }
 
-TEST_CASE("a preempting gang under rules that goes elsewhere keeps them there") {
+TEST_CASE("a preempting gang under constraints that goes elsewhere keeps them there") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   start_ruled(h, ruled_gang(1, {{4, 4}}, {.required = rack_of_nodes}));
   start_ruled(h, ruled_gang(2, {{4, 4}}, {.required = rack_of_nodes}));
@@ -338,7 +338,7 @@ TEST_CASE("a preempting gang under rules that goes elsewhere keeps them there") 
   CHECK(apiary_test::faults_of(h) == "");
 }
 
-TEST_CASE("under rules, too, suggested nodes and bad hardware count") {
+TEST_CASE("under constraints, too, suggested nodes and bad hardware count") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}, {"ROW.RACK", 1}}}});
   for (const std::int32_t priority : {0, -1}) {
     CAPTURE(priority);
@@ -380,18 +380,18 @@ TEST_CASE("a gang grows by one in its cell of the level that both require") {
   summary_bitset nodes(16, false);
   for (std::uint32_t n = 0; n < 4; ++n) nodes.set(rack * 4 + n);
   gang_request more = ruled_gang(4, {{1, 1}, {2, 1}}, {.required = rack_of_nodes});
-  more.rules.members = {{}, {.leader = 0}};
+  more.constraints.groups = {{}, {.leader = 0}};
   more.suggested = &nodes;
   start_ruled(h, more);
   REQUIRE(h.grow(job_id(1), job_id(4)).ok());
   const gang_record& grown = *h.find(job_id(1));
-  REQUIRE(grown.request.rules.members.size() == 3);
-  CHECK(grown.request.rules.members[2].leader == 1);
+  REQUIRE(grown.request.constraints.groups.size() == 3);
+  CHECK(grown.request.constraints.groups[2].leader == 1);
   CHECK(apiary_test::broken_rule(h.layout(), grown.request, h.tasks(grown)) == "");
   CHECK(apiary_test::faults_of(h) == "");
 }
 
-TEST_CASE("rules that cannot be understood are refused in words, and nothing changes") {
+TEST_CASE("constraints that cannot be understood are refused in words, and nothing changes") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   const std::uint64_t before = h.hash();
   const auto refused = [&](const gang_request& r) {
@@ -404,15 +404,16 @@ TEST_CASE("rules that cannot be understood are refused in words, and nothing cha
         "gang 1: the gang requires level 9: there are levels 1 to 3");
   CHECK(refused(ruled_gang(1, {{2, 1}}, {.preferred = 0})) ==
         "gang 1: the gang prefers level 0: there are levels 1 to 3");
-  request_constraints rules;
-  rules.members = {{}, {}};
-  CHECK(refused(ruled_gang(1, {{2, 1}}, rules)) == "gang 1: rules for 2 members, it has 1");
-  rules.members = {{.slices = {{rack_of_nodes, 2}}}};
-  CHECK(refused(ruled_gang(1, {{3, 1}}, rules)) ==
-        "gang 1: member 0: slices of level 2 of 2 tasks are no whole part of its 3 tasks");
+  request_constraints constraints;
+  constraints.groups = {{}, {}};
+  CHECK(refused(ruled_gang(1, {{2, 1}}, constraints)) ==
+        "gang 1: topology constraints for 2 task groups, it has 1");
+  constraints.groups = {{.slices = {{rack_of_nodes, 2}}}};
+  CHECK(refused(ruled_gang(1, {{3, 1}}, constraints)) ==
+        "gang 1: task group 0: slices of level 2 of 2 tasks are no whole part of its 3 tasks");
 }
 
-TEST_CASE("a gang under rules that runs already is taken wherever it is") {
+TEST_CASE("a gang under constraints that runs already is taken wherever it is") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 2}}}});
   const gang_request r = ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes});
   const std::vector<task_place> tasks{{node_id(0), 15}, {node_id(9), 15}};

@@ -51,7 +51,7 @@ gang_request random_request(std::uint32_t job, rng& random) {
   gang_request r{.job = job_id(job), .tenant = tenant_id(0)};
   r.priority = static_cast<std::int32_t>(random.uniform(4));
   for (std::uint32_t m = 1 + random.uniform(2); m-- > 0;)
-    r.members.push_back({1 + random.uniform(2), 1 + random.uniform(4)});
+    r.groups.push_back({1 + random.uniform(2), 1 + random.uniform(4)});
   return r;
 }
 
@@ -150,9 +150,9 @@ cost_t cost_beside(const hived& scheduler, const std::vector<job_id>& victims, b
 
 TEST_CASE("what ends for another gang already costs nothing more") {
   hived scheduler = one_tenant();
-  const auto ask = [&](std::uint32_t job, std::int32_t priority, task_group member) {
+  const auto ask = [&](std::uint32_t job, std::int32_t priority, task_group group) {
     const gang_request r{
-        .job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {member}};
+        .job = job_id(job), .tenant = tenant_id(0), .priority = priority, .groups = {group}};
     const auto plan = scheduler.propose(r);
     REQUIRE(plan.ok());
     REQUIRE(scheduler.commit(*plan).ok());
@@ -185,7 +185,7 @@ TEST_CASE("beside preemptions in flight no set of lower gangs costs less than th
       const bool high = random.uniform(3) == 0;
       if (high) {
         request.priority = 5;
-        request.members = {{1, 1 + random.uniform(3)}};
+        request.groups = {{1, 1 + random.uniform(3)}};
       }
       const auto plan = scheduler.propose(request);
       REQUIRE(plan.ok());
@@ -243,9 +243,9 @@ TEST_CASE("beside preemptions in flight no set of lower gangs costs less than th
 
 TEST_CASE("costs of a host's own are as large as they like, and stay when the cluster changes") {
   hived scheduler = one_tenant();
-  const auto ask = [&](std::uint32_t job, std::int32_t priority, task_group member) {
+  const auto ask = [&](std::uint32_t job, std::int32_t priority, task_group group) {
     const auto plan = scheduler.propose(
-        {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .members = {member}});
+        {.job = job_id(job), .tenant = tenant_id(0), .priority = priority, .groups = {group}});
     REQUIRE(plan.ok());
     if (plan->result == plan_result::bind) REQUIRE(scheduler.commit(*plan).ok());
     return plan->victims;

@@ -95,8 +95,8 @@ TEST_CASE("what repaired hardware would hold is what counting every leaf says") 
         for (const std::optional<gang_slot> restarted : restarts) {
           gang_request r;
           r.priority = static_cast<std::int32_t>(random.uniform(5));
-          r.members = {{1 + random.uniform(6), 1 + random.uniform(4)}};
-          const bool expected = naive_repaired(h, at, r.priority, restarted, r.members[0]);
+          r.groups = {{1 + random.uniform(6), 1 + random.uniform(4)}};
+          const bool expected = naive_repaired(h, at, r.priority, restarted, r.groups[0]);
           REQUIRE(supply.fits_repaired(h.cells(), h.gangs(), r, at, restarted) == expected);
           ++asked;
           fit += expected ? 1U : 0U;

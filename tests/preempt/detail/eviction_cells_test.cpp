@@ -30,7 +30,7 @@ struct celled_world {
   capacity_index<uniform_tree> capacities{uniform_tree{3, 3, 8}, node, 8};
   std::vector<eviction_candidate> candidates;
   std::vector<gpus_on_node> allocations;
-  std::vector<task_group> members;
+  std::vector<task_group> groups;
 
   explicit celled_world(std::uint64_t seed) {
     rng random(seed);
@@ -51,7 +51,7 @@ struct celled_world {
     }
     for (std::uint32_t n = 0; n < 9; ++n) capacities.set(n, random.uniform(room[n] + 1));
     for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
-      members.push_back({1 + random.uniform(3), 1 + random.uniform(8)});
+      groups.push_back({1 + random.uniform(3), 1 + random.uniform(8)});
   }
   // The least cost of all sets that let the gang fit the cell; no_price if there is none.
   [[nodiscard]] std::uint64_t least(level_t l, std::uint32_t cell) const {
@@ -68,7 +68,7 @@ struct celled_world {
       if (cost >= best) continue;
       leaf_counts there;
       for (const cell_id n : capacities.nodes(l, cell)) there.push_back(left[n.value]);
-      if (fits_by_sets(there, tasks_of(members))) best = cost;
+      if (fits_by_sets(there, tasks_of(groups))) best = cost;
     }
     return best;
   }
@@ -86,7 +86,7 @@ TEST_CASE("eviction_cells: no set of victims costs less than the bound of its ce
     const celled_world w(seed);
     const level_t l = node + static_cast<level_t>(seed % 3);
     CAPTURE(l);
-    cells.begin(w.capacities, l, w.candidates, w.allocations, w.members);
+    cells.begin(w.capacities, l, w.candidates, w.allocations, w.groups);
     REQUIRE(cells.bounds().size() == w.capacities.num_cells(l));
     for (std::uint32_t c = 0; c < cells.bounds().size(); ++c) {
       CAPTURE(c);
@@ -113,7 +113,7 @@ TEST_CASE("eviction_cells: a cell has the gangs there, with their allocations th
     CAPTURE(seed);
     const celled_world w(seed);
     const level_t l = node + static_cast<level_t>(seed % 3);
-    cells.begin(w.capacities, l, w.candidates, w.allocations, w.members);
+    cells.begin(w.capacities, l, w.candidates, w.allocations, w.groups);
     for (std::uint32_t c = 0; c < w.capacities.num_cells(l); ++c) {
       cells.select(c);
       const id_range<cell_id> nodes = w.capacities.nodes(l, c);

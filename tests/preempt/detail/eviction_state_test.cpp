@@ -24,7 +24,7 @@ struct evictable_world {
   std::vector<std::uint32_t> free;
   std::vector<eviction_candidate> candidates;
   std::vector<gpus_on_node> allocations;
-  std::vector<task_group> members;
+  std::vector<task_group> groups;
 
   // GPUs of a candidate on a node.
   [[nodiscard]] std::uint32_t gpus(std::size_t j, std::size_t node) const {
@@ -72,7 +72,7 @@ evictable_world random_evictable_world(rng& random) {
     c.last = static_cast<std::uint32_t>(w.allocations.size());
   }
   for (std::uint32_t m = random.uniform(5); m > 0; --m)
-    w.members.push_back({1 + random.uniform(4), 1 + random.uniform(9)});
+    w.groups.push_back({1 + random.uniform(4), 1 + random.uniform(9)});
   return w;
 }
 
@@ -121,13 +121,13 @@ void check_eviction_counts(const eviction_state& state, const evictable_world& w
   CHECK(state.by_free() == nodes);
   CHECK(state.all_evicted() == w.nodes_without(std::vector<bool>(evicted.size(), true)));
   std::vector<std::uint32_t> sizes;
-  for (const task_group& m : w.members)
+  for (const task_group& m : w.groups)
     if (std::find(sizes.begin(), sizes.end(), m.gpus) == sizes.end()) sizes.push_back(m.gpus);
   REQUIRE(state.slots().size() == sizes.size());
   bool is_short = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     std::uint64_t needed = 0;
-    for (const task_group& m : w.members)
+    for (const task_group& m : w.groups)
       for (std::uint32_t t = 0; t < m.tasks; ++t) needed += m.gpus / sizes[i];
     std::uint64_t present = 0;
     for (std::uint32_t f = 0; f < nodes.size(); ++f)
@@ -148,7 +148,7 @@ TEST_CASE("eviction_state: counts and prices are those of everything counted aga
     CAPTURE(seed);
     rng random(seed);
     const evictable_world w = random_evictable_world(random);
-    state.begin(w.others, w.free, w.candidates, w.allocations, w.members);
+    state.begin(w.others, w.free, w.candidates, w.allocations, w.groups);
     check_eviction_prices(state, w);
     std::vector<bool> evicted(w.candidates.size(), false);
     std::vector<std::uint32_t> tried;
@@ -202,10 +202,10 @@ TEST_CASE("eviction_state: slots decide exactly if the task sizes divide one ano
   for (std::uint32_t a = 1; a <= 12; ++a) {
     for (std::uint32_t b = 1; b <= 12; ++b) {
       for (std::uint32_t c = 1; c <= 12; ++c) {
-        const std::vector<task_group> members{{1, a}, {2, b}, {1, c}};
+        const std::vector<task_group> groups{{1, a}, {2, b}, {1, c}};
         std::vector<std::uint32_t> sizes{a, b, c};
         std::sort(sizes.begin(), sizes.end());
-        state.begin({}, {}, {}, {}, members);
+        state.begin({}, {}, {}, {}, groups);
         CHECK(state.slots_decide() == (sizes[1] % sizes[0] == 0 && sizes[2] % sizes[1] == 0));
       }
     }

@@ -21,8 +21,8 @@ TEST_CASE("victim_lower_bound: the cheapest slots, and as many gangs as they nee
   eviction_state state;
   victim_lower_bound bound;
   const auto of = [&](std::uint32_t tasks, std::uint32_t leaves) {
-    const std::vector<task_group> members{{tasks, leaves}};
-    state.begin({}, free, candidates, allocations, members);
+    const std::vector<task_group> asked{{tasks, leaves}};
+    state.begin({}, free, candidates, allocations, asked);
     return bound(state, candidates);
   };
   CHECK(of(1, 8) == 12);
@@ -36,11 +36,11 @@ TEST_CASE("victim_lower_bound: what tenants may lose is too little, by a count")
   const std::vector<eviction_candidate> candidates{{1, 0, 1}, {1, 1, 2}, {1, 2, 3}};
   const std::vector<gpus_on_node> allocations{{0, 5}, {1, 4}, {1, 4}};
   const std::vector<std::uint32_t> groups{0, 1, 1};
-  const std::vector<task_group> members{{1, 8}};
+  const std::vector<task_group> asked{{1, 8}};
   eviction_state state;
   victim_lower_bound bound;
   const auto is_short_within_budgets = [&](const std::vector<disruption_budget>& most) {
-    state.begin({}, free, candidates, allocations, members);
+    state.begin({}, free, candidates, allocations, asked);
     disruption_tally budgets;
     budgets.begin({groups, most}, candidates, allocations);
     return bound.is_short_within_budgets(state, candidates, allocations, budgets);

@@ -135,7 +135,7 @@ class move_gains {
   APIARY_ASSERT(threshold > 0);
   std::vector<std::uint32_t> free(n);
   std::array<summary_bitset, most + 1> by_free;  // servers that are not idle
-  for (summary_bitset& members : by_free) members = summary_bitset(n);
+  for (summary_bitset& groups : by_free) groups = summary_bitset(n);
   for (std::uint32_t s = 0; s < n; ++s) {
     APIARY_ASSERT(servers[s].gpus <= most && servers[s].free <= servers[s].gpus);
     free[s] = servers[s].free;

@@ -40,8 +40,8 @@ namespace detail {
 //           grown.
 class bin_packing_search {
  public:
-  static constexpr std::uint32_t max_leaves = 64;
-  using histogram = std::array<std::uint32_t, max_leaves + 1>;  // nodes by free GPUs
+  static constexpr std::uint32_t max_gpus = 64;
+  using histogram = std::array<std::uint32_t, max_gpus + 1>;  // nodes by free GPUs
   struct task_size {
     std::uint32_t gpus = 0;
     std::uint32_t tasks = 0;
@@ -71,11 +71,11 @@ class bin_packing_search {
  private:
   struct level {
     task_size size;
-    std::uint32_t tasks_left;                         // of this size and smaller ones
-    std::uint64_t leaves_left;                        // their GPUs
-    std::array<std::uint8_t, max_leaves + 1> usable;  // the largest sum of these sizes up to f
-    histogram nodes;                                  // by usable GPUs, at most tasks_left
-    histogram steps;                                  // taken from there
+    std::uint32_t tasks_left;                       // of this size and smaller ones
+    std::uint64_t leaves_left;                      // their GPUs
+    std::array<std::uint8_t, max_gpus + 1> usable;  // the largest sum of these sizes up to f
+    histogram nodes;                                // by usable GPUs, at most tasks_left
+    histogram steps;                                // taken from there
     std::uint32_t exact;
   };
 
@@ -96,7 +96,7 @@ class bin_packing_search {
         at.leaves_left += levels_[i + 1].leaves_left;
         at.usable = levels_[i + 1].usable;
       }
-      for (std::uint32_t f = at.size.gpus; f <= max_leaves; ++f) {
+      for (std::uint32_t f = at.size.gpus; f <= max_gpus; ++f) {
         const std::uint32_t with = at.size.gpus + at.usable[f - at.size.gpus];
         if (with > at.usable[f]) at.usable[f] = static_cast<std::uint8_t>(with);
       }
@@ -114,7 +114,7 @@ class bin_packing_search {
     level& at = levels_[i];
     at.nodes.fill(0);
     at.steps.fill(0);
-    for (std::uint32_t f = 1; f <= max_leaves; ++f) {
+    for (std::uint32_t f = 1; f <= max_gpus; ++f) {
       std::uint32_t& n = at.nodes[at.usable[f]];
       n = before[f] < at.tasks_left - n ? n + before[f] : at.tasks_left;
     }
@@ -132,7 +132,7 @@ class bin_packing_search {
     std::uint32_t& whole = at.nodes[at.size.gpus];
     at.exact = whole < at.size.tasks ? whole : at.size.tasks;
     whole -= at.exact;
-    const fit_verdict verdict = place(i, max_leaves, at.size.tasks - at.exact);
+    const fit_verdict verdict = place(i, max_gpus, at.size.tasks - at.exact);
     if (verdict != fit_verdict::does_not_fit) return verdict;
     whole += at.exact;
     remember_failure(i);
@@ -176,14 +176,14 @@ class bin_packing_search {
   [[nodiscard]] bool enough(std::size_t i) const noexcept {
     const level& at = levels_[i];
     std::uint64_t leaves = 0;
-    for (std::uint32_t u = 1; u <= max_leaves; ++u) leaves += std::uint64_t{at.nodes[u]} * u;
+    for (std::uint32_t u = 1; u <= max_gpus; ++u) leaves += std::uint64_t{at.nodes[u]} * u;
     if (leaves < at.leaves_left) return false;
     for (std::size_t k = i; k < levels_.size(); ++k) {
       const std::uint32_t t = levels_[k].size.gpus;
       std::uint64_t needed = 0;
       for (std::size_t j = i; j <= k; ++j)
         needed += std::uint64_t{levels_[j].size.tasks} * (levels_[j].size.gpus / t);
-      for (std::uint32_t u = max_leaves; u >= t && needed > 0; --u) {
+      for (std::uint32_t u = max_gpus; u >= t && needed > 0; --u) {
         const std::uint64_t there = at.nodes[u] == 0 ? 0 : std::uint64_t{at.nodes[u]} * (u / t);
         needed -= there < needed ? there : needed;
       }
@@ -196,7 +196,7 @@ class bin_packing_search {
   std::size_t find_key(std::size_t i) {
     key_.assign(1, i);
     std::uint64_t hash = i;
-    for (std::uint32_t u = 1; u <= max_leaves; ++u) {
+    for (std::uint32_t u = 1; u <= max_gpus; ++u) {
       if (levels_[i].nodes[u] == 0) continue;
       key_.push_back(std::uint64_t{u} << 32 | levels_[i].nodes[u]);
       hash = (hash ^ key_.back()) * 0x9e3779b97f4a7c15U;

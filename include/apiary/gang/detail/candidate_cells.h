@@ -23,7 +23,7 @@ namespace detail {
 
 // The sizes and sums of the co-located groups of a gang.
 struct group_sizes {
-  std::vector<task_group> members{};  // one for each group
+  std::vector<task_group> sizes{};  // one for each group
   std::uint32_t largest = 0;
   std::uint64_t gpus = 0;  // of the whole gang, as are CPU and memory
   std::uint64_t cpu_milli = 0;
@@ -35,7 +35,7 @@ struct group_sizes {
     *this = {};
     bool without_leaves = false;
     for (std::size_t u = 0; u < groups.size(); ++u) {
-      members.push_back({.tasks = groups[u].tasks, .gpus = groups[u].gpus});
+      sizes.push_back({.tasks = groups[u].tasks, .gpus = groups[u].gpus});
       largest = (std::max)(largest, groups[u].gpus);
       gpus += std::uint64_t{groups[u].tasks} * groups[u].gpus;
       if (with_hosts) {
@@ -47,8 +47,8 @@ struct group_sizes {
     constrained = groups.lowest_constraint() != any_level || without_leaves ||
                   (groups.hosted() && with_hosts);
     dividing = true;
-    for (const task_group& a : members)
-      for (const task_group& b : members)
+    for (const task_group& a : sizes)
+      for (const task_group& b : sizes)
         dividing =
             dividing && a.gpus > 0 && b.gpus > 0 && (a.gpus % b.gpus == 0 || b.gpus % a.gpus == 0);
   }
@@ -77,10 +77,9 @@ class candidate_cells {
     possible_.assign(capacities.num_cells(l), 1);
     for (std::uint32_t t = 1; t <= sizes.largest && t <= capacities.max_free(); ++t) {
       const auto same = [&](const task_group& m) { return m.gpus == t; };
-      if (sizes.dividing && std::none_of(sizes.members.begin(), sizes.members.end(), same))
-        continue;
+      if (sizes.dividing && std::none_of(sizes.sizes.begin(), sizes.sizes.end(), same)) continue;
       std::uint64_t needed = 0;
-      for (const task_group& m : sizes.members) needed += std::uint64_t{m.tasks} * (m.gpus / t);
+      for (const task_group& m : sizes.sizes) needed += std::uint64_t{m.tasks} * (m.gpus / t);
       const std::span<const std::uint32_t> pieces = capacities.slots(l, t);
       for (std::size_t c = 0; c < pieces.size(); ++c)
         possible_[c] = static_cast<unsigned char>(possible_[c] & (pieces[c] >= needed ? 1 : 0));

@@ -137,12 +137,12 @@ class capacity_count {
     std::vector<std::uint64_t> most;
     for (const std::uint32_t f : capacities_->free()) most.push_back(of_free[f]);
     for (level_t k = capacities_->node_level() + 1; k <= l; ++k) {
-      std::uint64_t rules = 0;
+      std::uint64_t limit = 0;
       for (std::size_t u = 0; u < weights.size(); ++u)
-        rules += std::uint64_t{weights[u]} * groups_->at(u, k).most;
+        limit += std::uint64_t{weights[u]} * groups_->at(u, k).most;
       std::vector<std::uint64_t> here(capacities_->num_cells(k));
       for (std::uint32_t c = 0; c < here.size(); ++c)
-        here[c] = (std::min)(rules, sum_below(most, k, c));
+        here[c] = (std::min)(limit, sum_below(most, k, c));
       most = std::move(here);
     }
     return most;

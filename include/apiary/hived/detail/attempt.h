@@ -79,8 +79,8 @@ class hived_search_step {
     place_.chain = cluster.chain();
     cells.begin();
     take_cells_back(cells, q, how.yielding);
-    const bool constrained = request.rules.any();
-    const bool spread = constrained && is_spread_over_whole_cells(cluster, request.rules);
+    const bool constrained = request.constraints.any();
+    const bool spread = constrained && is_spread_over_whole_cells(cluster, request.constraints);
     if (spread && (usable == nullptr || how.apart))
       bind_apart(cells, c, request, usable != nullptr ? *usable : chain.healthy());
     if (usable != nullptr)
@@ -91,7 +91,7 @@ class hived_search_step {
       return false;
     }
     bool fit = constrained ? fits_by_constraints(cells, q, usable, spread)
-                           : fits(cluster, usable, request.members);
+                           : fits(cluster, usable, request.groups);
     const bool evicting = !fit && q.preempting;
     const auto free = [&](std::uint32_t n) { return ones(usable_leaves(cluster, n, usable)); };
     if (evicting && constrained) {
@@ -103,7 +103,7 @@ class hived_search_step {
           eviction_.lift(cells, gangs, request, c,
                          usable != nullptr ? *filtered_ : cluster.free_nodes(), free, usable);
       cut_ = eviction_.cut();
-      fit = verdict_ == fit_verdict::fits && fits(cluster, usable, request.members);
+      fit = verdict_ == fit_verdict::fits && fits(cluster, usable, request.groups);
     }
     if (!fit) {
       // The gang might fit if whole cells were bound to other physical cells.
@@ -126,9 +126,9 @@ class hived_search_step {
     if (evicting) eviction_.put_back(cells);
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       nodes_[i].preferred = nodes_[i].available & cluster.free(chosen[i]);
-    const std::vector<cell_id>& leaves =
-        constrained ? constrained_->choose_leaves_of(nodes_, request.members)
-                    : placer_.choose_leaves_of(nodes_, request.members);
+    const std::vector<cell_id>& leaves = constrained
+                                             ? constrained_->choose_gpus_of(nodes_, request.groups)
+                                             : placer_.choose_gpus_of(nodes_, request.groups);
 
     for (const gang_slot s : how.yielding)
       (gangs[s].state == gang_state::preempting ? place_.cancelled : place_.downgraded)
@@ -179,7 +179,7 @@ class hived_search_step {
     return static_cast<std::uint32_t>(std::popcount(mask));
   }
   bool fits(const virtual_cluster& cluster, const health<uniform_tree>* usable,
-            std::span<const task_group> members) {
+            std::span<const task_group> groups) {
     const auto size = std::uint32_t{cluster.free_nodes().num_classes()} - 1;
     if (usable != nullptr) {
       filtered_.emplace(cluster.num_nodes(), cluster.free_nodes().num_classes(),
@@ -193,7 +193,7 @@ class hived_search_step {
     for (std::uint32_t f = 1; f <= size; ++f)
       classes_.push_back({static_cast<node_index::class_t>(f), f});
     const gang_fit::result& packed =
-        placer_.fit(usable != nullptr ? *filtered_ : cluster.free_nodes(), classes_, members);
+        placer_.fit(usable != nullptr ? *filtered_ : cluster.free_nodes(), classes_, groups);
     verdict_ = packed.verdict;
     cut_ = packed.cut;
     return verdict_ == fit_verdict::fits;
@@ -265,7 +265,7 @@ class hived_search_step {
   hived_cells::whole_cells whole_;
   gang_place place_;
   std::vector<indexed_class> classes_;
-  std::vector<node_leaves> nodes_;
+  std::vector<node_gpus> nodes_;
   std::optional<node_index> filtered_;
   level_sizes sizes_;
 };

@@ -196,7 +196,7 @@ inline void audit_type(audit_notes& notes, gang_slot s) {
 inline void audit_gang(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   std::size_t asked = 0;
-  for (const task_group& m : g.request.members) asked += std::size_t{m.tasks} * m.gpus;
+  for (const task_group& m : g.request.groups) asked += std::size_t{m.tasks} * m.gpus;
   if (g.leaves.size() != asked) {
     notes.report("tasks", notes.gang(s) + " has places for " + audit_text(g.leaves.size()) +
                               " leaves of " + audit_text(asked));

@@ -103,10 +103,10 @@ class hived_catalog {
     }
     if (r.priority < opportunistic_priority || r.priority > max_priority)
       return wrong("priority " + std::to_string(r.priority) + " is not in -1, ..., 1000");
-    if (r.members.empty()) return wrong("no tasks");
+    if (r.groups.empty()) return wrong("no tasks");
     std::uint64_t tasks = 0;
-    for (const task_group& m : r.members) {
-      if (m.tasks == 0) return wrong("a member with 0 tasks");
+    for (const task_group& m : r.groups) {
+      if (m.tasks == 0) return wrong("a task group with 0 tasks");
       if (m.gpus == 0) return wrong("tasks with 0 leaf cells");
       if (m.gpus > hived_cell_types::max_leaves_per_node) {
         return wrong("a task of " + std::to_string(m.gpus) + " leaf cells, which no node holds");
@@ -117,12 +117,13 @@ class hived_catalog {
       return wrong(std::to_string(tasks) + " tasks, where " + std::to_string(max_tasks) +
                    " are the limit");
     }
-    if (!r.rules.members.empty() && r.rules.members.size() != r.members.size()) {
-      return wrong("rules for " + std::to_string(r.rules.members.size()) + " members, it has " +
-                   std::to_string(r.members.size()));
+    if (!r.constraints.groups.empty() && r.constraints.groups.size() != r.groups.size()) {
+      return wrong("topology constraints for " + std::to_string(r.constraints.groups.size()) +
+                   " task groups, it has " + std::to_string(r.groups.size()));
     }
-    if (!runs && r.rules.any() && r.members.size() > max_constrained_groups) {
-      return wrong(std::to_string(r.members.size()) + " members under rules, where " +
+    if (!runs && r.constraints.any() && r.groups.size() > max_constrained_groups) {
+      return wrong(std::to_string(r.groups.size()) +
+                   " task groups with topology constraints, where " +
                    std::to_string(max_constrained_groups) + " are the limit");
     }
     if (r.leaf_type.valid() && r.leaf_type.value >= types_.size()) {
@@ -146,9 +147,9 @@ class hived_catalog {
   // Whether a preempting gang proposes the same request again; only the suggested nodes may differ.
   // kInvalidArgument: the request differs.
   [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_request& first) {
-    if (r.tenant == first.tenant && r.priority == first.priority && r.members == first.members &&
+    if (r.tenant == first.tenant && r.priority == first.priority && r.groups == first.groups &&
         r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy &&
-        r.rules == first.rules)
+        r.constraints == first.constraints)
       return absl::OkStatus();
     return absl::InvalidArgumentError(
         name(r.job) + " is preempting: it asks again in other words; cancel it first");
@@ -168,16 +169,16 @@ class hived_catalog {
         return absl::FailedPreconditionError(which + " is preempting, it does not run yet");
       if (g->downgraded)
         return absl::FailedPreconditionError(which + " has lost its tenant's cells");
-      for (const task_group& m : g->request.members) tasks += m.tasks;
+      for (const task_group& m : g->request.groups) tasks += m.tasks;
     }
-    const char* differ = r.tenant != more.tenant                   ? "tenant"
-                         : r.priority != more.priority             ? "priority"
-                         : r.leaf_type != more.leaf_type           ? "type of leaf"
-                         : r.pinned != more.pinned                 ? "pinned cell"
-                         : r.lazy != more.lazy                     ? "lazy preemption"
-                         : !in_one_chain(gang, by)                 ? "chain"
-                         : r.rules.required != more.rules.required ? "required level"
-                                                                   : nullptr;
+    const char* differ = r.tenant != more.tenant                               ? "tenant"
+                         : r.priority != more.priority                         ? "priority"
+                         : r.leaf_type != more.leaf_type                       ? "type of leaf"
+                         : r.pinned != more.pinned                             ? "pinned cell"
+                         : r.lazy != more.lazy                                 ? "lazy preemption"
+                         : !in_one_chain(gang, by)                             ? "chain"
+                         : r.constraints.required != more.constraints.required ? "required level"
+                                                                               : nullptr;
     if (differ != nullptr) {
       return absl::FailedPreconditionError(name(r.job) + " and " + name(more.job) +
                                            " are not alike in their " + differ);
@@ -193,7 +194,7 @@ class hived_catalog {
   // one. kFailedPrecondition: they do not.
   [[nodiscard]] absl::Status can_stand_together(const gang_record& gang,
                                                 const gang_record& by) const {
-    const level_t required = gang.request.rules.required;
+    const level_t required = gang.request.constraints.required;
     std::optional<chain_leaf> cell;
     for (const gang_record* g : {&gang, &by}) {
       for (const chain_leaf& l : g->leaves) {
@@ -218,10 +219,10 @@ class hived_catalog {
             std::uint64_t{1} << (l.leaf.value - leaves(chain.tree, node).first.value)};
   }
   // Appends the node and leaves of each task. Leaves that are not valid are left out.
-  void list_tasks(std::span<const chain_leaf> leaves, std::span<const task_group> members,
+  void list_tasks(std::span<const chain_leaf> leaves, std::span<const task_group> groups,
                   std::vector<task_place>& out) const {
     std::size_t i = 0;
-    for (const task_group& m : members) {
+    for (const task_group& m : groups) {
       for (std::uint32_t t = 0; t < m.tasks; ++t) {
         task_place& at = out.emplace_back();
         for (const std::size_t last = i + m.gpus; i < last; ++i) {
@@ -262,7 +263,7 @@ class hived_catalog {
     std::vector<chain_leaf> all;
     std::size_t t = 0;
     std::uint64_t size = 0;
-    for (const task_group& m : r.members) {
+    for (const task_group& m : r.groups) {
       t += m.tasks;
       size += std::uint64_t{m.tasks} * m.gpus;
     }
@@ -280,7 +281,7 @@ class hived_catalog {
                                         " are the limit");
     }
     t = 0;
-    for (const task_group& m : r.members) {
+    for (const task_group& m : r.groups) {
       for (std::uint32_t k = 0; k < m.tasks; ++k, ++t) {
         const std::size_t end = all.size() + m.gpus;
         if (tasks[t].leaves != 0) {

@@ -86,7 +86,7 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
       plan.request_.job = request.job;
       for (const gang_slot s : core_->state.ending_for(*slot))
         plan.victims.push_back(gangs()[s].request.job);
-      describe(gangs()[*slot].leaves, request.members, plan);
+      describe(gangs()[*slot].leaves, request.groups, plan);
       return plan;
     }
     plan.withdraws_ = true;
@@ -105,7 +105,7 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
     core_->scratch.push_back({plan.place_.chain, l.image});
   for (const gang_slot s : plan.place_.downgraded)
     (gangs()[s].request.lazy ? plan.downgraded : plan.victims).push_back(gangs()[s].request.job);
-  describe(core_->scratch, request.members, plan);
+  describe(core_->scratch, request.groups, plan);
   for (const gang_slot s : plan.place_.cancelled) plan.cancelled.push_back(gangs()[s].request.job);
   std::sort(plan.downgraded.begin(), plan.downgraded.end());
   std::sort(plan.cancelled.begin(), plan.cancelled.end());
@@ -272,7 +272,7 @@ APIARY_INLINE bool hived::being_preempted(const gang_record& gang) const noexcep
 
 APIARY_INLINE std::vector<task_place> hived::tasks(const gang_record& gang) const {
   std::vector<task_place> all;
-  core_->catalog.list_tasks(gang.leaves, gang.request.members, all);
+  core_->catalog.list_tasks(gang.leaves, gang.request.groups, all);
   return all;
 }
 
@@ -318,8 +318,8 @@ APIARY_INLINE bool hived::place_is_good(const gang_record& gang,
 }
 
 APIARY_INLINE void hived::describe(std::span<const chain_leaf> leaves,
-                                   std::span<const task_group> members, gang_plan& plan) const {
-  core_->catalog.list_tasks(leaves, members, plan.tasks);
+                                   std::span<const task_group> groups, gang_plan& plan) const {
+  core_->catalog.list_tasks(leaves, groups, plan.tasks);
   for (const auto& [c, leaf] : leaves) {
     if (!leaf.valid()) continue;
     const gang_slot user = cells().chain(c).holders(leaf).user;

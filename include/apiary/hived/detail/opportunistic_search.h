@@ -42,7 +42,7 @@ class opportunistic_search {
     place_ = {};
     place_.chain = c;
     if (usable != nullptr) filter(chain, *usable);
-    if (request.rules.any()) return by_constraints(chain, request, c, usable != nullptr);
+    if (request.constraints.any()) return by_constraints(chain, request, c, usable != nullptr);
     const node_index& index = usable != nullptr ? *filtered_ : chain.guest_nodes();
     classes_.clear();
     const std::uint32_t size = chain.node_leaves();
@@ -52,7 +52,7 @@ class opportunistic_search {
             {chain.guest_class(false, guests, idle), idle, chain.guest_class(true, guests, idle)});
       }
     }
-    const gang_fit::result& packed = placer_.fit(index, classes_, request.members);
+    const gang_fit::result& packed = placer_.fit(index, classes_, request.groups);
     verdict_ = packed.verdict;
     cut_ = packed.cut;
     if (verdict_ != fit_verdict::fits) return false;
@@ -61,7 +61,7 @@ class opportunistic_search {
     nodes_.clear();
     for (const std::uint32_t picked : placer_.nodes())
       add_node(chain, chain.from_end(picked), usable != nullptr);
-    for (const cell_id leaf : placer_.choose_leaves_of(nodes_, request.members))
+    for (const cell_id leaf : placer_.choose_gpus_of(nodes_, request.groups))
       place_.leaves.push_back({cell_id(), leaf});
     return true;
   }
@@ -83,7 +83,7 @@ class opportunistic_search {
     sizes_.assign(chain.tree());
     nodes_.clear();
     for (const std::uint32_t n : constrained_->nodes()) add_node(chain, n, filtered);
-    for (const cell_id leaf : constrained_->choose_leaves_of(nodes_, request.members))
+    for (const cell_id leaf : constrained_->choose_gpus_of(nodes_, request.groups))
       place_.leaves.push_back({cell_id(), leaf});
     return true;
   }
@@ -115,7 +115,7 @@ class opportunistic_search {
   fit_verdict verdict_ = fit_verdict::fits;
   gang_place place_;
   std::vector<indexed_class> classes_;
-  std::vector<node_leaves> nodes_;
+  std::vector<node_gpus> nodes_;
   std::vector<std::uint64_t> masks_;    // of each node, with a filter
   std::optional<node_index> filtered_;  // as guest_nodes(), with a filter
   level_sizes sizes_;

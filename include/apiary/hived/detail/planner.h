@@ -54,7 +54,7 @@ class hived_planner {
                         const gang_request& r) {
     chains_.clear();
     clusters_.clear();
-    absl::Status rules;  // why the constraints are not valid
+    absl::Status invalid;  // why the constraints are not valid
     for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
       if (r.leaf_type.valid() && catalog.type_of(c) != r.leaf_type) continue;
       vc_chain_id cluster;
@@ -65,19 +65,19 @@ class hived_planner {
         cluster = cells.cluster_of(r.tenant, c);
         if (!cluster.valid()) continue;
       }
-      if (r.rules.any()) {
+      if (r.constraints.any()) {
         const physical_chain& chain = cells.chain(c);
         const absl::Status here =
             check_constraints(constraints_of(r), chain.node_level(), chain.tree().num_levels());
-        rules.Update(here);
+        invalid.Update(here);
         if (!here.ok()) continue;
       }
       if (r.priority >= 0) clusters_.push_back(cluster);
       chains_.push_back(c);
     }
-    if (chains_.empty() && !rules.ok()) {
+    if (chains_.empty() && !invalid.ok()) {
       return absl::InvalidArgumentError(hived_catalog::name(r.job) + ": " +
-                                        std::string(rules.message()));
+                                        std::string(invalid.message()));
     }
     if (chains_.empty()) {
       return absl::FailedPreconditionError(
@@ -91,17 +91,17 @@ class hived_planner {
   // `restarted`: a preempting gang that proposes again; its claims count as gone.
   bool find(const hived_catalog& catalog, hived_state& state, const gang_request& r,
             std::optional<gang_slot> restarted) {
-    if (r.rules.any()) {
-      members_ = r.members;
+    if (r.constraints.any()) {
+      groups_ = r.groups;
     } else {
-      merge(r.members);
+      merge(r.groups);
     }
-    merged_ = members_.size() < r.members.size();
+    merged_ = groups_.size() < r.groups.size();
     if (!merged_) return search(catalog, state, r, restarted);
     gang_request by_size = r;
-    by_size.members = members_;
+    by_size.groups = groups_;
     if (!search(catalog, state, by_size, restarted)) return false;
-    reorder(r.members);
+    reorder(r.groups);
     return true;
   }
   // After find() returned true: the placement, in the order of the task groups of the request.
@@ -113,9 +113,9 @@ class hived_planner {
   // again. The chain and the shortage of the answer are those of the first chain that gives the
   // reason; if the gang would fit in no chain even if all were empty, those of the chain with the most leaves.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
-    const std::vector<task_group> asked = std::exchange(r.members, members_);
+    const std::vector<task_group> asked = std::exchange(r.groups, groups_);
     gang_wait wait{.reason = wait_reason::never};
-    const bool undecided = undecided_ && !(r.rules.any() && is_refused(state, r));
+    const bool undecided = undecided_ && !(r.constraints.any() && is_refused(state, r));
     bool repaired = false;
     std::uint32_t most = 0;
     std::size_t told = 0;  // the index of the chain that gives the reason
@@ -144,7 +144,7 @@ class hived_planner {
         r.suggested = nullptr;
         if (find(catalog, state, r, restarted_)) {
           wait.reason = wait_reason::not_suggested;
-        } else if (undecided_ && !(r.rules.any() && is_refused(state, r))) {
+        } else if (undecided_ && !(r.constraints.any() && is_refused(state, r))) {
           wait.reason = wait_reason::undecided;
         }
       }
@@ -214,13 +214,13 @@ class hived_planner {
   // Whether the gang would fit in the i-th chain if no leaf were in use and all were healthy
   // (fits_empty), or if all leaves were healthy (fits_repaired).
   [[nodiscard]] bool fits_empty(const hived_state& state, const gang_request& r, std::size_t i) {
-    if (r.rules.any()) return may_fit(state, r, i, wait_reason::never);
-    if (r.priority < 0) return supply_.fits_empty(state.cells().chain(chains_[i]), r.members);
-    return supply_.fits_empty(state.cells().cluster(clusters_[i]), r.members);
+    if (r.constraints.any()) return may_fit(state, r, i, wait_reason::never);
+    if (r.priority < 0) return supply_.fits_empty(state.cells().chain(chains_[i]), r.groups);
+    return supply_.fits_empty(state.cells().cluster(clusters_[i]), r.groups);
   }
   [[nodiscard]] bool fits_repaired(const hived_state& state, const gang_request& r, std::size_t i) {
-    if (r.rules.any()) return may_fit(state, r, i, wait_reason::busy);
-    if (r.priority < 0) return supply_.fits_repaired(state.cells().chain(chains_[i]), r.members);
+    if (r.constraints.any()) return may_fit(state, r, i, wait_reason::busy);
+    if (r.priority < 0) return supply_.fits_repaired(state.cells().chain(chains_[i]), r.groups);
     return supply_.fits_repaired(state.cells(), state.gangs(), r, clusters_[i], restarted_);
   }
   // The same under topology constraints; `reason` says which leaves count.
@@ -228,8 +228,8 @@ class hived_planner {
                              wait_reason reason) {
     gang_request easier = r;  // if bindings matter, physical cells may satisfy slices, too
     if (r.priority >= 0 &&
-        is_spread_over_whole_cells(state.cells().cluster(clusters_[i]), r.rules)) {
-      for (group_constraints& m : easier.rules.members) m.slices.clear();
+        is_spread_over_whole_cells(state.cells().cluster(clusters_[i]), r.constraints)) {
+      for (group_constraints& m : easier.constraints.groups) m.slices.clear();
     }
     return proof_.fits(state.cells(), state.gangs(), easier, at(r, i, reason)) !=
            fit_verdict::does_not_fit;
@@ -248,35 +248,35 @@ class hived_planner {
       auto found = proof_(state.cells(), state.gangs(), r, at(r, i, wait.reason));
       if (!found) return wait.proof.clear();
       for (std::uint32_t& kind : found->groups) {
-        if (r.rules.any()) break;  // groups were not merged
-        const std::uint32_t leaves = r.members[kind].gpus;
+        if (r.constraints.any()) break;  // groups were not merged
+        const std::uint32_t leaves = r.groups[kind].gpus;
         for (kind = 0; asked[kind].gpus != leaves;) ++kind;
       }
       wait.proof.push_back({chains_[i], std::move(*found)});
     }
   }
   // Merges task groups of equal size into members_, in the order of the first group of each size.
-  void merge(std::span<const task_group> members) {
-    members_.clear();
+  void merge(std::span<const task_group> groups) {
+    groups_.clear();
     first_.fill(none);
-    for (const task_group& m : members) {
+    for (const task_group& m : groups) {
       if (first_[m.gpus - 1] == none) {
-        first_[m.gpus - 1] = static_cast<std::uint32_t>(members_.size());
-        members_.push_back({0, m.gpus});
+        first_[m.gpus - 1] = static_cast<std::uint32_t>(groups_.size());
+        groups_.push_back({0, m.gpus});
       }
-      members_[first_[m.gpus - 1]].tasks += m.tasks;
+      groups_[first_[m.gpus - 1]].tasks += m.tasks;
     }
   }
   // Sets place_ to the placement found for members_, in the order of the original task groups.
-  void reorder(std::span<const task_group> members) {
+  void reorder(std::span<const task_group> groups) {
     place_ = found_place();
     std::uint32_t next = 0;
-    for (const task_group& m : members_) {
+    for (const task_group& m : groups_) {
       first_[m.gpus - 1] = next;
       next += m.tasks * m.gpus;
     }
     auto to = place_.leaves.begin();
-    for (const task_group& m : members) {
+    for (const task_group& m : groups) {
       const std::uint32_t n = m.tasks * m.gpus;
       to = std::copy_n(found_place().leaves.begin() + first_[m.gpus - 1], n, to);
       first_[m.gpus - 1] += n;
@@ -314,9 +314,9 @@ class hived_planner {
   bool undecided_ = false;              // a search ended with its budget
   bool guest_ = false;                  // the request is opportunistic
   bool merged_ = false;                 // members_ has fewer groups than the request
-  std::vector<task_group> members_;     // task groups of the request, merged by size
-  std::array<std::uint32_t, gang_fit::max_leaves> first_{};  // by size - 1
-  gang_place place_;                                         // if merged_
+  std::vector<task_group> groups_;      // task groups of the request, merged by size
+  std::array<std::uint32_t, gang_fit::max_gpus> first_{};  // by size - 1
+  gang_place place_;                                       // if merged_
   std::vector<std::uint32_t> chains_;  // chains of the request, in the order of the search
   std::vector<vc_chain_id> clusters_;  // one for each of chains_, if not opportunistic
   std::vector<std::optional<gang_fit::shortage>> cuts_;  // one for each chain, of the last search

@@ -38,7 +38,7 @@ class hived_refusal_proof {
                                                 const gang_request& request,
                                                 const refused_chain& at) {
     const topology_constraints gang = constraints_of(request);
-    if (!request.rules.any()) {
+    if (!request.constraints.any()) {
       const physical_chain& chain = cells.chain(at.chain);
       const level_t top = chain.tree().num_levels();
       count_leaves(cells, gangs, request, at, free_);

@@ -63,7 +63,7 @@ class hived_search {
       found = try_filtered(cells, q, *usable);
     } else {
       // Under anti-affinity other bindings may succeed or leave lazy gangs running, on good hardware, too.
-      const bool apart = is_spread_over_whole_cells(cells.cluster(c), request.rules);
+      const bool apart = is_spread_over_whole_cells(cells.cluster(c), request.constraints);
       found = attempt(cells, q, {});
       if (!apart && (found || (attempt_.mapped() && !chain.any_bad()))) return found;
       if (!found && !attempt_.mapped()) found = try_filtered(cells, q, chain.healthy());
@@ -99,7 +99,7 @@ class hived_search {
   bool try_filtered(hived_cells& cells, const hived_search_input& q,
                     const health<uniform_tree>& usable, std::span<const gang_slot> yielding = {}) {
     hived_search_options way{.usable = &usable, .yielding = yielding};
-    way.apart = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.rules);
+    way.apart = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.constraints);
     if (way.apart && attempt(cells, q, way)) return true;
     way.apart = false;
     if (attempt(cells, q, way)) return true;
@@ -109,14 +109,14 @@ class hived_search {
     hived_search_step::take_cells_back(cells, q, yielding);
     cut_ = supply_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable);
     cells.rollback();
-    if (cut_ || !supply_.fits_empty(cells.cluster(q.cluster), q.request.members)) {
+    if (cut_ || !supply_.fits_empty(cells.cluster(q.cluster), q.request.groups)) {
       verdict_ = fit_verdict::does_not_fit;
       return false;
     }
     bool undecided = verdict_ == fit_verdict::budget_ended;
     const std::size_t unbound = whole.bound;
     std::uint64_t tried = 0;  // bit s-1: tasks of s leaves
-    for (const task_group& m : q.request.members) {
+    for (const task_group& m : q.request.groups) {
       const std::uint64_t bit = std::uint64_t{1} << (m.gpus - 1);
       if (m.gpus == 1 || (tried & bit) != 0) continue;
       tried |= bit;
@@ -132,8 +132,9 @@ class hived_search {
     for (std::uint64_t left = grant_budget; more && left > 0; way.again = true) {
       if (attempt(cells, q, way)) return true;
       std::uint64_t cost = grant_cost * whole.bound + whole.visited;
-      if (whole.complete || q.request.rules.any()) cost += cells.cluster(q.cluster).num_nodes();
-      if (q.request.rules.any()) cost += attempt_.topology_steps();
+      if (whole.complete || q.request.constraints.any())
+        cost += cells.cluster(q.cluster).num_nodes();
+      if (q.request.constraints.any()) cost += attempt_.topology_steps();
       left -= (std::min)(left, cost);
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
       const std::size_t digits = whole.complete ? unbound : whole.bound;
@@ -163,7 +164,7 @@ class hived_search {
       cut_ = supply_.cut();
       return false;
     }
-    const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.rules);
+    const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.constraints);
     gang_place best = place_;
     std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
     const auto give_way = [&](std::size_t n) {  // choose among the first n gangs

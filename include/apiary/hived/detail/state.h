@@ -152,9 +152,9 @@ class hived_state {
       m.index += before;
       gang.missing.push_back(std::move(m));
     }
-    const std::vector<task_group>& members = joining.request.members;
+    const std::vector<task_group>& groups = joining.request.groups;
     join(gang.request, joining.request);
-    gang.request.members.insert(gang.request.members.end(), members.begin(), members.end());
+    gang.request.groups.insert(gang.request.groups.end(), groups.begin(), groups.end());
     gang.recovered = gang.recovered || joining.recovered;
     gang.moved = gang.moved || joining.moved;
     gang.levels_known = gang.levels_known || joining.levels_known;
@@ -272,14 +272,14 @@ class hived_state {
   // Adds the topology constraints of `more` to r, with task groups and leaders numbered as after
   // the merge. Requires: the task groups are not merged yet.
   static void join(gang_request& r, const gang_request& more) {
-    if (r.rules.members.empty() && more.rules.members.empty()) return;
-    r.rules.members.resize(r.members.size());
-    for (group_constraints rules : more.rules.members) {
-      if (rules.leader != no_task_group)
-        rules.leader += static_cast<std::uint32_t>(r.members.size());
-      r.rules.members.push_back(std::move(rules));
+    if (r.constraints.groups.empty() && more.constraints.groups.empty()) return;
+    r.constraints.groups.resize(r.groups.size());
+    for (group_constraints constraints : more.constraints.groups) {
+      if (constraints.leader != no_task_group)
+        constraints.leader += static_cast<std::uint32_t>(r.groups.size());
+      r.constraints.groups.push_back(std::move(constraints));
     }
-    r.rules.members.resize(r.members.size() + more.members.size());
+    r.constraints.groups.resize(r.groups.size() + more.groups.size());
   }
   // Releases one leaf: the claim of a preempting gang, or the use of a running one.
   void let_go(const gang_record& gang, chain_leaf l) {
@@ -376,9 +376,9 @@ class hived_state {
     all.add((gang.levels_known ? 0U : 8U) | (gang.state == gang_state::preempting ? 4U : 0U) |
             (gang.downgraded ? 2U : 0U) | (r.lazy ? 1U : 0U));
     if (gang.ends_for.valid()) all.add(gang.ends_for.value + std::uint64_t{1});
-    all.add(r.members.size());
-    for (const task_group& m : r.members) all.add((std::uint64_t{m.tasks} << 32) | m.gpus);
-    if (r.rules.any()) add_constraints(r.rules, all);
+    all.add(r.groups.size());
+    for (const task_group& m : r.groups) all.add((std::uint64_t{m.tasks} << 32) | m.gpus);
+    if (r.constraints.any()) add_constraints(r.constraints, all);
     for (const chain_leaf& l : gang.leaves) {
       const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
       all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);
@@ -389,9 +389,9 @@ class hived_state {
     return all.value();
   }
 
-  static void add_constraints(const request_constraints& rules, digest& all) noexcept {
-    all.add((std::uint64_t{rules.required} << 32) | rules.preferred);
-    for (const group_constraints& m : rules.members) {
+  static void add_constraints(const request_constraints& constraints, digest& all) noexcept {
+    all.add((std::uint64_t{constraints.required} << 32) | constraints.preferred);
+    for (const group_constraints& m : constraints.groups) {
       all.add((std::uint64_t{m.slices.size()} << 32) | m.leader).add(m.spread.size());
       for (const auto* counts : {&m.slices, &m.spread})
         for (const level_count& s : *counts) all.add((std::uint64_t{s.level} << 32) | s.tasks);

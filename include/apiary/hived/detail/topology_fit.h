@@ -6,7 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/gang_placer.h>
-#include <apiary/gang/gang_portion.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>
@@ -33,22 +33,23 @@ namespace detail {
 
 // The lowest level above l for which the constraints have a spread (anti-affinity); any_level if
 // there is none.
-[[nodiscard]] inline level_t spread_above(const request_constraints& rules, level_t l) noexcept {
+[[nodiscard]] inline level_t spread_above(const request_constraints& constraints,
+                                          level_t l) noexcept {
   level_t lowest = any_level;
-  for (const group_constraints& m : rules.members)
+  for (const group_constraints& m : constraints.groups)
     for (const level_count& s : m.spread)
       if (s.level > l) lowest = (std::min)(lowest, s.level);
   return lowest;
 }
 // Whether a spread depends on where the whole cells of a tenant are bound: the tenant has several
 // whole cells below the level of a spread, and these may lie in one physical cell of that level.
-[[nodiscard]] inline bool is_spread_over_whole_cells(const virtual_cluster& cluster,
-                                                     const request_constraints& rules) noexcept {
-  if (rules.required != any_level) return false;  // all tasks are in one whole cell
+[[nodiscard]] inline bool is_spread_over_whole_cells(
+    const virtual_cluster& cluster, const request_constraints& constraints) noexcept {
+  if (constraints.required != any_level) return false;  // all tasks are in one whole cell
   std::uint32_t below = 0;
   for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
     below += cluster.tree().roots(l).size();
-    if (below > 1) return spread_above(rules, l) != any_level;
+    if (below > 1) return spread_above(constraints, l) != any_level;
   }
   return false;
 }
@@ -74,9 +75,9 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
         static_cast<std::uint32_t>(std::popcount(usable_leaves(cluster, n.number, &usable))));
   }
   std::uint64_t tasks = 0;
-  for (const task_group& m : request.members) tasks += m.tasks;
+  for (const task_group& m : request.groups) tasks += m.tasks;
   for (level_t l = tree.num_levels(); l-- > 0;) {
-    const level_t over = spread_above(request.rules, l);
+    const level_t over = spread_above(request.constraints, l);
     if (over == any_level) continue;
     cells.bind_some(c, l, tasks, [&] {
       cell_id best;
@@ -155,7 +156,7 @@ class hived_topology_fit {
     for (std::uint32_t n = 0; n < tree.nodes.size(); ++n) {
       const bound_tree::node& at = tree.nodes[n];
       order_.push_back(at.number);
-      const level_t over = spread_above(request.rules, at.whole);
+      const level_t over = spread_above(request.constraints, at.whole);
       barred_[n] = over != any_level && !at.at.valid();
       if (barred_[n]) continue;
       bound_->set(n, free(at.number));
@@ -205,14 +206,14 @@ class hived_topology_fit {
   // Chooses leaves for all tasks. `nodes`: the leaves of each node of nodes(), one entry for each.
   // The result is in the order of the task groups; the tasks of a group follow one another, so that
   // slices are consecutive tasks.
-  const std::vector<cell_id>& choose_leaves_of(std::span<const node_leaves> nodes,
-                                               std::span<const task_group> members) {
-    tasks_.begin(members);
+  const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
+                                             std::span<const task_group> groups) {
+    tasks_.begin(groups);
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       portions_.clear();
       for (std::size_t p = first_[i]; p < first_[i + 1]; ++p)
-        portions_.push_back({by_node_[p].member, by_node_[p].tasks});
-      tasks_.take(nodes[i], portions_, members);
+        portions_.push_back({by_node_[p].group, by_node_[p].tasks});
+      tasks_.take(nodes[i], portions_, groups);
     }
     return tasks_.leaves();
   }
@@ -227,8 +228,9 @@ class hived_topology_fit {
     first_.clear();
     if (found.verdict != fit_verdict::fits) return found.verdict;
     by_node_.assign(found.portions.begin(), found.portions.end());
-    std::stable_sort(by_node_.begin(), by_node_.end(),
-                     [](const gang_portion& a, const gang_portion& b) { return a.node < b.node; });
+    std::stable_sort(
+        by_node_.begin(), by_node_.end(),
+        [](const tasks_on_node& a, const tasks_on_node& b) { return a.node < b.node; });
     for (std::size_t p = 0; p < by_node_.size(); ++p) {
       if (p > 0 && by_node_[p].node == by_node_[p - 1].node) continue;
       const std::uint32_t n = by_node_[p].node;
@@ -249,10 +251,10 @@ class hived_topology_fit {
   std::vector<std::uint32_t> order_;  // for each node of the capacities its number; empty: the same
   std::vector<bool> barred_;          // for each of them, whether it is not used; empty: all are
   std::vector<std::uint32_t> nodes_;
-  std::vector<gang_portion> by_node_;
+  std::vector<tasks_on_node> by_node_;
   std::vector<std::size_t> first_;  // for each node used its first portion; and the end
   std::vector<gang_fit::portion> portions_;
-  leaves_of_tasks tasks_;
+  gpus_of_tasks tasks_;
 };
 
 }  // namespace detail

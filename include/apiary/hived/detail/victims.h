@@ -65,7 +65,7 @@ class hived_victims {
     classes_.clear();
     for (std::uint32_t f = 1; f < others_.size(); ++f)
       if (others_[f] > 0) classes_.push_back({f, others_[f]});
-    const victim_set found = search_(classes_, free_, candidates_, shares_, request.members);
+    const victim_set found = search_(classes_, free_, candidates_, shares_, request.groups);
     cut_ = found.shortage;
     if (found.verdict != fit_verdict::fits) return found.verdict;
     for (const std::uint32_t j : found.victims)
@@ -217,7 +217,7 @@ class hived_victims {
       classes_.clear();
       for (std::uint32_t f = 1; f < counts.size(); ++f)
         if (counts[f] > 0) classes_.push_back({f, counts[f]});
-      if (fit_(classes_, request.members).verdict == fit_verdict::fits) return g.slot;
+      if (fit_(classes_, request.groups).verdict == fit_verdict::fits) return g.slot;
     }
     return std::nullopt;
   }

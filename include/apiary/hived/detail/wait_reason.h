@@ -34,15 +34,15 @@ class hived_wait_reason {
  public:
   // Whether the gang would fit in the cells of a tenant, or in a chain, if nothing were in use and
   // all leaves were healthy.
-  bool fits_empty(const virtual_cluster& cluster, std::span<const task_group> members) {
+  bool fits_empty(const virtual_cluster& cluster, std::span<const task_group> groups) {
     counts_.clear();
     for (const virtual_cluster::node_range& r : cluster.node_ranges())
       counts_.push_back({r.leaves, r.nodes});
-    return fits(members);
+    return fits(groups);
   }
-  bool fits_empty(const physical_chain& chain, std::span<const task_group> members) {
+  bool fits_empty(const physical_chain& chain, std::span<const task_group> groups) {
     counts_.assign(1, {chain.node_leaves(), chain.num_nodes()});
-    return fits(members);
+    return fits(groups);
   }
 
   // Whether the gang would fit if all leaves were healthy: as an opportunistic gang in a chain, or
@@ -50,7 +50,7 @@ class hived_wait_reason {
   // Cost: O(leaves of a node, squared, + cells of the highest level), and O(levels * fan-out) for
   //       each bad leaf of the chain; in the cells of a tenant also O(leaves of the tenant's gangs
   //       of lower priority).
-  bool fits_repaired(const physical_chain& chain, std::span<const task_group> members) {
+  bool fits_repaired(const physical_chain& chain, std::span<const task_group> groups) {
     clear_counts();
     const std::span<const std::uint32_t> nodes = chain.guest_nodes().counts();
     for (const bool granted : {false, true}) {
@@ -64,7 +64,7 @@ class hived_wait_reason {
       if (chain.holders(leaf).idle()) more_.push_back(chain.node_of(leaf));
     });
     add_more([&](std::uint32_t n) { return chain.idle(n); });
-    return fits(members);
+    return fits(groups);
   }
   // `restarted`: a preempting gang whose claims count as gone, as in hived_search.
   bool fits_repaired(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
@@ -78,7 +78,7 @@ class hived_wait_reason {
                             [&](std::uint32_t n) { more_.push_back(n); });
     std::sort(more_.begin(), more_.end());
     add_more([&](std::uint32_t n) { return cluster.free(n); });
-    return fits(request.members);
+    return fits(request.groups);
   }
 
   // After one of these returned false: a count that proves it, if there is one.
@@ -98,11 +98,11 @@ class hived_wait_reason {
       return !holder.valid() || (preempting && gangs[holder].request.priority < request.priority);
     });
     std::uint64_t sizes = 1;  // bit s-1: count how often s leaves fit on a node
-    for (const task_group& m : request.members) sizes |= std::uint64_t{1} << (m.gpus - 1);
+    for (const task_group& m : request.groups) sizes |= std::uint64_t{1} << (m.gpus - 1);
     for (; sizes != 0; sizes &= sizes - 1) {
       const auto piece = static_cast<std::uint32_t>(std::countr_zero(sizes)) + 1;
       gang_fit::shortage count{piece, 0, cells.most_pieces(c, usable, piece)};
-      for (const task_group& m : request.members)
+      for (const task_group& m : request.groups)
         count.needed += std::uint64_t{m.tasks} * (m.gpus / piece);
       for (const node_class& k : counts_)
         count.present += std::uint64_t{k.nodes} * (k.free / piece);
@@ -114,7 +114,7 @@ class hived_wait_reason {
  private:
   void clear_counts() {
     counts_.clear();
-    for (std::uint32_t f = 0; f <= gang_fit::max_leaves; ++f) counts_.push_back({f, 0});
+    for (std::uint32_t f = 0; f <= gang_fit::max_gpus; ++f) counts_.push_back({f, 0});
   }
   // Adds one leaf to the counts for each node in more_. Requires: more_ is ascending. free(n): the
   // leaves of node n that are counted already.
@@ -146,8 +146,8 @@ class hived_wait_reason {
     }
   }
   // Whether the gang may fit the counts: false only with a proof that it does not.
-  bool fits(std::span<const task_group> members) {
-    const gang_fit::result packed = fit_(counts_, members);
+  bool fits(std::span<const task_group> groups) {
+    const gang_fit::result packed = fit_(counts_, groups);
     cut_ = packed.cut;
     return packed.verdict != fit_verdict::does_not_fit;
   }

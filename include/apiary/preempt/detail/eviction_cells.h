@@ -39,7 +39,7 @@ class eviction_cells {
 
   void begin(const capacity_index<Tree>& capacities, level_t level,
              std::span<const eviction_candidate> candidates,
-             std::span<const gpus_on_node> allocations, std::span<const task_group> members) {
+             std::span<const gpus_on_node> allocations, std::span<const task_group> groups) {
     capacities_ = &capacities;
     level_ = level;
     candidates_ = candidates;
@@ -52,14 +52,14 @@ class eviction_cells {
     for (const node_sums& n : nodes_) APIARY_VERIFY(n.gpus <= capacities.max_free());
     bounds_.assign(capacities.num_cells(level), 0);
     if (bounds_.size() == 1) return;
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      const std::uint32_t size = members[m].gpus;
+    for (std::size_t m = 0; m < groups.size(); ++m) {
+      const std::uint32_t size = groups[m].gpus;
       const auto same = [&](const task_group& other) { return other.gpus == size; };
       if (size == 0 ||
-          std::any_of(members.begin(), members.begin() + static_cast<std::ptrdiff_t>(m), same))
+          std::any_of(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(m), same))
         continue;
       std::uint64_t needed = 0;
-      for (const task_group& k : members) needed += std::uint64_t{k.tasks} * (k.gpus / size);
+      for (const task_group& k : groups) needed += std::uint64_t{k.tasks} * (k.gpus / size);
       for (std::uint32_t f = 0; f <= eviction_state::max_gpus; ++f) slots_[f] = f / size;
       for (std::uint32_t c = 0; c < bounds_.size(); ++c)
         if (bounds_[c] != never) bounds_[c] = (std::max)(bounds_[c], bound_of(c, size, needed));

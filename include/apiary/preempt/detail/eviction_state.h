@@ -28,8 +28,8 @@ namespace detail {
 //           task sizes).
 class eviction_state {
  public:
-  static constexpr std::uint32_t max_gpus = gang_fit::max_leaves;  // of a node
-  using histogram = std::array<std::uint32_t, max_gpus + 1>;       // nodes by free GPUs
+  static constexpr std::uint32_t max_gpus = gang_fit::max_gpus;  // of a node
+  using histogram = std::array<std::uint32_t, max_gpus + 1>;     // nodes by free GPUs
 
   // The slots of one size: what the gang needs and what the nodes have.
   struct slot_count {
@@ -57,7 +57,7 @@ class eviction_state {
   // others: nodes without candidates. free: free GPUs of the nodes that allocations name.
   void begin(std::span<const node_class> others, std::span<const std::uint32_t> free,
              std::span<const eviction_candidate> candidates,
-             std::span<const gpus_on_node> allocations, std::span<const task_group> members) {
+             std::span<const gpus_on_node> allocations, std::span<const task_group> groups) {
     candidates_ = candidates;
     allocations_ = allocations;
     by_free_.fill(0);
@@ -74,12 +74,12 @@ class eviction_state {
     evicted_.assign(candidates.size(), 0);
     tried_.clear();
     slots_.clear();
-    for (const task_group& m : members) {
+    for (const task_group& m : groups) {
       if (m.tasks == 0 || m.gpus == 0) continue;
       const auto same = [&](const slot_count& s) { return s.size == m.gpus; };
       if (std::any_of(slots_.begin(), slots_.end(), same)) continue;
       slot_count s{m.gpus, 0, 0};
-      for (const task_group& k : members) s.needed += std::uint64_t{k.tasks} * (k.gpus / s.size);
+      for (const task_group& k : groups) s.needed += std::uint64_t{k.tasks} * (k.gpus / s.size);
       for (std::uint32_t f = 0; f <= max_gpus; ++f)
         s.present += std::uint64_t{by_free_[f]} * (f / s.size);
       slots_.push_back(s);

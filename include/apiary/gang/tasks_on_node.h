@@ -1,0 +1,83 @@
+// apiary/gang/tasks_on_node.h - the tasks of a gang on each node.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/gang/topology_constraints.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The tasks of one task group on one node.
+struct tasks_on_node {
+  std::uint32_t node = 0;   // index of the node
+  std::uint32_t group = 0;  // index of the task group
+  std::uint32_t tasks = 0;  // how many of its tasks
+  friend bool operator==(const tasks_on_node&, const tasks_on_node&) = default;
+};
+
+// Sorts portions by task group, then node, and merges those of one group on one node.
+inline void sort_portions(std::vector<tasks_on_node>& portions) {
+  std::sort(portions.begin(), portions.end(), [](const tasks_on_node& a, const tasks_on_node& b) {
+    return a.group != b.group ? a.group < b.group : a.node < b.node;
+  });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < portions.size(); ++i) {
+    if (kept > 0 && portions[kept - 1].group == portions[i].group &&
+        portions[kept - 1].node == portions[i].node) {
+      portions[kept - 1].tasks += portions[i].tasks;
+    } else {
+      portions[kept++] = portions[i];
+    }
+  }
+  portions.resize(kept);
+}
+
+// Turns portions of co-located groups into portions of task groups: the tasks of merged task groups
+// follow one after another, each in the order of the nodes, together with the tasks that they lead.
+// The result is sorted.
+//
+// Requires: the portions name co-located groups and contain every task once; `groups`
+//           are those of `gang`.
+// Cost:     O(portions * (log portions + groups)).
+inline void portions_of_task_groups(const topology_constraints& gang,
+                                    const colocated_groups& groups,
+                                    std::vector<tasks_on_node>& portions,
+                                    std::vector<tasks_on_node>& scratch) {
+  sort_portions(portions);
+  scratch.swap(portions);
+  portions.clear();
+  const auto put = [&](std::uint32_t node, std::uint32_t leader, std::uint32_t n) {
+    portions.push_back({node, leader, n});
+    for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
+      if (gang.groups[m].leader != leader || gang.groups[m].tasks == 0) continue;
+      portions.push_back({node, m, n * (gang.groups[m].tasks / gang.groups[leader].tasks)});
+    }
+  };
+  std::uint32_t group = 0;
+  std::uint32_t done = 0;  // of its tasks
+  for (std::size_t i = 0; i < scratch.size(); ++i) {
+    const std::uint32_t kind = scratch[i].group;
+    if (i == 0 || scratch[i - 1].group != kind) {
+      group = groups[kind].first_group;
+      done = 0;
+    }
+    for (std::uint32_t left = scratch[i].tasks; left > 0;) {
+      while (groups.group_of(group) != kind || done == gang.groups[group].tasks) {
+        ++group;
+        done = 0;
+      }
+      const std::uint32_t n = (std::min)(left, gang.groups[group].tasks - done);
+      put(scratch[i].node, group, n);
+      done += n;
+      left -= n;
+    }
+  }
+  sort_portions(portions);
+}
+
+APIARY_NAMESPACE_END
