@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/bin_packing_search.h>
 #include <apiary/model/request.h>
 
@@ -137,7 +138,7 @@ class gang_fit {
       APIARY_ASSERT(groups[m].gpus >= 1 && groups[m].gpus <= max_gpus);
       if (groups[m].tasks > 0) groups_.push_back({groups[m].gpus, groups[m].tasks, m});
     }
-    std::sort(groups_.begin(), groups_.end(), [](const sized_group& a, const sized_group& b) {
+    detail::merge_sort(groups_, [](const sized_group& a, const sized_group& b) {
       return a.gpus != b.gpus ? a.gpus > b.gpus : a.index < b.index;
     });
   }

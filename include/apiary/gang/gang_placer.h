@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/device_choice.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
@@ -43,7 +44,7 @@ class gpus_of_tasks {
             std::span<const task_group> groups) {
     portions_.assign(portions.begin(), portions.end());
     if (portions_.size() > 1) {
-      std::stable_sort(portions_.begin(), portions_.end(), [&](const auto& a, const auto& b) {
+      detail::merge_sort(portions_, [&](const auto& a, const auto& b) {
         return groups[a.group].gpus > groups[b.group].gpus;
       });
     }
@@ -117,7 +118,7 @@ class gang_placer {
     chosen_.resize(used.size());
     order_.resize(used.size());
     for (std::uint32_t i = 0; i < used.size(); ++i) order_[i] = i;
-    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
+    detail::merge_sort(order_, [&](std::uint32_t a, std::uint32_t b) {
       return used[a].node_class < used[b].node_class;
     });
     for (std::size_t i = 0; i < order_.size();) {

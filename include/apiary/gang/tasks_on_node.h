@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ struct tasks_on_node {
 
 // Sorts portions by task group, then node, and merges those of one group on one node.
 inline void sort_portions(std::vector<tasks_on_node>& portions) {
-  std::sort(portions.begin(), portions.end(), [](const tasks_on_node& a, const tasks_on_node& b) {
+  detail::merge_sort(portions, [](const tasks_on_node& a, const tasks_on_node& b) {
     return a.group != b.group ? a.group < b.group : a.node < b.node;
   });
   std::size_t kept = 0;

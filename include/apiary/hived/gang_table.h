@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/ids.h>
 
@@ -104,7 +105,7 @@ class gang_table {
     std::vector<gang_slot> all;
     all.reserve(slots_.size());
     for (const auto& [job, slot] : slots_) all.push_back(slot);
-    std::sort(all.begin(), all.end(), [&](gang_slot a, gang_slot b) {
+    detail::merge_sort(all, [&](gang_slot a, gang_slot b) {
       return (*this)[a].request.job < (*this)[b].request.job;
     });
     return all;

@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/request.h>
@@ -120,7 +121,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (found.verdict != fit_verdict::fits) return found.verdict;
     placed_.clear();
     for (const tasks_on_node& p : found.portions) placed_.push_back(p.node);
-    std::sort(placed_.begin(), placed_.end());
+    detail::merge_sort(placed_);
     return found.verdict;
   }
   // The same as one set of victims, which counts against the budget.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -41,7 +42,7 @@ class victim_cost {
   explicit victim_cost(std::span<const victim_loss> gangs) {
     std::vector<std::uint32_t> priorities;
     for (const victim_loss& g : gangs) priorities.push_back(g.priority);
-    std::sort(priorities.begin(), priorities.end());
+    detail::merge_sort(priorities);
     // From the highest class down as many classes as the range allows; the last one has all lower
     // classes, too.
     std::uint64_t sets = 1;  // numbers of gangs in the classes so far

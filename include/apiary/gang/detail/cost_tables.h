@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/class_vectors.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/mixed_radix.h>
@@ -130,8 +131,8 @@ class cost_tables {
     for (const cell_id i : positions_inside(*tree_, l, c, cell.below)) order.push_back(i.value);
     const bool of_nodes = cell.below == node_level_;
     if (of_nodes)
-      std::stable_sort(order.begin(), order.end(),
-                       [&](std::uint32_t a, std::uint32_t b) { return classes_[a] < classes_[b]; });
+      merge_sort(order,
+                 [&](std::uint32_t a, std::uint32_t b) { return classes_[a] < classes_[b]; });
     std::uint32_t useless = ~std::uint32_t{0};
     for (const std::uint32_t i : order) {
       if (of_nodes && classes_[i] == useless) continue;

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/topology_constraints.h>
@@ -29,9 +30,8 @@ namespace detail {
   for (std::uint32_t u = 0; u < order.size(); ++u) order[u] = u;
   std::vector<std::vector<std::uint32_t>> all;
   const auto add = [&](const auto& size) {
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return size(groups[a]) > size(groups[b]);
-    });
+    merge_sort(order,
+               [&](std::uint32_t a, std::uint32_t b) { return size(groups[a]) > size(groups[b]); });
     if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
   };
   using group = colocated_groups::group;

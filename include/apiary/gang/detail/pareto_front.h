@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -62,7 +63,7 @@ class pareto_front {
   void sort() {
     std::vector<std::size_t> order(size_);
     for (std::size_t i = 0; i < size_; ++i) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    merge_sort(order, [&](std::size_t a, std::size_t b) {
       return std::lexicographical_compare((*this)[a].begin(), (*this)[a].end(), (*this)[b].begin(),
                                           (*this)[b].end());
     });
@@ -83,8 +84,7 @@ class pareto_front {
       for (std::size_t k = 0; k < width_; ++k) sum += std::uint64_t{(*this)[i][k]} * weights[k];
       return sum;
     };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
+    merge_sort(order, [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
     std::vector<std::uint32_t> best;
     for (std::size_t i = 0; i < n; ++i) {
       const counts v = (*this)[order[i]];

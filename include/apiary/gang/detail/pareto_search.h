@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/pareto_front.h>
 #include <apiary/gang/topology_constraints.h>
@@ -123,8 +124,7 @@ class pareto_search {
         p.front = build_node(p.cell);
         if (ended_) return 0;
       }
-      std::stable_sort(parts.begin(), parts.end(),
-                       [](const part& a, const part& b) { return a.front < b.front; });
+      merge_sort(parts, [](const part& a, const part& b) { return a.front < b.front; });
     }
     std::vector<std::uint32_t> most(width());
     for (std::size_t u = 0; u < width(); ++u) most[u] = groups_->at(u, l).most;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/quota_tree.h>
@@ -81,8 +82,7 @@ struct bound_tree {
       all.push_back({image.valid() ? leaves(hardware, image).first : image, root, l});
     }
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const whole_cell& a, const whole_cell& b) { return a.at < b.at; });
+  merge_sort(all, [](const whole_cell& a, const whole_cell& b) { return a.at < b.at; });
   std::vector<bound_tree::node> nodes;
   std::vector<std::vector<std::uint32_t>> fan_outs(levels);  // from the highest level down
   fan_outs[0] = {0};

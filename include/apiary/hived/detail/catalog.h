@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/detail/cell_types.h>
@@ -373,7 +374,7 @@ class hived_catalog {
   }
   [[nodiscard]] static absl::Status check_distinct(job_id job, std::vector<chain_leaf> all) {
     std::erase_if(all, [](const chain_leaf& l) { return !l.leaf.valid(); });
-    std::sort(all.begin(), all.end());
+    merge_sort(all);
     if (std::adjacent_find(all.begin(), all.end()) == all.end()) return absl::OkStatus();
     return absl::InvalidArgumentError(name(job) + ": a leaf cell of two tasks");
   }

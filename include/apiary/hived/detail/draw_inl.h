@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/draw.h>
 #include <apiary/hived/gang_record.h>
@@ -300,7 +301,7 @@ class hived_drawing {
   // then higher priorities, then lower jobs.
   [[nodiscard]] std::vector<gang_slot> gangs_by_tenant() const {
     std::vector<gang_slot> all = h_.gangs().by_job();
-    std::stable_sort(all.begin(), all.end(), [&](gang_slot a, gang_slot b) {
+    merge_sort(all, [&](gang_slot a, gang_slot b) {
       const gang_record& first = h_.gangs()[a];
       const gang_record& second = h_.gangs()[b];
       if (first.request.tenant != second.request.tenant)

@@ -5,6 +5,7 @@
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
@@ -57,11 +58,9 @@ class grant_ranking {
         }
       }
     }
-    std::stable_sort(ranked_.begin(), ranked_.end(),
-                     [](const grant_candidate& a, const grant_candidate& b) {
-                       return std::tie(b.pieces, a.unusable, a.guests) <
-                              std::tie(a.pieces, b.unusable, b.guests);
-                     });
+    merge_sort(ranked_, [](const grant_candidate& a, const grant_candidate& b) {
+      return std::tie(b.pieces, a.unusable, a.guests) < std::tie(a.pieces, b.unusable, b.guests);
+    });
     return ranked_;
   }
   // Starts again with the best cell of the last ranking. Requires: a rollback has made its cells free

@@ -5,6 +5,7 @@
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
@@ -107,8 +108,8 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
     (gangs()[s].request.lazy ? plan.downgraded : plan.victims).push_back(gangs()[s].request.job);
   describe(core_->scratch, request.groups, plan);
   for (const gang_slot s : plan.place_.cancelled) plan.cancelled.push_back(gangs()[s].request.job);
-  std::sort(plan.downgraded.begin(), plan.downgraded.end());
-  std::sort(plan.cancelled.begin(), plan.cancelled.end());
+  detail::merge_sort(plan.downgraded);
+  detail::merge_sort(plan.cancelled);
   return plan;
 }
 
@@ -133,7 +134,7 @@ APIARY_INLINE absl::Status hived::commit(const gang_plan& plan) {
     core_->state.downgrade(s);
     if (preempting) downgraded.push_back(gangs()[s].request.job);
   }
-  std::sort(downgraded.begin(), downgraded.end());
+  detail::merge_sort(downgraded);
   const gang_slot slot =
       core_->state.admit(plan.request_, plan.place_, preempting, std::move(downgraded));
   core_->restored =
@@ -325,7 +326,7 @@ APIARY_INLINE void hived::describe(std::span<const chain_leaf> leaves,
     const gang_slot user = cells().chain(c).holders(leaf).user;
     if (user.valid()) plan.victims.push_back(gangs()[user].request.job);
   }
-  std::sort(plan.victims.begin(), plan.victims.end());
+  detail::merge_sort(plan.victims);
   plan.victims.erase(std::unique(plan.victims.begin(), plan.victims.end()), plan.victims.end());
   plan.result = plan.victims.empty() ? plan_result::bind : plan_result::preempt;
   plan.decided_ = plan.result;

@@ -4,7 +4,7 @@
 
 #include <apiary/core/config.h>
 
-#include <vector>
+#include <memory>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
@@ -12,21 +12,29 @@ namespace detail {
 // A T that is constructed at its first use, so that an object that rarely needs a large T stays small.
 // A copy holds a copy of the T if the T exists; a moved-from object has no T.
 //
-// Cost: three pointers; one allocation at the first use.
+// Cost: a pointer; one allocation at the first use.
 template <class T>
 class lazy_value {
  public:
-  // Whether the T exists.
-  [[nodiscard]] bool made() const noexcept { return !value_.empty(); }
+  lazy_value() = default;
+  lazy_value(const lazy_value& other) { *this = other; }
+  lazy_value(lazy_value&&) noexcept = default;
+  lazy_value& operator=(const lazy_value& other) {
+    value_ = other.value_ != nullptr ? std::make_unique<T>(*other.value_) : nullptr;
+    return *this;
+  }
+  lazy_value& operator=(lazy_value&&) noexcept = default;
+  ~lazy_value() = default;
+
   // The T; constructs it if it does not exist yet.
   T& operator*() {
-    if (value_.empty()) value_.emplace_back();
-    return value_.front();
+    if (value_ == nullptr) value_ = std::make_unique<T>();
+    return *value_;
   }
   T* operator->() { return &**this; }
 
  private:
-  std::vector<T> value_;  // zero or one element
+  std::unique_ptr<T> value_;
 };
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
@@ -43,7 +44,7 @@ class hived_move {
   [[nodiscard]] hived_reconfiguration carry_over() {
     move_health();
     std::vector<gang_slot> order = before_.gangs().by_job();
-    std::stable_sort(order.begin(), order.end(), [&](gang_slot a, gang_slot b) {
+    merge_sort(order, [&](gang_slot a, gang_slot b) {
       return before_.gangs()[a].rank() > before_.gangs()[b].rank();
     });
     hived_reconfiguration report;
@@ -90,8 +91,8 @@ class hived_move {
       return;
     }
     if (lost) report.shrunk.push_back(job);
-    std::sort(missing.begin(), missing.end(),
-              [](const missing_leaf& a, const missing_leaf& b) { return a.index < b.index; });
+    merge_sort(missing,
+               [](const missing_leaf& a, const missing_leaf& b) { return a.index < b.index; });
     gang_record moved{.request = to_.translate(from_, gang.request),
                       .recovered = gang.recovered,
                       .moved = true,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/detail/capacity.h>
@@ -106,7 +107,7 @@ APIARY_INLINE std::vector<level_t> whole_cell_levels(const hived& h, const gang_
     there.clear();
     for (std::uint32_t i = first; i < last; ++i)
       if (gang.leaves[i].leaf.valid()) there.push_back(gang.leaves[i]);
-    std::sort(there.begin(), there.end());
+    detail::merge_sort(there);
     for (const chain_leaf& l : there) levels.push_back(h.cells().whole_cell_level(l.chain, l.leaf));
   });
   return levels;

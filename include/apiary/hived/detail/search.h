@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/cells.h>
@@ -214,7 +215,7 @@ class hived_search {
       if (chain.holders(l.image).user.valid()) ended_.push_back(chain.holders(l.image).user);
     for (const gang_slot s : place_.downgraded)
       if (hived_victims::must_end(gangs[s])) ended_.push_back(s);
-    std::sort(ended_.begin(), ended_.end());
+    merge_sort(ended_);
     return static_cast<std::size_t>(std::unique(ended_.begin(), ended_.end()) - ended_.begin());
   }
 

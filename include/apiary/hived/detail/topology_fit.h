@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/gang_placer.h>
 #include <apiary/gang/tasks_on_node.h>
@@ -228,9 +229,8 @@ class hived_topology_fit {
     first_.clear();
     if (found.verdict != fit_verdict::fits) return found.verdict;
     by_node_.assign(found.portions.begin(), found.portions.end());
-    std::stable_sort(
-        by_node_.begin(), by_node_.end(),
-        [](const tasks_on_node& a, const tasks_on_node& b) { return a.node < b.node; });
+    merge_sort(by_node_,
+               [](const tasks_on_node& a, const tasks_on_node& b) { return a.node < b.node; });
     for (std::size_t p = 0; p < by_node_.size(); ++p) {
       if (p > 0 && by_node_[p].node == by_node_[p - 1].node) continue;
       const std::uint32_t n = by_node_[p].node;

@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/lazy_value.h>
@@ -129,9 +130,10 @@ class hived_victims {
       if (g.runs && g.priority >= priority) break;
       if (g.priority < priority) all.push_back(g.slot);
     }
-    const auto ending = std::stable_partition(all.begin(), all.end(),
-                                              [&](gang_slot s) { return !must_end(gangs[s]); });
-    std::stable_partition(ending, all.end(), [&](gang_slot s) { return gangs[s].claimed(cells); });
+    const auto order = [&](gang_slot s) {
+      return must_end(gangs[s]) ? 1 + (gangs[s].claimed(cells) ? 0 : 1) : 0;
+    };
+    merge_sort(all, [&](gang_slot a, gang_slot b) { return order(a) < order(b); });
     return all;
   }
   // Whether a gang can give its tenant's cells back only by ending.
@@ -178,8 +180,7 @@ class hived_victims {
       if (g.runs && g.priority >= priority) break;
       if (g.priority < priority) ranked_.push_back(g);
     }
-    std::sort(ranked_.begin(), ranked_.end(),
-              [](const ranked_gang& a, const ranked_gang& b) { return a.job < b.job; });
+    merge_sort(ranked_, [](const ranked_gang& a, const ranked_gang& b) { return a.job < b.job; });
     slots_.clear();
     candidates_.clear();
     shares_.clear();
@@ -245,7 +246,7 @@ class hived_victims {
     for (const chain_leaf l : gangs[slot].leaves)
       if (l.leaf.valid() && gains(chain, gangs, slot, l.leaf, priority, good))
         at_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
-    std::sort(at_.begin(), at_.end());
+    merge_sort(at_);
     gains_.clear();
     for (const std::uint32_t n : at_) {
       if (gains_.empty() || gains_.back().node != n) gains_.push_back({n, 0});

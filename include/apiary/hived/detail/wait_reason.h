@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
@@ -76,7 +77,7 @@ class hived_wait_reason {
     more_.clear();
     for_each_leaf_to_be_had(cells, gangs, request, c, restarted,
                             [&](std::uint32_t n) { more_.push_back(n); });
-    std::sort(more_.begin(), more_.end());
+    merge_sort(more_);
     add_more([&](std::uint32_t n) { return cluster.free(n); });
     return fits(request.groups);
   }

@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/topology/tree.h>
@@ -83,7 +84,7 @@ class eviction_cells {
           ids_.push_back(links_[a].candidate);
     }
     if (bounds_.size() > 1) {
-      std::sort(ids_.begin(), ids_.end());
+      merge_sort(ids_);
       ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
     } else {
       ids_.clear();

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -61,22 +61,13 @@ class incremental_sort {
 
   template <class Price>
   void sort_batch(const Price& price) {
-    entry last{never, 0};
-    std::array<entry, sample_size> sample;
-    std::size_t sampled = 0;
+    batch_.clear();
     for (std::uint32_t i = 0; i < sample_size && n_ > sample_size; ++i) {
       const auto number = static_cast<std::uint32_t>(std::uint64_t{i} * n_ / sample_size);
       const entry e{price(number), number};
-      if (is_left(e)) sample[sampled++] = e;
+      if (is_left(e)) batch_.push_back(e);
     }
-    // As many of the numbers that are left as the sample says; all of them in the last batch.
-    const std::size_t at = next_batch_ * sample_size / (std::max)(n_, 1U);
-    all_ = at >= sampled;
-    if (!all_) {
-      std::nth_element(sample.begin(), sample.begin() + static_cast<std::ptrdiff_t>(at),
-                       sample.begin() + static_cast<std::ptrdiff_t>(sampled));
-      last = sample[at];
-    }
+    const entry last = end_of_batch();
     for (std::uint32_t i = 0; i < n_; ++i) {
       const entry e{price(i), i};
       // One branch, rarely taken while batches are small, even if many prices are equal.
@@ -86,7 +77,24 @@ class incremental_sort {
     if (!all_) batch_.push_back(last);
     taken_ = last;
     next_batch_ *= 4;
-    std::sort(batch_.begin(), batch_.end(), [](const entry& a, const entry& b) { return b < a; });
+    sort();
+  }
+  // The last number of the next batch, from the sample in batch_, which becomes empty. The batch has as
+  // many of the numbers that are left as the sample says; the last batch has all of them.
+  entry end_of_batch() {
+    const std::size_t at = next_batch_ * sample_size / (std::max)(n_, 1U);
+    all_ = at >= batch_.size();
+    entry last{never, 0};
+    if (!all_) {
+      sort();
+      last = batch_[batch_.size() - 1 - at];
+    }
+    batch_.clear();
+    return last;
+  }
+  // The cheapest entry last.
+  void sort() {
+    merge_sort(batch_, [](const entry& a, const entry& b) { return b < a; });
   }
   [[nodiscard]] bool is_left(const entry& e) const noexcept {
     return e.price != never && (!taken_ || *taken_ < e);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/preempt/detail/smallest_n_sum.h>
 #include <apiary/preempt/disruption_budget.h>
@@ -91,7 +92,7 @@ class victim_lower_bound {
     here_.clear();
     state.for_each_on(
         n, [&](std::uint32_t j, std::uint32_t gpus) { here_.emplace_back(price_of_gpu(j), gpus); });
-    if (here_.size() > 1) std::sort(here_.begin(), here_.end());
+    if (here_.size() > 1) merge_sort(here_);
     std::uint64_t cost = 0;
     for (auto [price, gpus] : here_) {
       for (; gpus >= missing; missing = size) {

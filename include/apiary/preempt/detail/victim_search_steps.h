@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/preempt/detail/branch_and_bound.h>
 #include <apiary/preempt/disruption_budget.h>
@@ -68,7 +69,7 @@ class victim_search_steps {
   }
 
   void sort_most_expensive_first(std::vector<std::uint32_t>& candidates) const {
-    std::sort(candidates.begin(), candidates.end(), [&](std::uint32_t a, std::uint32_t b) {
+    merge_sort(candidates, [&](std::uint32_t a, std::uint32_t b) {
       return candidates_[a].cost != candidates_[b].cost ? candidates_[a].cost > candidates_[b].cost
                                                         : a < b;
     });
@@ -102,7 +103,7 @@ class victim_search_steps {
     if (cost >= cost_) return;
     cost_ = cost;
     victims_ = set_;
-    std::sort(victims_.begin(), victims_.end());
+    merge_sort(victims_);
   }
   // Whether the budget allows branch and bound over this many candidates: one set for each.
   [[nodiscard]] bool affords_sets(std::size_t candidates) const noexcept {

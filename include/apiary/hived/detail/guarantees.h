@@ -1,0 +1,270 @@
+// apiary/hived/detail/guarantees.h - the cells of tenants that gangs lose and get back.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/digest.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/layout.h>
+#include <apiary/hived/request.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The gangs of a HiveD scheduler and their cells; takes cells of its tenant from a gang that runs, and
+// gives them back. hived_state adds and removes gangs.
+//
+// Model: HiveD (OSDI 2020) section 5. Differs: cells that a preemption has taken from lazy gangs are given
+//        back when it is cancelled.
+// Cost:  O(leaves of the gang * levels * fan-out) for each call. On bad hardware also O(fan-out)
+//        for each unhealthy cell in the whole cells of the gang, once for consecutive leaves in the
+//        same whole cell. A call that gives a gang cells of its tenant where it runs (upgrade,
+//        oust, restore) also costs O(whole cells of the tenant) for each whole cell that the gang
+//        lies in; oust does that as often as there are gangs of lower priority.
+class hived_guarantees {
+ public:
+  explicit hived_guarantees(const hived_layout& layout)
+      : cells_(layout), gangs_(cells_.num_clusters()), hash_(layout.hash()) {}
+
+  // The cells of the cluster and of the tenants.
+  [[nodiscard]] const hived_cells& cells() const noexcept { return cells_; }
+  // The same for a search, which must leave the cells as they were.
+  [[nodiscard]] hived_cells& cells() noexcept { return cells_; }
+  // All gangs.
+  [[nodiscard]] const gang_table& gangs() const noexcept { return gangs_; }
+  // A hash of the layout, the gangs and their cells: equal states of equal layouts have equal
+  // values.
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_ ^ cells_.hash(); }
+
+  // For a gang for which readmit found no cells: takes them from gangs of lower priority that run
+  // in the same virtual cluster and that no gang preempts. Downgrades these gangs, cheapest first,
+  // until the gang fits; then restores every gang that need not have been downgraded. On failure it
+  // restores all of them. A gang whose levels are unknown takes no cells from gangs whose levels
+  // are known, nor from gangs that never had to be readmitted. Returns whether the gang has cells.
+  bool oust(gang_slot slot, std::span<const level_t> levels) {
+    const vc_chain_id cluster = cluster_for(gangs_[slot]);
+    if (!cluster.valid()) return false;
+    struct lower_gang {
+      gang_slot slot{};
+      std::vector<level_t> levels{};
+    };
+    std::vector<lower_gang> lower;
+    for (const ranked_gang& g : gangs_.of_cluster(cluster)) {
+      const gang_record& gang = gangs_[g.slot];
+      if (!g.runs || g.leaves == 0 || g.priority >= gangs_[slot].request.priority) continue;
+      if ((!levels.empty() || !gang.levels_known) && !being_preempted(gang))
+        lower.push_back({g.slot, levels_of(gang)});
+    }
+    bool done = false;
+    std::size_t ousted = 0;
+    while (!done && ousted < lower.size()) {
+      downgrade(lower[ousted++].slot);
+      done = upgrade(slot, levels);
+    }
+    while (ousted-- > 0) upgrade(lower[ousted].slot, lower[ousted].levels);
+    return done;
+  }
+  // Takes the cells of its tenant from a guaranteed gang: it keeps running as opportunistic, and
+  // remembers the levels of its whole cells.
+  void downgrade(gang_slot slot) {
+    gang_record& gang = gangs_[slot];
+    hash_ ^= fact(slot);
+    gang.lost = levels_of(gang);
+    for (const chain_leaf& l : gang.leaves)
+      if (l.leaf.valid()) cells_.demote(l.chain, l.leaf);
+    gangs_.move(slot, vc_chain_id());
+    gang.downgraded = true;
+    hash_ ^= fact(slot);
+  }
+  // Gives the downgraded gangs among `jobs` cells of their tenants where they run, as far as such
+  // cells are free: by descending priority, then by job, and in whole cells of the levels that they
+  // had if possible. Returns the jobs that got cells. A gang that got none is recorded as
+  // downgraded by each gang that may be in the way: by `preempting`, if it is given, and by the
+  // gangs that have claimed a leaf of it.
+  // Cost: also O(gangs that get no cells * leaves of the gangs that record them).
+  std::vector<job_id> restore(std::vector<job_id> jobs,
+                              std::optional<gang_slot> preempting = std::nullopt) {
+    std::vector<gang_slot> slots;
+    merge_sort(jobs);
+    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+    for (const job_id job : jobs) {
+      const std::optional<gang_slot> slot = gangs_.find(job);
+      if (slot && gangs_[*slot].downgraded) slots.push_back(*slot);
+    }
+    merge_sort(slots,
+               [&](gang_slot a, gang_slot b) { return gangs_[a].rank() > gangs_[b].rank(); });
+    std::vector<job_id> restored;
+    std::erase_if(slots, [&](gang_slot s) {
+      if (!upgrade(s, gangs_[s].lost)) return false;
+      restored.push_back(gangs_[s].request.job);
+      return true;
+    });
+    for (const gang_slot s : slots) {
+      const gang_record& gang = gangs_[s];
+      if (preempting) remember(*preempting, gang.request.job);
+      for (const chain_leaf& l : gang.leaves) {
+        if (!l.leaf.valid()) continue;
+        const gang_slot by = cells_.chain(l.chain).holders(l.leaf).claimer;
+        if (by.valid()) remember(by, gang.request.job);
+      }
+    }
+    return restored;
+  }
+  // Whether another gang has claimed a leaf of this gang, or has taken the cells of its tenant and
+  // waits for its end.
+  [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
+    return gang.ends_for.valid() || gang.claimed(cells_);
+  }
+  // The gangs whose cells a preempting gang has taken and for whose end it waits, by ascending job.
+  [[nodiscard]] std::vector<gang_slot> ending_for(gang_slot preempting) const {
+    std::vector<gang_slot> ending;
+    for (const job_id job : gangs_[preempting].downgraded_victims) {
+      const std::optional<gang_slot> s = gangs_.find(job);
+      if (s && gangs_[*s].ends_for == preempting) ending.push_back(*s);
+    }
+    return ending;
+  }
+  // For each leaf of a gang the level of the whole cell of its tenant around it. If the gang is
+  // downgraded: of the whole cell that was around it. no_level for a leaf that does not exist;
+  // empty if the levels are unknown.
+  [[nodiscard]] std::vector<level_t> levels_of(const gang_record& gang) const {
+    if (!gang.guaranteed()) return gang.lost;
+    std::vector<level_t> levels;
+    for (const chain_leaf& l : gang.leaves)
+      levels.push_back(l.leaf.valid() ? cells_.whole_cell_level(l.chain, l.leaf)
+                                      : hived_cells::no_level);
+    return levels;
+  }
+
+ protected:
+  // Records that a gang must end for a preempting gang; not valid: it need not end.
+  void end_for(gang_slot slot, gang_slot preempting) {
+    hash_ ^= fact(slot);
+    gangs_[slot].ends_for = preempting;
+    hash_ ^= fact(slot);
+  }
+  // Gives a gang cells of its tenant where it runs: whole cells of these levels if possible, else
+  // the highest that are free, else the lowest. Returns whether it has them.
+  bool upgrade(gang_slot slot, std::span<const level_t> levels = {}) {
+    gang_record& gang = gangs_[slot];
+    const vc_chain_id cluster = cluster_for(gang);
+    if (!cluster.valid()) return false;
+    if (!(!levels.empty() && adopt(gang, slot, cluster, true, levels)) &&
+        !adopt(gang, slot, cluster, true) && !adopt(gang, slot, cluster, false))
+      return false;
+    hash_ ^= fact(slot);
+    gangs_.move(slot, cluster);
+    gang.downgraded = false;
+    gang.ends_for = gang_slot();
+    gang.lost.clear();
+    hash_ ^= fact(slot);
+    return true;
+  }
+  // Binds the unhealthy cells in the whole cells in which the gang has leaves, so that the tenant
+  // has them in its view.
+  void reveal(const gang_record& gang) {
+    cell_id shown;
+    for (const chain_leaf& l : gang.leaves) {
+      if (!l.leaf.valid()) continue;
+      const physical_chain& chain = cells_.chain(l.chain);
+      if (!chain.any_bad()) return;
+      const virtual_cell at = chain.owner(l.leaf);
+      shown = cells_.reveal(at.cluster, at.cell, shown);
+    }
+  }
+  // A hash of what the holders of the leaves do not say about a gang, such as which leaf belongs to
+  // which task.
+  [[nodiscard]] std::uint64_t fact(gang_slot s) const noexcept {
+    const gang_record& gang = gangs_[s];
+    const gang_request& r = gang.request;
+    digest all;
+    all.add((std::uint64_t{r.job.value} << 32) | s.value).add(r.tenant.value);
+    all.add(static_cast<std::uint64_t>(r.priority) + 1).add(r.leaf_type.value);
+    all.add(r.pinned ? *r.pinned + std::uint64_t{1} : 0);
+    all.add((gang.levels_known ? 0U : 8U) | (gang.state == gang_state::preempting ? 4U : 0U) |
+            (gang.downgraded ? 2U : 0U) | (r.lazy ? 1U : 0U));
+    if (gang.ends_for.valid()) all.add(gang.ends_for.value + std::uint64_t{1});
+    all.add(r.groups.size());
+    for (const task_group& m : r.groups) all.add((std::uint64_t{m.tasks} << 32) | m.gpus);
+    if (r.constraints.any()) add_constraints(r.constraints, all);
+    for (const chain_leaf& l : gang.leaves) {
+      const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
+      all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);
+    }
+    for (const missing_leaf& m : gang.missing) all.add(m.index).add(m.node).add(m.device);
+    for (const job_id job : gang.downgraded_victims) all.add(job.value);
+    for (const level_t l : gang.lost) all.add(l);
+    return all.value();
+  }
+
+  hived_cells cells_;
+  gang_table gangs_;
+  std::uint64_t hash_;
+
+ private:
+  // Records that the gang of `job` is downgraded for a preempting gang.
+  void remember(gang_slot preempting, job_id job) {
+    std::vector<job_id>& victims = gangs_[preempting].downgraded_victims;
+    const auto at = std::lower_bound(victims.begin(), victims.end(), job);
+    if (at != victims.end() && *at == job) return;
+    hash_ ^= fact(preempting);
+    victims.insert(at, job);
+    hash_ ^= fact(preempting);
+  }
+  // The virtual cluster whose cells the gang can use where it runs; not valid: none.
+  [[nodiscard]] vc_chain_id cluster_for(const gang_record& gang) const {
+    std::uint32_t c = ~std::uint32_t{0};
+    for (const chain_leaf& l : gang.leaves) {
+      if (!l.leaf.valid()) continue;
+      if (c != ~std::uint32_t{0} && l.chain != c) return {};
+      c = l.chain;
+    }
+    if (c == ~std::uint32_t{0} || !gang.request.tenant.valid()) return {};
+    vc_chain_id cluster = cells_.cluster_of(gang.request.tenant, c);
+    if (gang.request.pinned) cluster = cells_.cluster_of_pinned(*gang.request.pinned);
+    return cluster.valid() && cells_.cluster(cluster).chain() == c ? cluster : vc_chain_id();
+  }
+  // One try of upgrade. On failure the cells are as before.
+  bool adopt(const gang_record& gang, gang_slot slot, vc_chain_id cluster, bool highest_first,
+             std::span<const level_t> levels = {}) {
+    cells_.begin();
+    for (std::size_t i = 0; i < gang.leaves.size(); ++i) {
+      const chain_leaf l = gang.leaves[i];
+      if (!l.leaf.valid()) continue;
+      const level_t preferred = levels.empty() ? hived_cells::no_level : levels[i];
+      if (!cells_.adopt(cluster, l.leaf, highest_first, preferred)) {
+        cells_.rollback();
+        return false;
+      }
+      cells_.hold(l.chain, l.leaf, {slot, gang_slot(), true});
+    }
+    cells_.keep();
+    reveal(gang);
+    return true;
+  }
+  static void add_constraints(const request_constraints& constraints, digest& all) noexcept {
+    all.add((std::uint64_t{constraints.required} << 32) | constraints.preferred);
+    for (const group_constraints& m : constraints.groups) {
+      all.add((std::uint64_t{m.slices.size()} << 32) | m.leader).add(m.spread.size());
+      for (const auto* counts : {&m.slices, &m.spread})
+        for (const level_count& s : *counts) all.add((std::uint64_t{s.level} << 32) | s.tasks);
+    }
+  }
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
