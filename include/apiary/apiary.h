@@ -31,6 +31,7 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/core/sort.h>
 #include <apiary/core/status.h>
 #include <apiary/explain/blocking_resource.h>
 #include <apiary/explain/proof_check.h>
