@@ -24,6 +24,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/container/dense_map.h>
 #include <apiary/container/fast_div.h>
+#include <apiary/container/keyed_number.h>
 #include <apiary/container/score_tree.h>
 #include <apiary/container/timer_queue.h>
 #include <apiary/container/weighted_tree.h>

@@ -4,6 +4,7 @@
 
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/explain/what_if.h>
@@ -16,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -157,7 +157,7 @@ class unblock_search {
 
   // The cells with most slots for the largest tasks, at most cells_tried.
   [[nodiscard]] std::vector<std::uint32_t> closest() const {
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> cells;
+    std::vector<keyed_number> cells;
     for (std::uint32_t c = 0; c < capacities_->num_cells(level_); ++c) {
       std::uint64_t sum = 0;
       if (!hosts_.empty() || task_.gpus == 0) {
@@ -167,28 +167,27 @@ class unblock_search {
       } else if (task_.gpus <= capacities_->max_free()) {
         sum = capacities_->slots(level_, task_.gpus)[c];
       }
-      cells.emplace_back(sum, c);
+      cells.push_back({~sum, c});
     }
-    std::stable_sort(cells.begin(), cells.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    keyed_number::sort(cells);
     std::vector<std::uint32_t> first;
     for (std::size_t i = 0; i < (std::min<std::size_t>)(cells.size(), cells_tried_); ++i)
-      first.push_back(cells[i].second);
+      first.push_back(cells[i].number);
     return first;
   }
 
   // Whether the gang is known to fit with nodes of a cell freed; then freed_ has the nodes.
   bool free_in(std::uint32_t c) {
     // By GPUs freed for each slot gained; nodes that gain none come last.
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> order;
+    std::vector<keyed_number> order;
     for (const cell_id i : capacities_->nodes(level_, c)) {
       const std::uint32_t n = i.value;
       if (now(n) == whole(n)) continue;
       const std::uint32_t more = capacity_[n] - capacities_->free(n);
       const std::uint32_t gain = tasks_in(whole(n)) - tasks_in(now(n));
-      order.emplace_back(gain == 0 ? 1'000'000 + more : more * 1'000 / gain, n);
+      order.push_back({gain == 0 ? 1'000'000 + more : more * 1'000 / gain, n});
     }
-    std::sort(order.begin(), order.end());
+    keyed_number::sort(order);
     freed_.clear();
     before_.clear();
     transaction tx(log_);

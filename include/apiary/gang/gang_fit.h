@@ -3,7 +3,6 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang/detail/bin_packing_search.h>
 #include <apiary/model/request.h>
 
@@ -12,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -136,11 +136,11 @@ class gang_fit {
     groups_.clear();
     for (std::uint32_t m = 0; m < groups.size(); ++m) {
       APIARY_ASSERT(groups[m].gpus >= 1 && groups[m].gpus <= max_gpus);
-      if (groups[m].tasks > 0) groups_.push_back({groups[m].gpus, groups[m].tasks, m});
+      if (groups[m].tasks == 0) continue;
+      groups_.push_back({groups[m].gpus, groups[m].tasks, m});
+      for (std::size_t i = groups_.size() - 1; i > 0 && groups_[i - 1].gpus < groups_[i].gpus; --i)
+        std::swap(groups_[i - 1], groups_[i]);
     }
-    detail::merge_sort(groups_, [](const sized_group& a, const sized_group& b) {
-      return a.gpus != b.gpus ? a.gpus > b.gpus : a.index < b.index;
-    });
   }
 
   void unpack(std::span<const node_class> classes) {

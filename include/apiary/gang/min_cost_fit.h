@@ -258,9 +258,7 @@ class min_cost_fit {
       cost_ = *least;
       cell_ = c;
       portions_.clear();
-      tables_.place([&](std::uint32_t node, std::uint32_t u, std::uint32_t n) {
-        portions_.push_back({node, u, n});
-      });
+      tables_.place(portions_);
     }
     least_ = found && !steps.ended();
     if (found) return fit_verdict::fits;
@@ -288,11 +286,7 @@ class min_cost_fit {
             at.left += vectors_.alone(at.node_class, u);
         }
         placed.clear();
-        const bool all = turns(l, c, order, gang_objective::whole_cells, nodes,
-                               [&](std::uint32_t n, std::uint32_t u, std::uint32_t groups) {
-                                 placed.push_back({n, u, groups});
-                               });
-        if (!all) continue;
+        if (!turns(l, c, order, gang_objective::whole_cells, nodes, placed)) continue;
         std::int64_t sum = 0;
         for (const node& at : nodes)
           if (at.in_use) sum += cost(at.node_class, counts(at.tasks)).value();

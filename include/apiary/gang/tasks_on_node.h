@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <algorithm>
@@ -23,19 +23,18 @@ struct tasks_on_node {
 
 // Sorts portions by task group, then node, and merges those of one group on one node.
 inline void sort_portions(std::vector<tasks_on_node>& portions) {
-  detail::merge_sort(portions, [](const tasks_on_node& a, const tasks_on_node& b) {
-    return a.group != b.group ? a.group < b.group : a.node < b.node;
-  });
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < portions.size(); ++i) {
-    if (kept > 0 && portions[kept - 1].group == portions[i].group &&
-        portions[kept - 1].node == portions[i].node) {
-      portions[kept - 1].tasks += portions[i].tasks;
-    } else {
-      portions[kept++] = portions[i];
-    }
+  std::vector<keyed_number> tasks;
+  for (const tasks_on_node& p : portions)
+    tasks.push_back({std::uint64_t{p.group} << 32 | p.node, p.tasks});
+  keyed_number::sort(tasks);
+  portions.clear();
+  for (const keyed_number& t : tasks) {
+    const auto group = static_cast<std::uint32_t>(t.key >> 32);
+    const auto node = static_cast<std::uint32_t>(t.key);
+    if (portions.empty() || portions.back().group != group || portions.back().node != node)
+      portions.push_back({node, group, 0});
+    portions.back().tasks += t.number;
   }
-  portions.resize(kept);
 }
 
 // Turns portions of co-located groups into portions of task groups: the tasks of merged task groups

@@ -122,8 +122,8 @@ class topology_fit {
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
     }
-    const auto refused = [](const open_cell& c) { return c.refused; };
-    refused_ = std::all_of(open_.begin(), open_.end(), refused);
+    refused_ = true;
+    for (const open_cell& c : open_) refused_ = refused_ && c.refused;
     return verdict;
   }
 
@@ -162,36 +162,34 @@ class topology_fit {
         if (verdict == fit_verdict::budget_ended) open_.push_back(at);
       }
     }
-    const auto some = [&](open_cell& at, std::uint64_t end) {
-      if (at.refused) return fit_verdict::budget_ended;
-      if (!sizes_.constrained) {
-        const fit_verdict verdict = pack(l, at, (end - steps_) / 2);
-        if (verdict != fit_verdict::budget_ended || at.refused) return verdict;
-      }
-      return search(l, at.cell, few_vectors, end);
-    };
-    const auto all = [&](open_cell& at, std::uint64_t end) {
-      return search(l, at.cell, detail::pareto_search<Tree>::all, end);
-    };
-    if (settle(steps_ + (limit_ - steps_) / 2, some) || settle(limit_, all))
+    const std::uint64_t half = steps_ + (limit_ - steps_) / 2;
+    if (settle(l, half, few_vectors) || settle(l, limit_, detail::pareto_search<Tree>::all))
       return fit_verdict::fits;
     return open_.empty() ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
   // Tries each open cell with an equal part of the steps until `end`, or an eighth of the remaining
   // steps if there are many cells. Returns whether the gang fits one.
-  template <class Try>
-  bool settle(std::uint64_t end, const Try& attempt) {
+  bool settle(level_t l, std::uint64_t end, std::size_t beam) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < open_.size(); ++i) {
       open_cell at = open_[i];
       cell_ = at.cell;
       const std::size_t shares = (std::min<std::size_t>)(open_.size() - i, 8);
-      const fit_verdict verdict = attempt(at, steps_ + (end - steps_) / shares);
+      const fit_verdict verdict = try_long(l, at, beam, steps_ + (end - steps_) / shares);
       if (verdict == fit_verdict::fits) return true;
       if (verdict == fit_verdict::budget_ended) open_[kept++] = at;
     }
     open_.resize(kept);
     return false;
+  }
+
+  fit_verdict try_long(level_t l, open_cell& at, std::size_t beam, std::uint64_t end) {
+    if (beam == few_vectors && at.refused) return fit_verdict::budget_ended;
+    if (beam == few_vectors && !sizes_.constrained) {
+      const fit_verdict verdict = pack(l, at, (end - steps_) / 2);
+      if (verdict != fit_verdict::budget_ended || at.refused) return verdict;
+    }
+    return search(l, at.cell, beam, end);
   }
 
   // One node holds the gang if it has enough GPUs, CPU and memory and the constraints allow all
@@ -232,10 +230,7 @@ class topology_fit {
     cell_ = at.cell;
     if (!sizes_.constrained) return pack(l, at, (std::min)(end - steps_, few_steps));
     if (groups_.size() > 1) return put_in_turn(l, end);
-    cells_.count(0).place(0, l, cell_, groups_[0].tasks, objective_,
-                          [&](std::uint32_t node, std::uint32_t n) {
-                            portions_.push_back({node, 0, n});
-                          });
+    cells_.count(0).place(0, l, cell_, groups_[0].tasks, objective_, portions_);
     return fit_verdict::fits;
   }
   fit_verdict put_in_turn(level_t l, std::uint64_t end) {
@@ -250,11 +245,7 @@ class topology_fit {
       nodes_.clear();
       for (const cell_id n : nodes) nodes_.push_back(left_of(n.value));
       portions_.clear();
-      const bool all = turns(l, cell_, order, objective_, nodes_,
-                             [&](std::uint32_t node, std::uint32_t u, std::uint32_t n) {
-                               portions_.push_back({node, u, n});
-                             });
-      if (all) return fit_verdict::fits;
+      if (turns(l, cell_, order, objective_, nodes_, portions_)) return fit_verdict::fits;
     }
     portions_.clear();
     return fit_verdict::budget_ended;
@@ -292,9 +283,7 @@ class topology_fit {
     steps_ += fronts_.steps();
     if (!made) return fit_verdict::budget_ended;
     if (fronts_.holds_gang()) {
-      fronts_.place([&](std::uint32_t node, std::size_t u, std::uint32_t n) {
-        portions_.push_back({node, static_cast<std::uint32_t>(u), n});
-      });
+      fronts_.place(portions_);
       return fit_verdict::fits;
     }
     if (fronts_.cut()) return fit_verdict::budget_ended;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/alloc/capacity_index.h>
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
@@ -138,8 +139,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     const victim_set found = search_({}, cells_.free(), cells_.candidates(), cells_.allocations(),
                                      groups_, cost_, tally_.subset(cells_.ids()));
     steps_ += found.steps;
-    at.bound = found.verdict == fit_verdict::does_not_fit ? never
-                                                          : (std::max)(at.bound, found.lower_bound);
+    at.key =
+        found.verdict == fit_verdict::does_not_fit ? never : (std::max)(at.key, found.lower_bound);
     return found;
   }
   // The verdict in the end, with the bounds of all cells, searched or not.
@@ -166,7 +167,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     // What is left of the budget is for the cells that may still have a better set.
     std::vector<cell_bound>& searched = by_bound_.searched();
     for (std::size_t i = 0; i < searched.size(); ++i)
-      if (searched[i].bound < cost_) search(searched[i], left() / (searched.size() - i));
+      if (searched[i].key < cost_) search(searched[i], left() / (searched.size() - i));
     return conclude();
   }
 
@@ -195,14 +196,14 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   }
   void search_by_constraints(cell_bound& at) {
     const victim_set first = search_cell(at, left() / 8);
-    if (at.bound >= cost_) return;
+    if (at.key >= cost_) return;
     for (const bool from_first : {true, false}) {
       world_.reprieve_all();
       if (!from_first && first.victims.empty()) continue;
       if (from_first)
         for (const std::uint32_t i : first.victims) world_.evict(cells_.ids()[i]);
       const fit_verdict verdict = evict_cheapest(cells_.ids());
-      if (verdict == fit_verdict::does_not_fit) at.bound = never;
+      if (verdict == fit_verdict::does_not_fit) at.key = never;
       if (over_budget_) continue;
       if (verdict != fit_verdict::fits) return;
       settle();
@@ -211,7 +212,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (!this->affords_sets(cells_.ids().size())) return;
     order_.assign(cells_.ids().begin(), cells_.ids().end());
     this->sort_most_expensive_first(order_);
-    if (this->branch([&] { return fits_now(); })) at.bound = (std::max)(at.bound, cost_);
+    if (this->branch([&] { return fits_now(); })) at.key = (std::max)(at.key, cost_);
   }
 
   struct reprieve_at_end {
@@ -241,7 +242,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       few = evicted_.size();
       const std::size_t more = few + (std::max<std::size_t>)(few, 1);
       while (evicted_.size() < more) {
-        const detail::incremental_sort::entry* const top = cheapest_.top(price);
+        const keyed_number* const top = cheapest_.top(price);
         if (top == nullptr) break;
         const std::uint32_t j = among[top->number];
         cheapest_.pop();

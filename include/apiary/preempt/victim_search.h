@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
@@ -135,7 +136,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
     tally_.clear();
     for (bool evicted = true; !evicted || (!all_tried() && !fits()); cheapest_.pop()) {
-      const detail::incremental_sort::entry* const top = cheapest_.top(price);
+      const keyed_number* const top = cheapest_.top(price);
       if (top == nullptr) return;
       evicted = tally_.try_add_victim(top->number);
       if (evicted) world_.evict(top->number);
@@ -178,8 +179,6 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     std::uint32_t size = 0;
     for (const auto& s : world_.slots()) size = (std::max)(size, s.size);
     for (std::uint32_t f = 0; f <= max_gpus; ++f) slots_of_[f] = f / size;
-    const auto after = [](const detail::incremental_sort::entry& a,
-                          const detail::incremental_sort::entry& b) { return b < a; };
     const std::span<const detail::eviction_state::node_sums> nodes = world_.nodes();
     const auto price_before = [&](std::uint32_t n) {
       const std::uint64_t slots = slots_of_[nodes[n].gpus] - slots_of_[nodes[n].free];
@@ -188,16 +187,11 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     cheapest_.begin(static_cast<std::uint32_t>(nodes.size()));
     heap_.clear();  // nodes whose price has changed since
     while (!fits()) {
-      const detail::incremental_sort::entry* const top = cheapest_.top(price_before);
+      const keyed_number* const top = cheapest_.top(price_before);
       if (top == nullptr && heap_.empty()) break;
       const bool changed = !heap_.empty() && (top == nullptr || !(*top < heap_.front()));
-      const auto [price, node] = changed ? heap_.front() : *top;
-      if (changed) {
-        std::pop_heap(heap_.begin(), heap_.end(), after);
-        heap_.pop_back();
-      } else {
-        cheapest_.pop();
-      }
+      const auto [price, node] = changed ? keyed_number::pop(heap_) : *top;
+      if (!changed) cheapest_.pop();
       if (price_of(node) != price) continue;  // the heap has it again, with its price of now
       if (!add_all_on(node)) continue;
       world_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
@@ -206,8 +200,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
         for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
           const std::uint64_t now = price_of(allocations_[a].node);
           if (now == never) continue;
-          heap_.push_back({now, allocations_[a].node});
-          std::push_heap(heap_.begin(), heap_.end(), after);
+          keyed_number::push(heap_, {now, allocations_[a].node});
         }
       });
     }
@@ -256,7 +249,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   detail::victim_lower_bound lower_bound_;
   std::array<std::uint32_t, max_gpus + 1> slots_of_{};  // slots of the largest size, by GPUs
   detail::incremental_sort cheapest_;
-  std::vector<detail::incremental_sort::entry> heap_;
+  std::vector<keyed_number> heap_;
   std::vector<node_class> classes_;
 };
 

@@ -28,6 +28,11 @@ using namespace apiary_test;
 namespace {
 
 using node_units = std::pair<std::uint32_t, std::uint32_t>;  // a node, units there
+std::vector<node_units> units_of(const std::vector<tasks_on_node>& placed) {
+  std::vector<node_units> units;
+  for (const tasks_on_node& p : placed) units.emplace_back(p.node, p.tasks);
+  return units;
+}
 
 // The most tasks of one group that a cell can hold.
 std::uint32_t most_held(const naive_cells& naive, std::size_t kind, level_t l, std::uint32_t c) {
@@ -72,7 +77,7 @@ TEST_CASE("capacity_count: room and places are those of trying every vector") {
     colocated_groups groups;
     groups.assign(gang, node, capacities.top());
     capacity_count<ragged_tree> count(capacities, groups, world.hosts);
-    for (std::size_t u = 0; u < groups.size(); ++u) {
+    for (std::uint32_t u = 0; u < groups.size(); ++u) {
       for (level_t l = node; l <= capacities.top(); ++l) {
         const auto found = count.count(u, l);
         const std::vector<std::uint32_t> room(found.begin(), found.end());
@@ -83,10 +88,9 @@ TEST_CASE("capacity_count: room and places are those of trying every vector") {
           for (std::uint32_t n = 0; n <= room[c]; n += step) {
             for (const gang_objective objective :
                  {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
-              std::vector<node_units> used;
-              count.place(u, l, c, n, objective, [&](std::uint32_t at, std::uint32_t here) {
-                used.emplace_back(at, here);
-              });
+              std::vector<tasks_on_node> placed;
+              count.place(u, l, c, n, objective, placed);
+              const std::vector<node_units> used = units_of(placed);
               REQUIRE(is_room_used(world, naive, u, l, c, n, used));
             }
             some += n > 0 ? 1U : 0U;
@@ -121,9 +125,9 @@ TEST_CASE("capacity_count: the fewest nodes, the last one the fullest that is en
     const std::uint32_t all = count.count(0, rack)[0];
     REQUIRE(all == std::accumulate(room.begin(), room.end(), 0U));
     for (std::uint32_t n = groups.at(0, node).step; n <= all; n += groups.at(0, node).step) {
-      std::vector<node_units> used;
-      count.place(0, rack, 0, n, gang_objective::fewest_nodes,
-                  [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
+      std::vector<tasks_on_node> placed;
+      count.place(0, rack, 0, n, gang_objective::fewest_nodes, placed);
+      const std::vector<node_units> used = units_of(placed);
       std::size_t fewest = 0;
       for (std::uint32_t sum = 0; sum < n; ++fewest) sum += sorted[fewest];
       REQUIRE(used.size() == fewest);
@@ -191,9 +195,9 @@ TEST_CASE("capacity_count: the fullest nodes first, and whole nodes stay whole w
     const std::uint32_t step = groups.at(0, node).step;
     const std::uint32_t all = std::min(count.count(0, rack)[0], 8U);
     for (std::uint32_t n = step; n <= all; n += step) {
-      std::vector<node_units> used;
-      count.place(0, rack, 0, n, gang_objective::whole_cells,
-                  [&](std::uint32_t at, std::uint32_t here) { used.emplace_back(at, here); });
+      std::vector<tasks_on_node> placed;
+      count.place(0, rack, 0, n, gang_objective::whole_cells, placed);
+      const std::vector<node_units> used = units_of(placed);
       std::uint32_t untouched = 0;
       const std::uint32_t highest = *std::max_element(world.free.begin(), world.free.end());
       for (std::uint32_t at = 0; at < nodes; ++at) {

@@ -46,24 +46,19 @@ TEST_CASE("fill_parts: in the order of the objective, all of n, copies one after
     }
     const bool few = random.uniform(2) == 0;
     const std::uint32_t n = step * random.uniform(room / step + 1);
-    std::vector<cell_part> used;
-    std::vector<std::uint32_t> taken;
     std::vector<cell_part> given = parts;
-    fill_parts(given, n, few ? gang_objective::fewest_nodes : gang_objective::whole_cells,
-               [&](const cell_part& p, std::uint32_t here) {
-                 used.push_back(p);
-                 taken.push_back(here);
-               });
+    const std::vector<tasks_in_cell> used =
+        fill_parts(given, n, few ? gang_objective::fewest_nodes : gang_objective::whole_cells);
     std::vector<cell_part> sorted = one_by_one_sorted(parts, few);
     std::uint32_t left = n;
     for (std::size_t i = 0; i < used.size(); ++i) {
-      REQUIRE(taken[i] == std::min(left, used[i].capacity));
-      REQUIRE(taken[i] % step == 0);
-      left -= taken[i];
+      REQUIRE(used[i].tasks == std::min(left, parts[used[i].cell].capacity));
+      REQUIRE(used[i].tasks % step == 0);
+      left -= used[i].tasks;
       auto expected = sorted.begin();
       if (few && left == 0) {
         for (auto s = sorted.begin(); s != sorted.end(); ++s)
-          if (s->capacity >= taken[i] &&
+          if (s->capacity >= used[i].tasks &&
               std::tuple(s->capacity, s->free, s->cell) <
                   std::tuple(expected->capacity, expected->free, expected->cell))
             expected = s;

@@ -136,10 +136,12 @@ TEST_CASE("cost_tables: in every cell the least cost of a gang, a placement of i
         } else {
           REQUIRE(*cost == whole->second);
           std::vector<counts> on(world.num_nodes(), counts(groups.size(), 0));
-          tables.place([&](std::uint32_t n, std::uint32_t u, std::uint32_t here) {
-            REQUIRE(here > 0);
-            on[n][u] += here;
-          });
+          std::vector<tasks_on_node> placed_here;
+          tables.place(placed_here);
+          for (const tasks_on_node& p : placed_here) {
+            REQUIRE(p.tasks > 0);
+            on[p.node][p.group] += p.tasks;
+          }
           std::int64_t sum = 0;
           for (std::uint32_t n = 0; n < on.size(); ++n)
             if (on[n] != counts(groups.size(), 0)) sum += *price(n, on[n]);

@@ -53,10 +53,9 @@ TEST_CASE(
             }
             std::vector<naive_cells::counts> on(world.num_nodes(),
                                                 naive_cells::counts(groups.size()));
-            const bool all = turns(
-                l, c, order, objective, nodes,
-                [&](std::uint32_t n, std::uint32_t u, std::uint32_t here) { on[n][u] += here; });
-            if (!all) continue;
+            std::vector<tasks_on_node> placed_here;
+            if (!turns(l, c, order, objective, nodes, placed_here)) continue;
+            for (const tasks_on_node& p : placed_here) on[p.node][p.group] += p.tasks;
             found = true;
             for (level_t k = node; k <= l; ++k) {
               for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {

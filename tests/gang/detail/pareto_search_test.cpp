@@ -39,10 +39,12 @@ held_vectors vectors_in(const pareto_front& front) {
 void check_front_placed(pareto_search<ragged_tree>& search, const ruled_world& world,
                         const naive_cells& naive, level_t l, std::uint32_t c) {
   std::vector<naive_cells::counts> on(world.num_nodes(), naive_cells::counts(naive.tasks().size()));
-  search.place([&](std::uint32_t n, std::size_t u, std::uint32_t groups) {
-    REQUIRE(n < on.size());
-    on[n][u] += groups;
-  });
+  std::vector<tasks_on_node> placed;
+  search.place(placed);
+  for (const tasks_on_node& p : placed) {
+    REQUIRE(p.node < on.size());
+    on[p.node][p.group] += p.tasks;
+  }
   for (level_t k = node; k <= l; ++k) {
     for (std::uint32_t i = 0; i < naive.num_cells(k); ++i) {
       naive_cells::counts here(naive.tasks().size(), 0);

@@ -24,7 +24,7 @@ TEST_CASE("bounded_cells: the least bound first, of equals the first cell, below
   REQUIRE(cells.next(at, never));
   CHECK(at.number == 3);
   CHECK(cells.least_bound() == 5);
-  at.bound = 4;
+  at.key = 4;
   cells.searched().push_back(at);
   CHECK(cells.least_bound() == 4);
   CHECK_FALSE(cells.next(at, 5));

@@ -40,7 +40,7 @@ TEST_CASE("entries come in ascending order of price, equal ones by number") {
     for (std::size_t i = 0; i < taken; ++i) {
       const incremental_sort::entry* const top = order.top(price_of);
       REQUIRE(top != nullptr);
-      REQUIRE(top->price == all[i].first);
+      REQUIRE(top->key == all[i].first);
       REQUIRE(top->number == all[i].second);
       order.pop();
     }

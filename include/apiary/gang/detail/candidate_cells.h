@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/alloc/capacity_index.h>
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/gang/detail/capacity_count.h>
 #include <apiary/gang/detail/cell_parts.h>
@@ -15,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -93,27 +93,19 @@ class candidate_cells {
     }
     heap_.clear();
     for (std::uint32_t c = 0; c < possible_.size(); ++c)
-      if (possible_[c] != 0)
-        heap_.emplace_back(rank(capacities, groups, sizes, l, c, objective), c);
-    std::make_heap(heap_.begin(), heap_.end(), later);
+      if (possible_[c] != 0) heap_.push_back({rank(capacities, groups, sizes, l, c, objective), c});
+    keyed_number::make_heap(heap_);
   }
 
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
   // Removes and returns the best cell that is left, the first of equals. Requires: !empty().
-  std::uint32_t next() {
-    std::pop_heap(heap_.begin(), heap_.end(), later);
-    const std::uint32_t cell = heap_.back().second;
-    heap_.pop_back();
-    return cell;
-  }
+  std::uint32_t next() { return keyed_number::pop(heap_).number; }
   // The capacity for group u. Requires: the gang has constraints.
   [[nodiscard]] const capacity_count<Tree>& count(std::size_t u) const noexcept {
     return counts_[u];
   }
 
  private:
-  using ranked_cell = std::pair<std::uint64_t, std::uint32_t>;
-  static bool later(const ranked_cell& a, const ranked_cell& b) noexcept { return a > b; }
   [[nodiscard]] static std::uint64_t rank(const capacity_index<Tree>& capacities,
                                           const colocated_groups& groups, const group_sizes& sizes,
                                           level_t l, std::uint32_t c, gang_objective objective) {
@@ -136,7 +128,7 @@ class candidate_cells {
 
   std::vector<unsigned char> possible_;
   std::vector<capacity_count<Tree>> counts_;  // of each group
-  std::vector<ranked_cell> heap_;             // rank and cell
+  std::vector<keyed_number> heap_;            // cells by their rank
 };
 
 }  // namespace detail

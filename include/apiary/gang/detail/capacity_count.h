@@ -7,6 +7,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
@@ -75,15 +76,14 @@ class capacity_count {
     return counts_[l - node_level];
   }
 
-  // After count(u, l): puts n tasks into cell c of level l, and calls sink(node, tasks there).
-  // fill_parts chooses the children at each constrained level, then the nodes.
+  // After count(u, l): puts n tasks into cell c of level l, and appends them to `to`. fill_parts
+  // chooses the children at each constrained level, then the nodes.
   // Requires: n is a multiple of the step at level l, and at most the capacity.
-  template <class Sink>
-  void place(std::size_t u, level_t l, std::uint32_t c, std::uint32_t n, gang_objective objective,
-             const Sink& sink) const {
+  void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n, gang_objective objective,
+             std::vector<tasks_on_node>& to) const {
     if (n == 0) return;
     const level_t node_level = capacities_->node_level();
-    if (l == node_level) return sink(c, n);
+    if (l == node_level) return to.push_back({c, u, n});
     const level_t below = level_below(*groups_, u, l, node_level);
     std::vector<cell_part> parts;
     if (below == node_level && !by_node(u)) {
@@ -94,11 +94,12 @@ class capacity_count {
         if (nodes[f] > 0 && capacity > 0) parts.push_back({f, capacity, f, nodes[f]});
       }
       std::vector<std::uint32_t> next(nodes.size(), capacities_->nodes(l, c).first.value);
-      return fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {
-        const std::uint32_t node = capacities_->first_node(p.cell, next[p.cell]);
-        next[p.cell] = node + 1;
-        sink(node, here);
-      });
+      for (const tasks_in_cell& at : fill_parts(parts, n, objective)) {
+        const std::uint32_t node = capacities_->first_node(at.cell, next[at.cell]);
+        next[at.cell] = node + 1;
+        to.push_back({node, u, at.tasks});
+      }
+      return;
     }
     const id_range<cell_id> inside = capacities_->inside(l, c, below);
     parts.reserve(inside.size());
@@ -110,9 +111,8 @@ class capacity_count {
       part.capacity = capacity;
       part.free = capacities_->free(below, i.value);
     }
-    fill_parts(parts, n, objective, [&](const cell_part& p, std::uint32_t here) {
-      place(u, below, p.cell, here, objective, sink);
-    });
+    for (const tasks_in_cell& at : fill_parts(parts, n, objective))
+      place(u, below, at.cell, at.tasks, objective, to);
   }
 
   // The largest weight of tasks that each cell of level l can hold, as infeasibility_proof counts

@@ -20,7 +20,13 @@ struct cell_part {
   std::uint32_t copies = 1;
 };
 
-// Distributes n tasks over the children of a cell, and calls sink(child, tasks there).
+// The tasks that a child of a cell takes.
+struct tasks_in_cell {
+  std::uint32_t cell = 0;
+  std::uint32_t tasks = 0;
+};
+
+// Distributes n tasks over the children of a cell.
 //
 //   whole_cells   children with the fewest free GPUs first, of equals those with the most capacity,
 //   then the first. No other way leaves more of the emptiest children untouched. Proof: the
@@ -33,9 +39,10 @@ struct cell_part {
 // All capacities may be multiples of a step if n is one: then each child takes a multiple too.
 // Requires: n is at most the sum of the capacities; no capacity is 0. The vector is used up.
 // Cost:     O(children + children used * log children).
-template <class Sink>
-void fill_parts(std::vector<cell_part>& parts, std::uint32_t n, gang_objective objective,
-                const Sink& sink) {
+[[nodiscard]] inline std::vector<tasks_in_cell> fill_parts(std::vector<cell_part>& parts,
+                                                           std::uint32_t n,
+                                                           gang_objective objective) {
+  std::vector<tasks_in_cell> filled;
   const bool few = objective == gang_objective::fewest_nodes;
   const auto later = [&](const cell_part& a, const cell_part& b) {
     if (few && a.capacity != b.capacity) return a.capacity < b.capacity;
@@ -52,16 +59,18 @@ void fill_parts(std::vector<cell_part>& parts, std::uint32_t n, gang_objective o
             p.capacity != best->capacity ? p.capacity < best->capacity : later(*best, p);
         if (p.capacity >= n && less) best = &p;
       }
-      return sink(*best, n);
+      filled.push_back({best->cell, n});
+      break;
     }
     cell_part& first = parts.front();
     const std::uint32_t here = (std::min)(n, first.capacity);
-    sink(first, here);
+    filled.push_back({first.cell, here});
     n -= here;
     if (--first.copies > 0) continue;
     std::pop_heap(parts.begin(), parts.end(), later);
     parts.pop_back();
   }
+  return filled;
 }
 
 }  // namespace detail

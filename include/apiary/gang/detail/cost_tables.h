@@ -10,6 +10,7 @@
 #include <apiary/gang/detail/mixed_radix.h>
 #include <apiary/gang/detail/pareto_front.h>
 #include <apiary/gang/step_budget.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 
@@ -71,12 +72,11 @@ class cost_tables {
     last_ = build(l, c, steps);
     return last_ ? std::optional(last_->costs.back()) : std::nullopt;
   }
-  // After make, if the gang fits: places it, and calls sink(node, group, tasks there).
-  template <class Sink>
-  void place(const Sink& sink) const {
+  // After make, if the gang fits: places it, and appends its tasks to `to`.
+  void place(std::vector<tasks_on_node>& to) const {
     const std::uint32_t gang = numbers_.size() - 1;
-    if (level_ == node_level_) return put(cell_, gang, sink);
-    spread(last_->made, gang, sink);
+    if (level_ == node_level_) return put(cell_, gang, to);
+    spread(last_->made, gang, to);
   }
   // After make: the largest vectors that the cell can hold.
   [[nodiscard]] pareto_front greatest() const {
@@ -184,26 +184,24 @@ class cost_tables {
     }
     return adds;
   }
-  template <class Sink>
-  void spread(std::size_t made, std::uint32_t v, const Sink& sink) const {
+  void spread(std::size_t made, std::uint32_t v, std::vector<tasks_on_node>& to) const {
     const made_cell& cell = made_[made];
     for (std::size_t i = cell.parts.size(); i-- > 0;) {
       const part& p = cell.parts[i];
       const std::uint32_t here = p.taken[v];
       if (here == 0) continue;
       if (cell.below == node_level_) {
-        put(p.cell, here, sink);
+        put(p.cell, here, to);
       } else {
-        spread(p.made, here, sink);
+        spread(p.made, here, to);
       }
       v -= here;
     }
     APIARY_ASSERT(v == 0);
   }
-  template <class Sink>
-  void put(std::uint32_t node, std::uint32_t v, const Sink& sink) const {
+  void put(std::uint32_t node, std::uint32_t v, std::vector<tasks_on_node>& to) const {
     for (std::uint32_t u = 0; u < groups_->size(); ++u)
-      if (numbers_[v][u] > 0) sink(node, u, numbers_[v][u]);
+      if (numbers_[v][u] > 0) to.push_back({node, u, numbers_[v][u]});
   }
 
   const Tree* tree_ = nullptr;

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 
@@ -15,7 +16,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -29,17 +29,19 @@ namespace detail {
   std::vector<std::uint32_t> order(groups.size());
   for (std::uint32_t u = 0; u < order.size(); ++u) order[u] = u;
   std::vector<std::vector<std::uint32_t>> all;
-  const auto add = [&](const auto& size) {
-    merge_sort(order,
-               [&](std::uint32_t a, std::uint32_t b) { return size(groups[a]) > size(groups[b]); });
+  std::vector<keyed_number> keyed(groups.size());
+  for (int by = 0; by < 5; ++by) {
+    for (std::uint32_t i = 0; i < order.size(); ++i) {
+      const colocated_groups::group& u = groups[order[i]];
+      const std::uint64_t keys[] = {~std::uint64_t{u.gpus}, ~u.cpu_milli, ~u.memory_mib,
+                                    u.constrained == any_level ? 1U : 0U, u.gpus};
+      keyed[i] = {keys[by], i};
+    }
+    keyed_number::sort(keyed);
+    const std::vector<std::uint32_t> before = order;
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = before[keyed[i].number];
     if (std::find(all.begin(), all.end(), order) == all.end()) all.push_back(order);
-  };
-  using group = colocated_groups::group;
-  add([](const group& u) { return u.gpus; });
-  add([](const group& u) { return u.cpu_milli; });
-  add([](const group& u) { return u.memory_mib; });
-  add([](const group& u) { return u.constrained == any_level ? 0 : 1; });
-  add([](const group& u) { return ~u.gpus; });
+  }
   return all;
 }
 
@@ -82,11 +84,10 @@ class greedy_by_group {
   greedy_by_group(const Tree& tree, level_t node_level, const colocated_groups& groups) noexcept
       : tree_(&tree), groups_(&groups), node_level_(node_level) {}
 
-  // Places all groups in cell c of level l, whose nodes are `nodes`, and calls sink(node, group,
-  // tasks there). Returns false if a group does not fit; what was put before it stays.
-  template <class Sink>
+  // Places all groups in cell c of level l, whose nodes are `nodes`, and appends their tasks to
+  // `to`. Returns false if a group does not fit; what was put before it stays.
   bool operator()(level_t l, std::uint32_t c, std::span<const std::uint32_t> order,
-                  gang_objective objective, std::span<Node> nodes, const Sink& sink) {
+                  gang_objective objective, std::span<Node> nodes, std::vector<tasks_on_node>& to) {
     first_ = positions_inside(*tree_, l, c, node_level_).first.value;
     nodes_ = nodes;
     objective_ = objective;
@@ -98,7 +99,7 @@ class greedy_by_group {
     }
     for (const std::uint32_t u : order) {
       if (count(u, l, c).capacity < (*groups_)[u].tasks) return false;
-      place(u, l, c, (*groups_)[u].tasks, sink);
+      place(u, l, c, (*groups_)[u].tasks, to);
     }
     return true;
   }
@@ -130,11 +131,11 @@ class greedy_by_group {
     level& at = at_[l - node_level_];
     return at.cells[c - at.first] = {groups_->bound(u, l, capacity), free};
   }
-  template <class Sink>
-  void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n, const Sink& sink) {
+  void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n,
+             std::vector<tasks_on_node>& to) {
     if (l == node_level_) {
       nodes_[c - first_].put(u, n);
-      return sink(c, u, n);
+      return to.push_back({c, u, n});
     }
     const level_t below = level_below(*groups_, u, l, node_level_);
     const level& at = at_[below - node_level_];
@@ -143,9 +144,8 @@ class greedy_by_group {
       const counted& part = at.cells[i.value - at.first];
       if (part.capacity > 0) parts.push_back({i.value, part.capacity, part.free});
     }
-    fill_parts(parts, n, objective_, [&](const cell_part& p, std::uint32_t here) {
-      place(u, below, p.cell, here, sink);
-    });
+    for (const tasks_in_cell& i : fill_parts(parts, n, objective_))
+      place(u, below, i.cell, i.tasks, to);
   }
 
   const Tree* tree_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/sort.h>
 
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -77,17 +79,16 @@ class pareto_front {
   // Keeps the n vectors of largest weight, the first of equals.
   void keep(std::size_t n, counts weights) {
     if (size_ <= n) return;
-    std::vector<std::size_t> order(size_);
-    for (std::size_t i = 0; i < size_; ++i) order[i] = i;
-    const auto weight = [&](std::size_t i) {
-      std::uint64_t sum = 0;
-      for (std::size_t k = 0; k < width_; ++k) sum += std::uint64_t{(*this)[i][k]} * weights[k];
-      return sum;
-    };
-    merge_sort(order, [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
+    std::vector<keyed_number> order;
+    for (std::uint32_t i = 0; i < size_; ++i) {
+      std::uint64_t weight = 0;
+      for (std::size_t k = 0; k < width_; ++k) weight += std::uint64_t{(*this)[i][k]} * weights[k];
+      order.push_back({~weight, i});
+    }
+    keyed_number::sort(order);
     std::vector<std::uint32_t> best;
     for (std::size_t i = 0; i < n; ++i) {
-      const counts v = (*this)[order[i]];
+      const counts v = (*this)[order[i].number];
       best.insert(best.end(), v.begin(), v.end());
     }
     values_ = std::move(best);

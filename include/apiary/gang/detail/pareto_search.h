@@ -3,10 +3,11 @@
 #pragma once
 
 #include <apiary/alloc/capacity_index.h>
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/pareto_front.h>
+#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
@@ -84,11 +85,8 @@ class pareto_search {
   // Comparisons of the last make.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-  // After make, if the front holds the gang: places it, and calls sink(node, group, tasks there).
-  template <class Sink>
-  void place(Sink&& sink) {
-    spread(front_, level_, cell_, tasks_, sink);
-  }
+  // After make, if the front holds the gang: places it, and appends its tasks to `to`.
+  void place(std::vector<tasks_on_node>& to) const { spread(front_, level_, cell_, tasks_, to); }
 
  private:
   struct part {
@@ -101,7 +99,9 @@ class pareto_search {
     std::vector<part> parts{};           // those that added something
     std::vector<pareto_front> before{};  // the sum before each of them
   };
-  using node_kind = std::array<std::uint64_t, 3>;
+  // What a node has left: GPUs, CPU and memory.
+  using node_left = std::array<std::uint64_t, 3>;
+  using index_of_values = std::map<std::vector<std::uint32_t>, std::size_t>;
 
   [[nodiscard]] std::size_t width() const noexcept { return groups_->size(); }
   bool pay(std::uint64_t steps) noexcept {
@@ -124,7 +124,11 @@ class pareto_search {
         p.front = build_node(p.cell);
         if (ended_) return 0;
       }
-      merge_sort(parts, [](const part& a, const part& b) { return a.front < b.front; });
+      std::vector<keyed_number> order;  // the cells of equal fronts together
+      for (const part& p : parts) order.push_back({p.front, p.cell});
+      keyed_number::sort(order);
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        parts[i] = {static_cast<std::size_t>(order[i].key), order[i].number};
     }
     std::vector<std::uint32_t> most(width());
     for (std::size_t u = 0; u < width(); ++u) most[u] = groups_->at(u, l).most;
@@ -180,14 +184,14 @@ class pareto_search {
 
   std::size_t build_node(std::uint32_t node) {
     if (!pay(1)) return 0;
-    node_kind kind{capacities_->free(node), 0, 0};
-    if (groups_->hosted() && !hosts_.empty())
-      kind = {kind[0], hosts_[node].cpu_milli, hosts_[node].memory_mib};
-    const auto [known, is_new] = of_node_.try_emplace(kind, 0);
+    resources host;
+    if (groups_->hosted() && !hosts_.empty()) host = hosts_[node];
+    vector_.assign({capacities_->free(node), host.cpu_milli, host.memory_mib});
+    const auto [known, is_new] = of_node_.try_emplace(vector_, 0);
     if (!is_new) return known->second;
     pareto_front front(width());
     vector_.assign(width(), 0);
-    fill_node(front, 0, kind);
+    fill_node(front, 0, {capacities_->free(node), host.cpu_milli, host.memory_mib});
     if (ended_) {
       of_node_.erase(known);
       return 0;
@@ -197,7 +201,7 @@ class pareto_search {
     if (known->second == nodes_.size()) nodes_.push_back(std::move(front));
     return known->second;
   }
-  void fill_node(pareto_front& front, std::size_t u, const node_kind& left) {
+  void fill_node(pareto_front& front, std::size_t u, const node_left& left) {
     if (u == width()) {
       if (pay(front.size() + 1)) front.add(vector_);
       return;
@@ -210,7 +214,7 @@ class pareto_search {
     const std::uint32_t step = groups_->at(u, capacities_->node_level()).step;
     for (std::uint32_t k = groups_->bound(u, capacities_->node_level(), n); !ended_; k -= step) {
       vector_[u] = k;
-      node_kind rest{left[0] - std::uint64_t{k} * group.gpus, left[1], left[2]};
+      node_left rest{left[0] - std::uint64_t{k} * group.gpus, left[1], left[2]};
       if (!hosts_.empty())
         rest = {rest[0], left[1] - k * group.cpu_milli, left[2] - k * group.memory_mib};
       fill_node(front, u + 1, rest);
@@ -218,12 +222,11 @@ class pareto_search {
     }
   }
 
-  template <class Sink>
   void spread(std::size_t front, level_t l, std::uint32_t c, std::vector<std::uint32_t> v,
-              Sink& sink) {
+              std::vector<tasks_on_node>& to) const {
     if (l == capacities_->node_level()) {
-      for (std::size_t u = 0; u < width(); ++u)
-        if (v[u] > 0) sink(c, u, v[u]);
+      for (std::uint32_t u = 0; u < width(); ++u)
+        if (v[u] > 0) to.push_back({c, u, v[u]});
       return;
     }
     const made& cell = cells_[front];
@@ -232,7 +235,7 @@ class pareto_search {
       if (cell.before[i].covers(v)) continue;  // the child is not needed
       std::vector<std::uint32_t> here = share_of(cell.before[i], front_of(cell.level, p.front), v);
       for (std::size_t u = 0; u < width(); ++u) v[u] -= here[u];
-      spread(p.front, cell.level, p.cell, std::move(here), sink);
+      spread(p.front, cell.level, p.cell, std::move(here), to);
     }
   }
   // The tasks of v that the child takes, so that `before` covers the rest.
@@ -266,8 +269,8 @@ class pareto_search {
   std::vector<std::uint32_t> leaves_;  // of a task of each group
   std::vector<made> cells_;            // fronts of cells
   std::vector<pareto_front> nodes_;    // fronts of nodes, all different
-  std::map<node_kind, std::size_t> of_node_;
-  std::map<std::vector<std::uint32_t>, std::size_t> of_front_;
+  index_of_values of_node_;            // by free GPUs, CPU and memory
+  index_of_values of_front_;
   std::vector<std::uint32_t> vector_;
 };
 

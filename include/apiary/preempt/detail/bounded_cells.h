@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 
 #include <algorithm>
@@ -20,10 +21,8 @@ namespace detail {
 class bounded_cells {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
-  struct cell {
-    std::uint64_t bound = 0;   // no answer in the cell costs less
-    std::uint32_t number = 0;  // its index in the level
-  };
+  using cell =
+      keyed_number;  // its index in the level; no answer in the cell costs less than its key
 
   void clear() noexcept {
     order_.clear();
@@ -34,31 +33,25 @@ class bounded_cells {
     clear();
     for (std::uint32_t c = 0; c < bounds.size(); ++c)
       if (bounds[c] < below) order_.push_back({bounds[c], c});
-    std::make_heap(order_.begin(), order_.end(), after);
+    keyed_number::make_heap(order_);
   }
   // Takes the cell with the least bound, if that is below `below`; whether there is one. After its
   // search the caller appends it to searched(), with the bound that the search has proved.
   bool next(cell& at, std::uint64_t below) {
-    if (order_.empty() || order_.front().bound >= below) return false;
-    at = order_.front();
-    std::pop_heap(order_.begin(), order_.end(), after);
-    order_.pop_back();
+    if (order_.empty() || order_.front().key >= below) return false;
+    at = keyed_number::pop(order_);
     return true;
   }
   [[nodiscard]] std::vector<cell>& searched() noexcept { return searched_; }
   // The least bound of all cells, searched or not; `never` if there are none.
   [[nodiscard]] std::uint64_t least_bound() const noexcept {
     std::uint64_t least = never;
-    for (const cell& c : order_) least = (std::min)(least, c.bound);
-    for (const cell& c : searched_) least = (std::min)(least, c.bound);
+    for (const cell& c : order_) least = (std::min)(least, c.key);
+    for (const cell& c : searched_) least = (std::min)(least, c.key);
     return least;
   }
 
  private:
-  static bool after(const cell& a, const cell& b) noexcept {
-    return a.bound != b.bound ? a.bound > b.bound : a.number > b.number;
-  }
-
   std::vector<cell> order_;  // a heap of the cells that are not searched
   std::vector<cell> searched_;
 };

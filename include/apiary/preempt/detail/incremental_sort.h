@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -26,15 +26,7 @@ namespace detail {
 //           entry of a batch.
 class incremental_sort {
  public:
-  // A number with its price.
-  struct entry {
-    std::uint64_t price = 0;
-    std::uint32_t number = 0;
-    friend constexpr bool operator<(const entry& a, const entry& b) noexcept {
-      return a.price != b.price ? a.price < b.price : a.number < b.number;
-    }
-    friend constexpr bool operator==(const entry&, const entry&) noexcept = default;
-  };
+  using entry = keyed_number;  // a number with its price
   // The price of numbers to leave out.
   static constexpr std::uint64_t never = ~std::uint64_t{0};
 
@@ -49,7 +41,11 @@ class incremental_sort {
   // The cheapest number that is left, nullptr if there is none. price(number) -> std::uint64_t.
   template <class Price>
   [[nodiscard]] const entry* top(const Price& price) {
-    if (batch_.empty() && !all_) sort_batch(price);
+    if (batch_.empty() && !all_) {
+      prices_.resize(n_);
+      for (std::uint32_t i = 0; i < n_; ++i) prices_[i] = price(i);
+      sort_batch();
+    }
     return batch_.empty() ? nullptr : &batch_.back();
   }
   // Removes it. Requires: top() has been called since the last pop() and was not nullptr.
@@ -59,48 +55,39 @@ class incremental_sort {
   static constexpr std::size_t first_batch = 128;
   static constexpr std::uint32_t sample_size = 256;
 
-  template <class Price>
-  void sort_batch(const Price& price) {
-    batch_.clear();
+  void sort_batch() {
+    entry last{never, 0};
     for (std::uint32_t i = 0; i < sample_size && n_ > sample_size; ++i) {
       const auto number = static_cast<std::uint32_t>(std::uint64_t{i} * n_ / sample_size);
-      const entry e{price(number), number};
+      const entry e{prices_[number], number};
       if (is_left(e)) batch_.push_back(e);
     }
-    const entry last = end_of_batch();
+    // As many of the numbers that are left as the sample says; all of them in the last batch.
+    const std::size_t at = next_batch_ * sample_size / (std::max)(n_, 1U);
+    all_ = at >= batch_.size();
+    if (!all_) {
+      keyed_number::sort(batch_);
+      last = batch_[at];
+    }
+    batch_.clear();
     for (std::uint32_t i = 0; i < n_; ++i) {
-      const entry e{price(i), i};
+      const entry e{prices_[i], i};
       // One branch, rarely taken while batches are small, even if many prices are equal.
-      const bool before = (e.price < last.price) | ((e.price == last.price) & (i < last.number));
+      const bool before = (e.key < last.key) | ((e.key == last.key) & (i < last.number));
       if (before && is_left(e)) batch_.push_back(e);
     }
     if (!all_) batch_.push_back(last);
     taken_ = last;
     next_batch_ *= 4;
-    sort();
-  }
-  // The last number of the next batch, from the sample in batch_, which becomes empty. The batch has as
-  // many of the numbers that are left as the sample says; the last batch has all of them.
-  entry end_of_batch() {
-    const std::size_t at = next_batch_ * sample_size / (std::max)(n_, 1U);
-    all_ = at >= batch_.size();
-    entry last{never, 0};
-    if (!all_) {
-      sort();
-      last = batch_[batch_.size() - 1 - at];
-    }
-    batch_.clear();
-    return last;
-  }
-  // The cheapest entry last.
-  void sort() {
-    merge_sort(batch_, [](const entry& a, const entry& b) { return b < a; });
+    keyed_number::sort(batch_);
+    std::reverse(batch_.begin(), batch_.end());
   }
   [[nodiscard]] bool is_left(const entry& e) const noexcept {
-    return e.price != never && (!taken_ || *taken_ < e);
+    return e.key != never && (!taken_ || *taken_ < e);
   }
 
   std::uint32_t n_ = 0;
+  std::vector<std::uint64_t> prices_;
   std::vector<entry> batch_;    // the cheapest entry last
   std::optional<entry> taken_;  // the last of all batches so far
   std::size_t next_batch_ = first_batch;

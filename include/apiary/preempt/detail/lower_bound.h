@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
 #include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/preempt/detail/smallest_n_sum.h>
 #include <apiary/preempt/disruption_budget.h>
@@ -12,7 +12,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -90,9 +89,10 @@ class victim_lower_bound {
   void add_slots(const eviction_state& state, std::uint32_t n, std::uint32_t size,
                  std::uint32_t missing, smallest_n_sum& to, const Price& price_of_gpu) {
     here_.clear();
-    state.for_each_on(
-        n, [&](std::uint32_t j, std::uint32_t gpus) { here_.emplace_back(price_of_gpu(j), gpus); });
-    if (here_.size() > 1) merge_sort(here_);
+    state.for_each_on(n, [&](std::uint32_t j, std::uint32_t gpus) {
+      here_.push_back({price_of_gpu(j), gpus});
+    });
+    if (here_.size() > 1) keyed_number::sort(here_);
     std::uint64_t cost = 0;
     for (auto [price, gpus] : here_) {
       for (; gpus >= missing; missing = size) {
@@ -108,8 +108,8 @@ class victim_lower_bound {
   smallest_n_sum by_cost_;
   smallest_n_sum by_gang_;
   std::array<std::uint32_t, eviction_state::max_gpus + 1> missing_{};  // GPUs to the next slot
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> here_;
-  std::vector<std::uint64_t> gives_;  // of each candidate
+  std::vector<keyed_number> here_;                                     // GPUs by the price of one
+  std::vector<std::uint64_t> gives_;                                   // of each candidate
 };
 
 }  // namespace detail

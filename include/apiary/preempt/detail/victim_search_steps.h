@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
@@ -69,10 +70,10 @@ class victim_search_steps {
   }
 
   void sort_most_expensive_first(std::vector<std::uint32_t>& candidates) const {
-    merge_sort(candidates, [&](std::uint32_t a, std::uint32_t b) {
-      return candidates_[a].cost != candidates_[b].cost ? candidates_[a].cost > candidates_[b].cost
-                                                        : a < b;
-    });
+    std::vector<keyed_number> by_cost;
+    for (const std::uint32_t j : candidates) by_cost.push_back({~candidates_[j].cost, j});
+    keyed_number::sort(by_cost);
+    for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i] = by_cost[i].number;
   }
   // Reprieves evicted candidates that are not needed, the most expensive first; then keep().
   template <class Verdict>

@@ -1,0 +1,53 @@
+// apiary/container/keyed_number.h - numbers with a key: sorted by it, or the least one first.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/sort.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// A number, for example the index of an element, with the key by which it is ordered. Numbers with
+// equal keys are in ascending order, so that there is one order only. Use it instead of a sort or a
+// heap with a comparison function: a program compiles it once.
+//
+// Cost: sort O(n log n), make_heap O(n), push and pop O(log n).
+struct keyed_number {
+  std::uint64_t key = 0;     // what it is ordered by
+  std::uint32_t number = 0;  // the number itself
+  friend constexpr bool operator==(const keyed_number&, const keyed_number&) noexcept = default;
+  // The order: by key, then by number.
+  friend constexpr bool operator<(const keyed_number& a, const keyed_number& b) noexcept {
+    return a.key != b.key ? a.key < b.key : a.number < b.number;
+  }
+
+  // Sorts in ascending order.
+  static void sort(std::vector<keyed_number>& all) { detail::merge_sort(all); }
+  // Makes a heap of a vector: its front is the least.
+  static void make_heap(std::vector<keyed_number>& heap) {
+    std::make_heap(heap.begin(), heap.end(), after);
+  }
+  // Adds one to a heap.
+  static void push(std::vector<keyed_number>& heap, const keyed_number& one) {
+    heap.push_back(one);
+    std::push_heap(heap.begin(), heap.end(), after);
+  }
+  // Removes the least from a heap and returns it. Requires: the heap is not empty.
+  static keyed_number pop(std::vector<keyed_number>& heap) {
+    std::pop_heap(heap.begin(), heap.end(), after);
+    const keyed_number least = heap.back();
+    heap.pop_back();
+    return least;
+  }
+
+ private:
+  static constexpr bool after(const keyed_number& a, const keyed_number& b) noexcept {
+    return b < a;
+  }
+};
+
+APIARY_NAMESPACE_END
