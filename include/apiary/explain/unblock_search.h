@@ -7,6 +7,7 @@
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/explain/what_if.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
@@ -149,7 +150,7 @@ class unblock_search {
   }
   void keep(std::uint32_t cell, std::uint64_t gpus) {
     nodes_ = freed_;
-    std::sort(nodes_.begin(), nodes_.end());
+    detail::merge_sort(nodes_);
     best_.gpus = gpus;
     best_.cell = cell;
     best_.all_needed = !in_doubt_;
@@ -208,7 +209,7 @@ class unblock_search {
       const auto found = fit();
       if (found.verdict != fit_verdict::fits) return found.verdict;
       for (const tasks_on_node& p : found.portions) placed.push_back(p.node);
-      std::sort(placed.begin(), placed.end());
+      detail::merge_sort(placed);
       placed.erase(std::unique(placed.begin(), placed.end()), placed.end());
     }
     freed_.clear();
