@@ -39,7 +39,6 @@
 #include <apiary/explain/unblock_search.h>
 #include <apiary/explain/what_if.h>
 #include <apiary/fgd/baseline_scores.h>
-#include <apiary/fgd/best_score_placer.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/gang_sharing.h>

@@ -263,7 +263,7 @@ TEST_CASE("among suggested nodes a gang goes where it would if there were no oth
     for (std::uint32_t n = 0; n < count; ++n)
       if (random.uniform(3) > 0) suggested.set(n);
     gang_fgd scheduler = fgd_over(nodes);
-    gang_fgd alone = fgd_over(suggested_alone(nodes, suggested));
+    gang_fgd alone = fgd_over(scheduler.suggested_nodes(suggested));
     const bool flat = gang.required == any_level;
     const auto answer = flat ? scheduler.propose(gang, suggested)
                              : scheduler.propose(gang, shape.tree, of_nodes, suggested);

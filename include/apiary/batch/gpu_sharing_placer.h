@@ -58,7 +58,7 @@ class gpu_sharing_placer {
     const std::uint32_t tasks = r.gpus / task_;
     const std::uint32_t rest = r.gpus % task_;
     const bool fits = r.gpus <= largest_ ||
-                      (tasks + (rest > 0 ? 1 : 0) <= max_gang_tasks &&
+                      (tasks + (rest > 0 ? 1 : 0) <= gang_sharing_scheduler<Score>::max_tasks &&
                        (tasks < whole_tasks_ || (tasks == whole_tasks_ && rest <= largest_rest_)));
     if (r.gpus > 0 && fits) return absl::OkStatus();
     return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +

@@ -24,9 +24,9 @@
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <concepts>
@@ -36,47 +36,39 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
+namespace detail {
+
 // The largest number of tasks in a gang.
 inline constexpr std::uint32_t max_gang_tasks = 1'000'000;
-
-// A copy of the nodes in which every node that is not suggested is bad.
-// Requires: one bit for each node.
-[[nodiscard]] inline node_table suggested_alone(node_table nodes, const summary_bitset& suggested) {
-  for (const node_id n : nodes.ids())
-    nodes[n].healthy = nodes[n].healthy && suggested.test(n.value);
-  return nodes;
-}
-
-namespace detail {
 
 // OK, or kInvalidArgument for a task that is not valid(), or more than max_gang_tasks tasks.
 [[nodiscard]] inline absl::Status check_tasks(const topology_constraints& gang) {
   std::uint64_t tasks = 0;
   for (std::size_t m = 0; m < gang.groups.size(); ++m) {
-    APIARY_RETURN_IF_ERROR(check_task("task group " + std::to_string(m), task_of(gang.groups[m])));
+    APIARY_RETURN_IF_ERROR(check_task(absl::StrCat("task group ", m), task_of(gang.groups[m])));
     tasks += gang.groups[m].tasks;
   }
   if (tasks <= max_gang_tasks) return absl::OkStatus();
-  return absl::InvalidArgumentError("a gang has " + std::to_string(tasks) +
-                                    " tasks; the limit is " + std::to_string(max_gang_tasks));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a gang has ", tasks, " tasks; the limit is ", max_gang_tasks));
 }
 // OK, or kInvalidArgument for a gang, a tree or a node level that do not go together.
 template <CellTree Tree>
 [[nodiscard]] absl::Status check_gang(const topology_constraints& gang, const Tree& tree,
                                       level_t node_level, std::uint32_t nodes) {
   if (node_level >= tree.num_levels())
-    return absl::InvalidArgumentError("node level " + std::to_string(node_level) +
-                                      " in a tree with " + std::to_string(tree.num_levels()) +
-                                      " levels");
+    return absl::InvalidArgumentError(
+        absl::StrCat("node level ", node_level, " in a tree with ", tree.num_levels(), " levels"));
   if (tree.cells(node_level).size() != nodes)
-    return absl::InvalidArgumentError("level " + std::to_string(node_level) + " of the tree has " +
-                                      std::to_string(tree.cells(node_level).size()) +
-                                      " cells for " + std::to_string(nodes) + " nodes");
+    return absl::InvalidArgumentError(absl::StrCat("level ", node_level, " of the tree has ",
+                                                   tree.cells(node_level).size(), " cells for ",
+                                                   nodes, " nodes"));
   APIARY_RETURN_IF_ERROR(check_tasks(gang));
   return check_constraints(gang, node_level, tree.num_levels());
 }
@@ -116,20 +108,22 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   using typename base::running;
 
  public:
+  // The largest number of tasks in a gang.
+  static constexpr std::uint32_t max_tasks = detail::max_gang_tasks;
   // Steps that the search for one gang may take, unless the caller says otherwise.
   static constexpr std::uint64_t default_gang_budget = 10'000'000;
 
   // As gpu_sharing_scheduler::create.
   [[nodiscard]] static absl::StatusOr<gang_sharing_scheduler> create(node_table nodes,
                                                                      Score score) {
-    APIARY_RETURN_IF_ERROR(base::check_nodes(nodes));
+    APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
     return gang_sharing_scheduler(std::move(nodes), std::move(score));
   }
 
   using base::propose;
   // Where all tasks of the gang would run now, or why the gang waits. Changes no placement. Node i
   // is cell i of `node_level` in the tree.
-  // kInvalidArgument: a task is not valid(); more than max_gang_tasks tasks; constraints that the
+  // kInvalidArgument: a task is not valid(); more than max_tasks tasks; constraints that the
   // tree does not allow; or the tree has another number of nodes.
   template <CellTree Tree>
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
@@ -138,7 +132,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return decide(gang, tree, node_level, nullptr, budget);
   }
   // The same on the nodes in `suggested` only. A proof is then a proof for
-  // suggested_alone(nodes(), suggested).
+  // suggested_nodes(suggested).
   // kInvalidArgument also: `suggested` does not have one bit for each node.
   template <CellTree Tree>
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
@@ -161,21 +155,20 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   // Applies a plan for one task; as gpu_sharing_scheduler::commit. kAlreadyExists also: a gang with
   // this job id runs.
   absl::Status commit(const task_request& task, const task_plan& plan) {
-    if (gangs_.contains(task.job.value)) return base::runs_already(task.job);
+    if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
     return base::commit(task, plan);
   }
   // The task runs at `where`; as gpu_sharing_scheduler::commit. kAlreadyExists also: a gang with
   // this job id runs.
   absl::Status commit(const task_request& task, placement where) {
-    if (gangs_.contains(task.job.value)) return base::runs_already(task.job);
+    if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
     return base::commit(task, where);
   }
   // Applies a plan to bind: all tasks of the gang run at plan.placements.
   // kInvalidArgument: the plan is to wait. Otherwise as commit(job, gang, placements).
   absl::Status commit(job_id job, const topology_constraints& gang, const shared_gang_plan& plan) {
     if (plan.result == plan_result::bind) return commit(job, gang, plan.placements);
-    return absl::InvalidArgumentError("gang " + std::to_string(job.value) +
-                                      ": its plan is to wait");
+    return absl::InvalidArgumentError(absl::StrCat("gang ", job.value, ": its plan is to wait"));
   }
   // All tasks of the gang run at `placements`, or, after an error, none. The topology constraints
   // are not checked again.
@@ -187,14 +180,14 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
     if (!job.valid()) return absl::InvalidArgumentError("a gang to commit needs a job id");
     APIARY_RETURN_IF_ERROR(check_placements(job, gang, placements));
-    if (gangs_.contains(job.value) || base::find(job)) return base::runs_already(job);
+    if (gangs_.contains(job.value) || base::find(job)) return detail::runs_already(job);
     journal log;
     transaction tx(log);
     std::vector<running> tasks;
     for (const task_placement& p : placements) {
       task_request task = task_of(gang.groups[p.group]);
       task.job = job;
-      if (!can_place_task(nodes_, task, p.where)) return base::not_free(job, p.where);
+      if (!can_place_task(nodes_, task, p.where)) return detail::not_free(job, p.where);
       journaled::place_task(tx, nodes_, task, p.where);
       tasks.push_back({task, p.where});
     }
@@ -214,6 +207,13 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return absl::OkStatus();
   }
 
+  // A copy of the nodes in which every node that is not suggested is bad.
+  // Requires: one bit for each node.
+  [[nodiscard]] node_table suggested_nodes(const summary_bitset& suggested) const {
+    node_table copy = nodes_;
+    for (const node_id n : copy.ids()) copy[n].healthy = copy[n].healthy && suggested.test(n.value);
+    return copy;
+  }
   // The number of running jobs. A gang counts as one job.
   [[nodiscard]] std::size_t num_running() const noexcept {
     return base::num_running() + gangs_.size();
@@ -241,19 +241,19 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   [[nodiscard]] absl::Status check_placements(job_id job, const topology_constraints& gang,
                                               std::span<const task_placement> placements) const {
     const auto wrong = [&](const std::string& what) {
-      return absl::InvalidArgumentError("gang " + std::to_string(job.value) + what);
+      return absl::InvalidArgumentError(absl::StrCat("gang ", job.value, what));
     };
     std::vector<std::uint32_t> missing;
     for (const constrained_task_group& m : gang.groups) missing.push_back(m.tasks);
     for (const task_placement& p : placements) {
       if (p.group >= missing.size() || missing[p.group]-- == 0)
-        return wrong(": task group " + std::to_string(p.group) + " has more placements than tasks");
-      if (!nodes_.contains(p.where.node)) return base::no_such(p.where.node);
+        return wrong(absl::StrCat(": task group ", p.group, " has more placements than tasks"));
+      if (!nodes_.contains(p.where.node)) return detail::no_such_node(p.where.node);
     }
     for (std::size_t m = 0; m < missing.size(); ++m) {
       if (missing[m] > 0)
-        return wrong(": " + std::to_string(missing[m]) + " tasks of task group " +
-                     std::to_string(m) + " have no placement");
+        return wrong(
+            absl::StrCat(": ", missing[m], " tasks of task group ", m, " have no placement"));
     }
     return placements.empty() ? wrong(" has no task") : absl::OkStatus();
   }
@@ -280,7 +280,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     };
     const auto found = suggested == nullptr
                            ? fit(nodes_, tree, node_level, gang, cost)
-                           : fit(suggested_alone(nodes_, *suggested), tree, node_level, gang, cost);
+                           : fit(suggested_nodes(*suggested), tree, node_level, gang, cost);
     if (found.verdict == fit_verdict::fits) {
       plan.result = plan_result::bind;
       plan.placements.assign(found.placements.begin(), found.placements.end());
@@ -338,7 +338,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return placements;
   }
 
-  absl::flat_hash_map<std::uint32_t, running_gang> gangs_;
+  std::unordered_map<std::uint32_t, running_gang> gangs_;  // by job
 };
 
 APIARY_NAMESPACE_END

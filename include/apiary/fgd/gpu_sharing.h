@@ -7,7 +7,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/fgd/best_score_placer.h>
+#include <apiary/fgd/detail/best_score_placer.h>
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/node_score.h>
 #include <apiary/model/node_table.h>
@@ -15,16 +15,16 @@
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -36,7 +36,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // Requires: no concurrent calls. propose() is not const: it updates cached scores. It changes no
 //           placement.
-// Cost:     propose: as best_score_placer::place. The scheduler caches the scores for max_kinds
+// Cost:     propose: one score for each node that changed since the last task of this kind, then
+//           O(log64 nodes). The scheduler caches the scores for max_kinds
 //           kinds of request, about one byte for each node and kind. A request of another kind
 //           scans all nodes once and replaces the least recently used kind. A task that waits
 //           costs O(bad nodes) more, and one scan of the nodes for each cached kind.
@@ -51,21 +52,21 @@ class gpu_sharing_scheduler {
   // A scheduler for these nodes. What `nodes` shows as used stays used.
   // kInvalidArgument: no node, or a node with more left than its shape has.
   [[nodiscard]] static absl::StatusOr<gpu_sharing_scheduler> create(node_table nodes, Score score) {
-    APIARY_RETURN_IF_ERROR(check_nodes(nodes));
+    APIARY_RETURN_IF_ERROR(detail::check_nodes(nodes));
     return gpu_sharing_scheduler(std::move(nodes), std::move(score));
   }
 
   // Where the task would run now, or why it waits. Changes no placement.
   // kInvalidArgument: the task is not valid().
   [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task) {
-    APIARY_RETURN_IF_ERROR(check(task));
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
     return decide(task, nullptr);
   }
   // The same on the nodes in `suggested` only (one bit for each node).
   // kInvalidArgument: the task is not valid(), or `suggested` has another number of bits.
   [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task,
                                                   const summary_bitset& suggested) {
-    APIARY_RETURN_IF_ERROR(check(task));
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
     APIARY_RETURN_IF_ERROR(detail::check_suggested(suggested, nodes_.size()));
     return decide(task, &suggested);
   }
@@ -74,19 +75,20 @@ class gpu_sharing_scheduler {
   // kInvalidArgument: the plan is to wait. Otherwise as commit(task, where).
   absl::Status commit(const task_request& task, const task_plan& plan) {
     if (plan.result == plan_result::bind) return commit(task, plan.where);
-    return absl::InvalidArgumentError(name(task.job) + ": its plan is to wait");
+    return absl::InvalidArgumentError(
+        absl::StrCat(detail::name_of(task.job), ": its plan is to wait"));
   }
   // The task runs at `where`, which the host chose, for example after a restart.
   // kInvalidArgument: the task is not valid() or has no job id. kAlreadyExists: the job runs
   // already. kNotFound: there is no such node. kAborted: the GPUs, CPU or memory are not free (any
   // more), or the node is bad.
   absl::Status commit(const task_request& task, placement where) {
-    APIARY_RETURN_IF_ERROR(check(task));
+    APIARY_RETURN_IF_ERROR(detail::check_task(task));
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
-    if (!nodes_.contains(where.node)) return no_such(where.node);
-    if (running_.contains(task.job.value)) return runs_already(task.job);
-    if (!can_place_task(nodes_, task, where)) return not_free(task.job, where);
-    running_.try_emplace(task.job.value, running{task, where});
+    if (!nodes_.contains(where.node)) return detail::no_such_node(where.node);
+    if (running_.contains(task.job.value)) return detail::runs_already(task.job);
+    if (!can_place_task(nodes_, task, where)) return detail::not_free(task.job, where);
+    running_.emplace(task.job.value, running{task, where});
     place_task(nodes_, task, where);
     placer_.update(nodes_, where.node);
     return absl::OkStatus();
@@ -95,7 +97,7 @@ class gpu_sharing_scheduler {
   // The task has ended; its GPUs, CPU and memory are free again. kNotFound: it does not run.
   absl::Status finish(job_id job) {
     const auto found = running_.find(job.value);
-    if (found == running_.end()) return absl::NotFoundError(name(job) + " does not run");
+    if (found == running_.end()) return detail::does_not_run(job);
     const running ended = found->second;
     running_.erase(found);
     release(ended);
@@ -134,33 +136,6 @@ class gpu_sharing_scheduler {
     for (const node_id n : nodes_.ids()) bad_.assign(n.value, !nodes_[n].healthy);
   }
 
-  // kInvalidArgument: no node, or a node with more left than its shape has.
-  [[nodiscard]] static absl::Status check_nodes(const node_table& nodes) {
-    if (nodes.size() == 0) return absl::InvalidArgumentError("a cluster needs at least one node");
-    for (const node_id n : nodes.ids()) {
-      if (consistent(nodes[n], nodes.shape(n))) continue;
-      return absl::InvalidArgumentError("node " + std::to_string(n.value) +
-                                        ": its state does not match its shape");
-    }
-    return absl::OkStatus();
-  }
-  // The job in messages.
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
-  // kAlreadyExists: the job runs already.
-  [[nodiscard]] static absl::Status runs_already(job_id job) {
-    return absl::AlreadyExistsError(name(job) + " runs already");
-  }
-  // kAborted: the GPUs of a plan are no longer free.
-  [[nodiscard]] static absl::Status not_free(job_id job, placement where) {
-    return absl::AbortedError(name(job) + ": GPUs " + std::to_string(where.device_mask) +
-                              " (a bit mask) of node " + std::to_string(where.node.value) +
-                              " are not free for it");
-  }
-  // kNotFound: there is no such node.
-  [[nodiscard]] static absl::Status no_such(node_id n) {
-    return absl::NotFoundError("there is no node " + std::to_string(n.value));
-  }
-
   // Where the task would run now; nullopt if nowhere. Requires: the task is valid().
   [[nodiscard]] std::optional<placement> place(const task_request& task,
                                                const summary_bitset* suggested) {
@@ -178,51 +153,52 @@ class gpu_sharing_scheduler {
     placer_.update(nodes_, ended.where.node);
   }
 
-  node_table nodes_;                 // the free resources
-  best_score_placer<Score> placer_;  // scores the nodes
+  node_table nodes_;                         // the free resources
+  detail::best_score_placer<Score> placer_;  // scores the nodes
 
  private:
-  using kind_key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, milli_gpu, model_set>;
+  // What tells kinds of request apart.
+  struct kind_key {
+    std::uint64_t host;  // CPU and memory
+    std::uint64_t gpus;  // the number of GPUs, and the thousandths of each
+    model_set models;
+    friend auto operator<=>(const kind_key&, const kind_key&) noexcept = default;
+  };
   struct known_kind {
-    kind_id kind;
+    kind_key key;
+    detail::kind_id kind;
     std::uint64_t last_use = 0;
     std::optional<bool> fits_idle_node{};  // known after the first time that such a task waited
   };
 
-  [[nodiscard]] static bool consistent(const node_state& state, const node_shape& shape) noexcept {
-    if (state.gpus != shape.gpus || state.model != shape.model || !state.left.fits_in(shape.host))
-      return false;
-    for (std::uint32_t i = 0; i < max_gpus_per_node; ++i) {
-      if (state.gpu_left[i] > (i < shape.gpus ? whole_gpu : 0)) return false;
-    }
-    return true;
-  }
-  [[nodiscard]] static absl::Status check(const task_request& task) {
-    if (task.valid()) return absl::OkStatus();
-    return detail::check_task(name(task.job), task);
-  }
   [[nodiscard]] static kind_key key_of(const task_request& task) noexcept {
-    if (!task.wants_gpu()) return {task.cpu_milli, task.memory_mib, 0, 0, any_model};
-    return {task.cpu_milli, task.memory_mib, task.gpus, task.gpu_milli, task.models};
+    const std::uint64_t host = std::uint64_t{task.cpu_milli} << 32 | task.memory_mib;
+    if (!task.wants_gpu()) return {host, 0, any_model};
+    return {host, std::uint64_t{task.gpus} << 32 | task.gpu_milli, task.models};
   }
 
+  // The kind of the task, with current scores or none. The reference is valid until the next call.
   [[nodiscard]] known_kind& kind_of(const task_request& task) {
-    ++uses_;
-    known_kind& known = kinds_[key_of(task)];
-    known.last_use = uses_;
-    if (known.kind.valid()) return known;
-    if (placer_.num_kinds() < max_kinds) {
-      known.kind = placer_.prepare(nodes_, task);
-      return known;
+    const kind_key key = key_of(task);
+    const auto before = [](const known_kind& a, const kind_key& b) { return a.key < b; };
+    auto at = std::lower_bound(kinds_.begin(), kinds_.end(), key, before);
+    if (at == kinds_.end() || at->key != key) {
+      known_kind added{key, {}};
+      if (kinds_.size() < max_kinds) {
+        added.kind = placer_.prepare(nodes_, task);
+      } else {
+        const auto oldest =
+            std::min_element(kinds_.begin(), kinds_.end(),
+                             [](const auto& a, const auto& b) { return a.last_use < b.last_use; });
+        added.kind = oldest->kind;
+        placer_.replace(added.kind, nodes_, task);
+        kinds_.erase(oldest);
+        at = std::lower_bound(kinds_.begin(), kinds_.end(), key, before);
+      }
+      at = kinds_.insert(at, added);
     }
-    auto oldest = kinds_.begin();
-    for (auto i = kinds_.begin(); i != kinds_.end(); ++i) {
-      if (i->second.last_use < oldest->second.last_use) oldest = i;
-    }
-    known.kind = oldest->second.kind;
-    kinds_.erase(oldest);
-    placer_.replace(known.kind, nodes_, task);
-    return known;
+    at->last_use = ++uses_;
+    return *at;
   }
   [[nodiscard]] std::optional<placement> place(const known_kind& known,
                                                const summary_bitset* suggested) {
@@ -252,7 +228,7 @@ class gpu_sharing_scheduler {
   }
 
   absl::Status set_health(node_id n, bool healthy) {
-    if (!nodes_.contains(n)) return no_such(n);
+    if (!nodes_.contains(n)) return detail::no_such_node(n);
     if (nodes_[n].healthy == healthy) return absl::OkStatus();
     nodes_[n].healthy = healthy;
     bad_.assign(n.value, !healthy);
@@ -260,9 +236,9 @@ class gpu_sharing_scheduler {
     return absl::OkStatus();
   }
 
-  summary_bitset bad_;  // nodes
-  absl::flat_hash_map<std::uint32_t, running> running_;
-  absl::flat_hash_map<kind_key, known_kind> kinds_;
+  summary_bitset bad_;                                  // nodes
+  std::unordered_map<std::uint32_t, running> running_;  // by job
+  std::vector<known_kind> kinds_;                       // by key
   std::uint64_t uses_ = 0;
 };
 

@@ -1,12 +1,16 @@
-// apiary/fgd/detail/request_checks.h - error messages for wrong requests for shared GPUs.
+// apiary/fgd/detail/request_checks.h - errors for wrong calls of a scheduler with shared GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 
 #include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 
 #include <cstdint>
 #include <string>
@@ -14,20 +18,67 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// The job in messages.
+[[nodiscard]] inline std::string name_of(job_id job) { return absl::StrCat("job ", job.value); }
+
 // OK, or kInvalidArgument for a task that is not valid(); the message starts with `name`.
 [[nodiscard]] inline absl::Status check_task(const std::string& name, const task_request& task) {
   if (task.valid()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      name + ": " + std::to_string(task.gpus) + " GPUs with " + std::to_string(task.gpu_milli) +
-      "/1000 of each; a task can have a fraction of one GPU, or whole GPUs (1000/1000 of each)");
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, ": ", task.gpus, " GPUs with ", task.gpu_milli,
+      "/1000 of each; a task can have a fraction of one GPU, or whole GPUs (1000/1000 of each)"));
+}
+// The same for a task that is known by its job.
+[[nodiscard]] inline absl::Status check_task(const task_request& task) {
+  return task.valid() ? absl::OkStatus() : check_task(name_of(task.job), task);
 }
 
 // OK, or kInvalidArgument if `suggested` does not have one bit for each node.
 [[nodiscard]] inline absl::Status check_suggested(const summary_bitset& suggested,
                                                   std::uint32_t nodes) {
   if (suggested.size() == nodes) return absl::OkStatus();
-  return absl::InvalidArgumentError("suggested nodes: " + std::to_string(suggested.size()) +
-                                    " bits for " + std::to_string(nodes) + " nodes");
+  return absl::InvalidArgumentError(
+      absl::StrCat("suggested nodes: ", suggested.size(), " bits for ", nodes, " nodes"));
+}
+
+// Whether a node can have this state: its GPUs are those of its shape, and no more is left than the
+// shape has.
+[[nodiscard]] inline bool consistent(const node_state& state, const node_shape& shape) noexcept {
+  if (state.gpus != shape.gpus || state.model != shape.model || !state.left.fits_in(shape.host))
+    return false;
+  for (std::uint32_t i = 0; i < max_gpus_per_node; ++i) {
+    if (state.gpu_left[i] > (i < shape.gpus ? whole_gpu : 0)) return false;
+  }
+  return true;
+}
+// OK, or kInvalidArgument: no node, or a node that is not consistent.
+[[nodiscard]] inline absl::Status check_nodes(const node_table& nodes) {
+  if (nodes.size() == 0) return absl::InvalidArgumentError("a cluster needs at least one node");
+  for (const node_id n : nodes.ids()) {
+    if (consistent(nodes[n], nodes.shape(n))) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("node ", n.value, ": its state does not match its shape"));
+  }
+  return absl::OkStatus();
+}
+
+// kAlreadyExists: the job runs already.
+[[nodiscard]] inline absl::Status runs_already(job_id job) {
+  return absl::AlreadyExistsError(absl::StrCat(name_of(job), " runs already"));
+}
+// kNotFound: the job does not run.
+[[nodiscard]] inline absl::Status does_not_run(job_id job) {
+  return absl::NotFoundError(absl::StrCat(name_of(job), " does not run"));
+}
+// kNotFound: there is no such node.
+[[nodiscard]] inline absl::Status no_such_node(node_id n) {
+  return absl::NotFoundError(absl::StrCat("there is no node ", n.value));
+}
+// kAborted: the GPUs of a placement are not free for the job.
+[[nodiscard]] inline absl::Status not_free(job_id job, placement where) {
+  return absl::AbortedError(absl::StrCat(name_of(job), ": GPUs ", where.device_mask,
+                                         " (a bit mask) of node ", where.node.value,
+                                         " are not free for it"));
 }
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// apiary/tests/fgd/best_score_placer_test.cpp - the indexed search against a scan of all nodes.
+// apiary/tests/fgd/detail/best_score_placer_test.cpp - the indexed search against a scan of all nodes.
 // SPDX-License-Identifier: MIT
 #include "support/naive_sharing.h"
 #include "support/scale.h"
@@ -6,7 +6,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
-#include <apiary/fgd/best_score_placer.h>
+#include <apiary/fgd/detail/best_score_placer.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 
 #include <doctest/doctest.h>
@@ -19,6 +19,8 @@
 namespace {
 
 using namespace apiary;
+using detail::best_score_placer;
+using detail::kind_id;
 
 // The first of the best nodes by a scan.
 template <class Score>

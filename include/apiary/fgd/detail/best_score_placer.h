@@ -1,4 +1,4 @@
-// apiary/fgd/best_score_placer.h - the node with the highest score for a task, without a scan.
+// apiary/fgd/detail/best_score_placer.h - the node with the highest score for a task, without a scan.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -20,12 +20,12 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
 
 // A kind of request: all tasks that are equal except for their job id.
 using kind_id = id<struct kind_tag>;
 
-// Finds the node with the highest score for a task without a scan of all nodes. It is the index
-// inside gpu_sharing_scheduler; use it directly to build another scheduler.
+// Finds the node with the highest score for a task without a scan of all nodes.
 //
 // It keeps the scores of all nodes in one score_tree for each kind of request. A list holds the nodes
 // in the order of their last change. A decision scores again only the nodes that changed since the
@@ -173,4 +173,5 @@ class best_score_placer {
   std::uint64_t changes_ = 0;
 };
 
+}  // namespace detail
 APIARY_NAMESPACE_END
