@@ -76,9 +76,9 @@ bad(p1 philly "${philly}2020-02-30 00:00:00,1,1,0,a\n"
 bad(p2 philly "${philly}2020-02-20 00:00:00,-1,1,0,a\n" ":6: duration is \"-1\", not seconds")
 bad(p3 philly "${philly}2020-02-20 00:00:00,1,x,0,a\n"
     ":6: num_gpus is \"x\", not a whole number from 0 to 4294967295")
-bad(p4 philly "${philly}2020-02-20 00:00:00,1,1\n" ":6: 3 fields, the header line has 5")
+bad(p4 philly "${philly}2020-02-20 00:00:00,1,1\n" ":6: 3 fields; the header line has 5")
 bad(p5 philly "${swf}" ":1: no column \"timestamp\"")
-bad(p6 philly "timestamp,duration,num_gpus,cluster\n" ": no job behind the header line")
+bad(p6 philly "timestamp,duration,num_gpus,cluster\n" ": no job after the header line")
 bad(p7 philly "timestamp,duration,num_gpus,cluster\n2020-02-20 00:00:00,1,5,a\n"
     ": every job wants more than the 4 GPUs that there are")
 bad(s1 swf "${swf}3 1 2\n" ":4: 3 fields, not 18")

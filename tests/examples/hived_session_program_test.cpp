@@ -115,7 +115,7 @@ virtualClusters:
   blue: { pinnedCells: [{ pinnedCellId: ours }] }
 )");
   refuses_file(here, "meaning.yaml", "INVALID_ARGUMENT",
-               "physicalCluster.cellTypes.LOOP: is made of itself\n"
+               "physicalCluster.cellTypes.LOOP: contains itself\n"
                "physicalCluster.physicalCells[1].cellAddress: node \"n0\" is named twice\n"
                "virtualClusters.red.virtualCells[0].cellType: \"NODE\" is not made of \"PAIR\"\n"
                "virtualClusters.blue.pinnedCells[0].pinnedCellId: no physical cell is pinned as "

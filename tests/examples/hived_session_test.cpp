@@ -316,7 +316,7 @@ TEST_CASE("a gang that asks again by name alone stays on the nodes suggested las
   refuses(s,
           R"({"op":"schedule","group":"g","suggested":["n0"],"members":[{"pods":1,"leafs":1}],)"
           R"("vc":"red","priority":0})",
-          "INVALID_ARGUMENT", "in other words");
+          "INVALID_ARGUMENT", "another request");
   bad("n0");
   CHECK(reserved(ask_op(s, again)) == "n1");
   healthy("n0");
@@ -493,9 +493,9 @@ TEST_CASE("a gang does not grow by what is not like it, and the answer names bot
   refuses(s, R"({"op":"grow","group":"g0","by":2})", "INVALID_ARGUMENT", "by: a text");
   refused("g0", "g12", "NOT_FOUND", R"(no gang \"g12\")");
   refused("g12", "g0", "NOT_FOUND", R"(no gang \"g12\")");
-  refused("g0", "g0", "INVALID_ARGUMENT", R"(gang \"g0\" cannot grow by itself)");
+  refused("g0", "g0", "INVALID_ARGUMENT", R"(gang \"g0\" cannot be merged with itself)");
   refused("gang 11", "g11", "FAILED_PRECONDITION",
-          R"(gang \"gang 11\" and gang \"g11\" are not alike in their tenant)");
+          R"(gang \"gang 11\" and gang \"g11\" differ in their tenant)");
   ask_op(s, gang("high", "red", 1, "[{'pods':1,'leafs':4}]"));
   refused("g2", "high", "FAILED_PRECONDITION", R"(gang \"high\" is preempting)");
   CHECK(ask_op(s, "'grow','group':'g11','by':'g0'").find("'message':'gang") != std::string::npos);

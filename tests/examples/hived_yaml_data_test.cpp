@@ -52,8 +52,8 @@ TEST_CASE("every recorded configuration is accepted but one that cannot be kept"
     if (!layout.ok()) {
       refused.push_back(entry.path().stem().string());
       CHECK(layout.status().message() ==
-            "virtualClusters: chain \"RACK\": 1 of type \"RACK\" are promised, 0 are there beside "
-            "pinned cells and larger promised ones");
+            "virtualClusters: 1 cells of type \"RACK\" are requested; chain \"RACK\" has 0 "
+            "besides pinned and larger cells");
       continue;
     }
     nodes = std::max(nodes, layout->num_nodes());

@@ -43,13 +43,13 @@ TEST_CASE("the audit of cells and gangs has all its parts") {
        }},
       {"active", "counts 3 leaves in use, 2 are",
        [](audit_scene& s) { s.cluster(4).take(s.owner(4).cell, true); }},
-      {"quiet", "is not quiet",
+      {"opportunistic", "is not listed",
        [](audit_scene& s) { broken(s.chain().quiet()).set(s.leaf(6).value); }},
       {"ledger", "the total is 9 for 0",
        [](audit_scene& s) { broken(s.cells.ledger(s.rack).total_remaining()[3]) = 9; }},
   };
-  apiary_test::check_damages(all, {"active", "bijection", "hidden", "ledger", "quiet", "tasks"},
-                             damages);
+  apiary_test::check_damages(
+      all, {"active", "bijection", "hidden", "ledger", "opportunistic", "tasks"}, damages);
 }
 
 TEST_CASE("the audit recounts what is doomed") {

@@ -112,7 +112,7 @@ TEST_CASE("every node has a name, and its own") {
   document unwritten;
   unwritten.config.physical_cells[2].children.clear();
   CHECK(unwritten.faults() ==
-        cells + "[2].cellChildren: is missing, and with it the names of nodes");
+        cells + "[2].cellChildren: is missing; it holds the names of the nodes");
 }
 
 TEST_CASE("children are all written down, with the right type") {
@@ -137,7 +137,7 @@ TEST_CASE("pinned cells are apart and have names of their own") {
   d.config.physical_cells[0].pinned_id = "outer";
   d.config.physical_cells[3].pinned_id = "mine";
   CHECK(d.faults() == cells + "[0].cellChildren[1].pinnedCellId: inside a pinned cell\n" + cells +
-                          "[3].pinnedCellId: \"mine\" pins another cell already");
+                          "[3].pinnedCellId: \"mine\" already pins another cell");
 }
 
 TEST_CASE("a type that cannot be a chain is reported at its first cell, and once") {
@@ -157,11 +157,11 @@ TEST_CASE("trees that would be too large are refused before they are made") {
   document d;
   d.config.cell_types.push_back({.name = "ROW", .child_type = "RACK", .child_count = 70'000'000});
   d.config.physical_cells.push_back({.type = "ROW"});
-  CHECK(d.faults() == cells + "[4].cellChildren: is missing, and with it the names of nodes");
+  CHECK(d.faults() == cells + "[4].cellChildren: is missing; it holds the names of the nodes");
   d.config.cell_types.back().child_count = 150'000'000;
-  CHECK(d.faults() == cells + "[4].cellType: 2^31 cells or more in all");
+  CHECK(d.faults() == cells + "[4].cellType: more than 2^31 - 1 cells in total");
   d.config.cell_types.back().child_count = ~0U;
-  CHECK(d.faults() == cells + "[4].cellType: 2^31 cells or more in all");
+  CHECK(d.faults() == cells + "[4].cellType: more than 2^31 - 1 cells in total");
 }
 
 TEST_CASE("more nodes of a chain than can be numbered by class are refused") {
@@ -171,12 +171,12 @@ TEST_CASE("more nodes of a chain than can be numbered by class are refused") {
   d.config.cell_types.push_back({.name = "HALL", .child_type = "LARGE", .child_count = 1'002'000});
   d.config.physical_cells.push_back({.type = "HALL"});
   CHECK(d.faults() == cells +
-                          "[4].cellType: chain \"HALL\": 1002000 nodes of 64 leaf cells, where "
-                          "1001157 are the limit");
+                          "[4].cellType: chain \"HALL\": 1002000 nodes of 64 leaf cells; the "
+                          "limit is 1001157 nodes");
   d.config.cell_types.back().child_count = 1'001'158;
   CHECK(d.faults().find("1001158 nodes") != std::string::npos);
   d.config.cell_types.back().child_count = 1'001'157;
-  CHECK(d.faults() == cells + "[4].cellChildren: is missing, and with it the names of nodes");
+  CHECK(d.faults() == cells + "[4].cellChildren: is missing; it holds the names of the nodes");
   // Both together.
   d.config.physical_cells.push_back({.type = "HALL"});
   CHECK(d.faults().find("2002314 nodes") != std::string::npos);

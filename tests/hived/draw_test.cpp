@@ -90,7 +90,7 @@ std::string words_of(const hived& h, const gang_record& gang) {
                          : "priority " + std::to_string(gang.request.priority);
   text += gang.state == gang_state::preempting ? ", claims " + leaves : ", runs on " + leaves;
   if (gang.downgraded) text += ", now opportunistic";
-  if (h.being_preempted(gang)) text += ", is to end";
+  if (h.being_preempted(gang)) text += ", must end";
   return text;
 }
 // Finds each gang below its tenant, or in what is summed up; the highest ranks first.
@@ -224,12 +224,12 @@ BOX: 16 NPU, 1 bad
 B b  bound: 1 of 1 PAIR
   B2  job 12, priority 7, runs on 2 GPU
   B5  job 5, priority 0, runs on 3 GPU
-  b3  job 3, opportunistic, runs on 4 GPU, is to end
+  b3  job 3, opportunistic, runs on 4 GPU, must end
 A a  bound: 1 of 1 RACK
   A4  job 4, priority 0, claims 4 GPU
   A7  job 7, priority 0, runs on 3 GPU
-capitals: guaranteed; small letters: opportunistic; digit: the job's last; xx: bad; !: runs on bad
-next: who has claimed it
+capitals: guaranteed; small letters: opportunistic; digit: last digit of the job
+xx: bad; !: used and bad; next: claimed by
 )");
 }
 
@@ -293,7 +293,7 @@ R red   bound: 2 of 2 NODE
 S sold  bound: 1 of 1 NODE
   S5  job 5, priority 0, runs on 4 GPU
   s7  job 7, opportunistic, runs on 6 GPU
-capitals: guaranteed; small letters: opportunistic; digit: the job's last
+capitals: guaranteed; small letters: opportunistic; digit: last digit of the job
 )");
   // A node less, and the second tenant is no more.
   c.physical_cells.pop_back();
@@ -310,10 +310,10 @@ R red  bound: 2 of 2 NODE
   R0  job 0, priority 2, runs on 1 GPU
   ... 3 more like it
   r4  job 14, priority 1, runs on 4 GPU, now opportunistic
-? of no tenant
+? without tenant
   ?5  job 5, priority 0, runs on 4 GPU, now opportunistic
-  ?7  job 7, opportunistic, runs on 3 GPU, 3 not here
-capitals: guaranteed; small letters: opportunistic; digit: the job's last
+  ?7  job 7, opportunistic, runs on 3 GPU, 3 missing
+capitals: guaranteed; small letters: opportunistic; digit: last digit of the job
 )");
 }
 
@@ -364,6 +364,6 @@ L all    bound: 0 of 2 NODE
 A alpha  bound: 1 of 1 RACK
   A1  job 1, priority 0, runs on 48 GPU
 L all    bound: 0 of 2 NODE
-capitals: guaranteed; small letters: opportunistic; digit: the job's last
+capitals: guaranteed; small letters: opportunistic; digit: last digit of the job
 )");
 }

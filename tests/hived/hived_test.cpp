@@ -117,9 +117,9 @@ TEST_CASE("requests that are wrong in themselves") {
   refuses(h, invalid, "priority -2", with([](gang_request& r) { r.priority = -2; }));
   refuses(h, invalid, "no tasks", with([](gang_request& r) { r.groups = {}; }));
   refuses(h, invalid, "0 tasks", with([](gang_request& r) { r.groups = {{1, 1}, {0, 1}}; }));
-  refuses(h, invalid, "0 leaf cells", with([](gang_request& r) { r.groups = {{1, 0}}; }));
+  refuses(h, invalid, "0 GPUs", with([](gang_request& r) { r.groups = {{1, 0}}; }));
   refuses(h, invalid, "1000001 tasks", with([](gang_request& r) { r.groups = {{1'000'001, 1}}; }));
-  refuses(h, invalid, "which no node holds", with([](gang_request& r) { r.groups = {{1, 65}}; }));
+  refuses(h, invalid, "a node has at most 64", with([](gang_request& r) { r.groups = {{1, 65}}; }));
   const summary_bitset three(3);
   refuses(h, invalid, "3 bits for 8 nodes", with([&](gang_request& r) { r.suggested = &three; }));
   refuses(h, invalid, "opportunistic",
@@ -133,7 +133,7 @@ TEST_CASE("requests that are wrong in themselves") {
 
   const auto lacks = StatusCode::kFailedPrecondition;
   refuses(h, lacks, "a has no cells of type NPU", of_type(good, h, "NPU"));
-  refuses(h, lacks, "mine is not its tenant's", with([](gang_request& r) { r.pinned = 0; }));
+  refuses(h, lacks, "mine belongs to another tenant", with([](gang_request& r) { r.pinned = 0; }));
 
   CHECK(proposed(h, with([](gang_request& r) { r.priority = 1000; })).result == plan_result::bind);
   CHECK(proposed(h, of_type(gang(1, a, -1, {{2, 8}}), h, "NPU")).result == plan_result::bind);
@@ -245,10 +245,10 @@ TEST_CASE("what is written into a plan changes nothing that commit does") {
   REQUIRE(plan.result == plan_result::wait);
   for (const std::uint32_t job : {2U, 1U, 99U}) {
     plan.cancelled = {job_id(job)};
-    refuses(h, StatusCode::kFailedPrecondition, "says wait", [&] { return h.commit(plan); });
+    refuses(h, StatusCode::kFailedPrecondition, "a plan to wait", [&] { return h.commit(plan); });
   }
   plan.result = plan_result::bind;
-  refuses(h, StatusCode::kFailedPrecondition, "says wait", [&] { return h.commit(plan); });
+  refuses(h, StatusCode::kFailedPrecondition, "a plan to wait", [&] { return h.commit(plan); });
   CHECK(h.commit(proposed(h, gang(2, a, 5, {{2, 4}}))).ok());
 }
 
@@ -344,7 +344,7 @@ TEST_CASE("a preemption: leaves are claimed, the victim ends, the gang runs ther
   CHECK(again.tasks == plan.tasks);
   CHECK(again.victims == plan.victims);
   const auto in_other_words = [&](const gang_request& other) {
-    refuses(h, StatusCode::kInvalidArgument, "other words", other);
+    refuses(h, StatusCode::kInvalidArgument, "another request", other);
   };
   in_other_words(gang(2, a, 6, {{1, 2}}));
   in_other_words(lazy(r));

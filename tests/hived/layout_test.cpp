@@ -245,10 +245,10 @@ TEST_CASE("each fault of a tenant is reported with its path") {
           "virtualCells[4].cellType: \"RACK\" is not made of \"\"\n" + b +
           "virtualCells[5].cellType: no physical cell is of type \"\", the first part of \".\"\n" +
           b + "pinnedCells[1].pinnedCellId: no physical cell is pinned as \"yours\"\n" + b +
-          "pinnedCells[2].pinnedCellId: \"mine\" belongs to virtual cluster \"b\" already\n" + b +
+          "pinnedCells[2].pinnedCellId: \"mine\" already belongs to virtual cluster \"b\"\n" + b +
           "pinnedCells[3].pinnedCellId: is missing\n"
-          "virtualClusters.a.pinnedCells[0].pinnedCellId: \"mine\" belongs to virtual cluster "
-          "\"b\" already\n"
+          "virtualClusters.a.pinnedCells[0].pinnedCellId: \"mine\" already belongs to virtual "
+          "cluster \"b\"\n"
           "virtualClusters.a: is defined twice\n"
           "virtualClusters.: a virtual cluster without name");
 }
@@ -269,9 +269,9 @@ TEST_CASE("what is promised must fit beside the pinned cells") {
   hived_config config = small_cluster();
   std::vector<virtual_cell_config>& cells = config.virtual_clusters[1].cells;
   const auto short_of = [](int wanted, const std::string& type, int left) {
-    return "virtualClusters: chain \"RACK\": " + std::to_string(wanted) + " of type \"" + type +
-           "\" are promised, " + std::to_string(left) +
-           " are there beside pinned cells and larger promised ones";
+    return "virtualClusters: " + std::to_string(wanted) + " cells of type \"" + type +
+           "\" are requested; chain \"RACK\" has " + std::to_string(left) +
+           " besides pinned and larger cells";
   };
   cells = {{"RACK", 2}};
   CHECK(faults_of(config) == short_of(2, "RACK", 1));
@@ -303,8 +303,8 @@ TEST_CASE("pinned nodes that leave no whole rack to another tenant are a fault")
   config.physical_cells[2].children[0].pinned_id = "another";
   config.virtual_clusters[0].pinned_ids.push_back("another");
   CHECK(faults_of(config) ==
-        "virtualClusters: chain \"RACK\": 1 of type \"RACK\" are promised, 0 are there beside "
-        "pinned cells and larger promised ones");
+        "virtualClusters: 1 cells of type \"RACK\" are requested; chain \"RACK\" has 0 "
+        "besides pinned and larger cells");
 }
 
 TEST_CASE("whatever is accepted can be promised, and its pinned cells granted") {

@@ -56,7 +56,8 @@ TEST_CASE("an arrival of no task is named") {
   const decisions answers(4);
   const auto samples = trace_load(two_nodes(), fragmentation(whole_gpus), work, answers);
   CHECK(samples.status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(samples.status().message() == "arrival 4 is of task 4294967295 of 2, counted from 0");
+  CHECK(samples.status().message() ==
+        "arrival 4 names task 4294967295; there are 2, numbered from 0");
 }
 
 TEST_CASE("a decision that cannot be carried out is named") {

@@ -96,7 +96,7 @@ TEST_CASE("an arrival of no task is found before the first decision") {
   work.arrivals[2] = 2;
   const absl::Status status = replay(scheduler, work).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-  CHECK(status.message() == "arrival 3 is of task 2 of 2, counted from 0");
+  CHECK(status.message() == "arrival 3 names task 2; there are 2, numbered from 0");
   CHECK(scheduler.asked == 0);
 }
 

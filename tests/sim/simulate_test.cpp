@@ -136,13 +136,14 @@ TEST_CASE("simulate: a server that is broken does not break, and is broken until
   const std::vector<outage> twice{
       {node_id(1), 1, 5}, {node_id(0), 2, 100}, {node_id(1), 5, 6}, {node_id(0), 30, 31}};
   CHECK(run(twice).status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(run(twice).status().message() == "outage 3: server 0 breaks at 30 and is broken until 100");
+  CHECK(run(twice).status().message() ==
+        "outage 3: server 0 breaks at 30, but it is broken until 100");
   const std::vector<outage> in_turn{{node_id(0), 2, 5}, {node_id(1), 2, 5}, {node_id(0), 5, 7}};
   const auto done = run(in_turn);
   REQUIRE_MESSAGE(done.ok(), done.status().ToString());
   CHECK(done->jobs[0].ended == 15);  // again from 5 on, on the other one
   CHECK(run({{node_id(0), 2, forever}, {node_id(0), 9, 10}}).status().message() ==
-        "outage 1: server 0 breaks at 9 and is broken until " + std::to_string(forever));
+        "outage 1: server 0 breaks at 9, but it is broken until " + std::to_string(forever));
 }
 
 TEST_CASE("simulate: a scheduler that wants to be woken now, for ever, is an error") {
@@ -170,7 +171,7 @@ TEST_CASE("simulate: a scheduler that wants to be woken now, for ever, is an err
     CHECK(run.ok() == (behind == 1));
     if (run.ok()) continue;
     CHECK(run.status().code() == absl::StatusCode::kInternal);
-    CHECK(run.status().message() == "the scheduler wants to be woken at " + std::to_string(behind) +
+    CHECK(run.status().message() == "the scheduler asks to be called at " + std::to_string(behind) +
                                         ", which is not after " + std::to_string(behind));
   }
 }
@@ -414,6 +415,6 @@ TEST_CASE("job_metrics: migrations, resizes, lost work, and how scattered idle G
     return std::string(
         simulate(fresh, jobs, {}, {.servers = gpus}, at_full_speed, unseen).status().message());
   };
-  CHECK(message({4, 4}) == "the servers have 8 GPUs, the scheduler's 12");
-  CHECK(message({4, 33}) == "server 1 has 33 GPUs, more than 32");
+  CHECK(message({4, 4}) == "the servers have 8 GPUs; the scheduler has 12");
+  CHECK(message({4, 33}) == "server 1 has 33 GPUs; the limit is 32");
 }

@@ -92,7 +92,7 @@ TEST_CASE("each fault of a shape is reported with its place") {
                               {"level 'gpu': fan-out 1 is 0"});
   chain_spec deep{"deep", {}};
   for (int i = 0; i < 11; ++i) deep.levels.push_back({"level" + std::to_string(i), {1}});
-  check_refused<named_uniform>(deep, {"chain 'deep': 11 levels, at most 10 are possible"});
+  check_refused<named_uniform>(deep, {"chain 'deep': 11 levels; the limit is 10"});
   check_refused<named_ragged>(deep, {"11 levels"});
   deep.levels.pop_back();
   CHECK(named_uniform::create(deep).ok());
@@ -123,7 +123,7 @@ TEST_CASE("each fault of a name is reported with its place") {
   check_refused<named_uniform>({"c", {{"node", {1}, {"a"}}, {"gpu", {1}, {"a"}}}},
                                {"level 'gpu': cell name 'a' used twice"});
   check_refused<named_uniform>({"c", {{"node", {1}, {"gpu-7"}}, {"gpu", {4}}}},
-                               {"level 'node': cell name 'gpu-7' is kept for level 'gpu'"});
+                               {"level 'node': cell name 'gpu-7' is reserved for level 'gpu'"});
   CHECK(named_uniform::create({"c", {{"node", {1}, {"node-7"}}, {"gpu", {4}}}}).ok());
 }
 

@@ -72,7 +72,7 @@ TEST_CASE("faults of a node list") {
     return fault(nodes_of(node_header + std::string("a,1,1,1,T4\n") + row + "\n"));
   };
   CHECK(fault(nodes_of("")) == "nodes.csv: the file is empty");
-  CHECK(fault(nodes_of(node_header)) == "nodes.csv: no node behind the header line");
+  CHECK(fault(nodes_of(node_header)) == "nodes.csv: no node after the header line");
   CHECK(fault(nodes_of("sn,cpu_milli,memory_mib,gpu\na,1,1,1\n")) ==
         "nodes.csv:1: no column \"model\"");
   CHECK(second("a,1,1,1,T4") == "nodes.csv:3: node \"a\" is already in line 2");
@@ -85,8 +85,8 @@ TEST_CASE("faults of a node list") {
         "nodes.csv:3: memory_mib is \"4294967296\", not a whole number from 0 to 4294967295");
   CHECK(second("b,1,1,17,T4") == "nodes.csv:3: gpu is \"17\", not a whole number from 0 to 16");
   CHECK(second("b,1,1,1,") == "nodes.csv:3: model is \"\", not a name without spaces");
-  CHECK(second("b,1,1,1,T4|G2") == "nodes.csv:3: model is \"T4|G2\", a node has only one");
-  CHECK(second("b,1,1,1") == "nodes.csv:3: 4 fields, the header line has 5");
+  CHECK(second("b,1,1,1,T4|G2") == "nodes.csv:3: model is \"T4|G2\"; a node has only one model");
+  CHECK(second("b,1,1,1") == "nodes.csv:3: 4 fields; the header line has 5");
 }
 
 TEST_CASE("nodes have at most 64 models") {
@@ -97,7 +97,7 @@ TEST_CASE("nodes have at most 64 models") {
   CHECK(nodes_of(text).ok());
   CHECK(nodes_of(text + "x,1,1,1,M63\n").ok());
   CHECK(fault(nodes_of(text + "x,1,1,1,new\n")) ==
-        "nodes.csv:66: model \"new\" is one more than 64");
+        "nodes.csv:66: model \"new\"; the limit is 64 models");
 }
 
 TEST_CASE("a node order puts every node once") {
@@ -173,7 +173,7 @@ TEST_CASE("faults of a task list") {
     return fault(tasks_of(task_header + std::string("a,1,1,1,9,\n") + row + "\n"));
   };
   CHECK(fault(tasks_of("")) == "pods.csv: the file is empty");
-  CHECK(fault(tasks_of(task_header)) == "pods.csv: no task behind the header line");
+  CHECK(fault(tasks_of(task_header)) == "pods.csv: no task after the header line");
   CHECK(fault(tasks_of("name,cpu_milli,memory_mib,num_gpu\n")) ==
         "pods.csv:1: no column \"gpu_milli\"");
   CHECK(second("a,1,1,1,9,") == "pods.csv:3: task \"a\" is already in line 2");

@@ -61,8 +61,8 @@ class gpu_sharing_placer {
                       (tasks + (rest > 0 ? 1 : 0) <= gang_sharing_scheduler<Score>::max_tasks &&
                        (tasks < whole_tasks_ || (tasks == whole_tasks_ && rest <= largest_rest_)));
     if (r.gpus > 0 && fits) return absl::OkStatus();
-    return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
-                                      " GPUs; the idle cluster could not hold it");
+    return absl::InvalidArgumentError(name(r.job) + " requests " + std::to_string(r.gpus) +
+                                      " GPUs; it does not fit even into the idle cluster");
   }
   // Where the job would run now; nullopt if it does not fit now, or if the search for a gang used up
   // its budget. kInvalidArgument: as check(r).
@@ -92,7 +92,7 @@ class gpu_sharing_placer {
     std::uint32_t gpus = 0;
     for (const placement& p : place) gpus += p.num_devices();
     if (gpus != r.gpus || gpus == 0) {
-      return absl::InvalidArgumentError(name(r.job) + " wants " + std::to_string(r.gpus) +
+      return absl::InvalidArgumentError(name(r.job) + " requests " + std::to_string(r.gpus) +
                                         " GPUs; the placement has " + std::to_string(gpus));
     }
     if (place.size() == 1) {

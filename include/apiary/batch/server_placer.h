@@ -40,7 +40,7 @@ struct server_spec {
   for (std::size_t i = 0; i < spec.gpus.size(); ++i) {
     if (spec.gpus[i] <= max_gpus_per_node) continue;
     return absl::InvalidArgumentError("server " + std::to_string(i) + ": " +
-                                      std::to_string(spec.gpus[i]) + " GPUs are more than " +
+                                      std::to_string(spec.gpus[i]) + " GPUs; the limit is " +
                                       std::to_string(max_gpus_per_node));
   }
   return absl::OkStatus();
@@ -62,8 +62,8 @@ class server_placer {
   // kInvalidArgument: no GPUs, or more than the cluster has.
   [[nodiscard]] absl::Status check(const job_request& r) const {
     if (r.gpus > 0 && r.gpus <= pool_.total()) return absl::OkStatus();
-    return absl::InvalidArgumentError("job " + std::to_string(r.job.value) + " wants " +
-                                      std::to_string(r.gpus) + " GPUs of " +
+    return absl::InvalidArgumentError("job " + std::to_string(r.job.value) + " requests " +
+                                      std::to_string(r.gpus) + " GPUs; the cluster has " +
                                       std::to_string(pool_.total()));
   }
   // Where the job would run now; nullopt if it does not fit now. kInvalidArgument: as check(r).
@@ -82,7 +82,7 @@ class server_placer {
     std::uint32_t gpus = 0;
     for (const placement& p : place) gpus += p.num_devices();
     if (gpus != r.gpus) {
-      return absl::InvalidArgumentError(job + " wants " + std::to_string(r.gpus) +
+      return absl::InvalidArgumentError(job + " requests " + std::to_string(r.gpus) +
                                         " GPUs; the placement has " + std::to_string(gpus));
     }
     if (!pool_.can_take(place)) return absl::AbortedError(job + ": its GPUs are not idle");

@@ -168,7 +168,8 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   // kInvalidArgument: the plan is to wait. Otherwise as commit(job, gang, placements).
   absl::Status commit(job_id job, const topology_constraints& gang, const shared_gang_plan& plan) {
     if (plan.result == plan_result::bind) return commit(job, gang, plan.placements);
-    return absl::InvalidArgumentError(absl::StrCat("gang ", job.value, ": its plan is to wait"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("gang ", job.value, ": a plan to wait cannot be committed"));
   }
   // All tasks of the gang run at `placements`, or, after an error, none. The topology constraints
   // are not checked again.

@@ -76,7 +76,7 @@ class gpu_sharing_scheduler {
   absl::Status commit(const task_request& task, const task_plan& plan) {
     if (plan.result == plan_result::bind) return commit(task, plan.where);
     return absl::InvalidArgumentError(
-        absl::StrCat(detail::name_of(task.job), ": its plan is to wait"));
+        absl::StrCat(detail::name_of(task.job), ": a plan to wait cannot be committed"));
   }
   // The task runs at `where`, which the host chose, for example after a restart.
   // kInvalidArgument: the task is not valid() or has no job id. kAlreadyExists: the job runs

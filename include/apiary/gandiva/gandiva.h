@@ -133,7 +133,7 @@ class gandiva {
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.gpus == 0 || r.gpus > total_gpus()) {
-      return absl::InvalidArgumentError(name(r.job) + " asks for " + std::to_string(r.gpus) +
+      return absl::InvalidArgumentError(name(r.job) + " requests " + std::to_string(r.gpus) +
                                         " GPUs; the cluster has " + std::to_string(total_gpus()));
     }
     APIARY_RETURN_IF_ERROR(detail::check_slice_weight(r.job, r.weight));

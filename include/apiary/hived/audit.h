@@ -20,8 +20,8 @@ class hived_cells;
 //   hived/detail/audit_gangs.h     table, once, holders, claims, tasks, missing, type, class, preempting,
 //                     ending, own cells
 //   hived/detail/audit_bindings.h  bijection, shape, roots, needless, hidden, own cells
-//   hived/detail/audit_cells.h     active, free, usage, health, quiet, buddies, idle
-//   hived/detail/audit_quotas.h    promises, ledger
+//   hived/detail/audit_cells.h     active, free, usage, health, opportunistic, buddies, idle
+//   hived/detail/audit_quotas.h    reservations, ledger
 //
 // Cost: O(cells * (levels + leaves of a node) + leaves of the gangs * levels), and a sort of the
 //       gangs.

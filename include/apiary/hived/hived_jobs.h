@@ -75,8 +75,7 @@ class hived_jobs {
   // has no cells, and over_quota is off.
   [[nodiscard]] absl::StatusOr<bool> fits_cells(const job_request& r) {
     const std::string name = "job " + std::to_string(r.job.value);
-    if (r.gpus == 0)
-      return absl::InvalidArgumentError(name + " asks for 0 GPUs; it needs at least 1");
+    if (r.gpus == 0) return absl::InvalidArgumentError(name + " requests 0 GPUs; the minimum is 1");
     if (r.priority < opportunistic_priority || r.priority > max_priority) {
       return absl::InvalidArgumentError(name + " has priority " + std::to_string(r.priority) +
                                         "; a priority is -1 to 1000");
@@ -97,8 +96,9 @@ class hived_jobs {
       fits = opportunistic.result == plan_result::bind;
     }
     if (!fits) {
-      return absl::InvalidArgumentError(name + " asks for " + std::to_string(r.gpus) +
-                                        " GPUs, which do not fit into empty cells");
+      return absl::InvalidArgumentError(
+          name + " requests " + std::to_string(r.gpus) +
+          " GPUs; they do not fit into the cells even when all are free");
     }
     fits_cells_.emplace(key, own);
     return own;

@@ -111,11 +111,11 @@ class philly_scheduler {
                                         std::to_string(r.tenant.value));
     }
     if (r.gpus == 0 || r.gpus > total_gpus()) {
-      return absl::InvalidArgumentError(job + " wants " + std::to_string(r.gpus) + " GPUs of " +
-                                        std::to_string(total_gpus()));
+      return absl::InvalidArgumentError(job + " requests " + std::to_string(r.gpus) +
+                                        " GPUs; the cluster has " + std::to_string(total_gpus()));
     }
     detail::philly_job* const added = jobs_.add(r, options_.first_locality, now);
-    if (added == nullptr) return absl::AlreadyExistsError(job + " is here already");
+    if (added == nullptr) return absl::AlreadyExistsError(job + " exists already");
     queue(*added, now);
     return absl::OkStatus();
   }

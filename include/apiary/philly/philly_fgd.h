@@ -56,7 +56,7 @@ class gpu_sharing_pool {
                                                                Score score) {
     if (servers_per_rack == 0) return absl::InvalidArgumentError("a rack has 0 servers");
     if (nodes.size() > max_servers) {
-      return absl::InvalidArgumentError(std::to_string(nodes.size()) + " nodes are more than " +
+      return absl::InvalidArgumentError(std::to_string(nodes.size()) + " nodes; the limit is " +
                                         std::to_string(max_servers));
     }
     APIARY_ASSIGN_OR_RETURN(
@@ -79,7 +79,7 @@ class gpu_sharing_pool {
   absl::Status commit(const task_request& task, placement where) {
     if (task.job.valid() && task.job >= first_reserved()) {
       return absl::InvalidArgumentError("job " + std::to_string(task.job.value) +
-                                        ": a task's id is below " +
+                                        ": the id of a task must be below " +
                                         std::to_string(first_reserved().value));
     }
     if (!nodes().contains(where.node)) return tasks_.commit(task, where);

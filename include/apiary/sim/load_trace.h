@@ -64,7 +64,7 @@ struct load_sample {
       if (!can_place_task(nodes, task.request, *where)) {
         return absl::FailedPreconditionError(
             "arrival " + std::to_string(i + 1) + ", task " + task.name + ": node " +
-            std::to_string(where->node.value) + " has not what the decision takes");
+            std::to_string(where->node.value) + " lacks the resources of the decision");
       }
       place_task(nodes, task.request, *where);
       fragmented.update(nodes, where->node);

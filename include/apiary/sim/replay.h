@@ -30,9 +30,9 @@ namespace detail {
 [[nodiscard]] inline absl::Status check_arrivals(const workload& work) {
   for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
     if (work.arrivals[i] < work.tasks.size()) continue;
-    return absl::InvalidArgumentError("arrival " + std::to_string(i + 1) + " is of task " +
-                                      std::to_string(work.arrivals[i]) + " of " +
-                                      std::to_string(work.tasks.size()) + ", counted from 0");
+    return absl::InvalidArgumentError("arrival " + std::to_string(i + 1) + " names task " +
+                                      std::to_string(work.arrivals[i]) + "; there are " +
+                                      std::to_string(work.tasks.size()) + ", numbered from 0");
   }
   return absl::OkStatus();
 }

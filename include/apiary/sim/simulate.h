@@ -40,12 +40,12 @@ namespace detail {
     all += servers[i];
     if (servers[i] <= buddy_fragmentation::max_levels) continue;
     return absl::InvalidArgumentError("server " + std::to_string(i) + " has " +
-                                      std::to_string(servers[i]) + " GPUs, more than " +
+                                      std::to_string(servers[i]) + " GPUs; the limit is " +
                                       std::to_string(buddy_fragmentation::max_levels));
   }
   if (servers.empty() || all == gpus) return absl::OkStatus();
   return absl::InvalidArgumentError("the servers have " + std::to_string(all) +
-                                    " GPUs, the scheduler's " + std::to_string(gpus));
+                                    " GPUs; the scheduler has " + std::to_string(gpus));
 }
 
 // One run of simulate().
@@ -76,7 +76,7 @@ class simulator {
     while (true) {
       time_ms now = scheduler_.wake();
       if (now <= decided) {
-        return absl::InternalError("the scheduler wants to be woken at " + std::to_string(now) +
+        return absl::InternalError("the scheduler asks to be called at " + std::to_string(now) +
                                    ", which is not after " + std::to_string(decided));
       }
       if (!ends_.empty()) now = (std::min)(now, ends_.first().at);
@@ -342,7 +342,7 @@ template <JobScheduler Scheduler, class Speed, class Observer>
     return absl::InvalidArgumentError(
         "job " + std::to_string(i) + ": numbered " + std::to_string(j.request.job.value) +
         ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
-        "; jobs are numbered by arrival, from time 0, and take time");
+        "; ids must follow the order of arrival, from 0, and durations be above 0");
   }
   absl::flat_hash_map<std::uint32_t, time_ms> broken;  // until when each server was last broken
   for (std::size_t i = 0; i < outages.size(); ++i) {
@@ -350,13 +350,14 @@ template <JobScheduler Scheduler, class Speed, class Observer>
     if (o.from >= o.until || o.from < (i == 0 ? 0 : outages[i - 1].from)) {
       return absl::InvalidArgumentError(
           "outage " + std::to_string(i) + ": from " + std::to_string(o.from) + " until " +
-          std::to_string(o.until) + "; outages are ordered and take time");
+          std::to_string(o.until) + "; outages must be in order of their begin, and end later");
     }
     time_ms& until = broken.try_emplace(o.node.value, 0).first->second;
     if (o.from < until) {
-      return absl::InvalidArgumentError(
-          "outage " + std::to_string(i) + ": server " + std::to_string(o.node.value) +
-          " breaks at " + std::to_string(o.from) + " and is broken until " + std::to_string(until));
+      return absl::InvalidArgumentError("outage " + std::to_string(i) + ": server " +
+                                        std::to_string(o.node.value) + " breaks at " +
+                                        std::to_string(o.from) + ", but it is broken until " +
+                                        std::to_string(until));
     }
     until = o.until;
   }

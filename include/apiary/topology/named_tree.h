@@ -76,8 +76,8 @@ inline void check_shape(const chain_spec& spec, level_t max_levels, bool must_be
                         fault_list& faults) {
   if (spec.levels.empty()) faults.add(place_of(spec), "no levels");
   if (spec.levels.size() > max_levels) {
-    faults.add(place_of(spec), std::to_string(spec.levels.size()) + " levels, at most " +
-                                   std::to_string(max_levels) + " are possible");
+    faults.add(place_of(spec), std::to_string(spec.levels.size()) + " levels; the limit is " +
+                                   std::to_string(max_levels));
   }
   std::uint64_t above = 1;  // cells of the level above; 0: unknown, because of a fault
   std::uint64_t cells = 0;
@@ -102,7 +102,7 @@ inline void check_shape(const chain_spec& spec, level_t max_levels, bool must_be
     above = !known ? 0 : fan_outs.size() == 1 ? above * fan_outs[0] : sum;  // below 2^63
     cells += above;
     if (cells >= std::uint64_t{1} << 31) {
-      faults.add(place, "2^31 cells or more in all");
+      faults.add(place, "more than 2^31 - 1 cells in total");
       return;
     }
     if (above != 0 && !level.cell_names.empty() && level.cell_names.size() != above) {
@@ -252,7 +252,7 @@ class named_tree {
         } else if (!cell_names.insert(name).second) {
           faults.add(place, "cell name '" + name + "' used twice");
         } else if (const auto parts = split(name); parts && running.contains(parts->level)) {
-          faults.add(place, "cell name '" + name + "' is kept for level '" +
+          faults.add(place, "cell name '" + name + "' is reserved for level '" +
                                 std::string(parts->level) + '\'');
         }
       }

@@ -51,14 +51,14 @@ struct job_generator {
     weights += size.weight;
   }
   if (weights == 0 || weights > most) {
-    return absl::InvalidArgumentError("weights of " + std::to_string(weights) + " in all");
+    return absl::InvalidArgumentError("the weights add up to " + std::to_string(weights));
   }
   if (spec.window < 1 || spec.window > most || spec.shortest < 1 || spec.longest < spec.shortest ||
       spec.longest > most || spec.tenants == 0) {
     return absl::InvalidArgumentError(
         "a window of " + std::to_string(spec.window) + ", times from " +
         std::to_string(spec.shortest) + " to " + std::to_string(spec.longest) + ", " +
-        std::to_string(spec.tenants) + " tenants: times are from 1 to 2^32 - 1");
+        std::to_string(spec.tenants) + " tenants; times must be 1 to 2^32 - 1, tenants at least 1");
   }
   rng random(spec.seed);
   job_list list;

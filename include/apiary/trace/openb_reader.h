@@ -80,11 +80,12 @@ class gpu_model_names {
     if (shape.gpus > 0) {
       APIARY_ASSIGN_OR_RETURN(const std::string model_name, csv.name(model));
       if (model_name.find('|') != std::string::npos)
-        return csv.error("model is " + line_reader::quoted(model_name) + ", a node has only one");
+        return csv.error("model is " + line_reader::quoted(model_name) +
+                         "; a node has only one model");
       const std::optional<gpu_model> number = models.intern(model_name);
       if (!number) {
-        return csv.error("model " + line_reader::quoted(model_name) + " is one more than " +
-                         std::to_string(max_gpu_models));
+        return csv.error("model " + line_reader::quoted(model_name) + "; the limit is " +
+                         std::to_string(max_gpu_models) + " models");
       }
       shape.model = *number;
     }
@@ -96,7 +97,7 @@ class gpu_model_names {
     read.nodes.add(shape);
     read.names.push_back(std::move(name));
   }
-  if (read.names.empty()) return csv.lines().error_in_all("no node behind the header line");
+  if (read.names.empty()) return csv.lines().error_in_all("no node after the header line");
   return read;
 }
 
@@ -198,7 +199,7 @@ class gpu_model_names {
     tasks.push_back(std::move(task));
     specs.emplace_back(spec);
   }
-  if (tasks.empty()) return csv.lines().error_in_all("no task behind the header line");
+  if (tasks.empty()) return csv.lines().error_in_all("no task after the header line");
   std::vector<std::string> distinct = specs;
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());

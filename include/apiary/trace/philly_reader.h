@@ -135,7 +135,7 @@ class tenant_names {
     job.duration = job.request.estimate = *took;
     list.jobs.push_back(job);
   }
-  if (list.jobs.empty()) return csv.lines().error_in_all("no job behind the header line");
+  if (list.jobs.empty()) return csv.lines().error_in_all("no job after the header line");
   number_by_arrival(list.jobs);
   const time_ms first = list.jobs.front().arrival;
   for (timed_job& job : list.jobs) job.arrival -= first;

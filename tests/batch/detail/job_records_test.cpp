@@ -115,7 +115,7 @@ TEST_CASE("job_book: which jobs can be added, and what is said of others") {
   for (const time_ms estimate : {5, 10})
     CHECK(book.add(book_request(static_cast<std::uint32_t>(estimate), 8, estimate), 5, 10).ok());
   book[job_id(5)].number = 7;
-  refused(book_request(5, 1), absl::StatusCode::kAlreadyExists, "job 5 is here already");
+  refused(book_request(5, 1), absl::StatusCode::kAlreadyExists, "job 5 exists already");
   REQUIRE(book.find(job_id(5)).ok());
   CHECK(book.find(job_id(5)).value() == book.look_up(job_id(5)));
   CHECK(book.look_up(job_id(5))->number == 7);

@@ -31,7 +31,7 @@ void audit_cells_alone(apiary::detail::audit_notes& notes) {
 
 TEST_CASE("every rule of cells is broken by some damage, which is found") {
   apiary_test::check_damages(
-      audit_cells_alone, {"active", "buddies", "free", "health", "idle", "quiet", "usage"},
+      audit_cells_alone, {"active", "buddies", "free", "health", "idle", "opportunistic", "usage"},
       {
           {"active", "counts 3 leaves in use, 2 are",
            [](audit_scene& s) { s.cluster(4).take(s.owner(4).cell, true); }},
@@ -59,11 +59,11 @@ TEST_CASE("every rule of cells is broken by some damage, which is found") {
              const physical_chain& boxes = s.cells.chain(1 - s.rack);
              broken(boxes.healthy()).mark_bad(boxes.tree().cells(0)[0]);
            }},
-          {"quiet", "is quiet",
+          {"opportunistic", "is listed",
            [](audit_scene& s) { broken(s.chain().quiet()).reset(s.idle_leaf().value); }},
-          {"quiet", "is not quiet",
+          {"opportunistic", "is not listed",
            [](audit_scene& s) { broken(s.chain().quiet()).set(s.leaf(6).value); }},
-          {"quiet", "is quiet but for 3 guests",
+          {"opportunistic", "is listed with at most 3 opportunistic leaves",
            [](audit_scene& s) { broken(s.chain().few_guests(3)).reset(s.idle_leaf().value); }},
           {"idle", "by its leaves",
            [](audit_scene& s) { broken(s.chain().healthy()).mark_bad(s.idle_leaf()); }},

@@ -110,20 +110,20 @@ TEST_CASE("every rule of gangs is broken by some damage, which is found") {
           {"preempting", "gang 1",
            [](audit_scene& s) { s.record(1).downgraded_victims.push_back(job_id(2)); }},
           {"preempting", "gang 3", [](audit_scene& s) { s.gangs.move(s.slot(3), vc_chain_id()); }},
-          {"ending", "gang 1 is to end for gang 3",
+          {"ending", "gang 1 must end for gang 3",
            [](audit_scene& s) { s.record(1).ends_for = s.slot(3); }},
-          {"ending", "gang 6 is to end for gang 3",
+          {"ending", "gang 6 must end for gang 3",
            [](audit_scene& s) {
              s.record(6).downgraded = true;
              s.record(6).ends_for = s.slot(3);
            }},
-          {"ending", "gang 6 is to end for gang 2",
+          {"ending", "gang 6 must end for gang 2",
            [](audit_scene& s) {
              s.record(6).downgraded = true;
              s.record(6).ends_for = s.slot(2);
              s.record(2).downgraded_victims.push_back(job_id(6));
            }},
-          {"ending", "gang 6 is to end for unknown slot 77",
+          {"ending", "gang 6 must end for unknown slot 77",
            [](audit_scene& s) { s.record(6).ends_for = gang_slot(77); }},
           {"claims", "gang 3 of priority 0 claims it from gang 1 of priority 0",
            [](audit_scene& s) { s.record(3).request.priority = 0; }},

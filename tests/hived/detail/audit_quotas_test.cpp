@@ -24,15 +24,15 @@ void audit_quotas_alone(apiary::detail::audit_notes& notes) {
 
 TEST_CASE("every rule of quotas is broken by some damage, which is found") {
   apiary_test::check_damages(
-      audit_quotas_alone, {"ledger", "promises"},
+      audit_quotas_alone, {"ledger", "reservations"},
       {
-          {"promises", "1 are promised, 0 cells are unbound",
+          {"reservations", "1 are reserved, 0 cells are unbound",
            [](audit_scene& s) {
              REQUIRE(s.chain().cells().reserve({0, 1}));
            }},
-          {"promises", "cells can be split, the allocator counts",
+          {"reservations", "cells can be split, the allocator counts",
            [](audit_scene& s) { broken(s.chain().cells().cells()).allocate_at(s.idle_leaf()); }},
-          {"promises", "not all can be kept",
+          {"reservations", "not all can be met",
            [](audit_scene& s) {
              while (s.idle_leaf().valid())
                broken(s.chain().cells().cells()).allocate_at(s.idle_leaf());

@@ -104,15 +104,16 @@ TEST_CASE("hived_catalog: each fault of a request has its words") {
       {[](gang_request& r) { r.groups.clear(); }, invalid, "gang 7: no tasks"},
       {[](gang_request& r) { r.groups[1].tasks = 0; }, invalid,
        "gang 7: a task group with 0 tasks"},
-      {[](gang_request& r) { r.groups[1].gpus = 0; }, invalid, "gang 7: tasks with 0 leaf cells"},
+      {[](gang_request& r) { r.groups[1].gpus = 0; }, invalid,
+       "gang 7: a task group with 0 GPUs for each task"},
       {[](gang_request& r) { r.groups[0].gpus = 65; }, invalid,
-       "gang 7: a task of 65 leaf cells, which no node holds"},
+       "gang 7: a task of 65 GPUs; a node has at most 64"},
       {[](gang_request& r) { r.groups[0].tasks = 1'000'000; }, invalid,
-       "gang 7: 1000001 tasks, where 1000000 are the limit"},
+       "gang 7: 1000001 tasks; the limit is 1000000"},
       {[](gang_request& r) {
          r.groups.assign(2, {~0U, 1});
        },
-       invalid, "gang 7: 8589934590 tasks, where 1000000 are the limit"},
+       invalid, "gang 7: 8589934590 tasks; the limit is 1000000"},
       {[](gang_request& r) { r.leaf_type = leaf_type_id(2); }, not_found,
        "gang 7: there is no leaf type 2"},
       {[&](gang_request& r) { r.suggested = &five; }, invalid,
@@ -127,7 +128,7 @@ TEST_CASE("hived_catalog: each fault of a request has its words") {
          r.pinned = mine;
          r.tenant = a;
        },
-       absl::StatusCode::kFailedPrecondition, "gang 7: pinned cell mine is not its tenant's"},
+       absl::StatusCode::kFailedPrecondition, "gang 7: pinned cell mine belongs to another tenant"},
   };
   for (const auto& fault : faults) {
     CAPTURE(std::get<2>(fault));
@@ -218,16 +219,17 @@ TEST_CASE("hived_catalog: places of tasks that a host tells, right ones and wron
                            const std::string& what) {
     check_refused(catalog.find_leaves(r, tasks).status(), code, what);
   };
-  refused({{n0, 3}}, invalid, "gang 7 has 3 tasks, places are given for 1");
+  refused({{n0, 3}}, invalid, "gang 7 has 3 tasks; there are placements for 1");
   refused({{n0, 3}, {n0, 12}, {b1, 1}, {b1, 2}}, invalid,
-          "gang 7 has 3 tasks, places are given for 4");
+          "gang 7 has 3 tasks; there are placements for 4");
   refused({{node_id(6), 3}, {n0, 12}, {b1, 1}}, absl::StatusCode::kNotFound,
           "gang 7: there is no node 6");
   refused({{n0, 3}, {n0, 0b10100}, {b1, 1}}, invalid, "gang 7: node n0 has only 4 leaf cells");
   refused({{n0, 3}, {n0, 12}, {b1, 0x101}}, invalid, "gang 7: node b1 has only 8 leaf cells");
   refused({{n0, 3}, {n0, 12}, {b1, 0b11}}, invalid,
-          "gang 7: node b1: more leaf cells than the task asks for");
-  refused({{n0, 0b0011}, {b1, 0b11}, {n0, 0b0010}}, invalid, "gang 7: a leaf cell of two tasks");
+          "gang 7: node b1: more leaf cells than the task requests");
+  refused({{n0, 0b0011}, {b1, 0b11}, {n0, 0b0010}}, invalid,
+          "gang 7: two tasks have the same leaf cell");
   CHECK(catalog.find_leaves(r, std::vector<task_place>{{n0, 3}, {n0, 12}, {b1, 128}}).ok());
 }
 

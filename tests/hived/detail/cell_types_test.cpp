@@ -69,24 +69,23 @@ TEST_CASE("each fault of a type is reported when types are read, and only there"
   };
   check({{"A", "GPU", 0, true}}, "physicalCluster.cellTypes.A.childCellNumber: is 0 or missing");
   check({{"A", "", 1, true}}, "physicalCluster.cellTypes.A.childCellType: is missing");
-  check({{"A", "A", 1, true}}, "physicalCluster.cellTypes.A: is made of itself");
+  check({{"A", "A", 1, true}}, "physicalCluster.cellTypes.A: contains itself");
   check({{"A", "B", 1, true}, {"B", "C", 1, false}, {"C", "B", 1, false}},
-        "physicalCluster.cellTypes.B: is made of itself");
+        "physicalCluster.cellTypes.B: contains itself");
   // Faults of types that nobody uses, and of several at once.
-  CHECK(
-      shape_of({{"N", "GPU", 1, true},
-                {"", "GPU", 1, false},
-                {"N", "GPU", 2, false},
-                {"a.b", "c.d", 0, false},
-                {"line\nfeed", "line\nfeed", 1, false}},
-               "N")
-          .faults ==
-      "physicalCluster.cellTypes.: a cell type without name\n"
-      "physicalCluster.cellTypes.N: is defined twice\n"
-      "physicalCluster.cellTypes.a.b: a dot in its name, where dots separate types\n"
-      "physicalCluster.cellTypes.a.b.childCellType: a dot in its name, where dots separate types\n"
-      "physicalCluster.cellTypes.a.b.childCellNumber: is 0 or missing\n"
-      "physicalCluster.cellTypes.line\\nfeed: is made of itself");
+  CHECK(shape_of({{"N", "GPU", 1, true},
+                  {"", "GPU", 1, false},
+                  {"N", "GPU", 2, false},
+                  {"a.b", "c.d", 0, false},
+                  {"line\nfeed", "line\nfeed", 1, false}},
+                 "N")
+            .faults ==
+        "physicalCluster.cellTypes.: a cell type without name\n"
+        "physicalCluster.cellTypes.N: is defined twice\n"
+        "physicalCluster.cellTypes.a.b: has a dot in its name; dots separate types\n"
+        "physicalCluster.cellTypes.a.b.childCellType: has a dot in its name; dots separate types\n"
+        "physicalCluster.cellTypes.a.b.childCellNumber: is 0 or missing\n"
+        "physicalCluster.cellTypes.line\\nfeed: contains itself");
 }
 
 TEST_CASE("there is one node level, of at most 64 leaves") {
@@ -110,5 +109,5 @@ TEST_CASE("ten levels are possible, more are not, and length alone is no danger"
   std::vector<cell_type_config> types = tower(200'000, 5);
   CHECK(shape_of(types, "t0").faults == "here: \"t0\" has more than 10 levels");
   types.back().child_type = "t0";
-  CHECK(shape_of(types, "t7").faults == "physicalCluster.cellTypes.t0: is made of itself");
+  CHECK(shape_of(types, "t7").faults == "physicalCluster.cellTypes.t0: contains itself");
 }

@@ -375,7 +375,7 @@ TEST_CASE("a gang grows by one in its cell of the level that both require") {
   CHECK(apart.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(apart.message() == "gang 1 and gang 2 are not in one cell of level 2, which they require");
   const absl::Status unlike = h.grow(job_id(1), job_id(3));
-  CHECK(unlike.message() == "gang 1 and gang 3 are not alike in their required level");
+  CHECK(unlike.message() == "gang 1 and gang 3 differ in their required level");
   const std::uint32_t rack = h.tasks(*h.find(job_id(1)))[0].node.value / 4;
   summary_bitset nodes(16, false);
   for (std::uint32_t n = 0; n < 4; ++n) nodes.set(rack * 4 + n);
@@ -407,7 +407,7 @@ TEST_CASE("constraints that cannot be understood are refused in words, and nothi
   request_constraints constraints;
   constraints.groups = {{}, {}};
   CHECK(refused(ruled_gang(1, {{2, 1}}, constraints)) ==
-        "gang 1: topology constraints for 2 task groups, it has 1");
+        "gang 1: topology constraints for 2 task groups; it has 1");
   constraints.groups = {{.slices = {{rack_of_nodes, 2}}}};
   CHECK(refused(ruled_gang(1, {{3, 1}}, constraints)) ==
         "gang 1: task group 0: slices of level 2 of 2 tasks are no whole part of its 3 tasks");

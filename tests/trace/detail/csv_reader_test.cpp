@@ -59,7 +59,7 @@ TEST_CASE("faults of the header line") {
   CHECK(fault(reader("a,b,c,c\n").status()) == "t:1: two columns \"c\"");
   CHECK(fault(reader("x,a,b,x\n").status()) == "t:1: two columns \"x\"");
   CHECK(fault(reader("a,,b,\n").status()) == "t:1: two columns \"\"");
-  CHECK(fault(reader("a,\"b\"\n").status()) == "t:1: quotes are not understood");
+  CHECK(fault(reader("a,\"b\"\n").status()) == "t:1: quotes are not supported");
 }
 
 TEST_CASE("faults of a row") {
@@ -70,9 +70,9 @@ TEST_CASE("faults of a row") {
     REQUIRE(csv->next().value());
     return fault(csv->next().status());
   };
-  CHECK(row("1\n") == "t:3: 1 fields, the header line has 2");
-  CHECK(row("1,2,3\n") == "t:3: 3 fields, the header line has 2");
-  CHECK(row("1,\"2\"\n") == "t:3: quotes are not understood");
+  CHECK(row("1\n") == "t:3: 1 fields; the header line has 2");
+  CHECK(row("1,2,3\n") == "t:3: 3 fields; the header line has 2");
+  CHECK(row("1,\"2\"\n") == "t:3: quotes are not supported");
   CHECK(row("\n1,2\n") == "t:3: the line is blank");
 }
 

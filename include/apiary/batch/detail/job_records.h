@@ -52,7 +52,7 @@ class job_records {
     }
     APIARY_RETURN_IF_ERROR(placer_.check(r));
     const auto [at, is_new] = jobs_.try_emplace(r.job.value);
-    if (!is_new) return absl::AlreadyExistsError(name(r.job) + " is here already");
+    if (!is_new) return absl::AlreadyExistsError(name(r.job) + " exists already");
     at->second.request = r;
     return &at->second;
   }

@@ -78,7 +78,7 @@ namespace detail {
 [[nodiscard]] inline absl::Status not_free(job_id job, placement where) {
   return absl::AbortedError(absl::StrCat(name_of(job), ": GPUs ", where.device_mask,
                                          " (a bit mask) of node ", where.node.value,
-                                         " are not free for it"));
+                                         " are not free"));
 }
 
 }  // namespace detail

@@ -118,9 +118,9 @@ inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts&
                    });
       for (std::uint32_t most = 0; most < chain.node_leaves(); ++most) {
         const bool few = n.bad[p.value] == 0 && n.opportunistic[p.value] <= most;
-        notes.expect(chain.few_guests(most).test(p.value) == few, "quiet", [&] {
-          return notes.cell_of_chain(c, p) + (few ? " is quiet" : " is not quiet") + " but for " +
-                 audit_text(most) + " guests";
+        notes.expect(chain.few_guests(most).test(p.value) == few, "opportunistic", [&] {
+          return notes.cell_of_chain(c, p) + (few ? " is listed" : " is not listed") +
+                 " with at most " + audit_text(most) + " opportunistic leaves";
         });
       }
       const bool free =

@@ -239,7 +239,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
   notes.expect(g.state == gang_state::allocated ? g.downgraded_victims.empty() : g.guaranteed(),
                "preempting", [&] { return notes.gang(s); });
   notes.expect(!g.ends_for.valid() || is_remembered(notes, g), "ending",
-               [&] { return notes.gang(s) + " is to end for " + notes.gang(g.ends_for); });
+               [&] { return notes.gang(s) + " must end for " + notes.gang(g.ends_for); });
   if (g.guaranteed()) audit_own_cells(notes, s);
 }
 

@@ -55,9 +55,9 @@ inline void audit_reservations(audit_notes& notes, std::uint32_t c) {
     }
   }
   for (level_t l = 0; l < levels; ++l) {
-    notes.expect(chain.cells().reserved(l) == unbound[l], "promises", [&] {
+    notes.expect(chain.cells().reserved(l) == unbound[l], "reservations", [&] {
       return notes.layout.chains[c].name + " level " + audit_text(l) + ": " +
-             audit_text(chain.cells().reserved(l)) + " are promised, " + audit_text(unbound[l]) +
+             audit_text(chain.cells().reserved(l)) + " are reserved, " + audit_text(unbound[l]) +
              " cells are unbound";
     });
     notes.expect(notes.cells.ledger(c).total_remaining()[l] == unbound[l], "ledger", [&] {
@@ -72,8 +72,8 @@ inline void audit_reservations(audit_notes& notes, std::uint32_t c) {
     if (l + 1 < levels) splittable *= chain.tree().fan_out(l + 1);
     splittable += std::int64_t{free[l]} - unbound[l];
     const std::string where = notes.layout.chains[c].name + " level " + audit_text(l) + ": ";
-    notes.expect(splittable >= 0, "promises", [&] { return where + "not all can be kept"; });
-    notes.expect(splittable == chain.cells().splittable(l), "promises", [&] {
+    notes.expect(splittable >= 0, "reservations", [&] { return where + "not all can be met"; });
+    notes.expect(splittable == chain.cells().splittable(l), "reservations", [&] {
       return where + std::to_string(splittable) + " cells can be split, the allocator counts " +
              audit_text(chain.cells().splittable(l));
     });

@@ -108,24 +108,24 @@ class hived_catalog {
     std::uint64_t tasks = 0;
     for (const task_group& m : r.groups) {
       if (m.tasks == 0) return wrong("a task group with 0 tasks");
-      if (m.gpus == 0) return wrong("tasks with 0 leaf cells");
+      if (m.gpus == 0) return wrong("a task group with 0 GPUs for each task");
       if (m.gpus > hived_cell_types::max_leaves_per_node) {
-        return wrong("a task of " + std::to_string(m.gpus) + " leaf cells, which no node holds");
+        return wrong("a task of " + std::to_string(m.gpus) + " GPUs; a node has at most " +
+                     std::to_string(hived_cell_types::max_leaves_per_node));
       }
       tasks += m.tasks;
     }
     if (tasks > max_tasks) {
-      return wrong(std::to_string(tasks) + " tasks, where " + std::to_string(max_tasks) +
-                   " are the limit");
+      return wrong(std::to_string(tasks) + " tasks; the limit is " + std::to_string(max_tasks));
     }
     if (!r.constraints.groups.empty() && r.constraints.groups.size() != r.groups.size()) {
       return wrong("topology constraints for " + std::to_string(r.constraints.groups.size()) +
-                   " task groups, it has " + std::to_string(r.groups.size()));
+                   " task groups; it has " + std::to_string(r.groups.size()));
     }
     if (!runs && r.constraints.any() && r.groups.size() > max_constrained_groups) {
       return wrong(std::to_string(r.groups.size()) +
-                   " task groups with topology constraints, where " +
-                   std::to_string(max_constrained_groups) + " are the limit");
+                   " task groups with topology constraints; the limit is " +
+                   std::to_string(max_constrained_groups));
     }
     if (r.leaf_type.valid() && r.leaf_type.value >= types_.size()) {
       return absl::NotFoundError(name(r.job) + ": there is no leaf type " +
@@ -143,7 +143,8 @@ class hived_catalog {
     }
     if (layout_.pinned[*r.pinned].tenant == r.tenant) return absl::OkStatus();
     return absl::FailedPreconditionError(name(r.job) + ": pinned cell " +
-                                         layout_.pinned[*r.pinned].id + " is not its tenant's");
+                                         layout_.pinned[*r.pinned].id +
+                                         " belongs to another tenant");
   }
   // Whether a preempting gang proposes the same request again; only the suggested nodes may differ.
   // kInvalidArgument: the request differs.
@@ -153,7 +154,7 @@ class hived_catalog {
         r.constraints == first.constraints)
       return absl::OkStatus();
     return absl::InvalidArgumentError(
-        name(r.job) + " is preempting: it asks again in other words; cancel it first");
+        name(r.job) + " is preempting and proposes another request; cancel it first");
   }
   // Whether the running gang `by` may be merged into the running gang `gang`. kInvalidArgument and
   // kFailedPrecondition as hived::grow. It does not check whether a gang is being preempted, nor
@@ -162,12 +163,12 @@ class hived_catalog {
     const gang_request& r = gang.request;
     const gang_request& more = by.request;
     if (r.job == more.job)
-      return absl::InvalidArgumentError(name(r.job) + " cannot grow by itself");
+      return absl::InvalidArgumentError(name(r.job) + " cannot be merged with itself");
     std::uint64_t tasks = 0;
     for (const gang_record* g : {&gang, &by}) {
       const std::string which = name(g->request.job);
       if (g->state == gang_state::preempting)
-        return absl::FailedPreconditionError(which + " is preempting, it does not run yet");
+        return absl::FailedPreconditionError(which + " is preempting and does not run yet");
       if (g->downgraded)
         return absl::FailedPreconditionError(which + " has lost its tenant's cells");
       for (const task_group& m : g->request.groups) tasks += m.tasks;
@@ -182,12 +183,12 @@ class hived_catalog {
                                                                                : nullptr;
     if (differ != nullptr) {
       return absl::FailedPreconditionError(name(r.job) + " and " + name(more.job) +
-                                           " are not alike in their " + differ);
+                                           " differ in their " + differ);
     }
     if (tasks > max_tasks) {
       return absl::InvalidArgumentError(name(r.job) + " would have " + std::to_string(tasks) +
-                                        " tasks, ended ones counted, where " +
-                                        std::to_string(max_tasks) + " are the limit");
+                                        " tasks, ended ones included; the limit is " +
+                                        std::to_string(max_tasks));
     }
     return absl::OkStatus();
   }
@@ -270,7 +271,7 @@ class hived_catalog {
     }
     if (t != tasks.size()) {
       return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(t) +
-                                        " tasks, places are given for " +
+                                        " tasks; there are placements for " +
                                         std::to_string(tasks.size()));
     }
     std::uint64_t most = 0;
@@ -278,8 +279,7 @@ class hived_catalog {
     most = (std::max)(most, max_recovered);
     if (size > most) {
       return absl::InvalidArgumentError(name(r.job) + " has " + std::to_string(size) +
-                                        " leaf cells, where " + std::to_string(most) +
-                                        " are the limit");
+                                        " leaf cells; the limit is " + std::to_string(most));
     }
     t = 0;
     for (const task_group& m : r.groups) {
@@ -369,14 +369,14 @@ class hived_catalog {
                                         " leaf cells");
     }
     if (static_cast<std::uint32_t>(std::popcount(task.leaves)) > limit)
-      return absl::InvalidArgumentError(where + ": more leaf cells than the task asks for");
+      return absl::InvalidArgumentError(where + ": more leaf cells than the task requests");
     return absl::OkStatus();
   }
   [[nodiscard]] static absl::Status check_distinct(job_id job, std::vector<chain_leaf> all) {
     std::erase_if(all, [](const chain_leaf& l) { return !l.leaf.valid(); });
     merge_sort(all);
     if (std::adjacent_find(all.begin(), all.end()) == all.end()) return absl::OkStatus();
-    return absl::InvalidArgumentError(name(job) + ": a leaf cell of two tasks");
+    return absl::InvalidArgumentError(name(job) + ": two tasks have the same leaf cell");
   }
 
   hived_layout layout_;

@@ -85,10 +85,10 @@ class hived_cell_types {
     for (const cell_type_config& type : types) {
       const std::string path = path_of(type);
       if (type.name.empty()) faults.add(path, "a cell type without name");
-      if (has_dot(type.name)) faults.add(path, "a dot in its name, where dots separate types");
+      if (has_dot(type.name)) faults.add(path, "has a dot in its name; dots separate types");
       if (type.child_type.empty()) faults.add(path + ".childCellType", "is missing");
       if (has_dot(type.child_type)) {
-        faults.add(path + ".childCellType", "a dot in its name, where dots separate types");
+        faults.add(path + ".childCellType", "has a dot in its name; dots separate types");
       }
       if (type.child_count == 0) faults.add(path + ".childCellNumber", "is 0 or missing");
       if (index_.add(type.name, static_cast<std::uint32_t>(types_.size()))) {
@@ -181,7 +181,7 @@ class hived_cell_types {
       entry* at = find(type.name);
       for (; at != nullptr && at->walk == 0; at = find(at->type->child_type)) at->walk = walk;
       if (at == nullptr || at->walk != walk || at->cyclic) continue;
-      faults.add(path_of(*at->type), "is made of itself");
+      faults.add(path_of(*at->type), "contains itself");
       for (; !at->cyclic; at = find(at->type->child_type)) at->cyclic = true;
     }
   }

@@ -84,7 +84,7 @@ class hived_chain_reader {
       std::optional<cell_shape> shape = types.shape_of(std::string(type), path, faults_);
       if (shape) shape->fan_outs.insert(shape->fan_outs.begin(), used.count);
       if (shape && !has_tree(shape->fan_outs)) {
-        faults_.add(path, "2^31 cells or more in all");
+        faults_.add(path, "more than 2^31 - 1 cells in total");
         shape.reset();
       }
       if (shape && !has_node_index(*shape, path)) shape.reset();
@@ -126,8 +126,8 @@ class hived_chain_reader {
     const std::uint64_t most = (summary_bitset::npos - 64) / ((leaves + 1) * (leaves + 2));
     if (nodes <= most) return true;
     faults_.add(path, "chain " + in_quotes(shape.types.back()) + ": " + std::to_string(nodes) +
-                          " nodes of " + std::to_string(leaves) + " leaf cells, where " +
-                          std::to_string(most) + " are the limit");
+                          " nodes of " + std::to_string(leaves) + " leaf cells; the limit is " +
+                          std::to_string(most) + " nodes");
     return false;
   }
 
@@ -169,7 +169,7 @@ class hived_chain_reader {
     if (cell.children.size() != n) {
       faults_.add(path_of(at) + ".cellChildren",
                   cell.children.empty()
-                      ? "is missing, and with it the names of nodes"
+                      ? "is missing; it holds the names of the nodes"
                       : std::to_string(cell.children.size()) + " cells instead of " +
                             std::to_string(n) + " in a cell of type " + in_quotes(type));
       complete[where.chain.value] = false;
@@ -186,7 +186,7 @@ class hived_chain_reader {
   void add_pinned(const place& at, const std::string& id, position where) {
     const auto index = static_cast<std::uint32_t>(pinned.size());
     if (!pinned_of_id.add(id, index)) {
-      faults_.add(path_of(at) + ".pinnedCellId", in_quotes(id) + " pins another cell already");
+      faults_.add(path_of(at) + ".pinnedCellId", in_quotes(id) + " already pins another cell");
     }
     const cell_id c = chain(where.chain).tree.at(where.level, where.index);
     pinned.push_back({.id = id, .chain = where.chain, .cell = c});

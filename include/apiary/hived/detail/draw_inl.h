@@ -63,7 +63,7 @@ class hived_drawing {
       rest = rest.subspan(own);
     }
     if (others_ > 0) line("... " + std::to_string(others_) + " more tenants, nothing in use");
-    if (!rest.empty()) line("? of no tenant");
+    if (!rest.empty()) line("? without tenant");
     draw_gangs(rest);
     std::string signs;
     const auto explain = [&](const std::string& part) {
@@ -71,9 +71,9 @@ class hived_drawing {
       signs += (signs.empty() ? "" : "; ") + part;
     };
     if (labels_) explain("capitals: guaranteed; small letters: opportunistic");
-    if (labels_) explain("digit: the job's last");
-    if (bad_) explain("xx: bad; !: runs on bad");
-    if (claims_) explain("next: who has claimed it");
+    if (labels_) explain("digit: last digit of the job");
+    if (bad_) explain("xx: bad; !: used and bad");
+    if (claims_) explain("next: claimed by");
     if (!signs.empty()) line(signs);
     return std::move(text_);
   }
@@ -324,9 +324,9 @@ class hived_drawing {
     const bool runs = gang.state == gang_state::allocated;
     return (guest ? "opportunistic" : "priority " + std::to_string(gang.request.priority)) +
            (where.empty() ? ", runs" : (runs ? ", runs on " : ", claims ") + where) +
-           (gang.missing.empty() ? "" : ", " + std::to_string(gang.missing.size()) + " not here") +
+           (gang.missing.empty() ? "" : ", " + std::to_string(gang.missing.size()) + " missing") +
            (guest || gang.guaranteed() ? "" : ", now opportunistic") +
-           (h_.being_preempted(gang) ? ", is to end" : "");
+           (h_.being_preempted(gang) ? ", must end" : "");
   }
   // Draws one text line for each gang; equal gangs are summarized.
   void draw_gangs(std::span<const gang_slot> gangs) {

@@ -115,10 +115,11 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
 
 APIARY_INLINE absl::Status hived::commit(const gang_plan& plan) {
   if (!plan.stamp_.is({core_->epoch, hash()}))
-    return absl::AbortedError(name(plan.request_.job) + ": stale, or another scheduler's plan");
+    return absl::AbortedError(name(plan.request_.job) +
+                              ": the plan is stale, or from another scheduler");
   if (plan.decided_ == plan_result::wait) {
     if (plan.withdraws_) return cancel(plan.request_.job);
-    return absl::FailedPreconditionError("a plan that says wait cannot be committed");
+    return absl::FailedPreconditionError("a plan to wait cannot be committed");
   }
   begin_change();
   const bool preempting = plan.decided_ == plan_result::preempt;
@@ -145,7 +146,7 @@ APIARY_INLINE absl::Status hived::commit(const gang_plan& plan) {
 APIARY_INLINE absl::Status hived::cancel(job_id job) {
   APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
   if (gangs()[slot].state != gang_state::preempting)
-    return absl::FailedPreconditionError(name(job) + " runs, it is not preempting");
+    return absl::FailedPreconditionError(name(job) + " runs; it is not preempting");
   begin_change();
   std::vector<job_id> to_restore;
   core_->state.drop_preempting(slot, to_restore);
@@ -205,7 +206,7 @@ APIARY_INLINE absl::StatusOr<bool> hived::recover(const gang_request& request,
                                                   std::span<const level_t> whole_cells) {
   APIARY_RETURN_IF_ERROR(core_->catalog.check(request, true));
   if (gangs().find(request.job))
-    return absl::AlreadyExistsError(name(request.job) + " is here already");
+    return absl::AlreadyExistsError(name(request.job) + " exists already");
   APIARY_ASSIGN_OR_RETURN(std::vector<chain_leaf> leaves,
                           core_->catalog.find_leaves(request, tasks));
   APIARY_ASSIGN_OR_RETURN(

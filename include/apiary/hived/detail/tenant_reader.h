@@ -109,8 +109,8 @@ class hived_tenant_reader {
     } else if (found) {
       tenant_id& owner = cells_.pinned[*found].tenant;
       if (owner.valid()) {
-        faults_.add(path, in_quotes(id) + " belongs to virtual cluster " +
-                              in_quotes(tenants[owner.value].name) + " already");
+        faults_.add(path, in_quotes(id) + " already belongs to virtual cluster " +
+                              in_quotes(tenants[owner.value].name));
       }
       owner = tenant;
     } else if (cells_.all_complete) {
@@ -132,10 +132,10 @@ class hived_tenant_reader {
       const std::uint64_t wanted = reserved_[c.value][l];
       const std::uint32_t left = free.splittable(l);
       if (wanted > left) {
-        faults_.add("virtualClusters",
-                    "chain " + in_quotes(in.name) + ": " + std::to_string(wanted) + " of type " +
-                        in_quotes(in.level_types[l]) + " are promised, " + std::to_string(left) +
-                        " are there beside pinned cells and larger promised ones");
+        faults_.add("virtualClusters", std::to_string(wanted) + " cells of type " +
+                                           in_quotes(in.level_types[l]) + " are requested; chain " +
+                                           in_quotes(in.name) + " has " + std::to_string(left) +
+                                           " besides pinned and larger cells");
         return;
       }
       APIARY_VERIFY(free.reserve({l, static_cast<std::uint32_t>(wanted)}));

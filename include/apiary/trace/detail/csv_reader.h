@@ -63,7 +63,7 @@ class csv_reader {
   [[nodiscard]] absl::StatusOr<bool> next() {
     APIARY_ASSIGN_OR_RETURN(const bool more, split());
     if (more && fields_.size() != width_) {
-      return error(std::to_string(fields_.size()) + " fields, the header line has " +
+      return error(std::to_string(fields_.size()) + " fields; the header line has " +
                    std::to_string(width_));
     }
     return more;
@@ -112,7 +112,7 @@ class csv_reader {
     std::string_view line;
     APIARY_ASSIGN_OR_RETURN(const bool more, lines_.next(line));
     if (!more) return false;
-    if (line.find('"') != std::string_view::npos) return error("quotes are not understood");
+    if (line.find('"') != std::string_view::npos) return error("quotes are not supported");
     fields_.clear();
     while (true) {
       const std::size_t comma = line.find(',');
