@@ -1,5 +1,5 @@
-// A skeleton to copy: a host that embeds HiveD. Gangs arrive and end, a node fails, the host
-// restarts. Put calls of your cluster where this program prints.
+// How do I embed HiveD in a program? Copy this skeleton of a host: gangs arrive and end, a node fails, and
+// the host restarts. Put calls of your cluster where this program prints.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -48,7 +48,7 @@ class host {
   void restart(hived scheduler) {
     scheduler_ = std::move(scheduler);
     for (const node_id node : bad_) scheduler_.mark_bad(node).IgnoreError();
-    for (const bool owns_cells : {true, false})  // gangs with cells of their tenant come first
+    for (const bool owns_cells : {true, false})  // first the gangs on cells of their tenant
       for (const auto& [job, gang] : running_)
         if (gang.levels.empty() != owns_cells)
           scheduler_.recover(gang.request, gang.tasks, gang.levels).IgnoreError();
@@ -69,22 +69,28 @@ class host {
   }
   bool start(const gang_request& gang) {
     const absl::StatusOr<gang_plan> plan = scheduler_.propose(gang);
-    if (!plan.ok()) {  // the request is wrong: tell its user, and forget it
+    if (!plan.ok()) {  // the request is wrong: report that, and drop it
       std::printf("gang %u: %s\n", gang.job.value, plan.status().ToString().c_str());
       return true;
     }
-    if (plan->result == plan_result::wait || !scheduler_.commit(*plan).ok()) return false;
-    if (plan->result ==
-        plan_result::preempt) {  // its GPUs are reserved: end the victims, ask again
-      for (const job_id victim : plan->victims) evict(victim, "preempted");
-      return start(gang);
+    switch (plan->result) {
+      case plan_result::wait:
+        return false;
+      case plan_result::preempt:  // commit reserves the GPUs; end the victims, then propose again
+        if (!scheduler_.commit(*plan).ok()) return false;
+        for (const job_id victim : plan->victims) evict(victim, "preempted");
+        return start(gang);
+      case plan_result::bind:
+        break;
     }
+    if (!scheduler_.commit(*plan).ok()) return false;
     std::printf("gang %u starts on", gang.job.value);
     for (const task_place& task : plan->tasks)
-      std::printf(" %s", std::string(scheduler_.layout().node_name(task.node)).c_str());
+      std::printf(" %s", scheduler_.layout().node_name(task.node).c_str());
     std::printf("\n");
-    const gang_record& record = scheduler_.gangs()[*scheduler_.gangs().find(gang.job)];
-    running_[gang.job] = {gang, plan->tasks, whole_cell_levels(scheduler_, record)};
+    const gang_record& record = *scheduler_.find(gang.job);
+    running_[gang.job] = {
+        .request = gang, .tasks = plan->tasks, .levels = whole_cell_levels(scheduler_, record)};
     return true;
   }
   void evict(job_id job, const char* why) {
@@ -116,13 +122,13 @@ int main() {
   const tenant_id research = scheduler.layout().find_tenant("research").value();
   const tenant_id product = scheduler.layout().find_tenant("product").value();
   const node_id n0 = scheduler.layout().find_node("n0").value();
-  const gang_request guest{.job = job_id(1),
-                           .tenant = product,
-                           .priority = opportunistic_priority,
-                           .groups = {{.tasks = 2, .gpus = 4}}};
+  const gang_request opportunistic{.job = job_id(1),
+                                   .tenant = product,
+                                   .priority = opportunistic_priority,
+                                   .groups = {{.tasks = 2, .gpus = 4}}};
 
   host cluster(scheduler);
-  cluster.submit(guest);
+  cluster.submit(opportunistic);
   cluster.submit({.job = job_id(2), .tenant = research, .groups = {{.tasks = 1, .gpus = 4}}});
   std::printf("node n0 fails\n");
   cluster.failed(n0);

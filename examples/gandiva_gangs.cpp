@@ -1,6 +1,6 @@
-// Opportunistic gangs of a HiveD cluster are time-shared on the cells that tenants do not use. When
-// a tenant needs its cells they stop at once and wait; when the tenant's gang ends, a gang migrates
-// so that nodes become whole.
+// How do opportunistic gangs share the GPUs that HiveD's tenants leave idle? They are time-shared. When a
+// tenant needs its cells, they stop at once and wait. When the tenant's gang ends, one of them migrates so
+// that a node becomes free.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva_gangs.h>
@@ -25,14 +25,14 @@ hived_config cluster() {
   config.virtual_clusters = {{.name = "research", .cells = {{"NODE", 1}}}, {.name = "product"}};
   return config;
 }
-gang_request guest(std::uint32_t job, std::uint32_t gpus) {
+gang_request opportunistic(std::uint32_t job, std::uint32_t gpus) {
   return {.job = job_id(job),
           .tenant = tenant_id(1),
           .priority = opportunistic_priority,
           .groups = {{1, gpus}}};
 }
 
-// What the host is told, and forgets.
+// Prints and clears the actions that a host would carry out.
 void show(time_ms now, std::vector<gandiva_gangs::action>& actions) {
   static constexpr const char* verbs[] = {"start", "suspend", "resume", "migrate"};
   for (const auto& a : actions) {
@@ -48,30 +48,29 @@ void show(time_ms now, std::vector<gandiva_gangs::action>& actions) {
 }  // namespace
 
 int main() {
-  auto below = hived::create(cluster());
-  if (!below.ok()) return 1;
-  auto scheduler = gandiva_gangs::create(hived_backend(*below), {.quantum = 60});
-  if (!scheduler.ok()) return 1;
+  auto scheduler =
+      gandiva_gangs::create(hived_backend(hived::create(cluster()).value()), {.quantum = 60})
+          .value();
   std::vector<gandiva_gangs::action> todo;
-  // Three guests of a node each, on two nodes.
+  // Three gangs of a node each, on two nodes.
   for (std::uint32_t job = 0; job < 3; ++job)
-    if (!scheduler->submit(guest(job, 4), {}, 0, todo).ok()) return 1;
+    if (!scheduler.submit(opportunistic(job, 4), {}, 0, todo).ok()) return 1;
   show(0, todo);
-  for (time_ms now = 0; now <= 120; now = scheduler->wake()) {
-    if (!scheduler->tick(now, todo).ok()) return 1;
+  for (time_ms now = 0; now <= 120; now = scheduler.wake()) {
+    if (!scheduler.tick(now, todo).ok()) return 1;
     show(now, todo);
   }
   const gang_request owner{.job = job_id(3), .tenant = tenant_id(0), .groups = {{1, 4}}};
-  if (!scheduler->submit(owner, {}, 140, todo).ok()) return 1;
+  if (!scheduler.submit(owner, {}, 140, todo).ok()) return 1;
   show(140, todo);
   for (const std::uint32_t job : {0U, 1U, 2U})
-    if (!scheduler->finish(job_id(job), 150).ok()) return 1;
+    if (!scheduler.finish(job_id(job), 150).ok()) return 1;
   // Two small opportunistic gangs share the other node; a third waits until the owner's gang ends.
   for (std::uint32_t job = 4; job < 7; ++job)
-    if (!scheduler->submit(guest(job, 2), {}, 150, todo).ok()) return 1;
+    if (!scheduler.submit(opportunistic(job, 2), {}, 150, todo).ok()) return 1;
   show(150, todo);
-  if (!scheduler->finish(owner.job, 160).ok() || !scheduler->tick(160, todo).ok()) return 1;
+  if (!scheduler.finish(owner.job, 160).ok() || !scheduler.tick(160, todo).ok()) return 1;
   show(160, todo);
-  if (!scheduler->finish(job_id(4), 170).ok() || !scheduler->tick(170, todo).ok()) return 1;
+  if (!scheduler.finish(job_id(4), 170).ok() || !scheduler.tick(170, todo).ok()) return 1;
   show(170, todo);
 }

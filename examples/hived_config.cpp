@@ -1,5 +1,5 @@
-// Reads a HiveD cluster and its tenants from YAML and prints them; then lists all faults of a wrong
-// configuration. With an argument it reads that file instead.
+// How do I read a HiveD cluster and its tenants from YAML? The program prints a correct configuration, then
+// all errors of a wrong one. With an argument it reads that file instead.
 // SPDX-License-Identifier: MIT
 #include "hived_yaml.h"
 #include <apiary/core/status.h>
@@ -24,14 +24,14 @@ physicalCluster:
     RACK: { childCellType: NODE, childCellNumber: 2 }
   physicalCells:
   - cellType: RACK
-    cellChildren: [{ cellAddress: n0 }, { cellAddress: n1, pinnedCellId: ours }]
+    cellChildren: [{ cellAddress: n0 }, { cellAddress: n1, pinnedCellId: product-node }]
   - cellType: RACK
     cellChildren: [{ cellAddress: n2 }, { cellAddress: n3 }]
 virtualClusters:
   research: { virtualCells: [{ cellType: RACK, cellNumber: 1 }] }
   product:
     virtualCells: [{ cellType: RACK.NODE.PAIR, cellNumber: 2 }]
-    pinnedCells: [{ pinnedCellId: ours }]
+    pinnedCells: [{ pinnedCellId: product-node }]
 )";
 
 const std::string bad = R"(
@@ -43,14 +43,14 @@ physicalCluster:
   - { cellType: NODE, cellAddress: n0 }
 virtualClusters:
   research: { virtualCells: [{ cellType: NODE, cellNumber: 3 }] }
-  product: { pinnedCells: [{ pinnedCellId: ours }] }
+  product: { pinnedCells: [{ pinnedCellId: product-node }] }
 )";
 
-// Chains with their nodes, tenants with their cells, or all faults.
+// Prints the chains with their nodes and the tenants with their cells, or all errors.
 void show(const absl::StatusOr<hived_config>& config) {
   const auto layout = config.ok() ? hived_layout::create(*config) : config.status();
   if (!layout.ok()) {
-    std::printf("faults:\n%s\n", std::string(layout.status().message()).c_str());
+    std::printf("errors:\n%s\n", std::string(layout.status().message()).c_str());
     return;
   }
   for (const chain_layout& chain : layout->chains) {

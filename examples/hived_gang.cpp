@@ -1,5 +1,6 @@
-// Gangs run completely or not at all, and every task lies within one node, on GPUs close together.
-// Tasks of different sizes are packed exactly where a greedy packing fails.
+// How does HiveD place gangs, and why does a gang wait? A gang runs as a whole or not at all. Each
+// task gets GPUs of one node that are close together. The last gang has tasks of different sizes;
+// the exact search places it where greedy placement fails.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -27,38 +28,36 @@ hived_config cluster() {
   return config;
 }
 
-bool start(hived& scheduler, std::uint32_t job, std::vector<task_group> groups) {
-  const auto plan =
-      scheduler.propose({.job = job_id(job), .tenant = tenant_id(0), .groups = std::move(groups)});
-  if (!plan.ok()) return false;
-  if (plan->result == plan_result::bind) return scheduler.commit(*plan).ok();
-  std::printf("gang %u waits", job);
-  if (const auto& proof = plan->wait.shortage) {
-    std::printf(": counted in pieces of %u GPUs it needs %llu, and %llu are there", proof->gpus,
-                static_cast<unsigned long long>(proof->needed),
+void start(hived& scheduler, std::uint32_t job, std::vector<task_group> groups) {
+  const gang_plan plan =
+      scheduler.propose({.job = job_id(job), .tenant = tenant_id(0), .groups = std::move(groups)})
+          .value();
+  if (plan.result == plan_result::bind) {
+    if (!scheduler.commit(plan).ok()) std::printf("the plan is stale\n");
+  } else if (const auto& proof = plan.wait.shortage) {
+    std::printf("gang %u waits: it needs %llu slots of %u GPUs, and %llu are free\n", job,
+                static_cast<unsigned long long>(proof->needed), proof->gpus,
                 static_cast<unsigned long long>(proof->present));
   }
-  std::printf("\n");
-  return true;
 }
 
 }  // namespace
 
 int main() {
-  auto scheduler = hived::create(cluster());
-  if (!scheduler.ok()) return 1;
+  hived scheduler = hived::create(cluster()).value();
 
-  // Small gangs are packed on one node; the gang of two whole nodes gets a rack.
-  if (!start(*scheduler, 0, {{1, 2}}) || !start(*scheduler, 1, {{1, 7}}) ||
-      !start(*scheduler, 2, {{1, 1}}) || !start(*scheduler, 3, {{2, 8}})) {
-    return 1;
-  }
-  if (!scheduler->finish(job_id(1)).ok()) return 1;
-  std::printf("%s\n", draw(*scheduler).c_str());
+  // Small gangs are packed on one node. The gang of two whole nodes gets a rack.
+  start(scheduler, 0, {{.tasks = 1, .gpus = 2}});
+  start(scheduler, 1, {{.tasks = 1, .gpus = 7}});
+  start(scheduler, 2, {{.tasks = 1, .gpus = 1}});
+  start(scheduler, 3, {{.tasks = 2, .gpus = 8}});
+  if (!scheduler.finish(job_id(1)).ok()) return 1;
+  std::printf("%s\n", draw(scheduler).c_str());
 
-  // Two nodes have 6 and 7 free GPUs. Greedy placement, largest task on the fullest node, puts 5 on
-  // the first and 4 + 2 on the second; then the last task of 2 GPUs does not fit.
-  if (!start(*scheduler, 4, {{3, 4}})) return 1;
-  if (!start(*scheduler, 5, {{1, 5}, {1, 4}, {2, 2}})) return 1;
-  std::printf("%s", draw(*scheduler).c_str());
+  // Two nodes have 6 and 7 free GPUs. They have two slots of 4 GPUs (4 free GPUs on one node).
+  start(scheduler, 4, {{.tasks = 3, .gpus = 4}});
+  // Greedy placement, the largest task on the fullest node, puts 5 on the first node and 4 + 2 on the
+  // second; then the last task of 2 GPUs does not fit. The exact search puts 5 + 2 on the second.
+  start(scheduler, 5, {{.tasks = 1, .gpus = 5}, {.tasks = 1, .gpus = 4}, {.tasks = 2, .gpus = 2}});
+  std::printf("%s", draw(scheduler).c_str());
 }

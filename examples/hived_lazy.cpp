@@ -1,5 +1,5 @@
-// Lazy preemption: a gang of lower priority loses its tenant's cell but keeps its GPUs and runs on
-// as opportunistic. If the preemptor is cancelled, the gang gets its cell back.
+// What is lazy preemption? A gang of lower priority loses its tenant's cell, but keeps its GPUs and keeps
+// running as opportunistic. If the preemptor is cancelled, the gang gets its cell back.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -31,41 +31,40 @@ std::string list(const std::vector<job_id>& jobs) {
   return text.empty() ? " none" : text;
 }
 
-bool ask(hived& scheduler, const gang_request& gang) {
-  const auto plan = scheduler.propose(gang);
-  if (!plan.ok() || plan->result == plan_result::wait || !scheduler.commit(*plan).ok())
-    return false;
-  std::printf("gang %u %s; must end:%s; lose their cells:%s\n", gang.job.value,
-              plan->result == plan_result::bind ? "runs" : "preempts", list(plan->victims).c_str(),
-              list(plan->downgraded).c_str());
-  return true;
+void submit(hived& scheduler, const gang_request& gang) {
+  const gang_plan plan = scheduler.propose(gang).value();
+  if (plan.result == plan_result::wait || !scheduler.commit(plan).ok()) return;
+  std::printf("gang %u %s; victims:%s; downgraded:%s\n", gang.job.value,
+              plan.result == plan_result::bind ? "runs" : "preempts", list(plan.victims).c_str(),
+              list(plan.downgraded).c_str());
 }
 
 }  // namespace
 
 int main() {
-  auto scheduler = hived::create(cluster());
-  if (!scheduler.ok()) return 1;
-  const auto research = scheduler->layout().find_tenant("research");
-  const auto product = scheduler->layout().find_tenant("product");
-  if (!research || !product) return 1;
+  hived scheduler = hived::create(cluster()).value();
+  const tenant_id research = scheduler.layout().find_tenant("research").value();
+  const tenant_id product = scheduler.layout().find_tenant("product").value();
+  const std::vector<task_group> one_node{{.tasks = 1, .gpus = 4}};
 
-  // A gang of product holds n0 until research runs on n1; then an opportunistic gang uses n0.
-  const gang_request own{.job = job_id(3), .tenant = *product, .groups = {{1, 4}}};
-  const gang_request guest{
-      .job = job_id(0), .tenant = *product, .priority = opportunistic_priority, .groups = {{1, 4}}};
+  // A gang of product uses n0 until research runs on n1. Then an opportunistic gang uses n0.
+  const gang_request first{.job = job_id(3), .tenant = product, .groups = one_node};
   const gang_request low{
-      .job = job_id(1), .tenant = *research, .priority = 1, .groups = {{1, 4}}, .lazy = true};
-  const gang_request high{.job = job_id(2), .tenant = *research, .priority = 9, .groups = {{1, 4}}};
-  if (!ask(*scheduler, own) || !ask(*scheduler, low) || !scheduler->finish(own.job).ok() ||
-      !ask(*scheduler, guest) || !ask(*scheduler, high)) {
-    return 1;
-  }
-  std::printf("%s", draw(*scheduler).c_str());
+      .job = job_id(1), .tenant = research, .priority = 1, .groups = one_node, .lazy = true};
+  const gang_request opportunistic{
+      .job = job_id(0), .tenant = product, .priority = opportunistic_priority, .groups = one_node};
+  const gang_request high{.job = job_id(2), .tenant = research, .priority = 9, .groups = one_node};
+  submit(scheduler, first);
+  submit(scheduler, low);
+  if (!scheduler.finish(first.job).ok()) return 1;
+  submit(scheduler, opportunistic);
+  submit(scheduler, high);
+  std::printf("%s", draw(scheduler).c_str());
 
-  if (!scheduler->cancel(high.job).ok()) return 1;
-  std::printf("gang 2 is withdrawn before the guest has ended\n%s", draw(*scheduler).c_str());
+  if (!scheduler.cancel(high.job).ok()) return 1;
+  std::printf("gang 2 is cancelled before its victim has ended\n%s", draw(scheduler).c_str());
 
-  if (!scheduler->finish(guest.job).ok() || !ask(*scheduler, high)) return 1;
-  std::printf("%s", draw(*scheduler).c_str());
+  if (!scheduler.finish(opportunistic.job).ok()) return 1;
+  submit(scheduler, high);
+  std::printf("%s", draw(scheduler).c_str());
 }

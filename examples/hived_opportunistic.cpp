@@ -1,5 +1,6 @@
-// Opportunistic gangs use idle cells of any tenant. A tenant that needs its cells gets idle ones
-// first; if there are none, an opportunistic gang is preempted as a whole.
+// What can a tenant do with GPUs that other tenants leave idle? Opportunistic gangs use idle cells of
+// any tenant. When the owner needs its cells, it gets idle ones first; if there are none, an
+// opportunistic gang is preempted as a whole.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -25,38 +26,50 @@ hived_config cluster() {
   return config;
 }
 
-// Proposes and commits: the gang runs, or its GPUs are reserved until the victims have ended.
-bool ask(hived& scheduler, const gang_request& gang) {
-  const auto plan = scheduler.propose(gang);
-  if (!plan.ok()) return false;
+// Proposes and commits. After `preempts`, the GPUs are reserved until the victims have ended.
+void submit(hived& scheduler, const gang_request& gang) {
+  const gang_plan plan = scheduler.propose(gang).value();
   std::printf("gang %u", gang.job.value);
-  if (plan->result == plan_result::wait) std::printf(" waits");
-  if (plan->result == plan_result::bind) std::printf(" runs");
-  if (plan->result == plan_result::preempt) std::printf(" preempts");
-  for (const job_id victim : plan->victims) std::printf(" gang %u", victim.value);
+  switch (plan.result) {
+    case plan_result::bind:
+      std::printf(" runs");
+      break;
+    case plan_result::preempt:
+      std::printf(" preempts");
+      for (const job_id victim : plan.victims) std::printf(" gang %u", victim.value);
+      break;
+    case plan_result::wait:
+      std::printf(" waits");
+      break;
+  }
   std::printf("\n");
-  return plan->result == plan_result::wait || scheduler.commit(*plan).ok();
+  if (plan.result != plan_result::wait && !scheduler.commit(plan).ok()) std::printf("stale plan\n");
 }
 
 }  // namespace
 
 int main() {
-  auto scheduler = hived::create(cluster());
-  if (!scheduler.ok()) return 1;
-  const auto research = scheduler->layout().find_tenant("research");
-  const auto product = scheduler->layout().find_tenant("product");
-  if (!research || !product) return 1;
+  hived scheduler = hived::create(cluster()).value();
+  const tenant_id research = scheduler.layout().find_tenant("research").value();
+  const tenant_id product = scheduler.layout().find_tenant("product").value();
 
-  // Product owns one node and uses two more as opportunistic.
-  const gang_request guest{
-      .job = job_id(0), .tenant = *product, .priority = opportunistic_priority, .groups = {{2, 4}}};
-  const gang_request first{.job = job_id(1), .tenant = *research, .groups = {{1, 4}}};
-  const gang_request second{.job = job_id(2), .tenant = *research, .groups = {{2, 4}}};
-  if (!ask(*scheduler, guest) || !ask(*scheduler, first) || !ask(*scheduler, second)) return 1;
-  std::printf("%s", draw(*scheduler).c_str());
+  // Product owns one node. Its opportunistic gang uses two nodes.
+  const gang_request opportunistic{.job = job_id(0),
+                                   .tenant = product,
+                                   .priority = opportunistic_priority,
+                                   .groups = {{.tasks = 2, .gpus = 4}}};
+  const gang_request one_node{
+      .job = job_id(1), .tenant = research, .groups = {{.tasks = 1, .gpus = 4}}};
+  const gang_request two_nodes{
+      .job = job_id(2), .tenant = research, .groups = {{.tasks = 2, .gpus = 4}}};
+  submit(scheduler, opportunistic);
+  submit(scheduler, one_node);
+  submit(scheduler, two_nodes);
+  std::printf("%s", draw(scheduler).c_str());
 
   // The host ends the victim's tasks, calls finish, and proposes the same request again.
-  if (!scheduler->finish(guest.job).ok() || !ask(*scheduler, second)) return 1;
-  std::printf("%s", draw(*scheduler).c_str());
-  return ask(*scheduler, guest) ? 0 : 1;
+  if (!scheduler.finish(opportunistic.job).ok()) return 1;
+  submit(scheduler, two_nodes);
+  std::printf("%s", draw(scheduler).c_str());
+  submit(scheduler, opportunistic);
 }

@@ -1,5 +1,6 @@
-// Topology constraints in HiveD: gangs ask for one rack, for a rack per task, or for a worker
-// beside its leader. A gang that waits gets an explanation that counts what each rack can hold.
+// How does a gang ask for one rack, for a rack per task, or for workers on the node of their leader? HiveD
+// takes topology constraints with the request. A gang that waits gets an explanation that says how much
+// each rack can hold.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>
@@ -33,32 +34,33 @@ hived two_racks() {
   return hived::create(config).value();
 }
 
-void ask(hived& cluster, const char* what, std::vector<task_group> groups,
-         request_constraints constraints) {
+void submit(hived& scheduler, const char* what, std::vector<task_group> groups,
+            request_constraints constraints) {
   static std::uint32_t next = 0;
   const gang_request gang{.job = job_id(next++),
-                          .tenant = cluster.layout().find_tenant("team").value(),
+                          .tenant = scheduler.layout().find_tenant("team").value(),
                           .groups = std::move(groups),
                           .constraints = std::move(constraints)};
-  const gang_plan plan = cluster.propose(gang).value();
+  const gang_plan plan = scheduler.propose(gang).value();
   std::printf("%s:", what);
-  for (const task_place& t : plan.tasks)
-    std::printf(" %s", std::string(cluster.layout().node_name(t.node)).c_str());
-  if (const infeasibility_proof* why = plan.wait.why();
-      plan.result == plan_result::wait && why != nullptr)
+  for (const task_place& task : plan.tasks)
+    std::printf(" %s", scheduler.layout().node_name(task.node).c_str());
+  if (const infeasibility_proof* why = plan.wait.why(); why != nullptr)
     std::printf(" waits: %s", to_string(*why, constraints_of(gang), "rack").c_str());
   std::printf("\n");
-  if (plan.result == plan_result::bind && !cluster.commit(plan).ok()) std::printf("stale\n");
+  if (plan.result == plan_result::bind && !scheduler.commit(plan).ok()) std::printf("stale plan\n");
 }
 
 }  // namespace
 
 int main() {
-  hived cluster = two_racks();
-  ask(cluster, "a task of 4 GPUs in each rack", {{2, 4}}, {.groups = {{.spread = {{rack, 1}}}}});
-  ask(cluster, "2 tasks of 4 GPUs in one rack", {{2, 4}}, {.required = rack});
-  ask(cluster, "2 more", {{2, 2}}, {.required = rack, .preferred = node});
-  ask(cluster, "2 tasks of 4 GPUs in one rack", {{2, 4}}, {.required = rack});
-  ask(cluster, "a leader and 2 workers beside it", {{1, 1}, {2, 1}},
-      {.groups = {{}, {.leader = 0}}});
+  hived scheduler = two_racks();
+  submit(scheduler, "a task of 4 GPUs in each rack", {{.tasks = 2, .gpus = 4}},
+         {.groups = {{.spread = {{.level = rack, .tasks = 1}}}}});
+  submit(scheduler, "2 tasks of 4 GPUs in one rack", {{.tasks = 2, .gpus = 4}}, {.required = rack});
+  submit(scheduler, "2 tasks of 2 GPUs in one rack, preferably on one node",
+         {{.tasks = 2, .gpus = 2}}, {.required = rack, .preferred = node});
+  submit(scheduler, "2 tasks of 4 GPUs in one rack", {{.tasks = 2, .gpus = 4}}, {.required = rack});
+  submit(scheduler, "a leader and 2 workers on its node",
+         {{.tasks = 1, .gpus = 1}, {.tasks = 2, .gpus = 1}}, {.groups = {{}, {.leader = 0}}});
 }

@@ -152,17 +152,17 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
   const auto reason = [&]() -> std::pair<const char*, std::string> {
     switch (wait.reason) {
       case apiary::wait_reason::never:
-        return {"never", "the gang does not fit, were " + whose + " idle and healthy"};
+        return {"never", "the gang would not fit even if " + whose + " were idle and healthy"};
       case apiary::wait_reason::busy:
-        return {"busy", "gangs that it may not preempt are in the way in " + whose};
+        return {"busy", "gangs that it may not preempt use " + whose};
       case apiary::wait_reason::unhealthy:
-        return {"unhealthy", "it would fit into " + whose + ", were all hardware healthy"};
+        return {"unhealthy", "it would fit into " + whose + " if all hardware were healthy"};
       case apiary::wait_reason::not_suggested:
         return {"not_suggested", "it would fit, but not on the suggested nodes"};
       case apiary::wait_reason::undecided:
         break;
     }
-    return {"undecided", "no place in " + whose + " was found before the search ended"};
+    return {"undecided", "the search ended before it found a placement in " + whose};
   }();
   std::string text = reason.second;
   const apiary::infeasibility_proof* why = wait.why();
@@ -171,9 +171,9 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
     text += "; " + apiary::to_string(*why, apiary::constraints_of(request),
                                      level_name(chain, why->level, everything));
   } else if (wait.shortage) {
-    text += "; counted in pieces of " + std::to_string(wait.shortage->gpus) +
-            " devices of one node it needs " + std::to_string(wait.shortage->needed) +
-            " and may use " + std::to_string(wait.shortage->present);
+    text += "; it needs " + std::to_string(wait.shortage->needed) + " slots of " +
+            std::to_string(wait.shortage->gpus) + " devices on one node and may use " +
+            std::to_string(wait.shortage->present);
   }
   out.key("result").value("wait").key("reason").value(reason.first).key("why").value(text);
   if (why != nullptr) {

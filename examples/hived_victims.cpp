@@ -1,6 +1,6 @@
-// Chooses which gang of a tenant ends for another one. By default: the fewest gangs, then the
-// lowest priority, then the smallest. With a cost of your own: the least work lost since the last
-// checkpoint.
+// Which gang of a tenant ends for a gang of higher priority? By default the fewest gangs end, then those of
+// the lowest priority, then the smallest. With a cost function of your own: here, the least work lost since
+// the last checkpoint.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -29,43 +29,42 @@ hived_config cluster() {
 
 struct run {
   std::uint32_t gpus = 0;
-  std::uint64_t saved_at = 0;  // minutes
+  std::uint64_t checkpoint = 0;  // minute of the last one, or of the start
 };
 
 }  // namespace
 
 int main() {
-  auto scheduler = hived::create(cluster());
-  if (!scheduler.ok()) return 1;
+  hived scheduler = hived::create(cluster()).value();
+  const tenant_id research = scheduler.layout().find_tenant("research").value();
   std::map<job_id, run> runs;
-  std::uint64_t now = 0;
-  const auto start = [&](std::uint32_t job, std::int32_t priority, std::vector<task_group> tasks) {
-    std::uint32_t gpus = 0;
-    for (const task_group& m : tasks) gpus += m.tasks * m.gpus;
-    const auto plan = scheduler->propose({job_id(job), tenant_id(0), priority, tasks});
-    if (!plan.ok() || !scheduler->commit(*plan).ok()) return false;
-    runs[job_id(job)] = {gpus, now};
-    return true;
-  };
-  // Jobs 1 and 2 use a node each, job 3 half of one. Only job 2 has saved a checkpoint, at minute 80.
-  if (!start(1, 0, {{1, 4}}) || !start(2, 1, {{1, 4}}) || !start(3, 0, {{1, 2}})) return 1;
+  std::uint64_t now = 0;  // in minutes
+  const auto lost = [&](job_id job) { return runs.at(job).gpus * (now - runs.at(job).checkpoint); };
+
+  // Jobs 1 and 2 use a node each, job 3 half a node. Only job 2 has saved a checkpoint.
+  for (const gang_request& gang :
+       {gang_request{.job = job_id(1), .tenant = research, .groups = {{.tasks = 1, .gpus = 4}}},
+        gang_request{.job = job_id(2),
+        .tenant = research,
+        .priority = 1,
+        .groups = {{.tasks = 1, .gpus = 4}}},
+        gang_request{.job = job_id(3), .tenant = research, .groups = {{.tasks = 1, .gpus = 2}}}}) {
+    if (!scheduler.commit(scheduler.propose(gang).value()).ok()) return 1;
+    runs[gang.job] = {.gpus = gang.groups[0].gpus, .checkpoint = now};
+  }
   now = 90;
-  runs[job_id(2)].saved_at = 80;
-  const auto show = [&](const char* rule) {
-    const auto plan = scheduler->propose({job_id(9), tenant_id(0), 5, {{1, 4}}});
-    std::printf("%s:", rule);
-    if (!plan.ok()) return;
-    for (const job_id victim : plan->victims) {
-      const run& r = runs[victim];
-      std::printf(" job %u ends, %llu GPU-minutes are lost", victim.value,
-                  static_cast<unsigned long long>(r.gpus * (now - r.saved_at)));
+  runs[job_id(2)].checkpoint = 80;
+
+  const gang_request urgent{
+      .job = job_id(9), .tenant = research, .priority = 5, .groups = {{.tasks = 1, .gpus = 4}}};
+  const auto show = [&](const char* cost) {
+    const gang_plan plan = scheduler.propose(urgent).value();
+    for (const job_id victim : plan.victims) {
+      std::printf("%s: job %u ends, %llu GPU-minutes are lost\n", cost, victim.value,
+                  static_cast<unsigned long long>(lost(victim)));
     }
-    std::printf("\n");
   };
-  show("fewest, lowest, smallest");
-  scheduler->set_victim_cost([&](const gang_record& gang) {
-    const run& r = runs.at(gang.request.job);
-    return r.gpus * (now - r.saved_at);
-  });
+  show("fewest gangs, lowest priority, smallest");
+  scheduler.set_victim_cost([&](const gang_record& gang) { return lost(gang.request.job); });
   show("least work lost");
 }

@@ -83,11 +83,11 @@ TEST_CASE("gangs are bound, wait, end") {
         "{'node':'n0','devices':[1],'wholeCell':1}]" +
             nothing_else);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1}]")) ==
-        "'result':'wait','reason':'busy','why':'gangs that it may not preempt are in the way in "
-        "the cells of blue; the gang needs room for 1 tasks of 1 GPU in one virtual cluster; the "
-        "virtual cluster has it for 0: 1 is missing','certificate':{'chain':'NODE','level':"
-        "'virtual cluster','kinds':[0],'weighings':[{'weights':[1],'needed':1}],'cells':[{'cell':"
-        "0,'weighing':0,'most':0}],'others':[]}" +
+        "'result':'wait','reason':'busy','why':'gangs that it may not preempt use "
+        "the cells of blue; the gang needs capacity for 1 task of 1 GPU in one virtual cluster; "
+        "the virtual cluster has 0','certificate':{'chain':'NODE','level':'virtual "
+        "cluster','kinds':[0],'weighings':[{'weights':[1],'needed':1}],'cells':[{'cell':0,'"
+        "weighing':0,'most':0}],'others':[]}" +
             nothing_else);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':3}]")).find("'never'") !=
         std::string::npos);
@@ -153,12 +153,13 @@ TEST_CASE("a gang under rules is placed by them, or told which rule is in the wa
   const std::string waits =
       ask_op(session, gang("c", "red", 0, "[{'pods':2,'leafs':2}]", ",'required':'RACK'"));
   CHECK(waits.find("'reason':'busy'") != std::string::npos);
-  CHECK(waits.find("the gang needs room for 2 tasks of 2 GPUs in one RACK") != std::string::npos);
+  CHECK(waits.find("the gang needs capacity for 2 tasks of 2 GPUs in one RACK") !=
+        std::string::npos);
   CHECK(ask_op(session, gang("d", "red", 0, "[{'pods':2,'leafs':2}]", ",'required':'ROW'"))
             .find("there is no cell type") != std::string::npos);
   CHECK(ask_op(session,
                gang("d", "red", 0, "[{'pods':3,'leafs':1,'slices':[{'level':'RACK','pods':2}]}]"))
-            .find("are no whole part of its 3 tasks") != std::string::npos);
+            .find("do not divide its 3 tasks") != std::string::npos);
   CHECK(ask_op(session, gang("d", "red", 0, "[{'pods':3,'leafs':1,'slices':[{'level':2}]}]"))
             .find("members[0].slices[0].level: a text expected") != std::string::npos);
 }

@@ -86,7 +86,7 @@ TEST_CASE("blocking_resources: nothing is blamed if the verdict is not known") {
 
 TEST_CASE("unblock_text: one node or several") {
   const std::vector<std::uint32_t> one = {9};
-  CHECK(unblock_text(one, 8) == "it would fit if node 9 was free: 8 GPUs more");
+  CHECK(unblock_text(one, 8) == "it would fit if node 9 were free (8 more GPUs)");
   const std::vector<std::uint32_t> three = {1, 2, 9};
-  CHECK(unblock_text(three, 1) == "it would fit if nodes 1, 2 and 9 were free: 1 GPU more");
+  CHECK(unblock_text(three, 1) == "it would fit if nodes 1, 2 and 9 were free (1 more GPU)");
 }

@@ -463,31 +463,30 @@ TEST_CASE("rules are refused in words exactly where they are not valid") {
   topology_constraints gang;
   gang.groups = {{.tasks = 4, .gpus = 1}, {.tasks = 6, .gpus = 1, .leader = 0}};
   CHECK(said(gang) ==
-        "task group 1: 6 tasks are no multiple of the 4 tasks of its leader, task group 0");
+        "task group 1: 6 tasks are not a multiple of the 4 tasks of its leader, task group 0");
   gang.groups[1].leader = 5;
   CHECK(said(gang) == "task group 1: its leader, task group 5, is not in the gang");
   gang.groups[1].leader = 1;
-  CHECK(said(gang) == "task group 1: its leader, task group 1, is led");
+  CHECK(said(gang) == "task group 1: its leader, task group 1, has a leader");
   gang.required = 3;
   CHECK(said(gang).starts_with("the gang requires level 3"));
   gang.required = any_level;
   gang.groups[0].slices = {{1, 3}};
-  CHECK(said(gang) ==
-        "task group 0: slices of level 1 of 3 tasks are no whole part of its 4 tasks");
+  CHECK(said(gang) == "task group 0: slices of 3 tasks (level 1) do not divide its 4 tasks");
   gang.groups[0].slices = {{1, 2}, {1, 2}};
-  CHECK(said(gang) == "task group 0 has two kinds of slices of level 1");
+  CHECK(said(gang) == "task group 0 has two sizes of slices at level 1");
   gang.groups[0].slices = {{1, 4}, {2, 2}};
   CHECK(said(gang) ==
-        "task group 0: slices of level 1 of 4 tasks are no whole part of those of level 2 of 2 "
-        "tasks");
+        "task group 0: slices of 4 tasks (level 1) do not divide slices of 2 tasks (level 2)");
   gang.groups[0].slices = {{5, 2}};
-  CHECK(said(gang) == "task group 0 has slices of level 5: there are levels 1 to 2");
+  CHECK(said(gang) == "task group 0 has slices at level 5; the levels are 1 to 2");
   gang.groups[0].slices.clear();
   gang.groups[0].spread = {{0, 2}};
-  CHECK(said(gang) == "task group 0 is spread over level 0: there are levels 1 to 2");
+  CHECK(said(gang) == "task group 0 has anti-affinity at level 0; the levels are 1 to 2");
   gang.preferred = 3;
-  CHECK(said(gang) == "the gang prefers level 3: there are levels 1 to 2");
+  CHECK(said(gang) == "the gang prefers level 3; the levels are 1 to 2");
   gang.groups = {{.tasks = 5, .gpus = 1}, {.tasks = 4'294'967'291, .gpus = 1}};
   gang.preferred = any_level;
-  CHECK(said(gang) == "task group 1: with its 4294967291 tasks the gang has more than 4294967295");
+  CHECK(said(gang) ==
+        "task group 1: with its 4294967291 tasks the gang has more than 4294967295 tasks");
 }

@@ -66,52 +66,49 @@ topology_constraints gang_of(std::vector<constrained_task_group> groups,
 TEST_CASE("places for one size of task in one rack") {
   cluster c({5, 5, 5, 4, 8, 8, 0, 0});
   CHECK(c.said(gang_of({{5, 5}}, rack), "rack") ==
-        "the gang needs room for 5 tasks of 5 GPUs in one rack; rack 0 has most, for 3: 2 are "
-        "missing");
+        "the gang needs capacity for 5 tasks of 5 GPUs in one rack; rack 0 has the most: 3");
   CHECK(c.said(gang_of({{6, 5}}), "cluster") ==
-        "the gang needs room for 6 tasks of 5 GPUs in one cluster; the cluster has it for 5: 1 is "
-        "missing");
+        "the gang needs capacity for 6 tasks of 5 GPUs in one cluster; the cluster has 5");
 }
 
 TEST_CASE("pieces, and GPUs as such") {
   cluster c({7, 7, 7, 0, 7, 0, 0, 0});
   CHECK(c.said(gang_of({{2, 6}, {2, 4}}, rack), "rack") ==
-        "the gang needs room for 4 pieces of 4 GPUs in one rack; rack 0 has most, for 3: 1 is "
-        "missing");
+        "the gang needs capacity for 4 slots of 4 GPUs in one rack; rack 0 has the most: 3");
   CHECK(c.said(gang_of({{3, 4}, {12, 1}}, rack), "rack") ==
-        "the gang needs room for 24 GPUs in one rack; rack 0 has most, for 21: 3 are missing");
+        "the gang needs capacity for 24 GPUs in one rack; rack 0 has the most: 21");
 }
 
 TEST_CASE("what is to blame is named, and what of it a task takes") {
   cluster c({5, 7, 5, 4, 6, 6, 4, 0});
   topology_constraints gang = gang_of({{.tasks = 5, .gpus = 1, .spread = {{node, 1}}}}, rack);
   CHECK(c.blamed(gang, "rack") ==
-        "the gang needs room for 5 tasks of 1 GPU in one rack; rack 0 has most, for 4: 1 is "
-        "missing; but for the spread it would fit");
+        "the gang needs capacity for 5 tasks of 1 GPU in one rack; rack 0 has the most: 4; without "
+        "its anti-affinity it would fit");
   gang = gang_of({{.tasks = 6, .gpus = 3, .slices = {{node, 3}}}}, rack);
   CHECK(c.blamed(gang, "rack") ==
-        "the gang needs room for 6 tasks of 3 GPUs in one rack; rack 0 has most, for 0: 6 are "
-        "missing; by GPUs alone it would not fit either");
+        "the gang needs capacity for 6 tasks of 3 GPUs in one rack; rack 0 has the most: 0; "
+        "counting only GPUs it would not fit either");
   gang = gang_of({{.tasks = 8, .gpus = 2, .slices = {{node, 4}}}}, rack);
   CHECK(c.blamed(gang, "rack") ==
-        "the gang needs room for 8 tasks of 2 GPUs in one rack; rack 0 has most, for 0: 8 are "
-        "missing; but for the slices it would fit");
+        "the gang needs capacity for 8 tasks of 2 GPUs in one rack; rack 0 has the most: 0; "
+        "without its slices it would fit");
 
   c.hosts.assign(8, {3000, 4096});
   gang = gang_of({{.tasks = 9, .gpus = 1, .host = {1500, 1}}}, rack);
   CHECK(c.blamed(gang, "rack") ==
-        "the gang needs room for 9 tasks of 1 GPU and 1.5 CPUs in one rack; rack 0 has most, for "
-        "8: 1 is missing; but for CPU it would fit");
+        "the gang needs capacity for 9 tasks of 1 GPU and 1.5 CPUs in one rack; rack 0 has the "
+        "most: 8; without its CPU request it would fit");
   gang.groups[0].host = {1000, 4096};
   gang.groups[0].spread = {{node, 2}};
   CHECK(c.blamed(gang, "rack") ==
-        "the gang needs room for 9 tasks of 1 GPU and 4096 MiB in one rack; rack 0 has most, for "
-        "4: 5 are missing; but for memory and the spread it would fit");
+        "the gang needs capacity for 9 tasks of 1 GPU and 4096 MiB in one rack; rack 0 has the "
+        "most: 4; without its memory request and its anti-affinity it would fit");
   // A gang that takes no GPUs.
   gang = gang_of({{.tasks = 25, .gpus = 0, .host = {1000, 0}}});
   CHECK(c.blamed(gang, "cluster") ==
-        "the gang needs room for 25 tasks of 1 CPU in one cluster; the cluster has it for 24: 1 "
-        "is missing; but for CPU it would fit");
+        "the gang needs capacity for 25 tasks of 1 CPU in one cluster; the cluster has 24; without "
+        "its CPU request it would fit");
   gang.groups[0].host.memory_mib = 1;
   CHECK(c.said(gang, "cluster").find("25 tasks of 1 CPU and 1 MiB") != std::string::npos);
   // Without any demands there is nothing to blame.
@@ -120,7 +117,7 @@ TEST_CASE("what is to blame is named, and what of it a task takes") {
   c = cluster({4, 4, 4, 0, 4, 4, 4, 0});
   c.hosts.assign(8, {2, 9});
   gang = gang_of({{3, 1, {2, 0}}, {1, 4, {1, 0}}}, rack);
-  CHECK(c.blamed(gang, "rack").ends_with("; but for CPU it would fit"));
+  CHECK(c.blamed(gang, "rack").ends_with("; without its CPU request it would fit"));
 }
 
 TEST_CASE("what a rack can hold is listed where no weight tells") {

@@ -92,7 +92,7 @@ TEST_CASE("each fault of a shape is reported with its place") {
                               {"level 'gpu': fan-out 1 is 0"});
   chain_spec deep{"deep", {}};
   for (int i = 0; i < 11; ++i) deep.levels.push_back({"level" + std::to_string(i), {1}});
-  check_refused<named_uniform>(deep, {"chain 'deep': 11 levels; the limit is 10"});
+  check_refused<named_uniform>(deep, {"chain 'deep': 11 levels (the limit is 10)"});
   check_refused<named_ragged>(deep, {"11 levels"});
   deep.levels.pop_back();
   CHECK(named_uniform::create(deep).ok());
@@ -101,14 +101,14 @@ TEST_CASE("each fault of a shape is reported with its place") {
 
 TEST_CASE("numbers that overflow are faults, not small trees") {
   const std::uint32_t huge = 4'294'967'295;
-  check_refused<named_uniform>({"c", {{"gpu", {huge}}}}, {"level 'gpu': 2^31 cells or more"});
+  check_refused<named_uniform>({"c", {{"gpu", {huge}}}}, {"level 'gpu': more than 2^31 - 1 cells"});
   check_refused<named_uniform>({"c", {{"node", {65'536}}, {"gpu", {65'536}}}},
-                               {"level 'gpu': 2^31 cells or more"});
+                               {"level 'gpu': more than 2^31 - 1 cells"});
   check_refused<named_uniform>(
       {"c", {{"a", {2'000'000'000}}, {"b", {huge}}, {"d", {huge}}, {"e", {huge}}}},
-      {"level 'b': 2^31 cells or more"});
+      {"level 'b': more than 2^31 - 1 cells"});
   check_refused<named_ragged>({"c", {{"node", {2}}, {"gpu", {huge, huge}}}},
-                              {"level 'gpu': 2^31 cells or more"});
+                              {"level 'gpu': more than 2^31 - 1 cells"});
   CHECK(named_uniform::create({"c", {{"node", {1'073'741'823}}, {"gpu", {1}}}}).ok());
 }
 

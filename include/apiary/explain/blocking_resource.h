@@ -82,15 +82,15 @@ template <class Verdict>
   return blocking;
 }
 
-// A sentence for users, from the answer of unblock_search: "it would fit if nodes 3 and 9 were free:
-// 12 GPUs more".
+// A sentence for users, from the answer of unblock_search: "it would fit if nodes 3 and 9 were free
+// (12 more GPUs)".
 [[nodiscard]] inline std::string unblock_text(std::span<const std::uint32_t> nodes,
                                               std::uint64_t gpus) {
   std::vector<std::string> names;
   for (const std::uint32_t n : nodes) names.push_back(std::to_string(n));
   return std::string("it would fit if ") + (nodes.size() == 1 ? "node " : "nodes ") +
-         detail::listing(names) + (nodes.size() == 1 ? " was free: " : " were free: ") +
-         detail::gpus(gpus) + " more";
+         detail::listing(names) + " were free (" + std::to_string(gpus) +
+         (gpus == 1 ? " more GPU)" : " more GPUs)");
 }
 
 APIARY_NAMESPACE_END

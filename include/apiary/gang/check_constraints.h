@@ -22,12 +22,12 @@ APIARY_NAMESPACE_BEGIN
   const constraint_fault fault = find_fault(gang, node_level, num_levels);
   if (fault.what == kind::none) return absl::OkStatus();
   const auto tasks = [](std::uint32_t n) { return std::to_string(n) + " tasks"; };
-  const auto of = [&](const level_count& s) {
-    return " of level " + std::to_string(s.level) + " of " + tasks(s.tasks);
+  const auto slices = [&](const level_count& s) {
+    return "slices of " + tasks(s.tasks) + " (level " + std::to_string(s.level) + ")";
   };
   const auto level = [&](const std::string& what, level_t l) {
-    return what + " level " + std::to_string(l) + ": there are levels " +
-           std::to_string(node_level) + " to " + std::to_string(num_levels - 1);
+    return what + " level " + std::to_string(l) + "; the levels are " + std::to_string(node_level) +
+           " to " + std::to_string(num_levels - 1);
   };
   const bool of_member = fault.group != no_task_group;
   const constrained_task_group& m = of_member ? gang.groups[fault.group] : constrained_task_group{};
@@ -40,26 +40,25 @@ APIARY_NAMESPACE_BEGIN
       case kind::preferred_level:
         return level(name + " prefers", gang.preferred);
       case kind::slice_level:
-        return level(name + " has slices of", fault.slice.level);
+        return level(name + " has slices at", fault.slice.level);
       case kind::slice_tasks:
-        return name + ": slices" + of(fault.slice) + " are no whole part of its " + tasks(m.tasks);
+        return name + ": " + slices(fault.slice) + " do not divide its " + tasks(m.tasks);
       case kind::slice_twice:
-        return name + " has two kinds of slices of level " + std::to_string(fault.slice.level);
+        return name + " has two sizes of slices at level " + std::to_string(fault.slice.level);
       case kind::slice_of_slices:
-        return name + ": slices" + of(fault.slice) + " are no whole part of those" +
-               of(fault.other);
+        return name + ": " + slices(fault.slice) + " do not divide " + slices(fault.other);
       case kind::spread_level:
-        return level(name + " is spread over", fault.slice.level);
+        return level(name + " has anti-affinity at", fault.slice.level);
       case kind::no_leader:
         return name + ":" + leader + ", is not in the gang";
       case kind::led_leader:
-        return name + ":" + leader + ", is led";
+        return name + ":" + leader + ", has a leader";
       case kind::leader_tasks:
-        return name + ": " + tasks(m.tasks) + " are no multiple of the " +
+        return name + ": " + tasks(m.tasks) + " are not a multiple of the " +
                tasks(gang.groups[m.leader].tasks) + " of" + leader;
       case kind::too_many_tasks:
         return name + ": with its " + tasks(m.tasks) + " the gang has more than " +
-               std::to_string(max_tasks_of_gang);
+               std::to_string(max_tasks_of_gang) + " tasks";
       case kind::none:
         break;
     }

@@ -154,7 +154,7 @@ struct task_needs {
   return words.empty() ? "tasks" : "tasks of " + listing(words);
 }
 
-// What a weighing counts, in words: "tasks of 4 GPUs", "pieces of 5 GPUs", "GPUs", "thousandths of
+// What a weighing counts, in words: "tasks of 4 GPUs", "slots of 5 GPUs", "GPUs", "thousandths of
 // GPUs".
 [[nodiscard]] inline std::string weighed_things(const infeasibility_proof& why,
                                                 const topology_constraints& gang,
@@ -176,22 +176,24 @@ struct task_needs {
   if (kinds == 1 && weights[kind] == 1) return tasks_of(needs[kind], blocking);
   if (thousandths) return "thousandths of GPUs";
   for (std::uint64_t t = 1; t <= largest; ++t) {
-    bool pieces = true;
+    bool slots = true;
     for (std::size_t k = 0; k < weights.size(); ++k)
-      pieces = pieces && weights[k] == needs[k].gpus / t;
-    if (pieces) return t == 1 ? "GPUs" : "pieces of " + gpus(t);
+      slots = slots && weights[k] == needs[k].gpus / t;
+    if (slots) return t == 1 ? "GPUs" : "slots of " + gpus(t);
   }
   return "units of weight";
 }
 
-// "; but for the spread it would fit"
+// "; without its anti-affinity it would fit"
 [[nodiscard]] inline std::string blame(std::span<const blocking_resource> blocking) {
   if (blocking.empty()) return "";
-  if (is_in(blocking, blocking_resource::gpus)) return "; by GPUs alone it would not fit either";
-  constexpr const char* names[] = {"memory", "CPU", "the kind of GPU", "the slices", "the spread"};
+  if (is_in(blocking, blocking_resource::gpus))
+    return "; counting only GPUs it would not fit either";
+  constexpr const char* names[] = {"its memory request", "its CPU request", "its GPU models",
+                                   "its slices", "its anti-affinity"};
   std::vector<std::string> words;
   for (const blocking_resource d : blocking) words.emplace_back(names[static_cast<std::size_t>(d)]);
-  return "; but for " + listing(words) + " it would fit";
+  return "; without " + listing(words) + " it would fit";
 }
 
 }  // namespace detail
@@ -208,16 +210,16 @@ struct task_needs {
       why.cells.size() == 1 ? "the " + level_name : level_name + " " + std::to_string(first.best);
   const std::string others = first.cells == why.cells.size() || why.cells.size() == 1
                                  ? ""
-                                 : " (so it is in " + std::to_string(first.cells) + " of " +
-                                       std::to_string(why.cells.size()) +
-                                       " cells; the others have other reasons)";
+                                 : " (this is the reason in " + std::to_string(first.cells) +
+                                       " of " + std::to_string(why.cells.size()) + " cells)";
   if (first.weighing != infeasibility_proof::listed) {
     const infeasibility_proof::weighing& w = why.weighings[first.weighing];
-    return "the gang needs room for " + std::to_string(w.needed) + " " +
-           detail::weighed_things(why, gang, w.weights, blocking) + " in one " + level_name + "; " +
-           cell + (why.cells.size() == 1 ? " has it for " : " has most, for ") +
-           std::to_string(w.needed - first.missing) + ": " + std::to_string(first.missing) +
-           (first.missing == 1 ? " is missing" : " are missing") + others + detail::blame(blocking);
+    std::string things = detail::weighed_things(why, gang, w.weights, blocking);
+    if (w.needed == 1)  // the singular of the first word
+      things.erase((std::min)(things.find(' '), things.size()) - 1, 1);
+    return "the gang needs capacity for " + std::to_string(w.needed) + " " + things + " in one " +
+           level_name + "; " + cell + (why.cells.size() == 1 ? " has " : " has the most: ") +
+           std::to_string(w.needed - first.missing) + others + detail::blame(blocking);
   }
   std::string text = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
   for (const infeasibility_proof::refusal& r : why.cells) {

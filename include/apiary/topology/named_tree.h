@@ -76,8 +76,8 @@ inline void check_shape(const chain_spec& spec, level_t max_levels, bool must_be
                         fault_list& faults) {
   if (spec.levels.empty()) faults.add(place_of(spec), "no levels");
   if (spec.levels.size() > max_levels) {
-    faults.add(place_of(spec), std::to_string(spec.levels.size()) + " levels; the limit is " +
-                                   std::to_string(max_levels));
+    faults.add(place_of(spec), std::to_string(spec.levels.size()) + " levels (the limit is " +
+                                   std::to_string(max_levels) + ')');
   }
   std::uint64_t above = 1;  // cells of the level above; 0: unknown, because of a fault
   std::uint64_t cells = 0;

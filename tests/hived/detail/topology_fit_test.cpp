@@ -205,8 +205,7 @@ TEST_CASE("a gang that requires more than any rack has waits with a proof that c
   proof_check check(capacities.tree, capacities.node_level, capacities.free, {}, gang);
   CHECK(check(*busy.wait.why()));
   CHECK(to_string(*busy.wait.why(), constraints_of(r), "rack") ==
-        "the gang needs room for 4 tasks of 4 GPUs in one rack; rack 0 has most, for 3: 1 is "
-        "missing");
+        "the gang needs capacity for 4 tasks of 4 GPUs in one rack; rack 0 has the most: 3");
   const gang_plan never = ruled_plan(h, ruled_gang(4, {{5, 4}}, {.required = rack_of_nodes}));
   CHECK(never.wait.reason == wait_reason::never);
   CHECK(never.wait.why() != nullptr);
@@ -401,16 +400,16 @@ TEST_CASE("constraints that cannot be understood are refused in words, and nothi
     return std::string(plan.status().message());
   };
   CHECK(refused(ruled_gang(1, {{2, 1}}, {.required = 9})) ==
-        "gang 1: the gang requires level 9: there are levels 1 to 3");
+        "gang 1: the gang requires level 9; the levels are 1 to 3");
   CHECK(refused(ruled_gang(1, {{2, 1}}, {.preferred = 0})) ==
-        "gang 1: the gang prefers level 0: there are levels 1 to 3");
+        "gang 1: the gang prefers level 0; the levels are 1 to 3");
   request_constraints constraints;
   constraints.groups = {{}, {}};
   CHECK(refused(ruled_gang(1, {{2, 1}}, constraints)) ==
         "gang 1: topology constraints for 2 task groups; it has 1");
   constraints.groups = {{.slices = {{rack_of_nodes, 2}}}};
   CHECK(refused(ruled_gang(1, {{3, 1}}, constraints)) ==
-        "gang 1: task group 0: slices of level 2 of 2 tasks are no whole part of its 3 tasks");
+        "gang 1: task group 0: slices of 2 tasks (level 2) do not divide its 3 tasks");
 }
 
 TEST_CASE("a gang under constraints that runs already is taken wherever it is") {
