@@ -1,5 +1,6 @@
-// Allocates aligned blocks of GPUs: a GPU, a pair or a node. A block is split only if no smaller
-// free block serves, and free neighbours merge at once.
+// How do I allocate aligned blocks of GPUs? A buddy allocator grants a GPU, a pair or a node. It
+// splits a free block only if no smaller free block is large enough, and merges free neighbours at
+// once.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/topology/uniform_tree.h>
@@ -19,6 +20,6 @@ int main() {
   std::printf("another node: %s\n", cells.allocate(node) ? "yes" : "none is free");
 
   cells.release(*one);
-  cells.release(*two);  // its last neighbour is free, too: node 0 is whole again
+  cells.release(*two);  // its buddies are free too, so node 0 is whole again
   std::printf("another node: %s\n", cells.allocate(node) ? "yes" : "none is free");
 }

@@ -1,5 +1,5 @@
-// Describes two clusters as trees: equal racks, and an older cluster whose nodes have 8, 4, 4 and 2
-// GPUs. One function works on both kinds of tree.
+// How do I describe a cluster as a tree of racks, nodes and GPUs? One cluster has equal racks; the
+// other one has nodes with 8, 4, 4 and 2 GPUs. The same function works on both kinds of tree.
 // SPDX-License-Identifier: MIT
 #include <apiary/topology/locality.h>
 #include <apiary/topology/named_tree.h>
@@ -15,14 +15,14 @@ using namespace apiary;
 
 namespace {
 
-// Prints the GPUs of the second node, and the lowest cells that it shares with two other nodes.
+// Prints the GPUs of the second node, and the lowest cell that contains it and another node.
 template <class Tree>
 void describe(const named_tree<Tree>& named) {
   const Tree& tree = named.tree();
   const level_t node = *named.find_level("node");
   const cell_id second = tree.at(node, 1);
   const auto devices = leaves(tree, second);
-  std::printf("%s: %u devices; %s has %s to %s, in %s\n", named.chain_name().c_str(),
+  std::printf("%s: %u GPUs; %s has %s to %s, in %s\n", named.chain_name().c_str(),
               tree.cells(0).size(), named.cell_name(second).c_str(),
               named.cell_name(devices[0]).c_str(),
               named.cell_name(devices[devices.size() - 1]).c_str(),
@@ -30,9 +30,9 @@ void describe(const named_tree<Tree>& named) {
   for (const std::uint32_t other : {2U, 3U}) {
     const std::vector<cell_id> gang{second, tree.at(node, other)};
     const level_t spread = spread_level(tree, gang);
-    std::printf("  %s and %s meet in %s\n", named.cell_name(gang[0]).c_str(),
+    std::printf("  lowest cell of %s and %s: %s\n", named.cell_name(gang[0]).c_str(),
                 named.cell_name(gang[1]).c_str(),
-                spread < tree.num_levels() ? named.level_name(spread).c_str() : "no cell");
+                spread < tree.num_levels() ? named.level_name(spread).c_str() : "none");
   }
 }
 

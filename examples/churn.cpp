@@ -1,5 +1,6 @@
-// Tasks of one, two and eight GPUs come and go on eight nodes; some do not fit. Measures how busy
-// the GPUs are over time, and how much of the idle GPUs is useless to larger tasks.
+// How well are GPUs used while tasks come and go? Tasks of one, two and eight GPUs run on eight
+// nodes; some do not fit. The program measures utilization over time, and how many idle GPUs
+// larger tasks cannot use.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/rng.h>
@@ -42,7 +43,7 @@ int main() {
   rng random(1);
   std::uint32_t refused = 0;
 
-  std::printf("hour  used now  used so far  idle: no use to a pair  to a node  refused\n");
+  std::printf("hour  used now  mean use  idle, unusable for a pair  for a node  refused\n");
   for (std::uint64_t minute = 1; minute <= 360; ++minute) {
     finish(running, cells, minute);
     const level_t sizes[] = {device, device, device, pair, pair, node};
@@ -53,10 +54,9 @@ int main() {
     const buddy_fragmentation idle = measure_fragmentation(tree, cells.free_cells());
     use.set(minute, tree.num_leaves() - idle.leaves_from(device));
     if (minute % 60 != 0) continue;
-    std::printf("%4u  %8u  %10.1f%%  %21.1f%%  %8.1f%%  %7u\n", static_cast<unsigned>(minute / 60),
+    std::printf("%4u  %8u  %7.1f%%  %24.1f%%  %9.1f%%  %7u\n", static_cast<unsigned>(minute / 60),
                 static_cast<unsigned>(use.used()), 100 * use.mean(minute),
                 100 * idle.unusable(pair), 100 * idle.unusable(node), refused);
   }
-  std::printf("at most %u of %u devices were used at a time\n", static_cast<unsigned>(use.peak()),
-              tree.num_leaves());
+  std::printf("peak: %u of %u GPUs\n", static_cast<unsigned>(use.peak()), tree.num_leaves());
 }

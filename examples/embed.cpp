@@ -1,5 +1,5 @@
-// How do I embed HiveD in a program? Copy this skeleton of a host: gangs arrive and end, a node fails, and
-// the host restarts. Put calls of your cluster where this program prints.
+// How do I embed HiveD in a program? Copy this skeleton of a host: gangs arrive and end, a node
+// fails, and the host restarts. Put calls of your cluster where this program prints.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -44,7 +44,8 @@ class host {
     scheduler_.mark_healthy(node).IgnoreError();
     schedule();
   }
-  // The scheduler is new; the cluster is as it was. A host keeps these three task groups in a store.
+  // Continues with a new scheduler; the cluster is unchanged. A real host stores waiting_, running_
+  // and bad_.
   void restart(hived scheduler) {
     scheduler_ = std::move(scheduler);
     for (const node_id node : bad_) scheduler_.mark_bad(node).IgnoreError();

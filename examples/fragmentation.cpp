@@ -1,5 +1,5 @@
-// Two nodes have 1.4 idle GPUs each, but a typical workload cannot use them equally well.
-// Fragmentation measures how much of the idle GPUs it cannot use, and why.
+// How many idle GPUs can the typical tasks not use, and why? Two nodes have 1.4 idle GPUs each,
+// but the typical workload cannot use them equally well. FGD's fragmentation measures that.
 // SPDX-License-Identifier: MIT
 #include <apiary/fgd/published_fragmentation.h>
 #include <apiary/metric/cluster_fragmentation.h>
@@ -27,15 +27,16 @@ int main() {
   for (const node_id n : {compact, scattered}) {
     const fragmentation_classes c = by_class.classes(nodes[n]);
     std::printf(
-        "node %u: %u of 1000ths idle, %.0f of no use: too small or too few %.0f, no GPU wanted "
-        "%.0f\n",
+        "node %u: idle %u/1000 of a GPU; unusable %.0f: %.0f because GPUs are too small or too "
+        "few, "
+        "%.0f because a task needs no GPU\n",
         n.value, nodes[n].total_gpu_left(), exact(nodes[n]), c.q2, c.xl);
   }
 
   cluster_fragmentation cluster(exact, nodes);
-  std::printf("cluster: %.0f\n", cluster.total());
+  std::printf("cluster: unusable %.0f\n", cluster.total());
   nodes[compact].left.cpu_milli = 3000;  // other tasks take nearly all its CPU
   cluster.update(nodes, compact);
-  std::printf("cluster, CPU gone: %.0f, of which for lack of CPU %.0f\n", cluster.total(),
-              by_class.classes(nodes[compact]).q4);
+  std::printf("cluster, node 0 short of CPU: unusable %.0f, %.0f of it for lack of CPU\n",
+              cluster.total(), by_class.classes(nodes[compact]).q4);
 }

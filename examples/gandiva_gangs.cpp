@@ -1,6 +1,6 @@
-// How do opportunistic gangs share the GPUs that HiveD's tenants leave idle? They are time-shared. When a
-// tenant needs its cells, they stop at once and wait. When the tenant's gang ends, one of them migrates so
-// that a node becomes free.
+// How do opportunistic gangs share the GPUs that HiveD's tenants leave idle? They are time-shared.
+// When a tenant needs its cells, they stop at once and wait. When the tenant's gang ends, one of
+// them migrates so that a node becomes free.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva_gangs.h>

@@ -1,6 +1,6 @@
-// Departures leave half GPUs free on different nodes, and a task that needs a whole GPU waits.
-// Gandiva migrates tasks so that fragmentation falls, the halves come together, and the task
-// starts.
+// How does migration make idle GPUs useful again? Half GPUs are free on different nodes, and a
+// task waits for a whole GPU. Gandiva migrates a task so that the halves come together, and the
+// waiting task starts.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/fgd/fgd.h>
@@ -34,8 +34,8 @@ void show(const gandiva_tasks& g, const fragmentation& metric, time_ms now,
   }
   actions.clear();
   const cluster_fragmentation f(metric, g.backend().scheduler().nodes());
-  std::printf("%3d s  %zu wait, of what is idle %.2f GPUs are of no use\n", static_cast<int>(now),
-              g.num_waiting(), f.total() / 1000);
+  std::printf("%3d s  %zu tasks wait; typical tasks cannot use %.2f of the idle GPUs\n",
+              static_cast<int>(now), g.num_waiting(), f.total() / 1000);
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ int main() {
   const fragmentation metric(typical);
   auto below = fgd::create(nodes, fragmentation_gradient(metric));
   if (!below.ok()) return 1;
-  // Nobody is stopped for another; a move must gain a tenth of what it moves.
+  // No task is suspended for another one. A migration must gain a tenth of the GPUs that it moves.
   auto g = gandiva_tasks::create({*below, metric},
                                  {.quantum = forever, .moves = {.moves = 4, .cost = 100}});
   if (!g.ok()) return 1;

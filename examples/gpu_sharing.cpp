@@ -1,6 +1,6 @@
-// Six tasks of half and whole GPUs arrive at two nodes with two GPUs each. FGD puts halves on the
-// same GPU and keeps whole GPUs free for the tasks that need them. Then a task ends and a node
-// breaks.
+// How do I run FGD? Six tasks of half and whole GPUs arrive at two nodes with two GPUs each. FGD
+// puts half GPUs together and keeps whole GPUs free for the tasks that need them. Then a task ends
+// and a node breaks.
 // SPDX-License-Identifier: MIT
 #include <apiary/fgd/fgd.h>
 #include <apiary/metric/fragmentation.h>
@@ -22,15 +22,16 @@ int main() {
   auto scheduler = fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(typical)));
   if (!scheduler.ok()) return 1;
 
-  const auto submit = [&](std::uint32_t job, milli_gpu part) {
-    const task_request task{.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = part};
+  // Sizes are in thousandths of a GPU.
+  const auto submit = [&](std::uint32_t job, milli_gpu size) {
+    const task_request task{.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = size};
     const auto plan = scheduler->propose(task);  // changes nothing
     if (!plan.ok()) return;                      // the request is wrong
     if (plan->result == plan_result::wait) {
-      std::printf("job %u of %u/1000: no room now\n", job, part);
+      std::printf("job %u, %u/1000 of a GPU: waits\n", job, size);
     } else if (scheduler->commit(task, *plan).ok()) {
-      std::printf("job %u of %u/1000: node %u, devices %#x\n", job, part, plan->where.node.value,
-                  plan->where.device_mask);
+      std::printf("job %u, %u/1000 of a GPU: node %u, GPUs %#x\n", job, size,
+                  plan->where.node.value, plan->where.device_mask);
     }
   };
   for (std::uint32_t job = 0; job < 6; ++job) submit(job, job % 2 == 0 ? 500 : 1000);

@@ -1,5 +1,6 @@
-// What happens when GPUs and nodes break? Running gangs keep running, new gangs avoid bad hardware, and a
-// gang that waits gets the reason. A cell of a tenant is doomed if only bad hardware is left for it.
+// What happens when GPUs and nodes break? Running gangs keep running, new gangs avoid bad
+// hardware, and a gang that waits gets the reason. A cell of a tenant is doomed if only bad
+// hardware is left for it.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/chain_layout.h>

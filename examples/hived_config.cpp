@@ -1,5 +1,5 @@
-// How do I read a HiveD cluster and its tenants from YAML? The program prints a correct configuration, then
-// all errors of a wrong one. With an argument it reads that file instead.
+// How do I read a HiveD cluster and its tenants from YAML? The program prints a correct
+// configuration, then all errors of a wrong one. With an argument it reads that file instead.
 // SPDX-License-Identifier: MIT
 #include "hived_yaml.h"
 #include <apiary/core/status.h>

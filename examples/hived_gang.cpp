@@ -56,8 +56,8 @@ int main() {
 
   // Two nodes have 6 and 7 free GPUs. They have two slots of 4 GPUs (4 free GPUs on one node).
   start(scheduler, 4, {{.tasks = 3, .gpus = 4}});
-  // Greedy placement, the largest task on the fullest node, puts 5 on the first node and 4 + 2 on the
-  // second; then the last task of 2 GPUs does not fit. The exact search puts 5 + 2 on the second.
+  // Greedy placement, the largest task on the fullest node, puts 5 on the first node and 4 + 2 on
+  // the second; then the last task of 2 GPUs does not fit. The exact search puts 5 + 2 on the second.
   start(scheduler, 5, {{.tasks = 1, .gpus = 5}, {.tasks = 1, .gpus = 4}, {.tasks = 2, .gpus = 2}});
   std::printf("%s", draw(scheduler).c_str());
 }

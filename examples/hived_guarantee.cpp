@@ -1,6 +1,6 @@
-// Why are quotas in cells better than quotas in GPUs? Two tenants own half of a cluster each. A quota
-// counted in GPUs leaves a tenant free GPUs scattered among the other tenant's jobs. A quota of cells
-// gives it whole nodes, no matter what the other tenant does.
+// Why are quotas in cells better than quotas in GPUs? Two tenants own half of a cluster each. A
+// quota counted in GPUs leaves a tenant free GPUs scattered among the other tenant's jobs. A quota
+// of cells gives it whole nodes, no matter what the other tenant does.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
@@ -41,8 +41,8 @@ int main() {
   const tenant_id research = scheduler.layout().find_tenant("research").value();
   const tenant_id product = scheduler.layout().find_tenant("product").value();
 
-  // The tenants submit jobs of one GPU in turn, until each uses its 8 GPUs. For comparison, a scheduler
-  // that only counts GPUs places each job on the first node with a free GPU.
+  // The tenants submit jobs of one GPU in turn, until each uses its 8 GPUs. For comparison, a
+  // scheduler that only counts GPUs places each job on the first node with a free GPU.
   std::array<std::uint32_t, 4> free{4, 4, 4, 4};
   std::array<std::uint32_t, 16> node_of{};
   for (std::uint32_t job = 0; job < 16; ++job) {

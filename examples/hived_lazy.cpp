@@ -1,5 +1,5 @@
-// What is lazy preemption? A gang of lower priority loses its tenant's cell, but keeps its GPUs and keeps
-// running as opportunistic. If the preemptor is cancelled, the gang gets its cell back.
+// What is lazy preemption? A gang of lower priority loses its tenant's cell, but keeps its GPUs
+// and keeps running as opportunistic. If the preemptor is cancelled, the gang gets its cell back.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>

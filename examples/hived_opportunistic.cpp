@@ -1,5 +1,5 @@
-// What can a tenant do with GPUs that other tenants leave idle? Opportunistic gangs use idle cells of
-// any tenant. When the owner needs its cells, it gets idle ones first; if there are none, an
+// What can a tenant do with GPUs that other tenants leave idle? Opportunistic gangs use idle cells
+// of any tenant. When the owner needs its cells, it gets idle ones first; if there are none, an
 // opportunistic gang is preempted as a whole.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>

@@ -1,6 +1,6 @@
-// How do I write a queue inside a tenant? Here the users of a tenant share its cells by weight: the job of
-// the user with the fewest GPUs per weight goes first. Jobs may pass a job that does not fit, but for at
-// most four rounds, so no job starves.
+// How do I write a queue inside a tenant? Here the users of a tenant share its cells by weight:
+// the job of the user with the fewest GPUs per weight goes first. Jobs may pass a job that does
+// not fit, but for at most four rounds, so no job starves.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>

@@ -1,5 +1,5 @@
-// How do gangs survive a change of the configuration, or a restart of the scheduler? All gangs keep
-// running. They keep their tenant's cells if the new configuration has them.
+// How do gangs survive a change of the configuration, or a restart of the scheduler? All gangs
+// keep running. They keep their tenant's cells if the new configuration has them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>

@@ -1,6 +1,6 @@
-// How does a gang ask for one rack, for a rack per task, or for workers on the node of their leader? HiveD
-// takes topology constraints with the request. A gang that waits gets an explanation that says how much
-// each rack can hold.
+// How does a gang ask for one rack, for a rack per task, or for workers on the node of their
+// leader? HiveD takes topology constraints with the request. A gang that waits gets an explanation
+// that says how much each rack can hold.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gang/infeasibility_proof.h>

@@ -1,6 +1,6 @@
-// Runs a HiveD scheduler for a host in any language: it reads lines of JSON and answers each with a
-// line of JSON. A log of the input, played again, gives the same answers. An argument names a YAML
-// file with the configuration, which is handled as if it were the first line; if it is refused, the
+// How do I use HiveD from another language? The program reads lines of JSON and answers each with
+// a line of JSON. A recorded log gives the same answers when it is played again. An argument names
+// a YAML file with the configuration, which is handled like a first line; if it is refused, the
 // program ends with status 2.
 // SPDX-License-Identifier: MIT
 #include "hived_session.h"

@@ -1,6 +1,6 @@
-// Which gang of a tenant ends for a gang of higher priority? By default the fewest gangs end, then those of
-// the lowest priority, then the smallest. With a cost function of your own: here, the least work lost since
-// the last checkpoint.
+// Which gang of a tenant ends for a gang of higher priority? By default the fewest gangs end, then
+// those of the lowest priority, then the smallest. With a cost function of your own: here, the
+// least work lost since the last checkpoint.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>

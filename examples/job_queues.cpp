@@ -1,5 +1,5 @@
-// Runs fourteen jobs, in the Standard Workload Format, on two servers with four GPUs under nine
-// schedulers, and compares how long jobs wait.
+// How long do jobs wait under different schedulers? Fourteen jobs, in the Standard Workload
+// Format, run on two servers with four GPUs each under nine schedulers.
 // SPDX-License-Identifier: MIT
 #include <apiary/batch/batch_queue.h>
 #include <apiary/batch/conservative_queue.h>
@@ -44,8 +44,8 @@ void show(const char* name, Scheduler scheduler, const job_list& list) {
   const absl::StatusOr<simulation_result> run = simulate(scheduler, list.jobs);
   if (!run.ok()) return;
   const job_metrics m = metrics_of(*run, list.jobs);
-  const auto minutes = [](double ticks) { return ticks / 60'000; };
-  std::printf("%-20s %6.1f %6.1f %6.1f %6.1f %5.1f %% %4llu\n", name, minutes(m.completion.mean),
+  const auto minutes = [](double ms) { return ms / 60'000; };
+  std::printf("%-20s %6.1f %6.1f %6.1f %6.1f %5.1f %% %11llu\n", name, minutes(m.completion.mean),
               minutes(m.delay.mean), minutes(static_cast<double>(m.delay.max)),
               minutes(static_cast<double>(m.makespan)), 100 * m.utilization,
               static_cast<unsigned long long>(m.suspensions));
@@ -57,24 +57,25 @@ int main() {
   const absl::StatusOr<job_list> list = read_swf(line_reader("jobs", text));
   const server_spec servers{.gpus = {4, 4}, .servers_per_rack = 2};
   const auto placer = server_placer::create(servers);
-  const auto tenants = philly::create({.servers = servers, .quotas = {4, 4}});
+  const auto quotas = philly::create({.servers = servers, .quotas = {4, 4}});
   hived_config cells;  // each tenant owns a server
   cells.cell_types = {{"SERVER", "GPU", 4, true}};
   cells.physical_cells = {{.type = "SERVER", .address = "0"}, {.type = "SERVER", .address = "1"}};
   cells.virtual_clusters = {{.name = "1", .cells = {{"SERVER", 1}}},
                             {.name = "2", .cells = {{"SERVER", 1}}}};
-  const auto owners = hived_queue::create(cells);
-  const auto turns = gandiva::create({.servers = servers});
-  if (!list.ok() || !placer.ok() || !tenants.ok() || !owners.ok() || !turns.ok()) return 1;
-  std::printf("minutes:              done in  waits  most    all    use   stops\n");
-  show("first come", batch_queue(*placer, {.rule = batch_rule::fifo}), *list);
+  const auto guaranteed = hived_queue::create(cells);
+  const auto time_slices = gandiva::create({.servers = servers});
+  if (!list.ok() || !placer.ok() || !quotas.ok() || !guaranteed.ok() || !time_slices.ok()) return 1;
+  std::printf("                       mean   mean    max   last\n");
+  std::printf("minutes:             finish  delay  delay    end     use suspensions\n");
+  show("FIFO", batch_queue(*placer, {.rule = batch_rule::fifo}), *list);
   show("backfill", batch_queue(*placer, {.rule = batch_rule::backfill}), *list);
   show("EASY", batch_queue(*placer, {.rule = batch_rule::easy}), *list);
   show("conservative", conservative_queue(*placer), *list);
   show("least attained", preemptive_queue(*placer, {.quantum = 600'000}), *list);
   show("shortest remaining",
        preemptive_queue(*placer, {.rule = preemptive_rule::shortest_remaining}), *list);
-  show("Philly", *tenants, *list);
-  show("HiveD", *owners, *list);
-  show("Gandiva's turns", *turns, *list);
+  show("Philly", *quotas, *list);
+  show("HiveD", *guaranteed, *list);
+  show("Gandiva", *time_slices, *list);
 }

@@ -1,6 +1,6 @@
-// Finds the running gangs that must end for a new one: the fewest of the lowest priority class,
-// with a proof that no set costs less. One gang is then protected, and a tenant gets a disruption
-// budget.
+// Which running gangs must end so that a new gang fits? The fewest of the lowest priority class,
+// with a proof that no other set costs less. Then one gang is protected, and a tenant gets a
+// disruption budget.
 // SPDX-License-Identifier: MIT
 #include <apiary/gang/gang_fit.h>
 #include <apiary/preempt/disruption_budget.h>
@@ -44,7 +44,7 @@ void find_victims(const char* what, const std::vector<running_gang>& gangs,
   const victim_set found =
       search({}, free, candidates, allocations, groups, victim_search::never, {tenants, budgets});
   if (found.verdict != fit_verdict::fits) {
-    std::printf("%s: no victims suffice\n", what);
+    std::printf("%s: no set of victims suffices\n", what);
     return;
   }
   std::printf("%s:", what);
@@ -64,12 +64,12 @@ int main() {
   }
   gangs.push_back({"old", {1, 900}, {{2, 8}, {3, 8}}});
   gangs.push_back({"new", {1, 40}, {{4, 8}, {5, 8}}});
-  find_victims("one of a class instead of ten", gangs);
+  find_victims("all of one class", gangs);
   gangs[11].loss.priority = 2;
-  find_victims("of a higher class, the other", gangs);
+  find_victims("new is of a higher class", gangs);
   gangs[10].loss.priority = 2;
-  find_victims("a class above, ten instead of one", gangs);
-  find_victims("at most nine of a tenant", gangs, {{.gangs = 9}});
+  find_victims("old and new are of a higher class", gangs);
+  find_victims("at most nine victims of a tenant", gangs, {{.gangs = 9}});
   gangs.erase(gangs.begin());
   find_victims("s0 is protected", gangs);
 }

@@ -1,5 +1,6 @@
-// A placement score of your own: prefer the node with the fewest whole GPUs, so that large tasks
-// find large nodes. A score is an object with three functions; the scheduler around it is FGD's.
+// How do I write a placement score? A score is a class with three functions; the scheduler around
+// it is the one of FGD. This score prefers the node with the fewest whole free GPUs, so that large
+// tasks find large nodes.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/fraction_pool.h>
 #include <apiary/fgd/baseline_scores.h>
@@ -48,7 +49,7 @@ void show(const char* name, Score score) {
     if (plan.result == plan_result::bind && scheduler.commit(task, plan).ok()) {
       std::printf("  job %u: node %u", job, plan.where.node.value);
     } else {
-      std::printf("  job %u: none  ", job);
+      std::printf("  job %u: waits", job);
     }
   }
   std::printf("\n");

@@ -1,5 +1,5 @@
-// A queue of your own, run by the simulator: first come first served, but a job of one GPU may pass
-// a larger job that has waited for less than 30 minutes.
+// How do I write a queue and run it in the simulator? This queue is first come first served, but a
+// job of one GPU may pass a larger job that has waited for less than 30 minutes.
 // SPDX-License-Identifier: MIT
 #include <apiary/batch/batch_queue.h>
 #include <apiary/batch/server_placer.h>

@@ -1,5 +1,5 @@
-// Runs two jobs on one GPU: side by side they do more than in time slices if neither keeps the GPU
-// busy. A pair is tried, the host measures it, and it is kept or separated.
+// When do two jobs do more side by side on one GPU than in time slices? If neither keeps the GPU
+// busy. A pair is tried, the host measures it, and the pair is kept or separated.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/packing.h>
@@ -25,9 +25,9 @@ int main() {
     const std::uint64_t sliced = 100;
     const std::uint64_t packed = wanted <= 1000 ? 150 : 80;
     const bool pays = packing_pays(packed, sliced);
-    std::printf("job %u on GPU %u: %llu beside %llu in turns: %s\n", trial->job.value, trial->gpu,
-                static_cast<unsigned long long>(packed), static_cast<unsigned long long>(sliced),
-                pays ? "kept" : "undone");
+    std::printf("job %u on GPU %u: rate %llu packed, %llu in time slices: %s\n", trial->job.value,
+                trial->gpu, static_cast<unsigned long long>(packed),
+                static_cast<unsigned long long>(sliced), pays ? "kept" : "undone");
     if (pays) break;
     trials.fail(*trial);
   }

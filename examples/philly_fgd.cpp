@@ -1,5 +1,6 @@
-// Tasks of half GPUs and gangs of whole GPUs share nodes. FGD keeps the halves together, a gang
-// collects GPUs as they become idle, and a tenant reclaims quota that was lent.
+// How do gangs of whole GPUs and tasks of half GPUs share nodes? FGD keeps the halves together. A
+// gang collects GPUs as they become idle. A tenant that needs its quota preempts a tenant that
+// exceeds its own.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/fgd/fragmentation_gradient.h>

@@ -1,5 +1,5 @@
-// Tests whether the quotas of two tenants are possible together, reserves them, and counts how many
-// reserved nodes are doomed when GPUs break.
+// Can the quotas of two tenants be met together, and which become impossible when GPUs break? The
+// quotas are reserved; a reserved node is doomed if only bad nodes are left for it.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/feasibility.h>
 #include <apiary/alloc/healthy_free.h>
@@ -35,7 +35,7 @@ bool possible(const cluster& c) {
 
 void print(const char* when, const cluster& c, tenant_id tenant) {
   const std::uint32_t healthy = c.spare.count(node);
-  std::printf("%-18s healthy free nodes: %u, ours to come: %u, doomed: %u\n", when, healthy,
+  std::printf("%-19s healthy free nodes: %u; of our quota unused: %u, doomed: %u\n", when, healthy,
               c.quotas.remaining(tenant, node), c.quotas.doomed(tenant, {node, healthy}));
 }
 
@@ -48,25 +48,25 @@ int main() {
   c.quotas.set_quota(ours, {node, 3});
   for (const std::uint32_t devices : {5U, 4U}) {
     c.quotas.set_quota(theirs, {device, devices});
-    std::printf("3 nodes for us, %u devices for them: %s\n", devices, possible(c) ? "yes" : "no");
+    std::printf("3 nodes for us and %u GPUs for them: %s\n", devices, possible(c) ? "yes" : "no");
   }
   const bool reserved = c.cells.reserve({node, 3}) && c.cells.reserve({device, 4});
-  std::printf("promised: %s\n", reserved ? "yes" : "no");
-  print("all is well", c, ours);
+  std::printf("reserved: %s\n", reserved ? "yes" : "no");
+  print("all is healthy", c, ours);
 
   for (const std::uint32_t broken : {0U, 8U}) {
     const cell_id bad = c.tree.at(device, broken);
     c.spare.update(c.cells.cells(), c.good, bad, [&] { c.good.mark_bad(bad); });
-    print("a device breaks", c, ours);
+    print("a GPU breaks", c, ours);
   }
 
   const cell_request request{.level = node, .usable = &c.good.usable()};
   while (const auto n = c.cells.find(request)) {
     if (!c.quotas.charge(ours, node)) break;
     c.spare.update(c.cells.cells(), c.good, *n, [&] { c.cells.allocate_at(*n); });
-    print("a node is granted", c, ours);
+    print("a node is allocated", c, ours);
   }
   const cell_id healed = c.tree.at(device, 0);
   c.spare.update(c.cells.cells(), c.good, healed, [&] { c.good.mark_healthy(healed); });
-  print("a device is mended", c, ours);
+  print("a GPU is repaired", c, ours);
 }

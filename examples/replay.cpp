@@ -1,5 +1,6 @@
-// Runs one task trace on a cluster with shared GPUs under six scores, and compares how many GPUs
-// are allocated and how much of the rest is too fragmented for the typical task.
+// Which placement score wastes the fewest GPUs? Runs one task trace on a cluster with shared GPUs
+// under six scores, and compares how many GPUs are allocated and how many of the others typical
+// tasks cannot use.
 // SPDX-License-Identifier: MIT
 #include "replay_options.h"
 #include "replay_output.h"

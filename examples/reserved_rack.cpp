@@ -1,5 +1,6 @@
-// Reserves one rack and six GPUs of 2 racks with 2 nodes of 4 GPUs. Allocating GPUs never splits
-// the reserved rack, not even to avoid a bad node.
+// How do I reserve a rack so that no other allocation can break it? Two racks have 2 nodes of 4
+// GPUs; one rack and six GPUs are reserved. Allocating GPUs never splits the reserved rack, not
+// even to avoid a bad node.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/topology/health.h>
@@ -14,29 +15,29 @@ int main() {
   const uniform_tree tree({2, 2, 4});
   reserving_buddy_allocator cells(tree);
   const auto print_free = [&](const char* when) {
-    std::printf("%-24s free: %u racks, %u nodes, %u devices\n", when, cells.free_count(rack),
+    std::printf("%-24s free: %u racks, %u nodes, %u GPUs\n", when, cells.free_count(rack),
                 cells.free_count(node), cells.free_count(device));
   };
 
-  std::printf("promise a rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
-  std::printf("promise 6 devices: %s\n", cells.reserve({device, 6}) ? "yes" : "no");
-  std::printf("promise a second rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
-  print_free("nothing granted");
+  std::printf("reserve a rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
+  std::printf("reserve 6 GPUs: %s\n", cells.reserve({device, 6}) ? "yes" : "no");
+  std::printf("reserve a second rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
+  print_free("nothing allocated");
 
   const cell_id first = *cells.allocate(device);
-  print_free("one device granted");
+  print_free("one GPU allocated");
 
   health good(tree);
   good.mark_bad(tree.at(node, 0));
   const cell_request healthy{.level = device, .usable = &good.usable()};
   for (int i = 0; i < 5; ++i) {
     const auto c = cells.allocate(healthy);
-    if (c) std::printf("healthy device %u\n", tree.index(*c, device));
-    if (!c) std::printf("no healthy device can be spared\n");
+    if (c) std::printf("healthy GPU %u\n", tree.index(*c, device));
+    if (!c) std::printf("the other healthy GPUs are reserved\n");
   }
-  print_free("four more granted");
+  print_free("four more allocated");
 
-  std::printf("the rack: %u\n", tree.index(*cells.allocate(rack), rack));
+  std::printf("the reserved rack: %u\n", tree.index(*cells.allocate(rack), rack));
   cells.release(first);
-  print_free("first device released");
+  print_free("first GPU released");
 }

@@ -1,5 +1,5 @@
-// Places gangs on shared GPUs, all tasks or none. Greedy placement misses a gang that the exact
-// search places. Another gang waits, with a proof that an independent checker confirms.
+// How do I place gangs whose tasks share GPUs? Greedy placement, task by task, misses a gang that
+// the exact search places. Another gang waits, with a proof that an independent check confirms.
 // SPDX-License-Identifier: MIT
 #include <apiary/explain/proof_check.h>
 #include <apiary/fgd/fragmentation_gradient.h>
@@ -22,7 +22,8 @@ namespace {
 
 using gang_fgd = gang_sharing_scheduler<fragmentation_gradient>;
 
-bool one_by_one(gang_fgd scheduler, const topology_constraints& gang) {  // on a copy
+// Places the tasks of the gang greedily, on a copy of the scheduler.
+bool one_by_one(gang_fgd scheduler, const topology_constraints& gang) {
   std::uint32_t job = 100;
   for (const constrained_task_group& m : gang.groups) {
     for (std::uint32_t t = 0; t < m.tasks; ++t) {
@@ -38,18 +39,18 @@ bool one_by_one(gang_fgd scheduler, const topology_constraints& gang) {  // on a
 
 bool submit(gang_fgd& scheduler, std::uint32_t job, const topology_constraints& gang,
             const uniform_tree& racks) {
-  std::printf("gang %u, one by one: %s\n", job, one_by_one(scheduler, gang) ? "fits" : "no room");
+  std::printf("gang %u, one task at a time: %s\n", job,
+              one_by_one(scheduler, gang) ? "fits" : "does not fit");
   const auto plan = scheduler.propose(gang, racks);
   if (!plan.ok()) return false;
   if (plan->result == plan_result::wait) {
     proof_check check(racks, 0, scheduler.nodes(), gang);
-    std::printf("  waits: %s\n  counted again: %s\n", to_string(plan->proof, gang, "rack").c_str(),
+    std::printf("  waits: %s\n  the proof is %s\n", to_string(plan->proof, gang, "rack").c_str(),
                 check(plan->proof) ? "right" : "wrong");
     return true;
   }
   for (const auto& [group, where] : plan->placements)
-    std::printf("  task group %u: node %u, devices %#x\n", group, where.node.value,
-                where.device_mask);
+    std::printf("  task group %u: node %u, GPUs %#x\n", group, where.node.value, where.device_mask);
   return scheduler.commit(job_id(job), gang, *plan).ok();
 }
 

@@ -1,5 +1,5 @@
-// Runs one job trace on a GPU cluster under seven schedulers, and compares how long jobs wait and
-// why, and how well the GPUs are used.
+// Which scheduler suits my jobs? Runs one job trace on a GPU cluster under seven schedulers, and
+// compares how long jobs wait, for which reasons, and how well the GPUs are used.
 // SPDX-License-Identifier: MIT
 #include "replay_output.h"
 #include "simulate_options.h"

@@ -1,5 +1,5 @@
-// Compares three ways to place a gang. Each is tried on the state in a transaction, then rolled
-// back.
+// Which placement of a gang leaves the most useful GPUs free? Three placements are tried on the
+// state in a transaction and then rolled back.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
@@ -19,8 +19,8 @@ namespace {
 
 enum : level_t { gpu, node, rack };
 
-void try_way(capacity_index<uniform_tree>& capacities, const char* name,
-             const topology_constraints& gang, gang_objective objective) {
+void try_placement(capacity_index<uniform_tree>& capacities, const char* name,
+                   const topology_constraints& gang, gang_objective objective) {
   topology_fit<uniform_tree> fit(100'000, objective);
   const auto found = fit(capacities, gang);
   if (found.verdict != fit_verdict::fits) {
@@ -57,12 +57,12 @@ int main() {
 
   topology_constraints gang;
   gang.groups = {{.tasks = 4, .gpus = 2}, {.tasks = 2, .gpus = 4}};
-  std::printf("%-22s nodes racks whole nodes whole racks  room for 4 x 8\n", "");
+  std::printf("%-22s nodes racks  free nodes  free racks  next gang fits\n", "");
   gang.preferred = rack;
-  try_way(capacities, "few nodes, one rack", gang, gang_objective::fewest_nodes);
-  try_way(capacities, "whole cells, one rack", gang, gang_objective::whole_cells);
+  try_placement(capacities, "few nodes, one rack", gang, gang_objective::fewest_nodes);
+  try_placement(capacities, "whole cells, one rack", gang, gang_objective::whole_cells);
   gang.preferred = any_level;
   gang.groups[0].spread = {{rack, 2}};
-  try_way(capacities, "two of a kind a rack", gang, gang_objective::whole_cells);
-  std::printf("free GPUs are as before: %u\n", capacities.slots(capacities.top(), 1)[0]);
+  try_placement(capacities, "two tasks a rack", gang, gang_objective::whole_cells);
+  std::printf("free GPUs after the rollbacks: %u\n", capacities.slots(capacities.top(), 1)[0]);
 }

@@ -1,5 +1,6 @@
-// A tenant asks whether four nodes would fit, beside its running job or without it. A transaction
-// tries it on the real state; what is not committed is rolled back.
+// How do I try a change and undo it? A tenant asks whether four nodes would fit beside its running
+// job, or without it. A transaction tries that on the real state; if it is not committed, it is
+// rolled back.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/journal.h>
@@ -50,7 +51,7 @@ int main() {
     std::printf("four nodes beside the job: %s\n", take_nodes(tx, c, tenant, 4) ? "yes" : "no");
     print("while trying", c, tenant);
   }
-  print("given up", c, tenant);
+  print("rolled back", c, tenant);
 
   transaction tx(c.log);
   {

@@ -1,5 +1,6 @@
-// Finds the nodes that would let a waiting gang run if they were free or healthy. Tries it on the
-// state to see whether the next gang in the queue still fits, and rolls it back.
+// Which nodes would have to be free, or repaired, so that a waiting gang fits? The answer is tried
+// on the state in a transaction, to see whether the next gang in the queue still fits, and rolled
+// back.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
@@ -42,9 +43,9 @@ int main() {
   topology_constraints gang;
   gang.groups = {{.tasks = 3, .gpus = 8}};
   gang.required = rack;
-  topology_constraints neighbour;
-  neighbour.groups = {{.tasks = 4, .gpus = 4}};
-  neighbour.required = rack;
+  topology_constraints next;
+  next.groups = {{.tasks = 4, .gpus = 4}};
+  next.required = rack;
 
   topology_fit<uniform_tree> fit;
   if (fit(capacities, gang).verdict != fit_verdict::does_not_fit)
@@ -64,10 +65,10 @@ int main() {
     if (found.verdict != fit_verdict::fits) return 1;
     journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions);
     print_free("with the gang", capacities);
-    const bool fits = fit(capacities, neighbour).verdict == fit_verdict::fits;
-    std::printf("its neighbour then %s\n", fits ? "fits" : "waits");
+    const bool fits = fit(capacities, next).verdict == fit_verdict::fits;
+    std::printf("the next gang then %s\n", fits ? "fits" : "waits");
   }
-  print_free("taken back", capacities);
-  const bool fits = fit(capacities, neighbour).verdict == fit_verdict::fits;
-  std::printf("its neighbour without it %s\n", fits ? "fits" : "waits");
+  print_free("rolled back", capacities);
+  const bool fits = fit(capacities, next).verdict == fit_verdict::fits;
+  std::printf("the next gang without it %s\n", fits ? "fits" : "waits");
 }

@@ -1,5 +1,5 @@
-// Explains why a gang waits: a proof, a sentence for users, the blocking resource, and an
-// independent check of the proof.
+// Why does a gang wait? The program prints a sentence for users, with the blocking resource, and
+// verifies the proof behind it with an independent check.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
@@ -43,10 +43,10 @@ void ask(const capacity_index<uniform_tree>& capacities, const char* name,
   const std::vector<blocking_resource> blocking = blocking_resources(gang, other_verdict);
   std::printf("%s: %s\n", name, to_string(why, gang, level, blocking).c_str());
   proof_check check(capacities.tree(), node, capacities.free(), {}, gang);
-  std::printf("  counted again: %s", check(why) ? "right" : "wrong");
+  std::printf("  the proof is %s", check(why) ? "right" : "wrong");
   infeasibility_proof forged = why;
-  ++forged.cells[0].most;
-  std::printf("; with one more in rack 0: %s\n", check(forged) ? "right" : "wrong");
+  ++forged.cells[0].most;  // claims that the first cell holds one task more
+  std::printf("; a forged one is %s\n", check(forged) ? "right" : "wrong");
 }
 
 }  // namespace
@@ -68,10 +68,10 @@ int main() {
   topology_constraints mixed;
   mixed.groups = {{.tasks = 3, .gpus = 5}, {.tasks = 3, .gpus = 2}};
   mixed.required = rack;
-  ask(capacities, "three of five and three of two in a rack", mixed);
+  ask(capacities, "three tasks of five GPUs and three of two in a rack", mixed);
 
   topology_constraints spread;
   spread.groups = {{.tasks = 5, .gpus = 1, .spread = {{node, 1}}}};
   spread.required = rack;
-  ask(capacities, "five small tasks in a rack, one a node", spread);
+  ask(capacities, "five small tasks in a rack, one on each node", spread);
 }
