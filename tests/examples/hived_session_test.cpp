@@ -554,7 +554,7 @@ TEST_CASE("a gang is gone only if it could have been") {
   const std::string head =
       R"({"op":"recover","group":"g","vc":"red","pods":[{}],"members":[{"pods":)";
   refuses(s, head + R"(1,"leafs":1}],"priority":5000})", "INVALID_ARGUMENT", "priority 5000");
-  refuses(s, head + R"(1,"leafs":65}],"priority":0})", "INVALID_ARGUMENT", "65 leaf cells");
+  refuses(s, head + R"(1,"leafs":65}],"priority":0})", "INVALID_ARGUMENT", "65 GPUs");
   refuses(s, head + R"(0,"leafs":0}],"priority":0})", "INVALID_ARGUMENT", "0 tasks");
   refuses(s, head + R"(1,"leafs":1}],"priority":-1,"pinned":"pin"})", "INVALID_ARGUMENT",
           "pinned cell");
@@ -995,7 +995,7 @@ TEST_CASE("lines that are refused change nothing") {
   const std::string back = R"({"op":"recover","group":"g","vc":"red","priority":0)" + body;
   refuses(s, back + '}', wrong, "1 tasks");
   refuses(s, R"({"op":"recover","group":"a","vc":"red","priority":0)" + body + R"(,"pods":[{}]})",
-          "ALREADY_EXISTS", "is here");
+          "ALREADY_EXISTS", "exists");
   refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,0]}]})", wrong, "given twice");
   refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,1]}]})", wrong, "more leaf cells");
   refuses(s, back + R"(,"pods":[{"node":"n0","devices":[0]}]})", "FAILED_PRECONDITION", "in use");

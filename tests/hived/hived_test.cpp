@@ -668,7 +668,7 @@ TEST_CASE("a gang grows by another one, and shrinks again task by task") {
   const std::vector<task_place> more = h.tasks(*h.find(job_id(2)));
   refuses(h, StatusCode::kNotFound, "no gang 9", [&] { return h.grow(job_id(1), job_id(9)); });
   refuses(h, StatusCode::kNotFound, "no gang 9", [&] { return h.grow(job_id(9), job_id(1)); });
-  refuses(h, StatusCode::kInvalidArgument, "by itself",
+  refuses(h, StatusCode::kInvalidArgument, "with itself",
           [&] { return h.grow(job_id(1), job_id(1)); });
   refuses(h, StatusCode::kFailedPrecondition, "priority",
           [&] { return h.grow(job_id(1), job_id(3)); });
