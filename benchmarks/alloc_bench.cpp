@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/journaled.h>
 #include <apiary/alloc/node_index.h>
 #include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
@@ -166,7 +165,7 @@ bool leaves_add_up(const buddy_allocator<uniform_tree>& allocator) {
   for (level_t l = 0; l < allocator.tree().num_levels(); ++l)
     leaves += std::uint64_t{allocator.free_count(l)} * allocator.tree().leaves_per_cell(l);
   for (const cell_id c : id_range<cell_id>{cell_id(0), cell_id(allocator.tree().num_cells())})
-    if (allocator.is_live(c)) leaves += apiary::leaves(allocator.tree(), c).size();
+    if (allocator.is_live(c)) leaves += allocator.tree().descendants(c, 0).size();
   return leaves == allocator.tree().num_leaves();
 }
 
@@ -195,12 +194,12 @@ class guarded {
  public:
   explicit guarded(const uniform_tree& tree) : cells_(tree) {}
   std::optional<cell_id> allocate(level_t level) {
-    if (!cells_.reserve({level, 1})) return std::nullopt;
+    if (!cells_.reserve(level, 1)) return std::nullopt;
     return cells_.allocate(level);
   }
   void release(cell_id c) {
     cells_.release(c);
-    cells_.cancel_reservation({cells_.tree().level(c), 1});
+    cells_.cancel_reservation(cells_.tree().level(c), 1);
   }
 
  private:
@@ -271,7 +270,7 @@ void what_if(benchmark::State& state) {
     std::uint64_t sum = 0;
     for (int i = 0; i < 8; ++i) {
       const cell_id c = *grant();
-      for (const cell_id leaf : leaves(tree, c)) assign_leaf(leaf);
+      for (const cell_id leaf : tree.descendants(c, 0)) assign_leaf(leaf);
       sum += tree.index(c, 3);
     }
     return sum;
@@ -282,8 +281,8 @@ void what_if(benchmark::State& state) {
   for (auto _ : state) {
     if constexpr (by_journal) {
       transaction tx(log);
-      sum += try_nodes([&] { return journaled::allocate(tx, cells, level_t{3}); },
-                       [&](cell_id leaf) { journaled::assign(tx, use, leaf, 2); });
+      sum += try_nodes([&] { return tx.allocate(cells, level_t{3}); },
+                       [&](cell_id leaf) { tx.assign(use, leaf, 2); });
     } else {
       buddy_allocator<uniform_tree> copy = cells;
       priority_usage<uniform_tree> use_copy = use;
@@ -293,8 +292,8 @@ void what_if(benchmark::State& state) {
     ++rounds;
   }
   transaction tx(log);
-  const std::uint64_t once = try_nodes([&] { return journaled::allocate(tx, cells, level_t{3}); },
-                                       [&](cell_id leaf) { journaled::assign(tx, use, leaf, 2); });
+  const std::uint64_t once = try_nodes([&] { return tx.allocate(cells, level_t{3}); },
+                                       [&](cell_id leaf) { tx.assign(use, leaf, 2); });
   tx.rollback();
   if (sum != rounds * once || !(cells == before)) state.SkipWithError("the state was changed");
   state.SetComplexityN(state.range(0));

@@ -3,12 +3,12 @@
 // SPDX-License-Identifier: MIT
 #include "benchmarks/openb_experiment.h"
 #include "tests/support/naive_moves.h"
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/fgd/fgd.h>
 #include <apiary/gandiva/detail/fragmentation_moves.h>
 #include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/metric/cluster_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
+#include <apiary/model/node_table.h>
 
 #include <benchmark/benchmark.h>
 
@@ -40,7 +40,7 @@ void at_load(benchmark::State& state) {
     gandiva_tasks g =
         gandiva_tasks::create(
             {fgd::create(e.machines.nodes, fragmentation_gradient(metric)).value(), metric},
-            {.quantum = forever, .moves = limits})
+            {.quantum = max_time, .moves = limits})
             .value();
     std::vector<gandiva_tasks::action> actions;
     std::uint64_t moves = 0;
@@ -92,15 +92,15 @@ struct loaded_cluster {
       asked += task.total_gpu_milli();
       const task_plan plan = below.propose(task).value();
       if (plan.result == plan_result::wait || !below.commit(task, plan).ok()) continue;
-      place_task(nodes, task, plan.where);
+      nodes.place(task, plan.where);
       tasks.push_back({task, plan.where});
     }
   }
   void move(const detail::fragmentation_move& m) {
     detail::placed_task& t = tasks[m.task];
-    remove_task(nodes, t.task, t.where);
+    nodes.remove(t.task, t.where);
     t.where = m.to;
-    place_task(nodes, t.task, t.where);
+    nodes.place(t.task, t.where);
   }
 };
 

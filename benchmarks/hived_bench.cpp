@@ -716,7 +716,7 @@ class static_scheduler {
         for (const cell_id root : c.tree().roots(l)) {
           const cell_id image = *free.allocate(l);
           for (std::uint32_t i = 0; i < tree.leaves_per_cell(l); ++i)
-            c.set_image(leaves(c.tree(), root)[i], leaves(tree, image)[i]);
+            c.set_image(c.tree().descendants(root, 0)[i], tree.descendants(image, 0)[i]);
         }
       }
     }

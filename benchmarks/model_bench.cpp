@@ -117,11 +117,12 @@ void mark_node(benchmark::State& state) {
       bad_nodes += was_good ? 1U : ~0U;
     } else {
       const bool was_good = bad_leaves[c.value] == 0;
-      for (const cell_id leaf : leaves(tree, c)) bad[leaf.value] = static_cast<char>(was_good);
+      for (const cell_id leaf : tree.descendants(c, 0))
+        bad[leaf.value] = static_cast<char>(was_good);
       level_t l = node;
       for (cell_id up = c; up.valid(); up = tree.parent(up, l++)) {
         bad_leaves[up.value] = 0;
-        for (const cell_id leaf : leaves(tree, up))
+        for (const cell_id leaf : tree.descendants(up, 0))
           bad_leaves[up.value] += bad[leaf.value] ? 1U : 0U;
       }
       bad_nodes += was_good ? 1U : ~0U;

@@ -259,7 +259,7 @@ struct full_cluster {
       const auto last = static_cast<std::uint32_t>(shares.size());
       candidates.push_back({(std::uint64_t{1} << 40) + std::uint64_t{tasks} * leaves, first, last});
     }
-    shuffle(candidates, random);
+    random.shuffle(candidates);
   }
 
  private:

@@ -48,7 +48,7 @@ std::uint64_t checksum(const decisions& answers) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const std::optional<placement>& where : answers) {
     const std::uint64_t word =
-        where ? std::uint64_t{where->node.value} << 32 | where->device_mask : ~std::uint64_t{0};
+        where ? std::uint64_t{where->node.value} << 32 | where->gpu_mask : ~std::uint64_t{0};
     hash = (hash ^ word) * 0x100000001b3U;
   }
   return hash;
@@ -61,7 +61,7 @@ decisions decide_naively(const experiment& e) {
   for (const std::uint32_t t : e.work.arrivals) {
     const task_request& task = e.work.tasks[t].request;
     answers.push_back(apiary_test::naive_fgd(e.mix, nodes, task));
-    if (answers.back()) place_task(nodes, task, *answers.back());
+    if (answers.back()) nodes.place(task, *answers.back());
   }
   return answers;
 }
@@ -104,7 +104,7 @@ void scan_of_exact_scores(benchmark::State& state) {
       std::uint32_t best = 0;
       std::optional<node_id> chosen;
       for (const node_id n : nodes.ids()) {
-        if (!task_fits(task, nodes[n])) continue;
+        if (!nodes[n].fits(task)) continue;
         const std::uint32_t score = gradient.score(nodes, n, task);
         if (chosen && score <= best) continue;
         best = score;
@@ -113,7 +113,7 @@ void scan_of_exact_scores(benchmark::State& state) {
       answers.push_back(std::nullopt);
       if (!chosen) continue;
       answers.back() = placement{*chosen, gradient.devices(nodes, *chosen, task)};
-      place_task(nodes, task, *answers.back());
+      nodes.place(task, *answers.back());
       gradient.update(nodes, *chosen);
     }
     sum = checksum(answers);

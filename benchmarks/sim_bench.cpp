@@ -116,7 +116,7 @@ std::vector<time_ms> scanned(const std::vector<timed_job>& list, const server_sp
   };
   std::size_t arrived = 0;
   while (arrived < list.size() || !running.empty()) {
-    time_ms now = forever;
+    time_ms now = max_time;
     if (arrived < list.size()) now = list[arrived].arrival;
     if (!running.empty()) now = std::min(now, running.top().first);
     for (; !running.empty() && running.top().first == now; running.pop()) {
@@ -286,7 +286,7 @@ void gandiva_copies(benchmark::State& state) {
                         std::span<const job_id> others) -> std::uint32_t {
     if (!others.empty()) return measuring_host::speed_beside(job.request.job, others[0]);
     std::uint32_t gpus = 0;
-    for (const placement& p : place) gpus += p.num_devices();
+    for (const placement& p : place) gpus += p.num_gpus();
     return full_speed * gpus / job.request.gpus;
   };
   std::uint64_t events = 0;

@@ -21,7 +21,7 @@ void describe(const named_tree<Tree>& named) {
   const Tree& tree = named.tree();
   const level_t node = *named.find_level("node");
   const cell_id second = tree.at(node, 1);
-  const auto devices = leaves(tree, second);
+  const auto devices = tree.descendants(second, 0);
   std::printf("%s: %u GPUs; %s has %s to %s, in %s\n", named.chain_name().c_str(),
               tree.cells(0).size(), named.cell_name(second).c_str(),
               named.cell_name(devices[0]).c_str(),

@@ -51,7 +51,7 @@ int main() {
     if (cell) running.push_back({*cell, minute + 10 + random.uniform(50)});
     if (!cell) ++refused;
 
-    const buddy_fragmentation idle = measure_fragmentation(tree, cells.free_cells());
+    const buddy_fragmentation idle = buddy_fragmentation(tree, cells.free_cells());
     use.set(minute, tree.num_leaves() - idle.leaves_from(device));
     if (minute % 60 != 0) continue;
     std::printf("%4u  %8u  %7.1f%%  %24.1f%%  %9.1f%%  %7u\n", static_cast<unsigned>(minute / 60),

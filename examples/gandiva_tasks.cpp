@@ -29,8 +29,7 @@ void show(const gandiva_tasks& g, const fragmentation& metric, time_ms now,
   static constexpr const char* verbs[] = {"start", "suspend", "resume", "migrate"};
   for (const auto& a : actions) {
     std::printf("%3d s  %-7s job %u  node %u GPUs %#x\n", static_cast<int>(now),
-                verbs[static_cast<int>(a.what)], a.job.value, a.where.node.value,
-                a.where.device_mask);
+                verbs[static_cast<int>(a.what)], a.job.value, a.where.node.value, a.where.gpu_mask);
   }
   actions.clear();
   const cluster_fragmentation f(metric, g.backend().scheduler().nodes());
@@ -51,7 +50,7 @@ int main() {
   if (!below.ok()) return 1;
   // No task is suspended for another one. A migration must gain a tenth of the GPUs that it moves.
   auto g = gandiva_tasks::create({*below, metric},
-                                 {.quantum = forever, .moves = {.moves = 4, .cost = 100}});
+                                 {.quantum = max_time, .moves = {.moves = 4, .cost = 100}});
   if (!g.ok()) return 1;
   std::vector<gandiva_tasks::action> todo;
   for (std::uint32_t job = 0; job < 8; ++job)

@@ -31,7 +31,7 @@ int main() {
       std::printf("job %u, %u/1000 of a GPU: waits\n", job, size);
     } else if (scheduler->commit(task, *plan).ok()) {
       std::printf("job %u, %u/1000 of a GPU: node %u, GPUs %#x\n", job, size,
-                  plan->where.node.value, plan->where.device_mask);
+                  plan->where.node.value, plan->where.gpu_mask);
     }
   };
   for (std::uint32_t job = 0; job < 6; ++job) submit(job, job % 2 == 0 ? 500 : 1000);

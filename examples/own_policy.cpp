@@ -2,7 +2,6 @@
 // it is the one of FGD. This score prefers the node with the fewest whole free GPUs, so that large
 // tasks find large nodes.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
@@ -27,8 +26,8 @@ struct fewest_whole_gpus {
 
   std::uint32_t devices(const node_table& nodes, node_id n, const task_request& task) const {
     if (!task.wants_gpu()) return 0;
-    if (task.wants_whole_gpus()) return first_free_devices(nodes[n], task.gpus);
-    return tightest_device(nodes[n], task.gpu_milli);
+    if (task.wants_whole_gpus()) return nodes[n].first_free_gpus(task.gpus);
+    return nodes[n].tightest_gpu(task.gpu_milli);
   }
 };
 static_assert(NodeScore<fewest_whole_gpus>);

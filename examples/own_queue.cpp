@@ -49,10 +49,10 @@ class express_queue {
 
   // The queue itself: starts every job that may start now.
   absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    time_ms blocked_since = forever;  // of the first job that does not fit
+    time_ms blocked_since = max_time;  // of the first job that does not fit
     for (auto e = waiting_.begin(); e != waiting_.end();) {
       const bool may_pass = e->job.gpus == 1 && now - blocked_since < patience;
-      if (blocked_since != forever && !may_pass) {
+      if (blocked_since != max_time && !may_pass) {
         ++e;
         continue;
       }
@@ -63,14 +63,14 @@ class express_queue {
         continue;
       }
       APIARY_RETURN_IF_ERROR(servers_.commit(e->job, *place));
-      actions.push_back({.job = e->job.job, .place = *place});
+      actions.push_back({.job = e->job.job, .where = *place});
       actions.back().waited[delay_cause::capacity] = now - e->since;
       running_[e->job.job] = e->job;
       e = waiting_.erase(e);
     }
     return absl::OkStatus();
   }
-  time_ms wake() const { return forever; }  // decides only when something happens
+  time_ms wake() const { return max_time; }  // decides only when something happens
   std::uint32_t total_gpus() const { return servers_.total_gpus(); }
 
  private:

@@ -26,7 +26,7 @@ bool start_task(philly_fgd& p, std::uint32_t id) {
     const auto plan = shared.propose(half);
     if (!plan.ok() || !shared.commit(half, *plan).ok()) return false;
     std::printf("       task %u: node %u GPUs %#x\n", id, plan->where.node.value,
-                plan->where.device_mask);
+                plan->where.gpu_mask);
     return true;
   });
 }
@@ -43,8 +43,8 @@ bool decide(philly_fgd& p, int now) {
   for (const job_action& a : actions) {
     const bool starts = a.what == job_action::verb::start;
     std::printf("%4d s %s job %u", now, starts ? "start" : "suspend", a.job.value);
-    for (const placement& part : a.place)
-      std::printf("  node %u GPUs %#x", part.node.value, part.device_mask);
+    for (const placement& part : a.where)
+      std::printf("  node %u GPUs %#x", part.node.value, part.gpu_mask);
     if (starts) std::printf("  after %d s", static_cast<int>(a.waited.total()));
     std::printf("\n");
   }

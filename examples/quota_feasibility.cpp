@@ -36,7 +36,7 @@ bool possible(const cluster& c) {
 void print(const char* when, const cluster& c, tenant_id tenant) {
   const std::uint32_t healthy = c.spare.count(node);
   std::printf("%-19s healthy free nodes: %u; of our quota unused: %u, doomed: %u\n", when, healthy,
-              c.quotas.remaining(tenant, node), c.quotas.doomed(tenant, {node, healthy}));
+              c.quotas.remaining(tenant, node), c.quotas.doomed(tenant, node, healthy));
 }
 
 }  // namespace
@@ -45,12 +45,12 @@ int main() {
   cluster c;
   const tenant_id ours = c.quotas.add_tenant();
   const tenant_id theirs = c.quotas.add_tenant();
-  c.quotas.set_quota(ours, {node, 3});
+  c.quotas.set_quota(ours, node, 3);
   for (const std::uint32_t devices : {5U, 4U}) {
-    c.quotas.set_quota(theirs, {device, devices});
+    c.quotas.set_quota(theirs, device, devices);
     std::printf("3 nodes for us and %u GPUs for them: %s\n", devices, possible(c) ? "yes" : "no");
   }
-  const bool reserved = c.cells.reserve({node, 3}) && c.cells.reserve({device, 4});
+  const bool reserved = c.cells.reserve(node, 3) && c.cells.reserve(device, 4);
   std::printf("reserved: %s\n", reserved ? "yes" : "no");
   print("all is healthy", c, ours);
 

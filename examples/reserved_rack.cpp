@@ -19,9 +19,9 @@ int main() {
                 cells.free_count(node), cells.free_count(device));
   };
 
-  std::printf("reserve a rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
-  std::printf("reserve 6 GPUs: %s\n", cells.reserve({device, 6}) ? "yes" : "no");
-  std::printf("reserve a second rack: %s\n", cells.reserve({rack, 1}) ? "yes" : "no");
+  std::printf("reserve a rack: %s\n", cells.reserve(rack, 1) ? "yes" : "no");
+  std::printf("reserve 6 GPUs: %s\n", cells.reserve(device, 6) ? "yes" : "no");
+  std::printf("reserve a second rack: %s\n", cells.reserve(rack, 1) ? "yes" : "no");
   print_free("nothing allocated");
 
   const cell_id first = *cells.allocate(device);

@@ -50,7 +50,7 @@ bool submit(gang_fgd& scheduler, std::uint32_t job, const topology_constraints& 
     return true;
   }
   for (const auto& [group, where] : plan->placements)
-    std::printf("  task group %u: node %u, GPUs %#x\n", group, where.node.value, where.device_mask);
+    std::printf("  task group %u: node %u, GPUs %#x\n", group, where.node.value, where.gpu_mask);
   return scheduler.commit(job_id(job), gang, *plan).ok();
 }
 

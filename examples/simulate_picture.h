@@ -87,7 +87,7 @@ class gpu_picture {
     const auto last = static_cast<std::uint32_t>((until - 1) / width_);
     used_ = std::max(used_, last + 1);
     for (const apiary::placement& p : place) {
-      for (std::uint32_t left = p.device_mask; left != 0; left &= left - 1) {
+      for (std::uint32_t left = p.gpu_mask; left != 0; left &= left - 1) {
         const std::uint32_t gpu =
             p.node.value * gpus_per_node_ + static_cast<std::uint32_t>(std::countr_zero(left));
         for (std::uint32_t c = first; c <= last; ++c) {
@@ -162,7 +162,7 @@ class watched {
     absl::Status status = scheduler_.decide(now, actions);
     for (std::size_t i = old; i < actions.size(); ++i) {
       end(actions[i].job, now);
-      stays_[actions[i].job.value] = {now, actions[i].place};
+      stays_[actions[i].job.value] = {now, actions[i].where};
     }
     return status;
   }

@@ -112,9 +112,9 @@ class simulate_plot {
   static constexpr double left = 40;
   static constexpr std::array<const char*, num_colors> tenant_colors{
       "#3b6fb6", "#2a9d6f", "#7b4fa3", "#4fb3d9", "#a3b83a", "#c65fa8", "#7d8790"};
-  static constexpr std::array<const char*, apiary::num_delay_causes> cause_colors{
+  static constexpr std::array<const char*, apiary::delays::num_causes> cause_colors{
       "#7f2704", "#d94801", "#fd9a4c", "#fdd9b5"};
-  static constexpr std::array<const char*, apiary::num_delay_causes> causes{
+  static constexpr std::array<const char*, apiary::delays::num_causes> causes{
       "quota", "capacity", "fragmentation", "order"};
   static constexpr const char* idle_color = "#e6e6e6";
   static constexpr const char* use_color = "#5a6570";

@@ -179,7 +179,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     out.metrics = metrics_of(done, list.jobs);
     out.log = done.log.value();
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
-      if (done.jobs[j].ended != apiary::forever)
+      if (done.jobs[j].ended != apiary::max_time)
         out.completion.push_back(done.jobs[j].ended - list.jobs[j].arrival);
     }
     std::sort(out.completion.begin(), out.completion.end());

@@ -4,7 +4,6 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/journaled.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/topology/uniform_tree.h>
 
@@ -26,8 +25,7 @@ struct cluster {
 // Whether the tenant's quota and the free cells admit n more nodes.
 bool take_nodes(transaction& tx, cluster& c, tenant_id tenant, int n) {
   for (int i = 0; i < n; ++i)
-    if (!journaled::charge(tx, c.quotas, tenant, node) || !journaled::allocate(tx, c.cells, node))
-      return false;
+    if (!tx.charge(c.quotas, tenant, node) || !tx.allocate(c.cells, node)) return false;
   return true;
 }
 
@@ -41,7 +39,7 @@ void print(const char* what, const cluster& c, tenant_id tenant) {
 int main() {
   cluster c;
   const tenant_id tenant = c.quotas.add_tenant();
-  c.quotas.set_quota(tenant, {node, 4});
+  c.quotas.set_quota(tenant, node, 4);
   const cell_id job = *c.cells.allocate(node);
   if (!c.quotas.charge(tenant, node)) return 1;
   print("one job runs", c, tenant);
@@ -56,8 +54,8 @@ int main() {
   transaction tx(c.log);
   {
     transaction stop(c.log);
-    journaled::release(stop, c.cells, job);
-    journaled::refund(stop, c.quotas, tenant, node);
+    stop.release(c.cells, job);
+    stop.refund(c.quotas, tenant, node);
     stop.commit();
   }
   const bool fits = take_nodes(tx, c, tenant, 4);

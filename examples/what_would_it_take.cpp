@@ -60,7 +60,7 @@ int main() {
   journal log;
   {
     transaction tx(log);
-    for (const std::uint32_t n : remedy.nodes) journaled::set_free(tx, capacities, n, capacity[n]);
+    for (const std::uint32_t n : remedy.nodes) tx.set(capacities, n, capacity[n]);
     const auto found = fit(capacities, gang);
     if (found.verdict != fit_verdict::fits) return 1;
     journaled::place_gang<uniform_tree>(tx, capacities, gang, found.portions);

@@ -4,12 +4,9 @@
 
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/capacity_index.h>
-#include <apiary/alloc/cell_allocator.h>
 #include <apiary/alloc/feasibility.h>
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/journaled.h>
 #include <apiary/alloc/node_index.h>
 #include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/quota_ledger.h>

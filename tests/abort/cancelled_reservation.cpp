@@ -6,7 +6,7 @@
 
 int main() {
   apiary::reserving_buddy_allocator cells(apiary::uniform_tree({2, 4}));
-  if (!cells.reserve({.level = 1, .count = 1})) return 1;
-  cells.cancel_reservation({.level = 1, .count = 2});
+  if (!cells.reserve(1, 1)) return 1;
+  cells.cancel_reservation(1, 2);
   return 0;
 }

@@ -23,11 +23,6 @@ using namespace apiary;
 
 namespace {
 
-static_assert(CellAllocator<buddy_allocator<uniform_tree>>);
-static_assert(CellAllocator<buddy_allocator<ragged_tree>>);
-static_assert(CellAllocator<buddy_allocator<apiary_test::tree_archetype>>);
-static_assert(!CellAllocator<int>);
-static_assert(!CellAllocator<uniform_tree>);
 static_assert(std::is_nothrow_move_constructible_v<buddy_allocator<uniform_tree>>);
 
 // Steps of all kinds; the allocator must pick exactly what the definition picks.

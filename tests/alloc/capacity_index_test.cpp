@@ -70,8 +70,7 @@ void play(const Tree& tree, level_t node_level, std::uint32_t most, std::uint64_
     {
       transaction tx(log);
       for (int i = 0; i < 5; ++i)
-        journaled::set_free(tx, capacities, random.uniform(capacities.num_nodes()),
-                            random.uniform(most + 1));
+        tx.set(capacities, random.uniform(capacities.num_nodes()), random.uniform(most + 1));
     }
     check(capacities, free);
   }

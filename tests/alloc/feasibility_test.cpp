@@ -29,13 +29,13 @@ bool packs(const Tree& tree, const summary_bitset& usable, std::vector<char>& ta
   }
   for (cell_id c = from; c < tree.cells(l).last; c = cell_id(c.value + 1)) {
     bool fits = usable.test(c.value);
-    for (const cell_id leaf : leaves(tree, c)) fits = fits && taken[leaf.value] == 0;
+    for (const cell_id leaf : tree.descendants(c, 0)) fits = fits && taken[leaf.value] == 0;
     if (!fits) continue;
-    for (const cell_id leaf : leaves(tree, c)) taken[leaf.value] = 1;
+    for (const cell_id leaf : tree.descendants(c, 0)) taken[leaf.value] = 1;
     --reserved[l];
     const bool found = packs(tree, usable, taken, reserved, l, cell_id(c.value + 1));
     ++reserved[l];
-    for (const cell_id leaf : leaves(tree, c)) taken[leaf.value] = 0;
+    for (const cell_id leaf : tree.descendants(c, 0)) taken[leaf.value] = 0;
     if (found) return true;
   }
   return false;

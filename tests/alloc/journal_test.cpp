@@ -1,7 +1,6 @@
 // apiary/tests/alloc/journal_test.cpp - what is rolled back was never there.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/journaled.h>
 #include <apiary/alloc/priority_usage.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
@@ -12,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,8 +42,11 @@ struct state {
 
   state(const ragged_tree& ragged, const uniform_tree& uniform)
       : cells(ragged), guarded(uniform), use(ragged, 4), quotas(uniform.num_levels()) {
-    quotas.add_tenant();
-    quotas.add_tenant();
+    const std::array<tenant_id, 2> tenants{quotas.add_tenant(), quotas.add_tenant()};
+    for (level_t l = 0; l < uniform.num_levels(); ++l) {
+      REQUIRE(guarded.reserve(l, 1));
+      for (const tenant_id tenant : tenants) quotas.set_quota(tenant, l, 3);
+    }
   }
   friend bool operator==(const state&, const state&) = default;
 };
@@ -62,55 +65,42 @@ void change_something(transaction& tx, state& s, rng& random) {
   const level_t level = random.uniform(tree.num_levels());
   const tenant_id tenant(random.uniform(2));
   const cell_id any(random.uniform(s.cells.tree().num_cells()));
-  switch (random.uniform(14)) {
+  switch (random.uniform(11)) {
     case 0:
-      journaled::allocate(tx, s.cells, random.uniform(s.cells.tree().num_levels()));
+      tx.allocate(s.cells, random.uniform(s.cells.tree().num_levels()));
       break;
     case 1:
-      journaled::allocate(tx, s.cells,
-                          cell_request{.level = random.uniform(s.cells.tree().num_levels())},
-                          [](cell_id c) { return c.value % 3; });
+      tx.allocate(s.cells, cell_request{.level = random.uniform(s.cells.tree().num_levels())},
+                  [](cell_id c) { return c.value % 3; });
       break;
     case 2:
-      journaled::allocate_at(tx, s.cells, any);
+      tx.allocate_at(s.cells, any);
       break;
     case 3:
     case 4:
-      if (const auto c = some_live(s.cells, random)) journaled::release(tx, s.cells, *c);
+      if (const auto c = some_live(s.cells, random)) tx.release(s.cells, *c);
       break;
     case 5:
-      journaled::reserve(tx, s.guarded, {level, 1 + random.uniform(2)});
+      tx.allocate(s.guarded, level);
       break;
     case 6:
-      if (s.guarded.reserved(level) > 0) journaled::cancel_reservation(tx, s.guarded, {level, 1});
+      tx.allocate_at(s.guarded, cell_id(random.uniform(tree.num_cells())));
       break;
     case 7:
-      journaled::allocate(tx, s.guarded, level);
+      if (const auto c = some_live(s.guarded.cells(), random)) tx.release(s.guarded, *c);
       break;
-    case 8:
-      journaled::allocate_at(tx, s.guarded, cell_id(random.uniform(tree.num_cells())));
-      break;
-    case 9:
-      if (const auto c = some_live(s.guarded.cells(), random))
-        journaled::release(tx, s.guarded, *c);
-      break;
-    case 10: {
+    case 8: {
       const id_range<cell_id> all = s.use.tree().cells(0);
       const std::uint32_t k = random.uniform(5);
-      journaled::assign(
-          tx, s.use, all[random.uniform(all.size())],
-          k == 4 ? priority_usage<ragged_tree>::unused : static_cast<std::uint8_t>(k));
+      tx.assign(s.use, all[random.uniform(all.size())],
+                k == 4 ? priority_usage<ragged_tree>::unused : static_cast<std::uint8_t>(k));
       break;
     }
-    case 11:
-      static_cast<void>(journaled::charge(tx, s.quotas, tenant, level));
-      break;
-    case 12:
-      if (s.quotas.allocated(tenant, level) > 0) journaled::refund(tx, s.quotas, tenant, level);
+    case 9:
+      static_cast<void>(tx.charge(s.quotas, tenant, level));
       break;
     default:
-      journaled::set_quota(tx, s.quotas, tenant,
-                           {level, s.quotas.allocated(tenant, level) + random.uniform(3)});
+      if (s.quotas.allocated(tenant, level) > 0) tx.refund(s.quotas, tenant, level);
   }
 }
 
@@ -252,18 +242,4 @@ TEST_CASE("what a transaction committed goes with what was recorded before it") 
   log.commit();
   log.rollback(0);
   CHECK(t.value == "34251");
-}
-
-TEST_CASE("whatever is a cell allocator can be changed within a transaction") {
-  journal log;
-  auto cells = apiary_test::cell_allocator_archetype::make();
-  {
-    transaction tx(log);
-    CHECK(journaled::allocate(tx, cells, level_t{0}) == cell_id(0));
-    journaled::release(tx, cells, cell_id(0));
-    CHECK(journaled::allocate_at(tx, cells, cell_id(0)));
-    CHECK_FALSE(journaled::allocate(tx, cells, level_t{0}).has_value());
-    CHECK(cells.free_count(0) == 0);
-  }
-  CHECK(cells.free_count(0) == 1);
 }

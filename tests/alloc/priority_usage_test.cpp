@@ -39,14 +39,14 @@ void check_against_counting(const Tree& tree, std::uint8_t classes, rng& random,
       for (std::uint8_t k = 0; k < classes; ++k) {
         std::uint32_t used = 0;
         std::uint32_t free = 0;
-        for (const cell_id l : leaves(tree, c)) {
+        for (const cell_id l : tree.descendants(c, 0)) {
           const std::uint8_t by = owner[l.value - first_leaf];
           used += by == k ? 1U : 0U;
           free += by == use::unused || by < k ? 1U : 0U;
         }
         REQUIRE(counts.used(c, k) == used);
         REQUIRE(counts.free_at(c, k) == free);
-        REQUIRE(counts.used_at_least(c, k) == leaves(tree, c).size() - free);
+        REQUIRE(counts.used_at_least(c, k) == tree.descendants(c, 0).size() - free);
       }
     }
   }

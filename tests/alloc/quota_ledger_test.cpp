@@ -31,7 +31,7 @@ TEST_CASE("charges stop at the quota and totals are the sums over tenants") {
     switch (random.uniform(4)) {
       case 0:
         quota = allocated + random.uniform(6);
-        ledger.set_quota(tenant_id(t), {l, quota});
+        ledger.set_quota(tenant_id(t), l, quota);
         break;
       case 1:
         if (allocated == 0) break;
@@ -58,13 +58,13 @@ TEST_CASE("quotas beyond 2^32 in all do not look like none") {
   quota_ledger ledger(1);
   constexpr std::uint32_t half = std::uint32_t{1} << 31;
   const tenant_id a = ledger.add_tenant();
-  ledger.set_quota(a, {0, half});
-  ledger.set_quota(ledger.add_tenant(), {0, half});
+  ledger.set_quota(a, 0, half);
+  ledger.set_quota(ledger.add_tenant(), 0, half);
   CHECK(ledger.total_remaining()[0] == std::uint64_t{1} << 32);
   CHECK_FALSE(
       can_grant_all(uniform_tree({8}), std::vector<std::uint32_t>{8}, ledger.total_remaining()));
   REQUIRE(ledger.charge(a, 0));
-  ledger.set_quota(a, {0, 1});
+  ledger.set_quota(a, 0, 1);
   CHECK(ledger.total_remaining()[0] == half);
 }
 
@@ -72,13 +72,13 @@ TEST_CASE("cells are doomed only as far as the counts force it") {
   quota_ledger ledger(2);
   const tenant_id a = ledger.add_tenant();
   const tenant_id b = ledger.add_tenant();
-  ledger.set_quota(a, {1, 3});
-  ledger.set_quota(b, {1, 1});
-  CHECK(ledger.doomed(a, {1, 3}) == 0);
-  CHECK(ledger.doomed(a, {1, 1}) == 2);
-  CHECK(ledger.doomed(b, {1, 1}) == 0);
-  CHECK(ledger.doomed(b, {1, 0}) == 1);
+  ledger.set_quota(a, 1, 3);
+  ledger.set_quota(b, 1, 1);
+  CHECK(ledger.doomed(a, 1, 3) == 0);
+  CHECK(ledger.doomed(a, 1, 1) == 2);
+  CHECK(ledger.doomed(b, 1, 1) == 0);
+  CHECK(ledger.doomed(b, 1, 0) == 1);
   REQUIRE(ledger.charge(a, 1));
-  CHECK(ledger.doomed(a, {1, 1}) == 1);
-  CHECK(ledger.doomed(a, {0, 0}) == 0);
+  CHECK(ledger.doomed(a, 1, 1) == 1);
+  CHECK(ledger.doomed(a, 0, 0) == 0);
 }

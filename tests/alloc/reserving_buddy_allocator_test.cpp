@@ -40,7 +40,7 @@ uniform_tree random_tree(rng& random, std::uint32_t most_leaves) {
 void reserve_at_random(reserving_buddy_allocator& cells, rng& random, int tries) {
   while (tries > 0) {
     const level_t level = random.uniform(cells.tree().num_levels());
-    if (!cells.reserve({level, 1 + random.uniform(3)})) --tries;
+    if (!cells.reserve(level, 1 + random.uniform(3))) --tries;
   }
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("no request within a tenant's quota is refused, ten million times") {
       std::uint32_t left = cells.reserved(l);
       for (std::uint32_t t = 0; t < tenants; ++t) {
         const std::uint32_t share = t + 1 == tenants ? left : random.uniform(left + 1);
-        ledger.set_quota(tenant_id(t), {l, share});
+        ledger.set_quota(tenant_id(t), l, share);
         left -= share;
       }
     }
@@ -189,7 +189,7 @@ void explore(const uniform_tree& tree, const std::vector<std::uint32_t>& reserve
              exploration& seen) {
   const apiary_test::brute_force_guard guard(tree);
   reserving_buddy_allocator start(tree);
-  for (level_t l = 0; l < tree.num_levels(); ++l) REQUIRE(start.reserve({l, reserved[l]}));
+  for (level_t l = 0; l < tree.num_levels(); ++l) REQUIRE(start.reserve(l, reserved[l]));
   std::deque<reserving_buddy_allocator> open{start};
   std::unordered_set<std::uint64_t> visited{0};
   const auto key = [&](const reserving_buddy_allocator& cells) {
@@ -242,7 +242,7 @@ void explore(const uniform_tree& tree, const std::vector<std::uint32_t>& reserve
       std::vector<std::uint32_t> more = reserved;
       ++more[l];
       next = cells;
-      if (next.reserve({l, 1}) != guard.invariant(taken, more)) FAIL("reservation misjudged");
+      if (next.reserve(l, 1) != guard.invariant(taken, more)) FAIL("reservation misjudged");
     }
     for (const cell_id c : live) {
       reserving_buddy_allocator next = cells;
@@ -305,7 +305,7 @@ namespace {
 // reservations has no capacity.
 reserving_buddy_allocator one_reservation_per_level(const uniform_tree& tree) {
   reserving_buddy_allocator cells(tree);
-  for (level_t l = 0; l < tree.num_levels(); ++l) REQUIRE(cells.reserve({l, 2}));
+  for (level_t l = 0; l < tree.num_levels(); ++l) REQUIRE(cells.reserve(l, 2));
   return cells;
 }
 
@@ -321,16 +321,16 @@ TEST_CASE("the guarded allocator behaves as a cell allocator") {
 TEST_CASE("a bad cell is not avoided at the cost of another reservation") {
   const uniform_tree tree({2, 4});  // racks 0 and 1 of four nodes
   reserving_buddy_allocator cells(tree);
-  REQUIRE(cells.reserve({1, 1}));
-  REQUIRE(cells.reserve({0, 4}));
-  CHECK_FALSE(cells.reserve({0, 1}));
+  REQUIRE(cells.reserve(1, 1));
+  REQUIRE(cells.reserve(0, 4));
+  CHECK_FALSE(cells.reserve(0, 1));
   REQUIRE(cells.allocate_at(tree.at(0, 0)));  // rack 0 is split now
   health good(tree);
   for (const std::uint32_t i : {1U, 2U, 3U}) good.mark_bad(tree.at(0, i));
   CHECK_FALSE(cells.allocate({.level = 0, .usable = &good.usable()}).has_value());
   CHECK_FALSE(cells.allocate_at(tree.at(0, 4)));
   CHECK(cells.allocate(0) == tree.at(0, 1));
-  cells.cancel_reservation({1, 1});
+  cells.cancel_reservation(1, 1);
   CHECK(cells.allocate({.level = 0, .usable = &good.usable()}) == tree.at(0, 4));
   CHECK(cells.splittable(1) == 0);
   CHECK(cells.splittable(0) == 4);

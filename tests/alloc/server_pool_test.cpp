@@ -19,7 +19,7 @@ namespace {
 
 std::uint32_t size_of(const job_placement& place) {
   std::uint32_t gpus = 0;
-  for (const placement& p : place) gpus += p.num_devices();
+  for (const placement& p : place) gpus += p.num_gpus();
   return gpus;
 }
 

@@ -86,11 +86,11 @@ TEST_CASE("batch_queue: fifo waits, backfill passes, easy passes unless it delay
 TEST_CASE("batch_queue: whoever waits long enough is first, whatever the priorities") {
   batch_queue queue(gpus_of_any_kind(1), {.rule = batch_rule::fifo, .aging = 10});
   std::vector<job_action> actions;
-  CHECK(queue.submit(wants(0, 1, forever), 0).ok());
+  CHECK(queue.submit(wants(0, 1, max_time), 0).ok());
   CHECK(queue.decide(0, actions).ok());
-  CHECK(queue.submit(wants(1, 1, forever, 0), 1).ok());
-  CHECK(queue.submit(wants(2, 1, forever, 2), 20).ok());  // as if it had come at 0
-  CHECK(queue.submit(wants(3, 1, forever, 2), 22).ok());  // as if at 2
+  CHECK(queue.submit(wants(1, 1, max_time, 0), 1).ok());
+  CHECK(queue.submit(wants(2, 1, max_time, 2), 20).ok());  // as if it had come at 0
+  CHECK(queue.submit(wants(3, 1, max_time, 2), 22).ok());  // as if at 2
   for (std::uint32_t job = 0; job < 3; ++job) {
     CHECK(queue.finish(job == 0 ? job_id(0) : actions.back().job, 30).ok());
     CHECK(queue.decide(30, actions).ok());
@@ -114,7 +114,7 @@ TEST_CASE("batch_queue: why each waited") {
   CHECK(queue.decide(30, actions).ok());
   REQUIRE(actions.size() == 5);
   CHECK(actions[4].job == job_id(4));
-  CHECK(actions[4].place == job_placement{{node_id(0), 3}});
+  CHECK(actions[4].where == job_placement{{node_id(0), 3}});
   CHECK(actions[4].waited[delay_cause::capacity] == 12);
   CHECK(actions[4].waited[delay_cause::fragmentation] == 13);
   CHECK(actions[4].waited.total() == 25);
@@ -334,7 +334,7 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
         REQUIRE_MESSAGE(run.ok(), run.status().ToString());
         for (std::size_t j = 0; j < jobs.size(); ++j) {
           const job_record& r = run->jobs[j];
-          REQUIRE(r.ended != forever);
+          REQUIRE(r.ended != max_time);
           REQUIRE(r.ended - jobs[j].arrival >= r.waited.total() + jobs[j].duration + r.lost);
         }
         REQUIRE(copy.num_running() + copy.num_waiting() == 0);
@@ -432,7 +432,7 @@ TEST_CASE("conservative_queue: late hosts: never more promised than there is") {
         const time_ms from = reserved.value_or(j.started);
         REQUIRE((!reserved || from > now));
         waited += reserved ? 1U : 0U;
-        if (from == forever) continue;
+        if (from == max_time) continue;
         steps[from] += j.gpus;
         steps[from + j.estimate] -= j.gpus;
       }

@@ -84,7 +84,7 @@ TEST_CASE("conservative_queue: when a job ends early, or is withdrawn, those beh
   line.finish(3, 5);  // it never ran
   line.finish(4, 5);
   CHECK(line.decide(5) == jobs_by_start{job_id(5)});
-  CHECK(line.queue.wake() == forever);  // nobody waits
+  CHECK(line.queue.wake() == max_time);  // nobody waits
 }
 
 TEST_CASE("conservative_queue: a job beyond its estimate is taken to run as long again") {
@@ -117,7 +117,7 @@ TEST_CASE("conservative_queue: what a broken server stops waits again, at its ol
   // 2 comes before 3, which is not in its way; no four servers are left for 4.
   CHECK(line.decide(2) == jobs_by_start{job_id(3)});
   CHECK(line.at(2) == 10);
-  CHECK(line.at(4) == forever);
+  CHECK(line.at(4) == max_time);
   REQUIRE(line.queue.mark_healthy(node_id(3), 3).ok());
   CHECK(line.decide(3).empty());
   CHECK(line.at(2) == 6);

@@ -134,7 +134,7 @@ TEST_CASE("sharing_placer: random jobs: no GPU twice, a no only where servers al
       if (random.uniform(3) == 0 && !running.empty()) {
         const auto first = running.begin();
         REQUIRE(placer.finish(job_id(first->first)).ok());
-        for (const placement& p : first->second) idle[p.node.value] |= p.device_mask;
+        for (const placement& p : first->second) idle[p.node.value] |= p.gpu_mask;
         running.erase(first);
       } else {
         const job_request r = job_of(step, 1 + random.uniform(random.uniform(3) * size + size));
@@ -168,9 +168,9 @@ TEST_CASE("sharing_placer: random jobs: no GPU twice, a no only where servers al
         for (std::size_t i = 0; i < place.size(); ++i) {
           const placement& p = place[i];
           REQUIRE((i == 0 || place[i - 1].node < p.node));
-          REQUIRE((p.device_mask & ~idle[p.node.value]) == 0);
+          REQUIRE((p.gpu_mask & ~idle[p.node.value]) == 0);
           REQUIRE(!bad[p.node.value]);
-          idle[p.node.value] ^= p.device_mask;
+          idle[p.node.value] ^= p.gpu_mask;
         }
         running[step] = place;
       }

@@ -40,15 +40,15 @@ std::vector<timed_job> jobs_of(
 // estimates, else the least attained, chosen at its multiples.
 std::vector<time_ms> naive_ends(const std::vector<timed_job>& jobs, std::uint32_t gpus,
                                 time_ms quantum) {
-  std::vector<time_ms> end(jobs.size(), forever);
+  std::vector<time_ms> end(jobs.size(), max_time);
   std::vector<time_ms> had(jobs.size(), 0);
   std::vector<bool> runs(jobs.size(), false);
   bool event = false;  // for the least remaining: at events only
-  for (time_ms now = 0; std::count(end.begin(), end.end(), forever) > 0; ++now) {
+  for (time_ms now = 0; std::count(end.begin(), end.end(), max_time) > 0; ++now) {
     std::vector<std::size_t> order;
     for (std::size_t j = 0; j < jobs.size(); ++j) {
       event = event || jobs[j].arrival == now;
-      if (jobs[j].arrival <= now && end[j] == forever) order.push_back(j);
+      if (jobs[j].arrival <= now && end[j] == max_time) order.push_back(j);
     }
     const auto key = [&](std::size_t j) {
       const time_ms left = std::max<time_ms>(0, jobs[j].request.estimate - had[j]);

@@ -1,7 +1,7 @@
 // apiary/tests/compile_fail/no_tree.cpp - the message names the concept that a type lacks.
 // SPDX-License-Identifier: MIT
 // EXPECT: CellTree
-#include <apiary/topology/tree.h>
+#include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <vector>
@@ -12,6 +12,4 @@ using shape = std::vector<int>;
 using shape = apiary::uniform_tree;
 #endif
 
-apiary::cell_id above(const shape& tree, apiary::cell_id a, apiary::cell_id b) {
-  return apiary::lowest_common_ancestor(tree, a, b);
-}
+bool healthy(const shape& tree, apiary::cell_id c) { return apiary::health(tree).healthy(c); }

@@ -268,15 +268,6 @@ TEST_CASE("a move takes everything and leaves the empty set over nothing") {
   }
 }
 
-TEST_CASE("the lowest bits of a word") {
-  std::uint64_t expected = 0;
-  for (std::uint32_t n = 0; n < 64; ++n) {
-    CHECK(low_bits(n) == expected);
-    expected = 2 * expected + 1;
-  }
-  for (const std::uint32_t n : {64U, 65U, 1000U}) CHECK(low_bits(n) == expected);
-}
-
 TEST_CASE("memory is a bit for each number and a 64th more") {
   CHECK(summary_bitset(262144).memory_bytes() == 262144 / 8 + 4096 / 8 + 64 / 8);
 }

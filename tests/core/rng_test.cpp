@@ -75,7 +75,7 @@ TEST_CASE("the sequence of a seed does not drift") {
   CHECK(hash == 7752537897575484436U);
   std::vector<int> items(52);
   std::iota(items.begin(), items.end(), 0);
-  shuffle(items, random);
+  random.shuffle(items);
   for (const int item : items) hash = hash * 31 + static_cast<std::uint64_t>(item);
   CHECK(hash == 12061033880952148986U);
 }
@@ -117,7 +117,7 @@ TEST_CASE("shuffle keeps the elements and gives each order as often") {
   const std::uint32_t rounds = apiary_test::scaled(60'000U);
   for (std::uint32_t i = 0; i < rounds; ++i) {
     std::vector<std::uint32_t> items{0, 1, 2};
-    shuffle(items, random);
+    random.shuffle(items);
     REQUIRE(items[0] + items[1] + items[2] == 3);
     REQUIRE(items[0] * items[1] * items[2] == 0);
     ++counts[items[0] * 2 + (items[1] > items[2] ? 1U : 0U)];
@@ -127,7 +127,7 @@ TEST_CASE("shuffle keeps the elements and gives each order as often") {
     CHECK(deviation * deviation < 36.0 * rounds * 5.0 / 36.0);
   }
   std::vector<int> none;
-  shuffle(none, random);
+  random.shuffle(none);
   CHECK(none.empty());
 }
 

@@ -1,4 +1,4 @@
-// apiary/tests/core/status_test.cpp - returning early, and strings for Abseil.
+// apiary/tests/core/status_test.cpp - returning early.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/status.h>
 
@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace {
@@ -75,14 +74,6 @@ TEST_CASE("a value that only moves is moved") {
     return *p;
   };
   CHECK(take().value() == 7);
-}
-
-TEST_CASE("a view keeps its characters, zeros among them") {
-  constexpr std::string_view text("a\0b", 3);
-  const absl::string_view same = apiary::to_absl(text);
-  CHECK(same.data() == text.data());
-  CHECK(same.size() == 3);
-  CHECK(apiary::to_absl({}).empty());
 }
 
 }  // namespace

@@ -59,10 +59,10 @@ TEST_CASE("gpu_clustering keeps tasks of one size together") {
   node_table nodes = one_node(1, {1000, 1000, 1000, 1000});
   CHECK(gpu_clustering{}.score(nodes, n, {.cpu_milli = 1}) == 0);
   CHECK(gpu_clustering{}.score(nodes, n, part) == 12 + 25);  // 25 * 4000 / 8000
-  nodes.count_task(n, 0, true);
+  nodes[n].task_sizes |= 1;
   CHECK(gpu_clustering{}.score(nodes, n, part) == 12 + 75);
   CHECK(gpu_clustering{}.score(nodes, n, one) == 12);
-  nodes.count_task(n, 1, true);
+  nodes[n].task_sizes |= 2;
   CHECK(gpu_clustering{}.score(nodes, n, part) == 12 + 50);
   CHECK(gpu_clustering{}.score(nodes, n, one) == 12 + 50);
 }

@@ -38,13 +38,13 @@ TEST_CASE("every decision is that of scoring every node from scratch") {
       if (expected) {
         REQUIRE(plan->where == *expected);
         REQUIRE(scheduler.commit(task, *plan).ok());
-        place_task(nodes, task, plan->where);
+        nodes.place(task, plan->where);
         running.push_back({task, plan->where});
       }
       if (random.uniform(4) == 0 && !running.empty()) {
         const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
         REQUIRE(scheduler.finish(running[i].first.job).ok());
-        remove_task(nodes, running[i].first, running[i].second);
+        nodes.remove(running[i].first, running[i].second);
         running[i] = running.back();
         running.pop_back();
       }

@@ -41,11 +41,11 @@ TEST_CASE("score and devices are those of the definition") {
       CAPTURE(i);
       nodes[n] = random_state(random);
       const task_request task = apiary_test::random_task(random, i);
-      if (!task_fits(task, nodes[n])) continue;
+      if (!nodes[n].fits(task)) continue;
       gradient.update(nodes, n);
       const apiary_test::scored expected = apiary_test::score_node(mix, nodes, n, task);
       REQUIRE(gradient.score(nodes, n, task) == static_cast<std::uint32_t>(expected.score));
-      REQUIRE(gradient.devices(nodes, n, task) == expected.where.device_mask);
+      REQUIRE(gradient.devices(nodes, n, task) == expected.where.gpu_mask);
     }
   }
 }
@@ -89,7 +89,7 @@ TEST_CASE("permuted devices give the same score and a choice that is as good") {
     CAPTURE(i);
     nodes[a] = random_state(random);
     const task_request task = apiary_test::random_task(random, i);
-    if (!task_fits(task, nodes[a])) continue;
+    if (!nodes[a].fits(task)) continue;
     nodes[b] = nodes[a];
     const int last = nodes[a].gpus - 1;
     std::reverse(nodes[b].gpu_left.begin(), nodes[b].gpu_left.begin() + last + 1);
@@ -120,7 +120,7 @@ TEST_CASE("the published rounding differs by one at most, and only where doubles
     for (std::uint32_t i = 0; i < 200; ++i) {
       nodes[n] = random_state(random);
       const task_request task = apiary_test::random_task(random, i);
-      if (!task_fits(task, nodes[n])) continue;
+      if (!nodes[n].fits(task)) continue;
       exact.update(nodes, n);
       published.update(nodes, n);
       const std::uint32_t e = exact.score(nodes, n, task);

@@ -107,7 +107,7 @@ void run(const absl::StatusOr<Scheduler>& fresh, const std::vector<timed_job>& j
   APIARY_VERIFY(done.ok());
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const job_record& r = done->jobs[i];
-    APIARY_VERIFY(r.ended != forever && r.started >= jobs[i].arrival);
+    APIARY_VERIFY(r.ended != max_time && r.started >= jobs[i].arrival);
     APIARY_VERIFY(r.ended - jobs[i].arrival == jobs[i].duration + r.waited.total() + r.lost);
   }
   const job_metrics m = metrics_of(*done, jobs);

@@ -80,7 +80,7 @@ TEST_CASE(
 }
 
 TEST_CASE("gandiva_with_placer: a job that waits says whether GPUs were missing, or together") {
-  auto q = turns_over_servers::create(servers({.gpus = {2, 2}}), {.quantum = forever}).value();
+  auto q = turns_over_servers::create(servers({.gpus = {2, 2}}), {.quantum = max_time}).value();
   REQUIRE(q.submit(job_of(0, 2), 0).ok());
   REQUIRE(q.submit(job_of(1, 1), 0).ok());
   CHECK(decided(q, 0).size() == 2);
@@ -104,8 +104,8 @@ TEST_CASE("gandiva_fgd: a job goes where FGD sends it, which best fit does not")
   auto by_fit = turns_over_servers::create(servers(spec), {.quantum = 60}).value();
   REQUIRE(by_fgd.submit(job_of(0, 1), 0).ok());
   REQUIRE(by_fit.submit(job_of(0, 1), 0).ok());
-  CHECK(decided(by_fgd, 0).at(0).place.at(0).node == node_id(1));
-  CHECK(decided(by_fit, 0).at(0).place.at(0).node == node_id(0));
+  CHECK(decided(by_fgd, 0).at(0).where.at(0).node == node_id(1));
+  CHECK(decided(by_fit, 0).at(0).where.at(0).node == node_id(0));
 }
 
 }  // namespace

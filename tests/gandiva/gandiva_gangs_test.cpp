@@ -154,7 +154,7 @@ TEST_CASE("gandiva on hived: three guests of a whole node each take turns on two
   CHECK(host.scheduler.finish(job_id(0), 250).ok());
   host.tick(250);
   CHECK(host.done() == done_list{{verb::resume, 2}});
-  CHECK(host.scheduler.wake() == forever);
+  CHECK(host.scheduler.wake() == max_time);
 }
 
 TEST_CASE("gandiva on hived: a guest of weight two runs twice as long") {
@@ -414,7 +414,7 @@ struct random_world {
     gangs.measure = random.uniform(2) == 0 ? gang_measure::broken : gang_measure::spread;
     gangs.guaranteed = random.uniform(4) == 0;
     gangs.trials = 1 + random.uniform(4);
-    options.quantum = random.uniform(8) == 0 ? forever : 1 + random.uniform(60);
+    options.quantum = random.uniform(8) == 0 ? max_time : 1 + random.uniform(60);
     options.moves = {random.uniform(4), random.uniform(2) * random.uniform(1500)};
   }
 };

@@ -74,7 +74,7 @@ TEST_CASE("hived_job_backend: a job is a gang of its priority") {
     CHECK(gpus == 3);
     const job_placement place = backend.job_placement_of(backend.stop(job_id(5)));
     REQUIRE(place.size() == 1);
-    CHECK(place[0].num_devices() == 3);
+    CHECK(place[0].num_gpus() == 3);
     CHECK(backend.empty());
   }
   CHECK(backend.entitled_gpus(tenant_id(0)) == 2);

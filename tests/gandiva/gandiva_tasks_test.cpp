@@ -82,7 +82,7 @@ TEST_CASE("gandiva on fgd: may_start is what submit would do") {
 
 TEST_CASE("gandiva on fgd: half a GPU moves, and whoever waits for a whole one starts") {
   for (const bool movable : {true, false}) {
-    gandiva_tasks g = make(whole_gpus(), one_node(2), {.quantum = forever});
+    gandiva_tasks g = make(whole_gpus(), one_node(2), {.quantum = max_time});
     std::vector<task_action> actions;
     for (const std::uint32_t job : {0U, 1U, 2U, 3U})
       REQUIRE(g.submit(part(job, 500), {.movable = movable}, 0, actions).ok());
@@ -130,7 +130,7 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
       const task_mix mix = apiary_test::random_mix(random);
       const node_table empty = apiary_test::random_nodes(random, 2 + random.uniform(4));
       const move_limits limits{random.uniform(4), random.uniform(2) * random.uniform(500)};
-      const time_ms quantum = random.uniform(2) == 0 ? forever : 1 + random.uniform(30);
+      const time_ms quantum = random.uniform(2) == 0 ? max_time : 1 + random.uniform(30);
       gandiva_tasks g = make(mix, empty, {.quantum = quantum, .moves = limits});
       std::map<job_id, std::pair<task_request, bool>> jobs;  // and whether they may move
       std::map<job_id, placement> running;
@@ -139,18 +139,18 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
       time_ms now = 0;
       const auto apply = [&](const task_action& a) {
         log.add(a.job.value).add(static_cast<std::uint64_t>(a.what));
-        log.add(a.where.node.value).add(a.where.device_mask);
+        log.add(a.where.node.value).add(a.where.gpu_mask);
         const task_request& task = jobs.at(a.job).first;
         if (const auto was = running.find(a.job); was != running.end()) {
           REQUIRE((a.what == task_verb::suspend || a.what == task_verb::migrate));
-          remove_task(nodes, task, was->second);
+          nodes.remove(task, was->second);
           running.erase(was);
         } else {
           REQUIRE((a.what == task_verb::start || a.what == task_verb::resume));
         }
         if (a.what == task_verb::suspend) return;
-        REQUIRE(can_place_task(nodes, task, a.where));
-        place_task(nodes, task, a.where);
+        REQUIRE(nodes.can_place(task, a.where));
+        nodes.place(task, a.where);
         running[a.job] = a.where;
       };
       for (std::uint32_t step = 0; step < 60; ++step) {
@@ -166,7 +166,7 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
               std::next(jobs.begin(), random.uniform(static_cast<std::uint32_t>(jobs.size())));
           REQUIRE(g.finish(job->first, now).ok());
           if (const auto was = running.find(job->first); was != running.end()) {
-            remove_task(nodes, job->second.first, was->second);
+            nodes.remove(job->second.first, was->second);
             running.erase(was);
           }
           jobs.erase(job);
@@ -252,7 +252,7 @@ TEST_CASE("gandiva on fgd: the actions written down") {
     }
     for (const task_action& a : actions) {
       log.add(a.job.value).add(static_cast<std::uint64_t>(a.what));
-      log.add(a.where.node.value).add(a.where.device_mask);
+      log.add(a.where.node.value).add(a.where.gpu_mask);
     }
   }
   CHECK(log.value() == 442558154366182818U);

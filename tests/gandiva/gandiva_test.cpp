@@ -128,7 +128,7 @@ TEST_CASE("gandiva: a departure lets a suspended job of the fullest server move 
   m.finish(3, 7);
   CHECK(m.at(2) == runs(1));  // of server 0, which has three jobs
   CHECK(m.actions.size() == 1);
-  CHECK(m.actions[0].place == job_placement{{node_id(1), 3}});
+  CHECK(m.actions[0].where == job_placement{{node_id(1), 3}});
   CHECK(m.actions[0].waited.total() == 4);
 }
 
@@ -226,7 +226,7 @@ TEST_CASE("gandiva: random loads: no GPU twice, none idle that a job could use, 
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
       const job_record& r = run->jobs[j];
-      REQUIRE(r.ended != forever);
+      REQUIRE(r.ended != max_time);
       REQUIRE(r.ended - list.jobs[j].arrival >=
               r.waited.total() + list.jobs[j].duration + r.lost + 1);
     }

@@ -75,8 +75,8 @@ TEST_CASE("pack: every pair that fits is tried exactly once, the best of those l
           left.emplace(j.utilization, j.job.value, g.utilization, g.gpu);
       }
     }
-    shuffle(jobs, random);
-    shuffle(gpus, random);
+    random.shuffle(jobs);
+    random.shuffle(gpus);
     pack_trials trials;
     while (const std::optional<pack_trial> t = trials.next(jobs, gpus)) {
       REQUIRE(!left.empty());

@@ -149,7 +149,7 @@ TEST_CASE_TEMPLATE(
     std::map<job_id, std::pair<job_request, job_placement>> jobs;
     job_id next{0};
     const auto take = [&](const job_placement& place) {
-      for (const placement& p : place) idle[p.node.value] ^= p.device_mask;
+      for (const placement& p : place) idle[p.node.value] ^= p.gpu_mask;
     };
     for (std::uint32_t step = 0; step < 60; ++step) {
       if (random.uniform(2) == 0 && !jobs.empty()) {

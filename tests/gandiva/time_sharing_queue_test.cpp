@@ -120,7 +120,7 @@ TEST_CASE("time_sharing_queue: what a host may send wrongly, and withdrawals") {
   CHECK(q.finish(job_id(2), 2).ok());
   CHECK(q.finish(job_id(1), 2).ok());
   CHECK(said(q, 2) == "");
-  CHECK(q.wake() == forever);
+  CHECK(q.wake() == max_time);
   CHECK(q.idle_gpus() == 8);
 }
 
@@ -214,10 +214,10 @@ TEST_CASE("time_sharing_queue: while nobody runs who takes turns, no quantum is 
   REQUIRE(q.mark_bad(node_id(0), 0).ok());
   REQUIRE(q.submit(job_of(0, 0, 4), 0).ok());
   CHECK(said(q, 0) == "");
-  CHECK(q.wake() == forever);  // it waits for the server, and no turn is another's
+  CHECK(q.wake() == max_time);  // it waits for the server, and no turn is another's
   REQUIRE(q.mark_healthy(node_id(0), 10).ok());
   CHECK(said(q, 10) == "+0");
-  CHECK(q.wake() == forever);
+  CHECK(q.wake() == max_time);
   REQUIRE(q.submit(job_of(0, 1, 4), 20).ok());
   CHECK(said(q, 20) == "");
   CHECK(q.wake() == 60);
@@ -226,7 +226,7 @@ TEST_CASE("time_sharing_queue: while nobody runs who takes turns, no quantum is 
   CHECK(q.wake() == 120);  // whoever was suspended waits for whoever runs
   REQUIRE(q.mark_bad(node_id(0), 70).ok());
   CHECK(said(q, 70) == "");
-  CHECK(q.wake() == forever);
+  CHECK(q.wake() == max_time);
 }
 
 TEST_CASE("time_sharing_queue: whom an owner made room for by moving starts by right") {
@@ -308,7 +308,7 @@ struct careful_host {
       if (a.what == verb::start) {
         REQUIRE(!running.contains(a.job));
         REQUIRE(a.waited.total() == now - waits_since.at(a.job));
-        running[a.job] = a.place;
+        running[a.job] = a.where;
         ++done[0];
         continue;
       }
@@ -318,8 +318,8 @@ struct careful_host {
         waits_since[a.job] = now;
         ++done[1];
       } else {
-        REQUIRE(running.at(a.job) != a.place);
-        running.at(a.job) = a.place;
+        REQUIRE(running.at(a.job) != a.where);
+        running.at(a.job) = a.where;
         ++done[2];
       }
     }
@@ -328,9 +328,9 @@ struct careful_host {
     for (const auto& [job, place] : running) {
       std::uint32_t gpus = 0;
       for (const placement& p : place) {
-        sound = sound && !bad.contains(p.node) && (taken[p.node] & p.device_mask) == 0;
-        taken[p.node] |= p.device_mask;
-        gpus += p.num_devices();
+        sound = sound && !bad.contains(p.node) && (taken[p.node] & p.gpu_mask) == 0;
+        taken[p.node] |= p.gpu_mask;
+        gpus += p.num_gpus();
       }
       sound = sound && gpus == jobs.at(job).gpus;
     }
@@ -414,7 +414,7 @@ std::uint64_t play(rng& random, std::uint32_t servers, std::uint32_t most, std::
         [](const timed_job&, const job_placement&) { return full_speed; },
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
-    for (const job_record& r : run->jobs) REQUIRE(r.ended != forever);
+    for (const job_record& r : run->jobs) REQUIRE(r.ended != max_time);
     REQUIRE(host.queue.num_jobs() == 0);
     if (twice == 0) {
       first = run->log.value();

@@ -74,7 +74,7 @@ classes_t classes_of(const leaf_counts& free, rng& random) {
       classes.push_back({f, 1});
     }
   }
-  shuffle(classes, random);
+  random.shuffle(classes);
   return classes;
 }
 gang_t gang_of(leaf_counts tasks, rng& random) {
@@ -87,7 +87,7 @@ gang_t gang_of(leaf_counts tasks, rng& random) {
       gang.push_back({.tasks = 1, .gpus = t});
     }
   }
-  shuffle(gang, random);
+  random.shuffle(gang);
   return gang;
 }
 
@@ -106,7 +106,7 @@ gang_t triples(std::uint32_t nodes, std::uint32_t moves, rng& random) {
     --a.gpus;
     ++b.gpus;
   }
-  shuffle(gang, random);
+  random.shuffle(gang);
   return gang;
 }
 

@@ -1,6 +1,5 @@
 // apiary/tests/gang/shared_gpu_fit_test.cpp - gangs on shared GPUs against trying every device.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
@@ -301,8 +300,8 @@ bool is_taken_whole(node_table nodes, const uniform_tree& tree, const topology_c
   for (const constrained_task_group& m : gang.groups) missing.push_back(m.tasks);
   for (const task_placement& p : places) {
     const task_request task = task_of(gang.groups[p.group]);
-    if (!can_place_task(nodes, task, p.where) || missing[p.group]-- == 0) return false;
-    place_task(nodes, task, p.where);
+    if (!nodes.can_place(task, p.where) || missing[p.group]-- == 0) return false;
+    nodes.place(task, p.where);
     const auto rack_of = [&](node_id n) { return tree.parent(tree.cells(0)[n.value], 0); };
     if (rack_of(p.where.node) != rack_of(places[0].where.node)) return false;
   }

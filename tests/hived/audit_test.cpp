@@ -38,7 +38,7 @@ TEST_CASE("the audit of cells and gangs has all its parts") {
       {"hidden", "is unhealthy and not bound",
        [](audit_scene& s) {
          for (const cell_id leaf :
-              leaves(s.chain().tree(), s.chain().tree().ancestor(s.leaf(5), 2)))
+              s.chain().tree().descendants(s.chain().tree().ancestor(s.leaf(5), 2), 0))
            if (!s.chain().owner(leaf).cell.valid()) s.chain().mark(leaf, false);
        }},
       {"active", "counts 3 leaves in use, 2 are",

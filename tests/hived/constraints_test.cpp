@@ -42,7 +42,7 @@ bool guest_fits(const hived& h, const gang_request& r, std::uint32_t c) {
   for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
     free.push_back(0);
     if (r.suggested != nullptr && !r.suggested->test(first + n)) continue;
-    for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
+    for (const cell_id leaf : chain.tree().descendants(chain.node_cell(n), 0))
       free.back() += chain.healthy().healthy(leaf) && chain.holders(leaf).idle() ? 1U : 0U;
   }
   const level_t top = chain.tree().num_levels() - 1;

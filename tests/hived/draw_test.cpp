@@ -153,7 +153,7 @@ void check_leaves(const hived& h, const std::string& text) {
         for (std::uint32_t i = 0; i < (racks ? 8U : 1U); ++i) {
           const node_id node(++last_node);
           std::vector<std::string> signs;
-          for (const cell_id leaf : leaves(layout.chains[0].tree, layout.node_cell(node)))
+          for (const cell_id leaf : layout.chains[0].tree.descendants(layout.node_cell(node), 0))
             signs.push_back(sign(h, 0, leaf));
           CHECK(signs == (more ? last : std::vector<std::string>(signs.size(), "..")));
           ++seen;
@@ -167,7 +167,7 @@ void check_leaves(const hived& h, const std::string& text) {
     last_node = node->value;
     last = leaves_in(line.substr(from + first.size()));
     std::vector<std::string> signs;
-    for (const cell_id leaf : leaves(layout.chains[0].tree, layout.node_cell(*node)))
+    for (const cell_id leaf : layout.chains[0].tree.descendants(layout.node_cell(*node), 0))
       signs.push_back(sign(h, 0, leaf));
     CHECK(last == signs);
     ++seen;

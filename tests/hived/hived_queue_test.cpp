@@ -119,8 +119,8 @@ struct audited_queue {
       running.insert(waiting.extract(a.job.value));
       std::uint32_t gpus = 0;
       std::set<node_id> nodes;
-      for (const placement& p : a.place) {
-        gpus += p.num_devices();
+      for (const placement& p : a.where) {
+        gpus += p.num_gpus();
         REQUIRE(nodes.insert(p.node).second);
       }
       REQUIRE(gpus == running.at(a.job.value).gpus);
@@ -335,7 +335,7 @@ TEST_CASE("hived_queue: audited at each event, nobody waits who has room, everyo
       REQUIRE_MESSAGE(run.ok(), run.status().ToString());
       for (std::size_t j = 0; j < jobs.size(); ++j) {
         const job_record& r = run->jobs[j];
-        REQUIRE(r.ended != forever);
+        REQUIRE(r.ended != max_time);
         // No delay without its cause, suspended or not.
         REQUIRE(r.ended - jobs[j].arrival == r.waited.total() + jobs[j].duration + r.lost);
       }

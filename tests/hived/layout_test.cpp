@@ -86,9 +86,9 @@ bool can_keep(const hived_layout& layout, chain_id c) {
   reserving_buddy_allocator cells(layout.chain(c).tree);
   for (const tenant_layout& tenant : layout.tenants)
     for (level_t l = 0; l < cells.tree().num_levels(); ++l)
-      if (!cells.reserve({l, tenant.quota[c.value][l]})) return false;
+      if (!cells.reserve(l, tenant.quota[c.value][l])) return false;
   for (const pinned_layout& pin : layout.pinned)
-    if (pin.chain == c && pin.tenant.valid() && !cells.reserve({cells.tree().level(pin.cell), 1}))
+    if (pin.chain == c && pin.tenant.valid() && !cells.reserve(cells.tree().level(pin.cell), 1))
       return false;
   for (const pinned_layout& pin : layout.pinned)
     if (pin.chain == c && pin.tenant.valid() && !cells.allocate_at(pin.cell)) return false;

@@ -106,7 +106,7 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
       REQUIRE(host.scheduler.reconfigure(config).ok());
     }
     std::vector<note> notes = running(host.scheduler);
-    shuffle(notes, random);
+    random.shuffle(notes);
     std::stable_partition(notes.begin(), notes.end(), [](const note& n) { return n.guaranteed; });
     hived again = *hived::create(config);
     if (random.uniform(2) == 0) copy_health(host.scheduler, again);
@@ -185,7 +185,7 @@ TEST_CASE("gangs replayed after a restart, in any order, run where they ran") {
     hived_play host(config, random(), habits);
     for (std::uint32_t i = 0, n = random.uniform(100); i < n; ++i) host.step();
     std::vector<note> notes = running(host.scheduler);
-    shuffle(notes, random);
+    random.shuffle(notes);
     hived again = *hived::create(config);
     const bool health_first = random.uniform(2) == 0;
     if (health_first) copy_health(host.scheduler, again);
@@ -271,7 +271,7 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
     // A restart with the new configuration: in any order, what is no more is named by nothing.
     hived fresh = *hived::create(after);
     std::vector<note> order = notes;
-    shuffle(order, random);
+    random.shuffle(order);
     for (const note& n : order) {
       gang_request r = n.request;
       r.tenant = fresh.layout().find_tenant(n.tenant).value_or(tenant_id());

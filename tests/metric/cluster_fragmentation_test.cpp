@@ -3,11 +3,10 @@
 // SPDX-License-Identifier: MIT
 #include "support/naive_sharing.h"
 #include "support/scale.h"
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/journaled.h>
 #include <apiary/core/rng.h>
 #include <apiary/metric/cluster_fragmentation.h>
+#include <apiary/model/node_table.h>
 
 #include <doctest/doctest.h>
 
@@ -25,8 +24,8 @@ struct taken {
 };
 
 placement place_on(const node_table& nodes, node_id n, const task_request& task) {
-  if (task.wants_whole_gpus()) return {n, first_free_devices(nodes[n], task.gpus)};
-  if (task.wants_part_of_gpu()) return {n, tightest_device(nodes[n], task.gpu_milli)};
+  if (task.wants_whole_gpus()) return {n, nodes[n].first_free_gpus(task.gpus)};
+  if (task.wants_part_of_gpu()) return {n, nodes[n].tightest_gpu(task.gpu_milli)};
   return {n, 0};
 }
 
@@ -60,10 +59,10 @@ TEST_CASE("the sum stays exact over a million commits and rollbacks") {
     for (std::uint32_t i = 0; i < tries; ++i) {
       const task_request task = apiary_test::random_task(random, job++);
       const node_id n(random.uniform(nodes.size()));
-      if (task_fits(task, nodes[n]) && running.size() < 40) {
+      if (nodes[n].fits(task) && running.size() < 40) {
         running.push_back({task, place_on(nodes, n, task)});
         tx.on_rollback<&refresh>(sum, static_cast<const node_table*>(&nodes), n);
-        journaled::place_task(tx, nodes, task, running.back().where);
+        tx.place(nodes, task, running.back().where);
         sum.update(nodes, n);
       } else if (!running.empty()) {
         std::swap(running.back(),
@@ -71,7 +70,7 @@ TEST_CASE("the sum stays exact over a million commits and rollbacks") {
         const taken gone = running.back();
         running.pop_back();
         tx.on_rollback<&refresh>(sum, static_cast<const node_table*>(&nodes), gone.where.node);
-        journaled::remove_task(tx, nodes, gone.task, gone.where);
+        tx.remove(nodes, gone.task, gone.where);
         sum.update(nodes, gone.where.node);
       } else {
         continue;
@@ -95,7 +94,7 @@ TEST_CASE("the sum stays exact over a million commits and rollbacks") {
     by_definition += apiary_test::weighted_fragmentation(mix, nodes[n]);
   CHECK(sum.weighted_total() == by_definition);
   for (const taken& t : running) {
-    remove_task(nodes, t.task, t.where);
+    nodes.remove(t.task, t.where);
     sum.update(nodes, t.where.node);
   }
   CHECK(nodes == nodes_at_first);

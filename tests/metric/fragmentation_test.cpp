@@ -96,7 +96,7 @@ TEST_CASE("a kind of weight 0 changes nothing, and all weights times k is F the 
   const task_mix mix = apiary_test::random_mix(random);
   std::vector<std::pair<task_kind, std::uint32_t>> zero;
   std::vector<std::pair<task_kind, std::uint32_t>> tenfold;
-  for (const typical_task& t : mix.tasks()) {
+  for (const task_mix::weighted_kind& t : mix.tasks()) {
     zero.push_back({t.kind, t.weight});
     tenfold.push_back({t.kind, 10 * t.weight});
   }

@@ -15,29 +15,29 @@ using namespace apiary;
 
 namespace {
 
-constexpr std::array<delay_cause, num_delay_causes> all_causes{
+constexpr std::array<delay_cause, delays::num_causes> all_causes{
     delay_cause::quota, delay_cause::capacity, delay_cause::fragmentation, delay_cause::order};
 
-static_assert(later_by(3, 4) == 7);
-static_assert(later_by(forever, 0) == forever);
+static_assert(add_time(3, 4) == 7);
+static_assert(add_time(max_time, 0) == max_time);
 static_assert(delay_clock().at(5)[delay_cause::capacity] == 5);
-static_assert(job_request().estimate == forever);
+static_assert(job_request().estimate == max_time);
 
 }  // namespace
 
-TEST_CASE("later_by: the sum, and forever where there is none") {
+TEST_CASE("add_time: the sum, and max_time where there is none") {
   constexpr time_ms first = std::numeric_limits<time_ms>::min();
   for (const time_ms a :
-       {first, first + 1, time_ms{-7}, time_ms{-1}, time_ms{0}, time_ms{1}, time_ms{9}, forever / 2,
-        forever / 2 + 1, forever - 9, forever - 1, forever}) {
+       {first, first + 1, time_ms{-7}, time_ms{-1}, time_ms{0}, time_ms{1}, time_ms{9},
+        max_time / 2, max_time / 2 + 1, max_time - 9, max_time - 1, max_time}) {
     for (const time_ms b : {time_ms{0}, time_ms{1}, time_ms{8}, time_ms{9}, time_ms{10},
-                            forever / 2, forever / 2 + 1, forever - 1, forever}) {
+                            max_time / 2, max_time / 2 + 1, max_time - 1, max_time}) {
       CAPTURE(a);
       CAPTURE(b);
-      // Both at least 0: the sum is below 2^64. Otherwise it is below `forever`.
+      // Both at least 0: the sum is below 2^64. Otherwise it is below `max_time`.
       const bool beyond = a > 0 && static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b) >
-                                       static_cast<std::uint64_t>(forever);
-      CHECK(later_by(a, b) == (beyond ? forever : a + b));
+                                       static_cast<std::uint64_t>(max_time);
+      CHECK(add_time(a, b) == (beyond ? max_time : a + b));
     }
   }
 }
@@ -50,7 +50,7 @@ TEST_CASE("delays: by cause, in all, added and taken away") {
   d[delay_cause::fragmentation] = 300;
   d[delay_cause::order] = 4000;
   CHECK(d.total() == 4321);
-  CHECK(d.by_cause == std::array<time_ms, num_delay_causes>{1, 20, 300, 4000});
+  CHECK(d.by_cause == std::array<time_ms, delays::num_causes>{1, 20, 300, 4000});
   delays sum = d;
   sum += d;
   for (const delay_cause c : all_causes) CHECK(sum[c] == 2 * d[c]);
@@ -77,7 +77,7 @@ TEST_CASE("delay_clock: every tick counts for the cause that was set last") {
       CHECK(clock.at(now) == counted);
       CHECK(clock.at(now).total() == now);
       if (random.uniform(3) == 0) continue;
-      cause = all_causes[random.uniform(num_delay_causes)];
+      cause = all_causes[random.uniform(delays::num_causes)];
       clock.set(cause, now);
       CHECK(clock.cause() == cause);
       CHECK(clock.at(now) == counted);
@@ -103,7 +103,7 @@ TEST_CASE("job_action: equal in all of its parts") {
   b.waited[delay_cause::order] = 1;
   CHECK(a != b);
   b = a;
-  b.place[0].device_mask = 0b1;
+  b.where[0].gpu_mask = 0b1;
   CHECK(a != b);
   b = a;
   b.what = job_action::verb::pack;

@@ -15,11 +15,11 @@ TEST_CASE("a new node is free and healthy") {
   CHECK(nodes.size() == 2);
   CHECK(nodes.total_gpus() == 8);
   CHECK(nodes[a].left == resources{96000, 393216});
-  CHECK(nodes[a].devices().size() == 8);
+  CHECK(nodes[a].each_gpu().size() == 8);
   CHECK(nodes[a].free_gpus() == 8);
   CHECK(nodes[a].total_gpu_left() == 8000);
   CHECK(nodes[a].healthy);
-  CHECK(nodes[b].devices().empty());
+  CHECK(nodes[b].each_gpu().empty());
   CHECK(nodes.shape(b) == node_shape{{32000, 1024}, 0, 0});
   CHECK(nodes.contains(b));
   CHECK_FALSE(nodes.contains(node_id(2)));
@@ -38,18 +38,22 @@ TEST_CASE("a model is accessible only on a node that has GPUs") {
 
 TEST_CASE("the sizes of the tasks on a node are a set with counts behind it") {
   node_table nodes;
-  const node_id a = nodes.add({{1, 1}, max_gpus_per_node, 0});
+  const node_id n = nodes.add({{1, 1}, max_gpus_per_node, 0});
   const node_table empty = nodes;
-  nodes.count_task(a, 0, true);
-  nodes.count_task(a, 0, true);
-  nodes.count_task(a, max_gpus_per_node, true);
-  CHECK(nodes[a].task_sizes == (1U | 1U << max_gpus_per_node));
-  nodes.count_task(a, 0, false);
-  CHECK(nodes[a].task_sizes == (1U | 1U << max_gpus_per_node));
-  nodes.count_task(a, 0, false);
-  CHECK(nodes[a].task_sizes == 1U << max_gpus_per_node);
+  const task_request part{.gpus = 1, .gpu_milli = 300};
+  const task_request most{.gpus = max_gpus_per_node - 1, .gpu_milli = whole_gpu};
+  const placement first{n, 1};
+  const placement others{n, (1U << max_gpus_per_node) - 2};
+  nodes.place(part, first);
+  nodes.place(part, first);
+  nodes.place(most, others);
+  CHECK(nodes[n].task_sizes == (1U | 1U << most.gpus));
+  nodes.remove(part, first);
+  CHECK(nodes[n].task_sizes == (1U | 1U << most.gpus));
+  nodes.remove(part, first);
+  CHECK(nodes[n].task_sizes == 1U << most.gpus);
   CHECK_FALSE(nodes == empty);
-  nodes.count_task(a, max_gpus_per_node, false);
+  nodes.remove(most, others);
   CHECK(nodes == empty);
 }
 

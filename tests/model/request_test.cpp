@@ -11,8 +11,6 @@ namespace {
 using namespace apiary;
 
 static_assert(std::is_trivially_copyable_v<task_request>);
-static_assert(contains_model(any_model, 0) && contains_model(any_model, max_gpu_models - 1));
-static_assert(contains_model(model_set{2}, 1) && !contains_model(model_set{2}, 0));
 
 TEST_CASE("a task takes no GPU, a share of one, or whole ones") {
   constexpr task_request none{.cpu_milli = 4000};

@@ -205,7 +205,7 @@ TEST_CASE("philly: who waits in vain wants no calls") {
   // Both tenants have their quotas: nobody collects, nobody preempts, localities relax twice each.
   for (std::uint32_t job = 2; job < 1000; ++job) submit(job, job % 2, 1 + job % 3, job);
   std::size_t calls = 0;
-  for (time_ms now = p.wake(); now != forever; now = p.wake()) {
+  for (time_ms now = p.wake(); now != max_time; now = p.wake()) {
     REQUIRE(p.decide(now, actions).ok());
     ++calls;
   }
@@ -220,7 +220,7 @@ TEST_CASE("philly: who waits in vain wants no calls") {
   REQUIRE(p.decide(later, actions).ok());
   CHECK(p.find(job_id(2)) == stands(philly::phase::acquire, 7));
   CHECK(p.waited(job_id(2), later)->by_cause ==
-        std::array<time_ms, num_delay_causes>{later - 2, 0, 0, 0});
+        std::array<time_ms, delays::num_causes>{later - 2, 0, 0, 0});
   REQUIRE(p.finish(job_id(0), later).ok());
   REQUIRE(p.decide(later, actions).ok());
   CHECK(actions.size() > 2);

@@ -5,7 +5,6 @@
 #include "support/naive_pool.h"
 #include "support/naive_sharing.h"
 #include "support/scale.h"
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
@@ -175,16 +174,16 @@ struct shared_host {
         lost.push_back(a.job);
         continue;
       }
-      for (const placement& part : a.place) log.add(part.node.value).add(part.device_mask);
+      for (const placement& part : a.where) log.add(part.node.value).add(part.gpu_mask);
       REQUIRE(a.waited.total() == now - since.at(a.job.value));
       REQUIRE(a.waited[delay_cause::order] == 0);
       since.erase(a.job.value);
-      REQUIRE(gpus_of(a.place) == r.gpus);
+      REQUIRE(gpus_of(a.where) == r.gpus);
       bool fits_a_rack = false;
       for (std::uint32_t i = 0; i < p.pool().num_racks(); ++i)
         fits_a_rack = fits_a_rack || p.pool().total(i) >= r.gpus;
       if (fits_a_rack && p.find(a.job)->locality != job_locality::anywhere) {
-        REQUIRE(p.pool().rack_of(a.place.front().node) == p.pool().rack_of(a.place.back().node));
+        REQUIRE(p.pool().rack_of(a.where.front().node) == p.pool().rack_of(a.where.back().node));
       }
       for (const job_id job : lost) {
         const job_request& victim = jobs.at(job.value);
@@ -209,8 +208,8 @@ struct shared_host {
     for (const node_id n : nodes.ids()) nodes[n].healthy = true;
     std::set<std::uint32_t> with_task;
     for (const auto& [id, task] : tasks) {
-      REQUIRE(can_place_task(nodes, task.first, task.second));
-      place_task(nodes, task.first, task.second);
+      REQUIRE(nodes.can_place(task.first, task.second));
+      nodes.place(task.first, task.second);
       if (task.first.wants_gpu()) with_task.insert(task.second.node.value);
     }
     std::map<std::uint32_t, std::uint32_t> held;  // by job
@@ -220,10 +219,10 @@ struct shared_host {
         if (pool.owner(n, d).valid()) masks[pool.owner(n, d).value] |= 1U << d;
       for (const auto& [job, mask] : masks) {
         const placement part{n, mask};
-        const task_request gang{.gpus = part.num_devices(), .gpu_milli = whole_gpu};
-        REQUIRE(can_place_task(nodes, gang, part));
-        place_task(nodes, gang, part);
-        held[job] += part.num_devices();
+        const task_request gang{.gpus = part.num_gpus(), .gpu_milli = whole_gpu};
+        REQUIRE(nodes.can_place(gang, part));
+        nodes.place(gang, part);
+        held[job] += part.num_gpus();
       }
       shared_servers += !masks.empty() && with_task.contains(n.value) ? 1U : 0U;
     }
@@ -451,7 +450,7 @@ TEST_CASE(
   REQUIRE(p.use_pool([](fgd_pool& pool) { return pool.finish(job_id(0)); }).ok());
   REQUIRE(p.decide(7, actions).ok());
   REQUIRE(actions.size() == 1);
-  CHECK(actions[0].place == job_placement{{node_id(0), 3}, {node_id(1), 3}});
+  CHECK(actions[0].where == job_placement{{node_id(0), 3}, {node_id(1), 3}});
   CHECK(actions[0].waited.total() == 7);
   REQUIRE(p.finish(job_id(0), 8).ok());
   REQUIRE(commit(half, node_id(0)).ok());

@@ -80,7 +80,7 @@ struct philly_host {
   [[nodiscard]] typename P::standing at(std::uint32_t job) const {
     return scheduler.find(job_id(job)).value();
   }
-  [[nodiscard]] const job_placement& place(std::uint32_t job) const { return last.at(job).place; }
+  [[nodiscard]] const job_placement& place(std::uint32_t job) const { return last.at(job).where; }
 };
 
 // A GPU of every server is taken by jobs 0, 1, 2, 3: no whole server is idle.
@@ -534,7 +534,7 @@ struct audited {
       bool fits_a_rack = false;
       for (std::uint32_t i = 0; i < p.pool().num_racks(); ++i)
         fits_a_rack = fits_a_rack || p.pool().total(i) >= r.gpus;
-      if (fits_a_rack) CHECK(rack(a.place.front().node) == rack(a.place.back().node));
+      if (fits_a_rack) CHECK(rack(a.where.front().node) == rack(a.where.back().node));
     }
     return status;
   }
@@ -581,7 +581,7 @@ TEST_CASE_TEMPLATE(
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
       const job_record& r = run->jobs[j];
-      REQUIRE(r.ended != forever);
+      REQUIRE(r.ended != max_time);
       REQUIRE(r.ended == list.jobs[j].arrival + r.waited.total() + list.jobs[j].duration + r.lost);
       REQUIRE(r.waited[delay_cause::order] == 0);
     }
@@ -599,7 +599,7 @@ TEST_CASE("philly: what the host has of a server that breaks is no job's") {
   REQUIRE(p->submit({.job = job_id(9), .tenant = tenant_id(0), .gpus = 4}, 0).ok());
   REQUIRE(p->decide(0, actions).ok());
   REQUIRE(actions.size() == 2);
-  const node_id here = actions[0].place[0].node;
+  const node_id here = actions[0].where[0].node;
   // Under an id that no job has, and under one of a job that runs elsewhere.
   const placement first = p->pool().pick_idle(here, 1);
   p->use_pool([&](server_pool& pool) { pool.take(job_id(7), {&first, 1}); });

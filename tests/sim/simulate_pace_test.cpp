@@ -62,19 +62,19 @@ struct restless {
     if (now % 7 != 0) return absl::OkStatus();
     std::vector<job_id> jobs(waiting.begin(), waiting.end());
     for (const auto& [job, place] : running) jobs.push_back(job);
-    shuffle(jobs, random);
+    random.shuffle(jobs);
     for (const job_id job : jobs) {
       job_action a{.job = job};
       if (waiting.erase(job) == 1) {
         a.what = random.uniform(2) == 0 ? verb::start : verb::pack;
-        running[job] = a.place = any_place();
+        running[job] = a.where = any_place();
       } else if (const std::uint32_t what = random.uniform(5); what == 0) {
         a.what = random.uniform(2) == 0 ? verb::suspend : verb::unpack;
         running.erase(job);
         waiting.insert(job);
       } else if (what < 3) {
         a.what = what == 1 ? verb::migrate : random.uniform(2) == 0 ? verb::grow : verb::shrink;
-        running[job] = a.place = any_place();
+        running[job] = a.where = any_place();
       } else {
         continue;
       }
@@ -88,7 +88,7 @@ static_assert(JobScheduler<restless>);
 
 std::uint32_t pace_of(const timed_job& job, const job_placement& place, std::size_t others) {
   std::uint32_t gpus = 0;
-  for (const placement& p : place) gpus += p.num_devices();
+  for (const placement& p : place) gpus += p.num_gpus();
   return (200 + 130 * gpus + 7 * job.request.job.value) / static_cast<std::uint32_t>(others + 1);
 }
 
@@ -113,7 +113,7 @@ struct tick_by_tick {
         const time_ms cost = a.what == verb::migrate ? options.migration_cost : options.start_cost;
         const bool runs = !s.place.empty();
         s.from = runs ? std::max(s.from, now + cost) : now + cost;
-        s.place = a.place;
+        s.place = a.where;
       }
       std::set<std::pair<std::uint32_t, std::uint32_t>> devices;
       std::vector<std::uint32_t> done;
@@ -121,11 +121,11 @@ struct tick_by_tick {
         std::set<std::uint32_t> others;
         for (const placement& p : s.place) {
           for (std::uint32_t d = 0; d < 3; ++d) {
-            if ((p.device_mask >> d & 1) == 0) continue;
+            if ((p.gpu_mask >> d & 1) == 0) continue;
             devices.emplace(p.node.value, d);
             for (const auto& [other, o] : all) {
               for (const placement& q : o.place) {
-                if (other != job && q.node == p.node && (q.device_mask >> d & 1) != 0)
+                if (other != job && q.node == p.node && (q.gpu_mask >> d & 1) != 0)
                   others.insert(other);
               }
             }
@@ -192,7 +192,7 @@ TEST_CASE("simulate: two jobs side by side, one after the other has gone") {
     absl::Status finish(job_id, time_ms) { return absl::OkStatus(); }
     absl::StatusOr<std::vector<job_id>> mark_bad(node_id, time_ms) { return std::vector<job_id>(); }
     absl::Status mark_healthy(node_id, time_ms) { return absl::OkStatus(); }
-    time_ms wake() const { return last < 40 ? 40 : forever; }
+    time_ms wake() const { return last < 40 ? 40 : max_time; }
     std::uint32_t total_gpus() const { return 1; }
     absl::Status decide(time_ms now, std::vector<job_action>& actions) {
       if (now == 0) actions.push_back({verb::start, job_id(0), {{node_id(0), 1}}, {}});

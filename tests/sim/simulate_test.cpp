@@ -98,11 +98,11 @@ TEST_CASE("simulate: at equal times ends come before arrivals, and nothing waits
 TEST_CASE("simulate: who can never go on is left, and time can be cut") {
   const std::vector<timed_job> jobs{job(0, 4, 0, 10), job(1, 4, 3, 10)};
   batch_queue queue(servers({4}));
-  const std::vector<outage> for_ever{{node_id(0), 12, forever}};
+  const std::vector<outage> for_ever{{node_id(0), 12, max_time}};
   const auto run = simulate(queue, jobs, for_ever, {}, at_full_speed, unseen);
   REQUIRE(run.ok());
   CHECK(run->jobs[0].ended == 10);
-  CHECK(run->jobs[1].ended == forever);
+  CHECK(run->jobs[1].ended == max_time);
   CHECK(run->jobs[1].started == 10);
   CHECK(metrics_of(*run, jobs).unended == 1);
   batch_queue again(servers({4}));
@@ -142,8 +142,8 @@ TEST_CASE("simulate: a server that is broken does not break, and is broken until
   const auto done = run(in_turn);
   REQUIRE_MESSAGE(done.ok(), done.status().ToString());
   CHECK(done->jobs[0].ended == 15);  // again from 5 on, on the other one
-  CHECK(run({{node_id(0), 2, forever}, {node_id(0), 9, 10}}).status().message() ==
-        "outage 1: server 0 breaks at 9, but it is broken until " + std::to_string(forever));
+  CHECK(run({{node_id(0), 2, max_time}, {node_id(0), 9, 10}}).status().message() ==
+        "outage 1: server 0 breaks at 9, but it is broken until " + std::to_string(max_time));
 }
 
 TEST_CASE("simulate: a scheduler that wants to be woken now, for ever, is an error") {

@@ -2,13 +2,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/cell_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/tree.h>
 
 #include <cstdint>
-#include <optional>
-#include <utility>
 
 namespace apiary_test {
 
@@ -48,27 +45,5 @@ class tree_archetype {
 };
 
 static_assert(apiary::CellTree<tree_archetype>);
-
-// One cell of one level, number 0; no comparison, no further members.
-class cell_allocator_archetype {
- public:
-  using cell_id = apiary::cell_id;
-  using level_t = apiary::level_t;
-
-  static cell_allocator_archetype make() { return cell_allocator_archetype(false); }
-
-  std::optional<cell_id> allocate(level_t /*level*/) {
-    return allocate_at(cell_id(0)) ? std::optional(cell_id(0)) : std::nullopt;
-  }
-  bool allocate_at(cell_id /*c*/) { return !std::exchange(live_, true); }
-  void release(cell_id /*c*/) { live_ = false; }
-  [[nodiscard]] std::uint32_t free_count(level_t /*level*/) const { return live_ ? 0 : 1; }
-
- private:
-  explicit cell_allocator_archetype(bool live) : live_(live) {}
-  bool live_;
-};
-
-static_assert(apiary::CellAllocator<cell_allocator_archetype>);
 
 }  // namespace apiary_test

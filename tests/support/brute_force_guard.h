@@ -19,7 +19,7 @@ class brute_force_guard {
   explicit brute_force_guard(const apiary::uniform_tree& tree) : tree_(tree) {
     for (std::uint32_t i = 0; i < tree.num_cells(); ++i) {
       std::uint64_t mask = 0;
-      for (const cell_id leaf : leaves(tree, cell_id(i)))
+      for (const cell_id leaf : tree.descendants(cell_id(i), 0))
         mask |= std::uint64_t{1} << tree.index(leaf, 0);
       masks_.push_back(mask);
     }

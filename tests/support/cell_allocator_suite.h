@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/cell_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/tree.h>
@@ -17,7 +16,7 @@ namespace apiary_test {
 
 // Random grants and releases. `empty` has no live cell. After every step: live cells are disjoint,
 // and free cells make up the rest (no leaf is lost, none is counted twice; merging is complete).
-template <apiary::CellAllocator Allocator, apiary::CellTree Tree>
+template <class Allocator, apiary::CellTree Tree>
 void check_cell_allocator(const Allocator& empty, const Tree& tree, apiary::rng& random,
                           int steps) {
   using apiary::cell_id;
@@ -27,13 +26,13 @@ void check_cell_allocator(const Allocator& empty, const Tree& tree, apiary::rng&
   std::vector<char> taken(tree.num_cells(), 0);
 
   const auto mark = [&](cell_id c, bool value) {
-    for (const cell_id leaf : leaves(tree, c)) {
+    for (const cell_id leaf : tree.descendants(c, 0)) {
       REQUIRE((taken[leaf.value] != 0) != value);
       taken[leaf.value] = static_cast<char>(value);
     }
   };
   const auto is_empty = [&](cell_id c) {
-    for (const cell_id leaf : leaves(tree, c))
+    for (const cell_id leaf : tree.descendants(c, 0))
       if (taken[leaf.value] != 0) return false;
     return true;
   };
@@ -89,7 +88,7 @@ void check_cell_allocator(const Allocator& empty, const Tree& tree, apiary::rng&
   }
 
   // Whatever the order of the last releases, the empty state returns.
-  shuffle(live, random);
+  random.shuffle(live);
   for (const cell_id c : live) allocator.release(c);
   REQUIRE(allocator == empty);
 }

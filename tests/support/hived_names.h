@@ -87,7 +87,7 @@ inline void copy_health(const apiary::hived& from, apiary::hived& to) {
   for (std::uint32_t n = 0; n < from.layout().num_nodes(); ++n) {
     const apiary::node_id node(n);
     const apiary::chain_id c = from.layout().chain_of(node);
-    const auto inside = apiary::leaves(from.layout().chain(c).tree, from.layout().node_cell(node));
+    const auto inside = from.layout().chain(c).tree.descendants(from.layout().node_cell(node), 0);
     for (std::uint32_t i = 0; i < inside.size(); ++i) {
       if (!from.cells().chain(c.value).healthy().healthy(inside[i]))
         REQUIRE(to.mark_bad(node, i).ok());

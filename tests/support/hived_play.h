@@ -325,7 +325,7 @@ class hived_play {
     }
     downgraded_for_.clear();
     stale_.reset();
-    shuffle(order, random);
+    random.shuffle(order);
     std::stable_partition(order.begin(), order.end(),
                           [](const running_gang& g) { return g.guaranteed; });
     if (random.uniform(2) == 0) copy_health(old, scheduler);

@@ -63,7 +63,7 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
       state.cells().chain(state.layout().chain_of(node).value);
   const apiary::cell_id cell = state.layout().node_cell(node);
   if (!position) return chain.healthy().healthy(cell);
-  return chain.healthy().healthy(apiary::leaves(chain.tree(), cell)[*position]);
+  return chain.healthy().healthy(chain.tree().descendants(cell, 0)[*position]);
 }
 
 // Whether a gang may grow by another one, whose type of leaf and chain are the same.

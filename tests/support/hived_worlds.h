@@ -134,7 +134,7 @@ struct random_chain {
                 nodes[random.uniform(num_nodes)]->address);
   }
   if (random.uniform(4) == 0) nodes[random.uniform(num_nodes)]->address = "new";
-  if (random.uniform(3) == 0) shuffle(tenants, random);
+  if (random.uniform(3) == 0) random.shuffle(tenants);
   if (random.uniform(4) == 0) tenants.pop_back();
   for (apiary::virtual_cluster_config& t : tenants) {
     while (!t.cells.empty() && random.uniform(3) == 0) {

@@ -24,7 +24,7 @@ class naive_allocator {
 
   // No leaf of c is in a live cell.
   [[nodiscard]] bool is_empty(cell_id c) const {
-    for (const cell_id leaf : leaves(tree_, c))
+    for (const cell_id leaf : tree_.descendants(c, 0))
       if (taken_[leaf.value] != 0) return false;
     return true;
   }
@@ -82,7 +82,7 @@ class naive_allocator {
   }
   void release(cell_id c) {
     std::erase(live_, c);
-    for (const cell_id leaf : leaves(tree_, c)) taken_[leaf.value] = 0;
+    for (const cell_id leaf : tree_.descendants(c, 0)) taken_[leaf.value] = 0;
   }
 
   [[nodiscard]] const std::vector<cell_id>& live() const { return live_; }
@@ -90,7 +90,7 @@ class naive_allocator {
  private:
   void grant(cell_id c) {
     live_.push_back(c);
-    for (const cell_id leaf : leaves(tree_, c)) taken_[leaf.value] = 1;
+    for (const cell_id leaf : tree_.descendants(c, 0)) taken_[leaf.value] = 1;
   }
 
   Tree tree_;

@@ -23,8 +23,8 @@ inline std::vector<apiary::time_ms> naive_starts(naive_rule rule, std::uint32_t 
   time_ms horizon = 1;
   for (const apiary::timed_job& j : jobs) horizon = std::max(horizon, j.arrival);
   for (const apiary::timed_job& j : jobs) horizon += j.request.estimate;
-  std::vector<time_ms> start(jobs.size(), apiary::forever);
-  std::vector<time_ms> reserved(jobs.size(), apiary::forever);  // conservative
+  std::vector<time_ms> start(jobs.size(), apiary::max_time);
+  std::vector<time_ms> reserved(jobs.size(), apiary::max_time);  // conservative
   for (time_ms now = 0; now < horizon; ++now) {
     // The free GPUs at each tick from now on, as the estimates have it.
     std::vector<std::int64_t> idle(static_cast<std::size_t>(horizon - now), gpus);
@@ -52,7 +52,7 @@ inline std::vector<apiary::time_ms> naive_starts(naive_rule rule, std::uint32_t 
     };
     std::vector<std::size_t> waiting;
     for (std::size_t j = 0; j < jobs.size(); ++j) {
-      if (start[j] == apiary::forever) {
+      if (start[j] == apiary::max_time) {
         if (jobs[j].arrival <= now) waiting.push_back(j);
       } else if (start[j] + jobs[j].duration > now) {
         take(j, start[j], start[j] + jobs[j].request.estimate);
@@ -66,14 +66,14 @@ inline std::vector<apiary::time_ms> naive_starts(naive_rule rule, std::uint32_t 
       // What is reserved stays at least as early; in order, everyone moves to the earliest place
       // that the reservations of all others leave.
       for (const std::size_t j : waiting) {
-        if (reserved[j] != apiary::forever)
+        if (reserved[j] != apiary::max_time)
           take(j, reserved[j], reserved[j] + jobs[j].request.estimate);
       }
       for (bool moved = true; moved;) {
         moved = false;
         for (const std::size_t j : waiting) {
           const time_ms before = reserved[j];
-          if (before != apiary::forever) give(j, before, before + jobs[j].request.estimate);
+          if (before != apiary::max_time) give(j, before, before + jobs[j].request.estimate);
           reserved[j] = earliest(j);
           take(j, reserved[j], reserved[j] + jobs[j].request.estimate);
           moved = moved || reserved[j] != before;

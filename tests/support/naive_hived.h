@@ -104,11 +104,11 @@ class naive_tenant {
 
  private:
   void occupy(apiary::cell_id p, bool now) {
-    for (const apiary::cell_id leaf : apiary::leaves(tree_, p))
+    for (const apiary::cell_id leaf : tree_.descendants(p, 0))
       occupied_[tree_.index(leaf, 0)] = now;
   }
   [[nodiscard]] bool is_free(apiary::cell_id p) const {
-    for (const apiary::cell_id leaf : apiary::leaves(tree_, p))
+    for (const apiary::cell_id leaf : tree_.descendants(p, 0))
       if (occupied_[tree_.index(leaf, 0)]) return false;
     return true;
   }
@@ -129,7 +129,7 @@ class naive_tenant {
   }
   // Whether nobody else has a leaf of it, once lower gangs have gone.
   [[nodiscard]] bool can_be_emptied(apiary::cell_id p) const {
-    for (const apiary::cell_id leaf : apiary::leaves(tree_, p))
+    for (const apiary::cell_id leaf : tree_.descendants(p, 0))
       if (!can_be_freed(leaf)) return false;
     return true;
   }
@@ -139,7 +139,7 @@ class naive_tenant {
     const apiary::level_t node = chain_.node_level() < l ? chain_.node_level() : l;
     for (const apiary::cell_id n : tree_.descendants(p, node)) {
       available_.push_back(0);
-      for (const apiary::cell_id leaf : apiary::leaves(tree_, n))
+      for (const apiary::cell_id leaf : tree_.descendants(n, 0))
         available_.back() += will_do(leaf) && can_be_freed(leaf) ? 1U : 0U;
     }
   }

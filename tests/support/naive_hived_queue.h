@@ -75,7 +75,7 @@ class naive_hived_queue {
     while (start_guest(actions)) continue;
     return absl::OkStatus();
   }
-  [[nodiscard]] time_ms wake() const { return apiary::forever; }
+  [[nodiscard]] time_ms wake() const { return apiary::max_time; }
   [[nodiscard]] std::uint32_t total_gpus() const { return total_; }
 
  private:

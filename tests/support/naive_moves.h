@@ -3,7 +3,6 @@
 #pragma once
 
 #include "naive_sharing.h"
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/gandiva/detail/fragmentation_moves.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
@@ -33,19 +32,19 @@ namespace apiary_test {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const apiary::task_request& task = tasks[i].task;
     apiary::node_table without = nodes;
-    apiary::remove_task(without, task, tasks[i].where);
+    without.remove(task, tasks[i].where);
     std::optional<apiary::detail::fragmentation_move> to;  // of this task
     const auto consider = [&](apiary::placement where) {
       apiary::node_table then = without;
-      apiary::place_task(then, task, where);
+      then.place(task, where);
       const std::uint64_t after = weighted_fragmentation(mix, then);
       if (after >= before || (to && before - after <= to->gain)) return;
       to = apiary::detail::fragmentation_move{i, where, before - after};
     };
     for (const apiary::node_id n : nodes.ids()) {
-      if (!apiary::task_fits(task, without[n])) continue;
+      if (!without[n].fits(task)) continue;
       if (!task.wants_part_of_gpu()) {
-        consider({n, task.wants_gpu() ? apiary::first_free_devices(without[n], task.gpus) : 0});
+        consider({n, task.wants_gpu() ? without[n].first_free_gpus(task.gpus) : 0});
         continue;
       }
       for (std::uint32_t d = 0; d < without[n].gpus; ++d)

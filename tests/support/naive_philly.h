@@ -111,7 +111,7 @@ class naive_philly_over {
   }
   [[nodiscard]] time_ms wake() const {
     const record* const next = next_timer();
-    return next == nullptr ? apiary::forever : next->timer;
+    return next == nullptr ? apiary::max_time : next->timer;
   }
   [[nodiscard]] std::uint32_t total_gpus() const { return places_.pool().total(); }
 
@@ -137,7 +137,7 @@ class naive_philly_over {
     apiary::job_locality locality = apiary::job_locality::packed;
     std::uint32_t tries = 0;
     std::uint32_t retries = 0;
-    time_ms timer = apiary::forever;
+    time_ms timer = apiary::max_time;
     time_ms started = 0;
     apiary::job_placement place{};
     std::vector<apiary::node_id> aim{};
@@ -146,7 +146,7 @@ class naive_philly_over {
   [[nodiscard]] const record* next_timer() const {
     const record* next = nullptr;
     for (const auto& [id, r] : jobs_) {
-      if (r.timer != apiary::forever && (next == nullptr || r.timer < next->timer)) next = &r;
+      if (r.timer != apiary::max_time && (next == nullptr || r.timer < next->timer)) next = &r;
     }
     return next;
   }
@@ -236,7 +236,7 @@ class naive_philly_over {
     if (within && collector.valid() && running(t) + wanted(t) > options_.quotas[t])
       release(jobs_.at(collector.value));
     r.at = phase::run;
-    r.timer = apiary::forever;
+    r.timer = apiary::max_time;
     r.started = now;
     apiary::delays waited = r.clock.at(now);
     waited -= r.entered;

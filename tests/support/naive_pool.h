@@ -75,7 +75,7 @@ class naive_pool {
           at = i;
       }
       place.push_back(pick_idle(*at, std::min(gpus, idle(*at))));
-      gpus -= place.back().num_devices();
+      gpus -= place.back().num_gpus();
       open.erase(at);
     }
     std::sort(place.begin(), place.end(),
@@ -84,8 +84,7 @@ class naive_pool {
   }
   [[nodiscard]] apiary::placement pick_idle(apiary::node_id n, u32 k) const {
     apiary::placement p{n, 0};
-    for (u32 d = 0; p.num_devices() < k; ++d)
-      p.device_mask |= owner(n, d).valid() ? 0 : u32{1} << d;
+    for (u32 d = 0; p.num_gpus() < k; ++d) p.gpu_mask |= owner(n, d).valid() ? 0 : u32{1} << d;
     return p;
   }
   void take(apiary::job_id job, std::span<const apiary::placement> place) { set(place, job); }
@@ -118,7 +117,7 @@ class naive_pool {
   void set(std::span<const apiary::placement> place, apiary::job_id job) {
     for (const apiary::placement& p : place) {
       for (u32 d = 0; d < gpus(p.node); ++d)
-        if ((p.device_mask >> d & 1) != 0) servers_[p.node.value].owners[d] = job;
+        if ((p.gpu_mask >> d & 1) != 0) servers_[p.node.value].owners[d] = job;
     }
   }
 

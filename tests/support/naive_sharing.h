@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/core/rng.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
@@ -21,11 +20,11 @@ namespace apiary_test {
 inline std::uint64_t weighted_fragmentation(const apiary::task_mix& mix,
                                             const apiary::node_state& node) {
   std::uint64_t sum = 0;
-  for (const apiary::typical_task& t : mix.tasks()) {
+  for (const apiary::task_mix::weighted_kind& t : mix.tasks()) {
     std::uint32_t all = 0;
     std::uint32_t enough = 0;
     std::uint32_t small = 0;
-    for (const apiary::milli_gpu left : node.devices()) {
+    for (const apiary::milli_gpu left : node.each_gpu()) {
       all += left;
       if (left >= t.kind.gpu_milli) {
         ++enough;
@@ -75,9 +74,9 @@ inline scored score_node(const apiary::task_mix& mix, const apiary::node_table& 
     const int score = score_devices(mix, node, task, devices);
     if (score > best.score) best = {{n, devices}, score};
   };
-  if (!apiary::task_fits(task, node)) return best;
+  if (!node.fits(task)) return best;
   if (!task.wants_part_of_gpu()) {
-    consider(task.wants_gpu() ? apiary::first_free_devices(node, task.gpus) : 0);
+    consider(task.wants_gpu() ? node.first_free_gpus(task.gpus) : 0);
     return best;
   }
   for (std::uint32_t i = 0; i < node.gpus; ++i) {

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/topology_constraints.h>
@@ -47,8 +46,8 @@ class every_device {
     for (const apiary::task_placement& p : places) {
       if (p.group >= gang_.groups.size()) return std::nullopt;
       const apiary::task_request task = apiary::task_of(gang_.groups[p.group]);
-      if (!apiary::can_place_task(nodes_, task, p.where)) return std::nullopt;
-      apiary::place_task(nodes_, task, p.where);
+      if (!nodes_.can_place(task, p.where)) return std::nullopt;
+      nodes_.place(task, p.where);
       begun_[p.group].push_back(p.where.node.value);
     }
     const bool kept = keeps_rules(rules_, gang_, begun_, within);
@@ -75,11 +74,10 @@ class every_device {
     const apiary::task_request task = apiary::task_of(gang_.groups[m]);
     for (std::uint32_t n = begun_[m].empty() ? 0 : begun_[m].back(); n < nodes_.size(); ++n) {
       const apiary::node_state& node = nodes_[apiary::node_id(n)];
-      if (!apiary::task_fits(task, node)) continue;
+      if (!node.fits(task)) continue;
       begun_[m].push_back(n);
       if (!task.wants_part_of_gpu()) {
-        const std::uint32_t devices =
-            task.wants_gpu() ? apiary::first_free_devices(node, task.gpus) : 0;
+        const std::uint32_t devices = task.wants_gpu() ? node.first_free_gpus(task.gpus) : 0;
         put(m, task, {apiary::node_id(n), devices});
       } else {
         for (std::uint32_t d = 0; d < node.gpus; ++d)
@@ -90,9 +88,9 @@ class every_device {
     }
   }
   void put(std::size_t m, const apiary::task_request& task, apiary::placement where) {
-    apiary::place_task(nodes_, task, where);
+    nodes_.place(task, where);
     place(m);
-    apiary::remove_task(nodes_, task, where);
+    nodes_.remove(task, where);
   }
 
   apiary::node_table before_;

@@ -30,7 +30,7 @@ namespace apiary_test {
     const apiary::detail::physical_chain& in = h.cells().chain(c);
     const apiary::uniform_tree& tree = in.tree();
     const auto unused = [&](apiary::cell_id cell) {
-      for (const apiary::cell_id leaf : apiary::leaves(tree, cell))
+      for (const apiary::cell_id leaf : tree.descendants(cell, 0))
         if (!in.holders(leaf).idle()) return false;
       return true;
     };
@@ -41,7 +41,7 @@ namespace apiary_test {
         if (unused(cell) && !(parent.valid() && unused(parent))) free.set(cell.value);
       }
     }
-    const apiary::buddy_fragmentation f = apiary::measure_fragmentation(tree, free);
+    const apiary::buddy_fragmentation f = apiary::buddy_fragmentation(tree, free);
     for (apiary::level_t l = 1; l < tree.num_levels(); ++l)
       sum += f.leaves_from(0) - f.leaves_from(l);
   }
@@ -104,7 +104,7 @@ class naive_gandiva_gangs {
   }
   void tick(apiary::time_ms now) {
     clear();
-    const bool turn = options_.quantum != apiary::forever && now / options_.quantum != turn_;
+    const bool turn = options_.quantum != apiary::max_time && now / options_.quantum != turn_;
     turn_ = now / options_.quantum;
     serve(now);
     take_turns(turn, now);

@@ -31,7 +31,7 @@ void check_against_leaves(const Tree& tree, rng& random, int steps) {
     const cell_id c(random.uniform(tree.num_cells()));
     const bool make_bad = random.uniform(2) == 0;
     std::uint32_t changed = 0;
-    for (const cell_id leaf : leaves(tree, c)) {
+    for (const cell_id leaf : tree.descendants(c, 0)) {
       char& is_bad = bad[leaf.value - first_leaf];
       changed += is_bad != static_cast<char>(make_bad) ? 1 : 0;
       is_bad = static_cast<char>(make_bad);
@@ -39,7 +39,7 @@ void check_against_leaves(const Tree& tree, rng& random, int steps) {
     REQUIRE((make_bad ? state.mark_bad(c) : state.mark_healthy(c)) == changed);
     for (std::uint32_t i = 0; i < tree.num_cells(); ++i) {
       std::uint32_t count = 0;
-      for (const cell_id leaf : leaves(tree, cell_id(i)))
+      for (const cell_id leaf : tree.descendants(cell_id(i), 0))
         count += bad[leaf.value - first_leaf] != 0 ? 1U : 0U;
       REQUIRE(state.bad_leaves(cell_id(i)) == count);
       REQUIRE(state.healthy(cell_id(i)) == (count == 0));

@@ -133,31 +133,3 @@ TEST_CASE("all faults are reported at once") {
       {"level 'rack': fan-out 0 is 0", "level 'node': no fan-out", "level 'node': name used twice",
        "cell name 'a' used twice"});
 }
-
-TEST_CASE("several chains are made together and their names kept apart") {
-  chain_spec other = v100();
-  other.name = "p100";
-  other.levels[1].cell_names = {"m0", "m1", "m2", "m3"};
-  const std::vector<chain_spec> cluster{v100(), other};
-  const auto made = named_uniform::create_all(cluster);
-  REQUIRE(made.ok());
-  REQUIRE(made->size() == 2);
-  CHECK((*made)[1].chain_name() == "p100");
-  CHECK((*made)[1].find_cell("m3").has_value());
-  CHECK_FALSE((*made)[1].find_cell("n3").has_value());
-
-  const std::vector<chain_spec> twice{v100(), v100(), {"bad", {{"gpu", {0}}}}};
-  const auto refused = named_uniform::create_all(twice);
-  REQUIRE_FALSE(refused.ok());
-  const std::string message(refused.status().message());
-  CHECK(message.find("chain 'v100': name used twice") != std::string::npos);
-  CHECK(message.find("chain 'bad', level 'gpu': fan-out 0 is 0") != std::string::npos);
-
-  other.levels[1].cell_names[3] = "n0";
-  const std::vector<chain_spec> shared{v100(), other};
-  const auto clash = named_uniform::create_all(shared);
-  REQUIRE_FALSE(clash.ok());
-  CHECK(std::string(clash.status().message()) ==
-        "chain 'p100', level 'node': cell name 'n0' is in chain 'v100' too");
-  CHECK_FALSE(named_uniform::create_all({}).ok());
-}

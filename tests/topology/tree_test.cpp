@@ -39,18 +39,3 @@ static_assert(sizeof(ragged_tree) <= 96);
 TEST_CASE("the archetype of a tree is a tree") {
   apiary_test::check_tree(apiary_test::tree_archetype::make(), {{2}, {2, 2}});
 }
-
-TEST_CASE("cells under different roots have no common ancestor") {
-  const uniform_tree tree({2, 3});
-  CHECK_FALSE(lowest_common_ancestor(tree, cell_id(0), cell_id(1)).valid());
-  CHECK_FALSE(lowest_common_ancestor(tree, tree.at(0, 2), tree.at(0, 3)).valid());
-  CHECK(lowest_common_ancestor(tree, tree.at(0, 3), tree.at(0, 5)) == cell_id(1));
-}
-
-TEST_CASE("a cell contains itself and what is below it only") {
-  const ragged_tree tree({{1}, {2}, {1, 2}});
-  CHECK(contains_cell(tree, cell_id(2), cell_id(2)));
-  CHECK(contains_cell(tree, cell_id(2), cell_id(5)));
-  CHECK_FALSE(contains_cell(tree, cell_id(2), cell_id(3)));
-  CHECK_FALSE(contains_cell(tree, cell_id(5), cell_id(2)));
-}

@@ -232,7 +232,7 @@ experiment shuffled(const std::string& trace, std::uint64_t seed) {
   experiment e = load(trace, 42);
   rng random(seed);
   e.work.arrivals = in_order(e.work.tasks);
-  shuffle(e.work.arrivals, random);
+  random.shuffle(e.work.arrivals);
   const std::uint64_t wanted = e.nodes.nodes.total_gpus() * 1000 * 130 / 100;
   std::uint64_t asked = 0;
   std::size_t n = 0;

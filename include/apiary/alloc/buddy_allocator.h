@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/cell_allocator.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/topology/tree.h>
@@ -25,12 +24,6 @@ struct cell_request {
   // If not null, only cells whose bit is set may be allocated. Requires: one bit for each cell; all
   // cells inside a usable cell are usable (topology/health.h makes such sets).
   const summary_bitset* usable = nullptr;
-};
-
-// The cost of allocating a cell, for example how many opportunistic tasks it would evict.
-template <class F>
-concept CellCost = requires(const F& cost, cell_id c) {
-  { cost(c) } -> std::convertible_to<std::uint32_t>;
 };
 
 // Allocates aligned blocks of GPUs (cells of a tree) by splitting and merging: a buddy allocator
@@ -65,8 +58,9 @@ class buddy_allocator {
   [[nodiscard]] std::optional<cell_id> find(cell_request request) const noexcept {
     return optional(first(request));
   }
-  // The same with a cost for each candidate.
-  template <CellCost Cost>
+  // The same with the cost of each candidate, a number from cost(cell), for example how many
+  // opportunistic tasks it would evict.
+  template <std::invocable<cell_id> Cost>
   [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
     return optional(cheapest(request, cost));
   }
@@ -76,7 +70,7 @@ class buddy_allocator {
   // Allocates the cell that find returns; nullopt if there is none.
   std::optional<cell_id> allocate(cell_request request) { return take(first(request)); }
   // The same with a cost for each candidate.
-  template <CellCost Cost>
+  template <std::invocable<cell_id> Cost>
   std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
     return take(cheapest(request, cost));
   }
@@ -203,7 +197,7 @@ class buddy_allocator {
     }
     return cell_id();
   }
-  template <CellCost Cost>
+  template <std::invocable<cell_id> Cost>
   [[nodiscard]] cell_id cheapest(cell_request request, const Cost& cost) const {
     for (std::uint32_t levels = levels_to_search(request); levels != 0; levels &= levels - 1) {
       const cell_id c = cheapest(request, lowest(levels), cost);
@@ -231,7 +225,7 @@ class buddy_allocator {
   }
 
   // The cheapest (usable) cell of the requested level inside the free cells of level `from`.
-  template <CellCost Cost>
+  template <std::invocable<cell_id> Cost>
   [[nodiscard]] cell_id cheapest(cell_request request, level_t from, const Cost& cost) const {
     cell_id best;
     std::uint32_t least = 0;

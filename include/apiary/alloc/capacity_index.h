@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/journal.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -155,16 +154,5 @@ class capacity_index {
   summary_bitset with_free_;         // free * nodes + node
   std::vector<level> levels_;        // from the one above the nodes up
 };
-
-namespace journaled {
-
-// Calls capacity_index::set. A rollback of the transaction undoes it.
-template <CellTree Tree>
-void set_free(transaction& tx, capacity_index<Tree>& capacities, std::uint32_t node,
-              std::uint32_t free) {
-  tx.on_rollback<&capacity_index<Tree>::set>(capacities, node, capacities.set(node, free));
-}
-
-}  // namespace journaled
 
 APIARY_NAMESPACE_END

@@ -58,12 +58,12 @@ template <CellTree Tree>
     // Each leaf above the minimum costs 1. If all cells are equal, the first one costs 0.
     std::uint32_t fewest = ~std::uint32_t{0};
     for (const cell_id c : scratch.tree().cells(l)) {
-      const std::uint32_t n = leaves(scratch.tree(), c).size();
+      const std::uint32_t n = scratch.tree().descendants(c, 0).size();
       if (n < fewest) fewest = n;
     }
     for (std::uint64_t i = 0; i < reserved[l]; ++i) {
       const auto more_than_fewest = [&](cell_id c) {
-        return leaves(scratch.tree(), c).size() - fewest;
+        return scratch.tree().descendants(c, 0).size() - fewest;
       };
       if (!scratch.allocate({.level = l, .usable = &usable}, more_than_fewest)) return false;
     }

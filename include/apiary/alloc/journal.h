@@ -120,6 +120,73 @@ class transaction {
     log_.on_rollback<Undo>(object, args...);
   }
 
+  // The functions below call the member of the same name of their first argument, and a rollback
+  // undoes that. Cost: that of the call, and one record.
+
+  // Allocates a cell. `what` are the arguments of the allocator's allocate: a level, or a
+  // cell_request with or without a cost. Returns nullopt, and records nothing, if the allocator has
+  // no such cell.
+  template <class Allocator, class... What>
+  auto allocate(Allocator& allocator, const What&... what) {
+    const auto c = allocator.allocate(what...);
+    if (c) on_rollback<&Allocator::release>(allocator, *c);
+    return c;
+  }
+  // Allocates the cell c itself. Returns whether it was allocated.
+  template <class Allocator, class Cell>
+  bool allocate_at(Allocator& allocator, Cell c) {
+    if (!allocator.allocate_at(c)) return false;
+    on_rollback<&Allocator::release>(allocator, c);
+    return true;
+  }
+  // Releases the live cell c.
+  template <class Allocator, class Cell>
+  void release(Allocator& allocator, Cell c) {
+    allocator.release(c);
+    on_rollback<&repeat<&Allocator::allocate_at, Allocator, Cell>>(allocator, c);
+  }
+
+  // Charges one cell to the tenant's quota. Returns whether the quota had one left.
+  template <class Ledger, class Tenant>
+  [[nodiscard]] bool charge(Ledger& ledger, Tenant tenant, std::uint32_t level) {
+    if (!ledger.charge(tenant, level)) return false;
+    on_rollback<&Ledger::refund>(ledger, tenant, level);
+    return true;
+  }
+  // Refunds one charged cell.
+  template <class Ledger, class Tenant>
+  void refund(Ledger& ledger, Tenant tenant, std::uint32_t level) {
+    ledger.refund(tenant, level);
+    on_rollback<&repeat<&Ledger::charge, Ledger, Tenant, std::uint32_t>>(ledger, tenant, level);
+  }
+
+  // Places a task on a node of a node_table.
+  template <class Nodes, class Task, class Placement>
+  void place(Nodes& nodes, const Task& task, Placement where) {
+    nodes.place(task, where);
+    on_rollback<&Nodes::remove>(nodes, task, where);
+  }
+  // Removes a placed task from its node.
+  template <class Nodes, class Task, class Placement>
+  void remove(Nodes& nodes, const Task& task, Placement where) {
+    nodes.remove(task, where);
+    on_rollback<&Nodes::place>(nodes, task, where);
+  }
+
+  // Assigns a leaf of a priority_usage, or a node of a node_index, to a class. Returns the previous
+  // class.
+  template <class Index, class Item, class Class>
+  auto assign(Index& index, Item item, Class to) {
+    const auto from = index.assign(item, to);
+    on_rollback<&Index::assign>(index, item, from);
+    return from;
+  }
+  // Sets the free GPUs of a node of a capacity_index.
+  template <class Capacities>
+  void set(Capacities& capacities, std::uint32_t node, std::uint32_t free) {
+    on_rollback<&Capacities::set>(capacities, node, capacities.set(node, free));
+  }
+
   // Keeps the changes and ends the transaction. Requires: it is the innermost open transaction.
   void commit() noexcept {
     close();
@@ -133,6 +200,12 @@ class transaction {
   }
 
  private:
+  // Repeats a call that succeeded before.
+  template <auto Call, class Object, class... Args>
+  static void repeat(Object& object, Args... args) {
+    const bool done = (object.*Call)(args...);
+    APIARY_VERIFY(done);
+  }
   void close() noexcept {
     APIARY_VERIFY(open_ && log_.open_ == depth_);
     open_ = false;

@@ -81,7 +81,7 @@ class priority_usage {
   }
   // Leaves of c that class k may use: unused ones and those of lower classes.
   [[nodiscard]] std::uint32_t free_at(cell_id c, class_t k) const noexcept {
-    return leaves(tree_, c).size() - used_at_least(c, k);
+    return tree_.descendants(c, 0).size() - used_at_least(c, k);
   }
 
   // The number of classes.

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/cell_allocator.h>
 #include <apiary/core/ids.h>
 
 #include <cstddef>
@@ -33,14 +32,14 @@ class quota_ledger {
     ++tenants_;
     return tenant;
   }
-  // Sets the tenant's quota at quota.level.
-  // Requires: quota.count >= allocated(tenant, quota.level); refund the excess first.
-  void set_quota(tenant_id tenant, cell_count quota) noexcept {
-    entry& e = at(tenant, quota.level);
-    APIARY_VERIFY(quota.count >= e.allocated);
-    total_remaining_[quota.level] += quota.count;
-    total_remaining_[quota.level] -= e.quota;
-    e.quota = quota.count;
+  // Sets the tenant's quota of cells of the level.
+  // Requires: quota >= allocated(tenant, level); refund the excess first.
+  void set_quota(tenant_id tenant, level_t level, std::uint32_t quota) noexcept {
+    entry& e = at(tenant, level);
+    APIARY_VERIFY(quota >= e.allocated);
+    total_remaining_[level] += quota;
+    total_remaining_[level] -= e.quota;
+    e.quota = quota;
   }
 
   // Charges one cell of the level if the quota has one left. Returns whether it had.
@@ -76,12 +75,13 @@ class quota_ledger {
     return total_remaining_;
   }
 
-  // How many of the tenant's remaining cells of a level must be on bad hardware if only
-  // healthy_free.count free cells of that level are healthy (alloc/healthy_free.h keeps that
-  // count). It is a lower bound.
-  [[nodiscard]] std::uint32_t doomed(tenant_id tenant, cell_count healthy_free) const noexcept {
-    const std::uint32_t left = remaining(tenant, healthy_free.level);
-    return left > healthy_free.count ? left - healthy_free.count : 0;
+  // How many of the tenant's remaining cells of the level must be on bad hardware if only
+  // `healthy` free cells of that level are healthy (alloc/healthy_free.h keeps that count). It is a
+  // lower bound.
+  [[nodiscard]] std::uint32_t doomed(tenant_id tenant, level_t level,
+                                     std::uint32_t healthy) const noexcept {
+    const std::uint32_t left = remaining(tenant, level);
+    return left > healthy ? left - healthy : 0;
   }
 
   // The number of tenants.

@@ -7,6 +7,7 @@
 #include <apiary/topology/uniform_tree.h>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -39,32 +40,23 @@ class reserving_buddy_allocator {
     for (level_t l = top(); l-- > 0;) splittable_[l] = splittable_[l + 1] * tree.fan_out(l + 1);
   }
 
-  // Reserves more cells of a level if all reservations can be met afterwards. Returns whether it
-  // did.
-  bool reserve(cell_count more) noexcept {
-    APIARY_ASSERT(more.level <= top());
-    std::uint64_t fewer = more.count;  // by how much splittable decreases at each level
-    for (level_t l = more.level;; fewer *= tree().fan_out(l), --l) {
+  // Reserves `count` more cells of a level if all reservations can be met afterwards. Returns
+  // whether it did.
+  bool reserve(level_t level, std::uint32_t count) noexcept {
+    APIARY_ASSERT(level <= top());
+    std::uint64_t fewer = count;  // by how much splittable decreases at each level
+    for (level_t l = level;; fewer *= tree().fan_out(l), --l) {
       if (fewer > splittable_[l]) return false;
       if (l == 0) break;
     }
-    reserved_[more.level] += more.count;
-    std::uint32_t n = more.count;
-    for (level_t l = more.level;; n *= tree().fan_out(l), --l) {
-      splittable_[l] -= n;
-      if (l == 0) return true;
-    }
+    change_reserved(level, count);
+    return true;
   }
-  // Cancels reservations of a level. Requires: at least as many are reserved.
-  void cancel_reservation(cell_count reservations) noexcept {
-    APIARY_ASSERT(reservations.level <= top());
-    APIARY_VERIFY(reservations.count <= reserved_[reservations.level]);
-    reserved_[reservations.level] -= reservations.count;
-    std::uint32_t n = reservations.count;
-    for (level_t l = reservations.level;; n *= tree().fan_out(l), --l) {
-      splittable_[l] += n;
-      if (l == 0) return;
-    }
+  // Cancels `count` reservations of a level. Requires: at least as many are reserved.
+  void cancel_reservation(level_t level, std::uint32_t count) noexcept {
+    APIARY_ASSERT(level <= top());
+    APIARY_VERIFY(count <= reserved_[level]);
+    change_reserved(level, 0U - count);
   }
 
   // The level of the largest free cells that may be split for a cell of this level.
@@ -78,7 +70,7 @@ class reserving_buddy_allocator {
     return cells_.find(safe(request));
   }
   // The same with a cost for each candidate.
-  template <CellCost Cost>
+  template <std::invocable<cell_id> Cost>
   [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
     if (reserved(request.level) == 0) return std::nullopt;
     return cells_.find(safe(request), cost);
@@ -94,7 +86,7 @@ class reserving_buddy_allocator {
   // candidate.
   std::optional<cell_id> allocate(cell_request request) { return take(find(request)); }
   // The same with a cost for each candidate.
-  template <CellCost Cost>
+  template <std::invocable<cell_id> Cost>
   std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
     return take(find(request, cost));
   }
@@ -161,6 +153,14 @@ class reserving_buddy_allocator {
 
  private:
   [[nodiscard]] level_t top() const noexcept { return tree().num_levels() - 1; }
+  // Adds n reservations of a level; n may be negative, modulo 2^32.
+  void change_reserved(level_t level, std::uint32_t n) noexcept {
+    reserved_[level] += n;
+    for (level_t l = level;; n *= tree().fan_out(l), --l) {
+      splittable_[l] -= n;
+      if (l == 0) return;
+    }
+  }
   [[nodiscard]] cell_request safe(cell_request request) const noexcept {
     const level_t highest = highest_safe(request.level);
     if (highest < request.highest) request.highest = highest;
@@ -187,7 +187,5 @@ class reserving_buddy_allocator {
   std::array<std::uint32_t, uniform_tree::max_levels> reserved_{};    // of each level
   std::array<std::uint32_t, uniform_tree::max_levels> splittable_{};  // of each level
 };
-
-static_assert(CellAllocator<reserving_buddy_allocator>);
 
 APIARY_NAMESPACE_END

@@ -163,7 +163,7 @@ class server_pool {
       const placement& p = place[i];
       if (p.node.value >= num_servers() || (i > 0 && place[i - 1].node >= p.node)) return false;
       const server& s = servers_[p.node.value];
-      if (!s.healthy || p.device_mask == 0 || (p.device_mask & ~s.idle) != 0) return false;
+      if (!s.healthy || p.gpu_mask == 0 || (p.gpu_mask & ~s.idle) != 0) return false;
     }
     return !place.empty();
   }
@@ -175,8 +175,8 @@ class server_pool {
   // Makes the GPUs of the placement idle again. Requires: one job has all of them.
   void give(std::span<const placement> place) noexcept {
     for (const placement& p : place) {
-      APIARY_ASSERT(p.device_mask >> gpus(p.node) == 0);
-      APIARY_VERIFY((p.device_mask & servers_[p.node.value].idle) == 0);
+      APIARY_ASSERT(p.gpu_mask >> gpus(p.node) == 0);
+      APIARY_VERIFY((p.gpu_mask & servers_[p.node.value].idle) == 0);
       change(p, job_id());
     }
   }
@@ -228,8 +228,8 @@ class server_pool {
   void change(const placement& p, job_id to) noexcept {
     server& s = servers_[p.node.value];
     if (s.healthy) count(p.node, false);
-    s.idle ^= p.device_mask;
-    for (std::uint32_t mask = p.device_mask; mask != 0; mask &= mask - 1) {
+    s.idle ^= p.gpu_mask;
+    for (std::uint32_t mask = p.gpu_mask; mask != 0; mask &= mask - 1) {
       s.owners[static_cast<std::size_t>(std::countr_zero(mask))] = to;
     }
     if (s.healthy) count(p.node, true);

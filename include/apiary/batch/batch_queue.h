@@ -67,7 +67,7 @@ class batch_queue {
   // The start of the first job, by the estimates.
   struct reservation {
     job_id job{};             // the first job
-    time_ms at = forever;     // forever: unknown
+    time_ms at = max_time;    // max_time: unknown
     std::uint32_t spare = 0;  // GPUs that stay idle at that time
     friend bool operator==(const reservation&, const reservation&) noexcept = default;
   };
@@ -79,7 +79,7 @@ class batch_queue {
   // A job arrives. kInvalidArgument: no job id, a negative estimate, or the job would not fit in an
   // idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
-    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, forever));
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, max_time));
     added->key = now - r.priority * options_.aging;
     jobs_.wait(*added, now);
     return absl::OkStatus();
@@ -122,11 +122,11 @@ class batch_queue {
     }
     const std::optional<detail::wait_queues::entry> first = jobs_.queues().first();
     if (first && options_.rule == batch_rule::backfill) {
-      APIARY_RETURN_IF_ERROR(fill(now, actions, [](std::uint32_t) { return forever; }));
+      APIARY_RETURN_IF_ERROR(fill(now, actions, [](std::uint32_t) { return max_time; }));
     } else if (first && options_.rule == batch_rule::easy) {
       reserved_ = reserve(*first, now);
       const auto longest = [&](std::uint32_t gpus) {
-        if (gpus <= reserved_->spare || reserved_->at == forever) return forever;
+        if (gpus <= reserved_->spare || reserved_->at == max_time) return max_time;
         return reserved_->at - now;
       };
       APIARY_RETURN_IF_ERROR(fill(now, actions, longest));
@@ -137,7 +137,7 @@ class batch_queue {
     return absl::OkStatus();
   }
   // When decide() must be called even if nothing happens: never.
-  [[nodiscard]] time_ms wake() const noexcept { return forever; }
+  [[nodiscard]] time_ms wake() const noexcept { return max_time; }
 
   // The reservation of the last decide(), for easy and easy_places; nullopt if no job waits.
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
@@ -174,7 +174,7 @@ class batch_queue {
     record& r = jobs_[e.job];
     APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions, accept));
     if (!started) return false;
-    r.ends = later_by(now, r.request.estimate);
+    r.ends = add_time(now, r.request.estimate);
     ends_.insert({r.ends, e.job.value, e.gpus});
     return true;
   }
@@ -197,7 +197,7 @@ class batch_queue {
     reservation r{e.job, now, 0};
     if (idle < e.gpus) {
       const std::optional<weighted_tree::reached> end = ends_.reach(e.gpus - idle);
-      if (!end) return {e.job, forever, 0};
+      if (!end) return {e.job, max_time, 0};
       r.at = (std::max)(now, end->at.key);
     }
     r.spare = static_cast<std::uint32_t>(idle + ends_.sum_to(r.at) - e.gpus);
@@ -213,12 +213,12 @@ class batch_queue {
     std::vector<std::uint32_t> in_the_way;  // GPU counts of jobs that would use reserved GPUs
     const auto longest = [&](std::uint32_t gpus) {
       const auto end = in_the_way.end();
-      return std::find(in_the_way.begin(), end, gpus) == end ? forever : reserved_->at - now;
+      return std::find(in_the_way.begin(), end, gpus) == end ? max_time : reserved_->at - now;
     };
     while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
       const job_request& r = jobs_[next->job].request;
       const auto accept = [&](const job_placement& place) {
-        if (later_by(now, r.estimate) <= reserved_->at) return true;
+        if (add_time(now, r.estimate) <= reserved_->at) return true;
         if (then.commit(r, place).ok()) {
           reserved_->spare = then.idle_gpus();
           return true;
@@ -248,7 +248,7 @@ class batch_queue {
       APIARY_RETURN_IF_ERROR(then.commit(r, *place));
       return reservation{e.job, at, then.idle_gpus()};
     }
-    return reservation{e.job, forever, 0};
+    return reservation{e.job, max_time, 0};
   }
 
   detail::job_records<Placer, record> jobs_;

@@ -55,7 +55,7 @@ class conservative_queue {
   // A job arrives. kInvalidArgument: no job id, an estimate that is not above 0, or the job would not
   // fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
-    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 1, forever));
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 1, max_time));
     added->key = now;
     wait(*added, now);
     return absl::OkStatus();
@@ -104,7 +104,7 @@ class conservative_queue {
       if (late->key > now) break;
       record& r = jobs_[job_id(late->id)];
       ends_.erase(late->key, late->id);
-      r.ends = later_by(now, (std::max<time_ms>)(1, now - r.started));
+      r.ends = add_time(now, (std::max<time_ms>)(1, now - r.started));
       ends_.insert({r.ends, late->id, r.request.gpus});
       rebuild_ = true;
     }
@@ -127,13 +127,13 @@ class conservative_queue {
   // When decide() must be called even if nothing happens: at the next reservation, or when a running
   // job should have ended.
   [[nodiscard]] time_ms wake() const noexcept {
-    if (order_.empty()) return forever;
+    if (order_.empty()) return max_time;
     const auto start = starts_.first();
     const auto end = ends_.first();
-    return (std::min)(start ? start->key : forever, end ? end->key : forever);
+    return (std::min)(start ? start->key : max_time, end ? end->key : max_time);
   }
 
-  // When the job will start, by the estimates; forever if that is unknown; nullopt if it does not
+  // When the job will start, by the estimates; max_time if that is unknown; nullopt if it does not
   // wait.
   [[nodiscard]] std::optional<time_ms> reserved(job_id job) const {
     const record* const found = jobs_.look_up(job);
@@ -151,14 +151,14 @@ class conservative_queue {
 
  private:
   struct record : detail::booked_job {
-    time_ms reserved = forever;  // forever: no reservation; else it is in profile_ and starts_
+    time_ms reserved = max_time;  // max_time: no reservation; else it is in profile_ and starts_
     time_ms started = 0;
     time_ms ends = 0;  // by the estimate
   };
 
   void wait(record& r, time_ms now) {
     jobs_.wait(r, now);
-    r.reserved = forever;
+    r.reserved = max_time;
     order_.insert({r.key, r.request.job.value, 0});
     new_.push_back(r.request.job);
   }
@@ -169,16 +169,16 @@ class conservative_queue {
   }
 
   void withdraw(record& r) {
-    if (r.reserved == forever) return;
+    if (r.reserved == max_time) return;
     starts_.erase(r.reserved, r.request.job.value);
-    profile_.give(r.reserved, later_by(r.reserved, r.request.estimate), r.request.gpus);
-    r.reserved = forever;
+    profile_.give(r.reserved, add_time(r.reserved, r.request.estimate), r.request.gpus);
+    r.reserved = max_time;
   }
   void reserve(record& r, time_ms from) {
     r.reserved = profile_.earliest(from, r.request.estimate, r.request.gpus);
-    if (r.reserved == forever) return;
+    if (r.reserved == max_time) return;
     starts_.insert({r.reserved, r.request.job.value, 0});
-    profile_.take(r.reserved, later_by(r.reserved, r.request.estimate), r.request.gpus);
+    profile_.take(r.reserved, add_time(r.reserved, r.request.estimate), r.request.gpus);
   }
   // Calls visit(record) for each job that waits, in order.
   template <class Visit>
@@ -202,7 +202,7 @@ class conservative_queue {
     for_each_waiting([&](record& r) { withdraw(r); });
     profile_ = detail::reservation_profile(placer().idle_gpus(), now);
     for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
-      if (at->key != forever) profile_.give(at->key, forever, at->weight);
+      if (at->key != max_time) profile_.give(at->key, max_time, at->weight);
     }
     moved_ = true;
   }
@@ -212,14 +212,14 @@ class conservative_queue {
     if (!started) {
       withdraw(r);
       const time_ms change = profile_.next_change(now);
-      if (change != forever) reserve(r, change);
+      if (change != max_time) reserve(r, change);
       moved_ = true;  // the next decide() tries again
       return absl::OkStatus();
     }
     starts_.erase(r.reserved, r.request.job.value);
     order_.erase(r.key, r.request.job.value);
     r.started = now;
-    r.ends = later_by(now, r.request.estimate);
+    r.ends = add_time(now, r.request.estimate);
     ends_.insert({r.ends, r.request.job.value, r.request.gpus});
     return absl::OkStatus();
   }

@@ -80,7 +80,7 @@ class gpu_sharing_placer {
     APIARY_ASSIGN_OR_RETURN(const shared_gang_plan plan, scheduler_.propose(gang));
     if (plan.result == plan_result::wait) return std::nullopt;
     std::map<node_id, std::uint32_t> masks;
-    for (const task_placement& p : plan.placements) masks[p.where.node] |= p.where.device_mask;
+    for (const task_placement& p : plan.placements) masks[p.where.node] |= p.where.gpu_mask;
     job_placement place;
     for (const auto& [node, mask] : masks) place.push_back({node, mask});
     return place;
@@ -90,7 +90,7 @@ class gpu_sharing_placer {
   // are not idle (any more).
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     std::uint32_t gpus = 0;
-    for (const placement& p : place) gpus += p.num_devices();
+    for (const placement& p : place) gpus += p.num_gpus();
     if (gpus != r.gpus || gpus == 0) {
       return absl::InvalidArgumentError(name(r.job) + " requests " + std::to_string(r.gpus) +
                                         " GPUs; the placement has " + std::to_string(gpus));
@@ -102,7 +102,7 @@ class gpu_sharing_placer {
       std::vector<task_placement> places;
       for (const placement& p : place) {
         places.push_back({static_cast<std::uint32_t>(gang.groups.size()), p});
-        gang.groups.push_back({.tasks = 1, .gpus = p.num_devices()});
+        gang.groups.push_back({.tasks = 1, .gpus = p.num_gpus()});
       }
       APIARY_RETURN_IF_ERROR(scheduler_.commit(r.job, gang, places));
     }
@@ -115,7 +115,7 @@ class gpu_sharing_placer {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
     const auto found = running_.find(job.value);
     for (const placement& p : found->second) {
-      if (scheduler_.nodes()[p.node].healthy) idle_ += p.num_devices();
+      if (scheduler_.nodes()[p.node].healthy) idle_ += p.num_gpus();
     }
     running_.erase(found);
     return absl::OkStatus();

@@ -76,7 +76,7 @@ class preemptive_queue {
           "job " + std::to_string(r.job.value) + ": an estimate of " + std::to_string(r.estimate) +
           " on " + std::to_string(r.gpus) + " GPUs is not below 2^62 of GPU-time");
     }
-    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, forever));
+    APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, max_time));
     wait(*added, now);
     return absl::OkStatus();
   }
@@ -129,7 +129,7 @@ class preemptive_queue {
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
     const bool turns = !by_remaining() && !jobs_.queues().empty() && !running_.empty();
     turn_at_ =
-        turns ? later_by(now / options_.quantum * options_.quantum, options_.quantum) : forever;
+        turns ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
     return absl::OkStatus();
   }
   // When decide() must be called even if nothing happens: at the next multiple of the quantum if a
@@ -232,7 +232,7 @@ class preemptive_queue {
     } else {
       APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
       if (!started) return absl::OkStatus();
-      r.place = actions.back().place;
+      r.place = actions.back().where;
     }
     r.started = now;
     running_.insert(e.job, e.gpus, level_of(r));
@@ -242,7 +242,7 @@ class preemptive_queue {
   detail::job_records<Placer, record> jobs_;
   preemptive_options options_;
   detail::run_queues running_;
-  time_ms turn_at_ = forever;  // the next choice, as of the last decide()
+  time_ms turn_at_ = max_time;  // the next choice, as of the last decide()
 };
 
 static_assert(JobScheduler<preemptive_queue<server_placer>>);

@@ -80,7 +80,7 @@ class server_placer {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job to commit needs an id");
     if (running_.contains(r.job.value)) return absl::AlreadyExistsError(job + " runs already");
     std::uint32_t gpus = 0;
-    for (const placement& p : place) gpus += p.num_devices();
+    for (const placement& p : place) gpus += p.num_gpus();
     if (gpus != r.gpus) {
       return absl::InvalidArgumentError(job + " requests " + std::to_string(r.gpus) +
                                         " GPUs; the placement has " + std::to_string(gpus));

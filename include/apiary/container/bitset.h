@@ -13,11 +13,6 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A word with the n lowest bits set; all bits if n >= 64.
-[[nodiscard]] constexpr std::uint64_t low_bits(std::uint32_t n) noexcept {
-  return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
-}
-
 // A subset of {0, ..., size-1} with summary bits: bit i of a summary level tells whether word i of
 // the level below has a member. So a search for the next member skips empty ranges.
 //

@@ -59,6 +59,16 @@ class rng {
     }
   }
 
+  // Shuffles a random-access container uniformly (Fisher-Yates). Unlike std::shuffle it gives the
+  // same order on every platform.
+  template <class Container>
+  constexpr void shuffle(Container& items) {
+    for (std::size_t i = items.size(); i > 1; --i) {
+      using std::swap;
+      swap(items[i - 1], items[uniform(static_cast<std::uint32_t>(i))]);
+    }
+  }
+
  private:
   static constexpr std::uint64_t rotate(std::uint64_t x, int k) noexcept {
     return (x << k) | (x >> (64 - k));
@@ -66,15 +76,5 @@ class rng {
 
   std::uint64_t state_[4]{};
 };
-
-// Shuffles a random-access container uniformly (Fisher-Yates). Unlike std::shuffle it gives the
-// same order on every platform.
-template <class Container>
-constexpr void shuffle(Container& items, rng& random) {
-  for (std::size_t i = items.size(); i > 1; --i) {
-    using std::swap;
-    swap(items[i - 1], items[random.uniform(static_cast<std::uint32_t>(i))]);
-  }
-}
 
 APIARY_NAMESPACE_END

@@ -1,14 +1,10 @@
-// apiary/core/status.h - early return of an Abseil Status, and strings for every build of Abseil.
+// apiary/core/status.h - early return of an Abseil Status.
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/core/config.h>
-
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <absl/strings/string_view.h>
 
-#include <string_view>
 #include <utility>
 
 // APIARY_RETURN_IF_ERROR(expression): returns the status `expression` from the function unless it
@@ -30,13 +26,3 @@
   auto apiary_status_or_##line = (expression);                                           \
   if (!apiary_status_or_##line.ok()) return std::move(apiary_status_or_##line).status(); \
   declaration = *std::move(apiary_status_or_##line)
-
-APIARY_NAMESPACE_BEGIN
-
-// Converts a std::string_view to absl::string_view. Some builds of Abseil have their own type,
-// which does not convert by itself.
-[[nodiscard]] inline absl::string_view to_absl(std::string_view s) noexcept {
-  return {s.data(), s.size()};
-}
-
-APIARY_NAMESPACE_END

@@ -128,7 +128,7 @@ class unblock_search {
     return {capacity_[n], host_capacity_.empty() ? now(n).host : host_capacity_[n]};
   }
   void set_node(transaction& tx, std::uint32_t n, const node_free& to) {
-    journaled::set_free(tx, *capacities_, n, to.gpus);
+    tx.set(*capacities_, n, to.gpus);
     if (!host_capacity_.empty()) journaled::set_host(tx, hosts_[n], to.host);
   }
   // The number of the largest tasks that fit.

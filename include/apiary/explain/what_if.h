@@ -49,7 +49,7 @@ void place_gang(transaction& tx, capacity_index<Tree>& capacities, const topolog
     const constrained_task_group& group = gang.groups[p.group];
     const std::uint64_t gpus = std::uint64_t{p.tasks} * group.gpus;
     APIARY_VERIFY(gpus <= capacities.free(p.node));
-    set_free(tx, capacities, p.node, capacities.free(p.node) - static_cast<std::uint32_t>(gpus));
+    tx.set(capacities, p.node, capacities.free(p.node) - static_cast<std::uint32_t>(gpus));
     if (hosts.empty()) continue;
     const resources left = hosts[p.node];
     const std::uint64_t cpu_milli = std::uint64_t{p.tasks} * group.host.cpu_milli;
@@ -75,7 +75,7 @@ void evict_gang(transaction& tx, capacity_index<Tree>& capacities, const evictio
   for (std::uint32_t a = gang.first; a < gang.last; ++a) {
     const auto [node, gpus] = allocations[a];
     APIARY_VERIFY(gpus <= capacities.max_free() - capacities.free(node));
-    set_free(tx, capacities, node, capacities.free(node) + gpus);
+    tx.set(capacities, node, capacities.free(node) + gpus);
     if (hosts.empty()) continue;
     resources left = hosts[node];
     left += freed[a];

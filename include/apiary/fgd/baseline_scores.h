@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/container/bitset.h>
 #include <apiary/container/score_tree.h>
 #include <apiary/core/ids.h>
@@ -26,8 +25,8 @@ struct tightest_devices {
   [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
                                       const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;
-    if (task.wants_part_of_gpu()) return tightest_device(nodes[n], task.gpu_milli);
-    return first_free_devices(nodes[n], task.gpus);
+    if (task.wants_part_of_gpu()) return nodes[n].tightest_gpu(task.gpu_milli);
+    return nodes[n].first_free_gpus(task.gpus);
   }
 };
 
@@ -77,7 +76,7 @@ struct gpu_packing : tightest_devices {
     if (free == node.gpus) return 33 - free;
     if (task.wants_whole_gpus()) return 50 - task.gpus;
     const auto device =
-        static_cast<std::uint32_t>(std::countr_zero(tightest_device(node, task.gpu_milli)));
+        static_cast<std::uint32_t>(std::countr_zero(node.tightest_gpu(task.gpu_milli)));
     const std::uint32_t left = node.gpu_left[device];
     return left == whole_gpu ? 49 : 100 - left * 100 / whole_gpu / 10;
   }
@@ -122,9 +121,9 @@ class random_fit {
                                       const task_request& task) noexcept {
     if (!task.wants_gpu()) return 0;
     const node_state& node = nodes[n];
-    if (task.wants_whole_gpus()) return first_free_devices(node, task.gpus);
+    if (task.wants_whole_gpus()) return node.first_free_gpus(task.gpus);
     std::uint32_t fitting = 0;
-    for (const milli_gpu left : node.devices()) fitting += left >= task.gpu_milli ? 1 : 0;
+    for (const milli_gpu left : node.each_gpu()) fitting += left >= task.gpu_milli ? 1 : 0;
     std::uint32_t skip = random_.uniform(fitting);
     std::uint32_t i = 0;
     while (node.gpu_left[i] < task.gpu_milli || skip-- > 0) ++i;

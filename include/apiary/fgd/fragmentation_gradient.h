@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/container/dense_map.h>
 #include <apiary/core/ids.h>
 #include <apiary/fgd/node_score.h>
@@ -53,7 +52,7 @@ class fragmentation_gradient {
     const outlook ahead(*this, nodes[n], n, task);
     if (!task.wants_part_of_gpu()) return to_score(ahead.gain);
     std::int64_t best = ahead.worst;
-    for (const milli_gpu left : nodes[n].devices()) {
+    for (const milli_gpu left : nodes[n].each_gpu()) {
       if (left >= task.gpu_milli) best = (std::max)(best, ahead.gain_on(left, task.gpu_milli));
     }
     return to_score(best);
@@ -64,7 +63,7 @@ class fragmentation_gradient {
                                       const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;
     const node_state& node = nodes[n];
-    if (task.wants_whole_gpus()) return first_free_devices(node, task.gpus);
+    if (task.wants_whole_gpus()) return node.first_free_gpus(task.gpus);
     const outlook ahead(*this, node, n, task);
     const std::uint32_t best = score(nodes, n, task);
     std::uint32_t i = 0;
@@ -95,10 +94,10 @@ class fragmentation_gradient {
         : row(self.metric_.row_of(node.model, node.left.cpu_milli - task.cpu_milli)),
           free(node.free_gpus()) {
       const std::uint64_t taken = self.metric_.total_weight() * task.total_gpu_milli();
-      gain = static_cast<std::int64_t>(taken + row.usable(node.devices()) - self.usable_[n]);
+      gain = static_cast<std::int64_t>(taken + row.usable(node.each_gpu()) - self.usable_[n]);
       if (task.wants_whole_gpus()) {
         gain += several(free - task.gpus) -
-                static_cast<std::int64_t>(task.gpus * row.of_device(whole_gpu));
+                static_cast<std::int64_t>(task.gpus * row.of_gpu(whole_gpu));
       }
     }
     // What kinds with several GPUs gain when `now` GPUs are free instead of `free`.
@@ -107,7 +106,7 @@ class fragmentation_gradient {
     }
     [[nodiscard]] std::int64_t gain_on(milli_gpu left, milli_gpu taken) const noexcept {
       const auto after = static_cast<milli_gpu>(left - taken);
-      return gain + static_cast<std::int64_t>(row.of_device(after) - row.of_device(left)) +
+      return gain + static_cast<std::int64_t>(row.of_gpu(after) - row.of_gpu(left)) +
              (left == whole_gpu ? several(free - 1) : 0);
     }
   };

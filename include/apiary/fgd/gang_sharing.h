@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/alloc/journal.h>
-#include <apiary/alloc/journaled.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -188,8 +186,8 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     for (const task_placement& p : placements) {
       task_request task = task_of(gang.groups[p.group]);
       task.job = job;
-      if (!can_place_task(nodes_, task, p.where)) return detail::not_free(job, p.where);
-      journaled::place_task(tx, nodes_, task, p.where);
+      if (!nodes_.can_place(task, p.where)) return detail::not_free(job, p.where);
+      tx.place(nodes_, task, p.where);
       tasks.push_back({task, p.where});
     }
     tx.commit();
@@ -326,7 +324,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
         const std::optional<placement> where = base::place(task, suggested);
         all = where.has_value();
         if (!all) break;
-        journaled::place_task(tx, nodes_, task, *where);
+        tx.place(nodes_, task, *where);
         placer_.update(nodes_, where->node);
         placements.push_back({order[i], *where});
       }

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -87,9 +86,9 @@ class gpu_sharing_scheduler {
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
     if (!nodes_.contains(where.node)) return detail::no_such_node(where.node);
     if (running_.contains(task.job.value)) return detail::runs_already(task.job);
-    if (!can_place_task(nodes_, task, where)) return detail::not_free(task.job, where);
+    if (!nodes_.can_place(task, where)) return detail::not_free(task.job, where);
     running_.emplace(task.job.value, running{task, where});
-    place_task(nodes_, task, where);
+    nodes_.place(task, where);
     placer_.update(nodes_, where.node);
     return absl::OkStatus();
   }
@@ -144,12 +143,12 @@ class gpu_sharing_scheduler {
   // Whether some node could run the task if it were idle and healthy. Cost: O(nodes).
   [[nodiscard]] bool fits_some_idle_node(const task_request& task) const noexcept {
     for (const node_id n : nodes_.ids())
-      if (task_fits_idle(task, nodes_.shape(n))) return true;
+      if (nodes_.shape(n).fits(task)) return true;
     return false;
   }
   // Frees what a task uses.
   void release(const running& ended) {
-    remove_task(nodes_, ended.task, ended.where);
+    nodes_.remove(ended.task, ended.where);
     placer_.update(nodes_, ended.where.node);
   }
 
@@ -220,7 +219,7 @@ class gpu_sharing_scheduler {
       if (suggested != nullptr && !suggested->test(n)) continue;
       node_state repaired = nodes_[node_id(n)];
       repaired.healthy = true;
-      if (task_fits(task, repaired)) return wait_reason::unhealthy;
+      if (repaired.fits(task)) return wait_reason::unhealthy;
     }
     if (suggested != nullptr && placer_.fits_somewhere(nodes_, known.kind))
       return wait_reason::not_suggested;

@@ -48,7 +48,7 @@ class published_fragmentation {
   [[nodiscard]] fragmentation_classes classes(const node_state& node) const noexcept {
     fragmentation_classes f;
     const std::uint32_t left = node.total_gpu_left();
-    for (const typical_task& t : mix_.tasks()) {
+    for (const task_mix::weighted_kind& t : mix_.tasks()) {
       const double all = t.probability * left;
       const bool has_cpu = node.left.cpu_milli >= t.kind.cpu_milli;
       if (t.kind.gpus == 0) {
@@ -61,7 +61,7 @@ class published_fragmentation {
       }
       std::uint32_t enough = 0;
       std::uint32_t small = 0;
-      for (const milli_gpu device : node.devices()) {
+      for (const milli_gpu device : node.each_gpu()) {
         if (device >= t.kind.gpu_milli) {
           ++enough;
         } else {

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/container/dense_map.h>
 #include <apiary/core/ids.h>
 #include <apiary/fgd/node_score.h>
@@ -55,7 +54,7 @@ class published_fragmentation_gradient {
                             const task_request& task) const noexcept {
     const node_state& node = nodes[n];
     if (!task.wants_gpu()) return rated(node, n, task, 0);
-    if (task.wants_whole_gpus()) return rated(node, n, task, first_free_devices(node, task.gpus));
+    if (task.wants_whole_gpus()) return rated(node, n, task, node.first_free_gpus(task.gpus));
     choice found;
     for (std::uint32_t i = 0; i < node.gpus; ++i) {
       bool seen = node.gpu_left[i] < task.gpu_milli;

@@ -117,7 +117,7 @@ class gandiva {
       return absl::InvalidArgumentError("idle period " + std::to_string(options.idle_period) +
                                         " ms; it must be above 0");
     }
-    if (options.migration_cost < 0 || options.migration_cost > forever / 1000 ||
+    if (options.migration_cost < 0 || options.migration_cost > max_time / 1000 ||
         options.max_loss == 0 || options.max_loss > 1000 || options.threshold == 0) {
       return absl::InvalidArgumentError("migration cost " + std::to_string(options.migration_cost) +
                                         " ms, max_loss " + std::to_string(options.max_loss) +
@@ -238,7 +238,7 @@ class gandiva {
     const bool turns = !over.none() || !jobs_.guests().empty() || !again_.empty() ||
                        (options_.migrates && restless_);
     turn_at_ =
-        turns ? later_by(now / options_.quantum * options_.quantum, options_.quantum) : forever;
+        turns ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
     return absl::OkStatus();
   }
   // When decide() must be called although nothing happens: at the next multiple of the quantum while
@@ -384,7 +384,7 @@ class gandiva {
   std::vector<node_id> again_;  // servers with a job that may start, but not in the same decision
   bool departed_ = false;       // a job ended or a server was repaired since the last decide()
   bool restless_ = false;       // running jobs may be able to move
-  time_ms turn_at_ = forever;   // when the next time slice starts
+  time_ms turn_at_ = max_time;  // when the next time slice starts
   std::vector<detail::sliced_job> candidates_;  // scratch of run_slice(), as the next
   std::vector<detail::gandiva_job*> records_, runs_, waits_;
 };

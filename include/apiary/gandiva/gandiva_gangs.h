@@ -173,7 +173,7 @@ class hived_backend {
     for (const task_place& task : tasks) {
       const chain_id chain = scheduler_.layout().chain_of(task.node);
       const uniform_tree& tree = scheduler_.layout().chain(chain).tree;
-      const id_range<cell_id> here = leaves(tree, scheduler_.layout().node_cell(task.node));
+      const id_range<cell_id> here = tree.descendants(scheduler_.layout().node_cell(task.node), 0);
       for (std::uint64_t bits = task.leaves; bits != 0; bits &= bits - 1)
         all.push_back({chain.value, here[static_cast<std::uint32_t>(std::countr_zero(bits))]});
     }

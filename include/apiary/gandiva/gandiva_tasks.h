@@ -30,7 +30,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // The backend of time sharing for tasks that may use fractions of a GPU, placed by a
-// gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `forever` no task stops for
+// gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `max_time` no task stops for
 // another one. A tick makes the moves that lower the cluster's fragmentation most for each GPU moved,
 // one after another, until no move gains enough or move_limits::moves is reached.
 //
@@ -129,7 +129,7 @@ class gpu_sharing_backend {
 //
 //   const fragmentation metric(mix);
 //   gandiva_tasks::create({fgd::create(nodes, fragmentation_gradient(metric)).value(), metric},
-//                       {.quantum = forever, .moves = {.moves = 8, .cost = 100}})
+//                       {.quantum = max_time, .moves = {.moves = 8, .cost = 100}})
 //
 // Example: examples/gandiva_tasks.cpp
 using gandiva_tasks = time_sharing<gpu_sharing_backend<fragmentation_gradient>>;

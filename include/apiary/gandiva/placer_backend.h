@@ -143,7 +143,7 @@ class placer_backend {
   // The server after these devices have been taken, or released.
   [[nodiscard]] node_state with(const placement& p, bool taken) const noexcept {
     node_state node = nodes_[p.node];
-    for (std::uint32_t mask = p.device_mask; mask != 0; mask &= mask - 1)
+    for (std::uint32_t mask = p.gpu_mask; mask != 0; mask &= mask - 1)
       node.gpu_left[static_cast<std::size_t>(std::countr_zero(mask))] = taken ? 0 : whole_gpu;
     return node;
   }

@@ -43,8 +43,9 @@ struct time_sharing_action {
 
 // Options of time_sharing and time_sharing_queue.
 struct time_sharing_options {
-  time_ms quantum = 60'000;  // length of a time slice, in ms; forever: no job stops for another one
-  move_limits moves{};       // limits on the migrations of one tick
+  time_ms quantum =
+      60'000;           // length of a time slice, in ms; max_time: no job stops for another one
+  move_limits moves{};  // limits on the migrations of one tick
 };
 
 // What the host says of one job of time_sharing.
@@ -164,7 +165,7 @@ class time_sharing {
     now_ = now;
     ++round_;
     start_prioritized(actions);
-    const bool new_slice = options_.quantum != forever && now / options_.quantum != slice_;
+    const bool new_slice = options_.quantum != max_time && now / options_.quantum != slice_;
     slice_ = now / options_.quantum;
     start_sliced(new_slice, actions);
     const bool moved = move(actions);
@@ -178,8 +179,8 @@ class time_sharing {
   [[nodiscard]] time_ms wake() const noexcept {
     if ((retry_sliced_ && !sliced_.empty()) || (retry_prioritized_ && !prioritized_.empty()))
       return now_ + 1;
-    if (!again_ || options_.quantum == forever) return forever;
-    return later_by(now_ / options_.quantum * options_.quantum, options_.quantum);
+    if (!again_ || options_.quantum == max_time) return max_time;
+    return add_time(now_ / options_.quantum * options_.quantum, options_.quantum);
   }
 
   // What the job does; nullopt: there is no such job.

@@ -189,7 +189,7 @@ class shared_gpu_fit {
           const auto at = std::find_if(here.begin(), here.end(),
                                        [&](const auto& x) { return x.part == task.gpu_milli; });
           APIARY_VERIFY(at != here.end());
-          is.where.device_mask |= std::uint32_t{1} << at->device;
+          is.where.gpu_mask |= std::uint32_t{1} << at->device;
           here.erase(at);
         }
       }

@@ -46,7 +46,7 @@ class hived_jobs {
   [[nodiscard]] static absl::StatusOr<hived_jobs> create(hived empty, bool over_quota = true) {
     for (const chain_layout& chain : empty.layout().chains) {
       const std::uint32_t leaves = chain.tree.leaves_per_cell(chain.node_level);
-      if (leaves <= std::numeric_limits<decltype(placement::device_mask)>::digits) continue;
+      if (leaves <= std::numeric_limits<decltype(placement::gpu_mask)>::digits) continue;
       return absl::InvalidArgumentError("nodes of " + chain.name + " have " +
                                         std::to_string(leaves) + " leaf cells, more than 32");
     }

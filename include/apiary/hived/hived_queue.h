@@ -126,7 +126,7 @@ class hived_queue {
     const chain_id c = scheduler_.layout().chain_of(n);
     const detail::physical_chain& chain = scheduler_.cells().chain(c.value);
     std::vector<job_id> stopped;
-    for (const cell_id leaf : leaves(chain.tree(), scheduler_.layout().node_cell(n))) {
+    for (const cell_id leaf : chain.tree().descendants(scheduler_.layout().node_cell(n), 0)) {
       const gang_slot user = chain.holders(leaf).user;
       if (user.valid()) stopped.push_back(scheduler_.gangs()[user].request.job);
     }
@@ -170,8 +170,8 @@ class hived_queue {
     }
     return absl::OkStatus();
   }
-  // forever: decide() need not be called while nothing happens.
-  [[nodiscard]] time_ms wake() const noexcept { return forever; }
+  // max_time: decide() need not be called while nothing happens.
+  [[nodiscard]] time_ms wake() const noexcept { return max_time; }
 
   // What the job does; nullopt: there is no such job.
   [[nodiscard]] std::optional<phase> find(job_id job) const {

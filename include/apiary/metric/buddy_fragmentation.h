@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 APIARY_NAMESPACE_BEGIN
@@ -23,6 +22,27 @@ struct buddy_fragmentation {
   // The most levels that a tree can have.
   static constexpr level_t max_levels = 32;
 
+  // Nothing is free.
+  buddy_fragmentation() = default;
+  // Measures a uniform tree with free[l] free cells of each level l. Cost: O(levels).
+  buddy_fragmentation(const uniform_tree& tree, std::span<const std::uint32_t> free) noexcept {
+    APIARY_ASSERT(free.size() == tree.num_levels());
+    for (level_t l = 0; l < tree.num_levels(); ++l) add(l, free[l], tree.leaves_per_cell(l));
+  }
+  // Measures any tree of at most 32 levels. free: the free cells, as a set of the values of their
+  // ids. Cost: O(levels * free cells).
+  template <CellTree Tree>
+  buddy_fragmentation(const Tree& tree, const summary_bitset& free) noexcept {
+    APIARY_ASSERT(free.size() == tree.num_cells() && tree.num_levels() <= max_levels);
+    for (level_t l = 0; l < tree.num_levels(); ++l) {
+      const id_range<cell_id> level = tree.cells(l);
+      for (std::uint32_t c = free.find_next(level.first.value); c < level.last.value;
+           c = free.find_next(c + 1)) {
+        add(l, 1, tree.descendants(cell_id(c), 0).size());
+      }
+    }
+  }
+
   std::array<std::uint32_t, max_levels> free_cells{};   // of each level
   std::array<std::uint64_t, max_levels> free_leaves{};  // inside the free cells of each level
   std::uint32_t largest = 0;                            // leaves of the largest free cell
@@ -32,12 +52,6 @@ struct buddy_fragmentation {
     std::uint64_t sum = 0;
     for (; l < max_levels; ++l) sum += free_leaves[l];
     return sum;
-  }
-  // The level of the largest free cells; nullopt if nothing is free.
-  [[nodiscard]] std::optional<level_t> largest_level() const noexcept {
-    for (level_t l = max_levels; l-- > 0;)
-      if (free_cells[l] != 0) return l;
-    return std::nullopt;
   }
   // The fraction of the free leaves that no request of level l can use: 0 if all free leaves are in
   // free cells of level l or above, 1 if none is. It is 0 if nothing is free.
@@ -53,41 +67,14 @@ struct buddy_fragmentation {
   }
 
   friend bool operator==(const buddy_fragmentation&, const buddy_fragmentation&) = default;
+
+ private:
+  // Adds `cells` free cells of level l with this many leaves each.
+  void add(level_t l, std::uint32_t cells, std::uint32_t leaves) noexcept {
+    free_cells[l] += cells;
+    free_leaves[l] += std::uint64_t{cells} * leaves;
+    if (cells != 0 && leaves > largest) largest = leaves;
+  }
 };
-
-// Measures a uniform tree with free_cells[l] free cells of each level l. Cost: O(levels).
-[[nodiscard]] inline buddy_fragmentation measure_fragmentation(
-    const uniform_tree& tree, std::span<const std::uint32_t> free_cells) noexcept {
-  APIARY_ASSERT(free_cells.size() == tree.num_levels());
-  buddy_fragmentation result;
-  for (level_t l = 0; l < tree.num_levels(); ++l) {
-    result.free_cells[l] = free_cells[l];
-    result.free_leaves[l] = std::uint64_t{free_cells[l]} * tree.leaves_per_cell(l);
-    if (free_cells[l] != 0) result.largest = tree.leaves_per_cell(l);
-  }
-  return result;
-}
-
-// Measures any tree of at most 32 levels. free: the free cells, as a set of the values of their
-// ids.
-// Cost: O(levels * free cells).
-template <CellTree Tree>
-[[nodiscard]] buddy_fragmentation measure_fragmentation(const Tree& tree,
-                                                        const summary_bitset& free) noexcept {
-  APIARY_ASSERT(free.size() == tree.num_cells() &&
-                tree.num_levels() <= buddy_fragmentation::max_levels);
-  buddy_fragmentation result;
-  for (level_t l = 0; l < tree.num_levels(); ++l) {
-    const id_range<cell_id> level = tree.cells(l);
-    for (std::uint32_t c = free.find_next(level.first.value); c < level.last.value;
-         c = free.find_next(c + 1)) {
-      const std::uint32_t n = leaves(tree, cell_id(c)).size();
-      ++result.free_cells[l];
-      result.free_leaves[l] += n;
-      if (n > result.largest) result.largest = n;
-    }
-  }
-  return result;
-}
 
 APIARY_NAMESPACE_END

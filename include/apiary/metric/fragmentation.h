@@ -40,14 +40,11 @@ class fragmentation {
  public:
   // Builds the tables for a mix.
   explicit fragmentation(const task_mix& mix) : total_weight_(mix.total_weight()) {
-    std::vector<std::vector<bool>> classes;  // which kinds each table is for
     for (gpu_model model = 0; model < max_gpu_models; ++model) {
-      std::vector<bool> served = served_by(mix, model);
-      const auto same = std::find(classes.begin(), classes.end(), served);
-      table_of_[model] = static_cast<std::uint8_t>(same - classes.begin());
-      if (same != classes.end()) continue;
-      tables_.emplace_back(mix, served);
-      classes.push_back(std::move(served));
+      const gpu_model alike = first_alike(mix, model);
+      if (alike == model) tables_.emplace_back(mix, model);
+      table_of_[model] =
+          alike < model ? table_of_[alike] : static_cast<std::uint8_t>(tables_.size() - 1);
     }
   }
 
@@ -55,12 +52,9 @@ class fragmentation {
   // a fragmentation from a mix that a user supplies.
   [[nodiscard]] static std::uint64_t table_bytes(const task_mix& mix) {
     std::uint64_t bytes = 0;
-    std::vector<std::vector<bool>> classes;
     for (gpu_model model = 0; model < max_gpu_models; ++model) {
-      std::vector<bool> served = served_by(mix, model);
-      if (std::find(classes.begin(), classes.end(), served) != classes.end()) continue;
-      bytes += demands(mix, served).table_size() * sizeof(std::uint32_t);
-      classes.push_back(std::move(served));
+      if (first_alike(mix, model) == model)
+        bytes += demands(mix, model).table_size() * sizeof(std::uint32_t);
     }
     return bytes;
   }
@@ -78,7 +72,7 @@ class fragmentation {
   class row {
    public:
     // What the kinds for one GPU can use of a GPU with `left` thousandths left, times W.
-    [[nodiscard]] std::uint64_t of_device(milli_gpu left) const noexcept {
+    [[nodiscard]] std::uint64_t of_gpu(milli_gpu left) const noexcept {
       return std::uint64_t{left} * single_[ranks_[left]];
     }
     // What the kinds for several GPUs can use of `free` free GPUs, times W.
@@ -86,11 +80,11 @@ class fragmentation {
       return std::uint64_t{whole_gpu} * free * several_[free];
     }
     // What the mix can use of the GPUs of a node, times W.
-    [[nodiscard]] std::uint64_t usable(std::span<const milli_gpu> devices) const noexcept {
+    [[nodiscard]] std::uint64_t usable(std::span<const milli_gpu> gpus) const noexcept {
       std::uint64_t sum = 0;
       std::uint32_t free = 0;
-      for (const milli_gpu left : devices) {
-        sum += of_device(left);
+      for (const milli_gpu left : gpus) {
+        sum += of_gpu(left);
         free += left == whole_gpu ? 1 : 0;
       }
       return sum + of_free(free);
@@ -111,13 +105,13 @@ class fragmentation {
     row result;
     result.single_ = t.counts.data() + at;
     result.several_ = result.single_ + (t.row_size - max_gpus_per_node - 1);
-    result.ranks_ = t.share_rank.data();
+    result.ranks_ = t.fraction_rank.data();
     return result;
   }
 
   // W * (thousandths of GPUs left on the node - F).
   [[nodiscard]] std::uint64_t usable(const node_state& node) const noexcept {
-    return row_of(node.model, node.left.cpu_milli).usable(node.devices());
+    return row_of(node.model, node.left.cpu_milli).usable(node.each_gpu());
   }
   // W * F.
   [[nodiscard]] std::uint64_t weighted(const node_state& node) const noexcept {
@@ -130,50 +124,49 @@ class fragmentation {
   }
 
  private:
-  // The distinct demands for CPU and for a fraction of one GPU of the kinds that some models serve,
+  // The distinct demands for CPU and for a fraction of one GPU of the kinds that a GPU model serves,
   // in ascending order.
   struct demands {
-    std::vector<std::uint32_t> cpus, shares;
+    std::vector<std::uint32_t> cpus, fractions;
 
-    demands(const task_mix& mix, const std::vector<bool>& served) {
-      for (std::size_t m = 0; m < served.size(); ++m) {
-        const task_kind& kind = mix.tasks()[m].kind;
-        if (served[m]) cpus.push_back(kind.cpu_milli);
-        if (served[m] && kind.gpus == 1) shares.push_back(kind.gpu_milli);
+    demands(const task_mix& mix, gpu_model model) {
+      for (const task_mix::weighted_kind& t : mix.tasks()) {
+        if (!serves(model, t.kind)) continue;
+        cpus.push_back(t.kind.cpu_milli);
+        if (t.kind.gpus == 1) fractions.push_back(t.kind.gpu_milli);
       }
       sort_unique(cpus);
-      sort_unique(shares);
+      sort_unique(fractions);
     }
     // Where M begins in a row of the table; the length of a row; the number of entries of the
     // table.
-    [[nodiscard]] std::size_t several() const noexcept { return shares.size() + 1; }
+    [[nodiscard]] std::size_t several() const noexcept { return fractions.size() + 1; }
     [[nodiscard]] std::size_t row_size() const noexcept {
       return several() + max_gpus_per_node + 1;
     }
     [[nodiscard]] std::size_t table_size() const noexcept { return (cpus.size() + 1) * row_size(); }
   };
-  // H and M for each rank of the CPU left, for the kinds that some models serve.
+  // H and M for each rank of the CPU left, for the kinds that a GPU model serves.
   struct table {
     std::vector<std::uint32_t> cpus;    // distinct demands, ascending
     std::vector<std::uint32_t> counts;  // a row for each rank of CPU: H by rank of fraction, then M
-    std::array<std::uint16_t, whole_gpu + 1> share_rank{};
+    std::array<std::uint16_t, whole_gpu + 1> fraction_rank{};
     std::size_t row_size = 0;
 
-    table(const task_mix& mix, const std::vector<bool>& served) {
-      demands asked(mix, served);
+    table(const task_mix& mix, gpu_model model) {
+      demands asked(mix, model);
       cpus = std::move(asked.cpus);
       for (std::uint32_t left = 0; left <= whole_gpu; ++left)
-        share_rank[left] = static_cast<std::uint16_t>(rank(asked.shares, left));
+        fraction_rank[left] = static_cast<std::uint16_t>(rank(asked.fractions, left));
       const std::size_t several = asked.several();
       row_size = asked.row_size();
       counts.assign((cpus.size() + 1) * row_size, 0);
       // Count each kind at the first entry where it fits; then sum along CPU and along fractions or
       // GPUs.
-      for (std::size_t m = 0; m < served.size(); ++m) {
-        const typical_task& t = mix.tasks()[m];
-        if (!served[m] || t.kind.gpus > max_gpus_per_node) continue;
+      for (const task_mix::weighted_kind& t : mix.tasks()) {
+        if (!serves(model, t.kind) || t.kind.gpus > max_gpus_per_node) continue;
         const std::size_t at =
-            t.kind.gpus == 1 ? share_rank[t.kind.gpu_milli] : several + t.kind.gpus;
+            t.kind.gpus == 1 ? fraction_rank[t.kind.gpu_milli] : several + t.kind.gpus;
         counts[rank(cpus, t.kind.cpu_milli) * row_size + at] += t.weight;
       }
       for (std::size_t i = row_size; i < counts.size(); ++i) counts[i] += counts[i - row_size];
@@ -185,11 +178,18 @@ class fragmentation {
     }
   };
 
-  [[nodiscard]] static std::vector<bool> served_by(const task_mix& mix, gpu_model model) {
-    std::vector<bool> served;
-    for (const typical_task& t : mix.tasks())
-      served.push_back(t.kind.gpus != 0 && contains_model(t.kind.models, model));
-    return served;
+  [[nodiscard]] static bool serves(gpu_model model, const task_kind& kind) noexcept {
+    return kind.gpus != 0 && (kind.models >> model & 1) != 0;
+  }
+  // The lowest GPU model that serves the same kinds as `model`.
+  [[nodiscard]] static gpu_model first_alike(const task_mix& mix, gpu_model model) noexcept {
+    for (gpu_model other = 0; other < model; ++other) {
+      bool alike = true;
+      for (const task_mix::weighted_kind& t : mix.tasks())
+        alike = alike && serves(model, t.kind) == serves(other, t.kind);
+      if (alike) return other;
+    }
+    return model;
   }
   static void sort_unique(std::vector<std::uint32_t>& values) {
     std::sort(values.begin(), values.end());

@@ -31,13 +31,6 @@ struct task_kind {
   friend bool operator==(const task_kind&, const task_kind&) noexcept = default;
 };
 
-// A kind of task and how often it occurs.
-struct typical_task {
-  task_kind kind{};          // the kind
-  std::uint32_t weight = 0;  // how often it occurs
-  double probability = 0.0;  // weight / sum of the weights, rounded as in the published simulator
-};
-
 // The target workload of a fragmentation metric: kinds of tasks with weights.
 //
 // Model:   "Beware of Fragmentation" (USENIX ATC 2023), section 3.2: the most frequent kinds of a
@@ -45,6 +38,13 @@ struct typical_task {
 // Example: examples/fragmentation.cpp
 class task_mix {
  public:
+  // A kind of task and how often it occurs.
+  struct weighted_kind {
+    task_kind kind{};          // the kind
+    std::uint32_t weight = 0;  // how often it occurs
+    double probability = 0.0;  // weight / sum of the weights, rounded as in the published simulator
+  };
+
   // A mix without kinds.
   task_mix() = default;
 
@@ -67,22 +67,27 @@ class task_mix {
   // Cost:     O(n log n).
   [[nodiscard]] static task_mix from_history(std::span<const task_kind> seen,
                                              std::uint32_t coverage_percent = 95) {
-    const auto key = [](const task_kind& k) {
-      return std::tuple(k.cpu_milli, k.gpu_milli, k.gpus, k.spec, k.models);
+    const auto before = [](const weighted_kind& a, const weighted_kind& b) {
+      const task_kind& x = a.kind;
+      const task_kind& y = b.kind;
+      return std::tie(a.weight, x.cpu_milli, x.gpu_milli, x.gpus, x.spec, x.models) >
+             std::tie(b.weight, y.cpu_milli, y.gpu_milli, y.gpus, y.spec, y.models);
     };
-    std::vector<task_kind> sorted(seen.begin(), seen.end());
-    std::sort(sorted.begin(), sorted.end(),
-              [&](const task_kind& a, const task_kind& b) { return key(a) > key(b); });
-    task_mix mix;
-    for (const task_kind& kind : sorted) {
+    std::vector<weighted_kind> sorted;
+    for (const task_kind& kind : seen) {
       APIARY_VERIFY(kind.valid());
-      if (mix.tasks_.empty() || key(mix.tasks_.back().kind) != key(kind))
-        mix.tasks_.push_back({kind, 0, 0.0});
-      ++mix.tasks_.back().weight;
+      sorted.push_back({kind, 1, 0.0});
     }
-    std::stable_sort(
-        mix.tasks_.begin(), mix.tasks_.end(),
-        [](const typical_task& a, const typical_task& b) { return a.weight > b.weight; });
+    std::sort(sorted.begin(), sorted.end(), before);
+    task_mix mix;
+    for (const weighted_kind& task : sorted) {
+      if (mix.tasks_.empty() || mix.tasks_.back().kind != task.kind) {
+        mix.tasks_.push_back(task);
+      } else {
+        ++mix.tasks_.back().weight;
+      }
+    }
+    std::sort(mix.tasks_.begin(), mix.tasks_.end(), before);
     const auto n = static_cast<double>(seen.size());
     const double wanted = coverage_percent * n / 100.0;
     std::size_t taken = 0;
@@ -90,19 +95,19 @@ class task_mix {
       mix.total_weight_ += mix.tasks_[taken++].weight;
     }
     mix.tasks_.resize(taken);
-    for (typical_task& task : mix.tasks_) {
+    for (weighted_kind& task : mix.tasks_) {
       task.probability = task.weight / n / (static_cast<double>(mix.total_weight_) / n);
     }
     return mix;
   }
 
   // The kinds with their weights.
-  [[nodiscard]] std::span<const typical_task> tasks() const noexcept { return tasks_; }
+  [[nodiscard]] std::span<const weighted_kind> tasks() const noexcept { return tasks_; }
   // The sum of the weights.
   [[nodiscard]] std::uint64_t total_weight() const noexcept { return total_weight_; }
 
  private:
-  std::vector<typical_task> tasks_;
+  std::vector<weighted_kind> tasks_;
   std::uint64_t total_weight_ = 0;
 };
 

@@ -16,21 +16,21 @@ APIARY_NAMESPACE_BEGIN
 
 // A point in time or a duration, in milliseconds.
 using time_ms = std::int64_t;
-// The time that is never reached.
-inline constexpr time_ms forever = (std::numeric_limits<time_ms>::max)();
+// A time later than all others: "never" as a point in time, "without limit" as a duration.
+inline constexpr time_ms max_time = (std::numeric_limits<time_ms>::max)();
 
-// a + b, or forever if the sum is greater. Requires: b >= 0.
-[[nodiscard]] constexpr time_ms later_by(time_ms a, time_ms b) noexcept {
-  return a > forever - b ? forever : a + b;
+// a + b; max_time if the sum would be later. Requires: b >= 0.
+[[nodiscard]] constexpr time_ms add_time(time_ms a, time_ms b) noexcept {
+  return a > max_time - b ? max_time : a + b;
 }
 
 // A request for a job that runs on `gpus` whole GPUs at the same time.
 struct job_request {
-  job_id job{};                // id of the job
-  tenant_id tenant{};          // the tenant that asks
-  std::int32_t priority = 0;   // a higher priority runs earlier
-  std::uint32_t gpus = 1;      // whole GPUs
-  time_ms estimate = forever;  // the longest time that it runs, according to its owner
+  job_id job{};                 // id of the job
+  tenant_id tenant{};           // the tenant that asks
+  std::int32_t priority = 0;    // a higher priority runs earlier
+  std::uint32_t gpus = 1;       // whole GPUs
+  time_ms estimate = max_time;  // the longest time that it runs, according to its owner
   // It can use up to this many GPUs if they are idle. A value below `gpus` means `gpus`.
   std::uint32_t max_gpus = 0;
   std::uint32_t weight = 1;  // of its time slices if jobs are time-shared: 1, ..., 1000
@@ -46,12 +46,12 @@ enum class delay_cause : std::uint8_t {
   fragmentation,  // enough GPUs are idle, but not where the job can use them
   order,          // it could start if there were no jobs before it in the queue
 };
-// The number of causes.
-inline constexpr std::size_t num_delay_causes = 4;
 
 // Waiting time by cause.
 struct delays {
-  std::array<time_ms, num_delay_causes> by_cause{};  // waiting time, by delay_cause
+  static constexpr std::size_t num_causes = 4;  // the number of causes
+
+  std::array<time_ms, num_causes> by_cause{};  // waiting time, by delay_cause
 
   // The time of one cause.
   [[nodiscard]] constexpr time_ms operator[](delay_cause c) const noexcept {
@@ -69,12 +69,12 @@ struct delays {
   }
   // Adds or subtracts the times of every cause.
   constexpr delays& operator+=(const delays& d) noexcept {
-    for (std::size_t i = 0; i < num_delay_causes; ++i) by_cause[i] += d.by_cause[i];
+    for (std::size_t i = 0; i < num_causes; ++i) by_cause[i] += d.by_cause[i];
     return *this;
   }
   // Subtracts the waiting time of each cause.
   constexpr delays& operator-=(const delays& d) noexcept {
-    for (std::size_t i = 0; i < num_delay_causes; ++i) by_cause[i] -= d.by_cause[i];
+    for (std::size_t i = 0; i < num_causes; ++i) by_cause[i] -= d.by_cause[i];
     return *this;
   }
   friend constexpr bool operator==(const delays&, const delays&) noexcept = default;
@@ -109,17 +109,17 @@ class delay_clock {
 struct job_action {
   // The kind of action.
   enum class verb : std::uint8_t {
-    start,    // run it at `place`; if it was suspended, continue it
+    start,    // run it at `where`; if it was suspended, continue it
     suspend,  // stop it and keep its progress; it waits again
-    pack,     // as start, together with the job that runs at `place`
+    pack,     // as start, together with the job that runs at `where`
     unpack,   // as suspend; the job that it was packed with keeps running
-    migrate,  // move it to `place`, where another job may run already
-    grow,     // give it `place`, which has more GPUs of the same server
-    shrink,   // give it `place`, which has fewer GPUs of the same server
+    migrate,  // move it to `where`, where another job may run already
+    grow,     // give it `where`, which has more GPUs of the same server
+    shrink,   // give it `where`, which has fewer GPUs of the same server
   };
   verb what = verb::start;  // what to do
   job_id job{};             // the job
-  job_placement place{};    // empty for suspend and unpack
+  job_placement where{};    // empty for suspend and unpack
   delays waited{};          // for start and pack: waiting time since submit or the last stop
 
   friend bool operator==(const job_action&, const job_action&) = default;

@@ -1,13 +1,15 @@
-// apiary/model/node_table.h - the nodes of a cluster: their resources and what is free.
+// apiary/model/node_table.h - the nodes of a cluster, what is free on them, and the tasks there.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/container/dense_map.h>
 #include <apiary/core/ids.h>
+#include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +24,13 @@ struct node_shape {
   resources host{};        // CPU and memory
   std::uint32_t gpus = 0;  // at most max_gpus_per_node
   gpu_model model = 0;     // below max_gpu_models; ignored if gpus == 0
+
+  // Whether a node of this shape could run the task if it were idle and healthy.
+  // Requires: task.valid().
+  [[nodiscard]] constexpr bool fits(const task_request& task) const noexcept {
+    if (!task.host().fits_in(host)) return false;
+    return !task.wants_gpu() || (task.gpus <= gpus && (task.models >> model & 1) != 0);
+  }
 
   friend constexpr bool operator==(const node_shape&, const node_shape&) noexcept = default;
 };
@@ -39,12 +48,46 @@ struct alignas(64) node_state {
   std::uint32_t task_sizes = 0;
 
   // Free thousandths of each GPU.
-  [[nodiscard]] std::span<const milli_gpu> devices() const noexcept {
+  [[nodiscard]] std::span<const milli_gpu> each_gpu() const noexcept {
     return {gpu_left.data(), gpus};
   }
   // Whether the node has GPUs of one of the models.
   [[nodiscard]] bool accessible(model_set models) const noexcept {
-    return gpus != 0 && contains_model(models, model);
+    return gpus != 0 && (models >> model & 1) != 0;
+  }
+  // Whether the node can run the task now: it is healthy, has enough CPU and memory left, has a GPU
+  // model that the task accepts, and enough GPUs have `task.gpu_milli` left.
+  // Requires: task.valid().
+  [[nodiscard]] bool fits(const task_request& task) const noexcept {
+    if (!healthy || !task.host().fits_in(left)) return false;
+    if (!task.wants_gpu()) return true;
+    if (!accessible(task.models)) return false;
+    std::uint32_t enough = 0;
+    for (const milli_gpu left_here : gpu_left) enough += left_here >= task.gpu_milli ? 1 : 0;
+    return enough >= task.gpus;
+  }
+  // The `count` lowest-numbered GPUs that are completely free, as a mask (bit i: GPU i).
+  // Requires: at least `count` GPUs are free.
+  [[nodiscard]] std::uint32_t first_free_gpus(std::uint32_t count) const noexcept {
+    std::uint32_t mask = 0;
+    for (std::uint32_t i = 0; i < gpus && count > 0; ++i) {
+      if (gpu_left[i] != whole_gpu) continue;
+      mask |= std::uint32_t{1} << i;
+      --count;
+    }
+    APIARY_ASSERT(count == 0);
+    return mask;
+  }
+  // The GPU with the least left among those with at least `milli` thousandths left, as a mask. Ties
+  // go to the lowest number. Requires: there is such a GPU.
+  [[nodiscard]] std::uint32_t tightest_gpu(milli_gpu milli) const noexcept {
+    std::uint32_t best = max_gpus_per_node;
+    for (std::uint32_t i = 0; i < gpus; ++i) {
+      if (gpu_left[i] >= milli && (best == max_gpus_per_node || gpu_left[i] < gpu_left[best]))
+        best = i;
+    }
+    APIARY_ASSERT(best < max_gpus_per_node);
+    return std::uint32_t{1} << best;
   }
 
   // Free thousandths of all GPUs together.
@@ -63,10 +106,10 @@ struct alignas(64) node_state {
 };
 static_assert(sizeof(node_state) == 64);
 
-// The nodes of a cluster. Ids are given in the order of add. It is plain data: place_task and
-// remove_task of alloc/fraction_pool.h change it.
+// The nodes of a cluster and what the tasks on them leave free. Ids are given in the order of add.
 //
-// Cost: every call O(1). Memory: 148 bytes for each node.
+// Cost: can_place, place and remove O(GPUs of a node), the others O(1). Memory: 148 bytes for each
+//       node.
 class node_table {
  public:
   // Adds a node without tasks. Returns its id.
@@ -100,15 +143,33 @@ class node_table {
   // The free resources of node n, to change.
   [[nodiscard]] node_state& operator[](node_id n) noexcept { return states_[n]; }
 
-  // Adds a task of the given size (0: a fraction of a GPU, k: k whole GPUs) to node n's task_sizes,
-  // or removes it if `in` is false.
-  void count_task(node_id n, std::uint32_t size, bool in) noexcept {
-    APIARY_ASSERT(size <= max_gpus_per_node);
-    std::uint32_t& count = tasks_by_size_[n][size];
-    APIARY_ASSERT(in || count > 0);
-    count = in ? count + 1 : count - 1;
-    const std::uint32_t bit = std::uint32_t{1} << size;
-    states_[n].task_sizes = count != 0 ? states_[n].task_sizes | bit : states_[n].task_sizes & ~bit;
+  // Whether the task can run at exactly this placement now. The answer is false if the node does
+  // not exist or the mask does not match the task. Requires: task.valid().
+  [[nodiscard]] bool can_place(const task_request& task, placement where) const noexcept {
+    if (!contains(where.node) || where.num_gpus() != task.gpus) return false;
+    const node_state& node = states_[where.node];
+    if (!node.fits(task) || where.gpu_mask >> node.gpus != 0) return false;
+    for (std::uint32_t mask = where.gpu_mask; mask != 0; mask &= mask - 1) {
+      if (node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))] < task.gpu_milli)
+        return false;
+    }
+    return true;
+  }
+  // Subtracts the resources of the task from the node and the GPUs of the placement.
+  // Requires: can_place(task, where).
+  void place(const task_request& task, placement where) noexcept {
+    APIARY_ASSERT(can_place(task, where));
+    states_[where.node].left -= task.host();
+    change(task, where, true);
+  }
+  // Undoes place with equal arguments: the table is the same as before that call.
+  // Requires: the task is placed there.
+  void remove(const task_request& task, placement where) noexcept {
+    node_state& node = states_[where.node];
+    APIARY_ASSERT(where.num_gpus() == task.gpus && where.gpu_mask >> node.gpus == 0);
+    node.left += task.host();
+    APIARY_ASSERT(node.left.fits_in(shapes_[where.node].host));
+    change(task, where, false);
   }
 
   // Bytes on the heap.
@@ -119,6 +180,23 @@ class node_table {
   friend bool operator==(const node_table&, const node_table&) = default;
 
  private:
+  // Adds the task to the GPUs of the placement and to task_sizes, or removes it.
+  void change(const task_request& task, placement where, bool in) noexcept {
+    node_state& node = states_[where.node];
+    for (std::uint32_t mask = where.gpu_mask; mask != 0; mask &= mask - 1) {
+      milli_gpu& left = node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))];
+      left = static_cast<milli_gpu>(in ? left - task.gpu_milli : left + task.gpu_milli);
+      APIARY_VERIFY(left <= whole_gpu);
+    }
+    if (!task.wants_gpu()) return;
+    const std::uint32_t size = task.wants_whole_gpus() ? task.gpus : 0;
+    std::uint32_t& count = tasks_by_size_[where.node][size];
+    APIARY_ASSERT(in || count > 0);
+    count = in ? count + 1 : count - 1;
+    const std::uint32_t bit = std::uint32_t{1} << size;
+    node.task_sizes = count != 0 ? node.task_sizes | bit : node.task_sizes & ~bit;
+  }
+
   dense_map<node_id, node_shape> shapes_;
   dense_map<node_id, node_state> states_;
   dense_map<node_id, std::array<std::uint32_t, max_gpus_per_node + 1>> tasks_by_size_;

@@ -11,12 +11,12 @@ APIARY_NAMESPACE_BEGIN
 
 // Where a task runs: a node, and bit i for each GPU i of that node that it uses.
 struct placement {
-  node_id node{};                 // the node
-  std::uint32_t device_mask = 0;  // bit i: GPU i of the node
+  node_id node{};              // the node
+  std::uint32_t gpu_mask = 0;  // bit i: GPU i of the node
 
   // How many GPUs it uses.
-  [[nodiscard]] constexpr std::uint32_t num_devices() const noexcept {
-    return static_cast<std::uint32_t>(std::popcount(device_mask));
+  [[nodiscard]] constexpr std::uint32_t num_gpus() const noexcept {
+    return static_cast<std::uint32_t>(std::popcount(gpu_mask));
   }
   friend constexpr bool operator==(placement, placement) noexcept = default;
 };

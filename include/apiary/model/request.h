@@ -23,11 +23,6 @@ inline constexpr gpu_model max_gpu_models = 64;
 // The set of all GPU models.
 inline constexpr model_set any_model = ~model_set{0};
 
-// Whether the model is in the set.
-[[nodiscard]] constexpr bool contains_model(model_set set, gpu_model model) noexcept {
-  return (set >> model & 1) != 0;
-}
-
 // A request for a task that runs on one node. It takes CPU, memory, and either no GPU, a fraction
 // of one GPU, or whole GPUs. Valid requests have:
 //   gpus == 0                        no GPU; gpu_milli and models are ignored
@@ -53,7 +48,7 @@ struct task_request {
   [[nodiscard]] constexpr bool wants_part_of_gpu() const noexcept {
     return wants_gpu() && gpu_milli != whole_gpu;
   }
-  // Whether the request has one of the three forms above.
+  // Whether the request is one of the three cases above.
   [[nodiscard]] constexpr bool valid() const noexcept {
     return gpus == 0 || gpu_milli == whole_gpu ||
            (gpus == 1 && gpu_milli > 0 && gpu_milli < whole_gpu);

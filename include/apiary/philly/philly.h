@@ -365,7 +365,7 @@ class philly_scheduler {
   std::vector<job_id> begun_;  // began to wait since the last decide()
   time_ms now_ = 0;            // the latest time seen
   time_ms decided_ = -1;       // time of the last decide()
-  time_ms next_ = forever;     // next_chance() at that time
+  time_ms next_ = max_time;    // next_chance() at that time
 };
 
 // Philly over its own servers, with best fit (alloc/server_pool.h).

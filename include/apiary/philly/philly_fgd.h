@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -184,7 +183,7 @@ class gpu_sharing_pool {
   }
   // k unused GPUs of a server. Requires: k <= idle(n).
   [[nodiscard]] placement pick_idle(node_id n, std::uint32_t k) const noexcept {
-    return {n, first_free_devices(nodes()[n], k)};
+    return {n, nodes()[n].first_free_gpus(k)};
   }
   // Gives unused GPUs to a job, in addition to those that it has.
   void take(job_id job, std::span<const placement> place) {
@@ -194,8 +193,8 @@ class gpu_sharing_pool {
         if (owner(p.node, d) == job) held |= std::uint32_t{1} << d;
       }
       if (held != 0) end_part({p.node, held});
-      p.device_mask |= held;
-      const task_request task = whole(part_id(p), p.num_devices());
+      p.gpu_mask |= held;
+      const task_request task = whole(part_id(p), p.num_gpus());
       APIARY_VERIFY(change(p.node, [&] { return tasks_.commit(task, p); }).ok());
       set_owner(p, job);
     }
@@ -239,7 +238,7 @@ class gpu_sharing_pool {
   }
   // Different for each group of GPUs: no two have the same first GPU of a server.
   [[nodiscard]] job_id part_id(const placement& p) const noexcept {
-    const auto device = static_cast<std::uint32_t>(std::countr_zero(p.device_mask));
+    const auto device = static_cast<std::uint32_t>(std::countr_zero(p.gpu_mask));
     return job_id(first_reserved().value + p.node.value * max_gpus_per_node + device);
   }
   void end_part(const placement& p) {
@@ -247,7 +246,7 @@ class gpu_sharing_pool {
     set_owner(p, {});
   }
   void set_owner(const placement& p, job_id job) noexcept {
-    for (std::uint32_t mask = p.device_mask; mask != 0; mask &= mask - 1)
+    for (std::uint32_t mask = p.gpu_mask; mask != 0; mask &= mask - 1)
       owners_[p.node.value][static_cast<std::size_t>(std::countr_zero(mask))] = job;
   }
   // Calls by(), which changes a server, and updates the numbers of idle GPUs.

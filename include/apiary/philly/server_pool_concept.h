@@ -28,7 +28,7 @@ APIARY_NAMESPACE_BEGIN
 // The number of GPUs of a placement.
 [[nodiscard]] inline std::uint32_t gpus_of(std::span<const placement> place) noexcept {
   std::uint32_t gpus = 0;
-  for (const placement& p : place) gpus += p.num_devices();
+  for (const placement& p : place) gpus += p.num_gpus();
   return gpus;
 }
 
@@ -176,7 +176,7 @@ class locality_places {
         std::lower_bound(place.begin(), place.end(), n,
                          [](const placement& p, node_id node) { return p.node < node; });
     if (at != place.end() && at->node == n) {
-      at->device_mask |= more.device_mask;
+      at->gpu_mask |= more.gpu_mask;
     } else {
       place.insert(at, more);
     }

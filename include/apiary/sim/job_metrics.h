@@ -76,7 +76,7 @@ struct job_metrics {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const job_record& r = run.jobs[i];
     if (jobs[i].request.gpus < min_gpus || jobs[i].request.gpus > max_gpus) continue;
-    if (r.ended == forever) {
+    if (r.ended == max_time) {
       ++m.unended;
       continue;
     }

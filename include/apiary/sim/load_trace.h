@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
@@ -61,12 +60,12 @@ struct load_sample {
     const named_task& task = work.tasks[work.arrivals[i]];
     now.arrived += task.request.total_gpu_milli();
     if (const std::optional<placement>& where = answers[i]) {
-      if (!can_place_task(nodes, task.request, *where)) {
+      if (!nodes.can_place(task.request, *where)) {
         return absl::FailedPreconditionError(
             "arrival " + std::to_string(i + 1) + ", task " + task.name + ": node " +
             std::to_string(where->node.value) + " lacks the resources of the decision");
       }
-      place_task(nodes, task.request, *where);
+      nodes.place(task.request, *where);
       fragmented.update(nodes, where->node);
       now.used += task.request.total_gpu_milli();
     }

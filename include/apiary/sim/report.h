@@ -58,7 +58,7 @@ APIARY_NAMESPACE_BEGIN
   line += ' ';
   line += nodes.names[answer->node];
   char before = ' ';
-  for (std::uint32_t mask = answer->device_mask; mask != 0; mask &= mask - 1) {
+  for (std::uint32_t mask = answer->gpu_mask; mask != 0; mask &= mask - 1) {
     line += before;
     line += std::to_string(std::countr_zero(mask));
     before = '-';

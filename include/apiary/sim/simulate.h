@@ -83,7 +83,7 @@ class simulator {
       if (arrived < jobs_.size()) now = (std::min)(now, jobs_[arrived].arrival);
       if (broken < outages.size()) now = (std::min)(now, outages[broken].from);
       if (repaired < repairs.size()) now = (std::min)(now, repairs[repaired].first);
-      if (now == forever || now > options_.until || (unended_ == 0 && arrived == jobs_.size()))
+      if (now == max_time || now > options_.until || (unended_ == 0 && arrived == jobs_.size()))
         break;
       while (!ends_.empty() && ends_.first().at == now) {
         APIARY_RETURN_IF_ERROR(end(job_id(ends_.pop().id), now));
@@ -136,7 +136,7 @@ class simulator {
     out_.log.add(static_cast<std::uint64_t>(e.at)).add(static_cast<std::uint64_t>(e.what));
     out_.log.add(std::uint64_t{e.job.value} << 32 | e.node.value);
     for (const placement& p : place) {
-      out_.log.add(std::uint64_t{p.node.value} << 32 | p.device_mask);
+      out_.log.add(std::uint64_t{p.node.value} << 32 | p.gpu_mask);
     }
     observe_(e);
   }
@@ -152,21 +152,21 @@ class simulator {
     progress& p = state_[job.value];
     p.gpus = 0;
     for (const placement& part : p.place) {
-      p.gpus += part.num_devices();
+      p.gpus += part.num_gpus();
       if (part.node.value >= here_.size()) here_.resize(part.node.value + std::size_t{1});
       std::vector<tenancy>& here = here_[part.node.value];
       if (!comes) std::erase_if(here, [&](const tenancy& t) { return t.job == job; });
       std::uint32_t others = 0;
       for (const tenancy& t : here) {
-        if ((t.devices & part.device_mask) == 0) continue;
+        if ((t.devices & part.gpu_mask) == 0) continue;
         others |= t.devices;
         if constexpr (neighbours_matter) paced_.push_back(t.job);
       }
-      const auto alone = static_cast<std::uint32_t>(std::popcount(part.device_mask & ~others));
+      const auto alone = static_cast<std::uint32_t>(std::popcount(part.gpu_mask & ~others));
       used_ = comes ? used_ + alone : used_ - alone;
       if (idle_.num_servers() > 0)
         idle_.use(part.node, comes ? std::int64_t{alone} : -std::int64_t{alone}, now);
-      if (comes) here.push_back({job, part.device_mask});
+      if (comes) here.push_back({job, part.gpu_mask});
     }
     out_.gpus.set(static_cast<std::uint64_t>(now), used_);
   }
@@ -178,7 +178,7 @@ class simulator {
       neighbours_.clear();
       for (const placement& part : place) {
         for (const tenancy& t : here_[part.node.value]) {
-          if (t.job != job && (t.devices & part.device_mask) != 0) neighbours_.push_back(t.job);
+          if (t.job != job && (t.devices & part.gpu_mask) != 0) neighbours_.push_back(t.job);
         }
       }
       sort_unique(neighbours_);
@@ -226,23 +226,23 @@ class simulator {
   void start(const job_action& action, time_ms now) {
     progress& p = state_[action.job.value];
     job_record& r = out_.jobs[action.job.value];
-    APIARY_VERIFY(p.speed == 0 && r.ended == forever);
-    p.place = action.place;
+    APIARY_VERIFY(p.speed == 0 && r.ended == max_time);
+    p.place = action.where;
     occupy(action.job, true, now);
     p.since = now;
     set_speed(action.job, speed_of(action.job), options_.start_cost, now);
-    if (r.started == forever) r.started = now;
+    if (r.started == max_time) r.started = now;
     r.waited += action.waited;
-    record(simulation_event::kind::start, action.job, now, action.place);
+    record(simulation_event::kind::start, action.job, now, action.where);
   }
   void go_on(const job_action& action, time_ms now, time_ms pause, simulation_event::kind what) {
     progress& p = state_[action.job.value];
     APIARY_VERIFY(p.speed > 0);
     occupy(action.job, false, now);
-    p.place = action.place;
+    p.place = action.where;
     occupy(action.job, true, now);
     set_speed(action.job, speed_of(action.job), pause, now);
-    record(what, action.job, now, action.place);
+    record(what, action.job, now, action.where);
   }
   // Gives a new speed to the jobs whose neighbours on their GPUs changed.
   void change_pace(time_ms now) {

@@ -22,7 +22,7 @@ struct simulation_options {
   // loses the work since then; 0: it loses all of its work.
   time_ms checkpoint_interval = 0;
   // The simulation ends at this time, even if jobs are still running.
-  time_ms until = forever;
+  time_ms until = max_time;
   // Milliseconds from the migration of a job until it makes progress.
   time_ms migration_cost = 0;
   // The GPUs of each server, used to measure the fragmentation of idle GPUs; empty: not measured.

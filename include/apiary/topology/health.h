@@ -77,7 +77,7 @@ class health {
   std::uint32_t mark(cell_id c, bool healthy) noexcept {
     const level_t level = tree_.level(c);
     const std::uint32_t before = bad_leaves(c);
-    const std::uint32_t after = healthy ? 0 : leaves(tree_, c).size();
+    const std::uint32_t after = healthy ? 0 : tree_.descendants(c, 0).size();
     if (before == after) return 0;
     for (level_t l = 0; l <= level; ++l) {
       const id_range<cell_id> inside = tree_.descendants(c, l);
@@ -87,7 +87,8 @@ class health {
         usable_.reset_range(inside.first.value, inside.last.value);
       }
       if (l == 0) continue;
-      for (const cell_id d : inside) bad_leaves_[d.value] = healthy ? 0 : leaves(tree_, d).size();
+      for (const cell_id d : inside)
+        bad_leaves_[d.value] = healthy ? 0 : tree_.descendants(d, 0).size();
     }
     cell_id above = tree_.parent(c, level);
     for (level_t l = level + 1; above.valid(); above = tree_.parent(above, l++)) {

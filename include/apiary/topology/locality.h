@@ -58,32 +58,4 @@ template <CellTree Tree>
   return n;
 }
 
-// The sum over all pairs of cells of cost[level of their lowest common ancestor]. The last entry of
-// `cost` is for pairs under different roots. A cell that occurs twice is a pair at its own level.
-// Requires: num_levels() + 1 costs; all cells are of one level and in ascending order.
-// Cost:     O(cells * levels^2), not O(pairs).
-template <CellTree Tree>
-[[nodiscard]] double pairwise_cost(const Tree& tree, std::span<const cell_id> cells,
-                                   std::span<const double> cost) noexcept {
-  APIARY_ASSERT(cost.size() == std::size_t{tree.num_levels()} + 1);
-  APIARY_ASSERT(detail::ascend_on_one_level(tree, cells));
-  if (cells.empty()) return 0;
-  double sum = 0;
-  std::uint64_t counted = 0;  // pairs with a common ancestor below the level
-  for (level_t l = tree.level(cells.front()); l <= tree.num_levels(); ++l) {
-    std::uint64_t pairs = 0;
-    std::uint64_t together = 0;
-    cell_id last;
-    for (const cell_id c : cells) {
-      const cell_id above = l < tree.num_levels() ? tree.ancestor(c, l) : cell_id();
-      if (above != last) together = 0;
-      pairs += together++;
-      last = above;
-    }
-    sum += cost[l] * static_cast<double>(pairs - counted);
-    counted = pairs;
-  }
-  return sum;
-}
-
 APIARY_NAMESPACE_END

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,24 +23,23 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The description of one level of a chain.
-struct level_spec {
-  std::string name{};  // for example "node"
-  // How many cells of this level are in each cell of the level above (for the top level: in the
-  // chain). Either one number for all, or one number for each cell of the level above, from left to
-  // right.
-  std::vector<std::uint32_t> fan_outs{};
-  // The names of all cells of the level, from left to right. If it is empty, the i-th cell of level
-  // "gpu" is called "gpu-i".
-  std::vector<std::string> cell_names{};
-};
-
 // The description of a chain, which is one tree of a cluster. Its levels are listed from the top,
 // for example {"v100", {{"rack", {2}}, {"node", {4}}, {"gpu", {8}}}}. A heterogeneous cluster has
 // several chains.
 struct chain_spec {
-  std::string name{};                // for example "v100"
-  std::vector<level_spec> levels{};  // from the top level down
+  // The description of one level.
+  struct level {
+    std::string name{};  // for example "node"
+    // How many cells of this level are in each cell of the level above (for the top level: in the
+    // chain). Either one number for all, or one number for each cell of the level above, from left
+    // to right.
+    std::vector<std::uint32_t> fan_outs{};
+    // The names of all cells of the level, from left to right. If it is empty, the i-th cell of
+    // level "gpu" is called "gpu-i".
+    std::vector<std::string> cell_names{};
+  };
+  std::string name{};           // for example "v100"
+  std::vector<level> levels{};  // from the top level down
 };
 
 namespace detail {
@@ -67,7 +65,7 @@ class fault_list {
 [[nodiscard]] inline std::string place_of(const chain_spec& chain) {
   return "chain '" + chain.name + '\'';
 }
-[[nodiscard]] inline std::string place_of(const chain_spec& chain, const level_spec& level) {
+[[nodiscard]] inline std::string place_of(const chain_spec& chain, const chain_spec::level& level) {
   return place_of(chain) + ", level '" + level.name + '\'';
 }
 
@@ -81,7 +79,7 @@ inline void check_shape(const chain_spec& spec, level_t max_levels, bool must_be
   }
   std::uint64_t above = 1;  // cells of the level above; 0: unknown, because of a fault
   std::uint64_t cells = 0;
-  for (const level_spec& level : spec.levels) {
+  for (const chain_spec::level& level : spec.levels) {
     const std::string place = place_of(spec, level);
     const std::size_t faults_before = faults.size();
     const std::vector<std::uint32_t>& fan_outs = level.fan_outs;
@@ -130,31 +128,6 @@ class named_tree {
     check(spec, faults);
     APIARY_RETURN_IF_ERROR(faults.status());
     return named_tree(spec);
-  }
-  // Builds several chains, in the given order. Errors: as create; also if two chains have the same
-  // name or the same cell name.
-  [[nodiscard]] static absl::StatusOr<std::vector<named_tree>> create_all(
-      std::span<const chain_spec> specs) {
-    detail::fault_list faults;
-    if (specs.empty()) faults.add("cluster", "no chains");
-    std::unordered_map<std::string, std::string> chain_of;  // by cell name
-    std::unordered_set<std::string> names;
-    for (const chain_spec& spec : specs) {
-      if (!names.insert(spec.name).second) faults.add(detail::place_of(spec), "name used twice");
-      check(spec, faults);
-      for (const level_spec& level : spec.levels) {
-        for (const std::string& name : level.cell_names) {
-          const auto [other, is_new] = chain_of.try_emplace(name, spec.name);
-          if (is_new || other->second == spec.name) continue;
-          faults.add(detail::place_of(spec, level),
-                     "cell name '" + name + "' is in chain '" + other->second + "' too");
-        }
-      }
-    }
-    APIARY_RETURN_IF_ERROR(faults.status());
-    std::vector<named_tree> chains;
-    for (const chain_spec& spec : specs) chains.push_back(named_tree(spec));
-    return chains;
   }
 
   // The tree.
@@ -207,7 +180,7 @@ class named_tree {
   explicit named_tree(const chain_spec& spec)
       : tree_(make_tree(spec)), chain_name_(spec.name), levels_(spec.levels.size()) {
     for (level_t l = 0; l < tree_.num_levels(); ++l) {
-      const level_spec& level = spec.levels[tree_.num_levels() - 1 - l];
+      const chain_spec::level& level = spec.levels[tree_.num_levels() - 1 - l];
       levels_[l] = {level.name, level.cell_names};
       for (std::uint32_t i = 0; i < level.cell_names.size(); ++i)
         given_names_.emplace(level.cell_names[i], tree_.at(l, i));
@@ -217,12 +190,12 @@ class named_tree {
   [[nodiscard]] static Tree make_tree(const chain_spec& spec) {
     if constexpr (std::same_as<Tree, uniform_tree>) {
       std::vector<std::uint32_t> fan_outs;
-      for (const level_spec& level : spec.levels) fan_outs.push_back(level.fan_outs[0]);
+      for (const chain_spec::level& level : spec.levels) fan_outs.push_back(level.fan_outs[0]);
       return Tree(fan_outs);
     } else {
       std::vector<std::vector<std::uint32_t>> fan_outs;
       std::size_t width = 1;
-      for (const level_spec& level : spec.levels) {
+      for (const chain_spec::level& level : spec.levels) {
         fan_outs.push_back(level.fan_outs);
         if (level.fan_outs.size() == 1) fan_outs.back().resize(width, level.fan_outs[0]);
         width = 0;
@@ -237,14 +210,14 @@ class named_tree {
     if (spec.name.empty()) faults.add(detail::place_of(spec), "no name");
     std::unordered_set<std::string_view> level_names;
     std::unordered_set<std::string_view> running;  // levels with generated names
-    for (const level_spec& level : spec.levels) {
+    for (const chain_spec::level& level : spec.levels) {
       const std::string place = detail::place_of(spec, level);
       if (level.name.empty()) faults.add(place, "no name");
       if (!level_names.insert(level.name).second) faults.add(place, "name used twice");
       if (level.cell_names.empty()) running.insert(level.name);
     }
     std::unordered_set<std::string_view> cell_names;
-    for (const level_spec& level : spec.levels) {
+    for (const chain_spec::level& level : spec.levels) {
       const std::string place = detail::place_of(spec, level);
       for (const std::string& name : level.cell_names) {
         if (name.empty()) {

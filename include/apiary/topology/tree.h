@@ -46,37 +46,6 @@ concept CellTree = std::copyable<T> && requires(const T& t, cell_id c, level_t l
   { t.descendants(c, l) } -> std::same_as<id_range<cell_id>>;
 };
 
-// The leaves of c.
-template <CellTree Tree>
-[[nodiscard]] constexpr id_range<cell_id> leaves(const Tree& tree, cell_id c) noexcept {
-  return tree.descendants(c, 0);
-}
-
-// Whether a contains b; a cell contains itself.
-template <CellTree Tree>
-[[nodiscard]] constexpr bool contains_cell(const Tree& tree, cell_id a, cell_id b) noexcept {
-  const level_t l = tree.level(b);
-  return tree.level(a) >= l && tree.descendants(a, l).contains(b);
-}
-
-// The lowest cell that contains both a and b; not valid if they are under different roots.
-// Cost: O(levels^2).
-template <CellTree Tree>
-[[nodiscard]] constexpr cell_id lowest_common_ancestor(const Tree& tree, cell_id a,
-                                                       cell_id b) noexcept {
-  const level_t la = tree.level(a);
-  const level_t lb = tree.level(b);
-  level_t l = la > lb ? la : lb;
-  a = tree.ancestor(a, l);
-  b = tree.ancestor(b, l);
-  while (a != b && a.valid()) {
-    a = tree.parent(a, l);
-    b = tree.parent(b, l);
-    ++l;
-  }
-  return a;
-}
-
 // How many cells level l has. The level above the roots, num_levels(), has one cell, which contains
 // everything.
 template <CellTree Tree>

@@ -38,15 +38,15 @@ inline void number_by_arrival(std::vector<timed_job>& jobs) {
 
 // A server that is broken from `from` until before `until`.
 struct outage {
-  node_id node{};           // the server
-  time_ms from = 0;         // from this time on
-  time_ms until = forever;  // healthy again at this time
+  node_id node{};            // the server
+  time_ms from = 0;          // from this time on
+  time_ms until = max_time;  // healthy again at this time
 };
 
-// The history of a job in a simulation. A time is forever if the event did not happen.
+// The history of a job in a simulation. A time is max_time if the event did not happen.
 struct job_record {
-  time_ms started = forever;    // the first start
-  time_ms ended = forever;      // the end of the job
+  time_ms started = max_time;   // the first start
+  time_ms ended = max_time;     // the end of the job
   delays waited{};              // waiting time by cause
   std::uint32_t suspended = 0;  // number of suspensions
   std::uint32_t broken = 0;     // number of failures of a server on which the job ran

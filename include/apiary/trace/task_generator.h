@@ -128,7 +128,7 @@ template <class T, std::size_t N>
     const std::uint64_t at = (2 * i + 1) * shape_weight / (2 * std::uint64_t{spec.nodes});
     shapes.push_back(detail::at_weight(detail::openb_shapes, static_cast<std::uint32_t>(at)).shape);
   }
-  shuffle(shapes, random);
+  random.shuffle(shapes);
   synthetic_trace trace;
   for (std::uint32_t i = 0; i < spec.nodes; ++i) {
     trace.nodes.nodes.add(shapes[i]);

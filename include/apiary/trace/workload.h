@@ -52,7 +52,7 @@ struct workload {
                                                                 std::uint64_t seed) {
   std::vector<std::uint32_t> arrivals = in_order(tasks);
   rng random(seed);
-  shuffle(arrivals, random);
+  random.shuffle(arrivals);
   return arrivals;
 }
 

@@ -88,7 +88,7 @@ job_request book_request(std::uint32_t job, std::uint32_t gpus, time_ms estimate
 
 // Adds a job and has it wait.
 numbered_job& enter_job(counted_book& book, const job_request& r, std::int64_t key, time_ms now) {
-  numbered_job* const record = book.add(r, 0, forever).value();
+  numbered_job* const record = book.add(r, 0, max_time).value();
   record->key = key;
   book.wait(*record, now);
   return book[r.job];
@@ -143,7 +143,7 @@ TEST_CASE("job_book: a job starts whole or not at all") {
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].what == job_action::verb::start);
   CHECK(actions[0].job == job_id(1));
-  CHECK(actions[0].place == job_placement{{node_id(0), 6}});
+  CHECK(actions[0].where == job_placement{{node_id(0), 6}});
   CHECK(actions[0].waited[delay_cause::capacity] == 15);
   CHECK(actions[0].waited.total() == 15);
 

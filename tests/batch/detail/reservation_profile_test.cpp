@@ -22,13 +22,13 @@ TEST_CASE("free_profile: a job goes into the first gap that is long enough") {
   CHECK(profile.earliest(0, 5, 1) == 0);
   CHECK(profile.earliest(0, 5, 4) == 10);
   CHECK(profile.earliest(0, 6, 3) == 20);
-  CHECK(profile.earliest(0, forever, 2) == 10);
-  CHECK(profile.earliest(0, 1, 5) == forever);
+  CHECK(profile.earliest(0, max_time, 2) == 10);
+  CHECK(profile.earliest(0, 1, 5) == max_time);
   CHECK(profile.next_change(10) == 15);
   profile.give(0, 10, 3);
   profile.give(15, 20, 2);
   CHECK(profile == reservation_profile(4));
-  profile.take(3, forever, 1);
+  profile.take(3, max_time, 1);
   profile.forget_before(7);
   CHECK(profile.start() == 7);
   CHECK(profile == reservation_profile(3, 7));
@@ -44,7 +44,7 @@ TEST_CASE("free_profile: random takes and gives as in an array") {
     time_ms now = 0;
     for (int step = 0; step < 60; ++step) {
       const time_ms from = random.uniform(last);
-      const time_ms until = random.uniform(8) == 0 ? forever : from + random.uniform(20);
+      const time_ms until = random.uniform(8) == 0 ? max_time : from + random.uniform(20);
       const std::int64_t gpus = random.uniform(4);
       const bool more = random.uniform(2) == 0;
       more ? profile.give(from, until, gpus) : profile.take(from, until, gpus);

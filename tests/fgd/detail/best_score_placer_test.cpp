@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MIT
 #include "support/naive_sharing.h"
 #include "support/scale.h"
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/container/bitset.h>
 #include <apiary/core/rng.h>
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/detail/best_score_placer.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/model/node_table.h>
 
 #include <doctest/doctest.h>
 
@@ -28,7 +28,7 @@ std::optional<placement> scan(const node_table& nodes, Score& score, const task_
                               const summary_bitset* allowed) {
   std::optional<node_id> best;
   for (const node_id n : nodes.ids()) {
-    if (!task_fits(task, nodes[n]) || (allowed != nullptr && !allowed->test(n.value))) continue;
+    if (!nodes[n].fits(task) || (allowed != nullptr && !allowed->test(n.value))) continue;
     if (!best || score.score(nodes, n, task) > score.score(nodes, *best, task)) best = n;
   }
   if (!best) return std::nullopt;
@@ -73,7 +73,7 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
     }
     if (what <= 4 && !running.empty()) {
       const std::uint32_t i = random.uniform(static_cast<std::uint32_t>(running.size()));
-      remove_task(nodes, running[i].first, running[i].second);
+      nodes.remove(running[i].first, running[i].second);
       changed(running[i].second.node);
       running[i] = running.back();
       running.pop_back();
@@ -87,7 +87,7 @@ void check_against_scan(std::uint64_t seed, std::uint32_t num_nodes, std::uint32
     const std::optional<placement> where = placer.place(nodes, k);
     REQUIRE(where == scan(nodes, plain, task, nullptr));
     if (where) {
-      place_task(nodes, task, *where);
+      nodes.place(task, *where);
       changed(where->node);
       running.push_back({task, *where});
     }

@@ -3,7 +3,6 @@
 #include "support/naive_moves.h"
 #include "support/naive_sharing.h"
 #include "support/scale.h"
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/detail/fragmentation_moves.h>
 #include <apiary/metric/fragmentation.h>
@@ -37,7 +36,7 @@ TEST_CASE("two halves on two GPUs of a node go together where whole GPUs are ask
   nodes.add(two_gpus);
   std::vector<placed_task> tasks = {{part_of_gpu(500), {node_id(0), 1}},
                                     {part_of_gpu(500), {node_id(0), 2}}};
-  for (const placed_task& t : tasks) place_task(nodes, t.task, t.where);
+  for (const placed_task& t : tasks) nodes.place(t.task, t.where);
   fragmentation_moves moves(metric);
   // 1000 thousandths less, for half a GPU moved.
   CHECK(moves.best(nodes, tasks, 1999) == fragmentation_move{0, {node_id(0), 2}, 1000});
@@ -50,7 +49,7 @@ TEST_CASE("an empty mix moves nothing") {
   nodes.add(two_gpus);
   nodes.add(two_gpus);
   const placed_task t{part_of_gpu(500), {node_id(0), 1}};
-  place_task(nodes, t.task, t.where);
+  nodes.place(t.task, t.where);
   fragmentation_moves moves{fragmentation(task_mix())};
   CHECK(!moves.best(nodes, std::vector{t}, 0));
 }
@@ -69,8 +68,8 @@ TEST_CASE("random clusters: the move that trying all of them finds, until none i
       for (std::uint32_t j = 0; j < 6; ++j) {
         const task_request task = apiary_test::random_task(random, j);
         const node_id n(random.uniform(nodes.size()));
-        if (!task_fits(task, nodes[n])) continue;
-        std::uint32_t mask = task.wants_gpu() ? first_free_devices(nodes[n], 0) : 0;
+        if (!nodes[n].fits(task)) continue;
+        std::uint32_t mask = task.wants_gpu() ? nodes[n].first_free_gpus(0) : 0;
         for (std::uint32_t d = 0, left = task.gpus; d < nodes[n].gpus && left > 0; ++d) {
           const std::uint32_t at = (d + round) % nodes[n].gpus;
           if (nodes[n].gpu_left[at] < task.gpu_milli) continue;
@@ -78,14 +77,14 @@ TEST_CASE("random clusters: the move that trying all of them finds, until none i
           --left;
         }
         tasks.push_back({task, {n, mask}});
-        place_task(nodes, task, {n, mask});
+        nodes.place(task, {n, mask});
         moves.update(n);
       }
       if (!tasks.empty() && random.uniform(2) == 0) {
         const auto i =
             static_cast<std::ptrdiff_t>(random.uniform(static_cast<std::uint32_t>(tasks.size())));
-        remove_task(nodes, tasks[static_cast<std::size_t>(i)].task,
-                    tasks[static_cast<std::size_t>(i)].where);
+        nodes.remove(tasks[static_cast<std::size_t>(i)].task,
+                     tasks[static_cast<std::size_t>(i)].where);
         moves.update(tasks[static_cast<std::size_t>(i)].where.node);
         tasks.erase(tasks.begin() + i);
       }
@@ -99,10 +98,10 @@ TEST_CASE("random clusters: the move that trying all of them finds, until none i
         if (!found) break;
         placed_task& t = tasks[found->task];
         const node_id from = t.where.node;
-        remove_task(nodes, t.task, t.where);
+        nodes.remove(t.task, t.where);
         t.where = found->to;
-        REQUIRE(can_place_task(nodes, t.task, t.where));
-        place_task(nodes, t.task, t.where);
+        REQUIRE(nodes.can_place(t.task, t.where));
+        nodes.place(t.task, t.where);
         moves.update(from);
         moves.update(t.where.node);
         ++moved;

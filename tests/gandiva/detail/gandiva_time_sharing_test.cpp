@@ -71,7 +71,7 @@ struct wary_host {
 
   static std::uint32_t gpus_of(const job_placement& place) {
     std::uint32_t sum = 0;
-    for (const placement& p : place) sum += p.num_devices();
+    for (const placement& p : place) sum += p.num_gpus();
     return sum;
   }
   absl::Status decide(time_ms now, std::vector<job_action>& out) {
@@ -101,21 +101,21 @@ struct wary_host {
       places.erase(a.job);
       return;
     }
-    const std::uint32_t gpus = gpus_of(a.place);
+    const std::uint32_t gpus = gpus_of(a.where);
     if (a.what == verb::grow || a.what == verb::shrink) {
-      REQUIRE(a.place.size() == 1);
+      REQUIRE(a.where.size() == 1);
       REQUIRE(before.size() == 1);
-      REQUIRE(a.place[0].node == before[0].node);
-      const std::uint32_t both = a.place[0].device_mask & before[0].device_mask;
-      REQUIRE(both == (a.what == verb::grow ? before[0] : a.place[0]).device_mask);
-      REQUIRE(a.place[0].device_mask != before[0].device_mask);
+      REQUIRE(a.where[0].node == before[0].node);
+      const std::uint32_t both = a.where[0].gpu_mask & before[0].gpu_mask;
+      REQUIRE(both == (a.what == verb::grow ? before[0] : a.where[0]).gpu_mask);
+      REQUIRE(a.where[0].gpu_mask != before[0].gpu_mask);
       REQUIRE(gpus >= r.gpus);
       REQUIRE(gpus <= r.max_gpus);
     } else {
       REQUIRE(gpus == r.gpus);
-      REQUIRE(a.place != before);
+      REQUIRE(a.where != before);
     }
-    places[a.job] = a.place;
+    places[a.job] = a.where;
   }
   // No GPU has two jobs but packed pairs; what the scheduler says is what has been carried out.
   void check(const std::set<job_id>& seen) {
@@ -124,7 +124,7 @@ struct wary_host {
       for (const placement& p : place) {
         REQUIRE(scheduler.pool().healthy(p.node));
         for (std::uint32_t d = 0; d < scheduler.pool().gpus(p.node); ++d) {
-          if ((p.device_mask >> d & 1) != 0) on[{p.node, d}].push_back(job);
+          if ((p.gpu_mask >> d & 1) != 0) on[{p.node, d}].push_back(job);
         }
       }
     }
@@ -144,7 +144,7 @@ struct wary_host {
       if (s.server.valid()) load[s.server] += r.gpus;
       if (s.phase == gandiva::phase::run && !s.server.valid()) {
         REQUIRE(places.at(job).size() > 1);
-        for (const placement& p : places.at(job)) load[p.node] += p.num_devices();
+        for (const placement& p : places.at(job)) load[p.node] += p.num_gpus();
       }
       if (s.phase == gandiva::phase::run && s.server.valid()) {
         REQUIRE(places.at(job).size() == 1);
@@ -190,7 +190,7 @@ TEST_CASE("gandiva: what is not measured, and what cannot be") {
   };
   CHECK(code({}) == absl::StatusCode::kOk);
   CHECK(code({.migration_cost = -1}) == invalid);
-  CHECK(code({.migration_cost = forever}) == invalid);
+  CHECK(code({.migration_cost = max_time}) == invalid);
   CHECK(code({.max_loss = 0}) == invalid);
   CHECK(code({.max_loss = 1001}) == invalid);
   CHECK(code({.threshold = 0}) == invalid);
@@ -308,7 +308,7 @@ TEST_CASE("gandiva: servers with three of four GPUs to spare are emptied, and it
   CHECK(host.scheduler.wake() == 120);
   host.tick(120);
   CHECK(host.actions.empty());
-  CHECK(host.scheduler.wake() == forever);
+  CHECK(host.scheduler.wake() == max_time);
   // Who moved at 60 loses too much if it moves before 100.
   for (const std::uint32_t j : {4U, 7U, 8U}) host.go(j, 130);
   host.come(20, 2, 131);
@@ -364,7 +364,7 @@ TEST_CASE("gandiva: a job grows when nothing has changed for a while, and gives 
   CHECK(host.scheduler.wake() == 35);
   host.tick(35);
   CHECK(host.gpus(0) == 4);
-  CHECK(host.scheduler.wake() == forever);
+  CHECK(host.scheduler.wake() == max_time);
   host.come(1, 2, 50);  // does not grow itself
   CHECK(host.gpus(0) == 2);
   CHECK(host.gpus(1) == 2);
@@ -507,7 +507,7 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (const timed_job& j : list.jobs) {
       const job_record& r = run->jobs[j.request.job.value];
-      REQUIRE(r.ended != forever);
+      REQUIRE(r.ended != max_time);
       const std::int64_t done = work[j.request.job];
       REQUIRE(done >= (j.duration + r.lost) * full_speed);
       // The last tick, and what less than a tick each breakdown lost.

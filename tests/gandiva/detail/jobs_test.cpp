@@ -28,7 +28,7 @@ TEST_CASE("gandiva_jobs: a job takes its turn, and its pass is the time that it 
   s.decide(3, [&] { s.jobs.start(s.at(1), {s.jobs.pool().pick_idle(first_server, 2)}); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::start);
-  CHECK(s.actions[0].place == s.at(1).place);
+  CHECK(s.actions[0].where == s.at(1).place);
   CHECK(s.actions[0].waited[delay_cause::order] == 3);
   CHECK(s.at(1).runs());
   CHECK(s.owned_by(1) == 2);
@@ -54,7 +54,7 @@ TEST_CASE("gandiva_jobs: a job that shrinks and is stopped in one decision only 
   s.decide(2, [&] { s.jobs.free_grown(first_server, 1); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::shrink);
-  CHECK(s.actions[0].place == s.at(1).place);
+  CHECK(s.actions[0].where == s.at(1).place);
   CHECK(s.owned_by(1) == 3);
   s.decide(3, [&] {
     s.jobs.free_grown(first_server, 2);

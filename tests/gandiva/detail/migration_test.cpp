@@ -271,7 +271,7 @@ TEST_CASE("migrate: random clusters of servers that differ") {
         free -= gpus;
       }
     }
-    shuffle(c.jobs, random);
+    random.shuffle(c.jobs);
     const std::uint32_t threshold = 1 + random.uniform(4);
     moves += check_defragmentation(c, threshold);
     typical_jobs typical;

@@ -111,7 +111,7 @@ TEST_CASE(
     "gandiva_growth: idle GPUs go to jobs of their server that may grow, a period after a change") {
   gandiva_scene s;
   gandiva_growth growth(10);
-  CHECK(growth.next() == forever);
+  CHECK(growth.next() == max_time);
   s.running(1, 1, one);
   growth.watch(s.jobs, one, 3);
   growth.watch(s.jobs, two, 3);  // nobody is there
@@ -125,15 +125,15 @@ TEST_CASE(
   CHECK(s.actions.size() == 2);
   CHECK(s.owned_by(1) == 2);
   CHECK(s.owned_by(2) == 2);
-  CHECK(growth.next() == forever);
+  CHECK(growth.next() == max_time);
   growth.watch(s.jobs, one, 23);  // nothing is idle there
-  CHECK(growth.next() == forever);
+  CHECK(growth.next() == max_time);
   s.jobs.leave(s.at(2), 24);
   growth.watch(s.jobs, one, 24);
   CHECK(growth.next() == 34);
   s.settled(3, 4, one);
   growth.watch(s.jobs, one, 25);  // who waits there is to have them
-  CHECK(growth.next() == forever);
+  CHECK(growth.next() == max_time);
 }
 
 }  // namespace

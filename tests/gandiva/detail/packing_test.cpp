@@ -85,9 +85,9 @@ TEST_CASE("gandiva_packing: the least used job that waits beside the least used 
     CHECK(c.choose() == indices({1, 1}));
     c.s.at(4).request.priority = 1;
     CHECK(c.choose() == indices({1, 0}));
-    c.s.at(1).place[0].device_mask = 7;
+    c.s.at(1).place[0].gpu_mask = 7;
     CHECK(!c.choose());
-    c.s.at(1).place[0].device_mask = 3;
+    c.s.at(1).place[0].gpu_mask = 3;
   }
   SUBCASE("not one that is packed, or that this decision has acted on") {
     c.pack(0, 0);

@@ -99,7 +99,7 @@ TEST_CASE("pareto_front: fronts of the same vectors in any order are equal once 
       for (std::uint32_t& n : v) n = random.uniform(6);
     pareto_front front = front_of_all(width, added);
     std::vector<count_vector> others = added;
-    shuffle(others, random);
+    random.shuffle(others);
     pareto_front same = front_of_all(width, others);
     CHECK(front.covers(same));
     CHECK(same.covers(front));

@@ -55,14 +55,14 @@ TEST_CASE("every rule of bindings is broken by some damage, which is found") {
            }},
           {"roots", "is allocated and bound to nothing",
            [](audit_scene& s) {
-             REQUIRE(s.chain().cells().reserve({0, 1}));
+             REQUIRE(s.chain().cells().reserve(0, 1));
              REQUIRE(s.chain().cells().allocate_at(s.idle_leaf()));
            }},
           {"roots", "is allocated for a part",
            [](audit_scene& s) {
              s.chain().cells().release(s.chain().tree().ancestor(s.leaf(1), 3));
-             s.chain().cells().cancel_reservation({3, 1});
-             REQUIRE(s.chain().cells().reserve({0, 1}));
+             s.chain().cells().cancel_reservation(3, 1);
+             REQUIRE(s.chain().cells().reserve(0, 1));
              REQUIRE(s.chain().cells().allocate_at(s.leaf(1)));
            }},
           {"needless", "b (cluster",
@@ -74,7 +74,7 @@ TEST_CASE("every rule of bindings is broken by some damage, which is found") {
           {"hidden", "is unhealthy and not bound",
            [](audit_scene& s) {
              for (const cell_id leaf :
-                  leaves(s.chain().tree(), s.chain().tree().ancestor(s.leaf(5), 2)))
+                  s.chain().tree().descendants(s.chain().tree().ancestor(s.leaf(5), 2), 0))
                if (!s.chain().owner(leaf).cell.valid()) s.chain().mark(leaf, false);
            }},
       });

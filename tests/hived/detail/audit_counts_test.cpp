@@ -27,7 +27,7 @@ TEST_CASE("leaves are summed over every cell of a tree") {
   for (level_t l = 0; l < tree.num_levels(); ++l) {
     for (const cell_id c : tree.cells(l)) {
       std::uint32_t n = 0;
-      for (const cell_id leaf : leaves(tree, c)) n += tree.index(leaf, 0) % 3 == 0 ? 5U : 0U;
+      for (const cell_id leaf : tree.descendants(c, 0)) n += tree.index(leaf, 0) % 3 == 0 ? 5U : 0U;
       CHECK(sums[c.value] == n);
     }
   }
@@ -46,7 +46,7 @@ TEST_CASE("the leaves of a chain are counted by what they are") {
       std::uint32_t guests = 0;
       std::uint32_t taken = 0;
       std::uint32_t allocated = 0;
-      for (const cell_id leaf : leaves(tree, c)) {
+      for (const cell_id leaf : tree.descendants(c, 0)) {
         bad += chain.healthy().healthy(leaf) ? 0U : 1U;
         guests += chain.holders(leaf).user.valid() && !chain.holders(leaf).taken() ? 1U : 0U;
         taken += chain.holders(leaf).taken() ? 1U : 0U;

@@ -27,9 +27,7 @@ TEST_CASE("every rule of quotas is broken by some damage, which is found") {
       audit_quotas_alone, {"ledger", "reservations"},
       {
           {"reservations", "1 are reserved, 0 cells are unbound",
-           [](audit_scene& s) {
-             REQUIRE(s.chain().cells().reserve({0, 1}));
-           }},
+           [](audit_scene& s) { REQUIRE(s.chain().cells().reserve(0, 1)); }},
           {"reservations", "cells can be split, the allocator counts",
            [](audit_scene& s) { broken(s.chain().cells().cells()).allocate_at(s.idle_leaf()); }},
           {"reservations", "not all can be met",
@@ -44,7 +42,7 @@ TEST_CASE("every rule of quotas is broken by some damage, which is found") {
            }},
           {"ledger", "0 of 5 in use; bound are 0 of 0",
            [](audit_scene& s) {
-             broken(s.cells.ledger(s.rack)).set_quota(tenant_id(audit_scene::tenant_a), {1, 5});
+             broken(s.cells.ledger(s.rack)).set_quota(tenant_id(audit_scene::tenant_a), 1, 5);
            }},
           {"ledger", "the total is 9 for 0",
            [](audit_scene& s) { broken(s.cells.ledger(s.rack).total_remaining()[3]) = 9; }},

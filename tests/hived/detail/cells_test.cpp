@@ -103,7 +103,7 @@ void check(const hived_cells& cells) {
       const cell_id v(i);
       const level_t l = tree.level(v);
       std::uint32_t active = 0;
-      for (const cell_id leaf : leaves(tree, v)) {
+      for (const cell_id leaf : tree.descendants(v, 0)) {
         const cell_id image = cluster.image(leaf);
         active += image.valid() && chain.holders(image).taken() ? 1U : 0U;
       }
@@ -312,7 +312,7 @@ TEST_CASE("a whole cell is bound where the fewest guests are, as by looking at a
       const level_t l = random.uniform(tree.num_levels());
       if (tree.roots(l).empty()) continue;
       const cell_id root = tree.roots(l)[random.uniform(tree.roots(l).size())];
-      const cell_id leaf = leaves(tree, root).first;
+      const cell_id leaf = tree.descendants(root, 0).first;
       if (cells.cluster(id).image(root).valid()) {
         const cell_id image = cells.cluster(id).image(leaf);
         if (!image.valid()) continue;

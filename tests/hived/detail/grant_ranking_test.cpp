@@ -26,9 +26,9 @@ namespace {
 // guest.
 physical_chain part_granted(rng& random) {
   physical_chain chain(uniform_tree{3, 3, 4}, 1);
-  REQUIRE(chain.cells().reserve({2, 1}));
-  REQUIRE(chain.cells().reserve({1, 3}));
-  REQUIRE(chain.cells().reserve({0, 2}));
+  REQUIRE(chain.cells().reserve(2, 1));
+  REQUIRE(chain.cells().reserve(1, 3));
+  REQUIRE(chain.cells().reserve(0, 2));
   for (std::uint32_t grants = random.uniform(3); grants > 0; --grants)
     chain.grant(chain.node_cell(random.uniform(9)));
   for (const cell_id leaf : chain.tree().cells(0)) {
@@ -60,7 +60,8 @@ TEST_CASE("cells are ranked by pieces, leaves, guests, size of the free cell, an
         std::int64_t pieces = 0;
         for (const cell_id node : tree.descendants(cell, std::min<level_t>(l, 1))) {
           std::uint32_t good = 0;
-          for (const cell_id leaf : leaves(tree, node)) good += usable.healthy(leaf) ? 1U : 0U;
+          for (const cell_id leaf : tree.descendants(node, 0))
+            good += usable.healthy(leaf) ? 1U : 0U;
           pieces += good / piece;
         }
         expected.push_back({-pieces, usable.bad_leaves(cell), chain.guests(cell),

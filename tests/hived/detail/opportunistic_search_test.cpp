@@ -54,7 +54,7 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
       for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
         idle.push_back(0);
         repaired.push_back(0);
-        for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n))) {
+        for (const cell_id leaf : chain.tree().descendants(chain.node_cell(n), 0)) {
           if (!chain.holders(leaf).idle()) continue;
           ++repaired.back();
           if (chain.healthy().healthy(leaf) && (filter == nullptr || filter->healthy(leaf)))

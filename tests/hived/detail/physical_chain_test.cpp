@@ -51,7 +51,7 @@ void check(const physical_chain& chain, const notes& known) {
     std::uint32_t guests = 0;
     std::uint32_t taken = 0;
     std::uint32_t bad = 0;
-    for (const cell_id leaf : leaves(tree, cell_id(c))) {
+    for (const cell_id leaf : tree.descendants(cell_id(c), 0)) {
       const std::uint32_t i = leaf.value - first;
       guests += opportunistic(i) ? 1U : 0U;
       taken += known.holders[i].taken() ? 1U : 0U;

@@ -78,7 +78,7 @@ bool some_grant_packs(const hived_cells& cells, vc_chain_id id, const gang_reque
     leaf_counts all = free;
     for (const cell_id node : chain.tree().descendants(p, std::min(l, chain.node_level()))) {
       all.push_back(0);
-      for (const cell_id leaf : leaves(chain.tree(), node))
+      for (const cell_id leaf : chain.tree().descendants(node, 0))
         if (usable.healthy(leaf) && !chain.holders(leaf).taken()) ++all.back();
     }
     if (some_grant_packs(cells, id, r, usable, more, next + 1, all)) return true;

@@ -247,7 +247,7 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
       } else if (what == 7) {
         std::vector<job_id> jobs{job_id(1000)};
         for (const auto& [other, gang] : known) jobs.push_back(other);
-        shuffle(jobs, random);
+        random.shuffle(jobs);
         state.restore(jobs);
         for (auto& [other, gang] : known) {
           const gang_record& is = state.gangs()[*state.gangs().find(other)];

@@ -40,14 +40,14 @@ void check(const virtual_cluster& cluster, const std::vector<bool>& taken,
   const std::uint32_t first = tree.cells(0).first.value;
   for (std::uint32_t c = 0; c < first; ++c) {
     std::uint32_t active = 0;
-    for (const cell_id leaf : leaves(tree, cell_id(c)))
+    for (const cell_id leaf : tree.descendants(cell_id(c), 0))
       active += taken[leaf.value - first] ? 1U : 0U;
     REQUIRE(cluster.active(cell_id(c)) == active);
   }
   const std::vector<cell_id> nodes = nodes_of(cluster);
   REQUIRE(cluster.num_nodes() == nodes.size());
   for (std::uint32_t n = 0; n < nodes.size(); ++n) {
-    const id_range<cell_id> in_node = leaves(tree, nodes[n]);
+    const id_range<cell_id> in_node = tree.descendants(nodes[n], 0);
     REQUIRE(cluster.first_leaf(n) == in_node.first);
     REQUIRE(cluster.range_of_node(n).leaves == in_node.size());
     REQUIRE(cluster.range_of_node(n).level == tree.level(nodes[n]));

@@ -34,7 +34,7 @@ bool naive_repaired(const physical_chain& chain, task_group tasks) {
   std::uint32_t room = 0;
   for (const cell_id node : chain.tree().cells(chain.node_level())) {
     std::uint32_t idle = 0;
-    for (const cell_id leaf : leaves(chain.tree(), node)) idle += chain.holders(leaf).idle();
+    for (const cell_id leaf : chain.tree().descendants(node, 0)) idle += chain.holders(leaf).idle();
     room += idle / tasks.gpus;
   }
   return room >= tasks.tasks;

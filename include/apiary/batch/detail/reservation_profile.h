@@ -31,22 +31,22 @@ class reservation_profile {
     APIARY_ASSERT(t >= start());
     return std::prev(steps_.upper_bound(t))->second;
   }
-  // The first time, not before `from`, from which `gpus` are free for `length`; forever if there is
+  // The first time, not before `from`, from which `gpus` are free for `length`; max_time if there is
   // none. Requires: from >= start().
   [[nodiscard]] time_ms earliest(time_ms from, time_ms length, std::int64_t gpus) const noexcept {
     APIARY_ASSERT(from >= start());
     time_ms at = from;
     for (auto step = std::prev(steps_.upper_bound(from)); step != steps_.end(); ++step) {
-      if (step->first >= later_by(at, length) && step->first > at) return at;
+      if (step->first >= add_time(at, length) && step->first > at) return at;
       if (step->second < gpus)
-        at = std::next(step) == steps_.end() ? forever : std::next(step)->first;
+        at = std::next(step) == steps_.end() ? max_time : std::next(step)->first;
     }
     return at;
   }
-  // The first change after t; forever if there is none.
+  // The first change after t; max_time if there is none.
   [[nodiscard]] time_ms next_change(time_ms t) const noexcept {
     const auto step = steps_.upper_bound(t);
-    return step == steps_.end() ? forever : step->first;
+    return step == steps_.end() ? max_time : step->first;
   }
 
   [[nodiscard]] time_ms start() const noexcept { return steps_.begin()->first; }
@@ -72,7 +72,7 @@ class reservation_profile {
     from = (std::max)(from, start());
     if (from >= until) return;
     const auto first = split(from);
-    const auto last = until == forever ? steps_.end() : split(until);
+    const auto last = until == max_time ? steps_.end() : split(until);
     for (auto step = first; step != last; ++step) step->second += gpus;
     join(last);
     join(first);

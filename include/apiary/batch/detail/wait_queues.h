@@ -145,7 +145,7 @@ class wait_queues {
     return i.key != key ? i.key < key : i.id < job.value;
   }
   static constexpr auto any_queue = [](std::uint32_t, const job_queue&) { return true; };
-  static constexpr auto no_limit = [](std::uint32_t) { return forever; };
+  static constexpr auto no_limit = [](std::uint32_t) { return max_time; };
 
   [[nodiscard]] static delay_cause cause_of(std::uint32_t gpus, const job_queue& l,
                                             std::uint32_t idle, delay_cause otherwise) noexcept {

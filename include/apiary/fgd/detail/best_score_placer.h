@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/container/bitset.h>
 #include <apiary/container/dense_map.h>
 #include <apiary/container/score_tree.h>
@@ -147,7 +146,7 @@ class best_score_placer {
   }
   void rescore(const node_table& nodes, kind& k, node_id n) {
     std::uint32_t entry = 0;  // score + 1; 0: does not fit
-    if (task_fits(k.request, nodes[n])) {
+    if (nodes[n].fits(k.request)) {
       const std::uint32_t score = score_.score(nodes, n, k.request);
       APIARY_ASSERT(score <= max_score);
       entry = (score < max_score ? score : max_score) + 1;

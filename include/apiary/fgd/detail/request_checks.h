@@ -76,7 +76,7 @@ namespace detail {
 }
 // kAborted: the GPUs of a placement are not free for the job.
 [[nodiscard]] inline absl::Status not_free(job_id job, placement where) {
-  return absl::AbortedError(absl::StrCat(name_of(job), ": GPUs ", where.device_mask,
+  return absl::AbortedError(absl::StrCat(name_of(job), ": GPUs ", where.gpu_mask,
                                          " (a bit mask) of node ", where.node.value,
                                          " are not free"));
 }

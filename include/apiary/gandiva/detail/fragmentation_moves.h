@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/alloc/fraction_pool.h>
 #include <apiary/container/dense_map.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
@@ -72,7 +71,7 @@ class fragmentation_moves {
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       const task_request& task = tasks[i].task;
       const placement at = tasks[i].where;
-      const node_state left = with(nodes[at.node], task, at.device_mask, false);
+      const node_state left = with(nodes[at.node], task, at.gpu_mask, false);
       const auto leaving = static_cast<std::int64_t>(metric_.weighted(nodes[at.node])) -
                            static_cast<std::int64_t>(metric_.weighted(left));
       entry to = enter(left, at.node, task);  // its own node without it
@@ -132,7 +131,7 @@ class fragmentation_moves {
   // The devices of this node where the task gains most.
   [[nodiscard]] entry enter(const node_state& node, node_id n, const task_request& task) const {
     entry best;
-    if (!task_fits(task, node)) return best;
+    if (!node.fits(task)) return best;
     const auto before = static_cast<std::int64_t>(metric_.weighted(node));
     const auto consider = [&](std::uint32_t mask) {
       const std::int64_t gain =
@@ -140,7 +139,7 @@ class fragmentation_moves {
       if (gain > best.gain) best = {gain, {n, mask}};
     };
     if (!task.wants_part_of_gpu()) {
-      consider(task.wants_gpu() ? first_free_devices(node, task.gpus) : 0);
+      consider(task.wants_gpu() ? node.first_free_gpus(task.gpus) : 0);
       return best;
     }
     for (std::uint32_t i = 0; i < node.gpus; ++i) {

@@ -54,7 +54,7 @@ struct gandiva_job {
   [[nodiscard]] bool profiled() const noexcept { return alone.rate > 0; }
   [[nodiscard]] std::uint32_t num_gpus() const noexcept {
     std::uint32_t sum = 0;
-    for (const placement& p : place) sum += p.num_devices();
+    for (const placement& p : place) sum += p.num_gpus();
     return sum;
   }
 };
@@ -192,13 +192,13 @@ class gandiva_jobs {
     if (idle >= gpus) return;
     for (const resize& change : shrink(elastic(n), gpus - idle)) {
       gandiva_job& r = at(change.job);
-      std::uint32_t mask = r.place[0].device_mask;
+      std::uint32_t mask = r.place[0].gpu_mask;
       while (static_cast<std::uint32_t>(std::popcount(mask)) > change.gpus) {
         mask ^= std::bit_floor(mask);
       }
-      const job_placement rest{{n, r.place[0].device_mask ^ mask}};
+      const job_placement rest{{n, r.place[0].gpu_mask ^ mask}};
       servers_.pool().give(rest);
-      r.place[0].device_mask = mask;
+      r.place[0].gpu_mask = mask;
       emit(r, {job_action::verb::shrink, r.request.job, r.place, {}});
       touched_.push_back(n);
     }
@@ -217,7 +217,7 @@ class gandiva_jobs {
   void enlarge(gandiva_job& r, std::uint32_t gpus) {
     const job_placement more{pool().pick_idle(r.home, gpus - r.num_gpus())};
     servers_.pool().take(r.request.job, more);
-    r.place[0].device_mask |= more[0].device_mask;
+    r.place[0].gpu_mask |= more[0].gpu_mask;
     emit(r, {job_action::verb::grow, r.request.job, r.place, {}});
   }
 
@@ -305,7 +305,7 @@ class gandiva_jobs {
   }
   // The GPUs of a job on one of its several servers are taken, or released.
   void pin(const gandiva_job& r, const placement& p, bool comes) {
-    const gandiva_claim part{p.node, r.request.gpus, p.num_devices(), false, true};
+    const gandiva_claim part{p.node, r.request.gpus, p.num_gpus(), false, true};
     servers_.change(r.request.job, comes ? gandiva_claim{} : part, comes ? part : gandiva_claim{});
     touched_.push_back(p.node);
   }

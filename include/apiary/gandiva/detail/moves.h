@@ -48,7 +48,7 @@ class gandiva_migration {
       }
       const view v(jobs, std::move(some));
       std::vector<gpus_on_server> own;
-      for (const placement& p : r.place) own.push_back({v.index_of(p.node), p.num_devices()});
+      for (const placement& p : r.place) own.push_back({v.index_of(p.node), p.num_gpus()});
       const std::vector<gpus_on_server> to = detail::gather(v.capacities, own);
       if (!to.empty()) jobs.migrate(r, v.places(to));
     }
@@ -114,7 +114,7 @@ class gandiva_migration {
   };
 
   [[nodiscard]] bool may_move(const gandiva_jobs& jobs, const gandiva_job& r, time_ms now) const {
-    return !jobs.acted(r) && later_by(r.moved, rest_) <= now;
+    return !jobs.acted(r) && add_time(r.moved, rest_) <= now;
   }
 
   std::uint32_t threshold_;
@@ -130,9 +130,9 @@ class gandiva_growth {
  public:
   explicit gandiva_growth(time_ms idle_period) : period_(idle_period) {}
 
-  // When jobs of a server may grow next; forever: none.
+  // When jobs of a server may grow next; max_time: none.
   [[nodiscard]] time_ms next() const noexcept {
-    return timers_.empty() ? forever : timers_.first().at;
+    return timers_.empty() ? max_time : timers_.first().at;
   }
   // Something changed on the server: starts its idle period anew.
   void watch(const gandiva_jobs& jobs, node_id n, time_ms now) {
@@ -141,7 +141,7 @@ class gandiva_growth {
                      std::any_of(elastic.begin(), elastic.end(),
                                  [](const elastic_job& j) { return j.has < j.most; });
     if (may) {
-      timers_.set(n.value, later_by(now, period_));
+      timers_.set(n.value, add_time(now, period_));
     } else {
       timers_.cancel(n.value);
     }

@@ -40,8 +40,8 @@ class hived_bindings {
         for (level_t l = 0; l < chain.tree.num_levels(); ++l) {
           if (tenant.quota[c][l] == 0) continue;
           any = true;
-          APIARY_VERIFY(chains_[c].cells().reserve({l, tenant.quota[c][l]}));
-          ledgers_[c].set_quota(id, {l, tenant.quota[c][l]});
+          APIARY_VERIFY(chains_[c].cells().reserve(l, tenant.quota[c][l]));
+          ledgers_[c].set_quota(id, l, tenant.quota[c][l]);
         }
         if (any)
           of_tenant = add_cluster(id, static_cast<std::uint32_t>(c), layout, tenant.quota[c]);
@@ -52,7 +52,7 @@ class hived_bindings {
       clusters_of_pinned_.emplace_back();
       if (pinned.tenant.valid())
         APIARY_VERIFY(chains_[pinned.chain.value].cells().reserve(
-            {chains_[pinned.chain.value].tree().level(pinned.cell), 1}));
+            chains_[pinned.chain.value].tree().level(pinned.cell), 1));
     }
     for (std::size_t i = 0; i < layout.pinned.size(); ++i) {
       const pinned_layout& pinned = layout.pinned[i];

@@ -79,7 +79,7 @@ struct bound_tree {
   for (level_t l = 0; l < levels; ++l) {
     for (const cell_id root : cells.roots(l)) {
       const cell_id image = cluster.image(root);
-      all.push_back({image.valid() ? leaves(hardware, image).first : image, root, l});
+      all.push_back({image.valid() ? hardware.descendants(image, 0).first : image, root, l});
     }
   }
   merge_sort(all, [](const whole_cell& a, const whole_cell& b) { return a.at < b.at; });

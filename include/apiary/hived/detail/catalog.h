@@ -218,7 +218,7 @@ class hived_catalog {
     const chain_layout& chain = layout_.chains[l.chain];
     const cell_id node = chain.tree.ancestor(l.leaf, chain.node_level);
     return {node_id(chain.first_node + chain.tree.index(node, chain.node_level)),
-            std::uint64_t{1} << (l.leaf.value - leaves(chain.tree, node).first.value)};
+            std::uint64_t{1} << (l.leaf.value - chain.tree.descendants(node, 0).first.value)};
   }
   // Appends the node and leaves of each task. Leaves that are not valid are left out.
   void list_tasks(std::span<const chain_leaf> leaves, std::span<const task_group> groups,
@@ -354,7 +354,7 @@ class hived_catalog {
     return gang.cluster == by.cluster;
   }
   [[nodiscard]] cell_id first_leaf(node_id node) const noexcept {
-    return leaves(layout_.chain(layout_.chain_of(node)).tree, layout_.node_cell(node)).first;
+    return layout_.chain(layout_.chain_of(node)).tree.descendants(layout_.node_cell(node), 0).first;
   }
   [[nodiscard]] absl::Status check_task(job_id job, task_place task, std::uint32_t limit) const {
     if (task.node.value >= layout_.num_nodes()) {

@@ -179,7 +179,7 @@ class hived_drawing {
     row r{.users = {""}, .claims = {""}, .owners = owners(c, node)};
     bool claimed = false;
     std::uint32_t i = 0;
-    for (const cell_id leaf : leaves(chain.tree(), node)) {
+    for (const cell_id leaf : chain.tree().descendants(node, 0)) {
       std::string gap;
       for (level_t l = 1; l < top; ++l) {
         if (i > 0 && i % chain.tree().leaves_per_cell(l) == 0) gap = l + 1 == top ? "| " : " ";

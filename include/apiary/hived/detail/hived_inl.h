@@ -284,7 +284,7 @@ APIARY_INLINE absl::StatusOr<std::uint32_t> hived::doomed(tenant_id tenant, chai
   APIARY_RETURN_IF_ERROR(core_->catalog.exists(chain, level));
   const detail::physical_chain& at = cells().chain(chain.value);
   const healthy_free<uniform_tree> healthy(at.cells().cells(), at.healthy());
-  return cells().ledger(chain.value).doomed(tenant, {level, healthy.count(level)});
+  return cells().ledger(chain.value).doomed(tenant, level, healthy.count(level));
 }
 
 APIARY_INLINE std::size_t hived::memory_bytes() const noexcept { return cells().memory_bytes(); }
@@ -337,7 +337,7 @@ APIARY_INLINE absl::Status hived::mark(node_id node, std::optional<std::uint32_t
                                        bool good) {
   APIARY_RETURN_IF_ERROR(core_->catalog.exists(node, position.value_or(0)));
   const std::uint32_t c = layout().chain_of(node).value;
-  const id_range<cell_id> all = leaves(cells().chain(c).tree(), layout().node_cell(node));
+  const id_range<cell_id> all = cells().chain(c).tree().descendants(layout().node_cell(node), 0);
   bool changed = false;
   for (std::uint32_t i = 0; i < all.size(); ++i) {
     if (position && *position != i) continue;

@@ -47,7 +47,7 @@ class physical_chain {
         use_(tree, 2),
         holders_(tree.num_leaves()),
         owner_(tree.num_cells()),
-        idle_(tree.cells(node_level).size(), low_bits(tree.leaves_per_cell(node_level))),
+        idle_(tree.cells(node_level).size()),
         granted_(tree.cells((std::min<level_t>)(node_level + 1, tree.num_levels() - 1)).size(),
                  false),
         node_level_(node_level),
@@ -56,6 +56,7 @@ class physical_chain {
                     guest_class(true, tree.leaves_per_cell(node_level), 0) + 1),
                 rack_size()) {
     APIARY_VERIFY(node_leaves() <= 64);
+    idle_.assign(idle_.size(), ~std::uint64_t{0} >> (64 - node_leaves()));
     few_guests_.assign(node_leaves(), summary_bitset(tree.num_cells(), true));
     for (std::uint32_t n = 0; n < num_nodes(); ++n) index_node(n);
   }

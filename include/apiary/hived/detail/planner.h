@@ -298,7 +298,7 @@ class hived_planner {
       if (!suggested.test(catalog.layout().chains[c].first_node + n)) continue;
       usable.mark_healthy(chain.node_cell(n));
       if (chain.healthy().healthy(chain.node_cell(n))) continue;
-      for (const cell_id leaf : leaves(chain.tree(), chain.node_cell(n)))
+      for (const cell_id leaf : chain.tree().descendants(chain.node_cell(n), 0))
         if (!chain.healthy().healthy(leaf)) usable.mark_bad(leaf);
     }
     return usable;

@@ -64,7 +64,7 @@ APIARY_INLINE absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_
     const vc_chain_id owner = in.owner(c).cluster;
     if (owner.valid()) state.bound_to = scheduler.cells().cluster(owner).tenant();
   }
-  for (const cell_id leaf : leaves(in.tree(), cell)) {
+  for (const cell_id leaf : in.tree().descendants(cell, 0)) {
     const leaf_holders holders = in.holders(leaf);
     const bool healthy = in.healthy().healthy(leaf);
     ++state.leaves;

@@ -126,7 +126,7 @@ class hived_tenant_reader {
     for (const pinned_layout& pin : cells_.pinned) {
       if (pin.chain != c || !pin.tenant.valid()) continue;
       if (!free.cells().enclosing_free_level(pin.cell)) continue;
-      APIARY_VERIFY(free.reserve({in.tree.level(pin.cell), 1}) && free.allocate_at(pin.cell));
+      APIARY_VERIFY(free.reserve(in.tree.level(pin.cell), 1) && free.allocate_at(pin.cell));
     }
     for (level_t l = in.tree.num_levels(); l-- > 0;) {
       const std::uint64_t wanted = reserved_[c.value][l];
@@ -138,7 +138,7 @@ class hived_tenant_reader {
                                            " besides pinned and larger cells");
         return;
       }
-      APIARY_VERIFY(free.reserve({l, static_cast<std::uint32_t>(wanted)}));
+      APIARY_VERIFY(free.reserve(l, static_cast<std::uint32_t>(wanted)));
     }
   }
 

@@ -60,7 +60,7 @@ class virtual_cluster {
       if (n == 0) continue;
       const std::uint32_t size = tree_.leaves_per_cell(l);
       ranges_.push_back({l, num_nodes(), num_leaves_, size, n});
-      free_.resize(free_.size() + n, low_bits(size));
+      free_.resize(free_.size() + n, ~std::uint64_t{0} >> (64 - size));
       num_leaves_ += n * size;
     }
     for (const node_range& r : ranges_) {

@@ -140,7 +140,8 @@ class hived_wait_reason {
         for (const cell_id node :
              chain.tree().descendants(image, (std::min)(l, chain.node_level()))) {
           std::uint32_t free = 0;
-          for (const cell_id leaf : leaves(chain.tree(), node)) free += counts(leaf) ? 1U : 0U;
+          for (const cell_id leaf : chain.tree().descendants(node, 0))
+            free += counts(leaf) ? 1U : 0U;
           ++counts_[free].nodes;
         }
       }

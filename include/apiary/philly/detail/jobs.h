@@ -37,7 +37,7 @@ struct philly_job {
   std::uint32_t retries = 0;
   time_ms began = 0;           // when it began to run, or to wait
   time_ms relaxed = 0;         // when it began to wait at this locality
-  time_ms timer = forever;     // when it stops collecting, or relaxes
+  time_ms timer = max_time;    // when it stops collecting, or relaxes
   job_placement place{};       // the GPUs that it holds
   std::vector<node_id> aim{};  // of a collector: the servers on which it collects
 };
@@ -133,7 +133,7 @@ class philly_jobs {
     if (r.running) {
       tenants_[r.request.tenant.value].running.erase(-r.began, r.request.job.value);
     } else {
-      set_timer(r, forever);
+      set_timer(r, max_time);
       queues_.leave(r.request, r.began, r.locality);
     }
     release(r);
@@ -146,7 +146,7 @@ class philly_jobs {
     philly_tenant& t = tenants_[r.request.tenant.value];
     const delays waited = queues_.waited(r.request, r.entered, now);
     const bool within = within_quota(r.request.tenant, r.request.gpus);
-    set_timer(r, forever);
+    set_timer(r, max_time);
     queues_.leave(r.request, r.began, r.locality);
     if (!more.empty()) {
       release(r);
@@ -192,10 +192,10 @@ class philly_jobs {
     set_timer(r, next_change(r, now));
   }
 
-  // When the next job stops collecting or relaxes its locality; forever if there is none.
+  // When the next job stops collecting or relaxes its locality; max_time if there is none.
   [[nodiscard]] time_ms next_time_out() const noexcept {
     const std::optional<weighted_tree::item> first = timers_.first();
-    return first ? first->key : forever;
+    return first ? first->key : max_time;
   }
   // Every job whose time has come stops collecting or relaxes its locality.
   void time_out(time_ms now) {
@@ -249,19 +249,19 @@ class philly_jobs {
     return std::uint64_t{t.running_gpus()} + claimed + gpus <= t.quota;
   }
 
-  // When a waiting job stops collecting or relaxes its locality, whatever other jobs do; forever:
+  // When a waiting job stops collecting or relaxes its locality, whatever other jobs do; max_time:
   // never.
   [[nodiscard]] time_ms next_change(const philly_job& r, time_ms now) const noexcept {
     if (collects(r)) return queues_.cycle().begun(r.began, now) + queues_.cycle().acquire;
     if (r.locality == job_locality::anywhere || max_tries_ == philly_options::no_limit)
-      return forever;
+      return max_time;
     return queues_.cycle().after(r.relaxed, std::int64_t{max_tries_} + 1);
   }
-  // Sets the time at which time_out() handles the job; forever: never.
+  // Sets the time at which time_out() handles the job; max_time: never.
   void set_timer(philly_job& r, time_ms at) {
-    if (r.timer != forever) timers_.erase(r.timer, r.request.job.value);
+    if (r.timer != max_time) timers_.erase(r.timer, r.request.job.value);
     r.timer = at;
-    if (at != forever) timers_.insert({at, r.request.job.value, 0});
+    if (at != max_time) timers_.insert({at, r.request.job.value, 0});
   }
   // Releases all GPUs of the job; it stops collecting.
   void release(philly_job& r) {

@@ -39,10 +39,10 @@ struct philly_cycle {
     const time_ms whole = (now - first) / length();
     return static_cast<std::uint32_t>(acquires(first, now) ? whole : whole + 1);
   }
-  // When it has backed off so many times and acquires again; forever if that is beyond the range of
+  // When it has backed off so many times and acquires again; max_time if that is beyond the range of
   // time.
   [[nodiscard]] constexpr time_ms after(time_ms first, std::int64_t tries) const noexcept {
-    return tries > (forever - first) / length() ? forever : first + tries * length();
+    return tries > (max_time - first) / length() ? max_time : first + tries * length();
   }
 };
 
@@ -64,7 +64,7 @@ class philly_wait_queues {
   };
   // The moment when a job begins to acquire; job not valid: all jobs that begin at that moment.
   struct beginning {
-    time_ms at = forever;
+    time_ms at = max_time;
     job_id job{};
   };
 
@@ -113,7 +113,7 @@ class philly_wait_queues {
   }
   // The next moment after `after` when a job begins to acquire for which may(tenant, gpus,
   // locality) is true, and this job; if several begin at once, the one with the lowest id. `at` is
-  // forever if there is none.
+  // max_time if there is none.
   template <class May>
   [[nodiscard]] beginning next(const beginning& after, May&& may) const {
     beginning first;
@@ -124,11 +124,11 @@ class philly_wait_queues {
     });
     return first;
   }
-  // The next time after now when any job begins or stops to acquire; forever if no job waits.
+  // The next time after now when any job begins or stops to acquire; max_time if no job waits.
   [[nodiscard]] time_ms next_change(time_ms now) const {
     const auto anyone = [](tenant_id, std::uint32_t, job_locality) { return true; };
     const time_ms begins = next({now, {}}, anyone).at;
-    if (begins == forever) return forever;
+    if (begins == max_time) return max_time;
     // A job that stops acquiring begins again one backoff later.
     return (std::min)(begins, next({now + cycle_.backoff, {}}, anyone).at - cycle_.backoff);
   }

@@ -1,10 +1,14 @@
-// apiary/tests/alloc/journaled_test.cpp - changes within a transaction, and their taking back.
+// apiary/tests/alloc/transaction_test.cpp - changes within a transaction, and their taking back.
 // SPDX-License-Identifier: MIT
 #include "support/naive_sharing.h"
 #include "support/scale.h"
 #include <apiary/alloc/buddy_allocator.h>
-#include <apiary/alloc/journaled.h>
+#include <apiary/alloc/journal.h>
+#include <apiary/alloc/priority_usage.h>
+#include <apiary/alloc/quota_ledger.h>
+#include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/rng.h>
+#include <apiary/model/node_table.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
@@ -25,8 +29,8 @@ TEST_CASE("each function changes what the plain one changes, and a rollback chan
   quota_ledger ledger(tree.num_levels());
   const tenant_id tenant = ledger.add_tenant();
   REQUIRE(cells.allocate_at(tree.at(0, 7)));
-  REQUIRE(safe.reserve({0, 2}));
-  ledger.set_quota(tenant, {1, 2});
+  REQUIRE(safe.reserve(0, 2));
+  ledger.set_quota(tenant, 1, 2);
   REQUIRE(ledger.charge(tenant, 1));
   const auto cells_before = cells;
   const auto safe_before = safe;
@@ -36,20 +40,16 @@ TEST_CASE("each function changes what the plain one changes, and a rollback chan
   journal log;
   {
     transaction tx(log);
-    CHECK(journaled::allocate(tx, cells, level_t{1}) == tree.at(1, 2));
-    CHECK(journaled::allocate_at(tx, cells, tree.at(0, 0)));
-    CHECK_FALSE(journaled::allocate_at(tx, cells, tree.at(2, 0)));
-    journaled::release(tx, cells, tree.at(0, 7));
-    CHECK(journaled::reserve(tx, safe, {2, 1}));
-    CHECK_FALSE(journaled::reserve(tx, safe, {2, 2}));
-    CHECK(journaled::allocate(tx, safe, level_t{0}).has_value());
-    journaled::cancel_reservation(tx, safe, {0, 1});
-    CHECK(journaled::assign(tx, use, tree.at(0, 3), std::uint8_t{2}) ==
-          priority_usage<uniform_tree>::unused);
-    CHECK(journaled::charge(tx, ledger, tenant, 1));
-    CHECK_FALSE(journaled::charge(tx, ledger, tenant, 1));
-    journaled::refund(tx, ledger, tenant, 1);
-    journaled::set_quota(tx, ledger, tenant, {1, 9});
+    CHECK(tx.allocate(cells, level_t{1}) == tree.at(1, 2));
+    CHECK(tx.allocate_at(cells, tree.at(0, 0)));
+    CHECK_FALSE(tx.allocate_at(cells, tree.at(2, 0)));
+    tx.release(cells, tree.at(0, 7));
+    CHECK(tx.allocate(safe, level_t{0}).has_value());
+    CHECK(tx.assign(use, tree.at(0, 3), std::uint8_t{2}) == priority_usage<uniform_tree>::unused);
+    CHECK(tx.charge(ledger, tenant, 1));
+    CHECK_FALSE(tx.charge(ledger, tenant, 1));
+    tx.refund(ledger, tenant, 1);
+    tx.refund(ledger, tenant, 1);
     CHECK_FALSE(cells == cells_before);
     CHECK_FALSE(safe == safe_before);
     CHECK_FALSE(use == use_before);
@@ -77,13 +77,13 @@ TEST_CASE("tasks on nodes are taken back in the reverse order, nested or not") {
       const task_request task = apiary_test::random_task(random, i);
       const node_id n(random.uniform(nodes.size()));
       if (!running.empty() && random.uniform(2) == 0) {
-        journaled::remove_task(tx, nodes, running.back().first, running.back().second);
+        tx.remove(nodes, running.back().first, running.back().second);
         running.pop_back();
-      } else if (task_fits(task, nodes[n])) {
+      } else if (nodes[n].fits(task)) {
         placement where{n, 0};
-        if (task.wants_whole_gpus()) where.device_mask = first_free_devices(nodes[n], task.gpus);
-        if (task.wants_part_of_gpu()) where.device_mask = tightest_device(nodes[n], task.gpu_milli);
-        journaled::place_task(tx, nodes, task, where);
+        if (task.wants_whole_gpus()) where.gpu_mask = nodes[n].first_free_gpus(task.gpus);
+        if (task.wants_part_of_gpu()) where.gpu_mask = nodes[n].tightest_gpu(task.gpu_milli);
+        tx.place(nodes, task, where);
         running.push_back({task, where});
       }
       if (depth < 3 && random.uniform(8) == 0) self(self, depth + 1);
@@ -108,12 +108,11 @@ TEST_CASE("after a rollback an allocator has what it had, and grants what it wou
       const cell_id c(random.uniform(tree.num_cells()));
       if (!held.empty() && random.uniform(2) == 0) {
         std::swap(held[random.uniform(static_cast<std::uint32_t>(held.size()))], held.back());
-        journaled::release(tx, cells, held.back());
+        tx.release(cells, held.back());
         held.pop_back();
-      } else if (random.uniform(3) == 0 ? journaled::allocate_at(tx, cells, c) : false) {
+      } else if (random.uniform(3) == 0 ? tx.allocate_at(cells, c) : false) {
         held.push_back(c);
-      } else if (const auto granted =
-                     journaled::allocate(tx, cells, static_cast<level_t>(random.uniform(4)))) {
+      } else if (const auto granted = tx.allocate(cells, static_cast<level_t>(random.uniform(4)))) {
         held.push_back(*granted);
       }
     }
