@@ -36,11 +36,11 @@
 
 namespace example {
 
-// Answers depend on the lines before and on nothing else: a log of them is a flight recorder, and
-// played again it gives the same answers and the same hash.
+// Answers depend only on the lines before. A log of the lines that is played again gives the same
+// answers and the same hash.
 //
-// Every line is answered by one. An error changes nothing but the count of lines. Where memory ends
-// while a line is carried out, the program ends: half a change is none to go on from.
+// Every line gets one line as its answer. An error changes nothing except the count of lines. If memory
+// runs out while a line is carried out, the program ends, because the change may be incomplete.
 class hived_session {
  public:
   // The answer, without the end of its line.
@@ -259,7 +259,7 @@ class hived_session {
     forget(plan->cancelled);
     return absl::OkStatus();
   }
-  // A gang that runs tells where the task is; others are scheduled, unless the task has ended.
+  // Answers the placement of a task of a running gang; schedules other gangs, unless the task has ended.
   absl::Status schedule_task(const session_event& e, json_object& out) {
     if (!e.pod) return missing("pod");
     const auto job = names_.find(e.group);
@@ -269,11 +269,11 @@ class hived_session {
     const std::uint64_t size = num_tasks(members);
     if (*e.pod >= size) {
       return absl::NotFoundError("gang " + json_text(e.group) + " has " + std::to_string(size) +
-                                 " tasks, none is " + std::to_string(*e.pod));
+                                 " tasks; it has no task " + std::to_string(*e.pod));
     }
     if (gang == nullptr) return schedule(e, out);
     if (members != gang->request.groups)
-      return absl::InvalidArgumentError("members: not those of gang " + json_text(e.group));
+      return absl::InvalidArgumentError("members: differ from those of gang " + json_text(e.group));
     const std::vector<apiary::task_place> tasks = scheduler_->tasks(*gang);
     if (tasks[*e.pod].leaves == 0) {
       const auto [first, last] = gang->leaves_of(*e.pod);
@@ -290,7 +290,7 @@ class hived_session {
     return absl::OkStatus();
   }
 
-  // Of these gangs those that have no devices any more.
+  // Forgets those of the gangs that have no devices any more.
   void forget(const std::vector<job_id>& jobs) {
     for (const job_id job : jobs)
       if (scheduler_->find(job) == nullptr) names_.remove(job);

@@ -1,4 +1,4 @@
-// What a session answers: places, lists of gangs, why a gang waits.
+// The answers of a session: placements, lists of gangs, why a gang waits.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -22,43 +22,44 @@
 
 namespace example {
 
-// An answer is {"i": line, "result": ..., "hash": of the scheduling state, and of the nodes that
-// preempting gangs were suggested last}, with
+// An answer is {"i": line, "result": ..., "hash": ...}. The hash covers the scheduling state, and the
+// nodes that were suggested last for preempting gangs. By result:
 //
-//   bind     pods [{node, devices}] in the order of the members, or the one that was asked for;
-//            where the gang has its tenant's cells each with wholeCell, the level of the one that
-//            it lies in, 0 for a single device: to be kept, and handed in by recover after a
-//            restart. A pod that lies in several of different levels has a list of them, one for
-//            each device: it came back so, or reconfigure has left it so. It may change while the
-//            gang runs: it is none once the gang was named in lazyPreempted, and may be another if
-//            the gang was named in restored, or after reconfigure. schedule_pod tells it as it is
-//            now
-//   preempt  victims [gangs] that the host is to end before it asks again,
-//            reserved [{node, devices}]
-//   wait     reason never, busy, unhealthy, not_suggested or undecided; why, a sentence; where
-//            there is one, a certificate: if it is never or busy, apiary::certificate as {chain,
-//            level, kinds, weighings [{weights, needed}], cells [{cell, weighing, most} or {cell,
-//            counts}]}, with those of other chains that the gang may use in others; otherwise
-//            {piece, needed, present}, a count in pieces of so many devices
-//   ok       after recover and reconfigure: gone [gangs of which nothing is left]; after
-//            reconfigure shrunk [gangs that run on, some of their devices no longer in the
-//            configuration]; after a query:
+//   bind     pods: [{node, devices, wholeCell}] in the order of the task groups; only the requested
+//            pod for schedule_pod, as it is now. wholeCell is the level of the whole cell that the
+//            devices are in, 0 for a single device. It is a list with one level for each device if
+//            they differ, which only recover and reconfigure can cause. It is absent if the gang does
+//            not use cells of its tenant. A host should store it and pass it to recover. It is void
+//            once the gang was in lazyPreempted; it may change if the gang is in restored, or after
+//            reconfigure.
+//   preempt  victims: gangs that the host must end before it schedules the gang again;
+//            reserved: [{node, devices}]
+//   wait     reason: never, busy, unhealthy, not_suggested or undecided;
+//            why: a sentence;
+//            certificate, if there is one: for never and busy an apiary::infeasibility_proof, as {chain,
+//            level, kinds, weighings: [{weights, needed}], cells: [{cell, weighing, most} or {cell,
+//            counts}], others: the same for other chains that the gang may use}; for other reasons
+//            {piece, needed, present}: how many slots of `piece` devices are needed and present
+//   ok       after recover and reconfigure: gone: gangs without any devices left;
+//            after reconfigure: shrunk: running gangs that lost some devices from the configuration;
+//            after a query:
 //              usage       the numbers of apiary::tenant_usage
-//              vc_state    cells [{cellType, cellNumber: promised, bound: of these to hardware now,
-//                          doomed: that are not in use and must be bad}], pinnedCells [ids]
-//              node_state  vc, "" if it is nobody's cell now; the numbers of apiary::cell_state
-//              gang_state  vc, "" if it is no more; priority; state allocated, being_preempted or
-//                          preempting; as guaranteed (on its tenant's cells), downgraded (it has
-//                          lost them) or opportunistic; pods as in bind, where it runs or is to run;
-//                          victims [gangs that are yet to end for it]
-//              draw        lines, what apiary::draw says; jobs [{job: as it stands there, group}]
+//              vc_state    cells: [{cellType, cellNumber: quota, bound: how many are bound to hardware,
+//                          doomed: how many unused ones can only be bound to bad hardware}],
+//                          pinnedCells: ids
+//              node_state  vc: the owner of the cell, or ""; the numbers of apiary::cell_state
+//              gang_state  vc: the tenant, or "" if it is no longer configured; priority;
+//                          state: allocated, being_preempted or preempting;
+//                          as: guaranteed (on cells of its tenant), downgraded (it has lost them) or
+//                          opportunistic; pods: as in bind, also for a preempting gang;
+//                          victims: gangs that must still end for it
+//              draw        lines: the text of apiary::draw; jobs: [{job: number in the text, group}]
 //   error    code, message; nothing has changed
 //
-// All of them but error name the gangs that have lost their tenant's cells and run on
-// (lazyPreempted), the preempting ones that have to ask anew (cancelled), and those that have their
-// tenant's cells back (restored), since the gang that took them was withdrawn or gave way or the
-// configuration changed, where there can be any. In phase Filtering only a bind is carried out, and
-// with it what it brings to others: otherwise these lists are empty.
+// All answers except errors list the gangs that lost their tenant's cells and keep running
+// (lazyPreempted), the preempting gangs that must be scheduled again (cancelled), and the gangs that got
+// their tenant's cells back (restored), if the operation can cause such changes. In phase Filtering only
+// a bind is carried out; for other results these lists are empty.
 
 inline void write_names(json_object& out, std::string_view key,
                         const std::vector<std::string>& names) {
@@ -194,7 +195,7 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
   }
 }
 
-// `pod`: of the places, this one only. Requires: a plan to bind was carried out.
+// `pod`: writes only this task. Requires: a plan to bind has been committed.
 inline void write_plan(json_object& out, const apiary::hived& scheduler, const gang_names& names,
                        const apiary::gang_request& request, const apiary::gang_plan& plan,
                        std::optional<std::uint32_t> pod) {

@@ -1,4 +1,4 @@
-// One line of a session, read: what is in its fields, whatever they mean.
+// Reads a line of a session into fields, without interpreting them.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,60 +25,62 @@
 
 namespace example {
 
-// The lines:
+// The operations and their fields:
 //
-//   config         physicalCluster, virtualClusters as in YAML; once, before all others
-//   schedule       group, vc, priority, members [{pods, leafs}], and where they matter leafType,
-//                  lazy, pinned, suggested [nodes], ignoreSuggested, phase Preempting or Filtering.
-//                  Rules: required, preferred (types of cells, "RACK": all pods in one; refused
-//                  where another chain that the gang may use has another type at that level); of a
-//                  member slices, spread [{level, pods}] (types as well: so many consecutive pods
-//                  in one cell; at most so many in any), leader (of which member pods it has with
-//                  each of its own on one node, counted from 0)
-//                  A gang that is preempting asks again, with all fields or with none that says
-//                  what it is (vc, priority, members, leafType, lazy, pinned, constraints): then on the
-//                  nodes of its last answer that was carried out, unless it brings others
-//   schedule_pod   as schedule, with pod: the place of that task, counted in the order of members
-//   delete, cancel, delete_pod          group; pod: of what has ended, or is withdrawn
-//                  A pod of a preempting gang counts no more where the gang waits; if the gang has
-//                  to go elsewhere, it goes with all pods
-//   grow           group, by: both run, and are alike in all but their members. The tasks of `by`
-//                  become the last ones of the group, and there is no gang `by` any more; the
-//                  group's members are then its own and, after them, those of `by`
-//   node_bad, node_healthy              node
-//   device_bad, device_healthy          node, device
-//   recover        a gang that runs already: as schedule, with pods [{node, devices, wholeCell}] as
-//                  they were answered. What is not in the configuration, its tenant, some devices
-//                  or a type of cells in its constraints, is left out; the constraints are kept for grow, where
-//                  it runs is not held against them. wholeCell is of all pods that have devices or
-//                  of none, one for the pod or a list, one for each of its devices; gangs that come
-//                  with what it was last, before all others, have all their tenants' cells again in
-//                  the same configuration, in whatever order they come
+//   config         physicalCluster, virtualClusters, as in YAML; once, before all others
+//   schedule       group, vc, priority, members: [{pods, leafs}], the task groups. Optional: leafType,
+//                  lazy, pinned, suggested: [nodes], ignoreSuggested, phase: Preempting or Filtering.
+//                  Topology constraints name levels by types of cells, such as "RACK". A type is
+//                  refused if another chain that the gang may use has another type at that level.
+//                    required, preferred: all pods in one cell of this type
+//                    slices of a member: [{level, pods}], so many consecutive pods in one cell
+//                    spread of a member: [{level, pods}], at most so many pods in any cell
+//                    leader of a member: another member, counted from 0; each of its pods runs on one
+//                    node with an equal number of this member's pods
+//                  To continue a preempting gang, send it again, either with all fields or without
+//                  those that describe it (vc, priority, members, leafType, lazy, pinned, constraints).
+//                  In the short form, without `suggested`, the nodes that were suggested last count.
+//   schedule_pod   as schedule, and pod: answers the placement of this task, counted over all members
+//   delete, delete_pod   group; pod: the gang, or one task of it, has ended. A task of a preempting gang
+//                  is left out as long as the gang keeps its reservation; if the gang has to move, all
+//                  its tasks are placed again.
+//   cancel         group: ends the preemption of a gang
+//   grow           group, by: both gangs run and differ only in their members. The tasks of `by` become
+//                  the last ones of `group`, its members the last members, and `by` exists no more.
+//   node_bad, node_healthy       node
+//   device_bad, device_healthy   node, device
+//   recover        a gang that runs already: as schedule, and pods: [{node, devices, wholeCell}], as
+//                  they were answered. A tenant, a device or a cell type of a constraint that the
+//                  configuration lacks is left out. Constraints are stored for grow; the present
+//                  placement may violate them. wholeCell is given for all pods that have devices, or for
+//                  none: a level for a pod, or a list with one level for each of its devices. If the
+//                  gangs that had tenants' cells come first, with their last wholeCell, they get these
+//                  cells again in the same configuration, in any order.
 //   reconfigure    as config
-//   usage          vc: what of its cells it uses, and what beside them
-//   vc_state       vc: how many cells it is promised, has bound, and are doomed to be bad
-//   node_state     node: whose cell it is now, and what its devices are used for
-//   gang_state     group: whose it is, what it does and as what, where
+//   usage          vc: what the tenant uses of its cells, and as opportunistic
+//   vc_state       vc: the tenant's quota, and how many of the cells are bound and doomed
+//   node_state     node: the tenant that owns the cell now, and what the devices are used for
+//   gang_state     group: tenant, state and devices of a gang
 //   draw           the whole cluster as text
 //   audit          whether all invariants hold
 //   note, final    nothing
 //
-// Unknown fields are ignored, and nodes in `suggested` that are not in the configuration: they may
-// be those of another scheduler.
+// Unknown fields are ignored. Nodes in `suggested` that the configuration lacks are ignored too: they
+// may belong to another scheduler.
 
-// The place of one task as a host writes it down.
+// The placement of one task, as a host writes it.
 struct session_place {
   std::string node{};
   std::vector<std::uint32_t> devices{};
   std::vector<apiary::level_t> whole_cells{};  // of each device, or one of all
 };
 
-// A type of cells and so many tasks.
+// A type of cells and a number of tasks.
 struct session_level {
   std::string type{};
   std::uint32_t pods = 0;
 };
-// Rules of a member.
+// Topology constraints of a task group.
 struct session_constraints {
   std::vector<session_level> slices{};
   std::vector<session_level> spread{};
@@ -98,19 +100,19 @@ struct session_event {
   std::optional<std::int32_t> priority{};
   std::optional<std::uint32_t> pod{};
   std::optional<std::uint32_t> device{};
-  bool brief = true;  // no field says what the gang is
+  bool brief = true;  // no field describes the gang
   bool lazy = false;
   bool ignore_suggested = false;
   std::string required{};
   std::string preferred{};
   std::vector<apiary::task_group> members{};
-  std::vector<session_constraints> constraints{};  // of each member
+  std::vector<session_constraints> constraints{};  // of each task group
   std::optional<std::vector<std::string>> suggested{};
   std::vector<session_place> pods{};
   YAML::Node document{};
 };
 
-// Reads events; its functions return whether a field is as it should be, or say why not.
+// Reads events. Its functions return whether a field is correct; if not, they set the error.
 class session_event_reader {
  public:
   // kInvalidArgument with the first fault found: "path: what". kResourceExhausted: no memory for it.

@@ -1,4 +1,4 @@
-// What a session tells of gangs, tenants, nodes and the whole cluster; nothing of it changes them.
+// The queries of a session: gangs, tenants, nodes and the whole cluster. They change nothing.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -23,8 +23,8 @@
 
 namespace example {
 
-// The level of the cells of a type, which it has in every chain that has it; any_level for "".
-// `leaf` is the type of their leaves, or becomes it if it is empty.
+// The level of the cells of a type; it is the same in every chain that has the type. any_level for "".
+// `leaf`: the leaf type of these chains; set if it is empty.
 inline absl::StatusOr<apiary::level_t> level_of(const apiary::hived_layout& layout,
                                                 const std::string& type, std::string& leaf) {
   if (type.empty()) return apiary::any_level;
@@ -40,7 +40,7 @@ inline absl::StatusOr<apiary::level_t> level_of(const apiary::hived_layout& layo
   }
   return unknown("cell type", type);
 }
-// The constraints that an event puts a gang under; `leaf` as for level_of.
+// The topology constraints of an event; `leaf` as for level_of.
 inline absl::StatusOr<apiary::request_constraints> constraints_of(
     const apiary::hived_layout& layout, const session_event& e, std::string& leaf) {
   apiary::request_constraints constraints;
@@ -66,8 +66,8 @@ inline absl::StatusOr<apiary::request_constraints> constraints_of(
   return constraints;
 }
 
-// What an event asks for. What a gang that runs has been promised may be gone from the
-// configuration: it is then of no tenant.
+// The request of an event. If the gang runs already, its tenant may be missing in the configuration; the
+// request then has no tenant.
 inline absl::StatusOr<apiary::gang_request> request_of(const apiary::hived& scheduler,
                                                        const session_event& e, apiary::job_id job,
                                                        bool runs) {
@@ -139,7 +139,8 @@ inline absl::Status check_types(const apiary::hived& scheduler, const session_ev
   return absl::OkStatus();
 }
 
-// What an event asks for that places a gang; by its types of cells in all chains that it may use.
+// The request of an event that places a gang. Its cell types must mean the same level in all chains that
+// the gang may use.
 inline absl::StatusOr<apiary::gang_request> request_to_place(const apiary::hived& scheduler,
                                                              const session_event& e,
                                                              apiary::job_id job) {
@@ -148,8 +149,8 @@ inline absl::StatusOr<apiary::gang_request> request_to_place(const apiary::hived
   return r;
 }
 
-// What an event asks for whose gang runs already; constraints whose type of cells the configuration does
-// not have, or has of other leaves, are left out.
+// The request of an event whose gang runs already. Constraints are left out if the configuration lacks
+// their cell type, or has it with another leaf type.
 inline absl::StatusOr<apiary::gang_request> request_of_running(const apiary::hived& scheduler,
                                                                session_event e,
                                                                apiary::job_id job) {

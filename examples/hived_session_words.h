@@ -94,15 +94,15 @@ inline absl::StatusOr<std::vector<apiary::task_place>> places_of(
       const std::uint64_t bit = std::uint64_t{1} << *position;
       if ((task.leaves & bit) != 0) {
         return absl::InvalidArgumentError("pods[" + std::to_string(i) + "].devices: " +
-                                          std::to_string(device) + " is given twice");
+                                          std::to_string(device) + " appears twice");
       }
       task.leaves |= bit;
     }
   }
   return tasks;
 }
-// The levels of the whole cells that the devices of places_of lie in, those of a task by position;
-// empty: the host knows of none.
+// The levels of the whole cells that contain the devices of places_of; for each task by position. Empty:
+// the host has none.
 inline absl::StatusOr<std::vector<apiary::level_t>> levels_of(
     const apiary::hived_layout& layout, const std::vector<session_place>& pods) {
   std::vector<apiary::level_t> levels;

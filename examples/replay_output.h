@@ -102,8 +102,8 @@ inline std::filesystem::path resolved(const std::string& path, std::error_code& 
 
 }  // namespace detail
 
-// From now on a closed pipe is a fault of the write, and a signal that ends the program leaves no
-// temporary files behind. Signals that the caller ignores remain ignored.
+// After this call a closed pipe makes the write fail, and a signal that ends the program removes the
+// temporary files. Signals that the caller ignores remain ignored.
 inline void prepare_signals() {
   std::signal(SIGPIPE, SIG_IGN);
   for (const int signal : detail::deadly_signals) {

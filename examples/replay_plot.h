@@ -52,8 +52,8 @@ inline bool is_installed(const std::string& program) {
   return false;
 }
 
-// The load from which the curves differ, less ten and rounded down to a multiple of ten: before it
-// every scheduler places everything. 0 if every scheduler does so to the end.
+// The load at which a scheduler first cannot place everything, minus ten, rounded down to a multiple of
+// ten. 0 if every scheduler places everything.
 inline int interesting_from(std::span<const named_curves> all) {
   std::size_t from = 0;
   for (const named_curves& one : all) {
@@ -65,7 +65,7 @@ inline int interesting_from(std::span<const named_curves> all) {
   return std::max(0, static_cast<int>(from) / 10 * 10 - 10);
 }
 
-// The curve of one panel: one of the members of load_curves.
+// The curve of one panel: a data member of load_curves.
 using panel_values = std::vector<double> apiary::load_curves::*;
 
 // A label with the name of the scheduler and its last value at the end of each curve. Labels that

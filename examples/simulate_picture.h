@@ -61,7 +61,7 @@ class gpu_picture {
   [[nodiscard]] apiary::time_ms width() const noexcept { return width_; }
   // The number of columns up to the last one in which a GPU was used.
   [[nodiscard]] std::uint32_t used_columns() const noexcept { return used_; }
-  // The share of GPU time in use during a column, from 0 to 1.
+  // The fraction of GPU time in use during a column, from 0 to 1.
   [[nodiscard]] double use(std::uint32_t column) const noexcept {
     std::int64_t sum = 0;
     for (std::uint32_t row = 0; row < rows_; ++row) {

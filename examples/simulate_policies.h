@@ -82,8 +82,8 @@ inline apiary::job_list embedded_jobs() {
   return *std::move(made);
 }
 
-// The GPUs of the cluster divided among tenants by the GPU-time of their jobs; what the rounding
-// leaves goes to those who lost most by it. Requires: jobs of tenants of the list.
+// Divides the GPUs of the cluster among the tenants by the GPU-time of their jobs. The remainder goes to
+// the tenants that lose most by rounding down. Requires: jobs of tenants of the list.
 inline std::vector<std::uint32_t> quotas_of(const apiary::job_list& list, std::uint32_t gpus) {
   std::vector<double> parts(list.tenants.size(), 0.0);
   double all = 0.0;
