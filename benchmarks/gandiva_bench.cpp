@@ -34,8 +34,8 @@ const experiment& openb() {
 void at_load(benchmark::State& state) {
   const experiment& e = openb();
   const fragmentation metric(e.mix);
-  const move_limits limits{static_cast<std::uint32_t>(state.range(0)),
-                           static_cast<std::uint32_t>(state.range(1))};
+  const time_sharing_options::move_limits limits{static_cast<std::uint32_t>(state.range(0)),
+                                                 static_cast<std::uint32_t>(state.range(1))};
   for (auto _ : state) {
     gandiva_tasks g =
         gandiva_tasks::create(

@@ -5,7 +5,6 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/request.h>
 #include <apiary/trace/openb_reader.h>
-#include <apiary/trace/task_generator.h>
 #include <apiary/trace/workload.h>
 
 #include <filesystem>
@@ -37,7 +36,7 @@ inline experiment load_openb() {
     e.machines = std::move(made.nodes);
     e.work = std::move(made.work);
   }
-  e.mix = task_mix::from_history(task_kinds(e.work.tasks));
+  e.mix = task_mix::from_history(workload::kinds(e.work.tasks));
   return e;
 }
 

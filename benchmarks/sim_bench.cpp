@@ -14,10 +14,9 @@
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/trace/job_generator.h>
 #include <apiary/trace/job_list.h>
+#include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
-#include <apiary/trace/philly_reader.h>
 
 #include <absl/status/statusor.h>
 #include <benchmark/benchmark.h>
@@ -151,7 +150,7 @@ absl::StatusOr<std::uint64_t> ends_under(Scheduler scheduler, std::span<const ti
                                          std::uint64_t& events) {
   APIARY_ASSIGN_OR_RETURN(const simulation_result done, simulate(scheduler, list));
   std::vector<time_ms> ends;
-  for (const job_record& r : done.jobs) ends.push_back(r.ended);
+  for (const simulation_result::job_record& r : done.jobs) ends.push_back(r.ended);
   events = done.events;
   return sum_of_ends(ends);
 }
@@ -305,7 +304,7 @@ void gandiva_copies(benchmark::State& state) {
     std::uint64_t suspended = 0;
     std::uint64_t migrated = 0;
     std::uint64_t resized = 0;
-    for (const job_record& r : run->jobs) {
+    for (const simulation_result::job_record& r : run->jobs) {
       suspended += r.suspended;
       migrated += r.migrated;
       resized += r.resized;

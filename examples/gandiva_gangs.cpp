@@ -3,7 +3,7 @@
 // them migrates so that a node becomes free.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/gandiva_gangs.h>
+#include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>

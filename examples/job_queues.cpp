@@ -9,11 +9,11 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/philly/philly.h>
-#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
+#include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
-#include <apiary/trace/swf_reader.h>
 
 #include <cstdio>
 

@@ -5,8 +5,8 @@
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job_scheduler.h>
-#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
 #include <algorithm>

@@ -15,12 +15,9 @@
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
 #include <apiary/sim/load_curves.h>
-#include <apiary/sim/load_trace.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/report.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>
-#include <apiary/trace/task_generator.h>
 #include <apiary/trace/workload.h>
 
 #include <algorithm>
@@ -60,9 +57,9 @@ absl::StatusOr<synthetic_trace> load(const options& o) {
     APIARY_ASSIGN_OR_RETURN(trace.work.arrivals,
                             read_arrivals(std::move(arrivals), trace.work.tasks));
   } else if (o.seed) {
-    trace.work.arrivals = in_random_order(trace.work.tasks, *o.seed);
+    trace.work.arrivals = workload::in_random_order(trace.work.tasks, *o.seed);
   } else {
-    trace.work.arrivals = in_order(trace.work.tasks);
+    trace.work.arrivals = workload::in_order(trace.work.tasks);
   }
   return trace;
 }
@@ -146,8 +143,8 @@ absl::StatusOr<std::vector<result>> run_policies(const synthetic_trace& trace, c
 
 // The curves of all policies as CSV.
 std::string csv_of(const std::vector<result>& results) {
-  std::string text = curve_header();
-  for (const result& r : results) text += curve_lines(r.summary.policy, r.curves);
+  std::string text = load_curves::csv_header();
+  for (const result& r : results) text += r.curves.csv(r.summary.policy);
   return text;
 }
 
@@ -162,7 +159,7 @@ std::string decision_lines(const synthetic_trace& trace, const decisions& answer
 absl::Status print_table(const std::vector<result>& results) {
   std::vector<replay_summary> rows;
   for (const result& r : results) rows.push_back(r.summary);
-  return print(summary_table(rows));
+  return print(replay_summary::table(rows));
 }
 
 std::string with_extension(const std::string& path, const char* extension) {
@@ -185,7 +182,7 @@ absl::StatusOr<task> prepare(const options& chosen) {
   task t{.chosen = chosen};
   options& o = t.chosen;
   APIARY_ASSIGN_OR_RETURN(t.trace, load(o));
-  t.mix = task_mix::from_history(task_kinds(t.trace.work.tasks));
+  t.mix = task_mix::from_history(workload::kinds(t.trace.work.tasks));
   if (fragmentation::table_bytes(t.mix) > most_table_bytes) {
     return absl::InvalidArgumentError(o.pods + ": too many different tasks, the tables of their " +
                                       "fragmentation would take more than " +

@@ -7,12 +7,11 @@
 #include "simulate_policies.h"
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
-#include <apiary/sim/job_metrics.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/decimal.h>
 #include <apiary/trace/job_list.h>
+#include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
-#include <apiary/trace/philly_reader.h>
-#include <apiary/trace/swf_reader.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -52,7 +51,7 @@ absl::Status fit(const simulate_options& o, job_list& list) {
     return absl::InvalidArgumentError(o.jobs + ": every job wants more than the " +
                                       std::to_string(o.cluster.gpus()) + " GPUs that there are");
   }
-  number_by_arrival(list.jobs);
+  job_list::number_by_arrival(list.jobs);
   time_ms end = list.jobs.back().arrival;
   for (const timed_job& j : list.jobs) {
     if (j.duration >= longest || (end += j.duration) >= all)
@@ -107,7 +106,7 @@ std::string table_of(const std::vector<policy_run>& runs) {
   return text;
 }
 
-std::string times_of(const time_summary& t) {
+std::string times_of(const job_metrics::time_summary& t) {
   return "{\"mean\": " + shortest_text(t.mean) + ", \"p50\": " + std::to_string(t.p50) +
          ", \"p95\": " + std::to_string(t.p95) + ", \"p99\": " + std::to_string(t.p99) +
          ", \"most\": " + std::to_string(t.max) + "}";

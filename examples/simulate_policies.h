@@ -9,10 +9,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/gandiva/gandiva_hived.h>
-#include <apiary/gandiva/time_sharing.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
 #include <apiary/metric/fragmentation.h>
@@ -21,9 +21,8 @@
 #include <apiary/model/request.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
-#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/trace/job_generator.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
 #include <absl/status/status.h>
@@ -207,8 +206,9 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
         auto made, apiary::gandiva_fgd::create({std::move(below), servers, metric}, slices));
     status = run(std::move(made));
   } else if (policy == "gandiva_hived") {
-    APIARY_ASSIGN_OR_RETURN(auto made,
-                            apiary::create_gandiva_hived(cells_of(cluster, quotas), {}, slices));
+    APIARY_ASSIGN_OR_RETURN(auto below,
+                            apiary::hived_job_backend::create(cells_of(cluster, quotas)));
+    APIARY_ASSIGN_OR_RETURN(auto made, apiary::gandiva_hived::create(std::move(below), slices));
     status = run(std::move(made));
   } else if (policy == "hived") {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::hived_queue::create(cells_of(cluster, quotas)));

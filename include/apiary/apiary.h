@@ -46,11 +46,9 @@
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/gandiva/gandiva_fgd.h>
-#include <apiary/gandiva/gandiva_gangs.h>
 #include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/gandiva/gandiva_tasks.h>
 #include <apiary/gandiva/packing.h>
-#include <apiary/gandiva/placer_backend.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/gandiva/time_sharing_queue.h>
 #include <apiary/gang/check_constraints.h>
@@ -103,11 +101,8 @@
 #include <apiary/preempt/victim_cost.h>
 #include <apiary/preempt/victim_search.h>
 #include <apiary/preempt/victim_set.h>
-#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/load_curves.h>
-#include <apiary/sim/load_trace.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/report.h>
 #include <apiary/sim/simulate.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/topology/health.h>
@@ -117,11 +112,8 @@
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>
 #include <apiary/trace/decimal.h>
-#include <apiary/trace/job_generator.h>
 #include <apiary/trace/job_list.h>
+#include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>
-#include <apiary/trace/philly_reader.h>
-#include <apiary/trace/swf_reader.h>
-#include <apiary/trace/task_generator.h>
 #include <apiary/trace/workload.h>

@@ -36,7 +36,7 @@ std::vector<timed_job> random_jobs(rng& random, std::uint32_t gpus, bool exact) 
     j.duration = 1 + random.uniform(8);
     j.request.estimate = exact ? j.duration : j.duration + random.uniform(6);
   }
-  number_by_arrival(jobs);
+  job_list::number_by_arrival(jobs);
   return jobs;
 }
 
@@ -46,7 +46,7 @@ std::vector<time_ms> starts(Scheduler& scheduler, const std::vector<timed_job>& 
   REQUIRE_MESSAGE(run.ok(), run.status().ToString());
   std::vector<time_ms> at;
   for (std::size_t j = 0; j < jobs.size(); ++j) {
-    const job_record& r = run->jobs[j];
+    const simulation_result::job_record& r = run->jobs[j];
     REQUIRE(r.ended == r.started + jobs[j].duration);
     REQUIRE(r.waited.total() == r.started - jobs[j].arrival);  // no delay without its cause
     at.push_back(r.started);
@@ -333,7 +333,7 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
                                   slow, [](const simulation_event&) {});
         REQUIRE_MESSAGE(run.ok(), run.status().ToString());
         for (std::size_t j = 0; j < jobs.size(); ++j) {
-          const job_record& r = run->jobs[j];
+          const simulation_result::job_record& r = run->jobs[j];
           REQUIRE(r.ended != max_time);
           REQUIRE(r.ended - jobs[j].arrival >= r.waited.total() + jobs[j].duration + r.lost);
         }

@@ -4,8 +4,8 @@
 #include <apiary/batch/preemptive_queue.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
-#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
@@ -32,7 +32,7 @@ std::vector<timed_job> jobs_of(
   for (const auto& [arrival, gpus, duration] : list) {
     jobs.push_back({{.gpus = gpus, .estimate = duration}, arrival, duration});
   }
-  number_by_arrival(jobs);
+  job_list::number_by_arrival(jobs);
   return jobs;
 }
 
@@ -236,7 +236,7 @@ TEST_CASE("preemptive_queue: the same of many jobs that run longer or shorter th
       j.request.gpus = 1 + random.uniform(random.uniform(3) == 0 ? most : 2);
       j.request.estimate = random.uniform(40);
     }
-    number_by_arrival(jobs);
+    job_list::number_by_arrival(jobs);
     for (const time_ms quantum : {time_ms{0}, time_ms{4}}) {
       CAPTURE(quantum);
       preemptive_queue queue(any_gpus(gpus),
@@ -276,7 +276,7 @@ TEST_CASE("preemptive_queue: on servers and with broken ones everyone ends") {
           [](const simulation_event&) {});
       REQUIRE_MESSAGE(run.ok(), run.status().ToString());
       for (std::size_t j = 0; j < jobs.size(); ++j) {
-        const job_record& r = run->jobs[j];
+        const simulation_result::job_record& r = run->jobs[j];
         REQUIRE(r.ended == jobs[j].arrival + r.waited.total() + jobs[j].duration + r.lost);
       }
     }

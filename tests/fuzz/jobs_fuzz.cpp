@@ -17,12 +17,11 @@
 #include <apiary/hived/hived_queue.h>
 #include <apiary/model/job.h>
 #include <apiary/philly/philly.h>
-#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
+#include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
-#include <apiary/trace/philly_reader.h>
-#include <apiary/trace/swf_reader.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -106,7 +105,7 @@ void run(const absl::StatusOr<Scheduler>& fresh, const std::vector<timed_job>& j
       [](const simulation_event&) {});
   APIARY_VERIFY(done.ok());
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const job_record& r = done->jobs[i];
+    const simulation_result::job_record& r = done->jobs[i];
     APIARY_VERIFY(r.ended != max_time && r.started >= jobs[i].arrival);
     APIARY_VERIFY(r.ended - jobs[i].arrival == jobs[i].duration + r.waited.total() + r.lost);
   }
@@ -150,7 +149,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     longest = std::max(longest, job.arrival + job.duration);
     all += job.duration;
   }
-  number_by_arrival(jobs);
+  job_list::number_by_arrival(jobs);
   const time_ms turn = longest / 16 + 1;  // few turns, however long the jobs
   std::vector<outage> outages;
   for (std::uint32_t i = 0; i < 12; ++i)

@@ -15,9 +15,7 @@
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
 #include <apiary/sim/load_curves.h>
-#include <apiary/sim/load_trace.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/report.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>
 #include <apiary/trace/workload.h>
@@ -58,7 +56,7 @@ void replay_with(const trace_cluster& nodes, const workload& work, const task_mi
   APIARY_VERIFY(left + samples->back().used == nodes.nodes.total_gpus() * 1000);
   if (nodes.nodes.total_gpus() == 0) return;
   const load_curves curves = curves_of(*samples, nodes.nodes.total_gpus());
-  const std::string lines = curve_lines("p", curves);
+  const std::string lines = curves.csv("p");
   APIARY_VERIFY(std::count(lines.begin(), lines.end(), ',') == 3 * 132);
   for (std::size_t i = 0; i < answers->size(); ++i) {
     APIARY_VERIFY(!decision_line(nodes, work, i, (*answers)[i]).empty());
@@ -103,9 +101,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   auto arrivals = read_arrivals(line_reader("arrivals", texts[3]), work.tasks);
   if (!arrivals.ok()) check_fault(arrivals.status(), "arrivals");
-  work.arrivals = arrivals.ok() ? *std::move(arrivals) : in_order(work.tasks);
+  work.arrivals = arrivals.ok() ? *std::move(arrivals) : workload::in_order(work.tasks);
 
-  const task_mix mix = task_mix::from_history(task_kinds(work.tasks));
+  const task_mix mix = task_mix::from_history(workload::kinds(work.tasks));
   replay_with(*nodes, work, mix, fragmentation_gradient(fragmentation(mix)));
   replay_with(*nodes, work, mix, published_fragmentation_gradient(mix));
   replay_with(*nodes, work, mix, best_fit());

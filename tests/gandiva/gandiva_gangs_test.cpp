@@ -6,7 +6,7 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/backend.h>
-#include <apiary/gandiva/gandiva_gangs.h>
+#include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/gandiva/time_sharing.h>
 
 #include <doctest/doctest.h>
@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -27,6 +28,7 @@ using namespace apiary;
 using namespace apiary::detail;
 using gang_action = gandiva_gangs::action;
 using verb = gang_action::verb;
+using apiary_test::naive_gandiva_gangs;
 
 // Two nodes of four GPUs, tenant a owns one of them.
 hived two_nodes() {
@@ -53,7 +55,7 @@ struct two_node_host {
 
   explicit two_node_host(const time_sharing_options& options, const gang_moves& moves = {})
       : scheduler(gandiva_gangs::create(hived_backend(two_nodes(), moves), options).value()) {}
-  void submit(const gang_request& r, time_ms now, const job_terms& terms = {}) {
+  void submit(const gang_request& r, time_ms now, const gandiva_gangs::job_options& terms = {}) {
     actions.clear();
     REQUIRE(scheduler.submit(r, terms, now, actions).ok());
   }
@@ -261,7 +263,7 @@ struct audited_ground {
     return runs;
   }
   place place_of(job_id job) const { return inner.place_of(job); }
-  void improve(std::span<const job_id> movable, const move_limits& limits,
+  void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
                std::vector<job_id>& moved) {
     const std::uint64_t before = inner.scheduler().hash();
     inner.improve(movable, limits, moved);
@@ -276,18 +278,64 @@ struct audited_ground {
   bool empty() const { return inner.empty(); }
 };
 
-// What hosts send, at random; what it was answered is applied to a list of who runs where.
+// The calls of any scheduler of gangs, so that the host below is compiled once.
+struct any_scheduler {
+  any_scheduler() = default;
+  any_scheduler(const any_scheduler&) = delete;
+  any_scheduler& operator=(const any_scheduler&) = delete;
+  virtual ~any_scheduler() = default;
+  virtual absl::Status submit(const gang_request& r, const gandiva_gangs::job_options& options,
+                              time_ms now, std::vector<gang_action>& actions) = 0;
+  virtual absl::Status finish(job_id job, time_ms now) = 0;
+  virtual absl::Status mark(node_id n, bool healthy) = 0;
+  virtual absl::Status tick(time_ms now, std::vector<gang_action>& actions) = 0;
+  [[nodiscard]] virtual time_ms wake() const = 0;
+  [[nodiscard]] virtual std::size_t num_jobs() const = 0;
+  [[nodiscard]] virtual std::size_t num_waiting() const = 0;
+  [[nodiscard]] virtual const hived& cluster() const = 0;
+};
 template <class Scheduler>
+struct scheduler_of final : any_scheduler {
+  explicit scheduler_of(Scheduler s) : inner(std::move(s)) {}
+  Scheduler inner;
+  absl::Status submit(const gang_request& r, const gandiva_gangs::job_options& options, time_ms now,
+                      std::vector<gang_action>& actions) override {
+    return inner.submit(r, options, now, actions);
+  }
+  absl::Status finish(job_id job, time_ms now) override { return inner.finish(job, now); }
+  absl::Status mark(node_id n, bool healthy) override {
+    return healthy ? inner.mark_healthy(n) : inner.mark_bad(n);
+  }
+  absl::Status tick(time_ms now, std::vector<gang_action>& actions) override {
+    return inner.tick(now, actions);
+  }
+  [[nodiscard]] time_ms wake() const override { return inner.wake(); }
+  [[nodiscard]] std::size_t num_jobs() const override { return inner.num_jobs(); }
+  [[nodiscard]] std::size_t num_waiting() const override { return inner.num_waiting(); }
+  [[nodiscard]] const hived& cluster() const override {
+    if constexpr (requires { inner.backend().inner; }) {
+      return inner.backend().inner.scheduler();
+    } else {
+      return inner.backend().scheduler();
+    }
+  }
+};
+
+// What hosts send, at random; what it was answered is applied to a list of who runs where.
 class random_host {
  public:
   struct counts {
     std::uint64_t ticks = 0, starts = 0, suspends = 0, resumes = 0, migrations = 0, late = 0;
   };
 
-  random_host(Scheduler s, std::uint64_t seed, std::uint32_t marks)
+  random_host(std::unique_ptr<any_scheduler> s, std::uint64_t seed, std::uint32_t marks)
       : scheduler(std::move(s)), random(seed), marks_(marks) {}
+  template <class Scheduler>
+  static random_host of(Scheduler s, std::uint64_t seed, std::uint32_t marks) {
+    return {std::make_unique<scheduler_of<Scheduler>>(std::move(s)), seed, marks};
+  }
 
-  Scheduler scheduler;
+  std::unique_ptr<any_scheduler> scheduler;
   rng random;
   time_ms now = 0;
   counts seen{};
@@ -295,13 +343,7 @@ class random_host {
   std::map<job_id, gang_request> jobs{};
   std::map<job_id, std::vector<task_place>> running{};
 
-  [[nodiscard]] const hived& cluster() const {
-    if constexpr (requires { scheduler.backend().inner; }) {
-      return scheduler.backend().inner.scheduler();
-    } else {
-      return scheduler.backend().scheduler();
-    }
-  }
+  [[nodiscard]] const hived& cluster() const { return scheduler->cluster(); }
 
   void step() {
     acted_.clear();
@@ -309,13 +351,13 @@ class random_host {
     now += random.uniform(3) == 0 ? 0 : random.uniform(25);
     std::set<job_id> here;
     std::vector<gang_action> actions;
-    REQUIRE(scheduler.tick(now, actions).ok());
+    REQUIRE(scheduler->tick(now, actions).ok());
     for (const gang_action& a : actions) REQUIRE(here.insert(a.job).second);
     apply(actions);
     ++seen.ticks;
-    REQUIRE(scheduler.wake() > now);
-    REQUIRE(scheduler.num_jobs() == jobs.size());
-    REQUIRE(scheduler.num_waiting() == jobs.size() - running.size());
+    REQUIRE(scheduler->wake() > now);
+    REQUIRE(scheduler->num_jobs() == jobs.size());
+    REQUIRE(scheduler->num_waiting() == jobs.size() - running.size());
     // Where an owner moved, another may find room now: at wake().
     for (const gang_action& a : actions)
       if (a.what == verb::migrate && jobs.at(a.job).priority >= 0) return;
@@ -327,7 +369,7 @@ class random_host {
     if (random.uniform(100) < marks_) {
       const node_id n(random.uniform(cluster().layout().num_nodes()));
       const bool good = random.uniform(3) > 0;
-      REQUIRE((good ? scheduler.mark_healthy(n) : scheduler.mark_bad(n)).ok());
+      REQUIRE(scheduler->mark(n, good).ok());
     } else if (random.uniform(100) < 51) {
       gang_request r = apiary_test::random_gang(cluster().layout(), job_id(next_++), random);
       if (random.uniform(2) == 0) {
@@ -337,14 +379,14 @@ class random_host {
       // On bad hardware hived looks at some ways to downgrade lazy gangs only, those that it meets
       // first: what guests hold may then decide.
       std::vector<gang_action> actions;
-      const job_terms terms{1 + random.uniform(3), random.uniform(4) != 0};
-      if (!scheduler.submit(r, terms, now, actions).ok()) return;
+      const gandiva_gangs::job_options terms{1 + random.uniform(3), random.uniform(4) != 0};
+      if (!scheduler->submit(r, terms, now, actions).ok()) return;
       jobs[r.job] = r;
       apply(actions);
     } else if (!jobs.empty()) {
       const job_id job =
           std::next(jobs.begin(), random.uniform(static_cast<std::uint32_t>(jobs.size())))->first;
-      REQUIRE(scheduler.finish(job, now).ok());
+      REQUIRE(scheduler->finish(job, now).ok());
       jobs.erase(job);
       running.erase(job);
     }
@@ -411,7 +453,8 @@ struct random_world {
 
   explicit random_world(rng& random)
       : cluster(hived::create(apiary_test::random_cluster(random)).value()) {
-    gangs.measure = random.uniform(2) == 0 ? gang_measure::broken : gang_measure::spread;
+    gangs.measure =
+        random.uniform(2) == 0 ? gang_moves::metric::broken : gang_moves::metric::spread;
     gangs.guaranteed = random.uniform(4) == 0;
     gangs.trials = 1 + random.uniform(4);
     options.quantum = random.uniform(8) == 0 ? max_time : 1 + random.uniform(60);
@@ -423,20 +466,21 @@ TEST_CASE("gandiva on hived: a million ticks, audited after every action, no own
   std::uint64_t ticks = 0, starts = 0, suspends = 0, resumes = 0, migrations = 0, late = 0;
   // Audits take long without optimisation.
   const std::uint64_t runs = apiary_test::is_quick() ? 20 : 2000;
+  const auto steps = std::max<std::uint64_t>(50, apiary_test::scaled(500U));
   for (std::uint64_t run = 0; run < runs; ++run) {
     CAPTURE(run);
     rng random(run);
     const random_world world(random);
     using audited = time_sharing<audited_ground>;
-    random_host host(
+    random_host host = random_host::of(
         audited::create(audited_ground{hived_backend(world.cluster, world.gangs)}, world.options)
             .value(),
         random(), run % 2 == 0 ? 0 : 8);
-    for (int i = 0; i < 500; ++i) host.step();
+    for (std::uint64_t i = 0; i < steps; ++i) host.step();
     ticks += host.seen.ticks, starts += host.seen.starts, suspends += host.seen.suspends;
     resumes += host.seen.resumes, migrations += host.seen.migrations, late += host.seen.late;
   }
-  CHECK(ticks == 500 * runs);  // at full scale a million
+  CHECK(ticks == steps * runs);  // at full scale a million
   CHECK(starts > 0);
   CHECK(suspends > 0);
   CHECK(resumes > 0);
@@ -447,7 +491,7 @@ TEST_CASE("gandiva on hived: a million ticks, audited after every action, no own
 // Calls at one moment, before a tick.
 struct calls {
   time_ms at = 0;
-  std::vector<std::pair<gang_request, job_terms>> come{};
+  std::vector<std::pair<gang_request, gandiva_gangs::job_options>> come{};
   std::vector<job_id> end{};
 };
 struct told {
@@ -505,7 +549,7 @@ TEST_CASE("gandiva on hived: owners start, stop and go on as if there were no gu
           r.priority = opportunistic_priority;
           r.pinned.reset();
         }
-        c.come.emplace_back(r, job_terms{1 + random.uniform(3), true});
+        c.come.emplace_back(r, gandiva_gangs::job_options{1 + random.uniform(3), true});
         jobs.push_back(job);
       }
     }
@@ -537,7 +581,7 @@ TEST_CASE("gandiva on hived: the actions written down") {
   for (std::uint64_t run = 0; run < 10; ++run) {
     rng random(4'000'000 + run);
     const random_world world(random);
-    random_host host(
+    random_host host = random_host::of(
         gandiva_gangs::create(hived_backend(world.cluster, world.gangs), world.options).value(),
         random(), 8);
     for (int i = 0; i < 300; ++i) host.step();
@@ -546,56 +590,56 @@ TEST_CASE("gandiva on hived: the actions written down") {
   CHECK(all.value() == 490037864211849210U);
 }
 
+// A scheduler and the one by its words, as one to the host.
+struct with_naive final : any_scheduler {
+  with_naive(gandiva_gangs f, naive_gandiva_gangs n) : fast(std::move(f)), naive(std::move(n)) {}
+  gandiva_gangs fast;
+  naive_gandiva_gangs naive;
+
+  void compare(const std::vector<gang_action>& actions) const {
+    REQUIRE(actions == naive.actions);
+    REQUIRE(fast.backend().scheduler().hash() == naive.scheduler.hash());
+    REQUIRE(broken_leaves(naive.scheduler) == apiary_test::naive_broken_leaves(naive.scheduler));
+  }
+  absl::Status submit(const gang_request& r, const gandiva_gangs::job_options& options, time_ms now,
+                      std::vector<gang_action>& actions) override {
+    absl::Status status = fast.submit(r, options, now, actions);
+    REQUIRE(naive.submit(r, options, now) == status.ok());
+    compare(actions);
+    return status;
+  }
+  absl::Status finish(job_id job, time_ms now) override {
+    naive.finish(job);
+    return fast.finish(job, now);
+  }
+  absl::Status mark(node_id n, bool healthy) override {
+    naive.mark(n, healthy);
+    return healthy ? fast.mark_healthy(n) : fast.mark_bad(n);
+  }
+  absl::Status tick(time_ms now, std::vector<gang_action>& actions) override {
+    absl::Status status = fast.tick(now, actions);
+    naive.tick(now);
+    compare(actions);
+    return status;
+  }
+  [[nodiscard]] time_ms wake() const override { return fast.wake(); }
+  [[nodiscard]] std::size_t num_jobs() const override { return fast.num_jobs(); }
+  [[nodiscard]] std::size_t num_waiting() const override { return fast.num_waiting(); }
+  [[nodiscard]] const hived& cluster() const override { return fast.backend().scheduler(); }
+};
+
 TEST_CASE("gandiva on hived: the same actions as by its words, and twice the same") {
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{150}); ++run) {
     CAPTURE(run);
     rng random(1'000'000 + run);
     const random_world world(random);
-    // Both, as one to the host.
-    struct pair_of {
-      gandiva_gangs fast;
-      apiary_test::naive_gandiva_gangs naive;
-      const hived_backend& backend() const { return fast.backend(); }
-      void compare(const std::vector<gang_action>& actions) const {
-        REQUIRE(actions == naive.actions);
-        REQUIRE(fast.backend().scheduler().hash() == naive.scheduler.hash());
-        REQUIRE(broken_leaves(naive.scheduler) ==
-                apiary_test::naive_broken_leaves(naive.scheduler));
-      }
-      absl::Status submit(const gang_request& r, const job_terms& terms, time_ms now,
-                          std::vector<gang_action>& actions) {
-        absl::Status status = fast.submit(r, terms, now, actions);
-        REQUIRE(naive.submit(r, terms, now) == status.ok());
-        compare(actions);
-        return status;
-      }
-      absl::Status finish(job_id job, time_ms now) {
-        naive.finish(job);
-        return fast.finish(job, now);
-      }
-      absl::Status mark_bad(node_id n) {
-        naive.mark(n, false);
-        return fast.mark_bad(n);
-      }
-      absl::Status mark_healthy(node_id n) {
-        naive.mark(n, true);
-        return fast.mark_healthy(n);
-      }
-      absl::Status tick(time_ms now, std::vector<gang_action>& actions) {
-        absl::Status status = fast.tick(now, actions);
-        naive.tick(now);
-        compare(actions);
-        return status;
-      }
-      time_ms wake() const { return fast.wake(); }
-      std::size_t num_jobs() const { return fast.num_jobs(); }
-      std::size_t num_waiting() const { return fast.num_waiting(); }
-    };
     const gandiva_gangs fresh =
         gandiva_gangs::create(hived_backend(world.cluster, world.gangs), world.options).value();
     const std::uint64_t seed = random();
-    random_host both(pair_of{fresh, {world.cluster, world.gangs, world.options}}, seed, 5);
-    random_host again(fresh, seed, 5);
+    random_host both(std::make_unique<with_naive>(
+                         fresh, naive_gandiva_gangs(world.cluster, world.gangs, world.options)),
+                     seed, 5);
+    random_host again = random_host::of(fresh, seed, 5);
     for (int i = 0; i < 200; ++i) {
       both.step();
       again.step();
@@ -615,14 +659,14 @@ TEST_CASE("gandiva on hived: every guest that has room beside the owners runs in
         gandiva_gangs::create(hived_backend(world.cluster, {.measure = world.gangs.measure}),
                               {.quantum = quantum, .moves = world.options.moves})
             .value();
-    std::map<job_id, job_terms> guests;
+    std::map<job_id, gandiva_gangs::job_options> guests;
     std::map<job_id, gang_request> asked;
     std::vector<gang_action> actions;
     for (std::uint32_t job = 0; job < 12; ++job) {
       gang_request r = apiary_test::random_gang(world.cluster.layout(), job_id(job), random);
       if (job >= 3) r.priority = opportunistic_priority;
       if (job >= 3) r.pinned.reset();
-      const job_terms terms{1 + random.uniform(3), random.uniform(2) == 0};
+      const gandiva_gangs::job_options terms{1 + random.uniform(3), random.uniform(2) == 0};
       if (g.submit(r, terms, 0, actions).ok() && r.priority < 0) {
         guests[r.job] = terms;
         asked[r.job] = r;

@@ -33,6 +33,9 @@ hived_config three_nodes() {
                              {.name = "none", .cells = {}}};
   return config;
 }
+hived_job_backend backend_of(const hived_config& config) {
+  return hived_job_backend::create(config).value();
+}
 job_request job_of(std::uint32_t tenant, std::uint32_t job, std::uint32_t gpus,
                    std::int32_t priority = 0) {
   return {.job = job_id(job), .tenant = tenant_id(tenant), .priority = priority, .gpus = gpus};
@@ -44,23 +47,22 @@ std::vector<job_action> decided(gandiva_hived& queue, time_ms now) {
   return actions;
 }
 
-TEST_CASE("create_gandiva_hived: what a host may configure wrongly") {
+TEST_CASE("gandiva_hived: what a host may configure wrongly") {
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
-  CHECK(create_gandiva_hived(three_nodes(), {}, {}).ok());
-  CHECK(create_gandiva_hived(three_nodes(), {}, {.quantum = 0}).status().code() == invalid);
+  CHECK(gandiva_hived::create(backend_of(three_nodes()), {.quantum = 0}).status().code() ==
+        invalid);
   hived_config config = three_nodes();
   config.virtual_clusters[0].cells[0].count = 2;
-  CHECK(create_gandiva_hived(config, {}, {}).status().code() == invalid);
+  CHECK(hived_job_backend::create(config).status().code() == invalid);
   config = three_nodes();
   for (const std::uint32_t gpus : {32U, 33U}) {  // a placement names 32
     config.cell_types[1].child_count = gpus;
-    CHECK(create_gandiva_hived(config, {}, {}).ok() == (gpus == 32));
+    CHECK(hived_job_backend::create(config).ok() == (gpus == 32));
   }
 }
 
 TEST_CASE("hived_job_backend: a job is a gang of its priority") {
-  const hived cluster = hived::create(three_nodes()).value();
-  hived_job_backend backend(hived_backend(cluster), hived_jobs::create(cluster).value());
+  hived_job_backend backend = backend_of(three_nodes());
   for (const std::int32_t priority : {7, opportunistic_priority}) {
     const job_request asked = job_of(1, 5, 3, priority);
     CHECK(backend.priority(asked) == priority);
@@ -89,7 +91,7 @@ TEST_CASE("hived_job_backend: a job is a gang of its priority") {
 }
 
 TEST_CASE("gandiva_hived: lent GPUs are taken turns on until their owner comes") {
-  auto q = create_gandiva_hived(three_nodes(), {}, {.quantum = 60}).value();
+  auto q = gandiva_hived::create(backend_of(three_nodes()), {.quantum = 60}).value();
   REQUIRE(q.submit(job_of(2, 0, 8), 0).ok());  // of a tenant without cells
   CHECK(decided(q, 0).size() == 1);
   CHECK(q.find(job_id(0)) == phase::sliced);

@@ -129,7 +129,8 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
       rng random(seed);
       const task_mix mix = apiary_test::random_mix(random);
       const node_table empty = apiary_test::random_nodes(random, 2 + random.uniform(4));
-      const move_limits limits{random.uniform(4), random.uniform(2) * random.uniform(500)};
+      const time_sharing_options::move_limits limits{random.uniform(4),
+                                                     random.uniform(2) * random.uniform(500)};
       const time_ms quantum = random.uniform(2) == 0 ? max_time : 1 + random.uniform(30);
       gandiva_tasks g = make(mix, empty, {.quantum = quantum, .moves = limits});
       std::map<job_id, std::pair<task_request, bool>> jobs;  // and whether they may move

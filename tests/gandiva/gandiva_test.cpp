@@ -4,7 +4,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/trace/job_generator.h>
 #include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
@@ -225,7 +224,7 @@ TEST_CASE("gandiva: random loads: no GPU twice, none idle that a job could use, 
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
-      const job_record& r = run->jobs[j];
+      const simulation_result::job_record& r = run->jobs[j];
       REQUIRE(r.ended != max_time);
       REQUIRE(r.ended - list.jobs[j].arrival >=
               r.waited.total() + list.jobs[j].duration + r.lost + 1);

@@ -4,7 +4,7 @@
 #include <apiary/batch/gpu_sharing_placer.h>
 #include <apiary/batch/server_placer.h>
 #include <apiary/core/rng.h>
-#include <apiary/gandiva/placer_backend.h>
+#include <apiary/gandiva/gandiva_fgd.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 
@@ -173,7 +173,8 @@ TEST_CASE_TEMPLATE(
       std::vector<job_id> movable;
       for (const auto& [job, of] : jobs)
         if (random.uniform(4) != 0) movable.push_back(job);
-      const move_limits limits{random.uniform(4), random.uniform(2) * random.uniform(2000)};
+      const time_sharing_options::move_limits limits{random.uniform(4),
+                                                     random.uniform(2) * random.uniform(2000)};
       Placer placer = g.placer();
       std::vector<job_id> expected;
       std::size_t at = 0;

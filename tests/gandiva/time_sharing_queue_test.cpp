@@ -20,7 +20,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -64,7 +66,7 @@ gandiva_hived by_tenants(const time_sharing_options& options, const gang_moves& 
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK.NODE", 2}}},
                              {.name = "b", .cells = {{"RACK.NODE", 1}}},
                              {.name = "none", .cells = {}}};
-  return create_gandiva_hived(config, moves, options).value();
+  return gandiva_hived::create(hived_job_backend::create(config, moves).value(), options).value();
 }
 
 job_request job_of(std::uint32_t tenant, std::uint32_t job, std::uint32_t gpus,
@@ -236,7 +238,9 @@ TEST_CASE("time_sharing_queue: whom an owner made room for by moving starts by r
   config.physical_cells = {{.type = "RACK", .children = {{.address = "n0"}, {.address = "n1"}}}};
   config.virtual_clusters = {{.name = "a", .cells = {{"RACK", 1}}}, {.name = "none", .cells = {}}};
   gandiva_hived q =
-      create_gandiva_hived(config, {.guaranteed = true}, {.quantum = 60, .moves = {4, 0}}).value();
+      gandiva_hived::create(hived_job_backend::create(config, {.guaranteed = true}).value(),
+                            {.quantum = 60, .moves = {4, 0}})
+          .value();
   const auto comes = [&](const job_request& r, time_ms now) {
     REQUIRE(q.submit(r, now).ok());
     return said(q, now);
@@ -252,10 +256,80 @@ TEST_CASE("time_sharing_queue: whom an owner made room for by moving starts by r
   CHECK(q.find(job_id(4)) == phase::guaranteed);
 }
 
-// What a host sees and the scheduler says of itself are held against each other after each call.
+// The calls of any time_sharing_queue, so that the host below is compiled once.
+enum class phase : std::uint8_t { wait, guaranteed, sliced };
+struct any_queue {
+  using jobs_by_id = std::map<job_id, job_request>;
+  using places_by_id = std::map<job_id, job_placement>;
+  any_queue() = default;
+  any_queue(const any_queue&) = delete;
+  any_queue& operator=(const any_queue&) = delete;
+  virtual ~any_queue() = default;
+  virtual absl::Status submit(const job_request& r, time_ms t) = 0;
+  virtual absl::Status finish(job_id j, time_ms t) = 0;
+  virtual absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) = 0;
+  virtual absl::Status mark_healthy(node_id n, time_ms t) = 0;
+  virtual absl::Status decide(time_ms now, std::vector<job_action>& actions) = 0;
+  [[nodiscard]] virtual time_ms wake() const = 0;
+  [[nodiscard]] virtual std::uint32_t total_gpus() const = 0;
+  [[nodiscard]] virtual std::size_t num_jobs() const = 0;
+  [[nodiscard]] virtual phase find(job_id j) const = 0;
+  // Nobody waits who has room, unless it is asked again the next moment.
+  virtual void check_waiting(const jobs_by_id& jobs, const places_by_id& running,
+                             time_ms now) const = 0;
+};
 template <class Queue>
-struct careful_host {
+struct queue_of final : any_queue {
+  explicit queue_of(Queue q) : queue(std::move(q)) {}
   Queue queue;
+  absl::Status submit(const job_request& r, time_ms t) override { return queue.submit(r, t); }
+  absl::Status finish(job_id j, time_ms t) override { return queue.finish(j, t); }
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) override {
+    return queue.mark_bad(n, t);
+  }
+  absl::Status mark_healthy(node_id n, time_ms t) override { return queue.mark_healthy(n, t); }
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) override {
+    return queue.decide(now, actions);
+  }
+  [[nodiscard]] time_ms wake() const override { return queue.wake(); }
+  [[nodiscard]] std::uint32_t total_gpus() const override { return queue.total_gpus(); }
+  [[nodiscard]] std::size_t num_jobs() const override { return queue.num_jobs(); }
+  [[nodiscard]] phase find(job_id j) const override { return static_cast<phase>(*queue.find(j)); }
+  void check_waiting(const jobs_by_id& jobs, const places_by_id& running,
+                     time_ms now) const override {
+    if constexpr (std::is_same_v<Queue, gandiva_hived>) {
+      const hived& h = queue.backend().scheduler();
+      REQUIRE(apiary_test::faults_of(h) == "");
+      hived alone = h;  // owners without guests: none of these has kept an owner waiting
+      hived all = h;
+      for (const auto& [job, place] : running)
+        if (find(job) == phase::sliced) REQUIRE(alone.finish(job).ok());
+      hived_jobs adapter = hived_jobs::create(alone).value();
+      for (const auto& [job, r] : jobs) {
+        if (running.contains(job)) continue;
+        if (r.priority >= 0) {
+          const auto own = alone.propose(adapter.gang_of(r));
+          REQUIRE((!own.ok() || own->result == plan_result::wait));
+        }
+        if (queue.wake() > now + 1)
+          REQUIRE(all.propose(adapter.opportunistic_gang(r))->result == plan_result::wait);
+      }
+    } else {
+      auto placer = queue.backend().placer();
+      REQUIRE(placer.idle_gpus() == queue.idle_gpus());
+      for (const auto& [job, r] : jobs) {
+        if (!running.contains(job) && queue.wake() > now + 1)
+          REQUIRE_FALSE(placer.propose(r).value().has_value());
+      }
+    }
+  }
+};
+static_assert(static_cast<phase>(gandiva_hived::phase::guaranteed) == phase::guaranteed &&
+              static_cast<phase>(gandiva_hived::phase::sliced) == phase::sliced);
+
+// What a host sees and the scheduler says of itself are held against each other after each call.
+struct careful_host {
+  any_queue& queue;
   std::map<job_id, job_request> jobs{};
   std::map<job_id, job_placement> running{};
   std::map<job_id, time_ms> waits_since{};
@@ -338,40 +412,11 @@ struct careful_host {
     REQUIRE(queue.num_jobs() == jobs.size());
     REQUIRE(queue.wake() > now);
     for (const auto& [job, r] : jobs) {
-      REQUIRE((queue.find(job) == Queue::phase::wait) == !running.contains(job));
-      owners += queue.find(job) == Queue::phase::guaranteed ? 1U : 0U;
+      REQUIRE((queue.find(job) == phase::wait) == !running.contains(job));
+      owners += queue.find(job) == phase::guaranteed ? 1U : 0U;
     }
-    check_ground(now);
+    queue.check_waiting(jobs, running, now);
     return absl::OkStatus();
-  }
-
-  // Nobody waits who has room, unless it is asked again the next moment.
-  void check_ground(time_ms now) const {
-    if constexpr (std::is_same_v<Queue, gandiva_hived>) {
-      const hived& h = queue.backend().scheduler();
-      REQUIRE(apiary_test::faults_of(h) == "");
-      hived alone = h;  // owners without guests: none of these has kept an owner waiting
-      hived all = h;
-      for (const auto& [job, place] : running)
-        if (queue.find(job) == Queue::phase::sliced) REQUIRE(alone.finish(job).ok());
-      hived_jobs adapter = hived_jobs::create(alone).value();
-      for (const auto& [job, r] : jobs) {
-        if (running.contains(job)) continue;
-        if (r.priority >= 0) {
-          const auto own = alone.propose(adapter.gang_of(r));
-          REQUIRE((!own.ok() || own->result == plan_result::wait));
-        }
-        if (queue.wake() > now + 1)
-          REQUIRE(all.propose(adapter.opportunistic_gang(r))->result == plan_result::wait);
-      }
-    } else {
-      auto placer = queue.backend().placer();
-      REQUIRE(placer.idle_gpus() == queue.idle_gpus());
-      for (const auto& [job, r] : jobs) {
-        if (!running.contains(job) && queue.wake() > now + 1)
-          REQUIRE_FALSE(placer.propose(r).value().has_value());
-      }
-    }
   }
 };
 
@@ -391,7 +436,7 @@ struct random_jobs {
       j.duration = 1 + random.uniform(120);
       jobs.push_back(j);
     }
-    number_by_arrival(jobs);
+    job_list::number_by_arrival(jobs);
     time_ms from = 0;
     for (std::uint32_t i = 0; i < random.uniform(4); ++i) {
       from += 1 + random.uniform(200);
@@ -402,20 +447,21 @@ struct random_jobs {
 };
 
 // Twice, by two fresh hosts; the log of events.
-template <class Make>
+using queue_maker = std::function<std::unique_ptr<any_queue>()>;
 std::uint64_t play(rng& random, std::uint32_t servers, std::uint32_t most, std::uint32_t tenants,
-                   std::array<std::uint64_t, 4>& done, Make&& make) {
+                   std::array<std::uint64_t, 4>& done, const queue_maker& make) {
   const random_jobs list(random, servers, most, tenants);
   std::uint64_t first = 0;
   for (int twice = 0; twice < 2; ++twice) {
-    careful_host<decltype(make())> host{make()};
+    const std::unique_ptr<any_queue> queue = make();
+    careful_host host{*queue};
     const auto run = simulate(
         host, list.jobs, list.outages, {.start_cost = 1, .migration_cost = 2},
         [](const timed_job&, const job_placement&) { return full_speed; },
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
-    for (const job_record& r : run->jobs) REQUIRE(r.ended != max_time);
-    REQUIRE(host.queue.num_jobs() == 0);
+    for (const simulation_result::job_record& r : run->jobs) REQUIRE(r.ended != max_time);
+    REQUIRE(queue->num_jobs() == 0);
     if (twice == 0) {
       first = run->log.value();
       for (std::size_t i = 0; i < 3; ++i) done[i] += host.done[i];
@@ -424,6 +470,10 @@ std::uint64_t play(rng& random, std::uint32_t servers, std::uint32_t most, std::
     REQUIRE(run->log.value() == first);
   }
   return first;
+}
+template <class Queue>
+std::unique_ptr<any_queue> boxed(Queue queue) {
+  return std::make_unique<queue_of<Queue>>(std::move(queue));
 }
 
 // The logs set anew on purpose when decisions change; the same for every compiler.
@@ -442,9 +492,9 @@ TEST_CASE(
                                        {random.uniform(4), random.uniform(300)}};
     const auto servers = static_cast<std::uint32_t>(spec.gpus.size());
     const std::uint64_t a =
-        play(random, servers, 12, 1, done, [&] { return by_best_fit(spec, options); });
+        play(random, servers, 12, 1, done, [&] { return boxed(by_best_fit(spec, options)); });
     const std::uint64_t b =
-        play(random, servers, 12, 1, done, [&] { return by_fragmentation(spec, options); });
+        play(random, servers, 12, 1, done, [&] { return boxed(by_fragmentation(spec, options)); });
     if (seed < 10) log.add(a).add(b);
   }
   CHECK(std::all_of(done.begin(), done.begin() + 3, [](std::uint64_t n) { return n > 0; }));
@@ -460,9 +510,11 @@ TEST_CASE("time_sharing_queue: random loads on HiveD: audited, no guest keeps an
     rng random(seed);
     const time_sharing_options options{5 + random.uniform(40),
                                        {random.uniform(4), random.uniform(300)}};
-    const gang_moves moves{random.uniform(2) == 0 ? gang_measure::broken : gang_measure::spread,
-                           random.uniform(2) == 0, 1 + random.uniform(4)};
-    const std::uint64_t a = play(random, 4, 9, 3, done, [&] { return by_tenants(options, moves); });
+    const gang_moves moves{
+        random.uniform(2) == 0 ? gang_moves::metric::broken : gang_moves::metric::spread,
+        random.uniform(2) == 0, 1 + random.uniform(4)};
+    const std::uint64_t a =
+        play(random, 4, 9, 3, done, [&] { return boxed(by_tenants(options, moves)); });
     if (seed < 10) log.add(a);
   }
   CHECK(std::all_of(done.begin(), done.end(), [](std::uint64_t n) { return n > 0; }));

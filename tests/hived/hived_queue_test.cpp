@@ -195,7 +195,7 @@ std::vector<timed_job> jobs_for(const hived_queue& queue, rng& random, std::uint
     job.duration = 1 + random.uniform(20);
     if (probe.submit(job.request, 0).ok()) jobs.push_back(job);
   }
-  number_by_arrival(jobs);
+  job_list::number_by_arrival(jobs);
   return jobs;
 }
 
@@ -334,7 +334,7 @@ TEST_CASE("hived_queue: audited at each event, nobody waits who has room, everyo
           [](const simulation_event&) {});
       REQUIRE_MESSAGE(run.ok(), run.status().ToString());
       for (std::size_t j = 0; j < jobs.size(); ++j) {
-        const job_record& r = run->jobs[j];
+        const simulation_result::job_record& r = run->jobs[j];
         REQUIRE(r.ended != max_time);
         // No delay without its cause, suspended or not.
         REQUIRE(r.ended - jobs[j].arrival == r.waited.total() + jobs[j].duration + r.lost);
@@ -391,7 +391,7 @@ TEST_CASE("hived_queue: a tenant's jobs start as in a cluster of its own, whatev
       REQUIRE_MESSAGE(run.ok(), run.status().ToString());
       return run->jobs;
     };
-    const std::vector<job_record> together = starts(jobs);
+    const std::vector<simulation_result::job_record> together = starts(jobs);
     for (std::uint32_t t = 0; t < fresh.scheduler().layout().tenants.size(); ++t) {
       std::vector<timed_job> alone;
       std::vector<std::size_t> index;
@@ -402,7 +402,7 @@ TEST_CASE("hived_queue: a tenant's jobs start as in a cluster of its own, whatev
         index.push_back(j);
       }
       if (alone.empty()) continue;
-      const std::vector<job_record> own = starts(alone);
+      const std::vector<simulation_result::job_record> own = starts(alone);
       for (std::size_t i = 0; i < index.size(); ++i) {
         REQUIRE(own[i].started == together[index[i]].started);
         REQUIRE(own[i].ended == together[index[i]].ended);

@@ -35,8 +35,8 @@ struct trace {
         read_tasks(line_reader::open(folder + "openb_pod_list_" + name + ".csv").value(), models)
             .value();
     CHECK(nodes.nodes.total_gpus() == 6212);
-    mix = task_mix::from_history(task_kinds(tasks));
-    kinds = task_mix::from_history(task_kinds(tasks), 100).tasks().size();
+    mix = task_mix::from_history(workload::kinds(tasks));
+    kinds = task_mix::from_history(workload::kinds(tasks), 100).tasks().size();
   }
 
   [[nodiscard]] node_state node(const std::string& model, std::uint32_t cpu_milli,

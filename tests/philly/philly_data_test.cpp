@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: MIT
 #include "support/data.h"
 #include <apiary/philly/philly.h>
-#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
+#include <apiary/trace/job_readers.h>
 #include <apiary/trace/line_reader.h>
-#include <apiary/trace/philly_reader.h>
 
 #include <doctest/doctest.h>
 
@@ -68,7 +68,7 @@ TEST_CASE("philly: large jobs wait less the sooner their locality relaxes") {
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     std::size_t wrong = 0;
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
-      const job_record& r = run->jobs[j];
+      const simulation_result::job_record& r = run->jobs[j];
       if (r.ended != list.jobs[j].arrival + r.waited.total() + list.jobs[j].duration) ++wrong;
     }
     CHECK(wrong == 0);

@@ -6,7 +6,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/philly/philly.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/trace/job_generator.h>
 #include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>

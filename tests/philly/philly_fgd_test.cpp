@@ -15,7 +15,6 @@
 #include <apiary/philly/philly.h>
 #include <apiary/philly/philly_fgd.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/trace/job_generator.h>
 #include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>

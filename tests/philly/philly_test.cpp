@@ -8,7 +8,6 @@
 #include <apiary/philly/philly.h>
 #include <apiary/philly/philly_fgd.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/trace/job_generator.h>
 #include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
@@ -580,7 +579,7 @@ TEST_CASE_TEMPLATE(
         [](const simulation_event&) {});
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (std::size_t j = 0; j < list.jobs.size(); ++j) {
-      const job_record& r = run->jobs[j];
+      const simulation_result::job_record& r = run->jobs[j];
       REQUIRE(r.ended != max_time);
       REQUIRE(r.ended == list.jobs[j].arrival + r.waited.total() + list.jobs[j].duration + r.lost);
       REQUIRE(r.waited[delay_cause::order] == 0);

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/sim/load_curves.h>
-#include <apiary/sim/load_trace.h>
 
 #include <doctest/doctest.h>
 
@@ -63,6 +62,17 @@ TEST_CASE("no arrival or no GPU, no values") {
   const load_curves without = curves_of(placed({0, 500}), 0);
   CHECK(without.fragmentation_ratio.size() == 131);
   for (const double value : without.fragmentation_ratio) CHECK(std::isnan(value));
+}
+
+TEST_CASE("two decimals, halves of the product to even") {
+  CHECK(detail::round2(0.0) == 0.0);
+  CHECK(detail::round2(1.0) == 1.0);
+  CHECK(detail::round2(12.344) == 12.34);
+  CHECK(detail::round2(12.346) == 12.35);
+  CHECK(detail::round2(0.125) == 0.12);
+  CHECK(detail::round2(0.375) == 0.38);
+  CHECK(detail::round2(94.745000000000005) == 94.74);
+  CHECK(detail::round2(-1.005) == -1.0);
 }
 
 TEST_CASE("pairwise sums group their terms in a fixed way") {

@@ -5,7 +5,7 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
-#include <apiary/sim/load_trace.h>
+#include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/trace/workload.h>
 

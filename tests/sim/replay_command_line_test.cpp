@@ -238,7 +238,7 @@ TEST_CASE("a run prints its table and leaves whole files") {
   CHECK(end.err == "wrote " + here.full("curves") + "\nwrote " + here.full("decisions") + "\n");
   CHECK(here.get("decisions") == "a y 0\nb x 0-1\nc y 0\nd -\ne y\n");
   const std::string curves = here.get("curves");
-  CHECK(curves.starts_with(curve_header() + "best_fit,allocation,"));
+  CHECK(curves.starts_with(load_curves::csv_header() + "best_fit,allocation,"));
   CHECK(curves.find("\nbest_fit,fragmentation_ratio,") != std::string::npos);
   CHECK(here.names() == std::set<std::string>{"curves", "decisions", "nodes", "pods"});
 }
@@ -447,7 +447,7 @@ TEST_CASE("without gnuplot the curves and the script of the plot are kept") {
   CHECK(end.err.find("gnuplot is not installed") != std::string::npos);
   CHECK(here.names() == std::set<std::string>{"it's.csv", "it's.gnuplot", "nodes", "pods"});
   CHECK(here.get("it's.gnuplot").find("set output 'it''s.svg'\n") != std::string::npos);
-  CHECK(here.get("it's.csv").starts_with(curve_header()));
+  CHECK(here.get("it's.csv").starts_with(load_curves::csv_header()));
 }
 
 TEST_CASE("with gnuplot there is a plot, also when standard input and error are closed") {
@@ -519,7 +519,7 @@ TEST_CASE("without arguments six policies run, and the plot is beside the progra
   const ended end = here.run({}, without_gnuplot, "bin/replay");
   CHECK(end.status == 0);
   CHECK(std::count(end.out.begin(), end.out.end(), '\n') == 7);
-  CHECK(here.get("bin/replay.csv").starts_with(curve_header()));
+  CHECK(here.get("bin/replay.csv").starts_with(load_curves::csv_header()));
   CHECK(here.names() == std::set<std::string>{"bin", "nodes", "pods"});
   CHECK(here.run({"--policy", "fgd"}).status == 0);
   CHECK(here.names().size() > 3);  // by name only: in the present folder

@@ -8,10 +8,7 @@
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>
 #include <apiary/sim/load_curves.h>
-#include <apiary/sim/load_trace.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/report.h>
-#include <apiary/trace/task_generator.h>
 #include <apiary/trace/workload.h>
 
 #include <doctest/doctest.h>
@@ -105,7 +102,7 @@ TEST_CASE("the same inputs twice give the same decisions and curves") {
     CAPTURE(seed);
     const synthetic_trace first = openb_like({.seed = seed, .nodes = 100});
     const synthetic_trace second = openb_like({.seed = seed, .nodes = 100});
-    const task_mix mix = task_mix::from_history(task_kinds(first.work.tasks));
+    const task_mix mix = task_mix::from_history(workload::kinds(first.work.tasks));
     const auto fgd_of = [&](const synthetic_trace& t) {
       return run(t, fragmentation_gradient(fragmentation(mix)));
     };
@@ -116,7 +113,7 @@ TEST_CASE("the same inputs twice give the same decisions and curves") {
     const auto curves = [&](const synthetic_trace& t) {
       const auto samples = trace_load(t.nodes.nodes, fragmentation(mix), t.work, answers);
       REQUIRE(samples.ok());
-      return curve_lines("fgd", curves_of(*samples, t.nodes.nodes.total_gpus()));
+      return curves_of(*samples, t.nodes.nodes.total_gpus()).csv("fgd");
     };
     CHECK(curves(first) == curves(second));
   }
@@ -124,7 +121,7 @@ TEST_CASE("the same inputs twice give the same decisions and curves") {
 
 TEST_CASE("on the synthetic trace FGD allocates most and random placement least") {
   const synthetic_trace trace = openb_like({.seed = 5, .nodes = 400});
-  const task_mix mix = task_mix::from_history(task_kinds(trace.work.tasks));
+  const task_mix mix = task_mix::from_history(workload::kinds(trace.work.tasks));
   const auto allocated = [&](const decisions& answers) {
     const auto samples = trace_load(trace.nodes.nodes, fragmentation(mix), trace.work, answers);
     REQUIRE(samples.ok());

@@ -6,9 +6,7 @@
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/placement.h>
 #include <apiary/sim/load_curves.h>
-#include <apiary/sim/load_trace.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/report.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>
 #include <apiary/trace/workload.h>
@@ -23,12 +21,12 @@
 using namespace apiary;
 
 TEST_CASE("curves as CSV") {
-  CHECK(curve_header(3) == "policy,metric,0,1,2,3\n");
-  const std::string header = curve_header();
+  CHECK(load_curves::csv_header(3) == "policy,metric,0,1,2,3\n");
+  const std::string header = load_curves::csv_header();
   CHECK(header.substr(header.size() - 5) == ",130\n");
   const double none = std::numeric_limits<double>::quiet_NaN();
   const load_curves curves{{0.0, 12.0}, {0.25, none}, {1.0 / 3, 100.0}};
-  CHECK(curve_lines("fgd", curves) ==
+  CHECK(curves.csv("fgd") ==
         "fgd,allocation,0.0,12.0\n"
         "fgd,fragmentation_amount,0.25,\n"
         "fgd,fragmentation_ratio,0.3333333333333333,100.0\n");
@@ -43,11 +41,11 @@ TEST_CASE("a table aligns its columns") {
        .fragmentation = 4.69,
        .decisions_per_second = 1234567.8},
       {.policy = "gpu_clustering", .placed = 7, .failed = 10866, .allocation = 100.0}};
-  CHECK(summary_table(rows) ==
+  CHECK(replay_summary::table(rows) ==
         "policy          placed  failed  GPUs allocated  fragmentation  decisions/s\n"
         "fgd               8334    2532         95.29 %         4.69 %      1234568\n"
         "gpu_clustering       7   10866        100.00 %         0.00 %            0\n");
-  CHECK(summary_table({}) ==
+  CHECK(replay_summary::table({}) ==
         "policy  placed  failed  GPUs allocated  fragmentation  decisions/s\n");
 }
 
@@ -73,7 +71,7 @@ TEST_CASE("a small trace from files to lines") {
                                 models);
   REQUIRE(tasks.ok());
   work.tasks = *tasks;
-  work.arrivals = in_order(work.tasks);
+  work.arrivals = workload::in_order(work.tasks);
   auto scheduler = gpu_sharing_scheduler<best_fit>::create(nodes->nodes, best_fit());
   REQUIRE(scheduler.ok());
   const auto answers = replay(*scheduler, work);

@@ -79,7 +79,7 @@ TEST_CASE("simulate: quotas are the GPUs divided by GPU-time, none left") {
       j.duration = 1 + random.uniform(100);
       list.jobs.push_back(j);
     }
-    number_by_arrival(list.jobs);
+    job_list::number_by_arrival(list.jobs);
     const std::uint32_t gpus = 1 + random.uniform(200);
     const std::vector<std::uint32_t> quotas = example::quotas_of(list, gpus);
     REQUIRE(std::accumulate(quotas.begin(), quotas.end(), 0U) == gpus);

@@ -8,9 +8,8 @@
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/hived_queue.h>
-#include <apiary/sim/job_metrics.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/trace/job_generator.h>
+#include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
@@ -332,12 +331,12 @@ TEST_CASE(
 TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
   std::vector<time_ms> values;
   for (time_ms v = 1; v <= 200; ++v) values.push_back(v);
-  CHECK(percentile(values, 0) == 1);
-  CHECK(percentile(values, 50) == 100);
-  CHECK(percentile(values, 99) == 198);
-  CHECK(percentile(values, 100) == 200);
-  CHECK(summary_of(values).mean == 100.5);
-  CHECK(summary_of({}).max == 0);
+  CHECK(job_metrics::time_summary::percentile(values, 0) == 1);
+  CHECK(job_metrics::time_summary::percentile(values, 50) == 100);
+  CHECK(job_metrics::time_summary::percentile(values, 99) == 198);
+  CHECK(job_metrics::time_summary::percentile(values, 100) == 200);
+  CHECK(job_metrics::time_summary::of(values).mean == 100.5);
+  CHECK(job_metrics::time_summary::of({}).max == 0);
   const std::vector<timed_job> jobs{job(0, 4, 10, 10), job(1, 4, 10, 10), job(2, 1, 10, 5)};
   batch_queue queue(servers({4}), {.rule = batch_rule::fifo});
   const simulation_result run = simulate(queue, jobs).value();

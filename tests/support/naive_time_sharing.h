@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/gandiva/gandiva_gangs.h>
+#include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 #include <apiary/metric/buddy_fragmentation.h>
@@ -67,7 +67,7 @@ class naive_gandiva_gangs {
   using verb = action::verb;
   struct job {
     apiary::gang_request asked{};
-    apiary::job_terms terms{};
+    apiary::gandiva_gangs::job_options terms{};
     bool runs = false, ran = false, acted = false;
     std::int64_t pass = 0;
     apiary::time_ms since = 0;
@@ -81,7 +81,8 @@ class naive_gandiva_gangs {
   std::map<apiary::job_id, job> jobs{};
   std::vector<action> actions{};  // of the last call
 
-  bool submit(const apiary::gang_request& r, const apiary::job_terms& terms, apiary::time_ms now) {
+  bool submit(const apiary::gang_request& r, const apiary::gandiva_gangs::job_options& terms,
+              apiary::time_ms now) {
     clear();
     if (!scheduler.propose(r).ok()) return false;
     std::optional<std::int64_t> least;
@@ -226,7 +227,7 @@ class naive_gandiva_gangs {
     REQUIRE(plan.ok());
     if (plan->result != apiary::plan_result::bind || !plan->downgraded.empty()) return false;
     REQUIRE(tried.commit(*plan).ok());
-    const bool broken = gangs_.measure == apiary::gang_measure::broken;
+    const bool broken = gangs_.measure == apiary::gang_moves::metric::broken;
     const std::uint64_t before =
         broken ? naive_broken_leaves(scheduler) : naive_spread(scheduler, scheduler.tasks(gang));
     const std::uint64_t after =

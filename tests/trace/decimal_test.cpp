@@ -11,17 +11,6 @@
 
 using namespace apiary;
 
-TEST_CASE("two decimals, halves of the product to even") {
-  CHECK(round2(0.0) == 0.0);
-  CHECK(round2(1.0) == 1.0);
-  CHECK(round2(12.344) == 12.34);
-  CHECK(round2(12.346) == 12.35);
-  CHECK(round2(0.125) == 0.12);
-  CHECK(round2(0.375) == 0.38);
-  CHECK(round2(94.745000000000005) == 94.74);
-  CHECK(round2(-1.005) == -1.0);
-}
-
 TEST_CASE("the shortest text has a point or an exponent and reads back") {
   CHECK(shortest_text(12.0) == "12.0");
   CHECK(shortest_text(0.0) == "0.0");

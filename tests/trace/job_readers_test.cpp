@@ -1,8 +1,7 @@
 // apiary/tests/trace/job_readers_test.cpp - job lists as they are written, and what is refused.
 // SPDX-License-Identifier: MIT
 #include <apiary/trace/job_list.h>
-#include <apiary/trace/philly_reader.h>
-#include <apiary/trace/swf_reader.h>
+#include <apiary/trace/job_readers.h>
 
 #include <doctest/doctest.h>
 

@@ -10,9 +10,7 @@
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/sim/load_curves.h>
-#include <apiary/sim/load_trace.h>
 #include <apiary/sim/replay.h>
-#include <apiary/sim/report.h>
 #include <apiary/trace/decimal.h>
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/openb_reader.h>
@@ -89,7 +87,7 @@ experiment load(const std::string& trace, int seed) {
   e.nodes = checked(read_node_order(open(arrivals + "_nodes.txt"), e.nodes));
   e.work.tasks = checked(read_tasks(open("openb_pod_list_" + trace + ".csv"), models));
   e.work.arrivals = checked(read_arrivals(open(arrivals + "_pods.txt"), e.work.tasks));
-  e.mix = task_mix::from_history(task_kinds(e.work.tasks));
+  e.mix = task_mix::from_history(workload::kinds(e.work.tasks));
   return e;
 }
 
@@ -231,7 +229,7 @@ TEST_CASE("exact arithmetic stays within a tenth of a point of the published all
 experiment shuffled(const std::string& trace, std::uint64_t seed) {
   experiment e = load(trace, 42);
   rng random(seed);
-  e.work.arrivals = in_order(e.work.tasks);
+  e.work.arrivals = workload::in_order(e.work.tasks);
   random.shuffle(e.work.arrivals);
   const std::uint64_t wanted = e.nodes.nodes.total_gpus() * 1000 * 130 / 100;
   std::uint64_t asked = 0;

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/model/node_table.h>
-#include <apiary/trace/task_generator.h>
 #include <apiary/trace/workload.h>
 
 #include <doctest/doctest.h>
@@ -51,7 +50,7 @@ TEST_CASE("tasks ask for the load and are of the kinds in their frequency") {
   CHECK(static_cast<double>(most_frequent) / n == doctest::Approx(1047.0 / 7585).epsilon(0.05));
   CHECK(static_cast<double>(without_gpu) / n == doctest::Approx(1026.0 / 7585).epsilon(0.05));
   CHECK(cpu / static_cast<double>(asked) == doctest::Approx(13.96).epsilon(0.02));
-  CHECK(trace.work.arrivals == in_order(trace.work.tasks));
+  CHECK(trace.work.arrivals == workload::in_order(trace.work.tasks));
   CHECK(trace.work.tasks[0].name == "task-00000");
 }
 

@@ -18,11 +18,22 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Limits on the migrations of one tick.
-struct move_limits {
-  std::uint32_t moves = 1;  // at most so many jobs move; 0: none
-  std::uint32_t cost = 0;   // a move must lower the backend's measure by more than this, in
-                            // thousandths for each GPU that moves
+// Options of time_sharing and time_sharing_queue.
+struct time_sharing_options {
+  // Limits on the migrations of one tick.
+  struct move_limits {
+    std::uint32_t moves = 1;  // at most so many jobs move; 0: none
+    std::uint32_t cost = 0;   // a move must lower the backend's measure by more than this, in
+                              // thousandths for each GPU that moves
+  };
+  // Options of one job.
+  struct job_options {
+    std::uint32_t weight = 1;  // the job gets time in proportion to it: 1, ..., 1000
+    bool movable = true;       // whether the job may be migrated
+  };
+  time_ms quantum =
+      60'000;           // length of a time slice, in ms; max_time: no job stops for another one
+  move_limits moves{};  // limits on the migrations of one tick
 };
 
 // A scheduler that places requests and does not know time. time_sharing adds time slices and
@@ -52,7 +63,8 @@ struct move_limits {
 template <class G>
 concept TimeSharingBackend = requires(G& g, const G& constant, const typename G::request& r,
                                       const typename G::place& w, job_id j, node_id n,
-                                      std::span<const job_id> jobs, const move_limits& limits,
+                                      std::span<const job_id> jobs,
+                                      const time_sharing_options::move_limits& limits,
                                       std::vector<job_id>& appended) {
   { r.job } -> std::convertible_to<job_id>;
   { constant.priority(r) } -> std::same_as<std::int32_t>;

@@ -9,7 +9,6 @@
 #include <apiary/core/status.h>
 #include <apiary/gandiva/detail/jobs.h>
 #include <apiary/gandiva/detail/migration.h>
-#include <apiary/gandiva/detail/moves.h>
 #include <apiary/gandiva/detail/packing.h>
 #include <apiary/gandiva/detail/queue.h>
 #include <apiary/gandiva/detail/relocation.h>
@@ -40,7 +39,7 @@ struct gandiva_options {
                              // decide() after one
 
   bool packs = false;                            // packs two jobs on one GPU where that pays
-  std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of job_sample
+  std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of pair_packing::sample
 
   bool migrates = false;          // migrates running jobs
   time_ms migration_cost = 2000;  // time that a job loses by a migration
@@ -58,28 +57,9 @@ struct gandiva_options {
 // jobs of such a server in time slices. Options add packing, migration, growing and shrinking.
 //
 // A server's load is the number of GPUs that its jobs asked for, running or suspended, packed guests
-// excluded. Its affinity is the number of GPUs that its first job asked for; 0: no job is on it. A
-// server whose load is above its GPUs is over-subscribed; the GPUs that no job subscribed are
-// unsubscribed. A job of g GPUs goes to the first that exists of:
-//   1. the least loaded server of affinity g, if g of its GPUs are unsubscribed;
-//   2. an empty server, whose affinity becomes g;
-//   3. the server with the fewest unsubscribed GPUs that are at least g, or several servers that have
-//      g together;
-//   4. the least loaded server of affinity g, which then is over-subscribed.
-// Otherwise the job waits. When GPUs become unsubscribed, a suspended job of the most over-subscribed
-// server moves there. A job that gets no time slice, because its server is full of jobs of higher
-// priority, moves to a server where it gets one. A job on several servers runs without interruption.
-//
-// A decision contains at most one action a job. The steps of a decision are in this order, so that
-// what helps waiting jobs goes before what helps running ones:
-//   1. at a quantum: undo packing that does not pay (gandiva/packing.h)
-//   2. place waiting jobs, by arrival; move suspended jobs to unsubscribed GPUs or, at a quantum, to
-//      servers where they get time slices
-//   3. choose the jobs of the time slice; shrink jobs that have grown; at a quantum try one packing
-//   4. give packed jobs their own GPUs where some are unsubscribed
-//   5. after departures: bring jobs on several servers together
-//   6. at a quantum: empty servers with many unsubscribed GPUs
-//   7. grow jobs
+// excluded. A server whose load is above its GPUs is over-subscribed; the GPUs that no job subscribed
+// are unsubscribed. The module's page says where a job goes, and the order of the steps of a decision,
+// which contains at most one action a job. A job on several servers runs without interruption.
 //
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
 // Differs:  at most two jobs on a GPU, of one server; stride scheduling with weights and priorities
@@ -161,7 +141,8 @@ class gandiva {
   // Reports what the host measured of a running job since it last started, or since another job was
   // packed with it or left it. Only packing uses this. kNotFound: there is no such job.
   // kFailedPrecondition: the job does not run. kInvalidArgument: a rate of 0, or of 2^53 or more.
-  [[nodiscard]] absl::Status report(job_id job, const job_sample& sample, time_ms /*now*/) {
+  [[nodiscard]] absl::Status report(job_id job, const pair_packing::sample& sample,
+                                    time_ms /*now*/) {
     detail::gandiva_job* const r = jobs_.find(job);
     if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
     if (!r->runs()) return absl::FailedPreconditionError(name(job) + " does not run");
@@ -206,12 +187,11 @@ class gandiva {
   // actions already.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const bool turn = now % options_.quantum == 0 || now >= turn_at_;
-    const auto leaves = [&](const detail::gandiva_job& r) { forget(r); };
     jobs_.begin(now, actions);
     if (options_.packs && turn) packing_.judge(jobs_);
     queue_.place_all([&](job_id job) { return assign(jobs_.at(job), now); });
-    detail::gandiva_relocation::into_spare(jobs_, leaves);
-    if (turn) detail::gandiva_relocation::from_higher(jobs_, leaves);
+    detail::gandiva_relocation::into_spare(jobs_, packing_);
+    if (turn) detail::gandiva_relocation::from_higher(jobs_, packing_);
     for (const node_id n : again_) jobs_.touch(n);
     again_.clear();
     std::vector<node_id> touched = jobs_.take_touched();
@@ -281,11 +261,8 @@ class gandiva {
   }
 
   void leave(detail::gandiva_job& r, time_ms now) {
-    forget(r);
+    packing_.forget(r);
     jobs_.leave(r, now);
-  }
-  void forget(const detail::gandiva_job& r) {
-    if (options_.packs && r.home.valid()) packing_.forget(r.home, r.request.job);
   }
 
   // Assigns a waiting job to a server; false: there is none for it.

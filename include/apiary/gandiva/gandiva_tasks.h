@@ -16,7 +16,6 @@
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -24,6 +23,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -32,7 +32,7 @@ APIARY_NAMESPACE_BEGIN
 // The backend of time sharing for tasks that may use fractions of a GPU, placed by a
 // gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `max_time` no task stops for
 // another one. A tick makes the moves that lower the cluster's fragmentation most for each GPU moved,
-// one after another, until no move gains enough or move_limits::moves is reached.
+// one after another, until no move gains enough or time_sharing_options::move_limits::moves is reached.
 //
 // Model: "Gandiva" (OSDI 2018), §3.2; "Beware of Fragmentation" (USENIX ATC 2023).
 // Cost:  start, stop, restart as gpu_sharing_scheduler; a move, and the proof that there is none,
@@ -95,7 +95,7 @@ class gpu_sharing_backend {
     return *where;
   }
   // See TimeSharingBackend.
-  void improve(std::span<const job_id> movable, const move_limits& limits,
+  void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
                std::vector<job_id>& moved) {
     std::vector<detail::placed_task> tasks;
     for (const job_id job : movable) tasks.push_back({running_.at(job.value), place_of(job)});
@@ -122,7 +122,7 @@ class gpu_sharing_backend {
  private:
   gpu_sharing_scheduler<Score> scheduler_;
   detail::fragmentation_moves moves_;
-  absl::flat_hash_map<std::uint32_t, task_request> running_;
+  std::unordered_map<std::uint32_t, task_request> running_;
 };
 
 // Gandiva for tasks that share GPUs, placed by FGD. For jobs of whole GPUs see gandiva_fgd.

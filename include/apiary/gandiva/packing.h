@@ -15,103 +15,105 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What the host measured of a job that ran alone.
-struct job_profile {
-  job_id job{};                   // id of the job
-  std::uint32_t utilization = 0;  // of its GPU, in thousandths
-  std::uint64_t memory = 0;       // bytes
-};
-// What the host measured of a job, alone or packed.
-struct job_sample {
-  std::uint32_t utilization = 0;  // of its GPU, in thousandths
-  std::uint64_t memory = 0;       // bytes
-  std::uint64_t rate = 0;         // mini-batches in a unit of time that is the same for all samples
-};
-// What the host measured of a GPU and the jobs on it.
-struct gpu_profile {
-  std::uint32_t gpu = 0;          // the number that the host gives it
-  std::uint32_t utilization = 0;  // in thousandths
-  std::uint64_t memory_left = 0;  // bytes
-};
-// A job to try on a GPU.
-struct pack_trial {
-  job_id job{};           // the job
-  std::uint32_t gpu = 0;  // index of the GPU
-  friend constexpr auto operator<=>(pack_trial, pack_trial) noexcept = default;
-};
-
-// Whether packing pays: the packed jobs together must do more than in time slices. Both rates are in
-// the same unit.
-[[nodiscard]] constexpr bool packing_pays(std::uint64_t packed_rate,
-                                          std::uint64_t sliced_rate) noexcept {
-  return packed_rate > sliced_rate;
-}
-// The same for two jobs with different mini-batches. Each packed rate is divided by the job's rate
-// when alone; in time slices the two quotients add up to 1. Requires: rates alone above 0, all rates
-// below 2^53.
-[[nodiscard]] constexpr bool packing_pays(const job_sample& alone_a, const job_sample& alone_b,
-                                          std::uint64_t packed_a, std::uint64_t packed_b) noexcept {
-  constexpr std::uint64_t whole = 1000;
-  APIARY_ASSERT(alone_a.rate > 0 && alone_b.rate > 0);
-  return packing_pays(packed_a * whole / alone_a.rate + packed_b * whole / alone_b.rate, whole);
-}
-
-// Chooses which job to try on which GPU, one trial at a time, and remembers the trials that did not
-// pay. The job of least utilization is tried on the GPU of least utilization where its memory fits,
-// then on the next GPU; when no GPU is left, the next job is tried. Ties go to the lower id.
+// Chooses which two jobs to pack on a GPU, one pair at a time, and remembers the pairs that did not pay.
+// The job of least utilization is tried on the GPU of least utilization where its memory fits, then on
+// the next GPU; when no GPU is left, the next job is tried. Ties go to the lower id.
 //
 // Model:   "Gandiva" (OSDI 2018), §3.2, packing; the greedy order by profiled utilisation.
 // Cost:    next O(jobs log jobs + GPUs log GPUs), and O(log failures) for each pair that it rejects;
 //          8 bytes a failure.
 // Example: examples/packing.cpp
-class pack_trials {
+class pair_packing {
  public:
-  // The next trial among jobs that have been profiled alone and GPUs that run a job; nullopt: no
-  // trial is left.
-  [[nodiscard]] std::optional<pack_trial> next(std::span<const job_profile> jobs,
-                                               std::span<const gpu_profile> gpus) const {
+  // What the host measured of a job that ran alone.
+  struct job_profile {
+    job_id job{};                   // id of the job
+    std::uint32_t utilization = 0;  // of its GPU, in thousandths
+    std::uint64_t memory = 0;       // bytes
+  };
+  // What the host measured of a GPU and the jobs on it.
+  struct gpu_profile {
+    std::uint32_t gpu = 0;          // the number that the host gives it
+    std::uint32_t utilization = 0;  // in thousandths
+    std::uint64_t memory_left = 0;  // bytes
+  };
+  // What the host measured of a job, alone or packed.
+  struct sample {
+    std::uint32_t utilization = 0;  // of its GPU, in thousandths
+    std::uint64_t memory = 0;       // bytes
+    std::uint64_t rate = 0;         // mini-batches in a unit of time that all samples share
+  };
+  // A job to try on a GPU.
+  struct candidate {
+    job_id job{};           // the job
+    std::uint32_t gpu = 0;  // the number of the GPU
+    friend constexpr auto operator<=>(candidate, candidate) noexcept = default;
+  };
+
+  // Whether packing pays: the packed jobs together must do more than in time slices. Both rates are in
+  // the same unit.
+  [[nodiscard]] static constexpr bool pays(std::uint64_t packed_rate,
+                                           std::uint64_t sliced_rate) noexcept {
+    return packed_rate > sliced_rate;
+  }
+  // The same for two jobs with different mini-batches. Each packed rate is divided by the job's rate
+  // when alone; in time slices the two quotients add up to 1. Requires: rates alone above 0, all rates
+  // below 2^53.
+  [[nodiscard]] static constexpr bool pays(const sample& alone_a, const sample& alone_b,
+                                           std::uint64_t packed_a,
+                                           std::uint64_t packed_b) noexcept {
+    constexpr std::uint64_t whole = 1000;
+    APIARY_ASSERT(alone_a.rate > 0 && alone_b.rate > 0);
+    return pays(packed_a * whole / alone_a.rate + packed_b * whole / alone_b.rate, whole);
+  }
+
+  // The next pair among jobs that have been profiled alone and GPUs that run a job; nullopt: no pair
+  // is left.
+  [[nodiscard]] std::optional<candidate> next(std::span<const job_profile> jobs,
+                                              std::span<const gpu_profile> gpus) const {
     return next(jobs, gpus, [](const job_profile&, const gpu_profile&) { return true; });
   }
   // The same, only among pairs for which may(job, gpu) is true.
   template <class May>
-  [[nodiscard]] std::optional<pack_trial> next(std::span<const job_profile> jobs,
-                                               std::span<const gpu_profile> gpus, May&& may) const {
-    std::vector<job_profile> candidates(jobs.begin(), jobs.end());
-    std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+  [[nodiscard]] std::optional<candidate> next(std::span<const job_profile> jobs,
+                                              std::span<const gpu_profile> gpus, May&& may) const {
+    std::vector<job_profile> by_use(jobs.begin(), jobs.end());
+    std::sort(by_use.begin(), by_use.end(), [](const job_profile& a, const job_profile& b) {
       return a.utilization != b.utilization ? a.utilization < b.utilization : a.job < b.job;
     });
-    std::vector<gpu_profile> places(gpus.begin(), gpus.end());
-    std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) {
-      return a.utilization != b.utilization ? a.utilization < b.utilization : a.gpu < b.gpu;
-    });
-    for (const job_profile& job : candidates) {
-      for (const gpu_profile& gpu : places) {
-        const pack_trial trial{job.job, gpu.gpu};
-        if (job.memory <= gpu.memory_left && may(job, gpu) && !failed(trial)) return trial;
+    std::vector<gpu_profile> gpus_by_use(gpus.begin(), gpus.end());
+    std::sort(
+        gpus_by_use.begin(), gpus_by_use.end(), [](const gpu_profile& a, const gpu_profile& b) {
+          return a.utilization != b.utilization ? a.utilization < b.utilization : a.gpu < b.gpu;
+        });
+    for (const job_profile& job : by_use) {
+      for (const gpu_profile& gpu : gpus_by_use) {
+        const candidate pair{job.job, gpu.gpu};
+        if (job.memory <= gpu.memory_left && may(job, gpu) && !failed(pair)) return pair;
       }
     }
     return std::nullopt;
   }
-  // The trial did not pay and was undone. next() does not return it again until forget().
-  void fail(pack_trial trial) {
-    const auto at = std::lower_bound(failures_.begin(), failures_.end(), trial);
-    if (at == failures_.end() || *at != trial) failures_.insert(at, trial);
+  // The pair did not pay and was undone. next() does not return it again until forget().
+  void fail(candidate pair) {
+    const auto at = std::lower_bound(failures_.begin(), failures_.end(), pair);
+    if (at == failures_.end() || *at != pair) failures_.insert(at, pair);
   }
-  // Whether fail() was called for the trial.
-  [[nodiscard]] bool failed(pack_trial trial) const {
-    return std::binary_search(failures_.begin(), failures_.end(), trial);
+  // Whether fail() was called for the pair.
+  [[nodiscard]] bool failed(candidate pair) const {
+    return std::binary_search(failures_.begin(), failures_.end(), pair);
   }
-  // Forgets the failed trials of a job: it ended, or its work changed.
+  // Forgets the failed pairs of a job: it ended, or its work changed.
   void forget(job_id job) {
-    std::erase_if(failures_, [&](pack_trial t) { return t.job == job; });
+    std::erase_if(failures_, [&](candidate t) { return t.job == job; });
   }
-  // Forgets the failed trials on a GPU: its jobs changed.
+  // Forgets the failed pairs on a GPU: its jobs changed.
   void forget_gpu(std::uint32_t gpu) {
-    std::erase_if(failures_, [&](pack_trial t) { return t.gpu == gpu; });
+    std::erase_if(failures_, [&](candidate t) { return t.gpu == gpu; });
   }
 
  private:
-  std::vector<pack_trial> failures_;  // ascending
+  std::vector<candidate> failures_;  // ascending
 };
 
 APIARY_NAMESPACE_END

@@ -10,7 +10,6 @@
 #include <apiary/gandiva/detail/time_slice.h>
 #include <apiary/model/job.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -20,12 +19,15 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// What the host must do with a job.
+namespace detail {
+
+// What the host must do with a job of time_sharing.
 template <class Place>
 struct time_sharing_action {
   // The kind of action.
@@ -41,18 +43,7 @@ struct time_sharing_action {
   friend bool operator==(const time_sharing_action&, const time_sharing_action&) = default;
 };
 
-// Options of time_sharing and time_sharing_queue.
-struct time_sharing_options {
-  time_ms quantum =
-      60'000;           // length of a time slice, in ms; max_time: no job stops for another one
-  move_limits moves{};  // limits on the migrations of one tick
-};
-
-// What the host says of one job of time_sharing.
-struct job_terms {
-  std::uint32_t weight = 1;  // the job gets time in proportion to it: 1, ..., 1000
-  bool movable = true;       // whether the job may be migrated
-};
+}  // namespace detail
 
 // Suspends, resumes and migrates the requests of any backend: gangs of a HiveD cluster
 // (gandiva_gangs), tasks that share GPUs (gandiva_tasks). For jobs of whole GPUs use
@@ -60,17 +51,8 @@ struct job_terms {
 //
 // The backend says which jobs run in time slices and which are prioritized (priority 0 or more). A new
 // job starts at once if it can. The backend may stop other jobs for a prioritized one; they wait
-// again and keep their progress. A tick then does the following, each job at most once:
-//   1. Prioritized jobs that wait start, by priority (highest first), then by id, if a job ended,
-//      stopped or moved or a node's health changed since the last attempt.
-//   2. Sliced jobs that wait resume on idle GPUs, the job that ran least for its weight first, then
-//      by id. At the first tick of a quantum, a job that does not fit may displace jobs that ran
-//      more: those are suspended, the one that ran most (then the highest id) first, until it fits.
-//      A job that was not in its way after all keeps running, and so do all if it fits in no case.
-//   3. The backend moves jobs. If it moved any, sliced jobs that wait try again.
-// So no sliced job starves that could run if no other sliced job were there: each time a quantum
-// passes it over, some job runs that ran no more than it did. A new job starts with the running time,
-// for its weight, of the job that ran least.
+// again and keep their progress. The module's page says what a tick does, each job at most once; no
+// sliced job starves that could run if no other sliced job were there.
 //
 // Model:   "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2: suspend
 //          and resume, migration. Differs: time is shared over the whole cluster by stride
@@ -82,8 +64,9 @@ struct job_terms {
 template <TimeSharingBackend Backend>
 class time_sharing {
  public:
-  using request = typename Backend::request;                    // what the backend places
-  using action = time_sharing_action<typename Backend::place>;  // what the host must do
+  using request = typename Backend::request;                            // what the backend places
+  using action = detail::time_sharing_action<typename Backend::place>;  // what the host must do
+  using job_options = time_sharing_options::job_options;  // what the host says of one job
   // What a job does.
   enum class phase : std::uint8_t { waits, runs };
   // All times are below this one.
@@ -104,11 +87,11 @@ class time_sharing {
   // kInvalidArgument: a weight that is not in 1, ..., 1000, a time before that of another call, or
   // one that is not below end_of_time. kAlreadyExists: there is a job of this id. Other errors are
   // those of the backend. After an error nothing has changed.
-  absl::Status submit(const request& r, const job_terms& terms, time_ms now,
+  absl::Status submit(const request& r, const job_options& options, time_ms now,
                       std::vector<action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     const job_id job = r.job;
-    APIARY_RETURN_IF_ERROR(detail::check_slice_weight(job, terms.weight));
+    APIARY_RETURN_IF_ERROR(detail::check_slice_weight(job, options.weight));
     if (jobs_.contains(job.value))
       return absl::AlreadyExistsError("job " + std::to_string(job.value) + " exists already");
     ++round_;
@@ -116,7 +99,7 @@ class time_sharing {
     APIARY_ASSIGN_OR_RETURN(const bool runs, backend_.start(r, stopped_));
     now_ = now;
     const std::int64_t pass = least_pass();
-    record& added = jobs_.try_emplace(job.value, r, terms, pass).first->second;
+    record& added = jobs_.try_emplace(job.value, r, options, pass).first->second;
     if (runs) {
       started(added, actions);
     } else {
@@ -206,9 +189,10 @@ class time_sharing {
 
  private:
   struct record {
-    record(const request& r, const job_terms& t, std::int64_t p) : asked(r), terms(t), pass(p) {}
+    record(const request& r, const job_options& o, std::int64_t p)
+        : asked(r), options(o), pass(p) {}
     request asked;
-    job_terms terms;
+    job_options options;
     time_sharing::phase phase = phase::waits;
     bool ran = false;         // ever
     std::int64_t pass = 0;    // without what it runs now
@@ -221,7 +205,7 @@ class time_sharing {
 
   [[nodiscard]] bool is_sliced(const record& r) const { return backend_.priority(r.asked) < 0; }
   [[nodiscard]] std::int64_t pass_of(const record& r) const noexcept {
-    return r.phase == phase::runs ? r.pass + detail::slice_pass(now_ - r.since, r.terms.weight)
+    return r.phase == phase::runs ? r.pass + detail::slice_pass(now_ - r.since, r.options.weight)
                                   : r.pass;
   }
   [[nodiscard]] std::int64_t least_pass() const {
@@ -354,7 +338,8 @@ class time_sharing {
     if (options_.moves.moves == 0) return false;
     std::vector<job_id> movable;
     for (const auto& [job, r] : jobs_) {
-      if (r.phase == phase::runs && r.terms.movable && r.round != round_) movable.emplace_back(job);
+      if (r.phase == phase::runs && r.options.movable && r.round != round_)
+        movable.emplace_back(job);
     }
     std::sort(movable.begin(), movable.end());
     std::vector<job_id> moved;
@@ -366,7 +351,7 @@ class time_sharing {
 
   Backend backend_;
   time_sharing_options options_;
-  absl::flat_hash_map<std::uint32_t, record> jobs_;
+  std::unordered_map<std::uint32_t, record> jobs_;
   weighted_tree sliced_;            // waiting jobs that run in time slices, by pass
   weighted_tree prioritized_;       // waiting prioritized jobs, by priority
   std::size_t num_slices_ = 0;      // running jobs that run in time slices

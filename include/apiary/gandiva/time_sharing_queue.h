@@ -12,7 +12,6 @@
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -23,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -353,7 +353,7 @@ class time_sharing_queue {
   }
 
   time_sharing<Backend> scheduler_;
-  absl::flat_hash_map<std::uint32_t, record> jobs_;
+  std::unordered_map<std::uint32_t, record> jobs_;
   std::map<queue_key, queue> queues_;
   std::vector<job_id> outside_;  // jobs that time_sharing does not know yet
   std::vector<job_id> acted_;    // jobs with changes that the host does not know yet

@@ -2,310 +2,25 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/timer_queue.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/metric/buddy_fragmentation.h>
-#include <apiary/metric/utilization.h>
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
-#include <apiary/model/placement.h>
-#include <apiary/sim/detail/idle_servers.h>
+#include <apiary/sim/detail/simulator.h>
 #include <apiary/sim/simulation_result.h>
 #include <apiary/trace/job_list.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
+#include <concepts>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
-namespace detail {
-
-// Checks that `servers`, the GPUs of each server, add up to `gpus`. An empty list is valid.
-[[nodiscard]] inline absl::Status check_simulated(std::span<const std::uint32_t> servers,
-                                                  std::uint32_t gpus) {
-  std::uint64_t all = 0;
-  for (std::size_t i = 0; i < servers.size(); ++i) {
-    all += servers[i];
-    if (servers[i] <= buddy_fragmentation::max_levels) continue;
-    return absl::InvalidArgumentError("server " + std::to_string(i) + " has " +
-                                      std::to_string(servers[i]) + " GPUs; the limit is " +
-                                      std::to_string(buddy_fragmentation::max_levels));
-  }
-  if (servers.empty() || all == gpus) return absl::OkStatus();
-  return absl::InvalidArgumentError("the servers have " + std::to_string(all) +
-                                    " GPUs; the scheduler has " + std::to_string(gpus));
-}
-
-// One run of simulate().
-template <class Scheduler, class Speed, class Observer>
-class simulator {
- public:
-  simulator(Scheduler& scheduler, std::span<const timed_job> jobs,
-            const simulation_options& options, Speed& speed, Observer& observe)
-      : scheduler_(scheduler),
-        jobs_(jobs),
-        options_(options),
-        speed_(speed),
-        observe_(observe),
-        idle_(options.servers) {
-    out_.jobs.resize(jobs.size());
-    state_.resize(jobs.size());
-    out_.gpus = utilization(scheduler.total_gpus());
-  }
-
-  [[nodiscard]] absl::StatusOr<simulation_result> run(std::span<const outage> outages) {
-    std::vector<std::pair<time_ms, std::size_t>> repairs;
-    for (std::size_t i = 0; i < outages.size(); ++i) repairs.emplace_back(outages[i].until, i);
-    std::sort(repairs.begin(), repairs.end());
-    time_ms decided = -1;  // the time of the last decision
-    std::size_t arrived = 0;
-    std::size_t broken = 0;
-    std::size_t repaired = 0;
-    while (true) {
-      time_ms now = scheduler_.wake();
-      if (now <= decided) {
-        return absl::InternalError("the scheduler asks to be called at " + std::to_string(now) +
-                                   ", which is not after " + std::to_string(decided));
-      }
-      if (!ends_.empty()) now = (std::min)(now, ends_.first().at);
-      if (arrived < jobs_.size()) now = (std::min)(now, jobs_[arrived].arrival);
-      if (broken < outages.size()) now = (std::min)(now, outages[broken].from);
-      if (repaired < repairs.size()) now = (std::min)(now, repairs[repaired].first);
-      if (now == max_time || now > options_.until || (unended_ == 0 && arrived == jobs_.size()))
-        break;
-      while (!ends_.empty() && ends_.first().at == now) {
-        APIARY_RETURN_IF_ERROR(end(job_id(ends_.pop().id), now));
-      }
-      for (; repaired < repairs.size() && repairs[repaired].first == now; ++repaired) {
-        const node_id n = outages[repairs[repaired].second].node;
-        APIARY_RETURN_IF_ERROR(scheduler_.mark_healthy(n, now));
-        if (n.value < idle_.num_servers()) idle_.set_health(n, true, now);
-        record({simulation_event::kind::repair, now, {}, n}, {});
-      }
-      for (; broken < outages.size() && outages[broken].from == now; ++broken) {
-        APIARY_RETURN_IF_ERROR(fail(outages[broken].node, now));
-      }
-      for (; arrived < jobs_.size() && jobs_[arrived].arrival == now; ++arrived) {
-        APIARY_RETURN_IF_ERROR(scheduler_.submit(jobs_[arrived].request, now));
-        ++unended_;
-        record({simulation_event::kind::arrival, now, jobs_[arrived].request.job}, {});
-      }
-      actions_.clear();
-      APIARY_RETURN_IF_ERROR(scheduler_.decide(now, actions_));
-      ++out_.decisions;
-      decided = now;
-      for (const job_action& action : actions_) carry_out(action, now);
-      if constexpr (neighbours_matter) change_pace(now);
-    }
-    out_.scattered = idle_.area(out_.ended);
-    return std::move(out_);
-  }
-
- private:
-  static constexpr bool neighbours_matter =
-      std::invocable<Speed&, const timed_job&, const job_placement&, std::span<const job_id>>;
-
-  // Work is counted in milliseconds at full speed, times full_speed.
-  struct progress {
-    std::int64_t done = 0;
-    time_ms since = 0;  // the job makes progress from then on
-    std::uint32_t speed = 0;
-    std::uint32_t gpus = 0;
-    job_placement place{};  // empty while the job does not run
-  };
-  struct tenancy {
-    job_id job{};
-    std::uint32_t devices = 0;  // bit mask of the GPUs of the node
-  };
-
-  void record(const simulation_event& e, const job_placement& place) {
-    ++out_.events;
-    out_.ended = e.at;
-    out_.log.add(static_cast<std::uint64_t>(e.at)).add(static_cast<std::uint64_t>(e.what));
-    out_.log.add(std::uint64_t{e.job.value} << 32 | e.node.value);
-    for (const placement& p : place) {
-      out_.log.add(std::uint64_t{p.node.value} << 32 | p.gpu_mask);
-    }
-    observe_(e);
-  }
-  void record(simulation_event::kind what, job_id job, time_ms now, const job_placement& place) {
-    const progress& p = state_[job.value];
-    record(
-        {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.place.size()), p.speed, p.since},
-        place);
-  }
-
-  // Adds the job to the GPUs of its placement, or removes it from them.
-  void occupy(job_id job, bool comes, time_ms now) {
-    progress& p = state_[job.value];
-    p.gpus = 0;
-    for (const placement& part : p.place) {
-      p.gpus += part.num_gpus();
-      if (part.node.value >= here_.size()) here_.resize(part.node.value + std::size_t{1});
-      std::vector<tenancy>& here = here_[part.node.value];
-      if (!comes) std::erase_if(here, [&](const tenancy& t) { return t.job == job; });
-      std::uint32_t others = 0;
-      for (const tenancy& t : here) {
-        if ((t.devices & part.gpu_mask) == 0) continue;
-        others |= t.devices;
-        if constexpr (neighbours_matter) paced_.push_back(t.job);
-      }
-      const auto alone = static_cast<std::uint32_t>(std::popcount(part.gpu_mask & ~others));
-      used_ = comes ? used_ + alone : used_ - alone;
-      if (idle_.num_servers() > 0)
-        idle_.use(part.node, comes ? std::int64_t{alone} : -std::int64_t{alone}, now);
-      if (comes) here.push_back({job, part.gpu_mask});
-    }
-    out_.gpus.set(static_cast<std::uint64_t>(now), used_);
-  }
-  // The speed of the job on its GPUs, beside the other jobs there.
-  [[nodiscard]] std::uint32_t speed_of(job_id job) {
-    const job_placement& place = state_[job.value].place;
-    std::uint32_t speed = 0;
-    if constexpr (neighbours_matter) {
-      neighbours_.clear();
-      for (const placement& part : place) {
-        for (const tenancy& t : here_[part.node.value]) {
-          if (t.job != job && (t.devices & part.gpu_mask) != 0) neighbours_.push_back(t.job);
-        }
-      }
-      sort_unique(neighbours_);
-      speed = speed_(jobs_[job.value], place, std::span<const job_id>(neighbours_));
-    } else {
-      speed = speed_(jobs_[job.value], place);
-    }
-    APIARY_VERIFY(speed > 0);
-    return speed;
-  }
-  static void sort_unique(std::vector<job_id>& ids) {
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  }
-
-  void carry_out(const job_action& action, time_ms now) {
-    using verb = job_action::verb;
-    job_record& r = out_.jobs[action.job.value];
-    switch (action.what) {
-      case verb::start:
-      case verb::pack:
-        return start(action, now);
-      case verb::suspend:
-      case verb::unpack:
-        ++r.suspended;
-        return stop(action.job, now, simulation_event::kind::suspension);
-      case verb::migrate:
-        ++r.migrated;
-        return go_on(action, now, options_.migration_cost, simulation_event::kind::migration);
-      case verb::grow:
-      case verb::shrink:
-        ++r.resized;
-        return go_on(action, now, options_.start_cost, simulation_event::kind::resize);
-    }
-  }
-  // Adds up the work done until now. From now on the job runs at `speed`, after `pause`.
-  void set_speed(job_id job, std::uint32_t speed, time_ms pause, time_ms now) {
-    progress& p = state_[job.value];
-    p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
-    p.since = (std::max)(p.since, now + pause);
-    p.speed = speed;
-    const std::int64_t left = jobs_[job.value].duration * full_speed - p.done;
-    ends_.set(job.value, p.since + (left + speed - 1) / speed);
-  }
-  void start(const job_action& action, time_ms now) {
-    progress& p = state_[action.job.value];
-    job_record& r = out_.jobs[action.job.value];
-    APIARY_VERIFY(p.speed == 0 && r.ended == max_time);
-    p.place = action.where;
-    occupy(action.job, true, now);
-    p.since = now;
-    set_speed(action.job, speed_of(action.job), options_.start_cost, now);
-    if (r.started == max_time) r.started = now;
-    r.waited += action.waited;
-    record(simulation_event::kind::start, action.job, now, action.where);
-  }
-  void go_on(const job_action& action, time_ms now, time_ms pause, simulation_event::kind what) {
-    progress& p = state_[action.job.value];
-    APIARY_VERIFY(p.speed > 0);
-    occupy(action.job, false, now);
-    p.place = action.where;
-    occupy(action.job, true, now);
-    set_speed(action.job, speed_of(action.job), pause, now);
-    record(what, action.job, now, action.where);
-  }
-  // Gives a new speed to the jobs whose neighbours on their GPUs changed.
-  void change_pace(time_ms now) {
-    sort_unique(paced_);
-    for (const job_id job : paced_) {
-      if (state_[job.value].speed == 0) continue;
-      const std::uint32_t speed = speed_of(job);
-      if (speed == state_[job.value].speed) continue;
-      set_speed(job, speed, 0, now);
-      record(simulation_event::kind::pace, job, now, {});
-    }
-    paced_.clear();
-  }
-  void stop(job_id job, time_ms now, simulation_event::kind why) {
-    progress& p = state_[job.value];
-    APIARY_VERIFY(p.speed > 0);
-    ends_.cancel(job.value);
-    p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
-    p.speed = 0;
-    occupy(job, false, now);
-    record(why, job, now, {});
-    p.place.clear();
-  }
-  [[nodiscard]] absl::Status end(job_id job, time_ms now) {
-    stop(job, now, simulation_event::kind::end);
-    out_.jobs[job.value].ended = now;
-    --unended_;
-    return scheduler_.finish(job, now);
-  }
-  [[nodiscard]] absl::Status fail(node_id n, time_ms now) {
-    record({simulation_event::kind::failure, now, {}, n}, {});
-    APIARY_ASSIGN_OR_RETURN(const std::vector<job_id> stopped, scheduler_.mark_bad(n, now));
-    if (n.value < idle_.num_servers()) idle_.set_health(n, false, now);
-    for (const job_id job : stopped) {
-      progress& p = state_[job.value];
-      stop(job, now, simulation_event::kind::breakdown);
-      const std::int64_t step = options_.checkpoint_interval * full_speed;
-      const std::int64_t kept = step == 0 ? 0 : p.done / step * step;
-      out_.jobs[job.value].lost += (p.done - kept) / full_speed;
-      ++out_.jobs[job.value].broken;
-      p.done = kept;
-    }
-    return absl::OkStatus();
-  }
-
-  Scheduler& scheduler_;
-  std::span<const timed_job> jobs_;
-  simulation_options options_;
-  Speed& speed_;
-  Observer& observe_;
-  detail::idle_servers idle_;
-  simulation_result out_;
-  std::vector<progress> state_;
-  timer_queue ends_;  // when running jobs end
-  std::vector<job_action> actions_;
-  std::vector<std::vector<tenancy>> here_;  // the jobs on each node
-  std::vector<job_id> paced_;               // jobs whose neighbours changed
-  std::vector<job_id> neighbours_;          // scratch
-  std::uint64_t used_ = 0;                  // GPUs
-  std::size_t unended_ = 0;                 // jobs that arrived and have not ended
-};
-
-}  // namespace detail
 
 // Runs a list of jobs under a scheduler until every job has ended or nothing more can happen.
 //
@@ -334,35 +49,31 @@ template <JobScheduler Scheduler, class Speed, class Observer>
                                                          std::span<const outage> outages,
                                                          const simulation_options& options,
                                                          Speed&& speed, Observer&& observe) {
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const timed_job& j = jobs[i];
-    if (j.request.job.value == i && j.duration > 0 &&
-        j.arrival >= (i == 0 ? 0 : jobs[i - 1].arrival))
-      continue;
-    return absl::InvalidArgumentError(
-        "job " + std::to_string(i) + ": numbered " + std::to_string(j.request.job.value) +
-        ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
-        "; ids must follow the order of arrival, from 0, and durations be above 0");
-  }
-  absl::flat_hash_map<std::uint32_t, time_ms> broken;  // until when each server was last broken
-  for (std::size_t i = 0; i < outages.size(); ++i) {
-    const outage& o = outages[i];
-    if (o.from >= o.until || o.from < (i == 0 ? 0 : outages[i - 1].from)) {
-      return absl::InvalidArgumentError(
-          "outage " + std::to_string(i) + ": from " + std::to_string(o.from) + " until " +
-          std::to_string(o.until) + "; outages must be in order of their begin, and end later");
-    }
-    time_ms& until = broken.try_emplace(o.node.value, 0).first->second;
-    if (o.from < until) {
-      return absl::InvalidArgumentError("outage " + std::to_string(i) + ": server " +
-                                        std::to_string(o.node.value) + " breaks at " +
-                                        std::to_string(o.from) + ", but it is broken until " +
-                                        std::to_string(until));
-    }
-    until = o.until;
-  }
-  APIARY_RETURN_IF_ERROR(detail::check_simulated(options.servers, scheduler.total_gpus()));
-  return detail::simulator(scheduler, jobs, options, speed, observe).run(outages);
+  APIARY_RETURN_IF_ERROR(
+      detail::check_simulation(jobs, outages, options.servers, scheduler.total_gpus()));
+  constexpr bool neighbours_matter =
+      std::invocable<Speed&, const timed_job&, const job_placement&, std::span<const job_id>>;
+  // The functions live until the end of the expression, and so does the simulator.
+  return detail::simulator(
+             {[&](const job_request& r, time_ms now) { return scheduler.submit(r, now); },
+              [&](job_id job, time_ms now) { return scheduler.finish(job, now); },
+              [&](node_id n, time_ms now) { return scheduler.mark_bad(n, now); },
+              [&](node_id n, time_ms now) { return scheduler.mark_healthy(n, now); },
+              [&](time_ms now, std::vector<job_action>& actions) {
+                return scheduler.decide(now, actions);
+              },
+              [&] { return std::as_const(scheduler).wake(); },
+              [&](const timed_job& job, const job_placement& place,
+                  std::span<const job_id> others) -> std::uint32_t {
+                if constexpr (neighbours_matter) {
+                  return speed(job, place, others);
+                } else {
+                  return speed(job, place);
+                }
+              },
+              [&](const simulation_event& event) { observe(event); }},
+             scheduler.total_gpus(), jobs, options, neighbours_matter)
+      .run(outages);
 }
 
 // The same without failures and with every job at full speed.

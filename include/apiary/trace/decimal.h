@@ -23,14 +23,6 @@ APIARY_NAMESPACE_BEGIN
   return {text.data(), end};
 }
 
-// Rounds x to two decimals as the published FGD evaluation does: the integer nearest to 100 x, halves to
-// even, divided by 100. So 94.745 becomes 94.74, since 100 times the double 94.745 is exactly 9474.5.
-// Requires: |x| < 10^13, the default rounding mode.
-[[nodiscard]] inline double round2(double x) noexcept {
-  APIARY_ASSERT(std::abs(x) < 1e13);
-  return std::nearbyint(x * 100.0) / 100.0;
-}
-
 // The shortest text that reads back as x, always with a point or an exponent (12.0, 0.1, 1e-05); the
 // empty text for NaN. Requires: |x| < 10^16 or NaN.
 [[nodiscard]] inline std::string shortest_text(double x) {

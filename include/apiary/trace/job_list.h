@@ -1,12 +1,17 @@
-// apiary/trace/job_list.h - lists of jobs with arrival times, outages of servers, and the record of each job.
+// apiary/trace/job_list.h - lists of jobs with arrival times, random ones too, and outages of servers.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
 #include <apiary/model/job.h>
 
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,16 +30,16 @@ struct job_list {
   std::vector<timed_job> jobs{};       // in order of arrival
   std::vector<std::string> tenants{};  // names, by tenant_id
   std::uint64_t left_out = 0;          // jobs of the file without GPUs or without duration
-};
 
-// Sorts jobs by arrival (stable) and numbers them from job_id(0).
-inline void number_by_arrival(std::vector<timed_job>& jobs) {
-  std::stable_sort(jobs.begin(), jobs.end(),
-                   [](const timed_job& a, const timed_job& b) { return a.arrival < b.arrival; });
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    jobs[i].request.job = job_id(static_cast<std::uint32_t>(i));
+  // Sorts jobs by arrival (stable) and numbers them from job_id(0).
+  static void number_by_arrival(std::vector<timed_job>& jobs) {
+    std::stable_sort(jobs.begin(), jobs.end(),
+                     [](const timed_job& a, const timed_job& b) { return a.arrival < b.arrival; });
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      jobs[i].request.job = job_id(static_cast<std::uint32_t>(i));
+    }
   }
-}
+};
 
 // A server that is broken from `from` until before `until`.
 struct outage {
@@ -43,16 +48,72 @@ struct outage {
   time_ms until = max_time;  // healthy again at this time
 };
 
-// The history of a job in a simulation. A time is max_time if the event did not happen.
-struct job_record {
-  time_ms started = max_time;   // the first start
-  time_ms ended = max_time;     // the end of the job
-  delays waited{};              // waiting time by cause
-  std::uint32_t suspended = 0;  // number of suspensions
-  std::uint32_t broken = 0;     // number of failures of a server on which the job ran
-  std::uint32_t migrated = 0;   // number of migrations
-  std::uint32_t resized = 0;    // number of times that the job grew or shrank
-  time_ms lost = 0;             // work lost in failures, in milliseconds at full speed
+// The parameters of generate_jobs().
+struct job_generator {
+  // A number of GPUs and how often jobs ask for it, relative to the weights of the other sizes.
+  struct size {
+    std::uint32_t gpus = 1;    // GPUs of a job
+    std::uint32_t weight = 1;  // how often jobs ask for it
+  };
+
+  std::uint64_t seed = 1;     // seed of the random numbers
+  std::uint32_t jobs = 1000;  // how many jobs
+  std::uint32_t tenants = 1;  // how many tenants
+  time_ms window = 1;         // arrivals are uniform in [0, window)
+  // The GPU time of a job (duration times GPUs) is uniform in [shortest, longest]; with per_gpu, the
+  // duration is.
+  time_ms shortest = 1;
+  time_ms longest = 1;          // the other bound, at least `shortest`
+  bool per_gpu = false;         // whether the duration is uniform, not the GPU time
+  std::vector<size> sizes{{}};  // the sizes of the jobs
 };
+
+// Draws the jobs. The estimate of a job is its duration.
+//
+// Errors: kInvalidArgument: no sizes, a size of 0 GPUs, weights that add up to 0, a time outside
+//         1 ... 2^32 - 1, or no tenants.
+// Cost:   O(jobs log jobs).
+[[nodiscard]] inline absl::StatusOr<job_list> generate_jobs(const job_generator& spec) {
+  constexpr time_ms most = 0xffffffff;
+  std::uint64_t weights = 0;
+  for (const job_generator::size& size : spec.sizes) {
+    if (size.gpus == 0) return absl::InvalidArgumentError("a size of 0 GPUs");
+    weights += size.weight;
+  }
+  if (weights == 0 || weights > most) {
+    return absl::InvalidArgumentError("the weights add up to " + std::to_string(weights));
+  }
+  if (spec.window < 1 || spec.window > most || spec.shortest < 1 || spec.longest < spec.shortest ||
+      spec.longest > most || spec.tenants == 0) {
+    return absl::InvalidArgumentError(
+        "a window of " + std::to_string(spec.window) + ", times from " +
+        std::to_string(spec.shortest) + " to " + std::to_string(spec.longest) + ", " +
+        std::to_string(spec.tenants) + " tenants; times must be 1 to 2^32 - 1, tenants at least 1");
+  }
+  rng random(spec.seed);
+  job_list list;
+  for (std::uint32_t t = 0; t < spec.tenants; ++t) {
+    list.tenants.push_back("tenant-" + std::to_string(t));
+  }
+  for (std::uint32_t i = 0; i < spec.jobs; ++i) {
+    timed_job job;
+    std::uint64_t pick = random.uniform(static_cast<std::uint32_t>(weights));
+    for (const job_generator::size& size : spec.sizes) {
+      job.request.gpus = size.gpus;
+      if (pick < size.weight) break;
+      pick -= size.weight;
+    }
+    job.arrival = random.uniform(static_cast<std::uint32_t>(spec.window));
+    const time_ms time =
+        spec.shortest +
+        random.uniform(static_cast<std::uint32_t>(spec.longest - spec.shortest + 1));
+    const time_ms parts = spec.per_gpu ? 1 : job.request.gpus;
+    job.duration = job.request.estimate = (time + parts - 1) / parts;
+    job.request.tenant = tenant_id(random.uniform(spec.tenants));
+    list.jobs.push_back(job);
+  }
+  job_list::number_by_arrival(list.jobs);
+  return list;
+}
 
 APIARY_NAMESPACE_END

@@ -11,7 +11,6 @@
 #include <apiary/trace/line_reader.h>
 #include <apiary/trace/workload.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -23,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -45,6 +45,27 @@ class gpu_model_names {
     if (at == names_.end()) return std::nullopt;
     return static_cast<gpu_model>(at - names_.begin());
   }
+  // The set of GPU models that a spec names: all models for "", otherwise names separated by '|'; a
+  // name may occur twice. Names that no node has are ignored. Returns nullopt and sets `why` for an
+  // empty name, or if no node has any of the models.
+  [[nodiscard]] std::optional<model_set> parse_spec(std::string_view spec, std::string& why) const {
+    if (spec.empty()) return any_model;
+    model_set set = 0;
+    while (true) {
+      const std::size_t bar = spec.find('|');
+      const std::string_view name = spec.substr(0, bar);
+      if (name.empty()) {
+        why = "names an empty model";
+        return std::nullopt;
+      }
+      if (const std::optional<gpu_model> model = find(name)) set |= model_set{1} << *model;
+      if (bar == std::string_view::npos) break;
+      spec.remove_prefix(bar + 1);
+    }
+    if (set != 0) return set;
+    why = "names no model that a node has";
+    return std::nullopt;
+  }
   // All names, by number.
   [[nodiscard]] std::span<const std::string> names() const noexcept { return names_; }
 
@@ -52,13 +73,47 @@ class gpu_model_names {
   std::vector<std::string> names_;
 };
 
+namespace detail {
+
+// The error for a name of a list that is already in another line.
+[[nodiscard]] inline absl::Status repeated(const line_reader& lines, const std::string& kind,
+                                           std::string_view name, std::uint64_t line) {
+  return lines.error(kind + " " + line_reader::quoted(name) + " is already in line " +
+                     std::to_string(line));
+}
+
+// Reads a list of names of that kind, one per line, as indices of `names`. `once`: no name may occur
+// twice.
+[[nodiscard]] inline absl::StatusOr<std::vector<std::uint32_t>> read_indices(
+    line_reader& lines, const std::string& kind, std::span<const std::string_view> names,
+    bool once) {
+  std::unordered_map<std::string_view, std::uint32_t> by_name;
+  for (std::uint32_t i = 0; i < names.size(); ++i) by_name.emplace(names[i], i);
+  std::vector<std::uint64_t> line_of(names.size(), 0);
+  std::vector<std::uint32_t> indices;
+  std::string_view line;
+  while (true) {
+    APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
+    if (!more) return indices;
+    const auto found = by_name.find(line);
+    if (found == by_name.end())
+      return lines.error("no " + kind + " is called " + line_reader::quoted(line));
+    std::uint64_t& seen = line_of[found->second];
+    if (once && seen != 0) return repeated(lines, kind, line, seen);
+    seen = lines.number();
+    indices.push_back(found->second);
+  }
+}
+
+}  // namespace detail
+
 // Errors of all readers below: kInvalidArgument (kOutOfRange for a line that is too long) with a message
 // that begins with the name of the text and, unless the fault concerns the whole text, the line; the
 // error of the system if a file cannot be read to its end.
 
 // Reads a node list, columns sn, cpu_milli, memory_mib, gpu, model. A node has at most
 // max_gpus_per_node GPUs and, if it has any, one model. Names are unique. No name is "-", which stands
-// for "no node" where decisions are written (sim/report.h).
+// for "no node" where decisions are written (sim/replay.h).
 [[nodiscard]] inline absl::StatusOr<trace_cluster> read_nodes(line_reader lines,
                                                               gpu_model_names& models) {
   enum : std::size_t { sn, cpu_milli, memory_mib, gpu, model };
@@ -67,7 +122,7 @@ class gpu_model_names {
   APIARY_ASSIGN_OR_RETURN(detail::csv_reader csv,
                           detail::csv_reader::create(std::move(lines), columns));
   trace_cluster read;
-  absl::flat_hash_map<std::string, std::uint64_t> line_of;
+  std::unordered_map<std::string, std::uint64_t> line_of;
   while (true) {
     APIARY_ASSIGN_OR_RETURN(const bool more, csv.next());
     if (!more) break;
@@ -90,10 +145,7 @@ class gpu_model_names {
       shape.model = *number;
     }
     const auto [first, is_new] = line_of.try_emplace(name, csv.lines().number());
-    if (!is_new) {
-      return csv.error("node " + line_reader::quoted(name) + " is already in line " +
-                       std::to_string(first->second));
-    }
+    if (!is_new) return detail::repeated(csv.lines(), "node", name, first->second);
     read.nodes.add(shape);
     read.names.push_back(std::move(name));
   }
@@ -105,55 +157,22 @@ class gpu_model_names {
 // exactly once.
 [[nodiscard]] inline absl::StatusOr<trace_cluster> read_node_order(line_reader lines,
                                                                    const trace_cluster& nodes) {
-  absl::flat_hash_map<std::string_view, node_id> by_name;
-  for (const node_id n : nodes.names.ids()) by_name.emplace(nodes.names[n], n);
+  const std::vector<std::string_view> names(nodes.names.begin(), nodes.names.end());
+  APIARY_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> order,
+                          detail::read_indices(lines, "node", names, true));
   trace_cluster ordered;
-  std::vector<std::uint64_t> line_of(nodes.names.size(), 0);
-  std::string_view line;
-  while (true) {
-    APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
-    if (!more) break;
-    const auto found = by_name.find(line);
-    if (found == by_name.end())
-      return lines.error("no node is called " + line_reader::quoted(line));
-    std::uint64_t& seen = line_of[found->second.value];
-    if (seen != 0) {
-      return lines.error("node " + line_reader::quoted(line) + " is already in line " +
-                         std::to_string(seen));
-    }
-    seen = lines.number();
-    ordered.nodes.add(nodes.nodes.shape(found->second));
-    ordered.names.push_back(nodes.names[found->second]);
+  std::vector<bool> named(names.size(), false);
+  for (const std::uint32_t i : order) {
+    named[i] = true;
+    ordered.nodes.add(nodes.nodes.shape(node_id(i)));
+    ordered.names.push_back(nodes.names[node_id(i)]);
   }
-  for (const node_id n : nodes.names.ids()) {
-    if (line_of[n.value] == 0)
-      return lines.error_in_all("node " + line_reader::quoted(nodes.names[n]) + " is missing");
+  const auto missing = std::find(named.begin(), named.end(), false);
+  if (missing != named.end()) {
+    const std::string_view name = names[static_cast<std::size_t>(missing - named.begin())];
+    return lines.error_in_all("node " + line_reader::quoted(name) + " is missing");
   }
   return ordered;
-}
-
-// The set of GPU models that a spec names: all models for "", otherwise names separated by '|'; a name
-// may occur twice. Names that no node has are ignored. Returns nullopt and sets `why` for an empty name,
-// or if no node has any of the models.
-[[nodiscard]] inline std::optional<model_set> parse_gpu_spec(std::string_view spec,
-                                                             const gpu_model_names& models,
-                                                             std::string& why) {
-  if (spec.empty()) return any_model;
-  model_set set = 0;
-  while (true) {
-    const std::size_t bar = spec.find('|');
-    const std::string_view name = spec.substr(0, bar);
-    if (name.empty()) {
-      why = "names an empty model";
-      return std::nullopt;
-    }
-    if (const std::optional<gpu_model> model = models.find(name)) set |= model_set{1} << *model;
-    if (bar == std::string_view::npos) break;
-    spec.remove_prefix(bar + 1);
-  }
-  if (set != 0) return set;
-  why = "names no model that a node has";
-  return std::nullopt;
 }
 
 // Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if present,
@@ -169,7 +188,7 @@ class gpu_model_names {
                           detail::csv_reader::create(std::move(lines), columns));
   std::vector<named_task> tasks;
   std::vector<std::string> specs;  // by task
-  absl::flat_hash_map<std::string, std::uint64_t> line_of;
+  std::unordered_map<std::string, std::uint64_t> line_of;
   while (true) {
     APIARY_ASSIGN_OR_RETURN(const bool more, csv.next());
     if (!more) break;
@@ -187,15 +206,12 @@ class gpu_model_names {
           request.gpus > 1 || milli > whole_gpu ? whole_gpu : static_cast<milli_gpu>(milli);
       spec = csv[gpu_spec];
       std::string why;
-      const std::optional<model_set> set = parse_gpu_spec(spec, models, why);
+      const std::optional<model_set> set = models.parse_spec(spec, why);
       if (!set) return csv.error("gpu_spec is " + line_reader::quoted(spec) + ", which " + why);
       request.models = *set;
     }
     const auto [first, is_new] = line_of.try_emplace(task.name, csv.lines().number());
-    if (!is_new) {
-      return csv.error("task " + line_reader::quoted(task.name) + " is already in line " +
-                       std::to_string(first->second));
-    }
+    if (!is_new) return detail::repeated(csv.lines(), "task", task.name, first->second);
     tasks.push_back(std::move(task));
     specs.emplace_back(spec);
   }
@@ -214,18 +230,10 @@ class gpu_model_names {
 // task then arrives again as another job.
 [[nodiscard]] inline absl::StatusOr<std::vector<std::uint32_t>> read_arrivals(
     line_reader lines, std::span<const named_task> tasks) {
-  absl::flat_hash_map<std::string_view, std::uint32_t> by_name;
-  for (std::uint32_t t = 0; t < tasks.size(); ++t) by_name.emplace(tasks[t].name, t);
-  std::vector<std::uint32_t> arrivals;
-  std::string_view line;
-  while (true) {
-    APIARY_ASSIGN_OR_RETURN(const bool more, lines.next(line));
-    if (!more) break;
-    const auto found = by_name.find(line);
-    if (found == by_name.end())
-      return lines.error("no task is called " + line_reader::quoted(line));
-    arrivals.push_back(found->second);
-  }
+  std::vector<std::string_view> names;
+  for (const named_task& task : tasks) names.push_back(task.name);
+  APIARY_ASSIGN_OR_RETURN(std::vector<std::uint32_t> arrivals,
+                          detail::read_indices(lines, "task", names, false));
   if (arrivals.empty()) return lines.error_in_all("the file is empty");
   return arrivals;
 }

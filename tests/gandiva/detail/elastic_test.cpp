@@ -50,27 +50,27 @@ std::vector<std::uint32_t> applied(const std::vector<elastic_job>& jobs,
 
 }  // namespace
 
-TEST_CASE("elastic: a job grows after the idle period, and gives way at once") {
-  constexpr time_ms period = 60;
+TEST_CASE("elastic: a job grows, and gives way at once") {
   const std::vector<elastic_job> alone{{job_id(1), 1, 1, 4}};  // on a server of four
-  CHECK(grow(alone, 3, 59, period).empty());
-  CHECK(grow(alone, 3, 60, period) == std::vector<resize>{{job_id(1), 4}});
+  CHECK(resized(alone, 3, true) == std::vector<resize>{{job_id(1), 4}});
   const std::vector<elastic_job> grown{{job_id(1), 1, 4, 4}};
-  CHECK(shrink(grown, 2) == std::vector<resize>{{job_id(1), 2}});  // one comes that wants two
+  CHECK(resized(grown, 2, false) ==
+        std::vector<resize>{{job_id(1), 2}});  // one comes that wants two
   const std::vector<elastic_job> beside{{job_id(1), 1, 2, 4}};
-  CHECK(shrink(beside, 2) == std::vector<resize>{{job_id(1), 1}});  // another; more it has not
-  CHECK(shrink(alone, 2).empty());
-  CHECK(grow(beside, 2, 1000, period) == std::vector<resize>{{job_id(1), 4}});  // both have ended
-  CHECK(grow(beside, 1, 1000, period) == std::vector<resize>{{job_id(1), 3}});
+  CHECK(resized(beside, 2, false) ==
+        std::vector<resize>{{job_id(1), 1}});  // another; more it has not
+  CHECK(resized(alone, 2, false).empty());
+  CHECK(resized(beside, 2, true) == std::vector<resize>{{job_id(1), 4}});  // both have ended
+  CHECK(resized(beside, 1, true) == std::vector<resize>{{job_id(1), 3}});
 }
 
 TEST_CASE("elastic: two grow to equal shares, the odd one to the lower id") {
   const std::vector<elastic_job> jobs{
       {job_id(7), 1, 1, 8}, {job_id(5), 2, 2, 8}, {job_id(9), 1, 1, 1}};
-  CHECK(grow(jobs, 4, 0, 0) == std::vector<resize>{{job_id(7), 3}, {job_id(5), 4}});
+  CHECK(resized(jobs, 4, true) == std::vector<resize>{{job_id(7), 3}, {job_id(5), 4}});
   const std::vector<elastic_job> grown{{job_id(7), 1, 4, 8}, {job_id(5), 2, 4, 8}};
-  CHECK(shrink(grown, 1) == std::vector<resize>{{job_id(7), 3}});
-  CHECK(shrink(grown, 4) == std::vector<resize>{{job_id(7), 2}, {job_id(5), 2}});
+  CHECK(resized(grown, 1, false) == std::vector<resize>{{job_id(7), 3}});
+  CHECK(resized(grown, 4, false) == std::vector<resize>{{job_id(7), 2}, {job_id(5), 2}});
 }
 
 TEST_CASE("elastic: of all ways to share, the evenest") {
@@ -111,7 +111,7 @@ TEST_CASE("elastic: of all ways to share, the evenest") {
       });
       return found;
     };
-    REQUIRE(applied(jobs, grow(jobs, gpus, 5, 5)) == best(up, sum + std::min(gpus, can_use)));
-    REQUIRE(applied(jobs, shrink(jobs, gpus)) == best(down, sum - std::min(gpus, beyond)));
+    REQUIRE(applied(jobs, resized(jobs, gpus, true)) == best(up, sum + std::min(gpus, can_use)));
+    REQUIRE(applied(jobs, resized(jobs, gpus, false)) == best(down, sum - std::min(gpus, beyond)));
   }
 }

@@ -6,7 +6,6 @@
 #include <apiary/gandiva/gandiva.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/sim/simulate.h>
-#include <apiary/trace/job_generator.h>
 #include <apiary/trace/job_list.h>
 
 #include <doctest/doctest.h>
@@ -451,7 +450,7 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
       for (const std::uint32_t g : options.servers.gpus) total += g;
       return j.request.gpus > total;
     });
-    number_by_arrival(list.jobs);
+    job_list::number_by_arrival(list.jobs);
     std::vector<std::uint32_t> utilization;
     std::vector<std::uint32_t> memory;
     for (timed_job& j : list.jobs) {
@@ -506,7 +505,7 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
                               });
     REQUIRE_MESSAGE(run.ok(), run.status().ToString());
     for (const timed_job& j : list.jobs) {
-      const job_record& r = run->jobs[j.request.job.value];
+      const simulation_result::job_record& r = run->jobs[j.request.job.value];
       REQUIRE(r.ended != max_time);
       const std::int64_t done = work[j.request.job];
       REQUIRE(done >= (j.duration + r.lost) * full_speed);

@@ -3,6 +3,7 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/gandiva/detail/migration.h>
+#include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/request.h>
@@ -29,6 +30,21 @@ struct small_cluster {
   std::vector<server_capacity> servers{};
   std::vector<resident> jobs{};
 };
+
+// The free GPUs of servers as free cells: a server with f of them is one of level f - 1. So
+// unusable(g - 1) is the fraction of the free GPUs that a job of g GPUs on one server cannot have, and
+// largest is the largest job that can come. Requires: at most 32 GPUs free on a server.
+buddy_fragmentation server_fragmentation(std::span<const server_capacity> servers) {
+  buddy_fragmentation result;
+  for (const server_capacity& s : servers) {
+    if (s.free == 0) continue;
+    REQUIRE(s.free <= buddy_fragmentation::max_levels);
+    ++result.free_cells[s.free - 1];
+    result.free_leaves[s.free - 1] += s.free;
+    result.largest = std::max(result.largest, s.free);
+  }
+  return result;
+}
 
 // Servers of so many GPUs, on each jobs of the given sizes.
 small_cluster cluster_with(std::uint32_t gpus,

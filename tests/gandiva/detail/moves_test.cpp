@@ -3,7 +3,6 @@
 #include "support/gandiva_scene.h"
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/detail/migration.h>
-#include <apiary/gandiva/detail/moves.h>
 #include <apiary/model/job.h>
 
 #include <doctest/doctest.h>

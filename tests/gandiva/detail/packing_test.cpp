@@ -124,7 +124,10 @@ TEST_CASE("gandiva_packing: two that do more together stay, others part and are 
   CHECK(c.s.jobs.guests().empty());
   c.s.decide(181, [] {});
   CHECK(c.choose() == indices({0, 1}));  // job 3 beside job 2 now
-  c.packing.forget(one, job_id(1));      // it went, and another one of its name came
+  gandiva_job gone;
+  gone.request.job = job_id(1);
+  gone.home = one;
+  c.packing.forget(gone);  // it went, and another one of its name came
   CHECK(c.choose() == indices({0, 0}));
 }
 

@@ -11,14 +11,13 @@
 #include <apiary/gandiva/packing.h>
 #include <apiary/model/job.h>
 
-#include <absl/container/flat_hash_map.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,11 +39,10 @@ struct gandiva_job {
   delays waited{};        // since it came or last stopped, until it was last queued or suspended
   delays entered{};       // reading of its queue's clock when it was queued
   time_ms moved = 0;      // when it last started or migrated
-  job_id
-      leader{};  // valid: this job is packed onto the GPUs of that one, and runs when that one does
-  job_id guest{};                 // valid: that job is packed onto the GPUs of this one
+  job_id leader{};  // valid: this job is packed onto the GPUs of that one, and runs when that does
+  job_id guest{};   // valid: that job is packed onto the GPUs of this one
   bool kept = false;              // it is packed, and that has proved to pay
-  job_sample alone{};             // what was measured when it ran alone; a rate of 0: nothing
+  pair_packing::sample alone{};   // what was measured when it ran alone; a rate of 0: nothing
   std::uint64_t packed_rate = 0;  // since it was packed, or another onto it; 0: not measured
   std::uint64_t decision = 0;     // the last one that acted on it ...
   std::size_t action = 0;         // ... and where its action is
@@ -83,7 +81,7 @@ class gandiva_jobs {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? nullptr : &found->second;
   }
-  // Requires: there is such a job. The reference is valid until a job is added.
+  // Requires: there is such a job. The reference is valid while the job exists.
   [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
   [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
   // Guests, and jobs on several servers, ascending.
@@ -190,7 +188,7 @@ class gandiva_jobs {
   void free_grown(node_id n, std::uint32_t gpus) {
     const std::uint32_t idle = pool().idle(n);
     if (idle >= gpus) return;
-    for (const resize& change : shrink(elastic(n), gpus - idle)) {
+    for (const resize& change : resized(elastic(n), gpus - idle, false)) {
       gandiva_job& r = at(change.job);
       std::uint32_t mask = r.place[0].gpu_mask;
       while (static_cast<std::uint32_t>(std::popcount(mask)) > change.gpus) {
@@ -340,7 +338,7 @@ class gandiva_jobs {
   }
 
   gandiva_servers servers_;
-  absl::flat_hash_map<std::uint32_t, gandiva_job> jobs_;
+  std::unordered_map<std::uint32_t, gandiva_job> jobs_;
   std::set<job_id> guests_;
   std::set<job_id> wide_;
   std::vector<node_id> touched_;

@@ -1,12 +1,16 @@
-// apiary/gandiva/detail/migration.h - which running jobs migrate: to empty servers, to bring a job together.
+// apiary/gandiva/detail/migration.h - which running jobs Gandiva migrates, and which grow.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/container/bitset.h>
+#include <apiary/container/timer_queue.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/gandiva/detail/elastic.h>
+#include <apiary/gandiva/detail/jobs.h>
 #include <apiary/metric/buddy_fragmentation.h>
 #include <apiary/metric/fragmentation.h>
+#include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
 
@@ -16,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -46,28 +51,12 @@ struct migration {
   friend bool operator==(const migration&, const migration&) = default;
 };
 
-// The free GPUs of servers as free cells: a server with f of them is one of level f - 1. So
-// unusable(g - 1) is the fraction of the free GPUs that a job of g GPUs on one server cannot have, and
-// largest is the largest job that can come. Requires: at most 32 GPUs free on a server.
-[[nodiscard]] inline buddy_fragmentation server_fragmentation(
-    std::span<const server_capacity> servers) noexcept {
-  buddy_fragmentation result;
-  for (const server_capacity& s : servers) {
-    if (s.free == 0) continue;
-    APIARY_ASSERT(s.free <= buddy_fragmentation::max_levels);
-    ++result.free_cells[s.free - 1];
-    result.free_leaves[s.free - 1] += s.free;
-    result.largest = (std::max)(result.largest, s.free);
-  }
-  return result;
-}
-
 // What a move gains: how many fewer free GPUs are unusable for typical jobs, then how many more are
 // usable for a job of one, two, three, ... GPUs, summed over these sizes. The second counts only where
 // the first is equal, as it is without a typical workload.
 struct move_gain {
   std::int64_t typical = 0;  // the fall of W * F, metric/fragmentation.h
-  std::int64_t sizes = 0;    // the rise of the sum of leaves_from() of server_fragmentation()
+  std::int64_t sizes = 0;    // the rise of the GPUs usable for a job of one, two, ... GPUs, summed
   friend constexpr auto operator<=>(const move_gain&, const move_gain&) noexcept = default;
 };
 
@@ -188,7 +177,7 @@ class move_gains {
 // has (`now`). The job's own GPUs count as free. Takes the servers with the most free GPUs (ties: those
 // that the job uses, then the first); the last server is the one with the fewest that are enough.
 //
-// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs that are not together move. It lowers spanned_cells() of topology/locality.h at the level of servers.
+// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs that are not together move.
 // Requires: `now` names servers once each, ascending.
 // Cost:     O(servers log servers); `servers` may be only those with free GPUs and the job's own.
 [[nodiscard]] inline std::vector<gpus_on_server> gather(std::span<const server_capacity> servers,
@@ -229,6 +218,143 @@ class move_gains {
             [](gpus_on_server a, gpus_on_server b) { return a.server < b.server; });
   return to;
 }
+
+// Brings jobs on several servers together after departures, and empties servers. A job that started or moved less than `rest` ago does not move: it would
+// lose too much of its time.
+//
+// Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with GPUs to spare
+//       and the jobs of those that are left), and nothing where none has the threshold to spare.
+class gandiva_migration {
+ public:
+  gandiva_migration(std::uint32_t threshold, time_ms rest, const move_gains& gains)
+      : threshold_(threshold), rest_(rest), gains_(gains) {}
+
+  void gather(gandiva_jobs& jobs, time_ms now) const {
+    for (const job_id job : std::vector<job_id>(jobs.wide().begin(), jobs.wide().end())) {
+      gandiva_job& r = jobs.at(job);
+      if (!may_move(jobs, r, now)) continue;
+      std::vector<node_id> some;
+      for (const placement& p : r.place) some.push_back(p.node);
+      for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
+        const summary_bitset& sparing = jobs.servers().sparing(k);
+        std::size_t left = r.place.size();
+        for (std::uint32_t n = sparing.find_first(); n != summary_bitset::npos && left > 0;
+             n = sparing.find_next(n + 1), --left) {
+          some.push_back(node_id(n));
+        }
+      }
+      const view v(jobs, std::move(some));
+      std::vector<gpus_on_server> own;
+      for (const placement& p : r.place) own.push_back({v.index_of(p.node), p.num_gpus()});
+      const std::vector<gpus_on_server> to = detail::gather(v.capacities, own);
+      if (!to.empty()) jobs.migrate(r, v.places(to));
+    }
+  }
+
+  // Returns whether a job moved, or may move later.
+  bool defragment(gandiva_jobs& jobs, time_ms now) const {
+    bool any = false;
+    std::vector<node_id> some;
+    for (std::uint32_t k = max_gpus_per_node; k > 0 && (any || k >= threshold_); --k) {
+      const summary_bitset& sparing = jobs.servers().sparing(k);
+      for (std::uint32_t n = sparing.find_first(); n != summary_bitset::npos;
+           n = sparing.find_next(n + 1)) {
+        if (jobs.servers().load(node_id(n)) == 0) continue;
+        any = true;
+        some.push_back(node_id(n));
+      }
+    }
+    const view v(jobs, std::move(some));
+    std::vector<resident> residents;
+    bool more = false;
+    for (std::uint32_t at = 0; at < v.servers.size(); ++at) {
+      if (v.capacities[at].free < threshold_) continue;
+      for (const job_id job : jobs.servers().jobs(v.servers[at])) {
+        const gandiva_job& r = jobs.at(job);
+        if (r.home != v.servers[at] || !r.runs() || r.packed()) continue;
+        const bool may = may_move(jobs, r, now);
+        more |= !may;
+        residents.push_back({job, at, r.request.gpus, may});
+      }
+    }
+    for (const migration& m : detail::defragment(v.capacities, residents, threshold_, gains_)) {
+      more = true;
+      gandiva_job& r = jobs.at(m.job);
+      if (jobs.acted(r)) break;  // it shrank for a new job: the other moves wait for the next time
+      jobs.migrate(r, v.places(m.to));
+    }
+    return more;
+  }
+
+ private:
+  // Some of the servers, numbered in ascending order.
+  struct view {
+    view(const gandiva_jobs& jobs, std::vector<node_id> some) : servers(std::move(some)) {
+      std::sort(servers.begin(), servers.end());
+      servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+      for (const node_id n : servers)
+        capacities.push_back({jobs.pool().gpus(n), jobs.servers().spare(n)});
+    }
+    [[nodiscard]] std::uint32_t index_of(node_id n) const {
+      return static_cast<std::uint32_t>(std::lower_bound(servers.begin(), servers.end(), n) -
+                                        servers.begin());
+    }
+    [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> places(
+        const std::vector<gpus_on_server>& shares) const {
+      std::vector<std::pair<node_id, std::uint32_t>> to;
+      for (const gpus_on_server& share : shares) to.emplace_back(servers[share.server], share.gpus);
+      return to;
+    }
+
+    std::vector<node_id> servers;
+    std::vector<server_capacity> capacities{};
+  };
+
+  [[nodiscard]] bool may_move(const gandiva_jobs& jobs, const gandiva_job& r, time_ms now) const {
+    return !jobs.acted(r) && add_time(r.moved, rest_) <= now;
+  }
+
+  std::uint32_t threshold_;
+  time_ms rest_;
+  move_gains gains_;
+};
+
+// Lets jobs grow to GPUs of their server on which nothing has changed for a while.
+//
+// Cost: watch O(jobs of the server + log servers); grow the same for each server whose period is over.
+class gandiva_growth {
+ public:
+  explicit gandiva_growth(time_ms idle_period) : period_(idle_period) {}
+
+  // When jobs of a server may grow next; max_time: none.
+  [[nodiscard]] time_ms next() const noexcept {
+    return timers_.empty() ? max_time : timers_.first().at;
+  }
+  // Something changed on the server: starts its idle period anew.
+  void watch(const gandiva_jobs& jobs, node_id n, time_ms now) {
+    const std::vector<elastic_job> elastic = jobs.elastic(n);
+    const bool may = jobs.servers().spare(n) > 0 && jobs.pool().idle(n) > 0 &&
+                     std::any_of(elastic.begin(), elastic.end(),
+                                 [](const elastic_job& j) { return j.has < j.most; });
+    if (may) {
+      timers_.set(n.value, add_time(now, period_));
+    } else {
+      timers_.cancel(n.value);
+    }
+  }
+  // Grows the jobs of the servers whose idle period is over.
+  void grow(gandiva_jobs& jobs, time_ms now) {
+    while (!timers_.empty() && timers_.first().at <= now) {
+      const node_id n(timers_.pop().id);
+      for (const resize& r : resized(jobs.elastic(n), jobs.pool().idle(n), true))
+        jobs.enlarge(jobs.at(r.job), r.gpus);
+    }
+  }
+
+ private:
+  time_ms period_;
+  timer_queue timers_;  // by server
+};
 
 }  // namespace detail
 APIARY_NAMESPACE_END

@@ -24,10 +24,10 @@ namespace detail {
 // together do more than in time slices; otherwise it is undone and that pair is not tried again. A
 // packing that is kept is judged again at each quantum.
 //
-// Cost: judge, separate O(packed jobs); choose as pack_trials::next.
+// Cost: judge, separate O(packed jobs); choose as pair_packing::next.
 class gandiva_packing {
  public:
-  // `gpu_memory`: of each GPU, in the unit of the samples.
+  // servers: 0 if nothing is packed. gpu_memory: of each GPU, in the unit of the samples.
   gandiva_packing(std::size_t servers, std::uint64_t gpu_memory)
       : gpu_memory_(gpu_memory), trials_(servers) {}
 
@@ -41,11 +41,11 @@ class gandiva_packing {
       const bool measured = guest.packed_rate > 0 && leader.packed_rate > 0;
       if (guest.kept && !measured) continue;
       if (measured &&
-          packing_pays(guest.alone, leader.alone, guest.packed_rate, leader.packed_rate)) {
+          pair_packing::pays(guest.alone, leader.alone, guest.packed_rate, leader.packed_rate)) {
         if (!guest.kept) jobs.keep(guest);
         continue;
       }
-      pack_trials& trials = trials_[guest.home.value];
+      pair_packing& trials = trials_[guest.home.value];
       trials.fail({job, leader.request.job.value});
       trials.fail({leader.request.job, job.value});
       jobs.unpack(guest);
@@ -75,8 +75,8 @@ class gandiva_packing {
   [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> choose(
       const gandiva_jobs& jobs, node_id n, std::span<gandiva_job* const> waiting,
       std::span<gandiva_job* const> running) const {
-    std::vector<job_profile> guests;
-    std::vector<gpu_profile> gpus;
+    std::vector<pair_packing::job_profile> guests;
+    std::vector<pair_packing::gpu_profile> gpus;
     for (const gandiva_job* const r : waiting) {
       if (may(jobs, *r)) guests.push_back({r->request.job, r->alone.utilization, r->alone.memory});
     }
@@ -84,7 +84,7 @@ class gandiva_packing {
       if (!may(jobs, *r) || r->alone.memory > gpu_memory_) continue;
       gpus.push_back({r->request.job.value, r->alone.utilization, gpu_memory_ - r->alone.memory});
     }
-    const auto alike = [&](const job_profile& a, const gpu_profile& b) {
+    const auto alike = [&](const pair_packing::job_profile& a, const pair_packing::gpu_profile& b) {
       const job_request& guest = jobs.at(a.job).request;
       const job_request& leader = jobs.at(job_id(b.gpu)).request;
       return guest.gpus == leader.gpus && guest.priority == leader.priority;
@@ -98,10 +98,11 @@ class gandiva_packing {
     };
     return std::pair(index(waiting, trial->job), index(running, job_id(trial->gpu)));
   }
-  // The job has left its server.
-  void forget(node_id n, job_id job) {
-    trials_[n.value].forget(job);
-    trials_[n.value].forget_gpu(job.value);
+  // The job leaves its server. Nothing if there is no packing.
+  void forget(const gandiva_job& r) {
+    if (trials_.empty() || !r.home.valid()) return;
+    trials_[r.home.value].forget(r.request.job);
+    trials_[r.home.value].forget_gpu(r.request.job.value);
   }
 
  private:
@@ -115,7 +116,7 @@ class gandiva_packing {
   }
 
   std::uint64_t gpu_memory_;
-  std::vector<pack_trials> trials_;  // by server
+  std::vector<pair_packing> trials_;  // by server
 };
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/detail/jobs.h>
+#include <apiary/gandiva/detail/packing.h>
 #include <apiary/gandiva/detail/servers.h>
 #include <apiary/model/node_table.h>
 
@@ -27,9 +28,8 @@ namespace detail {
 class gandiva_relocation {
  public:
   // While a suspended job fits into the spare GPUs of a server, moves one: from the most
-  // over-subscribed server that has such a job, the one that ran least. Calls leaves(job) before.
-  template <class Leaves>
-  static void into_spare(gandiva_jobs& jobs, Leaves&& leaves) {
+  // over-subscribed server that has such a job, the one that ran least.
+  static void into_spare(gandiva_jobs& jobs, gandiva_packing& packing) {
     const gandiva_servers& servers = jobs.servers();
     while (!servers.over().none()) {
       const std::uint32_t most = servers.most_spare();
@@ -41,16 +41,15 @@ class gandiva_relocation {
         if (!waits_for_slice(r) || r.request.gpus > most) continue;
         if (best == nullptr || r.pass < best->pass) best = &r;
       }
-      move(jobs, *best, servers.tightest(best->request.gpus), leaves);
+      move(jobs, *best, servers.tightest(best->request.gpus), packing);
     }
   }
 
   // Moves suspended jobs whose server is full of jobs of higher priority, the highest priority first,
   // then by arrival and id: to the least loaded server where they get time slices, one of their
   // affinity if there is one. Repeats while moved jobs leave others without time slices; these are of
-  // lower priority each time. Calls leaves(job) before.
-  template <class Leaves>
-  static void from_higher(gandiva_jobs& jobs, Leaves&& leaves) {
+  // lower priority each time.
+  static void from_higher(gandiva_jobs& jobs, gandiva_packing& packing) {
     for (bool moved = true; moved;) {
       moved = false;
       std::array<std::int64_t, max_gpus_per_node + 1> failed;  // the highest priority, by GPUs
@@ -60,7 +59,7 @@ class gandiva_relocation {
         if (r->request.priority <= failed[gpus] || gets_slices(jobs, r->home, *r)) continue;
         const node_id to = better(jobs, *r);
         if (to.valid()) {
-          move(jobs, *r, to, leaves);
+          move(jobs, *r, to, packing);
           moved = true;
         } else {
           failed[gpus] = r->request.priority;
@@ -73,9 +72,8 @@ class gandiva_relocation {
   [[nodiscard]] static bool waits_for_slice(const gandiva_job& r) noexcept {
     return r.phase == gandiva_phase::suspended && !r.leader.valid();
   }
-  template <class Leaves>
-  static void move(gandiva_jobs& jobs, gandiva_job& r, node_id to, Leaves&& leaves) {
-    leaves(r);
+  static void move(gandiva_jobs& jobs, gandiva_job& r, node_id to, gandiva_packing& packing) {
+    packing.forget(r);
     if (r.guest.valid()) jobs.unlink(r, jobs.at(r.guest));
     jobs.settle(r, to);
   }

@@ -1,0 +1,343 @@
+// apiary/sim/detail/simulator.h - one run of simulate(): the loop over all events.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/timer_queue.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/metric/buddy_fragmentation.h>
+#include <apiary/metric/utilization.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/sim/detail/idle_servers.h>
+#include <apiary/sim/simulation_result.h>
+#include <apiary/trace/job_list.h>
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// What the simulator calls: a JobScheduler of any type and the functions of the caller of simulate().
+struct simulated_calls {
+  absl::FunctionRef<absl::Status(const job_request&, time_ms)> submit;
+  absl::FunctionRef<absl::Status(job_id, time_ms)> finish;
+  absl::FunctionRef<absl::StatusOr<std::vector<job_id>>(node_id, time_ms)> mark_bad;
+  absl::FunctionRef<absl::Status(node_id, time_ms)> mark_healthy;
+  absl::FunctionRef<absl::Status(time_ms, std::vector<job_action>&)> decide;
+  absl::FunctionRef<time_ms()> wake;
+  // The speed of a job beside these others; without them if they do not matter.
+  absl::FunctionRef<std::uint32_t(const timed_job&, const job_placement&, std::span<const job_id>)>
+      speed;
+  absl::FunctionRef<void(const simulation_event&)> observe;
+};
+
+// The errors of simulate() that its arguments have.
+[[nodiscard]] inline absl::Status check_simulation(std::span<const timed_job> jobs,
+                                                   std::span<const outage> outages,
+                                                   std::span<const std::uint32_t> servers,
+                                                   std::uint32_t total_gpus) {
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const timed_job& j = jobs[i];
+    if (j.request.job.value == i && j.duration > 0 &&
+        j.arrival >= (i == 0 ? 0 : jobs[i - 1].arrival))
+      continue;
+    return absl::InvalidArgumentError(
+        "job " + std::to_string(i) + ": numbered " + std::to_string(j.request.job.value) +
+        ", arrival " + std::to_string(j.arrival) + ", duration " + std::to_string(j.duration) +
+        "; ids must follow the order of arrival, from 0, and durations be above 0");
+  }
+  std::map<node_id, time_ms> broken;  // until when each server was last broken
+  for (std::size_t i = 0; i < outages.size(); ++i) {
+    const outage& o = outages[i];
+    if (o.from >= o.until || o.from < (i == 0 ? 0 : outages[i - 1].from)) {
+      return absl::InvalidArgumentError(
+          "outage " + std::to_string(i) + ": from " + std::to_string(o.from) + " until " +
+          std::to_string(o.until) + "; outages must be in order of their begin, and end later");
+    }
+    time_ms& until = broken[o.node];
+    if (o.from < until) {
+      return absl::InvalidArgumentError("outage " + std::to_string(i) + ": server " +
+                                        std::to_string(o.node.value) + " breaks at " +
+                                        std::to_string(o.from) + ", but it is broken until " +
+                                        std::to_string(until));
+    }
+    until = o.until;
+  }
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    all += servers[i];
+    if (servers[i] <= buddy_fragmentation::max_levels) continue;
+    return absl::InvalidArgumentError("server " + std::to_string(i) + " has " +
+                                      std::to_string(servers[i]) + " GPUs; the limit is " +
+                                      std::to_string(buddy_fragmentation::max_levels));
+  }
+  if (servers.empty() || all == total_gpus) return absl::OkStatus();
+  return absl::InvalidArgumentError("the servers have " + std::to_string(all) +
+                                    " GPUs; the scheduler has " + std::to_string(total_gpus));
+}
+
+// One run of simulate().
+class simulator {
+ public:
+  // neighbours_matter: whether the speed of a job depends on the other jobs on its GPUs.
+  simulator(const simulated_calls& calls, std::uint32_t total_gpus, std::span<const timed_job> jobs,
+            const simulation_options& options, bool neighbours_matter)
+      : calls_(calls),
+        jobs_(jobs),
+        options_(options),
+        neighbours_matter_(neighbours_matter),
+        idle_(options.servers) {
+    out_.jobs.resize(jobs.size());
+    state_.resize(jobs.size());
+    out_.gpus = utilization(total_gpus);
+  }
+
+  [[nodiscard]] absl::StatusOr<simulation_result> run(std::span<const outage> outages) {
+    std::vector<std::pair<time_ms, std::size_t>> repairs;
+    for (std::size_t i = 0; i < outages.size(); ++i) repairs.emplace_back(outages[i].until, i);
+    std::sort(repairs.begin(), repairs.end());
+    time_ms decided = -1;  // the time of the last decision
+    std::size_t arrived = 0;
+    std::size_t broken = 0;
+    std::size_t repaired = 0;
+    while (true) {
+      time_ms now = calls_.wake();
+      if (now <= decided) {
+        return absl::InternalError("the scheduler asks to be called at " + std::to_string(now) +
+                                   ", which is not after " + std::to_string(decided));
+      }
+      if (!ends_.empty()) now = (std::min)(now, ends_.first().at);
+      if (arrived < jobs_.size()) now = (std::min)(now, jobs_[arrived].arrival);
+      if (broken < outages.size()) now = (std::min)(now, outages[broken].from);
+      if (repaired < repairs.size()) now = (std::min)(now, repairs[repaired].first);
+      if (now == max_time || now > options_.until || (unended_ == 0 && arrived == jobs_.size()))
+        break;
+      while (!ends_.empty() && ends_.first().at == now) {
+        APIARY_RETURN_IF_ERROR(end(job_id(ends_.pop().id), now));
+      }
+      for (; repaired < repairs.size() && repairs[repaired].first == now; ++repaired) {
+        const node_id n = outages[repairs[repaired].second].node;
+        APIARY_RETURN_IF_ERROR(calls_.mark_healthy(n, now));
+        if (n.value < idle_.num_servers()) idle_.set_health(n, true, now);
+        record({simulation_event::kind::repair, now, {}, n}, {});
+      }
+      for (; broken < outages.size() && outages[broken].from == now; ++broken) {
+        APIARY_RETURN_IF_ERROR(fail(outages[broken].node, now));
+      }
+      for (; arrived < jobs_.size() && jobs_[arrived].arrival == now; ++arrived) {
+        APIARY_RETURN_IF_ERROR(calls_.submit(jobs_[arrived].request, now));
+        ++unended_;
+        record({simulation_event::kind::arrival, now, jobs_[arrived].request.job}, {});
+      }
+      actions_.clear();
+      APIARY_RETURN_IF_ERROR(calls_.decide(now, actions_));
+      ++out_.decisions;
+      decided = now;
+      for (const job_action& action : actions_) carry_out(action, now);
+      if (neighbours_matter_) change_pace(now);
+    }
+    out_.scattered = idle_.area(out_.ended);
+    return std::move(out_);
+  }
+
+ private:
+  // Work is counted in milliseconds at full speed, times full_speed.
+  struct progress {
+    std::int64_t done = 0;
+    time_ms since = 0;  // the job makes progress from then on
+    std::uint32_t speed = 0;
+    std::uint32_t gpus = 0;
+    job_placement place{};  // empty while the job does not run
+  };
+  struct tenancy {
+    job_id job{};
+    std::uint32_t devices = 0;  // bit mask of the GPUs of the node
+  };
+
+  void record(const simulation_event& e, const job_placement& place) {
+    ++out_.events;
+    out_.ended = e.at;
+    out_.log.add(static_cast<std::uint64_t>(e.at)).add(static_cast<std::uint64_t>(e.what));
+    out_.log.add(std::uint64_t{e.job.value} << 32 | e.node.value);
+    for (const placement& p : place) {
+      out_.log.add(std::uint64_t{p.node.value} << 32 | p.gpu_mask);
+    }
+    calls_.observe(e);
+  }
+  void record(simulation_event::kind what, job_id job, time_ms now, const job_placement& place) {
+    const progress& p = state_[job.value];
+    record(
+        {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.place.size()), p.speed, p.since},
+        place);
+  }
+
+  // Adds the job to the GPUs of its placement, or removes it from them.
+  void occupy(job_id job, bool comes, time_ms now) {
+    progress& p = state_[job.value];
+    p.gpus = 0;
+    for (const placement& part : p.place) {
+      p.gpus += part.num_gpus();
+      if (part.node.value >= here_.size()) here_.resize(part.node.value + std::size_t{1});
+      std::vector<tenancy>& here = here_[part.node.value];
+      if (!comes) std::erase_if(here, [&](const tenancy& t) { return t.job == job; });
+      std::uint32_t others = 0;
+      for (const tenancy& t : here) {
+        if ((t.devices & part.gpu_mask) == 0) continue;
+        others |= t.devices;
+        if (neighbours_matter_) paced_.push_back(t.job);
+      }
+      const auto alone = static_cast<std::uint32_t>(std::popcount(part.gpu_mask & ~others));
+      used_ = comes ? used_ + alone : used_ - alone;
+      if (idle_.num_servers() > 0)
+        idle_.use(part.node, comes ? std::int64_t{alone} : -std::int64_t{alone}, now);
+      if (comes) here.push_back({job, part.gpu_mask});
+    }
+    out_.gpus.set(static_cast<std::uint64_t>(now), used_);
+  }
+  // The speed of the job on its GPUs, beside the other jobs there.
+  [[nodiscard]] std::uint32_t speed_of(job_id job) {
+    const job_placement& place = state_[job.value].place;
+    neighbours_.clear();
+    if (neighbours_matter_) {
+      for (const placement& part : place) {
+        for (const tenancy& t : here_[part.node.value]) {
+          if (t.job != job && (t.devices & part.gpu_mask) != 0) neighbours_.push_back(t.job);
+        }
+      }
+      sort_unique(neighbours_);
+    }
+    const std::uint32_t speed = calls_.speed(jobs_[job.value], place, neighbours_);
+    APIARY_VERIFY(speed > 0);
+    return speed;
+  }
+  static void sort_unique(std::vector<job_id>& ids) {
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  }
+
+  void carry_out(const job_action& action, time_ms now) {
+    using verb = job_action::verb;
+    simulation_result::job_record& r = out_.jobs[action.job.value];
+    switch (action.what) {
+      case verb::start:
+      case verb::pack:
+        return start(action, now);
+      case verb::suspend:
+      case verb::unpack:
+        ++r.suspended;
+        return stop(action.job, now, simulation_event::kind::suspension);
+      case verb::migrate:
+        ++r.migrated;
+        return go_on(action, now, options_.migration_cost, simulation_event::kind::migration);
+      case verb::grow:
+      case verb::shrink:
+        ++r.resized;
+        return go_on(action, now, options_.start_cost, simulation_event::kind::resize);
+    }
+  }
+  // Adds up the work done until now. From now on the job runs at `speed`, after `pause`.
+  void set_speed(job_id job, std::uint32_t speed, time_ms pause, time_ms now) {
+    progress& p = state_[job.value];
+    p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
+    p.since = (std::max)(p.since, now + pause);
+    p.speed = speed;
+    const std::int64_t left = jobs_[job.value].duration * full_speed - p.done;
+    ends_.set(job.value, p.since + (left + speed - 1) / speed);
+  }
+  void start(const job_action& action, time_ms now) {
+    progress& p = state_[action.job.value];
+    simulation_result::job_record& r = out_.jobs[action.job.value];
+    APIARY_VERIFY(p.speed == 0 && r.ended == max_time);
+    p.place = action.where;
+    occupy(action.job, true, now);
+    p.since = now;
+    set_speed(action.job, speed_of(action.job), options_.start_cost, now);
+    if (r.started == max_time) r.started = now;
+    r.waited += action.waited;
+    record(simulation_event::kind::start, action.job, now, action.where);
+  }
+  void go_on(const job_action& action, time_ms now, time_ms pause, simulation_event::kind what) {
+    progress& p = state_[action.job.value];
+    APIARY_VERIFY(p.speed > 0);
+    occupy(action.job, false, now);
+    p.place = action.where;
+    occupy(action.job, true, now);
+    set_speed(action.job, speed_of(action.job), pause, now);
+    record(what, action.job, now, action.where);
+  }
+  // Gives a new speed to the jobs whose neighbours on their GPUs changed.
+  void change_pace(time_ms now) {
+    sort_unique(paced_);
+    for (const job_id job : paced_) {
+      if (state_[job.value].speed == 0) continue;
+      const std::uint32_t speed = speed_of(job);
+      if (speed == state_[job.value].speed) continue;
+      set_speed(job, speed, 0, now);
+      record(simulation_event::kind::pace, job, now, {});
+    }
+    paced_.clear();
+  }
+  void stop(job_id job, time_ms now, simulation_event::kind why) {
+    progress& p = state_[job.value];
+    APIARY_VERIFY(p.speed > 0);
+    ends_.cancel(job.value);
+    p.done += (std::max<time_ms>)(0, now - p.since) * p.speed;
+    p.speed = 0;
+    occupy(job, false, now);
+    record(why, job, now, {});
+    p.place.clear();
+  }
+  [[nodiscard]] absl::Status end(job_id job, time_ms now) {
+    stop(job, now, simulation_event::kind::end);
+    out_.jobs[job.value].ended = now;
+    --unended_;
+    return calls_.finish(job, now);
+  }
+  [[nodiscard]] absl::Status fail(node_id n, time_ms now) {
+    record({simulation_event::kind::failure, now, {}, n}, {});
+    APIARY_ASSIGN_OR_RETURN(const std::vector<job_id> stopped, calls_.mark_bad(n, now));
+    if (n.value < idle_.num_servers()) idle_.set_health(n, false, now);
+    for (const job_id job : stopped) {
+      progress& p = state_[job.value];
+      stop(job, now, simulation_event::kind::breakdown);
+      const std::int64_t step = options_.checkpoint_interval * full_speed;
+      const std::int64_t kept = step == 0 ? 0 : p.done / step * step;
+      out_.jobs[job.value].lost += (p.done - kept) / full_speed;
+      ++out_.jobs[job.value].broken;
+      p.done = kept;
+    }
+    return absl::OkStatus();
+  }
+
+  simulated_calls calls_;
+  std::span<const timed_job> jobs_;
+  simulation_options options_;
+  bool neighbours_matter_;
+  idle_servers idle_;
+  simulation_result out_;
+  std::vector<progress> state_;
+  timer_queue ends_;  // when running jobs end
+  std::vector<job_action> actions_;
+  std::vector<std::vector<tenancy>> here_;  // the jobs on each node
+  std::vector<job_id> paced_;               // jobs whose neighbours changed
+  std::vector<job_id> neighbours_;          // scratch
+  std::uint64_t used_ = 0;                  // GPUs
+  std::size_t unended_ = 0;                 // jobs that arrived and have not ended
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
