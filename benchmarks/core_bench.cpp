@@ -106,7 +106,7 @@ void first_of_both(benchmark::State& state) {
   for (auto _ : state) {
     std::uint32_t at = 0;
     if constexpr (word_by_word) {
-      at = find_first_of_both(a, b);
+      at = find_next_of_both(a, b, 0, a.size());
     } else {
       for (at = a.find_first(); at != none && !b.test(at);) at = a.find_next(at + 1);
     }

@@ -1,7 +1,6 @@
 // Can the quotas of two tenants be met together, and which become impossible when GPUs break? The
 // quotas are reserved; a reserved node is doomed if only bad nodes are left for it.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/feasibility.h>
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/alloc/quota_ledger.h>
 #include <apiary/alloc/reserving_buddy_allocator.h>
@@ -30,7 +29,7 @@ struct cluster {
 bool possible(const cluster& c) {
   std::vector<std::uint32_t> free;
   for (level_t l = 0; l < num_levels; ++l) free.push_back(c.cells.free_count(l));
-  return can_grant_all(c.tree, free, c.quotas.total_remaining());
+  return reserving_buddy_allocator::can_reserve(c.tree, free, c.quotas.total_remaining());
 }
 
 void print(const char* when, const cluster& c, tenant_id tenant) {

@@ -4,7 +4,6 @@
 
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/alloc/capacity_index.h>
-#include <apiary/alloc/feasibility.h>
 #include <apiary/alloc/healthy_free.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/alloc/node_index.h>

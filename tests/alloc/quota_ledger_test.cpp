@@ -1,7 +1,7 @@
 // apiary/tests/alloc/quota_ledger_test.cpp - quotas, and what of them is forced onto bad cells.
 // SPDX-License-Identifier: MIT
-#include <apiary/alloc/feasibility.h>
 #include <apiary/alloc/quota_ledger.h>
+#include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/topology/uniform_tree.h>
@@ -61,8 +61,8 @@ TEST_CASE("quotas beyond 2^32 in all do not look like none") {
   ledger.set_quota(a, 0, half);
   ledger.set_quota(ledger.add_tenant(), 0, half);
   CHECK(ledger.total_remaining()[0] == std::uint64_t{1} << 32);
-  CHECK_FALSE(
-      can_grant_all(uniform_tree({8}), std::vector<std::uint32_t>{8}, ledger.total_remaining()));
+  CHECK_FALSE(reserving_buddy_allocator::can_reserve(
+      uniform_tree({8}), std::vector<std::uint32_t>{8}, ledger.total_remaining()));
   REQUIRE(ledger.charge(a, 0));
   ledger.set_quota(a, 0, 1);
   CHECK(ledger.total_remaining()[0] == half);

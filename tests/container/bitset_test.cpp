@@ -194,13 +194,13 @@ TEST_CASE("members of both are found as in the intersection") {
         if (side > 1) both.members.insert(i);
         i += 1 + random.uniform(2 * density);
       }
-      REQUIRE(find_first_of_both(a, b) == both.find_next(0));
-      REQUIRE(find_next_of_both(a, b, size) == summary_bitset::npos);
+      REQUIRE(find_next_of_both(a, b, 0, a.size()) == both.find_next(0));
+      REQUIRE(find_next_of_both(a, b, size, a.size()) == summary_bitset::npos);
       for (int round = 0; round < 20; ++round) {
         for (const std::uint32_t from : places(size, random)) {
           CAPTURE(from);
-          REQUIRE(find_next_of_both(a, b, from) == both.find_next(from));
-          REQUIRE(find_next_of_both(b, a, from) == both.find_next(from));
+          REQUIRE(find_next_of_both(a, b, from, a.size()) == both.find_next(from));
+          REQUIRE(find_next_of_both(b, a, from, b.size()) == both.find_next(from));
         }
       }
     }
@@ -214,9 +214,9 @@ TEST_CASE("sets that have members in the same words but none in common have none
     a.set(i);
     b.set(i + 1);
   }
-  CHECK(find_first_of_both(a, b) == summary_bitset::npos);
+  CHECK(find_next_of_both(a, b, 0, a.size()) == summary_bitset::npos);
   b.set(a.size() / 64 * 64);
-  CHECK(find_first_of_both(a, b) == a.size() / 64 * 64);
+  CHECK(find_next_of_both(a, b, 0, a.size()) == a.size() / 64 * 64);
 }
 
 TEST_CASE("equal means the same members of the same size") {
@@ -261,7 +261,7 @@ TEST_CASE("a move takes everything and leaves the empty set over nothing") {
     CHECK(from.count() == 0);
     CHECK(from.find_first() == summary_bitset::npos);
     from &= summary_bitset();
-    CHECK(find_first_of_both(from, from) == summary_bitset::npos);
+    CHECK(find_next_of_both(from, from, 0, from.size()) == summary_bitset::npos);
     from = before;
     CHECK(from == before);
     // NOLINTEND(bugprone-use-after-move,hicpp-invalid-access-moved)

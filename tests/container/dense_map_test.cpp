@@ -70,8 +70,4 @@ TEST_CASE("equal means the same values") {
   CHECK(a != b);
 }
 
-TEST_CASE("memory is that of the values") {
-  CHECK(loads(100).memory_bytes() == 100 * sizeof(float));
-}
-
 }  // namespace

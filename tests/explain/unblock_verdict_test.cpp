@@ -36,7 +36,7 @@ struct hosted_nodes {
 
   explicit hosted_nodes(uniform_tree t)
       : tree(t),
-        free(num_positions(t, node), 0),
+        free(detail::num_positions(t, node), 0),
         capacity(free.size(), 8),
         hosts(free.size()),
         host_capacity(free.size(), resources{80, 80}) {}

@@ -65,13 +65,13 @@ class capacity_index {
   }
   // How many cells level l has; 1 for top().
   [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept {
-    return num_positions(tree_, l);
+    return detail::num_positions(tree_, l);
   }
   // The cells of level `below` in cell c of level l, by their positions in the level.
   // Requires: below <= l.
   [[nodiscard]] id_range<cell_id> inside(level_t l, std::uint32_t c, level_t below) const noexcept {
     APIARY_ASSERT(below <= l);
-    return positions_inside(tree_, l, c, below);
+    return detail::positions_inside(tree_, l, c, below);
   }
   // The nodes in cell c of level l, by their positions in the level.
   [[nodiscard]] id_range<cell_id> nodes(level_t l, std::uint32_t c) const noexcept {
@@ -127,14 +127,6 @@ class capacity_index {
         at.slots[std::size_t{t - 1} * at.cells + i] += free / t - from / t;
     }
     return from;
-  }
-
-  // Bytes on the heap.
-  [[nodiscard]] std::size_t memory_bytes() const noexcept {
-    std::size_t bytes = free_.capacity() * sizeof(std::uint32_t) + with_free_.memory_bytes();
-    for (const level& at : levels_)
-      bytes += (at.histograms.capacity() + at.slots.capacity()) * sizeof(std::uint32_t);
-    return bytes;
   }
 
  private:

@@ -12,8 +12,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // Keeps, for every tenant and level, a quota of cells (r) and how many of them are in use (a). It
-// only counts. can_grant_all and reserving_buddy_allocator tell whether all quotas can be used
-// together.
+// only counts. reserving_buddy_allocator tells whether all quotas can be used together.
 //
 // Model:   HiveD (OSDI 2020) section 4: the allocator reserves the sum of r - a over all tenants.
 // Cost:    O(1) a call; 8 bytes a tenant and level.
@@ -70,7 +69,8 @@ class quota_ledger {
   [[nodiscard]] std::uint32_t remaining(tenant_id tenant, level_t level) const noexcept {
     return at(tenant, level).quota - at(tenant, level).allocated;
   }
-  // The sum of remaining over all tenants, by level: the reservations that can_grant_all tests.
+  // The sum of remaining over all tenants, by level: the reservations that
+  // reserving_buddy_allocator::can_reserve tests.
   [[nodiscard]] std::span<const std::uint64_t> total_remaining() const noexcept {
     return total_remaining_;
   }

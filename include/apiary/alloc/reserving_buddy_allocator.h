@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -38,6 +39,28 @@ class reserving_buddy_allocator {
   explicit reserving_buddy_allocator(const uniform_tree& tree) : cells_(tree) {
     splittable_[top()] = cells_.free_count(top());
     for (level_t l = top(); l-- > 0;) splittable_[l] = splittable_[l + 1] * tree.fan_out(l + 1);
+  }
+
+  // Whether reserved[l] cells of every level l fit disjointly into the free cells of a tree that has
+  // free[l] free cells of each level l, none inside another. The test is exact: all cells of a level
+  // split the same way, so placing the largest cells first is optimal. If some leaves are bad or
+  // pinned, pass the counts of the maximal cells without such leaves.
+  // Requires: num_levels() entries in each span; free cells that the tree can have.
+  // Cost:     O(levels).
+  // Example:  examples/quota_feasibility.cpp
+  [[nodiscard]] static bool can_reserve(const uniform_tree& tree,
+                                        std::span<const std::uint32_t> free,
+                                        std::span<const std::uint64_t> reserved) noexcept {
+    APIARY_ASSERT(free.size() == tree.num_levels() && reserved.size() == tree.num_levels());
+    std::uint64_t left = 0;  // cells of the level above that no reservation there or higher needs
+    for (level_t l = tree.num_levels(); l-- > 0;) {
+      const std::uint64_t inside = l + 1 < tree.num_levels() ? left * tree.fan_out(l + 1) : 0;
+      const std::uint64_t present = inside + free[l];
+      if (present < reserved[l]) return false;
+      APIARY_ASSERT(present <= tree.cells(l).size());
+      left = present - reserved[l];
+    }
+    return true;
   }
 
   // Reserves `count` more cells of a level if all reservations can be met afterwards. Returns

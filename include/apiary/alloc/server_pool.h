@@ -5,6 +5,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/sort.h>
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -136,8 +137,7 @@ class server_pool {
             break;
           }
           place.push_back(pick_idle(node_id(last), left));
-          std::sort(place.begin(), place.end(),
-                    [](placement a, placement b) { return a.node < b.node; });
+          detail::merge_sort(place, [](placement a, placement b) { return a.node < b.node; });
           return place;
         }
         if (place.size() + 1 == most) return {};
@@ -180,10 +180,10 @@ class server_pool {
       change(p, job_id());
     }
   }
-  // The job that has GPU `device` of server n; not valid if it is idle. Requires: device < gpus(n).
-  [[nodiscard]] job_id owner(node_id n, std::uint32_t device) const noexcept {
-    APIARY_ASSERT(device < gpus(n));
-    return servers_[n.value].owners[device];
+  // The job that has GPU `gpu` of server n; not valid if it is idle. Requires: gpu < gpus(n).
+  [[nodiscard]] job_id owner(node_id n, std::uint32_t gpu) const noexcept {
+    APIARY_ASSERT(gpu < gpus(n));
+    return servers_[n.value].owners[gpu];
   }
 
   // Marks a server bad or healthy. A bad server has no idle GPUs; its jobs stay.

@@ -156,8 +156,7 @@ class summary_bitset {
     return npos;
   }
 
-  // The least of first, ..., last-1 that is a member of both sets; npos if there is none. Without
-  // `last`, up to the end.
+  // The least of first, ..., last-1 that is a member of both sets; npos if there is none.
   // Requires: equal sizes, last <= size.
   // Cost:     O(log64 size), and one step for each pair of words in the range that both have
   //           members but none in common.
@@ -167,16 +166,6 @@ class summary_bitset {
     APIARY_ASSERT(a.size_ == b.size_ && last <= a.size_);
     const std::uint32_t i = a.next_common(b, 0, first, last);
     return i < last ? i : npos;
-  }
-  [[nodiscard]] friend std::uint32_t find_next_of_both(const summary_bitset& a,
-                                                       const summary_bitset& b,
-                                                       std::uint32_t first) noexcept {
-    return find_next_of_both(a, b, first, a.size_);
-  }
-  // The least member of both sets; npos if there is none.
-  [[nodiscard]] friend std::uint32_t find_first_of_both(const summary_bitset& a,
-                                                        const summary_bitset& b) noexcept {
-    return find_next_of_both(a, b, 0);
   }
 
   // Whether all of first, ..., last-1 are members (true when first == last).

@@ -65,9 +65,6 @@ class dense_map {
   // The end of the values, to read.
   [[nodiscard]] auto end() const noexcept { return values_.end(); }
 
-  // Bytes on the heap.
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return values_.capacity() * sizeof(T); }
-
   friend bool operator==(const dense_map&, const dense_map&) = default;
 
  private:

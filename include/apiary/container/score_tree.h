@@ -137,9 +137,6 @@ class score_tree {
     return left.empty() ? npos : left[random.uniform(static_cast<std::uint32_t>(left.size()))];
   }
 
-  // Bytes on the heap.
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return scores_.capacity(); }
-
  private:
   static constexpr std::uint32_t block = 64;
 

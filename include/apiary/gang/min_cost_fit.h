@@ -107,9 +107,10 @@ class min_cost_fit {
       std::uint64_t limit = 0;
       for (std::size_t u = 0; u < groups_.size(); ++u)
         limit += std::uint64_t{weights[u]} * groups_.at(u, k).most;
-      std::vector<std::uint64_t> above(num_positions(*tree_, k), 0);
+      std::vector<std::uint64_t> above(detail::num_positions(*tree_, k), 0);
       for (std::uint32_t c = 0; c < above.size(); ++c) {
-        for (const cell_id i : positions_inside(*tree_, k, c, k - 1)) above[c] += most[i.value];
+        for (const cell_id i : detail::positions_inside(*tree_, k, c, k - 1))
+          above[c] += most[i.value];
         above[c] = (std::min)(above[c], limit);
       }
       most = std::move(above);
@@ -186,7 +187,7 @@ class min_cost_fit {
     tree_ = &tree;
     node_level_ = node_level;
     classes_ = classes;
-    APIARY_ASSERT(classes.size() == num_positions(tree, node_level));
+    APIARY_ASSERT(classes.size() == detail::num_positions(tree, node_level));
     groups_.assign(gang, node_level, tree.num_levels());
     portions_.clear();
     listed_.clear();
@@ -223,7 +224,7 @@ class min_cost_fit {
   }
   // The cells that can hold each group alone.
   void find_cells(level_t l) {
-    std::vector<unsigned char> possible(num_positions(*tree_, l), 1);
+    std::vector<unsigned char> possible(detail::num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       const std::vector<std::uint32_t> capacity = capacities(u, l);
       for (std::size_t c = 0; c < capacity.size(); ++c)
@@ -275,7 +276,7 @@ class min_cost_fit {
     for (const std::uint32_t c : cells_) {
       bool found = false;
       for (const std::vector<std::uint32_t>& order : orders) {
-        const id_range<cell_id> inside = positions_inside(*tree_, l, c, node_level_);
+        const id_range<cell_id> inside = detail::positions_inside(*tree_, l, c, node_level_);
         if (!steps.pay(std::uint64_t{8} * inside.size() * groups_.size())) return found;
         nodes.clear();
         for (const cell_id i : inside) {

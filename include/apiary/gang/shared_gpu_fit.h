@@ -125,7 +125,7 @@ class shared_gpu_fit {
         gpus.what.needed += std::uint64_t{weights_[u]} * groups_[u].tasks;
       if (!gpus.most.empty()) tried.push_back(std::move(gpus));
     }
-    return detail::fewest_reasons(l, num_positions(*tree_, l), groups_, tried, listed_);
+    return detail::fewest_reasons(l, detail::num_positions(*tree_, l), groups_, tried, listed_);
   }
 
  private:
@@ -142,7 +142,7 @@ class shared_gpu_fit {
   }
   // Whether every cell of the level lacks capacity for some group.
   bool is_short(level_t l) {
-    std::vector<unsigned char> possible(num_positions(*tree_, l), 1);
+    std::vector<unsigned char> possible(detail::num_positions(*tree_, l), 1);
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       if (!detail::is_counted_exactly(groups_[u])) continue;
       const std::vector<std::uint32_t> capacities = capacity(u, l);

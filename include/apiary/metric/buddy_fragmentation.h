@@ -45,7 +45,6 @@ struct buddy_fragmentation {
 
   std::array<std::uint32_t, max_levels> free_cells{};   // of each level
   std::array<std::uint64_t, max_levels> free_leaves{};  // inside the free cells of each level
-  std::uint32_t largest = 0;                            // leaves of the largest free cell
 
   // Leaves in free cells of this level and above.
   [[nodiscard]] std::uint64_t leaves_from(level_t l) const noexcept {
@@ -60,11 +59,6 @@ struct buddy_fragmentation {
     if (all == 0) return 0;
     return 1 - static_cast<double>(leaves_from(l)) / static_cast<double>(all);
   }
-  // 1 - leaves of the largest free cell / all free leaves; 0 if nothing is free.
-  [[nodiscard]] double external() const noexcept {
-    const std::uint64_t all = leaves_from(0);
-    return all == 0 ? 0 : 1 - static_cast<double>(largest) / static_cast<double>(all);
-  }
 
   friend bool operator==(const buddy_fragmentation&, const buddy_fragmentation&) = default;
 
@@ -73,7 +67,6 @@ struct buddy_fragmentation {
   void add(level_t l, std::uint32_t cells, std::uint32_t leaves) noexcept {
     free_cells[l] += cells;
     free_leaves[l] += std::uint64_t{cells} * leaves;
-    if (cells != 0 && leaves > largest) largest = leaves;
   }
 };
 

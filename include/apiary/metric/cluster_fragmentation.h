@@ -24,8 +24,8 @@ class cluster_fragmentation {
  public:
   // Measures all nodes. Cost: O(nodes).
   cluster_fragmentation(fragmentation metric, const node_table& nodes)
-      : metric_(std::move(metric)), weighted_(nodes.size()), total_(recompute(nodes)) {
-    for (const node_id n : nodes.ids()) weighted_[n] = metric_.weighted(nodes[n]);
+      : metric_(std::move(metric)), weighted_(nodes.size()) {
+    for (const node_id n : nodes.ids()) update(nodes, n);
   }
 
   // Measures node n again. Call it after each change of node n.
@@ -43,12 +43,6 @@ class cluster_fragmentation {
   [[nodiscard]] double total() const noexcept {
     const auto weight = static_cast<double>(metric_.total_weight());
     return weight == 0.0 ? 0.0 : static_cast<double>(total_) / weight;
-  }
-  // Computes weighted_total() from all nodes, for checks. Cost: O(nodes).
-  [[nodiscard]] std::uint64_t recompute(const node_table& nodes) const noexcept {
-    std::uint64_t sum = 0;
-    for (const node_id n : nodes.ids()) sum += metric_.weighted(nodes[n]);
-    return sum;
   }
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/metric/task_mix.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/request.h>
@@ -192,7 +193,7 @@ class fragmentation {
     return model;
   }
   static void sort_unique(std::vector<std::uint32_t>& values) {
-    std::sort(values.begin(), values.end());
+    detail::merge_sort(values);
     values.erase(std::unique(values.begin(), values.end()), values.end());
   }
   // How many of the ascending values are <= x. No branch depends on x.

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/model/request.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <tuple>
@@ -78,7 +78,7 @@ class task_mix {
       APIARY_VERIFY(kind.valid());
       sorted.push_back({kind, 1, 0.0});
     }
-    std::sort(sorted.begin(), sorted.end(), before);
+    detail::merge_sort(sorted, before);
     task_mix mix;
     for (const weighted_kind& task : sorted) {
       if (mix.tasks_.empty() || mix.tasks_.back().kind != task.kind) {
@@ -87,7 +87,7 @@ class task_mix {
         ++mix.tasks_.back().weight;
       }
     }
-    std::sort(mix.tasks_.begin(), mix.tasks_.end(), before);
+    detail::merge_sort(mix.tasks_, before);
     const auto n = static_cast<double>(seen.size());
     const double wanted = coverage_percent * n / 100.0;
     std::size_t taken = 0;

@@ -172,11 +172,6 @@ class node_table {
     change(task, where, false);
   }
 
-  // Bytes on the heap.
-  [[nodiscard]] std::size_t memory_bytes() const noexcept {
-    return shapes_.memory_bytes() + states_.memory_bytes() + tasks_by_size_.memory_bytes();
-  }
-
   friend bool operator==(const node_table&, const node_table&) = default;
 
  private:

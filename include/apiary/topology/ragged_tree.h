@@ -26,29 +26,21 @@ APIARY_NAMESPACE_BEGIN
 // Cost:     as in the table of CellTree. Memory: 8 bytes for each cell above the leaves, 4 bytes
 //           for each leaf.
 // Example:  examples/cell_trees.cpp
-class ragged_tree {
+class ragged_tree : public detail::level_order {
  public:
-  // The most levels that a tree can have.
-  static constexpr level_t max_levels = 10;
-
   // fan_outs: for each level from the top, the children of each cell of the level above.
   explicit ragged_tree(const std::vector<std::vector<std::uint32_t>>& fan_outs)
-      : num_levels_(static_cast<level_t>(fan_outs.size())) {
-    APIARY_VERIFY(num_levels_ >= 1 && num_levels_ <= max_levels);
-    std::uint64_t cells = 0;
+      : level_order(fan_outs.size()) {
     std::uint64_t width = 1;  // cells of the level above; there is one virtual cell above the roots
     for (std::uint32_t i = 0; i < num_levels_; ++i) {
       APIARY_VERIFY(fan_outs[i].size() == width);
-      first_[num_levels_ - 1 - i] = static_cast<std::uint32_t>(cells);
       width = 0;
       for (const std::uint32_t n : fan_outs[i]) {
         APIARY_VERIFY(n >= 1);
         width += n;
       }
-      cells += width;
-      APIARY_VERIFY(cells < (std::uint64_t{1} << 31));
+      add_level(num_levels_ - 1 - i, width);
     }
-    num_cells_ = static_cast<std::uint32_t>(cells);
 
     std::vector<std::uint32_t> links(std::size_t{num_cells_} + first_[0] + 1);
     std::uint32_t* const parent = links.data();
@@ -69,33 +61,6 @@ class ragged_tree {
     first_child_ = parent_ + num_cells_;
   }
 
-  // The number of levels.
-  [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
-  // The number of cells of all levels.
-  [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
-  // The number of cells of level 0.
-  [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
-
-  // The cells of level l.
-  [[nodiscard]] id_range<cell_id> cells(level_t l) const noexcept {
-    APIARY_ASSERT(l < num_levels_);
-    return {cell_id(first_[l]), cell_id(l == 0 ? num_cells_ : first_[l - 1])};
-  }
-  // The i-th cell of level l. Requires: level l has more than i cells.
-  [[nodiscard]] cell_id at(level_t l, std::uint32_t i) const noexcept { return cells(l)[i]; }
-  // The position of c in its level l: at(l, index(c, l)) == c.
-  [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
-    APIARY_ASSERT(cells(l).contains(c));
-    return c.value - first_[l];
-  }
-
-  // The level of c.
-  [[nodiscard]] level_t level(cell_id c) const noexcept {
-    APIARY_ASSERT(c.value < num_cells_);
-    level_t l = 0;  // no early exit: a mispredicted branch costs more than the comparisons
-    for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
-    return l;
-  }
   // The cell of the next level that contains c.
   [[nodiscard]] cell_id parent(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
@@ -128,15 +93,7 @@ class ragged_tree {
     return {cell_id(begin), cell_id(end)};
   }
 
-  // Bytes on the heap, shared by all copies.
-  [[nodiscard]] std::size_t memory_bytes() const noexcept {
-    return links_.size() * sizeof(std::uint32_t);
-  }
-
  private:
-  level_t num_levels_ = 0;
-  std::uint32_t num_cells_ = 0;
-  std::array<std::uint32_t, max_levels> first_{};  // first cell of each level
   detail::shared_array<std::uint32_t> links_;   // the array that the two pointers below point into
   const std::uint32_t* parent_ = nullptr;       // of each cell
   const std::uint32_t* first_child_ = nullptr;  // of each cell above the leaves, and an end entry

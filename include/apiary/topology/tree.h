@@ -4,7 +4,9 @@
 
 #include <apiary/core/ids.h>
 
+#include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 
 APIARY_NAMESPACE_BEGIN
@@ -46,6 +48,8 @@ concept CellTree = std::copyable<T> && requires(const T& t, cell_id c, level_t l
   { t.descendants(c, l) } -> std::same_as<id_range<cell_id>>;
 };
 
+namespace detail {
+
 // How many cells level l has. The level above the roots, num_levels(), has one cell, which contains
 // everything.
 template <CellTree Tree>
@@ -65,4 +69,55 @@ template <CellTree Tree>
   return {cell_id(cells.first.value - first), cell_id(cells.last.value - first)};
 }
 
+// What all trees have whose cells are numbered in level order.
+class level_order {
+ public:
+  // The most levels that a tree can have.
+  static constexpr level_t max_levels = 10;
+
+  // The number of levels.
+  [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
+  // The number of cells of all levels.
+  [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
+  // The number of cells of level 0.
+  [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
+
+  // The cells of level l.
+  [[nodiscard]] id_range<cell_id> cells(level_t l) const noexcept {
+    APIARY_ASSERT(l < num_levels_);
+    return {cell_id(first_[l]), cell_id(l == 0 ? num_cells_ : first_[l - 1])};
+  }
+  // The i-th cell of level l. Requires: level l has more than i cells.
+  [[nodiscard]] cell_id at(level_t l, std::uint32_t i) const noexcept { return cells(l)[i]; }
+  // The position of c in its level l: at(l, index(c, l)) == c.
+  [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
+    APIARY_ASSERT(cells(l).contains(c));
+    return c.value - first_[l];
+  }
+  // The level of c.
+  [[nodiscard]] level_t level(cell_id c) const noexcept {
+    APIARY_ASSERT(c.value < num_cells_);
+    level_t l = 0;  // no early exit: a mispredicted branch costs more than the comparisons
+    for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
+    return l;
+  }
+
+ protected:
+  // Requires: 1 to max_levels levels.
+  explicit level_order(std::size_t num_levels) : num_levels_(static_cast<level_t>(num_levels)) {
+    APIARY_VERIFY(num_levels >= 1 && num_levels <= max_levels);
+  }
+  // Numbers the cells of the next level, from the top. Requires: fewer than 2^31 cells in all.
+  void add_level(level_t l, std::uint64_t cells) noexcept {
+    first_[l] = num_cells_;
+    APIARY_VERIFY(cells < (std::uint64_t{1} << 31) - num_cells_);
+    num_cells_ += static_cast<std::uint32_t>(cells);
+  }
+
+  level_t num_levels_;
+  std::uint32_t num_cells_ = 0;
+  std::array<std::uint32_t, max_levels> first_{};  // first cell of each level
+};
+
+}  // namespace detail
 APIARY_NAMESPACE_END

@@ -23,27 +23,18 @@ APIARY_NAMESPACE_BEGIN
 //           checks user input).
 // Cost:     as in the table of CellTree; parent takes one multiplication.
 // Example:  examples/cell_trees.cpp
-class uniform_tree {
+class uniform_tree : public detail::level_order {
  public:
-  // The most levels that a tree can have.
-  static constexpr level_t max_levels = 10;
-
   // fan_outs: one for each level, from the top.
-  explicit uniform_tree(std::span<const std::uint32_t> fan_outs)
-      : num_levels_(static_cast<level_t>(fan_outs.size())) {
-    APIARY_VERIFY(num_levels_ >= 1 && num_levels_ <= max_levels);
-    std::uint64_t cells = 0;
+  explicit uniform_tree(std::span<const std::uint32_t> fan_outs) : level_order(fan_outs.size()) {
     std::uint64_t width = 1;
     for (std::uint32_t i = 0; i < num_levels_; ++i) {
       const level_t l = num_levels_ - 1 - i;
-      first_[l] = static_cast<std::uint32_t>(cells);
       APIARY_VERIFY(fan_outs[i] >= 1);
       width *= fan_outs[i];
-      cells += width;
-      APIARY_VERIFY(cells < (std::uint64_t{1} << 31));
+      add_level(l, width);
       if (i > 0) split_[l + 1] = fast_div(fan_outs[i]);
     }
-    num_cells_ = static_cast<std::uint32_t>(cells);
     leaves_per_cell_[0] = fast_div(1);
     for (level_t l = 1; l < num_levels_; ++l) {
       leaves_per_cell_[l] = fast_div(leaves_per_cell_[l - 1].divisor() * fan_out(l));
@@ -53,12 +44,6 @@ class uniform_tree {
   explicit uniform_tree(std::initializer_list<std::uint32_t> fan_outs)
       : uniform_tree(std::span<const std::uint32_t>(fan_outs.begin(), fan_outs.size())) {}
 
-  // The number of levels.
-  [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
-  // The number of cells of all levels.
-  [[nodiscard]] std::uint32_t num_cells() const noexcept { return num_cells_; }
-  // The number of cells of level 0.
-  [[nodiscard]] std::uint32_t num_leaves() const noexcept { return num_cells_ - first_[0]; }
   // Children of a cell of level l; 0 for a leaf. Requires: l < num_levels().
   [[nodiscard]] std::uint32_t fan_out(level_t l) const noexcept {
     APIARY_ASSERT(l < num_levels_);
@@ -70,26 +55,6 @@ class uniform_tree {
     return leaves_per_cell_[l].divisor();
   }
 
-  // The cells of level l.
-  [[nodiscard]] id_range<cell_id> cells(level_t l) const noexcept {
-    APIARY_ASSERT(l < num_levels_);
-    return {cell_id(first_[l]), cell_id(end(l))};
-  }
-  // The i-th cell of level l. Requires: level l has more than i cells.
-  [[nodiscard]] cell_id at(level_t l, std::uint32_t i) const noexcept { return cells(l)[i]; }
-  // The position of c in its level l: at(l, index(c, l)) == c.
-  [[nodiscard]] std::uint32_t index(cell_id c, level_t l) const noexcept {
-    APIARY_ASSERT(cells(l).contains(c));
-    return c.value - first_[l];
-  }
-
-  // The level of c.
-  [[nodiscard]] level_t level(cell_id c) const noexcept {
-    APIARY_ASSERT(c.value < num_cells_);
-    level_t l = 0;  // no early exit: a mispredicted branch costs more than the comparisons
-    for (level_t k = 0; k + 1 < num_levels_; ++k) l += c.value < first_[k] ? 1U : 0U;
-    return l;
-  }
   // The cell of the next level that contains c; not valid for a cell of the top level.
   [[nodiscard]] cell_id parent(cell_id c, level_t l) const noexcept {
     APIARY_ASSERT(cells(l).contains(c));
@@ -120,14 +85,7 @@ class uniform_tree {
   }
 
  private:
-  [[nodiscard]] std::uint32_t end(level_t l) const noexcept {
-    return l == 0 ? num_cells_ : first_[l - 1];
-  }
-
-  level_t num_levels_ = 0;
-  std::uint32_t num_cells_ = 0;
-  std::array<std::uint32_t, max_levels> first_{};  // first cell of each level
-  std::array<fast_div, max_levels> split_{};       // children of a cell of each level above 0
+  std::array<fast_div, max_levels> split_{};  // children of a cell of each level above 0
   std::array<fast_div, max_levels> leaves_per_cell_{};
 };
 

@@ -194,14 +194,12 @@ std::size_t check_defragmentation(small_cluster c, std::uint32_t threshold,
 TEST_CASE("migrate: the free GPUs of four servers come together, the published way") {
   // Free: 3, 1, 2, 3 of 4.
   small_cluster c = cluster_with(4, {{1}, {1, 2}, {2}, {1}});
-  CHECK(server_fragmentation(c.servers).largest == 3);
   CHECK(server_fragmentation(c.servers).unusable(3) == 1.0);
   CHECK(server_fragmentation(c.servers).unusable(1) == doctest::Approx(1.0 / 9));
   const std::vector<migration> moves = defragment(c.servers, c.jobs, 3);
   CHECK(moves == std::vector<migration>{{job_id(0), {{1, 1}}}, {job_id(4), {{2, 1}}}});
   for (const migration& m : moves) carry_out(c, m);
   CHECK(in_use(c.servers) == 2);
-  CHECK(server_fragmentation(c.servers).largest == 4);
   CHECK(server_fragmentation(c.servers).unusable(3) == doctest::Approx(1.0 / 9));
   CHECK(defragment(c.servers, c.jobs, 3).empty());
   // With a lower threshold nothing more can move either: what is free elsewhere is too little.
