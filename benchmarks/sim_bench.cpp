@@ -231,7 +231,7 @@ void backfill_copies(benchmark::State& state) {
   std::uint64_t events = 0;
   for (auto _ : state) {
     batch_queue queue(server_placer::create(cluster_of(state.range(0))).value(),
-                      {.rule = batch_rule::backfill});
+                      {.rule = batch_options::rules::backfill});
     const absl::StatusOr<std::uint64_t> ends = ends_under(std::move(queue), list, events);
     if (!ends.ok()) return state.SkipWithError(ends.status().ToString().c_str());
     std::uint64_t sum = *ends;
@@ -330,9 +330,9 @@ void scanned_backfill(benchmark::State& state) {
 }
 BENCHMARK(scanned_backfill)->Arg(2490)->Arg(728)->Arg(364)->Unit(benchmark::kMillisecond);
 
-template <batch_rule Rule>
+template <batch_options::rules Rule>
 void batch(benchmark::State& state) {
-  const std::uint64_t expected = Rule == batch_rule::backfill
+  const std::uint64_t expected = Rule == batch_options::rules::backfill
                                      ? sum_of_ends(scanned(jobs().jobs, cluster_of(state.range(0))))
                                      : 0;
   run(
@@ -342,31 +342,34 @@ void batch(benchmark::State& state) {
       },
       expected);
 }
-BENCHMARK_TEMPLATE(batch, batch_rule::fifo)->Arg(2490)->Arg(728)->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(batch, batch_rule::backfill)
+BENCHMARK_TEMPLATE(batch, batch_options::rules::fifo)
+    ->Arg(2490)
+    ->Arg(728)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(batch, batch_options::rules::backfill)
     ->Arg(2490)
     ->Arg(728)
     ->Arg(364)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(batch, batch_rule::easy)
+BENCHMARK_TEMPLATE(batch, batch_options::rules::easy)
     ->Arg(2490)
     ->Arg(728)
     ->Arg(364)
     ->Unit(benchmark::kMillisecond);
 
 // A tick of 20 minutes; the estimates are exact.
-template <preemptive_rule Rule>
+template <preemptive_options::rules Rule>
 void preemptive(benchmark::State& state) {
   run(state, [](const server_spec& spec) {
     return preemptive_queue(server_placer::create(spec).value(),
                             {.rule = Rule, .quantum = 1'200'000});
   });
 }
-BENCHMARK_TEMPLATE(preemptive, preemptive_rule::shortest_remaining)
+BENCHMARK_TEMPLATE(preemptive, preemptive_options::rules::shortest_remaining)
     ->Arg(2490)
     ->Arg(728)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_TEMPLATE(preemptive, preemptive_rule::least_attained)
+BENCHMARK_TEMPLATE(preemptive, preemptive_options::rules::least_attained)
     ->Arg(2490)
     ->Arg(728)
     ->Unit(benchmark::kMillisecond);

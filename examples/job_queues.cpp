@@ -68,13 +68,13 @@ int main() {
   if (!list.ok() || !placer.ok() || !quotas.ok() || !guaranteed.ok() || !time_slices.ok()) return 1;
   std::printf("                       mean   mean    max   last\n");
   std::printf("minutes:             finish  delay  delay    end     use suspensions\n");
-  show("FIFO", batch_queue(*placer, {.rule = batch_rule::fifo}), *list);
-  show("backfill", batch_queue(*placer, {.rule = batch_rule::backfill}), *list);
-  show("EASY", batch_queue(*placer, {.rule = batch_rule::easy}), *list);
+  show("FIFO", batch_queue(*placer, {.rule = batch_options::rules::fifo}), *list);
+  show("backfill", batch_queue(*placer, {.rule = batch_options::rules::backfill}), *list);
+  show("EASY", batch_queue(*placer, {.rule = batch_options::rules::easy}), *list);
   show("conservative", conservative_queue(*placer), *list);
   show("least attained", preemptive_queue(*placer, {.quantum = 600'000}), *list);
   show("shortest remaining",
-       preemptive_queue(*placer, {.rule = preemptive_rule::shortest_remaining}), *list);
+       preemptive_queue(*placer, {.rule = preemptive_options::rules::shortest_remaining}), *list);
   show("Philly", *quotas, *list);
   show("HiveD", *guaranteed, *list);
   show("Gandiva", *time_slices, *list);

@@ -103,6 +103,6 @@ int main() {
   }
   const auto servers = server_placer::create({.gpus = {4, 4}}).value();
   std::printf("mean wait      of 1 GPU  of 8 GPUs\n");
-  run("FIFO", batch_queue(servers, {.rule = batch_rule::fifo}), jobs);
+  run("FIFO", batch_queue(servers, {.rule = batch_options::rules::fifo}), jobs);
   run("express_queue", express_queue(servers), jobs);
 }

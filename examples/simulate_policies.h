@@ -155,7 +155,7 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
                                              const apiary::job_list& list,
                                              const std::function<void(std::size_t)>& progress) {
   using apiary::batch_queue;
-  using apiary::batch_rule;
+  using apiary::batch_options::rules;
   const std::vector<std::uint32_t> quotas = quotas_of(list, cluster.gpus());
   policy_run out{.policy = std::string(policy),
                  .picture = gpu_picture(cluster.nodes, cluster.gpus_per_node, colors_of(list))};
@@ -215,7 +215,8 @@ inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_
     status = run(std::move(made));
   } else {
     APIARY_ASSIGN_OR_RETURN(auto made, apiary::server_placer::create(cluster.servers()));
-    const batch_rule rule = policy == "fifo" ? batch_rule::fifo : batch_rule::easy;
+    const batch_options::rules rule =
+        policy == "fifo" ? batch_options::rules::fifo : batch_options::rules::easy;
     status = run(batch_queue(std::move(made), {.rule = rule}));
   }
   APIARY_RETURN_IF_ERROR(status);

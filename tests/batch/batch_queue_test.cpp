@@ -68,7 +68,7 @@ std::vector<job_id> started(const std::vector<job_action>& actions) {
 }  // namespace
 
 TEST_CASE("batch_queue: fifo waits, backfill passes, easy passes unless it delays") {
-  const auto after_three = [](batch_rule rule) {
+  const auto after_three = [](batch_options::rules rule) {
     batch_queue queue(gpus_of_any_kind(4), {.rule = rule});
     std::vector<job_action> actions;
     CHECK(queue.submit(wants(0, 3, 10), 0).ok());
@@ -78,13 +78,13 @@ TEST_CASE("batch_queue: fifo waits, backfill passes, easy passes unless it delay
     CHECK(queue.decide(0, actions).ok());
     return started(actions);
   };
-  CHECK(after_three(batch_rule::fifo) == std::vector{job_id(0)});
-  CHECK(after_three(batch_rule::backfill) == std::vector{job_id(0), job_id(2)});
-  CHECK(after_three(batch_rule::easy) == std::vector{job_id(0), job_id(3)});
+  CHECK(after_three(batch_options::rules::fifo) == std::vector{job_id(0)});
+  CHECK(after_three(batch_options::rules::backfill) == std::vector{job_id(0), job_id(2)});
+  CHECK(after_three(batch_options::rules::easy) == std::vector{job_id(0), job_id(3)});
 }
 
 TEST_CASE("batch_queue: whoever waits long enough is first, whatever the priorities") {
-  batch_queue queue(gpus_of_any_kind(1), {.rule = batch_rule::fifo, .aging = 10});
+  batch_queue queue(gpus_of_any_kind(1), {.rule = batch_options::rules::fifo, .aging = 10});
   std::vector<job_action> actions;
   CHECK(queue.submit(wants(0, 1, max_time), 0).ok());
   CHECK(queue.decide(0, actions).ok());
@@ -100,7 +100,8 @@ TEST_CASE("batch_queue: whoever waits long enough is first, whatever the priorit
 
 TEST_CASE("batch_queue: why each waited") {
   // Two servers of two GPUs.
-  batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(), {.rule = batch_rule::easy});
+  batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(),
+                    {.rule = batch_options::rules::easy});
   std::vector<job_action> actions;
   for (std::uint32_t job = 0; job < 4; ++job) CHECK(queue.submit(wants(job, 1, 100), 0).ok());
   CHECK(queue.decide(0, actions).ok());
@@ -144,10 +145,10 @@ TEST_CASE("batch_queue: every start is that of the line of time, ahead of no res
     rng random(seed);
     const std::uint32_t gpus = 1 + random.uniform(8);
     const std::vector<timed_job> jobs = random_jobs(random, gpus, seed % 2 == 0);
-    const std::map<batch_rule, apiary_test::naive_rule> rules{
-        {batch_rule::fifo, apiary_test::naive_rule::fifo},
-        {batch_rule::backfill, apiary_test::naive_rule::backfill},
-        {batch_rule::easy, apiary_test::naive_rule::easy}};
+    const std::map<batch_options::rules, apiary_test::naive_rule> rules{
+        {batch_options::rules::fifo, apiary_test::naive_rule::fifo},
+        {batch_options::rules::backfill, apiary_test::naive_rule::backfill},
+        {batch_options::rules::easy, apiary_test::naive_rule::easy}};
     for (const auto& [rule, naive] : rules) {
       const auto number = static_cast<int>(naive);
       CAPTURE(number);
@@ -212,7 +213,7 @@ TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative eve
     const std::uint32_t gpus = 1 + random.uniform(12);
     const std::vector<timed_job> jobs = random_jobs(random, gpus, false);
     reserved<batch_queue<server_placer>> easy{
-        batch_queue(gpus_of_any_kind(gpus), {.rule = batch_rule::easy})};
+        batch_queue(gpus_of_any_kind(gpus), {.rule = batch_options::rules::easy})};
     REQUIRE(simulate(easy, jobs).ok());
     reserved<conservative_queue<server_placer>> all{conservative_queue(gpus_of_any_kind(gpus))};
     REQUIRE(simulate(all, jobs).ok());
@@ -221,9 +222,9 @@ TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative eve
   CHECK(kept > 0);
 }
 
-TEST_CASE("batch_queue: easy counts GPUs, easy_places keeps off the first one's place") {
+TEST_CASE("batch_queue: easy counts GPUs, easy_gpus keeps off the first one's place") {
   // Of two servers of two GPUs each has one idle, and the first will be whole first, at 10.
-  const auto split = [](batch_rule rule) {
+  const auto split = [](batch_options::rules rule) {
     batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(), {.rule = rule});
     std::vector<job_action> actions;
     for (std::uint32_t job = 0; job < 4; ++job)
@@ -238,14 +239,14 @@ TEST_CASE("batch_queue: easy counts GPUs, easy_places keeps off the first one's 
     CHECK(queue.decide(1, actions).ok());
     return std::pair(queue.reserved()->at, started(actions));
   };
-  CHECK(split(batch_rule::easy) == std::pair(time_ms{1}, std::vector<job_id>{}));
+  CHECK(split(batch_options::rules::easy) == std::pair(time_ms{1}, std::vector<job_id>{}));
   const std::vector around{job_id(6), job_id(5)};  // the last is then sent to the other server
-  CHECK(split(batch_rule::easy_places) == std::pair(time_ms{10}, around));
+  CHECK(split(batch_options::rules::easy_gpus) == std::pair(time_ms{10}, around));
 }
 
 namespace {
 
-// Whether easy_places reserves the first moment at which the first one has a place, asked tick by
+// Whether easy_gpus reserves the first moment at which the first one has a place, asked tick by
 // tick.
 struct earliest_places {
   batch_queue<server_placer> queue;
@@ -289,7 +290,7 @@ struct earliest_places {
 
 }  // namespace
 
-TEST_CASE("batch_queue: easy_places keeps the earliest place of the first one, wherever it goes") {
+TEST_CASE("batch_queue: easy_gpus keeps the earliest place of the first one, wherever it goes") {
   std::uint64_t kept = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(1500U); ++seed) {
     CAPTURE(seed);
@@ -299,7 +300,8 @@ TEST_CASE("batch_queue: easy_places keeps the earliest place of the first one, w
                            .anywhere = random.uniform(4) == 0};
     const auto total = static_cast<std::uint32_t>(spec.gpus.size() * 4);
     const std::vector<timed_job> jobs = random_jobs(random, total, seed % 2 == 0);
-    const batch_queue queue(server_placer::create(spec).value(), {.rule = batch_rule::easy_places});
+    const batch_queue queue(server_placer::create(spec).value(),
+                            {.rule = batch_options::rules::easy_gpus});
     reserved<batch_queue<server_placer>> easy{queue};
     REQUIRE(simulate(easy, jobs).ok());
     kept += easy.kept;
@@ -343,8 +345,9 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
       }
     };
     const server_placer placer = server_placer::create(spec).value();
-    for (const batch_rule rule :
-         {batch_rule::fifo, batch_rule::backfill, batch_rule::easy, batch_rule::easy_places})
+    for (const batch_options::rules rule :
+         {batch_options::rules::fifo, batch_options::rules::backfill, batch_options::rules::easy,
+          batch_options::rules::easy_gpus})
       all_ended(batch_queue(placer, {.rule = rule}));
     all_ended(conservative_queue(placer));
   }

@@ -89,12 +89,13 @@ void check_ids(Scheduler scheduler) {
 TEST_CASE("jobs numbered up to the highest id: every queue over time decides as with low ids") {
   const server_spec servers{.gpus = {4, 4, 4, 4}, .servers_per_rack = 2};
   const server_placer placer = server_placer::create(servers).value();
-  for (const batch_rule rule :
-       {batch_rule::fifo, batch_rule::backfill, batch_rule::easy, batch_rule::easy_places})
+  for (const batch_options::rules rule :
+       {batch_options::rules::fifo, batch_options::rules::backfill, batch_options::rules::easy,
+        batch_options::rules::easy_gpus})
     check_ids(batch_queue(placer, {.rule = rule}));
   check_ids(conservative_queue(placer));
-  for (const preemptive_rule rule :
-       {preemptive_rule::shortest_remaining, preemptive_rule::least_attained})
+  for (const preemptive_options::rules rule :
+       {preemptive_options::rules::shortest_remaining, preemptive_options::rules::least_attained})
     check_ids(preemptive_queue(placer, {.rule = rule, .quantum = 7}));
   check_ids(philly::create({.servers = servers,
                             .quotas = {6, 10},

@@ -82,13 +82,13 @@ std::vector<time_ms> naive_ends(const std::vector<timed_job>& jobs, std::uint32_
 
 TEST_CASE("preemptive_queue: three jobs on two GPUs, by attained and by remaining service") {
   const std::vector<timed_job> jobs = jobs_of({{0, 2, 2}, {0, 1, 8}, {0, 2, 6}});
-  preemptive_queue attained(any_gpus(2), {.rule = preemptive_rule::least_attained});
+  preemptive_queue attained(any_gpus(2), {.rule = preemptive_options::rules::least_attained});
   const simulation_result by_attained = simulate(attained, jobs).value();
   CHECK(by_attained.jobs[0].ended == 5);
   CHECK(by_attained.jobs[1].ended == 14);
   CHECK(by_attained.jobs[2].ended == 16);
   CHECK(metrics_of(by_attained, jobs).completion.mean == doctest::Approx(35.0 / 3));  // 11.67
-  preemptive_queue remaining(any_gpus(2), {.rule = preemptive_rule::shortest_remaining});
+  preemptive_queue remaining(any_gpus(2), {.rule = preemptive_options::rules::shortest_remaining});
   const simulation_result by_remaining = simulate(remaining, jobs).value();
   CHECK(metrics_of(by_remaining, jobs).completion.mean == doctest::Approx(28.0 / 3));  // 9.33
   CHECK(by_remaining.jobs[1].suspended == 0);
@@ -96,7 +96,7 @@ TEST_CASE("preemptive_queue: three jobs on two GPUs, by attained and by remainin
 
 TEST_CASE("preemptive_queue: a shorter job suspends a longer one, which goes on where it was") {
   const std::vector<timed_job> jobs = jobs_of({{0, 1, 10}, {4, 1, 2}});
-  preemptive_queue queue(any_gpus(1), {.rule = preemptive_rule::shortest_remaining});
+  preemptive_queue queue(any_gpus(1), {.rule = preemptive_options::rules::shortest_remaining});
   const simulation_result run = simulate(queue, jobs).value();
   CHECK(run.jobs[1].ended == 6);
   CHECK(run.jobs[0].ended == 12);
@@ -105,15 +105,15 @@ TEST_CASE("preemptive_queue: a shorter job suspends a longer one, which goes on 
 }
 
 TEST_CASE("preemptive_queue: estimates that cannot be weighed are refused in words") {
-  for (const preemptive_rule rule :
-       {preemptive_rule::least_attained, preemptive_rule::shortest_remaining}) {
+  for (const preemptive_options::rules rule :
+       {preemptive_options::rules::least_attained, preemptive_options::rules::shortest_remaining}) {
     preemptive_queue queue(any_gpus(8), {.rule = rule});
     const absl::Status negative = queue.submit({.job = job_id(3), .estimate = -1}, 0);
     CHECK(negative.code() == absl::StatusCode::kInvalidArgument);
     CHECK(negative.message() == "job 3: an estimate of -1, which is not at least 0");
     CHECK(queue.num_waiting() == 0);
     constexpr time_ms large = time_ms{1} << 62;
-    const bool counts = rule == preemptive_rule::shortest_remaining;
+    const bool counts = rule == preemptive_options::rules::shortest_remaining;
     CHECK(queue.submit({.job = job_id(4), .gpus = 4, .estimate = large}, 0).ok() == !counts);
     CHECK(queue.submit({.job = job_id(5), .gpus = 4, .estimate = large / 4}, 0).ok() == !counts);
     CHECK(queue.submit({.job = job_id(6), .gpus = 4, .estimate = large / 4 - 1}, 0).ok());
@@ -132,7 +132,7 @@ TEST_CASE("preemptive_queue: estimates that cannot be weighed are refused in wor
 
 TEST_CASE("preemptive_queue: who gives way to a job without a place goes on where it was") {
   preemptive_queue queue(server_placer::create({.gpus = {4, 4}}).value(),
-                         {.rule = preemptive_rule::shortest_remaining});
+                         {.rule = preemptive_options::rules::shortest_remaining});
   const auto decide = [&](time_ms now) {
     std::vector<job_action> actions;
     REQUIRE(queue.decide(now, actions).ok());
@@ -166,7 +166,8 @@ TEST_CASE("preemptive_queue: who gives way to a job without a place goes on wher
 
 TEST_CASE("preemptive_queue: a host that is late all the time chooses all the same") {
   for (const std::uint32_t max_late : {1U, 9U}) {
-    preemptive_queue queue(any_gpus(2), {.rule = preemptive_rule::least_attained, .quantum = 10});
+    preemptive_queue queue(any_gpus(2),
+                           {.rule = preemptive_options::rules::least_attained, .quantum = 10});
     rng random(max_late);
     std::vector<time_ms> had(3, 0);
     std::vector<bool> runs(3, false);
@@ -186,7 +187,7 @@ TEST_CASE("preemptive_queue: a host that is late all the time chooses all the sa
 }
 
 TEST_CASE("preemptive_queue: shortest remaining wants estimates") {
-  preemptive_queue queue(any_gpus(1), {.rule = preemptive_rule::shortest_remaining});
+  preemptive_queue queue(any_gpus(1), {.rule = preemptive_options::rules::shortest_remaining});
   CHECK(queue.submit({.job = job_id(0)}, 0).code() == absl::StatusCode::kInvalidArgument);
   CHECK(queue.submit({.job = job_id(0), .estimate = 4}, 0).ok());
   CHECK(queue.submit({.job = job_id(0), .estimate = 4}, 0).code() ==
@@ -209,8 +210,8 @@ TEST_CASE("preemptive_queue: each tick those run that sorting all jobs would cho
     for (const time_ms quantum : {time_ms{0}, time_ms{1}, time_ms{3}}) {
       CAPTURE(quantum);
       preemptive_queue queue(any_gpus(gpus),
-                             {.rule = quantum == 0 ? preemptive_rule::shortest_remaining
-                                                   : preemptive_rule::least_attained,
+                             {.rule = quantum == 0 ? preemptive_options::rules::shortest_remaining
+                                                   : preemptive_options::rules::least_attained,
                               .quantum = std::max<time_ms>(1, quantum)});
       const simulation_result run = simulate(queue, jobs).value();
       const std::vector<time_ms> ends = naive_ends(jobs, gpus, quantum);
@@ -240,8 +241,8 @@ TEST_CASE("preemptive_queue: the same of many jobs that run longer or shorter th
     for (const time_ms quantum : {time_ms{0}, time_ms{4}}) {
       CAPTURE(quantum);
       preemptive_queue queue(any_gpus(gpus),
-                             {.rule = quantum == 0 ? preemptive_rule::shortest_remaining
-                                                   : preemptive_rule::least_attained,
+                             {.rule = quantum == 0 ? preemptive_options::rules::shortest_remaining
+                                                   : preemptive_options::rules::least_attained,
                               .quantum = std::max<time_ms>(1, quantum)});
       const simulation_result run = simulate(queue, jobs).value();
       const std::vector<time_ms> ends = naive_ends(jobs, gpus, quantum);
@@ -267,8 +268,8 @@ TEST_CASE("preemptive_queue: on servers and with broken ones everyone ends") {
     const std::vector<timed_job> jobs = jobs_of(list);
     const std::vector<outage> outages{{node_id(0), 3, 9}, {node_id(1), 5, 6}, {node_id(0), 12, 30}};
     const server_placer servers = server_placer::create({.gpus = {4, 4, 4}}).value();
-    for (const preemptive_rule rule :
-         {preemptive_rule::shortest_remaining, preemptive_rule::least_attained}) {
+    for (const preemptive_options::rules rule : {preemptive_options::rules::shortest_remaining,
+                                                 preemptive_options::rules::least_attained}) {
       preemptive_queue queue(servers, {.rule = rule, .quantum = 4});
       const auto run = simulate(
           queue, jobs, outages, {},

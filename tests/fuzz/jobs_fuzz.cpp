@@ -157,12 +157,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   const absl::StatusOr<server_placer> placer = server_placer::create(servers);
   APIARY_VERIFY(placer.ok());
-  for (const batch_rule rule :
-       {batch_rule::fifo, batch_rule::backfill, batch_rule::easy, batch_rule::easy_places})
+  for (const batch_options::rules rule :
+       {batch_options::rules::fifo, batch_options::rules::backfill, batch_options::rules::easy,
+        batch_options::rules::easy_gpus})
     run_both<batch_queue<server_placer>>(batch_queue(*placer, {.rule = rule}), jobs, outages);
   run_both<conservative_queue<server_placer>>(conservative_queue(*placer), jobs, outages);
-  for (const preemptive_rule rule :
-       {preemptive_rule::least_attained, preemptive_rule::shortest_remaining}) {
+  for (const preemptive_options::rules rule :
+       {preemptive_options::rules::least_attained, preemptive_options::rules::shortest_remaining}) {
     run_both<preemptive_queue<server_placer>>(
         preemptive_queue(*placer, {.rule = rule, .quantum = turn}), jobs, outages);
   }

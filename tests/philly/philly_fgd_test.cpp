@@ -177,7 +177,7 @@ struct shared_host {
       REQUIRE(a.waited.total() == now - since.at(a.job.value));
       REQUIRE(a.waited[delay_cause::order] == 0);
       since.erase(a.job.value);
-      REQUIRE(gpus_of(a.where) == r.gpus);
+      REQUIRE(detail::gpus_of(a.where) == r.gpus);
       bool fits_a_rack = false;
       for (std::uint32_t i = 0; i < p.pool().num_racks(); ++i)
         fits_a_rack = fits_a_rack || p.pool().total(i) >= r.gpus;
@@ -405,7 +405,7 @@ TEST_CASE("sharing_pool: the fewest servers, each the best by the score of those
           REQUIRE(place.empty());
           continue;
         }
-        REQUIRE(gpus_of(place) == gpus);
+        REQUIRE(detail::gpus_of(place) == gpus);
         std::uint32_t left = gpus;
         std::size_t fewest = 0;
         for (; left > idle[fewest]; ++fewest) left -= idle[fewest];

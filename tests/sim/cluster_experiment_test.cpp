@@ -147,7 +147,7 @@ experiment_outcome experiment(Make&& make, const simulation_options& costs,
   return {milliseconds / 1000 / static_cast<double>(jobs), busy / 5};
 }
 
-auto batch_of(batch_rule rule) {
+auto batch_of(batch_options::rules rule) {
   return [rule](const server_spec& servers) {
     return batch_queue(server_placer::create(servers).value(), {.rule = rule});
   };
@@ -156,10 +156,10 @@ auto batch_of(batch_rule rule) {
 }  // namespace
 
 TEST_CASE("cluster experiment: first come first served, strictly and with backfill") {
-  const double backfill = experiment(batch_of(batch_rule::backfill), {}).seconds;
+  const double backfill = experiment(batch_of(batch_options::rules::backfill), {}).seconds;
   CAPTURE(backfill);
   CHECK(std::abs(backfill - 2203) < 0.03 * 2203);  // published
-  const double strict = experiment(batch_of(batch_rule::fifo), {}).seconds;
+  const double strict = experiment(batch_of(batch_options::rules::fifo), {}).seconds;
   CAPTURE(strict);
   CHECK(std::abs(strict - 2625) < 0.03 * 2625);
 }
@@ -186,7 +186,8 @@ TEST_CASE("cluster experiment: packing and migration use the published share of 
   };
   for (const std::array<std::uint32_t, 3>& utilization : ways) {
     CAPTURE(utilization[0]);
-    const double before = experiment(batch_of(batch_rule::backfill), {}, utilization).utilization;
+    const double before =
+        experiment(batch_of(batch_options::rules::backfill), {}, utilization).utilization;
     CAPTURE(before);
     CHECK(std::abs(before - 0.501) < 0.002);
     const experiment_outcome after =

@@ -44,7 +44,7 @@ constexpr auto unseen = [](const simulation_event&) {};
 
 TEST_CASE("simulate: a job over two servers is slower, a start costs time") {
   const std::vector<timed_job> jobs{job(0, 3, 0, 100), job(1, 4, 5, 100)};
-  batch_queue queue(servers({4, 4}, true), {.rule = batch_rule::fifo});
+  batch_queue queue(servers({4, 4}, true), {.rule = batch_options::rules::fifo});
   const auto speed = [](const timed_job&, const job_placement& place) -> std::uint32_t {
     return place.size() == 1 ? 1000 : 300;
   };
@@ -204,12 +204,16 @@ std::uint64_t golden_log(Queue queue) {
 
 TEST_CASE("simulate: the same seed gives the same events everywhere") {
   const server_placer placer = servers(std::vector<std::uint32_t>(8, 4));
-  CHECK(golden_log(batch_queue(placer, {.rule = batch_rule::fifo})) == 6697537732906514376U);
-  CHECK(golden_log(batch_queue(placer, {.rule = batch_rule::backfill})) == 5470474834603502331U);
-  CHECK(golden_log(batch_queue(placer, {.rule = batch_rule::easy})) == 6649528084173152770U);
-  CHECK(golden_log(preemptive_queue(placer, {.rule = preemptive_rule::least_attained,
+  CHECK(golden_log(batch_queue(placer, {.rule = batch_options::rules::fifo})) ==
+        6697537732906514376U);
+  CHECK(golden_log(batch_queue(placer, {.rule = batch_options::rules::backfill})) ==
+        5470474834603502331U);
+  CHECK(golden_log(batch_queue(placer, {.rule = batch_options::rules::easy})) ==
+        6649528084173152770U);
+  CHECK(golden_log(preemptive_queue(placer, {.rule = preemptive_options::rules::least_attained,
                                              .quantum = 600})) == 17992507531844096068U);
-  CHECK(golden_log(preemptive_queue(placer, {.rule = preemptive_rule::shortest_remaining})) ==
+  CHECK(golden_log(
+            preemptive_queue(placer, {.rule = preemptive_options::rules::shortest_remaining})) ==
         9539057688620648770U);
 }
 
@@ -338,7 +342,7 @@ TEST_CASE("job_metrics: percentiles by nearest rank, sums by cause") {
   CHECK(job_metrics::time_summary::of(values).mean == 100.5);
   CHECK(job_metrics::time_summary::of({}).max == 0);
   const std::vector<timed_job> jobs{job(0, 4, 10, 10), job(1, 4, 10, 10), job(2, 1, 10, 5)};
-  batch_queue queue(servers({4}), {.rule = batch_rule::fifo});
+  batch_queue queue(servers({4}), {.rule = batch_options::rules::fifo});
   const simulation_result run = simulate(queue, jobs).value();
   const job_metrics all = metrics_of(run, jobs);
   CHECK(all.ended == 3);

@@ -5,6 +5,7 @@
 #include <apiary/alloc/server_pool.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
+#include <apiary/philly/detail/locality_search.h>
 #include <apiary/philly/detail/victims.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/philly.h>
@@ -124,7 +125,7 @@ class naive_philly_over {
     const auto found = jobs_.find(job.value);
     if (found == jobs_.end()) return std::nullopt;
     const record& r = found->second;
-    return standing{r.at, r.locality, r.tries, apiary::gpus_of(r.place)};
+    return standing{r.at, r.locality, r.tries, apiary::detail::gpus_of(r.place)};
   }
 
  private:
@@ -152,7 +153,7 @@ class naive_philly_over {
   }
   [[nodiscard]] std::uint32_t collected(std::uint32_t tenant) const {
     const apiary::job_id job = collector_[tenant];
-    return job.valid() ? apiary::gpus_of(jobs_.at(job.value).place) : 0;
+    return job.valid() ? apiary::detail::gpus_of(jobs_.at(job.value).place) : 0;
   }
   [[nodiscard]] std::uint32_t running(std::uint32_t tenant) const {
     return used_[tenant] - collected(tenant);
@@ -190,7 +191,7 @@ class naive_philly_over {
     begun_.push_back(r.request.job);
   }
   void release(record& r) {
-    used_[r.request.tenant.value] -= apiary::gpus_of(r.place);
+    used_[r.request.tenant.value] -= apiary::detail::gpus_of(r.place);
     if (!r.place.empty()) places_.give(r.place);
     r.place.clear();
     apiary::job_id& collector = collector_[r.request.tenant.value];
@@ -213,13 +214,13 @@ class naive_philly_over {
   }
   [[nodiscard]] bool collect(record& r) {
     for (const apiary::node_id n : r.aim) {
-      const std::uint32_t missing = r.request.gpus - apiary::gpus_of(r.place);
+      const std::uint32_t missing = r.request.gpus - apiary::detail::gpus_of(r.place);
       const std::uint32_t more = std::min(missing, places_.pool().idle(n));
       if (more == 0) continue;
       places_.add(r.request.job, n, more, r.place);
       used_[r.request.tenant.value] += more;
     }
-    return apiary::gpus_of(r.place) == r.request.gpus;
+    return apiary::detail::gpus_of(r.place) == r.request.gpus;
   }
   void start(record& r, const apiary::job_placement& more, time_ms now,
              std::vector<apiary::job_action>& actions) {
@@ -310,7 +311,7 @@ class naive_philly_over {
   }
 
   apiary::philly_options options_;
-  apiary::locality_places<Pool> places_;
+  apiary::detail::locality_search<Pool> places_;
   std::vector<std::uint32_t> used_;        // by tenant
   std::vector<apiary::job_id> collector_;  // by tenant
   std::map<std::uint32_t, record> jobs_;

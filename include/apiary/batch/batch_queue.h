@@ -25,17 +25,16 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Which jobs may start before the first job in the queue.
-enum class batch_rule : std::uint8_t {
-  fifo,         // none
-  backfill,     // every job that fits, in order; the first job may starve
-  easy,         // a job that does not delay the first job's reservation of a number of GPUs
-  easy_places,  // the same, but the reservation is for particular GPUs
-};
-
 // Options of a batch_queue.
 struct batch_options {
-  batch_rule rule = batch_rule::easy;  // which jobs may start
+  // Which jobs may start before the first job in the queue.
+  enum class rules : std::uint8_t {
+    fifo,       // none
+    backfill,   // every job that fits, in order; the first job may starve
+    easy,       // a job that does not delay the first job's reservation of a number of GPUs
+    easy_gpus,  // the same, but the reservation is for particular GPUs
+  };
+  rules rule = rules::easy;  // which jobs may start
   // A job counts as if it had arrived priority * aging milliseconds earlier, so every job becomes the
   // first one in time.
   time_ms aging = 0;
@@ -50,14 +49,14 @@ struct batch_options {
 //           reservation at the time when, by the estimates, enough GPUs will be idle. Another job
 //           starts if it ends before that time or leaves enough GPUs. With `easy` the reservation
 //           counts GPUs: it holds where any GPUs will do and no job runs longer than its estimate.
-//           With `easy_places` it is the time when the placer finds a placement for the first job,
+//           With `easy_gpus` it is the time when the placer finds GPUs for the first job,
 //           and another job starts if it ends before or gets none of those GPUs. It holds wherever
 //           no job runs longer than its estimate and no server breaks.
 // Requires: times >= 0 that never decrease; |priority| * aging and times below 2^61; decide() after
 //           each time at which a job was submitted or ended, or a server broke or was repaired.
 // Cost:     a call O(log jobs). decide: O(distinct GPU counts of jobs) steps of O(log jobs) and a
 //           proposal for each job that starts, and a proposal for each GPU count that does not fit.
-//           With easy_places also a copy of the placer, a finish() for each job that ends before
+//           With easy_gpus also a copy of the placer, a finish() for each job that ends before
 //           the reservation, a proposal for each time at which one ends, and a second commit() for
 //           each job that starts.
 // Example:  examples/job_queues.cpp
@@ -121,16 +120,16 @@ class batch_queue {
       if (!started) break;
     }
     const std::optional<detail::wait_queues::entry> first = jobs_.queues().first();
-    if (first && options_.rule == batch_rule::backfill) {
+    if (first && options_.rule == batch_options::rules::backfill) {
       APIARY_RETURN_IF_ERROR(fill(now, actions, [](std::uint32_t) { return max_time; }));
-    } else if (first && options_.rule == batch_rule::easy) {
+    } else if (first && options_.rule == batch_options::rules::easy) {
       reserved_ = reserve(*first, now);
       const auto longest = [&](std::uint32_t gpus) {
         if (gpus <= reserved_->spare || reserved_->at == max_time) return max_time;
         return reserved_->at - now;
       };
       APIARY_RETURN_IF_ERROR(fill(now, actions, longest));
-    } else if (first && options_.rule == batch_rule::easy_places) {
+    } else if (first && options_.rule == batch_options::rules::easy_gpus) {
       APIARY_RETURN_IF_ERROR(fill_around(*first, now, actions));
     }
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
@@ -139,7 +138,7 @@ class batch_queue {
   // When decide() must be called even if nothing happens: never.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
 
-  // The reservation of the last decide(), for easy and easy_places; nullopt if no job waits.
+  // The reservation of the last decide(), for easy and easy_gpus; nullopt if no job waits.
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
   // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
@@ -209,7 +208,7 @@ class batch_queue {
   [[nodiscard]] absl::Status fill_around(const detail::wait_queues::entry& first, time_ms now,
                                          std::vector<job_action>& actions) {
     Placer then = placer();  // becomes the state at the time of the reservation
-    APIARY_ASSIGN_OR_RETURN(reserved_, reserve_place(first, now, then));
+    APIARY_ASSIGN_OR_RETURN(reserved_, reserve_gpus(first, now, then));
     std::vector<std::uint32_t> in_the_way;  // GPU counts of jobs that would use reserved GPUs
     const auto longest = [&](std::uint32_t gpus) {
       const auto end = in_the_way.end();
@@ -232,8 +231,8 @@ class batch_queue {
     return absl::OkStatus();
   }
   // When, by the estimates, the job will fit; `then` becomes the state at that time, with the job.
-  [[nodiscard]] absl::StatusOr<reservation> reserve_place(const detail::wait_queues::entry& e,
-                                                          time_ms now, Placer& then) {
+  [[nodiscard]] absl::StatusOr<reservation> reserve_gpus(const detail::wait_queues::entry& e,
+                                                         time_ms now, Placer& then) {
     const job_request& r = jobs_[e.job].request;
     const time_ms earliest = reserve(e, now).at;
     std::optional<weighted_tree::item> end = ends_.first();

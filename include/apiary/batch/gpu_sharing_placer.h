@@ -18,15 +18,15 @@
 #include <apiary/model/plan.h>
 #include <apiary/model/request.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -41,10 +41,10 @@ template <NodeScore Score>
 class gpu_sharing_placer {
  public:
   // A placer for an idle cluster; spec.anywhere and spec.servers_per_rack are not used.
-  // kInvalidArgument: as check_servers(spec), or no server has a GPU.
+  // kInvalidArgument: as spec.check(), or no server has a GPU.
   [[nodiscard]] static absl::StatusOr<gpu_sharing_placer> create(const server_spec& spec,
                                                                  Score score) {
-    APIARY_RETURN_IF_ERROR(check_servers(spec));
+    APIARY_RETURN_IF_ERROR(spec.check());
     node_table nodes;
     for (const std::uint32_t gpus : spec.gpus) nodes.add({.gpus = gpus});
     if (nodes.total_gpus() == 0) return absl::InvalidArgumentError("the servers have no GPUs");
@@ -61,8 +61,9 @@ class gpu_sharing_placer {
                       (tasks + (rest > 0 ? 1 : 0) <= gang_sharing_scheduler<Score>::max_tasks &&
                        (tasks < whole_tasks_ || (tasks == whole_tasks_ && rest <= largest_rest_)));
     if (r.gpus > 0 && fits) return absl::OkStatus();
-    return absl::InvalidArgumentError(name(r.job) + " requests " + std::to_string(r.gpus) +
-                                      " GPUs; it does not fit even into the idle cluster");
+    return absl::InvalidArgumentError(
+        absl::StrCat("job ", r.job.value, " requests ", r.gpus,
+                     " GPUs; it does not fit even into the idle cluster"));
   }
   // Where the job would run now; nullopt if it does not fit now, or if the search for a gang used up
   // its budget. kInvalidArgument: as check(r).
@@ -92,8 +93,8 @@ class gpu_sharing_placer {
     std::uint32_t gpus = 0;
     for (const placement& p : place) gpus += p.num_gpus();
     if (gpus != r.gpus || gpus == 0) {
-      return absl::InvalidArgumentError(name(r.job) + " requests " + std::to_string(r.gpus) +
-                                        " GPUs; the placement has " + std::to_string(gpus));
+      return absl::InvalidArgumentError(absl::StrCat("job ", r.job.value, " requests ", r.gpus,
+                                                     " GPUs; the placement has ", gpus));
     }
     if (place.size() == 1) {
       APIARY_RETURN_IF_ERROR(scheduler_.commit(task(r.job, gpus), place[0]));
@@ -161,7 +162,6 @@ class gpu_sharing_placer {
     }
   }
 
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   [[nodiscard]] static task_request task(job_id job, std::uint32_t gpus) noexcept {
     return {.job = job, .gpus = gpus, .gpu_milli = whole_gpu};
   }
@@ -176,7 +176,7 @@ class gpu_sharing_placer {
   }
 
   gang_sharing_scheduler<Score> scheduler_;
-  absl::flat_hash_map<std::uint32_t, job_placement> running_;
+  std::unordered_map<std::uint32_t, job_placement> running_;
   std::uint32_t largest_ = 0;               // GPUs of the largest server
   std::uint32_t task_ = max_gpus_per_node;  // GPUs of a task of a gang
   std::uint32_t whole_tasks_ = 0;           // the most such tasks in an idle cluster

@@ -15,6 +15,7 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -22,21 +23,19 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
-// Which jobs come first.
-enum class preemptive_rule : std::uint8_t {
-  shortest_remaining,  // the smallest GPUs * remaining time, by the estimate
-  least_attained,      // the smallest GPUs * time that the job has run so far
-};
-
 // Options of a preemptive_queue.
 struct preemptive_options {
-  preemptive_rule rule = preemptive_rule::least_attained;  // which jobs run
+  // Which jobs come first.
+  enum class rules : std::uint8_t {
+    shortest_remaining,  // the smallest GPUs * remaining time, by the estimate
+    least_attained,      // the smallest GPUs * time that the job has run so far
+  };
+  rules rule = rules::least_attained;  // which jobs run
   // least_attained only: jobs are chosen again at multiples of the quantum, or at the first decide()
   // after one.
   time_ms quantum = 1;
@@ -72,9 +71,9 @@ class preemptive_queue {
   // kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (by_remaining() && r.estimate > most_gpu_time / (std::max<time_ms>)(1, r.gpus)) {
-      return absl::InvalidArgumentError(
-          "job " + std::to_string(r.job.value) + ": an estimate of " + std::to_string(r.estimate) +
-          " on " + std::to_string(r.gpus) + " GPUs is not below 2^62 of GPU-time");
+      return absl::InvalidArgumentError(absl::StrCat("job ", r.job.value, ": an estimate of ",
+                                                     r.estimate, " on ", r.gpus,
+                                                     " GPUs is not below 2^62 of GPU-time"));
     }
     APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 0, max_time));
     wait(*added, now);
@@ -112,7 +111,7 @@ class preemptive_queue {
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     jobs_.queues().begin_round();
     running_.shift_to(by_remaining() ? -now : now);
-    const bool choose = by_remaining() || now % options_.quantum == 0 || now >= turn_at_;
+    const bool choose = by_remaining() || now % options_.quantum == 0 || now >= next_choice_;
     std::vector<job_id> stopped;
     if (choose && !running_.empty() && jobs_.queues().gpus() > placer().idle_gpus()) {
       APIARY_RETURN_IF_ERROR(stop_all_but_first(now, stopped));
@@ -127,14 +126,15 @@ class preemptive_queue {
     }
     std::move(started.begin(), started.end(), std::back_inserter(actions));
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
-    const bool turns = !by_remaining() && !jobs_.queues().empty() && !running_.empty();
-    turn_at_ =
-        turns ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
+    const bool choose_again = !by_remaining() && !jobs_.queues().empty() && !running_.empty();
+    next_choice_ = choose_again
+                       ? add_time(now / options_.quantum * options_.quantum, options_.quantum)
+                       : max_time;
     return absl::OkStatus();
   }
   // When decide() must be called even if nothing happens: at the next multiple of the quantum if a
   // job waits and one runs (least_attained), otherwise never.
-  [[nodiscard]] time_ms wake() const noexcept { return turn_at_; }
+  [[nodiscard]] time_ms wake() const noexcept { return next_choice_; }
 
   // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
@@ -155,7 +155,7 @@ class preemptive_queue {
   static constexpr time_ms most_gpu_time = (time_ms{1} << 62) - 1;
 
   [[nodiscard]] bool by_remaining() const noexcept {
-    return options_.rule == preemptive_rule::shortest_remaining;
+    return options_.rule == preemptive_options::rules::shortest_remaining;
   }
 
   // The level of a running job in running_.
@@ -242,7 +242,7 @@ class preemptive_queue {
   detail::job_records<Placer, record> jobs_;
   preemptive_options options_;
   detail::run_queues running_;
-  time_ms turn_at_ = max_time;  // the next choice, as of the last decide()
+  time_ms next_choice_ = max_time;  // the next choice, as of the last decide()
 };
 
 static_assert(JobScheduler<preemptive_queue<server_placer>>);

@@ -10,9 +10,9 @@
 #include <apiary/model/job.h>
 #include <apiary/model/node_table.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,6 +20,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,21 +31,20 @@ struct server_spec {
   std::vector<std::uint32_t> gpus{};   // GPUs of each server
   std::uint32_t servers_per_rack = 1;  // rack r has the servers from r * servers_per_rack on
   bool anywhere = false;  // a job may span more servers than it would in an empty cluster
-};
 
-// OK if the cluster has a server, no server has more than max_gpus_per_node GPUs, and racks have
-// servers; else kInvalidArgument.
-[[nodiscard]] inline absl::Status check_servers(const server_spec& spec) {
-  if (spec.gpus.empty()) return absl::InvalidArgumentError("a cluster needs at least one server");
-  if (spec.servers_per_rack == 0) return absl::InvalidArgumentError("a rack has 0 servers");
-  for (std::size_t i = 0; i < spec.gpus.size(); ++i) {
-    if (spec.gpus[i] <= max_gpus_per_node) continue;
-    return absl::InvalidArgumentError("server " + std::to_string(i) + ": " +
-                                      std::to_string(spec.gpus[i]) + " GPUs; the limit is " +
-                                      std::to_string(max_gpus_per_node));
+  // OK if the cluster has a server, no server has more than max_gpus_per_node GPUs, and racks have
+  // servers; else kInvalidArgument.
+  [[nodiscard]] absl::Status check() const {
+    if (gpus.empty()) return absl::InvalidArgumentError("a cluster needs at least one server");
+    if (servers_per_rack == 0) return absl::InvalidArgumentError("a rack has 0 servers");
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      if (gpus[i] <= max_gpus_per_node) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("server ", i, ": ", gpus[i], " GPUs; the limit is ", max_gpus_per_node));
+    }
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
+};
 
 // A placer that uses best fit: a job goes to the server with the fewest idle GPUs that are enough. A
 // job that is larger than every server goes to the fewest servers (alloc/server_pool.h).
@@ -53,18 +53,17 @@ struct server_spec {
 //       look-up.
 class server_placer {
  public:
-  // A placer for an idle cluster. kInvalidArgument: as check_servers(spec).
+  // A placer for an idle cluster. kInvalidArgument: as spec.check().
   [[nodiscard]] static absl::StatusOr<server_placer> create(const server_spec& spec) {
-    APIARY_RETURN_IF_ERROR(check_servers(spec));
+    APIARY_RETURN_IF_ERROR(spec.check());
     return server_placer(spec);
   }
 
   // kInvalidArgument: no GPUs, or more than the cluster has.
   [[nodiscard]] absl::Status check(const job_request& r) const {
     if (r.gpus > 0 && r.gpus <= pool_.total()) return absl::OkStatus();
-    return absl::InvalidArgumentError("job " + std::to_string(r.job.value) + " requests " +
-                                      std::to_string(r.gpus) + " GPUs; the cluster has " +
-                                      std::to_string(pool_.total()));
+    return absl::InvalidArgumentError(absl::StrCat("job ", r.job.value, " requests ", r.gpus,
+                                                   " GPUs; the cluster has ", pool_.total()));
   }
   // Where the job would run now; nullopt if it does not fit now. kInvalidArgument: as check(r).
   [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) const {
@@ -76,14 +75,14 @@ class server_placer {
   // The job runs at `place`. kAlreadyExists: the job runs already. kInvalidArgument: no job id, or
   // another number of GPUs than the job wants. kAborted: the GPUs are not idle (any more).
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
-    const std::string job = "job " + std::to_string(r.job.value);
+    const std::string job = absl::StrCat("job ", r.job.value);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job to commit needs an id");
     if (running_.contains(r.job.value)) return absl::AlreadyExistsError(job + " runs already");
     std::uint32_t gpus = 0;
     for (const placement& p : place) gpus += p.num_gpus();
     if (gpus != r.gpus) {
-      return absl::InvalidArgumentError(job + " requests " + std::to_string(r.gpus) +
-                                        " GPUs; the placement has " + std::to_string(gpus));
+      return absl::InvalidArgumentError(
+          absl::StrCat(job, " requests ", r.gpus, " GPUs; the placement has ", gpus));
     }
     if (!pool_.can_take(place)) return absl::AbortedError(job + ": its GPUs are not idle");
     pool_.take(r.job, place);
@@ -94,7 +93,7 @@ class server_placer {
   [[nodiscard]] absl::Status finish(job_id job) {
     const auto found = running_.find(job.value);
     if (found == running_.end()) {
-      return absl::NotFoundError("job " + std::to_string(job.value) + " does not run");
+      return absl::NotFoundError(absl::StrCat("job ", job.value, " does not run"));
     }
     pool_.give(found->second);
     running_.erase(found);
@@ -141,7 +140,7 @@ class server_placer {
   }
   [[nodiscard]] absl::Status set_health(node_id n, bool healthy) {
     if (n.value >= pool_.num_servers()) {
-      return absl::NotFoundError("there is no server " + std::to_string(n.value));
+      return absl::NotFoundError(absl::StrCat("there is no server ", n.value));
     }
     pool_.set_health(n, healthy);
     return absl::OkStatus();
@@ -150,7 +149,7 @@ class server_placer {
   server_pool pool_;
   bool anywhere_;
   std::vector<std::uint32_t> largest_;  // GPUs of the 1, 2, ... largest servers
-  absl::flat_hash_map<std::uint32_t, job_placement> running_;
+  std::unordered_map<std::uint32_t, job_placement> running_;
 };
 
 static_assert(JobPlacer<server_placer>);

@@ -85,10 +85,10 @@ class gandiva {
     friend bool operator==(const standing&, const standing&) noexcept = default;
   };
 
-  // kInvalidArgument: as check_servers(); a quantum or idle period that is not above 0; a migration
+  // kInvalidArgument: as servers.check(); a quantum or idle period that is not above 0; a migration
   // cost below 0; a max_loss that is not in 1, ..., 1000; a threshold of 0.
   [[nodiscard]] static absl::StatusOr<gandiva> create(const gandiva_options& options) {
-    APIARY_RETURN_IF_ERROR(check_servers(options.servers));
+    APIARY_RETURN_IF_ERROR(options.servers.check());
     if (options.quantum <= 0) {
       return absl::InvalidArgumentError("quantum " + std::to_string(options.quantum) +
                                         " ms; it must be above 0");

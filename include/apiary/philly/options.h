@@ -8,10 +8,10 @@
 #include <apiary/model/job.h>
 
 #include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -23,8 +23,6 @@ enum class job_locality : std::uint8_t {
   one_rack,  // in one rack, on any servers
   anywhere,  // on any servers
 };
-// The number of localities.
-inline constexpr std::size_t num_job_localities = 3;
 
 // Options of the Philly scheduler. The default times are the published ones.
 struct philly_options {
@@ -40,30 +38,27 @@ struct philly_options {
 
   // For max_tries: a job keeps its first locality.
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
-};
 
-// kInvalidArgument: no tenant, quotas that add up to more than `gpus`, or a time that is not above 0.
-[[nodiscard]] inline absl::Status check_philly(const philly_options& options, std::uint64_t gpus) {
-  if (options.quotas.empty()) return absl::InvalidArgumentError("no tenant has a quota");
-  std::uint64_t reserved = 0;
-  for (const std::uint32_t quota : options.quotas) reserved += quota;
-  if (reserved > gpus) {
-    return absl::InvalidArgumentError("the quotas add up to " + std::to_string(reserved) +
-                                      " GPUs; the cluster has " + std::to_string(gpus));
+  // kInvalidArgument: no tenant, quotas that add up to more than `gpus`, or a time that is not above 0.
+  [[nodiscard]] absl::Status check(std::uint64_t gpus) const {
+    if (quotas.empty()) return absl::InvalidArgumentError("no tenant has a quota");
+    std::uint64_t reserved = 0;
+    for (const std::uint32_t quota : quotas) reserved += quota;
+    if (reserved > gpus) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the quotas add up to ", reserved, " GPUs; the cluster has ", gpus));
+    }
+    if (acquire_time > 0 && backoff_time > 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("acquire_time ", acquire_time, ", backoff_time ",
+                                                   backoff_time, ": both must be above 0"));
   }
-  if (options.acquire_time <= 0 || options.backoff_time <= 0) {
-    return absl::InvalidArgumentError("acquire_time " + std::to_string(options.acquire_time) +
-                                      ", backoff_time " + std::to_string(options.backoff_time) +
-                                      ": both must be above 0");
+  // The same for `servers`. kInvalidArgument also: as servers.check().
+  [[nodiscard]] absl::Status check() const {
+    APIARY_RETURN_IF_ERROR(servers.check());
+    std::uint64_t gpus = 0;
+    for (const std::uint32_t here : servers.gpus) gpus += here;
+    return check(gpus);
   }
-  return absl::OkStatus();
-}
-// The same for options.servers. kInvalidArgument also: as check_servers(options.servers).
-[[nodiscard]] inline absl::Status check_philly(const philly_options& options) {
-  APIARY_RETURN_IF_ERROR(check_servers(options.servers));
-  std::uint64_t gpus = 0;
-  for (const std::uint32_t here : options.servers.gpus) gpus += here;
-  return check_philly(options, gpus);
-}
+};
 
 APIARY_NAMESPACE_END

@@ -9,6 +9,7 @@
 #include <apiary/model/job.h>
 #include <apiary/model/job_scheduler.h>
 #include <apiary/philly/detail/jobs.h>
+#include <apiary/philly/detail/locality_search.h>
 #include <apiary/philly/detail/victims.h>
 #include <apiary/philly/detail/wait_queues.h>
 #include <apiary/philly/options.h>
@@ -85,19 +86,19 @@ class philly_scheduler {
     unknown,    // it waits again, up to max_retries times
   };
 
-  // A scheduler for the idle cluster options.servers. kInvalidArgument: as check_philly(options).
+  // A scheduler for the idle cluster options.servers. kInvalidArgument: as options.check().
   [[nodiscard]] static absl::StatusOr<philly_scheduler> create(
       const philly_options& options) requires
       std::constructible_from<Pool, std::span<const std::uint32_t>, std::uint32_t> {
-    APIARY_RETURN_IF_ERROR(check_philly(options));
+    APIARY_RETURN_IF_ERROR(options.check());
     return philly_scheduler(options, Pool(options.servers.gpus, options.servers.servers_per_rack));
   }
   // A scheduler over a pool in which no job has GPUs yet; options.servers is not used.
-  // kInvalidArgument: the pool has no server; or as check_philly(options, pool.total()).
+  // kInvalidArgument: the pool has no server; or as options.check(pool.total()).
   [[nodiscard]] static absl::StatusOr<philly_scheduler> create(const philly_options& options,
                                                                Pool pool) {
     if (pool.num_servers() == 0) return absl::InvalidArgumentError("the pool has no server");
-    APIARY_RETURN_IF_ERROR(check_philly(options, pool.total()));
+    APIARY_RETURN_IF_ERROR(options.check(pool.total()));
     return philly_scheduler(options, std::move(pool));
   }
 
@@ -203,7 +204,7 @@ class philly_scheduler {
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
-    const std::uint32_t held = gpus_of(r->place);
+    const std::uint32_t held = detail::gpus_of(r->place);
     if (r->running) return standing{phase::run, r->locality, r->tries, held};
     const detail::philly_cycle& cycle = jobs_.queues().cycle();
     return standing{cycle.acquires(r->relaxed, now_) ? phase::acquire : phase::backoff, r->locality,
@@ -258,21 +259,21 @@ class philly_scheduler {
     jobs_.appoint(r, now);
     APIARY_VERIFY(!jobs_.collect(r));  // a job that fits already was started before
   }
-  // Starts every job that fits: jobs within their quota first, and, if `lends`, then the others.
-  void start_all(bool lends, time_ms now, std::vector<job_action>& actions) {
-    locality_places<Pool>& places = jobs_.places();
+  // Starts every job that fits: jobs within their quota first, and, if `beyond_quota`, then the others.
+  void start_all(bool beyond_quota, time_ms now, std::vector<job_action>& actions) {
+    detail::locality_search<Pool>& search = jobs_.search();
     for (bool again = true; again;) {
       again = false;
-      places.begin_round();
-      for (const bool lend : {false, true}) {
-        if (lend && !lends) break;
+      search.begin_round();
+      for (const bool any_quota : {false, true}) {
+        if (any_quota && !beyond_quota) break;
         const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {
-          return gpus <= pool().idle() && !places.failed(gpus, locality) &&
-                 (lend || jobs_.within_quota(t, gpus));
+          return gpus <= pool().idle() && !search.failed(gpus, locality) &&
+                 (any_quota || jobs_.within_quota(t, gpus));
         };
         while (const std::optional<detail::philly_wait_queues::entry> next =
                    jobs_.queues().first_that(now, may)) {
-          const job_placement place = places.find(next->gpus, next->locality);
+          const job_placement place = search.find(next->gpus, next->locality);
           if (place.empty()) continue;
           detail::philly_job& r = jobs_.at(next->job);
           const detail::philly_tenant& owner = jobs_.tenants()[r.request.tenant.value];
@@ -331,7 +332,7 @@ class philly_scheduler {
       return a.started != b.started ? a.started > b.started : a.job > b.job;
     });
     const std::vector<std::size_t> victims =
-        detail::choose_victims(jobs_.places(), candidates, gpus, locality);
+        detail::choose_victims(jobs_.search(), candidates, gpus, locality);
     if (victims.empty()) {
       if (!fresh) jobs_.set_hopeless(gpus, locality);
       return;
@@ -342,18 +343,18 @@ class philly_scheduler {
       queue(v, now);
       actions.push_back({job_action::verb::suspend, v.request.job, {}, {}});
     }
-    jobs_.start(jobs_.at(job), jobs_.places().look(gpus, locality), now, actions);
+    jobs_.start(jobs_.at(job), jobs_.search().look(gpus, locality), now, actions);
   }
 
   // The next time at which a job begins to acquire that could start, preempt or collect now.
   [[nodiscard]] time_ms next_chance() {
-    locality_places<Pool>& places = jobs_.places();
-    places.begin_round();
+    detail::locality_search<Pool>& search = jobs_.search();
+    search.begin_round();
     const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {
       return (!jobs_.tenants()[t.value].collector.valid() && jobs_.within_quota(t, gpus)) ||
              may_preempt(t, gpus, locality) ||
-             (gpus <= pool().idle() && !places.failed(gpus, locality) &&
-              !places.find(gpus, locality).empty());
+             (gpus <= pool().idle() && !search.failed(gpus, locality) &&
+              !search.find(gpus, locality).empty());
     };
     const time_ms chance = jobs_.queues().next({now_, {}}, may).at;
     // GPUs that became idle since the last collection are collected at the next event.

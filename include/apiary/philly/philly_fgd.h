@@ -154,29 +154,29 @@ class gpu_sharing_pool {
   [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
     std::array<std::uint32_t, max_gpus_per_node + 1> open{};  // servers by idle GPUs
     for (const node_id n : among) ++open[idle(n)];
-    std::vector<std::uint32_t> parts;
+    std::vector<std::uint32_t> on_server;
     std::uint32_t left = gpus;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
-      for (; open[k] > 0 && left > 0 && parts.size() < most; --open[k]) {
-        parts.push_back((std::min)(left, k));
-        left -= parts.back();
+      for (; open[k] > 0 && left > 0 && on_server.size() < most; --open[k]) {
+        on_server.push_back((std::min)(left, k));
+        left -= on_server.back();
       }
     }
     job_placement place;
     if (left > 0) return place;
     summary_bitset allowed(num_servers());
     std::uint32_t least = max_gpus_per_node + 1;  // the fewest idle GPUs of servers allowed so far
-    for (const std::uint32_t k : parts) {         // descending
+    for (const std::uint32_t k : on_server) {     // descending
       if (k < least) {
         for (const node_id n : among) {
           if (idle(n) >= k && idle(n) < least) allowed.set(n.value);
         }
         least = k;
       }
-      const absl::StatusOr<task_plan> part = tasks_.propose(whole({}, k), allowed);
-      APIARY_VERIFY(part.ok() && part->result == plan_result::bind);
-      place.push_back(part->where);
-      allowed.reset(part->where.node.value);
+      const absl::StatusOr<task_plan> plan = tasks_.propose(whole({}, k), allowed);
+      APIARY_VERIFY(plan.ok() && plan->result == plan_result::bind);
+      place.push_back(plan->where);
+      allowed.reset(plan->where.node.value);
     }
     std::sort(place.begin(), place.end(), [](placement a, placement b) { return a.node < b.node; });
     return place;
@@ -192,16 +192,16 @@ class gpu_sharing_pool {
       for (std::uint32_t d = 0; d < gpus(p.node); ++d) {
         if (owner(p.node, d) == job) held |= std::uint32_t{1} << d;
       }
-      if (held != 0) end_part({p.node, held});
+      if (held != 0) end_task({p.node, held});
       p.gpu_mask |= held;
-      const task_request task = whole(part_id(p), p.num_gpus());
+      const task_request task = whole(task_id(p), p.num_gpus());
       APIARY_VERIFY(change(p.node, [&] { return tasks_.commit(task, p); }).ok());
       set_owner(p, job);
     }
   }
   // Frees the GPUs of a job on these servers.
   void give(std::span<const placement> place) {
-    for (const placement& p : place) end_part(p);
+    for (const placement& p : place) end_task(p);
   }
   // The job that has a GPU; not valid: none.
   [[nodiscard]] job_id owner(node_id n, std::uint32_t device) const noexcept {
@@ -237,12 +237,12 @@ class gpu_sharing_pool {
     return {.job = id, .gpus = gpus, .gpu_milli = whole_gpu};
   }
   // Different for each group of GPUs: no two have the same first GPU of a server.
-  [[nodiscard]] job_id part_id(const placement& p) const noexcept {
-    const auto device = static_cast<std::uint32_t>(std::countr_zero(p.gpu_mask));
-    return job_id(first_reserved().value + p.node.value * max_gpus_per_node + device);
+  [[nodiscard]] job_id task_id(const placement& p) const noexcept {
+    const auto gpu = static_cast<std::uint32_t>(std::countr_zero(p.gpu_mask));
+    return job_id(first_reserved().value + p.node.value * max_gpus_per_node + gpu);
   }
-  void end_part(const placement& p) {
-    APIARY_VERIFY(change(p.node, [&] { return tasks_.finish(part_id(p)); }).ok());
+  void end_task(const placement& p) {
+    APIARY_VERIFY(change(p.node, [&] { return tasks_.finish(task_id(p)); }).ok());
     set_owner(p, {});
   }
   void set_owner(const placement& p, job_id job) noexcept {

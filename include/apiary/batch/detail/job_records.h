@@ -8,14 +8,15 @@
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -39,16 +40,16 @@ class job_records {
  public:
   explicit job_records(Placer placer) : placer_(std::move(placer)) {}
 
-  // Adds a job that neither waits nor runs yet. The pointer is valid until the next add().
+  // Adds a job that neither waits nor runs yet. The pointer is valid until forget().
   // kInvalidArgument: no job id, an estimate below `least` or above `most`, or the job would not fit
   // in an idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::StatusOr<Record*> add(const job_request& r, time_ms least, time_ms most) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.estimate < least || r.estimate > most) {
-      return absl::InvalidArgumentError(name(r.job) + ": an estimate of " +
-                                        std::to_string(r.estimate) + ", which is not " +
-                                        (r.estimate < least ? "at least " + std::to_string(least)
-                                                            : "at most " + std::to_string(most)));
+      const bool small = r.estimate < least;
+      return absl::InvalidArgumentError(
+          absl::StrCat(name(r.job), ": an estimate of ", r.estimate, ", which is not ",
+                       small ? "at least " : "at most ", small ? least : most));
     }
     APIARY_RETURN_IF_ERROR(placer_.check(r));
     const auto [at, is_new] = jobs_.try_emplace(r.job.value);
@@ -128,10 +129,10 @@ class job_records {
   [[nodiscard]] std::size_t num_running() const noexcept { return jobs_.size() - queues_.size(); }
 
  private:
-  [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
+  [[nodiscard]] static std::string name(job_id job) { return absl::StrCat("job ", job.value); }
 
   Placer placer_;
-  absl::flat_hash_map<std::uint32_t, Record> jobs_;
+  std::unordered_map<std::uint32_t, Record> jobs_;
   wait_queues queues_;
 };
 

@@ -7,11 +7,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
+#include <apiary/philly/detail/locality_search.h>
 #include <apiary/philly/detail/wait_queues.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/server_pool_concept.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -62,23 +63,23 @@ struct philly_tenant {
 template <ServerPool Pool>
 class philly_jobs {
  public:
-  // Requires: check_philly(options, pool.total()) is OK.
+  // Requires: options.check(pool.total()) is OK.
   philly_jobs(const philly_options& options, Pool pool)
       : max_tries_(options.max_tries),
-        places_(std::move(pool)),
+        search_(std::move(pool)),
         queues_({(std::min)(options.acquire_time, longest),
                  (std::min)(options.backoff_time, longest)}) {
     for (const std::uint32_t quota : options.quotas) tenants_.push_back({.quota = quota});
   }
 
   // The pool.
-  [[nodiscard]] const Pool& pool() const noexcept { return places_.pool(); }
+  [[nodiscard]] const Pool& pool() const noexcept { return search_.pool(); }
   // The pool with locality. A caller that takes or gives GPUs here must undo that.
-  [[nodiscard]] locality_places<Pool>& places() noexcept { return places_; }
+  [[nodiscard]] locality_search<Pool>& search() noexcept { return search_; }
   // The pool, for users other than these jobs. GPUs may become idle.
   [[nodiscard]] Pool& changing_pool() {
     changed(true);
-    return places_.changing_pool();
+    return search_.changing_pool();
   }
   // The queues, the tenants, and the number of jobs.
   [[nodiscard]] const philly_wait_queues& queues() const noexcept { return queues_; }
@@ -94,15 +95,15 @@ class philly_jobs {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? nullptr : &found->second;
   }
-  // The job with this id. Requires: there is such a job. The reference is valid until another job
-  // is added.
+  // The job with this id. Requires: there is such a job. The reference is valid until it
+  // is erased.
   [[nodiscard]] philly_job& at(job_id job) { return jobs_.at(job.value); }
 
   // Whether the quota of the tenant allows a job of so many GPUs, besides the running jobs and the
   // GPUs that the collector wants. A job that wants as many GPUs as the collector may replace it.
   [[nodiscard]] bool within_quota(tenant_id t, std::uint32_t gpus) const noexcept {
     const philly_tenant& owner = tenants_[t.value];
-    return has_room(owner, gpus, owner.wanted == gpus ? 0 : owner.wanted);
+    return allows(owner, gpus, owner.wanted == gpus ? 0 : owner.wanted);
   }
   // Whether the job is the collector of its tenant.
   [[nodiscard]] bool collects(const philly_job& r) const noexcept {
@@ -150,7 +151,7 @@ class philly_jobs {
     queues_.leave(r.request, r.began, r.locality);
     if (!more.empty()) {
       release(r);
-      places_.take(r.request.job, more);
+      search_.take(r.request.job, more);
       r.place = more;
       t.used += r.request.gpus;
     }
@@ -161,7 +162,7 @@ class philly_jobs {
     r.began = now;
     t.running.insert({-now, r.request.job.value, r.request.gpus});
     actions.push_back({job_action::verb::start, r.request.job, r.place, waited});
-    if (within && t.collector.valid() && !has_room(t, t.wanted, 0)) dismiss(at(t.collector), now);
+    if (within && t.collector.valid() && !allows(t, t.wanted, 0)) dismiss(at(t.collector), now);
   }
 
   // Makes the job the collector of its tenant until it stops acquiring. Requires: it acquires, and
@@ -169,7 +170,7 @@ class philly_jobs {
   void appoint(philly_job& r, time_ms now) {
     tenants_[r.request.tenant.value].collector = r.request.job;
     tenants_[r.request.tenant.value].wanted = r.request.gpus;
-    r.aim = places_.aim(r.request.gpus, r.locality);
+    r.aim = search_.aim(r.request.gpus, r.locality);
     set_timer(r, next_change(r, now));
   }
   // Gives the collector the idle GPUs of the servers on which it collects. Returns whether it has
@@ -179,7 +180,7 @@ class philly_jobs {
     for (const node_id n : r.aim) {
       const std::uint32_t more = (std::min)(r.request.gpus - t.collected, pool().idle(n));
       if (more == 0) continue;
-      places_.add(r.request.job, n, more, r.place);
+      search_.add(r.request.job, n, more, r.place);
       changed(false);
       t.used += more;
       t.collected += more;
@@ -217,7 +218,7 @@ class philly_jobs {
   // Sets the health of a server. Returns the jobs with GPUs there, ascending; other users of these
   // GPUs are left to the host. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
-    APIARY_ASSIGN_OR_RETURN(std::vector<job_id> there, places_.set_health(n, healthy));
+    APIARY_ASSIGN_OR_RETURN(std::vector<job_id> there, search_.set_health(n, healthy));
     changed(healthy);
     std::erase_if(there, [&](job_id job) {
       const philly_job* const r = find(job);
@@ -244,8 +245,8 @@ class philly_jobs {
   static constexpr time_ms longest = time_ms{1} << 60;
 
   // Whether the quota allows `gpus` GPUs besides the running jobs and `claimed` GPUs.
-  [[nodiscard]] static bool has_room(const philly_tenant& t, std::uint32_t gpus,
-                                     std::uint32_t claimed) noexcept {
+  [[nodiscard]] static bool allows(const philly_tenant& t, std::uint32_t gpus,
+                                   std::uint32_t claimed) noexcept {
     return std::uint64_t{t.running_gpus()} + claimed + gpus <= t.quota;
   }
 
@@ -267,7 +268,7 @@ class philly_jobs {
   void release(philly_job& r) {
     tenants_[r.request.tenant.value].used -= gpus_of(r.place);
     if (!r.place.empty()) {
-      places_.give(r.place);
+      search_.give(r.place);
       changed(true);
     }
     r.place.clear();
@@ -288,9 +289,9 @@ class philly_jobs {
   }
 
   std::uint32_t max_tries_;
-  locality_places<Pool> places_;
+  locality_search<Pool> search_;
   std::vector<philly_tenant> tenants_;
-  absl::flat_hash_map<std::uint32_t, philly_job> jobs_;
+  std::unordered_map<std::uint32_t, philly_job> jobs_;
   philly_wait_queues queues_;
   weighted_tree timers_;  // of waiting jobs, by time
   std::vector<std::pair<std::uint32_t, job_locality>> hopeless_;

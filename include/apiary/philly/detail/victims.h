@@ -5,6 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/model/job.h>
+#include <apiary/philly/detail/locality_search.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/server_pool_concept.h>
 
@@ -27,27 +28,27 @@ struct philly_candidate {
 // fit even without all candidates. Candidates are removed in order until the job fits. Then, from the
 // last one on, each candidate is put back if the job still fits; so every victim is needed.
 //
-// Requires: the candidates run at their placements. At the end `places` is unchanged.
+// Requires: the candidates run at their placements. At the end `search` is unchanged.
 // Cost:     O(candidates) searches for a placement.
 template <ServerPool Pool>
-[[nodiscard]] std::vector<std::size_t> choose_victims(locality_places<Pool>& places,
+[[nodiscard]] std::vector<std::size_t> choose_victims(locality_search<Pool>& search,
                                                       std::span<const philly_candidate> candidates,
                                                       std::uint32_t gpus, job_locality locality) {
   std::size_t n = 0;
   bool fits = false;
   while (n < candidates.size() && !fits) {
-    places.give(candidates[n++].place);
-    fits = !places.look(gpus, locality).empty();
+    search.give(candidates[n++].place);
+    fits = !search.look(gpus, locality).empty();
   }
   std::vector<std::size_t> victims;
   while (n > 0) {
     --n;
-    places.take(candidates[n].job, candidates[n].place);
-    if (!fits || !places.look(gpus, locality).empty()) continue;
-    places.give(candidates[n].place);
+    search.take(candidates[n].job, candidates[n].place);
+    if (!fits || !search.look(gpus, locality).empty()) continue;
+    search.give(candidates[n].place);
     victims.push_back(n);
   }
-  for (const std::size_t i : victims) places.take(candidates[i].job, candidates[i].place);
+  for (const std::size_t i : victims) search.take(candidates[i].job, candidates[i].place);
   return victims;
 }
 

@@ -75,7 +75,7 @@ class philly_wait_queues {
   // The job waits from now on, and begins to acquire now. Returns the clock of its queue; pass it
   // to waited().
   delays enter(const job_request& r, time_ms key, job_locality locality, time_ms now) {
-    line& l = queues_[{r.tenant, r.gpus}];
+    job_queue& l = queues_[{r.tenant, r.gpus}];
     ++l.waiting;
     ++waiting_;
     l.jobs[index(locality)].insert({now % cycle_.length(), r.job.value, key});
@@ -83,14 +83,14 @@ class philly_wait_queues {
   }
   // The job waits no more. Requires, here and below: it waits, with these arguments.
   void leave(const job_request& r, time_ms began, job_locality locality) {
-    line& l = queues_.at({r.tenant, r.gpus});
+    job_queue& l = queues_.at({r.tenant, r.gpus});
     --l.waiting;
     --waiting_;
     l.jobs[index(locality)].erase(began % cycle_.length(), r.job.value);
   }
   // The job waits at locality `to` from now on.
   void relax(const job_request& r, time_ms began, time_ms key, job_locality from, job_locality to) {
-    line& l = queues_.at({r.tenant, r.gpus});
+    job_queue& l = queues_.at({r.tenant, r.gpus});
     l.jobs[index(from)].erase(began % cycle_.length(), r.job.value);
     l.jobs[index(to)].insert({began % cycle_.length(), r.job.value, key});
   }
@@ -126,11 +126,11 @@ class philly_wait_queues {
   }
   // The next time after now when any job begins or stops to acquire; max_time if no job waits.
   [[nodiscard]] time_ms next_change(time_ms now) const {
-    const auto anyone = [](tenant_id, std::uint32_t, job_locality) { return true; };
-    const time_ms begins = next({now, {}}, anyone).at;
+    const auto any_job = [](tenant_id, std::uint32_t, job_locality) { return true; };
+    const time_ms begins = next({now, {}}, any_job).at;
     if (begins == max_time) return max_time;
     // A job that stops acquiring begins again one backoff later.
-    return (std::min)(begins, next({now + cycle_.backoff, {}}, anyone).at - cycle_.backoff);
+    return (std::min)(begins, next({now + cycle_.backoff, {}}, any_job).at - cycle_.backoff);
   }
   // From now on the jobs of each queue wait because of cause(tenant, gpus).
   template <class Cause>
@@ -142,28 +142,30 @@ class philly_wait_queues {
   }
 
  private:
+  static constexpr std::size_t num_localities = 3;
+
   // The queue of one tenant and number of GPUs.
-  struct line {
+  struct job_queue {
     delay_clock clock{};
     std::size_t waiting = 0;
     // By the moment of the cycle at which they began; the weight is the key.
-    std::array<weighted_tree, num_job_localities> jobs{};
+    std::array<weighted_tree, num_localities> jobs{};
   };
-  using lines = std::map<std::pair<tenant_id, std::uint32_t>, line>;  // by tenant and GPUs
+  using queues = std::map<std::pair<tenant_id, std::uint32_t>, job_queue>;  // by tenant and GPUs
 
   [[nodiscard]] static constexpr std::size_t index(job_locality l) noexcept {
     return static_cast<std::size_t>(l);
   }
   template <class Visit>
   void for_each(Visit&& visit) const {
-    visit_lines(queues_.begin(), queues_.end(), visit);
+    visit_queues(queues_.begin(), queues_.end(), visit);
   }
   template <class Visit>
-  void visit_lines(lines::const_iterator at, lines::const_iterator end, Visit&& visit) const {
+  void visit_queues(queues::const_iterator at, queues::const_iterator end, Visit&& visit) const {
     if (waiting_ == 0) return;
     for (; at != end; ++at) {
       if (at->second.waiting == 0) continue;
-      for (std::size_t i = 0; i < num_job_localities; ++i) {
+      for (std::size_t i = 0; i < num_localities; ++i) {
         const weighted_tree& jobs = at->second.jobs[i];
         if (!jobs.empty())
           visit(at->first.first, at->first.second, static_cast<job_locality>(i), jobs);
@@ -171,10 +173,10 @@ class philly_wait_queues {
     }
   }
   template <class May>
-  [[nodiscard]] std::optional<entry> first_of(lines::const_iterator at, lines::const_iterator end,
+  [[nodiscard]] std::optional<entry> first_of(queues::const_iterator at, queues::const_iterator end,
                                               time_ms now, May& may) const {
     std::optional<entry> best;
-    visit_lines(
+    visit_queues(
         at, end, [&](tenant_id t, std::uint32_t gpus, job_locality l, const weighted_tree& jobs) {
           if (!may(t, gpus, l)) return;
           const std::optional<weighted_tree::item> i = acquiring(jobs, now);
@@ -207,7 +209,7 @@ class philly_wait_queues {
   }
 
   philly_cycle cycle_;
-  lines queues_;
+  queues queues_;
   std::size_t waiting_ = 0;  // in all queues
 };
 

@@ -1,0 +1,192 @@
+// apiary/philly/detail/locality_search.h - where a gang runs: on one server, in one rack, or anywhere.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/philly/options.h>
+#include <apiary/philly/server_pool_concept.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The number of GPUs of a placement.
+[[nodiscard]] inline std::uint32_t gpus_of(std::span<const placement> place) noexcept {
+  std::uint32_t gpus = 0;
+  for (const placement& p : place) gpus += p.num_gpus();
+  return gpus;
+}
+
+// Finds GPUs of a pool by locality, and takes and gives them. A job for one server goes where it fits in the whole pool. A larger job goes to
+// the least occupied rack in which it fits. The pool chooses the servers.
+//
+// Cost: a search for a placement: one fit() for a job of one server, else O(racks log racks) and a fit()
+//       for each rack with enough idle GPUs.
+template <ServerPool Pool>
+class locality_search {
+ public:
+  // Requires: the pool has a server.
+  explicit locality_search(Pool pool) : pool_(std::move(pool)) {
+    for (std::uint32_t rack = 0; rack < pool_.num_racks(); ++rack) {
+      largest_.push_back(sums_of_largest(pool_.servers_of(rack)));
+    }
+    all_largest_ = sums_of_largest(pool_.servers());
+  }
+
+  // The pool.
+  [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
+  // The pool, for other users; GPUs may become idle.
+  [[nodiscard]] Pool& changing_pool() noexcept {
+    given_ = true;
+    return pool_;
+  }
+
+  // A placement of `gpus` GPUs; empty if there is none now. Requires: 0 < gpus <= pool().total().
+  [[nodiscard]] job_placement look(std::uint32_t gpus, job_locality locality) {
+    if (gpus > pool_.idle()) return {};
+    if (gpus <= all_largest_.front()) {
+      job_placement place = pool_.fit(pool_.servers(), gpus, 1);
+      if (!place.empty() || locality == job_locality::packed) return place;
+    }
+    if (locality != job_locality::anywhere && in_a_rack(gpus)) {
+      for (const std::uint32_t rack : by_idle()) {
+        if (pool_.idle(rack) < gpus) return {};
+        job_placement place =
+            pool_.fit(pool_.servers_of(rack), gpus, max_servers(largest_[rack], gpus, locality));
+        if (!place.empty()) return place;
+      }
+      return {};
+    }
+    return pool_.fit(pool_.servers(), gpus, max_servers(all_largest_, gpus, locality));
+  }
+
+  // As look(); remembers a failure for failed().
+  [[nodiscard]] job_placement find(std::uint32_t gpus, job_locality locality) {
+    job_placement place = look(gpus, locality);
+    if (place.empty()) failed_.emplace_back(gpus, locality);
+    return place;
+  }
+  // Begins a round. Earlier failures still hold, unless GPUs have become idle since.
+  void begin_round() noexcept {
+    if (std::exchange(given_, false)) failed_.clear();
+  }
+  // Whether a search for so many GPUs at this locality has failed.
+  [[nodiscard]] bool failed(std::uint32_t gpus, job_locality locality) const noexcept {
+    return std::find(failed_.begin(), failed_.end(), std::pair(gpus, locality)) != failed_.end();
+  }
+
+  // The servers on which a job that does not fit collects; together they are large enough. They are the
+  // servers with the most idle GPUs in the rack that has the most idle GPUs and could hold the job.
+  [[nodiscard]] std::vector<node_id> aim(std::uint32_t gpus, job_locality locality) const {
+    id_range<node_id> among = pool_.servers();
+    std::uint32_t most = max_servers(all_largest_, gpus, locality);
+    if (locality != job_locality::anywhere && in_a_rack(gpus) && most > 1) {
+      for (const std::uint32_t rack : by_idle()) {
+        if (pool_.total(rack) < gpus) continue;
+        among = pool_.servers_of(rack);
+        most = max_servers(largest_[rack], gpus, locality);
+        break;
+      }
+    }
+    std::vector<node_id> servers = pool_.most_idle(among, most);
+    std::uint32_t size = 0;
+    for (const node_id n : servers) size += pool_.gpus(n);
+    if (size >= gpus) return servers;
+    servers = pool_.most_idle(among, among.size());
+    std::stable_sort(servers.begin(), servers.end(),
+                     [&](node_id a, node_id b) { return pool_.gpus(a) > pool_.gpus(b); });
+    servers.resize((std::min<std::size_t>)(servers.size(), most));
+    return servers;
+  }
+
+  // The job gets these idle GPUs.
+  void take(job_id job, std::span<const placement> place) { pool_.take(job, place); }
+  // These GPUs become idle.
+  void give(std::span<const placement> place) {
+    pool_.give(place);
+    given_ = true;
+  }
+  // The job gets k more GPUs of a server; they are added to `place`.
+  // Requires: k <= pool().idle(n).
+  void add(job_id job, node_id n, std::uint32_t k, job_placement& place) {
+    const placement more = pool_.pick_idle(n, k);
+    pool_.take(job, {&more, 1});
+    const auto at =
+        std::lower_bound(place.begin(), place.end(), n,
+                         [](const placement& p, node_id node) { return p.node < node; });
+    if (at != place.end() && at->node == n) {
+      at->gpu_mask |= more.gpu_mask;
+    } else {
+      place.insert(at, more);
+    }
+  }
+  // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: there is no
+  // such server.
+  [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
+    if (n.value >= pool_.num_servers()) {
+      return absl::NotFoundError(absl::StrCat("there is no server ", n.value));
+    }
+    pool_.set_health(n, healthy);
+    given_ = true;
+    std::vector<job_id> there;
+    for (std::uint32_t d = 0; d < pool_.gpus(n); ++d) {
+      if (pool_.owner(n, d).valid()) there.push_back(pool_.owner(n, d));
+    }
+    std::sort(there.begin(), there.end());
+    there.erase(std::unique(there.begin(), there.end()), there.end());
+    return there;
+  }
+
+ private:
+  // The GPUs of the 1, 2, ... largest of these servers.
+  [[nodiscard]] std::vector<std::uint32_t> sums_of_largest(id_range<node_id> servers) const {
+    std::vector<std::uint32_t> sums;
+    for (const node_id n : servers) sums.push_back(pool_.gpus(n));
+    std::sort(sums.begin(), sums.end(), std::greater<>());
+    std::partial_sum(sums.begin(), sums.end(), sums.begin());
+    return sums;
+  }
+  // Whether a rack has so many GPUs.
+  [[nodiscard]] bool in_a_rack(std::uint32_t gpus) const noexcept {
+    return std::any_of(largest_.begin(), largest_.end(),
+                       [&](const auto& sums) { return sums.back() >= gpus; });
+  }
+  [[nodiscard]] static std::uint32_t max_servers(std::span<const std::uint32_t> sums,
+                                                 std::uint32_t gpus, job_locality locality) {
+    if (locality != job_locality::packed) return static_cast<std::uint32_t>(sums.size());
+    const auto enough = std::lower_bound(sums.begin(), sums.end(), gpus);
+    return static_cast<std::uint32_t>(enough - sums.begin()) + 1;
+  }
+  // The racks, with the most idle GPUs first.
+  [[nodiscard]] std::vector<std::uint32_t> by_idle() const {
+    std::vector<std::uint32_t> racks(pool_.num_racks());
+    std::iota(racks.begin(), racks.end(), 0U);
+    std::stable_sort(racks.begin(), racks.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return pool_.idle(a) > pool_.idle(b);
+    });
+    return racks;
+  }
+
+  Pool pool_;
+  std::vector<std::vector<std::uint32_t>> largest_;  // sums_of_largest for each rack
+  std::vector<std::uint32_t> all_largest_;
+  std::vector<std::pair<std::uint32_t, job_locality>> failed_;
+  bool given_ = false;  // GPUs have become idle since failed_ was cleared
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
