@@ -42,14 +42,14 @@ absl::StatusOr<job_list> load(const simulate_options& o) {
   return read_swf(std::move(lines));
 }
 
-// Leaves out what the cluster cannot hold; an error where nothing is left, or time would end first.
+// Removes jobs that the cluster cannot hold. An error if no job is left, or if the times overflow.
 absl::Status fit(const simulate_options& o, job_list& list) {
   constexpr time_ms longest = time_ms{1} << 43;
   constexpr time_ms all = time_ms{1} << 52;
   std::erase_if(list.jobs, [&](const timed_job& j) { return j.request.gpus > o.cluster.gpus(); });
   if (list.jobs.empty()) {
-    return absl::InvalidArgumentError(o.jobs + ": every job wants more than the " +
-                                      std::to_string(o.cluster.gpus()) + " GPUs that there are");
+    return absl::InvalidArgumentError(o.jobs + ": every job requests more than the " +
+                                      std::to_string(o.cluster.gpus()) + " GPUs of the cluster");
   }
   job_list::number_by_arrival(list.jobs);
   time_ms end = list.jobs.back().arrival;

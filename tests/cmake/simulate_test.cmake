@@ -80,7 +80,7 @@ bad(p4 philly "${philly}2020-02-20 00:00:00,1,1\n" ":6: 3 fields; the header lin
 bad(p5 philly "${swf}" ":1: no column \"timestamp\"")
 bad(p6 philly "timestamp,duration,num_gpus,cluster\n" ": no job after the header line")
 bad(p7 philly "timestamp,duration,num_gpus,cluster\n2020-02-20 00:00:00,1,5,a\n"
-    ": every job wants more than the 4 GPUs that there are")
+    ": every job requests more than the 4 GPUs of the cluster")
 bad(s1 swf "${swf}3 1 2\n" ":4: 3 fields, not 18")
 bad(s2 swf "${swf}3 x 0 30 1 -1 -1 1 30 -1 1 2 -1 -1 -1 -1 -1 -1\n"
     ":4: field 2 is \"x\", not a number from -1 to 10^12")
