@@ -32,8 +32,8 @@ struct small_cluster {
 };
 
 // The free GPUs of servers as free cells: a server with f of them is one of level f - 1. So
-// unusable(g - 1) is the fraction of the free GPUs that a job of g GPUs on one server cannot have, and
-// largest is the largest job that can come. Requires: at most 32 GPUs free on a server.
+// unusable(g - 1) is the fraction of the free GPUs that a job of g GPUs on one server cannot have.
+// Requires: at most 32 GPUs free on a server.
 buddy_fragmentation server_fragmentation(std::span<const server_capacity> servers) {
   buddy_fragmentation result;
   for (const server_capacity& s : servers) {
@@ -41,7 +41,6 @@ buddy_fragmentation server_fragmentation(std::span<const server_capacity> server
     REQUIRE(s.free <= buddy_fragmentation::max_levels);
     ++result.free_cells[s.free - 1];
     result.free_leaves[s.free - 1] += s.free;
-    result.largest = std::max(result.largest, s.free);
   }
   return result;
 }
