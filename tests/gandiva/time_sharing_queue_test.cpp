@@ -330,6 +330,7 @@ static_assert(static_cast<phase>(gandiva_hived::phase::guaranteed) == phase::gua
 // What a host sees and the scheduler says of itself are held against each other after each call.
 struct careful_host {
   any_queue& queue;
+  bool thorough = true;  // checks at each decision that no job waits that could run
   std::map<job_id, job_request> jobs{};
   std::map<job_id, job_placement> running{};
   std::map<job_id, time_ms> waits_since{};
@@ -415,7 +416,7 @@ struct careful_host {
       REQUIRE((queue.find(job) == phase::wait) == !running.contains(job));
       owners += queue.find(job) == phase::guaranteed ? 1U : 0U;
     }
-    queue.check_waiting(jobs, running, now);
+    if (thorough) queue.check_waiting(jobs, running, now);
     return absl::OkStatus();
   }
 };
@@ -454,7 +455,7 @@ std::uint64_t play(rng& random, std::uint32_t servers, std::uint32_t most, std::
   std::uint64_t first = 0;
   for (int twice = 0; twice < 2; ++twice) {
     const std::unique_ptr<any_queue> queue = make();
-    careful_host host{*queue};
+    careful_host host{*queue, twice == 0 || !apiary_test::is_quick()};
     const auto run = simulate(
         host, list.jobs, list.outages, {.start_cost = 1, .migration_cost = 2},
         [](const timed_job&, const job_placement&) { return full_speed; },

@@ -56,10 +56,11 @@ struct gandiva_options {
 // Gandiva: starts every job on a server at once, with more jobs than GPUs if necessary, and runs the
 // jobs of such a server in time slices. Options add packing, migration, growing and shrinking.
 //
-// A server's load is the number of GPUs that its jobs asked for, running or suspended, packed guests
-// excluded. A server whose load is above its GPUs is over-subscribed; the GPUs that no job subscribed
-// are unsubscribed. The module's page says where a job goes, and the order of the steps of a decision,
-// which contains at most one action a job. A job on several servers runs without interruption.
+// A server's load is the number of GPUs that its jobs asked for, running or suspended, packed
+// followers excluded. A server whose load is above its GPUs is over-subscribed; GPUs that no job
+// subscribed are unsubscribed. The module's page says where a job goes, and the order of the steps of
+// a decision, which contains at most one action a job. A job on several servers runs without
+// interruption.
 //
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
 // Differs:  at most two jobs on a GPU, of one server; stride scheduling with weights and priorities
@@ -186,27 +187,28 @@ class gandiva {
   // Appends what the host must do, in order, at most one action a job. The scheduler has applied the
   // actions already.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
-    const bool turn = now % options_.quantum == 0 || now >= turn_at_;
+    const bool new_slice = now % options_.quantum == 0 || now >= next_slice_;
     jobs_.begin(now, actions);
-    if (options_.packs && turn) packing_.judge(jobs_);
+    if (options_.packs && new_slice) packing_.judge(jobs_);
     queue_.place_all([&](job_id job) { return assign(jobs_.at(job), now); });
-    detail::gandiva_relocation::into_spare(jobs_, packing_);
-    if (turn) detail::gandiva_relocation::from_higher(jobs_, packing_);
+    detail::gandiva_relocation::into_unsubscribed(jobs_, packing_);
+    if (new_slice) detail::gandiva_relocation::from_higher(jobs_, packing_);
     for (const node_id n : again_) jobs_.touch(n);
     again_.clear();
     std::vector<node_id> touched = jobs_.take_touched();
     for (const node_id n : touched) {
-      if (!turn || !jobs_.servers().over_subscribed(n)) run_slice(n, false, now);
+      if (!new_slice || !jobs_.servers().over_subscribed(n)) run_slice(n, false, now);
     }
     const summary_bitset& over = jobs_.servers().over();
-    for (std::uint32_t n = over.find_first(); turn && n != summary_bitset::npos;
+    for (std::uint32_t n = over.find_first(); new_slice && n != summary_bitset::npos;
          n = over.find_next(n + 1)) {
       run_slice(node_id(n), true, now);
     }
     if (options_.packs) packing_.separate(jobs_);
     if (options_.migrates && departed_) migration_.gather(jobs_, now);
-    restless_ = restless_ || !touched.empty();
-    if (options_.migrates && restless_ && turn) restless_ = migration_.defragment(jobs_, now);
+    may_migrate_ = may_migrate_ || !touched.empty();
+    if (options_.migrates && may_migrate_ && new_slice)
+      may_migrate_ = migration_.defragment(jobs_, now);
     if (options_.grows) {
       for (const node_id n : jobs_.take_touched()) touched.push_back(n);
       for (const node_id n : touched) growth_.watch(jobs_, n, now);
@@ -215,21 +217,21 @@ class gandiva {
     queue_.explain(pool().idle(), now);
     departed_ = false;
     jobs_.end();
-    const bool turns = !over.none() || !jobs_.guests().empty() || !again_.empty() ||
-                       (options_.migrates && restless_);
-    turn_at_ =
-        turns ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
+    const bool slices = !over.none() || !jobs_.followers().empty() || !again_.empty() ||
+                        (options_.migrates && may_migrate_);
+    next_slice_ =
+        slices ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
     return absl::OkStatus();
   }
   // When decide() must be called although nothing happens: at the next multiple of the quantum while
   // a server is over-subscribed, jobs are packed or running jobs may migrate; and when jobs may grow.
-  [[nodiscard]] time_ms wake() const noexcept { return (std::min)(growth_.next(), turn_at_); }
+  [[nodiscard]] time_ms wake() const noexcept { return (std::min)(growth_.next(), next_slice_); }
 
   // What the job does, and where; nullopt: there is no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::gandiva_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
-    return standing{r->phase, r->home, r->leader.valid() ? r->leader : r->guest};
+    return standing{r->phase, r->home, r->leader.valid() ? r->leader : r->follower};
   }
   // GPUs that the server's jobs asked for. Requires: there is such a server.
   [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return jobs_.servers().load(n); }
@@ -271,7 +273,7 @@ class gandiva {
     const std::uint32_t gpus = r.request.gpus;
     const node_id same = servers.least_loaded(gpus);
     node_id home = same;
-    if (!same.valid() || servers.spare(same) < gpus) {
+    if (!same.valid() || servers.unsubscribed(same) < gpus) {
       home = servers.empty(gpus);
       if (!home.valid()) home = servers.tightest(gpus);
     }
@@ -330,18 +332,19 @@ class gandiva {
       (runs ? runs_ : waits_).push_back(records_[i]);
     }
     detail::gandiva_job* leader = nullptr;
-    detail::gandiva_job* guest = nullptr;
+    detail::gandiva_job* follower = nullptr;
     if (const auto trial =
             anew && options_.packs ? packing_.choose(jobs_, n, waits_, runs_) : std::nullopt) {
       leader = runs_[trial->second];
-      guest = waits_[trial->first];
-      if (guest->runs() && !leader->runs()) std::swap(leader, guest);  // rather than start that
+      follower = waits_[trial->first];
+      if (follower->runs() && !leader->runs())
+        std::swap(leader, follower);  // rather than start that
     }
     for (detail::gandiva_job* const r : waits_) {
-      if (r->runs() && r != leader && r != guest) jobs_.suspend(*r);
+      if (r->runs() && r != leader && r != follower) jobs_.suspend(*r);
     }
     if (leader != nullptr && leader->runs()) {
-      jobs_.pack(*leader, *guest);
+      jobs_.pack(*leader, *follower);
       leader = nullptr;
     }
     for (detail::gandiva_job* const r : runs_) {
@@ -349,7 +352,7 @@ class gandiva {
       jobs_.free_grown(n, r->request.gpus);
       jobs_.start(*r, {pool().pick_idle(n, r->request.gpus)});
     }
-    if (leader != nullptr) jobs_.pack(*leader, *guest);
+    if (leader != nullptr) jobs_.pack(*leader, *follower);
   }
 
   gandiva_options options_;
@@ -360,8 +363,8 @@ class gandiva {
   detail::gandiva_queue queue_;
   std::vector<node_id> again_;  // servers with a job that may start, but not in the same decision
   bool departed_ = false;       // a job ended or a server was repaired since the last decide()
-  bool restless_ = false;       // running jobs may be able to move
-  time_ms turn_at_ = max_time;  // when the next time slice starts
+  bool may_migrate_ = false;    // running jobs may be able to move
+  time_ms next_slice_ = max_time;               // when the next time slice starts
   std::vector<detail::sliced_job> candidates_;  // scratch of run_slice(), as the next
   std::vector<detail::gandiva_job*> records_, runs_, waits_;
 };

@@ -57,10 +57,10 @@ struct gang_moves {
 // same tenant as hived chooses. A lazy gang of these keeps running as opportunistic; it then has no
 // time slices and does not move.
 //
-// To try a move, the backend ends the gang and proposes it again. The gang moves if that lowers the
-// measure by more than time_sharing_options::move_limits::cost and preempts no gang; otherwise it stays where it was. A
-// guaranteed gang is tried on a copy of the scheduler, because going back could bind it to another
-// virtual cell.
+// To try a move, the backend ends the gang and proposes it again. The gang moves if that preempts no
+// gang and lowers the measure by more than time_sharing_options::move_limits::cost; otherwise it stays
+// where it was. A guaranteed gang is tried on a copy of the scheduler, because going back could bind it
+// to another virtual cell.
 //
 // Model: "Gandiva" (OSDI 2018), §3.2; "HiveD" (OSDI 2020), §3: priorities across and inside tenants.
 // Cost:  start, stop, restart: one propose, commit, finish or recover of hived, with victims two of

@@ -1,4 +1,4 @@
-// apiary/sim/replay.h - sends the tasks of a workload to a scheduler, one by one, and prints what it decided.
+// apiary/sim/replay.h - sends the tasks of a workload to a scheduler, one by one.
 // SPDX-License-Identifier: MIT
 #pragma once
 

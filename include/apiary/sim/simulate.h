@@ -30,11 +30,7 @@ APIARY_NAMESPACE_BEGIN
 //                                      order; called again when they change
 // observe(event)                       called for each event
 //
-// Events at the same time happen in a fixed order: jobs end, servers are repaired, servers fail, jobs
-// arrive, and the scheduler decides once. Within each kind the order is that of ids or of the list.
-// So the arguments alone determine all events and their digest. A job ends in the first millisecond
-// in which the sum of its speeds reaches `duration` milliseconds at full speed. A new speed keeps the
-// work done so far.
+// The arguments alone determine all events and their digest (see the module's page).
 //
 // Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or no duration;
 //           an outage is not in order of `from`, ends before it begins or breaks a broken server;

@@ -162,15 +162,8 @@ class job_collector {
 // Reads a list with 18 numbers per line, separated by spaces or tabs; a comment starts with ';'. A
 // processor of the list is a GPU.
 //
-// Fields used: submit time (2), run time (4), allocated processors (5), requested processors (8),
-// requested time (9), status (11) and user (12); -1 means unknown. The other fields must only look like
-// numbers. If the request is unknown, the allocated processors and the run time stand in for it. A job
-// runs no longer than its requested time. Lines with status 2, 3 or 4 belong to a job that has another
-// line, and are skipped. The tenant is the user. A job without processors or run time is left out and
-// counted. Queues, dependencies and think times are ignored.
-//
-// Times are seconds, possibly with decimals. They become milliseconds from the first arrival, rounded to
-// the nearest with halves away from 0.
+// The module's page says which fields are used, and how. Times become milliseconds from the first
+// arrival. A job without processors or run time is left out and counted.
 //
 // Model:   Chapin et al., "Benchmarks and standards for the evaluation of parallel job schedulers"
 //          (JSSPP 1999), version 2.2 of the format.

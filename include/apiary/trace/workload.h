@@ -1,4 +1,4 @@
-// apiary/trace/workload.h - a cluster and the tasks that arrive at it, with their names; random ones like those of openb.
+// apiary/trace/workload.h - a cluster and the tasks that arrive at it, with their names.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -289,7 +289,7 @@ TEST_CASE("gandiva: a packed job gets a GPU of its own when there is one") {
   for (const auto& [job, place] : host.places) CHECK(!host.scheduler.find(job)->beside.valid());
 }
 
-TEST_CASE("gandiva: servers with three of four GPUs to spare are emptied, and it ends there") {
+TEST_CASE("gandiva: servers with three of four unsubscribed GPUs are emptied, and it ends there") {
   wary_host host({.servers = {.gpus = {4, 4, 4, 4}},
                   .quantum = 60,
                   .migrates = true,
@@ -298,7 +298,7 @@ TEST_CASE("gandiva: servers with three of four GPUs to spare are emptied, and it
   for (std::uint32_t j = 0; j < 16; ++j) host.come(j, 1, 1);
   for (const std::uint32_t j : {1U, 2U, 3U, 5U, 6U, 9U, 10U, 11U}) host.go(j, 2);
   CHECK(host.actions.empty());
-  host.tick(60);  // 3, 2, 3, 0 to spare: job 0 goes to server 1; then job 8 as well
+  host.tick(60);  // 3, 2, 3, 0 to unsubscribed: job 0 goes to server 1; then job 8 as well
   CHECK(host.at(0) == gandiva_state{gandiva::phase::run, node_id(1)});
   CHECK(host.at(8) == gandiva_state{gandiva::phase::run, node_id(1)});
   CHECK(host.counts[verb::migrate] == 2);

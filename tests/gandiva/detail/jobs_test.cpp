@@ -67,7 +67,7 @@ TEST_CASE("gandiva_jobs: a job that shrinks and is stopped in one decision only 
   CHECK(s.owned_by(1) == 0);
 }
 
-TEST_CASE("gandiva_jobs: a guest runs and stops with its leader, on its GPUs") {
+TEST_CASE("gandiva_jobs: a follower runs and stops with its leader, on its GPUs") {
   apiary_test::gandiva_scene s;
   s.settled(2, 2, first_server);
   s.running(1, 2, first_server);
@@ -75,7 +75,7 @@ TEST_CASE("gandiva_jobs: a guest runs and stops with its leader, on its GPUs") {
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::pack);
   CHECK(s.at(2).place == s.at(1).place);
-  CHECK(s.jobs.guests() == std::set<job_id>{job_id(2)});
+  CHECK(s.jobs.followers() == std::set<job_id>{job_id(2)});
   CHECK(s.owned_by(1) == 2);
   CHECK(s.owned_by(2) == 0);
   CHECK(s.jobs.servers().load(first_server) == 4);
@@ -107,7 +107,7 @@ TEST_CASE("gandiva_jobs: a guest runs and stops with its leader, on its GPUs") {
     CHECK(s.at(1).runs());
     CHECK(s.owned_by(1) == 2);
   }
-  CHECK(s.jobs.guests().empty());
+  CHECK(s.jobs.followers().empty());
   CHECK(!s.at(2).packed());
 }
 

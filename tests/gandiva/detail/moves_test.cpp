@@ -58,7 +58,8 @@ TEST_CASE("gandiva_migration: what others have is not gathered on") {
 }
 
 TEST_CASE(
-    "gandiva_migration: servers with the threshold to spare are emptied, the rested jobs of them") {
+    "gandiva_migration: servers with the threshold to unsubscribed are emptied, the rested jobs of "
+    "them") {
   gandiva_scene s({4, 4, 4});
   s.running(1, 1, one);
   s.running(2, 2, two);

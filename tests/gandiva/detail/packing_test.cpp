@@ -121,7 +121,7 @@ TEST_CASE("gandiva_packing: two that do more together stay, others part and are 
   REQUIRE(c.s.actions.size() == 1);
   CHECK(c.s.actions[0].what == verb::unpack);
   CHECK(c.s.actions[0].job == job_id(3));
-  CHECK(c.s.jobs.guests().empty());
+  CHECK(c.s.jobs.followers().empty());
   c.s.decide(181, [] {});
   CHECK(c.choose() == indices({0, 1}));  // job 3 beside job 2 now
   gandiva_job gone;
@@ -141,7 +141,7 @@ TEST_CASE("gandiva_packing: who was kept and is not measured any more stays") {
   CHECK(c.s.at(3).kept);
 }
 
-TEST_CASE("gandiva_packing: a guest has GPUs of its own where there is room") {
+TEST_CASE("gandiva_packing: a follower has GPUs of its own where there is room") {
   crowded c;
   c.pack(600, 600);
   SUBCASE("on another server, while its own is over-subscribed") {

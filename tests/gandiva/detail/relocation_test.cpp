@@ -257,14 +257,14 @@ TEST_CASE("gandiva: why a job waited: no GPUs, no place for them, not its turn")
   h.decide(100);
   CHECK(h.waited(3)[delay_cause::fragmentation] == 0);
   CHECK(h.waited(3)[delay_cause::capacity] == 30);
-  // Two GPUs idle on a server that is over-subscribed, and nothing to spare.
+  // Two GPUs idle on a server that is over-subscribed, and nothing to unsubscribed.
   host two({3, 4});
   two.come(0, 2, 0);
   two.come(1, 4, 0);
   two.come(2, 2, 0);
   CHECK(two.server(2) == 0);
   CHECK(two.scheduler.pool().idle() == 1);
-  two.come(3, 1, 5);  // 1 GPU is idle, but not to spare
+  two.come(3, 1, 5);  // 1 GPU is idle, but not to unsubscribed
   two.come(4, 3, 6);  // too few are
   CHECK(two.scheduler.find(job_id(3))->phase == gandiva::phase::queued);
   two.finish(0, 20);

@@ -35,7 +35,7 @@ struct scanned_servers {
     return load;
   }
   [[nodiscard]] std::uint32_t load(std::uint32_t n) const { return sum(n, false); }
-  [[nodiscard]] std::uint32_t spare(std::uint32_t n) const {
+  [[nodiscard]] std::uint32_t unsubscribed(std::uint32_t n) const {
     return healthy[n] && load(n) < gpus[n] ? gpus[n] - load(n) : 0;
   }
   [[nodiscard]] node_id least_loaded(std::uint32_t g) const {
@@ -55,7 +55,8 @@ struct scanned_servers {
   [[nodiscard]] node_id tightest(std::uint32_t g) const {
     node_id best;
     for (std::uint32_t n = 0; n < gpus.size(); ++n) {
-      if (spare(n) >= g && (!best.valid() || spare(n) < spare(best.value))) best = node_id(n);
+      if (unsubscribed(n) >= g && (!best.valid() || unsubscribed(n) < unsubscribed(best.value)))
+        best = node_id(n);
     }
     return best;
   }
@@ -77,11 +78,12 @@ struct scanned_servers {
   [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> spread(std::uint32_t g) const {
     std::vector<std::uint32_t> order(gpus.size());
     for (std::uint32_t n = 0; n < order.size(); ++n) order[n] = n;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return spare(a) > spare(b); });
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return unsubscribed(a) > unsubscribed(b);
+    });
     std::vector<std::pair<node_id, std::uint32_t>> parts;
     for (const std::uint32_t n : order) {
-      const std::uint32_t k = std::min(g, spare(n));
+      const std::uint32_t k = std::min(g, unsubscribed(n));
       if (k > 0) parts.emplace_back(node_id(n), k);
       g -= k;
     }
@@ -148,19 +150,19 @@ TEST_CASE("gandiva_servers: every question is answered as a scan would") {
         if (random.uniform(3) == 0 && naive.gpus[n.value] >= before.gpus) after.server = n;
         change(job, before, after);
       }
-      std::uint32_t most_spare = 0;
+      std::uint32_t max_unsubscribed = 0;
       for (std::uint32_t s = 0; s < count; ++s) {
         REQUIRE(servers.load(node_id(s)) == naive.load(s));
         REQUIRE(servers.pinned(node_id(s)) == naive.sum(s, true));
         REQUIRE(servers.affinity(node_id(s)) == naive.affinity[s]);
-        REQUIRE(servers.spare(node_id(s)) == naive.spare(s));
+        REQUIRE(servers.unsubscribed(node_id(s)) == naive.unsubscribed(s));
         REQUIRE(servers.over().test(s) == (naive.healthy[s] && naive.load(s) > naive.gpus[s]));
         for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
-          REQUIRE(servers.sparing(k).test(s) == (naive.spare(s) == k));
+          REQUIRE(servers.with_unsubscribed(k).test(s) == (naive.unsubscribed(s) == k));
         }
-        most_spare = std::max(most_spare, naive.spare(s));
+        max_unsubscribed = std::max(max_unsubscribed, naive.unsubscribed(s));
       }
-      REQUIRE(servers.most_spare() == most_spare);
+      REQUIRE(servers.max_unsubscribed() == max_unsubscribed);
       for (std::uint32_t g = 1; g <= 18; ++g) {
         REQUIRE(servers.least_loaded(g) == naive.least_loaded(g));
         REQUIRE(servers.empty(g) == naive.empty(g));

@@ -40,7 +40,7 @@ struct gandiva_job {
   delays entered{};       // reading of its queue's clock when it was queued
   time_ms moved = 0;      // when it last started or migrated
   job_id leader{};  // valid: this job is packed onto the GPUs of that one, and runs when that does
-  job_id guest{};   // valid: that job is packed onto the GPUs of this one
+  job_id follower{};              // valid: that job is packed onto the GPUs of this one
   bool kept = false;              // it is packed, and that has proved to pay
   pair_packing::sample alone{};   // what was measured when it ran alone; a rate of 0: nothing
   std::uint64_t packed_rate = 0;  // since it was packed, or another onto it; 0: not measured
@@ -48,7 +48,7 @@ struct gandiva_job {
   std::size_t action = 0;         // ... and where its action is
 
   [[nodiscard]] bool runs() const noexcept { return phase == gandiva_phase::run; }
-  [[nodiscard]] bool packed() const noexcept { return leader.valid() || guest.valid(); }
+  [[nodiscard]] bool packed() const noexcept { return leader.valid() || follower.valid(); }
   [[nodiscard]] bool profiled() const noexcept { return alone.rate > 0; }
   [[nodiscard]] std::uint32_t num_gpus() const noexcept {
     std::uint32_t sum = 0;
@@ -60,8 +60,8 @@ struct gandiva_job {
 // The jobs, their servers and the actions of a decision, at most one a job: if a job shrinks and then
 // stops, only the stop remains. The callers decide which changes to make.
 //
-// A packed job is the guest of its leader: both run on the leader's GPUs, start together and stop
-// together; the pool gives these GPUs to the leader. A guest counts in its server's load until its
+// A packed job is the follower of its leader: both run on the leader's GPUs, start together and stop
+// together; the pool gives these GPUs to the leader. A follower counts in its server's load until its
 // packing is kept. When one of the two ends, the other keeps the GPUs.
 //
 // Cost: a change O(jobs of the server + log servers).
@@ -85,7 +85,7 @@ class gandiva_jobs {
   [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
   [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
   // Guests, and jobs on several servers, ascending.
-  [[nodiscard]] const std::set<job_id>& guests() const noexcept { return guests_; }
+  [[nodiscard]] const std::set<job_id>& followers() const noexcept { return followers_; }
   [[nodiscard]] const std::set<job_id>& wide() const noexcept { return wide_; }
 
   // Requires: there is no job of this id.
@@ -135,11 +135,11 @@ class gandiva_jobs {
       r.phase = gandiva_phase::suspended;
     });
   }
-  // Starts the job, and its guest if it has one. Requires: it does not run; the GPUs are idle.
+  // Starts the job, and its follower if it has one. Requires: it does not run; the GPUs are idle.
   void start(gandiva_job& r, job_placement place) {
     servers_.pool().take(r.request.job, place);
     run(r, job_action::verb::start, std::move(place));
-    if (r.guest.valid()) run(at(r.guest), job_action::verb::pack, r.place);
+    if (r.follower.valid()) run(at(r.follower), job_action::verb::pack, r.place);
   }
   // Starts the job on several servers. Requires: it is on none; the GPUs are idle.
   void start_wide(gandiva_job& r, job_placement place) {
@@ -147,16 +147,16 @@ class gandiva_jobs {
     wide_.insert(r.request.job);
     start(r, std::move(place));
   }
-  // Suspends the job, and its guest if it has one. Requires: it runs and has a home.
+  // Suspends the job, and its follower if it has one. Requires: it runs and has a home.
   void suspend(gandiva_job& r) {
     servers_.pool().give(r.place);
     halt(r, job_action::verb::suspend);
-    if (r.guest.valid()) halt(at(r.guest), job_action::verb::suspend);
+    if (r.follower.valid()) halt(at(r.follower), job_action::verb::suspend);
   }
   // The job leaves its servers without an action, and is queued.
   void leave(gandiva_job& r, time_ms now) {
-    if (r.guest.valid()) {
-      gandiva_job& heir = at(r.guest);
+    if (r.follower.valid()) {
+      gandiva_job& heir = at(r.follower);
       if (r.runs()) {
         servers_.pool().give(r.place);
         servers_.pool().take(heir.request.job, r.place);
@@ -219,9 +219,9 @@ class gandiva_jobs {
     emit(r, {job_action::verb::grow, r.request.job, r.place, {}});
   }
 
-  // Migrates the job to so many GPUs of each of these servers, as many as it asked for. A guest is then
-  // no longer packed. Requires: it runs and has no guest; the servers have as many spare GPUs, the
-  // job's own included.
+  // Migrates the job to so many GPUs of each of these servers, as many as it asked for. A follower is
+  // then no longer packed. Requires: it runs and has no follower; the servers have as many
+  // unsubscribed GPUs, the job's own included.
   void migrate(gandiva_job& r, const std::vector<std::pair<node_id, std::uint32_t>>& to) {
     if (r.leader.valid()) {
       unlink(at(r.leader), r);
@@ -252,36 +252,36 @@ class gandiva_jobs {
   // Packs a job onto the GPUs of another one on the same server; it starts there, or migrates there if
   // it runs. Requires: neither is packed, both asked for the same number of GPUs, and the leader runs
   // on so many.
-  void pack(gandiva_job& leader, gandiva_job& guest) {
-    if (guest.runs()) {
-      servers_.pool().give(guest.place);
-      guest.place = leader.place;
-      guest.moved = now_;
-      emit(guest, {job_action::verb::migrate, guest.request.job, guest.place, {}});
+  void pack(gandiva_job& leader, gandiva_job& follower) {
+    if (follower.runs()) {
+      servers_.pool().give(follower.place);
+      follower.place = leader.place;
+      follower.moved = now_;
+      emit(follower, {job_action::verb::migrate, follower.request.job, follower.place, {}});
     } else {
-      run(guest, job_action::verb::pack, leader.place);
+      run(follower, job_action::verb::pack, leader.place);
     }
-    guest.leader = leader.request.job;
-    leader.guest = guest.request.job;
-    guest.packed_rate = leader.packed_rate = 0;
-    guests_.insert(guest.request.job);
+    follower.leader = leader.request.job;
+    leader.follower = follower.request.job;
+    follower.packed_rate = leader.packed_rate = 0;
+    followers_.insert(follower.request.job);
   }
   // The packing has proved to pay.
-  void keep(gandiva_job& guest) {
-    edit(guest, [&] { guest.kept = true; });
+  void keep(gandiva_job& follower) {
+    edit(follower, [&] { follower.kept = true; });
   }
-  // The guest stops and waits for a time slice. Requires: it runs.
-  void unpack(gandiva_job& guest) {
-    unlink(at(guest.leader), guest);
-    halt(guest, job_action::verb::unpack);
+  // The follower stops and waits for a time slice. Requires: it runs.
+  void unpack(gandiva_job& follower) {
+    unlink(at(follower.leader), follower);
+    halt(follower, job_action::verb::unpack);
   }
   // Undoes the packing of two jobs without an action.
-  void unlink(gandiva_job& leader, gandiva_job& guest) {
-    guests_.erase(guest.request.job);
-    leader.guest = {};
-    edit(guest, [&] {
-      guest.leader = {};
-      guest.kept = false;
+  void unlink(gandiva_job& leader, gandiva_job& follower) {
+    followers_.erase(follower.request.job);
+    leader.follower = {};
+    edit(follower, [&] {
+      follower.leader = {};
+      follower.kept = false;
     });
   }
 
@@ -339,7 +339,7 @@ class gandiva_jobs {
 
   gandiva_servers servers_;
   std::unordered_map<std::uint32_t, gandiva_job> jobs_;
-  std::set<job_id> guests_;
+  std::set<job_id> followers_;
   std::set<job_id> wide_;
   std::vector<node_id> touched_;
   std::vector<job_action>* actions_ = nullptr;  // between begin() and end()

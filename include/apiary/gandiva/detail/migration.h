@@ -219,11 +219,11 @@ class move_gains {
   return to;
 }
 
-// Brings jobs on several servers together after departures, and empties servers. A job that started or moved less than `rest` ago does not move: it would
-// lose too much of its time.
+// Brings jobs on several servers together after departures, and empties servers. A job that started or
+// moved less than `rest` ago does not move: it would lose too much of its time.
 //
-// Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with GPUs to spare
-//       and the jobs of those that are left), and nothing where none has the threshold to spare.
+// Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with unsubscribed GPUs
+//       and the jobs of those that are left), and nothing where none has `threshold` of them.
 class gandiva_migration {
  public:
   gandiva_migration(std::uint32_t threshold, time_ms rest, const move_gains& gains)
@@ -236,10 +236,10 @@ class gandiva_migration {
       std::vector<node_id> some;
       for (const placement& p : r.place) some.push_back(p.node);
       for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
-        const summary_bitset& sparing = jobs.servers().sparing(k);
+        const summary_bitset& candidates = jobs.servers().with_unsubscribed(k);
         std::size_t left = r.place.size();
-        for (std::uint32_t n = sparing.find_first(); n != summary_bitset::npos && left > 0;
-             n = sparing.find_next(n + 1), --left) {
+        for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos && left > 0;
+             n = candidates.find_next(n + 1), --left) {
           some.push_back(node_id(n));
         }
       }
@@ -256,9 +256,9 @@ class gandiva_migration {
     bool any = false;
     std::vector<node_id> some;
     for (std::uint32_t k = max_gpus_per_node; k > 0 && (any || k >= threshold_); --k) {
-      const summary_bitset& sparing = jobs.servers().sparing(k);
-      for (std::uint32_t n = sparing.find_first(); n != summary_bitset::npos;
-           n = sparing.find_next(n + 1)) {
+      const summary_bitset& candidates = jobs.servers().with_unsubscribed(k);
+      for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos;
+           n = candidates.find_next(n + 1)) {
         if (jobs.servers().load(node_id(n)) == 0) continue;
         any = true;
         some.push_back(node_id(n));
@@ -293,7 +293,7 @@ class gandiva_migration {
       std::sort(servers.begin(), servers.end());
       servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
       for (const node_id n : servers)
-        capacities.push_back({jobs.pool().gpus(n), jobs.servers().spare(n)});
+        capacities.push_back({jobs.pool().gpus(n), jobs.servers().unsubscribed(n)});
     }
     [[nodiscard]] std::uint32_t index_of(node_id n) const {
       return static_cast<std::uint32_t>(std::lower_bound(servers.begin(), servers.end(), n) -
@@ -333,7 +333,7 @@ class gandiva_growth {
   // Something changed on the server: starts its idle period anew.
   void watch(const gandiva_jobs& jobs, node_id n, time_ms now) {
     const std::vector<elastic_job> elastic = jobs.elastic(n);
-    const bool may = jobs.servers().spare(n) > 0 && jobs.pool().idle(n) > 0 &&
+    const bool may = jobs.servers().unsubscribed(n) > 0 && jobs.pool().idle(n) > 0 &&
                      std::any_of(elastic.begin(), elastic.end(),
                                  [](const elastic_job& j) { return j.has < j.most; });
     if (may) {

@@ -34,39 +34,40 @@ class gandiva_packing {
   // At a quantum: keeps or undoes each packing. Jobs that separate() can give their own GPUs on their
   // server are left alone.
   void judge(gandiva_jobs& jobs) {
-    for (const job_id job : std::vector<job_id>(jobs.guests().begin(), jobs.guests().end())) {
-      gandiva_job& guest = jobs.at(job);
-      gandiva_job& leader = jobs.at(guest.leader);
-      if (!guest.runs() || has_spare(jobs, guest)) continue;
-      const bool measured = guest.packed_rate > 0 && leader.packed_rate > 0;
-      if (guest.kept && !measured) continue;
-      if (measured &&
-          pair_packing::pays(guest.alone, leader.alone, guest.packed_rate, leader.packed_rate)) {
-        if (!guest.kept) jobs.keep(guest);
+    for (const job_id job : std::vector<job_id>(jobs.followers().begin(), jobs.followers().end())) {
+      gandiva_job& follower = jobs.at(job);
+      gandiva_job& leader = jobs.at(follower.leader);
+      if (!follower.runs() || has_unsubscribed(jobs, follower)) continue;
+      const bool measured = follower.packed_rate > 0 && leader.packed_rate > 0;
+      if (follower.kept && !measured) continue;
+      if (measured && pair_packing::pays(follower.alone, leader.alone, follower.packed_rate,
+                                         leader.packed_rate)) {
+        if (!follower.kept) jobs.keep(follower);
         continue;
       }
-      pair_packing& trials = trials_[guest.home.value];
+      pair_packing& trials = trials_[follower.home.value];
       trials.fail({job, leader.request.job.value});
       trials.fail({leader.request.job, job.value});
-      jobs.unpack(guest);
+      jobs.unpack(follower);
     }
   }
 
-  // Gives packed jobs their own GPUs if some are spare: on their server, else on the server with the
-  // fewest spare GPUs that are enough.
+  // Gives packed jobs their own GPUs if some are unsubscribed: on their server, else on the server
+  // with the fewest unsubscribed GPUs that are enough.
   void separate(gandiva_jobs& jobs) {
-    if (jobs.servers().most_spare() == 0) {
+    if (jobs.servers().max_unsubscribed() == 0) {
       // Only trials may fit then: on a server that is just full.
-      if (std::none_of(jobs.guests().begin(), jobs.guests().end(),
+      if (std::none_of(jobs.followers().begin(), jobs.followers().end(),
                        [&](job_id j) { return !jobs.at(j).kept; }))
         return;
     }
-    for (const job_id job : std::vector<job_id>(jobs.guests().begin(), jobs.guests().end())) {
-      gandiva_job& guest = jobs.at(job);
-      if (!guest.runs() || jobs.acted(guest)) continue;
-      const std::uint32_t gpus = guest.request.gpus;
-      const node_id to = has_spare(jobs, guest) ? guest.home : jobs.servers().tightest(gpus);
-      if (to.valid()) jobs.migrate(guest, {{to, gpus}});
+    for (const job_id job : std::vector<job_id>(jobs.followers().begin(), jobs.followers().end())) {
+      gandiva_job& follower = jobs.at(job);
+      if (!follower.runs() || jobs.acted(follower)) continue;
+      const std::uint32_t gpus = follower.request.gpus;
+      const node_id to =
+          has_unsubscribed(jobs, follower) ? follower.home : jobs.servers().tightest(gpus);
+      if (to.valid()) jobs.migrate(follower, {{to, gpus}});
     }
   }
 
@@ -75,21 +76,22 @@ class gandiva_packing {
   [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> choose(
       const gandiva_jobs& jobs, node_id n, std::span<gandiva_job* const> waiting,
       std::span<gandiva_job* const> running) const {
-    std::vector<pair_packing::job_profile> guests;
+    std::vector<pair_packing::job_profile> followers;
     std::vector<pair_packing::gpu_profile> gpus;
     for (const gandiva_job* const r : waiting) {
-      if (may(jobs, *r)) guests.push_back({r->request.job, r->alone.utilization, r->alone.memory});
+      if (may(jobs, *r))
+        followers.push_back({r->request.job, r->alone.utilization, r->alone.memory});
     }
     for (const gandiva_job* const r : running) {
       if (!may(jobs, *r) || r->alone.memory > gpu_memory_) continue;
       gpus.push_back({r->request.job.value, r->alone.utilization, gpu_memory_ - r->alone.memory});
     }
     const auto alike = [&](const pair_packing::job_profile& a, const pair_packing::gpu_profile& b) {
-      const job_request& guest = jobs.at(a.job).request;
+      const job_request& follower = jobs.at(a.job).request;
       const job_request& leader = jobs.at(job_id(b.gpu)).request;
-      return guest.gpus == leader.gpus && guest.priority == leader.priority;
+      return follower.gpus == leader.gpus && follower.priority == leader.priority;
     };
-    const auto trial = trials_[n.value].next(guests, gpus, alike);
+    const auto trial = trials_[n.value].next(followers, gpus, alike);
     if (!trial) return std::nullopt;
     const auto index = [](std::span<gandiva_job* const> among, job_id job) {
       const auto is_it = [&](const gandiva_job* r) { return r->request.job == job; };
@@ -106,9 +108,10 @@ class gandiva_packing {
   }
 
  private:
-  [[nodiscard]] static bool has_spare(const gandiva_jobs& jobs, const gandiva_job& guest) {
-    return guest.kept ? jobs.servers().spare(guest.home) >= guest.request.gpus
-                      : !jobs.servers().over_subscribed(guest.home);
+  [[nodiscard]] static bool has_unsubscribed(const gandiva_jobs& jobs,
+                                             const gandiva_job& follower) {
+    return follower.kept ? jobs.servers().unsubscribed(follower.home) >= follower.request.gpus
+                         : !jobs.servers().over_subscribed(follower.home);
   }
   [[nodiscard]] static bool may(const gandiva_jobs& jobs, const gandiva_job& r) {
     return r.profiled() && !r.packed() && !jobs.acted(r) &&

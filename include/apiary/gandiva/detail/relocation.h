@@ -19,20 +19,20 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Moves suspended jobs to servers with spare GPUs, or where they get time slices. A packed job moves
-// without the other one.
+// Moves suspended jobs to servers with unsubscribed GPUs, or where they get time slices. A packed job
+// moves without the other one.
 //
-// Cost: into_spare O(log servers + jobs of the server) a move; from_higher O(jobs of over-subscribed
-//       servers), their square where priorities differ, and O(servers in use and their jobs) for
-//       each job that moves and each number of GPUs and priority for which no server is better.
+// Cost: into_unsubscribed O(log servers + jobs of the server) a move; from_higher O(jobs of
+//       over-subscribed servers), their square where priorities differ, and O(servers in use and their
+//       jobs) for each job that moves and each number of GPUs and priority for which no server is better.
 class gandiva_relocation {
  public:
-  // While a suspended job fits into the spare GPUs of a server, moves one: from the most
+  // While a suspended job fits into the unsubscribed GPUs of a server, moves one: from the most
   // over-subscribed server that has such a job, the one that ran least.
-  static void into_spare(gandiva_jobs& jobs, gandiva_packing& packing) {
+  static void into_unsubscribed(gandiva_jobs& jobs, gandiva_packing& packing) {
     const gandiva_servers& servers = jobs.servers();
     while (!servers.over().none()) {
-      const std::uint32_t most = servers.most_spare();
+      const std::uint32_t most = servers.max_unsubscribed();
       const node_id from = servers.fullest(most);
       if (!from.valid()) return;
       gandiva_job* best = nullptr;
@@ -74,7 +74,7 @@ class gandiva_relocation {
   }
   static void move(gandiva_jobs& jobs, gandiva_job& r, node_id to, gandiva_packing& packing) {
     packing.forget(r);
-    if (r.guest.valid()) jobs.unlink(r, jobs.at(r.guest));
+    if (r.follower.valid()) jobs.unlink(r, jobs.at(r.follower));
     jobs.settle(r, to);
   }
 

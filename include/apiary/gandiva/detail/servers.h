@@ -35,7 +35,7 @@ struct gandiva_claim {
 //
 // A server's load is the sum of its jobs' loads; the server is over-subscribed if that is more than
 // its GPUs. Its affinity is the number of GPUs that its first job asked for; 0: no job is on it. Its
-// spare GPUs are its GPUs minus its load; a broken or over-subscribed server has none.
+// unsubscribed GPUs are its GPUs minus its load; a broken or over-subscribed server has none.
 //
 // Cost: change O(log servers), and O(distinct numbers of GPUs of suspended jobs) if the server is
 //       over-subscribed; the queries O(max_gpus_per_node * log64 servers). About 150 bytes a server.
@@ -45,7 +45,7 @@ class gandiva_servers {
   gandiva_servers(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
       : pool_(gpus, servers_per_rack), servers_(gpus.size()), over_(pool_.num_servers()) {
     for (std::size_t k = 0; k <= max_gpus_per_node; ++k) {
-      empty_[k] = spare_[k] = summary_bitset(pool_.num_servers());
+      empty_[k] = unsubscribed_[k] = summary_bitset(pool_.num_servers());
     }
     for (const node_id n : pool_.servers()) index(n, true);
   }
@@ -63,13 +63,15 @@ class gandiva_servers {
     return servers_[n.value].jobs;
   }
   [[nodiscard]] bool over_subscribed(node_id n) const noexcept { return load(n) > pool_.gpus(n); }
-  [[nodiscard]] std::uint32_t spare(node_id n) const noexcept {
+  [[nodiscard]] std::uint32_t unsubscribed(node_id n) const noexcept {
     return pool_.healthy(n) && !over_subscribed(n) ? pool_.gpus(n) - load(n) : 0;
   }
   // The over-subscribed servers.
   [[nodiscard]] const summary_bitset& over() const noexcept { return over_; }
-  // The servers with exactly k spare GPUs. Requires: k > 0.
-  [[nodiscard]] const summary_bitset& sparing(std::uint32_t k) const noexcept { return spare_[k]; }
+  // The servers with exactly k unsubscribed GPUs. Requires: k > 0.
+  [[nodiscard]] const summary_bitset& with_unsubscribed(std::uint32_t k) const noexcept {
+    return unsubscribed_[k];
+  }
 
   // The least loaded healthy server of affinity `gpus` on which a job of that size can get time slices;
   // ties go to the lowest id; not valid: there is none. Here and below, requires: gpus > 0.
@@ -89,18 +91,18 @@ class gandiva_servers {
     for (; gpus <= max_gpus_per_node; ++gpus) best = (std::min)(best, empty_[gpus].find_first());
     return best == summary_bitset::npos ? node_id() : node_id(best);
   }
-  // The server with the fewest spare GPUs that are at least `gpus`; ties go to the lowest id.
+  // The server with the fewest unsubscribed GPUs that are at least `gpus`; ties go to the lowest id.
   [[nodiscard]] node_id tightest(std::uint32_t gpus) const noexcept {
     for (; gpus <= max_gpus_per_node; ++gpus) {
-      const std::uint32_t n = spare_[gpus].find_first();
+      const std::uint32_t n = unsubscribed_[gpus].find_first();
       if (n != summary_bitset::npos) return node_id(n);
     }
     return {};
   }
-  // The most spare GPUs of any server.
-  [[nodiscard]] std::uint32_t most_spare() const noexcept {
+  // The most unsubscribed GPUs of any server.
+  [[nodiscard]] std::uint32_t max_unsubscribed() const noexcept {
     std::uint32_t k = max_gpus_per_node;
-    while (k > 0 && spare_[k].none()) --k;
+    while (k > 0 && unsubscribed_[k].none()) --k;
     return k;
   }
   // Spare GPUs of several servers, as (server, GPUs), the servers with the most first; empty if all
@@ -108,8 +110,8 @@ class gandiva_servers {
   [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> spread(std::uint32_t gpus) const {
     std::vector<std::pair<node_id, std::uint32_t>> parts;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
-      for (std::uint32_t n = spare_[k].find_first(); n != summary_bitset::npos && gpus > 0;
-           n = spare_[k].find_next(n + 1)) {
+      for (std::uint32_t n = unsubscribed_[k].find_first(); n != summary_bitset::npos && gpus > 0;
+           n = unsubscribed_[k].find_next(n + 1)) {
         parts.emplace_back(node_id(n), (std::min)(gpus, k));
         gpus -= parts.back().second;
       }
@@ -193,7 +195,7 @@ class gandiva_servers {
     if (s.affinity > 0 && s.affinity <= gpus && s.pinned + s.affinity <= gpus) {
       put(same_[s.affinity], {s.load, n.value}, in);
     }
-    if (s.load < gpus) spare_[gpus - s.load].assign(n.value, in);
+    if (s.load < gpus) unsubscribed_[gpus - s.load].assign(n.value, in);
     if (s.load <= gpus) return;
     over_.assign(n.value, in);
     const excess_key key{std::int64_t{gpus} - s.load, n.value};
@@ -217,7 +219,7 @@ class gandiva_servers {
   std::vector<server> servers_;
   by_gpus<std::set<std::pair<std::uint32_t, std::uint32_t>>> same_;  // load, server; by affinity
   by_gpus<summary_bitset> empty_;                                    // by GPUs
-  by_gpus<summary_bitset> spare_;                                    // by spare GPUs
+  by_gpus<summary_bitset> unsubscribed_;                             // by unsubscribed GPUs
   by_gpus<std::set<excess_key>> movable_;  // by the GPUs of a suspended job
   summary_bitset over_;
 };
