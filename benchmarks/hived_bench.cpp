@@ -360,7 +360,7 @@ struct rule_question {
 };
 std::vector<rule_question> rule_questions() {
   constexpr level_t rack = 4;
-  const auto of_member = [](group_constraints m) {
+  const auto of_member = [](request_constraints::of_group m) {
     request_constraints constraints;
     constraints.groups.push_back(std::move(m));
     return constraints;

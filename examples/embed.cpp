@@ -90,8 +90,9 @@ class host {
       std::printf(" %s", scheduler_.layout().node_name(task.node).c_str());
     std::printf("\n");
     const gang_record& record = *scheduler_.find(gang.job);
-    running_[gang.job] = {
-        .request = gang, .tasks = plan->tasks, .levels = whole_cell_levels(scheduler_, record)};
+    running_[gang.job] = {.request = gang,
+                          .tasks = plan->tasks,
+                          .levels = hived_queries::whole_cell_levels(scheduler_, record)};
     return true;
   }
   void evict(job_id job, const char* why) {
@@ -125,7 +126,7 @@ int main() {
   const node_id n0 = scheduler.layout().find_node("n0").value();
   const gang_request opportunistic{.job = job_id(1),
                                    .tenant = product,
-                                   .priority = opportunistic_priority,
+                                   .priority = gang_request::opportunistic_priority,
                                    .groups = {{.tasks = 2, .gpus = 4}}};
 
   host cluster(scheduler);

@@ -28,7 +28,7 @@ hived_config cluster() {
 gang_request opportunistic(std::uint32_t job, std::uint32_t gpus) {
   return {.job = job_id(job),
           .tenant = tenant_id(1),
-          .priority = opportunistic_priority,
+          .priority = gang_request::opportunistic_priority,
           .groups = {{1, gpus}}};
 }
 

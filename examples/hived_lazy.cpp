@@ -51,8 +51,10 @@ int main() {
   const gang_request first{.job = job_id(3), .tenant = product, .groups = one_node};
   const gang_request low{
       .job = job_id(1), .tenant = research, .priority = 1, .groups = one_node, .lazy = true};
-  const gang_request opportunistic{
-      .job = job_id(0), .tenant = product, .priority = opportunistic_priority, .groups = one_node};
+  const gang_request opportunistic{.job = job_id(0),
+                                   .tenant = product,
+                                   .priority = gang_request::opportunistic_priority,
+                                   .groups = one_node};
   const gang_request high{.job = job_id(2), .tenant = research, .priority = 9, .groups = one_node};
   submit(scheduler, first);
   submit(scheduler, low);

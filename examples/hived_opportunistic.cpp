@@ -56,7 +56,7 @@ int main() {
   // Product owns one node. Its opportunistic gang uses two nodes.
   const gang_request opportunistic{.job = job_id(0),
                                    .tenant = product,
-                                   .priority = opportunistic_priority,
+                                   .priority = gang_request::opportunistic_priority,
                                    .groups = {{.tasks = 2, .gpus = 4}}};
   const gang_request one_node{
       .job = job_id(1), .tenant = research, .groups = {{.tasks = 1, .gpus = 4}}};

@@ -66,7 +66,7 @@ int main() {
   std::vector<std::tuple<gang_request, std::vector<task_place>, std::vector<level_t>>> stored;
   for (const gang_slot slot : scheduler.gangs().by_job()) {
     const gang_record& gang = scheduler.gangs()[slot];
-    const std::vector<level_t> levels = whole_cell_levels(scheduler, gang);
+    const std::vector<level_t> levels = hived_queries::whole_cell_levels(scheduler, gang);
     stored.insert(levels.empty() ? stored.end() : stored.begin(),
                   {gang.request, scheduler.tasks(gang), levels});
   }

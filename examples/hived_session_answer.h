@@ -181,7 +181,7 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
     out.key("certificate").open('{');
     write_certificate(out, chain, *why, everything);
     out.key("others").open('[');
-    for (const apiary::chain_refusal& r : wait.proof) {
+    for (const apiary::gang_wait::chain_refusal& r : wait.proof) {
       if (r.chain == wait.chain) continue;
       out.open('{');
       write_certificate(out, layout.chains[r.chain], r.why, everything);
@@ -202,7 +202,7 @@ inline void write_plan(json_object& out, const apiary::hived& scheduler, const g
   const apiary::hived_layout& layout = scheduler.layout();
   if (plan.result == apiary::plan_result::bind) {
     const std::vector<apiary::level_t> levels =
-        apiary::whole_cell_levels(scheduler, *scheduler.find(request.job));
+        apiary::hived_queries::whole_cell_levels(scheduler, *scheduler.find(request.job));
     std::vector<apiary::task_place> tasks = plan.tasks;
     std::span<const apiary::level_t> whole_cells = levels;
     if (pod) {

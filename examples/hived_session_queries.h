@@ -67,7 +67,8 @@ class session_queries {
 
   absl::Status usage(const session_event& e, json_object& out) const {
     APIARY_ASSIGN_OR_RETURN(const apiary::tenant_id tenant, tenant_of(e));
-    APIARY_ASSIGN_OR_RETURN(const apiary::tenant_usage used, apiary::usage_of(scheduler_, tenant));
+    APIARY_ASSIGN_OR_RETURN(const apiary::hived_queries::tenant_usage used,
+                            apiary::hived_queries::usage_of(scheduler_, tenant));
     out.key("result").value("ok");
     write_numbers(out, {{"owned", used.owned},
                         {"guaranteed", used.guaranteed},
@@ -105,9 +106,9 @@ class session_queries {
   }
   absl::Status node_state(const session_event& e, json_object& out) const {
     APIARY_ASSIGN_OR_RETURN(const apiary::node_id node, node_of(layout(), e.node));
-    APIARY_ASSIGN_OR_RETURN(
-        const apiary::cell_state state,
-        apiary::state_of(scheduler_, layout().chain_of(node), layout().node_cell(node)));
+    APIARY_ASSIGN_OR_RETURN(const apiary::hived_queries::cell_state state,
+                            apiary::hived_queries::state_of(scheduler_, layout().chain_of(node),
+                                                            layout().node_cell(node)));
     out.key("result").value("ok").key("vc").value(name_of(state.bound_to));
     write_numbers(out, {{"leaves", state.leaves},
                         {"idle", state.idle},
@@ -133,7 +134,7 @@ class session_queries {
                         : gang.request.priority < 0 ? "opportunistic"
                                                     : "downgraded");
     write_places(out, "pods", layout(), scheduler_.tasks(gang),
-                 apiary::whole_cell_levels(scheduler_, gang));
+                 apiary::hived_queries::whole_cell_levels(scheduler_, gang));
     write_gangs(out, "victims", names_, victims_of(*job));
     return absl::OkStatus();
   }

@@ -52,7 +52,7 @@ inline absl::StatusOr<apiary::request_constraints> constraints_of(
       });
   for (const session_constraints& r : e.constraints) {
     if (!any) break;
-    apiary::group_constraints& to = constraints.groups.emplace_back();
+    apiary::request_constraints::of_group& to = constraints.groups.emplace_back();
     to.leader = r.leader.value_or(apiary::no_task_group);
     for (const session_level& s : r.slices) {
       APIARY_ASSIGN_OR_RETURN(const apiary::level_t level, level_of(layout, s.type, leaf));

@@ -41,7 +41,7 @@ hived two_nodes() {
 gang_request guest(std::uint32_t job, std::uint32_t leaves, std::uint32_t tasks = 1) {
   return {.job = job_id(job),
           .tenant = tenant_id(1),
-          .priority = opportunistic_priority,
+          .priority = gang_request::opportunistic_priority,
           .groups = {{tasks, leaves}}};
 }
 gang_request owner(std::uint32_t job, std::uint32_t leaves, std::int32_t priority = 0) {
@@ -212,9 +212,11 @@ TEST_CASE("gandiva on hived: a guest moves, so that a node becomes whole") {
       host.submit(guest(2, 2), 0, {.movable = movable});
       host.tick(0);
       CHECK(host.scheduler.finish(job_id(0), 1).ok());
-      const std::uint64_t before = broken_leaves(host.scheduler.backend().scheduler());
+      const std::uint64_t before =
+          hived_queries::broken_leaves(host.scheduler.backend().scheduler());
       host.tick(1);
-      const std::uint64_t after = broken_leaves(host.scheduler.backend().scheduler());
+      const std::uint64_t after =
+          hived_queries::broken_leaves(host.scheduler.backend().scheduler());
       if (!movable || cost == 2000) {
         CHECK(host.actions.empty());
         continue;
@@ -373,7 +375,7 @@ class random_host {
     } else if (random.uniform(100) < 51) {
       gang_request r = apiary_test::random_gang(cluster().layout(), job_id(next_++), random);
       if (random.uniform(2) == 0) {
-        r.priority = opportunistic_priority;
+        r.priority = gang_request::opportunistic_priority;
         r.pinned.reset();
       }
       // On bad hardware hived looks at some ways to downgrade lazy gangs only, those that it meets
@@ -546,7 +548,7 @@ TEST_CASE("gandiva on hived: owners start, stop and go on as if there were no gu
         gang_request r = apiary_test::random_gang(world.cluster.layout(), job, random);
         r.lazy = false;
         if (random.uniform(2) == 0) {
-          r.priority = opportunistic_priority;
+          r.priority = gang_request::opportunistic_priority;
           r.pinned.reset();
         }
         c.come.emplace_back(r, gandiva_gangs::job_options{1 + random.uniform(3), true});
@@ -599,7 +601,8 @@ struct with_naive final : any_scheduler {
   void compare(const std::vector<gang_action>& actions) const {
     REQUIRE(actions == naive.actions);
     REQUIRE(fast.backend().scheduler().hash() == naive.scheduler.hash());
-    REQUIRE(broken_leaves(naive.scheduler) == apiary_test::naive_broken_leaves(naive.scheduler));
+    REQUIRE(hived_queries::broken_leaves(naive.scheduler) ==
+            apiary_test::naive_broken_leaves(naive.scheduler));
   }
   absl::Status submit(const gang_request& r, const gandiva_gangs::job_options& options, time_ms now,
                       std::vector<gang_action>& actions) override {
@@ -664,7 +667,7 @@ TEST_CASE("gandiva on hived: every guest that has room beside the owners runs in
     std::vector<gang_action> actions;
     for (std::uint32_t job = 0; job < 12; ++job) {
       gang_request r = apiary_test::random_gang(world.cluster.layout(), job_id(job), random);
-      if (job >= 3) r.priority = opportunistic_priority;
+      if (job >= 3) r.priority = gang_request::opportunistic_priority;
       if (job >= 3) r.pinned.reset();
       const gandiva_gangs::job_options terms{1 + random.uniform(3), random.uniform(2) == 0};
       if (g.submit(r, terms, 0, actions).ok() && r.priority < 0) {

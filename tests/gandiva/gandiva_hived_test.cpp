@@ -63,7 +63,7 @@ TEST_CASE("gandiva_hived: what a host may configure wrongly") {
 
 TEST_CASE("hived_job_backend: a job is a gang of its priority") {
   hived_job_backend backend = backend_of(three_nodes());
-  for (const std::int32_t priority : {7, opportunistic_priority}) {
+  for (const std::int32_t priority : {7, gang_request::opportunistic_priority}) {
     const job_request asked = job_of(1, 5, 3, priority);
     CHECK(backend.priority(asked) == priority);
     std::vector<job_id> stopped;

@@ -57,7 +57,7 @@ TEST_CASE("where every whole cell has guests, the one with the fewest is bound")
       only.set(n);
       carry_out(scheduler, {.job = job_id(n),
                             .tenant = tenant_id(0),
-                            .priority = opportunistic_priority,
+                            .priority = gang_request::opportunistic_priority,
                             .groups = {{1, sizes[n]}},
                             .suggested = &only});
     }

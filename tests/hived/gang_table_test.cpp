@@ -47,8 +47,8 @@ void check(const gang_table& table, const std::map<std::uint32_t, vc_chain_id>& 
   }
   for (std::uint32_t c = 0; c < clusters; ++c) {
     std::set<std::uint32_t> listed;
-    const ranked_gang* before = nullptr;
-    for (const ranked_gang& g : table.of_cluster(vc_chain_id(c))) {
+    const gang_table::ranked* before = nullptr;
+    for (const gang_table::ranked& g : table.of_cluster(vc_chain_id(c))) {
       const gang_record& gang = table[g.slot];
       REQUIRE(listed.insert(gang.request.job.value).second);
       REQUIRE(g.runs == (gang.state == gang_state::allocated));
@@ -121,7 +121,7 @@ TEST_CASE("a gang without a cluster counts as opportunistic, whatever its priori
   CHECK(record(1, vc_chain_id(0), 5).guaranteed());
   CHECK(record(1, vc_chain_id(0), 5).effective_priority() == 5);
   CHECK(!record(1, vc_chain_id(), 5).guaranteed());
-  CHECK(record(1, vc_chain_id(), 5).effective_priority() == opportunistic_priority);
+  CHECK(record(1, vc_chain_id(), 5).effective_priority() == gang_request::opportunistic_priority);
 }
 
 TEST_CASE("tasks have their leaves one after another") {

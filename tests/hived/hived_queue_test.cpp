@@ -37,7 +37,7 @@ hived_config two_racks() {
 }
 
 hived_queue queue_of(const hived_config& config, bool lend) {
-  auto made = hived_queue::create(config, {.over_quota = lend});
+  auto made = hived_queue::create(config, lend);
   REQUIRE_MESSAGE(made.ok(), made.status().ToString());
   return *std::move(made);
 }
@@ -170,7 +170,7 @@ struct audited_queue {
       REQUIRE((!plan.ok() || plan->result == plan_result::wait));
     }
     if (r.priority >= 0 && !lend) return;
-    gang.priority = opportunistic_priority;
+    gang.priority = gang_request::opportunistic_priority;
     const absl::StatusOr<gang_plan> plan = copy.propose(gang);
     REQUIRE(plan.ok());
     REQUIRE(plan->result == plan_result::wait);

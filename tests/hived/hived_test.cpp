@@ -420,7 +420,7 @@ TEST_CASE("lazy gangs lose their cells and run on; withdrawn in time, they have 
   CHECK(runs(h, 1));
   CHECK(h.find(job_id(1))->downgraded);
   CHECK(!h.find(job_id(1))->guaranteed());
-  CHECK(h.find(job_id(1))->effective_priority() == opportunistic_priority);
+  CHECK(h.find(job_id(1))->effective_priority() == gang_request::opportunistic_priority);
   CHECK(runs(h, 2));
 
   hived full = small();

@@ -24,8 +24,8 @@ TEST_CASE("what a tenant uses and what a cell is used for") {
   hived scheduler = *std::move(made);
   const tenant_id a = *scheduler.layout().find_tenant("a");
   const tenant_id b = *scheduler.layout().find_tenant("b");
-  CHECK(*usage_of(scheduler, a) == tenant_usage{.owned = 8});
-  CHECK(*usage_of(scheduler, b) == tenant_usage{.owned = 6});
+  CHECK(*hived_queries::usage_of(scheduler, a) == hived_queries::tenant_usage{.owned = 8});
+  CHECK(*hived_queries::usage_of(scheduler, b) == hived_queries::tenant_usage{.owned = 6});
   const auto run = [&](const gang_request& request) {
     const auto plan = scheduler.propose(request);
     REQUIRE(plan.ok());
@@ -36,25 +36,28 @@ TEST_CASE("what a tenant uses and what a cell is used for") {
   const leaf_type_id gpu = *scheduler.find_leaf_type("GPU");
   run({.job = job_id(0), .tenant = a, .groups = {{1, 2}}, .leaf_type = gpu, .lazy = true});
   run({.job = job_id(1), .tenant = b, .groups = {{1, 2}}, .leaf_type = gpu});
-  CHECK(*usage_of(scheduler, a) == tenant_usage{.owned = 8, .guaranteed = 2, .running = 1});
-  CHECK(*usage_of(scheduler, b) == tenant_usage{.owned = 6, .guaranteed = 2, .running = 1});
+  CHECK(*hived_queries::usage_of(scheduler, a) ==
+        hived_queries::tenant_usage{.owned = 8, .guaranteed = 2, .running = 1});
+  CHECK(*hived_queries::usage_of(scheduler, b) ==
+        hived_queries::tenant_usage{.owned = 6, .guaranteed = 2, .running = 1});
   for (std::uint32_t job = 2; job < 4; ++job) {
     run({.job = job_id(job),
          .tenant = b,
-         .priority = opportunistic_priority,
+         .priority = gang_request::opportunistic_priority,
          .groups = {{2, job == 2 ? 4U : 2U}},
          .leaf_type = gpu});
   }
   const chain_id chain = scheduler.layout().chain_of(*scheduler.layout().find_node("n0"));
-  cell_state sum;
+  hived_queries::cell_state sum;
   for (const cell_id root : scheduler.layout().chain(chain).tree.cells(3)) {
-    const cell_state rack = *state_of(scheduler, chain, root);
+    const hived_queries::cell_state rack = *hived_queries::state_of(scheduler, chain, root);
     sum.leaves += rack.leaves;
     sum.idle += rack.idle;
     sum.guaranteed += rack.guaranteed;
     sum.opportunistic += rack.opportunistic;
   }
-  CHECK(sum == cell_state{.leaves = 16, .idle = 0, .guaranteed = 4, .opportunistic = 12});
+  CHECK(sum ==
+        hived_queries::cell_state{.leaves = 16, .idle = 0, .guaranteed = 4, .opportunistic = 12});
 }
 
 TEST_CASE("a claimed leaf and a bad one are counted beside who has them") {
@@ -66,10 +69,11 @@ TEST_CASE("a claimed leaf and a bad one are counted beside who has them") {
   REQUIRE(made.ok());
   hived scheduler = *std::move(made);
   const cell_id node = scheduler.layout().node_cell(node_id(0));
-  CHECK(*state_of(scheduler, chain_id(0), node) == cell_state{.leaves = 4, .idle = 4});
+  CHECK(*hived_queries::state_of(scheduler, chain_id(0), node) ==
+        hived_queries::cell_state{.leaves = 4, .idle = 4});
   const gang_request guest{.job = job_id(0),
                            .tenant = tenant_id(0),
-                           .priority = opportunistic_priority,
+                           .priority = gang_request::opportunistic_priority,
                            .groups = {{1, 3}}};
   const auto first = scheduler.propose(guest);
   REQUIRE(first.ok());
@@ -80,11 +84,12 @@ TEST_CASE("a claimed leaf and a bad one are counted beside who has them") {
   REQUIRE(second->result == plan_result::preempt);
   REQUIRE(scheduler.commit(*second).ok());
   REQUIRE(scheduler.mark_bad(node_id(0), 3).ok());
-  CHECK(*state_of(scheduler, chain_id(0), node) ==
-        cell_state{
+  CHECK(*hived_queries::state_of(scheduler, chain_id(0), node) ==
+        hived_queries::cell_state{
             .bound_to = tenant_id(0), .leaves = 4, .opportunistic = 3, .claimed = 4, .bad = 1});
-  CHECK(*usage_of(scheduler, tenant_id(0)) ==
-        tenant_usage{.owned = 4, .opportunistic = 3, .claimed = 4, .running = 1, .preempting = 1});
+  CHECK(*hived_queries::usage_of(scheduler, tenant_id(0)) ==
+        hived_queries::tenant_usage{
+            .owned = 4, .opportunistic = 3, .claimed = 4, .running = 1, .preempting = 1});
 }
 
 TEST_CASE("what is not there is said to be not there") {
@@ -95,18 +100,20 @@ TEST_CASE("what is not there is said to be not there") {
     CHECK(status.code() == absl::StatusCode::kNotFound);
     CHECK(std::string(status.message()) == words);
   };
-  refuses(usage_of(scheduler, tenant_id(2)).status(), "there is no tenant 2");
-  refuses(usage_of(scheduler, tenant_id()).status(), "there is no tenant 4294967295");
+  refuses(hived_queries::usage_of(scheduler, tenant_id(2)).status(), "there is no tenant 2");
+  refuses(hived_queries::usage_of(scheduler, tenant_id()).status(),
+          "there is no tenant 4294967295");
   const std::uint32_t chains = scheduler.cells().num_chains();
-  refuses(state_of(scheduler, chain_id(9), cell_id(0)).status(), "there is no chain 9");
-  refuses(state_of(scheduler, chain_id(chains), cell_id(0)).status(),
+  refuses(hived_queries::state_of(scheduler, chain_id(9), cell_id(0)).status(),
+          "there is no chain 9");
+  refuses(hived_queries::state_of(scheduler, chain_id(chains), cell_id(0)).status(),
           "there is no chain " + std::to_string(chains));
   const std::uint32_t cells = scheduler.cells().chain(0).tree().num_cells();
-  CHECK(state_of(scheduler, chain_id(0), cell_id(cells - 1)).ok());
-  refuses(state_of(scheduler, chain_id(0), cell_id(cells)).status(),
+  CHECK(hived_queries::state_of(scheduler, chain_id(0), cell_id(cells - 1)).ok());
+  refuses(hived_queries::state_of(scheduler, chain_id(0), cell_id(cells)).status(),
           "chain 0 has no cell " + std::to_string(cells));
   const auto capacities = [&](const gang_request& request, std::uint32_t chain) {
-    return refused_capacity(scheduler, request, wait_reason::busy, chain).status();
+    return hived_queries::refused_capacity(scheduler, request, wait_reason::busy, chain).status();
   };
   const std::uint32_t racks =
       scheduler.layout().chain_of(*scheduler.layout().find_node("n0")).value;
@@ -128,6 +135,6 @@ TEST_CASE("what is not there is said to be not there") {
   r.tenant = tenant_id(7);
   refuses(capacities(r, racks), "there is no tenant 7");
   r.tenant = b;
-  r.priority = opportunistic_priority;
+  r.priority = gang_request::opportunistic_priority;
   CHECK(capacities(r, boxes).ok());
 }

@@ -5,8 +5,8 @@
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
+#include <apiary/hived/detail/gang_place.h>
 #include <apiary/hived/detail/move.h>
-#include <apiary/hived/detail/opportunistic_search.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/layout.h>

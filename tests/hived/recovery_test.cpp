@@ -53,7 +53,8 @@ std::vector<note> running(const hived& h) {
     const gang_record& gang = h.gangs()[s];
     if (gang.state != gang_state::allocated) continue;
     all.push_back({gang.request, h.layout().tenants[gang.request.tenant.value].name,
-                   devices_of(h, gang), whole_cell_levels(h, gang), gang.guaranteed()});
+                   devices_of(h, gang), hived_queries::whole_cell_levels(h, gang),
+                   gang.guaranteed()});
   }
   return all;
 }
@@ -120,7 +121,7 @@ TEST_CASE("gangs replayed with the levels of their whole cells keep them, if the
     for (const note& n : notes) {
       const gang_record& gang = *again.find(n.request.job);
       if (!n.guaranteed) continue;
-      REQUIRE(whole_cell_levels(again, gang) == n.levels);
+      REQUIRE(hived_queries::whole_cell_levels(again, gang) == n.levels);
       std::size_t i = 0;
       for (const task_devices& task : n.tasks) {
         const auto first = n.levels.begin() + static_cast<std::ptrdiff_t>(i);
@@ -160,13 +161,13 @@ TEST_CASE("a task in whole cells of two levels comes back without another one's 
   hived h = *hived::create(config);
   REQUIRE(*h.recover(pair, left));
   REQUIRE(*h.recover(three, right));  // a whole pair, and of the other one a GPU
-  const std::vector<level_t> levels = whole_cell_levels(h, *h.find(three.job));
+  const std::vector<level_t> levels = hived_queries::whole_cell_levels(h, *h.find(three.job));
   CHECK(levels == std::vector<level_t>{1, 1, 0});
 
   hived again = *hived::create(config);
   REQUIRE(*again.recover(three, right, levels));
-  CHECK(*again.recover(pair, left, whole_cell_levels(h, *h.find(pair.job))));
-  CHECK(whole_cell_levels(again, *again.find(three.job)) == levels);
+  CHECK(*again.recover(pair, left, hived_queries::whole_cell_levels(h, *h.find(pair.job))));
+  CHECK(hived_queries::whole_cell_levels(again, *again.find(three.job)) == levels);
   CHECK(again.find(three.job)->guaranteed());
   CHECK(apiary_test::faults_of(again) == "");
 }

@@ -10,7 +10,7 @@
 using namespace apiary;
 
 static_assert(!std::is_convertible_v<leaf_type_id, node_id>);
-static_assert(opportunistic_priority < 0 && max_priority == 1000);
+static_assert(gang_request::opportunistic_priority < 0 && gang_request::max_priority == 1000);
 static_assert(task_place{} == task_place{.node = node_id(), .leaves = 0});
 static_assert(task_place{node_id(1), 1} != task_place{node_id(1), 2});
 

@@ -70,7 +70,7 @@ TEST_CASE("who has its tenant's cells back has as large ones as before, and all 
   {
     hived h = two_nodes({{"NODE", 1}, {"NODE.PAIR", 1}, {"NODE.PAIR.GPU", 1}});
     REQUIRE(ask(h, 1, 1, {{1, 2}, {1, 4}}) == plan_result::bind);
-    REQUIRE(ask(h, 2, opportunistic_priority, {{1, 2}}) == plan_result::bind);
+    REQUIRE(ask(h, 2, gang_request::opportunistic_priority, {{1, 2}}) == plan_result::bind);
     const std::uint64_t before = h.hash();
     REQUIRE(ask(h, 3, 5, {{1, 4}}) == plan_result::preempt);
     CHECK(!h.find(job_id(1))->guaranteed());
@@ -84,11 +84,11 @@ TEST_CASE("who has its tenant's cells back has as large ones as before, and all 
   REQUIRE(ask(h, 1, 1, {{1, 4}}) == plan_result::bind);
   REQUIRE(ask(h, 2, 1, {{1, 2}}) == plan_result::bind);
   REQUIRE(h.finish(job_id(1)).ok());
-  REQUIRE(ask(h, 3, opportunistic_priority, {{3, 2}}) == plan_result::bind);
+  REQUIRE(ask(h, 3, gang_request::opportunistic_priority, {{3, 2}}) == plan_result::bind);
   REQUIRE(ask(h, 4, 5, {{1, 4}, {1, 2}}) == plan_result::preempt);
   REQUIRE(h.cancel(job_id(4)).ok());
   CHECK(h.restored() == std::vector{job_id(2)});
-  CHECK(whole_cell_levels(h, *h.find(job_id(2))) == std::vector<level_t>{1, 1});
+  CHECK(hived_queries::whole_cell_levels(h, *h.find(job_id(2))) == std::vector<level_t>{1, 1});
   CHECK(ask(h, 5, 1, {{1, 4}}) == plan_result::preempt);
 }
 

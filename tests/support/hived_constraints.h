@@ -56,7 +56,7 @@ namespace apiary_test {
   for (const apiary::task_group& m : r.groups) first.push_back(first.back() + m.tasks);
   if (tasks.size() != first.back()) return "not all tasks";
   for (std::size_t m = 0; m < r.constraints.groups.size(); ++m) {
-    const apiary::group_constraints& constraints = r.constraints.groups[m];
+    const apiary::request_constraints::of_group& constraints = r.constraints.groups[m];
     const std::string who = "task group " + std::to_string(m) + ": ";
     for (const apiary::level_count& s : constraints.slices) {
       for (std::size_t i = first[m]; i < first[m + 1]; i += s.tasks)
@@ -88,7 +88,7 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
                             apiary::rng& random) {
   const apiary::level_t levels = chain.tree.num_levels();
   const auto level = [&] { return chain.node_level + random.uniform(levels - chain.node_level); };
-  const auto group = [&](std::size_t m) -> apiary::group_constraints& {
+  const auto group = [&](std::size_t m) -> apiary::request_constraints::of_group& {
     r.constraints.groups.resize(r.groups.size());
     return r.constraints.groups[m];
   };
@@ -114,7 +114,7 @@ inline void add_constraints(apiary::gang_request& r, const apiary::chain_layout&
 
 // Whether its task groups have a spread.
 [[nodiscard]] inline bool has_spread(const apiary::gang_request& r) {
-  for (const apiary::group_constraints& m : r.constraints.groups)
+  for (const apiary::request_constraints::of_group& m : r.constraints.groups)
     if (!m.spread.empty()) return true;
   return false;
 }

@@ -233,11 +233,13 @@ class hived_play {
     REQUIRE(scheduler.grow(*job, by).ok());
     REQUIRE(scheduler.tasks(*scheduler.find(*job)) == tasks);
     std::vector<apiary::task_group>& groups = gangs.at(*job).groups;
-    std::vector<apiary::group_constraints>& constraints = gangs.at(*job).constraints.groups;
+    std::vector<apiary::request_constraints::of_group>& constraints =
+        gangs.at(*job).constraints.groups;
     constraints.resize(groups.size());
     for (std::size_t m = 0; m < b.groups.size(); ++m) {
-      constraints.push_back(m < b.constraints.groups.size() ? b.constraints.groups[m]
-                                                            : apiary::group_constraints());
+      constraints.push_back(m < b.constraints.groups.size()
+                                ? b.constraints.groups[m]
+                                : apiary::request_constraints::of_group());
       if (constraints.back().leader != apiary::no_task_group)
         constraints.back().leader += static_cast<std::uint32_t>(groups.size());
     }
@@ -321,7 +323,8 @@ class hived_play {
         forget(job);
         continue;
       }
-      order.push_back({gang.request, whole_cell_levels(old, gang), gang.guaranteed()});
+      order.push_back(
+          {gang.request, hived_queries::whole_cell_levels(old, gang), gang.guaranteed()});
     }
     downgraded_for_.clear();
     stale_.reset();
@@ -406,7 +409,7 @@ class hived_play {
       REQUIRE((gang != nullptr && gang->state == apiary::gang_state::allocated));
       REQUIRE(r.priority >
               (std::binary_search(plan.downgraded.begin(), plan.downgraded.end(), victim)
-                   ? apiary::opportunistic_priority
+                   ? apiary::gang_request::opportunistic_priority
                    : gang->effective_priority()));
       REQUIRE((!gang->guaranteed() || gang->request.tenant == r.tenant));
     }
@@ -456,7 +459,8 @@ class hived_play {
       CAPTURE(gang.request.job.value);
       const apiary::gang_record* now = tried.find(gang.request.job);
       REQUIRE(now->guaranteed() == gang.guaranteed());
-      REQUIRE(whole_cell_levels(tried, *now) == whole_cell_levels(scheduler, gang));
+      REQUIRE(hived_queries::whole_cell_levels(tried, *now) ==
+              hived_queries::whole_cell_levels(scheduler, gang));
     }
   }
   // After a plan was carried out: for whom gangs are downgraded now. What a gang took that runs now

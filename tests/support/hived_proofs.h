@@ -75,10 +75,10 @@ inline bool check_proof(const apiary::hived& scheduler, const apiary::gang_reque
   REQUIRE(wait.why() != nullptr);
   const apiary::topology_constraints gang = apiary::constraints_of(request);
   std::vector<std::uint32_t> chains;
-  for (const apiary::chain_refusal& r : wait.proof) {
+  for (const apiary::gang_wait::chain_refusal& r : wait.proof) {
     chains.push_back(r.chain);
     const apiary::detail::gang_capacity capacities =
-        *apiary::refused_capacity(scheduler, request, wait.reason, r.chain);
+        *apiary::hived_queries::refused_capacity(scheduler, request, wait.reason, r.chain);
     apiary::proof_check check(capacities.tree, capacities.node_level, capacities.free, {}, gang);
     REQUIRE(check(r.why));
     for (int i = 0; i < 3; ++i) REQUIRE(!check(forge(r.why, random)));

@@ -6,7 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/opportunistic_search.h>
+#include <apiary/hived/detail/gang_place.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>

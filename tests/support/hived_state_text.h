@@ -36,7 +36,7 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
     put(gang->cluster.value, static_cast<std::uint32_t>(gang->request.groups.size()));
     for (const apiary::task_group& m : gang->request.groups) put(m.tasks, m.gpus);
     for (const apiary::chain_leaf& l : gang->leaves) put(l.chain, l.leaf.value);
-    for (const apiary::missing_leaf& m : gang->missing)
+    for (const apiary::gang_record::missing_leaf& m : gang->missing)
       put(m.index, m.device, static_cast<std::uint32_t>(m.node.back()));
     for (const apiary::job_id by : gang->downgraded_victims) put(by.value);
     put(job(gang->ends_for), static_cast<std::uint32_t>(gang->lost.size()));
@@ -95,7 +95,7 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
           gang.state == apiary::gang_state::allocated && gang.count_live(0, gang.leaves.size()) > 0;
       if (!there || gang.guaranteed() != own) continue;
       std::vector<apiary::level_t> levels;
-      if (with_levels) levels = apiary::whole_cell_levels(old, gang);
+      if (with_levels) levels = apiary::hived_queries::whole_cell_levels(old, gang);
       const auto has_cells = fresh.recover(gang.request, old.tasks(gang), levels);
       if (!has_cells.ok()) REQUIRE(has_cells.ok());
       if (own && with_levels && !*has_cells) REQUIRE(*has_cells);

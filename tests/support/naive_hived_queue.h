@@ -123,7 +123,7 @@ class naive_hived_queue {
     apiary::gang_request gang{
         .job = r.request.job,
         .tenant = r.request.tenant,
-        .priority = as_guest ? apiary::opportunistic_priority : r.request.priority};
+        .priority = as_guest ? apiary::gang_request::opportunistic_priority : r.request.priority};
     const std::uint32_t whole = r.request.gpus / task_gpus_;
     const std::uint32_t rest = r.request.gpus % task_gpus_;
     if (whole > 0) gang.groups.push_back({whole, task_gpus_});

@@ -42,7 +42,7 @@ APIARY_NAMESPACE_BEGIN
 struct gang_moves {
   // What a move of a gang must lower.
   enum class metric : std::uint8_t {
-    broken,  // broken_leaves(): idle GPUs then form whole cells
+    broken,  // hived_queries::broken_leaves(): idle GPUs then form whole cells
     spread,  // the number of cells, at each level from the nodes up, that the gang uses: its tasks
              // are then close together
   };
@@ -193,7 +193,7 @@ class hived_backend {
       sum += spanned_cells(in.tree, cells, l);
     return sum;
   }
-  // By how much broken_leaves() falls if the gang is on the new leaves instead of the old ones.
+  // By how much hived_queries::broken_leaves() falls if the gang is on the new leaves instead of the old ones.
   // `without`: the cluster without the gang.
   [[nodiscard]] static std::int64_t broken_gain(const hived& without,
                                                 std::span<const chain_leaf> old_leaves,
@@ -223,7 +223,8 @@ class hived_backend {
       std::array<std::uint32_t, 2> taken{};  // of the old leaves, of the new ones
       for (; i < above.size() && above[i].cell == at.cell && above[i].chain == at.chain; ++i)
         ++taken[above[i].is_new ? 1 : 0];
-      const std::uint32_t unused = unused_leaves(without, at.chain, at.cell, at.level);
+      const std::uint32_t unused =
+          hived_queries::unused_leaves(without, at.chain, at.cell, at.level);
       const std::uint32_t leaves = without.layout().chains[at.chain].tree.leaves_per_cell(at.level);
       if (unused - taken[0] < leaves) gain += unused - taken[0];
       if (unused - taken[1] < leaves) gain -= unused - taken[1];

@@ -25,19 +25,21 @@ struct chain_leaf {
   friend constexpr auto operator<=>(chain_leaf, chain_leaf) noexcept = default;
 };
 
-// A leaf of a gang that the configuration lacks, by the names of its node and device.
-struct missing_leaf {
-  std::uint32_t index = 0;   // in gang_record::leaves
-  std::string node{};        // name of its node
-  std::uint32_t device = 0;  // index of its device in the node
-  friend bool operator==(const missing_leaf&, const missing_leaf&) = default;
-};
-
 // allocated: the tasks run. preempting: the gang has reserved its leaves and waits for the victims.
 enum class gang_state : std::uint8_t { allocated, preempting };
 
 // A gang, as hived::find() returns it.
 struct gang_record {
+  // A leaf of a gang that the configuration lacks, by the names of its node and device.
+  struct missing_leaf {
+    std::uint32_t index = 0;   // in gang_record::leaves
+    std::string node{};        // name of its node
+    std::uint32_t device = 0;  // index of its device in the node
+    friend bool operator==(const missing_leaf&, const missing_leaf&) = default;
+  };
+  // The cost of ending a running gang. It must not throw, and must not call the scheduler.
+  using cost_function = std::function<std::uint64_t(const gang_record&)>;
+
   gang_request request{};                    // without the suggested nodes
   gang_state state = gang_state::allocated;  // allocated or preempting
   bool downgraded = false;                   // lost its guaranteed cells and runs as opportunistic
@@ -60,7 +62,7 @@ struct gang_record {
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
   // The priority that counts when another gang wants its leaves.
   [[nodiscard]] std::int32_t effective_priority() const noexcept {
-    return guaranteed() ? request.priority : opportunistic_priority;
+    return guaranteed() ? request.priority : gang_request::opportunistic_priority;
   }
   // Orders gangs that want the same cells back: guaranteed gangs first, then higher priorities; ties go
   // by job id.
@@ -108,8 +110,5 @@ struct gang_record {
     }
   }
 };
-
-// The cost of ending a running gang. It must not throw, and must not call the scheduler.
-using gang_cost = std::function<std::uint64_t(const gang_record&)>;
 
 APIARY_NAMESPACE_END

@@ -20,29 +20,29 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The key that orders the gangs of a virtual cluster by their cost as victims, cheapest first: preempting
-// gangs, then low priorities, then few leaves; ties go by job id.
-struct ranked_gang {
-  bool runs = false;          // false: it is preempting and does not run yet
-  std::int32_t priority = 0;  // its priority
-  std::uint32_t leaves = 0;   // how many leaves it has
-  job_id job{};               // its job
-  gang_slot slot{};           // its slot
-  friend constexpr auto operator<=>(const ranked_gang&, const ranked_gang&) noexcept = default;
-};
-// The key of a gang. Cost: O(leaves of the gang).
-[[nodiscard]] inline ranked_gang rank_of(const gang_record& gang, gang_slot slot) noexcept {
-  const auto leaves = static_cast<std::uint32_t>(gang.count_live(0, gang.leaves.size()));
-  return {gang.state == gang_state::allocated, gang.request.priority, leaves, gang.request.job,
-          slot};
-}
-
 // All gangs of a scheduler, found by slot, by job, and by the virtual cluster whose cells they use.
 //
 // Cost: add, remove, move, rank O(log gangs), and a hash look-up; add and rank also O(leaves of the
 //       gang).
 class gang_table {
  public:
+  // The key that orders the gangs of a virtual cluster by their cost as victims, cheapest first: preempting
+  // gangs, then low priorities, then few leaves; ties go by job id.
+  struct ranked {
+    bool runs = false;          // false: it is preempting and does not run yet
+    std::int32_t priority = 0;  // its priority
+    std::uint32_t leaves = 0;   // how many leaves it has
+    job_id job{};               // its job
+    gang_slot slot{};           // its slot
+    friend constexpr auto operator<=>(const ranked&, const ranked&) noexcept = default;
+  };
+  // The key of a gang. Cost: O(leaves of the gang).
+  [[nodiscard]] static ranked rank_of(const gang_record& gang, gang_slot slot) noexcept {
+    const auto leaves = static_cast<std::uint32_t>(gang.count_live(0, gang.leaves.size()));
+    return {gang.state == gang_state::allocated, gang.request.priority, leaves, gang.request.job,
+            slot};
+  }
+
   // An empty table for this number of virtual clusters.
   explicit gang_table(std::uint32_t clusters) : of_cluster_(clusters) {}
 
@@ -95,7 +95,7 @@ class gang_table {
     join(slot);
   }
   // The gangs of a virtual cluster, cheapest victim first.
-  [[nodiscard]] const std::set<ranked_gang>& of_cluster(vc_chain_id c) const noexcept {
+  [[nodiscard]] const std::set<ranked>& of_cluster(vc_chain_id c) const noexcept {
     return of_cluster_[c.value];
   }
   // The number of gangs.
@@ -123,8 +123,8 @@ class gang_table {
   std::vector<gang_record> gangs_;  // by slot
   std::vector<gang_slot> vacant_;
   absl::flat_hash_map<std::uint32_t, gang_slot> slots_;  // by job
-  std::vector<std::set<ranked_gang>> of_cluster_;
-  std::vector<ranked_gang> rank_;  // by slot, the key in of_cluster_
+  std::vector<std::set<ranked>> of_cluster_;
+  std::vector<ranked> rank_;  // by slot, the key in of_cluster_
 };
 
 APIARY_NAMESPACE_END

@@ -70,7 +70,7 @@ class hived {
   // first chain where preemption helps, the victims have the least total cost. By default the fewest
   // gangs end, then those of the lowest priorities, then those with the fewest leaves; this order also
   // holds where victims end because cells are bound to other hardware. Not part of hash().
-  void set_victim_cost(gang_cost cost);
+  void set_victim_cost(gang_record::cost_function cost);
 
   // Decides where the gang would run now, which gangs would have to end, or why it must wait. A
   // preempting gang proposes again with the same request; only the suggested nodes may differ.
@@ -126,7 +126,7 @@ class hived {
   // as it is, even against the leaf type or topology constraints of the request.
   //
   // A host should persist names (nodes, devices, tenants, leaf types, pinned cells) and the
-  // whole_cell_levels of each gang (hived/queries.h), one level for each leaf: ids are positions in one
+  // hived_queries::whole_cell_levels of each gang (hived/queries.h), one level for each leaf: ids are positions in one
   // configuration. In the same configuration every gang with its levels gets its guaranteed cells again
   // if such gangs are recovered before gangs without levels. A gang without levels gets the largest whole
   // cells that are free, or else the smallest. Gangs of lower priority of the tenant lose their cells to it

@@ -76,7 +76,8 @@ class hived_jobs {
   [[nodiscard]] absl::StatusOr<bool> fits_cells(const job_request& r) {
     const std::string name = "job " + std::to_string(r.job.value);
     if (r.gpus == 0) return absl::InvalidArgumentError(name + " requests 0 GPUs; the minimum is 1");
-    if (r.priority < opportunistic_priority || r.priority > max_priority) {
+    if (r.priority < gang_request::opportunistic_priority ||
+        r.priority > gang_request::max_priority) {
       return absl::InvalidArgumentError(name + " has priority " + std::to_string(r.priority) +
                                         "; a priority is -1 to 1000");
     }
@@ -108,7 +109,7 @@ class hived_jobs {
   [[nodiscard]] gang_request gang_of(const job_request& r) const { return gang(r, r.priority); }
   // The gang of the job as an opportunistic one.
   [[nodiscard]] gang_request opportunistic_gang(const job_request& r) const {
-    return gang(r, opportunistic_priority);
+    return gang(r, gang_request::opportunistic_priority);
   }
   // The nodes and GPUs of these tasks, as a job_placement. Several tasks may be on one node.
   [[nodiscard]] static job_placement place(std::span<const task_place> tasks) {

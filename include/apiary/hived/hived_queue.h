@@ -37,12 +37,6 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Options of hived_queue.
-struct hived_queue_options {
-  // A guaranteed job for which its tenant has no free cells may run as opportunistic on idle GPUs.
-  bool over_quota = true;
-};
-
 // The JobScheduler of a HiveD cluster: decides when each job starts and which jobs it suspends. A job
 // is a gang as hived_jobs makes it.
 //
@@ -78,11 +72,12 @@ class hived_queue {
   };
 
   // kInvalidArgument: a fault of the configuration, or a node with more than 32 leaf cells, the most
-  // that a placement can name.
+  // that a placement can name. over_quota: a guaranteed job for which its tenant has no free cells may run
+  // as opportunistic on idle GPUs.
   [[nodiscard]] static absl::StatusOr<hived_queue> create(const hived_config& config,
-                                                          hived_queue_options options = {}) {
+                                                          bool over_quota = true) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
-    APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, options.over_quota));
+    APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, over_quota));
     return hived_queue(std::move(scheduler), std::move(jobs));
   }
 
@@ -101,7 +96,7 @@ class hived_queue {
     queues_[key_of(r)].fits_cells = own;
     record& added = jobs_[r.job.value];
     added.request = r;
-    added.key = std::int64_t{max_priority - r.priority} << time_bits | now;
+    added.key = std::int64_t{gang_request::max_priority - r.priority} << time_bits | now;
     enter(added, now);
     return absl::OkStatus();
   }

@@ -10,6 +10,8 @@ APIARY_NAMESPACE_BEGIN
 using gang_slot = id<struct gang_slot_tag>;          // the slot of a gang in gang_table
 using vc_chain_id = id<struct virtual_cluster_tag>;  // the cells of one tenant in one chain
 
+namespace detail {
+
 // The gangs that hold a leaf: one that runs on it, a preempting gang that has reserved it, or both.
 // `guaranteed`: the running gang uses the leaf as a cell of its tenant, not as opportunistic.
 struct leaf_holders {
@@ -28,4 +30,5 @@ struct leaf_holders {
   friend constexpr bool operator==(leaf_holders, leaf_holders) noexcept = default;
 };
 
+}  // namespace detail
 APIARY_NAMESPACE_END

@@ -19,62 +19,66 @@ namespace detail {
 struct gang_capacity;  // hived/detail/capacity.h
 }  // namespace detail
 
-// The leaves and gangs of a tenant, over all chains.
-struct tenant_usage {
-  std::uint64_t owned = 0;          // leaves of its cells, pinned cells included
-  std::uint64_t guaranteed = 0;     // leaves that its guaranteed gangs use
-  std::uint64_t opportunistic = 0;  // leaves that its opportunistic gangs use
-  std::uint64_t claimed = 0;        // leaves reserved by its preempting gangs
-  std::uint32_t running = 0;        // gangs that run
-  std::uint32_t preempting = 0;     // gangs that wait for victims
-  std::uint32_t downgraded = 0;     // running gangs that lost their guaranteed cells
-  friend bool operator==(const tenant_usage&, const tenant_usage&) = default;
+// Answers questions about a scheduler that no decision depends on.
+class hived_queries {
+ public:
+  // The leaves and gangs of a tenant, over all chains.
+  struct tenant_usage {
+    std::uint64_t owned = 0;          // leaves of its cells, pinned cells included
+    std::uint64_t guaranteed = 0;     // leaves that its guaranteed gangs use
+    std::uint64_t opportunistic = 0;  // leaves that its opportunistic gangs use
+    std::uint64_t claimed = 0;        // leaves reserved by its preempting gangs
+    std::uint32_t running = 0;        // gangs that run
+    std::uint32_t preempting = 0;     // gangs that wait for victims
+    std::uint32_t downgraded = 0;     // running gangs that lost their guaranteed cells
+    friend bool operator==(const tenant_usage&, const tenant_usage&) = default;
+  };
+
+  // What a tenant owns and uses now.
+  // kNotFound: no such tenant. Cost: O(virtual clusters + leaves of all gangs), and a sort of the gangs.
+  [[nodiscard]] static absl::StatusOr<tenant_usage> usage_of(const hived& scheduler,
+                                                             tenant_id tenant);
+
+  // The leaves of a physical cell, by use.
+  struct cell_state {
+    tenant_id bound_to{};             // the tenant that owns it now; not valid: none
+    std::uint32_t leaves = 0;         // how many leaves it has
+    std::uint32_t idle = 0;           // healthy and unused
+    std::uint32_t guaranteed = 0;     // used by guaranteed gangs
+    std::uint32_t opportunistic = 0;  // used by opportunistic gangs
+    std::uint32_t claimed = 0;        // of all leaves: reserved by preempting gangs
+    std::uint32_t bad = 0;            // of all leaves: bad
+    friend bool operator==(const cell_state&, const cell_state&) = default;
+  };
+
+  // The use of a physical cell now.
+  // kNotFound: no such chain or cell. Cost: O(leaves of the cell + levels).
+  [[nodiscard]] static absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_id chain,
+                                                           cell_id cell);
+
+  // The capacity that a gang_wait::chain_refusal of a plan counted. proof_check (explain/proof_check.h) verifies the
+  // proof against it, for the gang constraints_of(request).
+  // Requires:  the proposed request, the reason of its plan and a chain of its proof; no change since.
+  // kNotFound: no such chain, tenant or pinned cell, or the tenant has no cells there.
+  // Cost:      O(cells of the tenant, or of the chain) and count_free.
+  [[nodiscard]] static absl::StatusOr<detail::gang_capacity> refused_capacity(
+      const hived& scheduler, const gang_request& request, wait_reason reason, std::uint32_t chain);
+
+  // For each leaf of the tasks of a gang (in the order of hived::tasks(), then by position), the level of the
+  // tenant's whole cell around it. Persist it for hived::recover(). The leaves of a task are usually in one
+  // whole cell; after recover() or reconfigure() they may be in several. Empty: the gang is opportunistic.
+  // Requires: a gang of h. Cost: O(leaves of the gang * levels), and a sort of the leaves of each task.
+  [[nodiscard]] static std::vector<level_t> whole_cell_levels(const hived& h,
+                                                              const gang_record& gang);
+
+  // The number of leaves of a cell that no gang uses, bad leaves included. Cost: O(1).
+  [[nodiscard]] static std::uint32_t unused_leaves(const hived& scheduler, std::uint32_t chain,
+                                                   cell_id c, level_t level) noexcept;
+
+  // A measure of fragmentation: the unused leaves, each counted once for every level at which the cell
+  // around it is partly in use. Bad leaves count like healthy ones. Cost: O(cells).
+  [[nodiscard]] static std::uint64_t broken_leaves(const hived& scheduler);
 };
-
-// What a tenant owns and uses now.
-// kNotFound: no such tenant. Cost: O(virtual clusters + leaves of all gangs), and a sort of the gangs.
-[[nodiscard]] absl::StatusOr<tenant_usage> usage_of(const hived& scheduler, tenant_id tenant);
-
-// The leaves of a physical cell, by use.
-struct cell_state {
-  tenant_id bound_to{};             // the tenant that owns it now; not valid: none
-  std::uint32_t leaves = 0;         // how many leaves it has
-  std::uint32_t idle = 0;           // healthy and unused
-  std::uint32_t guaranteed = 0;     // used by guaranteed gangs
-  std::uint32_t opportunistic = 0;  // used by opportunistic gangs
-  std::uint32_t claimed = 0;        // of all leaves: reserved by preempting gangs
-  std::uint32_t bad = 0;            // of all leaves: bad
-  friend bool operator==(const cell_state&, const cell_state&) = default;
-};
-
-// The use of a physical cell now.
-// kNotFound: no such chain or cell. Cost: O(leaves of the cell + levels).
-[[nodiscard]] absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_id chain,
-                                                  cell_id cell);
-
-// The capacity that a chain_refusal of a plan counted. proof_check (explain/proof_check.h) verifies the
-// proof against it, for the gang constraints_of(request).
-// Requires:  the proposed request, the reason of its plan and a chain of its proof; no change since.
-// kNotFound: no such chain, tenant or pinned cell, or the tenant has no cells there.
-// Cost:      O(cells of the tenant, or of the chain) and count_free.
-[[nodiscard]] absl::StatusOr<detail::gang_capacity> refused_capacity(const hived& scheduler,
-                                                                     const gang_request& request,
-                                                                     wait_reason reason,
-                                                                     std::uint32_t chain);
-
-// For each leaf of the tasks of a gang (in the order of hived::tasks(), then by position), the level of the
-// tenant's whole cell around it. Persist it for hived::recover(). The leaves of a task are usually in one
-// whole cell; after recover() or reconfigure() they may be in several. Empty: the gang is opportunistic.
-// Requires: a gang of h. Cost: O(leaves of the gang * levels), and a sort of the leaves of each task.
-[[nodiscard]] std::vector<level_t> whole_cell_levels(const hived& h, const gang_record& gang);
-
-// The number of leaves of a cell that no gang uses, bad leaves included. Cost: O(1).
-[[nodiscard]] std::uint32_t unused_leaves(const hived& scheduler, std::uint32_t chain, cell_id c,
-                                          level_t level) noexcept;
-
-// A measure of fragmentation: the unused leaves, each counted once for every level at which the cell
-// around it is partly in use. Bad leaves count like healthy ones. Cost: O(cells).
-[[nodiscard]] std::uint64_t broken_leaves(const hived& scheduler);
 
 APIARY_NAMESPACE_END
 

@@ -20,25 +20,22 @@ APIARY_NAMESPACE_BEGIN
 
 using leaf_type_id = id<struct leaf_type_tag>;  // a GPU model of the configuration
 
-inline constexpr std::int32_t opportunistic_priority = -1;  // of gangs without guarantee
-inline constexpr std::int32_t max_priority = 1000;          // of guaranteed gangs
-
-// Topology constraints of one task group; the fields mean the same as in constrained_task_group.
-struct group_constraints {
-  std::vector<level_count> slices{};     // as in constrained_task_group
-  std::vector<level_count> spread{};     // as in constrained_task_group
-  std::uint32_t leader = no_task_group;  // as in constrained_task_group
-  friend bool operator==(const group_constraints&, const group_constraints&) = default;
-};
-
 // Topology constraints of a gang, as in topology_constraints. A level is the level of cells of a chain,
 // nodes or above. For a guaranteed gang the levels refer to the virtual cells of its tenant: cells that a
 // tenant owns one by one are never in one larger cell, wherever they are bound. Anti-affinity (spread) is
 // the exception: it refers to physical cells, because several virtual cells can share one.
 struct request_constraints {
-  level_t required = any_level;             // as in topology_constraints
-  level_t preferred = any_level;            // as in topology_constraints
-  std::vector<group_constraints> groups{};  // by task group; empty: none
+  // Topology constraints of one task group; the fields mean the same as in constrained_task_group.
+  struct of_group {
+    std::vector<level_count> slices{};     // as in constrained_task_group
+    std::vector<level_count> spread{};     // as in constrained_task_group
+    std::uint32_t leader = no_task_group;  // as in constrained_task_group
+    friend bool operator==(const of_group&, const of_group&) = default;
+  };
+
+  level_t required = any_level;    // as in topology_constraints
+  level_t preferred = any_level;   // as in topology_constraints
+  std::vector<of_group> groups{};  // by task group; empty: none
 
   // Whether there is a constraint.
   [[nodiscard]] bool any() const noexcept {
@@ -49,6 +46,9 @@ struct request_constraints {
 
 // A gang: all its tasks are placed, or none is.
 struct gang_request {
+  static constexpr std::int32_t opportunistic_priority = -1;  // of gangs without guarantee
+  static constexpr std::int32_t max_priority = 1000;          // of guaranteed gangs
+
   job_id job{};                               // id of the gang
   tenant_id tenant{};                         // the tenant that asks
   std::int32_t priority = 0;                  // -1: opportunistic; 0, ..., 1000: guaranteed
@@ -69,7 +69,7 @@ struct gang_request {
   for (const task_group& m : request.groups)
     gang.groups.push_back({.tasks = m.tasks, .gpus = m.gpus});
   for (std::size_t i = 0; i < request.constraints.groups.size(); ++i) {
-    const group_constraints& constraints = request.constraints.groups[i];
+    const request_constraints::of_group& constraints = request.constraints.groups[i];
     gang.groups[i].slices = constraints.slices;
     gang.groups[i].spread = constraints.spread;
     gang.groups[i].leader = constraints.leader;
@@ -85,17 +85,17 @@ struct task_place {
   friend constexpr bool operator==(task_place, task_place) noexcept = default;
 };
 
-// A proof that a gang does not fit in one chain. The proof counts the cells of the tenant in the chain,
-// the pinned cell, or for an opportunistic gang the whole chain; refused_capacity() (hived/queries.h)
-// gives the capacity that it counts.
-struct chain_refusal {
-  std::uint32_t chain = 0;    // index of the chain
-  infeasibility_proof why{};  // the proof
-  friend bool operator==(const chain_refusal&, const chain_refusal&) = default;
-};
-
 // Why a gang waits. Leaves that gangs of lower priority use count as free.
 struct gang_wait {
+  // A proof that a gang does not fit in one chain. The proof counts the cells of the tenant in the chain,
+  // the pinned cell, or for an opportunistic gang the whole chain; hived_queries::refused_capacity() (hived/queries.h)
+  // gives the capacity that it counts.
+  struct chain_refusal {
+    std::uint32_t chain = 0;    // index of the chain
+    infeasibility_proof why{};  // the proof
+    friend bool operator==(const chain_refusal&, const chain_refusal&) = default;
+  };
+
   wait_reason reason = wait_reason::busy;        // the kind of reason
   std::optional<gang_fit::shortage> shortage{};  // the task size that is short; none if sizes
                                                  // do not pack together, or for constraints

@@ -28,7 +28,7 @@ int main() {
   if (!plan.ok() || plan->result != plan_result::bind) return 2;
   const hived before = *scheduler;
   if (!scheduler->commit(*plan).ok() || scheduler->hash() == before.hash()) return 3;
-  if (usage_of(*scheduler, tenant_id(0))->guaranteed != 2) return 4;
+  if (hived_queries::usage_of(*scheduler, tenant_id(0))->guaranteed != 2) return 4;
   if (!audit(*scheduler).empty()) return 5;
   std::printf("%s", draw(*scheduler).c_str());
   return 0;

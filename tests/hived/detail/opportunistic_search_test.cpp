@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/hived/detail/opportunistic_search.h>
 #include <apiary/hived/detail/physical_chain.h>
-#include <apiary/hived/detail/wait_reason.h>
+#include <apiary/hived/detail/refusal.h>
+#include <apiary/hived/detail/search.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/health.h>
@@ -26,7 +26,7 @@ namespace {
 
 gang_request random_guest(rng& random, std::uint32_t job) {
   gang_request r = apiary_test::gang_of_few(random, job);
-  r.priority = opportunistic_priority;
+  r.priority = gang_request::opportunistic_priority;
   return r;
 }
 
@@ -45,8 +45,8 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
     for (const cell_id leaf : chain.tree().cells(0))
       if (random.uniform(4) == 0) usable.mark_bad(leaf);
     const leaf_counts tasks = apiary_test::tasks_of(r.groups);
-    opportunistic_search search;
-    hived_wait_reason supply;
+    hived_search search;
+    hived_refusal refusal;
     for (const health<uniform_tree>* filter :
          {static_cast<health<uniform_tree>*>(nullptr), &usable}) {
       leaf_counts idle;
@@ -61,9 +61,10 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
             ++idle.back();
         }
       }
-      const bool found = search(h.cells(), r, 0, filter);
+      const bool found = search.opportunistic(h.cells(), r, 0, filter);
       REQUIRE(found == apiary_test::fits_by_sets(idle, tasks));
-      REQUIRE(supply.fits_repaired(chain, r.groups) == apiary_test::fits_by_sets(repaired, tasks));
+      REQUIRE(refusal.may_count(h.cells(), h.gangs(), r, {}) ==
+              apiary_test::fits_by_sets(repaired, tasks));
       found ? ++yes : ++no;
       if (found) {
         apiary_test::check_place(chain, r, search.place(), filter);

@@ -9,7 +9,7 @@
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/capacity.h>
-#include <apiary/hived/detail/refusal_proof.h>
+#include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
@@ -87,7 +87,8 @@ hived_play::counts play_with_proofs(std::uint64_t runs, std::uint64_t events,
 TEST_CASE("a tenant's cells as a tree: what it owns as a whole stands alone above") {
   hived scheduler = a_and_b();
   const waiting_gang a = waits_for(scheduler, 0, {{13, 1}});
-  const gang_capacity rack = *refused_capacity(scheduler, a.request, a.wait.reason, 0);
+  const gang_capacity rack =
+      *hived_queries::refused_capacity(scheduler, a.request, a.wait.reason, 0);
   CHECK(rack.node_level == 2);
   CHECK(rack.free == std::vector<std::uint32_t>{6, 6});
   CHECK(rack.tree.num_levels() == 4);
@@ -95,7 +96,8 @@ TEST_CASE("a tenant's cells as a tree: what it owns as a whole stands alone abov
   CHECK(rack.tree.num_leaves() == 12);
 
   const waiting_gang b = waits_for(scheduler, 1, {{10, 1}});
-  const gang_capacity alone = *refused_capacity(scheduler, b.request, b.wait.reason, 0);
+  const gang_capacity alone =
+      *hived_queries::refused_capacity(scheduler, b.request, b.wait.reason, 0);
   CHECK(alone.free == std::vector<std::uint32_t>{6, 3});
   CHECK(alone.tree.cells(3).size() == 2);
   CHECK(alone.tree.cells(2).size() == 2);
@@ -103,7 +105,8 @@ TEST_CASE("a tenant's cells as a tree: what it owns as a whole stands alone abov
   CHECK(alone.tree.num_leaves() == 9);
 
   const waiting_gang anyone = waits_for(scheduler, 1, {{25, 1}}, -1);
-  const gang_capacity all = *refused_capacity(scheduler, anyone.request, anyone.wait.reason, 0);
+  const gang_capacity all =
+      *hived_queries::refused_capacity(scheduler, anyone.request, anyone.wait.reason, 0);
   CHECK(all.free == std::vector<std::uint32_t>{6, 6, 6, 6});
   CHECK(all.tree.cells(3).size() == 2);
   CHECK(all.tree.num_leaves() == 24);
@@ -168,10 +171,11 @@ TEST_CASE("a preempting gang whose place has turned bad has its own claims for i
   REQUIRE((plan.ok() && plan->result == plan_result::wait));
   CHECK(plan->wait.reason == wait_reason::unhealthy);
   CHECK(plan->wait.proof.empty());
-  CHECK(refused_capacity(scheduler, above, wait_reason::busy, 0)->free ==
+  CHECK(hived_queries::refused_capacity(scheduler, above, wait_reason::busy, 0)->free ==
         std::vector<std::uint32_t>{6, 6});
-  CHECK(refused_capacity(scheduler, {.job = job_id(98), .tenant = tenant_id(0), .priority = 2},
-                         wait_reason::busy, 0)
+  CHECK(hived_queries::refused_capacity(scheduler,
+                                        {.job = job_id(98), .tenant = tenant_id(0), .priority = 2},
+                                        wait_reason::busy, 0)
             ->free == std::vector<std::uint32_t>{0, 1});
 }
 

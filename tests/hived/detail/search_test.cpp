@@ -7,9 +7,9 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/search.h>
 #include <apiary/hived/detail/virtual_cluster.h>
-#include <apiary/hived/detail/wait_reason.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
@@ -145,7 +145,7 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
       free.push_back(ones(cluster.free(n)));
       lower.push_back(cluster.range_of_node(n).leaves);
     }
-    for (const ranked_gang& ranked : h.gangs().of_cluster(id)) {
+    for (const gang_table::ranked& ranked : h.gangs().of_cluster(id)) {
       const gang_slot s = ranked.slot;
       if (h.gangs()[s].request.priority < r.priority) continue;
       for (const chain_leaf l : h.gangs()[s].leaves)
@@ -206,17 +206,18 @@ TEST_CASE("with faults and filters, places are usable, and nothing moves") {
 
 TEST_CASE("what would fit, were nothing in use") {
   hived h = four_racks();
-  hived_wait_reason supply;
-  const hived_cells& cells = h.cells();
-  const virtual_cluster& a = cells.cluster(cells.cluster_of(tenant_id(0), 0));
-  using gang_t = std::vector<task_group>;
-  CHECK(supply.fits_empty(a, gang_t{{3, 4}, {1, 2}}));
-  CHECK(!supply.fits_empty(a, gang_t{{4, 4}}));
-  CHECK(!supply.fits_empty(a, gang_t{{3, 4}, {2, 2}}));
-  CHECK(supply.fits_empty(cells.chain(0), gang_t{{8, 4}}));
-  CHECK(!supply.fits_empty(cells.chain(0), gang_t{{9, 3}}));
-  CHECK(supply.fits_repaired(cells, h.gangs(), {.groups = {{3, 4}}},
-                             cells.cluster_of(tenant_id(0), 0), std::nullopt));
+  hived_refusal refusal;
+  const refused_chain all{0, vc_chain_id(), wait_reason::never};
+  const refused_chain of_a{0, h.cells().cluster_of(tenant_id(0), 0), wait_reason::never};
+  const auto may = [&](std::vector<task_group> groups, const refused_chain& at) {
+    return refusal.may_count(h.cells(), h.gangs(), {.groups = std::move(groups)}, at);
+  };
+  CHECK(may({{3, 4}, {1, 2}}, of_a));
+  CHECK(!may({{4, 4}}, of_a));
+  CHECK(!may({{3, 4}, {2, 2}}, of_a));
+  CHECK(may({{8, 4}}, all));
+  CHECK(!may({{9, 3}}, all));
+  CHECK(may({{3, 4}}, {0, of_a.cluster}));
 }
 
 TEST_CASE("claims of a gang that lost its place to bad hardware are not in its own way") {

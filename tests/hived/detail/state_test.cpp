@@ -134,7 +134,7 @@ void admit_settled(hived_state& state, settled_gangs& known, job_id job, tenant_
   settled_gang& gang = known[job];
   gang = {tenant, place.cluster.valid(), preempting, false, {}};
   for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
-  const std::int32_t priority = gang.guaranteed ? 1 : opportunistic_priority;
+  const std::int32_t priority = gang.guaranteed ? 1 : gang_request::opportunistic_priority;
   gang_request r = settling_gang(job, tenant, priority, place.leaves.size());
   if (gang.guaranteed && state.cells().is_pinned(place.cluster)) r.pinned = 0;
   const gang_slot slot = state.admit(r, place, preempting, {});
@@ -208,7 +208,8 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
         settled_gang& gang = known[job];
         gang.tenant = tenant_id(random.uniform(2));
         for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
-        const std::int32_t priority = random.uniform(3) == 0 ? opportunistic_priority : 2;
+        const std::int32_t priority =
+            random.uniform(3) == 0 ? gang_request::opportunistic_priority : 2;
         const bool as_it_should = state.readmit(settled_before(
             settling_gang(job, gang.tenant, priority, place.leaves.size()), gang.leaves));
         gang.guaranteed = priority >= 0 && as_it_should;
@@ -326,7 +327,7 @@ TEST_CASE("hived_state: who has the last cells back: the higher priority, then t
     const std::uint64_t before = state.hash();
     state.downgrade(fifth);
     CHECK(state.gangs()[fifth].downgraded);
-    CHECK(state.gangs()[fifth].effective_priority() == opportunistic_priority);
+    CHECK(state.gangs()[fifth].effective_priority() == gang_request::opportunistic_priority);
     CHECK(state.hash() != before);
     state.restore({job_id(5), job_id(77), job_id(4)});
     const bool to_fourth = priority >= 2;
@@ -354,8 +355,9 @@ TEST_CASE("hived_state: a gang that ran before has whole cells of the levels tha
   CHECK(!state.readmit(settled_before(settling_gang(job_id(3), a, 0, 1), {{racks, cell_id()}})));
   CHECK(!state.readmit(settled_before(settling_gang(job_id(4), tenant_id(), 0, 1),
                                       {{racks, cell_id(leaf.value + 1)}})));
-  CHECK(state.readmit(settled_before(settling_gang(job_id(5), a, opportunistic_priority, 1),
-                                     {{racks, cell_id(leaf.value + 2)}})));
+  CHECK(state.readmit(
+      settled_before(settling_gang(job_id(5), a, gang_request::opportunistic_priority, 1),
+                     {{racks, cell_id(leaf.value + 2)}})));
   for (const std::uint32_t job : {2U, 3U, 4U})
     CHECK(state.gangs()[*state.gangs().find(job_id(job))].downgraded);
   CHECK(!state.gangs()[*state.gangs().find(job_id(5))].downgraded);
@@ -438,7 +440,7 @@ TEST_CASE("hived_state: whose spread it is is in the hash") {
   const hived_layout layout = layout_to_settle();
   const std::uint32_t racks = racks_of(layout);
   const tenant_id a = layout.find_tenant("a").value();
-  group_constraints spread;
+  request_constraints::of_group spread;
   spread.spread = {{0, no_task_group}};
   std::set<std::uint64_t> hashes;
   for (const bool first : {false, true}) {

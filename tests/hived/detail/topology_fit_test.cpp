@@ -200,7 +200,7 @@ TEST_CASE("a gang that requires more than any rack has waits with a proof that c
   REQUIRE(busy.result == plan_result::wait);
   CHECK(busy.wait.reason == wait_reason::busy);
   REQUIRE(busy.wait.why() != nullptr);
-  const gang_capacity capacities = *refused_capacity(h, r, busy.wait.reason, 0);
+  const gang_capacity capacities = *hived_queries::refused_capacity(h, r, busy.wait.reason, 0);
   const topology_constraints gang = constraints_of(r);
   proof_check check(capacities.tree, capacities.node_level, capacities.free, {}, gang);
   CHECK(check(*busy.wait.why()));

@@ -1,4 +1,4 @@
-// apiary/hived/detail/attempt.h - one attempt to place a guaranteed gang in the cells of its tenant.
+// apiary/hived/detail/attempt.h - one attempt to place a gang.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -6,10 +6,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/gang_placer.h>
-#include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_place.h>
 #include <apiary/hived/detail/lazy_value.h>
+#include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/victims.h>
 #include <apiary/hived/gang_table.h>
@@ -17,7 +17,6 @@
 #include <apiary/topology/health.h>
 #include <apiary/topology/uniform_tree.h>
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -69,8 +68,8 @@ class hived_search_step {
     const gang_request& request = q.request;
     const vc_chain_id c = q.cluster;
     const virtual_cluster& cluster = cells.cluster(c);
-    const physical_chain& chain = cells.chain(cluster.chain());
     const health<uniform_tree>* const usable = how.usable;
+    const leaf_view view(cells, c, usable);
     mapped_ = true;
     whole_ = {};
     cut_.reset();
@@ -81,8 +80,7 @@ class hived_search_step {
     take_cells_back(cells, q, how.yielding);
     const bool constrained = request.constraints.any();
     const bool spread = constrained && is_spread_over_whole_cells(cluster, request.constraints);
-    if (spread && (usable == nullptr || how.apart))
-      bind_apart(cells, c, request, usable != nullptr ? *usable : chain.healthy());
+    if (spread && (usable == nullptr || how.apart)) bind_apart(cells, c, request, view.usable());
     if (usable != nullptr)
       whole_ = cells.bind_everything(c, *usable, how.piece, how.skips, how.again);
     if (!whole_.complete) {
@@ -90,20 +88,14 @@ class hived_search_step {
       cells.rollback();
       return false;
     }
-    bool fit = constrained ? fits_by_constraints(cells, q, usable, spread)
-                           : fits(cluster, usable, request.groups);
+    bool fit = fits(view, request, spread);
     const bool evicting = !fit && q.preempting;
-    const auto free = [&](std::uint32_t n) { return ones(usable_leaves(cluster, n, usable)); };
-    if (evicting && constrained) {
-      verdict_ = eviction_.lift_by_constraints(cells, gangs, request, c, *constrained_, free,
-                                               usable, spread);
-      fit = verdict_ == fit_verdict::fits && fits_by_constraints(cells, q, usable, spread);
-    } else if (evicting) {
-      verdict_ =
-          eviction_.lift(cells, gangs, request, c,
-                         usable != nullptr ? *filtered_ : cluster.free_nodes(), free, usable);
-      cut_ = eviction_.cut();
-      fit = verdict_ == fit_verdict::fits && fits(cluster, usable, request.groups);
+    if (evicting) {
+      verdict_ = constrained ? eviction_.lift_by_constraints(cells, gangs, request, c,
+                                                             *constrained_, view, spread)
+                             : eviction_.lift(cells, gangs, request, c, view, nodes(view));
+      if (!constrained) cut_ = eviction_.cut();
+      fit = verdict_ == fit_verdict::fits && fits(view, request, spread);
     }
     if (!fit) {
       // The gang might fit if whole cells were bound to other physical cells.
@@ -111,24 +103,13 @@ class hived_search_step {
       cells.rollback();
       return false;
     }
-    if (!constrained) {
-      placer_.choose_nodes(usable != nullptr ? *filtered_ : cluster.free_nodes(),
-                           rack_choice::tightest);
+    choose_nodes(view, constrained);
+    if (evicting) {
+      eviction_.put_back(cells);
+      for (std::size_t i = 0; i < nodes_.size(); ++i)
+        nodes_[i].preferred &= cluster.free(chosen_[i]);
     }
-    const std::span<const std::uint32_t> chosen =
-        constrained ? constrained_->nodes() : placer_.nodes();
-    sizes_.assign(chain.tree());
-    nodes_.clear();
-    for (const std::uint32_t n : chosen) {
-      nodes_.push_back({usable_leaves(cluster, n, usable), 0, cluster.first_leaf(n),
-                        sizes_.up_to(cluster.range_of_node(n).level)});
-    }
-    if (evicting) eviction_.put_back(cells);
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
-      nodes_[i].preferred = nodes_[i].available & cluster.free(chosen[i]);
-    const std::vector<cell_id>& leaves = constrained
-                                             ? constrained_->choose_gpus_of(nodes_, request.groups)
-                                             : placer_.choose_gpus_of(nodes_, request.groups);
+    const std::vector<cell_id>& leaves = choose_leaves(request);
 
     for (const gang_slot s : how.yielding)
       (gangs[s].state == gang_state::preempting ? place_.cancelled : place_.downgraded)
@@ -148,8 +129,28 @@ class hived_search_step {
     return true;
   }
 
+  // The same for an opportunistic gang, on the idle leaves of chain `c`. Nodes with the most opportunistic
+  // leaves come first. Ties: the most idle leaves; then, unless that takes more racks, racks without cells
+  // granted to a tenant; then the last nodes. Topology constraints: hived_topology_fit chooses the nodes.
+  //
+  // Model: HiveD (OSDI 2020) section 3.3: opportunistic tasks are packed together, away from guaranteed
+  //        tasks. Differs: complete (gang_fit), and avoids racks with cells granted to a tenant.
+  // Cost:  as gang_placer, and O((leaves of a node)^2); with a filter O(nodes) more.
+  bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
+                     const health<uniform_tree>* usable) {
+    place_ = {};
+    place_.chain = c;
+    const leaf_view view(cells, c, usable);
+    if (!fits(view, request, false)) return false;
+    choose_nodes(view, request.constraints.any());
+    for (const cell_id leaf : choose_leaves(request)) place_.leaves.push_back({cell_id(), leaf});
+    return true;
+  }
+
   // The cost of ending a gang; hived::set_victim_cost sets it.
-  [[nodiscard]] gang_cost& victim_cost() noexcept { return eviction_.victim_cost(); }
+  [[nodiscard]] gang_record::cost_function& victim_cost() noexcept {
+    return eviction_.victim_cost();
+  }
   // Moves the placement out. Requires: the last attempt has found one. Call it once per attempt.
   [[nodiscard]] gang_place take_place() noexcept { return std::move(place_); }
   // The last attempt: its verdict, and the task size that was short.
@@ -175,40 +176,43 @@ class hived_search_step {
   }
 
  private:
-  [[nodiscard]] static std::uint32_t ones(std::uint64_t mask) noexcept {
-    return static_cast<std::uint32_t>(std::popcount(mask));
-  }
-  bool fits(const virtual_cluster& cluster, const health<uniform_tree>* usable,
-            std::span<const task_group> groups) {
-    const auto size = std::uint32_t{cluster.free_nodes().num_classes()} - 1;
-    if (usable != nullptr) {
-      filtered_.emplace(cluster.num_nodes(), cluster.free_nodes().num_classes(),
-                        cluster.rack_size());
-      for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
-        filtered_->assign(
-            node_id(n), static_cast<node_index::class_t>(ones(usable_leaves(cluster, n, usable))));
-      }
+  // Whether the gang fits in the view. `as_bound`: anti-affinity depends on how whole cells are bound;
+  // then the whole cells that may be used are bound already.
+  bool fits(const leaf_view& view, const gang_request& request, bool as_bound) {
+    if (request.constraints.any()) {
+      cut_.reset();
+      verdict_ =
+          as_bound ? constrained_->as_bound(view, request) : constrained_->fit(view, request);
+      return verdict_ == fit_verdict::fits;
     }
-    classes_.clear();
-    for (std::uint32_t f = 1; f <= size; ++f)
-      classes_.push_back({static_cast<node_index::class_t>(f), f});
-    const gang_fit::result& packed =
-        placer_.fit(usable != nullptr ? *filtered_ : cluster.free_nodes(), classes_, groups);
+    if (view.filtered()) filtered_ = view.filtered_nodes();
+    view.list_classes(classes_);
+    const gang_fit::result& packed = placer_.fit(nodes(view), classes_, request.groups);
     verdict_ = packed.verdict;
     cut_ = packed.cut;
     return verdict_ == fit_verdict::fits;
   }
-
-  // Whether the gang fits under its topology constraints. `as_bound`: anti-affinity depends on how
-  // whole cells are bound; then the whole cells that may be used are bound already.
-  bool fits_by_constraints(const hived_cells& cells, const hived_search_input& q,
-                           const health<uniform_tree>* usable, bool as_bound) {
-    const virtual_cluster& cluster = cells.cluster(q.cluster);
-    const auto free = [&](std::uint32_t n) { return ones(usable_leaves(cluster, n, usable)); };
-    cut_.reset();
-    verdict_ = as_bound ? constrained_->as_bound(cells, q.cluster, q.request, free)
-                        : constrained_->in_cluster(cells, q.cluster, q.request, free);
-    return verdict_ == fit_verdict::fits;
+  // The nodes of the view by class. Requires: fits() was asked about the view.
+  [[nodiscard]] const node_index& nodes(const leaf_view& view) const noexcept {
+    return view.filtered() ? *filtered_ : view.nodes();
+  }
+  // After fits() returned true: chooses nodes.
+  void choose_nodes(const leaf_view& view, bool constrained) {
+    if (constrained) {
+      chosen_.assign(constrained_->nodes().begin(), constrained_->nodes().end());
+    } else {
+      placer_.choose_nodes(nodes(view),
+                           view.guaranteed() ? rack_choice::tightest : rack_choice::fullest);
+      chosen_.assign(placer_.nodes().begin(), placer_.nodes().end());
+      for (std::uint32_t& n : chosen_) n = view.position(n);
+    }
+    sizes_.assign(view.chain().tree());
+    nodes_.clear();
+    for (const std::uint32_t n : chosen_) nodes_.push_back(view.gpus(n, sizes_));
+  }
+  [[nodiscard]] const std::vector<cell_id>& choose_leaves(const gang_request& request) {
+    return request.constraints.any() ? constrained_->choose_gpus_of(nodes_, request.groups)
+                                     : placer_.choose_gpus_of(nodes_, request.groups);
   }
 
   // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades the
@@ -265,7 +269,8 @@ class hived_search_step {
   hived_cells::whole_cells whole_;
   gang_place place_;
   std::vector<indexed_class> classes_;
-  std::vector<node_gpus> nodes_;
+  std::vector<std::uint32_t> chosen_;  // nodes of the view
+  std::vector<node_gpus> nodes_;       // for each of them
   std::optional<node_index> filtered_;
   level_sizes sizes_;
 };

@@ -33,10 +33,10 @@ inline void audit_table(audit_notes& notes) {
   }
   std::vector<std::uint32_t> listed(notes.known.size(), 0);
   for (std::uint32_t c = 0; c < notes.cells.num_clusters(); ++c) {
-    for (const ranked_gang& g : notes.gangs.of_cluster(vc_chain_id(c))) {
+    for (const gang_table::ranked& g : notes.gangs.of_cluster(vc_chain_id(c))) {
       const gang_slot s = g.slot;
       const bool right = notes.exists(s) && notes.gangs[s].cluster == vc_chain_id(c) &&
-                         g == rank_of(notes.gangs[s], s) && listed[s.value]++ == 0;
+                         g == gang_table::rank_of(notes.gangs[s], s) && listed[s.value]++ == 0;
       notes.expect(right, "table",
                    [&] { return notes.gang(s) + " is listed in cluster " + audit_text(c); });
     }
@@ -150,7 +150,7 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
 inline void audit_missing(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   std::size_t next = 0;
-  for (const missing_leaf& m : g.missing) {
+  for (const gang_record::missing_leaf& m : g.missing) {
     const bool in_place =
         m.index >= next && m.index < g.leaves.size() && !g.leaves[m.index].leaf.valid();
     const auto node = notes.layout.find_node(m.node);
@@ -204,7 +204,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
   }
   bool any = !g.missing.empty();
   std::vector<bool> named(g.leaves.size(), false);  // whether a missing leaf has this index
-  for (const missing_leaf& m : g.missing)
+  for (const gang_record::missing_leaf& m : g.missing)
     if (m.index < named.size()) named[m.index] = true;
   std::uint32_t task = 0;
   g.for_each_task([&](const task_group& m, std::uint32_t first, std::uint32_t last) {

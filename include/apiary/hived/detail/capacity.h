@@ -125,39 +125,6 @@ void for_each_bad_leaf(const physical_chain& chain, const F& f) {
     chain.healthy().for_each_bad_leaf(top, f);
 }
 
-// Calls f(node) once for each leaf of a cluster that is not free but that the gang may get, healthy or
-// bad. These are the bad leaves, and the leaves of the cluster's gangs, that no gang of the same or a
-// higher priority uses or has claimed. `restarted` is the gang itself; its claims count as free.
-// Cost: O(bad leaves of the chain + leaves of the tenant's gangs of lower priority).
-template <class F>
-void for_each_leaf_to_be_had(const hived_cells& cells, const gang_table& gangs,
-                             const gang_request& request, vc_chain_id c,
-                             std::optional<gang_slot> restarted, const F& f) {
-  const virtual_cluster& cluster = cells.cluster(c);
-  const physical_chain& chain = cells.chain(cluster.chain());
-  const auto holder_of = [&](cell_id leaf) {
-    leaf_holders h = chain.holders(leaf);
-    if (h.claimer == restarted) h.claimer = gang_slot();
-    return h.holder();
-  };
-  for_each_bad_leaf(chain, [&](cell_id leaf) {
-    if (chain.owner(leaf).cluster != c) return;
-    const gang_slot holder = holder_of(leaf);
-    if (!holder.valid() || gangs[holder].request.priority < request.priority)
-      f(cluster.node_of(chain.owner(leaf).cell));
-  });
-  for (const ranked_gang& g : gangs.of_cluster(c)) {
-    if (g.runs && g.priority >= request.priority) break;
-    if (g.slot != restarted && g.priority >= request.priority) continue;
-    for (const chain_leaf l : gangs[g.slot].leaves) {
-      if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
-      const gang_slot holder = holder_of(l.leaf);
-      if (holder == g.slot || (g.slot == restarted && !holder.valid()))
-        f(cluster.node_of(chain.owner(l.leaf).cell));
-    }
-  }
-}
-
 // Counts for each node of a cluster the leaves that a guaranteed gang may get, healthy or bad: the
 // leaves that no gang of the same or a higher priority uses or has claimed. `restarted` is the gang
 // itself; its claims count as free.
@@ -166,10 +133,31 @@ inline void count_free(const hived_cells& cells, const gang_table& gangs,
                        const gang_request& request, vc_chain_id c,
                        std::optional<gang_slot> restarted, std::vector<std::uint32_t>& free) {
   const virtual_cluster& cluster = cells.cluster(c);
+  const physical_chain& chain = cells.chain(cluster.chain());
+  const auto holder_of = [&](cell_id leaf) {
+    leaf_holders h = chain.holders(leaf);
+    if (h.claimer == restarted) h.claimer = gang_slot();
+    return h.holder();
+  };
   free.resize(cluster.num_nodes());
   for (std::uint32_t n = 0; n < free.size(); ++n)
     free[n] = static_cast<std::uint32_t>(std::popcount(cluster.free(n)));
-  for_each_leaf_to_be_had(cells, gangs, request, c, restarted, [&](std::uint32_t n) { ++free[n]; });
+  for_each_bad_leaf(chain, [&](cell_id leaf) {
+    if (chain.owner(leaf).cluster != c) return;
+    const gang_slot holder = holder_of(leaf);
+    if (!holder.valid() || gangs[holder].request.priority < request.priority)
+      ++free[cluster.node_of(chain.owner(leaf).cell)];
+  });
+  for (const gang_table::ranked& g : gangs.of_cluster(c)) {
+    if (g.runs && g.priority >= request.priority) break;
+    if (g.slot != restarted && g.priority >= request.priority) continue;
+    for (const chain_leaf l : gangs[g.slot].leaves) {
+      if (!l.leaf.valid() || !chain.healthy().healthy(l.leaf)) continue;
+      const gang_slot holder = holder_of(l.leaf);
+      if (holder == g.slot || (g.slot == restarted && !holder.valid()))
+        ++free[cluster.node_of(chain.owner(l.leaf).cell)];
+    }
+  }
 }
 // Counts for each node of a chain the leaves that an opportunistic gang may get, healthy or bad: the
 // leaves that no gang uses or has claimed.
@@ -182,21 +170,6 @@ inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& 
     if (chain.holders(leaf).idle()) ++free[chain.node_of(leaf)];
   });
 }
-// The leaves of a node of a cluster that a gang can use, bit i for the i-th leaf: free leaves that are
-// not bound to unusable hardware. `usable` null: all healthy leaves are usable.
-[[nodiscard]] inline std::uint64_t usable_leaves(const virtual_cluster& cluster, std::uint32_t node,
-                                                 const health<uniform_tree>* usable) noexcept {
-  std::uint64_t left = cluster.free(node);
-  if (usable == nullptr) return left;
-  const cell_id first = cluster.first_leaf(node);
-  for (std::uint64_t m = left; m != 0; m &= m - 1) {
-    const auto i = static_cast<std::uint32_t>(std::countr_zero(m));
-    const cell_id image = cluster.image(cell_id(first.value + i));
-    if (image.valid() && !usable->healthy(image)) left &= ~(m & -m);
-  }
-  return left;
-}
-
 // A chain in which a gang does not fit, and what counts there.
 struct refused_chain {
   std::uint32_t chain = 0;

@@ -102,7 +102,8 @@ class hived_catalog {
       return absl::NotFoundError(name(r.job) + ": there is no tenant " +
                                  std::to_string(r.tenant.value));
     }
-    if (r.priority < opportunistic_priority || r.priority > max_priority)
+    if (r.priority < gang_request::opportunistic_priority ||
+        r.priority > gang_request::max_priority)
       return wrong("priority " + std::to_string(r.priority) + " is not in -1, ..., 1000");
     if (r.groups.empty()) return wrong("no tasks");
     std::uint64_t tasks = 0;

@@ -125,7 +125,7 @@ class hived_drawing {
   }
   // The gang that runs on a leaf, and the health of the leaf.
   [[nodiscard]] std::string user(const detail::physical_chain& chain, cell_id leaf) {
-    const leaf_holders holders = chain.holders(leaf);
+    const detail::leaf_holders holders = chain.holders(leaf);
     const bool good = chain.healthy().healthy(leaf);
     bad_ = bad_ || !good;
     if (!holders.user.valid()) return good ? ".. " : "xx ";

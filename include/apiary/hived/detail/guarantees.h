@@ -63,7 +63,7 @@ class hived_guarantees {
       std::vector<level_t> levels{};
     };
     std::vector<lower_gang> lower;
-    for (const ranked_gang& g : gangs_.of_cluster(cluster)) {
+    for (const gang_table::ranked& g : gangs_.of_cluster(cluster)) {
       const gang_record& gang = gangs_[g.slot];
       if (!g.runs || g.leaves == 0 || g.priority >= gangs_[slot].request.priority) continue;
       if ((!levels.empty() || !gang.levels_known) && !being_preempted(gang))
@@ -205,7 +205,8 @@ class hived_guarantees {
       const chain_leaf at = l.leaf.valid() ? l : chain_leaf();
       all.add((std::uint64_t{at.chain} << 32) | at.leaf.value);
     }
-    for (const missing_leaf& m : gang.missing) all.add(m.index).add(m.node).add(m.device);
+    for (const gang_record::missing_leaf& m : gang.missing)
+      all.add(m.index).add(m.node).add(m.device);
     for (const job_id job : gang.downgraded_victims) all.add(job.value);
     for (const level_t l : gang.lost) all.add(l);
     return all.value();
@@ -258,7 +259,7 @@ class hived_guarantees {
   }
   static void add_constraints(const request_constraints& constraints, digest& all) noexcept {
     all.add((std::uint64_t{constraints.required} << 32) | constraints.preferred);
-    for (const group_constraints& m : constraints.groups) {
+    for (const request_constraints::of_group& m : constraints.groups) {
       all.add((std::uint64_t{m.slices.size()} << 32) | m.leader).add(m.spread.size());
       for (const auto* counts : {&m.slices, &m.spread})
         for (const level_count& s : *counts) all.add((std::uint64_t{s.level} << 32) | s.tasks);

@@ -71,7 +71,7 @@ APIARY_INLINE absl::StatusOr<hived> hived::create(const hived_config& config) {
   return hived(std::move(layout));
 }
 
-APIARY_INLINE void hived::set_victim_cost(gang_cost cost) {
+APIARY_INLINE void hived::set_victim_cost(gang_record::cost_function cost) {
   core_->planner.victim_cost() = std::move(cost);
 }
 

@@ -71,9 +71,9 @@ class hived_move {
       return;
     }
     std::vector<chain_leaf> leaves(gang.leaves.size());
-    std::vector<missing_leaf> missing;
+    std::vector<gang_record::missing_leaf> missing;
     std::size_t found = 0;
-    const auto put = [&](missing_leaf names, chain_leaf there) {
+    const auto put = [&](gang_record::missing_leaf names, chain_leaf there) {
       leaves[names.index] = there;
       found += there.leaf.valid() ? 1U : 0U;
       if (!there.leaf.valid()) missing.push_back(std::move(names));
@@ -85,14 +85,15 @@ class hived_move {
           to_.find_leaf(from_, gang.leaves[i]));
     }
     const bool lost = !missing.empty();
-    for (const missing_leaf& m : gang.missing) put(m, to_.find_leaf(m.node, m.device));
+    for (const gang_record::missing_leaf& m : gang.missing) put(m, to_.find_leaf(m.node, m.device));
     if (found == 0) {
       report.gone.push_back(job);
       return;
     }
     if (lost) report.shrunk.push_back(job);
-    merge_sort(missing,
-               [](const missing_leaf& a, const missing_leaf& b) { return a.index < b.index; });
+    merge_sort(missing, [](const gang_record::missing_leaf& a, const gang_record::missing_leaf& b) {
+      return a.index < b.index;
+    });
     gang_record moved{.request = to_.translate(from_, gang.request),
                       .recovered = gang.recovered,
                       .moved = true,

@@ -10,11 +10,9 @@
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_place.h>
-#include <apiary/hived/detail/opportunistic_search.h>
-#include <apiary/hived/detail/refusal_proof.h>
+#include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/search.h>
 #include <apiary/hived/detail/state.h>
-#include <apiary/hived/detail/wait_reason.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/model/request.h>
@@ -39,13 +37,13 @@ namespace detail {
 // Tries the chains that a request may use one after another, first all without preemption, then all with
 // preemption. Task groups of equal size are searched for as one group, except under topology constraints.
 //
-// Cost: as hived_search or opportunistic_search for each chain; with suggested nodes O(nodes) more. why()
-//       with bad hardware: hived_wait_reason::fits_repaired; with a proof: hived_refusal_proof for each
+// Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why()
+//       with bad hardware: hived_refusal::may_count; with a proof: hived_refusal for each
 //       chain.
 class hived_planner {
  public:
   // As set by hived::set_victim_cost().
-  [[nodiscard]] gang_cost& victim_cost() noexcept { return search_.victim_cost(); }
+  [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return search_.victim_cost(); }
   // Chooses the chains for a request: those that it may use and where its topology constraints are valid.
   // Requires: hived_catalog::check accepts the request.
   // kFailedPrecondition: the tenant has no cells that the request may use. kInvalidArgument: its
@@ -106,7 +104,7 @@ class hived_planner {
   }
   // After find() returned true: the placement, in the order of the task groups of the request.
   [[nodiscard]] const gang_place& place() const noexcept {
-    return merged_ ? place_ : found_place();
+    return merged_ ? place_ : search_.place();
   }
 
   // After find() returned false: why the gang waits, with the claims of `restarted` gone. May call find()
@@ -121,7 +119,7 @@ class hived_planner {
     std::size_t told = 0;  // the index of the chain that gives the reason
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       const physical_chain& chain = state.cells().chain(chains_[i]);
-      if (!fits_empty(state, r, i)) {
+      if (!may_fit(state, r, i, wait_reason::never)) {
         if (wait.reason == wait_reason::never && num_leaves(state.cells(), r, i) > most) {
           most = num_leaves(state.cells(), r, i);
           told = i;
@@ -131,7 +129,7 @@ class hived_planner {
       if (wait.reason == wait_reason::never) told = i;
       wait.reason = wait_reason::busy;
       if (repaired || !chain.any_bad()) continue;
-      repaired = fits_repaired(state, r, i);
+      repaired = may_fit(state, r, i, wait_reason::busy);
       if (repaired) told = i;
     }
     wait.shortage = cuts_[told];
@@ -160,7 +158,6 @@ class hived_planner {
               std::optional<gang_slot> restarted) {
     restarted_ = restarted;
     undecided_ = false;
-    guest_ = r.priority < 0;
     filters_.assign(chains_.size(), std::nullopt);
     cuts_.assign(chains_.size(), std::nullopt);
     const bool filtered = r.suggested != nullptr && !r.suggested->all();
@@ -168,7 +165,7 @@ class hived_planner {
       if (preempting && r.priority < 0) break;
       for (std::size_t i = 0; i < chains_.size(); ++i) {
         bool found = search_in(state, r, i, preempting, nullptr);
-        const bool decided = verdict() != fit_verdict::budget_ended;
+        const bool decided = search_.verdict() != fit_verdict::budget_ended;
         if (filtered && (found ? !is_suggested(catalog, state, i, *r.suggested) : !decided)) {
           std::optional<health<uniform_tree>>& filter = filters_[i];
           if (!filter) {
@@ -178,8 +175,8 @@ class hived_planner {
           found = search_in(state, r, i, preempting, &*filter);
         }
         if (found) return true;
-        cuts_[i] = guest_ ? guests_.cut() : search_.cut();
-        undecided_ = undecided_ || verdict() == fit_verdict::budget_ended;
+        cuts_[i] = search_.cut();
+        undecided_ = undecided_ || search_.verdict() == fit_verdict::budget_ended;
       }
     }
     return false;
@@ -187,22 +184,16 @@ class hived_planner {
   // Searches the i-th chain.
   bool search_in(hived_state& state, const gang_request& r, std::size_t i, bool preempting,
                  const health<uniform_tree>* usable) {
-    if (r.priority < 0) return guests_(state.cells(), r, chains_[i], usable);
+    if (r.priority < 0) return search_.opportunistic(state.cells(), r, chains_[i], usable);
     return search_.guaranteed(state.cells(), state.gangs(), r, clusters_[i], preempting, usable,
                               restarted_);
-  }
-  [[nodiscard]] fit_verdict verdict() const noexcept {
-    return guest_ ? guests_.verdict() : search_.verdict();
-  }
-  [[nodiscard]] const gang_place& found_place() const noexcept {
-    return guest_ ? guests_.place() : search_.place();
   }
   // Whether all nodes of the placement found in the i-th chain are suggested.
   [[nodiscard]] bool is_suggested(const hived_catalog& catalog, const hived_state& state,
                                   std::size_t i, const summary_bitset& suggested) const {
     const physical_chain& chain = state.cells().chain(chains_[i]);
     const std::uint32_t first = catalog.layout().chains[chains_[i]].first_node;
-    const std::vector<bound_leaf>& leaves = found_place().leaves;
+    const std::vector<bound_leaf>& leaves = search_.place().leaves;
     return std::all_of(leaves.begin(), leaves.end(), [&](const bound_leaf& l) {
       return suggested.test(first + chain.node_of(l.image));
     });
@@ -211,28 +202,18 @@ class hived_planner {
   [[nodiscard]] refused_chain at(const gang_request& r, std::size_t i, wait_reason reason) const {
     return {chains_[i], r.priority < 0 ? vc_chain_id() : clusters_[i], reason, restarted_};
   }
-  // Whether the gang would fit in the i-th chain if no leaf were in use and all were healthy
-  // (fits_empty), or if all leaves were healthy (fits_repaired).
-  [[nodiscard]] bool fits_empty(const hived_state& state, const gang_request& r, std::size_t i) {
-    if (r.constraints.any()) return may_fit(state, r, i, wait_reason::never);
-    if (r.priority < 0) return supply_.fits_empty(state.cells().chain(chains_[i]), r.groups);
-    return supply_.fits_empty(state.cells().cluster(clusters_[i]), r.groups);
-  }
-  [[nodiscard]] bool fits_repaired(const hived_state& state, const gang_request& r, std::size_t i) {
-    if (r.constraints.any()) return may_fit(state, r, i, wait_reason::busy);
-    if (r.priority < 0) return supply_.fits_repaired(state.cells().chain(chains_[i]), r.groups);
-    return supply_.fits_repaired(state.cells(), state.gangs(), r, clusters_[i], restarted_);
-  }
-  // The same under topology constraints; `reason` says which leaves count.
+  // Whether the gang may fit in the i-th chain if no leaf were in use and all were healthy (`never`), or
+  // if all leaves were healthy (`busy`).
   [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
                              wait_reason reason) {
+    const refused_chain here = at(r, i, reason);
+    if (!r.constraints.any()) return refusal_.may_count(state.cells(), state.gangs(), r, here);
     gang_request easier = r;  // if bindings matter, physical cells may satisfy slices, too
     if (r.priority >= 0 &&
         is_spread_over_whole_cells(state.cells().cluster(clusters_[i]), r.constraints)) {
-      for (group_constraints& m : easier.constraints.groups) m.slices.clear();
+      for (request_constraints::of_group& m : easier.constraints.groups) m.slices.clear();
     }
-    return proof_.fits(state.cells(), state.gangs(), easier, at(r, i, reason)) !=
-           fit_verdict::does_not_fit;
+    return refusal_.may_fit(state.cells(), state.gangs(), easier, here);
   }
   // Whether the gang certainly fits in no chain, even with bad and not suggested hardware.
   [[nodiscard]] bool is_refused(const hived_state& state, const gang_request& r) {
@@ -245,7 +226,7 @@ class hived_planner {
   void prove(const hived_state& state, const gang_request& r, std::span<const task_group> asked,
              gang_wait& wait) {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
-      auto found = proof_(state.cells(), state.gangs(), r, at(r, i, wait.reason));
+      auto found = refusal_(state.cells(), state.gangs(), r, at(r, i, wait.reason));
       if (!found) return wait.proof.clear();
       for (std::uint32_t& kind : found->groups) {
         if (r.constraints.any()) break;  // groups were not merged
@@ -269,7 +250,7 @@ class hived_planner {
   }
   // Sets place_ to the placement found for members_, in the order of the original task groups.
   void reorder(std::span<const task_group> groups) {
-    place_ = found_place();
+    place_ = search_.place();
     std::uint32_t next = 0;
     for (const task_group& m : groups_) {
       first_[m.gpus - 1] = next;
@@ -278,7 +259,7 @@ class hived_planner {
     auto to = place_.leaves.begin();
     for (const task_group& m : groups) {
       const std::uint32_t n = m.tasks * m.gpus;
-      to = std::copy_n(found_place().leaves.begin() + first_[m.gpus - 1], n, to);
+      to = std::copy_n(search_.place().leaves.begin() + first_[m.gpus - 1], n, to);
       first_[m.gpus - 1] += n;
     }
   }
@@ -307,12 +288,9 @@ class hived_planner {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
   hived_search search_;
-  opportunistic_search guests_;
-  hived_wait_reason supply_;
-  hived_refusal_proof proof_;
+  hived_refusal refusal_;
   std::optional<gang_slot> restarted_;  // of the last find()
   bool undecided_ = false;              // a search ended with its budget
-  bool guest_ = false;                  // the request is opportunistic
   bool merged_ = false;                 // members_ has fewer groups than the request
   std::vector<task_group> groups_;      // task groups of the request, merged by size
   std::array<std::uint32_t, gang_fit::max_gpus> first_{};  // by size - 1

@@ -26,7 +26,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-APIARY_INLINE absl::StatusOr<tenant_usage> usage_of(const hived& scheduler, tenant_id tenant) {
+APIARY_INLINE absl::StatusOr<hived_queries::tenant_usage> hived_queries::usage_of(
+    const hived& scheduler, tenant_id tenant) {
   APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(tenant));
   tenant_usage usage;
   const detail::hived_cells& cells = scheduler.cells();
@@ -50,8 +51,8 @@ APIARY_INLINE absl::StatusOr<tenant_usage> usage_of(const hived& scheduler, tena
   return usage;
 }
 
-APIARY_INLINE absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_id chain,
-                                                  cell_id cell) {
+APIARY_INLINE absl::StatusOr<hived_queries::cell_state> hived_queries::state_of(
+    const hived& scheduler, chain_id chain, cell_id cell) {
   APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(chain));
   const detail::physical_chain& in = scheduler.cells().chain(chain.value);
   if (cell.value >= in.tree().num_cells()) {
@@ -65,7 +66,7 @@ APIARY_INLINE absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_
     if (owner.valid()) state.bound_to = scheduler.cells().cluster(owner).tenant();
   }
   for (const cell_id leaf : in.tree().descendants(cell, 0)) {
-    const leaf_holders holders = in.holders(leaf);
+    const detail::leaf_holders holders = in.holders(leaf);
     const bool healthy = in.healthy().healthy(leaf);
     ++state.leaves;
     state.idle += healthy && holders.idle() ? 1U : 0U;
@@ -77,10 +78,8 @@ APIARY_INLINE absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_
   return state;
 }
 
-APIARY_INLINE absl::StatusOr<detail::gang_capacity> refused_capacity(const hived& scheduler,
-                                                                     const gang_request& request,
-                                                                     wait_reason reason,
-                                                                     std::uint32_t chain) {
+APIARY_INLINE absl::StatusOr<detail::gang_capacity> hived_queries::refused_capacity(
+    const hived& scheduler, const gang_request& request, wait_reason reason, std::uint32_t chain) {
   APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(chain_id(chain)));
   APIARY_RETURN_IF_ERROR(scheduler.catalog().exists(request.tenant));
   const hived_layout& layout = scheduler.layout();
@@ -99,7 +98,8 @@ APIARY_INLINE absl::StatusOr<detail::gang_capacity> refused_capacity(const hived
   return detail::capacity_of(cells, scheduler.gangs(), request, at);
 }
 
-APIARY_INLINE std::vector<level_t> whole_cell_levels(const hived& h, const gang_record& gang) {
+APIARY_INLINE std::vector<level_t> hived_queries::whole_cell_levels(const hived& h,
+                                                                    const gang_record& gang) {
   std::vector<level_t> levels;
   if (!gang.guaranteed() || gang.state != gang_state::allocated) return levels;
   std::vector<chain_leaf> there;  // the leaves of a task that exist
@@ -113,15 +113,16 @@ APIARY_INLINE std::vector<level_t> whole_cell_levels(const hived& h, const gang_
   return levels;
 }
 
-APIARY_INLINE std::uint32_t unused_leaves(const hived& scheduler, std::uint32_t chain, cell_id c,
-                                          level_t level) noexcept {
+APIARY_INLINE std::uint32_t hived_queries::unused_leaves(const hived& scheduler,
+                                                         std::uint32_t chain, cell_id c,
+                                                         level_t level) noexcept {
   const detail::physical_chain& in = scheduler.cells().chain(chain);
   return in.tree().leaves_per_cell(level) -
          in.use().used(c, detail::physical_chain::opportunistic) -
          in.use().used(c, detail::physical_chain::guaranteed);
 }
 
-APIARY_INLINE std::uint64_t broken_leaves(const hived& scheduler) {
+APIARY_INLINE std::uint64_t hived_queries::broken_leaves(const hived& scheduler) {
   std::uint64_t sum = 0;
   for (std::uint32_t c = 0; c < scheduler.cells().num_chains(); ++c) {
     const detail::physical_chain& in = scheduler.cells().chain(c);

@@ -1,4 +1,4 @@
-// apiary/hived/detail/search.h - places a guaranteed gang on the cells of its tenant.
+// apiary/hived/detail/search.h - places a gang on the cells of its tenant, or on idle leaves.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -8,9 +8,9 @@
 #include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/victims.h>
-#include <apiary/hived/detail/wait_reason.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/topology/health.h>
@@ -27,7 +27,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Finds placements for guaranteed gangs. Each call leaves cells and gangs as they were.
+// Finds placements for gangs. Each call leaves cells and gangs as they were.
 //
 // Model: HiveD (OSDI 2020) section 3.3: decides in the virtual cluster of the tenant first, then maps to
 //        physical cells. Differs: complete (gang_fit), and preempts the set of gangs of least cost
@@ -74,8 +74,16 @@ class hived_search {
     return try_yielding(cells, q, *usable, found);
   }
 
+  // Searches chain `c` for an opportunistic gang (hived_search_step::opportunistic).
+  bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
+                     const health<uniform_tree>* usable) {
+    return keep(attempt_.opportunistic(cells, request, c, usable));
+  }
+
   // As set by hived::set_victim_cost().
-  [[nodiscard]] gang_cost& victim_cost() noexcept { return attempt_.victim_cost(); }
+  [[nodiscard]] gang_record::cost_function& victim_cost() noexcept {
+    return attempt_.victim_cost();
+  }
   // After a search that found a placement.
   [[nodiscard]] const gang_place& place() const noexcept { return place_; }
   // After a search that found none: what is known of the fit, and a count that is too small, if any.
@@ -90,7 +98,9 @@ class hived_search {
 
   // Tries once, and keeps a placement in place_.
   bool attempt(hived_cells& cells, const hived_search_input& q, const hived_search_options& how) {
-    const bool found = attempt_(cells, q, how);
+    return keep(attempt_(cells, q, how));
+  }
+  bool keep(bool found) {
     verdict_ = attempt_.verdict();
     cut_ = attempt_.cut();
     if (found) place_ = attempt_.take_place();
@@ -108,9 +118,9 @@ class hived_search {
     if (whole.all_usable || whole.bound == 0) return false;
     cells.begin();
     hived_search_step::take_cells_back(cells, q, yielding);
-    cut_ = supply_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable);
+    cut_ = refusal_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable);
     cells.rollback();
-    if (cut_ || !supply_.fits_empty(cells.cluster(q.cluster), q.request.groups)) {
+    if (cut_ || !refusal_.may_count(cells, q.gangs, q.request, at(cells, q, wait_reason::never))) {
       verdict_ = fit_verdict::does_not_fit;
       return false;
     }
@@ -160,9 +170,9 @@ class hived_search {
     if (found)
       std::erase_if(lower, [&](gang_slot s) { return !in_the_way(chain, q.gangs[s], s, usable); });
     if (lower.empty() || (!found && cells.is_pinned(q.cluster))) return found;
-    if (!found && !supply_.fits_repaired(cells, q.gangs, q.request, q.cluster, q.restarted)) {
+    if (!found && !refusal_.may_count(cells, q.gangs, q.request, at(cells, q, wait_reason::busy))) {
       verdict_ = fit_verdict::does_not_fit;
-      cut_ = supply_.cut();
+      cut_ = refusal_.cut();
       return false;
     }
     const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.constraints);
@@ -208,6 +218,10 @@ class hived_search {
     return std::any_of(place_.leaves.begin(), place_.leaves.end(),
                        [&](const bound_leaf& l) { return chain.holders(l.image).user == slot; });
   }
+  [[nodiscard]] static refused_chain at(const hived_cells& cells, const hived_search_input& q,
+                                        wait_reason reason) noexcept {
+    return {cells.cluster(q.cluster).chain(), q.cluster, reason, q.restarted};
+  }
   // How many gangs must end for place_.
   [[nodiscard]] std::size_t num_ended(const physical_chain& chain, const gang_table& gangs) {
     ended_.clear();
@@ -220,7 +234,7 @@ class hived_search {
   }
 
   hived_search_step attempt_;
-  hived_wait_reason supply_;
+  hived_refusal refusal_;
   std::optional<gang_fit::shortage> cut_;
   fit_verdict verdict_ = fit_verdict::fits;
   gang_place place_;

@@ -98,7 +98,7 @@ class hived_state : public hived_guarantees {
       gang.leaves.push_back(l);
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), gang.guaranteed()});
     }
-    for (missing_leaf m : joining.missing) {
+    for (gang_record::missing_leaf m : joining.missing) {
       m.index += before;
       gang.missing.push_back(std::move(m));
     }
@@ -123,8 +123,9 @@ class hived_state : public hived_guarantees {
       gang.leaves[i].leaf = cell_id();
       if (!gang.lost.empty()) gang.lost[i] = hived_cells::no_level;
     }
-    std::erase_if(gang.missing,
-                  [&](const missing_leaf& m) { return m.index >= first && m.index < last; });
+    std::erase_if(gang.missing, [&](const gang_record::missing_leaf& m) {
+      return m.index >= first && m.index < last;
+    });
     gangs_.rank(slot);
     hash_ ^= fact(slot);
   }
@@ -153,7 +154,7 @@ class hived_state : public hived_guarantees {
   static void join(gang_request& r, const gang_request& more) {
     if (r.constraints.groups.empty() && more.constraints.groups.empty()) return;
     r.constraints.groups.resize(r.groups.size());
-    for (group_constraints constraints : more.constraints.groups) {
+    for (request_constraints::of_group constraints : more.constraints.groups) {
       if (constraints.leader != no_task_group)
         constraints.leader += static_cast<std::uint32_t>(r.groups.size());
       r.constraints.groups.push_back(std::move(constraints));

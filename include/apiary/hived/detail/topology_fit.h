@@ -12,6 +12,7 @@
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/request.h>
@@ -21,7 +22,6 @@
 #include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -37,7 +37,7 @@ namespace detail {
 [[nodiscard]] inline level_t spread_above(const request_constraints& constraints,
                                           level_t l) noexcept {
   level_t lowest = any_level;
-  for (const group_constraints& m : constraints.groups)
+  for (const request_constraints::of_group& m : constraints.groups)
     for (const level_count& s : m.spread)
       if (s.level > l) lowest = (std::min)(lowest, s.level);
   return lowest;
@@ -66,14 +66,14 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
   const virtual_cluster& cluster = cells.cluster(c);
   const physical_chain& chain = cells.chain(cluster.chain());
   const uniform_tree& tree = chain.tree();
+  const leaf_view view(cells, c, &usable);
   std::vector<std::uint32_t> has(tree.num_cells(), 0);  // available leaves in each cell
   const auto add = [&](cell_id p, level_t l, std::uint32_t leaves) {
     for (; p.valid(); p = tree.parent(p, l++)) has[p.value] += leaves;
   };
   for (const bound_tree::node& n : tree_as_bound(cluster, chain).nodes) {
     if (!n.at.valid()) continue;
-    add(tree.ancestor(n.at, n.whole), n.whole,
-        static_cast<std::uint32_t>(std::popcount(usable_leaves(cluster, n.number, &usable))));
+    add(tree.ancestor(n.at, n.whole), n.whole, view.count(n.number));
   }
   std::uint64_t tasks = 0;
   for (const task_group& m : request.groups) tasks += m.tasks;
@@ -96,8 +96,7 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
   }
 }
 
-// Places gangs under topology constraints exactly (topology_fit), on nodes whose available leaves
-// the caller gives.
+// Places gangs under topology constraints exactly (topology_fit), on the nodes of a leaf_view.
 //
 // The nodes of a tenant lie in the tenant's cells, as in a cluster made of these cells alone
 // (tree_of). The nodes of a chain lie in the cells of the chain. If a spread depends on where whole
@@ -116,39 +115,31 @@ class hived_topology_fit {
   // The position of a node that is not used.
   static constexpr std::uint32_t no_place = ~std::uint32_t{0};
 
-  // Searches the cells of a tenant. free(n): the available leaves of node n of the virtual cluster.
-  template <class Free>
-  fit_verdict in_cluster(const hived_cells& cells, vc_chain_id c, const gang_request& request,
-                         const Free& free) {
-    const virtual_cluster& cluster = cells.cluster(c);
+  // Searches the cells of the view.
+  fit_verdict fit(const leaf_view& view, const gang_request& request) {
     order_.clear();
     barred_.clear();
-    if (clusters_.size() <= c.value) clusters_.resize(c.value + 1);
-    std::optional<room>& capacities = clusters_[c.value];
+    if (known_.size() <= view.key()) known_.resize(view.key() + 1);
+    std::optional<room>& capacities = known_[view.key()];
     if (!capacities)
-      capacities.emplace(tree_of(cluster), cluster.node_level(),
-                         cells.chain(cluster.chain()).node_leaves());
-    for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, free(n));
+      capacities.emplace(view.tree(), view.chain().node_level(), view.chain().node_leaves());
+    for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, view.count(n));
     return decide(*capacities, request);
   }
-  // The same, with whole cells as they are bound now. does_not_fit is then true of these bindings
-  // only.
-  template <class Free>
-  fit_verdict as_bound(const hived_cells& cells, vc_chain_id c, const gang_request& request,
-                       const Free& free) {
-    stand_as_bound(cells, c, request, free, free);
+  // The same for a tenant, with whole cells as they are bound now. does_not_fit is then true of these
+  // bindings only.
+  fit_verdict as_bound(const leaf_view& view, const gang_request& request) {
+    stand_as_bound(view, request, {});
     return decide(*bound_, request);
   }
   // Sets capacities() to the nodes as they are bound. Called by as_bound, and again before victims
   // are searched there after as_bound said no. Of several nodes on one physical node only one
-  // counts: the one with the largest could(n), the leaves available once all possible victims have
-  // ended; of these the one with the most leaves available now.
-  template <class Free, class Could>
-  void stand_as_bound(const hived_cells& cells, vc_chain_id c, const gang_request& request,
-                      const Free& free, const Could& could) {
-    const virtual_cluster& cluster = cells.cluster(c);
-    const physical_chain& chain = cells.chain(cluster.chain());
-    const bound_tree tree = tree_as_bound(cluster, chain);
+  // counts: the one with the largest could[n], the leaves available once all possible victims have
+  // ended; of these the one with the most leaves available now. Without `could` the latter alone decides.
+  void stand_as_bound(const leaf_view& view, const gang_request& request,
+                      std::span<const std::uint32_t> could) {
+    const physical_chain& chain = view.chain();
+    const bound_tree tree = tree_as_bound(view.cluster(), chain);
     bound_.emplace(tree.tree, chain.node_level(), chain.node_leaves());
     order_.clear();
     barred_.assign(tree.nodes.size(), false);
@@ -160,7 +151,7 @@ class hived_topology_fit {
       const level_t over = spread_above(request.constraints, at.whole);
       barred_[n] = over != any_level && !at.at.valid();
       if (barred_[n]) continue;
-      bound_->set(n, free(at.number));
+      bound_->set(n, view.count(at.number));
       if (over != chain.node_level()) continue;
       const cell_id node = chain.tree().ancestor(at.at, over);
       if (node != last) {
@@ -169,24 +160,13 @@ class hived_topology_fit {
         continue;
       }
       const auto rank = [&](std::uint32_t i) {
-        return std::pair(could(order_[i]), bound_->free(i));
+        const std::uint32_t number = order_[i];
+        return std::pair(could.empty() ? view.count(number) : could[number], bound_->free(i));
       };
       const std::uint32_t other = rank(n) > rank(best) ? std::exchange(best, n) : n;
       bound_->set(other, 0);
       barred_[other] = true;
     }
-  }
-  // The same over a chain, for opportunistic gangs.
-  template <class Free>
-  fit_verdict in_chain(const physical_chain& chain, std::uint32_t c, const gang_request& request,
-                       const Free& free) {
-    order_.clear();
-    barred_.clear();
-    if (chains_.size() <= c) chains_.resize(c + 1);
-    std::optional<room>& capacities = chains_[c];
-    if (!capacities) capacities.emplace(tree_of(chain), chain.node_level(), chain.node_leaves());
-    for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, free(n));
-    return decide(*capacities, request);
   }
 
   // The capacities, the gang and the steps of the last search; a caller may change the capacities
@@ -244,8 +224,7 @@ class hived_topology_fit {
   topology_fit<ragged_tree> fit_;
   std::uint64_t steps_ = 0;
   topology_constraints gang_;
-  std::vector<std::optional<room>> clusters_;  // by virtual cluster, if it was searched
-  std::vector<std::optional<room>> chains_;    // by chain, if it was searched
+  std::vector<std::optional<room>> known_;  // by leaf_view::key(), if it was searched
   std::optional<room> bound_;
   room* capacities_ = nullptr;
   std::vector<std::uint32_t> order_;  // for each node of the capacities its number; empty: the same

@@ -8,17 +8,15 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/lazy_value.h>
+#include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_search.h>
-#include <apiary/topology/health.h>
 #include <apiary/topology/ragged_tree.h>
-#include <apiary/topology/uniform_tree.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,71 +40,49 @@ namespace detail {
 //       each; otherwise O(leaves of the tenant's gangs of lower priority) and victim_search.
 class hived_victims {
  public:
-  // Frees the leaves of the victims tentatively, so that the gang fits. `nodes`: the nodes of the
-  // cluster by free leaves; free(n): the free leaves of node n; `usable`: the leaves that may be
-  // used; null: all healthy leaves.
-  template <class Free>
+  // Frees the leaves of the victims tentatively, so that the gang fits in the view. `nodes`: the nodes of
+  // the view by free leaves.
   fit_verdict lift(hived_cells& cells, const gang_table& gangs, const gang_request& request,
-                   vc_chain_id c, const node_index& nodes, const Free& free,
-                   const health<uniform_tree>* usable) {
+                   vc_chain_id c, const leaf_view& view, const node_index& nodes) {
     lifted_.clear();
-    const virtual_cluster& cluster = cells.cluster(c);
-    const physical_chain& chain = cells.chain(cluster.chain());
-    const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
-    if (const auto one = cheapest_alone(chain, gangs, request, c, cluster, nodes, free, good)) {
-      lift_gang(cells, gangs, *one, request.priority, chain, good);
+    if (const auto one = cheapest_alone(gangs, request, c, view, nodes)) {
+      lift_gang(cells, gangs, *one, request.priority, view);
       return fit_verdict::fits;
     }
     list_candidates(cells, gangs, request.priority, c);
     others_.assign(nodes.counts().begin(), nodes.counts().end());
-    list_shares(chain, gangs, cluster, request.priority, good,
-                [&](std::uint32_t n) { return entry(n, free); });
+    list_shares(gangs, request.priority, view, {});
     for (const std::uint32_t n : named_) entry_[n] = none;
     named_.clear();
-    classes_.clear();
-    for (std::uint32_t f = 1; f < others_.size(); ++f)
-      if (others_[f] > 0) classes_.push_back({f, others_[f]});
+    list_classes(others_);
     const victim_set found = search_(classes_, free_, candidates_, shares_, request.groups);
     cut_ = found.shortage;
-    if (found.verdict != fit_verdict::fits) return found.verdict;
-    for (const std::uint32_t j : found.victims)
-      lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
-    return fit_verdict::fits;
+    return lift_all(cells, gangs, found, request.priority, view);
   }
   // The same under topology constraints (topology_victim_search), after `constrained` said no.
   // as_bound: `constrained` was asked with whole cells as they are bound.
-  template <class Free>
   fit_verdict lift_by_constraints(hived_cells& cells, const gang_table& gangs,
                                   const gang_request& request, vc_chain_id c,
-                                  hived_topology_fit& constrained, const Free& free,
-                                  const health<uniform_tree>* usable, bool as_bound) {
+                                  hived_topology_fit& constrained, const leaf_view& view,
+                                  bool as_bound) {
     lifted_.clear();
-    const virtual_cluster& cluster = cells.cluster(c);
-    const physical_chain& chain = cells.chain(cluster.chain());
-    const health<uniform_tree>& good = usable != nullptr ? *usable : chain.healthy();
     list_candidates(cells, gangs, request.priority, c);
     if (as_bound) {
-      could_.resize(cluster.num_nodes());
-      for (std::uint32_t n = 0; n < could_.size(); ++n) could_[n] = free(n);
+      could_.resize(view.num_nodes());
+      for (std::uint32_t n = 0; n < could_.size(); ++n) could_[n] = view.count(n);
       for (const gang_slot slot : slots_) {
-        list_gains(chain, gangs, slot, cluster, request.priority, good);
+        list_gains(gangs, slot, request.priority, view);
         for (const gpus_on_node& g : gains_) could_[g.node] += g.gpus;
       }
-      constrained.stand_as_bound(cells, c, request, free,
-                                 [&](std::uint32_t n) { return could_[n]; });
+      constrained.stand_as_bound(view, request, could_);
     }
-    const std::vector<std::uint32_t> places = constrained.places_of_nodes();
-    list_shares(chain, gangs, cluster, request.priority, good,
-                [&](std::uint32_t n) { return places[n]; });
+    list_shares(gangs, request.priority, view, constrained.places_of_nodes());
     const victim_set found =
         (*topology_search_)(constrained.capacities(), constrained.gang(), candidates_, shares_);
-    if (found.verdict != fit_verdict::fits) return found.verdict;
-    for (const std::uint32_t j : found.victims)
-      lift_gang(cells, gangs, slots_[j], request.priority, chain, good);
-    return fit_verdict::fits;
+    return lift_all(cells, gangs, found, request.priority, view);
   }
   // The cost of ending a gang that the host has set; empty: the default cost.
-  [[nodiscard]] gang_cost& victim_cost() noexcept { return cost_; }
+  [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return cost_; }
   // Gives the leaves back that lift has freed, in reverse order: a leaf that one victim uses and
   // another has claimed was freed twice.
   void put_back(hived_cells& cells) {
@@ -126,7 +102,7 @@ class hived_victims {
                                                          const gang_table& gangs, vc_chain_id c,
                                                          std::int32_t priority) {
     std::vector<gang_slot> all;
-    for (const ranked_gang& g : gangs.of_cluster(c)) {
+    for (const gang_table::ranked& g : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
       if (g.priority < priority) all.push_back(g.slot);
     }
@@ -176,22 +152,25 @@ class hived_victims {
   void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
                        vc_chain_id c) {
     ranked_.clear();
-    for (const ranked_gang& g : gangs.of_cluster(c)) {
+    for (const gang_table::ranked& g : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
       if (g.priority < priority) ranked_.push_back(g);
     }
-    merge_sort(ranked_, [](const ranked_gang& a, const ranked_gang& b) { return a.job < b.job; });
+    merge_sort(ranked_, [](const gang_table::ranked& a, const gang_table::ranked& b) {
+      return a.job < b.job;
+    });
     slots_.clear();
     candidates_.clear();
     shares_.clear();
     free_.clear();
-    for (const ranked_gang& g : ranked_) {
+    for (const gang_table::ranked& g : ranked_) {
       slots_.push_back(g.slot);
       candidates_.push_back({cost(gangs[g.slot], g, gangs[g.slot].claimed(cells)), 0, 0});
     }
   }
   // The cost of a gang as a victim; `ends`: it ends anyway.
-  [[nodiscard]] std::uint64_t cost(const gang_record& gang, const ranked_gang& g, bool ends) const {
+  [[nodiscard]] std::uint64_t cost(const gang_record& gang, const gang_table::ranked& g,
+                                   bool ends) const {
     constexpr std::uint64_t most = std::uint64_t{1} << 40;
     if (cost_ != nullptr) return g.runs && !ends ? (std::min)(cost_(gang), most) : 0;
     if (ends) return g.leaves;
@@ -199,53 +178,52 @@ class hived_victims {
   }
   // For a tenant without preempting gangs: the first of the 32 cheapest gangs that is enough alone.
   // No set of victims costs less. nullopt if there is none, or if the host sets costs.
-  template <class Free>
-  std::optional<gang_slot> cheapest_alone(const physical_chain& chain, const gang_table& gangs,
-                                          const gang_request& request, vc_chain_id c,
-                                          const virtual_cluster& cluster, const node_index& nodes,
-                                          const Free& free, const health<uniform_tree>& good) {
+  std::optional<gang_slot> cheapest_alone(const gang_table& gangs, const gang_request& request,
+                                          vc_chain_id c, const leaf_view& view,
+                                          const node_index& nodes) {
     std::size_t tries = 32;
-    for (const ranked_gang& g : gangs.of_cluster(c)) {
+    for (const gang_table::ranked& g : gangs.of_cluster(c)) {
       if (cost_ || !g.runs || g.priority >= request.priority || tries-- == 0) break;
-      list_gains(chain, gangs, g.slot, cluster, request.priority, good);
-      std::vector<std::uint32_t>& counts = others_;
-      counts.assign(nodes.counts().begin(), nodes.counts().end());
+      list_gains(gangs, g.slot, request.priority, view);
+      others_.assign(nodes.counts().begin(), nodes.counts().end());
       for (const gpus_on_node& gain : gains_) {
-        const std::uint32_t before = free(gain.node);
-        if (before > 0) --counts[before];
-        ++counts[before + gain.gpus];
+        const std::uint32_t before = view.count(gain.node);
+        if (before > 0) --others_[before];
+        ++others_[before + gain.gpus];
       }
-      classes_.clear();
-      for (std::uint32_t f = 1; f < counts.size(); ++f)
-        if (counts[f] > 0) classes_.push_back({f, counts[f]});
+      list_classes(others_);
       if (fit_(classes_, request.groups).verdict == fit_verdict::fits) return g.slot;
     }
     return std::nullopt;
   }
-  // Lists the leaves that each candidate frees on each node. A node n is listed as name(n), and is
-  // left out if that is none.
-  template <class Name>
-  void list_shares(const physical_chain& chain, const gang_table& gangs,
-                   const virtual_cluster& cluster, std::int32_t priority,
-                   const health<uniform_tree>& good, const Name& name) {
+  // The classes of nodes with free leaves. counts[f]: the nodes with f of them.
+  void list_classes(std::span<const std::uint32_t> counts) {
+    classes_.clear();
+    for (std::uint32_t f = 1; f < counts.size(); ++f)
+      if (counts[f] > 0) classes_.push_back({f, counts[f]});
+  }
+  // Lists the leaves that each candidate frees on each node. A node n is listed as positions[n], and left
+  // out if that is none; without positions as entry(n).
+  void list_shares(const gang_table& gangs, std::int32_t priority, const leaf_view& view,
+                   std::span<const std::uint32_t> positions) {
     for (std::size_t j = 0; j < slots_.size(); ++j) {
-      list_gains(chain, gangs, slots_[j], cluster, priority, good);
+      list_gains(gangs, slots_[j], priority, view);
       candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
       for (const gpus_on_node& gain : gains_) {
-        const std::uint32_t node = name(gain.node);
+        const std::uint32_t node =
+            positions.empty() ? entry(gain.node, view) : positions[gain.node];
         if (node != none) shares_.push_back({node, gain.gpus});
       }
       candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
     }
   }
   // The leaves that are available once the gang is gone, by node of the cluster, ascending.
-  void list_gains(const physical_chain& chain, const gang_table& gangs, gang_slot slot,
-                  const virtual_cluster& cluster, std::int32_t priority,
-                  const health<uniform_tree>& good) {
+  void list_gains(const gang_table& gangs, gang_slot slot, std::int32_t priority,
+                  const leaf_view& view) {
     at_.clear();
     for (const chain_leaf l : gangs[slot].leaves)
-      if (l.leaf.valid() && gains(chain, gangs, slot, l.leaf, priority, good))
-        at_.push_back(cluster.node_of(chain.owner(l.leaf).cell));
+      if (l.leaf.valid() && gains(gangs, slot, l.leaf, priority, view))
+        at_.push_back(view.cluster().node_of(view.chain().owner(l.leaf).cell));
     merge_sort(at_);
     gains_.clear();
     for (const std::uint32_t n : at_) {
@@ -253,42 +231,47 @@ class hived_victims {
       ++gains_.back().gpus;
     }
   }
+  // Frees the leaves of the victims tentatively, if there are victims that are enough.
+  fit_verdict lift_all(hived_cells& cells, const gang_table& gangs, const victim_set& found,
+                       std::int32_t priority, const leaf_view& view) {
+    if (found.verdict != fit_verdict::fits) return found.verdict;
+    for (const std::uint32_t j : found.victims) lift_gang(cells, gangs, slots_[j], priority, view);
+    return fit_verdict::fits;
+  }
   // Frees the leaves of one gang tentatively.
   void lift_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
-                 const physical_chain& chain, const health<uniform_tree>& good) {
+                 const leaf_view& view) {
     for (const chain_leaf l : gangs[slot].leaves) {
-      if (!l.leaf.valid() || !gains(chain, gangs, slot, l.leaf, priority, good)) continue;
-      lifted_.push_back({l, chain.holders(l.leaf)});
+      if (!l.leaf.valid() || !gains(gangs, slot, l.leaf, priority, view)) continue;
+      lifted_.push_back({l, view.chain().holders(l.leaf)});
       cells.hold(l.chain, l.leaf, leaf_holders());
     }
   }
   // Whether the leaf is available once this gang is gone. A leaf that one gang uses and another has
   // claimed counts for the user; the claim goes with it.
-  [[nodiscard]] static bool gains(const physical_chain& chain, const gang_table& gangs,
-                                  gang_slot slot, cell_id leaf, std::int32_t priority,
-                                  const health<uniform_tree>& good) noexcept {
-    const leaf_holders h = chain.holders(leaf);
-    if (!good.healthy(leaf) || (h.guaranteed ? h.user : h.claimer) != slot) return false;
+  [[nodiscard]] static bool gains(const gang_table& gangs, gang_slot slot, cell_id leaf,
+                                  std::int32_t priority, const leaf_view& view) noexcept {
+    const leaf_holders h = view.chain().holders(leaf);
+    if (!view.usable().healthy(leaf) || (h.guaranteed ? h.user : h.claimer) != slot) return false;
     return !h.claimer.valid() || gangs[h.claimer].request.priority < priority;
   }
   // The position of a node in free_. A new node is added.
-  template <class Free>
-  std::uint32_t entry(std::uint32_t node, const Free& free) {
+  std::uint32_t entry(std::uint32_t node, const leaf_view& view) {
     if (entry_.size() <= node) entry_.resize(node + 1, none);
     if (entry_[node] != none) return entry_[node];
     entry_[node] = static_cast<std::uint32_t>(free_.size());
     named_.push_back(node);
-    free_.push_back(free(node));
+    free_.push_back(view.count(node));
     --others_[free_.back()];
     return entry_[node];
   }
 
-  gang_cost cost_;
+  gang_record::cost_function cost_;
   victim_search search_;
   std::optional<gang_fit::shortage> cut_;  // of the last search of search_
   lazy_value<topology_victim_search<ragged_tree>> topology_search_;
   gang_fit fit_;
-  std::vector<ranked_gang> ranked_;
+  std::vector<gang_table::ranked> ranked_;
   std::vector<gang_slot> slots_;
   std::vector<eviction_candidate> candidates_;  // for each slot
   std::vector<gpus_on_node> shares_;

@@ -1,4 +1,4 @@
-// apiary/tests/hived/detail/wait_reason_test.cpp - what a gang would find, against counting every leaf.
+// apiary/tests/hived/detail/refusal_test.cpp - what a gang would find, against counting every leaf.
 // SPDX-License-Identifier: MIT
 #include "support/hived_play.h"
 #include "support/hived_worlds.h"
@@ -8,8 +8,8 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/virtual_cluster.h>
-#include <apiary/hived/detail/wait_reason.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/topology/uniform_tree.h>
@@ -72,7 +72,7 @@ TEST_CASE("what repaired hardware would hold is what counting every leaf says") 
     const hived_config config = apiary_test::random_cluster(random);
     hived_play host(config, random(),
                     {.gangs = 50, .ends = 8, .tasks = 10, .pursued = 20, .marks = 25});
-    hived_wait_reason supply;
+    hived_refusal refusal;
     for (int step = 0; step < 120; ++step) {
       host.step();
       if (step % 4 != 0) continue;
@@ -80,9 +80,10 @@ TEST_CASE("what repaired hardware would hold is what counting every leaf says") 
       for (std::uint32_t c = 0; c < h.cells().num_chains(); ++c) {
         const physical_chain& chain = h.cells().chain(c);
         for (std::uint32_t size = 1; size <= chain.node_leaves(); ++size) {
-          const task_group tasks{1 + random.uniform(6), size};
-          const bool expected = naive_repaired(chain, tasks);
-          REQUIRE(supply.fits_repaired(chain, {&tasks, 1}) == expected);
+          gang_request r;
+          r.groups = {{1 + random.uniform(6), size}};
+          const bool expected = naive_repaired(chain, r.groups[0]);
+          REQUIRE(refusal.may_count(h.cells(), h.gangs(), r, {c}) == expected);
           ++asked;
           fit += expected ? 1U : 0U;
         }
@@ -90,14 +91,16 @@ TEST_CASE("what repaired hardware would hold is what counting every leaf says") 
       for (std::uint32_t c = 0; c < h.cells().num_clusters(); ++c) {
         const vc_chain_id at(c);
         std::vector<std::optional<gang_slot>> restarts = {std::nullopt};
-        for (const ranked_gang& g : h.gangs().of_cluster(at))
+        for (const gang_table::ranked& g : h.gangs().of_cluster(at))
           if (!g.runs) restarts.emplace_back(g.slot);
         for (const std::optional<gang_slot> restarted : restarts) {
           gang_request r;
           r.priority = static_cast<std::int32_t>(random.uniform(5));
           r.groups = {{1 + random.uniform(6), 1 + random.uniform(4)}};
           const bool expected = naive_repaired(h, at, r.priority, restarted, r.groups[0]);
-          REQUIRE(supply.fits_repaired(h.cells(), h.gangs(), r, at, restarted) == expected);
+          const std::uint32_t chain = h.cells().cluster(at).chain();
+          REQUIRE(refusal.may_count(h.cells(), h.gangs(), r,
+                                    {chain, at, wait_reason::busy, restarted}) == expected);
           ++asked;
           fit += expected ? 1U : 0U;
         }

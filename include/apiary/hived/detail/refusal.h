@@ -1,0 +1,152 @@
+// apiary/hived/detail/refusal.h - whether a gang that waits would fit under other conditions, and why not.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/explain_refusal.h>
+#include <apiary/gang/gang_fit.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang/topology_fit.h>
+#include <apiary/hived/detail/capacity.h>
+#include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/physical_chain.h>
+#include <apiary/hived/detail/virtual_cluster.h>
+#include <apiary/hived/gang_table.h>
+#include <apiary/hived/request.h>
+#include <apiary/model/request.h>
+#include <apiary/topology/health.h>
+#include <apiary/topology/ragged_tree.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Finds out why a gang waits: whether it would fit if the cluster were empty or repaired, and whether it has
+// too few leaves for any choice of whole cells; and proves that it does not fit.
+//
+// Cost: as count_leaves, and gang_fit or topology_fit; more where the functions say so.
+class hived_refusal {
+ public:
+  // Whether the gang may fit on the leaves that count for `at`, without its topology constraints: false
+  // only if it certainly does not; then cut() may have a count that proves it.
+  bool may_count(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                 const refused_chain& at) {
+    count_nodes(cells, gangs, request, at);
+    counts_.clear();
+    for (std::uint32_t f = 0; f < nodes_.size(); ++f) counts_.push_back({f, nodes_[f]});
+    const gang_fit::result packed = count_fit_(counts_, request.groups);
+    cut_ = packed.cut;
+    return packed.verdict != fit_verdict::does_not_fit;
+  }
+  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
+  // The same under its topology constraints.
+  // Cost: also O(cells of the tenant, or of the chain).
+  [[nodiscard]] bool may_fit(const hived_cells& cells, const gang_table& gangs,
+                             const gang_request& request, const refused_chain& at) {
+    return fit_(capacities_in(cells, gangs, request, at), constraints_of(request)).verdict !=
+           fit_verdict::does_not_fit;
+  }
+
+  // A proof that a gang does not fit; nullopt: the search for it ended with its budget. Without topology
+  // constraints it is one weighing of all nodes, found from the number of nodes with 0, 1, ... free leaves
+  // (explain_refusal); if no weighing refuses the gang, the proof lists everything that fits. Under
+  // topology constraints it is the proof of topology_fit. Requires: the gang does not fit.
+  // Cost: explain_refusal; if no weighing refuses the gang, or under topology constraints, topology_fit and
+  //       O(cells * leaves of a node).
+  std::optional<infeasibility_proof> operator()(const hived_cells& cells, const gang_table& gangs,
+                                                const gang_request& request,
+                                                const refused_chain& at) {
+    const topology_constraints gang = constraints_of(request);
+    if (!request.constraints.any()) {
+      const physical_chain& chain = cells.chain(at.chain);
+      const level_t top = chain.tree().num_levels();
+      count_nodes(cells, gangs, request, at);
+      units_.assign(gang, chain.node_level(), top);
+      infeasibility_proof weighed = explain_refusal(nodes_, units_, top);
+      if (!weighed.cells.empty()) return weighed;
+    }
+    const capacity_index<ragged_tree> index = capacities_in(cells, gangs, request, at);
+    if (fit_(index, gang).verdict != fit_verdict::does_not_fit) return std::nullopt;
+    return fit_.explain(index, gang);
+  }
+
+  // A count that the gang exceeds however the whole cells that are not bound yet are granted, if
+  // there is one. The other arguments are as in hived_search. Requires: gangs whose cells count as
+  // gone have lost them already.
+  // Cost: O(leaves of the tenant), and grant_ranking for each task size.
+  [[nodiscard]] std::optional<gang_fit::shortage> shortage_anyhow(
+      hived_cells& cells, const gang_table& gangs, const gang_request& request, vc_chain_id c,
+      bool preempting, const health<uniform_tree>& usable) {
+    const virtual_cluster& cluster = cells.cluster(c);
+    const physical_chain& chain = cells.chain(cluster.chain());
+    const auto counts = [&](cell_id leaf) {
+      if (!usable.healthy(leaf)) return false;
+      const gang_slot holder = chain.holders(leaf).holder();
+      return !holder.valid() || (preempting && gangs[holder].request.priority < request.priority);
+    };
+    free_.clear();  // of each node of a bound whole cell
+    for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
+      for (const cell_id root : cluster.tree().roots(l)) {
+        const cell_id image = cluster.image(root);
+        if (!image.valid()) continue;
+        for (const cell_id node :
+             chain.tree().descendants(image, (std::min)(l, chain.node_level()))) {
+          free_.push_back(0);
+          for (const cell_id leaf : leaves(chain.tree(), node))
+            free_.back() += counts(leaf) ? 1U : 0U;
+        }
+      }
+    }
+    std::uint64_t sizes = 1;  // bit s-1: count how often s leaves fit on a node
+    for (const task_group& m : request.groups) sizes |= std::uint64_t{1} << (m.gpus - 1);
+    for (; sizes != 0; sizes &= sizes - 1) {
+      const auto piece = static_cast<std::uint32_t>(std::countr_zero(sizes)) + 1;
+      gang_fit::shortage count{piece, 0, cells.most_pieces(c, usable, piece)};
+      for (const task_group& m : request.groups)
+        count.needed += std::uint64_t{m.tasks} * (m.gpus / piece);
+      for (const std::uint32_t f : free_) count.present += f / piece;
+      if (count.present < count.needed) return count;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // Counts in nodes_ the nodes with 0, 1, ... leaves that count for `at`.
+  void count_nodes(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                   const refused_chain& at) {
+    count_leaves(cells, gangs, request, at, free_);
+    nodes_.assign(std::size_t{cells.chain(at.chain).node_leaves()} + 1, 0);
+    for (const std::uint32_t f : free_) ++nodes_[f];
+  }
+  // The cells of the chain or the tenant, with the leaves of each node that count.
+  [[nodiscard]] static capacity_index<ragged_tree> capacities_in(const hived_cells& cells,
+                                                                 const gang_table& gangs,
+                                                                 const gang_request& request,
+                                                                 const refused_chain& at) {
+    const gang_capacity capacities = capacity_of(cells, gangs, request, at);
+    capacity_index<ragged_tree> index(capacities.tree, capacities.node_level,
+                                      cells.chain(at.chain).node_leaves());
+    for (std::uint32_t n = 0; n < capacities.free.size(); ++n) index.set(n, capacities.free[n]);
+    return index;
+  }
+
+  std::vector<std::uint32_t> free_;   // leaves that count, one entry for each node
+  std::vector<std::uint32_t> nodes_;  // number of nodes with 0, 1, ... such leaves
+  std::vector<node_class> counts_;    // the same as classes
+  gang_fit count_fit_;
+  std::optional<gang_fit::shortage> cut_;  // of may_count
+  colocated_groups units_;
+  topology_fit<ragged_tree> fit_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END
