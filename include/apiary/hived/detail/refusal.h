@@ -101,7 +101,7 @@ class hived_refusal {
         for (const cell_id node :
              chain.tree().descendants(image, (std::min)(l, chain.node_level()))) {
           free_.push_back(0);
-          for (const cell_id leaf : leaves(chain.tree(), node))
+          for (const cell_id leaf : chain.tree().descendants(node, 0))
             free_.back() += counts(leaf) ? 1U : 0U;
         }
       }
