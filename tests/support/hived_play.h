@@ -324,7 +324,7 @@ class hived_play {
         continue;
       }
       order.push_back(
-          {gang.request, hived_queries::whole_cell_levels(old, gang), gang.guaranteed()});
+          {gang.request, apiary::hived_queries::whole_cell_levels(old, gang), gang.guaranteed()});
     }
     downgraded_for_.clear();
     stale_.reset();
@@ -459,8 +459,8 @@ class hived_play {
       CAPTURE(gang.request.job.value);
       const apiary::gang_record* now = tried.find(gang.request.job);
       REQUIRE(now->guaranteed() == gang.guaranteed());
-      REQUIRE(hived_queries::whole_cell_levels(tried, *now) ==
-              hived_queries::whole_cell_levels(scheduler, gang));
+      REQUIRE(apiary::hived_queries::whole_cell_levels(tried, *now) ==
+              apiary::hived_queries::whole_cell_levels(scheduler, gang));
     }
   }
   // After a plan was carried out: for whom gangs are downgraded now. What a gang took that runs now

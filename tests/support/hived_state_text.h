@@ -45,7 +45,7 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
   for (std::uint32_t c = 0; c < state.cells().num_chains(); ++c) {
     const apiary::detail::physical_chain& chain = state.cells().chain(c);
     for (const apiary::cell_id leaf : chain.tree().cells(0)) {
-      const apiary::leaf_holders h = chain.holders(leaf);
+      const apiary::detail::leaf_holders h = chain.holders(leaf);
       put(job(h.user), job(h.claimer),
           (h.guaranteed ? 1U : 0U) + (chain.healthy().healthy(leaf) ? 2U : 0U));
     }

@@ -120,7 +120,7 @@ class naive_tenant {
   }
   // Whether nobody of its priority or above uses or has claimed the leaf.
   [[nodiscard]] bool can_be_freed(apiary::cell_id leaf) const {
-    const apiary::leaf_holders h = chain_.holders(leaf);
+    const apiary::detail::leaf_holders h = chain_.holders(leaf);
     const apiary::gang_slot holder = h.claimer.valid() ? h.claimer
                                      : h.guaranteed    ? h.user
                                                        : apiary::gang_slot();
