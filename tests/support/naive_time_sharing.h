@@ -23,7 +23,7 @@
 
 namespace apiary_test {
 
-// What apiary::hived_queries::broken_leaves() is, from the largest cells that nobody uses a leaf of.
+// What broken_leaves() is, from the largest cells that nobody uses a leaf of.
 [[nodiscard]] inline std::uint64_t naive_broken_leaves(const apiary::hived& h) {
   std::uint64_t sum = 0;
   for (std::uint32_t c = 0; c < h.cells().num_chains(); ++c) {

@@ -42,7 +42,7 @@ APIARY_NAMESPACE_BEGIN
 struct gang_moves {
   // What a move of a gang must lower.
   enum class metric : std::uint8_t {
-    broken,  // hived_queries::broken_leaves(): idle GPUs then form whole cells
+    broken,  // broken_leaves(): idle GPUs then form whole cells
     spread,  // the number of cells, at each level from the nodes up, that the gang uses: its tasks
              // are then close together
   };
@@ -193,7 +193,7 @@ class hived_backend {
       sum += spanned_cells(in.tree, cells, l);
     return sum;
   }
-  // By how much hived_queries::broken_leaves() falls if the gang is on the new leaves instead of the old ones.
+  // By how much broken_leaves() falls if the gang is on the new leaves instead of the old ones.
   // `without`: the cluster without the gang.
   [[nodiscard]] static std::int64_t broken_gain(const hived& without,
                                                 std::span<const chain_leaf> old_leaves,
