@@ -4,6 +4,7 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva_hived.h>
+#include <apiary/hived/detail/cells.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 #include <apiary/metric/buddy_fragmentation.h>
