@@ -16,6 +16,7 @@
 #include <apiary/core/status.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
+#include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>

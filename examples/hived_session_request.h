@@ -9,6 +9,7 @@
 #include <apiary/core/status.h>
 #include <apiary/gang/check_constraints.h>
 #include <apiary/gang/topology_constraints.h>
+#include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/layout.h>
 #include <apiary/hived/request.h>
