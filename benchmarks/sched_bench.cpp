@@ -112,7 +112,7 @@ void scan_of_exact_scores(benchmark::State& state) {
       }
       answers.push_back(std::nullopt);
       if (!chosen) continue;
-      answers.back() = placement{*chosen, gradient.devices(nodes, *chosen, task)};
+      answers.back() = placement{*chosen, gradient.gpu_mask(nodes, *chosen, task)};
       nodes.place(task, *answers.back());
       gradient.update(nodes, *chosen);
     }

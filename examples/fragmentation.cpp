@@ -25,7 +25,7 @@ int main() {
   const fragmentation exact(typical);
   const published_fragmentation by_class(typical);
   for (const node_id n : {compact, scattered}) {
-    const fragmentation_classes c = by_class.classes(nodes[n]);
+    const published_fragmentation::amounts c = by_class.classes(nodes[n]);
     std::printf(
         "node %u: idle %u/1000 of a GPU; unusable %.0f: %.0f because GPUs are too small or too "
         "few, "

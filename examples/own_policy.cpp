@@ -24,7 +24,7 @@ struct fewest_whole_gpus {
     return max_gpus_per_node - whole;
   }
 
-  std::uint32_t devices(const node_table& nodes, node_id n, const task_request& task) const {
+  std::uint32_t gpu_mask(const node_table& nodes, node_id n, const task_request& task) const {
     if (!task.wants_gpu()) return 0;
     if (task.wants_whole_gpus()) return nodes[n].first_free_gpus(task.gpus);
     return nodes[n].tightest_gpu(task.gpu_milli);

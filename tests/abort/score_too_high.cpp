@@ -8,7 +8,7 @@
 
 using namespace apiary;
 
-struct boastful : tightest_devices {
+struct boastful : tightest_gpus {
   std::uint32_t score(const node_table&, node_id, const task_request&) const {
     return max_score + 1;
   }

@@ -70,22 +70,22 @@ TEST_CASE("gpu_clustering keeps tasks of one size together") {
 TEST_CASE(
     "devices of the baselines: the tightest for a share, the first free ones for whole GPUs") {
   const node_table nodes = one_node(1, {1000, 400, 1000, 300});
-  CHECK(best_fit{}.devices(nodes, n, {}) == 0);
-  CHECK(best_fit{}.devices(nodes, n, {.gpus = 1, .gpu_milli = 350}) == 0b0010);
-  CHECK(best_fit{}.devices(nodes, n, {.gpus = 2, .gpu_milli = 1000}) == 0b0101);
+  CHECK(best_fit{}.gpu_mask(nodes, n, {}) == 0);
+  CHECK(best_fit{}.gpu_mask(nodes, n, {.gpus = 1, .gpu_milli = 350}) == 0b0010);
+  CHECK(best_fit{}.gpu_mask(nodes, n, {.gpus = 2, .gpu_milli = 1000}) == 0b0101);
 }
 
 TEST_CASE("random_fit takes every device that fits, and no other") {
   const node_table nodes = one_node(1, {1000, 400, 900, 300});
   random_fit random(5);
   std::vector<int> taken(16);
-  for (int i = 0; i < 3000; ++i) ++taken[random.devices(nodes, n, {.gpus = 1, .gpu_milli = 400})];
+  for (int i = 0; i < 3000; ++i) ++taken[random.gpu_mask(nodes, n, {.gpus = 1, .gpu_milli = 400})];
   for (const std::uint32_t mask : {1U, 2U, 4U}) {
     CHECK(taken[mask] > 850);
     CHECK(taken[mask] < 1150);
   }
-  CHECK(random.devices(nodes, n, {.gpus = 1, .gpu_milli = 1000}) == 1);
-  CHECK(random.devices(nodes, n, {}) == 0);
+  CHECK(random.gpu_mask(nodes, n, {.gpus = 1, .gpu_milli = 1000}) == 1);
+  CHECK(random.gpu_mask(nodes, n, {}) == 0);
 }
 
 }  // namespace

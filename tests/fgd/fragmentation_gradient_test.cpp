@@ -45,7 +45,7 @@ TEST_CASE("score and devices are those of the definition") {
       gradient.update(nodes, n);
       const apiary_test::scored expected = apiary_test::score_node(mix, nodes, n, task);
       REQUIRE(gradient.score(nodes, n, task) == static_cast<std::uint32_t>(expected.score));
-      REQUIRE(gradient.devices(nodes, n, task) == expected.where.gpu_mask);
+      REQUIRE(gradient.gpu_mask(nodes, n, task) == expected.where.gpu_mask);
     }
   }
 }
@@ -73,8 +73,8 @@ TEST_CASE("equal scores on several devices go to the first of them") {
   const node_id n = nodes.add({{0, 0}, 3, 0});
   nodes[n].gpu_left = {300, 1000, 1000};
   gradient.update(nodes, n);
-  CHECK(gradient.devices(nodes, n, {.gpus = 1, .gpu_milli = 400}) == 0b010);
-  CHECK(gradient.devices(nodes, n, {.gpus = 1, .gpu_milli = 300}) == 0b001);
+  CHECK(gradient.gpu_mask(nodes, n, {.gpus = 1, .gpu_milli = 400}) == 0b010);
+  CHECK(gradient.gpu_mask(nodes, n, {.gpus = 1, .gpu_milli = 300}) == 0b001);
 }
 
 TEST_CASE("permuted devices give the same score and a choice that is as good") {
@@ -99,7 +99,7 @@ TEST_CASE("permuted devices give the same score and a choice that is as good") {
     REQUIRE(score == gradient.score(nodes, b, task));
     // Another device where several have that score: the first one is taken on both.
     for (const node_id n : {a, b}) {
-      const std::uint32_t chosen = gradient.devices(nodes, n, task);
+      const std::uint32_t chosen = gradient.gpu_mask(nodes, n, task);
       REQUIRE(apiary_test::score_devices(mix, nodes[n], task, chosen) == static_cast<int>(score));
     }
     shares += task.wants_part_of_gpu() ? 1 : 0;

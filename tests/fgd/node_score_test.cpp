@@ -20,13 +20,13 @@ class least_score {
   least_score& operator=(least_score&&) = default;
   void update(const node_table&, node_id) {}
   std::uint32_t score(const node_table&, node_id n, const task_request&) const { return n.value; }
-  std::uint32_t devices(const node_table&, node_id, const task_request&) { return 0; }
+  std::uint32_t gpu_mask(const node_table&, node_id, const task_request&) { return 0; }
 };
 static_assert(NodeScore<least_score>);
 
 struct without_update {
   std::uint32_t score(const node_table&, node_id, const task_request&) const { return 0; }
-  std::uint32_t devices(const node_table&, node_id, const task_request&) const { return 0; }
+  std::uint32_t gpu_mask(const node_table&, node_id, const task_request&) const { return 0; }
 };
 struct scores_in_double : without_update {
   void update(const node_table&, node_id) {}

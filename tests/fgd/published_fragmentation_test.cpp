@@ -23,7 +23,7 @@ node_state example() {
   return node;
 }
 
-fragmentation_classes classes_for(const task_kind& kind) {
+published_fragmentation::amounts classes_for(const task_kind& kind) {
   return published_fragmentation(task_mix({{kind, 1}})).classes(example());
 }
 
@@ -31,7 +31,8 @@ TEST_CASE("each row of the table of classes") {
   CHECK(classes_for({.cpu_milli = 3000}).xl == 1400);
   CHECK(classes_for({.cpu_milli = 3001}).xr == 1400);
   CHECK(classes_for({.cpu_milli = 1, .gpu_milli = 1, .gpus = 1, .models = 2}).na == 1400);
-  const fragmentation_classes fits = classes_for({.cpu_milli = 3000, .gpu_milli = 401, .gpus = 1});
+  const published_fragmentation::amounts fits =
+      classes_for({.cpu_milli = 3000, .gpu_milli = 401, .gpus = 1});
   CHECK(fits.q3 == 1000);
   CHECK(fits.q2 == 400);
   CHECK(fits.fragmentation() == 400);
@@ -55,7 +56,7 @@ TEST_CASE("the classes of a node sum to what is left, and to the exact form but 
         nodes[n].gpu_left[d] = static_cast<milli_gpu>(random.uniform(1001));
       }
       nodes[n].left.cpu_milli = random.uniform(12000);
-      const fragmentation_classes c = published.classes(nodes[n]);
+      const published_fragmentation::amounts c = published.classes(nodes[n]);
       REQUIRE(c.fragmentation() + c.q3 ==
               doctest::Approx(nodes[n].total_gpu_left()).epsilon(1e-12));
       REQUIRE(c.fragmentation() == doctest::Approx(exact(nodes[n])).epsilon(1e-12));

@@ -18,12 +18,12 @@ APIARY_NAMESPACE_BEGIN
 
 // How every baseline except random_fit chooses GPUs on a node: the free GPUs with the lowest
 // indices, or, for a fraction of a GPU, the GPU with the least left that is enough.
-struct tightest_devices {
+struct tightest_gpus {
   // Nothing to keep.
   void update(const node_table&, node_id) const noexcept {}
   // The GPUs for a task on node n.
-  [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
-                                      const task_request& task) const noexcept {
+  [[nodiscard]] std::uint32_t gpu_mask(const node_table& nodes, node_id n,
+                                       const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;
     if (task.wants_part_of_gpu()) return nodes[n].tightest_gpu(task.gpu_milli);
     return nodes[n].first_free_gpus(task.gpus);
@@ -34,7 +34,7 @@ struct tightest_devices {
 // 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), where 128,000 thousandths of a core and 8 GPUs are
 // the largest node of the published cluster; 0 where more than that is left. The published scores are stretched to 0..100 over the feasible nodes
 // before the best is taken, which changes neither the best nor its ties.
-struct best_fit : tightest_devices {
+struct best_fit : tightest_gpus {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -49,7 +49,7 @@ struct best_fit : tightest_devices {
 // DotProd: the node with the smallest inner product of what is left and what the task asks for,
 // both relative to the largest node of the published cluster. Score:
 // 100 * (1 - (cpu * asked_cpu / 128000^2 + gpu * asked_gpu / 8000^2) / 2).
-struct dot_prod : tightest_devices {
+struct dot_prod : tightest_gpus {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -66,7 +66,7 @@ struct dot_prod : tightest_devices {
 // order, 100 minus a tenth of the percentage left on the GPU, 50 minus the free GPUs that the task
 // takes, or 33 minus the free GPUs of the node. With at most max_gpus_per_node GPUs these ranges do
 // not overlap. This is Gandiva's packing as the FGD paper describes it.
-struct gpu_packing : tightest_devices {
+struct gpu_packing : tightest_gpus {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -75,15 +75,15 @@ struct gpu_packing : tightest_devices {
     const std::uint32_t free = node.free_gpus();
     if (free == node.gpus) return 33 - free;
     if (task.wants_whole_gpus()) return 50 - task.gpus;
-    const auto device =
+    const auto gpu =
         static_cast<std::uint32_t>(std::countr_zero(node.tightest_gpu(task.gpu_milli)));
-    const std::uint32_t left = node.gpu_left[device];
+    const std::uint32_t left = node.gpu_left[gpu];
     return left == whole_gpu ? 49 : 100 - left * 100 / whole_gpu / 10;
   }
 };
 
 // GpuClustering: tasks of the same size on the same node.
-struct gpu_clustering : tightest_devices {
+struct gpu_clustering : tightest_gpus {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
                                     const task_request& task) const noexcept {
@@ -117,8 +117,8 @@ class random_fit {
     return candidates.random_candidate(random_, allowed);
   }
   // The GPUs for a task on node n.
-  [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
-                                      const task_request& task) noexcept {
+  [[nodiscard]] std::uint32_t gpu_mask(const node_table& nodes, node_id n,
+                                       const task_request& task) noexcept {
     if (!task.wants_gpu()) return 0;
     const node_state& node = nodes[n];
     if (task.wants_whole_gpus()) return node.first_free_gpus(task.gpus);

@@ -59,8 +59,8 @@ class fragmentation_gradient {
   }
 
   // The GPUs of node n that give this score.
-  [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
-                                      const task_request& task) const noexcept {
+  [[nodiscard]] std::uint32_t gpu_mask(const node_table& nodes, node_id n,
+                                       const task_request& task) const noexcept {
     if (!task.wants_gpu()) return 0;
     const node_state& node = nodes[n];
     if (task.wants_whole_gpus()) return node.first_free_gpus(task.gpus);

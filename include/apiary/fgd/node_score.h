@@ -15,13 +15,13 @@ APIARY_NAMESPACE_BEGIN
 // lowest node id among equals.
 // (s: a score, c: a const score, n: a node, t: a valid task that fits on n now)
 //
-// | expression             | meaning                                              | cost         |
-// |------------------------|------------------------------------------------------|--------------|
-// | s.update(nodes, n)     | called once for each node at the start, and after    | O(GPUs of n) |
-// |                        | each change of n                                     |              |
-// | c.score(nodes, n, t)   | 0, ..., max_score; depends only on t and on the      | O(GPUs of n) |
-// |                        | state of n                                           |              |
-// | s.devices(nodes, n, t) | the GPUs of n that t would get, as a bit mask        | O(GPUs of n) |
+// | expression              | meaning                                             | cost         |
+// |-------------------------|-----------------------------------------------------|--------------|
+// | s.update(nodes, n)      | called once for each node at the start, and after   | O(GPUs of n) |
+// |                         | each change of n                                    |              |
+// | c.score(nodes, n, t)    | 0, ..., max_score; depends only on t and on the     | O(GPUs of n) |
+// |                         | state of n                                          |              |
+// | s.gpu_mask(nodes, n, t) | the GPUs of n that t would get, as a bit mask       | O(GPUs of n) |
 //
 // Two more functions are optional:
 // s.choose(candidates, allowed) replaces "the lowest id of the highest score". It returns an index of
@@ -33,7 +33,7 @@ concept NodeScore = std::movable<S> &&
     requires(S& s, const S& c, const node_table& nodes, node_id n, const task_request& t) {
   s.update(nodes, n);
   { c.score(nodes, n, t) } -> std::same_as<std::uint32_t>;
-  { s.devices(nodes, n, t) } -> std::same_as<std::uint32_t>;
+  { s.gpu_mask(nodes, n, t) } -> std::same_as<std::uint32_t>;
 };
 
 // The largest score.

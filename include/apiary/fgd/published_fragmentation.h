@@ -12,26 +12,6 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Why what is left of the GPUs of a node is useless to a typical mix of tasks, in thousandths of
-// GPUs. Each kind of task counts with its probability, in the first class that matches:
-//
-// | class | a kind m of the mix on the node             | counts                         |
-// |-------|---------------------------------------------|--------------------------------|
-// | xl    | m asks for no GPU, the node has the CPU     | all that is left               |
-// | xr    | m asks for no GPU, CPU is short             | all that is left               |
-// | na    | m may not run on this model of GPU          | all that is left               |
-// | q3    | m fits                                      | the devices big enough for it  |
-// | q2    | m fits; or m lacks devices, not CPU         | the devices too small; or all  |
-// | q4    | m lacks CPU, not devices                    | all that is left               |
-// | q1    | m lacks both                                | all that is left               |
-struct fragmentation_classes {
-  // Thousandths of GPUs in each class.
-  double q1 = 0.0, q2 = 0.0, q3 = 0.0, q4 = 0.0, xl = 0.0, xr = 0.0, na = 0.0;
-
-  // F: the sum of all classes except q3, which is usable.
-  [[nodiscard]] double fragmentation() const noexcept { return q1 + q2 + q4 + xl + xr + na; }
-};
-
 // The measure of metric/fragmentation.h, summed in double in the order of the published simulator.
 // Use it to reproduce published figures and to see the classes; to schedule, use
 // metric/fragmentation.h. Two placements with exactly equal fragmentation may differ here in the last
@@ -41,12 +21,32 @@ struct fragmentation_classes {
 // Cost:  O(kinds of the mix * GPUs of the node).
 class published_fragmentation {
  public:
+  // Why what is left of the GPUs of a node is useless to a typical mix of tasks, in thousandths of
+  // GPUs. Each kind of task counts with its probability, in the first class that matches:
+  //
+  // | class | a kind m of the mix on the node             | counts                         |
+  // |-------|---------------------------------------------|--------------------------------|
+  // | xl    | m asks for no GPU, the node has the CPU     | all that is left               |
+  // | xr    | m asks for no GPU, CPU is short             | all that is left               |
+  // | na    | m may not run on this model of GPU          | all that is left               |
+  // | q3    | m fits                                      | the GPUs big enough for it     |
+  // | q2    | m fits; or m lacks GPUs, not CPU            | the GPUs too small; or all     |
+  // | q4    | m lacks CPU, not GPUs                       | all that is left               |
+  // | q1    | m lacks both                                | all that is left               |
+  struct amounts {
+    // Thousandths of GPUs in each class.
+    double q1 = 0.0, q2 = 0.0, q3 = 0.0, q4 = 0.0, xl = 0.0, xr = 0.0, na = 0.0;
+
+    // F: the sum of all classes except q3, which is usable.
+    [[nodiscard]] double fragmentation() const noexcept { return q1 + q2 + q4 + xl + xr + na; }
+  };
+
   // Measures against this mix.
   explicit published_fragmentation(task_mix mix) : mix_(std::move(mix)) {}
 
   // The classes of one node.
-  [[nodiscard]] fragmentation_classes classes(const node_state& node) const noexcept {
-    fragmentation_classes f;
+  [[nodiscard]] amounts classes(const node_state& node) const noexcept {
+    amounts f;
     const std::uint32_t left = node.total_gpu_left();
     for (const task_mix::weighted_kind& t : mix_.tasks()) {
       const double all = t.probability * left;
@@ -61,11 +61,11 @@ class published_fragmentation {
       }
       std::uint32_t enough = 0;
       std::uint32_t small = 0;
-      for (const milli_gpu device : node.each_gpu()) {
-        if (device >= t.kind.gpu_milli) {
+      for (const milli_gpu left_here : node.each_gpu()) {
+        if (left_here >= t.kind.gpu_milli) {
           ++enough;
         } else {
-          small += device;
+          small += left_here;
         }
       }
       if (enough < t.kind.gpus) {

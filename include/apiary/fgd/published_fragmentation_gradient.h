@@ -39,14 +39,14 @@ class published_fragmentation_gradient {
     return best(nodes, n, task).score;
   }
   // The GPUs of node n that give this score.
-  [[nodiscard]] std::uint32_t devices(const node_table& nodes, node_id n,
-                                      const task_request& task) const noexcept {
-    return best(nodes, n, task).devices;
+  [[nodiscard]] std::uint32_t gpu_mask(const node_table& nodes, node_id n,
+                                       const task_request& task) const noexcept {
+    return best(nodes, n, task).gpus;
   }
 
  private:
   struct choice {
-    std::uint32_t devices = 0;
+    std::uint32_t gpus = 0;
     std::uint32_t score = 0;
   };
 
@@ -61,21 +61,21 @@ class published_fragmentation_gradient {
       for (std::uint32_t j = 0; j < i && !seen; ++j) seen = node.gpu_left[j] == node.gpu_left[i];
       if (seen) continue;
       const choice here = rated(node, n, task, std::uint32_t{1} << i);
-      if (found.devices == 0 || here.score > found.score) found = here;
+      if (found.gpus == 0 || here.score > found.score) found = here;
     }
     return found;
   }
 
   [[nodiscard]] choice rated(const node_state& before, node_id n, const task_request& task,
-                             std::uint32_t devices) const noexcept {
+                             std::uint32_t gpus) const noexcept {
     node_state node = before;
     node.left -= task.host();
-    for (std::uint32_t mask = devices; mask != 0; mask &= mask - 1) {
+    for (std::uint32_t mask = gpus; mask != 0; mask &= mask - 1) {
       milli_gpu& left = node.gpu_left[static_cast<std::uint32_t>(std::countr_zero(mask))];
       left = static_cast<milli_gpu>(left - task.gpu_milli);
     }
     const double sigmoid = 1.0 / (1.0 + std::exp(-(now_[n] - metric_(node)) / 1000.0));
-    return {devices, static_cast<std::uint32_t>(100.0 * sigmoid)};
+    return {gpus, static_cast<std::uint32_t>(100.0 * sigmoid)};
   }
 
   published_fragmentation metric_;

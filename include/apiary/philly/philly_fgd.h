@@ -204,8 +204,8 @@ class gpu_sharing_pool {
     for (const placement& p : place) end_task(p);
   }
   // The job that has a GPU; not valid: none.
-  [[nodiscard]] job_id owner(node_id n, std::uint32_t device) const noexcept {
-    return owners_[n.value][device];
+  [[nodiscard]] job_id owner(node_id n, std::uint32_t gpu) const noexcept {
+    return owners_[n.value][gpu];
   }
   // Marks a server as healthy or bad.
   void set_health(node_id n, bool healthy_now) {
@@ -262,7 +262,7 @@ class gpu_sharing_pool {
 
   gpu_sharing_scheduler<Score> tasks_;
   std::uint32_t per_rack_;
-  std::vector<std::array<job_id, max_gpus_per_node>> owners_;  // by server and device
+  std::vector<std::array<job_id, max_gpus_per_node>> owners_;  // by server and GPU
   std::vector<rack> racks_;
   std::uint32_t usable_ = 0;
   std::uint32_t idle_ = 0;

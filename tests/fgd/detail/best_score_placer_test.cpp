@@ -32,7 +32,7 @@ std::optional<placement> scan(const node_table& nodes, Score& score, const task_
     if (!best || score.score(nodes, n, task) > score.score(nodes, *best, task)) best = n;
   }
   if (!best) return std::nullopt;
-  return placement{*best, score.devices(nodes, *best, task)};
+  return placement{*best, score.gpu_mask(nodes, *best, task)};
 }
 
 // Random commits, departures, failures, repairs and new kinds; every answer, with and without a

@@ -163,7 +163,7 @@ class best_score_placer {
       n = allowed == nullptr ? wanted.scores.best() : wanted.scores.best_of(*allowed);
     }
     if (n == score_tree::npos) return std::nullopt;
-    return placement{node_id(n), score_.devices(nodes, node_id(n), wanted.request)};
+    return placement{node_id(n), score_.gpu_mask(nodes, node_id(n), wanted.request)};
   }
 
   Score score_;
