@@ -5,7 +5,7 @@
 #include "benchmarks/hived_load.h"
 #include <apiary/alloc/buddy_allocator.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang/gang_placer.h>
+#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/hived/hived.h>
@@ -735,7 +735,8 @@ class static_scheduler {
         classes_.push_back({chain_.guest_class(false, guests, idle), idle});
     const node_index& index = c != nullptr ? c->free_nodes() : chain_.guest_nodes();
     if (placer_.fit(index, classes_, {&group, 1}).verdict != fit_verdict::fits) return false;
-    placer_.choose_nodes(index, c != nullptr ? rack_choice::tightest : rack_choice::fullest);
+    placer_.choose_nodes(
+        index, c != nullptr ? detail::rack_choice::tightest : detail::rack_choice::fullest);
     nodes_.clear();
     for (const std::uint32_t picked : placer_.nodes()) {
       const std::uint32_t n = c != nullptr ? picked : chain_.from_end(picked);
@@ -777,9 +778,9 @@ class static_scheduler {
   std::vector<detail::virtual_cluster> clusters_;
   std::vector<std::vector<cell_id>> gangs_;  // leaves of each
   std::vector<std::uint32_t> sizes_;
-  gang_placer placer_;
-  std::vector<indexed_class> classes_;
-  std::vector<node_gpus> nodes_;
+  detail::gang_placer placer_;
+  std::vector<detail::indexed_class> classes_;
+  std::vector<detail::node_gpus> nodes_;
 };
 
 struct preempted {

@@ -1,8 +1,8 @@
 // apiary/benchmarks/policy_bench.cpp - gangs into nodes and tasks into leaves, beside slower ways.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/device_choice.h>
 #include <apiary/gang/gang_fit.h>
+#include <apiary/hived/detail/device_choice.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/victim_search.h>
 
@@ -22,8 +22,8 @@ using namespace apiary;
 namespace {
 
 // Nodes of eight leaves, hundreds of each number of free ones, the fullest first.
-std::vector<node_class> busy_nodes(std::uint32_t most) {
-  std::vector<node_class> classes;
+std::vector<gang_fit::node_class> busy_nodes(std::uint32_t most) {
+  std::vector<gang_fit::node_class> classes;
   for (std::uint32_t free = 0; free <= 8; ++free) classes.push_back({free, most});
   return classes;
 }
@@ -32,12 +32,12 @@ std::vector<node_class> busy_nodes(std::uint32_t most) {
 // open-source HiveD does, for every gang anew.
 class node_by_node {
  public:
-  fit_verdict operator()(const std::vector<node_class>& classes,
+  fit_verdict operator()(const std::vector<gang_fit::node_class>& classes,
                          const std::vector<task_group>& groups) {
     free_.clear();
     tasks_.clear();
     used_ = 0;
-    for (const node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
+    for (const gang_fit::node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
     for (const task_group& m : groups) tasks_.insert(tasks_.end(), m.tasks, m.gpus);
     std::sort(free_.begin(), free_.end());
     std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
@@ -61,11 +61,11 @@ class node_by_node {
 // Every node that differs for every task, the largest first: exact for any sizes.
 class backtracking {
  public:
-  fit_verdict operator()(const std::vector<node_class>& classes,
+  fit_verdict operator()(const std::vector<gang_fit::node_class>& classes,
                          const std::vector<task_group>& groups) {
     free_.clear();
     tasks_.clear();
-    for (const node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
+    for (const gang_fit::node_class& c : classes) free_.insert(free_.end(), c.nodes, c.free);
     for (const task_group& m : groups) tasks_.insert(tasks_.end(), m.tasks, m.gpus);
     std::sort(tasks_.begin(), tasks_.end(), std::greater<>());
     return place(0) ? fit_verdict::fits : fit_verdict::does_not_fit;
@@ -100,7 +100,7 @@ std::uint64_t leaves_placed(const gang_fit::result& found, const std::vector<tas
 }
 
 struct gang_case {
-  std::vector<node_class> classes;
+  std::vector<gang_fit::node_class> classes;
   std::vector<task_group> groups;
   fit_verdict expected;
 };
@@ -286,7 +286,7 @@ class cheapest_first {
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       return in.candidates[a].cost < in.candidates[b].cost;
     });
-    std::vector<node_class> classes(9);
+    std::vector<gang_fit::node_class> classes(9);
     for (std::uint32_t f = 0; f <= 8; ++f) classes[f].free = f;
     for (const std::uint32_t f : free) ++classes[f].nodes;
     std::uint64_t cost = 0;

@@ -67,7 +67,7 @@ bool one_by_one(gang_fgd& scheduler, const topology_constraints& gang) {
   bool fits = true;
   for (const constrained_task_group& m : gang.groups) {
     for (std::uint32_t t = 0; t < m.tasks && fits; ++t) {
-      task_request task = task_of(m);
+      task_request task = m.task();
       task.job = job_id(job);
       const task_plan plan = scheduler.propose(task).value();
       fits = plan.result == plan_result::bind && scheduler.commit(task, plan).ok();

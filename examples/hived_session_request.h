@@ -7,7 +7,6 @@
 #include "hived_session_words.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/gang/check_constraints.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/hived.h>
@@ -114,9 +113,7 @@ inline bool rules_hold_in(const apiary::hived& scheduler, const apiary::gang_req
   const bool own = !r.pinned && r.priority >= 0;
   if (own && !scheduler.cells().cluster_of(r.tenant, c).valid()) return false;
   const apiary::chain_layout& chain = layout.chains[c];
-  return apiary::check_constraints(apiary::constraints_of(r), chain.node_level,
-                                   chain.tree.num_levels())
-      .ok();
+  return apiary::constraints_of(r).valid(chain.node_level, chain.tree.num_levels());
 }
 // kInvalidArgument: a level that constraints name by a type is one of another type in a chain that the
 // gang may use.

@@ -3,7 +3,7 @@
 // disruption budget.
 // SPDX-License-Identifier: MIT
 #include <apiary/gang/gang_fit.h>
-#include <apiary/preempt/disruption_budget.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/victim_cost.h>
 #include <apiary/preempt/victim_search.h>
 
@@ -18,14 +18,14 @@ namespace {
 
 struct running_gang {
   const char* name;
-  victim_loss loss;  // priority class, GPU-hours that it has used
+  victim_cost::loss loss;  // priority class, GPU-hours that it has used
   std::vector<gpus_on_node> gpus;
 };
 
 // Small gangs are of tenant 0, large ones of tenant 1.
 void find_victims(const char* what, const std::vector<running_gang>& gangs,
                   const std::vector<disruption_budget>& budgets = {}) {
-  std::vector<victim_loss> losses;
+  std::vector<victim_cost::loss> losses;
   for (const running_gang& g : gangs) losses.push_back(g.loss);
   const victim_cost cost(losses);
   std::vector<eviction_candidate> candidates;

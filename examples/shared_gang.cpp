@@ -27,7 +27,7 @@ bool one_by_one(gang_fgd scheduler, const topology_constraints& gang) {
   std::uint32_t job = 100;
   for (const constrained_task_group& m : gang.groups) {
     for (std::uint32_t t = 0; t < m.tasks; ++t) {
-      task_request task = task_of(m);
+      task_request task = m.task();
       task.job = job_id(job++);
       const auto plan = scheduler.propose(task);
       if (!plan.ok() || plan->result == plan_result::wait) return false;
@@ -45,7 +45,7 @@ bool submit(gang_fgd& scheduler, std::uint32_t job, const topology_constraints& 
   if (!plan.ok()) return false;
   if (plan->result == plan_result::wait) {
     proof_check check(racks, 0, scheduler.nodes(), gang);
-    std::printf("  waits: %s\n  the proof is %s\n", to_string(plan->proof, gang, "rack").c_str(),
+    std::printf("  waits: %s\n  the proof is %s\n", plan->proof.text(gang, "rack").c_str(),
                 check(plan->proof) ? "right" : "wrong");
     return true;
   }

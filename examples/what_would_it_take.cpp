@@ -50,12 +50,12 @@ int main() {
   topology_fit<uniform_tree> fit;
   if (fit(capacities, gang).verdict != fit_verdict::does_not_fit)
     return 1;  // also if the step budget ended
-  std::printf("%s;\n", to_string(fit.explain(capacities, gang), gang, "rack").c_str());
+  std::printf("%s;\n", fit.explain(capacities, gang).text(gang, "rack").c_str());
 
   unblock_search<uniform_tree> search;
-  const nodes_to_free remedy = search(capacities, gang, capacity);
+  const auto remedy = search(capacities, gang, capacity);
   if (remedy.verdict != fit_verdict::fits) return 1;
-  std::printf("%s\n", unblock_text(remedy.nodes, remedy.gpus).c_str());
+  std::printf("%s\n", remedy.text().c_str());
 
   journal log;
   {

@@ -41,7 +41,7 @@ void ask(const capacity_index<uniform_tree>& capacities, const char* name,
     return fit(capacities, other).verdict;
   };
   const std::vector<blocking_resource> blocking = blocking_resources(gang, other_verdict);
-  std::printf("%s: %s\n", name, to_string(why, gang, level, blocking).c_str());
+  std::printf("%s: %s\n", name, why.text(gang, level, blocking).c_str());
   proof_check check(capacities.tree(), node, capacities.free(), {}, gang);
   std::printf("  the proof is %s", check(why) ? "right" : "wrong");
   infeasibility_proof forged = why;

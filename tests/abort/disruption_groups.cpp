@@ -1,8 +1,8 @@
 // apiary/tests/abort/disruption_groups.cpp - each candidate needs a group if there are disruption budgets.
 // SPDX-License-Identifier: MIT
 // EXPECT: groups.*does not hold
-#include <apiary/preempt/disruption_budget.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/detail/disruption_tally.h>
+#include <apiary/preempt/victim_set.h>
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +12,7 @@ int main() {
   const std::vector<eviction_candidate> candidates{{1, 0, 0}, {1, 0, 0}};
   const std::vector<std::uint32_t> groups{0};
   const std::vector<disruption_budget> budgets{{.gangs = 1}};
-  disruption_tally tally;
+  detail::disruption_tally tally;
   tally.begin({groups, budgets}, candidates, {});
   return tally.unlimited() ? 1 : 0;
 }

@@ -4,7 +4,6 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/explain/what_if.h>
-#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/uniform_tree.h>

@@ -15,7 +15,7 @@ endif()
 # Modules that may use Abseil, and headers of others that may.
 set(status_modules "^(preempt|explain|fgd|hived|batch|philly|gandiva|trace|sim)/")
 set(status_headers
-  "^(core/status|topology/named_tree|gang/check_constraints|model/job_scheduler)\\.h$")
+  "^(core/status|topology/named_tree|model/job_scheduler)\\.h$")
 # Time, threads, files and random devices belong to the host.
 set(banned "^(iostream|fstream|thread|mutex|chrono|ctime|regex|random)$")
 

@@ -44,7 +44,7 @@ TEST_CASE("blocking_resources: without these the gang fits, without any fewer it
     const std::vector<blocking_resource> blocking = blocking_resources(gang, verdict);
     const auto fits_without = [&](const std::vector<blocking_resource>& demands) {
       topology_constraints less = gang;
-      for (const blocking_resource d : demands) drop_requirement(less, d);
+      for (const blocking_resource d : demands) detail::drop_requirement(less, d);
       return verdict(less) == fit_verdict::fits;
     };
     for (const blocking_resource d : blocking) ++named[static_cast<std::size_t>(d)];
@@ -53,7 +53,7 @@ TEST_CASE("blocking_resources: without these the gang fits, without any fewer it
       REQUIRE(!fits_without({std::begin(all), std::end(all)}));
       topology_constraints less = gang;
       bool had = false;
-      for (const blocking_resource d : all) had = drop_requirement(less, d) || had;
+      for (const blocking_resource d : all) had = detail::drop_requirement(less, d) || had;
       REQUIRE(blocking.empty() == !had);
       continue;
     }
@@ -82,11 +82,4 @@ TEST_CASE("blocking_resources: nothing is blamed if the verdict is not known") {
   CHECK(blocking_resources(gang, [](const topology_constraints&) {
           return fit_verdict::fits;
         }).empty());
-}
-
-TEST_CASE("unblock_text: one node or several") {
-  const std::vector<std::uint32_t> one = {9};
-  CHECK(unblock_text(one, 8) == "it would fit if node 9 were free (8 more GPUs)");
-  const std::vector<std::uint32_t> three = {1, 2, 9};
-  CHECK(unblock_text(three, 1) == "it would fit if nodes 1, 2 and 9 were free (1 more GPU)");
 }

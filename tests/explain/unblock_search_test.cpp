@@ -73,14 +73,14 @@ void check_unblock(const Tree& tree, rng& random, unblock_counts& seen) {
     if (hosted) world.hosts.push_back({random.uniform(5), random.uniform(5)});
   }
   const topology_constraints gang = random_waiting(random, hosted);
-  REQUIRE(valid(gang, node, capacities.top()));
+  REQUIRE(gang.valid(node, capacities.top()));
   const bool fits_now = fits_with(world, world.free, gang);
   std::uint64_t leaves_before = ~std::uint64_t{0};
   const std::uint32_t cells = capacities.num_cells(std::min(gang.required, capacities.top()));
   for (std::uint32_t tried = 1; tried <= cells + 1; ++tried) {
     CAPTURE(tried);
     unblock_search<Tree> search(tried);
-    const nodes_to_free found = search(capacities, gang, capacity, world.hosts);
+    const auto found = search(capacities, gang, capacity, world.hosts);
     const bool is = found.verdict == fit_verdict::fits;
     for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n)
       REQUIRE(capacities.free(n) == world.free[n]);
@@ -170,4 +170,13 @@ TEST_CASE("a placement takes its GPUs until it is rolled back") {
     CHECK(capacities.histogram(capacities.top(), 0)[0] == 2);
   }
   CHECK(capacities.slots(capacities.top(), 1)[0] == 24);
+}
+
+TEST_CASE("unblock_search: the answer in words, one node or several") {
+  const std::vector<std::uint32_t> one = {9};
+  CHECK((unblock_search<uniform_tree>::result{.nodes = one, .gpus = 8}.text()) ==
+        "it would fit if node 9 were free (8 more GPUs)");
+  const std::vector<std::uint32_t> three = {1, 2, 9};
+  CHECK((unblock_search<uniform_tree>::result{.nodes = three, .gpus = 1}.text()) ==
+        "it would fit if nodes 1, 2 and 9 were free (1 more GPU)");
 }

@@ -70,9 +70,10 @@ struct hosted_nodes {
     }
     return true;
   }
-  nodes_to_free solve(unblock_search<uniform_tree>& search) const {
+  unblock_search<uniform_tree>::result solve(unblock_search<uniform_tree>& search) const {
     capacity_index<uniform_tree> capacities = capacity_of(free);
-    const nodes_to_free found = search(capacities, gang, capacity, hosts, host_capacity);
+    const unblock_search<uniform_tree>::result found =
+        search(capacities, gang, capacity, hosts, host_capacity);
     REQUIRE(
         std::equal(free.begin(), free.end(), capacities.free().begin(), capacities.free().end()));
     return found;
@@ -109,7 +110,7 @@ TEST_CASE("nodes that give CPU and memory back: enough of them, and none too man
     for (const std::uint32_t cells : {8U, 1U, 0U}) {
       CAPTURE(cells);
       unblock_search<uniform_tree> search(cells, 1'000'000);
-      const nodes_to_free remedy = in.solve(search);
+      const unblock_search<uniform_tree>::result remedy = in.solve(search);
       const bool is = remedy.verdict == fit_verdict::fits;
       REQUIRE(is == in.fits_with_all());
       REQUIRE(remedy.verdict != fit_verdict::budget_ended);
@@ -143,7 +144,7 @@ TEST_CASE("hosts that give nothing back stay as they are") {
   in.gang.groups = {{.tasks = 1, .gpus = 8, .host = {40, 0}}};
   unblock_search<uniform_tree> search;
   capacity_index<uniform_tree> capacities = in.capacity_of(in.free);
-  nodes_to_free remedy = search(capacities, in.gang, in.capacity, in.hosts);
+  unblock_search<uniform_tree>::result remedy = search(capacities, in.gang, in.capacity, in.hosts);
   REQUIRE(remedy.verdict == fit_verdict::fits);
   CHECK(std::vector<std::uint32_t>(remedy.nodes.begin(), remedy.nodes.end()) ==
         std::vector<std::uint32_t>{1});
@@ -171,7 +172,7 @@ TEST_CASE("an answer in a cell that is not among the closest") {
   in.gang.groups = {{.tasks = 2, .gpus = 8}};
   in.gang.required = rack;
   unblock_search<uniform_tree> search(2);
-  nodes_to_free remedy = in.solve(search);
+  unblock_search<uniform_tree>::result remedy = in.solve(search);
   REQUIRE(remedy.verdict == fit_verdict::fits);
   CHECK(remedy.cell == 13);
   CHECK(remedy.gpus == 16);
@@ -199,7 +200,7 @@ TEST_CASE("a budget that ends is no proof, neither of an answer's nodes nor that
     for (const std::uint64_t budget : {0U, 20U, 200U}) {
       CAPTURE(budget);
       unblock_search<uniform_tree> search(2, budget);
-      const nodes_to_free remedy = in.solve(search);
+      const unblock_search<uniform_tree>::result remedy = in.solve(search);
       if (remedy.verdict != fit_verdict::fits) {
         if (remedy.verdict == fit_verdict::does_not_fit) REQUIRE_FALSE(in.fits_with_all());
         unknown += remedy.verdict == fit_verdict::budget_ended ? 1U : 0U;

@@ -6,7 +6,6 @@
 #include <apiary/fgd/baseline_scores.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/fgd/gang_sharing.h>
-#include <apiary/gang/check_constraints.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/metric/fragmentation.h>
@@ -448,18 +447,16 @@ TEST_CASE("rules are refused in words exactly where they are not valid") {
     CAPTURE(round);
     rng random(static_cast<std::uint64_t>(round));
     const topology_constraints gang = random_rules(random);
-    const absl::Status status = check_constraints(gang, 1, 3);
-    REQUIRE(status.ok() == naive_valid(gang, 1, 3));
-    REQUIRE(valid(gang, 1, 3) == naive_valid(gang, 1, 3));
-    bad += status.ok() ? 0 : 1;
+    const std::string status = gang.fault(1, 3);
+    REQUIRE(status.empty() == naive_valid(gang, 1, 3));
+    REQUIRE(gang.valid(1, 3) == naive_valid(gang, 1, 3));
+    bad += status.empty() ? 0 : 1;
   }
   if (scale() >= 1) {
     CHECK(bad > rounds / 10);
     CHECK(bad < rounds - rounds / 10);
   }
-  const auto said = [](const topology_constraints& gang) {
-    return std::string(check_constraints(gang, 1, 3).message());
-  };
+  const auto said = [](const topology_constraints& gang) { return gang.fault(1, 3); };
   topology_constraints gang;
   gang.groups = {{.tasks = 4, .gpus = 1}, {.tasks = 6, .gpus = 1, .leader = 0}};
   CHECK(said(gang) ==

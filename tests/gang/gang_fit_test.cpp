@@ -20,7 +20,7 @@ using namespace apiary_test;
 
 namespace {
 
-using classes_t = std::vector<node_class>;
+using classes_t = std::vector<gang_fit::node_class>;
 using gang_t = std::vector<task_group>;
 
 bool divisible(const gang_t& gang) {

@@ -5,7 +5,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/explain/blocking_resource.h>
 #include <apiary/explain/proof_check.h>
-#include <apiary/gang/explain_refusal.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
@@ -38,14 +37,14 @@ struct cluster {
     return c;
   }
   std::string said(const topology_constraints& gang, const std::string& level) {
-    return to_string(why(gang), gang, level);
+    return why(gang).text(gang, level);
   }
   std::string blamed(const topology_constraints& gang, const std::string& level) {
     const infeasibility_proof c = why(gang);
     const auto verdict = [&](const topology_constraints& g) {
       return fit(capacities, g, hosts).verdict;
     };
-    return to_string(c, gang, level, blocking_resources(gang, verdict));
+    return c.text(gang, level, blocking_resources(gang, verdict));
   }
 
   capacity_index<uniform_tree> capacities{uniform_tree{2, 4, 8}, node, 8};
@@ -136,7 +135,7 @@ TEST_CASE("a rack with another reason than the others") {
   const infeasibility_proof why = c.why(gang_of({{1, 8}, {9, 1}}, rack));
   CHECK(why.weighings.size() == 2);
   CHECK(why.cells[0].weighing != why.cells[1].weighing);
-  CHECK(to_string(why, gang_of({{1, 8}, {9, 1}}, rack), "rack").find("1 of 2 cells") !=
+  CHECK(why.text(gang_of({{1, 8}, {9, 1}}, rack), "rack").find("1 of 2 cells") !=
         std::string::npos);
 }
 
@@ -170,7 +169,7 @@ TEST_CASE("from the nodes by free leaves alone the same certificate") {
     for (const std::uint32_t f : free) ++nodes[f];
     colocated_groups groups;
     groups.assign(gang, node, 3);
-    const infeasibility_proof why = explain_refusal(nodes, groups, 3);
+    const infeasibility_proof why = infeasibility_proof::of_nodes(nodes, groups, 3);
     cluster c(free);
     if (c.fit(c.capacities, gang).verdict == fit_verdict::fits) {
       REQUIRE(why.cells.empty());

@@ -3,7 +3,6 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/detail/mixed_radix.h>
 #include <apiary/gang/min_cost_fit.h>
-#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>
 
@@ -201,7 +200,7 @@ TEST_CASE("the least cost of all assignments, under every rule") {
     rng random(static_cast<std::uint64_t>(round));
     const ruled_world world = few_nodes(random);
     const topology_constraints gang = few_tasks(random);
-    if (!valid(gang, node, world.tree.num_levels())) continue;
+    if (!gang.valid(node, world.tree.num_levels())) continue;
     const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
     const auto found = fit(world.tree, node, gang, costs.classes, costs);
     const fit_verdict verdict = found.verdict;
@@ -279,7 +278,7 @@ TEST_CASE("kinds after one another under every rule: a yes can be had, a no is a
     rng random(static_cast<std::uint64_t>(round));
     const ruled_world world = few_nodes(random);
     const topology_constraints gang = few_tasks(random);
-    if (!valid(gang, node, world.tree.num_levels())) continue;
+    if (!gang.valid(node, world.tree.num_levels())) continue;
     const drawn_costs costs(world, gang, static_cast<std::uint64_t>(round));
     min_cost_fit<ragged_tree> all;
     const auto best = all(world.tree, node, gang, costs.classes, costs);

@@ -142,7 +142,7 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
     const shared_world world(random);
     const topology_constraints gang = random_shared_gang(random);
     const level_t top = world.rules.tree.num_levels();
-    if (!valid(gang, node, top)) continue;
+    if (!gang.valid(node, top)) continue;
     const fragmentation_gradient gradient{fragmentation(small_mix(random))};
     const auto cost = [&](const node_state& before, const node_state& after) {
       return gradient.cost(before, after);
@@ -166,7 +166,7 @@ TEST_CASE("shared GPUs: the least of all placements, or a proof that there is no
     REQUIRE(found.placements.empty());
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proved(world, gang, why));
-    REQUIRE(!to_string(why, gang, "cell").empty());
+    REQUIRE(!why.text(gang, "cell").empty());
     for (const infeasibility_proof::refusal& r : why.cells)
       listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
     if (round % 8 == 0) {
@@ -201,7 +201,7 @@ TEST_CASE("what is missing is said in GPUs, tasks and parts of a GPU") {
     if (fit(nodes, tree, 0, gang, cost).verdict == fit_verdict::fits) return std::string("fits");
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proof_check(tree, 0, nodes, gang)(why));
-    return to_string(why, gang, "cluster");
+    return why.text(gang, "cluster");
   };
   CHECK(said({{2, 1}, {.tasks = 2, .gpus = 1, .gpu_milli = 400}}) == "fits");
   CHECK(said({{3, 1}}) ==
@@ -299,7 +299,7 @@ bool is_taken_whole(node_table nodes, const uniform_tree& tree, const topology_c
   std::vector<std::uint32_t> missing;
   for (const constrained_task_group& m : gang.groups) missing.push_back(m.tasks);
   for (const task_placement& p : places) {
-    const task_request task = task_of(gang.groups[p.group]);
+    const task_request task = gang.groups[p.group].task();
     if (!nodes.can_place(task, p.where) || missing[p.group]-- == 0) return false;
     nodes.place(task, p.where);
     const auto rack_of = [&](node_id n) { return tree.parent(tree.cells(0)[n.value], 0); };
@@ -333,7 +333,7 @@ TEST_CASE("gangs of many kinds and tasks: one kind, or the GPUs, prove a no") {
     REQUIRE(fit(nodes, tree, 0, gang, any_cost).verdict == fit_verdict::does_not_fit);
     const infeasibility_proof why = fit.explain(gang);
     REQUIRE(proof_check(tree, 0, nodes, gang)(why));
-    return to_string(why, gang, "rack");
+    return why.text(gang, "rack");
   };
   CHECK(said(racks_of(100, 0), many_kinds(5, 32)).find("32 tasks of 1 GPU") != std::string::npos);
   // Room for each kind, and not for all.
@@ -349,7 +349,7 @@ TEST_CASE("max_units: no node holds more of a kind; as many where that is said t
     rng random(seed);
     const shared_world world(random);
     const topology_constraints gang = random_shared_gang(random);
-    if (!valid(gang, node, world.rules.tree.num_levels())) continue;
+    if (!gang.valid(node, world.rules.tree.num_levels())) continue;
     colocated_groups groups;
     groups.assign(gang, node, world.rules.tree.num_levels());
     shared_capacity capacities;

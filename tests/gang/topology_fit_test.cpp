@@ -76,7 +76,7 @@ void check(fit_t& fit, const capacity_index<ragged_tree>& capacities, const rule
   REQUIRE(found.portions.empty());
   const infeasibility_proof why = fit.explain(capacities, gang, world.hosts);
   REQUIRE(accepted(world, gang, why));
-  REQUIRE(!to_string(why, gang, "cell").empty());
+  REQUIRE(!why.text(gang, "cell").empty());
   for (const infeasibility_proof::refusal& r : why.cells)
     seen.listed += r.weighing == infeasibility_proof::listed ? 1 : 0;
   if (!mutate) return;
@@ -115,7 +115,7 @@ std::vector<topology_constraints> with_rules(const topology_constraints& plain) 
   const auto add = [&](const std::function<void(topology_constraints&)>& change) {
     topology_constraints gang = plain;
     change(gang);
-    if (valid(gang, node, block)) all.push_back(gang);
+    if (gang.valid(node, block)) all.push_back(gang);
   };
   for (const level_t l : {node, rack}) {
     add([&](topology_constraints& g) { g.required = l; });
@@ -314,7 +314,7 @@ std::vector<topology_constraints> hosted_gangs() {
   std::vector<topology_constraints> gangs;
   const std::vector<constrained_task_group> groups = hosted_members();
   const auto add = [&](const topology_constraints& gang) {
-    if (!valid(gang, node, block)) return;
+    if (!gang.valid(node, block)) return;
     gangs.push_back(gang);
     gangs.back().preferred = node;
     const std::array<level_t, 3> required{any_level, rack, node};
@@ -454,7 +454,7 @@ TEST_CASE("random gangs under random constraints against going from node to node
     const std::uint32_t most = random.uniform(2) == 0 ? 8 : 4 + random.uniform(7);
     const ruled_world world = random_world(random, most);
     const topology_constraints gang = random_gang(random, most);
-    if (!valid(gang, node, 4)) continue;
+    if (!gang.valid(node, 4)) continue;
     const capacity_index<ragged_tree> capacities = capacity_of(world, most);
     node_after_node naive(world, gang);
     const level_t first = first_level(gang, capacities.top(), [&](level_t l) { return naive(l); });
@@ -676,7 +676,7 @@ TEST_CASE("gangs of billions of tasks are refused, and the proof can be counted 
       many.tasks -= many.tasks % gang.groups[0].tasks;
       many.leader = 0;
     }
-    if (!valid(gang, node, 4)) continue;
+    if (!gang.valid(node, 4)) continue;
     check(fit, capacities, world, gang, capacities.top() + 1, true, seen);
   }
   MESSAGE(seen.asked, " asked, ", seen.listed, " cells listed, ", seen.mutations, " mutations");
@@ -691,7 +691,7 @@ TEST_CASE("tasks that take nothing change nothing, however many they are") {
     rng random(static_cast<std::uint64_t>(round));
     const ruled_world world = random_world(random, 8);
     topology_constraints gang = random_gang(random, 8);
-    if (!valid(gang, node, 4)) continue;
+    if (!gang.valid(node, 4)) continue;
     const capacity_index<ragged_tree> capacities = capacity_of(world, 8);
     const auto found = fit(capacities, gang, world.hosts);
     const fit_verdict verdict = found.verdict;

@@ -31,7 +31,7 @@ using apiary_test::hived_play;
 
 bool understood(const hived& h, const gang_request& r, std::uint32_t c) {
   const chain_layout& in = h.layout().chains[c];
-  return valid(constraints_of(r), in.node_level, in.tree.num_levels());
+  return constraints_of(r).valid(in.node_level, in.tree.num_levels());
 }
 
 // Whether an opportunistic gang has a place in a chain.

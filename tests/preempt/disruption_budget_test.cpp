@@ -7,8 +7,8 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/request.h>
-#include <apiary/preempt/disruption_budget.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/detail/disruption_tally.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_search.h>
 #include <apiary/topology/uniform_tree.h>
@@ -141,7 +141,7 @@ TEST_CASE("disruption_tally: what each group has lost, and whether that is too m
   tenants_gangs in(2, 2);
   for (std::uint32_t j = 0; j < 8; ++j) in.run(j % 4, 1, {{j / 2, 1 + j % 4}});
   in.max = {{1, 100}, {2, 6}, {0, 100}};
-  disruption_tally tally;
+  detail::disruption_tally tally;
   CHECK(tally.unlimited());
   tally.begin(in.limits(), in.candidates, in.allocations);
   CHECK_FALSE(tally.unlimited());
@@ -198,7 +198,7 @@ TEST_CASE("disruption_tally: no set within the budgets has more than max_sum()")
       }
       if (in.within(set)) most = std::max(most, sum);
     }
-    disruption_tally tally;
+    detail::disruption_tally tally;
     tally.begin(in.limits(), in.candidates, in.allocations);
     REQUIRE(tally.max_sum(values) >= most);
     exact += tally.max_sum(values) == most ? 1U : 0U;

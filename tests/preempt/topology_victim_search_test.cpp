@@ -6,7 +6,7 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
@@ -248,7 +248,7 @@ TEST_CASE("victims under constraints cost what the best of all sets costs") {
     const auto check = [&](auto in) {
       run_gangs(in, random);
       const topology_constraints gang = random_intruder(random, !in.hosts.empty());
-      REQUIRE(valid(gang, node, in.capacities.top()));
+      REQUIRE(gang.valid(node, in.capacities.top()));
       check_victims(in, gang, seen);
     };
     if (round % 2 == 0) {

@@ -20,7 +20,7 @@ namespace {
 
 // Gangs of each class, the highest first, and then GPU-time: smaller is better.
 using set_loss = std::pair<std::vector<std::uint32_t>, std::uint64_t>;
-set_loss loss_of(const std::vector<victim_loss>& gangs, std::size_t set) {
+set_loss loss_of(const std::vector<victim_cost::loss>& gangs, std::size_t set) {
   std::map<std::uint32_t, std::uint32_t, std::greater<>> by_class;
   set_loss loss;
   for (std::size_t j = 0; j < gangs.size(); ++j) {
@@ -30,7 +30,7 @@ set_loss loss_of(const std::vector<victim_loss>& gangs, std::size_t set) {
   for (const auto& [priority, number] : by_class) loss.first.push_back(number);
   return loss;
 }
-std::uint64_t cost_of(const std::vector<victim_loss>& gangs, const victim_cost& cost,
+std::uint64_t cost_of(const std::vector<victim_cost::loss>& gangs, const victim_cost& cost,
                       std::size_t set) {
   std::uint64_t sum = 0;
   for (std::size_t j = 0; j < gangs.size(); ++j)
@@ -44,8 +44,8 @@ TEST_CASE("victim_cost: sets are in the order of classes, numbers and GPU-time")
   for (std::uint64_t seed = 0; seed < scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    std::vector<victim_loss> gangs(1 + random.uniform(7));
-    for (victim_loss& g : gangs) g = {random.uniform(3) * 1'000'000'000, random.uniform(9)};
+    std::vector<victim_cost::loss> gangs(1 + random.uniform(7));
+    for (victim_cost::loss& g : gangs) g = {random.uniform(3) * 1'000'000'000, random.uniform(9)};
     const victim_cost cost(gangs);
     CHECK(cost.time_shift() == 0);
     const std::size_t sets = std::size_t{1} << gangs.size();
@@ -61,7 +61,7 @@ TEST_CASE("victim_cost: sets are in the order of classes, numbers and GPU-time")
 
 TEST_CASE("victim_cost: what exceeds the range is left out, the least important first") {
   // Large GPU-times are rounded.
-  std::vector<victim_loss> gangs{{1, ~std::uint64_t{0}}, {0, ~std::uint64_t{0}}, {0, 1}};
+  std::vector<victim_cost::loss> gangs{{1, ~std::uint64_t{0}}, {0, ~std::uint64_t{0}}, {0, 1}};
   const victim_cost rounded(gangs);
   CHECK(rounded.time_shift() > 0);
   CHECK(rounded.num_classes() == 2);
@@ -85,17 +85,17 @@ TEST_CASE("victim_cost: what exceeds the range is left out, the least important 
   CHECK(merged({0, 5}) == merged({1, 5}));
   CHECK(merged({98, 0}) < merged({99, 0}));
   std::uint64_t all = 0;
-  for (const victim_loss& g : gangs)
+  for (const victim_cost::loss& g : gangs)
     if (g.priority < 99) all += merged(g);
   CHECK(all < merged({99, 0}));
-  for (const victim_loss& g : gangs)
+  for (const victim_cost::loss& g : gangs)
     if (g.priority == 99) all += merged(g);
   CHECK(all < std::uint64_t{1} << 63);
   CHECK(victim_cost({}).num_classes() == 0);
 }
 
 TEST_CASE("victim_cost: GPU-times beyond the range count for nothing") {
-  std::vector<victim_loss> gangs;
+  std::vector<victim_cost::loss> gangs;
   for (std::uint32_t p = 0; p < 63; ++p) gangs.push_back({.priority = p, .gpu_time = p});
   gangs[5].gpu_time = std::uint64_t{1} << 63;
   const victim_cost cost(gangs);

@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t no_set = std::numeric_limits<std::uint64_t>::max();
 
 struct problem {
-  std::vector<node_class> others;
+  std::vector<gang_fit::node_class> others;
   std::vector<std::uint32_t> free;
   std::vector<eviction_candidate> candidates;
   std::vector<gpus_on_node> allocations;

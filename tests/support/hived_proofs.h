@@ -93,7 +93,7 @@ inline bool check_proof(const apiary::hived& scheduler, const apiary::gang_reque
         !scheduler.cells().cluster_of(request.tenant, c).valid())
       continue;
     const apiary::chain_layout& in = scheduler.layout().chains[c];
-    if (!apiary::valid(gang, in.node_level, in.tree.num_levels())) continue;
+    if (!gang.valid(in.node_level, in.tree.num_levels())) continue;
     usable.push_back(c);
   }
   REQUIRE(chains == usable);

@@ -18,9 +18,9 @@ namespace apiary_test {
 
 using leaf_counts = std::vector<std::uint32_t>;  // one a node (free), or one a task (needed)
 
-inline leaf_counts nodes_of(std::span<const apiary::node_class> classes) {
+inline leaf_counts nodes_of(std::span<const apiary::gang_fit::node_class> classes) {
   leaf_counts free;
-  for (const apiary::node_class& c : classes) free.insert(free.end(), c.nodes, c.free);
+  for (const apiary::gang_fit::node_class& c : classes) free.insert(free.end(), c.nodes, c.free);
   return free;
 }
 inline leaf_counts tasks_of(std::span<const apiary::task_group> groups) {
@@ -65,7 +65,7 @@ inline bool fits_by_sets(std::span<const std::uint32_t> free,
 
 // Whether the answer of `fit` is a packing of all tasks into these nodes.
 inline bool is_packing(const apiary::gang_fit::result& fit,
-                       std::span<const apiary::node_class> classes,
+                       std::span<const apiary::gang_fit::node_class> classes,
                        std::span<const apiary::task_group> groups) {
   std::vector<std::uint64_t> used(classes.size());
   std::vector<std::uint64_t> placed(groups.size());

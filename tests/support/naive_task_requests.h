@@ -45,7 +45,7 @@ class every_device {
     begun_.assign(gang_.groups.size(), {});
     for (const apiary::task_placement& p : places) {
       if (p.group >= gang_.groups.size()) return std::nullopt;
-      const apiary::task_request task = apiary::task_of(gang_.groups[p.group]);
+      const apiary::task_request task = gang_.groups[p.group].task();
       if (!nodes_.can_place(task, p.where)) return std::nullopt;
       nodes_.place(task, p.where);
       begun_[p.group].push_back(p.where.node.value);
@@ -71,7 +71,7 @@ class every_device {
       return;
     }
     if (begun_[m].size() == gang_.groups[m].tasks) return place(m + 1);
-    const apiary::task_request task = apiary::task_of(gang_.groups[m]);
+    const apiary::task_request task = gang_.groups[m].task();
     for (std::uint32_t n = begun_[m].empty() ? 0 : begun_[m].back(); n < nodes_.size(); ++n) {
       const apiary::node_state& node = nodes_[apiary::node_id(n)];
       if (!node.fits(task)) continue;

@@ -9,12 +9,11 @@
 #include <apiary/model/request.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+
+namespace detail {
 
 // Removes one requirement from a gang: its CPU, memory, GPU models, slices or anti-affinity.
 // Returns whether the gang had it. GPUs are never removed.
@@ -49,6 +48,8 @@ inline bool drop_requirement(topology_constraints& gang, blocking_resource d) {
   return had;
 }
 
+}  // namespace detail
+
 // Finds the requirements that keep a gang waiting, for a gang that does not fit. Without these it
 // would fit, and without any fewer it would not. If there are several such sets, it returns one, and
 // prefers topology constraints to CPU and memory. It returns {gpus} if the gang would not fit
@@ -66,7 +67,7 @@ template <class Verdict>
   for (const blocking_resource d :
        {blocking_resource::memory, blocking_resource::cpu, blocking_resource::models,
         blocking_resource::slices, blocking_resource::spread})
-    if (drop_requirement(less, d)) dropped.push_back(d);
+    if (detail::drop_requirement(less, d)) dropped.push_back(d);
   if (dropped.empty()) return {};
   const fit_verdict without = verdict(less);
   if (without == fit_verdict::budget_ended) return {};
@@ -75,22 +76,12 @@ template <class Verdict>
   for (std::size_t i = 0; i < dropped.size(); ++i) {
     topology_constraints again =
         gang;  // with requirement i, without those before it that do not block
-    for (const blocking_resource d : blocking) drop_requirement(again, d);
-    for (std::size_t k = i + 1; k < dropped.size(); ++k) drop_requirement(again, dropped[k]);
+    for (const blocking_resource d : blocking) detail::drop_requirement(again, d);
+    for (std::size_t k = i + 1; k < dropped.size(); ++k)
+      detail::drop_requirement(again, dropped[k]);
     if (verdict(again) != fit_verdict::fits) blocking.push_back(dropped[i]);
   }
   return blocking;
-}
-
-// A sentence for users, from the answer of unblock_search: "it would fit if nodes 3 and 9 were free
-// (12 more GPUs)".
-[[nodiscard]] inline std::string unblock_text(std::span<const std::uint32_t> nodes,
-                                              std::uint64_t gpus) {
-  std::vector<std::string> names;
-  for (const std::uint32_t n : nodes) names.push_back(std::to_string(n));
-  return std::string("it would fit if ") + (nodes.size() == 1 ? "node " : "nodes ") +
-         detail::listing(names) + " were free (" + std::to_string(gpus) +
-         (gpus == 1 ? " more GPU)" : " more GPUs)");
 }
 
 APIARY_NAMESPACE_END

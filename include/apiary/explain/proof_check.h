@@ -28,7 +28,7 @@ APIARY_NAMESPACE_BEGIN
 // Use it in tests, or to audit what a scheduler tells a user.
 //
 // Nodes:    chosen by the constructor: whole GPUs or shared GPUs.
-// Requires: valid(gang); all arguments of the constructor outlive the object.
+// Requires: gang.valid(); all arguments of the constructor outlive the object.
 // Invalid:  not one node for each cell of the node level aborts (APIARY_VERIFY).
 // Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell costs as much
 //           as listing it: exponential in the task groups, and linear in the tasks that a node may

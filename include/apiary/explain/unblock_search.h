@@ -9,6 +9,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/explain/what_if.h>
+#include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/resources.h>
@@ -18,25 +19,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
-// The answer of unblock_search: nodes that would let the gang fit if they were wholly free.
-struct nodes_to_free {
-  // fits:         with these nodes free; none is needed if the gang fits now.
-  // does_not_fit: not even if all nodes were wholly free.
-  // budget_ended: it is not known.
-  fit_verdict verdict = fit_verdict::budget_ended;
-  // The nodes, ascending. The search owns the memory: valid until its next call.
-  std::span<const std::uint32_t> nodes{};
-  // The GPUs of these nodes that are not free now.
-  std::uint64_t gpus = 0;
-  // The cell of the required level that has the nodes, by its position in the level.
-  std::uint32_t cell = 0;
-  // Whether it is certain that the gang does not fit without one of these nodes.
-  bool all_needed = true;
-};
 
 // Searches nodes that would let a waiting gang fit if they were wholly free: emptied or repaired.
 // Use it to tell a user or an operator what would help.
@@ -49,7 +35,7 @@ struct nodes_to_free {
 //
 // The search changes the capacity index while it runs, and restores it before it returns.
 //
-// Requires: valid(gang). The level that the gang prefers does not count.
+// Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  a capacity below what the node has free or above capacities.max_free(), or not one for
 //           each node, aborts (APIARY_VERIFY); CPU and memory likewise.
 // Cost:     O(nodes); for each cell tried O(nodes of the cell * log) and topology_fit for each node
@@ -58,6 +44,31 @@ struct nodes_to_free {
 template <CellTree Tree>
 class unblock_search {
  public:
+  // What a search found: nodes that would let the gang fit if they were wholly free.
+  struct result {
+    // fits:         with these nodes free; none is needed if the gang fits now.
+    // does_not_fit: not even if all nodes were wholly free.
+    // budget_ended: it is not known.
+    fit_verdict verdict = fit_verdict::budget_ended;
+    // The nodes, ascending. The search owns the memory: valid until its next call.
+    std::span<const std::uint32_t> nodes{};
+    // The GPUs of these nodes that are not free now.
+    std::uint64_t gpus = 0;
+    // The cell of the required level that has the nodes, by its position in the level.
+    std::uint32_t cell = 0;
+    // Whether it is certain that the gang does not fit without one of these nodes.
+    bool all_needed = true;
+
+    // A sentence for users: "it would fit if nodes 3 and 9 were free (12 more GPUs)".
+    [[nodiscard]] std::string text() const {
+      std::vector<std::string> names;
+      for (const std::uint32_t n : nodes) names.push_back(std::to_string(n));
+      return std::string("it would fit if ") + (nodes.size() == 1 ? "node " : "nodes ") +
+             detail::listing(names) + " were free (" + std::to_string(gpus) +
+             (gpus == 1 ? " more GPU)" : " more GPUs)");
+    }
+  };
+
   // cells_tried: cells in which nodes are freed one by one. budget: steps of each topology_fit; what
   // it does not decide counts as a no, and then the verdict is no proof.
   explicit unblock_search(std::uint32_t cells_tried = 8, std::uint64_t budget = 100'000) noexcept
@@ -68,10 +79,9 @@ class unblock_search {
   //   hosts          free CPU and memory of each node, or empty if they do not count
   //   host_capacity  CPU and memory of each node when it is wholly free, or empty if freeing a node
   //                  does not change them
-  nodes_to_free operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
-                           std::span<const std::uint32_t> capacity,
-                           std::span<const resources> hosts = {},
-                           std::span<const resources> host_capacity = {}) {
+  result operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
+                    std::span<const std::uint32_t> capacity, std::span<const resources> hosts = {},
+                    std::span<const resources> host_capacity = {}) {
     APIARY_VERIFY(capacity.size() == capacities.num_nodes());
     APIARY_VERIFY(hosts.empty() ? host_capacity.empty() : hosts.size() == capacity.size());
     APIARY_VERIFY(host_capacity.empty() || host_capacity.size() == capacity.size());
@@ -129,7 +139,7 @@ class unblock_search {
   }
   void set_node(transaction& tx, std::uint32_t n, const node_free& to) {
     tx.set(*capacities_, n, to.gpus);
-    if (!host_capacity_.empty()) journaled::set_host(tx, hosts_[n], to.host);
+    if (!host_capacity_.empty()) detail::set_host(tx, hosts_[n], to.host);
   }
   // The number of the largest tasks that fit.
   [[nodiscard]] std::uint32_t tasks_in(const node_free& in) const noexcept {
@@ -260,7 +270,7 @@ class unblock_search {
   std::vector<node_free> before_;  // of freed_; more follow that were given back
   bool in_doubt_ = false;          // it is not known whether each of freed_ is needed
   std::vector<std::uint32_t> nodes_;
-  nodes_to_free best_;
+  result best_;
 };
 
 APIARY_NAMESPACE_END

@@ -5,10 +5,9 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/alloc/journal.h>
 #include <apiary/core/config.h>
-#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/tree.h>
 
 #include <cstdint>
@@ -19,6 +18,12 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 inline void assign_host(resources& host, resources free) noexcept { host = free; }
+
+// Sets the free CPU and memory of a host.
+inline void set_host(transaction& tx, resources& host, resources free) {
+  tx.on_rollback<&assign_host>(host, host);
+  host = free;
+}
 
 }  // namespace detail
 
@@ -31,12 +36,6 @@ inline void assign_host(resources& host, resources free) noexcept { host = free;
 // Cost:     capacity_index::set for each node changed, now and when it is rolled back.
 // Example:  examples/what_would_it_take.cpp
 namespace journaled {
-
-// Sets the free CPU and memory of a host.
-inline void set_host(transaction& tx, resources& host, resources free) {
-  tx.on_rollback<&detail::assign_host>(host, host);
-  host = free;
-}
 
 // Places a gang: takes the GPUs, CPU and memory of its tasks. portions: as topology_fit found them.
 // Invalid: a task that needs more than its node has free, or hosts that are not one for each node,
@@ -55,9 +54,9 @@ void place_gang(transaction& tx, capacity_index<Tree>& capacities, const topolog
     const std::uint64_t cpu_milli = std::uint64_t{p.tasks} * group.host.cpu_milli;
     const std::uint64_t memory_mib = std::uint64_t{p.tasks} * group.host.memory_mib;
     APIARY_VERIFY(cpu_milli <= left.cpu_milli && memory_mib <= left.memory_mib);
-    set_host(tx, hosts[p.node],
-             {.cpu_milli = left.cpu_milli - static_cast<std::uint32_t>(cpu_milli),
-              .memory_mib = left.memory_mib - static_cast<std::uint32_t>(memory_mib)});
+    detail::set_host(tx, hosts[p.node],
+                     {.cpu_milli = left.cpu_milli - static_cast<std::uint32_t>(cpu_milli),
+                      .memory_mib = left.memory_mib - static_cast<std::uint32_t>(memory_mib)});
   }
 }
 
@@ -79,7 +78,7 @@ void evict_gang(transaction& tx, capacity_index<Tree>& capacities, const evictio
     if (hosts.empty()) continue;
     resources left = hosts[node];
     left += freed[a];
-    set_host(tx, hosts[node], left);
+    detail::set_host(tx, hosts[node], left);
   }
 }
 

@@ -10,7 +10,6 @@
 #include <apiary/fgd/detail/request_checks.h>
 #include <apiary/fgd/gpu_sharing.h>
 #include <apiary/fgd/node_score.h>
-#include <apiary/gang/check_constraints.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/shared_gpu_fit.h>
@@ -49,7 +48,7 @@ inline constexpr std::uint32_t max_gang_tasks = 1'000'000;
 [[nodiscard]] inline absl::Status check_tasks(const topology_constraints& gang) {
   std::uint64_t tasks = 0;
   for (std::size_t m = 0; m < gang.groups.size(); ++m) {
-    APIARY_RETURN_IF_ERROR(check_task(absl::StrCat("task group ", m), task_of(gang.groups[m])));
+    APIARY_RETURN_IF_ERROR(check_task(absl::StrCat("task group ", m), gang.groups[m].task()));
     tasks += gang.groups[m].tasks;
   }
   if (tasks <= max_gang_tasks) return absl::OkStatus();
@@ -68,7 +67,8 @@ template <CellTree Tree>
                                                    tree.cells(node_level).size(), " cells for ",
                                                    nodes, " nodes"));
   APIARY_RETURN_IF_ERROR(check_tasks(gang));
-  return check_constraints(gang, node_level, tree.num_levels());
+  const std::string fault = gang.fault(node_level, tree.num_levels());
+  return fault.empty() ? absl::OkStatus() : absl::InvalidArgumentError(fault);
 }
 
 }  // namespace detail
@@ -184,7 +184,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     transaction tx(log);
     std::vector<running> tasks;
     for (const task_placement& p : placements) {
-      task_request task = task_of(gang.groups[p.group]);
+      task_request task = gang.groups[p.group].task();
       task.job = job;
       if (!nodes_.can_place(task, p.where)) return detail::not_free(job, p.where);
       tx.place(nodes_, task, p.where);
@@ -294,7 +294,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   }
   [[nodiscard]] bool each_task_fits_idle_node(const topology_constraints& gang) const {
     for (const constrained_task_group& m : gang.groups)
-      if (m.tasks > 0 && !base::fits_some_idle_node(task_of(m))) return false;
+      if (m.tasks > 0 && !base::fits_some_idle_node(m.task())) return false;
     return true;
   }
 
@@ -312,14 +312,14 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     std::vector<std::uint32_t> order(gang.groups.size());
     std::iota(order.begin(), order.end(), 0U);
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return task_of(gang.groups[a]).total_gpu_milli() > task_of(gang.groups[b]).total_gpu_milli();
+      return gang.groups[a].task().total_gpu_milli() > gang.groups[b].task().total_gpu_milli();
     });
     std::vector<task_placement> placements;
     journal log;
     transaction tx(log);
     bool all = true;
     for (std::size_t i = 0; i < order.size() && all; ++i) {
-      const task_request task = task_of(gang.groups[order[i]]);
+      const task_request task = gang.groups[order[i]].task();
       for (std::uint32_t t = 0; t < gang.groups[order[i]].tasks && all; ++t) {
         const std::optional<placement> where = base::place(task, suggested);
         all = where.has_value();

@@ -16,12 +16,6 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A class of equal nodes: `nodes` nodes with `free` free GPUs each.
-struct node_class {
-  std::uint32_t free = 0;   // free GPUs of each node
-  std::uint32_t nodes = 0;  // how many nodes
-};
-
 // Decides whether the tasks of a gang fit on classes of equal nodes, each task on one node, and on
 // which nodes. It knows GPUs only: no topology, CPU or memory. The answer is exact unless the step
 // budget ends.
@@ -52,6 +46,11 @@ class gang_fit {
   // The most GPUs of a node.
   static constexpr std::uint32_t max_gpus = detail::bin_packing_search::max_gpus;
 
+  // A class of equal nodes: `nodes` nodes with `free` free GPUs each.
+  struct node_class {
+    std::uint32_t free = 0;   // free GPUs of each node
+    std::uint32_t nodes = 0;  // how many nodes
+  };
   // A node of a class. It takes the portions first, ..., last-1. Nodes that hold the same tasks may
   // name the same portions.
   struct used_node {

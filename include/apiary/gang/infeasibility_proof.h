@@ -12,9 +12,13 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+
+// What keeps a gang from fitting: something that it needs besides GPUs, or the GPUs themselves.
+enum class blocking_resource : std::uint8_t { memory, cpu, models, slices, spread, gpus };
 
 // A proof that a gang fits no cell of the level that it requires: one reason for each of these
 // cells. Numbers in the proof can be counted again; explain/proof_check.h does that.
@@ -60,37 +64,33 @@ struct infeasibility_proof {
   std::vector<weighing> weighings{};    // the weighings that refuse cells
   std::vector<refusal> cells{};         // every cell of the level, ascending
   friend bool operator==(const infeasibility_proof&, const infeasibility_proof&) = default;
+
+  // The reason that most cells have, and the cell that comes closest to holding the gang.
+  struct reason {
+    std::uint32_t weighing = listed;  // its index, or listed
+    std::uint32_t cells = 0;          // how many cells have this reason
+    std::uint32_t best = 0;           // the one of them that lacks least, by its position
+    std::uint64_t missing = 0;        // what that cell lacks; 0 if listed
+  };
+  // Finds the reason that most cells have. Cost: O(cells).
+  [[nodiscard]] reason main_reason() const;
+
+  // One sentence that tells a user of the cluster why the gang waits. level_name is the name of the
+  // level, such as "rack", or "cluster" for the cell of everything. `blocking` names what blocks the
+  // gang (explain/blocking_resource.h); it is empty if that is not known.
+  [[nodiscard]] std::string text(const topology_constraints& gang, const std::string& level_name,
+                                 std::span<const blocking_resource> blocking = {}) const;
+
+  // Proves that a gang without constraints does not fit the whole cluster, from the number of nodes
+  // with 0, 1, ... free GPUs. It uses the first weighing that refuses: tasks of one group before
+  // slots, large slots before small ones. The proof has no cells if no weighing refuses; then it
+  // would need a list of what the cluster can hold.
+  //
+  // Requires: groups without constraints, CPU and memory; `top` is the level above the roots.
+  // Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node).
+  [[nodiscard]] static infeasibility_proof of_nodes(std::span<const std::uint32_t> nodes,
+                                                    const colocated_groups& groups, level_t top);
 };
-
-// The main reason of a proof: the reason that most cells have, and the cell that comes closest to
-// holding the gang.
-struct refusal_summary {
-  std::uint32_t weighing = infeasibility_proof::listed;  // its index, or listed
-  std::uint32_t cells = 0;                               // how many cells have this reason
-  std::uint32_t best = 0;     // the one of them that lacks least, by its position
-  std::uint64_t missing = 0;  // what that cell lacks; 0 if listed
-};
-
-// Finds the main reason of a proof. Cost: O(cells).
-[[nodiscard]] inline refusal_summary summarize(const infeasibility_proof& why) {
-  std::vector<refusal_summary> reasons(why.weighings.size() + 1);
-  for (const infeasibility_proof::refusal& r : why.cells) {
-    const bool listed = r.weighing == infeasibility_proof::listed;
-    refusal_summary& at = reasons[listed ? why.weighings.size() : r.weighing];
-    const std::uint64_t missing = listed ? 0 : why.weighings[r.weighing].needed - r.most;
-    if (at.cells++ > 0 && missing >= at.missing) continue;
-    at.weighing = r.weighing;
-    at.best = r.cell;
-    at.missing = missing;
-  }
-  refusal_summary first = reasons[0];
-  for (const refusal_summary& s : reasons)
-    if (s.cells > first.cells) first = s;
-  return first;
-}
-
-// What keeps a gang from fitting: something that it needs besides GPUs, or the GPUs themselves.
-enum class blocking_resource : std::uint8_t { memory, cpu, models, slices, spread, gpus };
 
 namespace detail {
 
@@ -198,43 +198,92 @@ struct task_needs {
 
 }  // namespace detail
 
-// One sentence that tells a user of the cluster why the gang waits. level_name is the name of the
-// level, such as "rack", or "cluster" for the cell of everything. `blocking` names what blocks the
-// gang (explain/blocking_resource.h); it is empty if that is not known.
-[[nodiscard]] inline std::string to_string(const infeasibility_proof& why,
-                                           const topology_constraints& gang,
-                                           const std::string& level_name,
-                                           std::span<const blocking_resource> blocking = {}) {
-  const refusal_summary first = summarize(why);
+inline infeasibility_proof::reason infeasibility_proof::main_reason() const {
+  std::vector<reason> reasons(weighings.size() + 1);
+  for (const refusal& r : cells) {
+    const bool by_list = r.weighing == listed;
+    reason& at = reasons[by_list ? weighings.size() : r.weighing];
+    const std::uint64_t missing = by_list ? 0 : weighings[r.weighing].needed - r.most;
+    if (at.cells++ > 0 && missing >= at.missing) continue;
+    at.weighing = r.weighing;
+    at.best = r.cell;
+    at.missing = missing;
+  }
+  reason first = reasons[0];
+  for (const reason& s : reasons)
+    if (s.cells > first.cells) first = s;
+  return first;
+}
+
+inline infeasibility_proof infeasibility_proof::of_nodes(std::span<const std::uint32_t> nodes,
+                                                         const colocated_groups& groups,
+                                                         level_t top) {
+  infeasibility_proof why;
+  why.level = top;
+  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].first_group);
+  const std::size_t kinds = groups.size();
+  std::uint32_t largest = 0;
+  for (std::size_t u = 0; u < kinds; ++u) largest = (std::max)(largest, groups[u].gpus);
+  std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free GPUs
+  weighing what;
+  for (std::size_t i = 0; i < kinds + (kinds > 1 ? largest : 0); ++i) {
+    what = {std::vector<std::uint32_t>(kinds, 0), 0};
+    best.assign(nodes.size(), 0);
+    for (std::size_t u = 0; u < kinds; ++u) {
+      const auto piece = static_cast<std::uint32_t>(largest + kinds - i);
+      const std::uint32_t weight = i >= kinds ? groups[u].gpus / piece : u == i ? 1 : 0;
+      what.weights[u] = weight;
+      what.needed += std::uint64_t{weight} * groups[u].tasks;
+      if (weight == 0) continue;
+      const std::size_t leaves = groups[u].gpus;
+      for (std::size_t f = best.size(); f-- > leaves;) {
+        for (std::size_t n = 1; n <= groups[u].tasks && n * leaves <= f; ++n)
+          best[f] = (std::max)(best[f], best[f - n * leaves] + n * weight);
+      }
+    }
+    std::uint64_t most = 0;
+    for (std::size_t f = 0; f < nodes.size(); ++f) most += nodes[f] * best[f];
+    if (most >= what.needed) continue;
+    why.weighings.push_back(std::move(what));
+    why.cells.push_back({0, 0, most, {}});
+    break;
+  }
+  return why;
+}
+
+inline std::string infeasibility_proof::text(const topology_constraints& gang,
+                                             const std::string& level_name,
+                                             std::span<const blocking_resource> blocking) const {
+  const reason first = main_reason();
   const std::string cell =
-      why.cells.size() == 1 ? "the " + level_name : level_name + " " + std::to_string(first.best);
-  const std::string others = first.cells == why.cells.size() || why.cells.size() == 1
+      cells.size() == 1 ? "the " + level_name : level_name + " " + std::to_string(first.best);
+  const std::string others = first.cells == cells.size() || cells.size() == 1
                                  ? ""
                                  : " (this is the reason in " + std::to_string(first.cells) +
-                                       " of " + std::to_string(why.cells.size()) + " cells)";
-  if (first.weighing != infeasibility_proof::listed) {
-    const infeasibility_proof::weighing& w = why.weighings[first.weighing];
-    std::string things = detail::weighed_things(why, gang, w.weights, blocking);
+                                       " of " + std::to_string(cells.size()) + " cells)";
+  if (first.weighing != listed) {
+    const weighing& w = weighings[first.weighing];
+    std::string things = detail::weighed_things(*this, gang, w.weights, blocking);
     if (w.needed == 1)  // the singular of the first word
       things.erase((std::min)(things.find(' '), things.size()) - 1, 1);
     return "the gang needs capacity for " + std::to_string(w.needed) + " " + things + " in one " +
-           level_name + "; " + cell + (why.cells.size() == 1 ? " has " : " has the most: ") +
+           level_name + "; " + cell + (cells.size() == 1 ? " has " : " has the most: ") +
            std::to_string(w.needed - first.missing) + others + detail::blame(blocking);
   }
-  std::string text = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
-  for (const infeasibility_proof::refusal& r : why.cells) {
+  std::string all = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
+  for (const refusal& r : cells) {
     if (r.cell != first.best) continue;
-    const std::size_t width = why.groups.size();
+    const std::size_t width = groups.size();
     for (std::size_t i = 0; i + width <= r.counts.size(); i += width) {
-      text += i == 0 ? " " : ", or ";
+      all += i == 0 ? " " : ", or ";
       for (std::size_t k = 0; k < width; ++k)
-        text += (k == 0 ? "" : " + ") + std::to_string(r.counts[i + k]);
+        all += (k == 0 ? "" : " + ") + std::to_string(r.counts[i + k]);
     }
   }
-  text += " tasks of task groups";
-  for (std::size_t k = 0; k < why.groups.size(); ++k)
-    text += (k == 0 ? " " : " + ") + std::to_string(why.groups[k]);
-  return text + others + detail::blame(blocking);
+  all += " tasks of task groups";
+  for (std::size_t k = 0; k < groups.size(); ++k)
+    all += (k == 0 ? " " : " + ") + std::to_string(groups[k]);
+  return all + others + detail::blame(blocking);
 }
 
 APIARY_NAMESPACE_END

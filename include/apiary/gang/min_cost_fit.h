@@ -10,9 +10,9 @@
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/cost_tables.h>
 #include <apiary/gang/detail/greedy_by_group.h>
+#include <apiary/gang/detail/portions.h>
+#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/infeasibility_proof.h>
-#include <apiary/gang/step_budget.h>
-#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 
@@ -39,7 +39,7 @@ APIARY_NAMESPACE_BEGIN
 // * If the budget is too small for that, greedy_by_group places one group after another, in a few
 //   orders, until one cell holds the gang. That placement need not be the cheapest.
 //
-// Requires: valid(gang) for the tree.
+// Requires: gang.valid() for the tree.
 // Cost:     class_vectors; then, if the product over the groups of (tasks + 1) is within the
 //           budget, cost_tables for each cell that is not passed over; O(nodes * groups) besides.
 //           All levels below the required one get half of the budget.
@@ -164,7 +164,7 @@ class min_cost_fit {
     if (groups_.size() == 0) return fit_verdict::fits;
     std::uint32_t num_classes = 0;
     for (const std::uint32_t c : classes) num_classes = (std::max)(num_classes, c + 1);
-    step_budget all(budget_);
+    detail::step_budget all(budget_);
     const bool known = vectors_.ask_alone(groups_, node_level, num_classes, cost, all);
     steps_ = all.steps();
     if (!known) return fit_verdict::budget_ended;
@@ -174,7 +174,7 @@ class min_cost_fit {
       const std::uint64_t limit = l == last ? budget_ : (std::max)(steps_, budget_ / 2);
       verdict = try_level(l, l == last, limit, cost, weights);
       if (verdict == fit_verdict::fits) {
-        portions_of_task_groups(gang, groups_, portions_, scratch_);
+        detail::portions_of_task_groups(gang, groups_, portions_, scratch_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -208,7 +208,7 @@ class min_cost_fit {
     // Steps that are kept for greedy_by_group: enough for five orders on every node.
     const std::uint64_t spare =
         (std::min)((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
-    step_budget steps(limit - spare - steps_);
+    detail::step_budget steps(limit - spare - steps_);
     if (!all_asked_) all_asked_ = vectors_.ask_all(cost, steps);
     if (all_asked_ && !weights.empty()) refuse_by(weights, l);
     if (all_asked_ && !tables_ready_)
@@ -217,7 +217,7 @@ class min_cost_fit {
     steps_ += steps.steps();
     if (verdict != fit_verdict::budget_ended) return verdict;
     least_ = false;
-    step_budget rest(limit - steps_);
+    detail::step_budget rest(limit - steps_);
     const bool found = put_in_turn(l, cost, rest);
     steps_ += rest.steps();
     return found ? fit_verdict::fits : fit_verdict::budget_ended;
@@ -242,7 +242,7 @@ class min_cost_fit {
     std::erase_if(cells_, [&](std::uint32_t c) { return most[c] < needed; });
   }
   // The cheapest of all cells, if the budget allows it.
-  fit_verdict search(level_t l, bool last, step_budget& steps) {
+  fit_verdict search(level_t l, bool last, detail::step_budget& steps) {
     listed_.clear();
     if (!tables_ready_) return fit_verdict::budget_ended;
     bool found = false;
@@ -267,7 +267,7 @@ class min_cost_fit {
   }
   // The cheapest of a few orders in the first cell that takes all groups.
   template <class Cost>
-  bool put_in_turn(level_t l, const Cost& cost, step_budget& steps) {
+  bool put_in_turn(level_t l, const Cost& cost, detail::step_budget& steps) {
     using node = node_left<Cost>;
     detail::greedy_by_group<Tree, node> turns(*tree_, node_level_, groups_);
     const std::vector<std::vector<std::uint32_t>> orders = detail::orders_of_groups(groups_);

@@ -6,12 +6,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/detail/bin_packing_search.h>
 #include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/detail/refusal_reasons.h>
 #include <apiary/gang/detail/shared_capacity.h>
 #include <apiary/gang/detail/shared_counts.h>
-#include <apiary/gang/explain_refusal.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/min_cost_fit.h>
-#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
@@ -36,15 +35,6 @@ struct task_placement {
   friend bool operator==(const task_placement&, const task_placement&) = default;
 };
 
-// The request of one task of a task group.
-[[nodiscard]] inline task_request task_of(const constrained_task_group& m) noexcept {
-  return {.cpu_milli = m.host.cpu_milli,
-          .memory_mib = m.host.memory_mib,
-          .gpus = m.gpus,
-          .gpu_milli = m.gpus > 0 ? m.gpu_milli : milli_gpu{0},
-          .models = m.models};
-}
-
 // Places a gang on nodes with shared GPUs, under its topology constraints, at the least cost; or
 // proves that it does not fit. A task takes whole GPUs, a fraction of one GPU, or none, with CPU
 // and memory as in the node table.
@@ -53,8 +43,8 @@ struct task_placement {
 // the proof. Otherwise shared_capacity computes what a node can hold and min_cost_fit chooses the
 // placement. The result is exact, or a placement that may not be the cheapest, or `budget_ended`.
 //
-// Requires: node i of the table is cell i of the node level; valid(gang) for the tree;
-//           task_of(group) is valid() for each task group.
+// Requires: node i of the table is cell i of the node level; gang.valid() for the tree;
+//           task() of each task group is valid().
 // Cost:     O(nodes * groups * GPUs of a node); then shared_capacity and min_cost_fit, which use
 //           one budget together.
 // Example:  examples/shared_gang.cpp
@@ -179,7 +169,7 @@ class shared_gpu_fit {
     for (const auto& [node, there] : counts)
       devices.emplace(node, capacities_.devices(nodes, node_id(node), there));
     for (const tasks_on_node& p : portions) {
-      const task_request task = task_of(gang.groups[p.group]);
+      const task_request task = gang.groups[p.group].task();
       std::vector<detail::shared_capacity::taken>& here = devices.at(p.node);
       for (std::uint32_t t = 0; t < p.tasks; ++t) {
         task_placement& is = placements_.emplace_back();

@@ -2,14 +2,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
-#include <apiary/gang/topology_constraints.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 APIARY_NAMESPACE_BEGIN
 
@@ -20,64 +15,5 @@ struct tasks_on_node {
   std::uint32_t tasks = 0;  // how many of its tasks
   friend bool operator==(const tasks_on_node&, const tasks_on_node&) = default;
 };
-
-// Sorts portions by task group, then node, and merges those of one group on one node.
-inline void sort_portions(std::vector<tasks_on_node>& portions) {
-  std::vector<keyed_number> tasks;
-  for (const tasks_on_node& p : portions)
-    tasks.push_back({std::uint64_t{p.group} << 32 | p.node, p.tasks});
-  keyed_number::sort(tasks);
-  portions.clear();
-  for (const keyed_number& t : tasks) {
-    const auto group = static_cast<std::uint32_t>(t.key >> 32);
-    const auto node = static_cast<std::uint32_t>(t.key);
-    if (portions.empty() || portions.back().group != group || portions.back().node != node)
-      portions.push_back({node, group, 0});
-    portions.back().tasks += t.number;
-  }
-}
-
-// Turns portions of co-located groups into portions of task groups: the tasks of merged task groups
-// follow one after another, each in the order of the nodes, together with the tasks that they lead.
-// The result is sorted.
-//
-// Requires: the portions name co-located groups and contain every task once; `groups`
-//           are those of `gang`.
-// Cost:     O(portions * (log portions + groups)).
-inline void portions_of_task_groups(const topology_constraints& gang,
-                                    const colocated_groups& groups,
-                                    std::vector<tasks_on_node>& portions,
-                                    std::vector<tasks_on_node>& scratch) {
-  sort_portions(portions);
-  scratch.swap(portions);
-  portions.clear();
-  const auto put = [&](std::uint32_t node, std::uint32_t leader, std::uint32_t n) {
-    portions.push_back({node, leader, n});
-    for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
-      if (gang.groups[m].leader != leader || gang.groups[m].tasks == 0) continue;
-      portions.push_back({node, m, n * (gang.groups[m].tasks / gang.groups[leader].tasks)});
-    }
-  };
-  std::uint32_t group = 0;
-  std::uint32_t done = 0;  // of its tasks
-  for (std::size_t i = 0; i < scratch.size(); ++i) {
-    const std::uint32_t kind = scratch[i].group;
-    if (i == 0 || scratch[i - 1].group != kind) {
-      group = groups[kind].first_group;
-      done = 0;
-    }
-    for (std::uint32_t left = scratch[i].tasks; left > 0;) {
-      while (groups.group_of(group) != kind || done == gang.groups[group].tasks) {
-        ++group;
-        done = 0;
-      }
-      const std::uint32_t n = (std::min)(left, gang.groups[group].tasks - done);
-      put(scratch[i].node, group, n);
-      done += n;
-      left -= n;
-    }
-  }
-  sort_portions(portions);
-}
 
 APIARY_NAMESPACE_END

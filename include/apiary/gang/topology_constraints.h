@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,90 +57,109 @@ struct constrained_task_group {
   milli_gpu gpu_milli = whole_gpu;       // thousandths of each GPU
   model_set models = any_model;          // GPU models on which the tasks can run
 
+  // The request of one task.
+  [[nodiscard]] task_request task() const noexcept {
+    return {.cpu_milli = host.cpu_milli,
+            .memory_mib = host.memory_mib,
+            .gpus = gpus,
+            .gpu_milli = gpus > 0 ? gpu_milli : milli_gpu{0},
+            .models = models};
+  }
   // Thousandths of a GPU that a task takes if it shares the GPU; 0 if it takes whole GPUs or none.
   [[nodiscard]] milli_gpu shared() const noexcept {
     return gpus > 0 && gpu_milli < whole_gpu ? gpu_milli : milli_gpu{0};
   }
 };
 
-// The most tasks that all groups of a gang may have together.
-inline constexpr std::uint32_t max_tasks_of_gang = ~std::uint32_t{0};
-
 // A gang: its task groups, and the cell in which all tasks must be. All tasks go to one cell of
 // level `required`. A search tries the levels from `preferred` up to `required` and takes the first
-// level where the gang fits.
-// `leader` and the indices in results are positions in `groups`.
+// level where the gang fits. `leader` and the indices in results are positions in `groups`.
 struct topology_constraints {
+  // The most tasks that all groups of a gang may have together.
+  static constexpr std::uint32_t max_tasks = ~std::uint32_t{0};
+
   std::vector<constrained_task_group> groups{};  // the task groups
   level_t required = any_level;                  // the gang must be in one cell of this level
   level_t preferred = any_level;                 // the gang should be in one cell of this level
+
+  // The first invalid constraint in words, with the task group, the level and the numbers; empty if
+  // the gang is valid in a tree with num_levels levels whose nodes are at node_level.
+  //
+  // A gang is valid if: every level is the node level or above it; the slices of a group have
+  // different levels, the slice of a level divides the slice of each higher level, and each slice
+  // divides the tasks; a leader has no leader, and its tasks divide the tasks that it leads; all
+  // groups together have at most max_tasks tasks. Cost: O(groups * levels^2).
+  [[nodiscard]] std::string fault(level_t node_level, level_t num_levels) const;
+  // Whether the gang is valid; see fault().
+  [[nodiscard]] bool valid(level_t node_level, level_t num_levels) const {
+    return fault(node_level, num_levels).empty();
+  }
 };
 
-// The first invalid constraint of a gang, as find_fault reports it.
-struct constraint_fault {
-  // What is invalid.
-  enum class kind : std::uint8_t {
-    none,
-    required_level,   // `required` is below the nodes or above the tree
-    preferred_level,  // the same, of `preferred`
-    slice_level,      // the same, of `slice`
-    slice_tasks,      // slice does not divide the tasks
-    slice_twice,      // slice and other are of one level
-    slice_of_slices,  // slice does not divide other, which is of a higher level
-    spread_level,     // the same, of a spread
-    no_leader,        // the leader is not in the gang
-    led_leader,       // the leader is the group itself, or has a leader
-    leader_tasks,     // the leader's tasks do not divide those of this group
-    too_many_tasks,   // more than max_tasks_of_gang in all, with those of this group
-  };
-  kind what = kind::none;               // the fault
-  std::uint32_t group = no_task_group;  // index of the task group
-  level_count slice{};                  // the slice or the spread
-  level_count other{};                  // the constraint that contradicts `slice`, if there is one
-};
+namespace detail {
 
-// Finds the first invalid constraint of a gang; kind::none if all are valid.
-// A gang is valid if: every level is the node level or above it; the slices of a group have
-// different levels, the slice of a level divides the slice of each higher level, and each slice
-// divides the tasks; a leader has no leader, and its tasks divide the tasks that it leads; all
-// groups together have at most max_tasks_of_gang tasks.
-// Cost:     O(groups * levels^2).
-[[nodiscard]] inline constraint_fault find_fault(const topology_constraints& gang,
-                                                 level_t node_level, level_t num_levels) noexcept {
-  using kind = constraint_fault::kind;
+// The text with each # replaced by the next of the numbers.
+[[nodiscard]] inline std::string with_numbers(const char* text,
+                                              std::initializer_list<std::uint64_t> numbers) {
+  std::string all;
+  const std::uint64_t* next = numbers.begin();
+  for (; *text != 0; ++text) {
+    if (*text == '#') {
+      all += std::to_string(*next++);
+    } else {
+      all += *text;
+    }
+  }
+  return all;
+}
+
+}  // namespace detail
+
+inline std::string topology_constraints::fault(level_t node_level, level_t num_levels) const {
+  using detail::with_numbers;
   const auto known = [&](level_t l) { return l >= node_level && l < num_levels; };
-  if (gang.required != any_level && !known(gang.required)) return {kind::required_level};
-  if (gang.preferred != any_level && !known(gang.preferred)) return {kind::preferred_level};
-  std::uint64_t tasks = 0;
-  for (std::uint32_t i = 0; i < gang.groups.size(); ++i) {
-    const constrained_task_group& m = gang.groups[i];
-    tasks += m.tasks;
-    if (tasks > max_tasks_of_gang) return {kind::too_many_tasks, i};
+  const auto no_level = [&](const char* what, std::uint32_t group, level_t l) {
+    return with_numbers(what, {group}) +
+           with_numbers(" level #; the levels are # to #", {l, node_level, num_levels - 1});
+  };
+  if (required != any_level && !known(required)) return no_level("the gang requires", 0, required);
+  if (preferred != any_level && !known(preferred))
+    return no_level("the gang prefers", 0, preferred);
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < groups.size(); ++i) {
+    const constrained_task_group& m = groups[i];
+    sum += m.tasks;
+    if (sum > max_tasks)
+      return with_numbers("task group #: with its # tasks the gang has more than # tasks",
+                          {i, m.tasks, max_tasks});
     for (const level_count& s : m.slices) {
-      if (!known(s.level)) return {kind::slice_level, i, s};
-      if (s.tasks == 0 || m.tasks % s.tasks != 0) return {kind::slice_tasks, i, s};
+      if (!known(s.level)) return no_level("task group # has slices at", i, s.level);
+      if (s.tasks == 0 || m.tasks % s.tasks != 0)
+        return with_numbers("task group #: slices of # tasks (level #) do not divide its # tasks",
+                            {i, s.tasks, s.level, m.tasks});
       for (const level_count& other : m.slices) {
-        if (&other != &s && other.level == s.level) return {kind::slice_twice, i, s, other};
+        if (&other != &s && other.level == s.level)
+          return with_numbers("task group # has two sizes of slices at level #", {i, s.level});
         if (other.level > s.level && other.tasks % s.tasks != 0)
-          return {kind::slice_of_slices, i, s, other};
+          return with_numbers(
+              "task group #: slices of # tasks (level #) do not divide slices of # tasks (level #)",
+              {i, s.tasks, s.level, other.tasks, other.level});
       }
     }
     for (const level_count& s : m.spread)
-      if (!known(s.level)) return {kind::spread_level, i, s};
+      if (!known(s.level)) return no_level("task group # has anti-affinity at", i, s.level);
     if (m.leader == no_task_group) continue;
-    if (m.leader >= gang.groups.size()) return {kind::no_leader, i};
-    const constrained_task_group& leader = gang.groups[m.leader];
-    if (&leader == &m || leader.leader != no_task_group) return {kind::led_leader, i};
+    if (m.leader >= groups.size())
+      return with_numbers("task group #: its leader, task group #, is not in the gang", {i, m.leader});
+    const constrained_task_group& leader = groups[m.leader];
+    if (m.leader == i || leader.leader != no_task_group)
+      return with_numbers("task group #: its leader, task group #, has a leader", {i, m.leader});
     if (leader.tasks == 0 ? m.tasks != 0 : m.tasks % leader.tasks != 0)
-      return {kind::leader_tasks, i};
+      return with_numbers(
+          "task group #: # tasks are not a multiple of the # tasks of its leader, task group #",
+          {i, m.tasks, leader.tasks, m.leader});
   }
   return {};
-}
-
-// Whether find_fault finds no invalid constraint.
-[[nodiscard]] inline bool valid(const topology_constraints& gang, level_t node_level,
-                                level_t num_levels) noexcept {
-  return find_fault(gang, node_level, num_levels).what == constraint_fault::kind::none;
 }
 
 // The task groups of a gang, merged into co-located groups. A co-located group is a task group
@@ -153,7 +174,7 @@ struct constraint_fault {
 // Proof for slices: if all cells hold multiples, then numbering the tasks from cell to cell makes
 // slices that do not cross cells. Slices that do not cross cells make multiples.
 //
-// Requires: valid(gang).
+// Requires: gang.valid().
 // Cost:     O(groups * (groups + levels)).
 class colocated_groups {
  public:
@@ -177,7 +198,7 @@ class colocated_groups {
 
   // Merges the task groups of a gang for a tree whose levels are below `top`.
   void assign(const topology_constraints& gang, level_t node_level, level_t top) {
-    APIARY_ASSERT(valid(gang, node_level, top));
+    APIARY_ASSERT(gang.valid(node_level, top));
     node_level_ = node_level;
     heights_ = top - node_level + 1;
     groups_.clear();

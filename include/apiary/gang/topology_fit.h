@@ -10,10 +10,10 @@
 #include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/greedy_by_group.h>
 #include <apiary/gang/detail/pareto_search.h>
-#include <apiary/gang/explain_refusal.h>
+#include <apiary/gang/detail/portions.h>
+#include <apiary/gang/detail/refusal_reasons.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
-#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
@@ -46,7 +46,7 @@ APIARY_NAMESPACE_BEGIN
 // The objective chooses the cell, and it chooses the nodes where groups are placed one after
 // another. pareto_search finds any placement.
 //
-// Requires: valid(gang) for the tree; `hosts` holds the free CPU and memory of each node, or is
+// Requires: gang.valid() for the tree; `hosts` holds the free CPU and memory of each node, or is
 //           empty if they do not count.
 // Cost:     without constraints O(cells of the level * sizes) and gang_fit in the cell. One group
 //           under constraints: O(cells of the lowest constrained level); with CPU or memory
@@ -93,7 +93,7 @@ class topology_fit {
                                             const topology_constraints& gang,
                                             std::span<const resources> hosts = {}) {
     const level_t l = gang.required == any_level ? capacities.top() : gang.required;
-    return explain_refusal(capacities, groups_, hosts, l, listed_);
+    return detail::explain_refusal(capacities, groups_, hosts, l, listed_);
   }
 
  private:
@@ -117,7 +117,7 @@ class topology_fit {
       limit_ = last_ ? budget_ : budget_ / 2;
       verdict = groups_.size() == 0 ? fit_verdict::fits : try_level(l);
       if (verdict == fit_verdict::fits) {
-        portions_of_task_groups(gang, groups_, portions_, by_kind_);
+        detail::portions_of_task_groups(gang, groups_, portions_, by_kind_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -302,7 +302,7 @@ class topology_fit {
   std::vector<open_cell> open_;
   std::vector<std::vector<std::uint32_t>> orders_;  // of groups
   std::vector<detail::node_capacity_left> nodes_;   // of a cell
-  std::vector<node_class> classes_;
+  std::vector<gang_fit::node_class> classes_;
   std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
   detail::pareto_search<Tree> fronts_;
   bool fronts_ready_ = false;

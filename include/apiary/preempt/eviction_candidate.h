@@ -4,8 +4,6 @@
 
 #include <apiary/core/config.h>
 
-#include <bit>
-#include <concepts>
 #include <cstdint>
 
 APIARY_NAMESPACE_BEGIN
@@ -25,12 +23,5 @@ struct eviction_candidate {
   std::uint32_t first = 0;  // its first allocation
   std::uint32_t last = 0;   // the index after its last allocation
 };
-
-// The cost of one GPU of a gang with this many GPUs, rounded down. Requires: gpus > 0.
-template <std::unsigned_integral Cost>
-[[nodiscard]] constexpr Cost cost_per_gpu(Cost cost, std::uint32_t gpus) noexcept {
-  // Most gangs have a power of two: a shift takes a tenth of the time of a division.
-  return std::has_single_bit(gpus) ? cost >> std::countr_zero(gpus) : cost / gpus;
-}
 
 APIARY_NAMESPACE_END

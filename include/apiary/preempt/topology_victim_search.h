@@ -16,10 +16,8 @@
 #include <apiary/preempt/detail/eviction_trial.h>
 #include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/victim_search_steps.h>
-#include <apiary/preempt/disruption_budget.h>
-#include <apiary/preempt/eviction_candidate.h>
-#include <apiary/preempt/victim_search.h>
 #include <apiary/preempt/victim_set.h>
+#include <apiary/preempt/victim_search.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
@@ -42,7 +40,7 @@ APIARY_NAMESPACE_BEGIN
 // The search changes the capacity index while it runs, and restores it before it returns.
 //
 // Model:    kube-scheduler, and HiveD (OSDI 2020) section 3.4, take victims greedily, node by node.
-// Requires: as victim_search; valid(gang); allocations name nodes of the capacity index. The level
+// Requires: as victim_search; gang.valid(); allocations name nodes of the capacity index. The level
 //           that the gang prefers does not count.
 // Invalid:  allocations of more GPUs than a node may have, hosts without `freed` for each
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).

@@ -13,12 +13,6 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What the cluster loses when a running gang is evicted.
-struct victim_loss {
-  std::uint32_t priority = 0;  // priority class of the gang; a greater one is more important
-  std::uint64_t gpu_time = 0;  // GPU-time that has to be spent again, in any unit
-};
-
 // Costs for victim_search, for gangs with priority classes. A set of victims costs less if it has
 // fewer gangs of the highest class; if these are equal, fewer of the next class, and so on; if all
 // are equal, less lost GPU-time in sum. So one gang of a class costs more than any number of gangs
@@ -38,10 +32,16 @@ struct victim_loss {
 // Example:  examples/least_cost_victims.cpp
 class victim_cost {
  public:
+  // What the cluster loses when a running gang is evicted.
+  struct loss {
+    std::uint32_t priority = 0;  // priority class of the gang; a greater one is more important
+    std::uint64_t gpu_time = 0;  // GPU-time that has to be spent again, in any unit
+  };
+
   // For these gangs.
-  explicit victim_cost(std::span<const victim_loss> gangs) {
+  explicit victim_cost(std::span<const loss> gangs) {
     std::vector<std::uint32_t> priorities;
-    for (const victim_loss& g : gangs) priorities.push_back(g.priority);
+    for (const loss& g : gangs) priorities.push_back(g.priority);
     detail::merge_sort(priorities);
     // From the highest class down as many classes as the range allows; the last one has all lower
     // classes, too.
@@ -68,7 +68,7 @@ class victim_cost {
   }
 
   // The cost of one gang. Requires: it is one of the gangs of the constructor.
-  [[nodiscard]] std::uint64_t operator()(const victim_loss& gang) const noexcept {
+  [[nodiscard]] std::uint64_t operator()(const loss& gang) const noexcept {
     const auto after = std::upper_bound(
         classes_.begin(), classes_.end(), gang.priority,
         [](std::uint32_t priority, const a_class& c) { return priority < c.lowest; });
@@ -87,13 +87,13 @@ class victim_cost {
     std::uint64_t weight = 0;  // of a gang
   };
 
-  [[nodiscard]] std::uint64_t counted(const victim_loss& gang) const noexcept {
+  [[nodiscard]] std::uint64_t counted(const loss& gang) const noexcept {
     return time_shift_ < 64 ? gang.gpu_time >> time_shift_ : 0;
   }
   // Whether the sum of the rounded GPU-times is below `times`.
-  [[nodiscard]] bool time_is_below(std::span<const victim_loss> gangs, std::uint64_t times) const {
+  [[nodiscard]] bool time_is_below(std::span<const loss> gangs, std::uint64_t times) const {
     std::uint64_t left = times - 1;
-    for (const victim_loss& g : gangs) {
+    for (const loss& g : gangs) {
       const std::uint64_t time = counted(g);
       if (time > left) return false;
       left -= time;

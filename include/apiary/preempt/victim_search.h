@@ -10,8 +10,6 @@
 #include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/lower_bound.h>
 #include <apiary/preempt/detail/victim_search_steps.h>
-#include <apiary/preempt/disruption_budget.h>
-#include <apiary/preempt/eviction_candidate.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
@@ -68,7 +66,8 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   //   budgets      the most that each tenant may lose. The greedy orders pass over gangs beyond a
   //                budget. If none of them finds a set, all candidates are evicted and those of
   //                tenants beyond their budget are reprieved; that may find no set, either.
-  victim_set operator()(std::span<const node_class> others, std::span<const std::uint32_t> free,
+  victim_set operator()(std::span<const gang_fit::node_class> others,
+                        std::span<const std::uint32_t> free,
                         std::span<const eviction_candidate> candidates,
                         std::span<const gpus_on_node> allocations,
                         std::span<const task_group> groups, std::uint64_t cost_limit = never,
@@ -250,7 +249,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   std::array<std::uint32_t, max_gpus + 1> slots_of_{};  // slots of the largest size, by GPUs
   detail::incremental_sort cheapest_;
   std::vector<keyed_number> heap_;
-  std::vector<node_class> classes_;
+  std::vector<gang_fit::node_class> classes_;
 };
 
 APIARY_NAMESPACE_END

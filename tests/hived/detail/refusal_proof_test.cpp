@@ -154,8 +154,7 @@ TEST_CASE("what no weight refuses is listed, by the task groups that were asked 
   CHECK(why.weighings.empty());
   CHECK(why.cells[0].weighing == infeasibility_proof::listed);
   CHECK(why.cells[0].counts.size() % 3 == 0);
-  CHECK(to_string(why, constraints_of(a.request), "cluster").find("holds at most") !=
-        std::string::npos);
+  CHECK(why.text(constraints_of(a.request), "cluster").find("holds at most") != std::string::npos);
 }
 
 TEST_CASE("a preempting gang whose place has turned bad has its own claims for itself") {

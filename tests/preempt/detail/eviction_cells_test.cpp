@@ -5,7 +5,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/eviction_cells.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>

@@ -3,7 +3,7 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/preempt/detail/eviction_state.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
 
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 // Nodes, and gangs on them that may be evicted.
 struct evictable_world {
-  std::vector<node_class> others;
+  std::vector<gang_fit::node_class> others;
   std::vector<std::uint32_t> free;
   std::vector<eviction_candidate> candidates;
   std::vector<gpus_on_node> allocations;
@@ -43,7 +43,7 @@ struct evictable_world {
   }
   [[nodiscard]] eviction_state::histogram nodes_without(const std::vector<bool>& evicted) const {
     eviction_state::histogram nodes{};
-    for (const node_class& c : others) nodes[c.free] += c.nodes;
+    for (const gang_fit::node_class& c : others) nodes[c.free] += c.nodes;
     for (std::size_t n = 0; n < free.size(); ++n) ++nodes[free_without(evicted, n)];
     return nodes;
   }

@@ -4,7 +4,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/model/resources.h>
 #include <apiary/preempt/detail/eviction_trial.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/lower_bound.h>
-#include <apiary/preempt/disruption_budget.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
 
 #include <doctest/doctest.h>
 

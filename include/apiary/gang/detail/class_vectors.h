@@ -4,7 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang/step_budget.h>
+#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <algorithm>

@@ -9,12 +9,10 @@
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/mixed_radix.h>
 #include <apiary/gang/detail/pareto_front.h>
-#include <apiary/gang/step_budget.h>
-#include <apiary/gang/tasks_on_node.h>
+#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

@@ -7,7 +7,6 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/constraint_levels.h>
-#include <apiary/gang/tasks_on_node.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 

@@ -5,7 +5,7 @@
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
-#include <apiary/gang/gang_placer.h>
+#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_place.h>
 #include <apiary/hived/detail/lazy_value.h>

@@ -5,7 +5,6 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
-#include <apiary/gang/check_constraints.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
@@ -52,7 +51,7 @@ class hived_planner {
                         const gang_request& r) {
     chains_.clear();
     clusters_.clear();
-    absl::Status invalid;  // why the constraints are not valid
+    std::string invalid;  // why the constraints are not valid
     for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
       if (r.leaf_type.valid() && catalog.type_of(c) != r.leaf_type) continue;
       vc_chain_id cluster;
@@ -65,18 +64,16 @@ class hived_planner {
       }
       if (r.constraints.any()) {
         const physical_chain& chain = cells.chain(c);
-        const absl::Status here =
-            check_constraints(constraints_of(r), chain.node_level(), chain.tree().num_levels());
-        invalid.Update(here);
-        if (!here.ok()) continue;
+        const std::string here =
+            constraints_of(r).fault(chain.node_level(), chain.tree().num_levels());
+        if (invalid.empty()) invalid = here;
+        if (!here.empty()) continue;
       }
       if (r.priority >= 0) clusters_.push_back(cluster);
       chains_.push_back(c);
     }
-    if (chains_.empty() && !invalid.ok()) {
-      return absl::InvalidArgumentError(hived_catalog::name(r.job) + ": " +
-                                        std::string(invalid.message()));
-    }
+    if (chains_.empty() && !invalid.empty())
+      return absl::InvalidArgumentError(hived_catalog::name(r.job) + ": " + invalid);
     if (chains_.empty()) {
       return absl::FailedPreconditionError(
           hived_catalog::name(r.job) + ": tenant " + catalog.layout().tenants[r.tenant.value].name +

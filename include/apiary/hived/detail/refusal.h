@@ -4,9 +4,8 @@
 
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang/explain_refusal.h>
-#include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/gang_fit.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>
@@ -71,7 +70,7 @@ class hived_refusal {
       const level_t top = chain.tree().num_levels();
       count_nodes(cells, gangs, request, at);
       units_.assign(gang, chain.node_level(), top);
-      infeasibility_proof weighed = explain_refusal(nodes_, units_, top);
+      infeasibility_proof weighed = infeasibility_proof::of_nodes(nodes_, units_, top);
       if (!weighed.cells.empty()) return weighed;
     }
     const capacity_index<ragged_tree> index = capacities_in(cells, gangs, request, at);
@@ -141,7 +140,7 @@ class hived_refusal {
 
   std::vector<std::uint32_t> free_;   // leaves that count, one entry for each node
   std::vector<std::uint32_t> nodes_;  // number of nodes with 0, 1, ... such leaves
-  std::vector<node_class> counts_;    // the same as classes
+  std::vector<gang_fit::node_class> counts_;    // the same as classes
   gang_fit count_fit_;
   std::optional<gang_fit::shortage> cut_;  // of may_count
   colocated_groups units_;

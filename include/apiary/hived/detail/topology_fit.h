@@ -6,8 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
-#include <apiary/gang/gang_placer.h>
-#include <apiary/gang/tasks_on_node.h>
+#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>

@@ -282,7 +282,7 @@ class hived_victims {
   std::vector<gpus_on_node> gains_;
   std::vector<std::uint32_t> could_;   // leaves of each node once all candidates are gone
   std::vector<std::uint32_t> others_;  // nodes by free leaves, without the listed nodes
-  std::vector<node_class> classes_;
+  std::vector<gang_fit::node_class> classes_;
   std::vector<std::pair<chain_leaf, leaf_holders>> lifted_;
 };
 

@@ -5,10 +5,12 @@
 #include <apiary/core/config.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/model/request.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,6 +18,13 @@
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
+
+// The cost of one GPU of a gang with this many GPUs, rounded down. Requires: gpus > 0.
+template <std::unsigned_integral Cost>
+[[nodiscard]] constexpr Cost cost_per_gpu(Cost cost, std::uint32_t gpus) noexcept {
+  // Most gangs have a power of two: a shift takes a tenth of the time of a division.
+  return std::has_single_bit(gpus) ? cost >> std::countr_zero(gpus) : cost / gpus;
+}
 
 // The world of victim_search: counts nodes by their free GPUs, and the slots that a gang lacks,
 // while candidates are evicted and reprieved.
@@ -55,13 +64,13 @@ class eviction_state {
   };
 
   // others: nodes without candidates. free: free GPUs of the nodes that allocations name.
-  void begin(std::span<const node_class> others, std::span<const std::uint32_t> free,
+  void begin(std::span<const gang_fit::node_class> others, std::span<const std::uint32_t> free,
              std::span<const eviction_candidate> candidates,
              std::span<const gpus_on_node> allocations, std::span<const task_group> groups) {
     candidates_ = candidates;
     allocations_ = allocations;
     by_free_.fill(0);
-    for (const node_class& c : others) by_free_[c.free] += c.nodes;
+    for (const gang_fit::node_class& c : others) by_free_[c.free] += c.nodes;
     all_evicted_ = by_free_;
     free_.assign(free.begin(), free.end());
     nodes_.resize(free.size());

@@ -5,7 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/config.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/tree.h>
 
 #include <cstddef>

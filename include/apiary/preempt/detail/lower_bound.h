@@ -4,9 +4,10 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/preempt/detail/disruption_tally.h>
 #include <apiary/preempt/detail/eviction_state.h>
 #include <apiary/preempt/detail/smallest_n_sum.h>
-#include <apiary/preempt/disruption_budget.h>
+#include <apiary/preempt/victim_set.h>
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,7 @@
 #include <apiary/core/sort.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/preempt/detail/branch_and_bound.h>
-#include <apiary/preempt/disruption_budget.h>
-#include <apiary/preempt/eviction_candidate.h>
+#include <apiary/preempt/detail/disruption_tally.h>
 #include <apiary/preempt/victim_set.h>
 
 #include <algorithm>

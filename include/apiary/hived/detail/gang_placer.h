@@ -1,15 +1,14 @@
-// apiary/gang/gang_placer.h - chooses the nodes and GPUs of a gang.
+// apiary/hived/detail/gang_placer.h - chooses the nodes and GPUs of a gang.
 // SPDX-License-Identifier: MIT
 #pragma once
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
-#include <apiary/gang/detail/device_choice.h>
 #include <apiary/gang/gang_fit.h>
+#include <apiary/hived/detail/device_choice.h>
 #include <apiary/model/request.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
 
 // The GPUs of a node that a gang can get: bit i stands for the i-th GPU.
 struct node_gpus {
@@ -44,7 +44,7 @@ class gpus_of_tasks {
             std::span<const task_group> groups) {
     portions_.assign(portions.begin(), portions.end());
     if (portions_.size() > 1) {
-      detail::merge_sort(portions_, [&](const auto& a, const auto& b) {
+      merge_sort(portions_, [&](const auto& a, const auto& b) {
         return groups[a.group].gpus > groups[b.group].gpus;
       });
     }
@@ -53,7 +53,7 @@ class gpus_of_tasks {
     for (const gang_fit::portion& p : portions_) {
       for (std::uint32_t t = 0; t < p.tasks; ++t) {
         std::uint64_t mask =
-            detail::choose_leaves(available, preferred, groups[p.group].gpus, node.cell_sizes);
+            choose_leaves(available, preferred, groups[p.group].gpus, node.cell_sizes);
         available &= ~mask;
         preferred &= ~mask;
         for (; mask != 0; mask &= mask - 1) {
@@ -118,7 +118,7 @@ class gang_placer {
     chosen_.resize(used.size());
     order_.resize(used.size());
     for (std::uint32_t i = 0; i < used.size(); ++i) order_[i] = i;
-    detail::merge_sort(order_, [&](std::uint32_t a, std::uint32_t b) {
+    merge_sort(order_, [&](std::uint32_t a, std::uint32_t b) {
       return used[a].node_class < used[b].node_class;
     });
     for (std::size_t i = 0; i < order_.size();) {
@@ -156,11 +156,12 @@ class gang_placer {
  private:
   gang_fit fit_;
   gang_fit::result packed_;
-  std::vector<node_class> classes_;
+  std::vector<gang_fit::node_class> classes_;
   std::vector<indexed_class> indices_;  // of each entry of classes_
   std::vector<std::uint32_t> chosen_;   // the node chosen for each node of packed_
   std::vector<std::uint32_t> order_;
   gpus_of_tasks tasks_;
 };
 
+}  // namespace detail
 APIARY_NAMESPACE_END

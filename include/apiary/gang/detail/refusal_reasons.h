@@ -1,4 +1,4 @@
-// apiary/gang/explain_refusal.h - builds the proof that a gang does not fit, with few reasons.
+// apiary/gang/detail/refusal_reasons.h - builds the proof that a gang does not fit, with few reasons.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -11,7 +11,6 @@
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,7 +18,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
 namespace detail {
 
 // A weighing, and the weight that each cell of a level can hold.
@@ -34,7 +32,7 @@ template <CellTree Tree>
                                                      const colocated_groups& groups,
                                                      std::span<const resources> hosts, level_t l) {
   std::vector<weighed_cells> all;
-  detail::capacity_count<Tree> count(capacities, groups, hosts);
+  capacity_count<Tree> count(capacities, groups, hosts);
   const auto weigh = [&](const std::vector<std::uint32_t>& weights) {
     infeasibility_proof::weighing what{weights, 0};
     for (std::size_t u = 0; u < groups.size(); ++u)
@@ -90,10 +88,7 @@ template <CellTree Tree>
   return why;
 }
 
-}  // namespace detail
-
-// Proves with few reasons that a gang fits no cell of level l. A search calls it; callers usually
-// use topology_fit::explain.
+// Proves with few reasons that a gang fits no cell of level l.
 //
 // Requires: `listed` contains every cell that no weighing refuses, in any order.
 // Cost:     O(nodes * groups * GPUs of a node) and O(cells * (groups + GPUs of a node)^2).
@@ -102,51 +97,9 @@ template <CellTree Tree>
     const capacity_index<Tree>& capacities, const colocated_groups& groups,
     std::span<const resources> hosts, level_t l,
     std::span<const infeasibility_proof::refusal> listed) {
-  return detail::fewest_reasons(l, capacities.num_cells(l), groups,
-                                detail::weigh_cells(capacities, groups, hosts, l), listed);
+  return fewest_reasons(l, capacities.num_cells(l), groups,
+                        weigh_cells(capacities, groups, hosts, l), listed);
 }
 
-// Proves that a gang without constraints does not fit the whole cluster, from the number of nodes
-// with 0, 1, ... free GPUs. It uses the first weighing that refuses: tasks of one group before
-// slots, large slots before small ones. The proof has no cells if no weighing refuses; then the
-// proof would need a list of what the cluster can hold.
-//
-// Requires: groups without constraints, CPU and memory; `top` is the level above the roots.
-// Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node).
-[[nodiscard]] inline infeasibility_proof explain_refusal(std::span<const std::uint32_t> nodes,
-                                                         const colocated_groups& groups,
-                                                         level_t top) {
-  infeasibility_proof why;
-  why.level = top;
-  for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].first_group);
-  const std::size_t kinds = groups.size();
-  std::uint32_t largest = 0;
-  for (std::size_t u = 0; u < kinds; ++u) largest = (std::max)(largest, groups[u].gpus);
-  std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free GPUs
-  infeasibility_proof::weighing what;
-  for (std::size_t i = 0; i < kinds + (kinds > 1 ? largest : 0); ++i) {
-    what = {std::vector<std::uint32_t>(kinds, 0), 0};
-    best.assign(nodes.size(), 0);
-    for (std::size_t u = 0; u < kinds; ++u) {
-      const auto piece = static_cast<std::uint32_t>(largest + kinds - i);
-      const std::uint32_t weight = i >= kinds ? groups[u].gpus / piece : u == i ? 1 : 0;
-      what.weights[u] = weight;
-      what.needed += std::uint64_t{weight} * groups[u].tasks;
-      if (weight == 0) continue;
-      const std::size_t leaves = groups[u].gpus;
-      for (std::size_t f = best.size(); f-- > leaves;) {
-        for (std::size_t n = 1; n <= groups[u].tasks && n * leaves <= f; ++n)
-          best[f] = (std::max)(best[f], best[f - n * leaves] + n * weight);
-      }
-    }
-    std::uint64_t most = 0;
-    for (std::size_t f = 0; f < nodes.size(); ++f) most += nodes[f] * best[f];
-    if (most >= what.needed) continue;
-    why.weighings.push_back(std::move(what));
-    why.cells.push_back({0, 0, most, {}});
-    break;
-  }
-  return why;
-}
-
+}  // namespace detail
 APIARY_NAMESPACE_END

@@ -1,8 +1,8 @@
-// apiary/tests/gang/tasks_on_node_test.cpp - portions of co-located groups become portions of task groups.
+// apiary/tests/gang/detail/portions_test.cpp - portions of co-located groups become portions of task groups.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gang/tasks_on_node.h>
+#include <apiary/gang/detail/portions.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <doctest/doctest.h>
@@ -16,6 +16,7 @@
 namespace {
 
 using namespace apiary;
+using namespace apiary::detail;
 
 // Tasks by task group and node.
 using tasks_at = std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>;
@@ -76,7 +77,7 @@ TEST_CASE("tasks_on_node: every task is somewhere, and the led ones are with the
       }
       gang.groups.push_back(group);
     }
-    REQUIRE(valid(gang, 0, 1));
+    REQUIRE(gang.valid(0, 1));
     colocated_groups groups;
     groups.assign(gang, 0, 1);
     std::vector<tasks_on_node> portions;

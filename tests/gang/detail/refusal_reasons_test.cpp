@@ -1,11 +1,11 @@
-// apiary/tests/gang/explain_refusal_test.cpp - a reason for every cell, each checked.
+// apiary/tests/gang/detail/refusal_reasons_test.cpp - a reason for every cell, each checked.
 // SPDX-License-Identifier: MIT
 #include "support/levels.h"
 #include "support/naive_cells.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
-#include <apiary/gang/explain_refusal.h>
+#include <apiary/gang/detail/refusal_reasons.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 
@@ -18,6 +18,7 @@
 #include <vector>
 
 using namespace apiary;
+using namespace apiary::detail;
 using namespace apiary_test;
 
 namespace {

@@ -1,4 +1,4 @@
-// apiary/gang/detail/device_choice.h - chooses the GPUs of a node for a task.
+// apiary/hived/detail/device_choice.h - chooses the GPUs of a node for a task.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,7 +1,7 @@
-// apiary/tests/gang/detail/device_choice_test.cpp - leaves of a node against all subsets of them.
+// apiary/tests/hived/detail/device_choice_test.cpp - leaves of a node against all subsets of them.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/device_choice.h>
+#include <apiary/hived/detail/device_choice.h>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
-// apiary/tests/gang/step_budget_test.cpp - steps are paid until more are asked for than are left.
+// apiary/tests/gang/detail/step_budget_test.cpp - steps are paid until more are asked for than are left.
 // SPDX-License-Identifier: MIT
-#include <apiary/gang/step_budget.h>
+#include <apiary/gang/detail/step_budget.h>
 
 #include <doctest/doctest.h>
 
@@ -8,6 +8,7 @@
 #include <limits>
 
 using namespace apiary;
+using namespace apiary::detail;
 
 TEST_CASE("step_budget: the last step can be had, and none after one too many was asked for") {
   step_budget b(10);

@@ -1,4 +1,4 @@
-// apiary/gang/step_budget.h - the steps that a search may take.
+// apiary/gang/detail/step_budget.h - the steps that a search may take.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <cstdint>
 
 APIARY_NAMESPACE_BEGIN
+namespace detail {
 
 // A budget of steps. When a search asks for more steps than are left, the budget has ended and all
 // steps count as taken.
@@ -34,4 +35,5 @@ class step_budget {
   bool ended_ = false;
 };
 
+}  // namespace detail
 APIARY_NAMESPACE_END
