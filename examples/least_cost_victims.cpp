@@ -3,9 +3,9 @@
 // disruption budget.
 // SPDX-License-Identifier: MIT
 #include <apiary/gang/gang_fit.h>
-#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/victim_cost.h>
 #include <apiary/preempt/victim_search.h>
+#include <apiary/preempt/victim_set.h>
 
 #include <cstddef>
 #include <cstdint>

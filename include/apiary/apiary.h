@@ -89,10 +89,10 @@
 #include <apiary/philly/philly.h>
 #include <apiary/philly/philly_fgd.h>
 #include <apiary/philly/server_pool_concept.h>
-#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_cost.h>
 #include <apiary/preempt/victim_search.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/sim/load_curves.h>
 #include <apiary/sim/replay.h>
 #include <apiary/sim/simulate.h>

@@ -8,8 +8,8 @@
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/topology_victim_search.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>

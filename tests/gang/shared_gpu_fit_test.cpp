@@ -5,7 +5,6 @@
 #include <apiary/explain/proof_check.h>
 #include <apiary/fgd/fragmentation_gradient.h>
 #include <apiary/gang/detail/shared_capacity.h>
-#include <apiary/gang/detail/shared_counts.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/topology_constraints.h>

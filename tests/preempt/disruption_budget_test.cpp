@@ -8,9 +8,9 @@
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/preempt/detail/disruption_tally.h>
-#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/topology_victim_search.h>
 #include <apiary/preempt/victim_search.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>

@@ -6,8 +6,8 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/topology_victim_search.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/ragged_tree.h>
 #include <apiary/topology/tree.h>
 #include <apiary/topology/uniform_tree.h>

@@ -8,7 +8,6 @@
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/refusal_reasons.h>
 #include <apiary/gang/detail/shared_capacity.h>
-#include <apiary/gang/detail/shared_counts.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/min_cost_fit.h>
 #include <apiary/gang/topology_constraints.h>

@@ -162,6 +162,14 @@ inline std::string topology_constraints::fault(level_t node_level, level_t num_l
   return {};
 }
 
+// The tasks of one task group on one node.
+struct tasks_on_node {
+  std::uint32_t node = 0;   // index of the node
+  std::uint32_t group = 0;  // index of the task group
+  std::uint32_t tasks = 0;  // how many of its tasks
+  friend bool operator==(const tasks_on_node&, const tasks_on_node&) = default;
+};
+
 // The task groups of a gang, merged into co-located groups. A co-located group is a task group
 // without a leader together with the groups that it leads: each of its tasks stands for a task of
 // the leader and all tasks that share its node. Task groups that have the same needs and no

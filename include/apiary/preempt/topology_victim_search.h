@@ -11,13 +11,12 @@
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
-#include <apiary/preempt/detail/bounded_cells.h>
 #include <apiary/preempt/detail/eviction_cells.h>
 #include <apiary/preempt/detail/eviction_trial.h>
 #include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/victim_search_steps.h>
-#include <apiary/preempt/victim_set.h>
 #include <apiary/preempt/victim_search.h>
+#include <apiary/preempt/victim_set.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>

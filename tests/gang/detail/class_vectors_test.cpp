@@ -5,7 +5,6 @@
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/gang/detail/class_vectors.h>
-#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <doctest/doctest.h>

@@ -7,7 +7,6 @@
 #include <apiary/gang/detail/class_vectors.h>
 #include <apiary/gang/detail/cost_tables.h>
 #include <apiary/gang/detail/pareto_front.h>
-#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>
 

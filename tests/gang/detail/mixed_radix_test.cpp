@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
-#include <apiary/gang/detail/mixed_radix.h>
+#include <apiary/gang/detail/cost_tables.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <doctest/doctest.h>

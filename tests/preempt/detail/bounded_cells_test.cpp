@@ -1,6 +1,6 @@
 // apiary/tests/preempt/detail/bounded_cells_test.cpp - cells in the order of their bounds.
 // SPDX-License-Identifier: MIT
-#include <apiary/preempt/detail/bounded_cells.h>
+#include <apiary/preempt/detail/eviction_cells.h>
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
 #include <apiary/gang/detail/bin_packing_search.h>
-#include <apiary/preempt/detail/branch_and_bound.h>
+#include <apiary/preempt/detail/victim_search_steps.h>
 
 #include <doctest/doctest.h>
 

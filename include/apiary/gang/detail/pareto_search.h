@@ -7,6 +7,7 @@
 #include <apiary/core/config.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/pareto_front.h>
+#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
@@ -66,23 +67,21 @@ class pareto_search {
 
   // Computes the front of cell c of level l; returns false if the budget ended.
   bool make(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t budget) {
-    ended_ = false;
-    steps_ = 0;
-    budget_ = budget;
+    steps_ = step_budget(budget);
     beam_ = beam;
     cut_ = false;
     cells_.clear();
     level_ = l;
     cell_ = c;
     front_ = build(l, c);
-    return !ended_;
+    return !steps_.ended();
   }
   // After make: the front, whether the beam has cut it, and whether it holds the gang.
   [[nodiscard]] const pareto_front& front() const noexcept { return front_of(level_, front_); }
   [[nodiscard]] bool cut() const noexcept { return cut_; }
   [[nodiscard]] bool holds_gang() const noexcept { return front().covers(tasks_); }
   // Comparisons of the last make.
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.steps(); }
 
   // After make, if the front holds the gang: places it, and appends its tasks to `to`.
   void place(std::vector<tasks_on_node>& to) const { spread(front_, level_, cell_, tasks_, to); }
@@ -103,12 +102,6 @@ class pareto_search {
   using index_of_values = std::map<std::vector<std::uint32_t>, std::size_t>;
 
   [[nodiscard]] std::size_t width() const noexcept { return groups_->size(); }
-  bool pay(std::uint64_t steps) noexcept {
-    ended_ = ended_ || steps > budget_ - steps_;
-    steps_ = ended_ ? budget_ : steps_ + steps;
-    return !ended_;
-  }
-
   [[nodiscard]] const pareto_front& front_of(level_t l, std::size_t i) const noexcept {
     return l == capacities_->node_level() ? nodes_[i] : cells_[i].front;
   }
@@ -121,7 +114,7 @@ class pareto_search {
     if (below == capacities_->node_level()) {
       for (part& p : parts) {
         p.front = build_node(p.cell);
-        if (ended_) return 0;
+        if (steps_.ended()) return 0;
       }
       std::vector<keyed_number> order;  // the cells of equal fronts together
       for (const part& p : parts) order.push_back({p.front, p.cell});
@@ -139,9 +132,9 @@ class pareto_search {
       if (p.front == useless) continue;
       if (sum.covers(most)) break;
       if (below != capacities_->node_level()) p.front = build(below, p.cell);
-      if (ended_) return 0;
+      if (steps_.ended()) return 0;
       pareto_front next = add(sum, front_of(below, p.front), most);
-      if (ended_ || !pay(next.size() * sum.size())) return 0;
+      if (steps_.ended() || !steps_.pay(next.size() * sum.size())) return 0;
       if (sum.covers(next)) {
         if (below == capacities_->node_level()) useless = p.front;
         continue;
@@ -157,7 +150,7 @@ class pareto_search {
     std::vector<std::uint32_t> cut(width());
     for (std::size_t i = 0; i < sum.size(); ++i) {
       for (std::size_t u = 0; u < width(); ++u) cut[u] = groups_->bound(u, l, sum[i][u]);
-      if (!pay(cell.front.size() + 1)) return 0;
+      if (!steps_.pay(cell.front.size() + 1)) return 0;
       cell.front.add(cut);
     }
     cell.front.sort();
@@ -174,7 +167,7 @@ class pareto_search {
           const std::uint64_t both = std::uint64_t{a[i][u]} + b[j][u];
           vector_[u] = static_cast<std::uint32_t>((std::min<std::uint64_t>)(both, most[u]));
         }
-        if (!pay(sums.size() + 1)) return sums;
+        if (!steps_.pay(sums.size() + 1)) return sums;
         sums.add(vector_);
       }
     }
@@ -182,7 +175,7 @@ class pareto_search {
   }
 
   std::size_t build_node(std::uint32_t node) {
-    if (!pay(1)) return 0;
+    if (!steps_.pay(1)) return 0;
     resources host;
     if (groups_->hosted() && !hosts_.empty()) host = hosts_[node];
     vector_.assign({capacities_->free(node), host.cpu_milli, host.memory_mib});
@@ -191,7 +184,7 @@ class pareto_search {
     pareto_front front(width());
     vector_.assign(width(), 0);
     fill_node(front, 0, {capacities_->free(node), host.cpu_milli, host.memory_mib});
-    if (ended_) {
+    if (steps_.ended()) {
       of_node_.erase(known);
       return 0;
     }
@@ -202,7 +195,7 @@ class pareto_search {
   }
   void fill_node(pareto_front& front, std::size_t u, const node_left& left) {
     if (u == width()) {
-      if (pay(front.size() + 1)) front.add(vector_);
+      if (steps_.pay(front.size() + 1)) front.add(vector_);
       return;
     }
     const colocated_groups::group& group = (*groups_)[u];
@@ -211,7 +204,8 @@ class pareto_search {
     if (!hosts_.empty() && group.cpu_milli > 0) n = (std::min)(n, left[1] / group.cpu_milli);
     if (!hosts_.empty() && group.memory_mib > 0) n = (std::min)(n, left[2] / group.memory_mib);
     const std::uint32_t step = groups_->at(u, capacities_->node_level()).step;
-    for (std::uint32_t k = groups_->bound(u, capacities_->node_level(), n); !ended_; k -= step) {
+    for (std::uint32_t k = groups_->bound(u, capacities_->node_level(), n); !steps_.ended();
+         k -= step) {
       vector_[u] = k;
       node_left rest{left[0] - std::uint64_t{k} * group.gpus, left[1], left[2]};
       if (!hosts_.empty())
@@ -256,9 +250,7 @@ class pareto_search {
   const capacity_index<Tree>* capacities_ = nullptr;
   const colocated_groups* groups_ = nullptr;
   std::span<const resources> hosts_;
-  std::uint64_t budget_ = 0;
-  std::uint64_t steps_ = 0;
-  bool ended_ = false;
+  step_budget steps_;
   bool cut_ = false;
   std::size_t beam_ = all;
   level_t level_ = 0;
