@@ -46,7 +46,7 @@ void submit(hived& scheduler, const char* what, std::vector<task_group> groups,
   for (const task_place& task : plan.tasks)
     std::printf(" %s", scheduler.layout().node_name(task.node).c_str());
   if (const infeasibility_proof* why = plan.wait.why(); why != nullptr)
-    std::printf(" waits: %s", to_string(*why, constraints_of(gang), "rack").c_str());
+    std::printf(" waits: %s", why->text(constraints_of(gang), "rack").c_str());
   std::printf("\n");
   if (plan.result == plan_result::bind && !scheduler.commit(plan).ok()) std::printf("stale plan\n");
 }

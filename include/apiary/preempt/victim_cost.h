@@ -25,7 +25,7 @@ APIARY_NAMESPACE_BEGIN
 //           n2, ... gangs in the classes, (n1 + 1) (n2 + 1) ... is at most 2^63, and GPU-time has
 //           the rest: with 20,000 gangs in three classes, GPU-times of 31 million in sum.
 // Requires: all candidates of the search are among the gangs of the constructor. A limit on the
-//           victims of one tenant is no cost: see preempt/disruption_budget.h. A gang that must not
+//           victims of one tenant is no cost: see disruption_budgets. A gang that must not
 //           be evicted is no candidate.
 // Cost:     constructor O(gangs * log), at most 64 times O(gangs) if GPU-times are large; then
 //           O(log classes) a gang.
