@@ -1,6 +1,6 @@
 // apiary/tests/abort/cancelled_reservation.cpp - cancelling more reservations than there are.
 // SPDX-License-Identifier: MIT
-// EXPECT: apiary: reservations\.count <= reserved_\[reservations\.level\] does not hold
+// EXPECT: apiary: count <= reserved_\[level\] does not hold
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/topology/uniform_tree.h>
 

@@ -432,7 +432,7 @@ TEST_CASE("one task at a time") {
   refuses(s, R"({"op":"schedule_pod","group":"h","pod":0})", "NOT_FOUND", "no gang");
   refuses(s, R"({"op":"schedule_pod","group":"g"})", "INVALID_ARGUMENT", "pod: is missing");
   refuses(s, R"({"op":"schedule_pod","group":"g","pod":1,"members":[{"pods":2,"leafs":1}]})",
-          "INVALID_ARGUMENT", "members: not those of");
+          "INVALID_ARGUMENT", "members: differ from those of");
 }
 
 TEST_CASE("a task that ended while its gang preempts is not scheduled") {
@@ -446,7 +446,7 @@ TEST_CASE("a task that ended while its gang preempts is not scheduled") {
   CHECK(ask_op(s, "'delete','group':'guest'") == nobody_restored);
   refuses(s, ended, "NOT_FOUND", "has ended");
   refuses(s, R"({"op":"schedule_pod","group":"g","pod":1,"members":[{"pods":3,"leafs":2}]})",
-          "INVALID_ARGUMENT", "members: not those of");
+          "INVALID_ARGUMENT", "members: differ from those of");
   CHECK(ask_op(s, "'schedule_pod','group':'g','pod':1") ==
         "'result':'bind','pods':[{'node':'n0','devices':[2,3],'wholeCell':2}]" + nothing_else);
   refuses(s, ended, "NOT_FOUND", "has ended");
@@ -996,7 +996,7 @@ TEST_CASE("lines that are refused change nothing") {
   refuses(s, back + '}', wrong, "1 tasks");
   refuses(s, R"({"op":"recover","group":"a","vc":"red","priority":0)" + body + R"(,"pods":[{}]})",
           "ALREADY_EXISTS", "exists");
-  refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,0]}]})", wrong, "given twice");
+  refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,0]}]})", wrong, "appears twice");
   refuses(s, back + R"(,"pods":[{"node":"n1","devices":[0,1]}]})", wrong, "more leaf cells");
   refuses(s, back + R"(,"pods":[{"node":"n0","devices":[0]}]})", "FAILED_PRECONDITION", "in use");
 }

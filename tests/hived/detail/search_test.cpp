@@ -52,8 +52,6 @@ void check_own_place(const hived_cells& cells, const gang_request& r, const gang
     REQUIRE((l.leaf.valid() && virtual_leaves.insert(l.leaf).second));
 }
 
-std::uint32_t ones(std::uint64_t mask) { return static_cast<std::uint32_t>(std::popcount(mask)); }
-
 bool packs(const leaf_counts& free, const gang_request& r) {
   return apiary_test::fits_by_sets(free, apiary_test::tasks_of(r.groups));
 }
@@ -142,7 +140,7 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
     leaf_counts free;
     leaf_counts lower;  // those of lower priority as free
     for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
-      free.push_back(ones(cluster.free(n)));
+      free.push_back(static_cast<std::uint32_t>(std::popcount(cluster.free(n))));
       lower.push_back(cluster.range_of_node(n).leaves);
     }
     for (const gang_table::ranked& ranked : h.gangs().of_cluster(id)) {
