@@ -50,6 +50,7 @@
 #include <apiary/gandiva/packing.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/gandiva/time_sharing_queue.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>

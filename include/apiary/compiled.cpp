@@ -4,6 +4,8 @@
 #error "APIARY_COMPILED must be defined wherever the library is compiled or linked"
 #endif
 
+#include <apiary/gang/detail/infeasibility_proof_inl.h>
+#include <apiary/gang/detail/topology_constraints_inl.h>
 #include <apiary/hived/detail/audit_inl.h>
 #include <apiary/hived/detail/draw_inl.h>
 #include <apiary/hived/detail/hived_inl.h>

@@ -5,6 +5,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/explain/blocking_resource.h>
 #include <apiary/explain/proof_check.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>

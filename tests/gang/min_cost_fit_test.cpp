@@ -1,6 +1,7 @@
 // apiary/tests/gang/min_cost_fit_test.cpp - the least of all assignments, by random costs.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/rng.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/cost_tables.h>
 #include <apiary/gang/min_cost_fit.h>
 #include <apiary/gang/topology_constraints.h>

@@ -4,6 +4,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/explain/proof_check.h>
 #include <apiary/fgd/fragmentation_gradient.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/shared_capacity.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/shared_gpu_fit.h>

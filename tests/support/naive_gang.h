@@ -91,7 +91,7 @@ inline bool is_packing(const apiary::gang_fit::result& fit,
 }
 
 // Whether the pieces of the shortage are counted rightly, task by task and node by node, and short.
-inline bool is_cut(const apiary::gang_fit::shortage& cut, const leaf_counts& free,
+inline bool is_cut(const apiary::gpu_shortage& cut, const leaf_counts& free,
                    const leaf_counts& tasks) {
   const auto pieces = [&](const leaf_counts& all) {
     std::uint64_t n = 0;

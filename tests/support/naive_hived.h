@@ -82,7 +82,7 @@ class naive_tenant {
     return try_cells(0, 0, [&] { return fits_by_sets(available_, tasks); });
   }
   // Whether for every choice of cells the gang needs more pieces of so many leaves than there are.
-  [[nodiscard]] bool proven_by(const apiary::gang_fit::shortage& cut) {
+  [[nodiscard]] bool proven_by(const apiary::gpu_shortage& cut) {
     std::uint64_t needed = 0;
     for (const std::uint32_t leaves : tasks_of(request_.groups)) needed += leaves / cut.gpus;
     if (needed != cut.needed || cut.present >= needed) return false;

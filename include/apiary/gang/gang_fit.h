@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/gang/detail/bin_packing_search.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/model/request.h>
 
 #include <algorithm>
@@ -63,12 +64,6 @@ class gang_fit {
     std::uint32_t group = 0;  // index of the task group
     std::uint32_t tasks = 0;  // how many of its tasks
   };
-  // A proof of no: counted in slots of `gpus` GPUs, the tasks need more than all nodes have.
-  struct shortage {
-    std::uint32_t gpus = 0;     // GPUs of a slot
-    std::uint64_t needed = 0;   // sum of tasks * floor(GPUs of the task / gpus)
-    std::uint64_t present = 0;  // sum of nodes * floor(free / gpus)
-  };
 
   // What a search found. Spans are valid until the next call.
   // If the gang fits, `nodes` are the nodes used, equal ones together, and `portions` is what these
@@ -78,7 +73,7 @@ class gang_fit {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     std::span<const used_node> nodes{};               // the nodes that the gang uses
     std::span<const portion> portions{};              // what these nodes take
-    std::optional<shortage> cut{};                    // the proof, if a count proves it
+    std::optional<gpu_shortage> cut{};                // the proof, if a count proves it
     std::uint64_t steps = 0;                          // steps of the search
   };
 
@@ -218,9 +213,9 @@ class gang_fit {
     return true;
   }
 
-  [[nodiscard]] std::optional<shortage> find_cut(std::span<const node_class> classes) const {
+  [[nodiscard]] std::optional<gpu_shortage> find_cut(std::span<const node_class> classes) const {
     for (std::uint32_t t = 1; t <= groups_.front().gpus; ++t) {
-      shortage s{t, 0, 0};
+      gpu_shortage s{t, 0, 0};
       for (const sized_group& g : groups_) s.needed += std::uint64_t{g.tasks} * (g.gpus / t);
       for (const node_class& c : classes) s.present += std::uint64_t{c.nodes} * (c.free / t);
       if (s.present < s.needed) return s;
@@ -286,7 +281,7 @@ class gang_fit {
 
   std::uint64_t budget_;
   std::uint64_t steps_ = 0;
-  std::optional<shortage> cut_;
+  std::optional<gpu_shortage> cut_;
   std::vector<used_node> nodes_;
   std::vector<portion> portions_;
   std::vector<sized_group> groups_;  // task groups in descending order of size

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/bin_packing_search.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/refusal_reasons.h>

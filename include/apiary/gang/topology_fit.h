@@ -6,6 +6,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/candidate_cells.h>
 #include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/greedy_by_group.h>

@@ -4,7 +4,7 @@
 
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang/gang_fit.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/plan.h>
@@ -96,10 +96,10 @@ struct gang_wait {
     friend bool operator==(const chain_refusal&, const chain_refusal&) = default;
   };
 
-  wait_reason reason = wait_reason::busy;        // the kind of reason
-  std::optional<gang_fit::shortage> shortage{};  // the task size that is short; none if sizes
-                                                 // do not pack together, or for constraints
-  std::uint32_t chain = 0;                       // the chain that gives the reason
+  wait_reason reason = wait_reason::busy;  // the kind of reason
+  std::optional<gpu_shortage> shortage{};  // the task size that is short; none if sizes
+                                           // do not pack together, or for constraints
+  std::uint32_t chain = 0;                 // the chain that gives the reason
 
   // For `busy` and `never`: a proof for each chain that the gang may use, in the order in which chains
   // are tried. A proof of `busy` counts bad leaves as usable; a proof of `never` counts all leaves as

@@ -68,7 +68,7 @@ struct victim_set {
   std::uint64_t steps = 0;
   // victim_search only, after does_not_fit: a count of GPUs that proves it even if all candidates
   // are evicted, if there is such a count.
-  std::optional<gang_fit::shortage> shortage{};
+  std::optional<gpu_shortage> shortage{};
 };
 
 APIARY_NAMESPACE_END

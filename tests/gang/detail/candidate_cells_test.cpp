@@ -4,6 +4,7 @@
 #include "support/naive_cells.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/candidate_cells.h>
 #include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/topology_constraints.h>

@@ -5,6 +5,7 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/portions.h>
 #include <apiary/gang/topology_constraints.h>
 

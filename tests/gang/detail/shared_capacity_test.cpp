@@ -3,6 +3,7 @@
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/shared_capacity.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/node_table.h>

@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 

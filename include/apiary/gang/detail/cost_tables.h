@@ -5,6 +5,7 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/class_vectors.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/pareto_front.h>

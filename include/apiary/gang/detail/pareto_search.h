@@ -5,6 +5,7 @@
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/pareto_front.h>
 #include <apiary/gang/detail/step_budget.h>

@@ -4,6 +4,7 @@
 
 #include <apiary/container/keyed_number.h>
 #include <apiary/core/config.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 
 #include <algorithm>

@@ -5,9 +5,9 @@
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
-#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/lazy_value.h>
 #include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/topology_fit.h>
@@ -155,7 +155,7 @@ class hived_search_step {
   [[nodiscard]] gang_place take_place() noexcept { return std::move(place_); }
   // The last attempt: its verdict, and the task size that was short.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
-  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
+  [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
   // The last attempt: whether every virtual leaf got a physical leaf; with a filter, how whole cells
   // were bound; under topology constraints, the steps of topology_fit.
   [[nodiscard]] bool mapped() const noexcept { return mapped_; }
@@ -263,7 +263,7 @@ class hived_search_step {
   gang_placer placer_;
   lazy_value<hived_topology_fit> constrained_;
   hived_victims eviction_;
-  std::optional<gang_fit::shortage> cut_;
+  std::optional<gpu_shortage> cut_;
   fit_verdict verdict_ = fit_verdict::fits;
   bool mapped_ = true;
   hived_cells::whole_cells whole_;

@@ -294,7 +294,7 @@ class hived_planner {
   gang_place place_;                                       // if merged_
   std::vector<std::uint32_t> chains_;  // chains of the request, in the order of the search
   std::vector<vc_chain_id> clusters_;  // one for each of chains_, if not opportunistic
-  std::vector<std::optional<gang_fit::shortage>> cuts_;  // one for each chain, of the last search
+  std::vector<std::optional<gpu_shortage>> cuts_;  // one for each chain, of the last search
   std::vector<std::optional<health<uniform_tree>>> filters_;  // one for each chain, if needed
 };
 

@@ -4,8 +4,9 @@
 
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
-#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/gang_fit.h>
+#include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>
@@ -46,7 +47,7 @@ class hived_refusal {
     cut_ = packed.cut;
     return packed.verdict != fit_verdict::does_not_fit;
   }
-  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
+  [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
   // The same under its topology constraints.
   // Cost: also O(cells of the tenant, or of the chain).
   [[nodiscard]] bool may_fit(const hived_cells& cells, const gang_table& gangs,
@@ -82,9 +83,11 @@ class hived_refusal {
   // there is one. The other arguments are as in hived_search. Requires: gangs whose cells count as
   // gone have lost them already.
   // Cost: O(leaves of the tenant), and grant_ranking for each task size.
-  [[nodiscard]] std::optional<gang_fit::shortage> shortage_anyhow(
-      hived_cells& cells, const gang_table& gangs, const gang_request& request, vc_chain_id c,
-      bool preempting, const health<uniform_tree>& usable) {
+  [[nodiscard]] std::optional<gpu_shortage> shortage_anyhow(hived_cells& cells,
+                                                            const gang_table& gangs,
+                                                            const gang_request& request,
+                                                            vc_chain_id c, bool preempting,
+                                                            const health<uniform_tree>& usable) {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     const auto counts = [&](cell_id leaf) {
@@ -109,7 +112,7 @@ class hived_refusal {
     for (const task_group& m : request.groups) sizes |= std::uint64_t{1} << (m.gpus - 1);
     for (; sizes != 0; sizes &= sizes - 1) {
       const auto piece = static_cast<std::uint32_t>(std::countr_zero(sizes)) + 1;
-      gang_fit::shortage count{piece, 0, cells.most_pieces(c, usable, piece)};
+      gpu_shortage count{piece, 0, cells.most_pieces(c, usable, piece)};
       for (const task_group& m : request.groups)
         count.needed += std::uint64_t{m.tasks} * (m.gpus / piece);
       for (const std::uint32_t f : free_) count.present += f / piece;
@@ -138,11 +141,11 @@ class hived_refusal {
     return index;
   }
 
-  std::vector<std::uint32_t> free_;   // leaves that count, one entry for each node
-  std::vector<std::uint32_t> nodes_;  // number of nodes with 0, 1, ... such leaves
-  std::vector<gang_fit::node_class> counts_;    // the same as classes
+  std::vector<std::uint32_t> free_;           // leaves that count, one entry for each node
+  std::vector<std::uint32_t> nodes_;          // number of nodes with 0, 1, ... such leaves
+  std::vector<gang_fit::node_class> counts_;  // the same as classes
   gang_fit count_fit_;
-  std::optional<gang_fit::shortage> cut_;  // of may_count
+  std::optional<gpu_shortage> cut_;  // of may_count
   colocated_groups units_;
   topology_fit<ragged_tree> fit_;
 };

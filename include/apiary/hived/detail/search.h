@@ -88,7 +88,7 @@ class hived_search {
   [[nodiscard]] const gang_place& place() const noexcept { return place_; }
   // After a search that found none: what is known of the fit, and a count that is too small, if any.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
-  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
+  [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
 
  private:
   // The budget for trying all ways to grant whole cells. One unit pays for one candidate cell, one node of
@@ -235,7 +235,7 @@ class hived_search {
 
   hived_search_step attempt_;
   hived_refusal refusal_;
-  std::optional<gang_fit::shortage> cut_;
+  std::optional<gpu_shortage> cut_;
   fit_verdict verdict_ = fit_verdict::fits;
   gang_place place_;
   std::vector<gang_slot> ended_;

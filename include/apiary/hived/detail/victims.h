@@ -92,7 +92,7 @@ class hived_victims {
     }
   }
   // A count that proves that the last victim_search had no answer, if there is one.
-  [[nodiscard]] const std::optional<gang_fit::shortage>& cut() const noexcept { return cut_; }
+  [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
 
   // The gangs of lower priority in a virtual cluster, by what it costs if they give its cells back:
   // preempting gangs, then lazy gangs that run, then gangs that must end; among these the gangs
@@ -268,7 +268,7 @@ class hived_victims {
 
   gang_record::cost_function cost_;
   victim_search search_;
-  std::optional<gang_fit::shortage> cut_;  // of the last search of search_
+  std::optional<gpu_shortage> cut_;  // of the last search of search_
   lazy_value<topology_victim_search<ragged_tree>> topology_search_;
   gang_fit fit_;
   std::vector<gang_table::ranked> ranked_;

@@ -1,0 +1,189 @@
+// apiary/gang/colocated_groups.h - the task groups of a gang, as the searches count them.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/request.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// The task groups of a gang, merged into co-located groups. A co-located group is a task group
+// without a leader together with the groups that it leads: each of its tasks stands for a task of
+// the leader and all tasks that share its node. Task groups that have the same needs and no
+// constraints are merged into one co-located group. The searches of this module count tasks of
+// co-located groups.
+// For each group and level, slices and spread mean: every cell of the level has a multiple of
+// `step` tasks, and at most `most` tasks. The tasks of a group are equal, so the counts are all
+// that matters.
+//
+// Proof for slices: if all cells hold multiples, then numbering the tasks from cell to cell makes
+// slices that do not cross cells. Slices that do not cross cells make multiples.
+//
+// Requires: gang.valid().
+// Cost:     O(groups * (groups + levels)).
+class colocated_groups {
+ public:
+  // Needs are capped at these values, which are more than any node has, so that the sum over all
+  // tasks is below 2^64.
+  static constexpr std::uint32_t max_gpus = ~std::uint32_t{0};
+  // The cap of CPU and memory.
+  static constexpr std::uint64_t max_host = std::uint64_t{1} << 32;
+
+  // A co-located group. All needs are those of one task together with the tasks that it leads.
+  struct group {
+    std::uint32_t first_group = 0;       // the first of its task groups
+    std::uint32_t tasks = 0;             // tasks of all merged groups that have no leader
+    std::uint32_t gpus = 0;              // at most max_gpus
+    std::uint64_t cpu_milli = 0;         // at most max_host
+    std::uint64_t memory_mib = 0;        // at most max_host
+    level_t constrained = any_level;     // the lowest level with a constraint
+    std::vector<milli_gpu> fractions{};  // thousandths of each shared GPU, descending
+    model_set models = any_model;        // on which all its tasks can run
+  };
+
+  // Merges the task groups of a gang for a tree whose levels are below `top`.
+  void assign(const topology_constraints& gang, level_t node_level, level_t top) {
+    APIARY_ASSERT(gang.valid(node_level, top));
+    node_level_ = node_level;
+    heights_ = top - node_level + 1;
+    groups_.clear();
+    limits_.clear();
+    hosted_ = false;
+    lowest_constraint_ = any_level;
+    group_of_.assign(gang.groups.size(), no_task_group);
+    for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
+      const constrained_task_group& leader = gang.groups[m];
+      if (leader.leader != no_task_group || leader.tasks == 0) continue;
+      group u{m, leader.tasks, 0, 0, 0, any_level};
+      limits_.resize(limits_.size() + heights_, limit{1, u.tasks});
+      for (const constrained_task_group& other : gang.groups) {
+        if (&other != &leader && other.leader != m) continue;
+        add(u, other);
+      }
+      settle();
+      group_of_[m] = static_cast<std::uint32_t>(join(u));
+      if (group_of_[m] < groups_.size()) continue;
+      hosted_ = hosted_ || u.cpu_milli > 0 || u.memory_mib > 0;
+      lowest_constraint_ = (std::min)(lowest_constraint_, u.constrained);
+      groups_.push_back(u);
+    }
+  }
+
+  // The number of co-located groups.
+  [[nodiscard]] std::size_t size() const noexcept { return groups_.size(); }
+  // The co-located group of a task group; no_task_group if the task group has a leader or no tasks.
+  [[nodiscard]] std::uint32_t group_of(std::uint32_t index) const noexcept {
+    return group_of_[index];
+  }
+  // Co-located group u.
+  [[nodiscard]] const group& operator[](std::size_t u) const noexcept { return groups_[u]; }
+  // Whether any task takes CPU or memory.
+  [[nodiscard]] bool hosted() const noexcept { return hosted_; }
+  // The lowest level with a constraint; any_level if there is none.
+  [[nodiscard]] level_t lowest_constraint() const noexcept { return lowest_constraint_; }
+
+  // How many tasks of a group a cell may hold: a multiple of `step`, at most `most`.
+  struct limit {
+    std::uint32_t step = 1;  // the count is a multiple of it
+    std::uint32_t most = 0;  // a multiple of step, at most the tasks of the group
+  };
+  // The limit of group u for the cells of level l.
+  [[nodiscard]] limit at(std::size_t u, level_t l) const noexcept {
+    return limits_[u * heights_ + (l - node_level_)];
+  }
+  // The largest number of tasks of group u that a cell of level l may hold if it has capacity for
+  // n.
+  [[nodiscard]] std::uint32_t bound(std::size_t u, level_t l, std::uint64_t n) const noexcept {
+    const limit is = at(u, l);
+    const auto fewer = static_cast<std::uint32_t>(n < is.most ? n : is.most);
+    return is.step == 1 ? fewer : fewer - fewer % is.step;
+  }
+
+ private:
+  static constexpr std::uint32_t max_fractions = 16'001;  // more than any node has
+
+  // sum + each * tasks, but at most `most`.
+  [[nodiscard]] static std::uint64_t add_up(std::uint64_t sum, std::uint32_t each,
+                                            std::uint32_t tasks, std::uint64_t most) noexcept {
+    return (std::min)(sum + (std::min)(std::uint64_t{each} * tasks, most), most);
+  }
+  void add(group& u, const constrained_task_group& m) {
+    const std::uint32_t each = m.tasks / u.tasks;
+    u.gpus = static_cast<std::uint32_t>(add_up(u.gpus, m.gpus, each, max_gpus));
+    u.cpu_milli = add_up(u.cpu_milli, m.host.cpu_milli, each, max_host);
+    u.memory_mib = add_up(u.memory_mib, m.host.memory_mib, each, max_host);
+    if (each == 0) return;
+    if (m.gpus > 0) u.models &= m.models;
+    if (m.shared() > 0) {
+      u.fractions.insert(u.fractions.end(), (std::min)(each, max_fractions), m.shared());
+      std::sort(u.fractions.begin(), u.fractions.end(),
+                [](milli_gpu a, milli_gpu b) { return a > b; });
+    }
+    limit* const limits = &limits_[limits_.size() - heights_];
+    for (const level_count& s : m.slices) {
+      limit& is = limits[s.level - node_level_];
+      is.step = common_multiple(is.step, s.tasks / common_divisor(s.tasks, each));
+      u.constrained = (std::min)(u.constrained, s.level);
+    }
+    for (const level_count& s : m.spread) {
+      limit& is = limits[s.level - node_level_];
+      is.most = (std::min)(is.most, s.tasks / each);
+      u.constrained = (std::min)(u.constrained, s.level);
+    }
+  }
+  // The greatest common divisor and the least common multiple. (Including <numeric> would cost 600
+  // lines.)
+  static std::uint32_t common_divisor(std::uint32_t a, std::uint32_t b) noexcept {
+    while (b != 0) a = std::exchange(b, a % b);
+    return a;
+  }
+  static std::uint32_t common_multiple(std::uint32_t a, std::uint32_t b) noexcept {
+    return a / common_divisor(a, b) * b;
+  }
+  // Merges the new group into an equal group without constraints. Returns the index of that group,
+  // or size() if there is none.
+  std::size_t join(const group& u) {
+    if (u.constrained != any_level) return groups_.size();
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      group& other = groups_[i];
+      if (other.constrained != any_level || other.gpus != u.gpus ||
+          other.cpu_milli != u.cpu_milli || other.memory_mib != u.memory_mib ||
+          other.fractions != u.fractions || other.models != u.models)
+        continue;
+      other.tasks += u.tasks;
+      for (std::size_t h = 0; h < heights_; ++h) limits_[i * heights_ + h].most = other.tasks;
+      limits_.resize(groups_.size() * heights_);
+      return i;
+    }
+    return groups_.size();
+  }
+  // The step of a level is a multiple of the step of each lower level, and a cell may hold no more
+  // tasks than the cell above it.
+  void settle() {
+    limit* const limits = &limits_[limits_.size() - heights_];
+    for (std::size_t h = 1; h < heights_; ++h)
+      limits[h].step = common_multiple(limits[h].step, limits[h - 1].step);
+    for (std::size_t h = heights_; h-- > 0;) {
+      if (h + 1 < heights_) limits[h].most = (std::min)(limits[h].most, limits[h + 1].most);
+      limits[h].most -= limits[h].most % limits[h].step;
+    }
+  }
+
+  level_t node_level_ = 0;
+  std::size_t heights_ = 0;
+  std::vector<group> groups_;
+  std::vector<std::uint32_t> group_of_;  // of each task group
+  std::vector<limit> limits_;            // by group, then by level from the nodes up
+  bool hosted_ = false;
+  level_t lowest_constraint_ = any_level;
+};
+
+APIARY_NAMESPACE_END
