@@ -10,8 +10,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The structs below follow the schema of the open-source scheduler (microsoft/hivedscheduler) field by
-// field, with its names in comments. hived/layout.h checks them.
+// These structs have the schema of the open-source scheduler (microsoft/hivedscheduler); comments
+// give its field names. hived_layout::create checks them.
 // Example: examples/hived_config.cpp
 
 // A cell type and its children. A type that occurs only as a child is a leaf: a GPU.

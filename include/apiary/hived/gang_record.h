@@ -42,21 +42,19 @@ struct gang_record {
 
   gang_request request{};                    // without the suggested nodes
   gang_state state = gang_state::allocated;  // allocated or preempting
-  bool downgraded = false;                   // lost its guaranteed cells and runs as opportunistic
+  bool downgraded = false;                   // lost its guaranteed cells, runs as opportunistic
   bool recovered = false;                    // added by recover(): some leaves may be missing
-  bool moved = false;                        // came from another configuration: it may run on
-                                             // leaves of another type
-  bool levels_known = true;                  // false: recovered without the levels of its whole
-                                             // cells; gangs with levels have precedence
-  gang_slot ends_for{};                      // the preempting gang that has taken its cells and
-                                             // waits for its end
-  vc_chain_id cluster{};                     // whose cells it uses; not valid: opportunistic
+  bool moved = false;            // reconfigured: it may run on leaves of another type
+  bool levels_known = true;      // false: recovered without whole-cell levels, so it yields
+                                 // to gangs that have them
+  gang_slot ends_for{};          // the preempting gang that took its cells and waits for its end
+  vc_chain_id cluster{};         // whose cells it uses; not valid: opportunistic
   std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the task groups
-  std::vector<level_t> lost{};               // of a downgraded gang: for each leaf the level of the
-                                             // whole cell around it; empty: unknown
+  // Of a downgraded gang: the level of the whole cell around each leaf; empty: unknown.
+  std::vector<level_t> lost{};
   std::vector<missing_leaf> missing{};       // leaves outside the configuration, by index
-  std::vector<job_id> downgraded_victims{};  // of a preempting gang: gangs that it downgraded and
-                                             // that may get their cells back if it is cancelled
+  // Of a preempting gang: the gangs that it downgraded. They may get their cells back.
+  std::vector<job_id> downgraded_victims{};
 
   // Whether it uses cells of its tenant.
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }

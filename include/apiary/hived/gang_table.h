@@ -21,13 +21,12 @@
 APIARY_NAMESPACE_BEGIN
 
 // All gangs of a scheduler, found by slot, by job, and by the virtual cluster whose cells they use.
-//
-// Cost: add, remove, move, rank O(log gangs), and a hash look-up; add and rank also O(leaves of the
+// Cost: add, remove, move, rank O(log gangs) and a hash look-up; add, rank also O(leaves of the
 //       gang).
 class gang_table {
  public:
-  // The key that orders the gangs of a virtual cluster by their cost as victims, cheapest first: preempting
-  // gangs, then low priorities, then few leaves; ties go by job id.
+  // Orders the gangs of a virtual cluster as victims, cheapest first: preempting gangs, then low
+  // priorities, then few leaves; ties go by job id.
   struct ranked {
     bool runs = false;          // false: it is preempting and does not run yet
     std::int32_t priority = 0;  // its priority

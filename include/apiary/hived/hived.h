@@ -34,23 +34,22 @@ class hived_cells;    // hived/detail/cells.h
 struct hived_core;    // the state of a scheduler
 }  // namespace detail
 
-// A scheduler that gives each tenant a virtual private cluster: whatever would fit in a cluster made of
-// the tenant's cells alone also fits here, no matter what other tenants use, as long as the hardware is
+// A scheduler that gives each tenant a virtual private cluster: what would fit in a cluster made of
+// the tenant's cells alone also fits here, whatever other tenants use, as long as the hardware is
 // healthy and the victims have ended.
 //
-// Guaranteed gangs (priority 0 to 1000) use the cells of their tenant. They preempt guaranteed gangs of
-// lower priority of the same tenant, and opportunistic gangs (priority -1) of every tenant. propose()
-// changes nothing that can be observed; commit() applies a plan unless something has changed since. A
-// wrong call gets an error that names the fault, and leaves the state as it was.
-//
-// Model:   "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020). The module page
-//          (hived/README.md) lists the differences. Every refusal has a reason.
-// Cost:    O(levels) per cell or leaf that a call touches, plus a search over the free nodes of the
-//          tenant by class. The module page lists the calls whose cost grows with the cluster.
+// Guaranteed gangs (priority 0 to 1000) use the cells of their tenant. They preempt guaranteed
+// gangs of lower priority of this tenant, and opportunistic gangs (priority -1) of every tenant. A
+// call that returns an error leaves the state as it was. The module page lists the terms and the
+// calls whose cost grows with the cluster.
+// Model:   "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020).
+//          Differences: see the module page.
+// Cost:    O(levels) per cell or leaf that a call touches, and a search over the tenant's free
+//          nodes by class.
 // Example: examples/hived_guarantee.cpp
 class hived {
  public:
-  // A scheduler without gangs for a checked layout (hived/layout.h); all hardware is healthy.
+  // A scheduler without gangs for a checked layout; all hardware is healthy.
   explicit hived(hived_layout layout);
   // A copy is a snapshot. A moved-from scheduler can only be assigned to or destroyed.
   hived(const hived& other);
@@ -62,96 +61,93 @@ class hived {
   hived& operator=(hived&& other) noexcept;
   ~hived();
 
-  // A scheduler without gangs for a configuration; all hardware is healthy.
-  // kInvalidArgument: lists every fault of the configuration (hived/layout.h).
+  // The same for a configuration. kInvalidArgument: lists every fault of the configuration.
   [[nodiscard]] static absl::StatusOr<hived> create(const hived_config& config);
 
-  // Sets the cost (at most 2^40) of ending a running gang for another gang of the same tenant. In the
-  // first chain where preemption helps, the victims have the least total cost. By default the fewest
-  // gangs end, then those of the lowest priorities, then those with the fewest leaves; this order also
-  // holds where victims end because cells are bound to other hardware. Not part of hash().
+  // Sets the cost (at most 2^40) of ending a running gang for another gang of its tenant. In the
+  // first chain where preemption helps, the victims have the least total cost. By default, and
+  // where victims end because cells are bound to other hardware, the fewest gangs end, then low
+  // priorities, then few leaves. hash() ignores the cost.
   void set_victim_cost(gang_record::cost_function cost);
 
-  // Decides where the gang would run now, which gangs would have to end, or why it must wait. A
-  // preempting gang proposes again with the same request; only the suggested nodes may differ.
-  // kInvalidArgument: the request is wrong, or its topology constraints apply to no chain that it may
-  // use. kNotFound: no such tenant, pinned cell or leaf type. kFailedPrecondition: the tenant has no cell
-  // of that kind. kAlreadyExists: the gang runs.
+  // Decides where the gang would run now, which gangs would have to end, or why it must wait.
+  // Nothing changes that can be observed. A preempting gang proposes again with the same request;
+  // only the suggested nodes may differ.
+  // kInvalidArgument: the request is wrong, or no chain that it may use has the levels of its
+  // topology constraints. kNotFound: no such tenant, pinned cell or leaf type. kFailedPrecondition:
+  // the tenant has no cell of that kind. kAlreadyExists: the gang runs.
   [[nodiscard]] absl::StatusOr<gang_plan> propose(const gang_request& request);
 
-  // Applies a plan: binds the gang, or reserves its leaves while the victims end. A plan with result
-  // `wait` can be applied only if it cancels the preemption of the same gang, whose leaves have become
-  // bad or are no longer suggested.
-  // kAborted: the state has changed since propose(), the plan comes from another scheduler (not a copy of
-  // this one), or it was moved from. kFailedPrecondition: the plan says wait.
+  // Applies a plan: binds the gang, or reserves its leaves while the victims end. A plan with
+  // result `wait` can be applied only if it cancels the preemption of the same gang, because its
+  // leaves have become bad or are no longer suggested.
+  // kAborted: the state has changed since propose(), or the plan was moved from or comes from
+  // another scheduler (a copy of this one is accepted). kFailedPrecondition: the plan says wait.
   absl::Status commit(const gang_plan& plan);
 
-  // Cancels a preempting gang; its victims keep their leaves. Gangs that lost guaranteed cells to it get
-  // them back now if the cells are free (see restored()), otherwise when the gang that claimed them is
-  // cancelled. finish, finish_task and commit do the same when they cancel a preempting gang.
+  // Cancels a preempting gang; its victims keep their leaves. Gangs that lost guaranteed cells to
+  // it get them back now if the cells are free (see restored()), otherwise when the gang that
+  // claimed them is cancelled. finish, finish_task and commit do the same when they cancel a
+  // preempting gang.
   // kNotFound: no such gang. kFailedPrecondition: it is not preempting.
   absl::Status cancel(job_id job);
-
   // Call when all tasks of a gang have ended. kNotFound: no such gang.
   absl::Status finish(job_id job);
-  // Call when one task has ended. The gang ends with its last task; tasks on nodes outside the
-  // configuration count. A preempting gang gives up its claim on the leaves of the task and will run
-  // without the task; if it has to move, all its tasks are placed again.
+  // Call when one task has ended. The gang ends with its last task; tasks outside the configuration
+  // count. A preempting gang gives up its claim on the leaves of the task and will run without the
+  // task; if it has to move, all its tasks are placed again.
   // kNotFound: no such gang or task, or the task has ended already.
   absl::Status finish_task(job_id job, std::uint32_t task);
 
-  // Merges the running gang `by` into the running gang `job`: its tasks are numbered after those of
-  // `job`, and `by` exists no more. So a job that wants more tasks proposes them as a gang, which may
-  // wait and preempt, and then merges it; finish_task makes a job smaller. Topology constraints of the
-  // task groups stay. Both gangs must require the same level and lie in one cell of that level. Ended
-  // tasks keep their numbers and count towards the limit.
+  // Merges the running gang `by` into the running gang `job`; its tasks are numbered after those of
+  // `job`. A job that needs more tasks proposes them as a gang, then merges it. The topology
+  // constraints of the task groups stay. Ended tasks keep their numbers and count towards the
+  // limit.
   // kInvalidArgument: the same gang twice, or too many tasks. kNotFound: no such gang.
-  // kFailedPrecondition: one gang is preempting, is being preempted or has lost its guaranteed cells; or
-  // the gangs differ in tenant, priority, leaf type, pinned cell, lazy, chain or required level, or do
-  // not lie in one cell of that level.
-  // Cost: O(leaves of both gangs, ended tasks included).
+  // kFailedPrecondition: one gang is preempting, is being preempted or has lost its guaranteed
+  // cells; or the gangs differ in tenant, priority, leaf type, pinned cell, lazy, chain or required
+  // level, or do not lie in one cell of that level. Cost: O(leaves of both gangs, ended tasks
+  // included).
   absl::Status grow(job_id job, job_id by);
 
-  // Marks a node, or one leaf of it, as bad or healthy. New gangs avoid bad hardware; running gangs go on.
-  // Repeated calls change nothing. A leaf is given by its position in the node
-  // (hived_layout::find_position converts a device index).
-  // kNotFound: no such node or leaf.
+  // Marks a node, or the leaf at a position of it (see hived_layout::find_position), as bad. New
+  // gangs avoid bad hardware; running gangs go on. Repeated calls change nothing. kNotFound: no
+  // such node or leaf.
   absl::Status mark_bad(node_id node, std::optional<std::uint32_t> position = std::nullopt);
   // Takes mark_bad() back, with the same arguments and errors.
   absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> position = std::nullopt);
 
-  // Adds a gang that runs already, after a restart of the host. Tasks are in the order of the task groups;
-  // a task without leaves has ended. Returns whether the gang has cells of its tenant; otherwise (no
-  // cells are free, or the tenant no longer exists) it runs as opportunistic. The placement is accepted
-  // as it is, even against the leaf type or topology constraints of the request.
+  // Adds a gang that runs already, after a restart of the host. Tasks are in the order of the task
+  // groups; a task without leaves has ended. Returns whether the gang has cells of its tenant;
+  // otherwise (no cells are free, or the tenant no longer exists) it runs as opportunistic. The
+  // placement is accepted even against the leaf type or topology constraints of the request.
   //
-  // A host should persist names (nodes, devices, tenants, leaf types, pinned cells) and the
-  // hived_queries::whole_cell_levels of each gang (hived/queries.h), one level for each leaf: ids are positions in one
-  // configuration. In the same configuration every gang with its levels gets its guaranteed cells again
-  // if such gangs are recovered before gangs without levels. A gang without levels gets the largest whole
-  // cells that are free, or else the smallest. Gangs of lower priority of the tenant lose their cells to it
-  // if it has none otherwise (gang_record::downgraded).
-  // Errors as propose(), and kFailedPrecondition: a leaf belongs to another gang. kInvalidArgument: wrong
-  // number of tasks, leaves or levels.
+  // A host should persist names (nodes, devices, tenants, leaf types, pinned cells), because ids
+  // are positions in one configuration, and hived_queries::whole_cell_levels of each gang. If the
+  // configuration is the same and gangs with levels are recovered first, each of them gets its
+  // guaranteed cells. A gang without levels gets the largest whole cells that are free, or else the
+  // smallest; if none are free, gangs of lower priority of the tenant are downgraded for it.
+  // Errors as propose(), and kFailedPrecondition: a leaf belongs to another gang. kInvalidArgument:
+  // wrong number of tasks, leaves or levels.
   absl::StatusOr<bool> recover(const gang_request& request, std::span<const task_place> tasks,
                                std::span<const level_t> whole_cells = {});
 
-  // Changes to another configuration; gangs keep running where they are, found by the names of nodes and
-  // devices. Guaranteed gangs come first, then downgraded gangs, which may get cells again; within both,
-  // higher priorities first, then lower job ids. Each gang gets whole cells of the same levels as before
-  // if possible; in the same configuration no gang is downgraded.
+  // Changes to another configuration; gangs keep running where they are, found by the names of
+  // nodes and devices. Guaranteed gangs come first, then downgraded gangs, which may get cells
+  // again; within both, higher priorities, then lower job ids. Each gang gets whole cells of the
+  // same levels as before if possible; in the same configuration no gang is downgraded.
   //
-  // A leaf that the new configuration lacks belongs to its gang again when a later configuration has it.
-  // Bad hardware stays bad as long as the configuration has it. A gang whose tenant, pinned cell or leaf
-  // type is missing loses that attribute for good, and the levels of its topology constraints count from
-  // the leaves in the new configuration, since a gang keeps ids. A gang without any leaf in the
-  // configuration is forgotten (hived_reconfiguration::gone).
+  // A leaf that the new configuration lacks belongs to its gang again when a later configuration
+  // has it; a gang without any leaf is forgotten (hived_reconfiguration::gone). A gang whose
+  // tenant, pinned cell or leaf type is missing loses that attribute for good. Bad hardware stays
+  // bad while it is in the configuration. Levels of topology constraints count from the leaves in
+  // the new configuration.
   // kInvalidArgument, and nothing changes: the configuration is faulty.
   absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config);
 
   // The cells of the cluster and of the tenants, with their names.
   [[nodiscard]] const hived_layout& layout() const noexcept;
-  // Internal parts, for tests, audits and tools.
+  // Internal tables, for tests, audits and tools.
   [[nodiscard]] const detail::hived_catalog& catalog() const noexcept;
   // The use of every physical cell.
   [[nodiscard]] const detail::hived_cells& cells() const noexcept;
@@ -159,24 +155,20 @@ class hived {
   [[nodiscard]] const gang_table& gangs() const noexcept;
   // The leaf type (GPU model) with this name, if there is one.
   [[nodiscard]] std::optional<leaf_type_id> find_leaf_type(std::string_view type) const noexcept;
-  // A hash of everything that decisions depend on, the layout included: the same configuration and calls
-  // give the same value. Cost: O(1).
+  // A hash of everything that decisions depend on, the layout included. Cost: O(1).
   [[nodiscard]] std::uint64_t hash() const noexcept;
 
   // The gang and its leaves; null if there is none. The pointer is valid until the next change.
   [[nodiscard]] const gang_record* find(job_id job) const;
-  // The gangs that got their guaranteed cells back in the last change, because the gang that had taken
-  // them was cancelled: higher priorities first, then lower job ids. A call that changes nothing leaves
-  // the list as it is; reconfigure() reports its own list.
+  // The gangs that got their guaranteed cells back in the last change because a gang was cancelled:
+  // higher priorities first, then lower job ids. reconfigure() reports its own list.
   [[nodiscard]] const std::vector<job_id>& restored() const noexcept;
   // Whether another gang has claimed a leaf of this gang, or has taken its cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept;
-  // The node and leaves of each task, in the order of the task groups; an empty task_place for a task
-  // that has ended.
+  // The node and leaves of each task, in the order of the task groups; empty if the task has ended.
   [[nodiscard]] std::vector<task_place> tasks(const gang_record& gang) const;
-  // A lower bound on the unused whole cells of the tenant at this level that can only be bound to bad
-  // hardware, from the counts of this level alone.
-  // kNotFound: no such tenant, chain or level. Cost: O(cells of the chain).
+  // A lower bound on the unused whole cells of the tenant at this level that can only be bound to
+  // bad hardware. kNotFound: no such tenant, chain or level. Cost: O(cells of the chain).
   [[nodiscard]] absl::StatusOr<std::uint32_t> doomed(tenant_id tenant, chain_id chain,
                                                      level_t level) const;
   // Bytes of the physical and virtual cells and their bindings, without layout, gangs and buffers.
@@ -185,7 +177,6 @@ class hived {
  private:
   [[nodiscard]] static std::string name(job_id job);
   [[nodiscard]] absl::StatusOr<gang_slot> existing(job_id job) const;
-
   void begin_change() noexcept;
   [[nodiscard]] absl::Status check(const gang_request& r);
   // Whether all leaves of a preempting gang are healthy and suggested.
@@ -193,9 +184,7 @@ class hived {
   // Fills the public part of a plan: the tasks on these leaves, and the gangs that must end for them.
   void describe(std::span<const chain_leaf> leaves, std::span<const task_group> groups,
                 gang_plan& plan) const;
-
   absl::Status mark(node_id node, std::optional<std::uint32_t> position, bool good);
-
   std::unique_ptr<detail::hived_core> core_;  // null after a move
 };
 

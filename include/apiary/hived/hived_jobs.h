@@ -32,17 +32,16 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Makes a gang from a job of whole GPUs: tasks that each fill a node (of the chain with the smallest
-// nodes), and one task with the remaining GPUs. A job of priority 0 to 1000 is guaranteed and runs on
-// its tenant's cells; a job of priority -1 is opportunistic. With over_quota, a guaranteed job may
-// also run as opportunistic, on idle GPUs.
-//
-// Cost: fits_cells: a look-up; for the first job of a tenant, number of GPUs and kind (guaranteed or
-//       not) one or two hived::propose on empty cells.
+// Makes a gang from a job of whole GPUs: tasks that each fill a node (of the chain with the
+// smallest nodes), and one task with the remaining GPUs. A job of priority 0 to 1000 is guaranteed
+// and runs on its tenant's cells; a job of priority -1 is opportunistic. With over_quota, a
+// guaranteed job may also run as opportunistic, on idle GPUs.
+// Cost: fits_cells: a look-up; for the first job of a tenant, number of GPUs and kind (guaranteed
+//       or not) one or two hived::propose on empty cells.
 class hived_jobs {
  public:
-  // Requires: nothing runs on the cluster. kInvalidArgument: a node with more than 32 leaf cells, the
-  // most that a placement can name.
+  // Requires: nothing runs on the cluster. kInvalidArgument: a node with over 32 leaves, the most
+  //           that a placement can name.
   [[nodiscard]] static absl::StatusOr<hived_jobs> create(hived empty, bool over_quota = true) {
     for (const chain_layout& chain : empty.layout().chains) {
       const std::uint32_t leaves = chain.tree.leaves_per_cell(chain.node_level);
@@ -71,8 +70,8 @@ class hived_jobs {
 
   // Whether the job fits into its tenant's cells when these are empty and healthy; false if it fits
   // only as opportunistic. kInvalidArgument: 0 GPUs, a priority that is not in -1, ..., 1000, or a
-  // job that does not fit at all. kNotFound: there is no such tenant. kFailedPrecondition: the tenant
-  // has no cells, and over_quota is off.
+  // job that does not fit at all. kNotFound: no such tenant. kFailedPrecondition: the tenant has no
+  // cells, and over_quota is off.
   [[nodiscard]] absl::StatusOr<bool> fits_cells(const job_request& r) {
     const std::string name = "job " + std::to_string(r.job.value);
     if (r.gpus == 0) return absl::InvalidArgumentError(name + " requests 0 GPUs; the minimum is 1");

@@ -37,30 +37,28 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The JobScheduler of a HiveD cluster: decides when each job starts and which jobs it suspends. A job
-// is a gang as hived_jobs makes it.
+// The JobScheduler of a HiveD cluster: decides when each job starts and which jobs it suspends. A
+// job is a gang as hived_jobs makes it.
 //
 // A guaranteed job (priority 0 to 1000) starts on its tenant's cells as soon as it fits there. It
-// suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. GPUs that are
-// idle then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
-// still wait. A suspended job waits again and keeps its arrival. A job that runs as opportunistic
-// keeps doing so, even if it would fit into its tenant's cells later. Any job that fits starts, so
-// smaller jobs may overtake a large job forever.
-//
-// Order:    on a tenant's cells by priority, then arrival, then job id. Opportunistic jobs: among the
-//           jobs that are first (in that order) of their tenant and number of GPUs, by arrival, then
-//           by job id.
+// suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. Idle GPUs
+// then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
+// wait. A suspended job waits again and keeps its arrival. A job that runs as opportunistic stays
+// so, even if it would fit into its tenant's cells later. Small jobs may overtake a large one
+// forever.
+// Order:    on a tenant's cells by priority, then arrival, then job id. The first jobs (in that
+//           order) for each tenant and number of GPUs compete as opportunistic, by arrival, then
+//           job id.
 // Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
-//           for; an opportunistic one waits for capacity while fewer GPUs are idle; else for
-//           fragmentation, as on bad hardware.
+//           for; an opportunistic job waits for capacity while fewer GPUs are idle; else for
+//           fragmentation.
 // Model:    "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020), §3. The
 //           order inside a tenant, and over_quota, are ours.
 // Requires: times in [0, 2^52) that never decrease; decide() is called after each moment at which a
-//           job was submitted or ended or a node broke or was repaired.
-// Cost:     submit, finish O(log jobs + queues of the tenant); there is one queue for each number of
-//           GPUs. decide: a search of the queues and one hived::propose for each job that starts,
-//           and for each queue whose first job may start since it last could not; on bad hardware,
-//           for every queue.
+//           job was submitted or ended, or a node broke or was repaired.
+// Cost:     submit, finish O(log jobs + queues of the tenant), one queue for each number of GPUs.
+//           decide: a search of the queues, and one hived::propose for each job that starts and
+//           each queue whose first job may fit again; on bad hardware, for every queue.
 // Example:  examples/job_queues.cpp
 class hived_queue {
  public:
@@ -71,9 +69,9 @@ class hived_queue {
     opportunistic,  // it runs on idle GPUs; a guaranteed job may suspend it
   };
 
-  // kInvalidArgument: a fault of the configuration, or a node with more than 32 leaf cells, the most
-  // that a placement can name. over_quota: a guaranteed job for which its tenant has no free cells may run
-  // as opportunistic on idle GPUs.
+  // kInvalidArgument: a fault of the configuration, or a node with over 32 leaves, the most that a
+  // placement can name. With over_quota, guaranteed jobs may also run as opportunistic on idle
+  // GPUs.
   [[nodiscard]] static absl::StatusOr<hived_queue> create(const hived_config& config,
                                                           bool over_quota = true) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
@@ -81,10 +79,10 @@ class hived_queue {
     return hived_queue(std::move(scheduler), std::move(jobs));
   }
 
-  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time or priority out of range, or a job that
-  // would not fit into the idle and healthy cluster. kNotFound: there is no such tenant.
-  // kFailedPrecondition: the tenant has no cells, and over_quota is off. kAlreadyExists: there is a
-  // job of this id.
+  // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time or priority out of range, or a job
+  // that would not fit into the idle and healthy cluster. kNotFound: no such tenant.
+  // kFailedPrecondition: the tenant has no cells, and over_quota is off. kAlreadyExists: this job
+  // id exists.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (now < 0 || now >= time_ms{1} << time_bits)
@@ -101,7 +99,7 @@ class hived_queue {
     return absl::OkStatus();
   }
 
-  // The job has ended, or is withdrawn. kNotFound: there is no such job.
+  // The job has ended or is cancelled. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     const auto found = jobs_.find(job.value);
     if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
@@ -114,8 +112,8 @@ class hived_queue {
     return absl::OkStatus();
   }
 
-  // The node is broken: its jobs stop and wait again. Returns them, ascending.
-  // kNotFound: there is no such node.
+  // The node is broken: its jobs stop and wait again. Returns them, ascending. kNotFound: no such
+  // node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
     const chain_id c = scheduler_.layout().chain_of(n);
@@ -142,8 +140,8 @@ class hived_queue {
     return absl::OkStatus();
   }
 
-  // Appends what the host must do, in order: suspensions and starts. The scheduler has applied them
-  // already. An error only if hived answers one.
+  // Appends suspensions and starts, in the order in which the host must do them; the scheduler has
+  // applied them already. Fails only if hived fails.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     for (bool again = true; again;) {
       again = false;  // a job suspended for another tenant may fit into its own tenant's cells
@@ -193,8 +191,7 @@ class hived_queue {
     delays entered{};  // reading of its queue's clock when it began to wait
     hived_queue::phase phase = phase::wait;
   };
-  // The waiting jobs of a tenant that ask for the same number of GPUs, either its guaranteed jobs or
-  // its opportunistic ones.
+  // The waiting jobs of a tenant with the same number of GPUs, either guaranteed or opportunistic.
   struct queue {
     weighted_tree jobs{};
     delay_clock clock{};
@@ -253,8 +250,8 @@ class hived_queue {
     for (auto& [key, q] : queues_) q.failed = false;
   }
 
-  // Among the tenant's queues whose first job may fit into its cells, the one whose first job is
-  // before the others; null: none.
+  // Of the tenant's queues whose first job may fit into its cells, the one with the first job by
+  // key; null: none.
   [[nodiscard]] queue* first_queue(tenant_id t) {
     queue* best = nullptr;
     std::optional<weighted_tree::item> least;

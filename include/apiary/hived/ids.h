@@ -13,17 +13,16 @@ using vc_chain_id = id<struct virtual_cluster_tag>;  // the cells of one tenant 
 namespace detail {
 
 // The gangs that hold a leaf: one that runs on it, a preempting gang that has reserved it, or both.
-// `guaranteed`: the running gang uses the leaf as a cell of its tenant, not as opportunistic.
 struct leaf_holders {
   gang_slot user{};         // the gang that runs on it
   gang_slot claimer{};      // the preempting gang that has reserved it
-  bool guaranteed = false;  // how the running gang uses it
+  bool guaranteed = false;  // the running gang uses it as a cell of its tenant
 
   // Whether no gang runs on it or has reserved it.
   [[nodiscard]] constexpr bool idle() const noexcept { return !user.valid() && !claimer.valid(); }
   // Whether the leaf is in use as a cell of a tenant.
   [[nodiscard]] constexpr bool taken() const noexcept { return claimer.valid() || guaranteed; }
-  // The gang that uses it so; a gang that has reserved the leaf comes first.
+  // The gang for which the leaf is taken; a gang that has reserved it comes first.
   [[nodiscard]] constexpr gang_slot holder() const noexcept {
     return claimer.valid() ? claimer : guaranteed ? user : gang_slot();
   }

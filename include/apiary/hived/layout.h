@@ -24,13 +24,12 @@ class hived_chain_reader;
 class hived_tenant_reader;
 }  // namespace detail
 
-// The cells of a cluster and the cells that each tenant owns, checked: every chain can reserve the quotas
-// and pinned cells of all tenants at once. Nodes are numbered chain by chain. A leaf has a position in its
-// node (0, 1, ...) and a device index, which the configuration may choose.
-//
-// Model:    HiveD (OSDI 2020) sections 3 and 4; the format of the open-source scheduler, as
-//           hived/config.h. Differs: all faults are reported at once; quotas must fit beside the
-//           pinned cells; every node has a name.
+// The cells of a cluster and the cells that each tenant owns, checked: every chain can reserve the
+// quotas and pinned cells of all tenants at once. Nodes are numbered chain by chain. A leaf has a
+// position in its node (0, 1, ...) and a device index, which the configuration may choose.
+// Model:    HiveD (OSDI 2020) sections 3 and 4, in the format of hived/config.h. Differs: all
+//           faults are reported at once; quotas must fit beside the pinned cells; every node has a
+//           name.
 // Cost:     create O(cells of the configuration + cells of the trees / 64); the rest O(1), but
 //           find_position O(leaves of a node) if the configuration chooses device indices.
 // Example:  examples/hived_config.cpp
@@ -46,7 +45,7 @@ struct hived_layout {
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(chain_of_node_.size());
   }
-  // The node, tenant or pinned cell with this name; nullopt if there is none.
+  // The node with this name, if there is one.
   [[nodiscard]] std::optional<node_id> find_node(std::string_view name) const {
     return find<node_id>(nodes_, name);
   }
@@ -54,7 +53,7 @@ struct hived_layout {
   [[nodiscard]] std::optional<tenant_id> find_tenant(std::string_view name) const {
     return find<tenant_id>(tenants_, name);
   }
-  // The index in `pinned`.
+  // The index in `pinned` of the cell with this pinned id, if there is one.
   [[nodiscard]] std::optional<std::uint32_t> find_pinned(std::string_view id) const {
     return pinned_.find(id);
   }
@@ -86,8 +85,7 @@ struct hived_layout {
     APIARY_ASSERT(position < leaves);
     return in.device_of_leaf[(n.value - in.first_node) * leaves + position];
   }
-  // The device indices of the leaves of a task, by ascending position; empty if the task has ended.
-  // Requires: a task of this configuration.
+  // The device indices of the leaves of a task of this configuration, by ascending position.
   [[nodiscard]] std::vector<std::uint32_t> devices(task_place task) const {
     std::vector<std::uint32_t> all;
     for (std::uint64_t left = task.leaves; left != 0; left &= left - 1)
@@ -105,8 +103,7 @@ struct hived_layout {
     return std::nullopt;
   }
 
-  // A hash over names, shapes, pinned cells and quotas: equal layouts have equal values.
-  // Cost: O(nodes + leaves + tenants * levels).
+  // A hash over names, shapes, pinned cells and quotas. Cost: O(nodes + leaves + tenants * levels).
   [[nodiscard]] std::uint64_t hash() const noexcept;
 
  private:

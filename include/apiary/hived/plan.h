@@ -13,19 +13,15 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The answer of hived::propose(), to be passed to hived::commit() or dropped.
-//
+// The answer of hived::propose(), to be passed to hived::commit() or dropped. The results:
 //   bind     `tasks` says where each task runs
-//   preempt  the leaves in `tasks` are reserved for the gang: after commit the host ends the victims and
-//            proposes the gang again
+//   preempt  commit reserves the leaves in `tasks`; the host ends the victims and proposes again
 //   wait     `wait` says why
-//
-// After a commit, `downgraded` gangs are opportunistic, and so are victims that end only because the
-// gang needs their tenant's cells. If the preemptor is cancelled before it runs, they get these cells
-// back if the cells are still free; otherwise such a victim keeps running as opportunistic.
-//
-// The public fields are a report: changing them does not change what commit() does. A moved-from plan
-// cannot be committed; a copy can.
+// After a commit, `downgraded` gangs are opportunistic, and so are victims that end only because
+// the gang needs their tenant's cells. If the preemptor is cancelled before it runs, they get these
+// cells back if the cells are still free; otherwise such a victim keeps running as opportunistic.
+// The public fields are a report: commit() ignores changes to them. A moved-from plan cannot be
+// committed.
 class gang_plan {
  public:
   plan_result result = plan_result::wait;  // bind, preempt or wait
@@ -38,7 +34,7 @@ class gang_plan {
  private:
   friend class hived;
 
-  // The scheduler that proposed the plan: its epoch and the hash of its state.
+  // The epoch and the state hash of the scheduler that proposed the plan.
   struct origin {
     std::uint64_t epoch = 0;
     std::uint64_t hash = 0;

@@ -34,8 +34,8 @@ class hived_queries {
     friend bool operator==(const tenant_usage&, const tenant_usage&) = default;
   };
 
-  // What a tenant owns and uses now.
-  // kNotFound: no such tenant. Cost: O(virtual clusters + leaves of all gangs), and a sort of the gangs.
+  // What a tenant owns and uses now. kNotFound: no such tenant. Cost: O(virtual clusters + leaves
+  // of all gangs), and a sort of the gangs.
   [[nodiscard]] static absl::StatusOr<tenant_usage> usage_of(const hived& scheduler,
                                                              tenant_id tenant);
 
@@ -51,23 +51,23 @@ class hived_queries {
     friend bool operator==(const cell_state&, const cell_state&) = default;
   };
 
-  // The use of a physical cell now.
-  // kNotFound: no such chain or cell. Cost: O(leaves of the cell + levels).
+  // The use of a physical cell now. kNotFound: no such chain or cell. Cost: O(leaves of the cell +
+  // levels).
   [[nodiscard]] static absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_id chain,
                                                            cell_id cell);
 
-  // The capacity that a gang_wait::chain_refusal of a plan counted. proof_check (explain/proof_check.h) verifies the
-  // proof against it, for the gang constraints_of(request).
-  // Requires:  the proposed request, the reason of its plan and a chain of its proof; no change since.
-  // kNotFound: no such chain, tenant or pinned cell, or the tenant has no cells there.
-  // Cost:      O(cells of the tenant, or of the chain) and count_free.
+  // The capacity that a chain_refusal of a plan counted; with it proof_check
+  // (explain/proof_check.h) verifies the proof for the gang constraints_of(request). Requires: the
+  // proposed request, the reason of its plan and a chain of its proof; no change since. kNotFound:
+  // no such chain, tenant or pinned cell, or the tenant has no cells there. Cost: O(cells of the
+  // tenant, or of the chain) and count_free.
   [[nodiscard]] static absl::StatusOr<detail::gang_capacity> refused_capacity(
       const hived& scheduler, const gang_request& request, wait_reason reason, std::uint32_t chain);
 
-  // For each leaf of the tasks of a gang (in the order of hived::tasks(), then by position), the level of the
-  // tenant's whole cell around it. Persist it for hived::recover(). The leaves of a task are usually in one
-  // whole cell; after recover() or reconfigure() they may be in several. Empty: the gang is opportunistic.
-  // Requires: a gang of h. Cost: O(leaves of the gang * levels), and a sort of the leaves of each task.
+  // For each leaf of the tasks of a gang (in the order of hived::tasks(), then by position), the
+  // level of the tenant's whole cell around it; empty: the gang is opportunistic. Persist it for
+  // hived::recover(). Requires: a gang of h. Cost: O(leaves of the gang * levels), and a sort of
+  // the leaves of each task.
   [[nodiscard]] static std::vector<level_t> whole_cell_levels(const hived& h,
                                                               const gang_record& gang);
 
@@ -75,8 +75,8 @@ class hived_queries {
   [[nodiscard]] static std::uint32_t unused_leaves(const hived& scheduler, std::uint32_t chain,
                                                    cell_id c, level_t level) noexcept;
 
-  // A measure of fragmentation: the unused leaves, each counted once for every level at which the cell
-  // around it is partly in use. Bad leaves count like healthy ones. Cost: O(cells).
+  // A measure of fragmentation: the unused leaves, bad ones included, each counted once for every
+  // level at which the cell around it is partly in use. Cost: O(cells).
   [[nodiscard]] static std::uint64_t broken_leaves(const hived& scheduler);
 };
 

@@ -20,12 +20,12 @@ APIARY_NAMESPACE_BEGIN
 
 using leaf_type_id = id<struct leaf_type_tag>;  // a GPU model of the configuration
 
-// Topology constraints of a gang, as in topology_constraints. A level is the level of cells of a chain,
-// nodes or above. For a guaranteed gang the levels refer to the virtual cells of its tenant: cells that a
-// tenant owns one by one are never in one larger cell, wherever they are bound. Anti-affinity (spread) is
-// the exception: it refers to physical cells, because several virtual cells can share one.
+// Topology constraints of a gang, as in topology_constraints; levels are nodes or above. For a
+// guaranteed gang they refer to virtual cells: cells that a tenant owns one by one are never in one
+// larger cell. Anti-affinity (spread) refers to physical cells, because several virtual cells can
+// share one.
 struct request_constraints {
-  // Topology constraints of one task group; the fields mean the same as in constrained_task_group.
+  // Topology constraints of one task group.
   struct of_group {
     std::vector<level_count> slices{};     // as in constrained_task_group
     std::vector<level_count> spread{};     // as in constrained_task_group
@@ -60,8 +60,8 @@ struct gang_request {
   request_constraints constraints{};          // topology constraints
 };
 
-// The task groups and topology constraints of a request, in the form that proofs refer to.
-// Requires: constraints for every task group, or for none.
+// The task groups and topology constraints of a request, as proofs refer to them. Requires:
+// constraints for every task group, or for none.
 [[nodiscard]] inline topology_constraints constraints_of(const gang_request& request) {
   topology_constraints gang{.required = request.constraints.required,
                             .preferred = request.constraints.preferred};
@@ -77,8 +77,8 @@ struct gang_request {
   return gang;
 }
 
-// The leaves of one task: bit i stands for the i-th leaf of the node. This is a position, not a device
-// index; hived_layout::devices converts it. Without leaves: the task has ended.
+// The leaves of one task, as positions in the node (hived_layout::devices gives device indices). No
+// leaves: the task has ended.
 struct task_place {
   node_id node{};            // the node
   std::uint64_t leaves = 0;  // bit i: the i-th leaf of the node
@@ -87,9 +87,9 @@ struct task_place {
 
 // Why a gang waits. Leaves that gangs of lower priority use count as free.
 struct gang_wait {
-  // A proof that a gang does not fit in one chain. The proof counts the cells of the tenant in the chain,
-  // the pinned cell, or for an opportunistic gang the whole chain; hived_queries::refused_capacity() (hived/queries.h)
-  // gives the capacity that it counts.
+  // A proof that a gang does not fit in one chain: in the tenant's cells there, in the pinned cell
+  // or, if it is opportunistic, in the whole chain. hived_queries::refused_capacity gives the
+  // capacity counted.
   struct chain_refusal {
     std::uint32_t chain = 0;    // index of the chain
     infeasibility_proof why{};  // the proof
@@ -97,13 +97,12 @@ struct gang_wait {
   };
 
   wait_reason reason = wait_reason::busy;  // the kind of reason
-  std::optional<gpu_shortage> shortage{};  // the task size that is short; none if sizes
-                                           // do not pack together, or for constraints
-  std::uint32_t chain = 0;                 // the chain that gives the reason
-
-  // For `busy` and `never`: a proof for each chain that the gang may use, in the order in which chains
-  // are tried. A proof of `busy` counts bad leaves as usable; a proof of `never` counts all leaves as
-  // free. Empty for other reasons, or if the budget of the proof search ended.
+  // The task size that is short; none if sizes do not pack together, or for constraints.
+  std::optional<gpu_shortage> shortage{};
+  std::uint32_t chain = 0;  // the chain that gives the reason
+  // For `busy` and `never`: a proof for each chain that the gang may use, in the order of trial; empty if
+  // the budget of the proof search ended. A proof of `busy` counts bad leaves as usable, one of `never`
+  // counts all leaves as free.
   std::vector<chain_refusal> proof{};
 
   // The proof for the chain that gives the reason; null if there is none.

@@ -8,7 +8,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// What audit() reports: the invariant that does not hold, and where, with ids, names and counts.
+// What audit() reports: the invariant that does not hold, and where.
 struct violation {
   std::string rule{};     // the name of the invariant, as in hived/audit.h
   std::string witness{};  // ids, names and counts

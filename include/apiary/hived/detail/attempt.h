@@ -27,7 +27,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The question of a search: a gang and the virtual cluster in which it is to be placed.
+// A search: a gang, and the virtual cluster in which it is to be placed.
 struct hived_search_input {
   const gang_table& gangs;
   const gang_request& request;
@@ -38,12 +38,11 @@ struct hived_search_input {
 
 // The options of one attempt.
 struct hived_search_options {
-  // The leaves that may be used; the attempt then binds all whole cells before it searches. Null:
-  // all healthy leaves may be used, and cells are bound only for the leaves that are chosen.
+  // The leaves that may be used; all whole cells are then bound before the search. Null: all healthy
+  // leaves, and cells are bound only for the leaves that are chosen.
   const health<uniform_tree>* usable = nullptr;
-  // The arguments of hived_cells::bind_everything: it prefers cells with many groups of `piece`
-  // usable leaves in one node, and passes over `skips` candidates. again: nothing but the skips has
-  // changed since the last attempt.
+  // For hived_cells::bind_everything: it prefers cells with many groups of `piece` usable leaves in one
+  // node, and skips `skips` candidates. again: only the skips have changed since the last attempt.
   std::uint32_t piece = 1;
   std::span<const std::uint32_t> skips{};
   bool again = false;
@@ -51,11 +50,8 @@ struct hived_search_options {
   std::span<const gang_slot> yielding{};  // these gangs lose their guaranteed cells first
 };
 
-// Tries once to place a gang, for one way to bind whole cells. It leaves the cells as they were.
-//
-// It first chooses free leaves in the virtual cluster, and with preemption also leaves of victims
-// (hived_victims). Then it maps these virtual leaves to physical ones.
-//
+// Tries once to place a gang, for one way to bind whole cells; the cells stay as they were. Chooses
+// free virtual leaves, or leaves of victims (hived_victims), then maps them to physical leaves.
 // Cost: as gang_placer (hived_topology_fit under topology constraints), plus hived_cells::place for
 //       each node and leaf used; plus hived_victims if the gang fits only by preemption; plus
 //       O(cells of the tenant) with a filter.
@@ -129,12 +125,13 @@ class hived_search_step {
     return true;
   }
 
-  // The same for an opportunistic gang, on the idle leaves of chain `c`. Nodes with the most opportunistic
-  // leaves come first. Ties: the most idle leaves; then, unless that takes more racks, racks without cells
-  // granted to a tenant; then the last nodes. Topology constraints: hived_topology_fit chooses the nodes.
-  //
-  // Model: HiveD (OSDI 2020) section 3.3: opportunistic tasks are packed together, away from guaranteed
-  //        tasks. Differs: complete (gang_fit), and avoids racks with cells granted to a tenant.
+  // The same for an opportunistic gang, on the idle leaves of chain `c`. Nodes with the most
+  // opportunistic leaves come first; ties: the most idle leaves, then (unless that takes more
+  // racks) racks without cells granted to a tenant, then the last nodes. hived_topology_fit chooses
+  // them under constraints.
+  // Model: HiveD (OSDI 2020) section 3.3: opportunistic tasks are packed together, away from
+  //        guaranteed tasks. Differs: complete (gang_fit), and avoids racks with cells granted to a
+  //        tenant.
   // Cost:  as gang_placer, and O((leaves of a node)^2); with a filter O(nodes) more.
   bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                      const health<uniform_tree>* usable) {
@@ -156,8 +153,8 @@ class hived_search_step {
   // The last attempt: its verdict, and the task size that was short.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
   [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
-  // The last attempt: whether every virtual leaf got a physical leaf; with a filter, how whole cells
-  // were bound; under topology constraints, the steps of topology_fit.
+  // The last attempt: whether every virtual leaf got a physical leaf; how a filter bound whole
+  // cells; the steps of topology_fit under constraints.
   [[nodiscard]] bool mapped() const noexcept { return mapped_; }
   [[nodiscard]] const hived_cells::whole_cells& whole() const noexcept { return whole_; }
   [[nodiscard]] std::uint64_t topology_steps() { return constrained_->steps(); }
@@ -176,8 +173,8 @@ class hived_search_step {
   }
 
  private:
-  // Whether the gang fits in the view. `as_bound`: anti-affinity depends on how whole cells are bound;
-  // then the whole cells that may be used are bound already.
+  // Whether the gang fits. `as_bound`: anti-affinity depends on bindings, and the whole cells are
+  // bound.
   bool fits(const leaf_view& view, const gang_request& request, bool as_bound) {
     if (request.constraints.any()) {
       cut_.reset();
@@ -215,10 +212,9 @@ class hived_search_step {
                                      : placer_.choose_gpus_of(nodes_, request.groups);
   }
 
-  // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades the
-  // lazy gangs that run on them. It is false with a filter, or if anti-affinity depends on the
-  // bindings: then all bindings stay, and lazy gangs on these leaves are victims, except those that
-  // have yielded.
+  // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades
+  // the lazy gangs on them; false if all bindings must stay (a filter, anti-affinity that depends
+  // on bindings).
   void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
                  const std::vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());

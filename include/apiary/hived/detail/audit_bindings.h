@@ -15,13 +15,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Checks a bound virtual cell; active: one of its leaves is taken.
-//
+// Checks a bound virtual cell; active: one of its leaves is taken. Invariants:
 // bijection  the physical cell has the same level, and is bound to this virtual cell
 // shape      the parent of a bound cell is bound to the parent of its image
 // roots      a physical cell is allocated if and only if a root is bound to it
-// needless   a bound cell has a leaf in use, or is the root of a pinned cell, or is unhealthy and
-//            inside a bound cell
+// needless   a bound cell has a leaf in use, is the root of a pinned cell, or is bad in a bound
+//            cell
 inline void audit_binding(audit_notes& notes, vc_chain_id c, cell_id v, level_t l, bool active) {
   const virtual_cluster& cluster = notes.cells.cluster(c);
   const physical_chain& chain = notes.cells.chain(cluster.chain());
@@ -47,11 +46,10 @@ inline void audit_binding(audit_notes& notes, vc_chain_id c, cell_id v, level_t 
   notes.expect(needed, "needless", witness);
 }
 
-// Checks a physical cell; n: the counts of its chain.
-//
-// bijection, roots  as above
-// own cells         a leaf that is taken is bound
-// hidden            every unhealthy cell inside a bound cell is bound
+// Checks a physical cell; n: the counts of its chain. Invariants: bijection and roots, as above,
+// and
+// own cells  a leaf that is taken is bound
+// hidden     every unhealthy cell inside a bound cell is bound
 inline void audit_owner(audit_notes& notes, std::uint32_t c, cell_id p, level_t l,
                         const chain_counts& n) {
   const physical_chain& chain = notes.cells.chain(c);
@@ -81,9 +79,7 @@ inline void audit_owner(audit_notes& notes, std::uint32_t c, cell_id p, level_t 
       [&] { return notes.cell_of_chain(c, p) + " is unhealthy and not bound, the cell above is"; });
 }
 
-// Checks all bound cells of a virtual cluster; active: the number of taken leaves of each cell, by
-// the value of the id of the cell.
-//
+// Checks all bound cells of a virtual cluster; active: the taken leaves of each cell, by cell id.
 // Cost: O(cells of the cluster).
 inline void audit_images(audit_notes& notes, vc_chain_id c,
                          const std::vector<std::uint32_t>& active) {
@@ -95,9 +91,7 @@ inline void audit_images(audit_notes& notes, vc_chain_id c,
   }
 }
 
-// Checks all cells of a chain; n: its counts.
-//
-// Cost: O(cells of the chain).
+// Checks all cells of a chain; n: its counts. Cost: O(cells of the chain).
 inline void audit_owners(audit_notes& notes, std::uint32_t c, const chain_counts& n) {
   const uniform_tree& tree = notes.cells.chain(c).tree();
   for (level_t l = 0; l < tree.num_levels(); ++l) {

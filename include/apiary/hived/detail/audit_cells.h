@@ -19,11 +19,9 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Checks the cells of a tenant in a chain; active: the number of their leaves in use, recounted.
-//
+// Cost: O(cells of the cluster).
 // active  a virtual cell has the right count of its leaves in use
 // free    a virtual node has exactly the leaves that can be used, and is indexed by their number
-//
-// Cost: O(cells of the cluster).
 inline void audit_cluster(audit_notes& notes, vc_chain_id c,
                           const std::vector<std::uint32_t>& active) {
   const virtual_cluster& cluster = notes.cells.cluster(c);
@@ -57,9 +55,8 @@ inline void audit_cluster(audit_notes& notes, vc_chain_id c,
 }
 
 // Checks a physical node.
-//
-// idle  a physical node has exactly its idle leaves, and is indexed by their number, by its guests
-//       (leaves with an opportunistic task) and by whether it is granted
+// idle  a node has exactly its idle leaves, and is indexed by their number, by the number of leaves
+//       with an opportunistic task (guests) and by whether it is granted
 inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) {
   const physical_chain& chain = notes.cells.chain(c);
   std::uint64_t mask = 0;
@@ -84,16 +81,14 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
   });
 }
 
-// Checks a chain and its nodes; n: the leaves counted in it.
-//
-// usage    a physical cell has the right counts of its guaranteed and its opportunistic leaves
-// health   a physical cell has the right count of its bad leaves, and is healthy if it has none;
-//          the chain knows whether any cell is unhealthy
-// quiet    few_guests(g) has exactly the healthy cells with at most g opportunistic leaves
-// buddies  the free cells of the allocator are the largest cells without an allocated leaf, and its
-//          counts for each level are right
-//
-// Cost: O(cells of the chain * leaves of a node).
+// Checks a chain and its nodes; n: the leaves counted in it. Cost: O(cells of the chain * leaves of
+// a node).
+// usage          the counts of guaranteed and opportunistic leaves of a cell are right
+// health         the count of bad leaves of a cell is right, and the cell is healthy if it is 0;
+//                any_bad is right
+// opportunistic  few_guests(g) has exactly the healthy cells with at most g opportunistic leaves
+// buddies        the allocator's free cells are the largest ones without an allocated leaf; its
+//                counts are right
 inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts& n) {
   const physical_chain& chain = notes.cells.chain(c);
   const uniform_tree& tree = chain.tree();

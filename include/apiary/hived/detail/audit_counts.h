@@ -14,10 +14,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The sum of of_leaf(leaf) over the leaves of every cell of a tree, by the value of the id of the
-// cell.
-//
-// Cost: O(cells).
+// The sum of of_leaf(leaf) over the leaves of every cell of a tree, by cell id. Cost: O(cells).
 template <class Tree, class F>
 [[nodiscard]] std::vector<std::uint32_t> sum_of_leaves(const Tree& tree, F&& of_leaf) {
   std::vector<std::uint32_t> n(tree.num_cells(), 0);
@@ -30,16 +27,13 @@ template <class Tree, class F>
   return n;
 }
 
-// For each physical cell of a chain, by the value of its id: its bad, opportunistic and guaranteed
-// leaves, and its leaves in allocated cells.
+// For each physical cell of a chain, by id: its bad, opportunistic, guaranteed and allocated
+// leaves.
 struct chain_counts {
   std::vector<std::uint32_t> bad, opportunistic, guaranteed, allocated;
 };
 
-// For every cell the number of its leaves that lie in allocated cells, by the value of the id of
-// the cell.
-//
-// Cost: O(cells).
+// For every cell, by id, the number of its leaves that lie in allocated cells. Cost: O(cells).
 [[nodiscard]] inline std::vector<std::uint32_t> count_allocated(const physical_chain& chain) {
   const uniform_tree& tree = chain.tree();
   std::vector<std::uint32_t> inside(tree.num_cells(), 0);
@@ -53,10 +47,8 @@ struct chain_counts {
   return sum_of_leaves(tree, [&](cell_id c) { return inside[c.value]; });
 }
 
-// For each level the number of cells without an allocated leaf that do not lie in a larger cell
-// without one; allocated: the result of count_allocated.
-//
-// Cost: O(cells).
+// For each level the number of cells without an allocated leaf that do not lie in a larger such
+// cell; allocated: the result of count_allocated. Cost: O(cells).
 [[nodiscard]] inline std::vector<std::uint32_t> count_largest_free(
     const uniform_tree& tree, const std::vector<std::uint32_t>& allocated) {
   std::vector<std::uint32_t> counts(tree.num_levels(), 0);
@@ -70,9 +62,7 @@ struct chain_counts {
   return counts;
 }
 
-// Counts the leaves of a chain from their holders, their health, and the cells that are allocated.
-//
-// Cost: O(cells).
+// Counts leaves by their holders, their health, and the allocated cells. Cost: O(cells).
 [[nodiscard]] inline chain_counts count_leaves(const physical_chain& chain) {
   const uniform_tree& tree = chain.tree();
   chain_counts n;
@@ -85,10 +75,7 @@ struct chain_counts {
   return n;
 }
 
-// For each level of a chain the number of healthy free cells, including cells inside larger free
-// cells.
-//
-// Cost: O(cells).
+// For each level the number of healthy free cells, also those in larger free cells. Cost: O(cells).
 [[nodiscard]] inline std::vector<std::uint32_t> count_healthy_free(const physical_chain& chain) {
   const uniform_tree& tree = chain.tree();
   const chain_counts n = count_leaves(chain);
@@ -100,8 +87,7 @@ struct chain_counts {
   return counts;
 }
 
-// The physical leaf that a virtual leaf is bound to; not valid if it is bound to nothing, or to
-// anything but a leaf of its chain.
+// The physical leaf that a virtual leaf is bound to; not valid if there is none.
 [[nodiscard]] inline cell_id leaf_image(const hived_cells& cells, vc_chain_id c, cell_id leaf) {
   const virtual_cluster& cluster = cells.cluster(c);
   const cell_id image = cluster.image(leaf);
@@ -114,10 +100,7 @@ struct chain_counts {
   return image.valid() && cells.chain(cells.cluster(c).chain()).holders(image).taken();
 }
 
-// For every cell of a virtual cluster the number of its leaves that are taken, by the value of the
-// id of the cell.
-//
-// Cost: O(cells).
+// For every cell of a virtual cluster, by id, the number of its taken leaves. Cost: O(cells).
 [[nodiscard]] inline std::vector<std::uint32_t> count_active(const hived_cells& cells,
                                                              vc_chain_id c) {
   return sum_of_leaves(cells.cluster(c).tree(),

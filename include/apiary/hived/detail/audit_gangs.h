@@ -19,8 +19,6 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Checks the table of gangs.
-//
 // table  a gang is found by its job, and only the list of its virtual cluster has it, once
 inline void audit_table(audit_notes& notes) {
   std::vector<bool> seen(notes.known.size(), false);
@@ -49,10 +47,8 @@ inline void audit_table(audit_notes& notes) {
   }
 }
 
-// Checks the claim on a leaf.
-//
-// claims  the claimer has a higher priority than the user; if the user is guaranteed, both have the
-//         same tenant
+// claims  the claimer has a higher priority than the user, and the same tenant if the user is
+//         guaranteed
 inline void audit_claim(audit_notes& notes, std::uint32_t c, cell_id at, leaf_holders h) {
   if (!notes.exists(h.user) || !notes.exists(h.claimer)) return;
   const gang_record& user = notes.gangs[h.user];
@@ -68,10 +64,7 @@ inline void audit_claim(audit_notes& notes, std::uint32_t c, cell_id at, leaf_ho
   });
 }
 
-// Checks the holders of all leaves.
-//
-// once     no two gangs use the same leaf, no two gangs claim the same leaf, and no gang has a leaf
-//          twice
+// once     no two gangs use the same leaf or claim the same leaf, and no gang has a leaf twice
 // holders  each leaf has the user and the claimer that the gangs name, and no other
 inline void audit_holders(audit_notes& notes) {
   std::vector<std::vector<leaf_holders>> expected;
@@ -106,10 +99,8 @@ inline void audit_holders(audit_notes& notes) {
   }
 }
 
-// Checks the cells of a guaranteed gang.
-//
-// own cells  a guaranteed gang uses the virtual cluster of its tenant, or of its pinned cell, and
-//            all its leaves are bound there
+// own cells  a guaranteed gang uses the virtual cluster of its tenant or pinned cell for all its
+// leaves
 inline void audit_own_cells(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   const bool known = g.cluster.value < notes.cells.num_clusters();
@@ -133,8 +124,8 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
   }
 }
 
-// For a gang that must end for another gang: whether it runs downgraded, and the other gang is
-// preempting and lists it in downgraded_victims.
+// Whether a gang that must end for another one runs downgraded, and the other gang is preempting
+// and lists it in downgraded_victims.
 [[nodiscard]] inline bool is_remembered(const audit_notes& notes, const gang_record& g) {
   if (g.state != gang_state::allocated || !g.downgraded || !notes.exists(g.ends_for)) return false;
   const gang_record& by = notes.gangs[g.ends_for];
@@ -143,10 +134,8 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
          std::find(jobs.begin(), jobs.end(), g.request.job) != jobs.end();
 }
 
-// Checks the missing leaves of a gang.
-//
-// missing  a missing leaf is not in the configuration, and its index is the index of a leaf that is
-//          not valid; the indices ascend, each occurs once
+// missing  a missing leaf is not in the configuration, and its index is that of a leaf that is not
+//          valid; the indices ascend, each occurs once
 inline void audit_missing(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   std::size_t next = 0;
@@ -163,8 +152,6 @@ inline void audit_missing(audit_notes& notes, gang_slot s) {
   }
 }
 
-// Checks the leaf type of a gang.
-//
 // type  a gang that was neither recovered nor moved is on leaves of the type that it asks for
 inline void audit_type(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
@@ -185,14 +172,12 @@ inline void audit_type(audit_notes& notes, gang_slot s) {
 }
 
 // Checks one gang, with all checks above that concern one gang.
-//
-// tasks       a gang has leaves for all its tasks. All leaves of a task are on one node. A task has
-//             all its leaves, missing ones included, or none if it has ended; only a task of a
-//             recovered gang may have fewer. A gang has at least one leaf
+// tasks       a gang has at least one leaf. All leaves of a task are on one node. A task has all
+//             its leaves, missing ones included, or none if it has ended; in a recovered gang it
+//             may have fewer
 // class       a gang has no virtual cluster if and only if it is opportunistic or downgraded
 // preempting  a preempting gang is guaranteed; only a preempting gang has downgraded victims
-// ending      a gang that must end for another gang runs and is downgraded; the other gang is
-//             preempting and lists it in downgraded_victims
+// ending      is_remembered holds for each gang that must end for another gang
 inline void audit_gang(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   std::size_t asked = 0;
@@ -243,9 +228,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
   if (g.guaranteed()) audit_own_cells(notes, s);
 }
 
-// Checks all gangs.
-//
-// Cost: O(leaves of the chains and of the gangs * levels).
+// Checks all gangs. Cost: O(leaves of the chains and of the gangs * levels).
 inline void audit_gangs(audit_notes& notes) {
   audit_table(notes);
   audit_holders(notes);

@@ -24,11 +24,8 @@ namespace detail {
   return c.valid() ? audit_text(c.value) : std::string("none");
 }
 
-// The state that is audited, the names of its cells and gangs in a witness, and the violations
-// found.
-//
-// Requires: layout, cells and gangs outlive it and do not change.
-// Cost:     construction O(gangs log gangs).
+// The state that is audited, texts for its cells and gangs, and the violations found. Requires:
+// layout, cells and gangs outlive it and do not change. Cost: O(gangs log gangs) to construct.
 struct audit_notes {
   const hived_layout& layout;
   const hived_cells& cells;
@@ -45,16 +42,14 @@ struct audit_notes {
     }
   }
 
-  // Reports a violation of an invariant; the witness has ids, names and counts.
   void report(const char* rule, std::string witness) {
     found.push_back({rule, std::move(witness)});
   }
-  // Reports the invariant with the text of witness(), unless it holds.
+  // Reports the invariant with the text of witness() (ids, names and counts), unless it holds.
   void expect(bool holds, const char* rule, const auto& witness) {
     if (!holds) report(rule, witness());
   }
 
-  // Whether there is a gang in this slot.
   [[nodiscard]] bool exists(gang_slot s) const noexcept {
     return s.value < known.size() && known[s.value];
   }

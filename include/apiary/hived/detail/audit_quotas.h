@@ -24,15 +24,12 @@ namespace detail {
   return n;
 }
 
-// Checks the quotas and the reservations of a chain.
-//
-// promises  one cell is reserved for each unbound root that is not pinned, and all reservations can
-//           be kept: the allocator counts for each level the cells that can be split besides the
-//           reserved ones, and a recount from the allocated cells gives the same number, at least 0
-// ledger    the quotas are those of the layout, the quotas in use are the bound roots, and the
-//           remaining total is the number of unbound roots
-//
-// Cost: O(cells of the chain + roots of the tenants in it).
+// Checks the quotas and the reservations of a chain. Cost: O(cells of the chain + roots in it).
+// reservations  one cell is reserved for each unbound root that is not pinned, and all can be
+//               granted: the number of cells of each level that can be split besides them is
+//               recounted and at least 0
+// ledger        the quotas are those of the layout, the quotas in use are the bound roots, and the
+//               remaining total is the number of unbound roots
 inline void audit_reservations(audit_notes& notes, std::uint32_t c) {
   const physical_chain& chain = notes.cells.chain(c);
   const level_t levels = chain.tree().num_levels();

@@ -20,11 +20,9 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Stores all cells of a HiveD scheduler, the gangs that hold each leaf, and which virtual cell is
-// bound to which physical cell. hived_cells decides the changes; this class applies them. Pinned
-// cells are bound in the constructor and stay bound.
-//
-// Changes after begin() are recorded; rollback() undoes them.
-//
+// bound to which physical cell. hived_cells decides the changes; this class applies them, records
+// those after begin(), and undoes them with rollback(). Pinned cells are bound in the constructor
+// and stay bound.
 // Cost: O(levels) per change; binding or unbinding a whole cell also O(nodes of the cell).
 class hived_bindings {
  public:
@@ -88,9 +86,8 @@ class hived_bindings {
   [[nodiscard]] vc_chain_id cluster_of_pinned(std::uint32_t pinned) const noexcept {
     return clusters_of_pinned_[pinned];
   }
-  // Whether the virtual cluster is that of a pinned cell.
   [[nodiscard]] bool is_pinned(vc_chain_id c) const noexcept { return pinned_[c.value]; }
-  // A hash over everything that decisions depend on: equal states have equal values.
+  // A hash over everything that decisions depend on.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
   // begin() starts to record changes; rollback() undoes all changes since then, keep() keeps them.
@@ -111,8 +108,8 @@ class hived_bindings {
     hold_now(chain, leaf, to);
   }
 
-  // Binds a virtual cell of level l to a physical cell; a whole cell (a root) is granted to the tenant.
-  // Requires: neither cell is bound; the physical cell of a whole cell can be granted.
+  // Binds a virtual cell of level l to a physical cell; a whole cell (a root) is granted to the
+  // tenant. Requires: neither cell is bound; the physical cell of a whole cell can be granted.
   void bind(vc_chain_id c, cell_id v, level_t l, cell_id p) {
     if (recording_) log_.on_rollback<&hived_bindings::unbind_now>(*this, c, v, l, p);
     bind_now(c, v, l, p);
@@ -132,7 +129,6 @@ class hived_bindings {
       clusters_[owner.cluster.value].show(owner.cell, good && !chain.holders(leaf).taken());
     return true;
   }
-
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     std::size_t n = 0;
     for (const physical_chain& chain : chains_) n += sizeof(chain) + chain.memory_bytes();
@@ -142,7 +138,6 @@ class hived_bindings {
 
  private:
   enum fact_kind : std::uint32_t { fact_holders, fact_bound, fact_bad };
-
   vc_chain_id add_cluster(tenant_id tenant, std::uint32_t chain, const hived_layout& layout,
                           std::span<const std::uint32_t> quota) {
     clusters_.emplace_back(tenant, chain, layout.chains[chain].tree,
@@ -150,7 +145,6 @@ class hived_bindings {
     pinned_.push_back(false);
     return vc_chain_id(num_clusters() - 1);
   }
-
   // The hash is the XOR of one pseudorandom word per fact.
   [[nodiscard]] static constexpr std::uint64_t fact(fact_kind kind, std::uint32_t a,
                                                     std::uint32_t b, std::uint32_t c,

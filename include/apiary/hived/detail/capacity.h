@@ -25,17 +25,16 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The capacity that an infeasibility proof counts: the cells that a gang may use in a chain, with the
-// levels of the chain, and the number of leaves of each node that are free for the gang.
+// The capacity that an infeasibility proof counts: the cells of a chain that a gang may use, and
+// the leaves of each node that are free for it.
 struct gang_capacity {
   ragged_tree tree;
   level_t node_level = 0;
   std::vector<std::uint32_t> free{};
 };
 
-// The virtual cells of a tenant as a tree whose roots are all at the highest level. A whole cell below
-// that level lies in no larger cell of the tenant; the tree therefore puts it alone into one separate
-// cell at each higher level. Nodes are numbered as in the cluster.
+// The virtual cells of a tenant as a tree whose roots are all at the highest level: a smaller whole
+// cell is alone in one tree cell at each higher level. Nodes are numbered as in the cluster.
 [[nodiscard]] inline ragged_tree tree_of(const virtual_cluster& cluster) {
   const quota_tree& cells = cluster.tree();
   const level_t levels = cells.num_levels();
@@ -51,9 +50,9 @@ struct gang_capacity {
   fan_outs[0] = {cells.cells(levels - 1).size() + alone};
   return ragged_tree(fan_outs);
 }
-// The same tree, but whole cells that are bound inside one physical cell above the node level lie in
-// one cell of the tree. Nodes are in the order of the hardware that they are bound to; unbound nodes
-// come last.
+// The same tree, but whole cells bound inside one physical cell above the node level lie in one
+// tree cell. Nodes are in the order of the hardware that they are bound to; unbound nodes come
+// last.
 struct bound_tree {
   struct node {
     std::uint32_t number = 0;  // in the cluster
@@ -63,8 +62,7 @@ struct bound_tree {
   ragged_tree tree;
   std::vector<node> nodes{};
 };
-// The tree of a virtual cluster as its whole cells are bound now.
-// Cost: O(nodes of the tenant * levels), and a sort of its whole cells.
+// The tree as bound now. Cost: O(nodes of the tenant * levels), and a sort of its whole cells.
 [[nodiscard]] inline bound_tree tree_as_bound(const virtual_cluster& cluster,
                                               const physical_chain& chain) {
   const quota_tree& cells = cluster.tree();
@@ -125,9 +123,8 @@ void for_each_bad_leaf(const physical_chain& chain, const F& f) {
     chain.healthy().for_each_bad_leaf(top, f);
 }
 
-// Counts for each node of a cluster the leaves that a guaranteed gang may get, healthy or bad: the
-// leaves that no gang of the same or a higher priority uses or has claimed. `restarted` is the gang
-// itself; its claims count as free.
+// Counts for each node of a cluster the leaves, healthy or bad, that no gang of the same or a
+// higher priority uses or has claimed. `restarted` is the gang itself; its claims count as free.
 // Cost: O(nodes and gangs of the tenant + leaves of its gangs of lower priority + bad leaves).
 inline void count_free(const hived_cells& cells, const gang_table& gangs,
                        const gang_request& request, vc_chain_id c,
@@ -159,9 +156,8 @@ inline void count_free(const hived_cells& cells, const gang_table& gangs,
     }
   }
 }
-// Counts for each node of a chain the leaves that an opportunistic gang may get, healthy or bad: the
-// leaves that no gang uses or has claimed.
-// Cost: O(nodes + bad leaves).
+// Counts for each node of a chain the leaves, healthy or bad, that no gang uses or has claimed: an
+// opportunistic gang may get them. Cost: O(nodes + bad leaves).
 inline void count_free(const physical_chain& chain, std::vector<std::uint32_t>& free) {
   free.resize(chain.num_nodes());
   for (std::uint32_t n = 0; n < free.size(); ++n)
@@ -177,9 +173,7 @@ struct refused_chain {
   wait_reason reason = wait_reason::busy;  // never: all leaves count; else those it may get
   std::optional<gang_slot> restarted{};    // the gang itself, if it is preempting
 };
-
-// Counts the leaves of each node as refused_chain::reason says.
-// Cost: as count_free; O(nodes) if the reason is `never`.
+// Counts the leaves of each node by refused_chain::reason. Cost: as count_free; `never` O(nodes).
 inline void count_leaves(const hived_cells& cells, const gang_table& gangs,
                          const gang_request& request, const refused_chain& at,
                          std::vector<std::uint32_t>& free) {
@@ -195,8 +189,7 @@ inline void count_leaves(const hived_cells& cells, const gang_table& gangs,
     free.insert(free.end(), r.nodes, r.leaves);
 }
 
-// The capacity that proof_check needs to check an infeasibility proof.
-// Cost: O(cells of the tenant, or of the chain), and as count_leaves.
+// The capacity for proof_check. Cost: O(cells of the tenant, or of the chain), and as count_leaves.
 [[nodiscard]] inline gang_capacity capacity_of(const hived_cells& cells, const gang_table& gangs,
                                                const gang_request& request,
                                                const refused_chain& at) {

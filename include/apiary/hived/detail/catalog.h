@@ -31,16 +31,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The immutable data of a HiveD scheduler. It checks requests against the layout, and converts between
-// the nodes and leaves that a host names and the leaves of chains.
-//
-// Cost: O(1) per leaf; check O(task groups).
+// Checks requests against the immutable layout, and converts between the nodes and leaves that a
+// host names and the leaves of chains. Cost: O(1) per leaf; check O(task groups).
 class hived_catalog {
  public:
   static constexpr std::uint64_t max_tasks = 1'000'000;        // per gang
   static constexpr std::size_t max_constrained_groups = 1024;  // task groups of a gang to be placed
-  // Leaves of a gang that runs already, or the leaves of the cluster if these are more. The gang may
-  // have started in a larger cluster.
+  // Leaves of a gang that runs already; more in a larger cluster. It may come from a larger cluster.
   static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
   explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
@@ -68,8 +65,7 @@ class hived_catalog {
     return type_of_chain_[chain];
   }
 
-  // Whether the layout has this tenant, chain and level, or leaf. kNotFound: it does not; the message
-  // has the number that is unknown.
+  // kNotFound: the layout has no such tenant, chain and level, or leaf.
   [[nodiscard]] absl::Status exists(tenant_id tenant) const {
     if (tenant.value < layout_.tenants.size()) return absl::OkStatus();
     return absl::NotFoundError("there is no tenant " + std::to_string(tenant.value));
@@ -89,10 +85,9 @@ class hived_catalog {
     return absl::NotFoundError("node " + layout_.node_name(node) + " has no leaf cell " +
                                std::to_string(position));
   }
-
-  // Checks a request without the state of the cluster. kInvalidArgument, kNotFound and
-  // kFailedPrecondition as hived::propose. `runs`: the gang runs already; it may have no tenant,
-  // because a reconfiguration may have removed its tenant.
+  // Checks a request without the state of the cluster, with the errors of hived::propose. `runs`:
+  // the gang runs already; it may have no tenant, because a reconfiguration may have removed its
+  // tenant.
   [[nodiscard]] absl::Status check(const gang_request& r, bool runs = false) const {
     const auto wrong = [&](const std::string& what) {
       return absl::InvalidArgumentError(name(r.job) + ": " + what);
@@ -147,8 +142,8 @@ class hived_catalog {
                                          layout_.pinned[*r.pinned].id +
                                          " belongs to another tenant");
   }
-  // Whether a preempting gang proposes the same request again; only the suggested nodes may differ.
-  // kInvalidArgument: the request differs.
+  // Whether a preempting gang proposes the same request again, apart from the suggested nodes.
+  // kInvalidArgument: it does not.
   [[nodiscard]] static absl::Status check_again(const gang_request& r, const gang_request& first) {
     if (r.tenant == first.tenant && r.priority == first.priority && r.groups == first.groups &&
         r.pinned == first.pinned && r.leaf_type == first.leaf_type && r.lazy == first.lazy &&
@@ -157,9 +152,9 @@ class hived_catalog {
     return absl::InvalidArgumentError(
         name(r.job) + " is preempting and proposes another request; cancel it first");
   }
-  // Whether the running gang `by` may be merged into the running gang `gang`. kInvalidArgument and
-  // kFailedPrecondition as hived::grow. It does not check whether a gang is being preempted, nor
-  // whether both lie in one cell of the required level (can_stand_together).
+  // Whether the running gang `by` may be merged into `gang`; kInvalidArgument and
+  // kFailedPrecondition as hived::grow. Does not check for preemptors, nor for the required level
+  // (can_stand_together).
   [[nodiscard]] static absl::Status can_join(const gang_record& gang, const gang_record& by) {
     const gang_request& r = gang.request;
     const gang_request& more = by.request;
@@ -193,8 +188,8 @@ class hived_catalog {
     }
     return absl::OkStatus();
   }
-  // Whether the leaves of both gangs lie in one cell of the level that `gang` requires, if it requires
-  // one. kFailedPrecondition: they do not.
+  // Whether both gangs lie in one cell of the level that `gang` requires. kFailedPrecondition: they
+  // do not.
   [[nodiscard]] absl::Status can_stand_together(const gang_record& gang,
                                                 const gang_record& by) const {
     const level_t required = gang.request.constraints.required;
@@ -237,10 +232,9 @@ class hived_catalog {
       }
     }
   }
-
-  // One level per entry of `leaves`, which are in the order of find_leaves. `of_those_there` has the
-  // levels of the valid leaves only; the others get any_level. Empty if `of_those_there` is empty.
-  // kInvalidArgument: there are more or fewer levels than valid leaves.
+  // One level per entry of `leaves` (see find_leaves), any_level where the leaf is not valid;
+  // `of_those_there` has the levels of the valid leaves, or is empty, like the result.
+  // kInvalidArgument: it has more or fewer.
   [[nodiscard]] static absl::StatusOr<std::vector<level_t>> levels_of_leaves(
       job_id job, std::span<const chain_leaf> leaves, std::span<const level_t> of_those_there) {
     std::vector<level_t> levels;
@@ -255,11 +249,10 @@ class hived_catalog {
     return absl::InvalidArgumentError(name(job) + ": " + std::to_string(of_those_there.size()) +
                                       " levels for " + std::to_string(there) + " leaf cells");
   }
-  // Converts the tasks of a gang, as a host reports them, to leaves: one entry per leaf of the request,
-  // not valid if the task does not have this leaf. Requires: check() accepts the request.
-  // kInvalidArgument: the number of tasks differs from the request; a task has more leaves than the
-  // request says; a leaf is beyond the node; two tasks have the same leaf; the request has more leaves
-  // than both max_recovered and the cluster.
+  // Converts the tasks of a gang, as a host reports them, to leaves: one entry per leaf of the
+  // request, not valid if the task does not have this leaf. Requires: check() accepts the request.
+  // kInvalidArgument: the number of tasks differs; a task has more leaves than requested; a leaf is
+  // beyond the node; two tasks share a leaf; more leaves than both max_recovered and the cluster.
   // kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<chain_leaf>> find_leaves(
       const gang_request& r, std::span<const task_place> tasks) const {
@@ -301,7 +294,6 @@ class hived_catalog {
     APIARY_RETURN_IF_ERROR(check_distinct(r.job, all));
     return all;
   }
-
   // The leaf with this node name and device index; not valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(std::string_view node, std::uint32_t device) const {
     const std::optional<node_id> n = layout_.find_node(node);
@@ -310,8 +302,8 @@ class hived_catalog {
     if (!at) return {};
     return {layout_.chain_of(*n).value, cell_id(first_leaf(*n).value + *at)};
   }
-  // The leaf of this configuration with the same node name and device index as leaf `l` of another
-  // configuration; not valid: there is none.
+  // The leaf here with the same node name and device index as a leaf of another configuration; not
+  // valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(const hived_catalog& other, chain_leaf l) const {
     const task_place there = other.place_of(l);
     return find_leaf(other.layout_.node_name(there.node), other.device_of(there));
@@ -321,9 +313,8 @@ class hived_catalog {
     return layout_.device(leaf.node, static_cast<std::uint32_t>(std::countr_zero(leaf.leaves)));
   }
   // Converts a request of another configuration to this one, by the names of tenant, leaf type and
-  // pinned cell. If its tenant no longer exists, or the pinned cell no longer exists or belongs to
-  // another tenant, the result has no tenant. If its leaf type no longer exists, the result accepts
-  // any. This is final: the names are not kept.
+  // pinned cell. Without its tenant or pinned cell there, the result has no tenant; without its
+  // leaf type, it accepts any. This is final: the names are not kept.
   [[nodiscard]] gang_request translate(const hived_catalog& other, gang_request r) const {
     const hived_layout& there = other.layout_;
     const auto tenant =
@@ -342,7 +333,6 @@ class hived_catalog {
   }
 
  private:
-  // Whether the leaves of both gangs lie in one chain, and both use the same virtual cluster or none.
   [[nodiscard]] static bool in_one_chain(const gang_record& gang, const gang_record& by) noexcept {
     std::optional<std::uint32_t> chain;
     for (const gang_record* g : {&gang, &by}) {

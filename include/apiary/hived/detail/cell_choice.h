@@ -14,13 +14,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Chooses a healthy cell of a level that can be granted to a tenant. A guest is a leaf on which an
-// opportunistic task runs. The result is the first cell without guests; if all cells have guests, the
-// first cell with the fewest guests among those in the smallest free cells. nullopt: no healthy cell
-// can be granted.
-// Cost: as reserving_buddy_allocator::find with a bitset, once per number of guests below the leaves
-//       of a node. O(cells of the level) only if the level is above the nodes and every cell has at
-//       least that many guests.
+// Chooses a healthy cell of a level that can be granted to a tenant, if there is one: the first
+// cell without guests (leaves with an opportunistic task), else the first with the fewest guests
+// among those in the smallest free cells.
+// Cost: as reserving_buddy_allocator::find with a bitset, for each number of guests below the
+//       leaves of a node. O(cells of the level) only above the nodes if every cell has at least
+//       that many guests.
 [[nodiscard]] inline std::optional<cell_id> find_quietest(const physical_chain& chain, level_t l) {
   const reserving_buddy_allocator& cells = chain.cells();
   if (const auto quiet = cells.find({.level = l, .usable = &chain.quiet()})) return quiet;
@@ -37,8 +36,7 @@ namespace detail {
                     [&](cell_id c) { return chain.guests(c); });
 }
 // The first unbound cell with the fewest guests among the children (`parts`) of a bound cell.
-// Requires: a child is unbound; otherwise the call aborts (APIARY_VERIFY).
-// Cost: O(children).
+// Requires: a child is unbound (APIARY_VERIFY). Cost: O(children).
 [[nodiscard]] inline cell_id first_quietest(const physical_chain& chain,
                                             id_range<cell_id> parts) noexcept {
   cell_id best;

@@ -38,8 +38,8 @@ class document_faults {
   std::string text_;
 };
 
-// A name from a document as error messages show it, always on one line. Quotes, backslashes and
-// control characters become C escapes (octal where C has no letter); bytes beyond ASCII stay.
+// A name as error messages show it, on one line. Quotes, backslashes and control characters become
+// C escapes (octal where C has no letter); bytes beyond ASCII stay.
 [[nodiscard]] inline std::string escaped(std::string_view name) {
   constexpr std::string_view marks = "\n\r\t\"'\\";
   std::string out;
@@ -69,11 +69,9 @@ struct cell_shape {
   level_t node_level = 0;
 };
 
-// Finds the levels and children of each cell type.
-//
-// Model:    hierarchical uniform composability, HiveD (OSDI 2020) section 3.
-// Requires: the types outlive this object.
-// Cost:     O(types); shape_of O(levels).
+// Finds the levels and children of each cell type, which must outlive this object. Model:
+// hierarchical uniform composability, HiveD (OSDI 2020) section 3. Cost: O(types); shape_of
+// O(levels).
 class hived_cell_types {
  public:
   // The leaves of a node are the bits of a 64-bit mask.
@@ -100,10 +98,9 @@ class hived_cell_types {
     find_cycles(types, faults);
   }
 
-  // The levels and children of a cell of type `top`; nullopt if they have a fault. The constructor has
-  // reported the faults of single types. This call adds the others, with `path`: `top` is unknown or
-  // a leaf, there are more levels than a tree can have, there is not exactly one node level, or a
-  // node has more leaves than possible.
+  // The levels and children of a cell of type `top`; nullopt if they have a fault. Adds, with
+  // `path`, the faults that the constructor has not: `top` is unknown or a leaf, more levels than a
+  // tree can have, not exactly one node level, or a node with too many leaves.
   [[nodiscard]] std::optional<cell_shape> shape_of(const std::string& top, const std::string& path,
                                                    document_faults& faults) const {
     std::vector<const cell_type_config*> down;
@@ -122,7 +119,6 @@ class hived_cell_types {
                  top.empty() ? "is missing" : in_quotes(top) + " is not one of the cellTypes");
       return std::nullopt;
     }
-
     cell_shape shape;
     shape.types.push_back(down.back()->child_type);
     std::uint32_t node_levels = 0;
@@ -156,7 +152,6 @@ class hived_cell_types {
     std::uint32_t walk = 0;  // the number of the find_cycles walk that visited it
     bool cyclic = false;     // contains itself
   };
-
   [[nodiscard]] static std::string path_of(const cell_type_config& type) {
     return "physicalCluster.cellTypes." + escaped(type.name);
   }
@@ -171,9 +166,7 @@ class hived_cell_types {
     const std::optional<std::uint32_t> found = index_.find(name);
     return found ? &types_[*found] : nullptr;
   }
-
-  // Walks down from each type through types not visited before. A walk that comes back to a type that
-  // it has visited itself has found a cycle.
+// Walks down from each type through types not visited before; a walk that meets itself is a cycle.
   void find_cycles(std::span<const cell_type_config> types, document_faults& faults) {
     std::uint32_t walk = 0;
     for (const cell_type_config& type : types) {

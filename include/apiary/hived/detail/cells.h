@@ -23,23 +23,19 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Binds the virtual cells of tenants to physical cells when leaves come into use, and unbinds them when
-// no leaf is in use any more. It knows no gangs; it only decides which of several equal cells to bind.
-//
-// Model: HiveD (OSDI 2020) sections 3 and 4. A virtual cell is bound while a leaf in it is in use; the
-//        reserving_buddy_allocator of the chain grants whole cells (roots). Differs: an unhealthy child
-//        of a bound cell is bound, too. So the tenant's virtual cells show what is unhealthy, and every
-//        other unbound virtual cell stands for a healthy physical one. A doomed cell that is not in use is
-//        never bound: a search binds whole cells tentatively instead (bind_everything), and
-//        hived::doomed() only counts.
-// Cost:  hold, place and vacate O(levels * fan-out). If a whole cell is bound or unbound, also O(nodes of
-//        the cell), and for place find_quietest.
+// Binds the virtual cells of tenants to physical cells when leaves come into use, and unbinds them
+// when no leaf is in use any more. It knows no gangs.
+// Model: HiveD (OSDI 2020) sections 3 and 4. The reserving_buddy_allocator of the chain grants
+//        whole cells (roots). Differs: an unhealthy child of a bound cell is bound, too, so that
+//        every other unbound virtual cell stands for a healthy physical one. A doomed cell that is
+//        not in use is never bound: a search binds whole cells tentatively (bind_everything).
+// Cost:  hold, place and vacate O(levels * fan-out). If a whole cell is bound or unbound, also
+//        O(nodes of the cell), and for place find_quietest.
 class hived_cells : private hived_bindings {
   using books = hived_bindings;
 
  public:
   explicit hived_cells(const hived_layout& layout) : books(layout) {}
-
   using books::begin;
   using books::chain;
   using books::cluster;
@@ -55,9 +51,9 @@ class hived_cells : private hived_bindings {
   using books::num_clusters;
   using books::rollback;
 
-  // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells; at each level, from
-  // the highest down, to the cell with the fewest guests (cell_choice.h). nullopt: no healthy whole
-  // cell can be granted; then nothing is bound.
+  // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells, at each level
+  // to the cell with the fewest guests. nullopt, and nothing is bound: no healthy whole cell can be
+  // granted.
   std::optional<cell_id> place(vc_chain_id c, cell_id leaf) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
@@ -81,9 +77,8 @@ class hived_cells : private hived_bindings {
     return image;
   }
 
-  // Binds a virtual leaf, and the unbound cells above it, to this physical leaf and the cells above that.
-  // Requires: the lowest bound cells above both leaves are bound to each other; if no cell above them
-  // is bound, the whole cell can be granted.
+  // The same, to this physical leaf and the cells above it. Requires: the lowest bound cells above
+  // both leaves are bound to each other; if there are none, the whole cell can be granted.
   void place_at(vc_chain_id c, bound_leaf at) {
     const virtual_cluster& cluster = books::cluster(c);
     climb(cluster, at.leaf);
@@ -92,11 +87,11 @@ class hived_cells : private hived_bindings {
   }
 
   static constexpr level_t no_level = ~level_t{0};  // not known, or no preference
-  // Binds a virtual leaf of the cluster, whichever is possible, to this physical leaf. If no cell above
-  // the physical leaf is bound, it first binds a whole cell: of the preferred level if one can be
-  // granted, otherwise of the highest (or the lowest) level possible. nullopt: the cluster has no
-  // virtual leaf for it.
-  // Cost: O(levels * fan-out); also O(whole cells of the cluster) if no cell above the leaf is bound.
+  // Binds a virtual leaf of the cluster, whichever is possible, to this physical leaf; nullopt:
+  // there is none. If no cell above the leaf is bound, first binds a whole cell: of the preferred
+  // level if one can be granted, otherwise of the highest (or the lowest) level possible.
+  // Cost: O(levels * fan-out); also O(whole cells of the cluster) if no cell above the leaf is
+  //       bound.
   std::optional<cell_id> adopt(vc_chain_id c, cell_id image, bool highest_first,
                                level_t preferred = no_level) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -130,8 +125,8 @@ class hived_cells : private hived_bindings {
   }
 
   // unuse: the running gang gives up the leaf. unclaim: the preempting gang gives up its claim.
-  // demote: the running gang becomes opportunistic on the leaf. Each vacates the virtual leaf if the
-  // leaf is no longer taken (leaf_holders::taken).
+  // demote: the running gang becomes opportunistic on it. Each vacates the virtual leaf if it is no
+  // longer taken.
   void unuse(std::uint32_t chain, cell_id leaf) {
     const leaf_holders h = books::chain(chain).holders(leaf);
     release(chain, leaf, {gang_slot(), h.claimer, false});
@@ -145,8 +140,8 @@ class hived_cells : private hived_bindings {
     release(chain, leaf, {h.user, h.claimer, false});
   }
 
-  // Unbinds a virtual leaf that is no longer taken, and the cells above it in which no leaf is taken any
-  // more. An unhealthy cell stays bound while the cell above it is bound. Pinned cells stay bound.
+  // Unbinds a virtual leaf that is no longer taken, and the cells above it without a taken leaf.
+  // Unhealthy cells stay bound while the cell above them is bound; pinned cells stay bound.
   void vacate(vc_chain_id c, cell_id leaf) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
@@ -169,10 +164,9 @@ class hived_cells : private hived_bindings {
     }
   }
 
-  // Call after place_at and adopt: binds the unhealthy cells inside the whole cell of this virtual leaf,
-  // so that the tenant's virtual cells show them. Skips a whole cell that is `shown`. Returns the whole
-  // cell.
-  // Cost: O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
+  // Call after place_at and adopt: binds the unhealthy cells inside the whole cell of this virtual
+  // leaf, unless it is `shown`, so that virtual cells show them. Returns the whole cell. Cost:
+  // O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
   cell_id reveal(vc_chain_id c, cell_id leaf, cell_id shown = cell_id()) {
     const quota_tree& tree = books::cluster(c).tree();
     level_t l = 0;
@@ -198,17 +192,15 @@ class hived_cells : private hived_bindings {
     std::uint64_t visited = 0;  // candidates ranked or looked at
     bool complete = true;       // every whole cell could be bound
   };
-  // Binds all whole cells of the cluster to the cells that grant_ranking puts first, and binds what is
-  // unusable in them. Then every unbound virtual cell stands for a usable physical one, whatever the
-  // filter. For searches only: the caller must undo it (rollback).
-  // `piece`: grant_ranking counts groups of so many usable leaves in one node.
-  // `skips`: the i-th whole cell to be bound passes over skips[i] cells (grant_ranking::next). Trying
-  // different skips for each whole cell leaves out no binding that matters. Without skips, every whole
-  // cell can be bound.
-  // `again`: nothing but the skips has changed since the last call. A level then needs no new ranking
-  // if the same cells are bound at the levels above it.
-  // Cost: O(cells of the cluster), and grant_ranking if there are skips, or if a whole cell finds no
-  //       usable cell without guests.
+  // Binds all whole cells of the cluster to the cells that grant_ranking puts first, and binds what
+  // is unusable in them: every unbound virtual cell then stands for a usable physical one, whatever
+  // the filter. For searches only: the caller must undo it (rollback).
+  // `piece`: grant_ranking counts groups of so many usable leaves in one node. `skips`: the i-th
+  // whole cell passes over skips[i] cells (grant_ranking::next); the skips reach every binding that
+  // matters, and without skips every whole cell can be bound. `again`: only the skips have changed
+  // since the last call, so a level keeps its ranking if the same cells are bound above it.
+  // Cost: O(cells of the cluster), and grant_ranking if there are skips, or if a whole cell finds
+  //       no usable cell without guests.
   whole_cells bind_everything(vc_chain_id c, const health<uniform_tree>& usable,
                               std::uint32_t piece, std::span<const std::uint32_t> skips = {},
                               bool again = false) {
@@ -256,9 +248,8 @@ class hived_cells : private hived_bindings {
     }
     return done;
   }
-  // Binds at most `most` unbound whole cells of a level, each to the cell that choose() returns. It stops
-  // if choose() returns a cell that is not valid. For searches only: the caller must undo it.
-  // Requires: the cell that choose() returns can be granted.
+  // Binds at most `most` unbound whole cells of a level to cells that choose() returns (they can be
+  // granted), until one is not valid. For searches only: the caller must undo it.
   template <class Choose>
   void bind_some(vc_chain_id c, level_t l, std::uint64_t most, const Choose& choose) {
     for (const cell_id root : books::cluster(c).tree().roots(l)) {
@@ -268,8 +259,8 @@ class hived_cells : private hived_bindings {
       bind(c, root, l, to);
     }
   }
-  // An upper bound, over all ways to grant the unbound whole cells, of how many groups of `piece` usable
-  // leaves in one node they have.
+  // An upper bound on the groups of `piece` usable leaves in one node that the unbound whole cells
+  // can have, however they are granted.
   [[nodiscard]] std::uint64_t most_pieces(vc_chain_id c, const health<uniform_tree>& usable,
                                           std::uint32_t piece) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -288,8 +279,8 @@ class hived_cells : private hived_bindings {
     return pieces;
   }
 
-  // Marks a leaf healthy or bad. Returns whether its health changed. It binds a bad leaf in a bound cell,
-  // and unbinds what was bound only because it was unhealthy.
+  // Marks a leaf healthy or bad; returns whether its health changed. Binds a bad leaf in a bound
+  // cell, and unbinds what was bound only because it was unhealthy.
   bool mark(std::uint32_t c, cell_id leaf, bool good) {
     if (!books::mark(c, leaf, good)) return false;
     const physical_chain& chain = books::chain(c);
@@ -308,8 +299,8 @@ class hived_cells : private hived_bindings {
   }
 
  private:
-  // The lowest bound cell at or above a virtual leaf; not valid if there is none. path_ gets the unbound
-  // cells below it, lowest first.
+  // The lowest bound cell at or above a virtual leaf, if any. path_: the unbound cells below it,
+  // lowest first.
   cell_id climb(const virtual_cluster& cluster, cell_id leaf) {
     path_.clear();
     cell_id v = leaf;
@@ -331,7 +322,6 @@ class hived_cells : private hived_bindings {
       if (books::cluster(c).image(part).valid()) unbind_with_parts(c, part, l - 1);
     unbind(c, v, l);
   }
-
   // Binds the unusable cells inside a bound cell, at all levels below it.
   void reveal(vc_chain_id c, cell_id v, level_t l, const health<uniform_tree>& usable) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -348,9 +338,8 @@ class hived_cells : private hived_bindings {
       reveal(c, chain.owner(part).cell, l - 1, usable);
     }
   }
-
-  // Whether p is bound although no leaf in it is taken and it is not a whole cell: if it is healthy, it
-  // need not be bound.
+// Whether p is bound although no leaf in it is taken and it is no whole cell: it need not be if
+// healthy.
   [[nodiscard]] bool is_spare(const physical_chain& chain, cell_id p, level_t l) const noexcept {
     const virtual_cell owner = chain.owner(p);
     if (!owner.cell.valid()) return false;
@@ -358,7 +347,6 @@ class hived_cells : private hived_bindings {
     if (!cluster.tree().parent(owner.cell, l).valid()) return false;
     return l == 0 ? !chain.holders(p).taken() : cluster.active(owner.cell) == 0;
   }
-
   [[nodiscard]] static cell_id first_unbound(const virtual_cluster& cluster,
                                              id_range<cell_id> cells) noexcept {
     for (const cell_id c : cells)

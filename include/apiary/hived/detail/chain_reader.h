@@ -26,11 +26,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Reads the physical cells of a configuration document. The address of a cell that is neither a node
-// nor a leaf is ignored. An entry with a fault is reported and left out; entries are not reported only
-// because another entry was left out.
-//
-// Cost: O(cells of the document + leaves).
+// Reads the physical cells of a configuration document. The address of a cell that is neither a
+// node nor a leaf is ignored. An entry with a fault is reported and left out; that causes no
+// further report. Cost: O(cells of the document + leaves).
 class hived_chain_reader {
  public:
   std::vector<chain_layout> chains{};   // by descending name
@@ -65,9 +63,8 @@ class hived_chain_reader {
     return path_of(*at.above) + ".cellChildren" + child;
   }
   [[nodiscard]] chain_layout& chain(chain_id c) noexcept { return chains[c.value]; }
-
-  // Adds one chain for each cell type in physicalCells. A fault is reported at the first entry of the
-  // type.
+// Adds one chain for each cell type in physicalCells; faults are reported at the first entry of the
+// type.
   void add_chains(std::span<const physical_cell_config> cells, const hived_cell_types& types) {
     struct use {
       std::size_t first;
@@ -77,7 +74,6 @@ class hived_chain_reader {
     for (std::size_t i = 0; i < cells.size(); ++i)
       ++uses.try_emplace(cells[i].type, use{i, 0}).first->second.count;
     if (uses.empty()) faults_.add("physicalCluster.physicalCells", "no cells");
-
     std::uint32_t nodes = 0;
     for (const auto& [type, used] : uses) {
       const std::string path = path_of({nullptr, used.first}) + ".cellType";
@@ -114,9 +110,8 @@ class hived_chain_reader {
     }
     return true;
   }
-
-  // Whether the bitset of physical_chain can index the chain: it has one bit per node and class of
-  // guests and idle leaves (physical_chain::guest_class). Requires: has_tree.
+// Whether the bitset of physical_chain, one bit per node and guest_class, can index the chain.
+// Requires: has_tree.
   [[nodiscard]] bool has_node_index(const cell_shape& shape, const std::string& path) {
     std::uint64_t nodes = 1;
     std::uint64_t leaves = 1;
@@ -130,7 +125,6 @@ class hived_chain_reader {
                           std::to_string(most) + " nodes");
     return false;
   }
-
   void add_cells(std::span<const physical_cell_config> cells) {
     std::vector<std::uint32_t> roots(chains.size());
     for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -141,7 +135,6 @@ class hived_chain_reader {
       add_cell({nullptr, i}, cell, {c, top, roots[c.value]++}, false);
     }
   }
-
   void add_cell(const place& at, const physical_cell_config& cell, position where,
                 bool inside_pinned) {
     chain_layout& in = chain(where.chain);
@@ -164,7 +157,6 @@ class hived_chain_reader {
         add_device(at, "", {where.chain, 0, in.tree.index(leaf, 0)});
       return;
     }
-
     const std::uint32_t n = in.tree.fan_out(where.level);
     if (cell.children.size() != n) {
       faults_.add(path_of(at) + ".cellChildren",
@@ -182,7 +174,6 @@ class hived_chain_reader {
                inside_pinned);
     }
   }
-
   void add_pinned(const place& at, const std::string& id, position where) {
     const auto index = static_cast<std::uint32_t>(pinned.size());
     if (!pinned_of_id.add(id, index)) {
@@ -191,7 +182,6 @@ class hived_chain_reader {
     const cell_id c = chain(where.chain).tree.at(where.level, where.index);
     pinned.push_back({.id = id, .chain = where.chain, .cell = c});
   }
-
   void add_node(const place& at, const std::string& name, position where) {
     chain_layout& in = chain(where.chain);
     first_leaf_of_node_ = in.device_of_leaf.size();
@@ -202,7 +192,6 @@ class hived_chain_reader {
       faults_.add(path_of(at) + ".cellAddress", "node " + in_quotes(name) + " is named twice");
     }
   }
-
   // Adds a leaf. Without an address, its device index is its position in the node.
   void add_device(const place& at, const std::string& address, position where) {
     chain_layout& in = chain(where.chain);

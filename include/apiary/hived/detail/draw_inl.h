@@ -26,11 +26,11 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Draws one cluster, once; draw() is its only caller.
+// Draws one cluster, once.
 class hived_drawing {
  public:
-  // At least 40 characters wide. Each tenant gets the first letter of its name that is still unused, then
-  // the first unused letter of the alphabet; tenants after the 26th share letters.
+  // At least 40 characters wide. A tenant gets the first unused letter of its name, else of the
+  // alphabet; tenants after the 26th share letters.
   hived_drawing(const hived& h, std::size_t width)
       : h_(h), width_((std::max)(width, std::size_t{40})) {
     std::uint32_t taken = 0;  // bit i: the i-th letter is used
@@ -102,7 +102,7 @@ class hived_drawing {
       if (c < ' ' || c > '~') c = '?';
     return out;
   }
-  // The end of a long name, because that is where names usually differ.
+  // The end of a long name: names usually differ there.
   [[nodiscard]] static std::string short_name(std::string_view name) {
     if (name.size() <= max_name) return ascii(name);
     return '~' + ascii(name.substr(name.size() - max_name + 1));
@@ -114,8 +114,7 @@ class hived_drawing {
     if (text.size() < size) text.append(size - text.size(), ' ');
     return text;
   }
-
-  // The label of a gang: the letter of its tenant (capital: guaranteed) and the last digit of its job.
+  // The letter of the gang's tenant (capital: guaranteed) and the last digit of its job.
   [[nodiscard]] std::string label(gang_slot s, bool guaranteed) {
     labels_ = true;
     const gang_request& r = h_.gangs()[s].request;
@@ -137,7 +136,6 @@ class hived_drawing {
     claims_ = claims_ || s.valid();
     return s.valid() ? label(s, true) + ' ' : "   ";
   }
-
   // The tenant that owns this cell as a whole cell, with the id of a pinned cell; else empty.
   [[nodiscard]] std::string owner(std::uint32_t c, cell_id cell, level_t l) const {
     const detail::hived_cells& cells = h_.cells();
@@ -169,7 +167,6 @@ class hived_drawing {
     }
     return text;
   }
-
   // The leaves of a node, in text lines of at most `room` characters, with gaps between cells.
   [[nodiscard]] row row_of(std::uint32_t c, cell_id node, std::size_t room) {
     const detail::physical_chain& chain = h_.cells().chain(c);
@@ -198,7 +195,6 @@ class hived_drawing {
     if (!claimed) r.claims.clear();
     return r;
   }
-
   void draw_chain(std::uint32_t c) {
     const detail::physical_chain& chain = h_.cells().chain(c);
     const chain_layout& layout = h_.layout().chains[c];
@@ -221,7 +217,6 @@ class hived_drawing {
     const level_t top = chain.tree().num_levels() - 1;
     draw_cells(c, top, chain.tree().cells(top), 2);
   }
-
   [[nodiscard]] static bool idle(const detail::physical_chain& chain, cell_id c) {
     return chain.cells().cells().enclosing_free_level(c) && chain.guests(c) == 0 &&
            chain.healthy().healthy(c);
@@ -248,8 +243,8 @@ class hived_drawing {
       }
     }
   }
-  // Draws the first of the nodes, and the number of equal nodes after it if they are enough to be
-  // summarized. Returns how many nodes this covers.
+  // Draws the first node, and the number of equal nodes after it if there are enough. Returns how
+  // many nodes this covers.
   std::uint32_t draw_nodes(std::uint32_t c, id_range<cell_id> nodes, std::size_t indent) {
     const chain_layout& layout = h_.layout().chains[c];
     const std::string space(indent, ' ');
@@ -273,9 +268,8 @@ class hived_drawing {
     line(space + "... " + std::to_string(alike - 1) + " more like it");
     return alike;
   }
-
-  // Draws how many of its whole cells a tenant has in use. `any`: whether it has gangs. With more than
-  // 26 tenants, those that use nothing are only counted.
+  // Draws how many of its whole cells a tenant has in use. `any`: it has gangs. With more than 26
+  // tenants, those that use nothing are only counted.
   void draw_tenant(tenant_id t, bool any) {
     std::string text;
     for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) {
@@ -296,9 +290,8 @@ class hived_drawing {
     line(std::string(1, letters_[t.value]) + ' ' + padded(name(t), tenant_width_) +
          (text.empty() ? "" : "  bound: ") + text);
   }
-
-  // All gangs by tenant; gangs without a tenant come last. The gangs of a tenant: guaranteed ones first,
-  // then higher priorities, then lower jobs.
+  // All gangs by tenant, last those without: guaranteed gangs first, then higher priorities, then
+  // lower jobs.
   [[nodiscard]] std::vector<gang_slot> gangs_by_tenant() const {
     std::vector<gang_slot> all = h_.gangs().by_job();
     merge_sort(all, [&](gang_slot a, gang_slot b) {
@@ -342,7 +335,6 @@ class hived_drawing {
       gangs = gangs.subspan(alike);
     }
   }
-
   const hived& h_;
   std::size_t width_;
   std::string letters_;  // one for each tenant

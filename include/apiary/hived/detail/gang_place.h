@@ -31,7 +31,7 @@ struct gang_place {
   std::vector<gang_slot> downgraded{};  // lose their tenant's cells; those not lazy must end
 };
 
-// The number of leaves of a cell, for each level of a tree, as node_leaves::cell_sizes needs it.
+// The number of leaves of a cell for each level of a tree.
 class level_sizes {
  public:
   void assign(const uniform_tree& tree) noexcept {

@@ -29,7 +29,6 @@ struct node_gpus {
 // Collects the GPUs of tasks, node after node (choose_leaves), ordered by task group, then task.
 class gpus_of_tasks {
  public:
-  // Begins a gang.
   void begin(std::span<const task_group> groups) {
     next_.clear();
     std::uint32_t total = 0;
@@ -63,7 +62,6 @@ class gpus_of_tasks {
       }
     }
   }
-  // The GPUs taken so far.
   [[nodiscard]] const std::vector<cell_id>& leaves() const noexcept { return leaves_; }
 
  private:
@@ -72,33 +70,29 @@ class gpus_of_tasks {
   std::vector<cell_id> leaves_;
 };
 
-// A class of a node index: all its nodes have `free` GPUs that the gang can use. The class
-// `otherwise`, if there is one, has as many; its nodes are taken where that saves racks
-// (pick_either).
+// A class of a node index: its nodes have `free` GPUs that the gang can use. The nodes of the class
+// `otherwise` have as many, and are taken where that saves racks (pick_either).
 struct indexed_class {
   node_index::class_t index = 0;                     // index of the class
   std::uint32_t free = 0;                            // free GPUs of each node of the class
-  node_index::class_t otherwise = node_index::none;  // see above
+  node_index::class_t otherwise = node_index::none;  // none: there is no such class
 };
 
-// Which rack to choose among racks that have enough nodes for the rest of a gang: the one with the
-// most, or the one with the fewest, which keeps fuller racks whole.
+// Which rack to choose among those with enough nodes for the rest of a gang: the one with the most,
+// or the one with the fewest, which keeps fuller racks whole.
 enum class rack_choice : std::uint8_t { fullest, tightest };
 
 // Places all tasks of a gang, or none, on the nodes of an index. It decides exactly (gang_fit),
 // prefers the classes that come first, takes the nodes of a class in as few racks as possible
-// (node_index), and chooses GPUs of a node that are close together (choose_leaves).
-// Call fit(), then choose_nodes(), then choose_gpus_of().
-//
-// Model:    HiveD (OSDI 2020) section 3.3, "buddy cell" placement inside a virtual cluster.
-//           Differs: complete, knows racks, and polynomial inside a node.
-// Cost:     gang_fit, node_index::pick and choose_leaves together; nothing else grows with the
-//           cluster.
+// (node_index), and chooses GPUs that are close together (choose_leaves). Call fit(),
+// choose_nodes(), choose_gpus_of().
+// Model: HiveD (OSDI 2020) section 3.3, "buddy cell" placement inside a virtual cluster. Differs:
+//        complete, knows racks, and polynomial inside a node.
+// Cost:  gang_fit, node_index::pick and choose_leaves; nothing else grows with the cluster.
 class gang_placer {
  public:
-  // Decides whether the gang fits on nodes of these classes, which are in order of preference. The
-  // result is valid until the next call; its nodes name classes only, until choose_nodes() chooses
-  // nodes.
+  // Decides whether the gang fits on nodes of these classes, in order of preference. The result is
+  // valid until the next call; its nodes are classes until choose_nodes() chooses nodes.
   const gang_fit::result& fit(const node_index& nodes, std::span<const indexed_class> classes,
                               std::span<const task_group> groups) {
     classes_.clear();
@@ -137,11 +131,9 @@ class gang_placer {
       }
     }
   }
-  // The nodes chosen.
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return chosen_; }
-
-  // After choose_nodes(): chooses GPUs of these nodes, one entry for each node; ordered by task
-  // group, then task.
+  // After choose_nodes(): chooses GPUs of these nodes (one entry for each), by task group, then
+  // task.
   const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                              std::span<const task_group> groups) {
     APIARY_ASSERT(nodes.size() == chosen_.size());

@@ -28,12 +28,11 @@ struct grant_candidate {
   cell_id cell{};
 };
 
-// Ranks the cells of a level that can be granted (reserving_buddy_allocator): the cell that can hold the
-// most tasks of `piece` leaves comes first. Ties: most usable leaves, then fewest leaves with an
+// Ranks the cells of a level that can be granted (reserving_buddy_allocator): first the cell that
+// can hold the most tasks of `piece` leaves. Ties: most usable leaves, then fewest leaves with an
 // opportunistic task, then the smallest enclosing free cell, then the lowest id.
-//
-// Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) for each cell that it
-//       passes.
+// Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) for each cell
+//       passed.
 class grant_ranking {
  public:
   // The cells, best first; the span is valid until the next call. Requires: piece > 0.
@@ -63,14 +62,13 @@ class grant_ranking {
     });
     return ranked_;
   }
-  // Starts again with the best cell of the last ranking. Requires: a rollback has made its cells free
-  // again.
+  // Starts again with the best cell. Requires: a rollback has made the cells of the last ranking
+  // free again.
   void restart() noexcept { next_ = 0; }
   // How many cells of the ranking next() has looked at.
   [[nodiscard]] std::size_t visited() const noexcept { return next_; }
-  // The next cell that can still be granted, after `skip` such cells. Cells in completely usable free
-  // cells of one level are equally good: if one is skipped, the others are skipped, too, and do not count.
-  // Not valid: no cell is left.
+  // The next cell that can still be granted, after `skip` such cells; not valid: none is left.
+  // Cells in completely usable free cells of one level are equal: all of them count as one skip.
   cell_id next(const physical_chain& chain, const health<uniform_tree>& usable,
                std::uint32_t skip) noexcept {
     const reserving_buddy_allocator& cells = chain.cells();

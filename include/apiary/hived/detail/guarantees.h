@@ -25,36 +25,28 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The gangs of a HiveD scheduler and their cells; takes cells of its tenant from a gang that runs, and
-// gives them back. hived_state adds and removes gangs.
-//
-// Model: HiveD (OSDI 2020) section 5. Differs: cells that a preemption has taken from lazy gangs are given
-//        back when it is cancelled.
-// Cost:  O(leaves of the gang * levels * fan-out) for each call. On bad hardware also O(fan-out)
-//        for each unhealthy cell in the whole cells of the gang, once for consecutive leaves in the
-//        same whole cell. A call that gives a gang cells of its tenant where it runs (upgrade,
-//        oust, restore) also costs O(whole cells of the tenant) for each whole cell that the gang
-//        lies in; oust does that as often as there are gangs of lower priority.
+// The gangs of a HiveD scheduler and their cells; takes cells of its tenant from a gang that runs,
+// and gives them back. hived_state adds and removes gangs.
+// Model: HiveD (OSDI 2020) section 5. Differs: cells that a preemption has taken from lazy gangs
+//        are given back when it is cancelled.
+// Cost:  O(leaves of the gang * levels * fan-out) for each call; also O(fan-out) for each unhealthy
+//        cell in its whole cells. upgrade, oust and restore also O(whole cells of the tenant) for
+//        each whole cell of the gang, oust as often as there are gangs of lower priority.
 class hived_guarantees {
  public:
   explicit hived_guarantees(const hived_layout& layout)
       : cells_(layout), gangs_(cells_.num_clusters()), hash_(layout.hash()) {}
 
-  // The cells of the cluster and of the tenants.
   [[nodiscard]] const hived_cells& cells() const noexcept { return cells_; }
-  // The same for a search, which must leave the cells as they were.
+  // For a search, which must leave the cells as they were.
   [[nodiscard]] hived_cells& cells() noexcept { return cells_; }
-  // All gangs.
   [[nodiscard]] const gang_table& gangs() const noexcept { return gangs_; }
-  // A hash of the layout, the gangs and their cells: equal states of equal layouts have equal
-  // values.
+  // A hash of the layout, the gangs and their cells.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_ ^ cells_.hash(); }
-
-  // For a gang for which readmit found no cells: takes them from gangs of lower priority that run
-  // in the same virtual cluster and that no gang preempts. Downgrades these gangs, cheapest first,
-  // until the gang fits; then restores every gang that need not have been downgraded. On failure it
-  // restores all of them. A gang whose levels are unknown takes no cells from gangs whose levels
-  // are known, nor from gangs that never had to be readmitted. Returns whether the gang has cells.
+  // For a gang for which readmit found no cells: downgrades running gangs of lower priority in its
+  // virtual cluster that are not being preempted, cheapest first, until it fits; then restores
+  // those that need not have been downgraded (all of them on failure). A gang with unknown levels
+  // takes no cells from gangs with known levels. Returns whether the gang has cells.
   bool oust(gang_slot slot, std::span<const level_t> levels) {
     const vc_chain_id cluster = cluster_for(gangs_[slot]);
     if (!cluster.valid()) return false;
@@ -78,8 +70,8 @@ class hived_guarantees {
     while (ousted-- > 0) upgrade(lower[ousted].slot, lower[ousted].levels);
     return done;
   }
-  // Takes the cells of its tenant from a guaranteed gang: it keeps running as opportunistic, and
-  // remembers the levels of its whole cells.
+  // Takes its tenant's cells from a guaranteed gang: it runs on as opportunistic and remembers
+  // their levels.
   void downgrade(gang_slot slot) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
@@ -90,12 +82,11 @@ class hived_guarantees {
     gang.downgraded = true;
     hash_ ^= fact(slot);
   }
-  // Gives the downgraded gangs among `jobs` cells of their tenants where they run, as far as such
-  // cells are free: by descending priority, then by job, and in whole cells of the levels that they
-  // had if possible. Returns the jobs that got cells. A gang that got none is recorded as
-  // downgraded by each gang that may be in the way: by `preempting`, if it is given, and by the
-  // gangs that have claimed a leaf of it.
-  // Cost: also O(gangs that get no cells * leaves of the gangs that record them).
+  // Gives the downgraded gangs among `jobs` free cells of their tenants where they run, by
+  // descending priority, then by job, in whole cells of the levels that they had if possible.
+  // Returns the jobs that got cells. `preempting`, and gangs that have claimed a leaf of it,
+  // remember a gang that got none. Cost: also O(gangs that get no cells * leaves of the gangs that
+  // remember them).
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
@@ -124,8 +115,8 @@ class hived_guarantees {
     }
     return restored;
   }
-  // Whether another gang has claimed a leaf of this gang, or has taken the cells of its tenant and
-  // waits for its end.
+  // Whether another gang has claimed a leaf of this gang, or has taken its cells and waits for its
+  // end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
     return gang.ends_for.valid() || gang.claimed(cells_);
   }
@@ -138,9 +129,8 @@ class hived_guarantees {
     }
     return ending;
   }
-  // For each leaf of a gang the level of the whole cell of its tenant around it. If the gang is
-  // downgraded: of the whole cell that was around it. no_level for a leaf that does not exist;
-  // empty if the levels are unknown.
+  // For each leaf the level of its tenant's whole cell around it, for a downgraded gang the level
+  // it had. no_level for a leaf that does not exist; empty if the levels are unknown.
   [[nodiscard]] std::vector<level_t> levels_of(const gang_record& gang) const {
     if (!gang.guaranteed()) return gang.lost;
     std::vector<level_t> levels;
@@ -149,7 +139,6 @@ class hived_guarantees {
                                       : hived_cells::no_level);
     return levels;
   }
-
  protected:
   // Records that a gang must end for a preempting gang; not valid: it need not end.
   void end_for(gang_slot slot, gang_slot preempting) {
@@ -174,8 +163,8 @@ class hived_guarantees {
     hash_ ^= fact(slot);
     return true;
   }
-  // Binds the unhealthy cells in the whole cells in which the gang has leaves, so that the tenant
-  // has them in its view.
+  // Binds the unhealthy cells in the gang's whole cells, so that the tenant's virtual cells show
+  // them.
   void reveal(const gang_record& gang) {
     cell_id shown;
     for (const chain_leaf& l : gang.leaves) {
@@ -186,8 +175,7 @@ class hived_guarantees {
       shown = cells_.reveal(at.cluster, at.cell, shown);
     }
   }
-  // A hash of what the holders of the leaves do not say about a gang, such as which leaf belongs to
-  // which task.
+  // A hash of what the holders do not say about a gang, such as which leaf belongs to which task.
   [[nodiscard]] std::uint64_t fact(gang_slot s) const noexcept {
     const gang_record& gang = gangs_[s];
     const gang_request& r = gang.request;

@@ -239,7 +239,6 @@ APIARY_INLINE absl::StatusOr<hived_reconfiguration> hived::reconfigure(const hiv
   *core_ = std::move(*next.core_);
   return report;
 }
-
 APIARY_INLINE const hived_layout& hived::layout() const noexcept { return core_->catalog.layout(); }
 
 APIARY_INLINE const detail::hived_catalog& hived::catalog() const noexcept {
@@ -249,7 +248,6 @@ APIARY_INLINE const detail::hived_catalog& hived::catalog() const noexcept {
 APIARY_INLINE const detail::hived_cells& hived::cells() const noexcept {
   return core_->state.cells();
 }
-
 APIARY_INLINE const gang_table& hived::gangs() const noexcept { return core_->state.gangs(); }
 
 APIARY_INLINE std::optional<leaf_type_id> hived::find_leaf_type(
@@ -258,7 +256,6 @@ APIARY_INLINE std::optional<leaf_type_id> hived::find_leaf_type(
 }
 
 APIARY_INLINE std::uint64_t hived::hash() const noexcept { return core_->state.hash(); }
-
 APIARY_INLINE const gang_record* hived::find(job_id job) const {
   const auto slot = gangs().find(job);
   return slot ? &gangs()[*slot] : nullptr;
@@ -267,7 +264,6 @@ APIARY_INLINE const gang_record* hived::find(job_id job) const {
 APIARY_INLINE const std::vector<job_id>& hived::restored() const noexcept {
   return core_->restored;
 }
-
 APIARY_INLINE bool hived::being_preempted(const gang_record& gang) const noexcept {
   return core_->state.being_preempted(gang);
 }
@@ -286,9 +282,7 @@ APIARY_INLINE absl::StatusOr<std::uint32_t> hived::doomed(tenant_id tenant, chai
   const healthy_free<uniform_tree> healthy(at.cells().cells(), at.healthy());
   return cells().ledger(chain.value).doomed(tenant, level, healthy.count(level));
 }
-
 APIARY_INLINE std::size_t hived::memory_bytes() const noexcept { return cells().memory_bytes(); }
-
 APIARY_INLINE std::string hived::name(job_id job) { return detail::hived_catalog::name(job); }
 
 APIARY_INLINE absl::StatusOr<gang_slot> hived::existing(job_id job) const {

@@ -9,10 +9,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A T that is constructed at its first use, so that an object that rarely needs a large T stays small.
-// A copy holds a copy of the T if the T exists; a moved-from object has no T.
-//
-// Cost: a pointer; one allocation at the first use.
+// A T that is constructed at its first use: objects that rarely need a large T stay small. A copy
+// copies the T if there is one; a moved-from object has none. Cost: a pointer; one allocation at
+// the first use.
 template <class T>
 class lazy_value {
  public:
@@ -33,7 +32,6 @@ class lazy_value {
   }
   T* operator->() { return &**this; }
 
- private:
   std::unique_ptr<T> value_;
 };
 

@@ -21,9 +21,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The leaves that a search may give to a gang: for a guaranteed gang the free leaves of its virtual cluster
-// that are not bound to unusable hardware, for an opportunistic gang the idle usable leaves of a chain.
-// It refers to the cells, and shows them as they are when it is asked.
+// The leaves that a search may give to a gang: for a guaranteed gang the free leaves of its virtual
+// cluster that are not bound to unusable hardware, for an opportunistic gang the idle usable leaves
+// of a chain. It refers to the cells as they are when it is asked.
 // Cost: O(1) for a node; with a filter O(leaves of the node).
 class leaf_view {
  public:
@@ -46,13 +46,11 @@ class leaf_view {
   [[nodiscard]] const health<uniform_tree>& usable() const noexcept {
     return usable_ != nullptr ? *usable_ : chain_->healthy();
   }
-  // A number below the virtual clusters and chains together: views of the same cells have the same.
+  // Equal for views of the same cells; below the number of virtual clusters and chains together.
   [[nodiscard]] std::uint32_t key() const noexcept { return key_; }
-  // The cells of the view as a tree.
   [[nodiscard]] ragged_tree tree() const {
     return guaranteed() ? tree_of(*cluster_) : tree_of(*chain_);
   }
-
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return guaranteed() ? cluster_->num_nodes() : chain_->num_nodes();
   }
@@ -68,7 +66,6 @@ class leaf_view {
     }
     return left;
   }
-  // How many they are.
   [[nodiscard]] std::uint32_t count(std::uint32_t node) const noexcept {
     return static_cast<std::uint32_t>(std::popcount(leaves(node)));
   }
@@ -78,7 +75,6 @@ class leaf_view {
     return {available, available, first_leaf(node),
             sizes.up_to(guaranteed() ? cluster_->range_of_node(node).level : chain_->node_level())};
   }
-
   // The nodes by class, without the filter. A node has the number position(node) there.
   [[nodiscard]] const node_index& nodes() const noexcept {
     return guaranteed() ? cluster_->free_nodes() : chain_->guest_nodes();
@@ -102,8 +98,8 @@ class leaf_view {
     }
     return index;
   }
-  // The classes of nodes() in order of preference. Guaranteed gangs prefer nodes with few free leaves;
-  // opportunistic gangs those with the most opportunistic leaves, then those with the most idle leaves.
+  // The classes of nodes() in order of preference: few free leaves for guaranteed gangs; for
+  // opportunistic gangs the most opportunistic leaves, then the most idle leaves.
   void list_classes(std::vector<indexed_class>& classes) const {
     classes.clear();
     const std::uint32_t size = chain_->node_leaves();

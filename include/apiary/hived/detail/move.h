@@ -26,21 +26,14 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Moves all gangs and all bad hardware of a scheduler into a scheduler with another configuration.
-//
-// Model: HiveD (OSDI 2020) section 5. Nodes are the same if their names are equal; leaves also need equal
-//        device indices.
+// Model: HiveD (OSDI 2020) section 5. Nodes are equal by name, leaves by node and device index.
 // Cost:  O((leaves of both clusters + leaves of all gangs) * levels), and a sort of the gangs.
 class hived_move {
  public:
   hived_move(const hived_catalog& from, const hived_state& before, const hived_catalog& to,
              hived_state& after)
       : from_(from), before_(before), to_(to), after_(after) {}
-
-  // Marks bad hardware, and keeps each gang running on its leaves. Guaranteed gangs come first, then the
-  // others; within both, higher priorities first, then lower jobs. Preempting gangs are cancelled. If the
-  // new configuration lacks a leaf, the gang remembers the names of the leaf and gets it back in the first
-  // configuration that has it. A gang without any leaf left is forgotten.
-  // Requires: `after` has no gangs and no bad hardware.
+  // Does what hived::reconfigure says. Requires: `after` has no gangs and no bad hardware.
   [[nodiscard]] hived_reconfiguration carry_over() {
     move_health();
     std::vector<gang_slot> order = before_.gangs().by_job();

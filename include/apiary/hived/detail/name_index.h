@@ -14,9 +14,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A hash table from names to numbers. It is not a template, so that it is compiled only once.
-//
-// Cost: find and add O(length of the name), expected; 16 bytes and one string for each name.
+// A hash table from names to numbers; no template, so that it is compiled only once. Cost: find and
+// add O(length of the name), expected; 16 bytes and one string for each name.
 class name_index {
  public:
   // Adds a name unless the table has it already. Returns whether it was added.
@@ -28,7 +27,6 @@ class name_index {
     entries_.push_back({std::string(name), value});
     return true;
   }
-  // The number of a name; nullopt: the table does not have the name.
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view name) const noexcept {
     if (buckets_.empty()) return std::nullopt;
     const std::uint32_t bucket = buckets_[bucket_of(name)];
