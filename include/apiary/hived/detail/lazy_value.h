@@ -32,6 +32,7 @@ class lazy_value {
   }
   T* operator->() { return &**this; }
 
+ private:
   std::unique_ptr<T> value_;
 };
 

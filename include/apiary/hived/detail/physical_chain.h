@@ -27,20 +27,17 @@ struct virtual_cell {
   friend constexpr bool operator==(virtual_cell, virtual_cell) noexcept = default;
 };
 
-// The physical cells of one chain: which are granted to tenants, which are healthy, which virtual cell
-// each is bound to, which gangs hold each leaf, and which nodes have idle leaves for opportunistic tasks.
-// A leaf with an opportunistic task is called a guest.
-//
-// Requires: at most 64 leaves per node.
-// Cost:     hold O(levels); mark O(levels * leaves of a node); grant, take_back O(levels), and with racks
-//           of up to 64 nodes also O(nodes of the cell and its rack). Memory: about 50 bytes per leaf, and
-//           for each cell one bit per leaf of a node.
+// The physical cells of one chain: which are granted to tenants and which are healthy, the virtual
+// cell that each is bound to, the gangs that hold each leaf, and the nodes with idle leaves. A
+// guest is a leaf with an opportunistic task. Requires: at most 64 leaves per node.
+// Cost: hold O(levels); mark O(levels * leaves of a node); grant, take_back O(levels), and with
+//       racks of up to 64 nodes also O(nodes of the cell and its rack). Memory: about 50 bytes per
+//       leaf, and for each cell one bit per leaf of a node.
 class physical_chain {
  public:
   // The classes of leaves in use().
   static constexpr priority_usage<uniform_tree>::class_t opportunistic = 0;
   static constexpr priority_usage<uniform_tree>::class_t guaranteed = 1;
-
   physical_chain(const uniform_tree& tree, level_t node_level)
       : cells_(tree),
         health_(tree),
@@ -82,12 +79,9 @@ class physical_chain {
   [[nodiscard]] std::uint32_t node_of(cell_id leaf) const noexcept {
     return tree().index(tree().ancestor(leaf, node_level_), node_level_);
   }
-
-  // The gangs that hold a leaf.
   [[nodiscard]] leaf_holders holders(cell_id leaf) const noexcept {
     return holders_[tree().index(leaf, 0)];
   }
-  // Sets the gangs that hold a leaf.
   void hold(cell_id leaf, leaf_holders to) noexcept {
     leaf_holders& at = holders_[tree().index(leaf, 0)];
     const bool was_idle = at.idle();
@@ -117,12 +111,10 @@ class physical_chain {
   }
   [[nodiscard]] bool any_bad() const noexcept { return bad_ > 0; }
 
-  // Healthy cells of all levels with at most `most` guests, by the value of their ids.
-  // Requires: most < node_leaves().
+  // Healthy cells of all levels with at most `most` guests, by id. Requires: most < node_leaves().
   [[nodiscard]] const summary_bitset& few_guests(std::uint32_t most) const noexcept {
     return few_guests_[most];
   }
-  // Healthy cells without guests.
   [[nodiscard]] const summary_bitset& quiet() const noexcept { return few_guests_[0]; }
   // How many leaves of each cell are in use, by class.
   [[nodiscard]] const priority_usage<uniform_tree>& use() const noexcept { return use_; }
@@ -130,12 +122,10 @@ class physical_chain {
   [[nodiscard]] std::uint32_t guests(cell_id c) const noexcept {
     return use_.used(c, opportunistic);
   }
-
   // The virtual cell that c is bound to; not valid: c is unbound.
   [[nodiscard]] virtual_cell owner(cell_id c) const noexcept { return owner_[c.value]; }
   void set_owner(cell_id c, virtual_cell to) noexcept { owner_[c.value] = to; }
 
-  // The allocator of whole cells.
   [[nodiscard]] reserving_buddy_allocator& cells() noexcept { return cells_; }
   // Grants a whole cell to a tenant. Returns whether that was possible. take_back() ends the grant.
   bool grant(cell_id c) noexcept {
@@ -148,18 +138,16 @@ class physical_chain {
     show_granted(c);
   }
   [[nodiscard]] const reserving_buddy_allocator& cells() const noexcept { return cells_; }
-
-  // The leaves of a node that are healthy and that no gang holds: bit i stands for the i-th leaf.
+  // The healthy leaves of a node that no gang holds: bit i stands for the i-th leaf.
   [[nodiscard]] std::uint64_t idle(std::uint32_t node) const noexcept { return idle_[node]; }
-  // The nodes with idle leaves by guest_class. Nodes are numbered from the end (from_end): opportunistic
+  // The nodes with idle leaves by guest_class, numbered from the end (from_end): opportunistic
   // tasks go to the last nodes first, because tenants are granted the first cells first.
   [[nodiscard]] const node_index& guest_nodes() const noexcept { return guests_; }
   // Converts a node to its number in guest_nodes(), and such a number to the node.
   [[nodiscard]] std::uint32_t from_end(std::uint32_t node) const noexcept {
     return num_nodes() - 1 - node;
   }
-  // The class of nodes with this many guests and this many idle leaves. `granted`: they are in a rack
-  // with cells granted to a tenant.
+  // The class of nodes with these guests and idle leaves, `granted`: in a rack with granted cells.
   [[nodiscard]] node_index::class_t guest_class(bool granted, std::uint32_t guest_leaves,
                                                 std::uint32_t idle_leaves) const noexcept {
     // One row for each number of guests; each row is one shorter than the row before.
@@ -168,8 +156,8 @@ class physical_chain {
         (granted ? rows * (rows + 1) / 2 : 0) + guest_leaves * rows -
         (guest_leaves == 0 ? 0 : guest_leaves * (guest_leaves - 1) / 2) + idle_leaves);
   }
-  // Whether a cell in the rack of the node, the rack, or a cell around it is granted to a tenant. Always
-  // false if a rack has more than 64 nodes.
+  // Whether the rack of the node, a cell in it or a cell around it is granted to a tenant; false if
+  // a rack has more than 64 nodes.
   [[nodiscard]] bool granted(std::uint32_t node) const noexcept {
     return granted_[tree().index(tree().ancestor(node_cell(node), rack_level()), rack_level())];
   }
@@ -191,7 +179,7 @@ class physical_chain {
       few_guests_[fewer].assign(c.value, !came && health_.healthy(c));
     }
   }
-  // Updates few_guests_ for a leaf and the cells around it, after its health has changed.
+  // The same after the health of the leaf has changed.
   void show_health(cell_id c) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
       for (std::size_t most = guests(c); most < few_guests_.size(); ++most)
@@ -217,7 +205,6 @@ class physical_chain {
                        : guest_class(granted(node), guests(node_cell(node)), idle_leaves));
   }
   static constexpr std::uint32_t max_rack = 64;  // nodes of a rack for which granted_ is kept
-
   [[nodiscard]] level_t rack_level() const noexcept {
     return (std::min<level_t>)(node_level_ + 1, tree().num_levels() - 1);
   }
@@ -236,7 +223,6 @@ class physical_chain {
         index_node(tree().index(node, node_level_));
     }
   }
-
   reserving_buddy_allocator cells_;
   health<uniform_tree> health_;
   priority_usage<uniform_tree> use_;

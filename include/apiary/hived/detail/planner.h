@@ -33,20 +33,16 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Tries the chains that a request may use one after another, first all without preemption, then all with
-// preemption. Task groups of equal size are searched for as one group, except under topology constraints.
-//
-// Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why()
-//       with bad hardware: hived_refusal::may_count; with a proof: hived_refusal for each
-//       chain.
+// Tries the chains that a request may use one after another, first all without preemption, then all
+// with preemption. Task groups of equal size are merged, except under topology constraints.
+// Cost: as hived_search for each chain; with suggested nodes O(nodes) more. why():
+//       hived_refusal::may_count on bad hardware, and with a proof hived_refusal for each chain.
 class hived_planner {
  public:
-  // As set by hived::set_victim_cost().
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return search_.victim_cost(); }
-  // Chooses the chains for a request: those that it may use and where its topology constraints are valid.
-  // Requires: hived_catalog::check accepts the request.
-  // kFailedPrecondition: the tenant has no cells that the request may use. kInvalidArgument: its
-  // constraints are valid in none of the chains that it may use.
+  // Chooses the chains that a request may use and where its topology constraints are valid.
+  // Requires: hived_catalog::check accepts it. kFailedPrecondition: the tenant has no cells that it
+  // may use. kInvalidArgument: its constraints are valid in none of these chains.
   absl::Status consider(const hived_catalog& catalog, const hived_cells& cells,
                         const gang_request& r) {
     chains_.clear();
@@ -81,9 +77,8 @@ class hived_planner {
     }
     return absl::OkStatus();
   }
-
-  // Searches the chains that consider() chose. Returns whether it found a placement, see place().
-  // `restarted`: a preempting gang that proposes again; its claims count as gone.
+  // Searches these chains; returns whether it found a placement. `restarted`: a preempting gang
+  // that proposes again; its claims count as gone.
   bool find(const hived_catalog& catalog, hived_state& state, const gang_request& r,
             std::optional<gang_slot> restarted) {
     if (r.constraints.any()) {
@@ -99,14 +94,14 @@ class hived_planner {
     reorder(r.groups);
     return true;
   }
-  // After find() returned true: the placement, in the order of the task groups of the request.
+  // The placement that find() found, in the order of the task groups of the request.
   [[nodiscard]] const gang_place& place() const noexcept {
     return merged_ ? place_ : search_.place();
   }
 
-  // After find() returned false: why the gang waits, with the claims of `restarted` gone. May call find()
-  // again. The chain and the shortage of the answer are those of the first chain that gives the
-  // reason; if the gang would fit in no chain even if all were empty, those of the chain with the most leaves.
+  // After find() returned false: why the gang waits. May call find() again. The chain and shortage
+  // are those of the first chain that gives the reason, for `never` of the chain with the most
+  // leaves.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
     const std::vector<task_group> asked = std::exchange(r.groups, groups_);
     gang_wait wait{.reason = wait_reason::never};
@@ -150,7 +145,7 @@ class hived_planner {
   }
 
  private:
-  // The search of find(); the task groups of `r` are those of members_.
+  // The search of find(), for the task groups in groups_.
   bool search(const hived_catalog& catalog, hived_state& state, const gang_request& r,
               std::optional<gang_slot> restarted) {
     restarted_ = restarted;
@@ -178,7 +173,6 @@ class hived_planner {
     }
     return false;
   }
-  // Searches the i-th chain.
   bool search_in(hived_state& state, const gang_request& r, std::size_t i, bool preempting,
                  const health<uniform_tree>* usable) {
     if (r.priority < 0) return search_.opportunistic(state.cells(), r, chains_[i], usable);
@@ -195,12 +189,11 @@ class hived_planner {
       return suggested.test(first + chain.node_of(l.image));
     });
   }
-  // The i-th chain, and which of its leaves count for a refusal with this reason.
   [[nodiscard]] refused_chain at(const gang_request& r, std::size_t i, wait_reason reason) const {
     return {chains_[i], r.priority < 0 ? vc_chain_id() : clusters_[i], reason, restarted_};
   }
-  // Whether the gang may fit in the i-th chain if no leaf were in use and all were healthy (`never`), or
-  // if all leaves were healthy (`busy`).
+  // Whether the gang may fit in the i-th chain if all leaves were healthy (`busy`) and idle, too
+  // (`never`).
   [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
                              wait_reason reason) {
     const refused_chain here = at(r, i, reason);
@@ -218,8 +211,7 @@ class hived_planner {
       if (may_fit(state, r, i, wait_reason::busy)) return false;
     return true;
   }
-  // Adds one proof for each chain, or none if one chain has none. The groups of a proof are those of the
-  // request as `asked`.
+  // Adds one proof for each chain, or none if one chain has none, for the task groups `asked`.
   void prove(const hived_state& state, const gang_request& r, std::span<const task_group> asked,
              gang_wait& wait) {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
@@ -233,7 +225,7 @@ class hived_planner {
       wait.proof.push_back({chains_[i], std::move(*found)});
     }
   }
-  // Merges task groups of equal size into members_, in the order of the first group of each size.
+  // Merges task groups of equal size into groups_, in the order of the first group of each size.
   void merge(std::span<const task_group> groups) {
     groups_.clear();
     first_.fill(none);
@@ -245,7 +237,7 @@ class hived_planner {
       groups_[first_[m.gpus - 1]].tasks += m.tasks;
     }
   }
-  // Sets place_ to the placement found for members_, in the order of the original task groups.
+  // Sets place_ to the placement found for groups_, in the order of the original task groups.
   void reorder(std::span<const task_group> groups) {
     place_ = search_.place();
     std::uint32_t next = 0;
@@ -281,14 +273,13 @@ class hived_planner {
     }
     return usable;
   }
-
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
   hived_search search_;
   hived_refusal refusal_;
   std::optional<gang_slot> restarted_;  // of the last find()
   bool undecided_ = false;              // a search ended with its budget
-  bool merged_ = false;                 // members_ has fewer groups than the request
+  bool merged_ = false;                 // groups_ has fewer groups than the request
   std::vector<task_group> groups_;      // task groups of the request, merged by size
   std::array<std::uint32_t, gang_fit::max_gpus> first_{};  // by size - 1
   gang_place place_;                                       // if merged_

@@ -15,14 +15,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The tree of the virtual cells of a tenant in one chain: quota[l] whole cells of every level l, and all
-// cells inside them. The levels are those of the chain. Unlike the tree of the chain, it has roots at
-// every level with a quota. In each level the cells inside larger cells come first, then the roots, so
-// that parents and children are computed as in a uniform tree.
-//
-// Model:    HiveD (OSDI 2020) section 3.2: a virtual private cluster, without its bindings.
-// Requires: quota.size() == chain.num_levels(), and no level has more cells than in the chain.
-// Cost:     as uniform_tree; it stores nothing per cell.
+// The tree of the virtual cells of a tenant in one chain: quota[l] whole cells (roots) of every
+// level l, and all cells inside them. In each level the roots come last, so that parents and
+// children are computed as in a uniform tree.
+// Model: HiveD (OSDI 2020) section 3.2: a virtual private cluster, without its bindings. Requires:
+//        quota.size() == chain.num_levels(), and no level has more cells than in the chain. Cost:
+//        as uniform_tree; it stores nothing per cell.
 class quota_tree {
  public:
   quota_tree(const uniform_tree& chain, std::span<const std::uint32_t> quota)
@@ -50,18 +48,15 @@ class quota_tree {
     APIARY_ASSERT(l < num_levels_);
     return size_[l];
   }
-
   [[nodiscard]] id_range<cell_id> cells(level_t l) const noexcept {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l]), cell_id(end(l))};
   }
-  // The quota[l] whole cells of level l: those that are not inside a larger cell.
+  // The quota[l] whole cells of level l.
   [[nodiscard]] id_range<cell_id> roots(level_t l) const noexcept {
     APIARY_ASSERT(l < num_levels_);
     return {cell_id(first_[l] + roots_[l]), cell_id(end(l))};
   }
-
-  // The level of c. Cost: O(levels).
   [[nodiscard]] level_t level(cell_id c) const noexcept {
     APIARY_ASSERT(c.value < num_cells_);
     level_t l = 0;

@@ -30,14 +30,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Finds out why a gang waits: whether it would fit if the cluster were empty or repaired, and whether it has
-// too few leaves for any choice of whole cells; and proves that it does not fit.
-//
-// Cost: as count_leaves, and gang_fit or topology_fit; more where the functions say so.
+// Finds out why a gang waits: whether it would fit if the cluster were empty or repaired, or never
+// has enough leaves; and proves that it does not fit. Cost: as count_leaves, and gang_fit or
+// topology_fit; more where the functions say so.
 class hived_refusal {
  public:
-  // Whether the gang may fit on the leaves that count for `at`, without its topology constraints: false
-  // only if it certainly does not; then cut() may have a count that proves it.
+  // Whether the gang may fit, without its topology constraints, on the leaves that count for `at`;
+  // false is certain, and cut() may have a count that proves it.
   bool may_count(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
                  const refused_chain& at) {
     count_nodes(cells, gangs, request, at);
@@ -48,20 +47,19 @@ class hived_refusal {
     return packed.verdict != fit_verdict::does_not_fit;
   }
   [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
-  // The same under its topology constraints.
-  // Cost: also O(cells of the tenant, or of the chain).
+  // The same under its topology constraints. Cost: also O(cells of the tenant, or of the chain).
   [[nodiscard]] bool may_fit(const hived_cells& cells, const gang_table& gangs,
                              const gang_request& request, const refused_chain& at) {
     return fit_(capacities_in(cells, gangs, request, at), constraints_of(request)).verdict !=
            fit_verdict::does_not_fit;
   }
 
-  // A proof that a gang does not fit; nullopt: the search for it ended with its budget. Without topology
-  // constraints it is one weighing of all nodes, found from the number of nodes with 0, 1, ... free leaves
-  // (explain_refusal); if no weighing refuses the gang, the proof lists everything that fits. Under
-  // topology constraints it is the proof of topology_fit. Requires: the gang does not fit.
-  // Cost: explain_refusal; if no weighing refuses the gang, or under topology constraints, topology_fit and
-  //       O(cells * leaves of a node).
+  // A proof that a gang does not fit; nullopt: the budget ended. Without topology constraints one
+  // weighing of all nodes by their free leaves (infeasibility_proof::of_nodes) or, if none refuses
+  // the gang, everything that fits; under constraints the proof of topology_fit. Requires: the gang
+  // does not fit.
+  // Cost: of_nodes; if no weighing refuses the gang, or under topology constraints, topology_fit
+  //       and O(cells * leaves of a node).
   std::optional<infeasibility_proof> operator()(const hived_cells& cells, const gang_table& gangs,
                                                 const gang_request& request,
                                                 const refused_chain& at) {
@@ -79,9 +77,8 @@ class hived_refusal {
     return fit_.explain(index, gang);
   }
 
-  // A count that the gang exceeds however the whole cells that are not bound yet are granted, if
-  // there is one. The other arguments are as in hived_search. Requires: gangs whose cells count as
-  // gone have lost them already.
+  // A count that the gang exceeds however the unbound whole cells are granted, if there is one.
+  // Arguments as in hived_search. Requires: gangs whose cells count as gone have lost them.
   // Cost: O(leaves of the tenant), and grant_ranking for each task size.
   [[nodiscard]] std::optional<gpu_shortage> shortage_anyhow(hived_cells& cells,
                                                             const gang_table& gangs,
@@ -140,10 +137,9 @@ class hived_refusal {
     for (std::uint32_t n = 0; n < capacities.free.size(); ++n) index.set(n, capacities.free[n]);
     return index;
   }
-
-  std::vector<std::uint32_t> free_;           // leaves that count, one entry for each node
-  std::vector<std::uint32_t> nodes_;          // number of nodes with 0, 1, ... such leaves
-  std::vector<gang_fit::node_class> counts_;  // the same as classes
+  std::vector<std::uint32_t> free_;   // leaves that count, one entry for each node
+  std::vector<std::uint32_t> nodes_;  // number of nodes with 0, 1, ... such leaves
+  std::vector<gang_fit::node_class> counts_;    // the same as classes
   gang_fit count_fit_;
   std::optional<gpu_shortage> cut_;  // of may_count
   colocated_groups units_;

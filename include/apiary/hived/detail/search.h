@@ -28,32 +28,25 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Finds placements for gangs. Each call leaves cells and gangs as they were.
-//
-// Model: HiveD (OSDI 2020) section 3.3: decides in the virtual cluster of the tenant first, then maps to
-//        physical cells. Differs: complete (gang_fit), and preempts the set of gangs of least cost
-//        (hived_victims).
-//
-//        With a filter, or on bad hardware, the answer depends on which whole cells the tenant is granted.
-//        The search tries the cells that are best for each task size, then all ways to grant whole cells,
-//        within a budget. Here gangs of the tenant with lower priority may also give up cells, so that
-//        these can be bound elsewhere. The search chooses few of them: preempting gangs, which are
-//        cancelled, and lazy gangs, which keep running as opportunistic. Other gangs give up cells only if
-//        those do not suffice; they must end, although the placement does not use their leaves.
-//
-//        Under topology constraints hived_topology_fit decides instead of gang_fit, equally exactly. If
-//        anti-affinity (`spread`) depends on how whole cells are bound, bind_apart binds them apart, and a
-//        refusal is not certain.
-// Cost:  as gang_placer (or hived_topology_fit), and hived_cells::place for each node and leaf used. More:
-//          only fits by preemption              hived_victims
-//          with a filter, or where it would     O(cells of the tenant); if the way to bind these
-//          have used bad hardware               matters, up to the budget
-//          waits, but would fit if the cells    the previous entry once or twice again, and a few
-//          were repaired or suggested           tries for each gang that gives up cells
+// Model: HiveD (OSDI 2020) section 3.3: decides in the virtual cluster of the tenant first, then
+//        maps to physical cells. Differs: complete (gang_fit; under topology constraints
+//        hived_topology_fit), and preempts the set of gangs of least cost (hived_victims).
+// With a filter, or on bad hardware, the answer depends on which whole cells the tenant is granted.
+// The search tries the cells that are best for each task size, then all ways to grant whole cells,
+// within a budget. Then it lets few gangs of the tenant with lower priority give up cells, so that
+// these can be bound elsewhere: preempting gangs, which are cancelled, and lazy gangs, which keep
+// running as opportunistic; if they do not suffice, others, which must end.
+// If anti-affinity depends on how whole cells are bound, bind_apart binds them, and a refusal is
+// not certain.
+// Cost: as gang_placer (or hived_topology_fit), and hived_cells::place for each node and leaf used;
+//       hived_victims for a preemption. With a filter or bad hardware also O(cells of the tenant)
+//       and, if bindings matter, up to the budget; once or twice more if only bad or not suggested
+//       nodes are missing, and a few tries for each gang that gives up cells.
 class hived_search {
  public:
-  // Searches the cells of virtual cluster `c`. `usable` says which physical leaves may be used; null: all
-  // healthy ones. `restarted`: a preempting gang that proposes again; its claims count as gone. Returns
-  // whether it found a placement.
+  // Searches the cells of virtual cluster `c`; returns whether it found a placement. `usable`: the
+  // leaves that may be used; null: all healthy ones. `restarted`: a preempting gang that proposes
+  // again; its claims count as gone.
   bool guaranteed(hived_cells& cells, const gang_table& gangs, const gang_request& request,
                   vc_chain_id c, bool preempting, const health<uniform_tree>* usable,
                   std::optional<gang_slot> restarted) {
@@ -73,30 +66,26 @@ class hived_search {
     if (!preempting || (found && num_ended(chain, gangs) == 0)) return found;
     return try_yielding(cells, q, *usable, found);
   }
-
-  // Searches chain `c` for an opportunistic gang (hived_search_step::opportunistic).
   bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                      const health<uniform_tree>* usable) {
     return keep(attempt_.opportunistic(cells, request, c, usable));
   }
 
-  // As set by hived::set_victim_cost().
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept {
     return attempt_.victim_cost();
   }
   // After a search that found a placement.
   [[nodiscard]] const gang_place& place() const noexcept { return place_; }
-  // After a search that found none: what is known of the fit, and a count that is too small, if any.
+  // After a search that found none: the verdict, and a count that is too small, if there is one.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
   [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
 
  private:
-  // The budget for trying all ways to grant whole cells. One unit pays for one candidate cell, one node of
-  // the tenant or one step of topology_fit; grant_cost units pay for one granted cell.
+  // The budget for trying all ways to grant whole cells: one unit for one candidate cell, node of
+  // the tenant or step of topology_fit, grant_cost units for one granted cell.
   static constexpr std::uint64_t grant_budget = 65536;
   static constexpr std::uint64_t grant_cost = 16;
 
-  // Tries once, and keeps a placement in place_.
   bool attempt(hived_cells& cells, const hived_search_input& q, const hived_search_options& how) {
     return keep(attempt_(cells, q, how));
   }
@@ -157,11 +146,11 @@ class hived_search {
     cut_.reset();
     return false;
   }
-  // Tries again after a few gangs of lower priority have given up their tenant's cells, so that usable
-  // cells can be bound instead. Without a placement so far (`found` is false) it tries all ways to bind
-  // cells, and gangs that must end give up cells only if the others do not suffice. With a placement, the
-  // gangs that give up cells are lazy gangs on its leaves, and preempting gangs that have claimed unusable
-  // leaves; the placement is kept unless another one ends fewer gangs.
+  // Tries again after a few gangs of lower priority have given up cells, so that usable cells can
+  // be bound instead. Without a placement so far (`found` is false) it tries all bindings, and
+  // gangs that must end give up cells only if the others do not suffice. With one, only lazy gangs
+  // on its leaves and preempting gangs that have claimed unusable leaves give up cells, and another
+  // placement must end fewer gangs.
   bool try_yielding(hived_cells& cells, const hived_search_input& q,
                     const health<uniform_tree>& usable, bool found) {
     const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
@@ -205,8 +194,8 @@ class hived_search {
     if (found) verdict_ = fit_verdict::fits;
     return found;
   }
-  // Whether fewer gangs may have to end for place_ if this gang gives up its tenant's cells. False for
-  // a gang that would have to end itself.
+  // Whether fewer gangs may have to end for place_ if this gang gives up cells; false if it must
+  // end itself.
   [[nodiscard]] bool in_the_way(const physical_chain& chain, const gang_record& gang,
                                 gang_slot slot, const health<uniform_tree>& usable) const noexcept {
     if (hived_victims::must_end(gang)) return false;

@@ -20,20 +20,19 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The gangs of a HiveD scheduler and the leaves that they hold. It carries out decisions that are
-// made elsewhere, and does not check the calls of a host.
-//
-// Model: HiveD (OSDI 2020) section 5; leaf_holders and gang_state are the states of leaves and gangs.
+// The gangs of a HiveD scheduler and the leaves that they hold; carries out decisions and does not
+// check them.
+// Model: HiveD (OSDI 2020) section 5; leaf_holders and gang_state are the states of leaves and
+//        gangs.
 // Cost:  as hived_guarantees.
 class hived_state : public hived_guarantees {
  public:
   using hived_guarantees::hived_guarantees;
 
   // Adds a gang. It runs on the leaves of `place`; if `preempting` is true, it claims these leaves
-  // and waits until their users and the downgraded gangs that are not lazy have ended.
-  // Requires: the gangs in place.cancelled and place.downgraded have been cancelled and downgraded
-  //           already. If a downgraded gang is not lazy it is listed in downgraded_victims, and
-  //           `preempting` is true.
+  // and waits until their users and the downgraded gangs that are not lazy have ended. Requires:
+  // the gangs in place.cancelled and place.downgraded have been cancelled and downgraded. If one of
+  // these is not lazy, it is in downgraded_victims, and `preempting` is true.
   gang_slot admit(gang_request request, const gang_place& place, bool preempting,
                   std::vector<job_id> downgraded_victims) {
     gang_record gang;
@@ -69,11 +68,9 @@ class hived_state : public hived_guarantees {
     gang.downgraded_victims.clear();
     hash_ ^= fact(slot);
   }
-  // Adds a gang that runs already, with its request, its leaves, its missing leaves, and whether it
-  // was recovered or moved. A leaf that is not valid does not exist. Returns false if the gang
-  // should have cells of its tenant and got none: then it runs as opportunistic.
-  // Requires: the leaves that are valid are idle. `levels`: for each leaf the level of the whole
-  //           cell that it had, which is tried first; empty: unknown.
+  // Adds a gang that runs already on idle leaves; a leaf that is not valid does not exist.
+  // `levels`: for each leaf the level of the whole cell that it had, tried first; empty: unknown.
+  // Returns false if the gang runs as opportunistic because it got no cells of its tenant.
   bool readmit(gang_record gang, std::span<const level_t> levels = {}) {
     gang.request.suggested = nullptr;
     const bool opportunistic = gang.request.priority < 0;
@@ -86,9 +83,8 @@ class hived_state : public hived_guarantees {
     hash_ ^= fact(slot);
     return opportunistic || upgrade(slot, levels);
   }
-  // Merges the gang `other` into a gang: its tasks become the last tasks of the gang, and `other`
-  // exists no more. Requires: both gangs run, no gang has claimed their leaves, and both have cells
-  // of the same virtual cluster, or both have none.
+  // Merges the gang `other` into a gang, as its last tasks. Requires: both gangs run, no gang has
+  // claimed their leaves, and both have cells of the same virtual cluster or both have none.
   void join(gang_slot slot, gang_slot other) {
     hash_ ^= fact(slot) ^ fact(other);
     gang_record& gang = gangs_[slot];
@@ -112,7 +108,6 @@ class hived_state : public hived_guarantees {
     gangs_.rank(slot);
     hash_ ^= fact(slot);
   }
-
   // Releases the leaves first, ..., last-1 of a gang.
   void release(gang_slot slot, std::size_t first, std::size_t last) {
     gang_record& gang = gangs_[slot];
@@ -136,9 +131,8 @@ class hived_state : public hived_guarantees {
       if (l.leaf.valid()) let_go(gangs_[slot], l);
     gangs_.remove(slot);
   }
-  // Removes a preempting gang. The gangs that it downgraded need not end for it any more. They are
-  // appended to to_restore, so that the caller can restore them when the leaves of the preempting
-  // gang are settled.
+  // Removes a preempting gang. The gangs that it downgraded need not end for it any more; they are
+  // appended to to_restore, for restore() once the leaves are settled.
   void drop_preempting(gang_slot slot, std::vector<job_id>& to_restore) {
     const std::vector<job_id>& jobs = gangs_[slot].downgraded_victims;
     to_restore.insert(to_restore.end(), jobs.begin(), jobs.end());
@@ -161,7 +155,6 @@ class hived_state : public hived_guarantees {
     }
     r.constraints.groups.resize(r.groups.size() + more.groups.size());
   }
-  // Releases one leaf: the claim of a preempting gang, or the use of a running one.
   void let_go(const gang_record& gang, chain_leaf l) {
     if (gang.state == gang_state::preempting) {
       cells_.unclaim(l.chain, l.leaf);

@@ -23,17 +23,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Reads the tenants of a configuration whose physical cells have been read already, and checks that
-// the cluster has enough cells for all quotas.
-//
-// Cost: O(entries of the tenants + tenants * levels + cells / 64).
+// Reads the tenants of a configuration after its physical cells, and checks that the cluster has
+// enough cells for all quotas. Cost: O(entries of the tenants + tenants * levels + cells / 64).
 class hived_tenant_reader {
  public:
   std::vector<tenant_layout> tenants{};  // in the order of the configuration
   name_index tenant_of_name{};
 
-  // Reads all tenants and sets the owner of each pinned cell in `cells`. Adds what is wrong to
-  // `faults`.
+  // Reads all tenants, sets the owner of each pinned cell in `cells`, and adds to `faults`.
   hived_tenant_reader(const hived_config& config, hived_chain_reader& cells,
                       document_faults& faults)
       : cells_(cells), faults_(faults), reserved_(cells.chains.size()) {
@@ -61,7 +58,6 @@ class hived_tenant_reader {
                  cluster.pinned_ids[i], tenant);
     }
   }
-
   // A quota of 32 bits overflows only if the sum in reserved_ is more than the chain can have.
   void add_quota(const std::string& path, const virtual_cell_config& cells) {
     const auto where = find_level(path, cells.type);
@@ -70,8 +66,7 @@ class hived_tenant_reader {
     tenants.back().quota[c.value][level] += cells.count;
     reserved_[c.value][level] += cells.count;
   }
-
-  // The chain and level of a qualified cell type, such as rack.node. nullopt if there is no such
+  // The chain and level of a qualified cell type, such as rack.node; nullopt if there is no such
   // type (a fault is added), or if its chain has faults.
   [[nodiscard]] std::optional<std::pair<chain_id, level_t>> find_level(const std::string& path,
                                                                        std::string_view type) {
@@ -100,7 +95,6 @@ class hived_tenant_reader {
     }
     return std::pair(chain, level);
   }
-
   // Sets the owner of the pinned cell with this id, if there is one.
   void own_pinned(const std::string& path, const std::string& id, tenant_id tenant) {
     const auto found = cells_.pinned_of_id.find(id);
@@ -117,9 +111,8 @@ class hived_tenant_reader {
       faults_.add(path, "no physical cell is pinned as " + in_quotes(id));
     }
   }
-
-  // Allocates the tenants' pinned cells and reserves the quotas, the largest cells first. The first
-  // quota that cannot be reserved is of a level with too few cells: it is reported.
+  // Allocates the pinned cells and reserves the quotas, the largest cells first. Reports the first
+  // quota that cannot be reserved.
   void check_reservations(chain_id c) {
     const chain_layout& in = cells_.chains[c.value];
     reserving_buddy_allocator free(in.tree);
@@ -141,7 +134,6 @@ class hived_tenant_reader {
       APIARY_VERIFY(free.reserve(l, static_cast<std::uint32_t>(wanted)));
     }
   }
-
   hived_chain_reader& cells_;
   document_faults& faults_;
   std::vector<std::array<std::uint64_t, uniform_tree::max_levels>> reserved_;  // [chain][level]

@@ -31,8 +31,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The lowest level above l for which the constraints have a spread (anti-affinity); any_level if
-// there is none.
+// The lowest level above l for which the constraints have a spread (anti-affinity), or any_level.
 [[nodiscard]] inline level_t spread_above(const request_constraints& constraints,
                                           level_t l) noexcept {
   level_t lowest = any_level;
@@ -41,8 +40,8 @@ namespace detail {
       if (s.level > l) lowest = (std::min)(lowest, s.level);
   return lowest;
 }
-// Whether a spread depends on where the whole cells of a tenant are bound: the tenant has several
-// whole cells below the level of a spread, and these may lie in one physical cell of that level.
+// Whether a spread depends on bindings: the tenant has several whole cells below the level of a
+// spread, and these may lie in one physical cell of that level.
 [[nodiscard]] inline bool is_spread_over_whole_cells(
     const virtual_cluster& cluster, const request_constraints& constraints) noexcept {
   if (constraints.required != any_level) return false;  // all tasks are in one whole cell
@@ -54,10 +53,9 @@ namespace detail {
   return false;
 }
 // Binds the unbound whole cells on which a spread depends, of each level at most as many as the
-// gang has tasks. Let the region of a physical cell be the cell around it at the level of the
-// lowest spread above. Each whole cell is bound to a usable cell in the region where the tenant has
-// the fewest available leaves; ties go to the cell with the fewest guests (opportunistic leaves),
-// then to the first cell. For a search, which rolls that back.
+// gang has tasks: each to a usable cell whose enclosing cell at the level of the lowest spread
+// above has the fewest available leaves of the tenant; ties go to the fewest guests, then to the
+// first cell. For a search, which rolls it back.
 // Cost: O(cells of the level * levels) for each whole cell, O(cells of the chain), and
 //       tree_as_bound.
 inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& request,
@@ -94,27 +92,18 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
     });
   }
 }
-
-// Places gangs under topology constraints exactly (topology_fit), on the nodes of a leaf_view.
-//
-// The nodes of a tenant lie in the tenant's cells, as in a cluster made of these cells alone
-// (tree_of). The nodes of a chain lie in the cells of the chain. If a spread depends on where whole
-// cells are bound, the nodes lie where they are bound (tree_as_bound). Then a node whose whole
-// cell is below the level of a spread is not used if it is not bound. If the spread is over nodes,
-// only one of several nodes that share a physical node is used.
-//
-// Keeps a capacity_index for each virtual cluster and chain that was searched, and updates it at
-// each search.
-// Cost: O(nodes of the cluster or chain), capacity_index::set for each node that has changed, and
-//       topology_fit. The first search of a cluster or chain, and every search as bound, costs
-//       O(cells) more.
+// Places gangs under topology constraints exactly (topology_fit), on the nodes of a leaf_view. The
+// nodes of a tenant lie in the tenant's cells (tree_of) or, if a spread depends on bindings, where
+// they are bound (tree_as_bound). Then an unbound node in a whole cell below the level of a spread
+// is not used, and of several nodes on one physical node only one under a spread over nodes.
+// Cost: O(nodes of the cluster or chain), capacity_index::set for each node that has changed since
+//       the last search there, and topology_fit. The first search of a cluster or chain, and every
+//       search as bound, costs O(cells) more.
 class hived_topology_fit {
  public:
   using room = capacity_index<ragged_tree>;
   // The position of a node that is not used.
   static constexpr std::uint32_t no_place = ~std::uint32_t{0};
-
-  // Searches the cells of the view.
   fit_verdict fit(const leaf_view& view, const gang_request& request) {
     order_.clear();
     barred_.clear();
@@ -125,16 +114,16 @@ class hived_topology_fit {
     for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, view.count(n));
     return decide(*capacities, request);
   }
-  // The same for a tenant, with whole cells as they are bound now. does_not_fit is then true of these
+  // The same for a tenant, with whole cells as they are bound now; does_not_fit is true of these
   // bindings only.
   fit_verdict as_bound(const leaf_view& view, const gang_request& request) {
     stand_as_bound(view, request, {});
     return decide(*bound_, request);
   }
-  // Sets capacities() to the nodes as they are bound. Called by as_bound, and again before victims
-  // are searched there after as_bound said no. Of several nodes on one physical node only one
-  // counts: the one with the largest could[n], the leaves available once all possible victims have
-  // ended; of these the one with the most leaves available now. Without `could` the latter alone decides.
+  // Sets capacities() to the nodes as they are bound: for as_bound, and before victims are
+  // searched. Of several nodes on one physical node the one with the largest could[n] counts (the
+  // leaves available once all possible victims have ended), then the one with the most leaves
+  // available now.
   void stand_as_bound(const leaf_view& view, const gang_request& request,
                       std::span<const std::uint32_t> could) {
     const physical_chain& chain = view.chain();
@@ -167,10 +156,8 @@ class hived_topology_fit {
       barred_[other] = true;
     }
   }
-
-  // The capacities, the gang and the steps of the last search; a caller may change the capacities
-  // if it restores them. places_of_nodes: for each node of the cluster or chain its position in the
-  // capacities; no_place if it is not used.
+  // The capacities, the gang and the steps of the last search; a caller restores changed
+  // capacities. places_of_nodes: the position of each node in the capacities, or no_place.
   [[nodiscard]] room& capacities() noexcept { return *capacities_; }
   [[nodiscard]] const topology_constraints& gang() const noexcept { return gang_; }
   [[nodiscard]] std::vector<std::uint32_t> places_of_nodes() const {
@@ -180,12 +167,10 @@ class hived_topology_fit {
     return places;
   }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-
   // After `fits`: the nodes used, numbered as in the cluster or chain.
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return nodes_; }
-  // Chooses leaves for all tasks. `nodes`: the leaves of each node of nodes(), one entry for each.
-  // The result is in the order of the task groups; the tasks of a group follow one another, so that
-  // slices are consecutive tasks.
+  // Chooses leaves for all tasks, by task group; consecutive tasks are slices. `nodes`: the leaves
+  // of each node of nodes().
   const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                              std::span<const task_group> groups) {
     tasks_.begin(groups);
@@ -219,7 +204,6 @@ class hived_topology_fit {
     first_.push_back(by_node_.size());
     return found.verdict;
   }
-
   topology_fit<ragged_tree> fit_;
   std::uint64_t steps_ = 0;
   topology_constraints gang_;

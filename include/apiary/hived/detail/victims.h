@@ -28,20 +28,17 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Chooses the victims of least cost (victim_search) among the gangs of lower priority in a virtual
-// cluster, and removes them from their cells tentatively.
-//
-// The cost is the number of running gangs; then the sum of their priorities; then the number of
-// their leaves. This order is exact for up to 1,047 victims with up to 2^20 leaves together. To
-// cancel a preempting gang costs less than to end a running gang. A gang that ends anyway, because
-// another gang has claimed some of its leaves, costs only its leaves. If the host sets costs
-// (victim_cost), both cost nothing.
-//
+// cluster, and frees their leaves tentatively. The cost is the number of running gangs, then the
+// sum of their priorities, then the number of their leaves; exact for up to 1,047 victims with up
+// to 2^20 leaves together. A preempting gang costs less than any running gang. A gang that ends
+// anyway, because another gang has claimed some of its leaves, costs only its leaves. If the host
+// sets costs (victim_cost), both cost nothing.
 // Cost: if one of the 32 cheapest gangs is enough alone, O(leaves of these gangs) and gang_fit for
 //       each; otherwise O(leaves of the tenant's gangs of lower priority) and victim_search.
 class hived_victims {
  public:
-  // Frees the leaves of the victims tentatively, so that the gang fits in the view. `nodes`: the nodes of
-  // the view by free leaves.
+  // Frees the leaves of victims, so that the gang fits in the view. `nodes`: its nodes by free
+  // leaves.
   fit_verdict lift(hived_cells& cells, const gang_table& gangs, const gang_request& request,
                    vc_chain_id c, const leaf_view& view, const node_index& nodes) {
     lifted_.clear();
@@ -59,8 +56,7 @@ class hived_victims {
     cut_ = found.shortage;
     return lift_all(cells, gangs, found, request.priority, view);
   }
-  // The same under topology constraints (topology_victim_search), after `constrained` said no.
-  // as_bound: `constrained` was asked with whole cells as they are bound.
+  // The same under topology constraints, after `constrained` said no; as_bound: by its as_bound().
   fit_verdict lift_by_constraints(hived_cells& cells, const gang_table& gangs,
                                   const gang_request& request, vc_chain_id c,
                                   hived_topology_fit& constrained, const leaf_view& view,
@@ -83,8 +79,8 @@ class hived_victims {
   }
   // The cost of ending a gang that the host has set; empty: the default cost.
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return cost_; }
-  // Gives the leaves back that lift has freed, in reverse order: a leaf that one victim uses and
-  // another has claimed was freed twice.
+  // Gives the leaves back, in reverse: one that a victim uses and another has claimed was freed
+  // twice.
   void put_back(hived_cells& cells) {
     for (; !lifted_.empty(); lifted_.pop_back()) {
       const auto& [l, holders] = lifted_.back();
@@ -93,11 +89,9 @@ class hived_victims {
   }
   // A count that proves that the last victim_search had no answer, if there is one.
   [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
-
-  // The gangs of lower priority in a virtual cluster, by what it costs if they give its cells back:
-  // preempting gangs, then lazy gangs that run, then gangs that must end; among these the gangs
-  // that end anyway come first. Within each group the lowest priority comes first, then the fewest
-  // leaves, then the lowest job.
+  // The gangs of lower priority in a virtual cluster, by the cost of taking their cells: preempting
+  // gangs and lazy gangs, then gangs that end anyway, then gangs that must end; within each the
+  // order of gang_table::ranked.
   [[nodiscard]] static std::vector<gang_slot> lower_ones(const hived_cells& cells,
                                                          const gang_table& gangs, vc_chain_id c,
                                                          std::int32_t priority) {
@@ -116,12 +110,12 @@ class hived_victims {
   [[nodiscard]] static bool must_end(const gang_record& gang) noexcept {
     return gang.state == gang_state::allocated && !gang.request.lazy;
   }
-  // Chooses few gangs that are enough. The last gang chosen comes as early in the list as possible,
-  // then the last but one, and so on, so that no gang chosen can be left out; after 64 tries it
-  // stops and takes the best answer so far. suffice(span) says whether some gangs are enough; then
-  // more gangs must be enough, too. The answer is the last span for which suffice returned true.
-  // Returns whether all gangs together are enough. Cost: O(log n) calls for each gang chosen, at
-  // most 65 in all.
+  // Chooses few gangs that are enough, so that none of them can be left out; the last gang chosen
+  // comes as early in the list as possible, then the last but one, and so on. After 64 tries it
+  // takes the best answer so far. suffice(span) says whether some gangs are enough; then more gangs
+  // must be enough, too. The answer is the last span for which it returned true. Returns whether
+  // all gangs are enough.
+  // Cost: O(log n) calls for each gang chosen, at most 65 in all.
   template <class F>
   static bool choose_few(std::span<const gang_slot> gangs, F&& suffice) {
     if (!suffice(gangs)) return false;
@@ -147,7 +141,6 @@ class hived_victims {
 
  private:
   static constexpr std::uint32_t none = hived_topology_fit::no_place;
-
   // Lists the gangs of lower priority and their costs, by job.
   void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
                        vc_chain_id c) {
@@ -176,8 +169,8 @@ class hived_victims {
     if (ends) return g.leaves;
     return (g.runs ? most : 0) + ((static_cast<std::uint64_t>(g.priority) + 1) << 20) + g.leaves;
   }
-  // For a tenant without preempting gangs: the first of the 32 cheapest gangs that is enough alone.
-  // No set of victims costs less. nullopt if there is none, or if the host sets costs.
+  // For a tenant without preempting gangs: the first of the 32 cheapest gangs that is enough alone;
+  // no set of victims costs less. nullopt if there is none, or if the host sets costs.
   std::optional<gang_slot> cheapest_alone(const gang_table& gangs, const gang_request& request,
                                           vc_chain_id c, const leaf_view& view,
                                           const node_index& nodes) {
@@ -202,8 +195,8 @@ class hived_victims {
     for (std::uint32_t f = 1; f < counts.size(); ++f)
       if (counts[f] > 0) classes_.push_back({f, counts[f]});
   }
-  // Lists the leaves that each candidate frees on each node. A node n is listed as positions[n], and left
-  // out if that is none; without positions as entry(n).
+  // Lists the leaves that each candidate frees on each node n, as node positions[n] unless that is
+  // none; without positions as entry(n).
   void list_shares(const gang_table& gangs, std::int32_t priority, const leaf_view& view,
                    std::span<const std::uint32_t> positions) {
     for (std::size_t j = 0; j < slots_.size(); ++j) {
@@ -238,7 +231,6 @@ class hived_victims {
     for (const std::uint32_t j : found.victims) lift_gang(cells, gangs, slots_[j], priority, view);
     return fit_verdict::fits;
   }
-  // Frees the leaves of one gang tentatively.
   void lift_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
                  const leaf_view& view) {
     for (const chain_leaf l : gangs[slot].leaves) {
@@ -247,15 +239,15 @@ class hived_victims {
       cells.hold(l.chain, l.leaf, leaf_holders());
     }
   }
-  // Whether the leaf is available once this gang is gone. A leaf that one gang uses and another has
-  // claimed counts for the user; the claim goes with it.
+  // Whether the leaf is available once this gang is gone. A leaf in use and claimed counts for its
+  // user; the claim goes with it.
   [[nodiscard]] static bool gains(const gang_table& gangs, gang_slot slot, cell_id leaf,
                                   std::int32_t priority, const leaf_view& view) noexcept {
     const leaf_holders h = view.chain().holders(leaf);
     if (!view.usable().healthy(leaf) || (h.guaranteed ? h.user : h.claimer) != slot) return false;
     return !h.claimer.valid() || gangs[h.claimer].request.priority < priority;
   }
-  // The position of a node in free_. A new node is added.
+  // The position of a node in free_, added if it is new.
   std::uint32_t entry(std::uint32_t node, const leaf_view& view) {
     if (entry_.size() <= node) entry_.resize(node + 1, none);
     if (entry_[node] != none) return entry_[node];
@@ -265,7 +257,6 @@ class hived_victims {
     --others_[free_.back()];
     return entry_[node];
   }
-
   gang_record::cost_function cost_;
   victim_search search_;
   std::optional<gpu_shortage> cut_;  // of the last search of search_

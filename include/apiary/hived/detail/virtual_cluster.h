@@ -19,11 +19,8 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The cells of one tenant in one chain (or in one pinned cell): the physical cell that each is
-// bound to (its image), and the free leaves of each node.
-//
-// A task runs on one node. A node is a cell of the node level, or a whole cell below it. Nodes are
-// numbered in this order, largest first.
-//
+// bound to (its image), and the free leaves of each node. A node, on which a task runs, is a cell
+// of the node level or a whole cell below it; nodes are numbered largest first.
 // Model: HiveD (OSDI 2020) sections 3.2 and 4.
 // Cost:  take, show O(levels). Memory: 4 bytes for each cell, 4 more for each cell above the
 //        leaves, about 30 for each node.
@@ -37,7 +34,6 @@ class virtual_cluster {
     std::uint32_t leaves = 0;      // of each node
     std::uint32_t nodes = 0;
   };
-
   // The cells of `tenant` in a chain; quota: its whole cells of each level. All are unbound and
   // free.
   virtual_cluster(tenant_id tenant, std::uint32_t chain, const uniform_tree& physical,
@@ -76,7 +72,7 @@ class virtual_cluster {
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(free_.size());
   }
-  // The number of nodes in a cell of the level above the nodes; at most all nodes.
+  // The nodes in a cell of the level above the nodes; at most all nodes.
   [[nodiscard]] std::uint32_t rack_size() const noexcept { return rack_size_; }
   [[nodiscard]] std::span<const node_range> node_ranges() const noexcept { return ranges_; }
   [[nodiscard]] const node_range& range_of_node(std::uint32_t node) const noexcept {
@@ -95,13 +91,11 @@ class virtual_cluster {
     while (ranges_[r].first_leaf > i) --r;
     return ranges_[r].first_node + (i - ranges_[r].first_leaf) / ranges_[r].leaves;
   }
-
   // The physical cell that c is bound to; not valid if c is not bound.
   [[nodiscard]] cell_id image(cell_id c) const noexcept { return image_[c.value]; }
   void set_image(cell_id c, cell_id to) noexcept { image_[c.value] = to; }
   // The number of leaves of c that are in use or claimed. Requires: c is not a leaf.
   [[nodiscard]] std::uint32_t active(cell_id c) const noexcept { return active_[c.value]; }
-
   // Records that a leaf comes into use (now) or is not in use any more.
   void take(cell_id leaf, bool now) noexcept {
     const std::uint32_t step = now ? 1U : ~0U;
@@ -118,12 +112,10 @@ class virtual_cluster {
     mask ^= bit;
     index_.assign(node_id(node), static_cast<node_index::class_t>(std::popcount(mask)));
   }
-
   // The leaves of a node that can be used; bit i is its i-th leaf.
   [[nodiscard]] std::uint64_t free(std::uint32_t node) const noexcept { return free_[node]; }
   // The nodes by the number of their leaves that can be used.
   [[nodiscard]] const node_index& free_nodes() const noexcept { return index_; }
-
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return image_.capacity() * sizeof(cell_id) + active_.capacity() * sizeof(std::uint32_t) +
            free_.capacity() * sizeof(std::uint64_t) + index_.memory_bytes();
@@ -136,7 +128,6 @@ class virtual_cluster {
     for (level_t l = 0; l < node_level; ++l) n += tree.roots(l).size();
     return n;
   }
-
   tenant_id tenant_;
   std::uint32_t chain_;
   level_t node_level_;
