@@ -55,15 +55,14 @@ struct gang_record {
   std::vector<missing_leaf> missing{};       // leaves outside the configuration, by index
   // Of a preempting gang: the gangs that it downgraded. They may get their cells back.
   std::vector<job_id> downgraded_victims{};
-
   // Whether it uses cells of its tenant.
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
   // The priority that counts when another gang wants its leaves.
   [[nodiscard]] std::int32_t effective_priority() const noexcept {
     return guaranteed() ? request.priority : gang_request::opportunistic_priority;
   }
-  // Orders gangs that want the same cells back: guaranteed gangs first, then higher priorities; ties go
-  // by job id.
+  // Orders gangs that want the same cells back: guaranteed gangs first, then higher priorities;
+  // ties go by job id.
   [[nodiscard]] std::pair<std::int32_t, std::int32_t> rank() const noexcept {
     return {effective_priority(), request.priority};
   }

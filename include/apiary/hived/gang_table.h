@@ -41,10 +41,8 @@ class gang_table {
     return {gang.state == gang_state::allocated, gang.request.priority, leaves, gang.request.job,
             slot};
   }
-
   // An empty table for this number of virtual clusters.
   explicit gang_table(std::uint32_t clusters) : of_cluster_(clusters) {}
-
   // Adds a gang and returns its slot.
   gang_slot add(gang_record gang) {
     gang_slot slot;
@@ -75,7 +73,6 @@ class gang_table {
     gangs_[slot.value].cluster = to;
     if (to.valid()) join(slot);
   }
-
   // The slot of a job, if the job is in the table.
   [[nodiscard]] std::optional<gang_slot> find(job_id job) const {
     const auto found = slots_.find(job.value);

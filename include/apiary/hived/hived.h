@@ -88,8 +88,7 @@ class hived {
   // Cancels a preempting gang; its victims keep their leaves. Gangs that lost guaranteed cells to
   // it get them back now if the cells are free (see restored()), otherwise when the gang that
   // claimed them is cancelled. finish, finish_task and commit do the same when they cancel a
-  // preempting gang.
-  // kNotFound: no such gang. kFailedPrecondition: it is not preempting.
+  // preempting gang. kNotFound: no such gang. kFailedPrecondition: it is not preempting.
   absl::Status cancel(job_id job);
   // Call when all tasks of a gang have ended. kNotFound: no such gang.
   absl::Status finish(job_id job);
@@ -102,8 +101,7 @@ class hived {
   // Merges the running gang `by` into the running gang `job`; its tasks are numbered after those of
   // `job`. A job that needs more tasks proposes them as a gang, then merges it. The topology
   // constraints of the task groups stay. Ended tasks keep their numbers and count towards the
-  // limit.
-  // kInvalidArgument: the same gang twice, or too many tasks. kNotFound: no such gang.
+  // limit. kInvalidArgument: the same gang twice, or too many tasks. kNotFound: no such gang.
   // kFailedPrecondition: one gang is preempting, is being preempted or has lost its guaranteed
   // cells; or the gangs differ in tenant, priority, leaf type, pinned cell, lazy, chain or required
   // level, or do not lie in one cell of that level. Cost: O(leaves of both gangs, ended tasks
@@ -141,8 +139,7 @@ class hived {
   // has it; a gang without any leaf is forgotten (hived_reconfiguration::gone). A gang whose
   // tenant, pinned cell or leaf type is missing loses that attribute for good. Bad hardware stays
   // bad while it is in the configuration. Levels of topology constraints count from the leaves in
-  // the new configuration.
-  // kInvalidArgument, and nothing changes: the configuration is faulty.
+  // the new configuration. kInvalidArgument, and nothing changes: the configuration is faulty.
   absl::StatusOr<hived_reconfiguration> reconfigure(const hived_config& config);
 
   // The cells of the cluster and of the tenants, with their names.
@@ -163,7 +160,8 @@ class hived {
   // The gangs that got their guaranteed cells back in the last change because a gang was cancelled:
   // higher priorities first, then lower job ids. reconfigure() reports its own list.
   [[nodiscard]] const std::vector<job_id>& restored() const noexcept;
-  // Whether another gang has claimed a leaf of this gang, or has taken its cells and waits for its end.
+  // Whether another gang has claimed a leaf of this gang, or has taken its cells and waits for its
+  // end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept;
   // The node and leaves of each task, in the order of the task groups; empty if the task has ended.
   [[nodiscard]] std::vector<task_place> tasks(const gang_record& gang) const;
@@ -181,7 +179,8 @@ class hived {
   [[nodiscard]] absl::Status check(const gang_request& r);
   // Whether all leaves of a preempting gang are healthy and suggested.
   [[nodiscard]] bool place_is_good(const gang_record& gang, const summary_bitset* suggested) const;
-  // Fills the public part of a plan: the tasks on these leaves, and the gangs that must end for them.
+  // Fills the public part of a plan: the tasks on these leaves, and the gangs that must end for
+  // them.
   void describe(std::span<const chain_leaf> leaves, std::span<const task_group> groups,
                 gang_plan& plan) const;
   absl::Status mark(node_id node, std::optional<std::uint32_t> position, bool good);

@@ -51,7 +51,6 @@ class hived_jobs {
     }
     return hived_jobs(std::move(empty), over_quota);
   }
-
   // Whether guaranteed jobs may also run as opportunistic.
   [[nodiscard]] bool over_quota() const noexcept { return over_quota_; }
   // GPUs of the cluster.
@@ -67,7 +66,6 @@ class hived_jobs {
   [[nodiscard]] std::uint32_t num_tenants() const noexcept {
     return static_cast<std::uint32_t>(owned_.size());
   }
-
   // Whether the job fits into its tenant's cells when these are empty and healthy; false if it fits
   // only as opportunistic. kInvalidArgument: 0 GPUs, a priority that is not in -1, ..., 1000, or a
   // job that does not fit at all. kNotFound: no such tenant. kFailedPrecondition: the tenant has no
@@ -103,7 +101,6 @@ class hived_jobs {
     fits_cells_.emplace(key, own);
     return own;
   }
-
   // The gang of the job, with the job's priority.
   [[nodiscard]] gang_request gang_of(const job_request& r) const { return gang(r, r.priority); }
   // The gang of the job as an opportunistic one.

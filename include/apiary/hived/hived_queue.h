@@ -68,7 +68,6 @@ class hived_queue {
     guaranteed,     // it runs on its tenant's cells
     opportunistic,  // it runs on idle GPUs; a guaranteed job may suspend it
   };
-
   // kInvalidArgument: a fault of the configuration, or a node with over 32 leaves, the most that a
   // placement can name. With over_quota, guaranteed jobs may also run as opportunistic on idle
   // GPUs.
@@ -78,7 +77,6 @@ class hived_queue {
     APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler, over_quota));
     return hived_queue(std::move(scheduler), std::move(jobs));
   }
-
   // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time or priority out of range, or a job
   // that would not fit into the idle and healthy cluster. kNotFound: no such tenant.
   // kFailedPrecondition: the tenant has no cells, and over_quota is off. kAlreadyExists: this job
@@ -98,7 +96,6 @@ class hived_queue {
     enter(added, now);
     return absl::OkStatus();
   }
-
   // The job has ended or is cancelled. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     const auto found = jobs_.find(job.value);
@@ -111,7 +108,6 @@ class hived_queue {
     jobs_.erase(found);
     return absl::OkStatus();
   }
-
   // The node is broken: its jobs stop and wait again. Returns them, ascending. kNotFound: no such
   // node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
@@ -139,7 +135,6 @@ class hived_queue {
     set_health(n, true);
     return absl::OkStatus();
   }
-
   // Appends suspensions and starts, in the order in which the host must do them; the scheduler has
   // applied them already. Fails only if hived fails.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
@@ -165,7 +160,6 @@ class hived_queue {
   }
   // max_time: decide() need not be called while nothing happens.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
-
   // What the job does; nullopt: there is no such job.
   [[nodiscard]] std::optional<phase> find(job_id job) const {
     const auto found = jobs_.find(job.value);
@@ -210,7 +204,6 @@ class hived_queue {
   [[nodiscard]] static queue_key key_of(const job_request& r) {
     return {r.tenant.value, r.priority < 0, r.gpus};
   }
-
   // The job waits from now on.
   void enter(record& r, time_ms now) {
     queue& q = queues_.at(key_of(r.request));
@@ -249,7 +242,6 @@ class hived_queue {
     too_large_.clear();
     for (auto& [key, q] : queues_) q.failed = false;
   }
-
   // Of the tenant's queues whose first job may fit into its cells, the one with the first job by
   // key; null: none.
   [[nodiscard]] queue* first_queue(tenant_id t) {
@@ -282,7 +274,6 @@ class hived_queue {
     }
     return best ? std::optional(job_id(best->second)) : std::nullopt;
   }
-
   // Starts the job and suspends the jobs in its way; returns true if it does not fit.
   [[nodiscard]] absl::StatusOr<bool> start(job_id job, hived_queue::phase as, time_ms now,
                                            std::vector<job_action>& actions) {

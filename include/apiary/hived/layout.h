@@ -37,10 +37,8 @@ struct hived_layout {
   std::vector<chain_layout> chains{};    // by descending name, the order in which they are tried
   std::vector<pinned_layout> pinned{};   // in the order of the configuration
   std::vector<tenant_layout> tenants{};  // in the order of the configuration
-
   // Checks a configuration. kInvalidArgument: all faults, one per line, as "path: what is wrong".
   [[nodiscard]] static absl::StatusOr<hived_layout> create(const hived_config& config);
-
   // The number of nodes of all chains.
   [[nodiscard]] std::uint32_t num_nodes() const noexcept {
     return static_cast<std::uint32_t>(chain_of_node_.size());
@@ -57,7 +55,6 @@ struct hived_layout {
   [[nodiscard]] std::optional<std::uint32_t> find_pinned(std::string_view id) const {
     return pinned_.find(id);
   }
-
   // The chain of a node. Requires: n < num_nodes().
   [[nodiscard]] chain_id chain_of(node_id n) const noexcept {
     APIARY_ASSERT(n.value < num_nodes());
@@ -102,7 +99,6 @@ struct hived_layout {
       if (device(n, position) == index) return position;
     return std::nullopt;
   }
-
   // A hash over names, shapes, pinned cells and quotas. Cost: O(nodes + leaves + tenants * levels).
   [[nodiscard]] std::uint64_t hash() const noexcept;
 

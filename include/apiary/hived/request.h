@@ -100,9 +100,9 @@ struct gang_wait {
   // The task size that is short; none if sizes do not pack together, or for constraints.
   std::optional<gpu_shortage> shortage{};
   std::uint32_t chain = 0;  // the chain that gives the reason
-  // For `busy` and `never`: a proof for each chain that the gang may use, in the order of trial; empty if
-  // the budget of the proof search ended. A proof of `busy` counts bad leaves as usable, one of `never`
-  // counts all leaves as free.
+  // For `busy` and `never`: a proof for each chain that the gang may use, in the order of trial;
+  // empty if the budget of the proof search ended. A proof of `busy` counts bad leaves as usable,
+  // one of `never` counts all leaves as free.
   std::vector<chain_refusal> proof{};
 
   // The proof for the chain that gives the reason; null if there is none.

@@ -38,11 +38,12 @@ struct hived_search_input {
 
 // The options of one attempt.
 struct hived_search_options {
-  // The leaves that may be used; all whole cells are then bound before the search. Null: all healthy
-  // leaves, and cells are bound only for the leaves that are chosen.
+  // The leaves that may be used; all whole cells are then bound before the search. Null: all
+  // healthy leaves, and cells are bound only for the leaves that are chosen.
   const health<uniform_tree>* usable = nullptr;
-  // For hived_cells::bind_everything: it prefers cells with many groups of `piece` usable leaves in one
-  // node, and skips `skips` candidates. again: only the skips have changed since the last attempt.
+  // For hived_cells::bind_everything: it prefers cells with many groups of `piece` usable leaves in
+  // one node, and skips `skips` candidates. again: only the skips have changed since the last
+  // attempt.
   std::uint32_t piece = 1;
   std::span<const std::uint32_t> skips{};
   bool again = false;
@@ -124,7 +125,6 @@ class hived_search_step {
     cells.rollback();
     return true;
   }
-
   // The same for an opportunistic gang, on the idle leaves of chain `c`. Nodes with the most
   // opportunistic leaves come first; ties: the most idle leaves, then (unless that takes more
   // racks) racks without cells granted to a tenant, then the last nodes. hived_topology_fit chooses
@@ -143,7 +143,6 @@ class hived_search_step {
     for (const cell_id leaf : choose_leaves(request)) place_.leaves.push_back({cell_id(), leaf});
     return true;
   }
-
   // The cost of ending a gang; hived::set_victim_cost sets it.
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept {
     return eviction_.victim_cost();
@@ -158,8 +157,8 @@ class hived_search_step {
   [[nodiscard]] bool mapped() const noexcept { return mapped_; }
   [[nodiscard]] const hived_cells::whole_cells& whole() const noexcept { return whole_; }
   [[nodiscard]] std::uint64_t topology_steps() { return constrained_->steps(); }
-
-  // Takes the guaranteed cells or claims of the yielding gangs, and the claims of the restarted gang.
+  // Takes the guaranteed cells or claims of the yielding gangs, and the claims of the restarted
+  // gang.
   static void take_cells_back(hived_cells& cells, const hived_search_input& q,
                               std::span<const gang_slot> yielding) {
     for (const gang_slot s : yielding) {
@@ -211,7 +210,6 @@ class hived_search_step {
     return request.constraints.any() ? constrained_->choose_gpus_of(nodes_, request.groups)
                                      : placer_.choose_gpus_of(nodes_, request.groups);
   }
-
   // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades
   // the lazy gangs on them; false if all bindings must stay (a filter, anti-affinity that depends
   // on bindings).

@@ -89,7 +89,6 @@ class hived_bindings {
   [[nodiscard]] bool is_pinned(vc_chain_id c) const noexcept { return pinned_[c.value]; }
   // A hash over everything that decisions depend on.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
-
   // begin() starts to record changes; rollback() undoes all changes since then, keep() keeps them.
   void begin() noexcept { recording_ = true; }
   void rollback() {
@@ -100,14 +99,12 @@ class hived_bindings {
     recording_ = false;
     log_.commit();
   }
-
   // Sets the holders of a leaf. Requires: a leaf that becomes taken is bound.
   void hold(std::uint32_t chain, cell_id leaf, leaf_holders to) {
     if (recording_)
       log_.on_rollback<&hived_bindings::hold_now>(*this, chain, leaf, chains_[chain].holders(leaf));
     hold_now(chain, leaf, to);
   }
-
   // Binds a virtual cell of level l to a physical cell; a whole cell (a root) is granted to the
   // tenant. Requires: neither cell is bound; the physical cell of a whole cell can be granted.
   void bind(vc_chain_id c, cell_id v, level_t l, cell_id p) {

@@ -37,7 +37,8 @@ class hived_catalog {
  public:
   static constexpr std::uint64_t max_tasks = 1'000'000;        // per gang
   static constexpr std::size_t max_constrained_groups = 1024;  // task groups of a gang to be placed
-  // Leaves of a gang that runs already; more in a larger cluster. It may come from a larger cluster.
+  // Leaves of a gang that runs already; more in a larger cluster. It may come from a larger
+  // cluster.
   static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
   explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
@@ -64,7 +65,6 @@ class hived_catalog {
   [[nodiscard]] leaf_type_id type_of(std::uint32_t chain) const noexcept {
     return type_of_chain_[chain];
   }
-
   // kNotFound: the layout has no such tenant, chain and level, or leaf.
   [[nodiscard]] absl::Status exists(tenant_id tenant) const {
     if (tenant.value < layout_.tenants.size()) return absl::OkStatus();

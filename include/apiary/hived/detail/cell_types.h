@@ -76,9 +76,8 @@ class hived_cell_types {
  public:
   // The leaves of a node are the bits of a 64-bit mask.
   static constexpr std::uint32_t max_leaves_per_node = 64;
-
-  // Adds these faults: a type without name, child type or number of children; a dot in a name; a type
-  // that is defined twice, or that contains itself.
+  // Adds these faults: a type without name, child type or number of children; a dot in a name; a
+  // type that is defined twice, or that contains itself.
   hived_cell_types(std::span<const cell_type_config> types, document_faults& faults) {
     for (const cell_type_config& type : types) {
       const std::string path = path_of(type);
@@ -97,7 +96,6 @@ class hived_cell_types {
     }
     find_cycles(types, faults);
   }
-
   // The levels and children of a cell of type `top`; nullopt if they have a fault. Adds, with
   // `path`, the faults that the constructor has not: `top` is unknown or a leaf, more levels than a
   // tree can have, not exactly one node level, or a node with too many leaves.

@@ -50,7 +50,6 @@ class hived_cells : private hived_bindings {
   using books::num_chains;
   using books::num_clusters;
   using books::rollback;
-
   // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells, at each level
   // to the cell with the fewest guests. nullopt, and nothing is bound: no healthy whole cell can be
   // granted.
@@ -76,7 +75,6 @@ class hived_cells : private hived_bindings {
     }
     return image;
   }
-
   // The same, to this physical leaf and the cells above it. Requires: the lowest bound cells above
   // both leaves are bound to each other; if there are none, the whole cell can be granted.
   void place_at(vc_chain_id c, bound_leaf at) {
@@ -123,7 +121,6 @@ class hived_cells : private hived_bindings {
     }
     return v;
   }
-
   // unuse: the running gang gives up the leaf. unclaim: the preempting gang gives up its claim.
   // demote: the running gang becomes opportunistic on it. Each vacates the virtual leaf if it is no
   // longer taken.
@@ -139,7 +136,6 @@ class hived_cells : private hived_bindings {
     const leaf_holders h = books::chain(chain).holders(leaf);
     release(chain, leaf, {h.user, h.claimer, false});
   }
-
   // Unbinds a virtual leaf that is no longer taken, and the cells above it without a taken leaf.
   // Unhealthy cells stay bound while the cell above them is bound; pinned cells stay bound.
   void vacate(vc_chain_id c, cell_id leaf) {
@@ -163,7 +159,6 @@ class hived_cells : private hived_bindings {
       }
     }
   }
-
   // Call after place_at and adopt: binds the unhealthy cells inside the whole cell of this virtual
   // leaf, unless it is `shown`, so that virtual cells show them. Returns the whole cell. Cost:
   // O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
@@ -175,7 +170,6 @@ class hived_cells : private hived_bindings {
     if (leaf != shown) reveal(c, leaf, l, books::chain(books::cluster(c).chain()).healthy());
     return leaf;
   }
-
   // The level of the whole cell that a physical leaf lies in. Requires: it lies in one.
   [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
     const virtual_cell owner = books::chain(chain).owner(leaf);
@@ -184,7 +178,6 @@ class hived_cells : private hived_bindings {
     for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
     return level;
   }
-
   // The result of bind_everything.
   struct whole_cells {
     bool all_usable = true;     // all leaves of the cluster are usable
@@ -278,7 +271,6 @@ class hived_cells : private hived_bindings {
     }
     return pieces;
   }
-
   // Marks a leaf healthy or bad; returns whether its health changed. Binds a bad leaf in a bound
   // cell, and unbinds what was bound only because it was unhealthy.
   bool mark(std::uint32_t c, cell_id leaf, bool good) {
@@ -353,7 +345,6 @@ class hived_cells : private hived_bindings {
       if (!cluster.image(c).valid()) return c;
     return cell_id();
   }
-
   // Scratch memory, not part of the state. bind_everything reuses its rankings if `again`.
   std::vector<cell_id> path_;
   std::vector<grant_ranking> rankings_;  // by level

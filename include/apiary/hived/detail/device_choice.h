@@ -27,7 +27,6 @@ struct node_cells {
   [[nodiscard]] std::uint64_t mask(cell c) const noexcept {
     return ~std::uint64_t{0} >> (64 - sizes[c.level]) << c.first;
   }
-
   // Step 2 of choose_leaves. Requires: 0 < n <= ones(pool).
   [[nodiscard]] cell lowest_cell(std::uint64_t pool, std::uint64_t preferred,
                                  std::uint32_t n) const noexcept {
@@ -66,7 +65,6 @@ struct node_cells {
       return c;
     }
   }
-
   // Step 3 of choose_leaves. Requires: k <= ones(pool & mask(c)).
   [[nodiscard]] std::uint64_t fill(cell c, std::uint64_t pool, std::uint32_t k) const noexcept {
     std::uint64_t chosen = 0;
@@ -109,9 +107,8 @@ struct node_cells {
 // 3. In the cell: its preferred GPUs, if there are fewer than n. The missing k come from its other
 // GPUs of the pool: whole children with at most k of them, the largest first, then the first; if
 // there is none, k GPUs in the cell that step 2 gives for the rest. Of single GPUs the first are
-// taken.
-// So the level of the lowest common cell is least, and no other choice at that level needs fewer
-// preemptions.
+// taken. So the level of the lowest common cell is least, and no other choice at that level needs
+// fewer preemptions.
 // Model:    HiveD (OSDI 2020), section 3: affinity inside a node; HiveD's search tries subsets.
 // Requires: n <= number of available GPUs; `preferred` is a subset of `available`; cell_sizes are
 //           the GPUs of a cell of each level: 1 first, each divides the next, the last is the node

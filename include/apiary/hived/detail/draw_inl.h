@@ -49,7 +49,6 @@ class hived_drawing {
       tenant_width_ = (std::max)(tenant_width_, (std::min)(tenant.name.size(), std::size_t{24}));
     }
   }
-
   // The text: the chains, then the tenants with their gangs, then the legend.
   std::string operator()() {
     for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) draw_chain(c);
@@ -81,7 +80,6 @@ class hived_drawing {
  private:
   static constexpr std::size_t max_name = 16;  // characters of a node name
   static constexpr std::size_t run = 4;        // this many equal entries are summarized
-
   // A node as drawn.
   struct row {
     std::vector<std::string> users{};   // text lines
@@ -89,7 +87,6 @@ class hived_drawing {
     std::string owners{};
     friend bool operator==(const row&, const row&) = default;
   };
-
   // Appends a text line; cuts it if it is too long.
   void line(std::string text) {
     if (text.size() > width_) text.replace(width_ - 1, std::string::npos, "~");

@@ -24,7 +24,6 @@ class lazy_value {
   }
   lazy_value& operator=(lazy_value&&) noexcept = default;
   ~lazy_value() = default;
-
   // The T; constructs it if it does not exist yet.
   T& operator*() {
     if (value_ == nullptr) value_ = std::make_unique<T>();

@@ -40,7 +40,6 @@ class name_index {
     std::uint32_t value = 0;
   };
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-
   // The bucket of the name, or the empty bucket where it belongs. Requires: some bucket is empty.
   [[nodiscard]] std::size_t bucket_of(std::string_view name) const noexcept {
     const std::size_t mask = buckets_.size() - 1;

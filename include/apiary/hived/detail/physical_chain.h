@@ -110,7 +110,6 @@ class physical_chain {
     return true;
   }
   [[nodiscard]] bool any_bad() const noexcept { return bad_ > 0; }
-
   // Healthy cells of all levels with at most `most` guests, by id. Requires: most < node_leaves().
   [[nodiscard]] const summary_bitset& few_guests(std::uint32_t most) const noexcept {
     return few_guests_[most];

@@ -98,7 +98,6 @@ class hived_planner {
   [[nodiscard]] const gang_place& place() const noexcept {
     return merged_ ? place_ : search_.place();
   }
-
   // After find() returned false: why the gang waits. May call find() again. The chain and shortage
   // are those of the first chain that gives the reason, for `never` of the chain with the most
   // leaves.
@@ -252,7 +251,8 @@ class hived_planner {
       first_[m.gpus - 1] += n;
     }
   }
-  // The leaves of the i-th chain that the gang may use: those of its tenant, or all if opportunistic.
+  // The leaves of the i-th chain that the gang may use: those of its tenant, or all if
+  // opportunistic.
   [[nodiscard]] std::uint32_t num_leaves(const hived_cells& cells, const gang_request& r,
                                          std::size_t i) const noexcept {
     return r.priority < 0 ? cells.chain(chains_[i]).tree().num_leaves()

@@ -53,7 +53,6 @@ class hived_refusal {
     return fit_(capacities_in(cells, gangs, request, at), constraints_of(request)).verdict !=
            fit_verdict::does_not_fit;
   }
-
   // A proof that a gang does not fit; nullopt: the budget ended. Without topology constraints one
   // weighing of all nodes by their free leaves (infeasibility_proof::of_nodes) or, if none refuses
   // the gang, everything that fits; under constraints the proof of topology_fit. Requires: the gang
@@ -76,7 +75,6 @@ class hived_refusal {
     if (fit_(index, gang).verdict != fit_verdict::does_not_fit) return std::nullopt;
     return fit_.explain(index, gang);
   }
-
   // A count that the gang exceeds however the unbound whole cells are granted, if there is one.
   // Arguments as in hived_search. Requires: gangs whose cells count as gone have lost them.
   // Cost: O(leaves of the tenant), and grant_ranking for each task size.

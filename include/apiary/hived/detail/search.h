@@ -35,9 +35,8 @@ namespace detail {
 // The search tries the cells that are best for each task size, then all ways to grant whole cells,
 // within a budget. Then it lets few gangs of the tenant with lower priority give up cells, so that
 // these can be bound elsewhere: preempting gangs, which are cancelled, and lazy gangs, which keep
-// running as opportunistic; if they do not suffice, others, which must end.
-// If anti-affinity depends on how whole cells are bound, bind_apart binds them, and a refusal is
-// not certain.
+// running as opportunistic; if they do not suffice, others, which must end. If anti-affinity
+// depends on how whole cells are bound, bind_apart binds them, and a refusal is not certain.
 // Cost: as gang_placer (or hived_topology_fit), and hived_cells::place for each node and leaf used;
 //       hived_victims for a preemption. With a filter or bad hardware also O(cells of the tenant)
 //       and, if bindings matter, up to the budget; once or twice more if only bad or not suggested
@@ -56,7 +55,8 @@ class hived_search {
     if (usable != nullptr) {
       found = try_filtered(cells, q, *usable);
     } else {
-      // Under anti-affinity other bindings may succeed or leave lazy gangs running, on good hardware, too.
+      // Under anti-affinity other bindings may succeed or leave lazy gangs running, on good
+      // hardware, too.
       const bool apart = is_spread_over_whole_cells(cells.cluster(c), request.constraints);
       found = attempt(cells, q, {});
       if (!apart && (found || (attempt_.mapped() && !chain.any_bad()))) return found;

@@ -28,7 +28,6 @@ namespace detail {
 class hived_state : public hived_guarantees {
  public:
   using hived_guarantees::hived_guarantees;
-
   // Adds a gang. It runs on the leaves of `place`; if `preempting` is true, it claims these leaves
   // and waits until their users and the downgraded gangs that are not lazy have ended. Requires:
   // the gangs in place.cancelled and place.downgraded have been cancelled and downgraded. If one of

@@ -29,7 +29,6 @@ class hived_tenant_reader {
  public:
   std::vector<tenant_layout> tenants{};  // in the order of the configuration
   name_index tenant_of_name{};
-
   // Reads all tenants, sets the owner of each pinned cell in `cells`, and adds to `faults`.
   hived_tenant_reader(const hived_config& config, hived_chain_reader& cells,
                       document_faults& faults)

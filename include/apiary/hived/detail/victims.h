@@ -114,8 +114,7 @@ class hived_victims {
   // comes as early in the list as possible, then the last but one, and so on. After 64 tries it
   // takes the best answer so far. suffice(span) says whether some gangs are enough; then more gangs
   // must be enough, too. The answer is the last span for which it returned true. Returns whether
-  // all gangs are enough.
-  // Cost: O(log n) calls for each gang chosen, at most 65 in all.
+  // all gangs are enough. Cost: O(log n) calls for each gang chosen, at most 65 in all.
   template <class F>
   static bool choose_few(std::span<const gang_slot> gangs, F&& suffice) {
     if (!suffice(gangs)) return false;
