@@ -14,10 +14,9 @@ namespace detail {
 class hived_cells;
 }  // namespace detail
 
-// Recomputes every invariant from leaves, bindings and gangs, and returns those that do not hold;
-// empty if all hold. The files hived/detail/audit_*.h list the invariants by name.
-// Cost: O(cells * (levels + leaves of a node) + leaves of the gangs * levels), and a sort of the
-//       gangs.
+// Recomputes every invariant from leaves, bindings and gangs; returns those that do not hold. The
+// files hived/detail/audit_*.h list the invariants by name.
+// Cost: O(cells * (levels + leaves of a node) + leaves of the gangs * levels), a sort of the gangs.
 [[nodiscard]] std::vector<violation> audit(const hived_layout& layout,
                                            const detail::hived_cells& cells,
                                            const gang_table& gangs);

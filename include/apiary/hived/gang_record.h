@@ -61,8 +61,8 @@ struct gang_record {
   [[nodiscard]] std::int32_t effective_priority() const noexcept {
     return guaranteed() ? request.priority : gang_request::opportunistic_priority;
   }
-  // Orders gangs that want the same cells back: guaranteed gangs first, then higher priorities;
-  // ties go by job id.
+  // Orders gangs that want the same cells back: guaranteed gangs, then higher priorities, come
+  // first.
   [[nodiscard]] std::pair<std::int32_t, std::int32_t> rank() const noexcept {
     return {effective_priority(), request.priority};
   }

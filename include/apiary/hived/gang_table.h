@@ -21,8 +21,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // All gangs of a scheduler, found by slot, by job, and by the virtual cluster whose cells they use.
-// Cost: add, remove, move, rank O(log gangs) and a hash look-up; add, rank also O(leaves of the
-//       gang).
+// Cost: O(log gangs) and a hash look-up for each change; add, rank also O(leaves of the gang).
 class gang_table {
  public:
   // Orders the gangs of a virtual cluster as victims, cheapest first: preempting gangs, then low

@@ -108,9 +108,8 @@ class hived {
   // included).
   absl::Status grow(job_id job, job_id by);
 
-  // Marks a node, or the leaf at a position of it (see hived_layout::find_position), as bad. New
-  // gangs avoid bad hardware; running gangs go on. Repeated calls change nothing. kNotFound: no
-  // such node or leaf.
+  // Marks a node, or the leaf at a position of it (hived_layout::find_position), as bad. New gangs
+  // avoid bad hardware; running gangs go on. kNotFound: no such node or leaf.
   absl::Status mark_bad(node_id node, std::optional<std::uint32_t> position = std::nullopt);
   // Takes mark_bad() back, with the same arguments and errors.
   absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> position = std::nullopt);
@@ -160,8 +159,7 @@ class hived {
   // The gangs that got their guaranteed cells back in the last change because a gang was cancelled:
   // higher priorities first, then lower job ids. reconfigure() reports its own list.
   [[nodiscard]] const std::vector<job_id>& restored() const noexcept;
-  // Whether another gang has claimed a leaf of this gang, or has taken its cells and waits for its
-  // end.
+  // Whether another gang has claimed a leaf of this gang, or has its cells and waits for its end.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept;
   // The node and leaves of each task, in the order of the task groups; empty if the task has ended.
   [[nodiscard]] std::vector<task_place> tasks(const gang_record& gang) const;
@@ -179,8 +177,7 @@ class hived {
   [[nodiscard]] absl::Status check(const gang_request& r);
   // Whether all leaves of a preempting gang are healthy and suggested.
   [[nodiscard]] bool place_is_good(const gang_record& gang, const summary_bitset* suggested) const;
-  // Fills the public part of a plan: the tasks on these leaves, and the gangs that must end for
-  // them.
+  // Fills the public part of a plan: the tasks on these leaves, and the gangs that must end.
   void describe(std::span<const chain_leaf> leaves, std::span<const task_group> groups,
                 gang_plan& plan) const;
   absl::Status mark(node_id node, std::optional<std::uint32_t> position, bool good);

@@ -68,9 +68,8 @@ class hived_queue {
     guaranteed,     // it runs on its tenant's cells
     opportunistic,  // it runs on idle GPUs; a guaranteed job may suspend it
   };
-  // kInvalidArgument: a fault of the configuration, or a node with over 32 leaves, the most that a
-  // placement can name. With over_quota, guaranteed jobs may also run as opportunistic on idle
-  // GPUs.
+  // kInvalidArgument: a fault of the configuration, or a node with over 32 leaves, the limit of
+  // placements. With over_quota, guaranteed jobs may also run as opportunistic on idle GPUs.
   [[nodiscard]] static absl::StatusOr<hived_queue> create(const hived_config& config,
                                                           bool over_quota = true) {
     APIARY_ASSIGN_OR_RETURN(hived scheduler, hived::create(config));
@@ -79,8 +78,8 @@ class hived_queue {
   }
   // Submits a job. kInvalidArgument: no job id, 0 GPUs, a time or priority out of range, or a job
   // that would not fit into the idle and healthy cluster. kNotFound: no such tenant.
-  // kFailedPrecondition: the tenant has no cells, and over_quota is off. kAlreadyExists: this job
-  // id exists.
+  // kAlreadyExists: this job id exists. kFailedPrecondition: the tenant has no cells, and
+  // over_quota is off.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (now < 0 || now >= time_ms{1} << time_bits)
@@ -108,8 +107,7 @@ class hived_queue {
     jobs_.erase(found);
     return absl::OkStatus();
   }
-  // The node is broken: its jobs stop and wait again. Returns them, ascending. kNotFound: no such
-  // node.
+  // The node is broken: its jobs, returned ascending, stop and wait again. kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
     const chain_id c = scheduler_.layout().chain_of(n);
@@ -242,8 +240,8 @@ class hived_queue {
     too_large_.clear();
     for (auto& [key, q] : queues_) q.failed = false;
   }
-  // Of the tenant's queues whose first job may fit into its cells, the one with the first job by
-  // key; null: none.
+  // Of the tenant's queues whose first job may fit into its cells, that with the first job; null:
+  // none.
   [[nodiscard]] queue* first_queue(tenant_id t) {
     queue* best = nullptr;
     std::optional<weighted_tree::item> least;

@@ -20,8 +20,7 @@ APIARY_NAMESPACE_BEGIN
 // After a commit, `downgraded` gangs are opportunistic, and so are victims that end only because
 // the gang needs their tenant's cells. If the preemptor is cancelled before it runs, they get these
 // cells back if the cells are still free; otherwise such a victim keeps running as opportunistic.
-// The public fields are a report: commit() ignores changes to them. A moved-from plan cannot be
-// committed.
+// The public fields are a report: commit() ignores changes to them, and fails after a move.
 class gang_plan {
  public:
   plan_result result = plan_result::wait;  // bind, preempt or wait

@@ -77,8 +77,7 @@ struct gang_request {
   return gang;
 }
 
-// The leaves of one task, as positions in the node (hived_layout::devices gives device indices). No
-// leaves: the task has ended.
+// The leaves of one task by position in the node (see hived_layout::devices); none if it has ended.
 struct task_place {
   node_id node{};            // the node
   std::uint64_t leaves = 0;  // bit i: the i-th leaf of the node

@@ -42,8 +42,7 @@ struct hived_search_options {
   // healthy leaves, and cells are bound only for the leaves that are chosen.
   const health<uniform_tree>* usable = nullptr;
   // For hived_cells::bind_everything: it prefers cells with many groups of `piece` usable leaves in
-  // one node, and skips `skips` candidates. again: only the skips have changed since the last
-  // attempt.
+  // one node, and passes over `skips` cells. again: only the skips have changed.
   std::uint32_t piece = 1;
   std::span<const std::uint32_t> skips{};
   bool again = false;
@@ -53,9 +52,8 @@ struct hived_search_options {
 
 // Tries once to place a gang, for one way to bind whole cells; the cells stay as they were. Chooses
 // free virtual leaves, or leaves of victims (hived_victims), then maps them to physical leaves.
-// Cost: as gang_placer (hived_topology_fit under topology constraints), plus hived_cells::place for
-//       each node and leaf used; plus hived_victims if the gang fits only by preemption; plus
-//       O(cells of the tenant) with a filter.
+// Cost: as gang_placer (hived_topology_fit under topology constraints), hived_cells::place for each
+//       node and leaf, hived_victims for a preemption, and O(cells of the tenant) with a filter.
 class hived_search_step {
  public:
   // Makes one attempt. Returns whether it has found a placement.
@@ -127,11 +125,10 @@ class hived_search_step {
   }
   // The same for an opportunistic gang, on the idle leaves of chain `c`. Nodes with the most
   // opportunistic leaves come first; ties: the most idle leaves, then (unless that takes more
-  // racks) racks without cells granted to a tenant, then the last nodes. hived_topology_fit chooses
-  // them under constraints.
+  // racks) racks without granted cells, then the last nodes. Under constraints hived_topology_fit
+  // chooses.
   // Model: HiveD (OSDI 2020) section 3.3: opportunistic tasks are packed together, away from
-  //        guaranteed tasks. Differs: complete (gang_fit), and avoids racks with cells granted to a
-  //        tenant.
+  //        guaranteed tasks. Differs: complete (gang_fit), and avoids racks with granted cells.
   // Cost:  as gang_placer, and O((leaves of a node)^2); with a filter O(nodes) more.
   bool opportunistic(const hived_cells& cells, const gang_request& request, std::uint32_t c,
                      const health<uniform_tree>* usable) {
@@ -157,8 +154,7 @@ class hived_search_step {
   [[nodiscard]] bool mapped() const noexcept { return mapped_; }
   [[nodiscard]] const hived_cells::whole_cells& whole() const noexcept { return whole_; }
   [[nodiscard]] std::uint64_t topology_steps() { return constrained_->steps(); }
-  // Takes the guaranteed cells or claims of the yielding gangs, and the claims of the restarted
-  // gang.
+  // Takes the cells or claims of the yielding gangs, and the claims of the restarted gang.
   static void take_cells_back(hived_cells& cells, const hived_search_input& q,
                               std::span<const gang_slot> yielding) {
     for (const gang_slot s : yielding) {
@@ -172,8 +168,7 @@ class hived_search_step {
   }
 
  private:
-  // Whether the gang fits. `as_bound`: anti-affinity depends on bindings, and the whole cells are
-  // bound.
+  // Whether the gang fits. `as_bound`: anti-affinity depends on bindings, and all of them are made.
   bool fits(const leaf_view& view, const gang_request& request, bool as_bound) {
     if (request.constraints.any()) {
       cut_.reset();
@@ -211,8 +206,7 @@ class hived_search_step {
                                      : placer_.choose_gpus_of(nodes_, request.groups);
   }
   // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades
-  // the lazy gangs on them; false if all bindings must stay (a filter, anti-affinity that depends
-  // on bindings).
+  // the lazy gangs on them; false if all bindings must stay (with a filter or with anti-affinity).
   void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
                  const std::vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());

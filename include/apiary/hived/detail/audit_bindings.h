@@ -19,8 +19,7 @@ namespace detail {
 // bijection  the physical cell has the same level, and is bound to this virtual cell
 // shape      the parent of a bound cell is bound to the parent of its image
 // roots      a physical cell is allocated if and only if a root is bound to it
-// needless   a bound cell has a leaf in use, is the root of a pinned cell, or is bad in a bound
-//            cell
+// needless   a bound cell has a leaf in use, is a pinned root, or is unhealthy in a bound cell
 inline void audit_binding(audit_notes& notes, vc_chain_id c, cell_id v, level_t l, bool active) {
   const virtual_cluster& cluster = notes.cells.cluster(c);
   const physical_chain& chain = notes.cells.chain(cluster.chain());
@@ -46,8 +45,7 @@ inline void audit_binding(audit_notes& notes, vc_chain_id c, cell_id v, level_t 
   notes.expect(needed, "needless", witness);
 }
 
-// Checks a physical cell; n: the counts of its chain. Invariants: bijection and roots, as above,
-// and
+// Checks a physical cell; n: the counts of its chain. Also checks bijection and roots, as above.
 // own cells  a leaf that is taken is bound
 // hidden     every unhealthy cell inside a bound cell is bound
 inline void audit_owner(audit_notes& notes, std::uint32_t c, cell_id p, level_t l,

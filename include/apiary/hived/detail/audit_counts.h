@@ -27,8 +27,7 @@ template <class Tree, class F>
   return n;
 }
 
-// For each physical cell of a chain, by id: its bad, opportunistic, guaranteed and allocated
-// leaves.
+// For each physical cell of a chain, by id: its leaves that are bad, opportunistic, ...
 struct chain_counts {
   std::vector<std::uint32_t> bad, opportunistic, guaranteed, allocated;
 };

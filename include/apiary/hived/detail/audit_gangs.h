@@ -47,8 +47,7 @@ inline void audit_table(audit_notes& notes) {
   }
 }
 
-// claims  the claimer has a higher priority than the user, and the same tenant if the user is
-//         guaranteed
+// claims  the claimer has a higher priority than the user; same tenant if the user is guaranteed
 inline void audit_claim(audit_notes& notes, std::uint32_t c, cell_id at, leaf_holders h) {
   if (!notes.exists(h.user) || !notes.exists(h.claimer)) return;
   const gang_record& user = notes.gangs[h.user];
@@ -99,8 +98,7 @@ inline void audit_holders(audit_notes& notes) {
   }
 }
 
-// own cells  a guaranteed gang uses the virtual cluster of its tenant or pinned cell for all its
-// leaves
+// own cells  a guaranteed gang has only leaves in the virtual cluster of its tenant or pinned cell
 inline void audit_own_cells(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   const bool known = g.cluster.value < notes.cells.num_clusters();
@@ -172,9 +170,8 @@ inline void audit_type(audit_notes& notes, gang_slot s) {
 }
 
 // Checks one gang, with all checks above that concern one gang.
-// tasks       a gang has at least one leaf. All leaves of a task are on one node. A task has all
-//             its leaves, missing ones included, or none if it has ended; in a recovered gang it
-//             may have fewer
+// tasks       a gang has a leaf. All leaves of a task are on one node. A task has all its leaves,
+//             missing ones included, or none if it has ended; in a recovered gang it may have fewer
 // class       a gang has no virtual cluster if and only if it is opportunistic or downgraded
 // preempting  a preempting gang is guaranteed; only a preempting gang has downgraded victims
 // ending      is_remembered holds for each gang that must end for another gang

@@ -19,10 +19,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Stores all cells of a HiveD scheduler, the gangs that hold each leaf, and which virtual cell is
-// bound to which physical cell. hived_cells decides the changes; this class applies them, records
-// those after begin(), and undoes them with rollback(). Pinned cells are bound in the constructor
-// and stay bound.
+// Stores all cells of a HiveD scheduler, the gangs that hold each leaf, and the bindings between
+// virtual and physical cells. hived_cells decides the changes; this class applies them, records
+// those after begin(), and undoes them with rollback(). Pinned cells are always bound.
 // Cost: O(levels) per change; binding or unbinding a whole cell also O(nodes of the cell).
 class hived_bindings {
  public:

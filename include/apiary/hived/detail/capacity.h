@@ -51,8 +51,7 @@ struct gang_capacity {
   return ragged_tree(fan_outs);
 }
 // The same tree, but whole cells bound inside one physical cell above the node level lie in one
-// tree cell. Nodes are in the order of the hardware that they are bound to; unbound nodes come
-// last.
+// tree cell. Nodes are in the order of the hardware that they are bound to, unbound nodes last.
 struct bound_tree {
   struct node {
     std::uint32_t number = 0;  // in the cluster

@@ -37,8 +37,7 @@ class hived_catalog {
  public:
   static constexpr std::uint64_t max_tasks = 1'000'000;        // per gang
   static constexpr std::size_t max_constrained_groups = 1024;  // task groups of a gang to be placed
-  // Leaves of a gang that runs already; more in a larger cluster. It may come from a larger
-  // cluster.
+  // Leaves of a running gang, or those of the cluster if more: it may come from a larger cluster.
   static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
   explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
@@ -86,8 +85,7 @@ class hived_catalog {
                                std::to_string(position));
   }
   // Checks a request without the state of the cluster, with the errors of hived::propose. `runs`:
-  // the gang runs already; it may have no tenant, because a reconfiguration may have removed its
-  // tenant.
+  // the gang runs already; a reconfiguration may have removed its tenant.
   [[nodiscard]] absl::Status check(const gang_request& r, bool runs = false) const {
     const auto wrong = [&](const std::string& what) {
       return absl::InvalidArgumentError(name(r.job) + ": " + what);
@@ -152,9 +150,8 @@ class hived_catalog {
     return absl::InvalidArgumentError(
         name(r.job) + " is preempting and proposes another request; cancel it first");
   }
-  // Whether the running gang `by` may be merged into `gang`; kInvalidArgument and
-  // kFailedPrecondition as hived::grow. Does not check for preemptors, nor for the required level
-  // (can_stand_together).
+  // Whether the running gang `by` may be merged into `gang`, with the errors of hived::grow. Does
+  // not check for preemptors, nor for the required level (can_stand_together).
   [[nodiscard]] static absl::Status can_join(const gang_record& gang, const gang_record& by) {
     const gang_request& r = gang.request;
     const gang_request& more = by.request;
@@ -188,8 +185,7 @@ class hived_catalog {
     }
     return absl::OkStatus();
   }
-  // Whether both gangs lie in one cell of the level that `gang` requires. kFailedPrecondition: they
-  // do not.
+  // kFailedPrecondition: the gangs do not lie in one cell of the level that `gang` requires.
   [[nodiscard]] absl::Status can_stand_together(const gang_record& gang,
                                                 const gang_record& by) const {
     const level_t required = gang.request.constraints.required;
@@ -232,9 +228,8 @@ class hived_catalog {
       }
     }
   }
-  // One level per entry of `leaves` (see find_leaves), any_level where the leaf is not valid;
-  // `of_those_there` has the levels of the valid leaves, or is empty, like the result.
-  // kInvalidArgument: it has more or fewer.
+  // One level per entry of `leaves` (see find_leaves), any_level where the leaf is not valid; empty
+  // if `of_those_there` is. kInvalidArgument: that has not one level for each valid leaf.
   [[nodiscard]] static absl::StatusOr<std::vector<level_t>> levels_of_leaves(
       job_id job, std::span<const chain_leaf> leaves, std::span<const level_t> of_those_there) {
     std::vector<level_t> levels;
@@ -302,8 +297,7 @@ class hived_catalog {
     if (!at) return {};
     return {layout_.chain_of(*n).value, cell_id(first_leaf(*n).value + *at)};
   }
-  // The leaf here with the same node name and device index as a leaf of another configuration; not
-  // valid: there is none.
+  // The leaf with the names of a leaf of another configuration; not valid: there is none.
   [[nodiscard]] chain_leaf find_leaf(const hived_catalog& other, chain_leaf l) const {
     const task_place there = other.place_of(l);
     return find_leaf(other.layout_.node_name(there.node), other.device_of(there));

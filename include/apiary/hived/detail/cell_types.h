@@ -69,9 +69,8 @@ struct cell_shape {
   level_t node_level = 0;
 };
 
-// Finds the levels and children of each cell type, which must outlive this object. Model:
-// hierarchical uniform composability, HiveD (OSDI 2020) section 3. Cost: O(types); shape_of
-// O(levels).
+// Finds the levels and children of each cell type, which must outlive this object. Cost: O(types);
+// shape_of O(levels). Model: hierarchical uniform composability, HiveD (OSDI 2020) section 3.
 class hived_cell_types {
  public:
   // The leaves of a node are the bits of a 64-bit mask.

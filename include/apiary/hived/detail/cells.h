@@ -51,7 +51,7 @@ class hived_cells : private hived_bindings {
   using books::num_clusters;
   using books::rollback;
   // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells, at each level
-  // to the cell with the fewest guests. nullopt, and nothing is bound: no healthy whole cell can be
+  // to the cell with the fewest guests. nullopt, nothing bound: no healthy whole cell can be
   // granted.
   std::optional<cell_id> place(vc_chain_id c, cell_id leaf) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -88,8 +88,7 @@ class hived_cells : private hived_bindings {
   // Binds a virtual leaf of the cluster, whichever is possible, to this physical leaf; nullopt:
   // there is none. If no cell above the leaf is bound, first binds a whole cell: of the preferred
   // level if one can be granted, otherwise of the highest (or the lowest) level possible.
-  // Cost: O(levels * fan-out); also O(whole cells of the cluster) if no cell above the leaf is
-  //       bound.
+  // Cost: O(levels * fan-out); also O(whole cells of the cluster) if no cell above it is bound.
   std::optional<cell_id> adopt(vc_chain_id c, cell_id image, bool highest_first,
                                level_t preferred = no_level) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -122,8 +121,7 @@ class hived_cells : private hived_bindings {
     return v;
   }
   // unuse: the running gang gives up the leaf. unclaim: the preempting gang gives up its claim.
-  // demote: the running gang becomes opportunistic on it. Each vacates the virtual leaf if it is no
-  // longer taken.
+  // demote: the running gang becomes opportunistic. A leaf that is no longer taken is vacated.
   void unuse(std::uint32_t chain, cell_id leaf) {
     const leaf_holders h = books::chain(chain).holders(leaf);
     release(chain, leaf, {gang_slot(), h.claimer, false});
@@ -252,8 +250,8 @@ class hived_cells : private hived_bindings {
       bind(c, root, l, to);
     }
   }
-  // An upper bound on the groups of `piece` usable leaves in one node that the unbound whole cells
-  // can have, however they are granted.
+  // An upper bound on the groups of `piece` usable leaves in a node that unbound whole cells can
+  // have.
   [[nodiscard]] std::uint64_t most_pieces(vc_chain_id c, const health<uniform_tree>& usable,
                                           std::uint32_t piece) {
     const virtual_cluster& cluster = books::cluster(c);
@@ -291,8 +289,7 @@ class hived_cells : private hived_bindings {
   }
 
  private:
-  // The lowest bound cell at or above a virtual leaf, if any. path_: the unbound cells below it,
-  // lowest first.
+  // The lowest bound cell at or above a virtual leaf, if any; path_ gets the unbound ones below it.
   cell_id climb(const virtual_cluster& cluster, cell_id leaf) {
     path_.clear();
     cell_id v = leaf;
@@ -330,8 +327,7 @@ class hived_cells : private hived_bindings {
       reveal(c, chain.owner(part).cell, l - 1, usable);
     }
   }
-// Whether p is bound although no leaf in it is taken and it is no whole cell: it need not be if
-// healthy.
+// Whether p is bound, has no taken leaf and is no whole cell: if healthy, it need not be bound.
   [[nodiscard]] bool is_spare(const physical_chain& chain, cell_id p, level_t l) const noexcept {
     const virtual_cell owner = chain.owner(p);
     if (!owner.cell.valid()) return false;

@@ -97,22 +97,20 @@ struct node_cells {
   }
 };
 
-// Chooses n GPUs of a node for a task, close together and so that the remaining GPUs stay in whole
-// cells. Bit i of `available` is GPU i. The GPUs in `preferred` are idle; the others need a
-// preemption.
+// Chooses n GPUs of a node for a task, close together, and keeps the other GPUs in whole cells. Bit
+// i of `available` is GPU i. `preferred` GPUs are idle; the others need a preemption.
 // 1. If n GPUs are preferred, the pool is the preferred GPUs, otherwise all available ones.
 // 2. The cell: on the lowest level where a cell has n GPUs of the pool, the cell with the most
-// preferred GPUs (at most n count), then with the fewest GPUs of the pool, then with the fewest of
-// them in its parent, in its grandparent, ..., then the first one.
+//    preferred GPUs (at most n count), then with the fewest GPUs of the pool, then with the fewest
+//    of them in its parent, in its grandparent, ..., then the first one.
 // 3. In the cell: its preferred GPUs, if there are fewer than n. The missing k come from its other
-// GPUs of the pool: whole children with at most k of them, the largest first, then the first; if
-// there is none, k GPUs in the cell that step 2 gives for the rest. Of single GPUs the first are
-// taken. So the level of the lowest common cell is least, and no other choice at that level needs
-// fewer preemptions.
+//    GPUs of the pool: whole children with at most k of them, the largest first, then the first; if
+//    there is none, k GPUs in the cell that step 2 gives for the rest; single GPUs in order.
+// The lowest common cell is as low as possible, with the fewest preemptions at that level.
 // Model:    HiveD (OSDI 2020), section 3: affinity inside a node; HiveD's search tries subsets.
 // Requires: n <= number of available GPUs; `preferred` is a subset of `available`; cell_sizes are
-//           the GPUs of a cell of each level: 1 first, each divides the next, the last is the node
-//           (at most 64).
+//           the GPUs of a cell of each level: 1 first, each divides the next, at most 64 in the
+//           last, the node, which contains all of `available`.
 // Cost:     O(GPUs of the node) for each level that step 3 goes down.
 [[nodiscard]] inline std::uint64_t choose_leaves(
     std::uint64_t available, std::uint64_t preferred, std::uint32_t n,

@@ -240,8 +240,8 @@ class hived_drawing {
       }
     }
   }
-  // Draws the first node, and the number of equal nodes after it if there are enough. Returns how
-  // many nodes this covers.
+  // Draws the first node, and the number of equal nodes after it. Returns how many nodes that
+  // covers.
   std::uint32_t draw_nodes(std::uint32_t c, id_range<cell_id> nodes, std::size_t indent) {
     const chain_layout& layout = h_.layout().chains[c];
     const std::string space(indent, ' ');
@@ -287,8 +287,7 @@ class hived_drawing {
     line(std::string(1, letters_[t.value]) + ' ' + padded(name(t), tenant_width_) +
          (text.empty() ? "" : "  bound: ") + text);
   }
-  // All gangs by tenant, last those without: guaranteed gangs first, then higher priorities, then
-  // lower jobs.
+  // All gangs by tenant, last those without; guaranteed first, then higher priorities, lower jobs.
   [[nodiscard]] std::vector<gang_slot> gangs_by_tenant() const {
     std::vector<gang_slot> all = h_.gangs().by_job();
     merge_sort(all, [&](gang_slot a, gang_slot b) {

@@ -31,8 +31,7 @@ struct grant_candidate {
 // Ranks the cells of a level that can be granted (reserving_buddy_allocator): first the cell that
 // can hold the most tasks of `piece` leaves. Ties: most usable leaves, then fewest leaves with an
 // opportunistic task, then the smallest enclosing free cell, then the lowest id.
-// Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) for each cell
-//       passed.
+// Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) for each cell.
 class grant_ranking {
  public:
   // The cells, best first; the span is valid until the next call. Requires: piece > 0.
@@ -62,8 +61,7 @@ class grant_ranking {
     });
     return ranked_;
   }
-  // Starts again with the best cell. Requires: a rollback has made the cells of the last ranking
-  // free again.
+  // Starts again with the best cell. Requires: a rollback has made the ranked cells free again.
   void restart() noexcept { next_ = 0; }
   // How many cells of the ranking next() has looked at.
   [[nodiscard]] std::size_t visited() const noexcept { return next_; }

@@ -70,8 +70,7 @@ class hived_guarantees {
     while (ousted-- > 0) upgrade(lower[ousted].slot, lower[ousted].levels);
     return done;
   }
-  // Takes its tenant's cells from a guaranteed gang: it runs on as opportunistic and remembers
-  // their levels.
+  // Takes its tenant's cells from a guaranteed gang, which runs on and remembers their levels.
   void downgrade(gang_slot slot) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
@@ -85,8 +84,8 @@ class hived_guarantees {
   // Gives the downgraded gangs among `jobs` free cells of their tenants where they run, by
   // descending priority, then by job, in whole cells of the levels that they had if possible.
   // Returns the jobs that got cells. `preempting`, and gangs that have claimed a leaf of it,
-  // remember a gang that got none. Cost: also O(gangs that get no cells * leaves of the gangs that
-  // remember them).
+  // remember a gang that got none. Cost: also O(gangs without cells * leaves of gangs that remember
+  // them).
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;
@@ -115,8 +114,7 @@ class hived_guarantees {
     }
     return restored;
   }
-  // Whether another gang has claimed a leaf of this gang, or has taken its cells and waits for its
-  // end.
+  // As hived::being_preempted.
   [[nodiscard]] bool being_preempted(const gang_record& gang) const noexcept {
     return gang.ends_for.valid() || gang.claimed(cells_);
   }
@@ -163,8 +161,7 @@ class hived_guarantees {
     hash_ ^= fact(slot);
     return true;
   }
-  // Binds the unhealthy cells in the gang's whole cells, so that the tenant's virtual cells show
-  // them.
+  // Binds the unhealthy cells in the gang's whole cells: the tenant's virtual cells show them.
   void reveal(const gang_record& gang) {
     cell_id shown;
     for (const chain_leaf& l : gang.leaves) {

@@ -10,8 +10,7 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // A T that is constructed at its first use: objects that rarely need a large T stay small. A copy
-// copies the T if there is one; a moved-from object has none. Cost: a pointer; one allocation at
-// the first use.
+// copies the T, if any; a moved-from object has none. Cost: a pointer; one allocation.
 template <class T>
 class lazy_value {
  public:

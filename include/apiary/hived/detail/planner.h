@@ -99,8 +99,7 @@ class hived_planner {
     return merged_ ? place_ : search_.place();
   }
   // After find() returned false: why the gang waits. May call find() again. The chain and shortage
-  // are those of the first chain that gives the reason, for `never` of the chain with the most
-  // leaves.
+  // are of the first chain that gives the reason, for `never` of that with the most leaves.
   [[nodiscard]] gang_wait why(const hived_catalog& catalog, hived_state& state, gang_request r) {
     const std::vector<task_group> asked = std::exchange(r.groups, groups_);
     gang_wait wait{.reason = wait_reason::never};
@@ -191,7 +190,7 @@ class hived_planner {
   [[nodiscard]] refused_chain at(const gang_request& r, std::size_t i, wait_reason reason) const {
     return {chains_[i], r.priority < 0 ? vc_chain_id() : clusters_[i], reason, restarted_};
   }
-  // Whether the gang may fit in the i-th chain if all leaves were healthy (`busy`) and idle, too
+  // Whether the gang may fit in the i-th chain if all leaves are healthy (`busy`), or idle, too
   // (`never`).
   [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
                              wait_reason reason) {
@@ -251,8 +250,7 @@ class hived_planner {
       first_[m.gpus - 1] += n;
     }
   }
-  // The leaves of the i-th chain that the gang may use: those of its tenant, or all if
-  // opportunistic.
+  // The leaves of the i-th chain that the gang may use; all of them if it is opportunistic.
   [[nodiscard]] std::uint32_t num_leaves(const hived_cells& cells, const gang_request& r,
                                          std::size_t i) const noexcept {
     return r.priority < 0 ? cells.chain(chains_[i]).tree().num_leaves()

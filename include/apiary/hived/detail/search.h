@@ -55,8 +55,7 @@ class hived_search {
     if (usable != nullptr) {
       found = try_filtered(cells, q, *usable);
     } else {
-      // Under anti-affinity other bindings may succeed or leave lazy gangs running, on good
-      // hardware, too.
+      // Under anti-affinity other bindings may succeed or end fewer gangs, on good hardware, too.
       const bool apart = is_spread_over_whole_cells(cells.cluster(c), request.constraints);
       found = attempt(cells, q, {});
       if (!apart && (found || (attempt_.mapped() && !chain.any_bad()))) return found;
@@ -194,8 +193,7 @@ class hived_search {
     if (found) verdict_ = fit_verdict::fits;
     return found;
   }
-  // Whether fewer gangs may have to end for place_ if this gang gives up cells; false if it must
-  // end itself.
+  // Whether fewer gangs may have to end for place_ if this one gives up cells, and it need not end.
   [[nodiscard]] bool in_the_way(const physical_chain& chain, const gang_record& gang,
                                 gang_slot slot, const health<uniform_tree>& usable) const noexcept {
     if (hived_victims::must_end(gang)) return false;

@@ -20,10 +20,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The gangs of a HiveD scheduler and the leaves that they hold; carries out decisions and does not
-// check them.
-// Model: HiveD (OSDI 2020) section 5; leaf_holders and gang_state are the states of leaves and
-//        gangs.
+// Carries out decisions on the gangs of a HiveD scheduler and their leaves, without checks.
+// Model: HiveD (OSDI 2020) section 5; leaf_holders and gang_state are the states.
 // Cost:  as hived_guarantees.
 class hived_state : public hived_guarantees {
  public:

@@ -56,8 +56,7 @@ namespace detail {
 // gang has tasks: each to a usable cell whose enclosing cell at the level of the lowest spread
 // above has the fewest available leaves of the tenant; ties go to the fewest guests, then to the
 // first cell. For a search, which rolls it back.
-// Cost: O(cells of the level * levels) for each whole cell, O(cells of the chain), and
-//       tree_as_bound.
+// Cost: O(cells of the level * levels) for each whole cell, O(cells of the chain), tree_as_bound.
 inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& request,
                        const health<uniform_tree>& usable) {
   const virtual_cluster& cluster = cells.cluster(c);
@@ -114,8 +113,8 @@ class hived_topology_fit {
     for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, view.count(n));
     return decide(*capacities, request);
   }
-  // The same for a tenant, with whole cells as they are bound now; does_not_fit is true of these
-  // bindings only.
+  // The same for a tenant, with whole cells as bound now; does_not_fit is true of these bindings
+  // only.
   fit_verdict as_bound(const leaf_view& view, const gang_request& request) {
     stand_as_bound(view, request, {});
     return decide(*bound_, request);
@@ -169,8 +168,8 @@ class hived_topology_fit {
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   // After `fits`: the nodes used, numbered as in the cluster or chain.
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return nodes_; }
-  // Chooses leaves for all tasks, by task group; consecutive tasks are slices. `nodes`: the leaves
-  // of each node of nodes().
+  // Chooses leaves for all tasks, by task group; consecutive tasks are slices. nodes[i]: of
+  // nodes()[i].
   const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                              std::span<const task_group> groups) {
     tasks_.begin(groups);

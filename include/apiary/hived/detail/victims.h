@@ -37,8 +37,7 @@ namespace detail {
 //       each; otherwise O(leaves of the tenant's gangs of lower priority) and victim_search.
 class hived_victims {
  public:
-  // Frees the leaves of victims, so that the gang fits in the view. `nodes`: its nodes by free
-  // leaves.
+  // Frees leaves of victims, so that the gang fits in the view. `nodes`: its nodes by free leaves.
   fit_verdict lift(hived_cells& cells, const gang_table& gangs, const gang_request& request,
                    vc_chain_id c, const leaf_view& view, const node_index& nodes) {
     lifted_.clear();
@@ -79,7 +78,7 @@ class hived_victims {
   }
   // The cost of ending a gang that the host has set; empty: the default cost.
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return cost_; }
-  // Gives the leaves back, in reverse: one that a victim uses and another has claimed was freed
+  // Gives the leaves back, in reverse: one in use by a victim and claimed by another was freed
   // twice.
   void put_back(hived_cells& cells) {
     for (; !lifted_.empty(); lifted_.pop_back()) {
@@ -194,8 +193,7 @@ class hived_victims {
     for (std::uint32_t f = 1; f < counts.size(); ++f)
       if (counts[f] > 0) classes_.push_back({f, counts[f]});
   }
-  // Lists the leaves that each candidate frees on each node n, as node positions[n] unless that is
-  // none; without positions as entry(n).
+  // Lists the leaves that each candidate frees on each node: positions[n] if not none, or entry(n).
   void list_shares(const gang_table& gangs, std::int32_t priority, const leaf_view& view,
                    std::span<const std::uint32_t> positions) {
     for (std::size_t j = 0; j < slots_.size(); ++j) {
@@ -238,8 +236,7 @@ class hived_victims {
       cells.hold(l.chain, l.leaf, leaf_holders());
     }
   }
-  // Whether the leaf is available once this gang is gone. A leaf in use and claimed counts for its
-  // user; the claim goes with it.
+  // Whether the leaf is available once this gang is gone; a leaf in use and claimed is its user's.
   [[nodiscard]] static bool gains(const gang_table& gangs, gang_slot slot, cell_id leaf,
                                   std::int32_t priority, const leaf_view& view) noexcept {
     const leaf_holders h = view.chain().holders(leaf);

@@ -22,8 +22,8 @@ namespace detail {
 // bound to (its image), and the free leaves of each node. A node, on which a task runs, is a cell
 // of the node level or a whole cell below it; nodes are numbered largest first.
 // Model: HiveD (OSDI 2020) sections 3.2 and 4.
-// Cost:  take, show O(levels). Memory: 4 bytes for each cell, 4 more for each cell above the
-//        leaves, about 30 for each node.
+// Cost:  take, show O(levels). Memory: 4 bytes per cell, 4 more above the leaves, about 30 per
+//        node.
 class virtual_cluster {
  public:
   // The nodes of one level.
@@ -34,8 +34,7 @@ class virtual_cluster {
     std::uint32_t leaves = 0;      // of each node
     std::uint32_t nodes = 0;
   };
-  // The cells of `tenant` in a chain; quota: its whole cells of each level. All are unbound and
-  // free.
+  // The cells of `tenant` in a chain, unbound and free; quota: its whole cells of each level.
   virtual_cluster(tenant_id tenant, std::uint32_t chain, const uniform_tree& physical,
                   level_t node_level, std::span<const std::uint32_t> quota)
       : tenant_(tenant),
