@@ -1,4 +1,4 @@
-// apiary/hived/config.h - the configuration of a cluster and its tenants, as users of HiveD write it.
+// apiary/hived/config.h - the configuration of a cluster and its tenants, as users write it.
 // SPDX-License-Identifier: MIT
 #pragma once
 

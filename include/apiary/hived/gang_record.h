@@ -44,25 +44,24 @@ struct gang_record {
   gang_state state = gang_state::allocated;  // allocated or preempting
   bool downgraded = false;                   // lost its guaranteed cells, runs as opportunistic
   bool recovered = false;                    // added by recover(): some leaves may be missing
-  bool moved = false;            // reconfigured: it may run on leaves of another type
-  bool levels_known = true;      // false: recovered without whole-cell levels, so it yields
-                                 // to gangs that have them
-  gang_slot ends_for{};          // the preempting gang that took its cells and waits for its end
-  vc_chain_id cluster{};         // whose cells it uses; not valid: opportunistic
-  std::vector<chain_leaf> leaves{};          // of all tasks, in the order of the task groups
+  bool moved = false;                        // reconfigured: it may run on leaves of another type
+  bool levels_known = true;  // false: recovered without levels; yields to gangs with levels
+  gang_slot ends_for{};      // the preempting gang that took its cells and waits for its end
+  vc_chain_id cluster{};     // whose cells it uses; not valid: opportunistic
+  std::vector<chain_leaf> leaves{};  // of all tasks, in the order of the task groups
   // Of a downgraded gang: the level of the whole cell around each leaf; empty: unknown.
   std::vector<level_t> lost{};
-  std::vector<missing_leaf> missing{};       // leaves outside the configuration, by index
+  std::vector<missing_leaf> missing{};  // leaves outside the configuration, by index
   // Of a preempting gang: the gangs that it downgraded. They may get their cells back.
   std::vector<job_id> downgraded_victims{};
+
   // Whether it uses cells of its tenant.
   [[nodiscard]] bool guaranteed() const noexcept { return cluster.valid(); }
   // The priority that counts when another gang wants its leaves.
   [[nodiscard]] std::int32_t effective_priority() const noexcept {
     return guaranteed() ? request.priority : gang_request::opportunistic_priority;
   }
-  // Orders gangs that want the same cells back: guaranteed gangs, then higher priorities, come
-  // first.
+  // Orders gangs that want the same cells back: guaranteed first, then by priority, then by job id.
   [[nodiscard]] std::pair<std::int32_t, std::int32_t> rank() const noexcept {
     return {effective_priority(), request.priority};
   }

@@ -1,4 +1,4 @@
-// apiary/hived/ids.h - ids of gangs and virtual clusters inside HiveD, and the gangs that hold a leaf.
+// apiary/hived/ids.h - ids of gangs and virtual clusters, and the gangs that hold a leaf.
 // SPDX-License-Identifier: MIT
 #pragma once
 

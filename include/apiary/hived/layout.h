@@ -1,4 +1,4 @@
-// apiary/hived/layout.h - a checked HiveD configuration: chains as trees, tenants as counts of cells.
+// apiary/hived/layout.h - a checked HiveD configuration: chains as trees, tenants as quotas.
 // SPDX-License-Identifier: MIT
 #pragma once
 

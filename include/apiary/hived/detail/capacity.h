@@ -1,4 +1,4 @@
-// apiary/hived/detail/capacity.h - the cells and free leaves of a chain that a gang may use, as a tree.
+// apiary/hived/detail/capacity.h - the leaves of a chain that a gang may use, as a tree.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/hived/detail/catalog.h - checks requests against a layout; converts nodes, devices and leaves.
+// apiary/hived/detail/catalog.h - checks requests against a layout; converts nodes and leaves.
 // SPDX-License-Identifier: MIT
 #pragma once
 

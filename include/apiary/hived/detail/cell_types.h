@@ -163,7 +163,7 @@ class hived_cell_types {
     const std::optional<std::uint32_t> found = index_.find(name);
     return found ? &types_[*found] : nullptr;
   }
-// Walks down from each type through types not visited before; a walk that meets itself is a cycle.
+  // Walks down from each type through types not visited before; one that meets itself is a cycle.
   void find_cycles(std::span<const cell_type_config> types, document_faults& faults) {
     std::uint32_t walk = 0;
     for (const cell_type_config& type : types) {

@@ -327,7 +327,7 @@ class hived_cells : private hived_bindings {
       reveal(c, chain.owner(part).cell, l - 1, usable);
     }
   }
-// Whether p is bound, has no taken leaf and is no whole cell: if healthy, it need not be bound.
+  // Whether p is bound, has no taken leaf and is no whole cell: if healthy, it need not be bound.
   [[nodiscard]] bool is_spare(const physical_chain& chain, cell_id p, level_t l) const noexcept {
     const virtual_cell owner = chain.owner(p);
     if (!owner.cell.valid()) return false;

@@ -63,7 +63,7 @@ class hived_chain_reader {
     return path_of(*at.above) + ".cellChildren" + child;
   }
   [[nodiscard]] chain_layout& chain(chain_id c) noexcept { return chains[c.value]; }
-// Adds one chain for each cell type in physicalCells; reports faults at the first such entry.
+  // Adds one chain for each cell type in physicalCells; reports faults at the first such entry.
   void add_chains(std::span<const physical_cell_config> cells, const hived_cell_types& types) {
     struct use {
       std::size_t first;
@@ -109,7 +109,7 @@ class hived_chain_reader {
     }
     return true;
   }
-// Whether physical_chain can index the nodes by guest_class in one bitset. Requires: has_tree.
+  // Whether physical_chain can index the nodes by guest_class in one bitset. Requires: has_tree.
   [[nodiscard]] bool has_node_index(const cell_shape& shape, const std::string& path) {
     std::uint64_t nodes = 1;
     std::uint64_t leaves = 1;

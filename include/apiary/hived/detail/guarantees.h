@@ -137,6 +137,7 @@ class hived_guarantees {
                                       : hived_cells::no_level);
     return levels;
   }
+
  protected:
   // Records that a gang must end for a preempting gang; not valid: it need not end.
   void end_for(gang_slot slot, gang_slot preempting) {

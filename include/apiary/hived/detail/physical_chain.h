@@ -1,4 +1,4 @@
-// apiary/hived/detail/physical_chain.h - the physical cells of a chain: health, bindings, holders of leaves.
+// apiary/hived/detail/physical_chain.h - the physical cells of a chain and their state.
 // SPDX-License-Identifier: MIT
 #pragma once
 

@@ -1,4 +1,4 @@
-// apiary/hived/detail/refusal.h - whether a gang that waits would fit under other conditions, and why not.
+// apiary/hived/detail/refusal.h - whether and why a waiting gang does not fit.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -135,9 +135,9 @@ class hived_refusal {
     for (std::uint32_t n = 0; n < capacities.free.size(); ++n) index.set(n, capacities.free[n]);
     return index;
   }
-  std::vector<std::uint32_t> free_;   // leaves that count, one entry for each node
-  std::vector<std::uint32_t> nodes_;  // number of nodes with 0, 1, ... such leaves
-  std::vector<gang_fit::node_class> counts_;    // the same as classes
+  std::vector<std::uint32_t> free_;           // leaves that count, one entry for each node
+  std::vector<std::uint32_t> nodes_;          // number of nodes with 0, 1, ... such leaves
+  std::vector<gang_fit::node_class> counts_;  // the same as classes
   gang_fit count_fit_;
   std::optional<gpu_shortage> cut_;  // of may_count
   colocated_groups units_;
