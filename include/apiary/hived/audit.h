@@ -15,7 +15,7 @@ class hived_cells;
 }  // namespace detail
 
 // Recomputes every invariant from leaves, bindings and gangs; returns those that do not hold. The
-// files hived/detail/audit_*.h list the invariants by name.
+// module page lists their names, and hived/detail/audit_*.h says what each means.
 // Cost: O(cells * (levels + leaves of a node) + leaves of the gangs * levels), a sort of the gangs.
 [[nodiscard]] std::vector<violation> audit(const hived_layout& layout,
                                            const detail::hived_cells& cells,

@@ -44,14 +44,11 @@ APIARY_NAMESPACE_BEGIN
 // suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. Idle GPUs
 // then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
 // wait. A suspended job waits again and keeps its arrival. A job that runs as opportunistic stays
-// so, even if it would fit into its tenant's cells later. Small jobs may overtake a large one
-// forever.
+// so, even if it fits into its tenant's cells later. Small jobs may overtake a large one forever.
 // Order:    on a tenant's cells by priority, then arrival, then job id. The first jobs (in that
-//           order) for each tenant and number of GPUs compete as opportunistic, by arrival, then
-//           job id.
+//           order) for each tenant and number of GPUs run as opportunistic by arrival, then id.
 // Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
-//           for; an opportunistic job waits for capacity while fewer GPUs are idle; else for
-//           fragmentation.
+//           for, an opportunistic job for capacity while fewer are idle; else for fragmentation.
 // Model:    "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020), §3. The
 //           order inside a tenant, and over_quota, are ours.
 // Requires: times in [0, 2^52) that never decrease; decide() is called after each moment at which a
@@ -240,8 +237,7 @@ class hived_queue {
     too_large_.clear();
     for (auto& [key, q] : queues_) q.failed = false;
   }
-  // Of the tenant's queues whose first job may fit into its cells, that with the first job; null:
-  // none.
+  // Of the tenant's queues whose first job may fit into its cells, the one with the first job.
   [[nodiscard]] queue* first_queue(tenant_id t) {
     queue* best = nullptr;
     std::optional<weighted_tree::item> least;

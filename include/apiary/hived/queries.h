@@ -34,8 +34,8 @@ class hived_queries {
     friend bool operator==(const tenant_usage&, const tenant_usage&) = default;
   };
 
-  // What a tenant owns and uses now. kNotFound: no such tenant. Cost: O(virtual clusters + leaves
-  // of all gangs), and a sort of the gangs.
+  // What a tenant owns and uses now. kNotFound: no such tenant.
+  // Cost: O(virtual clusters + leaves of all gangs), and a sort of the gangs.
   [[nodiscard]] static absl::StatusOr<tenant_usage> usage_of(const hived& scheduler,
                                                              tenant_id tenant);
 
@@ -51,23 +51,22 @@ class hived_queries {
     friend bool operator==(const cell_state&, const cell_state&) = default;
   };
 
-  // The use of a physical cell now. kNotFound: no such chain or cell. Cost: O(leaves of the cell +
-  // levels).
+  // The use of a physical cell now. kNotFound: no such chain or cell. Cost: O(leaves + levels).
   [[nodiscard]] static absl::StatusOr<cell_state> state_of(const hived& scheduler, chain_id chain,
                                                            cell_id cell);
 
-  // The capacity that a chain_refusal of a plan counted; with it proof_check
-  // (explain/proof_check.h) verifies the proof for the gang constraints_of(request). Requires: the
-  // proposed request, the reason of its plan and a chain of its proof; no change since. kNotFound:
-  // no such chain, tenant or pinned cell, or the tenant has no cells there. Cost: O(cells of the
-  // tenant, or of the chain) and count_free.
+  // The capacity that a chain_refusal of a plan counted. proof_check (explain/proof_check.h) needs
+  // it to verify the proof, for the gang constraints_of(request).
+  // Requires: the request, the reason and a chain of the proof of a plan; no change since then.
+  // kNotFound: no such chain, tenant or pinned cell, or the tenant has no cells there.
+  // Cost: O(cells of the tenant, or of the chain) and count_free.
   [[nodiscard]] static absl::StatusOr<detail::gang_capacity> refused_capacity(
       const hived& scheduler, const gang_request& request, wait_reason reason, std::uint32_t chain);
 
   // For each leaf of the tasks of a gang (in the order of hived::tasks(), then by position), the
   // level of the tenant's whole cell around it; empty: the gang is opportunistic. Persist it for
-  // hived::recover(). Requires: a gang of h. Cost: O(leaves of the gang * levels), and a sort of
-  // the leaves of each task.
+  // hived::recover(). Requires: a gang of h.
+  // Cost: O(leaves of the gang * levels), and a sort of the leaves of each task.
   [[nodiscard]] static std::vector<level_t> whole_cell_levels(const hived& h,
                                                               const gang_record& gang);
 

@@ -10,7 +10,7 @@ APIARY_NAMESPACE_BEGIN
 
 // What audit() reports: the invariant that does not hold, and where.
 struct violation {
-  std::string rule{};     // the name of the invariant, as in hived/audit.h
+  std::string rule{};     // the name of the invariant, see the module page
   std::string witness{};  // ids, names and counts
 };
 

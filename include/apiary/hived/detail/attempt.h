@@ -125,8 +125,7 @@ class hived_search_step {
   }
   // The same for an opportunistic gang, on the idle leaves of chain `c`. Nodes with the most
   // opportunistic leaves come first; ties: the most idle leaves, then (unless that takes more
-  // racks) racks without granted cells, then the last nodes. Under constraints hived_topology_fit
-  // chooses.
+  // racks) racks without granted cells, then the last nodes. hived_topology_fit for constraints.
   // Model: HiveD (OSDI 2020) section 3.3: opportunistic tasks are packed together, away from
   //        guaranteed tasks. Differs: complete (gang_fit), and avoids racks with granted cells.
   // Cost:  as gang_placer, and O((leaves of a node)^2); with a filter O(nodes) more.
@@ -149,8 +148,8 @@ class hived_search_step {
   // The last attempt: its verdict, and the task size that was short.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
   [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
-  // The last attempt: whether every virtual leaf got a physical leaf; how a filter bound whole
-  // cells; the steps of topology_fit under constraints.
+  // The last attempt: whether every virtual leaf got a physical leaf; with a filter, how whole
+  // cells were bound; under topology constraints, the steps of topology_fit.
   [[nodiscard]] bool mapped() const noexcept { return mapped_; }
   [[nodiscard]] const hived_cells::whole_cells& whole() const noexcept { return whole_; }
   [[nodiscard]] std::uint64_t topology_steps() { return constrained_->steps(); }

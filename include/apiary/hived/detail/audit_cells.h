@@ -83,8 +83,7 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
 
 // Checks a chain; n: the leaves counted in it. Cost: O(cells of the chain * leaves of a node).
 // usage          the counts of guaranteed and opportunistic leaves of a cell are right
-// health         a cell has the right count of bad leaves, and is healthy if it is 0; any_bad is
-//                right
+// health         a cell has the right count of bad leaves, and is healthy if it is 0; any_bad
 // opportunistic  few_guests(g) has exactly the healthy cells with at most g opportunistic leaves
 // buddies        the allocator's free cells are the largest without an allocated leaf, and counted
 inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts& n) {

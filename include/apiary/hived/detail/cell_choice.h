@@ -18,8 +18,7 @@ namespace detail {
 // cell without guests (leaves with an opportunistic task), else the first with the fewest guests
 // among those in the smallest free cells.
 // Cost: as reserving_buddy_allocator::find with a bitset, for each number of guests below the
-//       leaves of a node; O(cells of the level) only above the nodes, if all cells have many
-//       guests.
+//       leaves of a node; above the nodes O(cells of the level) if all cells have many guests.
 [[nodiscard]] inline std::optional<cell_id> find_quietest(const physical_chain& chain, level_t l) {
   const reserving_buddy_allocator& cells = chain.cells();
   if (const auto quiet = cells.find({.level = l, .usable = &chain.quiet()})) return quiet;

@@ -51,8 +51,7 @@ class hived_cells : private hived_bindings {
   using books::num_clusters;
   using books::rollback;
   // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells, at each level
-  // to the cell with the fewest guests. nullopt, nothing bound: no healthy whole cell can be
-  // granted.
+  // that with the fewest guests. nullopt, nothing bound: no healthy whole cell can be granted.
   std::optional<cell_id> place(vc_chain_id c, cell_id leaf) {
     const virtual_cluster& cluster = books::cluster(c);
     const physical_chain& chain = books::chain(cluster.chain());
@@ -158,8 +157,8 @@ class hived_cells : private hived_bindings {
     }
   }
   // Call after place_at and adopt: binds the unhealthy cells inside the whole cell of this virtual
-  // leaf, unless it is `shown`, so that virtual cells show them. Returns the whole cell. Cost:
-  // O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
+  // leaf, unless it is `shown`, so that virtual cells show them. Returns the whole cell.
+  // Cost: O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
   cell_id reveal(vc_chain_id c, cell_id leaf, cell_id shown = cell_id()) {
     const quota_tree& tree = books::cluster(c).tree();
     level_t l = 0;
@@ -250,8 +249,7 @@ class hived_cells : private hived_bindings {
       bind(c, root, l, to);
     }
   }
-  // An upper bound on the groups of `piece` usable leaves in a node that unbound whole cells can
-  // have.
+  // An upper bound on the groups of `piece` usable leaves in a node of unbound whole cells.
   [[nodiscard]] std::uint64_t most_pieces(vc_chain_id c, const health<uniform_tree>& usable,
                                           std::uint32_t piece) {
     const virtual_cluster& cluster = books::cluster(c);

@@ -240,8 +240,7 @@ class hived_drawing {
       }
     }
   }
-  // Draws the first node, and the number of equal nodes after it. Returns how many nodes that
-  // covers.
+  // Draws the first node, and the number of equal nodes after it. Returns how many these are.
   std::uint32_t draw_nodes(std::uint32_t c, id_range<cell_id> nodes, std::size_t indent) {
     const chain_layout& layout = h_.layout().chains[c];
     const std::string space(indent, ' ');

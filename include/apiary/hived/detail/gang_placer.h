@@ -132,7 +132,7 @@ class gang_placer {
     }
   }
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return chosen_; }
-  // Then: chooses GPUs of these nodes (one entry for each), ordered by task group, then task.
+  // After that: chooses GPUs of these nodes (one entry each), by task group, then task.
   const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                              std::span<const task_group> groups) {
     APIARY_ASSERT(nodes.size() == chosen_.size());

@@ -25,8 +25,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The gangs of a HiveD scheduler and their cells; takes cells of its tenant from a gang that runs,
-// and gives them back. hived_state adds and removes gangs.
+// Stores the gangs of a HiveD scheduler and their cells, takes cells of the tenant from running
+// gangs, and gives them back. hived_state adds and removes gangs.
 // Model: HiveD (OSDI 2020) section 5. Differs: cells that a preemption has taken from lazy gangs
 //        are given back when it is cancelled.
 // Cost:  O(leaves of the gang * levels * fan-out) for each call; also O(fan-out) for each unhealthy
@@ -83,9 +83,8 @@ class hived_guarantees {
   }
   // Gives the downgraded gangs among `jobs` free cells of their tenants where they run, by
   // descending priority, then by job, in whole cells of the levels that they had if possible.
-  // Returns the jobs that got cells. `preempting`, and gangs that have claimed a leaf of it,
-  // remember a gang that got none. Cost: also O(gangs without cells * leaves of gangs that remember
-  // them).
+  // Returns the jobs that got cells. `preempting`, if given, and gangs that have claimed a leaf of
+  // another one record that one. Cost: also O(gangs without cells * leaves of gangs that record).
   std::vector<job_id> restore(std::vector<job_id> jobs,
                               std::optional<gang_slot> preempting = std::nullopt) {
     std::vector<gang_slot> slots;

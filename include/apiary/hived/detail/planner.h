@@ -190,8 +190,7 @@ class hived_planner {
   [[nodiscard]] refused_chain at(const gang_request& r, std::size_t i, wait_reason reason) const {
     return {chains_[i], r.priority < 0 ? vc_chain_id() : clusters_[i], reason, restarted_};
   }
-  // Whether the gang may fit in the i-th chain if all leaves are healthy (`busy`), or idle, too
-  // (`never`).
+  // Whether the gang may fit in the i-th chain if all leaves are healthy, for `never` also idle.
   [[nodiscard]] bool may_fit(const hived_state& state, const gang_request& r, std::size_t i,
                              wait_reason reason) {
     const refused_chain here = at(r, i, reason);

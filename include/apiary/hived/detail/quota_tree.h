@@ -18,9 +18,9 @@ namespace detail {
 // The tree of the virtual cells of a tenant in one chain: quota[l] whole cells (roots) of every
 // level l, and all cells inside them. In each level the roots come last, so that parents and
 // children are computed as in a uniform tree.
-// Model: HiveD (OSDI 2020) section 3.2: a virtual private cluster, without its bindings. Requires:
-//        quota.size() == chain.num_levels(), and no level has more cells than in the chain. Cost:
-//        as uniform_tree; it stores nothing per cell.
+// Model:    HiveD (OSDI 2020) section 3.2: a virtual private cluster, without its bindings.
+// Requires: quota.size() == chain.num_levels(), and no level has more cells than in the chain.
+// Cost:     as uniform_tree; it stores nothing per cell.
 class quota_tree {
  public:
   quota_tree(const uniform_tree& chain, std::span<const std::uint32_t> quota)

@@ -30,9 +30,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Finds out why a gang waits: whether it would fit if the cluster were empty or repaired, or never
-// has enough leaves; and proves that it does not fit. Cost: as count_leaves, and gang_fit or
-// topology_fit; more where the functions say so.
+// Finds out why a gang waits: whether it would fit if the cluster were empty or repaired, or has
+// too few leaves however whole cells are granted; proves that it does not fit.
+// Cost: as count_leaves, and gang_fit or topology_fit; more where the functions say so.
 class hived_refusal {
  public:
   // Whether the gang may fit, without its topology constraints, on the leaves that count for `at`;

@@ -21,7 +21,7 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Carries out decisions on the gangs of a HiveD scheduler and their leaves, without checks.
-// Model: HiveD (OSDI 2020) section 5; leaf_holders and gang_state are the states.
+// Model: HiveD (OSDI 2020) section 5; leaf_holders and gang_state are the states of both.
 // Cost:  as hived_guarantees.
 class hived_state : public hived_guarantees {
  public:

@@ -113,16 +113,14 @@ class hived_topology_fit {
     for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, view.count(n));
     return decide(*capacities, request);
   }
-  // The same for a tenant, with whole cells as bound now; does_not_fit is true of these bindings
-  // only.
+  // The same for a tenant, with whole cells as bound now; does_not_fit is true of that only.
   fit_verdict as_bound(const leaf_view& view, const gang_request& request) {
     stand_as_bound(view, request, {});
     return decide(*bound_, request);
   }
   // Sets capacities() to the nodes as they are bound: for as_bound, and before victims are
-  // searched. Of several nodes on one physical node the one with the largest could[n] counts (the
-  // leaves available once all possible victims have ended), then the one with the most leaves
-  // available now.
+  // searched. Of several nodes on one physical node the one with the largest could[n] counts (its
+  // leaves once all possible victims have ended), then the one with the most available leaves.
   void stand_as_bound(const leaf_view& view, const gang_request& request,
                       std::span<const std::uint32_t> could) {
     const physical_chain& chain = view.chain();
@@ -168,8 +166,7 @@ class hived_topology_fit {
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   // After `fits`: the nodes used, numbered as in the cluster or chain.
   [[nodiscard]] std::span<const std::uint32_t> nodes() const noexcept { return nodes_; }
-  // Chooses leaves for all tasks, by task group; consecutive tasks are slices. nodes[i]: of
-  // nodes()[i].
+  // Chooses leaves for all tasks, by group; slices are consecutive tasks. nodes[i]: of nodes()[i].
   const std::vector<cell_id>& choose_gpus_of(std::span<const node_gpus> nodes,
                                              std::span<const task_group> groups) {
     tasks_.begin(groups);

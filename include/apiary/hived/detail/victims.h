@@ -78,8 +78,7 @@ class hived_victims {
   }
   // The cost of ending a gang that the host has set; empty: the default cost.
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return cost_; }
-  // Gives the leaves back, in reverse: one in use by a victim and claimed by another was freed
-  // twice.
+  // Gives the leaves back, in reverse: one used by a victim and claimed by another was freed twice.
   void put_back(hived_cells& cells) {
     for (; !lifted_.empty(); lifted_.pop_back()) {
       const auto& [l, holders] = lifted_.back();

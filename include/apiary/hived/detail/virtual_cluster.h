@@ -22,8 +22,7 @@ namespace detail {
 // bound to (its image), and the free leaves of each node. A node, on which a task runs, is a cell
 // of the node level or a whole cell below it; nodes are numbered largest first.
 // Model: HiveD (OSDI 2020) sections 3.2 and 4.
-// Cost:  take, show O(levels). Memory: 4 bytes per cell, 4 more above the leaves, about 30 per
-//        node.
+// Cost:  take, show O(levels). Memory: 4 bytes a cell, 4 more above the leaves, about 30 a node.
 class virtual_cluster {
  public:
   // The nodes of one level.
