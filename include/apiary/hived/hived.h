@@ -110,7 +110,8 @@ class hived {
   absl::Status grow(job_id job, job_id by);
 
   // Marks a node, or the leaf at a position of it (hived_layout::find_position), as bad. New gangs
-  // avoid bad hardware; running gangs go on. kNotFound: no such node or leaf.
+  // avoid bad hardware; running gangs go on. Repeated calls change nothing.
+  // kNotFound: no such node or leaf.
   absl::Status mark_bad(node_id node, std::optional<std::uint32_t> position = std::nullopt);
   // Takes mark_bad() back, with the same arguments and errors.
   absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> position = std::nullopt);

@@ -40,8 +40,8 @@ APIARY_NAMESPACE_BEGIN
 //       or not) one or two hived::propose on empty cells.
 class hived_jobs {
  public:
-  // Requires: an idle cluster. kInvalidArgument: a node with over 32 leaves, the limit of
-  //           placements.
+  // Requires: an idle cluster.
+  // kInvalidArgument: a node with over 32 leaves, the limit of placements.
   [[nodiscard]] static absl::StatusOr<hived_jobs> create(hived empty, bool over_quota = true) {
     for (const chain_layout& chain : empty.layout().chains) {
       const std::uint32_t leaves = chain.tree.leaves_per_cell(chain.node_level);
