@@ -23,21 +23,18 @@ struct time_sharing_options {
   // Limits on the migrations of one tick.
   struct move_limits {
     std::uint32_t moves = 1;  // at most so many jobs move; 0: none
-    std::uint32_t cost = 0;   // a move must lower the backend's measure by more than this, in
-                              // thousandths for each GPU that moves
+    std::uint32_t cost = 0;   // thousandths a GPU by which a move must lower the backend's measure
   };
   // Options of one job.
   struct job_options {
     std::uint32_t weight = 1;  // the job gets time in proportion to it: 1, ..., 1000
     bool movable = true;       // whether the job may be migrated
   };
-  time_ms quantum =
-      60'000;           // length of a time slice, in ms; max_time: no job stops for another one
-  move_limits moves{};  // limits on the migrations of one tick
+  time_ms quantum = 60'000;  // ms of a time slice; max_time: no job stops for another one
+  move_limits moves{};       // limits on the migrations of one tick
 };
 
-// A scheduler that places requests and does not know time. time_sharing adds time slices and
-// migration to it.
+// A scheduler that places requests and does not know time; time_sharing adds slices and migration.
 //
 // (g: a backend, r: a request, w: a placement, j: a job, n: a node)
 // | expression           | meaning                                                            |
@@ -79,7 +76,6 @@ concept TimeSharingBackend = requires(G& g, const G& constant, const typename G:
 };
 
 // A backend whose requests are jobs of whole GPUs. time_sharing_queue makes a JobScheduler of it.
-//
 // If g.priority(r) is 0 or more, r is a guaranteed job: it may start on GPUs that its tenant is
 // entitled to. The same request with priority -1 runs in time slices.
 //
@@ -104,8 +100,8 @@ concept JobBackend = TimeSharingBackend<G> && std::same_as<typename G::request, 
 
 namespace detail {
 
-// Tries `trials` jobs a call, round robin from job `next` on, until `limit` jobs in all have moved.
-// try_move(job) says whether the job moved. Afterwards `next` is behind the last job tried.
+// Tries `trials` jobs a call, round robin from job `next` on, until `limit` jobs have moved.
+// Afterwards `next` is behind the last job tried. try_move(job) says whether the job moved.
 template <class Move>
 void move_round_robin(std::span<const job_id> movable, std::uint32_t trials, std::uint32_t limit,
                       job_id& next, std::vector<job_id>& moved, Move&& try_move) {

@@ -35,44 +35,34 @@ APIARY_NAMESPACE_BEGIN
 // Options of gandiva. Times are in milliseconds.
 struct gandiva_options {
   server_spec servers{};     // the cluster; `anywhere` is ignored
-  time_ms quantum = 60'000;  // a time slice; slices change at its multiples, or at the first
-                             // decide() after one
-
-  bool packs = false;                            // packs two jobs on one GPU where that pays
+  time_ms quantum = 60'000;  // length of a time slice; slices change at its multiples
+  bool packs = false;        // packs two jobs on one GPU where that pays
   std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of pair_packing::sample
-
-  bool migrates = false;          // migrates running jobs
-  time_ms migration_cost = 2000;  // time that a job loses by a migration
-  std::uint32_t max_loss = 50;  // of the time since its last start or migration, a job may lose so
-                                // many thousandths
-  std::uint32_t threshold = 3;  // servers with so many unsubscribed GPUs are emptied
-  task_mix typical{};           // migration makes free GPUs usable for these tasks; empty: for
-                                // jobs of all sizes alike
-
+  bool migrates = false;                         // migrates running jobs
+  time_ms migration_cost = 2000;                 // time that a job loses by a migration
+  std::uint32_t max_loss = 50;   // thousandths of its time that a job may lose by migrations
+  std::uint32_t threshold = 3;   // servers with so many unsubscribed GPUs are emptied
+  task_mix typical{};            // tasks that free GPUs should fit; empty: jobs of all sizes
   bool grows = false;            // gives a job idle GPUs of its server, up to max_gpus
   time_ms idle_period = 60'000;  // after nothing changed on the server for so long
 };
 
-// Gandiva: starts every job on a server at once, with more jobs than GPUs if necessary, and runs the
-// jobs of such a server in time slices. Options add packing, migration, growing and shrinking.
-//
-// A server's load is the number of GPUs that its jobs asked for, running or suspended, packed
-// followers excluded. A server whose load is above its GPUs is over-subscribed; GPUs that no job
-// subscribed are unsubscribed. The module's page says where a job goes, and the order of the steps of
-// a decision, which contains at most one action a job. A job on several servers runs without
-// interruption.
+// Gandiva: starts every job on a server at once, with more jobs than GPUs if necessary, and runs
+// the jobs of such a server in time slices. Options add packing, migration, growing and shrinking.
+// The module's page defines load, affinity and unsubscribed GPUs, and lists the steps of a
+// decision.
 //
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
-// Differs:  at most two jobs on a GPU, of one server; stride scheduling with weights and priorities
-//           instead of round robin.
+//           Differs: at most two jobs on a GPU, of one server; stride scheduling instead of round
+//           robin.
 // Requires: times >= 0 that never decrease, no two of them 2^43 apart; decide() is called at wake()
-//           (otherwise time slices change late) and after each moment at which a job was submitted or
-//           ended or a node broke or was repaired.
+//           (otherwise time slices change late) and after each moment at which a job was submitted
+//           or ended or a server broke or was repaired.
 // Causes:   a job waits for capacity (too few GPUs), for fragmentation (enough GPUs, but not
 //           together), or for order (its time slice).
 // Cost:     a job that comes, moves or ends O(log servers + jobs of the server); a decision
 //           O(distinct numbers of GPUs); at a quantum O(jobs log jobs) for each over-subscribed
-//           server, and the costs of packing, migration and growing (see the module's README).
+//           server.
 // Example:  examples/job_queues.cpp
 class gandiva {
  public:
@@ -85,7 +75,6 @@ class gandiva {
     job_id beside{};   // the job it is packed with; not valid: none
     friend bool operator==(const standing&, const standing&) noexcept = default;
   };
-
   // kInvalidArgument: as servers.check(); a quantum or idle period that is not above 0; a migration
   // cost below 0; a max_loss that is not in 1, ..., 1000; a threshold of 0.
   [[nodiscard]] static absl::StatusOr<gandiva> create(const gandiva_options& options) {
@@ -108,8 +97,7 @@ class gandiva {
     }
     return gandiva(options);
   }
-
-  // Submits a job. kInvalidArgument: no job id, 0 GPUs or more than the cluster has, or a weight that
+  // Submits a job. kInvalidArgument: no job id, 0 GPUs or more than the cluster has, a weight that
   // is not in 1, ..., 1000. kAlreadyExists: there is a job of this id.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
@@ -124,8 +112,7 @@ class gandiva {
     queue_.enter(jobs_.add(r, now), now);
     return absl::OkStatus();
   }
-
-  // The job has ended, or is withdrawn. kNotFound: there is no such job.
+  // The job has ended or is cancelled. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     detail::gandiva_job* const r = jobs_.find(job);
     if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
@@ -138,10 +125,9 @@ class gandiva {
     departed_ = true;
     return absl::OkStatus();
   }
-
-  // Reports what the host measured of a running job since it last started, or since another job was
-  // packed with it or left it. Only packing uses this. kNotFound: there is no such job.
-  // kFailedPrecondition: the job does not run. kInvalidArgument: a rate of 0, or of 2^53 or more.
+  // Reports what the host measured of a running job since it last started or its packing changed.
+  // Only packing uses this. kNotFound: there is no such job. kFailedPrecondition: the job does not
+  // run. kInvalidArgument: a rate of 0, or of 2^53 or more.
   [[nodiscard]] absl::Status report(job_id job, const pair_packing::sample& sample,
                                     time_ms /*now*/) {
     detail::gandiva_job* const r = jobs_.find(job);
@@ -157,8 +143,7 @@ class gandiva {
     }
     return absl::OkStatus();
   }
-
-  // The server is broken: its jobs stop and wait for another server. Returns those that ran,
+  // The server is broken: its jobs stop and wait for another one. Returns the jobs that ran,
   // ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     if (n.value >= pool().num_servers()) return no_such(n);
@@ -183,9 +168,8 @@ class gandiva {
     departed_ = true;
     return absl::OkStatus();
   }
-
-  // Appends what the host must do, in order, at most one action a job. The scheduler has applied the
-  // actions already.
+  // Appends what the host must do, in order, at most one action a job. The scheduler has applied
+  // it.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const bool new_slice = now % options_.quantum == 0 || now >= next_slice_;
     jobs_.begin(now, actions);
@@ -223,10 +207,9 @@ class gandiva {
         slices ? add_time(now / options_.quantum * options_.quantum, options_.quantum) : max_time;
     return absl::OkStatus();
   }
-  // When decide() must be called although nothing happens: at the next multiple of the quantum while
-  // a server is over-subscribed, jobs are packed or running jobs may migrate; and when jobs may grow.
+  // When decide() must be called although nothing happens: when jobs may grow, and at the next
+  // quantum while a server is over-subscribed, jobs are packed or running jobs may migrate.
   [[nodiscard]] time_ms wake() const noexcept { return (std::min)(growth_.next(), next_slice_); }
-
   // What the job does, and where; nullopt: there is no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::gandiva_job* const r = jobs_.find(job);
@@ -256,7 +239,6 @@ class gandiva {
                        ? detail::move_gains()
                        : detail::move_gains(fragmentation(options.typical))),
         growth_(options.idle_period) {}
-
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   [[nodiscard]] static absl::Status no_such(node_id n) {
     return absl::NotFoundError("there is no server " + std::to_string(n.value));
@@ -266,7 +248,6 @@ class gandiva {
     packing_.forget(r);
     jobs_.leave(r, now);
   }
-
   // Assigns a waiting job to a server; false: there is none for it.
   bool assign(detail::gandiva_job& r, time_ms now) {
     const detail::gandiva_servers& servers = jobs_.servers();
@@ -297,10 +278,9 @@ class gandiva {
     jobs_.settle(r, home);
     return true;
   }
-
-  // Starts the jobs of a server's next time slice. `anew`: chooses among all its jobs and suspends
-  // the others; else only among jobs that do not run, on GPUs that are idle or that jobs have grown
-  // into. A job that this decision has stopped waits for the next decision.
+  // Starts jobs for a server's next time slice. `anew`: chooses among all its jobs and suspends the
+  // others; otherwise only among jobs that do not run, on GPUs that are idle or that jobs have
+  // grown into. A job that this decision has stopped waits for the next decision.
   void run_slice(node_id n, bool anew, time_ms now) {
     if (!pool().healthy(n)) return;
     std::uint32_t gpus = anew ? pool().gpus(n) - jobs_.servers().pinned(n) : pool().idle(n);
@@ -337,8 +317,7 @@ class gandiva {
             anew && options_.packs ? packing_.choose(jobs_, n, waits_, runs_) : std::nullopt) {
       leader = runs_[trial->second];
       follower = waits_[trial->first];
-      if (follower->runs() && !leader->runs())
-        std::swap(leader, follower);  // rather than start that
+      if (follower->runs() && !leader->runs()) std::swap(leader, follower);  // saves a start
     }
     for (detail::gandiva_job* const r : waits_) {
       if (r->runs() && r != leader && r != follower) jobs_.suspend(*r);

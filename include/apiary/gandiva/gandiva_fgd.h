@@ -32,36 +32,32 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Runs jobs of whole GPUs where a JobPlacer sends them, when they start and when they move. All jobs
-// run in time slices; a job's tenant and priority do not count.
+// Runs jobs of whole GPUs where a JobPlacer sends them, when they start and when they move. All
+// jobs run in time slices; a job's tenant and priority do not count.
 //
-// To try a move, the backend stops a job and asks the placer again. The job moves if it then runs on
-// fewer servers, or on as many servers and the cluster's fragmentation falls by more than
-// time_sharing_options::move_limits::cost. Otherwise it stays. A tick tries `trials` jobs, round robin.
+// A tick tries to move `trials` jobs, round robin: it stops a job and asks the placer again. The
+// job moves if it then runs on fewer servers, or on as many and the cluster's fragmentation falls
+// by more than time_sharing_options::move_limits::cost.
 //
 // Model: "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of Fragmentation" (ATC 2023), §3.
-// Cost:  start, stop, restart: one propose, commit or finish of the placer. A trial: all of these, and
-//        fragmentation::weighted() of each old and new server of the job.
+// Cost:  start, stop, restart: one propose, commit or finish of the placer. A trial: all of these,
+//        and fragmentation::weighted() of each old and new server of the job.
 template <JobPlacer Placer>
 class placer_backend {
  public:
   using request = job_request;  // a job
   using place = job_placement;  // servers and GPUs of a job
-
-  // servers: those of the placer. metric: the measure that moves lower; its tasks are whole GPUs
-  // without CPU. trials: jobs that a tick tries to move.
-  // Requires: nothing runs on the placer's servers, and no server is marked bad.
+  // servers: the placer's. metric: the measure that moves lower; its tasks are whole GPUs without
+  // CPU. Requires: nothing runs on the placer's servers, and no server is marked bad.
   placer_backend(Placer placer, const server_spec& servers, fragmentation metric,
                  std::uint32_t trials = 4)
       : placer_(std::move(placer)), metric_(std::move(metric)), trials_(trials) {
     for (const std::uint32_t gpus : servers.gpus) nodes_.add({.gpus = gpus});
   }
-
   // The placer.
   [[nodiscard]] const Placer& placer() const noexcept { return placer_; }
   // The idle GPUs of each server, bad servers included.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
-
   // See JobBackend.
   [[nodiscard]] absl::Status check(const job_request& r) const { return placer_.check(r); }
   // See JobBackend.
@@ -74,7 +70,6 @@ class placer_backend {
   [[nodiscard]] std::uint32_t gpus(node_id n) const noexcept { return nodes_.shape(n).gpus; }
   // GPUs of all servers, bad ones included.
   [[nodiscard]] std::uint32_t total_gpus() const noexcept { return placer_.total_gpus(); }
-
   // -1: every job runs in time slices.
   [[nodiscard]] std::int32_t priority(const job_request& /*r*/) const noexcept { return -1; }
   // See TimeSharingBackend.
@@ -184,8 +179,7 @@ class placer_backend {
   job_id next_{0};  // the next job to try
 };
 
-// Gandiva for jobs of whole GPUs over any JobPlacer: the placer decides where a job starts and where
-// it moves; time sharing decides which job runs in a time slice and which job moves.
+// Gandiva for jobs of whole GPUs over any JobPlacer, which decides where a job starts and moves.
 //
 //   const fragmentation metric(mix);
 //   gandiva_with_placer<server_placer>::create(
@@ -195,8 +189,8 @@ class placer_backend {
 template <JobPlacer Placer>
 using gandiva_with_placer = time_sharing_queue<placer_backend<Placer>>;
 
-// Gandiva with FGD as the placer, for jobs of whole GPUs. For tasks that share a GPU see
-// gandiva/gandiva_tasks.h.
+// Gandiva with FGD as the placer, for jobs of whole GPUs. For tasks that share a GPU:
+// gandiva_tasks.
 using gandiva_fgd = gandiva_with_placer<gpu_sharing_placer<fragmentation_gradient>>;
 
 static_assert(JobBackend<placer_backend<server_placer>>);

@@ -42,42 +42,38 @@ APIARY_NAMESPACE_BEGIN
 struct gang_moves {
   // What a move of a gang must lower.
   enum class metric : std::uint8_t {
-    broken,  // broken_leaves(): idle GPUs then form whole cells
-    spread,  // the number of cells, at each level from the nodes up, that the gang uses: its tasks
-             // are then close together
+    broken,  // broken_leaves(): idle GPUs form whole cells
+    spread,  // cells that the gang uses, summed over the levels from nodes up: tasks are close
   };
   metric measure = metric::broken;  // what a move must improve
   bool guaranteed = false;   // whether guaranteed gangs move too, inside their tenant's cells
   std::uint32_t trials = 4;  // gangs that a tick tries to move, round robin
 };
 
-// The backend of time sharing for gangs on a HiveD cluster. Opportunistic gangs run in time slices on
-// the GPUs that guaranteed gangs leave idle. Guaranteed gangs are prioritized: they start on their
-// tenant's cells and stop every opportunistic gang in the way, and gangs of lower priority of the
-// same tenant as hived chooses. A lazy gang of these keeps running as opportunistic; it then has no
-// time slices and does not move.
+// The backend of time sharing for gangs on a HiveD cluster. Opportunistic gangs run in time slices
+// on the GPUs that guaranteed gangs leave idle. A guaranteed gang starts on its tenant's cells and
+// stops the opportunistic gangs in the way, and gangs of lower priority of its tenant as hived
+// chooses. A lazy one of these keeps running as opportunistic, without time slices and moves.
 //
-// To try a move, the backend ends the gang and proposes it again. The gang moves if that preempts no
-// gang and lowers the measure by more than time_sharing_options::move_limits::cost; otherwise it stays
-// where it was. A guaranteed gang is tried on a copy of the scheduler, because going back could bind it
-// to another virtual cell.
+// To try a move, the backend ends the gang and proposes it again. The gang moves if that preempts
+// no gang and lowers the measure by more than time_sharing_options::move_limits::cost. A guaranteed
+// gang is tried on a copy of the scheduler, because going back could bind it to another virtual
+// cell.
 //
-// Model: "Gandiva" (OSDI 2018), §3.2; "HiveD" (OSDI 2020), §3: priorities across and inside tenants.
+// Model: "Gandiva" (OSDI 2018), §3.2; "HiveD" (OSDI 2020), §3: priorities across and inside
+//        tenants.
 // Cost:  start, stop, restart: one propose, commit, finish or recover of hived, with victims two of
-//        each. A trial: the same and O(leaves of the gang * levels), for a guaranteed gang also a copy
-//        of the scheduler.
+//        each. A trial: the same and O(leaves of the gang * levels), for a guaranteed gang also a
+//        copy.
 class hived_backend {
  public:
   using request = gang_request;           // a gang
   using place = std::vector<task_place>;  // of each task, in the order of the task groups
-
   // Requires: nothing runs on the cluster.
   explicit hived_backend(hived scheduler, const gang_moves& moves = {})
       : scheduler_(std::move(scheduler)), moves_(moves) {}
-
   // The scheduler that places the gangs.
   [[nodiscard]] const hived& scheduler() const noexcept { return scheduler_; }
-
   // The priority of the gang; below 0: opportunistic.
   [[nodiscard]] std::int32_t priority(const gang_request& r) const noexcept { return r.priority; }
   // See TimeSharingBackend.
@@ -86,8 +82,7 @@ class hived_backend {
     const absl::StatusOr<gang_plan> plan = scheduler_.propose(r);
     return plan.ok() && plan->result != plan_result::wait;
   }
-  // kInvalidArgument: the gang names suggested nodes, which a gang that may wait cannot do. Other
-  // errors are those of hived::propose.
+  // kInvalidArgument: the gang names suggested nodes. Other errors are those of hived::propose.
   absl::StatusOr<bool> start(const gang_request& r, std::vector<job_id>& stopped) {
     if (r.suggested != nullptr) {
       return absl::InvalidArgumentError(
@@ -170,7 +165,6 @@ class hived_backend {
     if (gain * 1000 <= price) return std::nullopt;
     return *std::move(plan);
   }
-
   // Ascending.
   [[nodiscard]] std::vector<chain_leaf> leaves_of(std::span<const task_place> tasks) const {
     std::vector<chain_leaf> all;
@@ -193,8 +187,7 @@ class hived_backend {
       sum += spanned_cells(in.tree, cells, l);
     return sum;
   }
-  // By how much broken_leaves() falls if the gang is on the new leaves instead of the old ones.
-  // `without`: the cluster without the gang.
+  // By how much broken_leaves() falls if the gang moves. `without`: the cluster without the gang.
   [[nodiscard]] static std::int64_t broken_gain(const hived& without,
                                                 std::span<const chain_leaf> old_leaves,
                                                 std::span<const chain_leaf> new_leaves) {
@@ -239,13 +232,10 @@ class hived_backend {
 
 static_assert(TimeSharingBackend<hived_backend>);
 
-// Gandiva for gangs on a HiveD cluster.
+// Gandiva for gangs on a HiveD cluster: a guaranteed gang starts as soon as hived would start it.
+// It is not suspended for a time slice or for another tenant.
 //
 //   gandiva_gangs::create(hived_backend(hived::create(config).value()), {.quantum = 60'000})
-//
-// A guaranteed gang starts as soon as hived would start it; the opportunistic gangs in its way are
-// suspended and wait for a time slice again. No guaranteed gang is suspended for a time slice or for
-// another tenant. audit(backend().scheduler()) finds no violation after any action.
 //
 // Example: examples/gandiva_gangs.cpp
 using gandiva_gangs = time_sharing<hived_backend>;
@@ -255,7 +245,6 @@ using gandiva_gangs = time_sharing<hived_backend>;
 class hived_job_backend : public hived_backend {
  public:
   using request = job_request;  // a job
-
   // kInvalidArgument: a fault of the configuration, or a node with more than 32 leaf cells.
   [[nodiscard]] static absl::StatusOr<hived_job_backend> create(const hived_config& config,
                                                                 const gang_moves& moves = {}) {
@@ -263,7 +252,6 @@ class hived_job_backend : public hived_backend {
     APIARY_ASSIGN_OR_RETURN(hived_jobs jobs, hived_jobs::create(scheduler));
     return hived_job_backend(hived_backend(std::move(scheduler), moves), std::move(jobs));
   }
-
   // The priority of the job.
   [[nodiscard]] std::int32_t priority(const job_request& r) const noexcept { return r.priority; }
   // See TimeSharingBackend.
@@ -278,7 +266,6 @@ class hived_job_backend : public hived_backend {
   bool restart(const job_request& r, const place& where) {
     return hived_backend::restart(jobs_.gang_of(r), where);
   }
-
   // Errors as hived_jobs::fits_cells.
   [[nodiscard]] absl::Status check(const job_request& r) { return jobs_.fits_cells(r).status(); }
   // See JobBackend.
@@ -299,11 +286,10 @@ class hived_job_backend : public hived_backend {
   hived_jobs jobs_;
 };
 
-// Gandiva for jobs of whole GPUs on a HiveD cluster. A guaranteed job (priority 0 to 1000) starts on
-// its tenant's cells as soon as it fits there; opportunistic jobs in its way are suspended. While it
-// does not fit, it runs in time slices on idle GPUs, as the opportunistic jobs (priority -1) do, and
-// may be migrated.
-//
+// Gandiva for jobs of whole GPUs on a HiveD cluster. A guaranteed job (priority 0 to 1000) starts
+// on its tenant's cells as soon as it fits there; opportunistic jobs in its way are suspended.
+// Until then it runs in time slices on idle GPUs, as opportunistic jobs (priority -1) do, and may
+// migrate.
 // Example: examples/simulate.cpp
 using gandiva_hived = time_sharing_queue<hived_job_backend>;
 

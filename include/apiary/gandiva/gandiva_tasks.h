@@ -30,9 +30,9 @@
 APIARY_NAMESPACE_BEGIN
 
 // The backend of time sharing for tasks that may use fractions of a GPU, placed by a
-// gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `max_time` no task stops for
-// another one. A tick makes the moves that lower the cluster's fragmentation most for each GPU moved,
-// one after another, until no move gains enough or time_sharing_options::move_limits::moves is reached.
+// gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `max_time` no task stops
+// for another. A tick makes the moves that lower the cluster's fragmentation most for each GPU
+// moved, until no move gains enough or time_sharing_options::move_limits::moves is reached.
 //
 // Model: "Gandiva" (OSDI 2018), §3.2; "Beware of Fragmentation" (USENIX ATC 2023).
 // Cost:  start, stop, restart as gpu_sharing_scheduler; a move, and the proof that there is none,
@@ -42,16 +42,13 @@ class gpu_sharing_backend {
  public:
   using request = task_request;  // a task
   using place = placement;       // node and GPUs of a task
-
   // metric: the measure that moves lower. Requires: nothing runs on the scheduler's nodes.
   gpu_sharing_backend(gpu_sharing_scheduler<Score> scheduler, fragmentation metric)
       : scheduler_(std::move(scheduler)), moves_(std::move(metric)) {}
-
   // The scheduler that places the tasks.
   [[nodiscard]] const gpu_sharing_scheduler<Score>& scheduler() const noexcept {
     return scheduler_;
   }
-
   // -1: every task runs in time slices.
   [[nodiscard]] std::int32_t priority(const task_request& /*r*/) const noexcept { return -1; }
   // See TimeSharingBackend.
@@ -78,7 +75,7 @@ class gpu_sharing_backend {
   }
   // See TimeSharingBackend.
   bool restart(const task_request& r, placement where) {
-    // A task that ran on a node that is bad now may run on there.
+    // A task of a node that is bad now may run on there.
     const bool bad = !scheduler_.nodes()[where.node].healthy;
     if (bad) APIARY_VERIFY(scheduler_.mark_healthy(where.node).ok());
     const bool runs = scheduler_.commit(r, where).ok();

@@ -15,13 +15,13 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Chooses which two jobs to pack on a GPU, one pair at a time, and remembers the pairs that did not pay.
-// The job of least utilization is tried on the GPU of least utilization where its memory fits, then on
-// the next GPU; when no GPU is left, the next job is tried. Ties go to the lower id.
+// Chooses which two jobs to pack on a GPU, one pair at a time, and remembers the pairs that did not
+// pay. It tries the job of least utilization on the GPU of least utilization where its memory fits,
+// then on the next GPUs, then the next job. Ties go to the lower id.
 //
 // Model:   "Gandiva" (OSDI 2018), §3.2, packing; the greedy order by profiled utilisation.
-// Cost:    next O(jobs log jobs + GPUs log GPUs), and O(log failures) for each pair that it rejects;
-//          8 bytes a failure.
+// Cost:    next O(jobs log jobs + GPUs log GPUs), and O(log failures) for each pair that it
+//          rejects; 8 bytes a failure.
 // Example: examples/packing.cpp
 class pair_packing {
  public:
@@ -49,15 +49,13 @@ class pair_packing {
     std::uint32_t gpu = 0;  // the number of the GPU
     friend constexpr auto operator<=>(candidate, candidate) noexcept = default;
   };
-
-  // Whether packing pays: the packed jobs together must do more than in time slices. Both rates are in
-  // the same unit.
+  // Whether packing pays: the jobs together do more than in time slices. Both rates have one unit.
   [[nodiscard]] static constexpr bool pays(std::uint64_t packed_rate,
                                            std::uint64_t sliced_rate) noexcept {
     return packed_rate > sliced_rate;
   }
-  // The same for two jobs with different mini-batches. Each packed rate is divided by the job's rate
-  // when alone; in time slices the two quotients add up to 1. Requires: rates alone above 0, all rates
+  // The same for two jobs with different mini-batches: each packed rate is divided by the rate
+  // alone; in time slices these quotients add up to 1. Requires: rates alone above 0, all rates
   // below 2^53.
   [[nodiscard]] static constexpr bool pays(const sample& alone_a, const sample& alone_b,
                                            std::uint64_t packed_a,
@@ -66,9 +64,7 @@ class pair_packing {
     APIARY_ASSERT(alone_a.rate > 0 && alone_b.rate > 0);
     return pays(packed_a * whole / alone_a.rate + packed_b * whole / alone_b.rate, whole);
   }
-
-  // The next pair among jobs that have been profiled alone and GPUs that run a job; nullopt: no pair
-  // is left.
+  // The next pair of a job profiled alone and a GPU that runs a job; nullopt: no pair is left.
   [[nodiscard]] std::optional<candidate> next(std::span<const job_profile> jobs,
                                               std::span<const gpu_profile> gpus) const {
     return next(jobs, gpus, [](const job_profile&, const gpu_profile&) { return true; });

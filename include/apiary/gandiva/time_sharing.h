@@ -24,7 +24,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
 namespace detail {
 
 // What the host must do with a job of time_sharing.
@@ -47,19 +46,18 @@ struct time_sharing_action {
 
 // Suspends, resumes and migrates the requests of any backend: gangs of a HiveD cluster
 // (gandiva_gangs), tasks that share GPUs (gandiva_tasks). For jobs of whole GPUs use
-// time_sharing_queue, which drives this class and is a JobScheduler.
+// time_sharing_queue, which is a JobScheduler.
 //
-// The backend says which jobs run in time slices and which are prioritized (priority 0 or more). A new
-// job starts at once if it can. The backend may stop other jobs for a prioritized one; they wait
-// again and keep their progress. The module's page says what a tick does, each job at most once; no
-// sliced job starves that could run if no other sliced job were there.
+// The backend says which jobs run in time slices and which are prioritized (priority 0 or more). A
+// new job starts at once if it can. The backend may stop other jobs for a prioritized one; they
+// wait again and keep their progress. The module's page says what a tick does, and that no sliced
+// job starves.
 //
-// Model:   "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2: suspend
-//          and resume, migration. Differs: time is shared over the whole cluster by stride
-//          scheduling, not on each server by round robin.
+// Model:   "Gandiva" (OSDI 2018), §3.2: suspend and resume, migration. Differs: time is shared over
+//          the whole cluster by stride scheduling, not on each server by round robin.
 // Cost:    submit: one start and O(jobs). A tick with moves: O(jobs) and the backend's moves. The
-//          first tick of a quantum: O(jobs log jobs), and for each waiting job at most as many stops
-//          and starts as there are jobs that ran more.
+//          first tick of a quantum: O(jobs log jobs), and for each waiting job at most as many
+//          stops and starts as there are jobs that ran more.
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -71,7 +69,6 @@ class time_sharing {
   enum class phase : std::uint8_t { waits, runs };
   // All times are below this one.
   static constexpr time_ms end_of_time = detail::slice_end_of_time;
-
   // kInvalidArgument: a quantum that is not above 0. kFailedPrecondition: a job runs on the backend.
   [[nodiscard]] static absl::StatusOr<time_sharing> create(Backend backend,
                                                            const time_sharing_options& options) {
@@ -82,11 +79,10 @@ class time_sharing {
       return absl::FailedPreconditionError("the backend runs jobs that were not submitted here");
     return time_sharing(std::move(backend), options);
   }
-
-  // Submits a job. Appends what the host must do now: nothing if the job waits.
-  // kInvalidArgument: a weight that is not in 1, ..., 1000, a time before that of another call, or
-  // one that is not below end_of_time. kAlreadyExists: there is a job of this id. Other errors are
-  // those of the backend. After an error nothing has changed.
+  // Submits a job. Appends what the host must do now: nothing if the job waits. kInvalidArgument: a
+  // weight not in 1, ..., 1000, or a time before that of another call or not below end_of_time.
+  // kAlreadyExists: there is a job of this id. Other errors are the backend's. An error changes
+  // nothing.
   absl::Status submit(const request& r, const job_options& options, time_ms now,
                       std::vector<action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
@@ -107,15 +103,13 @@ class time_sharing {
     }
     return absl::OkStatus();
   }
-
   // Whether the job would start if it were submitted now. Requires: no job of its id runs.
   [[nodiscard]] bool may_start(const request& r) { return backend_.may_start(r); }
   // JobBackend::check.
   [[nodiscard]] absl::Status check(const request& r) requires JobBackend<Backend> {
     return backend_.check(r);
   }
-
-  // The job has ended, or is withdrawn. kNotFound: there is no such job. kInvalidArgument: as submit.
+  // The job has ended or is cancelled. kNotFound: no such job. kInvalidArgument: as submit.
   absl::Status finish(job_id job, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     const auto found = jobs_.find(job.value);
@@ -133,16 +127,13 @@ class time_sharing {
     jobs_.erase(found);
     return absl::OkStatus();
   }
-
-  // A bad node gets no new job; its jobs run on until the host calls finish.
-  // kNotFound: there is no such node.
+  // A bad node gets no new job; its jobs run until the host calls finish. kNotFound: no such node.
   absl::Status mark_bad(node_id n) { return mark(n, false); }
   // The node is repaired. kNotFound: there is no such node.
   absl::Status mark_healthy(node_id n) { return mark(n, true); }
-
-  // Appends what the host must do, in order, at most one action a job. The scheduler has applied the
-  // actions already. Call it at wake(), and after each moment at which a job was submitted or ended
-  // or a node was marked. kInvalidArgument: as submit.
+  // Appends what the host must do, in order, at most one action a job; the scheduler has applied
+  // it. Call it at wake(), and after each moment at which a job was submitted or ended or a node
+  // was marked. kInvalidArgument: as submit.
   absl::Status tick(time_ms now, std::vector<action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     now_ = now;
@@ -156,23 +147,22 @@ class time_sharing {
     again_ = moved || (!sliced_.empty() && num_slices_ > 0);  // else a new slice changes nothing
     return absl::OkStatus();
   }
-  // When tick() must be called although nothing happens. At the start of the next quantum: while a
-  // job waits for a time slice that another job has, or if the last tick moved a job. The next
-  // millisecond: while a job waits that may fit after what that tick suspended or moved.
+  // When tick() must be called although nothing happens: at the next quantum while a job waits for
+  // the time slice of another one, or if the last tick moved a job; in the next millisecond while a
+  // job waits that may fit after what that tick suspended or moved.
   [[nodiscard]] time_ms wake() const noexcept {
     if ((retry_sliced_ && !sliced_.empty()) || (retry_prioritized_ && !prioritized_.empty()))
       return now_ + 1;
     if (!again_ || options_.quantum == max_time) return max_time;
     return add_time(now_ / options_.quantum * options_.quantum, options_.quantum);
   }
-
   // What the job does; nullopt: there is no such job.
   [[nodiscard]] std::optional<phase> find(job_id job) const {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
   }
-  // How long the job ran until the last call, divided by its weight (in units of 1/0xfffff ms). It
-  // counts from the lowest pass at the job's submission. Requires: there is such a job.
+  // How long the job ran until the last call, divided by its weight, in 1/0xfffff ms. A new job
+  // starts at the lowest pass of all. Requires: there is such a job.
   [[nodiscard]] std::int64_t pass(job_id job) const {
     const auto found = jobs_.find(job.value);
     APIARY_VERIFY(found != jobs_.end());
@@ -202,7 +192,6 @@ class time_sharing {
 
   time_sharing(Backend backend, const time_sharing_options& options)
       : backend_(std::move(backend)), options_(options) {}
-
   [[nodiscard]] bool is_sliced(const record& r) const { return backend_.priority(r.asked) < 0; }
   [[nodiscard]] std::int64_t pass_of(const record& r) const noexcept {
     return r.phase == phase::runs ? r.pass + detail::slice_pass(now_ - r.since, r.options.weight)
@@ -217,7 +206,6 @@ class time_sharing {
     }
     return least.value_or(0);
   }
-
   // The queue in which the job waits, and its key there.
   [[nodiscard]] weighted_tree& queue_of(const record& r) {
     return is_sliced(r) ? sliced_ : prioritized_;
@@ -313,7 +301,7 @@ class time_sharing {
       }
     }
   }
-  // Suspends jobs that ran more, so that this one can run; none if it cannot run even then.
+  // Suspends jobs that ran more, so that this job can run; none if it cannot run even then.
   void displace(record& r, std::span<record* const> others, std::vector<action>& actions) {
     std::vector<std::pair<record*, typename Backend::place>> moved;
     bool runs = false;
@@ -332,7 +320,6 @@ class time_sharing {
     }
     if (runs) start_from_queue(r, actions);
   }
-
   // Whether any job moved.
   bool move(std::vector<action>& actions) {
     if (options_.moves.moves == 0) return false;

@@ -28,23 +28,23 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A JobScheduler that shares GPUs in time: jobs of whole GPUs run in time slices and migrate, where
-// a JobBackend places them. gandiva_fgd and gandiva_hived are of this class.
+// A JobScheduler that runs jobs of whole GPUs in time slices and migrates them; a JobBackend places
+// them. gandiva_fgd and gandiva_hived are of this class.
 //
-// It drives time_sharing and adds what jobs over time need: guaranteed jobs, one action a job and
-// decision, and delays by cause. A guaranteed job starts as soon as it can have GPUs that its tenant
-// is entitled to, at any time; until then it runs in time slices as the other jobs do, and a job that
-// runs so keeps doing so until it is suspended. Guaranteed jobs start by priority, then arrival, then
-// id. A job whose node breaks is submitted to time sharing anew; its arrival stays.
+// A guaranteed job starts, at any time, as soon as it fits on GPUs that its tenant is entitled to:
+// by priority, then arrival, then id. Until then it runs in time slices, as the other jobs do; if
+// it runs when such GPUs become free, it stays in its time slice until it is suspended. A job whose
+// node breaks waits again and keeps its arrival.
 //
 // Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
-//           for; another job waits for capacity while fewer GPUs are idle; else for fragmentation.
-// Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
-// Requires: decide() is called at wake(), and after each moment at which a job was submitted or ended
-//           or a node broke or was repaired.
-// Cost:     the calls of time_sharing, and O(queues): one queue for each number of GPUs and, of
-//           guaranteed jobs, tenant. A queue whose first job may start since it last could not costs
-//           one may_start. mark_bad O(jobs).
+//           for; another job waits for capacity while fewer GPUs are idle; otherwise for
+//           fragmentation.
+// Model:    "Gandiva" (OSDI 2018), §3.2.
+// Requires: decide() is called at wake(), and after each moment at which a job was submitted or
+//           ended or a node broke or was repaired.
+// Cost:     that of time_sharing, and O(queues): one for each number of GPUs and, for guaranteed
+//           jobs, tenant; one may_start for each queue whose first job may have become able to
+//           start. mark_bad O(jobs).
 // Example:  examples/simulate.cpp
 template <JobBackend Backend>
 class time_sharing_queue {
@@ -55,7 +55,6 @@ class time_sharing_queue {
     guaranteed,  // it runs on GPUs that its tenant is entitled to
     sliced,      // it runs in a time slice
   };
-
   // Errors as time_sharing::create.
   [[nodiscard]] static absl::StatusOr<time_sharing_queue> create(
       Backend backend, const time_sharing_options& options) {
@@ -63,9 +62,8 @@ class time_sharing_queue {
                             time_sharing<Backend>::create(std::move(backend), options));
     return time_sharing_queue(std::move(scheduler));
   }
-
-  // Every call here answers kInvalidArgument for a time before that of another call, or one that is
-  // not below time_sharing::end_of_time. After any error nothing has changed.
+  // Each call returns kInvalidArgument for a time before that of another call, or not below
+  // time_sharing::end_of_time. An error changes nothing.
 
   // Submits a job. kInvalidArgument: no job id, or a weight that is not in 1, ..., 1000.
   // kAlreadyExists: there is a job of this id. Other errors are those of the backend's check().
@@ -86,8 +84,7 @@ class time_sharing_queue {
     outside_.push_back(r.job);
     return absl::OkStatus();
   }
-
-  // The job has ended, or is withdrawn. kNotFound: there is no such job.
+  // The job has ended or is cancelled. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     const auto found = jobs_.find(job.value);
@@ -105,9 +102,8 @@ class time_sharing_queue {
     jobs_.erase(found);
     return absl::OkStatus();
   }
-
-  // The node is broken: its jobs stop and wait again. Returns them, ascending.
-  // kNotFound: there is no such node.
+  // The node is broken: its jobs stop and wait again. Returns them, ascending. kNotFound: no such
+  // node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
@@ -138,9 +134,8 @@ class time_sharing_queue {
     set_health(n, true);
     return absl::OkStatus();
   }
-
-  // Appends what the host must do, at most one action a job: first all suspensions, then all
-  // migrations, then all starts. The scheduler has applied them already.
+  // Appends what the host must do, at most one action a job: suspensions, then migrations, then
+  // starts. The scheduler has applied them already.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     now_ = now;
@@ -159,7 +154,6 @@ class time_sharing_queue {
   }
   // When decide() must be called although nothing happens.
   [[nodiscard]] time_ms wake() const noexcept { return scheduler_.wake(); }
-
   // What the job does; nullopt: there is no such job.
   [[nodiscard]] std::optional<phase> find(job_id job) const {
     const auto found = jobs_.find(job.value);
@@ -180,7 +174,7 @@ class time_sharing_queue {
   struct record {
     job_request request{};
     time_ms arrival = 0;
-    bool guaranteed = false;   // it asked to be
+    bool guaranteed = false;   // the backend gives it a priority of 0 or more
     bool entitled = false;     // it runs on GPUs that its tenant is entitled to
     bool inside = false;       // time_sharing knows it
     bool acted = false;        // it is in acted_
@@ -188,14 +182,13 @@ class time_sharing_queue {
     job_placement reported{};  // the same, as the host knows it
     delays entered{};          // reading of its queue's clock when it began to wait, for the host
   };
-  // Waiting jobs of as many GPUs; guaranteed jobs are also of one tenant.
+  // Waiting jobs with the same number of GPUs; guaranteed jobs also have the same tenant.
   struct queue {
     weighted_tree jobs{};
     delay_clock clock{};
     bool failed = false;  // the first could not start as guaranteed, and nothing has changed since
   };
   using queue_key = std::tuple<bool, std::uint32_t, std::uint32_t>;  // guaranteed, tenant, GPUs
-
   explicit time_sharing_queue(time_sharing<Backend> scheduler) : scheduler_(std::move(scheduler)) {}
 
   [[nodiscard]] queue& queue_of(const record& r) {
@@ -220,7 +213,8 @@ class time_sharing_queue {
     used_ += r.request.gpus;
     if (r.entitled) used_by_[r.request.tenant.value] += r.request.gpus;
   }
-  // The first jobs of the tenant's queues may start now; while hardware is bad, those of all queues.
+  // GPUs became free: the first jobs of the tenant's queues may start; while a node is bad, of all
+  // queues.
   void retry(const record& r) {
     for (auto& [key, q] : queues_) {
       if (bad_gpus_ > 0 || (r.entitled && std::get<1>(key) == r.request.tenant.value))
@@ -246,9 +240,7 @@ class time_sharing_queue {
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
     for (auto& [key, q] : queues_) q.failed = false;
   }
-
-  // Among queues of guaranteed jobs whose first may start, the one whose first goes before the
-  // others; null: none.
+  // The queue of guaranteed jobs to try next, by its first job; null: none.
   [[nodiscard]] queue* first_queue() {
     queue* best = nullptr;
     std::optional<weighted_tree::item> least;
@@ -276,7 +268,7 @@ class time_sharing_queue {
     }
     return absl::OkStatus();
   }
-  // Submits all other jobs to time sharing, to run in time slices.
+  // Submits the other jobs to time sharing, to run in time slices.
   [[nodiscard]] absl::Status enter_others(time_ms now) {
     for (const job_id job : std::exchange(outside_, {})) {
       record& r = jobs_.at(job.value);
@@ -314,8 +306,7 @@ class time_sharing_queue {
     }
     return absl::OkStatus();
   }
-
-  // Appends what all that comes to for the host.
+  // Appends, for each job that changed, one action from what the host knows to what is.
   void report(time_ms now, std::vector<job_action>& actions) {
     for (const job_id job : acted_) {
       record& r = jobs_.at(job.value);

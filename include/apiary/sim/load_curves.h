@@ -35,16 +35,15 @@ struct load_sample {
   std::uint64_t arrived = 0;   // what all tasks so far asked for, placed or not
   std::uint64_t used = 0;      // what placed tasks have
   double fragmentation = 0.0;  // F of the cluster (metric/fragmentation.h)
-
   friend bool operator==(const load_sample&, const load_sample&) noexcept = default;
 };
 
-// Carries out the decisions of a replay on a copy of the cluster and measures the copy after each one,
-// so that measuring does not disturb the scheduler or its timing.
+// Carries out the decisions of a replay on a copy of the cluster and measures the copy after each
+// one, so that measuring does not disturb the scheduler or its timing.
 //
 // Errors:   kInvalidArgument: an arrival is not one of the tasks, or there are more answers than
-//           arrivals. kFailedPrecondition: a decision cannot be carried out, since the node does not
-//           exist or a device has not enough left.
+//           arrivals. kFailedPrecondition: the node of a decision does not exist or lacks the
+//           resources.
 // Requires: the tasks are valid(); answers[i] belongs to arrival i.
 // Cost:     O(1) per arrival, and O(GPUs of a node) per placed task.
 // Example:  examples/replay.cpp
@@ -82,16 +81,14 @@ struct load_sample {
 
 namespace detail {
 
-// Rounds x to two decimals as the published FGD evaluation does: the integer nearest to 100 x, halves to
-// even, divided by 100. So 94.745 becomes 94.74, since 100 times the double 94.745 is exactly 9474.5.
-// Requires: |x| < 10^13, the default rounding mode.
+// Rounds x to two decimals as the published FGD evaluation does: 100 x to the nearest integer,
+// halves to even, so 94.745 becomes 94.74. Requires: |x| < 10^13, the default rounding mode.
 [[nodiscard]] inline double round2(double x) noexcept {
   APIARY_ASSERT(std::abs(x) < 1e13);
   return std::nearbyint(x * 100.0) / 100.0;
 }
 
-// Pairwise summation: the rounding error grows with log n instead of n. Below 128 values it keeps
-// eight running sums.
+// Pairwise summation, whose rounding error grows with log n; below 128 values, eight running sums.
 [[nodiscard]] inline double pairwise_sum(std::span<const double> x) noexcept {
   if (x.size() > 128) {
     const std::size_t half = x.size() / 2 / 8 * 8;
@@ -111,21 +108,20 @@ namespace detail {
 
 }  // namespace detail
 
-// Curves over the load, one value for each load of k = 0, 1, ... %: the mean over the arrivals at which
-// the load so far rounded to k %. Where there is none, the mean over k-1 and k+1; NaN if these have
-// none either, and for a cluster without GPUs.
+// Curves over the load: value k is the mean over the arrivals at which the load rounded to k %. If
+// there are none, it is the mean over k-1 and k+1, or NaN if these have none either or the cluster
+// no GPUs.
 struct load_curves {
   std::vector<double> allocation;            // % of the cluster's GPUs, two decimals
   std::vector<double> fragmentation_amount;  // % of the cluster's GPUs, two decimals
   std::vector<double> fragmentation_ratio;   // % of the GPUs that are idle
-
   // "policy,metric,0,1,...,last": the header line of csv().
   [[nodiscard]] static std::string csv_header(std::uint32_t last = 130) {
     std::string line = "policy,metric";
     for (std::uint32_t k = 0; k <= last; ++k) line += "," + std::to_string(k);
     return line + "\n";
   }
-  // Three lines of CSV, one for each metric. Numbers have their shortest text; NaN is an empty field.
+  // Three lines of CSV, one for each metric, with the shortest texts of the numbers; NaN: empty.
   [[nodiscard]] std::string csv(std::string_view policy) const {
     std::string text;
     const auto add = [&](std::string_view metric, const std::vector<double>& values) {
@@ -142,11 +138,9 @@ struct load_curves {
   }
 };
 
-// Computes the curves for loads from 0 to `last` % of `total_gpus`, from the samples of trace_load().
-//
-// Model:    the evaluation of "Beware of Fragmentation" (USENIX ATC 2023), with its roundings:
-//           amounts to two decimals before the means, loads to a whole per cent, halves to even.
-// Cost:     O(samples).
+// Computes the curves for loads from 0 to `last` % of `total_gpus` from trace_load(). O(samples).
+// Model: the evaluation of "Beware of Fragmentation" (USENIX ATC 2023), with its roundings: amounts
+//        to two decimals before the means, loads to a whole per cent, halves to even.
 [[nodiscard]] inline load_curves curves_of(std::span<const load_sample> samples,
                                            std::uint64_t total_gpus, std::uint32_t last = 130) {
   if (total_gpus == 0) samples = {};  // there is no load

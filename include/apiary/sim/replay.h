@@ -44,15 +44,14 @@ namespace detail {
 
 }  // namespace detail
 
-// Lets the tasks of a workload arrive one by one. Each is placed, or dropped when nothing fits at
-// that moment; nothing departs. The i-th arrival, counted from 0, is job_id(i).
+// Lets the tasks of a workload arrive one by one; the i-th, from 0, is job_id(i). Each is placed,
+// or dropped if it does not fit at that moment; none departs. After each decision it calls
+// observe(number of decisions so far, the last one).
 //
-// After each decision `observe(done, answer)` is called with the number of decisions so far and the
-// last one, for a progress bar or a clock of the caller's.
-// Returns the decisions; kInvalidArgument, before the first, for an arrival that is not one of the
-// tasks; the first error of the scheduler.
-// Requires: propose(task) -> StatusOr<task_plan>, commit(task, task_plan) -> Status; no job of
-//           the numbers that the arrivals take runs on the scheduler.
+// Errors:   kInvalidArgument, before the first decision: an arrival is not one of the tasks.
+//           Otherwise the first error of the scheduler.
+// Requires: propose(task) -> StatusOr<task_plan>, commit(task, task_plan) -> Status; no job with an
+//           id of an arrival runs on the scheduler.
 template <class Scheduler, class Observer>
 [[nodiscard]] absl::StatusOr<decisions> replay(Scheduler& scheduler, const workload& work,
                                                Observer&& observe) {
@@ -80,9 +79,9 @@ template <class Scheduler>
   return replay(scheduler, work, [](std::size_t, const std::optional<placement>&) {});
 }
 
-// The decision for arrival i as "task node devices": the devices are joined by '-', and left out for a
-// task without GPUs; "task -" for a task that did not fit.
-// Requires: i < work.arrivals.size(), the arrival is one of the tasks, the node is one of `nodes`.
+// The decision for arrival i: "task node devices" with devices joined by '-', without devices for a
+// task without GPUs; "task -" if it did not fit. Requires: i < work.arrivals.size(), the arrival is
+// one of the tasks, the node is one of `nodes`.
 [[nodiscard]] inline std::string decision_line(const trace_cluster& nodes, const workload& work,
                                                std::size_t i,
                                                const std::optional<placement>& answer) {
@@ -109,8 +108,7 @@ struct replay_summary {
   double allocation = 0.0;            // % of the GPUs, at the end
   double fragmentation = 0.0;         // % of the GPUs, at the end
   double decisions_per_second = 0.0;  // as measured by the caller
-
-  // A text table with a title row, a row for each scheduler and aligned columns.
+  // A text table with a title row and aligned columns.
   [[nodiscard]] static std::string table(std::span<const replay_summary> rows) {
     using line = std::array<std::string, 6>;
     std::vector<line> lines{

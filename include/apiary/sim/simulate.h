@@ -22,15 +22,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Runs a list of jobs under a scheduler until every job has ended or nothing more can happen.
+// Runs a list of jobs under a scheduler until every job has ended or nothing more can happen. The
+// arguments alone determine all events and their digest.
 //
-// speed(job, place) -> std::uint32_t   the speed of the job on these GPUs, in thousandths of full
-//                                      speed, not 0
+// speed(job, place) -> std::uint32_t   the speed of the job on these GPUs in thousandths of full,
+// above 0
 // speed(job, place, others)            the same with the other jobs on the same GPUs, in ascending
 //                                      order; called again when they change
 // observe(event)                       called for each event
-//
-// The arguments alone determine all events and their digest (see the module's page).
 //
 // Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or no duration;
 //           an outage is not in order of `from`, ends before it begins or breaks a broken server;

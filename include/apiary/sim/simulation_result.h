@@ -21,17 +21,13 @@ APIARY_NAMESPACE_BEGIN
 
 // The costs of starts, failures and migrations, and the end of a simulation.
 struct simulation_options {
-  // Milliseconds from the start, growth or shrinking of a job until it makes progress.
-  time_ms start_cost = 0;
-  // A job saves its progress each time it has done this much work. A job on a server that breaks
-  // loses the work since then; 0: it loses all of its work.
+  time_ms start_cost = 0;  // ms from a start, growth or shrinking of a job until it makes progress
+  // A job saves its progress after each such amount of work, in ms, and loses the work since then if
+  // its server breaks; 0: it loses all of its work.
   time_ms checkpoint_interval = 0;
-  // The simulation ends at this time, even if jobs are still running.
-  time_ms until = max_time;
-  // Milliseconds from the migration of a job until it makes progress.
-  time_ms migration_cost = 0;
-  // The GPUs of each server, used to measure the fragmentation of idle GPUs; empty: not measured.
-  std::vector<std::uint32_t> servers{};
+  time_ms until = max_time;              // the simulation ends then, even if jobs are still running
+  time_ms migration_cost = 0;            // ms from the migration of a job until it makes progress
+  std::vector<std::uint32_t> servers{};  // GPUs of each, to measure fragmentation; empty: do not
 };
 
 // The speed of a job that nothing slows down, in thousandths.
@@ -75,14 +71,11 @@ struct simulation_result {
     std::uint32_t resized = 0;    // number of times that the job grew or shrank
     time_ms lost = 0;             // work lost in failures, in milliseconds at full speed
   };
-
   std::vector<job_record> jobs{};  // the history of each job
-  // GPUs in use over time. A GPU that two jobs share counts once.
-  utilization gpus{0};
-  // Fragmentation of the idle GPUs (0 to 1) times milliseconds, from time 0 to the last event.
-  double scattered = 0.0;
-  time_ms ended = 0;            // the time of the last event
-  std::uint64_t events = 0;     // the number of events
+  utilization gpus{0};             // GPUs in use over time; a GPU that two jobs share counts once
+  double scattered = 0.0;    // integral over time (ms) of the fragmentation of idle GPUs (0 to 1)
+  time_ms ended = 0;         // the time of the last event
+  std::uint64_t events = 0;  // the number of events
   std::uint64_t decisions = 0;  // the number of calls of decide()
   digest log{};                 // a digest of all events with their placements, in order
 };
@@ -96,7 +89,6 @@ struct job_metrics {
     time_ms p95 = 0;    // the 95th percentile
     time_ms p99 = 0;    // the 99th percentile
     time_ms max = 0;    // the maximum
-
     // Summarizes the values; all figures are 0 if there are none.
     [[nodiscard]] static time_summary of(std::vector<time_ms> values) {
       if (values.empty()) return {};
@@ -106,15 +98,13 @@ struct job_metrics {
       return {sum / static_cast<double>(values.size()), percentile(values, 50),
               percentile(values, 95), percentile(values, 99), values.back()};
     }
-    // The p-th percentile by nearest rank: the least of the values that p % of them do not exceed.
-    // Requires: values sorted, not empty; 0 <= p <= 100.
+    // The p-th percentile by nearest rank. Requires: values sorted, not empty; 0 <= p <= 100.
     [[nodiscard]] static time_ms percentile(std::span<const time_ms> values, double p) noexcept {
       APIARY_ASSERT(!values.empty() && p >= 0.0 && p <= 100.0);
       const double rank = std::ceil(p / 100.0 * static_cast<double>(values.size()));
       return values[rank < 1.0 ? 0 : static_cast<std::size_t>(rank) - 1];
     }
   };
-
   std::uint64_t ended = 0;    // jobs of these sizes that have ended
   std::uint64_t unended = 0;  // jobs of these sizes that have not ended
   time_summary completion{};  // from arrival to end
@@ -127,15 +117,13 @@ struct job_metrics {
   time_ms lost = 0;               // work that failures of servers undid, at full speed
   time_ms makespan = 0;           // from the first arrival of any job to the last end of these jobs
   // Over jobs of every size, from the first arrival to the last event:
-  double utilization = 0.0;  // the mean share of GPUs in use, 0 to 1
-  // The mean share of idle GPUs, 0 to 1, that a job of one whole server cannot use because other jobs
-  // use GPUs of the same server; 0 if simulation_options::servers is empty. This is not the measure
-  // of FGD (metric/fragmentation.h).
-  double fragmentation = 0.0;
+  double utilization = 0.0;  // the mean fraction of GPUs in use, 0 to 1
+  double fragmentation =
+      0.0;  // the mean fraction of idle GPUs that a job of one whole server cannot
+            // use, 0 to 1; 0 if simulation_options::servers is empty; not FGD's
 };
 
-// Computes the figures. Requires: `run` is a simulation of `jobs`.
-// Cost:     O(jobs log jobs).
+// Computes the figures in O(jobs log jobs). Requires: `run` is a simulation of `jobs`.
 [[nodiscard]] inline job_metrics metrics_of(const simulation_result& run,
                                             std::span<const timed_job> jobs,
                                             std::uint32_t min_gpus = 0,

@@ -30,7 +30,6 @@ struct job_list {
   std::vector<timed_job> jobs{};       // in order of arrival
   std::vector<std::string> tenants{};  // names, by tenant_id
   std::uint64_t left_out = 0;          // jobs of the file without GPUs or without duration
-
   // Sorts jobs by arrival (stable) and numbers them from job_id(0).
   static void number_by_arrival(std::vector<timed_job>& jobs) {
     std::stable_sort(jobs.begin(), jobs.end(),
@@ -55,24 +54,19 @@ struct job_generator {
     std::uint32_t gpus = 1;    // GPUs of a job
     std::uint32_t weight = 1;  // how often jobs ask for it
   };
-
   std::uint64_t seed = 1;     // seed of the random numbers
   std::uint32_t jobs = 1000;  // how many jobs
   std::uint32_t tenants = 1;  // how many tenants
   time_ms window = 1;         // arrivals are uniform in [0, window)
-  // The GPU time of a job (duration times GPUs) is uniform in [shortest, longest]; with per_gpu, the
-  // duration is.
-  time_ms shortest = 1;
-  time_ms longest = 1;          // the other bound, at least `shortest`
-  bool per_gpu = false;         // whether the duration is uniform, not the GPU time
+  time_ms shortest = 1;       // GPU times (duration times GPUs) are uniform in [shortest, longest]
+  time_ms longest = 1;        // at least `shortest`
+  bool per_gpu = false;       // durations are uniform in [shortest, longest], not GPU times
   std::vector<size> sizes{{}};  // the sizes of the jobs
 };
 
-// Draws the jobs. The estimate of a job is its duration.
-//
-// Errors: kInvalidArgument: no sizes, a size of 0 GPUs, weights that add up to 0, a time outside
-//         1 ... 2^32 - 1, or no tenants.
-// Cost:   O(jobs log jobs).
+// Draws the jobs. The estimate of a job is its duration. O(jobs log jobs).
+// Errors: kInvalidArgument: no sizes, a size of 0 GPUs, weights that add up to 0, a time outside 1
+//         ... 2^32 - 1, or no tenants.
 [[nodiscard]] inline absl::StatusOr<job_list> generate_jobs(const job_generator& spec) {
   constexpr time_ms most = 0xffffffff;
   std::uint64_t weights = 0;

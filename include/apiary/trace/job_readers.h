@@ -37,8 +37,8 @@ namespace detail {
   return value;
 }
 
-// Converts seconds with any number of decimals to milliseconds. Further decimals are cut off, or rounded
-// with halves up if `round`. nullopt for anything else, and for 10^12 seconds or more.
+// Converts seconds with decimals to milliseconds; further decimals are cut off, or rounded with
+// halves up if `round`. nullopt for anything else, and for 10^12 seconds or more.
 [[nodiscard]] inline std::optional<time_ms> milliseconds(std::string_view text, bool round) {
   const std::size_t point = text.find('.');
   const std::optional<std::int64_t> whole = digits(text.substr(0, point));
@@ -123,11 +123,11 @@ class job_collector {
 }  // namespace detail
 
 // Reads a CSV list with the columns timestamp (the arrival, UTC), duration (seconds), num_gpus and
-// cluster (the tenant). Times become milliseconds from the first arrival. The estimate of a job is its
-// duration. A job without GPUs or duration is left out and counted.
+// cluster (the tenant). Times become milliseconds from the first arrival. The estimate of a job is
+// its duration. A job without GPUs or duration is left out and counted.
 //
-// Errors:  kInvalidArgument (kOutOfRange for a line that is too long) with a message that begins with
-//          the name of the text and the line.
+// Errors:  kInvalidArgument (kOutOfRange for a line that is too long); the message begins with the
+//          name of the text and the line.
 // Example: examples/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_philly(line_reader lines) {
   enum : std::size_t { timestamp, duration, num_gpus, tenant };
@@ -160,15 +160,13 @@ class job_collector {
 }
 
 // Reads a list with 18 numbers per line, separated by spaces or tabs; a comment starts with ';'. A
-// processor of the list is a GPU.
-//
-// The module's page says which fields are used, and how. Times become milliseconds from the first
-// arrival. A job without processors or run time is left out and counted.
+// processor is a GPU; the module's page says which fields are used, and how. Times become
+// milliseconds from the first arrival. A job without processors or run time is left out and
+// counted.
 //
 // Model:   Chapin et al., "Benchmarks and standards for the evaluation of parallel job schedulers"
 //          (JSSPP 1999), version 2.2 of the format.
-// Errors:  kInvalidArgument (kOutOfRange for a line that is too long) with a message that begins with
-//          the name of the text and the line.
+// Errors:  as read_philly.
 // Example: examples/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_swf(line_reader lines) {
   enum : std::size_t {

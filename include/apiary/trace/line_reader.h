@@ -22,17 +22,15 @@
 APIARY_NAMESPACE_BEGIN
 
 // Reads a text line by line; the text may be larger than memory.
-//
-// Accepts: LF and CRLF, a last line without line end, blank lines at the end, a UTF-8 byte order mark at
-//          the start.
-// Errors:  kInvalidArgument: a control character (NUL included; tabs unless allow_tabs() was called),
-//          or a blank line followed by a line that is not blank. kOutOfRange: a line longer than
+// Accepts: LF and CRLF, a last line without line end, blank lines at the end, a UTF-8 byte order
+//          mark.
+// Errors:  kInvalidArgument: a control character (NUL included; tabs unless allow_tabs() was
+//          called), or a blank line before one that is not. kOutOfRange: a line longer than
 //          max_line bytes.
 // Cost:    O(bytes); memory for two lines of max_line bytes.
 class line_reader {
  public:
   static constexpr std::size_t max_line = 65536;  // bytes
-
   // Opens the file at `path`. Errors: kNotFound, kPermissionDenied, ... as the system says.
   [[nodiscard]] static absl::StatusOr<line_reader> open(const std::string& path) {
     std::FILE* file = std::fopen(path.c_str(), "rb");
@@ -42,15 +40,12 @@ class line_reader {
     lines.buffer_.resize(2 * max_line);
     return lines;
   }
-
   // Reads `text`; messages name it `name`. Requires: the text outlives the reader.
   line_reader(std::string name, std::string_view text) : name_(std::move(name)), rest_(text) {}
-
   // Accepts tabs from now on.
   void allow_tabs() noexcept { tabs_ = true; }
-
-  // Sets `line` to the next line without its line end, valid until the next call. Returns false at the
-  // end of the text.
+  // Sets `line`, valid until the next call, to the next line without its end; false: the text
+  // ended.
   [[nodiscard]] absl::StatusOr<bool> next(std::string_view& line) {
     std::uint64_t blank_at = 0;
     while (true) {
@@ -72,7 +67,6 @@ class line_reader {
     }
     return true;
   }
-
   // The text in quotes for a message: cut at 60 bytes, with unprintable bytes as \xNN.
   [[nodiscard]] static std::string quoted(std::string_view text) {
     constexpr std::string_view digits = "0123456789abcdef";
@@ -89,12 +83,10 @@ class line_reader {
     }
     return out += text.size() > 60 ? "...\"" : "\"";
   }
-
   // The name of the file, for messages.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   // The number of the last line read, from 1; 0 before the first.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-
   // A kInvalidArgument about the last line read: "name:number: what".
   [[nodiscard]] absl::Status error(const std::string& what) const {
     return absl::InvalidArgumentError(name_ + ":" + std::to_string(number_) + ": " + what);
@@ -127,7 +119,6 @@ class line_reader {
     if (number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
     return true;
   }
-
   // Moves the unread bytes to the start of the buffer and fills the rest from the file.
   absl::Status refill() {
     std::copy(rest_.begin(), rest_.end(), buffer_.begin());

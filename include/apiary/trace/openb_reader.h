@@ -31,8 +31,7 @@ APIARY_NAMESPACE_BEGIN
 // Numbers the names of GPU models. Reading a node list adds names; reading a task list looks them up.
 class gpu_model_names {
  public:
-  // The number of the model; a new name gets the next number. nullopt if there are max_gpu_models
-  // names already.
+  // The number of the model; a new name gets the next one, or nullopt after max_gpu_models names.
   [[nodiscard]] std::optional<gpu_model> intern(std::string_view name) {
     if (const std::optional<gpu_model> known = find(name)) return known;
     if (names_.size() == max_gpu_models) return std::nullopt;
@@ -45,9 +44,9 @@ class gpu_model_names {
     if (at == names_.end()) return std::nullopt;
     return static_cast<gpu_model>(at - names_.begin());
   }
-  // The set of GPU models that a spec names: all models for "", otherwise names separated by '|'; a
-  // name may occur twice. Names that no node has are ignored. Returns nullopt and sets `why` for an
-  // empty name, or if no node has any of the models.
+  // The set of GPU models of a spec: all for "", otherwise names separated by '|'. Names that no
+  // node has are ignored. Returns nullopt and sets `why` for an empty name, or if no node has any
+  // of the models.
   [[nodiscard]] std::optional<model_set> parse_spec(std::string_view spec, std::string& why) const {
     if (spec.empty()) return any_model;
     model_set set = 0;
@@ -82,8 +81,7 @@ namespace detail {
                      std::to_string(line));
 }
 
-// Reads a list of names of that kind, one per line, as indices of `names`. `once`: no name may occur
-// twice.
+// Reads names of that kind, one per line, as indices of `names`. `once`: no name occurs twice.
 [[nodiscard]] inline absl::StatusOr<std::vector<std::uint32_t>> read_indices(
     line_reader& lines, const std::string& kind, std::span<const std::string_view> names,
     bool once) {
@@ -107,13 +105,12 @@ namespace detail {
 
 }  // namespace detail
 
-// Errors of all readers below: kInvalidArgument (kOutOfRange for a line that is too long) with a message
-// that begins with the name of the text and, unless the fault concerns the whole text, the line; the
-// error of the system if a file cannot be read to its end.
+// Errors of all readers below: kInvalidArgument (kOutOfRange for a line that is too long), and the
+// message begins with the name of the text and the line, if any; or the system's error.
 
 // Reads a node list, columns sn, cpu_milli, memory_mib, gpu, model. A node has at most
-// max_gpus_per_node GPUs and, if it has any, one model. Names are unique. No name is "-", which stands
-// for "no node" where decisions are written (sim/replay.h).
+// max_gpus_per_node GPUs, of one model. Names are unique, and none is "-" (no node, see
+// sim/replay.h).
 [[nodiscard]] inline absl::StatusOr<trace_cluster> read_nodes(line_reader lines,
                                                               gpu_model_names& models) {
   enum : std::size_t { sn, cpu_milli, memory_mib, gpu, model };
@@ -153,8 +150,7 @@ namespace detail {
   return read;
 }
 
-// Reads a list of node names, one per line, and returns the nodes in that order. Every node must be named
-// exactly once.
+// Reads the names of all nodes, one per line, each once; returns the nodes in that order.
 [[nodiscard]] inline absl::StatusOr<trace_cluster> read_node_order(line_reader lines,
                                                                    const trace_cluster& nodes) {
   const std::vector<std::string_view> names(nodes.names.begin(), nodes.names.end());
@@ -175,10 +171,10 @@ namespace detail {
   return ordered;
 }
 
-// Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if present,
-// gpu_spec. The rules of the traces hold: a task without GPUs has neither gpu_milli nor gpu_spec; a
-// gpu_milli above 1000 means 1000; a task with several GPUs takes whole ones. One GPU with gpu_milli 0 is
-// an error, and so is a spec that names none of `models` (those that read_nodes() found).
+// Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and optionally
+// gpu_spec. Without GPUs, gpu_milli and gpu_spec are ignored; above 1000 or with several GPUs,
+// gpu_milli means 1000. Errors: one GPU with gpu_milli 0; a spec that names none of `models` (from
+// read_nodes()).
 [[nodiscard]] inline absl::StatusOr<std::vector<named_task>> read_tasks(
     line_reader lines, const gpu_model_names& models) {
   enum : std::size_t { name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec };
@@ -226,8 +222,8 @@ namespace detail {
   return tasks;
 }
 
-// Reads a list of task names, one per line, as indices of `tasks`. A name may occur more than once: the
-// task then arrives again as another job.
+// Reads task names, one per line, as indices of `tasks`. A task whose name occurs again arrives
+// again as another job.
 [[nodiscard]] inline absl::StatusOr<std::vector<std::uint32_t>> read_arrivals(
     line_reader lines, std::span<const named_task> tasks) {
   std::vector<std::string_view> names;

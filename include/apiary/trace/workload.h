@@ -28,27 +28,23 @@ struct trace_cluster {
   dense_map<node_id, std::string> names{};  // the name of each node
 };
 
-// A task and its name. `spec` numbers the GPU specs of all tasks in ascending order of their text; it
-// becomes task_kind::spec.
+// A task and its name.
 struct named_task {
   std::string name{};      // its name in the trace
   task_request request{};  // what it asks for
-  std::uint32_t spec = 0;  // number of its GPU spec
+  std::uint32_t spec = 0;  // task_kind::spec: its GPU spec, numbered in order of the texts
 };
 
-// Tasks, and their arrivals in order, as indices of `tasks`. A task may arrive more than once (each time
-// as another job) or never.
+// Tasks, and their arrivals in order. A task may arrive more than once (as another job) or never.
 struct workload {
   std::vector<named_task> tasks{};        // each task once
   std::vector<std::uint32_t> arrivals{};  // indices of `tasks`
-
   // Every task arrives once, in the order of the list.
   [[nodiscard]] static std::vector<std::uint32_t> in_order(std::span<const named_task> tasks) {
     std::vector<std::uint32_t> arrivals(tasks.size());
     std::iota(arrivals.begin(), arrivals.end(), 0U);
     return arrivals;
   }
-
   // Every task arrives once, in a random order that depends on the seed alone.
   [[nodiscard]] static std::vector<std::uint32_t> in_random_order(std::span<const named_task> tasks,
                                                                   std::uint64_t seed) {
@@ -57,7 +53,6 @@ struct workload {
     random.shuffle(arrivals);
     return arrivals;
   }
-
   // The kind of each task: a history for task_mix::from_history().
   [[nodiscard]] static std::vector<task_kind> kinds(std::span<const named_task> tasks) {
     std::vector<task_kind> kinds;
@@ -77,19 +72,17 @@ struct workload {
 struct synthetic_trace {
   // The parameters of openb_like().
   struct options {
-    std::uint64_t seed = 1;      // seed of the random numbers
-    std::uint32_t nodes = 1213;  // the size of the original
-    std::uint32_t load_percent =
-        130;  // GPUs that all tasks ask for, in % of the GPUs of the cluster
+    std::uint64_t seed = 1;            // seed of the random numbers
+    std::uint32_t nodes = 1213;        // the size of the original
+    std::uint32_t load_percent = 130;  // GPUs that all tasks ask for, in % of the cluster's
   };
-
   trace_cluster nodes{};  // the cluster
   workload work{};        // the tasks
 };
 
 namespace detail {
 
-// The shapes of the nodes of the openb cluster (Alibaba, 2023), with their numbers of nodes.
+// The shapes of the nodes of the openb cluster (Alibaba, 2023), and how many nodes have them.
 struct weighted_shape {
   std::uint32_t weight;
   node_shape shape;
@@ -112,8 +105,8 @@ inline constexpr weighted_shape openb_shapes[] = {
     {2, {{128000, 1048576}, 1, 6}},   // A10
 };
 
-// The kinds of its tasks, with their numbers of tasks: the kinds seen at least 31 times and those with
-// several GPUs, together 93 % of all tasks.
+// Its kinds of tasks, and their numbers: those seen at least 31 times or with several GPUs, 93 % of
+// all.
 struct weighted_task {
   std::uint32_t weight;
   resources host;
@@ -165,14 +158,12 @@ template <class T, std::size_t N>
 
 }  // namespace detail
 
-// Draws a cluster with the node shapes of the openb cluster in their proportions and in random order, and
-// tasks by the frequency of their kind until they ask for spec.load_percent of the GPUs. Each task
-// arrives once. Equal specs give equal traces on every platform.
-//
-// Model:    Alibaba cluster-trace-gpu-v2023, the marginal distributions of its node and task lists.
-//           Unlike in the trace, tasks are independent of each other.
-// Requires: spec.nodes > 0.
-// Cost:     O(nodes + tasks).
+// Draws a cluster with the node shapes of openb in their proportions and in random order, and tasks
+// by the frequency of their kind until they ask for spec.load_percent of the GPUs. Each task
+// arrives once. Equal specs give equal traces on every platform. O(nodes + tasks). Requires:
+// spec.nodes > 0.
+// Model: Alibaba cluster-trace-gpu-v2023, the marginal distributions of its node and task lists.
+//        Unlike in the trace, tasks are independent of each other.
 [[nodiscard]] inline synthetic_trace openb_like(const synthetic_trace::options& spec) {
   APIARY_ASSERT(spec.nodes > 0);
   rng random(spec.seed);

@@ -28,13 +28,11 @@ struct resize {
   friend constexpr bool operator==(resize, resize) noexcept = default;
 };
 
-// Gives `gpus` idle GPUs of a server to its jobs (`more`): one at a time to the job with the fewest GPUs
-// that can use more; ties go to the lower id. Otherwise takes GPUs back: one at a time from the job with
-// the most GPUs that has grown; ties go to the higher id. Stops when there is no such job. Returns the
-// jobs that changed, in the order of `jobs`.
-//
+// Gives `gpus` idle GPUs of a server (`more`) one by one to the job with the fewest that can use
+// more (ties: the lower id), or takes GPUs from the job with the most that has grown (ties: the
+// higher id), while there is such a job. Returns the jobs that changed, in the order of `jobs`.
+// O(jobs * gpus).
 // Model: "Gandiva" (OSDI 2018), §3.2, grow-shrink, for jobs that opted in.
-// Cost:  O(jobs * gpus).
 [[nodiscard]] inline std::vector<resize> resized(std::span<const elastic_job> jobs,
                                                  std::uint32_t gpus, bool more) {
   std::vector<elastic_job> now(jobs.begin(), jobs.end());

@@ -35,30 +35,23 @@ struct fragmentation_move {
   friend bool operator==(const fragmentation_move&, const fragmentation_move&) = default;
 };
 
-// Finds the move of one task that lowers the cluster's fragmentation F most for each GPU moved.
-//
-// For each kind of task it keeps the gain of placing such a task on every node, and updates only the
-// nodes that changed. It changes no node itself.
-//
-// Model:    defragmentation by migration as in "Gandiva" (OSDI 2018), §3.2, with the measure of
-//           "Beware of Fragmentation" (USENIX ATC 2023), §3, instead of free GPUs by server.
+// Finds the move of one task that lowers the cluster's fragmentation F most for each GPU moved. For
+// each kind of task it keeps the gain on every node, and updates the nodes that changed.
+// Model:    migration as in "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of
+//           Fragmentation" (USENIX ATC 2023), §3, instead of free GPUs by server.
 // Requires: the same nodes at each call; update() after each change of one. W < 2^32.
-// Cost:     best O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes); 24 bytes a kind
-//           and node.
-// Example:  examples/gandiva_tasks.cpp
+// Cost:     best O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes); 24 bytes a
+//           kind and node.
 class fragmentation_moves {
  public:
   explicit fragmentation_moves(fragmentation metric) : metric_(std::move(metric)) {}
-
   [[nodiscard]] const fragmentation& metric() const noexcept { return metric_; }
-
   // Node n has changed.
   void update(node_id n) {
     if (!kinds_.empty()) changes_.push_back(n);
   }
-
-  // The move that gains most for each GPU moved, if that is more than `cost` thousandths of a GPU. A
-  // task without GPUs counts as one GPU. Ties go to the first task, then node, then device.
+  // The move that gains most for each GPU moved (a task without GPUs counts as one), if that is
+  // more than `cost` thousandths. Ties go to the first task, then node, then device.
   [[nodiscard]] std::optional<fragmentation_move> best(const node_table& nodes,
                                                        std::span<const placed_task> tasks,
                                                        std::uint32_t cost) {
@@ -101,7 +94,6 @@ class fragmentation_moves {
     entry best[2]{};          // on two nodes
   };
   using kind_key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, milli_gpu, model_set>;
-
   // Thousandths that count as moved.
   [[nodiscard]] static std::uint64_t gpus(const task_request& task) noexcept {
     return task.wants_gpu() ? task.total_gpu_milli() : whole_gpu;

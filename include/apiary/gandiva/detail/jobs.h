@@ -39,14 +39,13 @@ struct gandiva_job {
   delays waited{};        // since it came or last stopped, until it was last queued or suspended
   delays entered{};       // reading of its queue's clock when it was queued
   time_ms moved = 0;      // when it last started or migrated
-  job_id leader{};  // valid: this job is packed onto the GPUs of that one, and runs when that does
-  job_id follower{};              // valid: that job is packed onto the GPUs of this one
-  bool kept = false;              // it is packed, and that has proved to pay
+  job_id leader{};        // valid: this job is packed onto the leader's GPUs and runs when it runs
+  job_id follower{};      // valid: that job is packed onto the GPUs of this one
+  bool kept = false;      // it is packed, and that has proved to pay
   pair_packing::sample alone{};   // what was measured when it ran alone; a rate of 0: nothing
-  std::uint64_t packed_rate = 0;  // since it was packed, or another onto it; 0: not measured
-  std::uint64_t decision = 0;     // the last one that acted on it ...
-  std::size_t action = 0;         // ... and where its action is
-
+  std::uint64_t packed_rate = 0;  // since it was packed; 0: not measured
+  std::uint64_t decision = 0;     // the last one that acted on it
+  std::size_t action = 0;         // index of that decision's action
   [[nodiscard]] bool runs() const noexcept { return phase == gandiva_phase::run; }
   [[nodiscard]] bool packed() const noexcept { return leader.valid() || follower.valid(); }
   [[nodiscard]] bool profiled() const noexcept { return alone.rate > 0; }
@@ -57,19 +56,16 @@ struct gandiva_job {
   }
 };
 
-// The jobs, their servers and the actions of a decision, at most one a job: if a job shrinks and then
-// stops, only the stop remains. The callers decide which changes to make.
+// The jobs, their servers and the actions of a decision, at most one a job: if a job shrinks and
+// then stops, only the stop remains. A change costs O(jobs of the server + log servers).
 //
-// A packed job is the follower of its leader: both run on the leader's GPUs, start together and stop
-// together; the pool gives these GPUs to the leader. A follower counts in its server's load until its
+// A packed job is the follower of its leader: both run on the leader's GPUs, start and stop
+// together; the pool gives the GPUs to the leader. A follower counts in its server's load until its
 // packing is kept. When one of the two ends, the other keeps the GPUs.
-//
-// Cost: a change O(jobs of the server + log servers).
 class gandiva_jobs {
  public:
   gandiva_jobs(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
       : servers_(gpus, servers_per_rack) {}
-
   [[nodiscard]] const gandiva_servers& servers() const noexcept { return servers_; }
   [[nodiscard]] const server_pool& pool() const noexcept { return servers_.pool(); }
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
@@ -84,10 +80,9 @@ class gandiva_jobs {
   // Requires: there is such a job. The reference is valid while the job exists.
   [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
   [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
-  // Guests, and jobs on several servers, ascending.
+  // Packed followers; jobs on several servers. Ascending.
   [[nodiscard]] const std::set<job_id>& followers() const noexcept { return followers_; }
   [[nodiscard]] const std::set<job_id>& wide() const noexcept { return wide_; }
-
   // Requires: there is no job of this id.
   gandiva_job& add(const job_request& r, time_ms now) {
     gandiva_job& job = jobs_[r.job.value];
@@ -110,8 +105,7 @@ class gandiva_jobs {
     touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
     return touched;
   }
-
-  // A decision begins; its actions are appended to `actions`, which must not shrink meanwhile.
+  // Begins a decision that appends to `actions`, which must not shrink before end().
   void begin(time_ms now, std::vector<job_action>& actions) {
     ++decision_;
     now_ = now;
@@ -120,8 +114,7 @@ class gandiva_jobs {
   void end() noexcept { actions_ = nullptr; }
   // Whether this decision has an action for the job.
   [[nodiscard]] bool acted(const gandiva_job& r) const noexcept { return r.decision == decision_; }
-
-  // The job is on the server from now on, suspended. Requires: it is on no server, or suspended and not
+  // Puts the job on the server, suspended. Requires: it is on no server, or suspended and not
   // packed.
   void settle(gandiva_job& r, node_id n) {
     std::optional<std::int64_t> least;
@@ -153,7 +146,7 @@ class gandiva_jobs {
     halt(r, job_action::verb::suspend);
     if (r.follower.valid()) halt(at(r.follower), job_action::verb::suspend);
   }
-  // The job leaves its servers without an action, and is queued.
+  // Takes the job off its servers without an action, and queues it.
   void leave(gandiva_job& r, time_ms now) {
     if (r.follower.valid()) {
       gandiva_job& heir = at(r.follower);
@@ -182,9 +175,8 @@ class gandiva_jobs {
       r.place.clear();
     });
   }
-
-  // Shrinks jobs of the server that have grown until so many GPUs are idle. Requires: no more than the
-  // idle GPUs and those that jobs have grown by.
+  // Shrinks jobs that have grown until so many GPUs are idle. Requires: no more than the idle GPUs
+  // and those that jobs have grown by.
   void free_grown(node_id n, std::uint32_t gpus) {
     const std::uint32_t idle = pool().idle(n);
     if (idle >= gpus) return;
@@ -218,10 +210,9 @@ class gandiva_jobs {
     r.place[0].gpu_mask |= more[0].gpu_mask;
     emit(r, {job_action::verb::grow, r.request.job, r.place, {}});
   }
-
-  // Migrates the job to so many GPUs of each of these servers, as many as it asked for. A follower is
-  // then no longer packed. Requires: it runs and has no follower; the servers have as many
-  // unsubscribed GPUs, the job's own included.
+  // Migrates the job to so many GPUs of each of these servers, as many as it asked for; undoes its
+  // packing. Requires: it runs and has no follower; the servers have these GPUs unsubscribed or of
+  // the job.
   void migrate(gandiva_job& r, const std::vector<std::pair<node_id, std::uint32_t>>& to) {
     if (r.leader.valid()) {
       unlink(at(r.leader), r);
@@ -248,10 +239,8 @@ class gandiva_jobs {
     touched_.push_back(place[0].node);
     emit(r, {job_action::verb::migrate, r.request.job, std::move(place), {}});
   }
-
-  // Packs a job onto the GPUs of another one on the same server; it starts there, or migrates there if
-  // it runs. Requires: neither is packed, both asked for the same number of GPUs, and the leader runs
-  // on so many.
+  // Starts or migrates the follower on the GPUs of the leader, on the same server. Requires:
+  // neither is packed, both asked for the same number of GPUs, and the leader runs on so many.
   void pack(gandiva_job& leader, gandiva_job& follower) {
     if (follower.runs()) {
       servers_.pool().give(follower.place);
@@ -301,7 +290,7 @@ class gandiva_jobs {
     if (before.server.valid()) touched_.push_back(before.server);
     if (after.server.valid() && after.server != before.server) touched_.push_back(after.server);
   }
-  // The GPUs of a job on one of its several servers are taken, or released.
+  // Takes or releases the GPUs of a job on one of its several servers.
   void pin(const gandiva_job& r, const placement& p, bool comes) {
     const gandiva_claim part{p.node, r.request.gpus, p.num_gpus(), false, true};
     servers_.change(r.request.job, comes ? gandiva_claim{} : part, comes ? part : gandiva_claim{});
@@ -322,8 +311,7 @@ class gandiva_jobs {
     edit(r, [&] { r.phase = gandiva_phase::suspended; });
     emit(r, {what, r.request.job, {}, {}});
   }
-  // Appends the action. A job that shrank in this decision may shrink again or stop: the new action
-  // replaces the old one.
+  // Appends the action, or replaces that of a job that shrank in this decision.
   void emit(gandiva_job& r, job_action action) {
     if (acted(r)) {
       APIARY_VERIFY((*actions_)[r.action].what == job_action::verb::shrink);

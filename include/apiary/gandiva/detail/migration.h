@@ -26,12 +26,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What migration needs to know of a server.
+// The GPUs of a server; a broken one has no free GPUs.
 struct server_capacity {
   std::uint32_t gpus = 0;
-  std::uint32_t free = 0;  // GPUs that a job may move to; 0 on a broken server
+  std::uint32_t free = 0;  // GPUs that a job may move to
 };
-// A number of GPUs on a server, which is an index.
+// GPUs of a server, which is an index.
 struct gpus_on_server {
   std::uint32_t server = 0;
   std::uint32_t gpus = 0;
@@ -51,23 +51,19 @@ struct migration {
   friend bool operator==(const migration&, const migration&) = default;
 };
 
-// What a move gains: how many fewer free GPUs are unusable for typical jobs, then how many more are
-// usable for a job of one, two, three, ... GPUs, summed over these sizes. The second counts only where
-// the first is equal, as it is without a typical workload.
+// What a move gains; `sizes` decides only where `typical` is equal.
 struct move_gain {
-  std::int64_t typical = 0;  // the fall of W * F, metric/fragmentation.h
-  std::int64_t sizes = 0;    // the rise of the GPUs usable for a job of one, two, ... GPUs, summed
+  std::int64_t typical = 0;  // fall of W * F (metric/fragmentation.h); 0 without typical tasks
+  std::int64_t sizes = 0;    // rise of the GPUs usable for jobs of k GPUs, over k = 1, 2, ...
   friend constexpr auto operator<=>(const move_gain&, const move_gain&) noexcept = default;
 };
 
-// Computes the gain of a move from the free GPUs of both servers.
-//
-// Cost: O(1) a move, a table of 264 bytes.
+// Computes the gain of a move in O(1) from the free GPUs of both servers.
 class move_gains {
  public:
-  // Without a typical workload.
+  // No task is typical.
   move_gains() = default;
-  // The tasks of the metric's mix are typical, as whole GPUs of that model; CPU does not count.
+  // The tasks of the metric are typical, as whole GPUs of `model`; CPU does not count.
   explicit move_gains(const fragmentation& metric, gpu_model model = 0) noexcept {
     node_state server;
     server.gpus = max_gpus_per_node;
@@ -82,9 +78,8 @@ class move_gains {
       }
     }
   }
-
-  // The gain of a job of so many GPUs that moves from a server with `from` free GPUs to one with `to`.
-  // Requires: gpus <= to, from + gpus at most 32.
+  // The gain of a job that moves from a server with `from` free GPUs to one with `to`. Requires:
+  // gpus <= to, from + gpus at most 32.
   [[nodiscard]] move_gain operator()(std::uint32_t from, std::uint32_t to,
                                      std::uint32_t gpus) const noexcept {
     APIARY_ASSERT(gpus <= to && from + gpus < usable_.size());
@@ -99,21 +94,17 @@ class move_gains {
   std::array<std::int64_t, buddy_fragmentation::max_levels + 1> usable_{};
 };
 
-// Chooses migrations that empty servers, so that free GPUs are together on few servers. While a server
-// with jobs has at least `threshold` free GPUs, takes the one with the most (ties: the first) and moves
-// its jobs, the largest first, ties by id. Each job goes to the server where it gains most (ties: the
-// fewest free GPUs, then the first); the server must have enough free GPUs for it, no more than the
-// job's own server, and at least one job. A job that gains nowhere stays. Each server is emptied at
-// most once. Returns the migrations in order; no job moves twice.
-//
-// Without a typical workload, a job of g GPUs that moves from a server with a free GPUs to one with b
-// gains 2 g (a - b + g), at least 2 g^2, so it goes where the fewest GPUs are free.
-//
-// Model:    "Gandiva" (OSDI 2018), §3.2, migration: jobs leave the server with the most free GPUs
-//           until every non-idle one has fewer than 3 of 4. Differs: ties may be destinations; what
-//           a move gains is measured, by the fragmentation of FGD where a workload is typical.
-// Requires: each server that is not broken has the GPUs of its residents beside its free ones;
-//           residents of broken ones (free = 0) stay; at most 32 GPUs a server; threshold > 0.
+// Chooses migrations that bring free GPUs together on few servers; returns them in order. While a
+// server with jobs has at least `threshold` free GPUs, it empties the one with the most (ties: the
+// first), each server at most once. It moves the largest jobs first (ties: by id), each to the
+// server where it gains most (ties: the fewest free GPUs, then the first) among those in use with
+// no more free GPUs than its own. A job that gains nowhere stays; no job moves twice.
+// Model:    "Gandiva" (OSDI 2018), §3.2, migration. Differs: servers with as many free GPUs may be
+//           destinations; the gain of a move is measured, by the fragmentation of FGD if there are
+//           typical tasks. Otherwise a job of g GPUs that moves from a to b free GPUs gains 2 g (a
+//           - b + g).
+// Requires: each healthy server has the GPUs of its residents beside its free ones; at most 32 GPUs
+//           a server; threshold > 0. Residents of broken servers stay.
 // Cost:     O(servers + jobs log jobs), and for each move O(log64 servers) a number of GPUs.
 [[nodiscard]] inline std::vector<migration> defragment(std::span<const server_capacity> servers,
                                                        std::span<const resident> jobs,
@@ -173,11 +164,10 @@ class move_gains {
   return moves;
 }
 
-// Brings a job together: its GPUs on as few servers as possible; empty if these are not fewer than it
-// has (`now`). The job's own GPUs count as free. Takes the servers with the most free GPUs (ties: those
-// that the job uses, then the first); the last server is the one with the fewest that are enough.
-//
-// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs that are not together move.
+// The fewest servers for a job; empty if it needs all that it has (`now`). Its own GPUs count as
+// free. Takes the servers with the most free GPUs (ties: the job's own, then the first); the last
+// server is the one with the fewest that are enough.
+// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs on several servers move together.
 // Requires: `now` names servers once each, ascending.
 // Cost:     O(servers log servers); `servers` may be only those with free GPUs and the job's own.
 [[nodiscard]] inline std::vector<gpus_on_server> gather(std::span<const server_capacity> servers,
@@ -219,11 +209,11 @@ class move_gains {
   return to;
 }
 
-// Brings jobs on several servers together after departures, and empties servers. A job that started or
-// moved less than `rest` ago does not move: it would lose too much of its time.
-//
-// Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with unsubscribed GPUs
-//       and the jobs of those that are left), and nothing where none has `threshold` of them.
+// Gathers jobs after departures, and empties servers. A job that started or moved less than `rest`
+// ago does not move: it would lose too much of its time.
+// Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with unsubscribed
+//       GPUs and the jobs of those to be emptied), and nothing if no server has `threshold` of
+//       them.
 class gandiva_migration {
  public:
   gandiva_migration(std::uint32_t threshold, time_ms rest, const move_gains& gains)
@@ -250,7 +240,6 @@ class gandiva_migration {
       if (!to.empty()) jobs.migrate(r, v.places(to));
     }
   }
-
   // Returns whether a job moved, or may move later.
   bool defragment(gandiva_jobs& jobs, time_ms now) const {
     bool any = false;
@@ -280,7 +269,7 @@ class gandiva_migration {
     for (const migration& m : detail::defragment(v.capacities, residents, threshold_, gains_)) {
       more = true;
       gandiva_job& r = jobs.at(m.job);
-      if (jobs.acted(r)) break;  // it shrank for a new job: the other moves wait for the next time
+      if (jobs.acted(r)) break;  // it shrank for a new job: the other moves wait
       jobs.migrate(r, v.places(m.to));
     }
     return more;
@@ -319,13 +308,11 @@ class gandiva_migration {
   move_gains gains_;
 };
 
-// Lets jobs grow to GPUs of their server on which nothing has changed for a while.
-//
-// Cost: watch O(jobs of the server + log servers); grow the same for each server whose period is over.
+// Grows jobs to GPUs of their server on which nothing has changed for a while.
+// Cost: watch, and grow for each server whose period is over, O(jobs of the server + log servers).
 class gandiva_growth {
  public:
   explicit gandiva_growth(time_ms idle_period) : period_(idle_period) {}
-
   // When jobs of a server may grow next; max_time: none.
   [[nodiscard]] time_ms next() const noexcept {
     return timers_.empty() ? max_time : timers_.first().at;

@@ -18,21 +18,18 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Tries packing on over-subscribed servers, one trial a server and quantum (gandiva/packing.h). A job
-// outside the time slice is packed with a job of the slice; both have been profiled alone, and have the
-// same number of GPUs and the same priority. One quantum later the packing is kept if both jobs
-// together do more than in time slices; otherwise it is undone and that pair is not tried again. A
-// packing that is kept is judged again at each quantum.
-//
+// Tries packing on over-subscribed servers, one pair a server and quantum: a job outside the time
+// slice with a job of the slice, of the same number of GPUs and priority, both profiled alone. At
+// each quantum a packing is kept if both jobs together do more than in time slices; otherwise it is
+// undone and the pair is not tried again.
 // Cost: judge, separate O(packed jobs); choose as pair_packing::next.
 class gandiva_packing {
  public:
-  // servers: 0 if nothing is packed. gpu_memory: of each GPU, in the unit of the samples.
+  // servers: 0 without packing. gpu_memory: of each GPU, in the unit of the samples.
   gandiva_packing(std::size_t servers, std::uint64_t gpu_memory)
       : gpu_memory_(gpu_memory), trials_(servers) {}
-
-  // At a quantum: keeps or undoes each packing. Jobs that separate() can give their own GPUs on their
-  // server are left alone.
+  // At a quantum: keeps or undoes each packing, except of jobs that separate() gives their own
+  // GPUs.
   void judge(gandiva_jobs& jobs) {
     for (const job_id job : std::vector<job_id>(jobs.followers().begin(), jobs.followers().end())) {
       gandiva_job& follower = jobs.at(job);
@@ -51,9 +48,8 @@ class gandiva_packing {
       jobs.unpack(follower);
     }
   }
-
-  // Gives packed jobs their own GPUs if some are unsubscribed: on their server, else on the server
-  // with the fewest unsubscribed GPUs that are enough.
+  // Migrates followers to unsubscribed GPUs: of their server, else of the server with the fewest
+  // that are enough.
   void separate(gandiva_jobs& jobs) {
     if (jobs.servers().max_unsubscribed() == 0) {
       // Only trials may fit then: on a server that is just full.
@@ -70,9 +66,7 @@ class gandiva_packing {
       if (to.valid()) jobs.migrate(follower, {{to, gpus}});
     }
   }
-
-  // The next pair to pack: indices into `waiting`, jobs of the server outside the time slice, and into
-  // `running`, jobs of the slice.
+  // The next pair to pack: indices into `waiting`, jobs outside the time slice, and `running`.
   [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> choose(
       const gandiva_jobs& jobs, node_id n, std::span<gandiva_job* const> waiting,
       std::span<gandiva_job* const> running) const {

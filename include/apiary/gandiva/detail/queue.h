@@ -16,19 +16,18 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The jobs that wait for a server: one queue for each number of GPUs, by arrival. All jobs of a queue
-// wait for the same cause, so one clock a queue measures the delays of all its jobs.
-//
+// The jobs that wait for a server: one queue for each number of GPUs, by arrival. All jobs of a
+// queue wait for the same cause, so one clock a queue measures the delays of all its jobs.
 // Cost: enter, leave O(log waiting jobs); the rest O(distinct numbers of GPUs), callbacks excluded.
 class gandiva_queue {
  public:
-  // The job waits from now on.
+  // Adds a job that waits from now on.
   void enter(gandiva_job& r, time_ms now) {
     queue& q = queues_[r.request.gpus];
     q.jobs.emplace(r.key, r.request.job.value);
     r.entered = q.clock.at(now);
   }
-  // The job waits no longer; adds the time that it waited to r.waited. Requires: it waits.
+  // Removes a waiting job, and adds the time that it waited to r.waited.
   void leave(gandiva_job& r, time_ms now) {
     const auto at = queues_.find(r.request.gpus);
     at->second.jobs.erase({r.key, r.request.job.value});
@@ -37,8 +36,8 @@ class gandiva_queue {
     r.since = now;
     if (at->second.jobs.empty()) queues_.erase(at);
   }
-  // Calls place(job) for the jobs by arrival; it returns whether it took the job out of the queue. After
-  // the first job of a queue that stays, the others of that queue are not tried.
+  // Calls place(job) by arrival; it returns whether the job left the queue. If a job stays, the
+  // others of its queue are not tried.
   template <class Place>
   void place_all(Place&& place) {
     std::set<std::uint32_t> failed;
@@ -54,8 +53,7 @@ class gandiva_queue {
       if (!place(job_id(first->second))) failed.insert(wanted);
     }
   }
-  // Sets the cause of each queue: capacity if its jobs ask for more than `idle` GPUs, else
-  // fragmentation.
+  // Sets the cause of each queue, from the number of idle GPUs.
   void explain(std::uint32_t idle, time_ms now) {
     for (auto& [gpus, q] : queues_) {
       q.clock.set(gpus > idle ? delay_cause::capacity : delay_cause::fragmentation, now);

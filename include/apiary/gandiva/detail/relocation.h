@@ -19,16 +19,16 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Moves suspended jobs to servers with unsubscribed GPUs, or where they get time slices. A packed job
-// moves without the other one.
-//
+// Moves suspended jobs to servers with unsubscribed GPUs, or where they get time slices. A packed
+// job moves without the other one.
 // Cost: into_unsubscribed O(log servers + jobs of the server) a move; from_higher O(jobs of
-//       over-subscribed servers), their square where priorities differ, and O(servers in use and their
-//       jobs) for each job that moves and each number of GPUs and priority for which no server is better.
+//       over-subscribed servers), their square where priorities differ, and O(servers in use and
+//       their jobs) for each job that moves and each number of GPUs and priority for which no
+//       server is better.
 class gandiva_relocation {
  public:
-  // While a suspended job fits into the unsubscribed GPUs of a server, moves one: from the most
-  // over-subscribed server that has such a job, the one that ran least.
+  // While a suspended job fits into unsubscribed GPUs, moves the one that ran least on the most
+  // over-subscribed server with such a job.
   static void into_unsubscribed(gandiva_jobs& jobs, gandiva_packing& packing) {
     const gandiva_servers& servers = jobs.servers();
     while (!servers.over().none()) {
@@ -44,11 +44,9 @@ class gandiva_relocation {
       move(jobs, *best, servers.tightest(best->request.gpus), packing);
     }
   }
-
-  // Moves suspended jobs whose server is full of jobs of higher priority, the highest priority first,
-  // then by arrival and id: to the least loaded server where they get time slices, one of their
-  // affinity if there is one. Repeats while moved jobs leave others without time slices; these are of
-  // lower priority each time.
+  // Moves suspended jobs that jobs of higher priority keep from running, by priority, arrival and
+  // id: to the least loaded server where they get time slices, preferably of their affinity.
+  // Repeats for jobs that this keeps from running; their priority is lower each time.
   static void from_higher(gandiva_jobs& jobs, gandiva_packing& packing) {
     for (bool moved = true; moved;) {
       moved = false;
@@ -77,7 +75,6 @@ class gandiva_relocation {
     if (r.follower.valid()) jobs.unlink(r, jobs.at(r.follower));
     jobs.settle(r, to);
   }
-
   // Whether the jobs of higher priority on the server leave enough GPUs for this job.
   [[nodiscard]] static bool gets_slices(const gandiva_jobs& jobs, node_id n, const gandiva_job& r) {
     std::uint32_t wanted = jobs.servers().pinned(n) + r.request.gpus;

@@ -24,21 +24,17 @@ namespace detail {
 // What a job contributes to its server.
 struct gandiva_claim {
   node_id server{};        // not valid: it is on no server
-  std::uint32_t gpus = 0;  // that it asked for
-  std::uint32_t load = 0;  // of these, the GPUs that count: all or none
+  std::uint32_t gpus = 0;  // GPUs that it asked for
+  std::uint32_t load = 0;  // the number of these that count: all or none
   bool suspended = false;  // it waits for a time slice, and might move
   bool pinned = false;     // it runs on several servers, without time slices
   friend constexpr bool operator==(const gandiva_claim&, const gandiva_claim&) noexcept = default;
 };
 
-// The servers of a cluster and their jobs, indexed so that no query scans all servers.
-//
-// A server's load is the sum of its jobs' loads; the server is over-subscribed if that is more than
-// its GPUs. Its affinity is the number of GPUs that its first job asked for; 0: no job is on it. Its
-// unsubscribed GPUs are its GPUs minus its load; a broken or over-subscribed server has none.
-//
+// The servers of a cluster and their jobs, indexed so that no query scans all servers. The module's
+// page defines load, affinity and unsubscribed GPUs; a broken or over-subscribed server has none.
 // Cost: change O(log servers), and O(distinct numbers of GPUs of suspended jobs) if the server is
-//       over-subscribed; the queries O(max_gpus_per_node * log64 servers). About 150 bytes a server.
+//       over-subscribed; queries O(max_gpus_per_node * log64 servers). About 150 bytes a server.
 class gandiva_servers {
  public:
   // Requires: as server_pool.
@@ -49,7 +45,6 @@ class gandiva_servers {
     }
     for (const node_id n : pool_.servers()) index(n, true);
   }
-
   [[nodiscard]] const server_pool& pool() const noexcept { return pool_; }
   [[nodiscard]] server_pool& pool() noexcept { return pool_; }
   [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return servers_[n.value].load; }
@@ -72,15 +67,13 @@ class gandiva_servers {
   [[nodiscard]] const summary_bitset& with_unsubscribed(std::uint32_t k) const noexcept {
     return unsubscribed_[k];
   }
-
-  // The least loaded healthy server of affinity `gpus` on which a job of that size can get time slices;
-  // ties go to the lowest id; not valid: there is none. Here and below, requires: gpus > 0.
+  // The least loaded healthy server of affinity `gpus` on which a job of that size can get time
+  // slices. Here and below: ties go to the lowest id; not valid: there is none; requires gpus > 0.
   [[nodiscard]] node_id least_loaded(std::uint32_t gpus) const noexcept {
     if (gpus > max_gpus_per_node || same_[gpus].empty()) return {};
     return node_id(same_[gpus].begin()->second);
   }
-  // The healthy servers of that affinity on which a job of that size can get time slices, as
-  // (load, server), ascending. Requires: gpus <= max_gpus_per_node.
+  // All of these as (load, server), ascending. Requires: gpus <= max_gpus_per_node.
   [[nodiscard]] const std::set<std::pair<std::uint32_t, std::uint32_t>>& sharing(
       std::uint32_t gpus) const noexcept {
     return same_[gpus];
@@ -91,7 +84,7 @@ class gandiva_servers {
     for (; gpus <= max_gpus_per_node; ++gpus) best = (std::min)(best, empty_[gpus].find_first());
     return best == summary_bitset::npos ? node_id() : node_id(best);
   }
-  // The server with the fewest unsubscribed GPUs that are at least `gpus`; ties go to the lowest id.
+  // The server with the fewest unsubscribed GPUs that are at least `gpus`.
   [[nodiscard]] node_id tightest(std::uint32_t gpus) const noexcept {
     for (; gpus <= max_gpus_per_node; ++gpus) {
       const std::uint32_t n = unsubscribed_[gpus].find_first();
@@ -105,8 +98,7 @@ class gandiva_servers {
     while (k > 0 && unsubscribed_[k].none()) --k;
     return k;
   }
-  // Spare GPUs of several servers, as (server, GPUs), the servers with the most first; empty if all
-  // servers together have too few.
+  // Unsubscribed GPUs of several servers, those with the most first; empty if all have too few.
   [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> spread(std::uint32_t gpus) const {
     std::vector<std::pair<node_id, std::uint32_t>> parts;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
@@ -119,8 +111,7 @@ class gandiva_servers {
     if (gpus > 0) parts.clear();
     return parts;
   }
-  // The most over-subscribed server with a suspended job of at most `most` GPUs; ties go to the lowest
-  // id.
+  // The most over-subscribed server with a suspended job of at most `most` GPUs.
   [[nodiscard]] node_id fullest(std::uint32_t most) const noexcept {
     const excess_key* best = nullptr;
     for (std::uint32_t k = 1; k <= (std::min)(most, max_gpus_per_node); ++k) {
@@ -129,7 +120,6 @@ class gandiva_servers {
     }
     return best == nullptr ? node_id() : node_id(best->second);
   }
-
   // Records that a job's claim was `before` and is `after`.
   void change(job_id job, const gandiva_claim& before, const gandiva_claim& after) {
     if (before == after) return;
@@ -177,8 +167,7 @@ class gandiva_servers {
     std::uint32_t affinity = 0;
     std::array<std::uint32_t, max_gpus_per_node + 1> suspended{};  // jobs by GPUs
   };
-
-  // One more suspended job of so many GPUs, or one less; nothing else changes.
+  // Counts one more suspended job of so many GPUs, or one less; nothing else changes.
   void wait(node_id n, std::uint32_t gpus, bool more) {
     server& s = servers_[n.value];
     s.suspended[gpus] += more ? 1U : ~0U;
@@ -186,7 +175,7 @@ class gandiva_servers {
       put(movable_[gpus], {std::int64_t{pool_.gpus(n)} - s.load, n.value}, more);
     }
   }
-  // Enters the server into the indices, or takes it out.
+  // Adds the server to the indices, or removes it.
   void index(node_id n, bool in) {
     if (!pool_.healthy(n)) return;
     const server& s = servers_[n.value];

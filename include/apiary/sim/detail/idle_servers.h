@@ -16,10 +16,9 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Measures the share of idle GPUs that a job as large as the largest server cannot use; 0 while no GPU
-// is idle. A server with f idle GPUs counts as a free cell of level f - 1. A broken server has no idle
-// GPUs.
-//
+// Measures the fraction of idle GPUs that a job as large as the largest server cannot use; 0 while
+// no GPU is idle. A server with f idle GPUs counts as a free cell of level f - 1; a broken one has
+// none.
 // Model: the unusable free space index (metric/buddy_fragmentation.h), averaged over time.
 // Cost:  O(1) per change; O(levels) if time has passed since the last call.
 class idle_servers {
@@ -33,9 +32,8 @@ class idle_servers {
       count(g, true);
     }
   }
-
   [[nodiscard]] std::size_t num_servers() const noexcept { return gpus_.size(); }
-  // From `now` on the server uses `more` GPUs more (fewer if negative). Requires: it has them.
+  // The server uses `more` GPUs more (fewer if negative) from `now` on. Requires: it has them.
   void use(node_id n, std::int64_t more, time_ms now) {
     APIARY_VERIFY(n.value < gpus_.size());
     std::uint32_t& used = used_[n.value];
@@ -45,12 +43,11 @@ class idle_servers {
   void set_health(node_id n, bool healthy, time_ms now) {
     change(n, now, [&] { broken_[n.value] = !healthy; });
   }
-
-  // The share now.
+  // The fraction now.
   [[nodiscard]] double share() const noexcept {
     return largest_ == 0 ? 0 : cells_.unusable(static_cast<level_t>(largest_ - 1));
   }
-  // The integral of the share over time from 0 to `now`. Requires: now is not before the last call's.
+  // The integral of the fraction from 0 to `now`. Requires: `now` is not before the last call's.
   [[nodiscard]] double area(time_ms now) const noexcept {
     return area_ + share() * static_cast<double>(now - now_);
   }

@@ -31,7 +31,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// What the simulator calls: a JobScheduler of any type and the functions of the caller of simulate().
+// The scheduler, as functions of any JobScheduler, and the functions of the caller of simulate().
 struct simulated_calls {
   absl::FunctionRef<absl::Status(const job_request&, time_ms)> submit;
   absl::FunctionRef<absl::Status(job_id, time_ms)> finish;
@@ -39,13 +39,13 @@ struct simulated_calls {
   absl::FunctionRef<absl::Status(node_id, time_ms)> mark_healthy;
   absl::FunctionRef<absl::Status(time_ms, std::vector<job_action>&)> decide;
   absl::FunctionRef<time_ms()> wake;
-  // The speed of a job beside these others; without them if they do not matter.
+  // With the other jobs on the same GPUs; without them if they do not matter.
   absl::FunctionRef<std::uint32_t(const timed_job&, const job_placement&, std::span<const job_id>)>
       speed;
   absl::FunctionRef<void(const simulation_event&)> observe;
 };
 
-// The errors of simulate() that its arguments have.
+// The errors that the arguments of simulate() have.
 [[nodiscard]] inline absl::Status check_simulation(std::span<const timed_job> jobs,
                                                    std::span<const outage> outages,
                                                    std::span<const std::uint32_t> servers,
@@ -184,7 +184,6 @@ class simulator {
         {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.place.size()), p.speed, p.since},
         place);
   }
-
   // Adds the job to the GPUs of its placement, or removes it from them.
   void occupy(job_id job, bool comes, time_ms now) {
     progress& p = state_[job.value];

@@ -30,11 +30,10 @@ struct csv_column {
   bool required = true;
 };
 
-// Reads comma-separated rows under a header line that names the columns in any order. Columns that the
-// caller does not ask for are skipped.
-//
-// Errors: kInvalidArgument: the text is empty, a required column is missing, a column is named twice, a
-//         row has more or fewer fields than the header line, or a quote occurs.
+// Reads comma-separated rows under a header line that names the columns in any order; skips columns
+// that the caller does not ask for.
+// Errors: kInvalidArgument: the text is empty, a required column is missing, a column is named
+//         twice, a row has more or fewer fields than the header line, or a quote occurs.
 class csv_reader {
  public:
   // Reads the header line. Requires: the names in `columns` outlive the reader.
@@ -58,7 +57,6 @@ class csv_reader {
     csv.width_ = csv.fields_.size();
     return csv;
   }
-
   // Goes to the next row; returns false at the end.
   [[nodiscard]] absl::StatusOr<bool> next() {
     APIARY_ASSIGN_OR_RETURN(const bool more, split());
@@ -68,12 +66,10 @@ class csv_reader {
     }
     return more;
   }
-
   // The field of this row in column `c` of create's list; empty if there is no such column.
   [[nodiscard]] std::string_view operator[](std::size_t c) const noexcept {
     return position_[c] == absent ? std::string_view() : fields_[position_[c]];
   }
-
   // The same field as a number from 0 to `max`, decimal digits only.
   [[nodiscard]] absl::StatusOr<std::uint32_t> number(
       std::size_t c, std::uint32_t max = (std::numeric_limits<std::uint32_t>::max)()) const {
@@ -86,7 +82,6 @@ class csv_reader {
     }
     return value;
   }
-
   // The same field as a name: not empty, without spaces.
   [[nodiscard]] absl::StatusOr<std::string> name(std::size_t c) const {
     const std::string_view text = (*this)[c];
@@ -96,7 +91,6 @@ class csv_reader {
     }
     return std::string(text);
   }
-
   [[nodiscard]] const line_reader& lines() const noexcept { return lines_; }
   [[nodiscard]] absl::Status error(const std::string& what) const { return lines_.error(what); }
 
