@@ -40,29 +40,24 @@ struct gandiva_options {
   std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of pair_packing::sample
   bool migrates = false;                         // migrates running jobs
   time_ms migration_cost = 2000;                 // time that a job loses by a migration
-  std::uint32_t max_loss = 50;   // thousandths of its time that a job may lose by migrations
+  std::uint32_t max_loss = 50;   // thousandths of the time since the last move that a move may cost
   std::uint32_t threshold = 3;   // servers with so many unsubscribed GPUs are emptied
   task_mix typical{};            // tasks that free GPUs should fit; empty: jobs of all sizes
   bool grows = false;            // gives a job idle GPUs of its server, up to max_gpus
-  time_ms idle_period = 60'000;  // after nothing changed on the server for so long
+  time_ms idle_period = 60'000;  // a job grows after nothing changed on its server for so long
 };
 
 // Gandiva: starts every job on a server at once, with more jobs than GPUs if necessary, and runs
 // the jobs of such a server in time slices. Options add packing, migration, growing and shrinking.
-// The module's page defines load, affinity and unsubscribed GPUs, and lists the steps of a
-// decision.
-//
+// The module's page defines load, affinity and unsubscribed GPUs, and lists its steps.
 // Model:    "Gandiva: Introspective Cluster Scheduling for Deep Learning" (OSDI 2018), §3.2.
-//           Differs: at most two jobs on a GPU, of one server; stride scheduling instead of round
-//           robin.
+//           Differs: at most two jobs on a GPU, of one server; stride scheduling, not round robin.
 // Requires: times >= 0 that never decrease, no two of them 2^43 apart; decide() is called at wake()
 //           (otherwise time slices change late) and after each moment at which a job was submitted
 //           or ended or a server broke or was repaired.
-// Causes:   a job waits for capacity (too few GPUs), for fragmentation (enough GPUs, but not
-//           together), or for order (its time slice).
+// Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).
 // Cost:     a job that comes, moves or ends O(log servers + jobs of the server); a decision
-//           O(distinct numbers of GPUs); at a quantum O(jobs log jobs) for each over-subscribed
-//           server.
+//           O(distinct numbers of GPUs); a quantum O(jobs log jobs) for each over-subscribed server.
 // Example:  examples/job_queues.cpp
 class gandiva {
  public:
@@ -125,9 +120,9 @@ class gandiva {
     departed_ = true;
     return absl::OkStatus();
   }
-  // Reports what the host measured of a running job since it last started or its packing changed.
-  // Only packing uses this. kNotFound: there is no such job. kFailedPrecondition: the job does not
-  // run. kInvalidArgument: a rate of 0, or of 2^53 or more.
+  // Reports measurements of a running job since it last started or its packing changed; only
+  // packing uses them. kNotFound: no such job. kFailedPrecondition: the job does not run.
+  // kInvalidArgument: a rate of 0, or of 2^53 or more.
   [[nodiscard]] absl::Status report(job_id job, const pair_packing::sample& sample,
                                     time_ms /*now*/) {
     detail::gandiva_job* const r = jobs_.find(job);
@@ -168,8 +163,7 @@ class gandiva {
     departed_ = true;
     return absl::OkStatus();
   }
-  // Appends what the host must do, in order, at most one action a job. The scheduler has applied
-  // it.
+  // Appends the actions of the host, in order, at most one a job. The scheduler has applied them.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const bool new_slice = now % options_.quantum == 0 || now >= next_slice_;
     jobs_.begin(now, actions);
@@ -218,7 +212,7 @@ class gandiva {
   }
   // GPUs that the server's jobs asked for. Requires: there is such a server.
   [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return jobs_.servers().load(n); }
-  // GPUs that the server's first job asked for; 0: no job is on it. Requires: there is such a server.
+  // GPUs that its first job asked for; 0: no job is on it. Requires: there is such a server.
   [[nodiscard]] std::uint32_t affinity(node_id n) const noexcept {
     return jobs_.servers().affinity(n);
   }
@@ -243,7 +237,6 @@ class gandiva {
   [[nodiscard]] static absl::Status no_such(node_id n) {
     return absl::NotFoundError("there is no server " + std::to_string(n.value));
   }
-
   void leave(detail::gandiva_job& r, time_ms now) {
     packing_.forget(r);
     jobs_.leave(r, now);

@@ -38,7 +38,6 @@ APIARY_NAMESPACE_BEGIN
 // A tick tries to move `trials` jobs, round robin: it stops a job and asks the placer again. The
 // job moves if it then runs on fewer servers, or on as many and the cluster's fragmentation falls
 // by more than time_sharing_options::move_limits::cost.
-//
 // Model: "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of Fragmentation" (ATC 2023), §3.
 // Cost:  start, stop, restart: one propose, commit or finish of the placer. A trial: all of these,
 //        and fragmentation::weighted() of each old and new server of the job.
@@ -133,7 +132,6 @@ class placer_backend {
     job_request asked;
     job_placement where;
   };
-
   [[nodiscard]] absl::Status mark_placer(node_id n, bool healthy) {
     return healthy ? placer_.mark_healthy(n) : placer_.mark_bad(n);
   }
@@ -189,8 +187,7 @@ class placer_backend {
 template <JobPlacer Placer>
 using gandiva_with_placer = time_sharing_queue<placer_backend<Placer>>;
 
-// Gandiva with FGD as the placer, for jobs of whole GPUs. For tasks that share a GPU:
-// gandiva_tasks.
+// Gandiva with FGD as the placer, for jobs of whole GPUs. For tasks see gandiva_tasks.
 using gandiva_fgd = gandiva_with_placer<gpu_sharing_placer<fragmentation_gradient>>;
 
 static_assert(JobBackend<placer_backend<server_placer>>);

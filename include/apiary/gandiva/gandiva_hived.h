@@ -57,14 +57,10 @@ struct gang_moves {
 //
 // To try a move, the backend ends the gang and proposes it again. The gang moves if that preempts
 // no gang and lowers the measure by more than time_sharing_options::move_limits::cost. A guaranteed
-// gang is tried on a copy of the scheduler, because going back could bind it to another virtual
-// cell.
-//
-// Model: "Gandiva" (OSDI 2018), §3.2; "HiveD" (OSDI 2020), §3: priorities across and inside
-//        tenants.
-// Cost:  start, stop, restart: one propose, commit, finish or recover of hived, with victims two of
-//        each. A trial: the same and O(leaves of the gang * levels), for a guaranteed gang also a
-//        copy.
+// gang is tried on a copy of the scheduler, because going back could change its virtual cell.
+// Model: "Gandiva" (OSDI 2018), §3.2; "HiveD" (OSDI 2020), §3.
+// Cost:  start, stop, restart: one propose, commit, finish or recover of hived; with victims, two
+//        of each. A trial: also O(leaves of the gang * levels), and a copy for a guaranteed gang.
 class hived_backend {
  public:
   using request = gang_request;           // a gang
@@ -240,8 +236,8 @@ static_assert(TimeSharingBackend<hived_backend>);
 // Example: examples/gandiva_gangs.cpp
 using gandiva_gangs = time_sharing<hived_backend>;
 
-// hived_backend for jobs of whole GPUs: each job is a gang, as hived_jobs makes it. A job of priority
-// 0 or more is guaranteed; a job of priority -1 is opportunistic and runs in time slices.
+// hived_backend for jobs of whole GPUs: each job is a gang, as hived_jobs makes it. A job of
+// priority 0 or more is guaranteed; a job of priority -1 is opportunistic and runs in time slices.
 class hived_job_backend : public hived_backend {
  public:
   using request = job_request;  // a job
@@ -282,14 +278,12 @@ class hived_job_backend : public hived_backend {
  private:
   hived_job_backend(hived_backend gangs, hived_jobs jobs)
       : hived_backend(std::move(gangs)), jobs_(std::move(jobs)) {}
-
   hived_jobs jobs_;
 };
 
 // Gandiva for jobs of whole GPUs on a HiveD cluster. A guaranteed job (priority 0 to 1000) starts
-// on its tenant's cells as soon as it fits there; opportunistic jobs in its way are suspended.
-// Until then it runs in time slices on idle GPUs, as opportunistic jobs (priority -1) do, and may
-// migrate.
+// on its tenant's cells as soon as it fits there and suspends opportunistic jobs in its way. Until
+// then it runs in time slices on idle GPUs, as opportunistic jobs (priority -1) do.
 // Example: examples/simulate.cpp
 using gandiva_hived = time_sharing_queue<hived_job_backend>;
 

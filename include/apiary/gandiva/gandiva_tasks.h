@@ -1,4 +1,4 @@
-// apiary/gandiva/gandiva_tasks.h - time slices and migration for tasks that share GPUs, placed by FGD.
+// apiary/gandiva/gandiva_tasks.h - time slices and migration for tasks that share GPUs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -33,7 +33,6 @@ APIARY_NAMESPACE_BEGIN
 // gpu_sharing_scheduler. All tasks run in time slices; with a quantum of `max_time` no task stops
 // for another. A tick makes the moves that lower the cluster's fragmentation most for each GPU
 // moved, until no move gains enough or time_sharing_options::move_limits::moves is reached.
-//
 // Model: "Gandiva" (OSDI 2018), §3.2; "Beware of Fragmentation" (USENIX ATC 2023).
 // Cost:  start, stop, restart as gpu_sharing_scheduler; a move, and the proof that there is none,
 //        O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).

@@ -18,10 +18,8 @@ APIARY_NAMESPACE_BEGIN
 // Chooses which two jobs to pack on a GPU, one pair at a time, and remembers the pairs that did not
 // pay. It tries the job of least utilization on the GPU of least utilization where its memory fits,
 // then on the next GPUs, then the next job. Ties go to the lower id.
-//
 // Model:   "Gandiva" (OSDI 2018), §3.2, packing; the greedy order by profiled utilisation.
-// Cost:    next O(jobs log jobs + GPUs log GPUs), and O(log failures) for each pair that it
-//          rejects; 8 bytes a failure.
+// Cost:    next O(jobs log jobs + GPUs log GPUs), O(log failures) for each pair rejected.
 // Example: examples/packing.cpp
 class pair_packing {
  public:
@@ -54,9 +52,8 @@ class pair_packing {
                                            std::uint64_t sliced_rate) noexcept {
     return packed_rate > sliced_rate;
   }
-  // The same for two jobs with different mini-batches: each packed rate is divided by the rate
-  // alone; in time slices these quotients add up to 1. Requires: rates alone above 0, all rates
-  // below 2^53.
+  // The same for two jobs with different mini-batches: the packed rates, divided by the rates
+  // alone, must add up to more than 1. Requires: rates alone above 0, all rates below 2^53.
   [[nodiscard]] static constexpr bool pays(const sample& alone_a, const sample& alone_b,
                                            std::uint64_t packed_a,
                                            std::uint64_t packed_b) noexcept {
@@ -109,7 +106,7 @@ class pair_packing {
   }
 
  private:
-  std::vector<candidate> failures_;  // ascending
+  std::vector<candidate> failures_;  // ascending, 8 bytes each
 };
 
 APIARY_NAMESPACE_END

@@ -1,4 +1,4 @@
-// apiary/gandiva/time_sharing.h - time slices and migration over a scheduler that does not know time.
+// apiary/gandiva/time_sharing.h - time slices and migration for any scheduler.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -50,9 +50,7 @@ struct time_sharing_action {
 //
 // The backend says which jobs run in time slices and which are prioritized (priority 0 or more). A
 // new job starts at once if it can. The backend may stop other jobs for a prioritized one; they
-// wait again and keep their progress. The module's page says what a tick does, and that no sliced
-// job starves.
-//
+// wait again and keep their progress. The module's page says what a tick does.
 // Model:   "Gandiva" (OSDI 2018), §3.2: suspend and resume, migration. Differs: time is shared over
 //          the whole cluster by stride scheduling, not on each server by round robin.
 // Cost:    submit: one start and O(jobs). A tick with moves: O(jobs) and the backend's moves. The
@@ -69,7 +67,7 @@ class time_sharing {
   enum class phase : std::uint8_t { waits, runs };
   // All times are below this one.
   static constexpr time_ms end_of_time = detail::slice_end_of_time;
-  // kInvalidArgument: a quantum that is not above 0. kFailedPrecondition: a job runs on the backend.
+  // kInvalidArgument: a quantum not above 0. kFailedPrecondition: a job runs on the backend.
   [[nodiscard]] static absl::StatusOr<time_sharing> create(Backend backend,
                                                            const time_sharing_options& options) {
     if (options.quantum <= 0)
@@ -81,8 +79,7 @@ class time_sharing {
   }
   // Submits a job. Appends what the host must do now: nothing if the job waits. kInvalidArgument: a
   // weight not in 1, ..., 1000, or a time before that of another call or not below end_of_time.
-  // kAlreadyExists: there is a job of this id. Other errors are the backend's. An error changes
-  // nothing.
+  // kAlreadyExists: the job exists. Other errors are the backend's. An error changes nothing.
   absl::Status submit(const request& r, const job_options& options, time_ms now,
                       std::vector<action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
@@ -148,8 +145,8 @@ class time_sharing {
     return absl::OkStatus();
   }
   // When tick() must be called although nothing happens: at the next quantum while a job waits for
-  // the time slice of another one, or if the last tick moved a job; in the next millisecond while a
-  // job waits that may fit after what that tick suspended or moved.
+  // a time slice or if the last tick moved a job; in the next millisecond while a job waits that
+  // may fit after what that tick suspended or moved.
   [[nodiscard]] time_ms wake() const noexcept {
     if ((retry_sliced_ && !sliced_.empty()) || (retry_prioritized_ && !prioritized_.empty()))
       return now_ + 1;
@@ -189,7 +186,6 @@ class time_sharing {
     time_ms since = 0;        // when it last began to run
     std::uint64_t round = 0;  // of its last action
   };
-
   time_sharing(Backend backend, const time_sharing_options& options)
       : backend_(std::move(backend)), options_(options) {}
   [[nodiscard]] bool is_sliced(const record& r) const { return backend_.priority(r.asked) < 0; }

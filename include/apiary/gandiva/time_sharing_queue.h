@@ -35,16 +35,13 @@ APIARY_NAMESPACE_BEGIN
 // by priority, then arrival, then id. Until then it runs in time slices, as the other jobs do; if
 // it runs when such GPUs become free, it stays in its time slice until it is suspended. A job whose
 // node breaks waits again and keeps its arrival.
-//
 // Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
-//           for; another job waits for capacity while fewer GPUs are idle; otherwise for
-//           fragmentation.
+//           for; another job waits for capacity while fewer GPUs are idle; else fragmentation.
 // Model:    "Gandiva" (OSDI 2018), §3.2.
 // Requires: decide() is called at wake(), and after each moment at which a job was submitted or
 //           ended or a node broke or was repaired.
 // Cost:     that of time_sharing, and O(queues): one for each number of GPUs and, for guaranteed
-//           jobs, tenant; one may_start for each queue whose first job may have become able to
-//           start. mark_bad O(jobs).
+//           jobs, tenant; one may_start for each queue whose first may fit now. mark_bad O(jobs).
 // Example:  examples/simulate.cpp
 template <JobBackend Backend>
 class time_sharing_queue {
@@ -102,8 +99,7 @@ class time_sharing_queue {
     jobs_.erase(found);
     return absl::OkStatus();
   }
-  // The node is broken: its jobs stop and wait again. Returns them, ascending. kNotFound: no such
-  // node.
+  // The node is broken: its jobs stop, wait and are returned, ascending. kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(n));
@@ -134,7 +130,7 @@ class time_sharing_queue {
     set_health(n, true);
     return absl::OkStatus();
   }
-  // Appends what the host must do, at most one action a job: suspensions, then migrations, then
+  // Appends the actions of the host, at most one a job: all suspensions, then migrations, then
   // starts. The scheduler has applied them already.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
@@ -190,7 +186,6 @@ class time_sharing_queue {
   };
   using queue_key = std::tuple<bool, std::uint32_t, std::uint32_t>;  // guaranteed, tenant, GPUs
   explicit time_sharing_queue(time_sharing<Backend> scheduler) : scheduler_(std::move(scheduler)) {}
-
   [[nodiscard]] queue& queue_of(const record& r) {
     return queues_[{r.guaranteed, r.guaranteed ? r.request.tenant.value : 0, r.request.gpus}];
   }
@@ -213,8 +208,7 @@ class time_sharing_queue {
     used_ += r.request.gpus;
     if (r.entitled) used_by_[r.request.tenant.value] += r.request.gpus;
   }
-  // GPUs became free: the first jobs of the tenant's queues may start; while a node is bad, of all
-  // queues.
+  // GPUs are free: lets queues of the tenant try again; while a node is bad, all queues.
   void retry(const record& r) {
     for (auto& [key, q] : queues_) {
       if (bad_gpus_ > 0 || (r.entitled && std::get<1>(key) == r.request.tenant.value))

@@ -40,10 +40,8 @@ struct load_sample {
 
 // Carries out the decisions of a replay on a copy of the cluster and measures the copy after each
 // one, so that measuring does not disturb the scheduler or its timing.
-//
 // Errors:   kInvalidArgument: an arrival is not one of the tasks, or there are more answers than
-//           arrivals. kFailedPrecondition: the node of a decision does not exist or lacks the
-//           resources.
+//           arrivals. kFailedPrecondition: a decision does not fit on its node.
 // Requires: the tasks are valid(); answers[i] belongs to arrival i.
 // Cost:     O(1) per arrival, and O(GPUs of a node) per placed task.
 // Example:  examples/replay.cpp
@@ -108,9 +106,8 @@ namespace detail {
 
 }  // namespace detail
 
-// Curves over the load: value k is the mean over the arrivals at which the load rounded to k %. If
-// there are none, it is the mean over k-1 and k+1, or NaN if these have none either or the cluster
-// no GPUs.
+// Curves over the load: value k is the mean over the arrivals at which the load rounded to k %, or
+// if there are none, over k-1 and k+1. NaN: these have none either, or the cluster has no GPUs.
 struct load_curves {
   std::vector<double> allocation;            // % of the cluster's GPUs, two decimals
   std::vector<double> fragmentation_amount;  // % of the cluster's GPUs, two decimals

@@ -44,10 +44,8 @@ namespace detail {
 
 }  // namespace detail
 
-// Lets the tasks of a workload arrive one by one; the i-th, from 0, is job_id(i). Each is placed,
-// or dropped if it does not fit at that moment; none departs. After each decision it calls
-// observe(number of decisions so far, the last one).
-//
+// Lets the tasks of a workload arrive one by one; the i-th, from 0, is job_id(i). Each is placed or
+// dropped, and none departs. observe(decisions so far, the last one) is called after each.
 // Errors:   kInvalidArgument, before the first decision: an arrival is not one of the tasks.
 //           Otherwise the first error of the scheduler.
 // Requires: propose(task) -> StatusOr<task_plan>, commit(task, task_plan) -> Status; no job with an
@@ -79,9 +77,8 @@ template <class Scheduler>
   return replay(scheduler, work, [](std::size_t, const std::optional<placement>&) {});
 }
 
-// The decision for arrival i: "task node devices" with devices joined by '-', without devices for a
-// task without GPUs; "task -" if it did not fit. Requires: i < work.arrivals.size(), the arrival is
-// one of the tasks, the node is one of `nodes`.
+// "task node devices" for arrival i, devices joined by '-' (none without GPUs); "task -" if it did
+// not fit. Requires: i < work.arrivals.size(), the arrival is a task, the node one of `nodes`.
 [[nodiscard]] inline std::string decision_line(const trace_cluster& nodes, const workload& work,
                                                std::size_t i,
                                                const std::optional<placement>& answer) {

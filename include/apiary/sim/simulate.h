@@ -25,18 +25,16 @@ APIARY_NAMESPACE_BEGIN
 // Runs a list of jobs under a scheduler until every job has ended or nothing more can happen. The
 // arguments alone determine all events and their digest.
 //
-// speed(job, place) -> std::uint32_t   the speed of the job on these GPUs in thousandths of full,
-// above 0
-// speed(job, place, others)            the same with the other jobs on the same GPUs, in ascending
-//                                      order; called again when they change
+// speed(job, place) -> std::uint32_t   the speed on these GPUs, in thousandths of full, not 0
+// speed(job, place, others)            the same beside these jobs (ascending), whenever they change
 // observe(event)                       called for each event
 //
-// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or no duration;
-//           an outage is not in order of `from`, ends before it begins or breaks a broken server;
-//           options.servers do not add up to the GPUs of the scheduler. kInternal: wake() is not later
-//           than the last decide(). Otherwise the first error of the scheduler.
+// Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or no
+//           duration; an outage is not in order of `from`, ends before it begins or breaks a broken
+//           server; options.servers and the scheduler differ in GPUs. kInternal: wake() is not
+//           later than the last decide(). Otherwise the first error of the scheduler.
 // Requires: durations below 2^53 / 1000; the scheduler is new.
-// Cost:     O(log jobs running) per event beside the work of the scheduler; about 120 bytes per job.
+// Cost:     O(log jobs running) an event beside the work of the scheduler; about 120 bytes a job.
 // Example:  examples/job_queues.cpp
 template <JobScheduler Scheduler, class Speed, class Observer>
 [[nodiscard]] absl::StatusOr<simulation_result> simulate(Scheduler& scheduler,

@@ -22,12 +22,12 @@ APIARY_NAMESPACE_BEGIN
 // The costs of starts, failures and migrations, and the end of a simulation.
 struct simulation_options {
   time_ms start_cost = 0;  // ms from a start, growth or shrinking of a job until it makes progress
-  // A job saves its progress after each such amount of work, in ms, and loses the work since then if
-  // its server breaks; 0: it loses all of its work.
+  // A job saves its progress after so much work, in ms, and loses the work since then if its server
+  // breaks; 0: it loses all of its work.
   time_ms checkpoint_interval = 0;
   time_ms until = max_time;              // the simulation ends then, even if jobs are still running
   time_ms migration_cost = 0;            // ms from the migration of a job until it makes progress
-  std::vector<std::uint32_t> servers{};  // GPUs of each, to measure fragmentation; empty: do not
+  std::vector<std::uint32_t> servers{};  // GPUs of each server; empty: fragmentation is not measured
 };
 
 // The speed of a job that nothing slows down, in thousandths.
@@ -118,9 +118,9 @@ struct job_metrics {
   time_ms makespan = 0;           // from the first arrival of any job to the last end of these jobs
   // Over jobs of every size, from the first arrival to the last event:
   double utilization = 0.0;  // the mean fraction of GPUs in use, 0 to 1
-  double fragmentation =
-      0.0;  // the mean fraction of idle GPUs that a job of one whole server cannot
-            // use, 0 to 1; 0 if simulation_options::servers is empty; not FGD's
+  // The mean fraction of idle GPUs that a job of one whole server cannot use (not FGD's measure), 0
+  // to 1; 0 if simulation_options::servers is empty.
+  double fragmentation = 0.0;
 };
 
 // Computes the figures in O(jobs log jobs). Requires: `run` is a simulation of `jobs`.

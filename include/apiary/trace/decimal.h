@@ -1,4 +1,4 @@
-// apiary/trace/decimal.h - numbers as text, with fixed decimals or as short as possible, without a locale.
+// apiary/trace/decimal.h - numbers as text, fixed or shortest, without a locale.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -23,8 +23,8 @@ APIARY_NAMESPACE_BEGIN
   return {text.data(), end};
 }
 
-// The shortest text that reads back as x, always with a point or an exponent (12.0, 0.1, 1e-05); the
-// empty text for NaN. Requires: |x| < 10^16 or NaN.
+// The shortest text that reads back as x, always with a point or an exponent (12.0, 0.1, 1e-05);
+// empty for NaN. Requires: |x| < 10^16 or NaN.
 [[nodiscard]] inline std::string shortest_text(double x) {
   if (std::isnan(x)) return {};
   APIARY_ASSERT(std::abs(x) < 1e16);

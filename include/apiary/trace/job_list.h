@@ -1,4 +1,4 @@
-// apiary/trace/job_list.h - lists of jobs with arrival times, random ones too, and outages of servers.
+// apiary/trace/job_list.h - lists of jobs with arrival times, and outages of servers.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -65,8 +65,8 @@ struct job_generator {
 };
 
 // Draws the jobs. The estimate of a job is its duration. O(jobs log jobs).
-// Errors: kInvalidArgument: no sizes, a size of 0 GPUs, weights that add up to 0, a time outside 1
-//         ... 2^32 - 1, or no tenants.
+// Errors: kInvalidArgument: no sizes, a size of 0 GPUs, weights with sum 0, no tenants, or a
+//         time that is not in 1 ... 2^32 - 1.
 [[nodiscard]] inline absl::StatusOr<job_list> generate_jobs(const job_generator& spec) {
   constexpr time_ms most = 0xffffffff;
   std::uint64_t weights = 0;

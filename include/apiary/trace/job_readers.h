@@ -1,4 +1,4 @@
-// apiary/trace/job_readers.h - reads the job list of the Philly cluster, and the Standard Workload Format.
+// apiary/trace/job_readers.h - reads Philly job lists and the Standard Workload Format.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -113,7 +113,7 @@ class job_collector {
   const std::optional<std::int64_t> value = digits(text);
   return value && *value < 1'000'000'000'000 ? value : std::nullopt;
 }
-// -1 (unknown), or seconds rounded to milliseconds; nullopt for anything else, and for 10^12 or more.
+// -1 (unknown), or seconds below 10^12 rounded to milliseconds; nullopt for anything else.
 [[nodiscard]] inline std::optional<time_ms> swf_time(std::string_view text) {
   const bool unknown = text.starts_with("-1.") && text.back() == '0' &&
                        text.find_first_not_of('0', 3) == std::string_view::npos;
@@ -125,9 +125,7 @@ class job_collector {
 // Reads a CSV list with the columns timestamp (the arrival, UTC), duration (seconds), num_gpus and
 // cluster (the tenant). Times become milliseconds from the first arrival. The estimate of a job is
 // its duration. A job without GPUs or duration is left out and counted.
-//
-// Errors:  kInvalidArgument (kOutOfRange for a line that is too long); the message begins with the
-//          name of the text and the line.
+// Errors:  kInvalidArgument (kOutOfRange for a line that is too long); the message names the line.
 // Example: examples/simulate.cpp
 [[nodiscard]] inline absl::StatusOr<job_list> read_philly(line_reader lines) {
   enum : std::size_t { timestamp, duration, num_gpus, tenant };
@@ -160,10 +158,8 @@ class job_collector {
 }
 
 // Reads a list with 18 numbers per line, separated by spaces or tabs; a comment starts with ';'. A
-// processor is a GPU; the module's page says which fields are used, and how. Times become
-// milliseconds from the first arrival. A job without processors or run time is left out and
-// counted.
-//
+// processor is a GPU. Times become milliseconds from the first arrival; a job without processors or
+// run time is left out and counted. The module's page says how the fields are used.
 // Model:   Chapin et al., "Benchmarks and standards for the evaluation of parallel job schedulers"
 //          (JSSPP 1999), version 2.2 of the format.
 // Errors:  as read_philly.

@@ -22,11 +22,9 @@
 APIARY_NAMESPACE_BEGIN
 
 // Reads a text line by line; the text may be larger than memory.
-// Accepts: LF and CRLF, a last line without line end, blank lines at the end, a UTF-8 byte order
-//          mark.
-// Errors:  kInvalidArgument: a control character (NUL included; tabs unless allow_tabs() was
-//          called), or a blank line before one that is not. kOutOfRange: a line longer than
-//          max_line bytes.
+// Accepts: LF and CRLF, a last line without line end, blank lines at the end, a byte order mark.
+// Errors:  kInvalidArgument: a control character (NUL; tabs unless allow_tabs() was called), or a
+//          blank line before one that is not. kOutOfRange: a line longer than max_line bytes.
 // Cost:    O(bytes); memory for two lines of max_line bytes.
 class line_reader {
  public:
@@ -44,8 +42,7 @@ class line_reader {
   line_reader(std::string name, std::string_view text) : name_(std::move(name)), rest_(text) {}
   // Accepts tabs from now on.
   void allow_tabs() noexcept { tabs_ = true; }
-  // Sets `line`, valid until the next call, to the next line without its end; false: the text
-  // ended.
+  // Sets `line`, valid until the next call, to the next line without its end; false: no more.
   [[nodiscard]] absl::StatusOr<bool> next(std::string_view& line) {
     std::uint64_t blank_at = 0;
     while (true) {

@@ -1,4 +1,4 @@
-// apiary/trace/openb_reader.h - reads clusters and workloads in the format of Alibaba's openb traces.
+// apiary/trace/openb_reader.h - reads clusters and workloads of the openb traces (Alibaba).
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,7 +28,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Numbers the names of GPU models. Reading a node list adds names; reading a task list looks them up.
+// Numbers the names of GPU models. Reading nodes adds names; reading tasks looks them up.
 class gpu_model_names {
  public:
   // The number of the model; a new name gets the next one, or nullopt after max_gpu_models names.
@@ -44,9 +44,8 @@ class gpu_model_names {
     if (at == names_.end()) return std::nullopt;
     return static_cast<gpu_model>(at - names_.begin());
   }
-  // The set of GPU models of a spec: all for "", otherwise names separated by '|'. Names that no
-  // node has are ignored. Returns nullopt and sets `why` for an empty name, or if no node has any
-  // of the models.
+  // The set of GPU models of a spec: all for "", otherwise names separated by '|', of which unknown
+  // ones are ignored. Returns nullopt and sets `why` for an empty name, or if all are unknown.
   [[nodiscard]] std::optional<model_set> parse_spec(std::string_view spec, std::string& why) const {
     if (spec.empty()) return any_model;
     model_set set = 0;
@@ -105,12 +104,10 @@ namespace detail {
 
 }  // namespace detail
 
-// Errors of all readers below: kInvalidArgument (kOutOfRange for a line that is too long), and the
-// message begins with the name of the text and the line, if any; or the system's error.
+// The module's page has the errors of all readers below.
 
 // Reads a node list, columns sn, cpu_milli, memory_mib, gpu, model. A node has at most
-// max_gpus_per_node GPUs, of one model. Names are unique, and none is "-" (no node, see
-// sim/replay.h).
+// max_gpus_per_node GPUs, of one model. Names are unique and not "-", which means no node.
 [[nodiscard]] inline absl::StatusOr<trace_cluster> read_nodes(line_reader lines,
                                                               gpu_model_names& models) {
   enum : std::size_t { sn, cpu_milli, memory_mib, gpu, model };
@@ -173,8 +170,7 @@ namespace detail {
 
 // Reads a task list, columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and optionally
 // gpu_spec. Without GPUs, gpu_milli and gpu_spec are ignored; above 1000 or with several GPUs,
-// gpu_milli means 1000. Errors: one GPU with gpu_milli 0; a spec that names none of `models` (from
-// read_nodes()).
+// gpu_milli means 1000. Errors: one GPU with gpu_milli 0; a spec without any of `models`.
 [[nodiscard]] inline absl::StatusOr<std::vector<named_task>> read_tasks(
     line_reader lines, const gpu_model_names& models) {
   enum : std::size_t { name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec };
@@ -222,8 +218,7 @@ namespace detail {
   return tasks;
 }
 
-// Reads task names, one per line, as indices of `tasks`. A task whose name occurs again arrives
-// again as another job.
+// Reads task names, one per line, as indices of `tasks`; the same name again is another job.
 [[nodiscard]] inline absl::StatusOr<std::vector<std::uint32_t>> read_arrivals(
     line_reader lines, std::span<const named_task> tasks) {
   std::vector<std::string_view> names;

@@ -105,8 +105,7 @@ inline constexpr weighted_shape openb_shapes[] = {
     {2, {{128000, 1048576}, 1, 6}},   // A10
 };
 
-// Its kinds of tasks, and their numbers: those seen at least 31 times or with several GPUs, 93 % of
-// all.
+// Its kinds of tasks and their counts: 31 tasks or more, or several GPUs each; 93 % of all tasks.
 struct weighted_task {
   std::uint32_t weight;
   resources host;
@@ -160,10 +159,10 @@ template <class T, std::size_t N>
 
 // Draws a cluster with the node shapes of openb in their proportions and in random order, and tasks
 // by the frequency of their kind until they ask for spec.load_percent of the GPUs. Each task
-// arrives once. Equal specs give equal traces on every platform. O(nodes + tasks). Requires:
-// spec.nodes > 0.
+// arrives once. Equal specs give equal traces on every platform. Requires: spec.nodes > 0.
 // Model: Alibaba cluster-trace-gpu-v2023, the marginal distributions of its node and task lists.
 //        Unlike in the trace, tasks are independent of each other.
+// Cost:  O(nodes + tasks).
 [[nodiscard]] inline synthetic_trace openb_like(const synthetic_trace::options& spec) {
   APIARY_ASSERT(spec.nodes > 0);
   rng random(spec.seed);

@@ -30,8 +30,7 @@ struct resize {
 
 // Gives `gpus` idle GPUs of a server (`more`) one by one to the job with the fewest that can use
 // more (ties: the lower id), or takes GPUs from the job with the most that has grown (ties: the
-// higher id), while there is such a job. Returns the jobs that changed, in the order of `jobs`.
-// O(jobs * gpus).
+// higher id), while there is such a job. Returns the jobs that changed, in order. O(jobs * gpus).
 // Model: "Gandiva" (OSDI 2018), §3.2, grow-shrink, for jobs that opted in.
 [[nodiscard]] inline std::vector<resize> resized(std::span<const elastic_job> jobs,
                                                  std::uint32_t gpus, bool more) {

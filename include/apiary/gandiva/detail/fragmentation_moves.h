@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/fragmentation_moves.h - the migration of one task that lowers fragmentation most.
+// apiary/gandiva/detail/fragmentation_moves.h - the migration that lowers fragmentation most.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -40,8 +40,7 @@ struct fragmentation_move {
 // Model:    migration as in "Gandiva" (OSDI 2018), §3.2, with the measure of "Beware of
 //           Fragmentation" (USENIX ATC 2023), §3, instead of free GPUs by server.
 // Requires: the same nodes at each call; update() after each change of one. W < 2^32.
-// Cost:     best O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes); 24 bytes a
-//           kind and node.
+// Cost:     best O((tasks + kinds * changed nodes) * GPUs of a node + kinds * nodes).
 class fragmentation_moves {
  public:
   explicit fragmentation_moves(fragmentation metric) : metric_(std::move(metric)) {}
@@ -88,10 +87,10 @@ class fragmentation_moves {
     placement where{};
   };
   struct kind {
-    dense_map<node_id, entry> entries{};
-    std::size_t seen = 0;     // changes
-    std::uint64_t round = 0;  // in which `best` was found
-    entry best[2]{};          // on two nodes
+    dense_map<node_id, entry> entries{};  // 24 bytes a node
+    std::size_t seen = 0;                 // changes
+    std::uint64_t round = 0;              // in which `best` was found
+    entry best[2]{};                      // on two nodes
   };
   using kind_key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, milli_gpu, model_set>;
   // Thousandths that count as moved.

@@ -58,7 +58,6 @@ struct gandiva_job {
 
 // The jobs, their servers and the actions of a decision, at most one a job: if a job shrinks and
 // then stops, only the stop remains. A change costs O(jobs of the server + log servers).
-//
 // A packed job is the follower of its leader: both run on the leader's GPUs, start and stop
 // together; the pool gives the GPUs to the leader. A follower counts in its server's load until its
 // packing is kept. When one of the two ends, the other keeps the GPUs.
@@ -114,8 +113,7 @@ class gandiva_jobs {
   void end() noexcept { actions_ = nullptr; }
   // Whether this decision has an action for the job.
   [[nodiscard]] bool acted(const gandiva_job& r) const noexcept { return r.decision == decision_; }
-  // Puts the job on the server, suspended. Requires: it is on no server, or suspended and not
-  // packed.
+  // Puts the job on the server, suspended. Requires: it is on none, or suspended and not packed.
   void settle(gandiva_job& r, node_id n) {
     std::optional<std::int64_t> least;
     for (const job_id other : servers_.jobs(n)) {
@@ -175,8 +173,7 @@ class gandiva_jobs {
       r.place.clear();
     });
   }
-  // Shrinks jobs that have grown until so many GPUs are idle. Requires: no more than the idle GPUs
-  // and those that jobs have grown by.
+  // Shrinks jobs that have grown until `gpus` are idle. Requires: idle and grown GPUs are enough.
   void free_grown(node_id n, std::uint32_t gpus) {
     const std::uint32_t idle = pool().idle(n);
     if (idle >= gpus) return;
@@ -210,9 +207,8 @@ class gandiva_jobs {
     r.place[0].gpu_mask |= more[0].gpu_mask;
     emit(r, {job_action::verb::grow, r.request.job, r.place, {}});
   }
-  // Migrates the job to so many GPUs of each of these servers, as many as it asked for; undoes its
-  // packing. Requires: it runs and has no follower; the servers have these GPUs unsubscribed or of
-  // the job.
+  // Migrates the job to so many GPUs of each server, as many as it asked for; undoes its packing.
+  // Requires: it runs and has no follower; these GPUs are unsubscribed or its own.
   void migrate(gandiva_job& r, const std::vector<std::pair<node_id, std::uint32_t>>& to) {
     if (r.leader.valid()) {
       unlink(at(r.leader), r);

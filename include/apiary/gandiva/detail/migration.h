@@ -78,8 +78,7 @@ class move_gains {
       }
     }
   }
-  // The gain of a job that moves from a server with `from` free GPUs to one with `to`. Requires:
-  // gpus <= to, from + gpus at most 32.
+  // The gain of a move from `from` free GPUs to `to`. Requires: gpus <= to, from + gpus at most 32.
   [[nodiscard]] move_gain operator()(std::uint32_t from, std::uint32_t to,
                                      std::uint32_t gpus) const noexcept {
     APIARY_ASSERT(gpus <= to && from + gpus < usable_.size());
@@ -96,13 +95,10 @@ class move_gains {
 
 // Chooses migrations that bring free GPUs together on few servers; returns them in order. While a
 // server with jobs has at least `threshold` free GPUs, it empties the one with the most (ties: the
-// first), each server at most once. It moves the largest jobs first (ties: by id), each to the
-// server where it gains most (ties: the fewest free GPUs, then the first) among those in use with
-// no more free GPUs than its own. A job that gains nowhere stays; no job moves twice.
-// Model:    "Gandiva" (OSDI 2018), §3.2, migration. Differs: servers with as many free GPUs may be
-//           destinations; the gain of a move is measured, by the fragmentation of FGD if there are
-//           typical tasks. Otherwise a job of g GPUs that moves from a to b free GPUs gains 2 g (a
-//           - b + g).
+// first), each server at most once. It moves each job at most once, the largest first (ties: by
+// id), to the server where it gains most (ties: the fewest free GPUs, then the first) among those
+// in use that fit it and have no more free GPUs than its own. A job that gains nowhere stays.
+//           destinations; a move's gain is measured, with typical tasks by FGD's measure.
 // Requires: each healthy server has the GPUs of its residents beside its free ones; at most 32 GPUs
 //           a server; threshold > 0. Residents of broken servers stay.
 // Cost:     O(servers + jobs log jobs), and for each move O(log64 servers) a number of GPUs.
@@ -164,10 +160,10 @@ class move_gains {
   return moves;
 }
 
-// The fewest servers for a job; empty if it needs all that it has (`now`). Its own GPUs count as
-// free. Takes the servers with the most free GPUs (ties: the job's own, then the first); the last
-// server is the one with the fewest that are enough.
-// Model:    "Gandiva" (OSDI 2018), §3.2: on departures jobs on several servers move together.
+// Places a job on the fewest servers; empty if these are not fewer than it has (`now`). Its own
+// GPUs count as free. Takes the servers with the most free GPUs (ties: the job's own, then the
+// first); the last server is the one with the fewest that are enough.
+// Model:    "Gandiva" (OSDI 2018), §3.2: on departures, jobs on several servers migrate to fewer.
 // Requires: `now` names servers once each, ascending.
 // Cost:     O(servers log servers); `servers` may be only those with free GPUs and the job's own.
 [[nodiscard]] inline std::vector<gpus_on_server> gather(std::span<const server_capacity> servers,
@@ -212,8 +208,7 @@ class move_gains {
 // Gathers jobs after departures, and empties servers. A job that started or moved less than `rest`
 // ago does not move: it would lose too much of its time.
 // Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with unsubscribed
-//       GPUs and the jobs of those to be emptied), and nothing if no server has `threshold` of
-//       them.
+//       GPUs and the jobs of those to be emptied), or nothing if there is none to empty.
 class gandiva_migration {
  public:
   gandiva_migration(std::uint32_t threshold, time_ms rest, const move_gains& gains)
@@ -294,11 +289,9 @@ class gandiva_migration {
       for (const gpus_on_server& share : shares) to.emplace_back(servers[share.server], share.gpus);
       return to;
     }
-
     std::vector<node_id> servers;
     std::vector<server_capacity> capacities{};
   };
-
   [[nodiscard]] bool may_move(const gandiva_jobs& jobs, const gandiva_job& r, time_ms now) const {
     return !jobs.acted(r) && add_time(r.moved, rest_) <= now;
   }

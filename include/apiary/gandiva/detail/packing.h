@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/packing.h - which jobs Gandiva packs on one GPU, and which packings it keeps.
+// apiary/gandiva/detail/packing.h - which jobs Gandiva packs, and which packings it keeps.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -28,8 +28,7 @@ class gandiva_packing {
   // servers: 0 without packing. gpu_memory: of each GPU, in the unit of the samples.
   gandiva_packing(std::size_t servers, std::uint64_t gpu_memory)
       : gpu_memory_(gpu_memory), trials_(servers) {}
-  // At a quantum: keeps or undoes each packing, except of jobs that separate() gives their own
-  // GPUs.
+  // Keeps or undoes packings at a quantum, but not of jobs that separate() gives their own GPUs.
   void judge(gandiva_jobs& jobs) {
     for (const job_id job : std::vector<job_id>(jobs.followers().begin(), jobs.followers().end())) {
       gandiva_job& follower = jobs.at(job);
@@ -48,8 +47,7 @@ class gandiva_packing {
       jobs.unpack(follower);
     }
   }
-  // Migrates followers to unsubscribed GPUs: of their server, else of the server with the fewest
-  // that are enough.
+  // Migrates followers to unsubscribed GPUs of their server, else of the tightest server that fits.
   void separate(gandiva_jobs& jobs) {
     if (jobs.servers().max_unsubscribed() == 0) {
       // Only trials may fit then: on a server that is just full.

@@ -19,12 +19,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Moves suspended jobs to servers with unsubscribed GPUs, or where they get time slices. A packed
-// job moves without the other one.
+// Moves suspended jobs, not those packed with them, to unsubscribed GPUs or to get time slices.
 // Cost: into_unsubscribed O(log servers + jobs of the server) a move; from_higher O(jobs of
 //       over-subscribed servers), their square where priorities differ, and O(servers in use and
-//       their jobs) for each job that moves and each number of GPUs and priority for which no
-//       server is better.
+//       their jobs) for each job that moves and each GPUs and priority without a better server.
 class gandiva_relocation {
  public:
   // While a suspended job fits into unsubscribed GPUs, moves the one that ran least on the most

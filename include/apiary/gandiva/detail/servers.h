@@ -203,7 +203,6 @@ class gandiva_servers {
 
   template <class T>
   using by_gpus = std::array<T, max_gpus_per_node + 1>;
-
   server_pool pool_;
   std::vector<server> servers_;
   by_gpus<std::set<std::pair<std::uint32_t, std::uint32_t>>> same_;  // load, server; by affinity

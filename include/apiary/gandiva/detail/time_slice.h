@@ -30,8 +30,7 @@ struct sliced_job {
   std::int64_t pass = 0;  // the time that the job ran, as slice_pass()
 };
 
-// What running for `ran` adds to the pass of a job. Requires: weight > 0, 0 <= ran <
-// slice_end_of_time.
+// What running for `ran` adds to a pass. Requires: weight > 0, 0 <= ran < slice_end_of_time.
 [[nodiscard]] constexpr std::int64_t slice_pass(time_ms ran, std::uint32_t weight) noexcept {
   APIARY_ASSERT(weight > 0);
   return ran * 0xfffff / weight;
@@ -54,8 +53,7 @@ struct sliced_job {
 // Chooses the jobs of the next time slice on `gpus` GPUs: by priority (highest first), pass (lowest
 // first) and id, each that fits into the GPUs left. Returns their indices, ascending. A new job
 // starts with the lowest pass on its server. O(jobs log jobs).
-// Model: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995); Gandiva (OSDI 2018, §3.1)
-//        uses round robin.
+// Model: stride scheduling (Waldspurger, Weihl, MIT/LCS/TM-528, 1995); Gandiva: round robin.
 [[nodiscard]] inline std::vector<std::size_t> choose_slice(std::span<const sliced_job> jobs,
                                                            std::uint32_t gpus) {
   std::vector<std::size_t> order(jobs.size());

@@ -17,8 +17,7 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Measures the fraction of idle GPUs that a job as large as the largest server cannot use; 0 while
-// no GPU is idle. A server with f idle GPUs counts as a free cell of level f - 1; a broken one has
-// none.
+// no GPU is idle. A server with f idle GPUs counts as a free cell of level f - 1.
 // Model: the unusable free space index (metric/buddy_fragmentation.h), averaged over time.
 // Cost:  O(1) per change; O(levels) if time has passed since the last call.
 class idle_servers {
@@ -53,7 +52,7 @@ class idle_servers {
   }
 
  private:
-  [[nodiscard]] std::uint32_t idle(node_id n) const noexcept {
+  [[nodiscard]] std::uint32_t idle(node_id n) const noexcept {  // 0 if the server is broken
     return broken_[n.value] ? 0 : gpus_[n.value] - used_[n.value];
   }
   void count(std::uint32_t idle, bool in) noexcept {

@@ -24,14 +24,13 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A column that a reader looks for in the header line.
+// A column to look for in the header line; other columns are ignored.
 struct csv_column {
   std::string_view name;
   bool required = true;
 };
 
-// Reads comma-separated rows under a header line that names the columns in any order; skips columns
-// that the caller does not ask for.
+// Reads comma-separated rows under a header line that names the columns in any order.
 // Errors: kInvalidArgument: the text is empty, a required column is missing, a column is named
 //         twice, a row has more or fewer fields than the header line, or a quote occurs.
 class csv_reader {
@@ -101,7 +100,6 @@ class csv_reader {
       : lines_(std::move(lines)),
         columns_(columns.begin(), columns.end()),
         position_(columns.size(), absent) {}
-
   absl::StatusOr<bool> split() {
     std::string_view line;
     APIARY_ASSIGN_OR_RETURN(const bool more, lines_.next(line));
