@@ -53,7 +53,7 @@ struct gang_moves {
 // The backend of time sharing for gangs on a HiveD cluster. Opportunistic gangs run in time slices
 // on the GPUs that guaranteed gangs leave idle. A guaranteed gang starts on its tenant's cells and
 // stops the opportunistic gangs in the way, and gangs of lower priority of its tenant as hived
-// chooses. A lazy one of these keeps running as opportunistic, without time slices and moves.
+// chooses. A lazy one of these runs on as opportunistic, but not in time slices, and stays.
 //
 // To try a move, the backend ends the gang and proposes it again. The gang moves if that preempts
 // no gang and lowers the measure by more than time_sharing_options::move_limits::cost. A guaranteed

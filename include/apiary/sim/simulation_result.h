@@ -27,7 +27,7 @@ struct simulation_options {
   time_ms checkpoint_interval = 0;
   time_ms until = max_time;              // the simulation ends then, even if jobs are still running
   time_ms migration_cost = 0;            // ms from the migration of a job until it makes progress
-  std::vector<std::uint32_t> servers{};  // GPUs of each server; empty: fragmentation is not measured
+  std::vector<std::uint32_t> servers{};  // GPUs of each server; empty: measures no fragmentation
 };
 
 // The speed of a job that nothing slows down, in thousandths.
