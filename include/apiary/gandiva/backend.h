@@ -23,7 +23,7 @@ struct time_sharing_options {
   // Limits on the migrations of one tick.
   struct move_limits {
     std::uint32_t moves = 1;  // at most so many jobs move; 0: none
-    std::uint32_t cost = 0;   // a move must lower the measure by more than so many thousandths a GPU
+    std::uint32_t cost = 0;   // thousandths a GPU; a move must lower the measure by more
   };
   // Options of one job.
   struct job_options {

@@ -55,9 +55,9 @@ struct gandiva_options {
 // Requires: times >= 0 that never decrease, no two of them 2^43 apart; decide() is called at wake()
 //           (otherwise time slices change late) and after each moment at which a job was submitted
 //           or ended or a server broke or was repaired.
-// Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its slice).
+// Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).
 // Cost:     a job that comes, moves or ends O(log servers + jobs of the server); a decision
-//           O(distinct numbers of GPUs); a quantum O(jobs log jobs) for each over-subscribed server.
+//           O(distinct numbers of GPUs); a quantum O(jobs log jobs) an over-subscribed server.
 // Example:  examples/job_queues.cpp
 class gandiva {
  public:
