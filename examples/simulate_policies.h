@@ -154,8 +154,8 @@ struct policy_run {
 inline absl::StatusOr<policy_run> run_policy(std::string_view policy, const job_cluster& cluster,
                                              const apiary::job_list& list,
                                              const std::function<void(std::size_t)>& progress) {
-  using apiary::batch_queue;
   using apiary::batch_options;
+  using apiary::batch_queue;
   const std::vector<std::uint32_t> quotas = quotas_of(list, cluster.gpus());
   policy_run out{.policy = std::string(policy),
                  .picture = gpu_picture(cluster.nodes, cluster.gpus_per_node, colors_of(list))};

@@ -4,10 +4,10 @@
 
 #include <apiary/alloc/node_index.h>
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
 #include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
 #include <apiary/topology/health.h>

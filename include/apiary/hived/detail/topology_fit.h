@@ -6,11 +6,11 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
 #include <apiary/gang/gang_fit.h>
-#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
+#include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/leaf_view.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
