@@ -6,12 +6,11 @@
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 
-#include <absl/container/flat_hash_map.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -82,8 +81,8 @@ class gang_names {
     return all.value();
   }
 
-  absl::flat_hash_map<std::string, std::uint32_t> jobs_;
-  absl::flat_hash_map<std::uint32_t, gang> names_;
+  std::unordered_map<std::string, std::uint32_t> jobs_;
+  std::unordered_map<std::uint32_t, gang> names_;
   std::uint32_t next_ = 0;
   std::uint64_t hash_ = 0;
 };

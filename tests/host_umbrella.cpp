@@ -1,7 +1,6 @@
 // apiary/tests/host_umbrella.cpp - the whole library after a host's own headers, as those of windows.h,
 // have made macros of min and max.
 // SPDX-License-Identifier: MIT
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/string_view.h>

@@ -5,14 +5,13 @@
 #include "support/hived_state_text.h"
 #include "support/hived_worlds.h"
 #include <apiary/container/bitset.h>
+#include <apiary/core/digest.h>
 #include <apiary/core/ids.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
 
-#include <absl/container/flat_hash_map.h>
-#include <absl/hash/hash.h>
 #include <absl/status/status.h>
 #include <doctest/doctest.h>
 
@@ -20,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -381,7 +381,9 @@ class hived_model {
     return true;
   }
   [[nodiscard]] std::size_t hash_of_text() const {
-    return absl::Hash<std::vector<std::uint32_t>>()(canonical_);
+    apiary::digest all;
+    for (const std::uint32_t word : canonical_) all.add(word);
+    return all.value();
   }
   std::vector<apiary::gang_request> gangs_;
   std::vector<breakage> breakages_;
@@ -392,8 +394,8 @@ class hived_model {
   std::vector<std::size_t> path_;
   apiary::gang_plan plan_{};  // that waits() was told
   std::vector<step> steps_;   // of each state
-  absl::flat_hash_map<std::size_t, identity> known_;
-  absl::flat_hash_map<std::uint64_t, std::size_t> of_hash_;  // the state with the slots
+  std::unordered_map<std::size_t, identity> known_;
+  std::unordered_map<std::uint64_t, std::size_t> of_hash_;  // the state with the slots
   std::vector<std::uint32_t> canonical_;
 };
 

@@ -4,7 +4,6 @@
 
 #define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/strings/numbers.h>

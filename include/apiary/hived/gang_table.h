@@ -7,14 +7,13 @@
 #include <apiary/hived/gang_record.h>
 #include <apiary/hived/ids.h>
 
-#include <absl/container/flat_hash_map.h>
-
 #include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -117,7 +116,7 @@ class gang_table {
 
   std::vector<gang_record> gangs_;  // by slot
   std::vector<gang_slot> vacant_;
-  absl::flat_hash_map<std::uint32_t, gang_slot> slots_;  // by job
+  std::unordered_map<std::uint32_t, gang_slot> slots_;  // by job
   std::vector<std::set<ranked>> of_cluster_;
   std::vector<ranked> rank_;  // by slot, the key in of_cluster_
 };

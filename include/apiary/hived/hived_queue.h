@@ -21,7 +21,6 @@
 #include <apiary/model/request.h>
 #include <apiary/topology/tree.h>
 
-#include <absl/container/flat_hash_map.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
@@ -32,6 +31,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -312,7 +312,7 @@ class hived_queue {
   std::vector<std::uint32_t> used_by_;  // GPUs of a tenant's cells that its jobs use
   std::map<queue_key, queue> queues_;
   std::vector<std::uint32_t> too_large_;  // numbers of GPUs that fit nowhere as opportunistic
-  absl::flat_hash_map<std::uint32_t, record> jobs_;
+  std::unordered_map<std::uint32_t, record> jobs_;
 };
 
 static_assert(JobScheduler<hived_queue>);
