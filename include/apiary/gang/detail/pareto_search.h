@@ -27,18 +27,13 @@ namespace detail {
 
 // Computes the front of a cell: the largest vectors (tasks of each group) that it can hold under
 // all constraints at its level and below. A cell can hold a vector if and only if some vector of
-// the front is at least as large and every count is a multiple of its step. Proof: remove tasks
-// from the children of a cell in steps of the lower level, which divide the step of the cell; no
-// count of any cell grows. So the front of a cell consists of the sums of the fronts of its
-// children, cut to the limits of its level.
+// the front is at least as large and every count is a multiple of its step. So the front of a cell
+// consists of the sums of the fronts of its children, cut to the limits of its level. Children are
+// the cells of the next lower level that has constraints, or nodes.
 //
-// Children are the cells of the next lower level that has constraints, or nodes. Nodes with equal
-// fronts are sorted together: if one more of them adds nothing, no other one does.
-//
-// The number of vectors can grow exponentially with the number of groups: this is vector packing,
-// NP-hard even with one kind of constraint. With `beam`, only that many vectors of each sum are
-// kept, those with the most GPUs; then a placement that is found is valid, but not every one is
-// found. The caller cannot choose among placements.
+// The number of vectors can grow exponentially with the groups (vector packing, NP-hard). With
+// `beam`, only that many vectors of each sum are kept, those with the most GPUs; then a placement
+// that is found is valid, but not every one is found.
 //
 // Cost:     at most `budget` comparisons of two vectors and looks at a node, and about as many
 //           numbers in memory; besides, O(log) for each look and O(nodes of the cell * log).
@@ -81,10 +76,8 @@ class pareto_search {
   [[nodiscard]] const pareto_front& front() const noexcept { return front_of(level_, front_); }
   [[nodiscard]] bool cut() const noexcept { return cut_; }
   [[nodiscard]] bool holds_gang() const noexcept { return front().covers(tasks_); }
-  // Comparisons of the last make.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.steps(); }
-
-  // After make, if the front holds the gang: places it, and appends its tasks to `to`.
+  // After make, if the front holds the gang: appends its tasks to `to`.
   void place(std::vector<tasks_on_node>& to) const { spread(front_, level_, cell_, tasks_, to); }
 
  private:
@@ -101,12 +94,10 @@ class pareto_search {
   // What a node has left: GPUs, CPU and memory.
   using node_left = std::array<std::uint64_t, 3>;
   using index_of_values = std::map<std::vector<std::uint32_t>, std::size_t>;
-
   [[nodiscard]] std::size_t width() const noexcept { return groups_->size(); }
   [[nodiscard]] const pareto_front& front_of(level_t l, std::size_t i) const noexcept {
     return l == capacities_->node_level() ? nodes_[i] : cells_[i].front;
   }
-
   std::size_t build(level_t l, std::uint32_t c) {
     if (l == capacities_->node_level()) return build_node(c);
     const level_t below = level_below(*groups_, l, capacities_->node_level());
@@ -117,7 +108,7 @@ class pareto_search {
         p.front = build_node(p.cell);
         if (steps_.ended()) return 0;
       }
-      std::vector<keyed_number> order;  // the cells of equal fronts together
+      std::vector<keyed_number> order;  // equal fronts together: if one adds nothing, none does
       for (const part& p : parts) order.push_back({p.front, p.cell});
       keyed_number::sort(order);
       for (std::size_t i = 0; i < parts.size(); ++i)
@@ -174,7 +165,6 @@ class pareto_search {
     }
     return sums;
   }
-
   std::size_t build_node(std::uint32_t node) {
     if (!steps_.pay(1)) return 0;
     resources host;
@@ -215,7 +205,6 @@ class pareto_search {
       if (k == 0 || u + 1 == width()) break;
     }
   }
-
   void spread(std::size_t front, level_t l, std::uint32_t c, std::vector<std::uint32_t> v,
               std::vector<tasks_on_node>& to) const {
     if (l == capacities_->node_level()) {

@@ -90,7 +90,6 @@ template <CellTree Tree>
 }
 
 // Proves with few reasons that a gang fits no cell of level l.
-//
 // Requires: `listed` contains every cell that no weighing refuses, in any order.
 // Cost:     O(nodes * groups * GPUs of a node) and O(cells * (groups + GPUs of a node)^2).
 template <CellTree Tree>

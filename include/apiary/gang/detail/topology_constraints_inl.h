@@ -9,7 +9,6 @@
 #include <string>
 
 APIARY_NAMESPACE_BEGIN
-
 namespace detail {
 
 // The text with each # replaced by the next of the numbers.
@@ -29,7 +28,8 @@ namespace detail {
 
 }  // namespace detail
 
-APIARY_INLINE std::string topology_constraints::fault(level_t node_level, level_t num_levels) const {
+APIARY_INLINE std::string topology_constraints::fault(level_t node_level,
+                                                      level_t num_levels) const {
   using detail::with_numbers;
   const auto known = [&](level_t l) { return l >= node_level && l < num_levels; };
   const auto no_level = [&](const char* what, std::uint32_t group, level_t l) {
@@ -64,7 +64,8 @@ APIARY_INLINE std::string topology_constraints::fault(level_t node_level, level_
       if (!known(s.level)) return no_level("task group # has anti-affinity at", i, s.level);
     if (m.leader == no_task_group) continue;
     if (m.leader >= groups.size())
-      return with_numbers("task group #: its leader, task group #, is not in the gang", {i, m.leader});
+      return with_numbers("task group #: its leader, task group #, is not in the gang",
+                          {i, m.leader});
     const constrained_task_group& leader = groups[m.leader];
     if (m.leader == i || leader.leader != no_task_group)
       return with_numbers("task group #: its leader, task group #, has a leader", {i, m.leader});
