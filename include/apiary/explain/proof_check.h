@@ -25,6 +25,7 @@ APIARY_NAMESPACE_BEGIN
 
 // Verifies an infeasibility_proof: counts everything in it again from the state of the cluster, and
 // accepts it only if every number is right. It shares no code with the search that made the proof.
+// Use it in tests, or to audit what a scheduler tells a user.
 //
 // Requires: gang.valid(); all arguments of the constructor outlive the object.
 // Invalid:  not one node for each cell of the node level aborts (APIARY_VERIFY).
@@ -34,8 +35,8 @@ APIARY_NAMESPACE_BEGIN
 template <CellTree Tree, class Nodes = detail::checked_whole_gpus>
 class proof_check {
  public:
-  // For nodes with whole GPUs: free GPUs of each node, and `hosts`, its free CPU and memory; no
-  // hosts if they do not count. node_level: the level of the nodes in the tree.
+  // For nodes with whole GPUs. node_level: the level of the nodes in the tree. free: free GPUs of
+  // each node. hosts: free CPU and memory of each node, or empty if they do not count.
   proof_check(const Tree& tree, level_t node_level, std::span<const std::uint32_t> free,
               std::span<const resources> hosts, const topology_constraints& gang)
       : proof_check(tree, node_level, Nodes{free, hosts}, gang) {}

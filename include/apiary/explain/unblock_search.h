@@ -29,8 +29,8 @@ APIARY_NAMESPACE_BEGIN
 //
 // In each of the cells with most slots for the largest tasks it frees nodes, those first that give
 // a slot for the fewest GPUs, until the gang fits. The answer is the cell with the fewest GPUs
-// freed; cheaper sets may exist. If none is enough, it frees all nodes and answers with those that
-// the gang then uses. The search changes the capacity index, and restores it before it returns.
+// freed; cheaper sets may exist. If no cell is enough, it frees all nodes and answers with those
+// that the gang then uses. The search changes the capacity index, and restores it before it returns.
 //
 // Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  a capacity below what the node has free or above capacities.max_free(), or not one for
@@ -49,7 +49,7 @@ class unblock_search {
     fit_verdict verdict = fit_verdict::budget_ended;
     std::span<const std::uint32_t> nodes{};  // ascending; valid until the next call
     std::uint64_t gpus = 0;                  // GPUs of these nodes that are not free now
-    std::uint32_t cell = 0;                  // cell of the required level that has the nodes
+    std::uint32_t cell = 0;                  // position of their cell in the required level
     bool all_needed = true;  // the gang does not fit without any one of them; false if not certain
     // A sentence for users: "it would fit if nodes 3 and 9 were free (12 more GPUs)".
     [[nodiscard]] std::string text() const {

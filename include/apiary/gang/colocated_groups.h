@@ -19,8 +19,8 @@ APIARY_NAMESPACE_BEGIN
 // without a leader together with the groups that it leads: each of its tasks stands for a task of
 // the leader and all tasks that share its node. Task groups with the same needs and no constraints
 // are one co-located group. Slices and spread are limits for each group and level: every cell has a
-// multiple of `step` tasks, at most `most`. (Multiples in all cells, numbered from cell to cell,
-// make slices that do not cross cells, and the other way round.)
+// multiple of `step` tasks, at most `most`. (Tasks are numbered from cell to cell, so slices stay
+// in their cells if and only if every cell has a multiple.)
 //
 // Requires: gang.valid().
 // Cost:     O(groups * (groups + levels)).

@@ -28,8 +28,8 @@ enum class blocking_resource : std::uint8_t { memory, cpu, models, slices, sprea
 //     level of nodes; CPU and memory count too if only one group has a weight, or GPUs are shared
 //     a cell   the sum over its children, at most what the constraints at its level allow; if only
 //     one group has a weight, only whole steps (slices) count
-//   Weight 1 for one group counts its tasks, floor(gpus / t) slots of t GPUs, and the thousandths
-//   that a task takes count shared GPUs.
+//   Weight 1 for one group counts its tasks; weight floor(gpus / t) counts slots of t GPUs; the
+//   thousandths of GPUs that a task takes count shared GPUs.
 // * A list: `counts` holds the largest combinations of tasks that the cell can hold. None of them
 //   covers the gang.
 //
@@ -41,7 +41,7 @@ struct infeasibility_proof {
     std::uint64_t needed = 0;              // weight of the whole gang
     friend bool operator==(const weighing&, const weighing&) = default;
   };
-  static constexpr std::uint32_t listed = ~std::uint32_t{0};  // refusal::weighing of such a cell
+  static constexpr std::uint32_t listed = ~std::uint32_t{0};  // refusal::weighing if by a list
   // Why one cell does not hold the gang.
   struct refusal {
     std::uint32_t cell = 0;               // by its position in the level
@@ -52,7 +52,7 @@ struct infeasibility_proof {
   };
 
   level_t level = 0;                    // of the cells; num_levels() is the cell of the whole tree
-  std::vector<std::uint32_t> groups{};  // the first task group of each, ascending
+  std::vector<std::uint32_t> groups{};  // first task group of each co-located group, ascending
   std::vector<weighing> weighings{};    // the weighings that refuse cells
   std::vector<refusal> cells{};         // every cell of the level, ascending
   friend bool operator==(const infeasibility_proof&, const infeasibility_proof&) = default;

@@ -32,7 +32,7 @@ APIARY_NAMESPACE_BEGIN
 // says what a node can hold. The search goes from the preferred level up to the required one, takes
 // the first level that has a cell for the gang, and there the cell of least cost, the first of
 // equals. Counts refuse most cells, cost_tables computes the others; if the budget is too small for
-// that, greedy placement finds a gang's nodes that need not be the cheapest.
+// that, the placement is greedy, and need not be the cheapest.
 //
 // Requires: gang.valid() for the tree.
 // Cost:     class_vectors; cost_tables for each cell that no count refuses, if the product over the
@@ -63,8 +63,9 @@ class min_cost_fit {
   // Searches for the cheapest placement.
   // classes: the class of each node, numbered from 0; nodes of a class are equal.
   // cost(class, counts) -> std::optional<std::int64_t>: the cost of this number of tasks of each
-  // group (not all 0) on such a node, or nullopt if the node cannot hold them. A node that can hold
-  // a vector must be able to hold every smaller one. Costs of a gang must add up to less than 2^62.
+  // group (not all 0) on such a node, or nullopt if the node cannot hold them. It is called for
+  // counts within the constraints of a node, or below. A node that can hold some counts must be
+  // able to hold all smaller ones. The costs of a gang must add up to less than 2^62.
   // weights: the weight of a task of each group, which refuses cells; or nothing.
   template <class Cost>
   result operator()(const Tree& tree, level_t node_level, const topology_constraints& gang,

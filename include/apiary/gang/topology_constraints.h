@@ -17,8 +17,8 @@ APIARY_NAMESPACE_BEGIN
 // Which cell and which nodes a search prefers when a gang fits in several.
 // whole_cells: the cell with the fewest free GPUs that can hold the gang, and there the fullest
 // cells and nodes, so that whole cells stay free. fewest_nodes: the cell where the gang needs the
-// fewest nodes, and there few nodes. Exact for one task size with constraints at the node level
-// only, otherwise an estimate.
+// fewest nodes, and there few nodes. Exact for one task size without CPU, memory and constraints
+// above the node level, otherwise an estimate.
 enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
 
 // No level: as `required`, the whole cluster; as `preferred`, the same level as `required`.
@@ -46,7 +46,7 @@ struct constrained_task_group {
   std::vector<level_count> slices{};     // slices, each in one cell
   std::vector<level_count> spread{};     // the most tasks in a cell (anti-affinity)
   std::uint32_t leader = no_task_group;  // index of the group that leads this one
-  milli_gpu gpu_milli = whole_gpu;       // thousandths of its GPU, if below whole_gpu
+  milli_gpu gpu_milli = whole_gpu;       // thousandths that a task takes of each GPU
   model_set models = any_model;          // GPU models on which the tasks can run
 
   // The request of one task.

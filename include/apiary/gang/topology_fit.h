@@ -230,7 +230,7 @@ class topology_fit {
   // Without constraints. At the last level, a no of gang_fit without a count still needs a proof.
   fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {
     if (budget == 0) return fit_verdict::budget_ended;
-    ++steps_;  // there may be many cells
+    ++steps_;  // a look at one of many cells
     classes_.clear();
     const std::span<const std::uint32_t> nodes = capacities_->histogram(l, at.cell);
     for (std::uint32_t f = 1; f < nodes.size(); ++f)

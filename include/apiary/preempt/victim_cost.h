@@ -15,7 +15,7 @@ APIARY_NAMESPACE_BEGIN
 
 // Costs for victim_search, for gangs with priority classes. A set of victims costs less if it has
 // fewer gangs of the highest class; if these are equal, fewer of the next class, and so on; if all
-// are equal, less lost GPU-time in sum. So one gang costs more than any number of lower classes.
+// are equal, less lost GPU-time in sum. One gang costs more than all gangs of lower classes.
 //
 // Model:    a number of mixed radix: the GPU-time, then the number of gangs of each class, the
 //           lowest class first, below 2^63 for all gangs together. If that range is too small,

@@ -55,7 +55,8 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   //   candidates   the gangs that may be evicted
   //   allocations  their GPUs
   //   groups       the task groups of the new gang
-  //   cost_limit   the search ends when its lower bound reaches this; dearer sets are of no use
+  //   cost_limit   the search ends when its lower bound reaches this limit; sets that cost as much
+  //                or more are of no use
   //   budgets      the most that each tenant may lose. Greedy orders pass over gangs beyond it. If
   //                none finds a set, all candidates are evicted and those of tenants beyond their
   //                budget reprieved; that may find no set, either.

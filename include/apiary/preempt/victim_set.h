@@ -13,7 +13,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The most that one group of gangs, for example a tenant, may lose in one preemption.
+// The most that a group of gangs, such as a tenant, may lose in one preemption; default: no limit.
 struct disruption_budget {
   std::uint64_t gangs = (std::numeric_limits<std::uint64_t>::max)();  // gangs that may be evicted
   std::uint64_t gpus = (std::numeric_limits<std::uint64_t>::max)();   // GPUs that they may have

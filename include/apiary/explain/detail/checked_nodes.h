@@ -63,6 +63,7 @@ struct checked_whole_gpus {
   }
   // If several task groups have weight, CPU and memory do not count.
   static void ignore_host(node_free& r) { r.cpu = r.memory = ~std::uint64_t{0} >> 1; }
+  // Calls sink with what is free besides the task, once for each way to place it on the node.
   template <class Sink>
   void place(const checked_task& t, const node_free& r, const Sink& sink) const {
     if (t.gpus > r.gpus) return;

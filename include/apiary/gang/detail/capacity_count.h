@@ -73,7 +73,6 @@ class capacity_count {
     }
     return counts_[l - node_level];
   }
-
   // After count(u, l): puts n tasks into cell c of level l, and appends them to `to`.
   // Requires: n is a multiple of the step at level l, and at most the capacity.
   void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n, gang_objective objective,
@@ -111,7 +110,6 @@ class capacity_count {
     for (const tasks_in_cell& at : fill_parts(parts, n, objective))
       place(u, below, at.cell, at.tasks, objective, to);
   }
-
   // The largest weight that each cell of level l can hold, as infeasibility_proof counts it.
   [[nodiscard]] std::vector<std::uint64_t> borne(std::span<const std::uint32_t> weights,
                                                  level_t l) {

@@ -25,7 +25,6 @@ namespace detail {
 class class_vectors {
  public:
   using counts = std::span<const std::uint32_t>;
-
   // Asks how many tasks of each group alone a node holds. Returns false if the budget ended.
   template <class Cost>
   bool ask_alone(const colocated_groups& groups, level_t node_level, std::uint32_t classes,

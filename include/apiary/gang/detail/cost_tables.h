@@ -82,7 +82,6 @@ template <CellTree Tree>
 class cost_tables {
  public:
   static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
-
   // Begins a search over these arguments, which must not change; `classes` has the class of each
   // node. Returns false if there are more vectors than steps.
   bool begin(const Tree& tree, level_t node_level, const colocated_groups& groups,
@@ -105,7 +104,6 @@ class cost_tables {
     }
     return true;
   }
-
   // The least cost of the gang in cell c of level l; `never` if it does not fit; nullopt if the
   // budget ended.
   std::optional<std::int64_t> make(level_t l, std::uint32_t c, step_budget& steps) {

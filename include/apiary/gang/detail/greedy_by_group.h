@@ -82,7 +82,7 @@ class greedy_by_group {
       : tree_(&tree), groups_(&groups), node_level_(node_level) {}
 
   // Places all groups in cell c of level l, whose nodes are `nodes`, and appends their tasks to
-  // `to`. Returns false if a group does not fit; those before it stay.
+  // `to`. Returns false if a group does not fit; groups before it stay placed.
   bool operator()(level_t l, std::uint32_t c, std::span<const std::uint32_t> order,
                   gang_objective objective, std::span<Node> nodes, std::vector<tasks_on_node>& to) {
     first_ = positions_inside(*tree_, l, c, node_level_).first.value;

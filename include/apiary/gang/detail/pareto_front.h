@@ -56,7 +56,7 @@ class pareto_front {
     values_.insert(values_.end(), v.begin(), v.end());
     size_ = kept + 1;
   }
-  // Ascending, so that equal fronts are equal.
+  // Sorts the vectors, so that equal fronts compare equal.
   void sort() {
     std::vector<std::size_t> order(size_);
     for (std::size_t i = 0; i < size_; ++i) order[i] = i;

@@ -42,7 +42,6 @@ class pareto_search {
  public:
   using counts = pareto_front::counts;
   static constexpr std::size_t all = ~std::size_t{0};
-
   // Begins a search over these arguments, which must not change.
   void begin(const capacity_index<Tree>& capacities, const colocated_groups& groups,
              std::span<const resources> hosts) {
@@ -60,7 +59,6 @@ class pareto_search {
       leaves_.push_back(groups[u].gpus);
     }
   }
-
   // Computes the front of cell c of level l; returns false if the budget ended.
   bool make(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t budget) {
     steps_ = step_budget(budget);

@@ -69,7 +69,6 @@ class shared_capacity {
     milli_gpu part = 0;
     std::uint32_t device = 0;
   };
-
   // Computes the vectors of all nodes. cost(before, after) -> std::int64_t is the cost of a change
   // between two states of a node; only what is left of `after` is set. Returns false if the budget
   // ended, or if a node may hold 2^64 vectors or more.
@@ -106,14 +105,14 @@ class shared_capacity {
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   // The class of each node.
   [[nodiscard]] std::span<const std::uint32_t> classes() const noexcept { return classes_; }
-  // The least cost of these tasks of each group on a node of the class; nullopt if it is too small.
+  // The least cost of these tasks of each group on a node of the class; nullopt if they do not fit.
   [[nodiscard]] std::optional<std::int64_t> operator()(
       std::uint32_t node_class, std::span<const std::uint32_t> counts) const {
     const held* const at = find(node_class, counts);
     return at == nullptr ? std::nullopt : std::optional(at->cost);
   }
-  // What these tasks take of the devices of a node, in an order in which it can be taken. Requires:
-  // the node can hold them.
+  // What these tasks take of the devices of a node, in an order in which it can be taken.
+  // Requires: the node can hold them.
   [[nodiscard]] std::vector<taken> devices(const node_table& nodes, node_id n,
                                            std::span<const std::uint32_t> counts) const {
     const held* const at = find(classes_[n.value], counts);

@@ -39,8 +39,8 @@ class bounded_cells {
       if (bounds[c] < below) order_.push_back({bounds[c], c});
     keyed_number::make_heap(order_);
   }
-  // Takes the cell with the least bound, if that is below `below`. After its search the caller
-  // appends it to searched(), with the bound that the search has proved.
+  // Takes the cell with the least bound and returns true, if the bound is below `below`. The caller
+  // appends the cell to searched(), with the bound that its search has proved.
   bool next(cell& at, std::uint64_t below) {
     if (order_.empty() || order_.front().key >= below) return false;
     at = keyed_number::pop(order_);

@@ -36,7 +36,6 @@ class eviction_state {
  public:
   static constexpr std::uint32_t max_gpus = gang_fit::max_gpus;  // of a node
   using histogram = std::array<std::uint32_t, max_gpus + 1>;     // nodes by free GPUs
-
   // The slots of one size: what the gang needs and what the nodes have.
   struct slot_count {
     std::uint32_t size = 0;  // GPUs of a slot
@@ -58,7 +57,6 @@ class eviction_state {
     std::uint32_t gpus = 0;  // free GPUs, and GPUs of candidates
     std::uint32_t last = none;
   };
-
   // others: nodes without candidates. free: free GPUs of the nodes that allocations name.
   void begin(std::span<const gang_fit::node_class> others, std::span<const std::uint32_t> free,
              std::span<const eviction_candidate> candidates,

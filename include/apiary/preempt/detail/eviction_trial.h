@@ -21,7 +21,7 @@ namespace detail {
 //
 // Requires: as victim_search; allocations name nodes of the index; no candidate is evicted when
 //           begin() is called again. What a host has free and gets back is below 2^32 in sum.
-// Invalid:  hosts without `freed` for each allocation, or `freed` without hosts, abort.
+// Invalid:  hosts without `freed` for each allocation, or the reverse, abort (APIARY_VERIFY).
 // Cost:     begin O(candidates + nodes if hosts count); evict and set_evicted O(allocations of the
 //           candidate * levels) as capacity_index.
 template <CellTree Tree>

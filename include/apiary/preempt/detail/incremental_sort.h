@@ -15,10 +15,10 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Gives the numbers below n in ascending order of price, the lowest number of equal prices first.
-// It sorts one batch at a time, each about four times as large as the one before. It asks for the
-// prices of the other numbers again.
+// It sorts one batch at a time, each about four times as large as the one before. It keeps no
+// prices of numbers outside the batch, and asks for them again.
 //
-// Model:    incremental sorting (Paredes, Navarro, ALENEX 2006), with one pivot a batch.
+// Model:    incremental sorting (Paredes, Navarro, ALENEX 2006), with one sampled pivot a batch.
 // Requires: top() gets the same prices until the next begin().
 // Cost:     for the first k numbers: n prices for each batch, and O(k log k) in all; 16 bytes an
 //           entry of a batch.
@@ -26,7 +26,6 @@ class incremental_sort {
  public:
   using entry = keyed_number;                                // a number with its price
   static constexpr std::uint64_t never = ~std::uint64_t{0};  // the price of numbers to leave out
-
   // Begins again, with the numbers 0, ..., n-1.
   void begin(std::uint32_t n) noexcept {
     n_ = n;

@@ -158,7 +158,7 @@ class victim_search_steps {
     return candidates <= left() / set_steps;
   }
   // Branch and bound over the candidates in order_, the most expensive first; all of them must be
-  // enough. Whether no set costs less for certain. Leaves candidates evicted.
+  // enough. Returns whether it is certain that no set costs less. Leaves candidates evicted.
   template <class Verdict>
   bool branch(const Verdict& verdict) {
     costs_.clear();
