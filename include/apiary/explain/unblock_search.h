@@ -30,7 +30,7 @@ APIARY_NAMESPACE_BEGIN
 // In each of the cells with most slots for the largest tasks it frees nodes, those first that give
 // a slot for the fewest GPUs, until the gang fits. The answer is the cell with the fewest GPUs
 // freed; cheaper sets may exist. If no cell is enough, it frees all nodes and answers with those
-// that the gang then uses. The search changes the capacity index, and restores it before it returns.
+// that the gang then uses. The search changes the capacity index, and restores it at the end.
 //
 // Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  a capacity below what the node has free or above capacities.max_free(), or not one for
@@ -43,8 +43,8 @@ class unblock_search {
  public:
   // What a search found.
   struct result {
-    // fits:         with these nodes free; none is needed if the gang fits now.
-    // does_not_fit: not even if all nodes were wholly free.
+    // fits:         the gang fits with these nodes free; no nodes if it fits now.
+    // does_not_fit: the gang does not fit even if all nodes are wholly free.
     // budget_ended: it is not known.
     fit_verdict verdict = fit_verdict::budget_ended;
     std::span<const std::uint32_t> nodes{};  // ascending; valid until the next call

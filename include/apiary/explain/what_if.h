@@ -25,8 +25,8 @@ inline void set_host(transaction& tx, resources& host, resources free) {
 
 }  // namespace detail
 
-// Changes of the capacity index, and of the free CPU and memory of hosts if they count, until the
-// transaction is rolled back. Use one transaction for each alternative, or nest them.
+// These functions change the capacity index, and the free CPU and memory of hosts if they count,
+// until the transaction is rolled back. Use one transaction for each alternative, or nest them.
 //
 // Requires: hosts: free CPU and memory of each node, or empty if they do not count; they stay at
 //           their address while the transaction is open.

@@ -29,8 +29,7 @@ APIARY_NAMESPACE_BEGIN
 //
 // Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes" (J.
 //           of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
-// Requires: task sizes from 1 to 64, at most 64 free GPUs on a node, fewer than 2^32 tasks. Two
-//           classes may be equal.
+// Requires: task sizes from 1 to 64, at most 64 free GPUs on a node, fewer than 2^32 tasks.
 // Cost:     O(groups * (groups + classes) + nodes used), whatever the number of tasks, if the first
 //           order succeeds or a cut refuses the gang (64 times that for a cut); otherwise
 //           bin_packing_search on top.

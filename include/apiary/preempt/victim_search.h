@@ -59,7 +59,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   //                or more are of no use
   //   budgets      the most that each tenant may lose. Greedy orders pass over gangs beyond it. If
   //                none finds a set, all candidates are evicted and those of tenants beyond their
-  //                budget reprieved; that may find no set, either.
+  //                budget are reprieved; that may find no set, either.
   victim_set operator()(std::span<const gang_fit::node_class> others,
                         std::span<const std::uint32_t> free,
                         std::span<const eviction_candidate> candidates,

@@ -24,8 +24,7 @@ namespace detail {
 //     that the node holds.
 //   * For each remaining size t: a task of s GPUs holds floor(s / t) slots of t GPUs, a node with f
 //     free GPUs at most floor(f / t).
-//   * A failure at the beginning of a size is remembered, until another one takes its slot.
-//
+//   * A failure at the beginning of a size is remembered, until another one overwrites it.
 // Requires: sizes are distinct, in descending order, at most 64, and each has tasks.
 // Cost:     at most `budget` steps of O(64); beginning a size takes O(64 sizes). Memory: 0.6 KB for
 //           each size and at most 8 MB of failures.

@@ -63,7 +63,6 @@ struct group_sizes {
 // The cells of a level above the nodes that no count refuses: they have enough slots for all sizes
 // of a gang and, under constraints, capacity for each group alone. They come in the order of the
 // objective: fewest free GPUs first, or fewest nodes for the gang, the emptiest nodes first.
-//
 // Cost:     assign O(cells of the level * sizes), under constraints also capacity_count for each
 //           group; next O(log cells).
 template <CellTree Tree>

@@ -24,7 +24,6 @@ namespace detail {
 
 // The exact capacity of every cell of a level for the tasks of one co-located group alone: the sum
 // over the children, cut to whole steps and to the limit of the level.
-//
 // Cost:     count O(cells of the lowest constrained level), times the GPUs of a node for a
 //           constraint at the node level; O(nodes) for a group that takes CPU, memory or no GPUs.
 //           place O(children * log) a level; for nodes O(GPUs of a node + nodes used) if no CPU,

@@ -31,7 +31,7 @@ struct tasks_in_cell {
 //                 leaves more of the emptiest children untouched.
 //   fewest_nodes  most capacity first, of equals the fewest free GPUs. As soon as one child has
 //                 capacity for the rest, the child with the least such capacity is taken.
-// All capacities may be multiples of a step if n is one: then each child takes a multiple too.
+// If n and all capacities are multiples of a step, each child takes a multiple, too.
 // Requires: n is at most the sum of the capacities; no capacity is 0. The vector is used up.
 // Cost:     O(children + children used * log children).
 [[nodiscard]] inline std::vector<tasks_in_cell> fill_parts(std::vector<cell_part>& parts,

@@ -73,7 +73,6 @@ class mixed_radix {
 
 // Computes for a cell, bottom up, the least cost of every vector (tasks of each group) that it can
 // hold. The costs are exact, and a vector without a cost does not fit.
-//
 // Model:    dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal
 //           algorithm for the multiple-choice knapsack problem", EJOR 1995) along a tree.
 // Cost:     vectors (the product over the groups of tasks + 1) * what a child can hold, for each

@@ -34,7 +34,6 @@ namespace detail {
 // The number of vectors can grow exponentially with the groups (vector packing, NP-hard). With
 // `beam`, only that many vectors of each sum are kept, those with the most GPUs; then a placement
 // that is found is valid, but not every one is found.
-//
 // Cost:     at most `budget` comparisons of two vectors and looks at a node, and about as many
 //           numbers in memory; besides, O(log) for each look and O(nodes of the cell * log).
 template <CellTree Tree>

@@ -53,7 +53,7 @@ template <CellTree Tree>
   return all;
 }
 
-// Chooses, again and again, the weighing that refuses most of the remaining cells. Cells that no
+// Chooses repeatedly the weighing that refuses most of the remaining cells. Cells that no
 // weighing refuses get the list of what they can hold, from `listed`. Cost: O(cells * weighings^2).
 [[nodiscard]] inline infeasibility_proof fewest_reasons(
     level_t l, std::uint32_t cells, const colocated_groups& groups,

@@ -58,7 +58,6 @@ namespace detail {
 // The vectors (tasks of each group of a gang) that each node can hold, and for each the cheapest
 // way to put it on the devices. Nodes with equal devices, CPU and memory left form a class, which
 // is computed once, one task after another; ways with equal results on the devices are merged.
-//
 // Requires: a group with a fraction of a GPU has gpus == 1.
 // Cost:     O(nodes * log classes), and for each class the ways to put all its vectors on devices,
 //           which the budget counts: exponential in the devices and the number of fraction sizes.

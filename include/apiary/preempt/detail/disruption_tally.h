@@ -15,7 +15,6 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Counts what each group loses while candidates become victims and are reprieved.
-//
 // Requires: the memory of the budgets stays as it is until begin() is called again.
 // Invalid:  groups or GPUs that are not one for each candidate abort (APIARY_VERIFY).
 // Cost:     begin O(candidates + allocations + groups), clear O(groups), max_sum O(candidates *

@@ -62,7 +62,6 @@ class bounded_cells {
 
 // The candidates by the cells of one level: a lower bound on the cost of victims in each cell, and
 // the candidates of one cell with their GPUs there.
-//
 // Bound:    for each task size the cell lacks D slots. The cost of a candidate is spread over its
 //           GPUs in the cell. A slot costs at least its missing GPUs at the lowest price on the
 //           node. The D cheapest slots are a bound; the greatest of all sizes counts. It is 0 if

@@ -28,7 +28,6 @@ template <std::unsigned_integral Cost>
 
 // The world of victim_search: counts nodes by their free GPUs, and the slots that a gang lacks. A
 // node with f free GPUs has floor(f / t) slots of t GPUs; a task of g GPUs needs floor(g / t).
-//
 // Requires: as victim_search. Task groups without tasks or GPUs do not count.
 // Cost:     begin O(candidates + allocations + nodes); set_evicted O(allocations of the candidate *
 //           task sizes).

@@ -17,7 +17,6 @@ namespace detail {
 // Gives the numbers below n in ascending order of price, the lowest number of equal prices first.
 // It sorts one batch at a time, each about four times as large as the one before. It keeps no
 // prices of numbers outside the batch, and asks for them again.
-//
 // Model:    incremental sorting (Paredes, Navarro, ALENEX 2006), with one sampled pivot a batch.
 // Requires: top() gets the same prices until the next begin().
 // Cost:     for the first k numbers: n prices for each batch, and O(k log k) in all; 16 bytes an

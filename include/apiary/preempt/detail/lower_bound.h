@@ -52,12 +52,11 @@ class smallest_n_sum {
   std::vector<std::uint64_t> heap_;  // the greatest number first
 };
 
-// A lower bound on the cost of every set of victims that lets the gang fit: the greatest of these.
-// For each task size the gang lacks D slots (eviction_state). If the cost of each candidate is
-// spread over its GPUs, the cheapest GPUs of a node bound its slots, and the D cheapest slots the
-// set. With equal costs the same sum bounds the number of victims; so many of the cheapest
+// A lower bound on the cost of every set of victims that lets the gang fit: the greatest over all
+// task sizes. For each size the gang lacks D slots (eviction_state). If the cost of each candidate
+// is spread over its GPUs, the cheapest GPUs of a node bound its slots, and the D cheapest slots
+// the set. With equal costs the same sum bounds the number of victims; so many of the cheapest
 // candidates are a bound, too. Disruption budgets are left out: with them no set costs less.
-//
 // Requires: no candidate is evicted.
 // Cost:     O(nodes + allocations * log + candidates) for each task size.
 class victim_lower_bound {

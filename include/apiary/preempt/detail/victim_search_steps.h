@@ -31,7 +31,6 @@ namespace detail {
 //   world.add_victim(k) -> bool            gang k is a victim; whether all budgets hold then
 //   world.remove_victim(k)                 undoes add_victim(k)
 //   world.keep()                           the new gang fits; no set so far costs less
-//
 // Cost: the calls of the world; O(1) a step besides; 1 byte a gang.
 class branch_and_bound {
  public:
