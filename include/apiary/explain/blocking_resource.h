@@ -12,11 +12,9 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-
 namespace detail {
 
-// Removes one requirement from a gang: its CPU, memory, GPU models, slices or anti-affinity.
-// Returns whether the gang had it. GPUs are never removed.
+// Removes one requirement, never GPUs, from a gang. Returns whether the gang had it.
 inline bool drop_requirement(topology_constraints& gang, blocking_resource d) {
   bool had = false;
   for (constrained_task_group& m : gang.groups) {
@@ -50,10 +48,9 @@ inline bool drop_requirement(topology_constraints& gang, blocking_resource d) {
 
 }  // namespace detail
 
-// Finds the requirements that keep a gang waiting, for a gang that does not fit. Without these it
-// would fit, and without any fewer it would not. If there are several such sets, it returns one, and
-// prefers topology constraints to CPU and memory. It returns {gpus} if the gang would not fit
-// without all its requirements either, and {} if it has none or the verdict is not known.
+// Finds the requirements that keep a gang waiting: without these it would fit, without any fewer it
+// would not. Of several such sets it prefers topology constraints to CPU and memory. {gpus}: the
+// gang would not fit without its requirements, either; {}: it has none, or no verdict is known.
 //
 // verdict: a function topology_constraints -> fit_verdict for the same cluster. A verdict of
 //          budget_ended for one requirement counts as a no: then the answer may have one too many.
@@ -74,8 +71,7 @@ template <class Verdict>
   if (without == fit_verdict::does_not_fit) return {blocking_resource::gpus};
   std::vector<blocking_resource> blocking;
   for (std::size_t i = 0; i < dropped.size(); ++i) {
-    topology_constraints again =
-        gang;  // with requirement i, without those before it that do not block
+    topology_constraints again = gang;  // with requirement i; those before it only if they block
     for (const blocking_resource d : blocking) detail::drop_requirement(again, d);
     for (std::size_t k = i + 1; k < dropped.size(); ++k)
       detail::drop_requirement(again, dropped[k]);

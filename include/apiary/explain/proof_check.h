@@ -27,12 +27,10 @@ APIARY_NAMESPACE_BEGIN
 // accepts it only if every number is right. It shares no code with the search that made the proof.
 // Use it in tests, or to audit what a scheduler tells a user.
 //
-// Nodes:    chosen by the constructor: whole GPUs or shared GPUs.
 // Requires: gang.valid(); all arguments of the constructor outlive the object.
 // Invalid:  not one node for each cell of the node level aborts (APIARY_VERIFY).
-// Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell costs as much
-//           as listing it: exponential in the task groups, and linear in the tasks that a node may
-//           hold, tasks without GPUs included.
+// Cost:     O(nodes * task groups * GPUs of a node) for each weighing. A listed cell: exponential
+//           in the task groups, linear in the tasks that a node may hold, also those without GPUs.
 // Example:  examples/why_waiting.cpp, examples/shared_gang.cpp
 template <CellTree Tree, class Nodes = detail::checked_whole_gpus>
 class proof_check {
@@ -42,7 +40,7 @@ class proof_check {
   proof_check(const Tree& tree, level_t node_level, std::span<const std::uint32_t> free,
               std::span<const resources> hosts, const topology_constraints& gang)
       : proof_check(tree, node_level, Nodes{free, hosts}, gang) {}
-  // Temporaries are refused: they would be gone when the proof is checked.
+  // Temporaries are refused, here and below: they would be gone when the proof is checked.
   proof_check(const Tree&, level_t, std::span<const std::uint32_t>, std::span<const resources>,
               const topology_constraints&&) = delete;
   // For nodes with GPUs that tasks share.
@@ -106,7 +104,6 @@ class proof_check {
 
  private:
   using vector = std::vector<std::uint32_t>;
-
   [[nodiscard]] bool is_weighed(const infeasibility_proof& why,
                                 const infeasibility_proof::refusal& r) {
     if (r.weighing >= why.weighings.size() || !r.counts.empty()) return false;
@@ -128,9 +125,8 @@ class proof_check {
     return listed.size() * groups_.size() == r.counts.size() &&
            listed == greatest(why.level, r.cell);
   }
-
-  // The most tasks of a group that the constraints allow in a cell of this level, constraints of the
-  // levels above included, and how many tasks must be placed together.
+  // The most tasks of a group that constraints allow in a cell of this level, those of the levels
+  // above included, and how many tasks must be placed together.
   [[nodiscard]] std::uint32_t allowed(std::size_t group, level_t l) const {
     return allowed_[group * (tree_.num_levels() + 1) + l];
   }
@@ -227,7 +223,6 @@ class proof_check {
     }
     return best_[asked] = best;
   }
-
   // The greatest counts of tasks that a cell can hold.
   [[nodiscard]] std::set<vector> greatest(level_t l, std::uint32_t c) {
     if (l == node_level_) {
@@ -286,7 +281,6 @@ class proof_check {
     std::erase_if(greatest, [&](const vector& other) { return is_at_least(v, other); });
     greatest.insert(v);
   }
-
   // The positions of the children of a cell in their level.
   [[nodiscard]] vector children_of(level_t l, std::uint32_t c) const {
     vector positions;

@@ -27,13 +27,10 @@ APIARY_NAMESPACE_BEGIN
 // Searches nodes that would let a waiting gang fit if they were wholly free: emptied or repaired.
 // Use it to tell a user or an operator what would help.
 //
-// It tries the cells that have most slots for the gang's largest tasks. In each of them it frees
-// nodes, those first that give a slot for the fewest GPUs, until the gang fits, and gives back nodes
-// that are not needed. The answer is the cell where the fewest GPUs are freed. No node of the answer
-// can be left out, but cheaper sets may exist. If none of these cells is enough, it frees all nodes,
-// and answers with the nodes where the gang is then placed.
-//
-// The search changes the capacity index while it runs, and restores it before it returns.
+// In each of the cells with most slots for the largest tasks it frees nodes, those first that give
+// a slot for the fewest GPUs, until the gang fits. The answer is the cell with the fewest GPUs
+// freed; cheaper sets may exist. If no cell is enough, it frees all nodes and answers with those
+// that the gang then uses. The search changes the capacity index, and restores it at the end.
 //
 // Requires: gang.valid(). The level that the gang prefers does not count.
 // Invalid:  a capacity below what the node has free or above capacities.max_free(), or not one for
@@ -44,21 +41,16 @@ APIARY_NAMESPACE_BEGIN
 template <CellTree Tree>
 class unblock_search {
  public:
-  // What a search found: nodes that would let the gang fit if they were wholly free.
+  // What a search found.
   struct result {
-    // fits:         with these nodes free; none is needed if the gang fits now.
-    // does_not_fit: not even if all nodes were wholly free.
+    // fits:         the gang fits with these nodes free; no nodes if it fits now.
+    // does_not_fit: the gang does not fit even if all nodes are wholly free.
     // budget_ended: it is not known.
     fit_verdict verdict = fit_verdict::budget_ended;
-    // The nodes, ascending. The search owns the memory: valid until its next call.
-    std::span<const std::uint32_t> nodes{};
-    // The GPUs of these nodes that are not free now.
-    std::uint64_t gpus = 0;
-    // The cell of the required level that has the nodes, by its position in the level.
-    std::uint32_t cell = 0;
-    // Whether it is certain that the gang does not fit without one of these nodes.
-    bool all_needed = true;
-
+    std::span<const std::uint32_t> nodes{};  // ascending; valid until the next call
+    std::uint64_t gpus = 0;                  // GPUs of these nodes that are not free now
+    std::uint32_t cell = 0;                  // position of their cell in the required level
+    bool all_needed = true;  // the gang does not fit without any one of them; false if not certain
     // A sentence for users: "it would fit if nodes 3 and 9 were free (12 more GPUs)".
     [[nodiscard]] std::string text() const {
       std::vector<std::string> names;
@@ -69,8 +61,8 @@ class unblock_search {
     }
   };
 
-  // cells_tried: cells in which nodes are freed one by one. budget: steps of each topology_fit; what
-  // it does not decide counts as a no, and then the verdict is no proof.
+  // cells_tried: cells in which nodes are freed one by one. budget: steps of each topology_fit; if
+  // it ends, that counts as a no, and then the verdict is no proof.
   explicit unblock_search(std::uint32_t cells_tried = 8, std::uint64_t budget = 100'000) noexcept
       : cells_tried_(cells_tried), fit_(budget) {}
 
@@ -106,7 +98,6 @@ class unblock_search {
   }
 
  private:
-  // The free GPUs, CPU and memory of a node.
   struct node_free {
     std::uint32_t gpus = 0;
     resources host{};
@@ -165,7 +156,6 @@ class unblock_search {
     best_.cell = cell;
     best_.all_needed = !in_doubt_;
   }
-
   // The cells with most slots for the largest tasks, at most cells_tried.
   [[nodiscard]] std::vector<std::uint32_t> closest() const {
     std::vector<keyed_number> cells;
@@ -186,8 +176,7 @@ class unblock_search {
       first.push_back(cells[i].number);
     return first;
   }
-
-  // Whether the gang is known to fit with nodes of a cell freed; then freed_ has the nodes.
+  // Whether the gang is known to fit with the nodes in freed_ free.
   bool free_in(std::uint32_t c) {
     // By GPUs freed for each slot gained; nodes that gain none come last.
     std::vector<keyed_number> order;
@@ -241,8 +230,7 @@ class unblock_search {
     before_.push_back(now(n));
     set_node(tx, n, whole(n));
   }
-  // Takes nodes out of freed_ that are not needed. A node that is needed now is needed when others
-  // are given back, too.
+  // Takes nodes out of freed_ that are not needed. A node needed now stays needed later.
   void give_back() {
     in_doubt_ = false;
     for (std::size_t i = freed_.size(); i-- > 0;) {

@@ -14,12 +14,10 @@
 #include <span>
 
 APIARY_NAMESPACE_BEGIN
-
 namespace detail {
 
 inline void assign_host(resources& host, resources free) noexcept { host = free; }
 
-// Sets the free CPU and memory of a host.
 inline void set_host(transaction& tx, resources& host, resources free) {
   tx.on_rollback<&assign_host>(host, host);
   host = free;
@@ -27,9 +25,8 @@ inline void set_host(transaction& tx, resources& host, resources free) {
 
 }  // namespace detail
 
-// These functions change the capacity index itself, and the free CPU and memory of hosts if they
-// count, until the transaction is rolled back. Try several alternatives in one transaction after the
-// other, and a change on top of another one in a transaction inside the first.
+// These functions change the capacity index, and the free CPU and memory of hosts if they count,
+// until the transaction is rolled back. Use one transaction for each alternative, or nest them.
 //
 // Requires: hosts: free CPU and memory of each node, or empty if they do not count; they stay at
 //           their address while the transaction is open.
@@ -60,8 +57,7 @@ void place_gang(transaction& tx, capacity_index<Tree>& capacities, const topolog
   }
 }
 
-// Evicts a running gang: gives back the GPUs of its allocations, and with each of them the CPU and
-// memory in `freed`.
+// Evicts a gang: gives back the GPUs of its allocations, with the CPU and memory in `freed`.
 // Requires: what a host has free and what it gets back is below 2^32 in sum.
 // Invalid:  more GPUs than a node may have, hosts that are not one for each node, hosts without
 //           `freed` for each allocation, or `freed` without hosts, aborts (APIARY_VERIFY).

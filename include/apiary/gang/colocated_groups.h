@@ -17,25 +17,18 @@ APIARY_NAMESPACE_BEGIN
 
 // The task groups of a gang, merged into co-located groups. A co-located group is a task group
 // without a leader together with the groups that it leads: each of its tasks stands for a task of
-// the leader and all tasks that share its node. Task groups that have the same needs and no
-// constraints are merged into one co-located group. The searches of this module count tasks of
-// co-located groups.
-// For each group and level, slices and spread mean: every cell of the level has a multiple of
-// `step` tasks, and at most `most` tasks. The tasks of a group are equal, so the counts are all
-// that matters.
-//
-// Proof for slices: if all cells hold multiples, then numbering the tasks from cell to cell makes
-// slices that do not cross cells. Slices that do not cross cells make multiples.
+// the leader and all tasks that share its node. Task groups with the same needs and no constraints
+// are one co-located group. Slices and spread are limits for each group and level: every cell has a
+// multiple of `step` tasks, at most `most`. (Tasks are numbered from cell to cell, so slices stay
+// in their cells if and only if every cell has a multiple.)
 //
 // Requires: gang.valid().
 // Cost:     O(groups * (groups + levels)).
 class colocated_groups {
  public:
-  // Needs are capped at these values, which are more than any node has, so that the sum over all
-  // tasks is below 2^64.
-  static constexpr std::uint32_t max_gpus = ~std::uint32_t{0};
-  // The cap of CPU and memory.
-  static constexpr std::uint64_t max_host = std::uint64_t{1} << 32;
+  // Caps of needs, more than any node has, so that the sum over all tasks is below 2^64.
+  static constexpr std::uint32_t max_gpus = ~std::uint32_t{0};       // cap of GPUs
+  static constexpr std::uint64_t max_host = std::uint64_t{1} << 32;  // cap of CPU and memory
 
   // A co-located group. All needs are those of one task together with the tasks that it leads.
   struct group {
@@ -99,8 +92,7 @@ class colocated_groups {
   [[nodiscard]] limit at(std::size_t u, level_t l) const noexcept {
     return limits_[u * heights_ + (l - node_level_)];
   }
-  // The largest number of tasks of group u that a cell of level l may hold if it has capacity for
-  // n.
+  // The most tasks of group u that a cell of level l with capacity for n may hold.
   [[nodiscard]] std::uint32_t bound(std::size_t u, level_t l, std::uint64_t n) const noexcept {
     const limit is = at(u, l);
     const auto fewer = static_cast<std::uint32_t>(n < is.most ? n : is.most);
@@ -109,7 +101,6 @@ class colocated_groups {
 
  private:
   static constexpr std::uint32_t max_fractions = 16'001;  // more than any node has
-
   // sum + each * tasks, but at most `most`.
   [[nodiscard]] static std::uint64_t add_up(std::uint64_t sum, std::uint32_t each,
                                             std::uint32_t tasks, std::uint64_t most) noexcept {
@@ -139,8 +130,7 @@ class colocated_groups {
       u.constrained = (std::min)(u.constrained, s.level);
     }
   }
-  // The greatest common divisor and the least common multiple. (Including <numeric> would cost 600
-  // lines.)
+  // Not std::gcd and std::lcm, because <numeric> would add 600 lines to each user.
   static std::uint32_t common_divisor(std::uint32_t a, std::uint32_t b) noexcept {
     while (b != 0) a = std::exchange(b, a % b);
     return a;
@@ -148,8 +138,7 @@ class colocated_groups {
   static std::uint32_t common_multiple(std::uint32_t a, std::uint32_t b) noexcept {
     return a / common_divisor(a, b) * b;
   }
-  // Merges the new group into an equal group without constraints. Returns the index of that group,
-  // or size() if there is none.
+  // Merges the new group into an equal one without constraints. Returns its index, or size().
   std::size_t join(const group& u) {
     if (u.constrained != any_level) return groups_.size();
     for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -165,8 +154,7 @@ class colocated_groups {
     }
     return groups_.size();
   }
-  // The step of a level is a multiple of the step of each lower level, and a cell may hold no more
-  // tasks than the cell above it.
+  // A step is a multiple of each lower step; a cell may hold no more tasks than the cell above.
   void settle() {
     limit* const limits = &limits_[limits_.size() - heights_];
     for (std::size_t h = 1; h < heights_; ++h)

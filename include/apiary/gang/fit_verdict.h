@@ -12,8 +12,7 @@ APIARY_NAMESPACE_BEGIN
 // the step budget ended before the search knew.
 enum class fit_verdict : std::uint8_t { fits, does_not_fit, budget_ended };
 
-// A proof that a gang does not fit: counted in slots of `gpus` GPUs, its tasks need more than all
-// nodes have.
+// A proof of does_not_fit: in slots of `gpus` GPUs, the gang needs more than all nodes have.
 struct gpu_shortage {
   std::uint32_t gpus = 0;     // GPUs of a slot
   std::uint64_t needed = 0;   // sum of tasks * floor(GPUs of the task / gpus)

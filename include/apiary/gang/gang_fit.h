@@ -21,24 +21,15 @@ APIARY_NAMESPACE_BEGIN
 // which nodes. It knows GPUs only: no topology, CPU or memory. The answer is exact unless the step
 // budget ends.
 //
-// It places the largest tasks first. A task goes to the first node in use that has enough free
-// GPUs, otherwise to the first class that has. If every size divides the next larger one, this is
-// exact. Proof: let s be the largest size and X a node with s free GPUs. In any packing some task T
-// of size s can go to X. If X holds a task of that size, rename it. Otherwise take the tasks on X
-// in descending order of size: the difference to s stays a multiple of the next size, so either all
-// of them together are less than s, or the first ones sum up to exactly s. Swap these with T. What
-// is left of a node for size s is a whole number of s, so a failure at size s means: counted in
-// slots of s GPUs, the tasks need more than the nodes have.
-// Such a count (`cut`) proves a no for any sizes: a node with f free GPUs holds tasks of s1, s2,
-// ... only if floor(s1/t) + floor(s2/t) + ... <= floor(f/t), for every t.
-//
-// If sizes do not divide one another, the first order fails, and no cut refuses the gang, then best
-// fit is tried, and then bin_packing_search. A no of bin_packing_search may have no cut.
+// The largest tasks come first; each goes to the first node in use with enough free GPUs, otherwise
+// to the first such class. If every size divides the next larger one, this is exact. For others,
+// best fit and bin_packing_search follow, unless a count of slots (`cut`) refuses the gang: a node
+// with f free GPUs holds tasks of s1, s2, ... only if floor(s1/t) + floor(s2/t) + ... <= floor(f/t)
+// for every t. A no of bin_packing_search may have no cut.
 //
 // Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes" (J.
 //           of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
-// Requires: task sizes from 1 to 64, at most 64 free GPUs on a node, fewer than 2^32 tasks. Two
-//           classes may be equal.
+// Requires: task sizes from 1 to 64, at most 64 free GPUs on a node, fewer than 2^32 tasks.
 // Cost:     O(groups * (groups + classes) + nodes used), whatever the number of tasks, if the first
 //           order succeeds or a cut refuses the gang (64 times that for a cut); otherwise
 //           bin_packing_search on top.
@@ -52,8 +43,7 @@ class gang_fit {
     std::uint32_t free = 0;   // free GPUs of each node
     std::uint32_t nodes = 0;  // how many nodes
   };
-  // A node of a class. It takes the portions first, ..., last-1. Nodes that hold the same tasks may
-  // name the same portions.
+  // A node of a class with its portions. Nodes that hold the same tasks may name the same portions.
   struct used_node {
     std::uint32_t node_class = 0;  // index of the class
     std::uint32_t first = 0;       // its first portion
@@ -65,16 +55,13 @@ class gang_fit {
     std::uint32_t tasks = 0;  // how many of its tasks
   };
 
-  // What a search found. Spans are valid until the next call.
-  // If the gang fits, `nodes` are the nodes used, equal ones together, and `portions` is what these
-  // take. After `does_not_fit`, `cut` is the proof if a count proves it, the one with the smallest
-  // slots. `steps` are those of bin_packing_search, 0 if it was not needed.
+  // What a search found. Spans are valid until the next call. `nodes` has equal nodes together.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     std::span<const used_node> nodes{};               // the nodes that the gang uses
     std::span<const portion> portions{};              // what these nodes take
-    std::optional<gpu_shortage> cut{};                // the proof, if a count proves it
-    std::uint64_t steps = 0;                          // steps of the search
+    std::optional<gpu_shortage> cut{};  // the proof with the smallest slots, if a count proves it
+    std::uint64_t steps = 0;            // steps of bin_packing_search, 0 if it was not needed
   };
 
   // budget: the most steps of bin_packing_search; a step is about 0.1 microseconds.
@@ -106,14 +93,12 @@ class gang_fit {
     list_nodes();
     return fit_verdict::fits;
   }
-
   struct sized_group {
     std::uint32_t gpus = 0;
     std::uint32_t tasks = 0;
     std::uint32_t index = 0;  // of the task group
   };
-  // Equal nodes: of one class, with the same tasks and `left` free GPUs. The first piles are the
-  // untouched nodes of the classes; the nodes in use follow.
+  // Equal nodes: of one class, with the same tasks and `left` free GPUs. Untouched ones come first.
   struct pile {
     std::uint32_t node_class = 0;
     std::uint32_t nodes = 0;
@@ -125,7 +110,6 @@ class gang_fit {
     std::uint32_t before = none;  // what was put there before
   };
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-
   void sort(std::span<const task_group> groups) {
     groups_.clear();
     for (std::uint32_t m = 0; m < groups.size(); ++m) {
@@ -136,7 +120,6 @@ class gang_fit {
         std::swap(groups_[i - 1], groups_[i]);
     }
   }
-
   void unpack(std::span<const node_class> classes) {
     piles_.clear();
     puts_.clear();
@@ -146,9 +129,7 @@ class gang_fit {
     }
     untouched_ = piles_.size();
   }
-
-  // Puts `each` tasks of the group on each of `nodes` nodes of pile p. These nodes become a new
-  // pile.
+  // Puts `each` tasks of the group on each of `nodes` nodes of pile p, which become a new pile.
   void give(std::size_t p, std::uint32_t nodes, const sized_group& group, std::uint32_t each) {
     pile after = piles_[p];
     after.nodes = nodes;
@@ -174,7 +155,6 @@ class gang_fit {
     give(p, 1, group, tasks);
     return 0;
   }
-
   bool pack_first(std::span<const node_class> classes) {
     unpack(classes);
     return pack_rest(0);
@@ -191,7 +171,6 @@ class gang_fit {
     }
     return true;
   }
-
   bool pack_tightest(std::span<const node_class> classes) {
     unpack(classes);
     for (const sized_group& group : groups_) {
@@ -212,7 +191,6 @@ class gang_fit {
     }
     return true;
   }
-
   [[nodiscard]] std::optional<gpu_shortage> find_cut(std::span<const node_class> classes) const {
     for (std::uint32_t t = 1; t <= groups_.front().gpus; ++t) {
       gpu_shortage s{t, 0, 0};
@@ -222,7 +200,6 @@ class gang_fit {
     }
     return std::nullopt;
   }
-
   fit_verdict search(std::span<const node_class> classes) {
     detail::bin_packing_search::histogram nodes{};
     for (const node_class& c : classes) {
@@ -268,7 +245,6 @@ class gang_fit {
     APIARY_VERIFY(packed);
     return fit_verdict::fits;
   }
-
   void list_nodes() {
     for (std::size_t p = untouched_; p < piles_.size(); ++p) {
       const auto first = static_cast<std::uint32_t>(portions_.size());

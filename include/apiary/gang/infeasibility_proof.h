@@ -19,25 +19,19 @@ class colocated_groups;
 // What keeps a gang from fitting: something that it needs besides GPUs, or the GPUs themselves.
 enum class blocking_resource : std::uint8_t { memory, cpu, models, slices, spread, gpus };
 
-// A proof that a gang fits no cell of the level that it requires: one reason for each of these
-// cells. Numbers in the proof can be counted again; explain/proof_check.h does that.
+// A proof that a gang fits no cell of the level that it requires: a reason for each of these cells.
+// explain/proof_check.h verifies it. There are two kinds of reasons:
 //
-// A cell is refused in one of two ways:
-//
-// * By a weighing. A weighing gives the tasks of each co-located group a weight. The gang weighs
-//   `needed`; the cell can hold weight `most`, which is less. The capacity of a cell is counted
-//   like this:
+// * A weighing gives the tasks of each co-located group a weight. The gang weighs `needed`, the
+//   cell can hold weight `most`, which is less. The capacity is counted like this:
 //     a node   the largest weight of tasks that its free GPUs hold, within the constraints at the
-//     level of nodes; CPU and memory count too if only one group has a weight, or if nodes share
-//     GPUs
+//     level of nodes; CPU and memory count too if only one group has a weight, or GPUs are shared
 //     a cell   the sum over its children, at most what the constraints at its level allow; if only
 //     one group has a weight, only whole steps (slices) count
-//   Weight 1 for one group counts its tasks. Weight floor(gpus / t) counts slots of t GPUs. The
-//   thousandths that a task takes count GPUs where GPUs are shared.
-// * By a list: `counts` holds the largest combinations of tasks that the cell can hold. None of
-//   them covers the gang.
-//
-// `groups` are the co-located groups of the gang: see colocated_groups.
+//   Weight 1 for one group counts its tasks; weight floor(gpus / t) counts slots of t GPUs; the
+//   thousandths of GPUs that a task takes count shared GPUs.
+// * A list: `counts` holds the largest combinations of tasks that the cell can hold. None of them
+//   covers the gang.
 //
 // Example:  examples/why_waiting.cpp
 struct infeasibility_proof {
@@ -47,8 +41,7 @@ struct infeasibility_proof {
     std::uint64_t needed = 0;              // weight of the whole gang
     friend bool operator==(const weighing&, const weighing&) = default;
   };
-  // The value of refusal::weighing for a cell that is refused by a list.
-  static constexpr std::uint32_t listed = ~std::uint32_t{0};
+  static constexpr std::uint32_t listed = ~std::uint32_t{0};  // refusal::weighing if by a list
   // Why one cell does not hold the gang.
   struct refusal {
     std::uint32_t cell = 0;               // by its position in the level
@@ -59,7 +52,7 @@ struct infeasibility_proof {
   };
 
   level_t level = 0;                    // of the cells; num_levels() is the cell of the whole tree
-  std::vector<std::uint32_t> groups{};  // the first task group of each, ascending
+  std::vector<std::uint32_t> groups{};  // first task group of each co-located group, ascending
   std::vector<weighing> weighings{};    // the weighings that refuse cells
   std::vector<refusal> cells{};         // every cell of the level, ascending
   friend bool operator==(const infeasibility_proof&, const infeasibility_proof&) = default;
@@ -74,17 +67,15 @@ struct infeasibility_proof {
   // Finds the reason that most cells have. Cost: O(cells).
   [[nodiscard]] reason main_reason() const;
 
-  // One sentence that tells a user of the cluster why the gang waits. level_name is the name of the
-  // level, such as "rack", or "cluster" for the cell of everything. `blocking` names what blocks the
-  // gang (explain/blocking_resource.h); it is empty if that is not known.
+  // A sentence that tells a user why the gang waits. level_name is the name of the level ("rack",
+  // or "cluster" for the cell of everything). `blocking` names what blocks the gang
+  // (explain/blocking_resource.h); it is empty if that is not known.
   [[nodiscard]] std::string text(const topology_constraints& gang, const std::string& level_name,
                                  std::span<const blocking_resource> blocking = {}) const;
 
   // Proves that a gang without constraints does not fit the whole cluster, from the number of nodes
-  // with 0, 1, ... free GPUs. It uses the first weighing that refuses: tasks of one group before
-  // slots, large slots before small ones. The proof has no cells if no weighing refuses; then it
-  // would need a list of what the cluster can hold.
-  //
+  // with 0, 1, ... free GPUs. Tasks of one group are weighed before slots, large slots first. The
+  // proof has no cells if no weighing refuses; then it would need a list.
   // Requires: groups without constraints, CPU and memory; `top` is the level above the roots.
   // Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node).
   [[nodiscard]] static infeasibility_proof of_nodes(std::span<const std::uint32_t> nodes,

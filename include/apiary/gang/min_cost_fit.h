@@ -29,41 +29,32 @@ APIARY_NAMESPACE_BEGIN
 
 // Places a gang under its topology constraints where the sum of a cost over the nodes is least:
 // more fragmentation of GPUs, whole cells that are broken, watts. The caller gives the cost and
-// says what a node can hold.
-//
-// The search goes from the preferred level up to the required one and takes the first level that
-// has a cell for the gang; there it takes the cell of least cost, the first of equals.
-//
-// * A cell that cannot hold all tasks of some co-located group, counted alone, or not the weight of
-//   the gang, is passed over. This proves most refusals, whatever the size of the gang.
-// * In the other cells cost_tables computes the least cost of the gang, or that it does not fit.
-// * If the budget is too small for that, greedy_by_group places one group after another, in a few
-//   orders, until one cell holds the gang. That placement need not be the cheapest.
+// says what a node can hold. The search goes from the preferred level up to the required one, takes
+// the first level that has a cell for the gang, and there the cell of least cost, the first of
+// equals. Counts refuse most cells, cost_tables computes the others; if the budget is too small for
+// that, the placement is greedy, and need not be the cheapest.
 //
 // Requires: gang.valid() for the tree.
-// Cost:     class_vectors; then, if the product over the groups of (tasks + 1) is within the
-//           budget, cost_tables for each cell that is not passed over; O(nodes * groups) besides.
-//           All levels below the required one get half of the budget.
+// Cost:     class_vectors; cost_tables for each cell that no count refuses, if the product over the
+//           groups of (tasks + 1) is within the budget; O(nodes * groups) besides. All levels below
+//           the required one get half of the budget.
 template <CellTree Tree>
 class min_cost_fit {
  public:
   using counts = detail::class_vectors::counts;  // tasks of each group
 
-  // What a search found. Spans are valid until the next call.
-  // verdict, level, cell, portions, is_lowest and steps are as in topology_fit::result. `cost` is
-  // the cost of the placement. is_least: whether it is certain that no other placement at this
-  // level costs less; false if the budget ended in this cell or another one. `listed`: after
-  // `does_not_fit`, the cells of the last level that no count refuses, with what they can hold.
+  // What a search found. Spans are valid until the next call; `portions` are as in topology_fit.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     level_t level = 0;                                // level of the chosen cell
     std::uint32_t cell = 0;                           // position of the chosen cell in its level
     std::span<const tasks_on_node> portions{};        // which tasks each node takes
     std::int64_t cost = 0;                            // cost of the chosen nodes
-    bool is_lowest = true;    // it is certain that no lower level holds the gang
-    bool is_least = true;     // it is certain that nothing at this level costs less
+    bool is_lowest = true;    // no lower level holds the gang; false if the budget ended there
+    bool is_least = true;     // nothing at this level costs less; false if the budget ended
     std::uint64_t steps = 0;  // steps of the search
-    std::span<const infeasibility_proof::refusal> listed{};  // cells that no count refuses
+    // After `does_not_fit`: the cells of the last level that no count refuses, with what they hold.
+    std::span<const infeasibility_proof::refusal> listed{};
   };
 
   // budget: the most steps that one call may take.
@@ -72,10 +63,9 @@ class min_cost_fit {
   // Searches for the cheapest placement.
   // classes: the class of each node, numbered from 0; nodes of a class are equal.
   // cost(class, counts) -> std::optional<std::int64_t>: the cost of this number of tasks of each
-  // group on such a node, or nullopt if the node cannot hold them. It is called for vectors other
-  // than 0 that are within the constraints of a node, or below one that is. A node that can hold a
-  // vector must be able to hold every smaller one. The costs of a gang must sum up to less than
-  // 2^62.
+  // group (not all 0) on such a node, or nullopt if the node cannot hold them. It is called for
+  // counts within the constraints of a node, or below. A node that can hold some counts must be
+  // able to hold all smaller ones. The costs of a gang must add up to less than 2^62.
   // weights: the weight of a task of each group, which refuses cells; or nothing.
   template <class Cost>
   result operator()(const Tree& tree, level_t node_level, const topology_constraints& gang,
@@ -85,16 +75,14 @@ class min_cost_fit {
     return {verdict, level_, cell_, portions_, cost_, lowest_, least_, steps_, listed_};
   }
 
-  // After a search: the capacity of each cell of level l for tasks of group u alone, exact. Cost:
-  // O(nodes).
+  // After a search: the exact capacity of each cell of level l for group u alone. Cost: O(nodes).
   [[nodiscard]] std::vector<std::uint32_t> capacities(std::size_t u, level_t l) const {
     std::vector<std::uint32_t> on_nodes;
     for (const std::uint32_t c : classes_) on_nodes.push_back(vectors_.alone(c, u));
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, std::move(on_nodes));
   }
-  // After a search: the largest weight of tasks that each cell of level l can hold, as
-  // infeasibility_proof counts it; empty if the budget ended before that was known. Cost: O(nodes)
-  // and the vectors of the classes.
+  // After a search: the largest weight that each cell of level l can hold (infeasibility_proof);
+  // empty if the budget ended before. Cost: O(nodes) and the vectors of the classes.
   [[nodiscard]] std::vector<std::uint64_t> borne(counts weights, level_t l) const {
     std::vector<std::uint64_t> most;
     if (!all_asked_) return most;
@@ -155,7 +143,6 @@ class min_cost_fit {
       return in_use ? left : left + (std::uint64_t{1} << 40);
     }
   };
-
   template <class Cost>
   fit_verdict decide(const Tree& tree, level_t node_level, const topology_constraints& gang,
                      std::span<const std::uint32_t> classes, const Cost& cost, counts weights) {
@@ -182,7 +169,6 @@ class min_cost_fit {
     }
     return verdict;
   }
-
   void begin(const Tree& tree, level_t node_level, const topology_constraints& gang,
              std::span<const std::uint32_t> classes) {
     tree_ = &tree;
@@ -200,13 +186,12 @@ class min_cost_fit {
     cell_ = 0;
     cost_ = 0;
   }
-
   template <class Cost>
   fit_verdict try_level(level_t l, bool last, std::uint64_t limit, const Cost& cost,
                         counts weights) {
     find_cells(l);
     if (cells_.empty()) return fit_verdict::does_not_fit;
-    // Steps that are kept for greedy_by_group: enough for five orders on every node.
+    // Steps for greedy_by_group: enough for five orders on every node.
     const std::uint64_t spare =
         (std::min)((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
     detail::step_budget steps(limit - spare - steps_);
@@ -242,7 +227,6 @@ class min_cost_fit {
     const std::vector<std::uint64_t> most = borne(weights, l);
     std::erase_if(cells_, [&](std::uint32_t c) { return most[c] < needed; });
   }
-  // The cheapest of all cells, if the budget allows it.
   fit_verdict search(level_t l, bool last, detail::step_budget& steps) {
     listed_.clear();
     if (!tables_ready_) return fit_verdict::budget_ended;

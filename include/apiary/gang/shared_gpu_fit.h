@@ -37,24 +37,18 @@ struct task_placement {
 
 // Places a gang on nodes with shared GPUs, under its topology constraints, at the least cost; or
 // proves that it does not fit. A task takes whole GPUs, a fraction of one GPU, or none, with CPU
-// and memory as in the node table.
-//
-// It first counts each co-located group alone. If every cell lacks capacity for some group, that is
-// the proof. Otherwise shared_capacity computes what a node can hold and min_cost_fit chooses the
-// placement. The result is exact, or a placement that may not be the cheapest, or `budget_ended`.
+// and memory as in the node table. The result is exact, or a placement that may not be the
+// cheapest (`is_least` is false), or `budget_ended`.
 //
 // Requires: node i of the table is cell i of the node level; gang.valid() for the tree;
 //           task() of each task group is valid().
-// Cost:     O(nodes * groups * GPUs of a node); then shared_capacity and min_cost_fit, which use
-//           one budget together.
+// Cost:     O(nodes * groups * GPUs of a node); then shared_capacity, min_cost_fit on one budget.
 // Example:  examples/shared_gang.cpp
 template <CellTree Tree>
 class shared_gpu_fit {
  public:
-  // What a search found. The span is valid until the next call.
-  // placements: each task if the gang fits, ordered by task group, then node; numbered like this,
-  // slices are consecutive tasks. The other fields are as in min_cost_fit::result; `steps` counts
-  // shared_capacity too.
+  // What a search found. The span is valid until the next call. The placements are ordered by task
+  // group, then node, so slices are consecutive tasks.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     std::span<const task_placement> placements{};     // where each task runs
@@ -63,14 +57,14 @@ class shared_gpu_fit {
     std::int64_t cost = 0;                            // cost of the chosen GPUs
     bool is_lowest = true;                            // as in min_cost_fit
     bool is_least = true;                             // as in min_cost_fit
-    std::uint64_t steps = 0;                          // steps of the search
+    std::uint64_t steps = 0;                          // steps of the budget that were used
   };
 
   // budget: the most steps that one call may take.
   explicit shared_gpu_fit(std::uint64_t budget = 10'000'000) noexcept : budget_(budget) {}
 
   // Searches for the cheapest placement. cost(before, after) -> std::int64_t is the cost of
-  // changing a node from one state to another; see shared_capacity.
+  // changing a node between two states; see shared_capacity.
   template <class Cost>
   result operator()(const node_table& nodes, const Tree& tree, level_t node_level,
                     const topology_constraints& gang, const Cost& cost) {
@@ -126,7 +120,6 @@ class shared_gpu_fit {
       for (const node_id n : nodes.ids())
         alone_[u].push_back(detail::max_units(nodes[n], groups_[u]));
   }
-  // The capacity of each cell of level l for tasks of group u alone.
   [[nodiscard]] std::vector<std::uint32_t> capacity(std::size_t u, level_t l) const {
     return detail::capacity_above(*tree_, groups_, u, node_level_, l, alone_[u]);
   }
@@ -142,8 +135,7 @@ class shared_gpu_fit {
     short_ = std::find(possible.begin(), possible.end(), 1) == possible.end();
     return short_;
   }
-  // The thousandths of GPUs that tasks take, as weights. A single group is weighed by its tasks
-  // instead.
+  // A task weighs its thousandths of GPUs. A single group is weighed by its tasks instead.
   void weigh(const topology_constraints& gang) {
     weights_.clear();
     for (std::size_t u = 0; u < groups_.size(); ++u) {
@@ -155,7 +147,6 @@ class shared_gpu_fit {
         std::count_if(weights_.begin(), weights_.end(), [](auto w) { return w > 0; });
     if (heavy < 2) weights_.clear();
   }
-
   void place(const node_table& nodes, const topology_constraints& gang,
              std::span<const tasks_on_node> portions) {
     std::map<std::uint32_t, std::vector<std::uint32_t>> counts;  // tasks of each group, by node

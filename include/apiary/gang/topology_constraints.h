@@ -16,10 +16,9 @@ APIARY_NAMESPACE_BEGIN
 
 // Which cell and which nodes a search prefers when a gang fits in several.
 // whole_cells: the cell with the fewest free GPUs that can hold the gang, and there the fullest
-// cells and nodes first, so that whole cells stay free. fewest_nodes: the cell where the gang needs
-// the fewest nodes, and there few nodes.
-// The choice is optimal for tasks of one size whose constraints are all at the level of nodes. It
-// is an estimate for several sizes, other constraints, CPU and memory.
+// cells and nodes, so that whole cells stay free. fewest_nodes: the cell where the gang needs the
+// fewest nodes, and there few nodes. Exact for one task size without CPU, memory and constraints
+// above the node level, otherwise an estimate.
 enum class gang_objective : std::uint8_t { whole_cells, fewest_nodes };
 
 // No level: as `required`, the whole cluster; as `preferred`, the same level as `required`.
@@ -34,24 +33,20 @@ struct level_count {
   friend constexpr bool operator==(level_count, level_count) noexcept = default;
 };
 
-// A group of identical tasks of a gang, with topology constraints. Each of its `tasks` tasks runs
-// on one node and takes `gpus` GPUs and `host` (CPU and memory).
-//   slices     each slice of `tasks` consecutive tasks is in one cell of the level. A slice of a
-//   lower level divides a slice of a higher level: {{rack, 16}, {block, 64}}
-//   spread     at most `tasks` tasks in any cell of the level (anti-affinity)
-//   leader     the index of the group that leads this one. Each task of the leader shares its node
-//   with (tasks / tasks of the leader) tasks of this group
-//   gpu_milli  below whole_gpu: the task takes this many thousandths of one GPU
-//   models     the GPU models on which the tasks can run
-// Only shared_gpu_fit reads gpu_milli and models; the other searches ignore both.
+// A group of identical tasks of a gang. Each runs on one node. Only shared_gpu_fit reads gpu_milli
+// and models.
+//   slices  each slice of `tasks` consecutive tasks is in one cell of the level. A slice of a lower
+//           level divides a slice of a higher level: {{rack, 16}, {block, 64}}
+//   leader  each task of the leader shares its node with (tasks / tasks of the leader) tasks of
+//           this group
 struct constrained_task_group {
   std::uint32_t tasks = 0;               // how many tasks
   std::uint32_t gpus = 0;                // GPUs of a task
   resources host{};                      // CPU and memory of a task
   std::vector<level_count> slices{};     // slices, each in one cell
   std::vector<level_count> spread{};     // the most tasks in a cell (anti-affinity)
-  std::uint32_t leader = no_task_group;  // task group of its leader, if it has one
-  milli_gpu gpu_milli = whole_gpu;       // thousandths of each GPU
+  std::uint32_t leader = no_task_group;  // index of the group that leads this one
+  milli_gpu gpu_milli = whole_gpu;       // thousandths that a task takes of each GPU
   model_set models = any_model;          // GPU models on which the tasks can run
 
   // The request of one task.
@@ -68,9 +63,9 @@ struct constrained_task_group {
   }
 };
 
-// A gang: its task groups, and the cell in which all tasks must be. All tasks go to one cell of
-// level `required`. A search tries the levels from `preferred` up to `required` and takes the first
-// level where the gang fits. `leader` and the indices in results are positions in `groups`.
+// A gang: its task groups, and the cell in which all tasks must be. A search takes the first level
+// from `preferred` up to `required` where the gang fits one cell. Indices of groups are positions
+// in `groups`.
 struct topology_constraints {
   // The most tasks that all groups of a gang may have together.
   static constexpr std::uint32_t max_tasks = ~std::uint32_t{0};

@@ -28,24 +28,12 @@
 APIARY_NAMESPACE_BEGIN
 
 // Places a gang under its topology constraints on nodes with whole free GPUs, or proves that it
-// does not fit. The answer is exact unless the step budget ends. The search goes from the preferred
-// level up to the required one and takes the first level that has a cell for the gang; the
-// objective chooses the cell. Cells for which the question is hard come after all others.
+// does not fit; the module's page says how. The answer is exact unless the step budget ends. The
+// search goes from the preferred level up to the required one and takes the first level that has a
+// cell for the gang. The objective chooses the cell, and the nodes if groups are placed greedily.
 //
-// * Without slices, spread, CPU and memory: slot counts (capacity_index) decide for sizes that
-//   divide one another. For other sizes they leave few cells, where gang_fit decides.
-// * With constraints and one co-located group: the capacity of each cell is counted from the lowest
-//   constrained level up, which is exact.
-// * With constraints and several groups: greedy_by_group places one group after another, in a few
-//   orders. What it does not place, and what gang_fit cannot refuse by a count, goes to
-//   pareto_search, first with few vectors for each cell, then with all.
-//
-// The problem is NP-hard in the last case, so the budget limits it. A step is one comparison of two
-// vectors, one look at a node (some 10 nanoseconds), or one step of bin_packing_search. The cells
-// divide the budget; all levels below the required one get half of it.
-//
-// The objective chooses the cell, and it chooses the nodes where groups are placed one after
-// another. pareto_search finds any placement.
+// A step is a comparison of two vectors, a look at a node (some 10 nanoseconds), or a step of
+// bin_packing_search. The cells divide the budget; all levels below the required one get half.
 //
 // Requires: gang.valid() for the tree; `hosts` holds the free CPU and memory of each node, or is
 //           empty if they do not count.
@@ -56,23 +44,16 @@ APIARY_NAMESPACE_BEGIN
 template <CellTree Tree>
 class topology_fit {
  public:
-  // What a search found. Spans are valid until the next call.
-  // verdict: whether the gang fits. If it fits, `level` and `cell` (its position in the level) are
-  // the cell, and `portions` are the tasks on each node, ordered by task group, then node. Tasks of
-  // a group, and of the groups that it leads, are numbered in the order of the nodes, so that
-  // slices are consecutive tasks.
-  // is_lowest: whether it is certain that the gang fits no lower level from the preferred one up;
-  // false if the budget ended there.
-  // is_refused: after `budget_ended`, whether it is certain that the gang fits nowhere and only the
-  // proof would exceed the budget; true after `does_not_fit`.
-  // steps: the steps of the budget that were used.
+  // What a search found. Spans are valid until the next call. `portions` are ordered by task group,
+  // then node. Tasks of a group, and of the groups that it leads, are numbered in the order of the
+  // nodes, so slices are consecutive tasks.
   struct result {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     level_t level = 0;                                // level of the chosen cell
     std::uint32_t cell = 0;                           // position of the chosen cell in its level
     std::span<const tasks_on_node> portions{};        // which tasks each node takes
-    bool is_lowest = true;    // it is certain that no lower level holds the gang
-    bool is_refused = false;  // it is certain that the gang fits nowhere
+    bool is_lowest = true;    // no lower level holds the gang; false if the budget ended there
+    bool is_refused = false;  // the gang fits nowhere, even if the budget ended before the proof
     std::uint64_t steps = 0;  // steps of the budget that were used
   };
 
@@ -98,11 +79,10 @@ class topology_fit {
   }
 
  private:
-  // A cell that is not decided yet. `refused`: the gang certainly does not fit, but the proof is
-  // missing.
+  // A cell that is not decided yet.
   struct open_cell {
     std::uint32_t cell = 0;
-    bool refused = false;  // certainly
+    bool refused = false;  // the gang does not fit, but the proof is missing
   };
   static constexpr std::size_t few_vectors = 16;
   static constexpr std::uint64_t few_steps = 1'000;
@@ -145,7 +125,6 @@ class topology_fit {
     steps_ = 0;
     cell_ = 0;
   }
-
   // Three passes over the undecided cells, each with more effort than the one before.
   fit_verdict try_level(level_t l) {
     open_.clear();
@@ -168,8 +147,8 @@ class topology_fit {
       return fit_verdict::fits;
     return open_.empty() ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
-  // Tries each open cell with an equal part of the steps until `end`, or an eighth of the remaining
-  // steps if there are many cells. Returns whether the gang fits one.
+  // Tries each open cell with an equal fraction of the steps until `end`, at least an eighth of the
+  // remaining steps. Returns whether the gang fits one.
   bool settle(level_t l, std::uint64_t end, std::size_t beam) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < open_.size(); ++i) {
@@ -183,7 +162,6 @@ class topology_fit {
     open_.resize(kept);
     return false;
   }
-
   fit_verdict try_long(level_t l, open_cell& at, std::size_t beam, std::uint64_t end) {
     if (beam == few_vectors && at.refused) return fit_verdict::budget_ended;
     if (beam == few_vectors && !sizes_.constrained) {
@@ -192,10 +170,8 @@ class topology_fit {
     }
     return search(l, at.cell, beam, end);
   }
-
-  // One node holds the gang if it has enough GPUs, CPU and memory and the constraints allow all
-  // tasks there; the fullest such node is taken. A no is certain; the nodes that need a list for
-  // the proof stay open.
+  // Takes the fullest node that can hold all tasks. A no is certain; nodes that need a list for the
+  // proof stay open.
   bool find_node() {
     const level_t l = capacities_->node_level();
     bool allowed = true;
@@ -252,10 +228,9 @@ class topology_fit {
     return fit_verdict::budget_ended;
   }
   // Without constraints. At the last level, a no of gang_fit without a count still needs a proof.
-  // Looking at a cell is a step too, because there may be many cells.
   fit_verdict pack(level_t l, open_cell& at, std::uint64_t budget) {
     if (budget == 0) return fit_verdict::budget_ended;
-    ++steps_;
+    ++steps_;  // a look at one of many cells
     classes_.clear();
     const std::span<const std::uint32_t> nodes = capacities_->histogram(l, at.cell);
     for (std::uint32_t f = 1; f < nodes.size(); ++f)
@@ -307,8 +282,7 @@ class topology_fit {
   std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
   detail::pareto_search<Tree> fronts_;
   bool fronts_ready_ = false;
-  std::vector<infeasibility_proof::refusal>
-      listed_;  // cells of the last level that are refused by a list
+  std::vector<infeasibility_proof::refusal> listed_;  // cells of the last level, refused by a list
   level_t level_ = 0;
   bool last_ = false;        // the level is the required one
   std::uint64_t limit_ = 0;  // steps until the end of the level

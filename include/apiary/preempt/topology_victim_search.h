@@ -28,13 +28,9 @@
 APIARY_NAMESPACE_BEGIN
 
 // Searches the set of running gangs of least total cost whose eviction lets a new gang fit under
-// its topology constraints: one rack, slices, anti-affinity, leaders, CPU and memory.
-//
-// The gang fits one cell of the level that it requires, and only victims in that cell count. So each
-// cell is searched alone, in ascending order of its lower bound, until a bound reaches the cost of
-// the best set. Without other constraints victim_search searches the cell. With them victim_search
-// gives a lower bound and a first set, topology_fit decides what fits, victims that are not needed
-// are reprieved, and branch and bound follows. preempt/README.md has the details.
+// its topology constraints: one rack, slices, anti-affinity, leaders, CPU and memory. Only victims
+// in one cell of the required level count, so each cell is searched alone, in ascending order of
+// its lower bound, until a bound reaches the cost of the best set. preempt/README.md has details.
 //
 // The search changes the capacity index while it runs, and restores it before it returns.
 //
@@ -51,27 +47,26 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
 
  public:
-  // The steps of the budget that each set of victims costs, besides the steps of topology_fit.
+  // The steps of the budget for each set of victims, besides those of topology_fit.
   using base::set_steps;
   // The cost if there is no set of victims.
   using base::never;
 
-  // budget: steps for one call. topology_fit may take a quarter of what is left for each set; a set
-  // that it does not decide counts as one that does not fit, and then the lower bound does not
-  // follow from the search.
+  // budget: steps for one call. topology_fit may take a quarter of what is left for each set. A set
+  // that it does not decide counts as too small, and the search then does not raise the bound.
   explicit topology_victim_search(std::uint64_t budget = 1'000'000) noexcept : base(budget) {}
 
   // Searches the victims; CPU and memory do not count. Gangs beyond a disruption budget are passed
-  // over, so that it may find no set, or only by branch and bound. The set costs at most as much as
-  // evicting the cheapest gangs first, if the budget decides what fits then.
+  // over, so it may find no set, or only by branch and bound. If the budget decides what fits, the
+  // set costs at most as much as evicting the cheapest gangs first.
   victim_set operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
                         std::span<const eviction_candidate> candidates,
                         std::span<const gpus_on_node> allocations,
                         const disruption_budgets& budgets = {}) {
     return (*this)(capacities, gang, candidates, allocations, {}, {}, budgets);
   }
-  // The same if CPU and memory count. hosts: what each node has free; freed: what each allocation
-  // gives back. Requires: both, or both empty.
+  // The same with CPU and memory. hosts: what each node has free; freed: what each allocation gives
+  // back. Requires: both, or both empty.
   victim_set operator()(capacity_index<Tree>& capacities, const topology_constraints& gang,
                         std::span<const eviction_candidate> candidates,
                         std::span<const gpus_on_node> allocations, std::span<const resources> hosts,
@@ -99,7 +94,6 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   using base::allocations_, base::bound_, base::candidates_, base::cost_, base::left, base::order_,
       base::set_, base::steps_, base::tally_, base::victims_, base::world_;
 
-  // Constraints besides the required level.
   [[nodiscard]] bool has_other_constraints() const {
     const auto has = [&](const constrained_task_group& m) {
       return !m.slices.empty() || !m.spread.empty() || m.leader != no_task_group || m.gpus == 0 ||
@@ -111,7 +105,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     max_fit_steps_ = steps;
     fit_ = topology_fit<Tree>(max_fit_steps_);
   }
-  // With the candidates evicted that are evicted now. If it fits, placed_ has the nodes it takes.
+  // With the present evictions. If the gang fits, placed_ has the nodes that it takes.
   fit_verdict fits_now() {
     if (max_fit_steps_ > left()) limit_fit(left() / 4);
     const auto found = fit_(world_.capacities(), gang_, world_.hosts());
@@ -127,9 +121,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (sets_count_ && !this->pay_for_set()) return fit_verdict::budget_ended;
     return fits_now();
   }
-
-  // Searches a cell without the other constraints. Raises the bound of the cell: to never if it
-  // cannot hold the gang.
+  // Without the other constraints. Raises the cell's bound, to never if it cannot hold the gang.
   victim_set search_cell(cell_bound& at, std::uint64_t budget) {
     cells_.select(at.number);
     search_.set_budget(budget);
@@ -147,7 +139,6 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (cost_ != never) return fit_verdict::fits;
     return least == never ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
-
   fit_verdict search_by_gpus() {
     const auto search = [&](cell_bound& at, std::uint64_t budget) {
       const victim_set found = search_cell(at, budget);
@@ -167,7 +158,6 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       if (searched[i].key < cost_) search(searched[i], left() / (searched.size() - i));
     return conclude();
   }
-
   fit_verdict search_by_constraints() {
     all_.clear();
     for (std::uint32_t j = 0; j < candidates_.size(); ++j) all_.push_back(j);
@@ -205,22 +195,20 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       if (verdict != fit_verdict::fits) return;
       settle();
     }
-    // Branch and bound over the candidates of the cell: together they are enough.
+    // Branch and bound over the candidates of the cell, which are enough together.
     if (!this->affords_sets(cells_.ids().size())) return;
     order_.assign(cells_.ids().begin(), cells_.ids().end());
     this->sort_most_expensive_first(order_);
     if (this->branch([&] { return fits_now(); })) at.key = (std::max)(at.key, cost_);
   }
-
   struct reprieve_at_end {
     detail::eviction_trial<Tree>& world;
     ~reprieve_at_end() { world.reprieve_all(); }
   };
 
-  // Evicts the cheapest of these candidates besides those that are evicted: as few as it takes
-  // until the gang is known to fit, and none beyond the disruption budgets. If none of these sets
-  // is enough: the verdict with all of them evicted, whatever the budgets; then over_budget_ is
-  // true, unless the verdict is a no.
+  // Evicts the cheapest of these candidates, as few as it takes until the gang is known to fit, and
+  // none beyond the disruption budgets. If that fails: the verdict with all of them evicted,
+  // whatever the budgets; over_budget_ is true then, unless the verdict is a no.
   fit_verdict evict_cheapest(std::span<const std::uint32_t> among) {
     over_budget_ = false;
     tally_.clear();

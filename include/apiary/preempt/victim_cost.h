@@ -15,18 +15,13 @@ APIARY_NAMESPACE_BEGIN
 
 // Costs for victim_search, for gangs with priority classes. A set of victims costs less if it has
 // fewer gangs of the highest class; if these are equal, fewer of the next class, and so on; if all
-// are equal, less lost GPU-time in sum. So one gang of a class costs more than any number of gangs
-// of lower classes.
+// are equal, less lost GPU-time in sum. One gang costs more than all gangs of lower classes.
 //
-// Model:    the cost is one number of mixed radix: the GPU-time, then the number of gangs of each
-//           class, the lowest class first. All gangs together cost less than 2^63. If that range is
-//           too small, the least important digits are cut: first GPU-time is rounded down to
-//           multiples of 2^time_shift(); then the lowest classes count as one class. With n1,
-//           n2, ... gangs in the classes, (n1 + 1) (n2 + 1) ... is at most 2^63, and GPU-time has
-//           the rest: with 20,000 gangs in three classes, GPU-times of 31 million in sum.
-// Requires: all candidates of the search are among the gangs of the constructor. A limit on the
-//           victims of one tenant is no cost: see disruption_budgets. A gang that must not
-//           be evicted is no candidate.
+// Model:    a number of mixed radix: the GPU-time, then the number of gangs of each class, the
+//           lowest class first, below 2^63 for all gangs together. If that range is too small,
+//           GPU-time is rounded down to multiples of 2^time_shift(); then the lowest classes count
+//           as one. 20,000 gangs in three classes leave GPU-times of 31 million in sum.
+// Requires: all candidates of the search are among the gangs of the constructor.
 // Cost:     constructor O(gangs * log), at most 64 times O(gangs) if GPU-times are large; then
 //           O(log classes) a gang.
 // Example:  examples/least_cost_victims.cpp
@@ -43,8 +38,7 @@ class victim_cost {
     std::vector<std::uint32_t> priorities;
     for (const loss& g : gangs) priorities.push_back(g.priority);
     detail::merge_sort(priorities);
-    // From the highest class down as many classes as the range allows; the last one has all lower
-    // classes, too.
+    // As many of the highest classes as the range allows; the last one has all lower classes, too.
     std::uint64_t sets = 1;  // numbers of gangs in the classes so far
     for (std::size_t last = priorities.size(); last > 0;) {
       const auto at = std::lower_bound(priorities.begin(), priorities.end(), priorities[last - 1]);
@@ -86,7 +80,6 @@ class victim_cost {
     std::uint32_t lowest = 0;  // lowest priority in it
     std::uint64_t weight = 0;  // of a gang
   };
-
   [[nodiscard]] std::uint64_t counted(const loss& gang) const noexcept {
     return time_shift_ < 64 ? gang.gpu_time >> time_shift_ : 0;
   }

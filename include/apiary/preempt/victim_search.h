@@ -21,35 +21,29 @@
 APIARY_NAMESPACE_BEGIN
 
 // Searches the set of running gangs of least total cost whose eviction lets a new gang fit, without
-// topology constraints (with them: topology_victim_search).
-//
-// Three greedy orders come first: cheapest gang, cheapest GPU, cheapest node. After each, victims
-// that are not needed are reprieved, the most expensive first. The result costs at most as much as
-// evicting the cheapest gangs first, and none of its victims can be reprieved. Then branch and bound
-// runs within the budget: it ends with the optimum, or with the best set so far and a lower bound.
-// The problem is a knapsack over nodes even for one task size, and NP-hard.
+// topology constraints (with them: topology_victim_search). Greedy orders come first, then branch
+// and bound within the budget (preempt/README.md). The result costs at most as much as evicting the
+// cheapest gangs first, none of its victims can be reprieved, and it has a lower bound.
 //
 // Model:    kube-scheduler, and HiveD (OSDI 2020) section 3.4, take victims greedily, node by node.
 // Requires: the candidates cost less than 2^63 in sum; allocations are within the nodes; at most 64
 //           GPUs a node and a task. A gang that must not be evicted is no candidate: its GPUs are
 //           neither free nor in the allocations.
-// Cost:     O(candidates + allocations + nodes); for each gang tried O(log candidates), and gang_fit
-//           if task sizes do not divide one another; then the budget. No branch and bound if there
-//           are more candidates than sets in the budget. Disruption budgets cost O(1) a gang, and
-//           O(candidates * log) and as many sets if they exclude what the greedy orders try.
-// Example:  examples/least_cost_victims.cpp; more in preempt/README.md
+// Cost:     O(candidates + allocations + nodes); for each gang tried O(log candidates), and
+//           gang_fit if sizes do not divide one another; then the budget. No branch and bound if
+//           there are more candidates than sets in the budget. Disruption budgets that exclude what
+//           the greedy orders try add O(candidates * log) and as many sets.
+// Example:  examples/least_cost_victims.cpp
 class victim_search : detail::victim_search_steps<detail::eviction_state> {
  public:
-  // The steps of the budget that branch and bound pays for each set of victims. A step takes about
-  // 0.1 microseconds.
+  // The steps of the budget for each set of victims. A step takes about 0.1 microseconds.
   using victim_search_steps::set_steps;
   // No limit on the cost, or no set of victims.
   using victim_search_steps::never;
 
-  // budget: steps for one call. If task sizes divide one another, only the sets of branch and bound
-  // count. Otherwise the steps of gang_fit count, too. gang_fit may take a quarter of what is left
-  // for each set; a set that it does not decide counts as one that does not fit, and then the lower
-  // bound does not follow from the search.
+  // budget: steps for one call: those of branch and bound, and those of gang_fit if task sizes do
+  // not divide one another. gang_fit may take a quarter of what is left for each set. A set that it
+  // does not decide counts as too small, and the search then does not raise the lower bound.
   explicit victim_search(std::uint64_t budget = 512 * set_steps) noexcept
       : victim_search_steps(budget) {}
   // Changes the budget of the following calls.
@@ -61,11 +55,11 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
   //   candidates   the gangs that may be evicted
   //   allocations  their GPUs
   //   groups       the task groups of the new gang
-  //   cost_limit   sets that cost as much or more are of no use; the search ends as soon as its
-  //                lower bound reaches this limit
-  //   budgets      the most that each tenant may lose. The greedy orders pass over gangs beyond a
-  //                budget. If none of them finds a set, all candidates are evicted and those of
-  //                tenants beyond their budget are reprieved; that may find no set, either.
+  //   cost_limit   the search ends when its lower bound reaches this limit; sets that cost as much
+  //                or more are of no use
+  //   budgets      the most that each tenant may lose. Greedy orders pass over gangs beyond it. If
+  //                none finds a set, all candidates are evicted and those of tenants beyond their
+  //                budget are reprieved; that may find no set, either.
   victim_set operator()(std::span<const gang_fit::node_class> others,
                         std::span<const std::uint32_t> free,
                         std::span<const eviction_candidate> candidates,
@@ -88,7 +82,6 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
 
  private:
   static constexpr std::uint32_t max_gpus = detail::eviction_state::max_gpus;
-
   // Requires: the gang does not fit now, and fits if all candidates are evicted.
   fit_verdict search() {
     cost_ = never;
@@ -110,7 +103,6 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     if (cost_ == never && bound_ == never) return fit_verdict::does_not_fit;
     return cost_ == never && bound_ < cost_limit_ ? fit_verdict::budget_ended : fit_verdict::fits;
   }
-
   gang_fit::result pack(const detail::eviction_state::histogram& nodes, std::uint64_t budget) {
     classes_.clear();
     for (std::uint32_t f = 1; f <= max_gpus; ++f)
@@ -120,16 +112,14 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     steps_ += packed.steps;
     return packed;
   }
-  // The slot counts come first: they are known, they say no most of the time, and often yes.
+  // The slot counts come first: they mostly say no, and often yes.
   fit_verdict verdict() {
     if (world_.is_short_of_slots()) return fit_verdict::does_not_fit;
     if (world_.slots_decide()) return fit_verdict::fits;
     return pack(world_.by_free(), left() / 4).verdict;
   }
   bool fits() { return verdict() == fit_verdict::fits; }
-
-  // Evicts the candidate of the lowest price within the budgets, then the next, until the gang is
-  // known to fit: with all of them it does.
+  // Evicts the cheapest candidates within the budgets, until the gang is known to fit.
   template <class Price>
   void evict_gangs(const Price& price) {
     cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
@@ -150,8 +140,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     for (std::uint32_t j = 0; j < candidates_.size(); ++j) order_.push_back(j);
     sort_most_expensive_first(order_);
   }
-  // Evicts all candidates; then reprieves those of groups beyond their budget, the most expensive
-  // first.
+  // Evicts all candidates; then reprieves those of tenants beyond their budget.
   void evict_all_within_budgets() {
     tally_.clear();
     list_all();
@@ -171,8 +160,8 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     }
     if (!tally_.within_budgets()) world_.reprieve_all();
   }
-  // Empties the node with the lowest price for each new slot of the largest size, then the next,
-  // within the budgets. Gangs that are evicted already cost nothing.
+  // Empties the nodes with the lowest price for each new slot of the largest size, within the
+  // budgets. Gangs that are evicted already cost nothing.
   void evict_nodes() {
     tally_.clear();
     std::uint32_t size = 0;
@@ -191,7 +180,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
       const bool changed = !heap_.empty() && (top == nullptr || !(*top < heap_.front()));
       const auto [price, node] = changed ? keyed_number::pop(heap_) : *top;
       if (!changed) cheapest_.pop();
-      if (price_of(node) != price) continue;  // the heap has it again, with its price of now
+      if (price_of(node) != price) continue;  // the heap has its present price
       if (!add_all_on(node)) continue;
       world_.for_each_on(node, [&](std::uint32_t j, std::uint32_t) {
         if (world_.evicted(j)) return;
@@ -230,7 +219,6 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     const std::uint32_t slots = slots_of_[freed] - slots_of_[world_.free(node)];
     return slots == 0 ? never : cost / slots;
   }
-
   // If the gang fits: keeps the set without victims that are not needed.
   void settle() {
     if (all_tried() || fits()) reprieve_and_keep([&] { return verdict(); });

@@ -13,13 +13,10 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The most that one group of gangs, for example a tenant, may lose in one preemption. Unlimited
-// unless set.
+// The most that a group of gangs, such as a tenant, may lose in one preemption; default: no limit.
 struct disruption_budget {
-  std::uint64_t gangs =
-      (std::numeric_limits<std::uint64_t>::max)();  // how many gangs may be evicted
-  std::uint64_t gpus =
-      (std::numeric_limits<std::uint64_t>::max)();  // how many GPUs the evicted gangs may have
+  std::uint64_t gangs = (std::numeric_limits<std::uint64_t>::max)();  // gangs that may be evicted
+  std::uint64_t gpus = (std::numeric_limits<std::uint64_t>::max)();   // GPUs that they may have
 };
 
 // The groups of the candidates of a victim search, and the budget of each group. A candidate whose
@@ -37,10 +34,8 @@ struct gpus_on_node {
   std::uint32_t gpus = 0;  // number of GPUs
 };
 
-// A running gang that a search may evict. A gang is evicted as a whole or not at all.
-//
-// All gangs of a search keep their GPUs in one list, the allocations. This gang has the entries
-// first, ..., last-1 of that list, at most one entry for each node.
+// A running gang that a search may evict, as a whole or not at all. It has the entries first, ...,
+// last-1 of the list of allocations of all gangs, at most one entry for each node.
 struct eviction_candidate {
   std::uint64_t cost = 0;   // cost of evicting the gang, for example from victim_cost
   std::uint32_t first = 0;  // its first allocation
@@ -58,16 +53,12 @@ struct victim_set {
   //               the disruption budgets is enough.
   // budget_ended: it is not known whether there is a set, or none was found.
   fit_verdict verdict = fit_verdict::budget_ended;
-  // The candidates to evict, ascending. The search owns the memory: valid until its next call.
+  // The candidates to evict, ascending; valid until the next call of the search.
   std::span<const std::uint32_t> victims{};
-  // The sum of the costs of the victims.
-  std::uint64_t cost = 0;
-  // No set of victims costs less. The victims are proved to be optimal if this equals `cost`.
-  std::uint64_t lower_bound = 0;
-  // The steps of the budget that the search has used.
-  std::uint64_t steps = 0;
-  // victim_search only, after does_not_fit: a count of GPUs that proves it even if all candidates
-  // are evicted, if there is such a count.
+  std::uint64_t cost = 0;         // sum of the costs of the victims
+  std::uint64_t lower_bound = 0;  // no set costs less; if it equals `cost`, the set is optimal
+  std::uint64_t steps = 0;        // steps of the budget that were used
+  // victim_search only, after does_not_fit: a count of GPUs that proves it, if there is one.
   std::optional<gpu_shortage> shortage{};
 };
 

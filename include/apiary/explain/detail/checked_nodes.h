@@ -30,7 +30,6 @@ struct checked_task {
   model_set models = any_model;
   friend bool operator==(const checked_task&, const checked_task&) = default;
 
-  // Adds tasks of this task group.
   void add(const constrained_task_group& m, std::uint64_t tasks) {
     // All needs that no node can meet count as the same.
     constexpr std::uint64_t limit = std::uint64_t{1} << 32;
@@ -47,13 +46,10 @@ struct checked_task {
   }
 };
 
-// Nodes with whole GPUs: the free GPUs of each, and the free CPU and memory of the hosts, or empty
-// if these do not count.
+// Nodes with whole GPUs: free GPUs of each, and free CPU and memory, or empty if they do not count.
 struct checked_whole_gpus {
   std::span<const std::uint32_t> free;
   std::span<const resources> hosts;
-
-  // What a node has free.
   struct node_free {
     std::uint64_t gpus = 0;
     std::uint64_t cpu = 0;
@@ -80,8 +76,6 @@ struct checked_whole_gpus {
 // Nodes with GPUs that tasks share.
 struct checked_shared_gpus {
   const node_table* nodes = nullptr;
-
-  // What a node has free.
   struct node_free {
     std::array<milli_gpu, max_gpus_per_node> left{};  // of each GPU, ascending
     std::uint64_t cpu = 0;

@@ -15,29 +15,19 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Branch and bound over histograms of nodes by free GPUs. It decides which nodes take tasks of the
-// largest size, then of the next one, until the remaining sizes divide one another.
-//
-// Reductions, and why each is sound:
-//   * Two nodes are equal if they have the same free GPUs, and also if the same sums of the
-//     remaining sizes fit them. So free GPUs are rounded down to such a sum (`usable`), and more
-//     equal nodes than tasks count as as many as tasks.
-//   * Equal tasks: a node that takes several tasks goes down in equal steps, so all steps of one
-//     size can be sorted by the free GPUs from which they start, highest first. The search decides
-//     for each count of free GPUs, in that order, how many nodes step down. It tries the least
-//     number first, which keeps the fuller nodes in use (best fit).
+// largest size, then of the next one, until the remaining sizes divide one another (gang_fit).
+//   * Free GPUs are rounded down to a sum of remaining sizes (`usable`). Equal nodes beyond the
+//     number of tasks are ignored.
+//   * A node that takes several equal tasks goes down in equal steps. For each count of free GPUs,
+//     highest first, the search decides how many nodes step down: few first (best fit).
 //   * A task that leaves nothing usable of a node may go there: in any packing swap it with all
-//     that the node holds, which is no larger and fits where the task was.
+//     that the node holds.
 //   * For each remaining size t: a task of s GPUs holds floor(s / t) slots of t GPUs, a node with f
-//     free GPUs at most floor(f / t). If the sizes divide one another, these conditions are also
-//     sufficient (see gang_fit), so the search ends there.
-//   * Tasks need GPUs; nodes have at most their usable ones.
-//   * A failure at the beginning of a size is remembered until another failure takes its slot in
-//     the table.
-//
+//     free GPUs at most floor(f / t).
+//   * A failure at the beginning of a size is remembered, until another one overwrites it.
 // Requires: sizes are distinct, in descending order, at most 64, and each has tasks.
 // Cost:     at most `budget` steps of O(64); beginning a size takes O(64 sizes). Memory: 0.6 KB for
-//           each size and at most 8 MB of failures. Nothing is allocated once the buffers have
-//           grown.
+//           each size and at most 8 MB of failures.
 class bin_packing_search {
  public:
   static constexpr std::uint32_t max_gpus = 64;
@@ -54,18 +44,14 @@ class bin_packing_search {
     enter(0, nodes);
     return search(0);
   }
-
-  // After `fits`: for sizes 0, ..., decided()-1 the steps to take, in this order: `exact(i)` nodes
-  // with usable(i, free) == size i take a task, then for each u downwards steps(i)[u] nodes with
-  // usable(i, free) == u take a task. The other sizes divide one another.
+  // After `fits`: for sizes 0, ..., decided()-1 first `exact(i)` nodes with usable(i, free) == size
+  // i take a task, then for each u downwards steps(i)[u] nodes with usable(i, free) == u.
   [[nodiscard]] std::size_t decided() const noexcept { return decided_; }
   [[nodiscard]] std::uint32_t usable(std::size_t i, std::uint32_t free) const noexcept {
     return levels_[i].usable[free];
   }
   [[nodiscard]] std::uint32_t exact(std::size_t i) const noexcept { return levels_[i].exact; }
   [[nodiscard]] const histogram& steps(std::size_t i) const noexcept { return levels_[i].steps; }
-
-  // Steps of the last search.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
  private:
@@ -78,7 +64,6 @@ class bin_packing_search {
     histogram steps;                                // taken from there
     std::uint32_t exact;
   };
-
   void begin(std::span<const task_size> sizes, std::uint64_t budget) {
     budget_ = budget;
     steps_ = 0;
@@ -108,7 +93,6 @@ class bin_packing_search {
     failed_.assign(1, 0);
     failed_at_.fill(0);
   }
-
   // The nodes at the beginning of size i.
   void enter(std::size_t i, const histogram& before) noexcept {
     level& at = levels_[i];
@@ -120,7 +104,6 @@ class bin_packing_search {
     }
     at.nodes[0] = 0;
   }
-
   fit_verdict search(std::size_t i) {
     if (!enough(i)) return fit_verdict::does_not_fit;
     if (i >= dividing_) {
@@ -138,7 +121,6 @@ class bin_packing_search {
     remember_failure(i);
     return verdict;
   }
-
   // Places n tasks of size i on nodes with at most u usable GPUs.
   fit_verdict place(std::size_t i, std::uint32_t u, std::uint32_t n) {
     level& at = levels_[i];
@@ -171,7 +153,6 @@ class bin_packing_search {
     }
     return fit_verdict::does_not_fit;
   }
-
   // The necessary conditions for sizes i and below.
   [[nodiscard]] bool enough(std::size_t i) const noexcept {
     const level& at = levels_[i];
@@ -191,7 +172,6 @@ class bin_packing_search {
     }
     return true;
   }
-
   // Writes the state at size i to key_. Returns its index in failed_at_.
   std::size_t find_key(std::size_t i) {
     key_.assign(1, i);

@@ -62,9 +62,7 @@ struct group_sizes {
 
 // The cells of a level above the nodes that no count refuses: they have enough slots for all sizes
 // of a gang and, under constraints, capacity for each group alone. They come in the order of the
-// objective: fewest free GPUs first, or fewest nodes that the gang needs, where the emptiest nodes
-// are counted first.
-//
+// objective: fewest free GPUs first, or fewest nodes for the gang, the emptiest nodes first.
 // Cost:     assign O(cells of the level * sizes), under constraints also capacity_count for each
 //           group; next O(log cells).
 template <CellTree Tree>
@@ -97,7 +95,6 @@ class candidate_cells {
       if (possible_[c] != 0) heap_.push_back({rank(capacities, groups, sizes, l, c, objective), c});
     keyed_number::make_heap(heap_);
   }
-
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
   // Removes and returns the best cell that is left, the first of equals. Requires: !empty().
   std::uint32_t next() { return keyed_number::pop(heap_).number; }

@@ -22,11 +22,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The capacity of every cell of a level for the tasks of one co-located group, under its
-// constraints. It is exact, because no other group competes. The capacity of a cell is the sum over
-// its children, cut to whole steps and to the limit of the level. Below the lowest constrained
-// level the slots of capacity_index are the answer.
-//
+// The exact capacity of every cell of a level for the tasks of one co-located group alone: the sum
+// over the children, cut to whole steps and to the limit of the level.
 // Cost:     count O(cells of the lowest constrained level), times the GPUs of a node for a
 //           constraint at the node level; O(nodes) for a group that takes CPU, memory or no GPUs.
 //           place O(children * log) a level; for nodes O(GPUs of a node + nodes used) if no CPU,
@@ -75,9 +72,7 @@ class capacity_count {
     }
     return counts_[l - node_level];
   }
-
-  // After count(u, l): puts n tasks into cell c of level l, and appends them to `to`. fill_parts
-  // chooses the children at each constrained level, then the nodes.
+  // After count(u, l): puts n tasks into cell c of level l, and appends them to `to`.
   // Requires: n is a multiple of the step at level l, and at most the capacity.
   void place(std::uint32_t u, level_t l, std::uint32_t c, std::uint32_t n, gang_objective objective,
              std::vector<tasks_on_node>& to) const {
@@ -114,9 +109,7 @@ class capacity_count {
     for (const tasks_in_cell& at : fill_parts(parts, n, objective))
       place(u, below, at.cell, at.tasks, objective, to);
   }
-
-  // The largest weight of tasks that each cell of level l can hold, as infeasibility_proof counts
-  // it.
+  // The largest weight that each cell of level l can hold, as infeasibility_proof counts it.
   [[nodiscard]] std::vector<std::uint64_t> borne(std::span<const std::uint32_t> weights,
                                                  level_t l) {
     std::size_t heavy = 0;

@@ -27,16 +27,11 @@ struct tasks_in_cell {
 };
 
 // Distributes n tasks over the children of a cell.
-//
-//   whole_cells   children with the fewest free GPUs first, of equals those with the most capacity,
-//   then the first. No other way leaves more of the emptiest children untouched. Proof: the
-//   capacity of the others is used up before, and then the children with the most capacity are
-//   taken.
-//   fewest_nodes  children with the most capacity first, of equals those with the fewest free GPUs.
-//   As soon as one child has capacity for the rest, the child with the least such capacity is
-//   taken.
-//
-// All capacities may be multiples of a step if n is one: then each child takes a multiple too.
+//   whole_cells   fewest free GPUs first, of equals most capacity, then the first. No other way
+//                 leaves more of the emptiest children untouched.
+//   fewest_nodes  most capacity first, of equals the fewest free GPUs. As soon as one child has
+//                 capacity for the rest, the child with the least such capacity is taken.
+// If n and all capacities are multiples of a step, each child takes a multiple, too.
 // Requires: n is at most the sum of the capacities; no capacity is 0. The vector is used up.
 // Cost:     O(children + children used * log children).
 [[nodiscard]] inline std::vector<tasks_in_cell> fill_parts(std::vector<cell_part>& parts,

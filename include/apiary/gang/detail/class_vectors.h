@@ -19,17 +19,12 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The vectors (tasks of each group) that a node of each class can hold within the constraints of
-// the node level, and their costs. The caller gives them as cost(class, counts) ->
-// std::optional<std::int64_t>, nullopt for a vector that the node cannot hold. A node that holds a
-// vector must hold every smaller one.
-//
-// Cost:     ask_alone makes O(classes * groups * log tasks) calls of cost; ask_all makes a call for
-//           each vector and for each one that is just too large. These calls are the steps of the
-//           budget.
+// the node level, and their costs, by the `cost` of min_cost_fit. A node that holds a vector must
+// hold every smaller one. Calls of cost are the steps of the budget: ask_alone makes
+// O(classes * groups * log tasks), ask_all one for each vector that is held or just too large.
 class class_vectors {
  public:
   using counts = std::span<const std::uint32_t>;
-
   // Asks how many tasks of each group alone a node holds. Returns false if the budget ended.
   template <class Cost>
   bool ask_alone(const colocated_groups& groups, level_t node_level, std::uint32_t classes,
@@ -66,7 +61,6 @@ class class_vectors {
     }
     return !steps.ended();
   }
-
   [[nodiscard]] std::uint32_t alone(std::uint32_t node_class, std::size_t u) const noexcept {
     return alone_[node_class * width() + u];
   }
@@ -97,10 +91,8 @@ class class_vectors {
     std::vector<std::uint32_t> counts{};  // vector after vector
     std::vector<std::int64_t> costs{};
   };
-
   [[nodiscard]] std::size_t width() const noexcept { return groups_.size(); }
-  // Asks for all vectors that are at least asked_ and differ from it only from group u on, each
-  // after those that are smaller.
+  // Asks for all vectors that differ from asked_ only from group u on, smaller ones first.
   template <class Cost>
   void ask(std::uint32_t c, std::size_t u, const Cost& cost, step_budget& steps) {
     if (u == width()) return;

@@ -16,8 +16,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Whether the constraints of group u at level l add something to those of the levels beside it:
-// they allow fewer tasks than the level above, or larger steps than the level below.
+// Whether the constraints of group u at level l allow fewer tasks than the level above, or larger
+// steps than the level below.
 // Requires: l is above the nodes and at most the level of the roots.
 [[nodiscard]] inline bool constraints_at(const colocated_groups& groups, std::size_t u,
                                          level_t l) noexcept {
@@ -43,9 +43,8 @@ namespace detail {
   return below;
 }
 
-// The capacity of each cell of level l for tasks of group u, exact under the constraints of the
-// group, from the capacity of each node without constraints. No other group is placed.
-// Cost:     O(nodes).
+// The exact capacity of each cell of level l for tasks of group u alone, from the capacity of each
+// node without constraints. Cost: O(nodes).
 template <CellTree Tree>
 [[nodiscard]] std::vector<std::uint32_t> capacity_above(const Tree& tree,
                                                         const colocated_groups& groups,

@@ -24,16 +24,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Numbers the vectors of tasks of each group, up to the tasks of the gang, in a mixed radix: the
-// number of a sum is the sum of the numbers, vector 0 has number 0, and the whole gang has the last
-// number.
-//
-// Cost:     assign O(vectors * groups), have_sum O(groups), the others O(1). 4 bytes for each
-//           vector and group.
+// Numbers the vectors of tasks of each group, up to the gang, in a mixed radix: the number of a sum
+// is the sum of the numbers, vector 0 has number 0, and the whole gang has the last number.
+// Cost: assign O(vectors * groups), have_sum O(groups), others O(1); 4 bytes per vector and group.
 class mixed_radix {
  public:
   using counts = std::span<const std::uint32_t>;
-
   // Returns false if there are more vectors than `most`; the object is unusable then.
   bool assign(const colocated_groups& groups, std::uint64_t most) {
     kinds_ = groups.size();
@@ -76,20 +72,16 @@ class mixed_radix {
 };
 
 // Computes for a cell, bottom up, the least cost of every vector (tasks of each group) that it can
-// hold: sums over its children, without the vectors that the constraints of its level forbid. No
-// vector is left out, so the costs are exact, and a vector without a cost does not fit.
-//
+// hold. The costs are exact, and a vector without a cost does not fit.
 // Model:    dynamic programming over counts, multiple-choice knapsack (Pisinger, "A minimal
 //           algorithm for the multiple-choice knapsack problem", EJOR 1995) along a tree.
-// Cost:     the number of vectors is the product over the groups of (tasks + 1). Each node or cell
-//           that adds something costs at most vectors * what it can hold. A step of the budget is
-//           one such sum, about 2 nanoseconds.
+// Cost:     vectors (the product over the groups of tasks + 1) * what a child can hold, for each
+//           child that adds something. A step of the budget is one such sum, about 2 nanoseconds.
 template <CellTree Tree>
 class cost_tables {
  public:
   static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
-
-  // Begins a search over these arguments, which must not change; `classes` holds the class of each
+  // Begins a search over these arguments, which must not change; `classes` has the class of each
   // node. Returns false if there are more vectors than steps.
   bool begin(const Tree& tree, level_t node_level, const colocated_groups& groups,
              std::span<const std::uint32_t> classes, const class_vectors& vectors,
@@ -111,7 +103,6 @@ class cost_tables {
     }
     return true;
   }
-
   // The least cost of the gang in cell c of level l; `never` if it does not fit; nullopt if the
   // budget ended.
   std::optional<std::int64_t> make(level_t l, std::uint32_t c, step_budget& steps) {
@@ -121,7 +112,7 @@ class cost_tables {
     last_ = build(l, c, steps);
     return last_ ? std::optional(last_->costs.back()) : std::nullopt;
   }
-  // After make, if the gang fits: places it, and appends its tasks to `to`.
+  // After make, if the gang fits: appends its tasks to `to`.
   void place(std::vector<tasks_on_node>& to) const {
     const std::uint32_t gang = numbers_.size() - 1;
     if (level_ == node_level_) return put(cell_, gang, to);
@@ -137,9 +128,8 @@ class cost_tables {
   }
 
  private:
-  // The cost of a vector, by its number.
   struct option {
-    std::uint32_t vector = 0;
+    std::uint32_t vector = 0;  // its number
     std::int64_t cost = 0;
   };
   struct part {
@@ -166,7 +156,6 @@ class cost_tables {
       if (groups_->bound(u, l, numbers_[v][u]) != numbers_[v][u]) return false;
     return true;
   }
-
   std::optional<table> build(level_t l, std::uint32_t c, step_budget& steps) {
     std::vector<std::int64_t> costs(numbers_.size(), never);
     costs[0] = 0;
@@ -210,8 +199,7 @@ class cost_tables {
       if (is.costs[v] != never) all.push_back({v, is.costs[v]});
     return all;
   }
-  // Adds one more child: the least of the costs so far and of each sum. Returns whether anything
-  // changed.
+  // Adds one more child: the least cost of each sum. Returns whether anything changed.
   bool add(const std::vector<option>& options, std::vector<std::int64_t>& costs, part& p,
            step_budget& steps) {
     if (options.empty() || !steps.pay(numbers_.size())) return false;

@@ -23,7 +23,6 @@ namespace detail {
 
 // Orders in which to place the groups: most GPUs first, most CPU, most memory, groups with
 // constraints first, and the first order backwards. No order is listed twice.
-// Cost:     O(groups * log groups).
 [[nodiscard]] inline std::vector<std::vector<std::uint32_t>> orders_of_groups(
     const colocated_groups& groups) {
   std::vector<std::uint32_t> order(groups.size());
@@ -70,14 +69,12 @@ struct node_capacity_left {
   [[nodiscard]] std::uint64_t free() const noexcept { return in_use ? leaves : leaves + 65; }
 };
 
-// Places a gang in one cell, one co-located group after another. Each group is placed exactly
-// within its constraints, beside the groups before it; fill_parts chooses cells and nodes. A
-// placement that is found is valid, but not every placement is found.
+// Places a gang in one cell, one co-located group after another, each exactly within its
+// constraints. A placement that is found is valid, but not every placement is found.
 //
 // Node: capacity(group) returns how many more tasks of a group fit; put(group, tasks) takes them;
 // free() returns how much is left, less on a node that is to be filled before others.
-//
-// Cost:     one call of capacity for each group and node of the cell, and O(log) for each child used.
+// Cost: one call of capacity for each group and node of the cell, and O(log) for each child used.
 template <CellTree Tree, class Node>
 class greedy_by_group {
  public:
@@ -85,7 +82,7 @@ class greedy_by_group {
       : tree_(&tree), groups_(&groups), node_level_(node_level) {}
 
   // Places all groups in cell c of level l, whose nodes are `nodes`, and appends their tasks to
-  // `to`. Returns false if a group does not fit; what was put before it stays.
+  // `to`. Returns false if a group does not fit; groups before it stay placed.
   bool operator()(level_t l, std::uint32_t c, std::span<const std::uint32_t> order,
                   gang_objective objective, std::span<Node> nodes, std::vector<tasks_on_node>& to) {
     first_ = positions_inside(*tree_, l, c, node_level_).first.value;
@@ -110,10 +107,9 @@ class greedy_by_group {
     std::uint64_t free = 0;
   };
   struct level {
-    std::uint32_t first = 0;  // the place of the first of
+    std::uint32_t first = 0;  // position of the first cell
     std::vector<counted> cells{};
   };
-
   counted count(std::uint32_t u, level_t l, std::uint32_t c) {
     std::uint64_t capacity = 0;
     std::uint64_t free = 0;
@@ -151,7 +147,7 @@ class greedy_by_group {
   const Tree* tree_;
   const colocated_groups* groups_;
   level_t node_level_;
-  std::uint32_t first_ = 0;  // the place of the first node
+  std::uint32_t first_ = 0;  // position of the first node
   std::span<Node> nodes_;
   gang_objective objective_ = gang_objective::whole_cells;
   std::vector<level> at_;  // from the nodes up

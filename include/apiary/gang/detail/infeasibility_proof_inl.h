@@ -39,7 +39,6 @@ APIARY_INLINE std::string listing(const std::vector<std::string>& words) {
     text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
   return text;
 }
-
 APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_t group) {
   task_needs all;
   for (const constrained_task_group& m : gang.groups) {
@@ -55,8 +54,7 @@ APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_
 [[nodiscard]] inline bool is_in(std::span<const blocking_resource> all, blocking_resource d) {
   return std::find(all.begin(), all.end(), d) != all.end();
 }
-// "tasks of 4 GPUs". CPU and memory are named if they block the gang, or if the task takes nothing
-// else.
+// "tasks of 4 GPUs". CPU and memory are named if they block, or if the task takes nothing else.
 [[nodiscard]] inline std::string tasks_of(const task_needs& task,
                                           std::span<const blocking_resource> blocking) {
   std::vector<std::string> words;
@@ -72,8 +70,7 @@ APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_
   return words.empty() ? "tasks" : "tasks of " + listing(words);
 }
 
-// What a weighing counts, in words: "tasks of 4 GPUs", "slots of 5 GPUs", "GPUs", "thousandths of
-// GPUs".
+// What a weighing counts: "tasks of 4 GPUs", "slots of 5 GPUs", "GPUs", "thousandths of GPUs".
 [[nodiscard]] inline std::string weighed_things(const infeasibility_proof& why,
                                                 const topology_constraints& gang,
                                                 const std::vector<std::uint32_t>& weights,

@@ -16,14 +16,11 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A Pareto front: vectors of counts, none of which is at least another one in every component. It
-// describes what a cell can hold: the largest combinations of tasks of each group.
-//
-// Cost:     covers and add O(size * counts).
+// A Pareto front: vectors of counts, none of which is at least another one in every component: the
+// largest combinations of tasks that a cell can hold. Cost: covers and add O(size * counts).
 class pareto_front {
  public:
   using counts = std::span<const std::uint32_t>;
-
   explicit pareto_front(std::size_t width) noexcept : width_(width) {}
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -31,7 +28,6 @@ class pareto_front {
     return {values_.data() + i * width_, width_};
   }
   [[nodiscard]] const std::vector<std::uint32_t>& values() const noexcept { return values_; }
-
   [[nodiscard]] static bool at_least(counts a, counts b) noexcept {
     for (std::size_t k = 0; k < a.size(); ++k)
       if (a[k] < b[k]) return false;
@@ -47,7 +43,6 @@ class pareto_front {
       if (!covers(other[i])) return false;
     return true;
   }
-
   // Adds v and removes the vectors that are less. Requires: v does not point into this front.
   void add(counts v) {
     if (covers(v)) return;
@@ -61,7 +56,7 @@ class pareto_front {
     values_.insert(values_.end(), v.begin(), v.end());
     size_ = kept + 1;
   }
-  // Sorts the vectors in ascending order, so that equal fronts are equal.
+  // Sorts the vectors, so that equal fronts compare equal.
   void sort() {
     std::vector<std::size_t> order(size_);
     for (std::size_t i = 0; i < size_; ++i) order[i] = i;

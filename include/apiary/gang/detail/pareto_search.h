@@ -27,19 +27,13 @@ namespace detail {
 
 // Computes the front of a cell: the largest vectors (tasks of each group) that it can hold under
 // all constraints at its level and below. A cell can hold a vector if and only if some vector of
-// the front is at least as large and every count is a multiple of its step. Proof: remove tasks
-// from the children of a cell in steps of the lower level, which divide the step of the cell; no
-// count of any cell grows. So the front of a cell consists of the sums of the fronts of its
-// children, cut to the limits of its level.
+// the front is at least as large and every count is a multiple of its step. So the front of a cell
+// consists of the sums of the fronts of its children, cut to the limits of its level. Children are
+// the cells of the next lower level that has constraints, or nodes.
 //
-// Children are the cells of the next lower level that has constraints, or nodes. Nodes with equal
-// fronts are sorted together: if one more of them adds nothing, no other one does.
-//
-// The number of vectors can grow exponentially with the number of groups: this is vector packing,
-// NP-hard even with one kind of constraint. With `beam`, only that many vectors of each sum are
-// kept, those with the most GPUs; then a placement that is found is valid, but not every one is
-// found. The caller cannot choose among placements.
-//
+// The number of vectors can grow exponentially with the groups (vector packing, NP-hard). With
+// `beam`, only that many vectors of each sum are kept, those with the most GPUs; then a placement
+// that is found is valid, but not every one is found.
 // Cost:     at most `budget` comparisons of two vectors and looks at a node, and about as many
 //           numbers in memory; besides, O(log) for each look and O(nodes of the cell * log).
 template <CellTree Tree>
@@ -47,7 +41,6 @@ class pareto_search {
  public:
   using counts = pareto_front::counts;
   static constexpr std::size_t all = ~std::size_t{0};
-
   // Begins a search over these arguments, which must not change.
   void begin(const capacity_index<Tree>& capacities, const colocated_groups& groups,
              std::span<const resources> hosts) {
@@ -65,7 +58,6 @@ class pareto_search {
       leaves_.push_back(groups[u].gpus);
     }
   }
-
   // Computes the front of cell c of level l; returns false if the budget ended.
   bool make(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t budget) {
     steps_ = step_budget(budget);
@@ -81,10 +73,8 @@ class pareto_search {
   [[nodiscard]] const pareto_front& front() const noexcept { return front_of(level_, front_); }
   [[nodiscard]] bool cut() const noexcept { return cut_; }
   [[nodiscard]] bool holds_gang() const noexcept { return front().covers(tasks_); }
-  // Comparisons of the last make.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.steps(); }
-
-  // After make, if the front holds the gang: places it, and appends its tasks to `to`.
+  // After make, if the front holds the gang: appends its tasks to `to`.
   void place(std::vector<tasks_on_node>& to) const { spread(front_, level_, cell_, tasks_, to); }
 
  private:
@@ -101,12 +91,10 @@ class pareto_search {
   // What a node has left: GPUs, CPU and memory.
   using node_left = std::array<std::uint64_t, 3>;
   using index_of_values = std::map<std::vector<std::uint32_t>, std::size_t>;
-
   [[nodiscard]] std::size_t width() const noexcept { return groups_->size(); }
   [[nodiscard]] const pareto_front& front_of(level_t l, std::size_t i) const noexcept {
     return l == capacities_->node_level() ? nodes_[i] : cells_[i].front;
   }
-
   std::size_t build(level_t l, std::uint32_t c) {
     if (l == capacities_->node_level()) return build_node(c);
     const level_t below = level_below(*groups_, l, capacities_->node_level());
@@ -117,7 +105,7 @@ class pareto_search {
         p.front = build_node(p.cell);
         if (steps_.ended()) return 0;
       }
-      std::vector<keyed_number> order;  // the cells of equal fronts together
+      std::vector<keyed_number> order;  // equal fronts together: if one adds nothing, none does
       for (const part& p : parts) order.push_back({p.front, p.cell});
       keyed_number::sort(order);
       for (std::size_t i = 0; i < parts.size(); ++i)
@@ -174,7 +162,6 @@ class pareto_search {
     }
     return sums;
   }
-
   std::size_t build_node(std::uint32_t node) {
     if (!steps_.pay(1)) return 0;
     resources host;
@@ -215,7 +202,6 @@ class pareto_search {
       if (k == 0 || u + 1 == width()) break;
     }
   }
-
   void spread(std::size_t front, level_t l, std::uint32_t c, std::vector<std::uint32_t> v,
               std::vector<tasks_on_node>& to) const {
     if (l == capacities_->node_level()) {

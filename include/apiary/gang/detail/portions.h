@@ -33,10 +33,7 @@ inline void sort_portions(std::vector<tasks_on_node>& portions) {
 
 // Turns portions of co-located groups into portions of task groups: the tasks of merged task groups
 // follow one after another, each in the order of the nodes, together with the tasks that they lead.
-// The result is sorted.
-//
-// Requires: the portions name co-located groups and contain every task once; `groups`
-//           are those of `gang`.
+// Requires: the portions name co-located groups of `gang` and contain every task once.
 // Cost:     O(portions * (log portions + groups)).
 inline void portions_of_task_groups(const topology_constraints& gang,
                                     const colocated_groups& groups,

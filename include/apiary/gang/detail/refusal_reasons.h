@@ -53,7 +53,7 @@ template <CellTree Tree>
   return all;
 }
 
-// Chooses, again and again, the weighing that refuses most of the remaining cells. Cells that no
+// Chooses repeatedly the weighing that refuses most of the remaining cells. Cells that no
 // weighing refuses get the list of what they can hold, from `listed`. Cost: O(cells * weighings^2).
 [[nodiscard]] inline infeasibility_proof fewest_reasons(
     level_t l, std::uint32_t cells, const colocated_groups& groups,
@@ -90,7 +90,6 @@ template <CellTree Tree>
 }
 
 // Proves with few reasons that a gang fits no cell of level l.
-//
 // Requires: `listed` contains every cell that no weighing refuses, in any order.
 // Cost:     O(nodes * groups * GPUs of a node) and O(cells * (groups + GPUs of a node)^2).
 template <CellTree Tree>

@@ -28,8 +28,8 @@ namespace detail {
   return group.fractions.empty() || group.gpus == 1;
 }
 
-// The most tasks of one group that a node can hold, alone and without constraints; an upper bound
-// in general. Cost: O(GPUs of the node + fractions of the task).
+// The most tasks of one group that a node can hold, alone and without constraints; in general an
+// upper bound. Cost: O(GPUs of the node + fractions of the task).
 [[nodiscard]] inline std::uint32_t max_units(const node_state& node,
                                              const colocated_groups::group& group) noexcept {
   if (!node.healthy) return 0;
@@ -57,16 +57,10 @@ namespace detail {
 
 // The vectors (tasks of each group of a gang) that each node can hold, and for each the cheapest
 // way to put it on the devices. Nodes with equal devices, CPU and memory left form a class, which
-// is computed once. min_cost_fit asks it.
-//
-// It starts with the node as it is and adds one task at a time, group by group. Each fraction of a
-// GPU goes to each device that differs in what it has left. Ways with equal results on the devices
-// are merged.
-//
+// is computed once, one task after another; ways with equal results on the devices are merged.
 // Requires: a group with a fraction of a GPU has gpus == 1.
-// Cost:     O(nodes * log classes), and for each class the number of ways to put all its vectors on
-//           devices, which the budget counts. It is small for gangs of few tasks, and exponential
-//           in the devices of a node and the number of fraction sizes, as packing is.
+// Cost:     O(nodes * log classes), and for each class the ways to put all its vectors on devices,
+//           which the budget counts: exponential in the devices and the number of fraction sizes.
 class shared_capacity {
  public:
   // Thousandths of a device; whole_gpu for all of it.
@@ -74,9 +68,8 @@ class shared_capacity {
     milli_gpu part = 0;
     std::uint32_t device = 0;
   };
-
-  // Computes the vectors of all nodes. cost(before, after) -> std::int64_t is the cost of changing
-  // a node between two states; only what is left of `after` is set. Returns false if the budget
+  // Computes the vectors of all nodes. cost(before, after) -> std::int64_t is the cost of a change
+  // between two states of a node; only what is left of `after` is set. Returns false if the budget
   // ended, or if a node may hold 2^64 vectors or more.
   template <class Cost>
   bool assign(const node_table& nodes, const colocated_groups& groups, level_t node_level,
@@ -109,17 +102,15 @@ class shared_capacity {
     return true;
   }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-
   // The class of each node.
   [[nodiscard]] std::span<const std::uint32_t> classes() const noexcept { return classes_; }
-  // The least cost of this number of tasks of each group on a node of the class; nullopt if it
-  // cannot hold them.
+  // The least cost of these tasks of each group on a node of the class; nullopt if they do not fit.
   [[nodiscard]] std::optional<std::int64_t> operator()(
       std::uint32_t node_class, std::span<const std::uint32_t> counts) const {
     const held* const at = find(node_class, counts);
     return at == nullptr ? std::nullopt : std::optional(at->cost);
   }
-  // What these tasks then take of the devices of a node, in an order in which it can be taken.
+  // What these tasks take of the devices of a node, in an order in which it can be taken.
   // Requires: the node can hold them.
   [[nodiscard]] std::vector<taken> devices(const node_table& nodes, node_id n,
                                            std::span<const std::uint32_t> counts) const {
@@ -170,7 +161,6 @@ class shared_capacity {
     std::int64_t cost = 0;
     std::uint32_t last_take = none;
   };
-
   static void sort_descending(device_shares& left) {
     std::sort(left.begin(), left.end(), [](milli_gpu a, milli_gpu b) { return a > b; });
   }
@@ -207,7 +197,6 @@ class shared_capacity {
     return static_cast<std::uint32_t>((std::min<std::uint64_t>)(group.tasks, all / milli));
   }
   bool pay() noexcept { return steps_ < budget_ && ++steps_ > 0; }
-
   // What is left of CPU and memory beside a vector; nullopt if it takes more than there is.
   [[nodiscard]] std::optional<resources> host_beside(const node_state& node,
                                                      std::uint64_t number) const {
@@ -221,7 +210,6 @@ class shared_capacity {
     return resources{node.left.cpu_milli - static_cast<std::uint32_t>(cpu),
                      node.left.memory_mib - static_cast<std::uint32_t>(memory)};
   }
-
   template <class Cost>
   bool fill(const node_state& node, const Cost& cost) {
     std::vector<begun> all{{0, {key_of(node).left, none}}};
@@ -250,7 +238,7 @@ class shared_capacity {
     for (const auto& [number, h] : best) holds_.back().push_back(h);
     return true;
   }
-  // All ways to put one more task on the devices. Returns false if the budget ended.
+  // All ways to put one more task on the devices. False if the budget ended.
   bool add_unit(const colocated_groups::group& group, way w) {
     ways_.clear();
     if (!pay()) return false;

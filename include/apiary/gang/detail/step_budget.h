@@ -15,7 +15,6 @@ class step_budget {
  public:
   // A budget of `most` steps.
   explicit step_budget(std::uint64_t most = 0) noexcept : most_(most) {}
-
   // Takes steps; false if the budget has ended.
   bool pay(std::uint64_t steps) noexcept {
     ended_ = ended_ || steps > left();
@@ -24,9 +23,7 @@ class step_budget {
   }
   // Whether more steps were asked for than there were.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
-  // Steps taken.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  // Steps left.
   [[nodiscard]] std::uint64_t left() const noexcept { return most_ - steps_; }
 
  private:

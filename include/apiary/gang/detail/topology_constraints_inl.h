@@ -9,7 +9,6 @@
 #include <string>
 
 APIARY_NAMESPACE_BEGIN
-
 namespace detail {
 
 // The text with each # replaced by the next of the numbers.

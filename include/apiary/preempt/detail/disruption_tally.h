@@ -15,10 +15,8 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Counts what each group loses while candidates become victims and are reprieved.
-//
 // Requires: the memory of the budgets stays as it is until begin() is called again.
-// Invalid:  a list of groups, or of GPUs, that has not one entry for each candidate aborts
-//           (APIARY_VERIFY).
+// Invalid:  groups or GPUs that are not one for each candidate abort (APIARY_VERIFY).
 // Cost:     begin O(candidates + allocations + groups), clear O(groups), max_sum O(candidates *
 //           log), subset O(its size), all else O(1); O(1) without budgets.
 class disruption_tally {
@@ -43,10 +41,8 @@ class disruption_tally {
     lost_.assign(budgets_.max.size(), {0, 0});
     over_ = 0;
   }
-  // Whether no group has a budget.
   [[nodiscard]] bool unlimited() const noexcept { return budgets_.max.empty(); }
-
-  // Candidate j becomes a victim; whether all groups are within their budgets then.
+  // Candidate j becomes a victim. Returns within_budgets().
   bool add_victim(std::uint32_t j) noexcept {
     change(j, [&](disruption_budget& lost) {
       ++lost.gangs;
@@ -54,7 +50,6 @@ class disruption_tally {
     });
     return within_budgets();
   }
-  // Candidate j is no victim any more.
   void remove_victim(std::uint32_t j) noexcept {
     change(j, [&](disruption_budget& lost) {
       --lost.gangs;
@@ -67,16 +62,14 @@ class disruption_tally {
     remove_victim(j);
     return false;
   }
-  // Whether all groups are within their budgets.
   [[nodiscard]] bool within_budgets() const noexcept { return over_ == 0; }
   // Whether the group of candidate j has lost more than its budget.
   [[nodiscard]] bool over_budget(std::uint32_t j) const noexcept {
     return is_limited(j) && is_over(budgets_.groups[j]);
   }
-
   // An upper bound on the sum of these values, one for each candidate, over the victims of any set
-  // within the budgets. Each group counts with the greatest values of as many gangs as it may lose,
-  // and with no more than its GPUs allow if fractions of gangs could be lost.
+  // within the budgets: the greatest values of as many gangs as a group may lose, and of no more
+  // than its GPUs allow if fractions of gangs could be lost.
   [[nodiscard]] std::uint64_t max_sum(std::span<const std::uint64_t> values) const {
     std::uint64_t sum = 0;
     std::vector<std::vector<std::uint32_t>> in(budgets_.max.size());
@@ -90,7 +83,6 @@ class disruption_tally {
     for (std::size_t g = 0; g < in.size(); ++g) sum += max_sum(in[g], values, budgets_.max[g]);
     return sum;
   }
-
   // The same budgets for some of the candidates alone. Valid until the next call.
   [[nodiscard]] disruption_budgets subset(std::span<const std::uint32_t> some) {
     if (unlimited()) return {};

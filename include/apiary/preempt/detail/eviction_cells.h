@@ -23,15 +23,11 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The cells of a level, to be searched in ascending order of their lower bounds until no bound is
-// below the best cost so far. It also keeps the least bound of all cells: no answer costs less.
-//
-// Cost: begin O(cells), next O(log cells), least_bound O(cells).
+// below the best cost so far. Cost: begin O(cells), next O(log cells), least_bound O(cells).
 class bounded_cells {
  public:
   static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
-  using cell =
-      keyed_number;  // its index in the level; no answer in the cell costs less than its key
-
+  using cell = keyed_number;  // index in the level; no answer there costs less than the key
   void clear() noexcept {
     order_.clear();
     searched_.clear();
@@ -43,8 +39,8 @@ class bounded_cells {
       if (bounds[c] < below) order_.push_back({bounds[c], c});
     keyed_number::make_heap(order_);
   }
-  // Takes the cell with the least bound, if that is below `below`; whether there is one. After its
-  // search the caller appends it to searched(), with the bound that the search has proved.
+  // Takes the cell with the least bound and returns true, if the bound is below `below`. The caller
+  // appends the cell to searched(), with the bound that its search has proved.
   bool next(cell& at, std::uint64_t below) {
     if (order_.empty() || order_.front().key >= below) return false;
     at = keyed_number::pop(order_);
@@ -66,12 +62,10 @@ class bounded_cells {
 
 // The candidates by the cells of one level: a lower bound on the cost of victims in each cell, and
 // the candidates of one cell with their GPUs there.
-//
-// Bound:    for each task size t the cell lacks D slots of t GPUs (eviction_state). The cost of a
-//           candidate is spread over its GPUs in the cell. A slot on a node costs at least its
-//           missing GPUs at the lowest price there, or all GPUs of candidates on the node if it
-//           needs all of them. The bound is the sum of the D cheapest slots, the greatest over all
-//           sizes. It is 0 if the level has one cell, which has to be searched anyway.
+// Bound:    for each task size the cell lacks D slots. The cost of a candidate is spread over its
+//           GPUs in the cell. A slot costs at least its missing GPUs at the lowest price on the
+//           node. The D cheapest slots are a bound; the greatest of all sizes counts. It is 0 if
+//           the level has one cell, which has to be searched anyway.
 // Requires: as victim_search; allocations name nodes of the capacity index.
 // Invalid:  allocations of more GPUs than a node may have abort (APIARY_VERIFY).
 // Cost:     begin O(cells + allocations + nodes), and for each task size O(nodes + slots); select
@@ -109,12 +103,10 @@ class eviction_cells {
         if (bounds_[c] != never) bounds_[c] = (std::max)(bounds_[c], bound_of(c, size, needed));
     }
   }
-
   // The lower bound of each cell; `never` if no set of victims is enough there.
   [[nodiscard]] std::span<const std::uint64_t> bounds() const noexcept { return bounds_; }
   // The cell of a node, by its index in the level.
   [[nodiscard]] std::uint32_t cell_of(std::uint32_t node) const noexcept { return cell_of_[node]; }
-
   // Makes the input of victim_search for one cell. Nodes are numbered from the first node there.
   void select(std::uint32_t cell) {
     const id_range<cell_id> nodes = capacities_->nodes(level_, cell);
@@ -169,7 +161,6 @@ class eviction_cells {
     std::uint32_t candidate = 0;
     std::uint32_t before = none;  // another allocation there
   };
-
   void number_cells() {
     const std::uint32_t cells = capacities_->num_cells(level_);
     cell_of_.resize(nodes_.size());
@@ -208,7 +199,6 @@ class eviction_cells {
     links_[a] = {j, at.last};
     at.last = a;
   }
-
   // The lower bound of a cell by slots of this size.
   [[nodiscard]] std::uint64_t bound_of(std::uint32_t cell, std::uint32_t size,
                                        std::uint64_t needed) {

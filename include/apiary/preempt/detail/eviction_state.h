@@ -26,12 +26,8 @@ template <std::unsigned_integral Cost>
   return std::has_single_bit(gpus) ? cost >> std::countr_zero(gpus) : cost / gpus;
 }
 
-// The world of victim_search: counts nodes by their free GPUs, and the slots that a gang lacks,
-// while candidates are evicted and reprieved.
-//
-// A slot of t GPUs is t free GPUs of one node. A node with f free GPUs has floor(f / t) slots; a
-// task of g GPUs needs floor(g / t) of them.
-//
+// The world of victim_search: counts nodes by their free GPUs, and the slots that a gang lacks. A
+// node with f free GPUs has floor(f / t) slots of t GPUs; a task of g GPUs needs floor(g / t).
 // Requires: as victim_search. Task groups without tasks or GPUs do not count.
 // Cost:     begin O(candidates + allocations + nodes); set_evicted O(allocations of the candidate *
 //           task sizes).
@@ -39,7 +35,6 @@ class eviction_state {
  public:
   static constexpr std::uint32_t max_gpus = gang_fit::max_gpus;  // of a node
   using histogram = std::array<std::uint32_t, max_gpus + 1>;     // nodes by free GPUs
-
   // The slots of one size: what the gang needs and what the nodes have.
   struct slot_count {
     std::uint32_t size = 0;  // GPUs of a slot
@@ -52,7 +47,6 @@ class eviction_state {
     std::uint32_t gang = 0;
   };
   static constexpr std::uint32_t one_gang = std::uint32_t{1} << 20;
-
   // A node while no candidate is evicted.
   struct alignas(32) node_sums {
     std::uint64_t cost = 0;       // of the candidates on it
@@ -62,7 +56,6 @@ class eviction_state {
     std::uint32_t gpus = 0;  // free GPUs, and GPUs of candidates
     std::uint32_t last = none;
   };
-
   // others: nodes without candidates. free: free GPUs of the nodes that allocations name.
   void begin(std::span<const gang_fit::node_class> others, std::span<const std::uint32_t> free,
              std::span<const eviction_candidate> candidates,
@@ -98,7 +91,6 @@ class eviction_state {
       for (const slot_count& b : slots_)
         slots_decide_ = slots_decide_ && (a.size % b.size == 0 || b.size % a.size == 0);
   }
-
   // While no candidate is evicted.
   [[nodiscard]] std::span<const node_sums> nodes() const noexcept { return nodes_; }
   [[nodiscard]] const gpu_price& price(std::uint32_t j) const noexcept { return prices_[j]; }
@@ -108,8 +100,7 @@ class eviction_state {
     for (std::uint32_t a = nodes_[node].last; a != none; a = links_[a].before)
       use(links_[a].candidate, allocations_[a].gpus);
   }
-
-  // With the candidates evicted that are evicted now.
+  // With the present evictions.
   [[nodiscard]] std::uint32_t free(std::uint32_t node) const noexcept { return free_[node]; }
   [[nodiscard]] const histogram& by_free() const noexcept { return by_free_; }
   [[nodiscard]] std::span<const slot_count> slots() const noexcept { return slots_; }
@@ -117,12 +108,11 @@ class eviction_state {
     return std::any_of(slots_.begin(), slots_.end(),
                        [](const slot_count& s) { return s.present < s.needed; });
   }
-  // Whether the task sizes divide one another: then the gang fits if it has enough slots (gang_fit).
+  // Whether task sizes divide one another: then the gang fits if it has enough slots (gang_fit).
   [[nodiscard]] bool slots_decide() const noexcept { return slots_decide_; }
   [[nodiscard]] bool evicted(std::uint32_t j) const noexcept { return evicted_[j] != 0; }
   // by_free() if all candidates were evicted.
   [[nodiscard]] const histogram& all_evicted() const noexcept { return all_evicted_; }
-
   // Evicts or reprieves a candidate; tried() stays as it is.
   void set_evicted(std::uint32_t j, bool to) noexcept {
     if (evicted(j) == to) return;
@@ -143,14 +133,11 @@ class eviction_state {
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-  // An allocation in the list of its node.
   struct link {
     std::uint32_t candidate = 0;
     std::uint32_t before = none;  // another allocation there
   };
-
-  // Adds the nodes by one of their numbers. Four sums take turns, because most numbers are equal
-  // and an addition has to wait for the one before it on the same sum.
+  // Adds the nodes by one of their numbers, in four sums because additions to one sum would wait.
   void count(histogram& nodes, std::uint32_t node_sums::*gpus) const {
     std::array<histogram, 4> sums{};
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
@@ -160,7 +147,6 @@ class eviction_state {
     for (const histogram& sum : sums)
       for (std::size_t f = 0; f < nodes.size(); ++f) nodes[f] += sum[f];
   }
-
   void add_to_nodes(std::uint32_t j) {
     const eviction_candidate& c = candidates_[j];
     std::uint32_t gpus = 0;

@@ -17,19 +17,16 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The world of topology_victim_search: changes the caller's capacity index, and a copy of the free
-// CPU and memory of the hosts, while candidates are evicted and reprieved.
-//
+// CPU and memory of the hosts.
 // Requires: as victim_search; allocations name nodes of the index; no candidate is evicted when
 //           begin() is called again. What a host has free and gets back is below 2^32 in sum.
-// Invalid:  hosts without `freed` for each allocation, or `freed` without hosts, aborts
-//           (APIARY_VERIFY).
+// Invalid:  hosts without `freed` for each allocation, or the reverse, abort (APIARY_VERIFY).
 // Cost:     begin O(candidates + nodes if hosts count); evict and set_evicted O(allocations of the
 //           candidate * levels) as capacity_index.
 template <CellTree Tree>
 class eviction_trial {
  public:
-  // hosts: free CPU and memory of each node, or empty if they do not count.
-  // freed: CPU and memory that each allocation gives back.
+  // hosts: free CPU and memory of each node, or empty. freed: what each allocation gives back.
   void begin(capacity_index<Tree>& capacities, std::span<const eviction_candidate> candidates,
              std::span<const gpus_on_node> allocations, std::span<const resources> hosts,
              std::span<const resources> freed) {
@@ -42,14 +39,11 @@ class eviction_trial {
     states_.assign(candidates.size(), {});
     tried_.clear();
   }
-
   [[nodiscard]] const capacity_index<Tree>& capacities() const noexcept { return *capacities_; }
-  // The free CPU and memory of the hosts now; empty if they do not count.
   [[nodiscard]] std::span<const resources> hosts() const noexcept { return hosts_; }
   [[nodiscard]] bool evicted(std::uint32_t j) const noexcept { return states_[j].evicted; }
   // The candidates evicted since reprieve_all(), each once; some may be reprieved now.
   [[nodiscard]] std::span<const std::uint32_t> tried() const noexcept { return tried_; }
-
   void evict(std::uint32_t j) {
     if (!states_[j].tried) tried_.push_back(j);
     states_[j].tried = true;

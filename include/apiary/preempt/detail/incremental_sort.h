@@ -14,22 +14,17 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Gives the numbers below n in ascending order of price; among equal prices the lowest number first.
-// It sorts one batch at a time, the cheapest numbers first. Each batch is about four times as large
-// as the one before; a sample decides where it ends. It keeps no prices of the other numbers: it
-// asks for them again.
-//
-// Model:    incremental sorting (Paredes, Navarro, ALENEX 2006). Differs: one pivot a batch, from a
-//           sample.
+// Gives the numbers below n in ascending order of price, the lowest number of equal prices first.
+// It sorts one batch at a time, each about four times as large as the one before. It keeps no
+// prices of numbers outside the batch, and asks for them again.
+// Model:    incremental sorting (Paredes, Navarro, ALENEX 2006), with one sampled pivot a batch.
 // Requires: top() gets the same prices until the next begin().
 // Cost:     for the first k numbers: n prices for each batch, and O(k log k) in all; 16 bytes an
 //           entry of a batch.
 class incremental_sort {
  public:
-  using entry = keyed_number;  // a number with its price
-  // The price of numbers to leave out.
-  static constexpr std::uint64_t never = ~std::uint64_t{0};
-
+  using entry = keyed_number;                                // a number with its price
+  static constexpr std::uint64_t never = ~std::uint64_t{0};  // the price of numbers to leave out
   // Begins again, with the numbers 0, ..., n-1.
   void begin(std::uint32_t n) noexcept {
     n_ = n;
@@ -54,7 +49,6 @@ class incremental_sort {
  private:
   static constexpr std::size_t first_batch = 128;
   static constexpr std::uint32_t sample_size = 256;
-
   void sort_batch() {
     entry last{never, 0};
     for (std::uint32_t i = 0; i < sample_size && n_ > sample_size; ++i) {
@@ -72,7 +66,7 @@ class incremental_sort {
     batch_.clear();
     for (std::uint32_t i = 0; i < n_; ++i) {
       const entry e{prices_[i], i};
-      // One branch, rarely taken while batches are small, even if many prices are equal.
+      // One branch, rarely taken, even if many prices are equal.
       const bool before = (e.key < last.key) | ((e.key == last.key) & (i < last.number));
       if (before && is_left(e)) batch_.push_back(e);
     }

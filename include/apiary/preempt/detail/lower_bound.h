@@ -18,13 +18,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The sum of the n smallest numbers added so far, or of all of them if there are fewer.
-//
-// Cost: add O(1) for a number that does not change the sum, else O(log n); sum O(n); 8 bytes for
-//       each of the n numbers.
+// The sum of the n smallest numbers added so far, or of all of them if there are fewer. Cost: add
+// O(1) for a number that does not change the sum, else O(log n); sum O(n).
 class smallest_n_sum {
  public:
-  // Begins a new sum, of the n smallest numbers.
   void clear(std::uint64_t n) noexcept {
     n_ = n;
     heap_.clear();
@@ -55,15 +52,11 @@ class smallest_n_sum {
   std::vector<std::uint64_t> heap_;  // the greatest number first
 };
 
-// A lower bound on the cost of every set of victims that lets the gang fit.
-//
-// For each task size t the gang lacks D slots of t GPUs (eviction_state). A new slot needs GPUs of
-// candidates on its node. The cost of each candidate is spread over its GPUs. The cheapest GPUs of
-// a node first are a lower bound for the slots of that node, and the D cheapest slots of all nodes
-// (convex hulls, the last one in part) are a lower bound for the set. The same sum with equal costs
-// bounds the number of victims, and so many of the cheapest candidates are a bound, too. The result
-// is the greatest of these. Disruption budgets are left out: with them no set costs less.
-//
+// A lower bound on the cost of every set of victims that lets the gang fit: the greatest over all
+// task sizes. For each size the gang lacks D slots (eviction_state). If the cost of each candidate
+// is spread over its GPUs, the cheapest GPUs of a node bound its slots, and the D cheapest slots
+// the set. With equal costs the same sum bounds the number of victims; so many of the cheapest
+// candidates are a bound, too. Disruption budgets are left out: with them no set costs less.
 // Requires: no candidate is evicted.
 // Cost:     O(nodes + allocations * log + candidates) for each task size.
 class victim_lower_bound {
@@ -86,9 +79,8 @@ class victim_lower_bound {
     for (const eviction_candidate& c : candidates) by_cost_.add(c.cost);
     return (std::max)(bound, by_cost_.sum());
   }
-  // Whether a count proves that no set within the disruption budgets is enough. A victim gives at
-  // most its GPUs on each of its nodes, and the free GPUs there that are not in a slot yet. If all
-  // that the tenants may lose gives less than D slots have, no set is enough.
+  // Whether a count proves that no set within the disruption budgets is enough: a victim gives at
+  // most its GPUs on each of its nodes, and the free GPUs there that are not in a slot yet.
   bool is_short_within_budgets(const eviction_state& state,
                                std::span<const eviction_candidate> candidates,
                                std::span<const gpus_on_node> allocations,

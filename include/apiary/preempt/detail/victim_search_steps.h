@@ -18,15 +18,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Decides for one gang after the other, in the given order, whether it is evicted.
-//
-// A gang is reprieved first, if the new gang still fits with all undecided gangs evicted; after
-// that, or if it cannot be reprieved, it is evicted. Sets that cost as much as the best set so far,
-// and sets beyond a disruption budget, are left out. If expensive gangs come first, they are
-// reprieved first.
+// Decides for one gang after the other, in the given order, whether it is evicted. A gang is
+// reprieved first, if the new gang still fits with all undecided gangs evicted; then it is evicted.
+// Sets that cost as much as the best set so far, or exceed a disruption budget, are left out.
 //
 // The world decides what fits, and keeps what is found. All gangs are evicted when the search
-// begins, and the new gang fits then. After the search the gangs are as the search left them.
+// begins, and the new gang fits then.
 //   world.cost_to_beat() -> std::uint64_t  only sets that cost less are of use; 0: no set is
 //   world.pay() -> bool                    whether one more gang may be tried
 //   world.reprieve(k) -> fit_verdict       gang k keeps running; what is known of the new gang then
@@ -34,12 +31,10 @@ namespace detail {
 //   world.add_victim(k) -> bool            gang k is a victim; whether all budgets hold then
 //   world.remove_victim(k)                 undoes add_victim(k)
 //   world.keep()                           the new gang fits; no set so far costs less
-//
 // Cost: the calls of the world; O(1) a step besides; 1 byte a gang.
 class branch_and_bound {
  public:
-  // Whether it is certain that no set costs less than the best one: false if the budget ended, for
-  // the search or for a verdict. costs: the cost of each gang.
+  // False if the budget ended, for the search or a verdict: then a set may cost less than the best.
   template <class World>
   bool operator()(World&& world, std::span<const std::uint64_t> costs) {
     reprieved_.assign(costs.size(), 0);
@@ -77,10 +72,8 @@ class branch_and_bound {
 };
 
 // The base of victim_search and topology_victim_search. It keeps the best set of victims so far,
-// reprieves victims that are not needed, and runs branch and bound, within one budget of steps.
-//
-// The world says which candidates are evicted: eviction_state (without topology) or
-// eviction_trial (with topology). The searches pass the function that decides whether the gang fits.
+// reprieves victims that are not needed, and runs branch and bound, within one budget of steps. The
+// world (eviction_state or eviction_trial) says which candidates are evicted:
 //   world.evict(j)            evicts candidate j and lists it in tried()
 //   world.set_evicted(j, to)  changes a listed candidate, and leaves the list as it is
 //   world.evicted(j) -> bool
@@ -114,17 +107,14 @@ class victim_search_steps {
             .steps = steps_};
   }
   [[nodiscard]] std::uint64_t left() const noexcept { return budget_ - steps_; }
-  // Counts one more set of victims; whether the budget allows it.
   [[nodiscard]] bool pay_for_set() noexcept {
     if (left() < set_steps) return false;
     steps_ += set_steps;
     return true;
   }
-  // Only sets that cost less than this are of use.
   [[nodiscard]] std::uint64_t cost_to_beat() const noexcept {
     return (std::min)(cost_, cost_limit_);
   }
-
   void sort_most_expensive_first(std::vector<std::uint32_t>& candidates) const {
     std::vector<keyed_number> by_cost;
     for (const std::uint32_t j : candidates) by_cost.push_back({~candidates_[j].cost, j});
@@ -162,13 +152,12 @@ class victim_search_steps {
     victims_ = set_;
     merge_sort(victims_);
   }
-  // Whether the budget allows branch and bound over this many candidates: one set for each.
+  // Whether the budget allows one set for each candidate.
   [[nodiscard]] bool affords_sets(std::size_t candidates) const noexcept {
     return candidates <= left() / set_steps;
   }
-  // Branch and bound over all sets of the candidates in order_. Whether it is certain that no set
-  // costs less than the best one. Leaves candidates evicted.
-  // Requires: the gang fits if all of them are evicted; the most expensive candidate is first.
+  // Branch and bound over the candidates in order_, the most expensive first; all of them must be
+  // enough. Returns whether it is certain that no set costs less. Leaves candidates evicted.
   template <class Verdict>
   bool branch(const Verdict& verdict) {
     costs_.clear();
@@ -199,7 +188,6 @@ class victim_search_steps {
   struct branches {
     victim_search_steps& in;
     const Verdict& verdict;
-
     [[nodiscard]] std::uint64_t cost_to_beat() const {
       return in.cost_to_beat() <= in.bound_ ? 0 : in.cost_to_beat();
     }
