@@ -30,42 +30,26 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The Philly scheduler. Each tenant has a quota of GPUs and a queue. A job is a gang: it gets all its
-// GPUs at once. It first waits for good locality, and the locality relaxes after some tries.
+// The Philly scheduler. Each tenant has a quota of GPUs and a queue. A job is a gang: it gets all
+// its GPUs at once. It first waits for good locality, and the locality relaxes after some tries.
 //
-// States of a waiting job:
-//   ACQUIRE  The job tries to get its GPUs at its current locality.
-//            It fits, or has collected all GPUs within acquire_time  -> RUN
-//            Otherwise it releases the collected GPUs                -> BACKOFF, tries + 1
-//   BACKOFF  After backoff_time                                      -> ACQUIRE
-//            If tries > max_tries, the locality relaxes by one step, and tries becomes 0.
+// A waiting job acquires: it starts if it fits, or if it collects all its GPUs within acquire_time.
+// Otherwise it releases what it has collected, backs off for backoff_time and acquires again. After
+// max_tries + 1 tries its locality relaxes by one step. The module's page gives the order of jobs.
 //
-// Order:       jobs within their tenant's quota first; then jobs beyond it, on GPUs that stay idle.
-//              Within each group in order of arrival; a job that does not fit is passed over.
-// Collecting:  for each tenant, the first job that acquires within the quota collects: it holds the
-//              idle GPUs of the servers it aims at, and gets GPUs that become idle there before
-//              any other job. Only one job for each tenant collects, because two could hold what the
-//              other needs. The GPUs it wants count against the quota of its tenant.
-// Preemption:  before jobs beyond their quota start. If a job begins to acquire within its quota, does
-//              not fit, and at least preempt_percent of the healthy GPUs are used or collected, it
-//              preempts jobs of tenants that use more than their quota. The jobs that started last are
-//              preempted first, but no job that started at this very time and none that is not
-//              needed. A tenant falls below its quota by at most the job that crosses it.
-// Delay:       the cause is `quota` while the tenant's quota has not enough GPUs left for the job, else
-//              `capacity` or `fragmentation`; together these two are the published fragmentation delay.
-//
-// Model:       "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
-//              (USENIX ATC 2019), sections 2.3 and 3. Not published, and chosen here: max_tries, one
-//              collecting job for each tenant, and which jobs are preempted.
-// Requires:    times >= 0 that never decrease; decide() at wake() and after each time at which a job was
-//              submitted, ended or failed, a server broke or was repaired, or the pool was used.
-// Cost:        submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
-//              jobs), and a search for a placement for each job that starts and for each GPU count and
-//              locality that does not fit (O(racks log racks) for a job with several servers). Waiting
-//              jobs cost nothing: wake() is the next time at which one could get something.
-// Pool:        any ServerPool. The pool decides which GPUs a gang gets, and other users may share it.
-//              GPUs of other users count as used for preemption, but in no quota, and are never
-//              preempted.
+// Collecting: the first job of each tenant that acquires within the quota holds the idle GPUs of
+//             the servers it aims at. Only one, because two could hold what the other needs.
+// Preemption: the jobs that started last stop first, but none that started at this very time and
+//             none that is not needed. A tenant falls below its quota by at most one job.
+// Model:      "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
+//             (USENIX ATC 2019), sections 2.3 and 3. Chosen here: max_tries, who collects, victims.
+// Requires:   times >= 0 that never decrease; decide() at wake() and after each time at which a job
+//             was submitted, ended or failed, a server broke or was repaired, or the pool was used.
+// Cost:       submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
+//             jobs), and a search for a placement for each job that starts and for each GPU count
+//             and locality that does not fit (O(racks log racks) for a job with several servers).
+// Pool:       any ServerPool. It decides which GPUs a gang gets. GPUs of other users of the pool
+//             count as used for preemption, but in no quota, and are never preempted.
 template <ServerPool Pool>
 class philly_scheduler {
  public:
@@ -102,8 +86,8 @@ class philly_scheduler {
     return philly_scheduler(options, std::move(pool));
   }
 
-  // A job arrives. kInvalidArgument: no job id, no such tenant, no GPUs, or more than the cluster has.
-  // kAlreadyExists: a job with this id waits or runs.
+  // A job arrives. kInvalidArgument: no job id, no such tenant, no GPUs, or more than the cluster
+  // has. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     const std::string job = name(r.job);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
@@ -144,8 +128,8 @@ class philly_scheduler {
     return again;
   }
 
-  // The server is broken. Its jobs stop and wait again; jobs that collect there release all their GPUs.
-  // Returns the jobs that stopped, ascending. kNotFound: there is no such server.
+  // The server is broken. Its jobs stop and wait again; jobs that collect there release all their
+  // GPUs. Returns the jobs that stopped, ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(const std::vector<job_id> there, jobs_.set_health(n, false));
     std::vector<job_id> stopped;
@@ -166,15 +150,15 @@ class philly_scheduler {
     return jobs_.set_health(n, true).status();
   }
 
-  // Calls use(pool) and returns its result. The host can use the pool for tasks beside the jobs: it may
-  // take idle GPUs and return them. Requires: decide() afterwards.
+  // Returns use(pool). The host may take idle GPUs of the pool for other tasks, and return them.
+  // Requires: decide() afterwards.
   template <class Use>
   decltype(auto) use_pool(Use&& use) {
     return std::forward<Use>(use)(jobs_.changing_pool());
   }
 
-  // Starts and suspends jobs. Appends the actions to `actions`; the scheduler has applied them already,
-  // and the host carries them out in order.
+  // Starts and suspends jobs. Appends the actions to `actions`; the scheduler has applied them, and
+  // the host carries them out in order.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const time_ms from = (std::min)(wake(), now);
     now_ = now;

@@ -57,9 +57,7 @@ struct philly_tenant {
 };
 
 // The jobs, their queues, quotas and placements, kept consistent. philly_scheduler decides which
-// changes to make.
-//
-// Cost: O(log jobs + servers of the job) for each change.
+// changes to make. Cost: O(log jobs + servers of the job) for each change.
 template <ServerPool Pool>
 class philly_jobs {
  public:
@@ -95,8 +93,7 @@ class philly_jobs {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? nullptr : &found->second;
   }
-  // The job with this id. Requires: there is such a job. The reference is valid until it
-  // is erased.
+  // The job with this id, valid until it is erased. Requires: there is such a job.
   [[nodiscard]] philly_job& at(job_id job) { return jobs_.at(job.value); }
 
   // Whether the quota of the tenant allows a job of so many GPUs, besides the running jobs and the
@@ -139,9 +136,8 @@ class philly_jobs {
     }
     release(r);
   }
-  // Starts the job on the GPUs that it holds or, if `more` is not empty, on `more` instead. If the
-  // job uses the quota that the collector of its tenant needs, the collector stops collecting.
-  // Requires: the job waits.
+  // Starts the waiting job on the GPUs that it holds or, if `more` is not empty, on `more` instead.
+  // A collector whose quota the job uses stops collecting.
   void start(philly_job& r, const job_placement& more, time_ms now,
              std::vector<job_action>& actions) {
     philly_tenant& t = tenants_[r.request.tenant.value];
@@ -165,16 +161,14 @@ class philly_jobs {
     if (within && t.collector.valid() && !allows(t, t.wanted, 0)) dismiss(at(t.collector), now);
   }
 
-  // Makes the job the collector of its tenant until it stops acquiring. Requires: it acquires, and
-  // its tenant has no collector.
+  // The acquiring job becomes the collector of its tenant, which has none, until it stops acquiring.
   void appoint(philly_job& r, time_ms now) {
     tenants_[r.request.tenant.value].collector = r.request.job;
     tenants_[r.request.tenant.value].wanted = r.request.gpus;
     r.aim = search_.aim(r.request.gpus, r.locality);
     set_timer(r, next_change(r, now));
   }
-  // Gives the collector the idle GPUs of the servers on which it collects. Returns whether it has
-  // all the GPUs that it wants.
+  // Gives the collector the idle GPUs of the servers at which it aims. Returns whether it has all.
   [[nodiscard]] bool collect(philly_job& r) {
     philly_tenant& t = tenants_[r.request.tenant.value];
     for (const node_id n : r.aim) {
@@ -250,8 +244,7 @@ class philly_jobs {
     return std::uint64_t{t.running_gpus()} + claimed + gpus <= t.quota;
   }
 
-  // When a waiting job stops collecting or relaxes its locality, whatever other jobs do; max_time:
-  // never.
+  // When a waiting job stops collecting or relaxes its locality; max_time: never.
   [[nodiscard]] time_ms next_change(const philly_job& r, time_ms now) const noexcept {
     if (collects(r)) return queues_.cycle().begun(r.began, now) + queues_.cycle().acquire;
     if (r.locality == job_locality::anywhere || max_tries_ == philly_options::no_limit)

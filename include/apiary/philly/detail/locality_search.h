@@ -31,11 +31,11 @@ namespace detail {
   return gpus;
 }
 
-// Finds GPUs of a pool by locality, and takes and gives them. A job for one server goes where it fits in the whole pool. A larger job goes to
-// the least occupied rack in which it fits. The pool chooses the servers.
+// Finds GPUs of a pool by locality, and takes and gives them. A job for one server goes anywhere in
+// the pool, a larger job to the least occupied rack in which it fits. The pool chooses the servers.
 //
-// Cost: a search for a placement: one fit() for a job of one server, else O(racks log racks) and a fit()
-//       for each rack with enough idle GPUs.
+// Cost: a search: one fit() for a job of one server, else O(racks log racks) and a fit() for each
+//       rack with enough idle GPUs.
 template <ServerPool Pool>
 class locality_search {
  public:
@@ -120,8 +120,7 @@ class locality_search {
     pool_.give(place);
     given_ = true;
   }
-  // The job gets k more GPUs of a server; they are added to `place`.
-  // Requires: k <= pool().idle(n).
+  // The job gets k more GPUs of a server; they are added to `place`. Requires: k <= pool().idle(n).
   void add(job_id job, node_id n, std::uint32_t k, job_placement& place) {
     const placement more = pool_.pick_idle(n, k);
     pool_.take(job, {&more, 1});
@@ -134,8 +133,7 @@ class locality_search {
       place.insert(at, more);
     }
   }
-  // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: there is no
-  // such server.
+  // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: no server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
     if (n.value >= pool_.num_servers()) {
       return absl::NotFoundError(absl::StrCat("there is no server ", n.value));
