@@ -150,8 +150,7 @@ class philly_scheduler {
     return jobs_.set_health(n, true).status();
   }
 
-  // Returns use(pool). The host may take idle GPUs of the pool for other tasks, and return them.
-  // Requires: decide() afterwards.
+  // Returns use(pool), which may take idle GPUs and give them back. Requires: decide() afterwards.
   template <class Use>
   decltype(auto) use_pool(Use&& use) {
     return std::forward<Use>(use)(jobs_.changing_pool());
@@ -183,8 +182,7 @@ class philly_scheduler {
   // locality, or begins to acquire and could start, preempt or collect.
   [[nodiscard]] time_ms wake() const noexcept { return (std::min)(next_, jobs_.next_time_out()); }
 
-  // The state of a job as of the last decide(), submit(), fail() or mark_bad(); nullopt if there is no
-  // such job.
+  // The state of a job after the last decide(), submit(), fail() or mark_bad(); nullopt: no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
@@ -194,7 +192,7 @@ class philly_scheduler {
     return standing{cycle.acquires(r->relaxed, now_) ? phase::acquire : phase::backoff, r->locality,
                     cycle.tries(r->relaxed, now_), held};
   }
-  // How long a job has waited since it arrived or last stopped, by cause; nullopt if it does not wait.
+  // How long a job has waited since it arrived or last stopped, by cause; nullopt: it does not wait.
   [[nodiscard]] std::optional<delays> waited(job_id job, time_ms now) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr || r->running) return std::nullopt;
@@ -243,7 +241,7 @@ class philly_scheduler {
     jobs_.appoint(r, now);
     APIARY_VERIFY(!jobs_.collect(r));  // a job that fits already was started before
   }
-  // Starts every job that fits: jobs within their quota first, and, if `beyond_quota`, then the others.
+  // Starts every job that fits: jobs within their quota, then, if `beyond_quota`, the others.
   void start_all(bool beyond_quota, time_ms now, std::vector<job_action>& actions) {
     detail::locality_search<Pool>& search = jobs_.search();
     for (bool again = true; again;) {
@@ -269,16 +267,14 @@ class philly_scheduler {
     }
   }
 
-  // Whether a job that begins to acquire may preempt. GPUs of bad servers do not count, neither as used
-  // nor in the total.
+  // Whether a job that begins to acquire may preempt. GPUs of bad servers do not count.
   [[nodiscard]] bool may_preempt(tenant_id t, std::uint32_t gpus, job_locality locality) const {
     const std::uint64_t all = pool().usable();
     const std::uint64_t in_use = all - pool().idle();
     return in_use * 100 >= all * options_.preempt_percent && jobs_.within_quota(t, gpus) &&
            !jobs_.hopeless(gpus, locality);
   }
-  // Every job that began to acquire at `from` or later tries to preempt. A job that is suspended for
-  // another one does not preempt itself.
+  // Every job that began to acquire at `from` or later, unless preempted itself, tries to preempt.
   void preempt_all(time_ms from, time_ms now, std::vector<job_action>& actions) {
     for (const job_id job : std::exchange(begun_, {})) preempt_for(job, now, actions);
     const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {

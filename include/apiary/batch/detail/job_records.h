@@ -32,9 +32,7 @@ struct booked_job {
 };
 
 // Keeps the jobs of a queue, the wait queues and the placer consistent. The queue decides which job
-// starts when.
-//
-// Cost: a call O(log waiting jobs), and what the placer takes.
+// starts when. Cost: a call O(log waiting jobs), and what the placer takes.
 template <JobPlacer Placer, class Record>
 class job_records {
  public:
@@ -77,8 +75,7 @@ class job_records {
   delays leave(const Record& r, time_ms now) {
     return queues_.leave(r.request, r.key, r.entered, now);
   }
-  // Starts a waiting job and returns true if it fits now. Otherwise its GPU count has failed in this
-  // round. An error only if the placer returns one.
+  // Starts a waiting job if it fits now. If not, returns false: its GPU count fails in this round.
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now,
                                            std::vector<job_action>& actions) {
     return start(r, now, actions, [](const job_placement&) { return true; });
@@ -112,8 +109,8 @@ class job_records {
     r.running = false;
     return absl::OkStatus();
   }
-  // The server is broken. Calls stopped(record), which returns a Status, for each job that runs there.
-  // Returns these jobs, ascending. kNotFound: there is no such server.
+  // Calls stopped(record), which returns a Status, for each job on the broken server. Returns these
+  // jobs, ascending. kNotFound: there is no such server.
   template <class F>
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, F&& stopped) {
     APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));

@@ -14,16 +14,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The number of free GPUs as a step function of time. Its start moves forward; after the last step it
-// is constant. It may be negative.
-//
-// Cost: take, give, earliest O(log steps + steps between the arguments). There are at most two steps
-//       for each take() that was not given back.
+// The number of free GPUs, which may be negative, as a step function of time from start() on.
+// Cost: take, give, earliest O(log steps + steps between the arguments); at most two steps for each
+//       take() that was not given back.
 class reservation_profile {
  public:
   explicit reservation_profile(std::int64_t free, time_ms start = 0) : steps_{{start, free}} {}
 
-  // Subtracts (adds) `gpus` from `from` until just before `until`. Times before the start are ignored.
+  // Subtracts (adds) `gpus` in [from, until). Times before the start are ignored.
   void take(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, -gpus); }
   void give(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, gpus); }
 
@@ -31,8 +29,8 @@ class reservation_profile {
     APIARY_ASSERT(t >= start());
     return std::prev(steps_.upper_bound(t))->second;
   }
-  // The first time, not before `from`, from which `gpus` are free for `length`; max_time if there is
-  // none. Requires: from >= start().
+  // The first time >= from from which `gpus` are free for `length`; max_time: none.
+  // Requires: from >= start().
   [[nodiscard]] time_ms earliest(time_ms from, time_ms length, std::int64_t gpus) const noexcept {
     APIARY_ASSERT(from >= start());
     time_ms at = from;

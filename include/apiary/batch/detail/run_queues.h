@@ -20,10 +20,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A job's position in the order is max(0, GPUs * (level + shift)); among equals the lower id comes
-// first. The shift is common to all jobs and changes with time. Jobs with the same number of GPUs
-// never change their order, so there is one queue for each GPU count, and nothing is sorted again.
-//
+// A job's position in the order is max(0, GPUs * (level + shift)), then its id. The shift is common
+// to all jobs and changes with time, so jobs with equal GPU counts, in one queue, keep their order.
 // Requires: the shift never increases while a job is below 0; positions and times below 2^62.
 // Cost:     a call O(log jobs), or O(GPU counts * log jobs) where it looks at all queues; amortized
 //           for shift_to(), which moves each job once.
@@ -57,8 +55,7 @@ class run_queues {
       }
     }
   }
-  // The GPUs of all jobs before this position and id; no job has this position and id.
-  // Requires: place >= 0.
+  // The GPUs of all jobs before this position >= 0 and id, which no job has.
   [[nodiscard]] std::uint32_t gpus_before(std::int64_t place, job_id job) const noexcept {
     std::int64_t sum = place > 0 ? below_.sum() : below_.sum_to(job.value);
     for (const auto& [gpus, jobs] : queues_) {

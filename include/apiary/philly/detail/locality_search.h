@@ -89,8 +89,8 @@ class locality_search {
     return std::find(failed_.begin(), failed_.end(), std::pair(gpus, locality)) != failed_.end();
   }
 
-  // The servers on which a job that does not fit collects; together they are large enough. They are the
-  // servers with the most idle GPUs in the rack that has the most idle GPUs and could hold the job.
+  // The servers on which a job that does not fit collects, large enough together: those with the
+  // most idle GPUs, in the rack with the most idle GPUs of those that could hold the job.
   [[nodiscard]] std::vector<node_id> aim(std::uint32_t gpus, job_locality locality) const {
     id_range<node_id> among = pool_.servers();
     std::uint32_t most = max_servers(all_largest_, gpus, locality);

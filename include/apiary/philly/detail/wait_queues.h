@@ -66,7 +66,6 @@ class philly_wait_queues {
   };
 
   explicit philly_wait_queues(philly_cycle cycle) : cycle_(cycle) {}
-
   [[nodiscard]] const philly_cycle& cycle() const noexcept { return cycle_; }
 
   // The job waits and acquires from now on. Returns the clock of its queue, for waited().
