@@ -26,17 +26,13 @@ struct cell_request {
   const summary_bitset* usable = nullptr;
 };
 
-// Allocates aligned blocks of GPUs (cells of a tree) by splitting and merging: a buddy allocator
-// for trees with any fan-out.
-//
+// Allocates aligned blocks of GPUs (cells of a tree of at most 32 levels) by splitting and merging.
 // It splits a free cell only if no smaller one contains a candidate. Among the candidates in free
 // cells of that lowest level it takes the one with the lowest cost, if a cost is given, and then
-// the lowest id. A release merges at once as far as possible, so the live cells determine the free
-// ones.
+// the lowest id. A release merges at once, so the live cells determine the free ones.
 //
 // Model:    Knuth, TAOCP volume 1, section 2.5; HiveD (OSDI 2020) section 4. Differs: arbitrary
 //           fan-out, first fit by id (a bitset with summaries), choice by cost.
-// Requires: at most 32 levels.
 // Cost:     allocate, release O(levels * log64 cells). With `usable`, one more step for each run of
 //           free cells without a usable one. With a cost, one call for each candidate until a cost
 //           is 0. Memory: 2 bits a cell.
@@ -58,8 +54,7 @@ class buddy_allocator {
   [[nodiscard]] std::optional<cell_id> find(cell_request request) const noexcept {
     return optional(first(request));
   }
-  // The same with the cost of each candidate, a number from cost(cell), for example how many
-  // opportunistic tasks it would evict.
+  // The same with the cost of each candidate, a number from cost(cell).
   template <std::invocable<cell_id> Cost>
   [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
     return optional(cheapest(request, cost));
@@ -136,8 +131,7 @@ class buddy_allocator {
   }
 
  private:
-  // Private functions return a cell that may be not valid, in one register. An optional that is
-  // built in a function that is not inlined goes through memory and stalls.
+  // Private functions return a cell that may be not valid: an optional would go through memory.
   [[nodiscard]] static std::optional<cell_id> optional(cell_id c) noexcept {
     return c.valid() ? std::optional(c) : std::nullopt;
   }
@@ -255,8 +249,8 @@ class buddy_allocator {
     live_[c.value / 64] |= bit(c);
     return c;
   }
-  // Splits c of level l, which is no longer free, down to its first cell of `level`. Splits and
-  // merges are rare; inlined they would take registers from the common path.
+  // Splits c of level l, which is no longer free, down to its first cell of `level`. Not inlined,
+  // because rare.
   [[gnu::noinline]] cell_id split(cell_id c, level_t l, level_t level) noexcept {
     while (l > level) {
       const id_range<cell_id> parts = tree_.children(c, l);

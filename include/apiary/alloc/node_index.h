@@ -104,8 +104,7 @@ class node_index {
   }
 
   // Calls sink(node_id) for n nodes of class c in the fewest groups: the fullest group first (ties:
-  // the lowest group), the nodes of a group in ascending order. If n is 1, it is the lowest node of
-  // the class.
+  // the lowest group), its nodes ascending. If n is 1, it is the lowest node of the class.
   // Requires: n <= count(c); sink does not change the index.
   template <class Sink>
   void pick(class_t c, std::uint32_t n, Sink&& sink) const {
@@ -116,8 +115,8 @@ class node_index {
       pick_groups(c, n, sink, [](std::uint32_t k, std::uint32_t) { return k; });
     }
   }
-  // The same as pick, except for the last group: it is the group with the fewest nodes that are
-  // enough (ties: the lowest group), so that fuller groups stay full.
+  // As pick, but the last group is the one with the fewest nodes that are enough (ties: the
+  // lowest), so that fuller groups stay full.
   template <class Sink>
   void pick_tightly(class_t c, std::uint32_t n, Sink&& sink) const {
     const std::uint32_t base = span_ * c;
@@ -129,10 +128,9 @@ class node_index {
     });
   }
 
-  // The same as pick, for n nodes of either class. The number of groups is minimal if no group has
-  // nodes of both classes. The next group is the fullest one of class c if none of the other class
-  // is fuller or if it has enough nodes for the rest; otherwise it is the fullest one of the other
-  // class. If n is 1, the node is of class c if there is one.
+  // As pick, for n nodes of either class. The number of groups is minimal if no group has nodes of
+  // both classes. The next group is the fullest of class c if none of the other class is fuller or
+  // if it is enough for the rest; otherwise the fullest of the other class.
   // Requires: n <= count(c) + count(other), c and other differ.
   template <class Sink>
   void pick_either(class_t c, class_t other, std::uint32_t n, Sink&& sink) const {
@@ -164,8 +162,7 @@ class node_index {
   }
 
  private:
-  // Picks from groups in the order of by_fullness_ until n nodes are picked. choose(k, left) may
-  // replace the group at k by another one if `left` nodes are still to be picked.
+  // Picks n nodes from groups in the order of by_fullness_; choose(k, left) may replace group k.
   template <class Sink, class Choose>
   void pick_groups(class_t c, std::uint32_t n, Sink& sink, Choose choose) const {
     APIARY_ASSERT(n <= count(c));

@@ -16,20 +16,15 @@
 APIARY_NAMESPACE_BEGIN
 
 // A buddy allocator with reservations: reserve cells of a level first, then allocate them when they
-// are needed. No allocation makes another reservation impossible. An allocation uses up one
-// reservation of its level; a release restores it.
+// are needed. An allocation uses up one reservation of its level; a release restores it.
 //
 // Guarantee: if reserved(l) > 0, allocate(l) without a filter succeeds, whatever was allocated and
 // released before.
 //
 // Model:    HiveD (OSDI 2020) section 4. For every level, splittable = free - reserved +
 //           fan-out * (splittable of the level above) >= 0 means that all reservations can be met.
-//           An allocation of level l that splits a free cell of level m lowers splittable by 1 at
-//           the levels l+1, ..., m, and nowhere else. So a free cell is safe to use if and only if
-//           it is below the first level above l where splittable is 0. Differs: the published
-//           search is greedy and can miss a safe cell.
-// Requires: a uniform tree. If the cells of a level differ, no count per level can decide whether
-//           all reservations can be met.
+//           An allocation of level l may split free cells below the first level above l where
+//           splittable is 0. Differs: the published search is greedy and can miss a safe cell.
 // Cost:     as buddy_allocator, and O(levels) more for each call.
 // Invalid:  release of a cell that is not live, or cancelling more than is reserved, aborts.
 // Example:  examples/reserved_rack.cpp
@@ -41,13 +36,11 @@ class reserving_buddy_allocator {
     for (level_t l = top(); l-- > 0;) splittable_[l] = splittable_[l + 1] * tree.fan_out(l + 1);
   }
 
-  // Whether reserved[l] cells of every level l fit disjointly into the free cells of a tree that has
-  // free[l] free cells of each level l, none inside another. The test is exact: all cells of a level
-  // split the same way, so placing the largest cells first is optimal. If some leaves are bad or
-  // pinned, pass the counts of the maximal cells without such leaves.
+  // Whether reserved[l] cells of every level l fit disjointly into the free cells of a tree that
+  // has free[l] free cells of each level l, none inside another. The test is exact. If some leaves
+  // are bad or pinned, pass the counts of the maximal cells without such leaves.
   // Requires: num_levels() entries in each span; free cells that the tree can have.
-  // Cost:     O(levels).
-  // Example:  examples/quota_feasibility.cpp
+  // Cost: O(levels). Example: examples/quota_feasibility.cpp
   [[nodiscard]] static bool can_reserve(const uniform_tree& tree,
                                         std::span<const std::uint32_t> free,
                                         std::span<const std::uint64_t> reserved) noexcept {
@@ -105,8 +98,7 @@ class reserving_buddy_allocator {
     APIARY_VERIFY(c.has_value() == (reserved_[level] > 0));
     return take(c);
   }
-  // The same for a request; nullopt also if the filter or other reservations exclude every
-  // candidate.
+  // The same; nullopt also if the filter or other reservations exclude every candidate.
   std::optional<cell_id> allocate(cell_request request) { return take(find(request)); }
   // The same with a cost for each candidate.
   template <std::invocable<cell_id> Cost>

@@ -130,7 +130,6 @@ class batch_queue {
   }
   // When decide() must be called even if nothing happens: never.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
-
   // The reservation of the last decide(), for easy and easy_gpus; nullopt if no job waits.
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
   // The number of waiting jobs.
@@ -182,7 +181,7 @@ class batch_queue {
     return absl::OkStatus();
   }
 
-  // When, by the estimates, enough GPUs will be idle. A job beyond its estimate counts as ending now.
+  // When, by the estimates, enough GPUs will be idle. A job beyond its estimate ends now.
   [[nodiscard]] reservation reserve(const detail::wait_queues::entry& e, time_ms now) const {
     const std::int64_t idle = placer().idle_gpus();
     reservation r{e.job, now, 0};

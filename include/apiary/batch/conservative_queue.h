@@ -31,15 +31,15 @@ APIARY_NAMESPACE_BEGIN
 // arrives, and no later job delays it. When a job ends before its estimate, all reservations are
 // tried again, in order of arrival, until none moves earlier.
 //
-// Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime estimates"
-//           (IEEE TPDS 2001), conservative backfilling with compression.
+// Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime
+//           estimates" (IEEE TPDS 2001), conservative backfilling with compression.
 // Limits:   a reservation holds where any GPUs will do, no job runs longer than its estimate and no
 //           server breaks. A job that does not fit at its reserved time gets another one. After a
 //           late start, because decide() came after wake(), all reservations are made again.
 // Requires: times >= 0 that never decrease; decide() at wake() and after each time at which a job
 //           was submitted or ended, or a server broke or was repaired.
 // Cost:     submit, a start, and an end on time: O(jobs). An early end, an overrun, a late start or
-//           a server event: that times the waiting jobs, for each round in which a reservation moves.
+//           a server event: that times the waiting jobs, for each round that moves a reservation.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {

@@ -130,7 +130,6 @@ class preemptive_queue {
   // When decide() must be called even if nothing happens: at the next multiple of the quantum if a
   // job waits and one runs (least_attained), otherwise never.
   [[nodiscard]] time_ms wake() const noexcept { return next_choice_; }
-
   // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
   // The number of running jobs.

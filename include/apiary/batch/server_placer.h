@@ -72,8 +72,8 @@ class server_placer {
     if (place.empty()) return std::nullopt;
     return place;
   }
-  // The job runs at `place`. kAlreadyExists: the job runs already. kInvalidArgument: no job id, or
-  // another number of GPUs than the job wants. kAborted: the GPUs are not idle (any more).
+  // The job runs at `place`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
+  // number of GPUs than the job wants. kAborted: the GPUs are not idle (any more).
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     const std::string job = absl::StrCat("job ", r.job.value);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job to commit needs an id");

@@ -23,7 +23,6 @@ class summary_bitset {
  public:
   // "No member".
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
-
   // A set of size 0.
   summary_bitset() noexcept = default;
 
@@ -64,8 +63,7 @@ class summary_bitset {
   [[nodiscard]] bool none() const noexcept { return !any(); }
   // Whether every number below size() is a member.
   [[nodiscard]] bool all() const noexcept { return all_of(0, size_); }
-  // The number of members. Cost: O(size / 64). Keeping a count would cost more than changing a
-  // member.
+  // The number of members. Cost: O(size / 64).
   [[nodiscard]] std::uint32_t count() const noexcept { return count_of(0, size_); }
 
   // Whether i is a member.
@@ -157,9 +155,8 @@ class summary_bitset {
   }
 
   // The least of first, ..., last-1 that is a member of both sets; npos if there is none.
-  // Requires: equal sizes, last <= size.
-  // Cost:     O(log64 size), and one step for each pair of words in the range that both have
-  //           members but none in common.
+  // Requires: equal sizes, last <= size. Cost: O(log64 size), and one step for each pair of words
+  // in the range that both have members but none in common.
   [[nodiscard]] friend std::uint32_t find_next_of_both(const summary_bitset& a,
                                                        const summary_bitset& b, std::uint32_t first,
                                                        std::uint32_t last) noexcept {
@@ -168,8 +165,7 @@ class summary_bitset {
     return i < last ? i : npos;
   }
 
-  // Whether all of first, ..., last-1 are members (true when first == last).
-  // Cost: O((last - first) / 64 + 1).
+  // Whether all of first, ..., last-1 are members. Cost: O((last - first) / 64 + 1).
   [[nodiscard]] bool all_of(std::uint32_t first, std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
     for (; first < last; first = (first / 64 + 1) * 64) {
@@ -239,8 +235,7 @@ class summary_bitset {
   }
 
   // Updates the summaries after members were added to word i of level 0 (announce) or removed from
-  // it (update). Both always write the lowest summary: the branch "was the word empty" is
-  // unpredictable, and a mispredicted branch costs more than the store.
+  // it (update). Both always write the lowest summary: a mispredicted branch would cost more.
   void announce(std::uint32_t i) noexcept {
     for (std::uint32_t l = 1; l < depth_; ++l, i /= 64) {
       std::uint64_t& above = words_[first_[l] + i / 64];

@@ -16,8 +16,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // Items in order of key and then id, each with a weight. It answers prefix sums and finds the first
-// item below a weight. Use it for a queue of jobs with their sizes, or for the end times of jobs
-// with the GPUs that each frees.
+// item below a weight, for example in a queue of jobs with their sizes.
 //
 // Model:    a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities
 //           are a hash of the ids, so equal calls make equal trees.
@@ -107,8 +106,7 @@ class weighted_tree {
     }
     return found;
   }
-  // The item with the least weight among those with keys from `from` to `to`. Ties go to the lowest
-  // id; nullopt if there is none.
+  // The item with the least weight, then id, with a key in [from, to]; nullopt if there is none.
   [[nodiscard]] std::optional<item> lightest(std::int64_t from, std::int64_t to) const noexcept {
     std::uint32_t n = root_;
     while (n != none && (nodes_[n].at.key < from || nodes_[n].at.key > to)) {
@@ -133,8 +131,7 @@ class weighted_tree {
     }
     return nodes_[best].at;
   }
-  // The sum of the weights of all items up to this key and id. Without an id: with keys up to
-  // `key`.
+  // The sum of the weights of all items up to this key and id (without an id: up to this key).
   [[nodiscard]] std::int64_t sum_to(
       std::int64_t key,
       std::uint32_t id = (std::numeric_limits<std::uint32_t>::max)()) const noexcept {

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Without C++20 there is one clear error: the header below does not exist, which ends the
-// compilation.
+// Without C++20 there is one clear error: the header below does not exist.
 #if (defined(_MSVC_LANG) && _MSVC_LANG < 202002L) || (!defined(_MSVC_LANG) && __cplusplus < 202002L)
 #error "apiary needs C++20: compile with -std=c++20 (Visual C++: /std:c++20) or later"
 #include <apiary_needs_cpp20>
@@ -16,9 +15,8 @@
 // The patch version.
 #define APIARY_VERSION_PATCH 0
 
-// APIARY_NAMESPACE_BEGIN, APIARY_NAMESPACE_END: the namespace of the library. It contains an inline
-// namespace for each minor version (before 1.0 a minor version may break its users), so that two
-// versions in one program do not mix silently.
+// The namespace of the library. It contains an inline namespace for each minor version (before 1.0
+// a minor version may break its users), so that two versions in one program do not mix silently.
 #define APIARY_NAMESPACE_BEGIN \
   namespace apiary {           \
   inline namespace v0_2 {
@@ -67,8 +65,7 @@ APIARY_NAMESPACE_END
 #endif
 
 // Bodies of functions that are no templates lie in files <name>_inl.h. A program that links the
-// target apiary::compiled has APIARY_COMPILED defined: it takes these bodies from that library and
-// compiles none of them. All other programs include them with their headers.
+// target apiary::compiled (APIARY_COMPILED) takes them from that library; others include them.
 #ifdef APIARY_COMPILED
 #define APIARY_INLINE
 #else

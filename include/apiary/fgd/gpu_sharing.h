@@ -100,7 +100,6 @@ class gpu_sharing_scheduler {
   absl::Status mark_bad(node_id n) { return set_health(n, false); }
   // The node gets new tasks again. kNotFound: there is no such node.
   absl::Status mark_healthy(node_id n) { return set_health(n, true); }
-
   // The nodes and what is left of each.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
   // The score that chooses among nodes.

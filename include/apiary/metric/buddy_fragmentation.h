@@ -21,7 +21,6 @@ APIARY_NAMESPACE_BEGIN
 struct buddy_fragmentation {
   // The most levels that a tree can have.
   static constexpr level_t max_levels = 32;
-
   // Nothing is free.
   buddy_fragmentation() = default;
   // Measures a uniform tree with free[l] free cells of each level l. Cost: O(levels).

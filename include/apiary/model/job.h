@@ -121,7 +121,6 @@ struct job_action {
   job_id job{};             // the job
   job_placement where{};    // empty for suspend and unpack
   delays waited{};          // for start and pack: waiting time since submit or the last stop
-
   friend bool operator==(const job_action&, const job_action&) = default;
 };
 

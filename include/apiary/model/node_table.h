@@ -43,8 +43,7 @@ struct alignas(64) node_state {
   std::uint8_t gpus = 0;  // number of GPUs
   gpu_model model = 0;    // model of all its GPUs
   bool healthy = true;    // false: nothing may start here
-  // The sizes of the GPU tasks that run here: bit 0 is set if there are tasks with a fraction of a
-  // GPU, bit k if there are tasks with k whole GPUs.
+  // The sizes of the GPU tasks that run here: bit 0: a fraction of a GPU, bit k: k whole GPUs.
   std::uint32_t task_sizes = 0;
 
   // Free thousandths of each GPU.
@@ -55,9 +54,8 @@ struct alignas(64) node_state {
   [[nodiscard]] bool accessible(model_set models) const noexcept {
     return gpus != 0 && (models >> model & 1) != 0;
   }
-  // Whether the node can run the task now: it is healthy, has enough CPU and memory left, has a GPU
-  // model that the task accepts, and enough GPUs have `task.gpu_milli` left.
-  // Requires: task.valid().
+  // Whether the node can run the task now: it is healthy, with enough CPU, memory and GPUs of an
+  // accepted model left. Requires: task.valid().
   [[nodiscard]] bool fits(const task_request& task) const noexcept {
     if (!healthy || !task.host().fits_in(left)) return false;
     if (!task.wants_gpu()) return true;
@@ -66,8 +64,7 @@ struct alignas(64) node_state {
     for (const milli_gpu left_here : gpu_left) enough += left_here >= task.gpu_milli ? 1 : 0;
     return enough >= task.gpus;
   }
-  // The `count` lowest-numbered GPUs that are completely free, as a mask (bit i: GPU i).
-  // Requires: at least `count` GPUs are free.
+  // The `count` lowest free GPUs as a mask (bit i: GPU i). Requires: so many are free.
   [[nodiscard]] std::uint32_t first_free_gpus(std::uint32_t count) const noexcept {
     std::uint32_t mask = 0;
     for (std::uint32_t i = 0; i < gpus && count > 0; ++i) {
@@ -78,8 +75,8 @@ struct alignas(64) node_state {
     APIARY_ASSERT(count == 0);
     return mask;
   }
-  // The GPU with the least left among those with at least `milli` thousandths left, as a mask. Ties
-  // go to the lowest number. Requires: there is such a GPU.
+  // The GPU with the least left of at least `milli` thousandths, as a mask; ties: the lowest.
+  // Requires: there is such a GPU.
   [[nodiscard]] std::uint32_t tightest_gpu(milli_gpu milli) const noexcept {
     std::uint32_t best = max_gpus_per_node;
     for (std::uint32_t i = 0; i < gpus; ++i) {
@@ -108,8 +105,7 @@ static_assert(sizeof(node_state) == 64);
 
 // The nodes of a cluster and what the tasks on them leave free. Ids are given in the order of add.
 //
-// Cost: can_place, place and remove O(GPUs of a node), the others O(1). Memory: 148 bytes for each
-//       node.
+// Cost: can_place, place, remove O(GPUs of a node), the others O(1). Memory: 148 bytes a node.
 class node_table {
  public:
   // Adds a node without tasks. Returns its id.
@@ -135,7 +131,6 @@ class node_table {
   [[nodiscard]] bool contains(node_id n) const noexcept { return shapes_.contains(n); }
   // GPUs of all nodes, free or not.
   [[nodiscard]] std::uint64_t total_gpus() const noexcept { return total_gpus_; }
-
   // The resources of node n when nothing runs on it.
   [[nodiscard]] const node_shape& shape(node_id n) const noexcept { return shapes_[n]; }
   // The free resources of node n.
@@ -143,8 +138,8 @@ class node_table {
   // The free resources of node n, to change.
   [[nodiscard]] node_state& operator[](node_id n) noexcept { return states_[n]; }
 
-  // Whether the task can run at exactly this placement now. The answer is false if the node does
-  // not exist or the mask does not match the task. Requires: task.valid().
+  // Whether the task can run at exactly this placement now; false also if there is no such node or
+  // the mask does not match the task. Requires: task.valid().
   [[nodiscard]] bool can_place(const task_request& task, placement where) const noexcept {
     if (!contains(where.node) || where.num_gpus() != task.gpus) return false;
     const node_state& node = states_[where.node];
@@ -155,15 +150,13 @@ class node_table {
     }
     return true;
   }
-  // Subtracts the resources of the task from the node and the GPUs of the placement.
-  // Requires: can_place(task, where).
+  // Subtracts the resources of the task. Requires: can_place(task, where).
   void place(const task_request& task, placement where) noexcept {
     APIARY_ASSERT(can_place(task, where));
     states_[where.node].left -= task.host();
     change(task, where, true);
   }
-  // Undoes place with equal arguments: the table is the same as before that call.
-  // Requires: the task is placed there.
+  // Undoes place with equal arguments. Requires: the task is placed there.
   void remove(const task_request& task, placement where) noexcept {
     node_state& node = states_[where.node];
     APIARY_ASSERT(where.num_gpus() == task.gpus && where.gpu_mask >> node.gpus == 0);

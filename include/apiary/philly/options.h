@@ -34,7 +34,6 @@ struct philly_options {
   job_locality first_locality = job_locality::packed;  // of a new job
   std::uint32_t preempt_percent = 90;  // preempt if so many healthy GPUs are used; above 100: never
   std::uint32_t max_retries = 3;       // after failures of unknown cause
-
   // For max_tries: a job keeps its first locality.
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
 

@@ -42,7 +42,7 @@ APIARY_NAMESPACE_BEGIN
 // Preemption: the jobs that started last stop first, but none that started at this very time and
 //             none that is not needed. A tenant falls below its quota by at most one job.
 // Model:      "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
-//             (USENIX ATC 2019), sections 2.3 and 3. Chosen here: max_tries, who collects, victims.
+//             (USENIX ATC 2019), sections 2.3 and 3. The module's page names what we chose.
 // Requires:   times >= 0 that never decrease; decide() at wake() and after each time at which a job
 //             was submitted, ended or failed, a server broke or was repaired, or the pool was used.
 // Cost:       submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
@@ -182,7 +182,7 @@ class philly_scheduler {
   // locality, or begins to acquire and could start, preempt or collect.
   [[nodiscard]] time_ms wake() const noexcept { return (std::min)(next_, jobs_.next_time_out()); }
 
-  // The state of a job after the last decide(), submit(), fail() or mark_bad(); nullopt: no such job.
+  // The state of a job after the last decide(), submit(), fail() or mark_bad(); nullopt: no job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
@@ -192,7 +192,7 @@ class philly_scheduler {
     return standing{cycle.acquires(r->relaxed, now_) ? phase::acquire : phase::backoff, r->locality,
                     cycle.tries(r->relaxed, now_), held};
   }
-  // How long a job has waited since it arrived or last stopped, by cause; nullopt: it does not wait.
+  // How long a job has waited since it arrived or last stopped, by cause; nullopt: it does not.
   [[nodiscard]] std::optional<delays> waited(job_id job, time_ms now) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr || r->running) return std::nullopt;

@@ -34,21 +34,21 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A ServerPool whose nodes also run tasks that share GPUs. Node i is in rack i / servers_per_rack. A
-// gang gets the fewest servers: all idle GPUs of the servers with the most, the rest on one more.
+// A ServerPool whose nodes also run tasks that share GPUs. Node i is in rack i / servers_per_rack.
+// A gang gets the fewest servers: all idle GPUs of the servers with the most, the rest on one more.
 // Among equal servers the score chooses. For it, the GPUs of a gang on one server are a task.
 //
-// Cost: fit: O(servers it may use) for each distinct number of GPUs that it takes from a server, and a
-//       gpu_sharing_scheduler::propose for each of its servers. take, give and tasks: as
-//       gpu_sharing_scheduler. most_idle: O(servers log servers). 64 bytes for each server.
+// Cost: fit: O(servers it may use) for each distinct number of GPUs that it takes from a server,
+//       and a propose for each of its servers. take, give and tasks: as gpu_sharing_scheduler.
+//       most_idle: O(servers log servers). 64 bytes for each server.
 template <NodeScore Score>
 class gpu_sharing_pool {
  public:
   // The largest number of servers.
   static constexpr std::uint32_t max_servers = std::uint32_t{1} << 26;
 
-  // A pool of these nodes. kInvalidArgument: as gpu_sharing_scheduler::create; more than max_servers
-  // nodes; servers_per_rack is 0.
+  // A pool of these nodes. kInvalidArgument: as gpu_sharing_scheduler::create; more than
+  // max_servers nodes; servers_per_rack is 0.
   [[nodiscard]] static absl::StatusOr<gpu_sharing_pool> create(node_table nodes,
                                                                std::uint32_t servers_per_rack,
                                                                Score score) {

@@ -38,9 +38,8 @@ class job_records {
  public:
   explicit job_records(Placer placer) : placer_(std::move(placer)) {}
 
-  // Adds a job that neither waits nor runs yet. The pointer is valid until forget().
-  // kInvalidArgument: no job id, an estimate below `least` or above `most`, or the job would not fit
-  // in an idle cluster. kAlreadyExists: a job with this id waits or runs.
+  // Adds a job that neither waits nor runs yet; valid until forget(). kInvalidArgument: no job id,
+  // an estimate below `least` or above `most`, or too large. kAlreadyExists: the id is in use.
   [[nodiscard]] absl::StatusOr<Record*> add(const job_request& r, time_ms least, time_ms most) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.estimate < least || r.estimate > most) {
@@ -127,7 +126,6 @@ class job_records {
 
  private:
   [[nodiscard]] static std::string name(job_id job) { return absl::StrCat("job ", job.value); }
-
   Placer placer_;
   std::unordered_map<std::uint32_t, Record> jobs_;
   wait_queues queues_;

@@ -20,7 +20,6 @@ namespace detail {
 class reservation_profile {
  public:
   explicit reservation_profile(std::int64_t free, time_ms start = 0) : steps_{{start, free}} {}
-
   // Subtracts (adds) `gpus` in [from, until). Times before the start are ignored.
   void take(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, -gpus); }
   void give(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, gpus); }

@@ -28,7 +28,6 @@ namespace detail {
 class run_queues {
  public:
   using entry = wait_queues::entry;
-
   // The GPUs of all jobs.
   [[nodiscard]] std::uint32_t gpus() const noexcept { return gpus_; }
   [[nodiscard]] bool empty() const noexcept { return gpus_ == 0; }
@@ -107,7 +106,6 @@ class run_queues {
 
  private:
   [[nodiscard]] bool below(std::int64_t level) const noexcept { return level + shift_ < 0; }
-
   std::map<std::uint32_t, weighted_tree> queues_;  // by GPUs; by level, weighed by GPUs
   weighted_tree below_;                            // jobs below 0, by id
   std::int64_t shift_ = 0;

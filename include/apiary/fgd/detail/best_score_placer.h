@@ -65,7 +65,6 @@ class best_score_placer {
 
   // The number of kinds.
   [[nodiscard]] std::uint32_t num_kinds() const noexcept { return kinds_.size(); }
-
   // Where a task of kind k would run; nullopt if it fits on no node now.
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k) {
     return place(nodes, k, nullptr);

@@ -50,7 +50,6 @@ struct philly_tenant {
   job_id collector{};
   std::uint32_t wanted = 0;     // GPUs that the collector wants
   std::uint32_t collected = 0;  // GPUs that the collector holds, included in `used`
-
   // The GPUs of its running jobs.
   [[nodiscard]] std::uint32_t running_gpus() const noexcept { return used - collected; }
   weighted_tree running{};  // by -began; the weight is the GPUs
@@ -161,7 +160,7 @@ class philly_jobs {
     if (within && t.collector.valid() && !allows(t, t.wanted, 0)) dismiss(at(t.collector), now);
   }
 
-  // The acquiring job becomes the collector of its tenant, which has none, until it stops acquiring.
+  // The acquiring job becomes the collector of its tenant. Requires: the tenant has none.
   void appoint(philly_job& r, time_ms now) {
     tenants_[r.request.tenant.value].collector = r.request.job;
     tenants_[r.request.tenant.value].wanted = r.request.gpus;

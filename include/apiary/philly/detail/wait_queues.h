@@ -23,7 +23,6 @@ namespace detail {
 struct philly_cycle {
   time_ms acquire = 1;
   time_ms backoff = 1;
-
   // The length of a cycle.
   [[nodiscard]] constexpr time_ms length() const noexcept { return acquire + backoff; }
   // When a job that began at `first` last began to acquire. Requires: first <= now, here and below.
