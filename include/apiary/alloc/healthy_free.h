@@ -31,8 +31,7 @@ class healthy_free {
       account(cells, state, root, 1);
   }
 
-  // Calls change(), which may allocate, release or mark only c and cells inside c, and updates the
-  // counts.
+  // Updates the counts after change(), which may allocate, release or mark only c and cells in it.
   template <class Change>
   void update(const buddy_allocator<Tree>& cells, const health<Tree>& state, cell_id c,
               Change&& change) {
@@ -50,8 +49,7 @@ class healthy_free {
   friend bool operator==(const healthy_free&, const healthy_free&) = default;
 
  private:
-  // Adds `times` the number of healthy free cells inside c and above c. Cells above c are free only
-  // if c is free.
+  // Adds `times` the number of healthy free cells inside and above c.
   void account(const buddy_allocator<Tree>& cells, const health<Tree>& state, cell_id c,
                std::uint32_t times) noexcept {
     const Tree& tree = cells.tree();

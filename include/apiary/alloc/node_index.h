@@ -19,9 +19,6 @@ APIARY_NAMESPACE_BEGIN
 // or in none; a class is for example "4 leaves free and 2 used". Node i is in group (rack)
 // i / group_size; the last group may be smaller.
 //
-// Model:    one summary_bitset of pairs (class, node). A second one holds triples (class, nodes of
-//           the group that are not of the class, group); in ascending order it lists the groups of
-//           a class, the fullest first. It has no more bits than the first.
 // Requires: classes * nodes (rounded up to whole groups) < 2^32 - 64, nodes < 2^31.
 // Cost:     assign O(log64 of that product), usually six words; pick O(log64) for each node and
 //           group picked; the others O(1) or O(log64). Memory: 2.03 bits for each node and class,

@@ -15,10 +15,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A component that knows where jobs run and where a new job would go. It does not know time. The
-// queues in batch/ decide when a job starts; a placer decides where. A queue copies the placer to ask
-// what would happen later.
-//
+// A component that decides where jobs run; the queues in batch/ decide when. A queue copies the
+// placer to ask what would happen later.
 // (p: a placer, r: a request, w: a placement proposed for r, j: a job, n: a server)
 // | expression        | meaning                                                          |
 // |-------------------|------------------------------------------------------------------|

@@ -32,8 +32,7 @@ struct server_spec {
   std::uint32_t servers_per_rack = 1;  // rack r has the servers from r * servers_per_rack on
   bool anywhere = false;  // a job may span more servers than it would in an empty cluster
 
-  // OK if the cluster has a server, no server has more than max_gpus_per_node GPUs, and racks have
-  // servers; else kInvalidArgument.
+  // kInvalidArgument: no server, more than max_gpus_per_node GPUs, or racks without servers.
   [[nodiscard]] absl::Status check() const {
     if (gpus.empty()) return absl::InvalidArgumentError("a cluster needs at least one server");
     if (servers_per_rack == 0) return absl::InvalidArgumentError("a rack has 0 servers");
@@ -46,11 +45,9 @@ struct server_spec {
   }
 };
 
-// A placer that uses best fit: a job goes to the server with the fewest idle GPUs that are enough. A
-// job that is larger than every server goes to the fewest servers (alloc/server_pool.h).
-//
-// Cost: propose as server_pool::fit; commit and finish O(GPUs of the job's servers) and a hash
-//       look-up.
+// A placer that uses best fit: a job goes to the server with the fewest idle GPUs that are enough,
+// a larger one to the fewest servers (alloc/server_pool.h).
+// Cost: propose as server_pool::fit; commit and finish O(GPUs of the servers) and a hash look-up.
 class server_placer {
  public:
   // A placer for an idle cluster. kInvalidArgument: as spec.check().

@@ -22,7 +22,6 @@ class timer_queue {
   struct timer {
     std::int64_t at = 0;   // the time
     std::uint32_t id = 0;  // the id
-
     friend constexpr bool operator==(const timer&, const timer&) noexcept = default;
   };
 

@@ -30,7 +30,6 @@ class weighted_tree {
     std::int64_t key = 0;     // orders the items
     std::uint32_t id = 0;     // orders items with equal keys
     std::int64_t weight = 0;  // what the sums add up
-
     friend constexpr bool operator==(const item&, const item&) noexcept = default;
   };
   // An item and the sum of the weights of all items up to and including it.

@@ -28,9 +28,8 @@
 // APIARY_VERIFY(condition): if the condition is false, prints it with file and line and aborts, in
 // every build. It guards invariants: a GPU that is allocated twice is worse than a crash.
 // APIARY_ASSERT(condition): the same in builds without NDEBUG, nothing otherwise. It checks what a
-// caller must ensure ("Requires").
-// The host may define both macros, in the same way in every translation unit. Its APIARY_VERIFY
-// must evaluate the condition exactly once.
+// caller must ensure ("Requires"). The host may define both macros, in the same way in every
+// translation unit. Its APIARY_VERIFY must evaluate the condition exactly once.
 #ifndef APIARY_VERIFY
 #include <cstdio>
 #include <cstdlib>

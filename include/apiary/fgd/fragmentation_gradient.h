@@ -71,8 +71,7 @@ class fragmentation_gradient {
     return std::uint32_t{1} << i;
   }
 
-  // What a change of a node adds to fragmentation: W * (F after - F before), W the total weight of
-  // the mix.
+  // What a change of a node adds: W * (F after - F before), W the total weight of the mix.
   [[nodiscard]] std::int64_t cost(const node_state& before,
                                   const node_state& after) const noexcept {
     return static_cast<std::int64_t>(metric_.weighted(after) - metric_.weighted(before));

@@ -31,8 +31,7 @@ struct job_request {
   std::int32_t priority = 0;    // a higher priority runs earlier
   std::uint32_t gpus = 1;       // whole GPUs
   time_ms estimate = max_time;  // the longest time that it runs, according to its owner
-  // It can use up to this many GPUs if they are idle. A value below `gpus` means `gpus`.
-  std::uint32_t max_gpus = 0;
+  std::uint32_t max_gpus = 0;   // it can use up to so many idle GPUs; below `gpus`: `gpus`
   std::uint32_t weight = 1;  // of its time slices if jobs are time-shared: 1, ..., 1000
 };
 
@@ -50,8 +49,7 @@ enum class delay_cause : std::uint8_t {
 // Waiting time by cause.
 struct delays {
   static constexpr std::size_t num_causes = 4;  // the number of causes
-
-  std::array<time_ms, num_causes> by_cause{};  // waiting time, by delay_cause
+  std::array<time_ms, num_causes> by_cause{};   // waiting time, by delay_cause
 
   // The time of one cause.
   [[nodiscard]] constexpr time_ms operator[](delay_cause c) const noexcept {

@@ -178,8 +178,8 @@ class philly_scheduler {
     next_ = next_chance();
     return absl::OkStatus();
   }
-  // When decide() must be called even if nothing happens: when a job stops collecting or relaxes its
-  // locality, or begins to acquire and could start, preempt or collect.
+  // When decide() must be called: when a job stops collecting or relaxes its locality, or begins to
+  // acquire and could start, preempt or collect.
   [[nodiscard]] time_ms wake() const noexcept { return (std::min)(next_, jobs_.next_time_out()); }
 
   // The state of a job after the last decide(), submit(), fail() or mark_bad(); nullopt: no job.

@@ -99,7 +99,6 @@ class gpu_sharing_pool {
   // The nodes and what is left of each.
   [[nodiscard]] const node_table& nodes() const noexcept { return tasks_.nodes(); }
 
-  // The functions of a ServerPool (philly/server_pool_concept.h).
   // The number of servers.
   [[nodiscard]] std::uint32_t num_servers() const noexcept { return nodes().size(); }
   // All servers.
