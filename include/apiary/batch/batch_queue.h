@@ -76,7 +76,6 @@ class batch_queue {
     jobs_.wait(*added, now);
     return absl::OkStatus();
   }
-
   // The job has ended, or its owner cancels it before it starts. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));

@@ -56,7 +56,6 @@ class conservative_queue {
     wait(*added, now);
     return absl::OkStatus();
   }
-
   // The job has ended, or its owner cancels it before it starts. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
@@ -161,7 +160,6 @@ class conservative_queue {
     ends_.erase(r.ends, r.request.job.value);
     return absl::OkStatus();
   }
-
   void withdraw(record& r) {
     if (r.reserved == max_time) return;
     starts_.erase(r.reserved, r.request.job.value);

@@ -75,7 +75,6 @@ class preemptive_queue {
     wait(*added, now);
     return absl::OkStatus();
   }
-
   // The job has ended, or its owner cancels it. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
@@ -151,7 +150,6 @@ class preemptive_queue {
   [[nodiscard]] bool by_remaining() const noexcept {
     return options_.rule == preemptive_options::rules::shortest_remaining;
   }
-
   // The level of a running job in running_.
   [[nodiscard]] std::int64_t level_of(const record& r) const noexcept {
     return by_remaining() ? r.request.estimate - r.had + r.started : r.had - r.started;

@@ -128,7 +128,6 @@ class server_placer {
       largest_.push_back(size + (largest_.empty() ? 0 : largest_.back()));
     }
   }
-
   // How many servers a job of so many GPUs may span.
   [[nodiscard]] std::uint32_t max_servers(std::uint32_t gpus) const noexcept {
     if (anywhere_) return pool_.num_servers();

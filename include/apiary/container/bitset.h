@@ -25,7 +25,6 @@ class summary_bitset {
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
   // A set of size 0.
   summary_bitset() noexcept = default;
-
   // The empty set, or the full set if `value` is true. Requires: size < npos - 63.
   explicit summary_bitset(std::uint32_t size, bool value = false) : size_(size) {
     APIARY_ASSERT(size < npos - 63);
@@ -78,17 +77,14 @@ class summary_bitset {
     words_[i / 64] |= bit(i);
     announce(i / 64);
   }
-
   // Removes i. No effect if it is not a member.
   void reset(std::uint32_t i) noexcept {
     APIARY_ASSERT(i < size_);
     words_[i / 64] &= ~bit(i);
     update(i / 64);
   }
-
   // Adds i if value is true, otherwise removes it.
   void assign(std::uint32_t i, bool value) noexcept { value ? set(i) : reset(i); }
-
   // Adds first, ..., last-1. Cost: O((last - first) / 64 + log64 size).
   void set_range(std::uint32_t first, std::uint32_t last) noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
@@ -118,7 +114,6 @@ class summary_bitset {
 
   // The least member; npos if there is none.
   [[nodiscard]] std::uint32_t find_first() const noexcept { return find_next(0); }
-
   // The least member >= i; npos if there is none. i may be size().
   [[nodiscard]] std::uint32_t find_next(std::uint32_t i) const noexcept {
     if (i >= size_) return npos;
@@ -135,7 +130,6 @@ class summary_bitset {
     }
     return npos;
   }
-
   // The greatest member <= i; npos if there is none. Requires: i < size().
   [[nodiscard]] std::uint32_t find_prev(std::uint32_t i) const noexcept {
     APIARY_ASSERT(i < size_);
@@ -174,7 +168,6 @@ class summary_bitset {
     }
     return true;
   }
-
   // Whether all of first, ..., last-1 except i are members. Requires: first <= i < last.
   [[nodiscard]] bool all_but(std::uint32_t i, std::uint32_t first,
                              std::uint32_t last) const noexcept {
@@ -183,7 +176,6 @@ class summary_bitset {
     const std::uint64_t mask = range_mask(first, last);
     return ((words_[i / 64] | bit(i)) & mask) == mask;
   }
-
   // How many of first, ..., last-1 are members. Cost: O((last - first) / 64 + 1).
   [[nodiscard]] std::uint32_t count_of(std::uint32_t first, std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
@@ -197,7 +189,6 @@ class summary_bitset {
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return words_.capacity() * sizeof(std::uint64_t);
   }
-
   friend bool operator==(const summary_bitset& a, const summary_bitset& b) noexcept {
     return a.size_ == b.size_ && a.words_ == b.words_;
   }

@@ -95,7 +95,6 @@ class score_tree {
       i = i * block + find_in_block(first_[l] + std::size_t{i} * block, score);
     return i;
   }
-
   // The same for the members of `allowed` only. Requires: allowed.size() == size().
   // Cost: as best() if one with the highest score is allowed, otherwise one step for each block
   //       that may contain a better one than the best found so far, at most size/64 blocks.

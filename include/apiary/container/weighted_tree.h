@@ -60,7 +60,6 @@ class weighted_tree {
     const auto [low, high] = split(root_, added);
     root_ = merge(merge(low, n), high);
   }
-
   // Removes an item. Requires: there is an item with this key and id.
   void erase(std::int64_t key, std::uint32_t id) { root_ = without(root_, item{key, id, 0}); }
 

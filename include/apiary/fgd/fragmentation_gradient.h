@@ -54,7 +54,6 @@ class fragmentation_gradient {
     }
     return to_score(best);
   }
-
   // The GPUs of node n that give this score.
   [[nodiscard]] std::uint32_t gpu_mask(const node_table& nodes, node_id n,
                                        const task_request& task) const noexcept {

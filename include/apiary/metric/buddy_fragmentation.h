@@ -58,7 +58,6 @@ struct buddy_fragmentation {
     if (all == 0) return 0;
     return 1 - static_cast<double>(leaves_from(l)) / static_cast<double>(all);
   }
-
   friend bool operator==(const buddy_fragmentation&, const buddy_fragmentation&) = default;
 
  private:

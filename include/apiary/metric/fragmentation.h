@@ -61,7 +61,6 @@ class fragmentation {
     for (const table& t : tables_) bytes += t.counts.size() * sizeof(std::uint32_t);
     return bytes;
   }
-
   // W, the sum of the weights.
   [[nodiscard]] std::uint64_t total_weight() const noexcept { return total_weight_; }
 
@@ -93,7 +92,6 @@ class fragmentation {
     const std::uint32_t* several_ = nullptr;  // M by number of free GPUs
     const std::uint16_t* ranks_ = nullptr;    // of fractions left
   };
-
   // The row for nodes of this GPU model with `cpu_left` thousandths of a core left.
   [[nodiscard]] row row_of(gpu_model model, std::uint32_t cpu_left) const noexcept {
     APIARY_ASSERT(model < max_gpu_models);

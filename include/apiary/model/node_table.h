@@ -31,7 +31,6 @@ struct node_shape {
     if (!task.host().fits_in(host)) return false;
     return !task.wants_gpu() || (task.gpus <= gpus && (task.models >> model & 1) != 0);
   }
-
   friend constexpr bool operator==(const node_shape&, const node_shape&) noexcept = default;
 };
 
@@ -86,7 +85,6 @@ struct alignas(64) node_state {
     APIARY_ASSERT(best < max_gpus_per_node);
     return std::uint32_t{1} << best;
   }
-
   // Free thousandths of all GPUs together.
   [[nodiscard]] std::uint32_t total_gpu_left() const noexcept {
     std::uint32_t sum = 0;
@@ -164,7 +162,6 @@ class node_table {
     APIARY_ASSERT(node.left.fits_in(shapes_[where.node].host));
     change(task, where, false);
   }
-
   friend bool operator==(const node_table&, const node_table&) = default;
 
  private:

@@ -104,7 +104,6 @@ class philly_scheduler {
     queue(*added, now);
     return absl::OkStatus();
   }
-
   // The job has ended, or its owner cancels it. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms /*now*/) {
     detail::philly_job* const r = jobs_.find(job);
@@ -212,7 +211,6 @@ class philly_scheduler {
  private:
   philly_scheduler(const philly_options& options, Pool pool)
       : options_(options), jobs_(options, std::move(pool)) {}
-
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   void queue(detail::philly_job& r, time_ms now) {
     jobs_.queue(r, now);

@@ -59,7 +59,6 @@ class health {
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return bad_leaves_.capacity() * sizeof(std::uint32_t) + usable_.memory_bytes();
   }
-
   friend bool operator==(const health& a, const health& b) noexcept {
     return a.usable_ == b.usable_;  // the leaves' bits determine everything
   }

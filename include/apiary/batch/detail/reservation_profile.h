@@ -23,7 +23,6 @@ class reservation_profile {
   // Subtracts (adds) `gpus` in [from, until). Times before the start are ignored.
   void take(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, -gpus); }
   void give(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, gpus); }
-
   [[nodiscard]] std::int64_t free_at(time_ms t) const noexcept {
     APIARY_ASSERT(t >= start());
     return std::prev(steps_.upper_bound(t))->second;
@@ -45,7 +44,6 @@ class reservation_profile {
     const auto step = steps_.upper_bound(t);
     return step == steps_.end() ? max_time : step->first;
   }
-
   [[nodiscard]] time_ms start() const noexcept { return steps_.begin()->first; }
   // Drops everything before `now`. Requires: now >= start().
   void forget_before(time_ms now) {
@@ -53,12 +51,10 @@ class reservation_profile {
     steps_.erase(steps_.begin(), steps_.upper_bound(now));
     steps_.emplace(now, free);
   }
-
   friend bool operator==(const reservation_profile&, const reservation_profile&) = default;
 
  private:
   using steps = std::map<time_ms, std::int64_t>;
-
   // The step that begins at t, made if there is none.
   steps::iterator split(time_ms t) {
     const auto behind = steps_.upper_bound(t);

@@ -74,7 +74,6 @@ class best_score_placer {
                                                const summary_bitset& allowed) {
     return place(nodes, k, &allowed);
   }
-
   // Whether any node can take a task of kind k now.
   [[nodiscard]] bool fits_somewhere(const node_table& nodes, kind_id k) {
     return refresh(nodes, k).scores.best() != score_tree::npos;
@@ -106,7 +105,6 @@ class best_score_placer {
   [[nodiscard]] std::uint32_t anchor() const noexcept {
     return static_cast<std::uint32_t>(order_.size() - 1);
   }
-
   void unlink(std::uint32_t n) noexcept {
     order_[order_[n].before].after = order_[n].after;
     order_[order_[n].after].before = order_[n].before;

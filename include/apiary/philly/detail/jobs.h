@@ -242,7 +242,6 @@ class philly_jobs {
                                    std::uint32_t claimed) noexcept {
     return std::uint64_t{t.running_gpus()} + claimed + gpus <= t.quota;
   }
-
   // When a waiting job stops collecting or relaxes its locality; max_time: never.
   [[nodiscard]] time_ms next_change(const philly_job& r, time_ms now) const noexcept {
     if (collects(r)) return queues_.cycle().begun(r.began, now) + queues_.cycle().acquire;

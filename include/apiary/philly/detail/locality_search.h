@@ -73,7 +73,6 @@ class locality_search {
     }
     return pool_.fit(pool_.servers(), gpus, max_servers(all_largest_, gpus, locality));
   }
-
   // As look(); remembers a failure for failed().
   [[nodiscard]] job_placement find(std::uint32_t gpus, job_locality locality) {
     job_placement place = look(gpus, locality);

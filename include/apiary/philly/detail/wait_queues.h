@@ -136,7 +136,6 @@ class philly_wait_queues {
 
  private:
   static constexpr std::size_t num_localities = 3;
-
   // The queue of one tenant and number of GPUs.
   struct job_queue {
     delay_clock clock{};
@@ -145,7 +144,6 @@ class philly_wait_queues {
     std::array<weighted_tree, num_localities> jobs{};
   };
   using queues = std::map<std::pair<tenant_id, std::uint32_t>, job_queue>;  // by tenant and GPUs
-
   [[nodiscard]] static constexpr std::size_t index(job_locality l) noexcept {
     return static_cast<std::size_t>(l);
   }
