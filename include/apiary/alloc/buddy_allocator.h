@@ -69,7 +69,6 @@ class buddy_allocator {
   std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
     return take(cheapest(request, cost));
   }
-
   // Allocates c if it is free or inside a free cell. Returns whether it did.
   bool allocate_at(cell_id c) {
     const std::optional<level_t> from = enclosing_free_level(c);
@@ -77,7 +76,6 @@ class buddy_allocator {
     take(c, *from);
     return true;
   }
-
   // Releases the live cell c and merges it with its buddies as long as all of them are free.
   void release(cell_id c) {
     APIARY_VERIFY(c.value < tree_.num_cells() && is_live(c));
@@ -118,14 +116,11 @@ class buddy_allocator {
   [[nodiscard]] const summary_bitset& free_cells() const noexcept { return free_; }
   // The tree whose cells are allocated.
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
-
   // Bytes on the heap, without the tree.
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return free_.memory_bytes() + live_.capacity() * sizeof(std::uint64_t);
   }
-
-  // Whether both have the same free and live cells. Hints for the next search do not count.
-  // Requires: allocators of the same tree.
+  // Whether both have the same free and live cells. Requires: allocators of the same tree.
   friend bool operator==(const buddy_allocator& a, const buddy_allocator& b) noexcept {
     return a.free_ == b.free_ && a.live_ == b.live_ && a.free_count_ == b.free_count_;
   }
@@ -135,7 +130,6 @@ class buddy_allocator {
   [[nodiscard]] static std::optional<cell_id> optional(cell_id c) noexcept {
     return c.valid() ? std::optional(c) : std::nullopt;
   }
-
   [[nodiscard]] static std::uint64_t bit(cell_id c) noexcept {
     return std::uint64_t{1} << (c.value % 64);
   }
@@ -199,7 +193,6 @@ class buddy_allocator {
     }
     return cell_id();
   }
-
   // The first usable cell of the requested level inside the free cells of level `from`.
   [[nodiscard]] cell_id first_usable(cell_request request, level_t from) const noexcept {
     const summary_bitset& usable = *request.usable;
@@ -217,7 +210,6 @@ class buddy_allocator {
     }
     return cell_id();
   }
-
   // The cheapest (usable) cell of the requested level inside the free cells of level `from`.
   template <std::invocable<cell_id> Cost>
   [[nodiscard]] cell_id cheapest(cell_request request, level_t from, const Cost& cost) const {
@@ -249,8 +241,7 @@ class buddy_allocator {
     live_[c.value / 64] |= bit(c);
     return c;
   }
-  // Splits c of level l, which is no longer free, down to its first cell of `level`. Not inlined,
-  // because rare.
+  // Splits c of level l, no longer free, down to its first cell of `level`. Rare: not inlined.
   [[gnu::noinline]] cell_id split(cell_id c, level_t l, level_t level) noexcept {
     while (l > level) {
       const id_range<cell_id> parts = tree_.children(c, l);
@@ -269,7 +260,6 @@ class buddy_allocator {
     if (c.valid()) take(c, *enclosing_free_level(c));
     return optional(c);
   }
-
   // Splits the free cell of level `from` that contains c until c is a free cell, and allocates c.
   void take(cell_id c, level_t from) {
     live_[c.value / 64] |= bit(c);

@@ -24,9 +24,8 @@ APIARY_NAMESPACE_BEGIN
 // roots, num_levels(), has one cell, which contains everything.
 //
 // Requires: 0 <= node_level < num_levels, at most 64 leaves a node.
-// Cost:     set O(levels * (1 + sizes whose slots change)); first_node O(log64 nodes); the others
-//           O(1). Memory: 8 bytes for each pair (cell, leaf of a node), 65/64 bits for each pair
-//           (node, leaf of a node).
+// Cost:     set O(levels * (1 + sizes whose slots change)); first_node O(log64 nodes); others O(1).
+//           Memory for each leaf of a node: 8 bytes for each cell, 65/64 bits for each node.
 template <CellTree Tree>
 class capacity_index {
  public:

@@ -45,7 +45,6 @@ class healthy_free {
     APIARY_ASSERT(l < counts_.size());
     return counts_[l];
   }
-
   friend bool operator==(const healthy_free&, const healthy_free&) = default;
 
  private:

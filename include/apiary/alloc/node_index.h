@@ -68,7 +68,6 @@ class node_index {
   }
   // How many nodes are in each class.
   [[nodiscard]] std::span<const std::uint32_t> counts() const noexcept { return counts_; }
-
   // The lowest node of class c; not valid if there is none.
   [[nodiscard]] node_id first(class_t c) const noexcept {
     return count(c) == 0 ? node_id() : node_id(members_.find_next(span_ * c) - span_ * c);
@@ -112,8 +111,7 @@ class node_index {
       pick_groups(c, n, sink, [](std::uint32_t k, std::uint32_t) { return k; });
     }
   }
-  // As pick, but the last group is the one with the fewest nodes that are enough (ties: the
-  // lowest), so that fuller groups stay full.
+  // As pick, but the last group is the one with the fewest nodes that are enough (ties: the lowest).
   template <class Sink>
   void pick_tightly(class_t c, std::uint32_t n, Sink&& sink) const {
     const std::uint32_t base = span_ * c;
@@ -151,7 +149,6 @@ class node_index {
            (large_.capacity() + counts_.capacity()) * sizeof(std::uint32_t) +
            class_of_.capacity() * sizeof(class_t);
   }
-
   // The class of each node determines everything else.
   friend bool operator==(const node_index& a, const node_index& b) noexcept {
     return a.class_of_ == b.class_of_ && a.counts_.size() == b.counts_.size() &&

@@ -73,8 +73,8 @@ class quota_ledger {
     return total_remaining_;
   }
 
-  // A lower bound for the tenant's remaining cells of the level on bad hardware if only `healthy`
-  // free cells of that level are healthy (alloc/healthy_free.h).
+  // How many of the tenant's remaining cells of the level must at least be on bad hardware if only
+  // `healthy` free cells of that level are healthy (alloc/healthy_free.h keeps that count).
   [[nodiscard]] std::uint32_t doomed(tenant_id tenant, level_t level,
                                      std::uint32_t healthy) const noexcept {
     const std::uint32_t left = remaining(tenant, level);

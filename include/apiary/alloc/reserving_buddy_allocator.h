@@ -18,8 +18,7 @@ APIARY_NAMESPACE_BEGIN
 // A buddy allocator with reservations: reserve cells of a level first, then allocate them when they
 // are needed. An allocation uses up one reservation of its level; a release restores it.
 //
-// Guarantee: if reserved(l) > 0, allocate(l) without a filter succeeds, whatever was allocated and
-// released before.
+// Guarantee: if reserved(l) > 0, allocate(l) without a filter succeeds.
 //
 // Model:    HiveD (OSDI 2020) section 4. For every level, splittable = free - reserved +
 //           fan-out * (splittable of the level above) >= 0 means that all reservations can be met.
@@ -56,8 +55,7 @@ class reserving_buddy_allocator {
     return true;
   }
 
-  // Reserves `count` more cells of a level if all reservations can be met afterwards. Returns
-  // whether it did.
+  // Reserves `count` more cells of a level if all reservations can then be met. Returns whether.
   bool reserve(level_t level, std::uint32_t count) noexcept {
     APIARY_ASSERT(level <= top());
     std::uint64_t fewer = count;  // by how much splittable decreases at each level
@@ -118,7 +116,6 @@ class reserving_buddy_allocator {
     take(c);
     return true;
   }
-
   // Releases the live cell c; one more cell of its level is reserved again.
   void release(cell_id c) {
     cells_.release(c);
@@ -135,8 +132,7 @@ class reserving_buddy_allocator {
     APIARY_ASSERT(l <= top());
     return reserved_[l];
   }
-  // Free cells of level l, including those inside larger free cells, that no reservation of level l
-  // or above needs.
+  // Free cells of level l, also inside larger ones, that no reservation of level l or above needs.
   [[nodiscard]] std::uint32_t splittable(level_t l) const noexcept {
     APIARY_ASSERT(l <= top());
     return splittable_[l];
@@ -159,7 +155,6 @@ class reserving_buddy_allocator {
 
   // Bytes on the heap.
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return cells_.memory_bytes(); }
-
   // Requires: allocators of the same tree.
   friend bool operator==(const reserving_buddy_allocator& a,
                          const reserving_buddy_allocator& b) noexcept {

@@ -126,8 +126,8 @@ class preemptive_queue {
                        : max_time;
     return absl::OkStatus();
   }
-  // When decide() must be called even if nothing happens: at the next multiple of the quantum if a
-  // job waits and one runs (least_attained), otherwise never.
+  // When decide() must be called: for least_attained at the next multiple of the quantum if a job
+  // waits and one runs, otherwise never.
   [[nodiscard]] time_ms wake() const noexcept { return next_choice_; }
   // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }

@@ -17,8 +17,7 @@ APIARY_NAMESPACE_BEGIN
 // the level below has a member. So a search for the next member skips empty ranges.
 //
 // Model: a 64-ary van-Emde-Boas-like trie of words, at most six levels.
-// Cost:  test O(1); set, reset, find O(log64 size), set and reset usually one word;
-//        memory size * 65/64 bits.
+// Cost:  test O(1); set, reset (usually one word), find O(log64 size); memory size * 65/64 bits.
 class summary_bitset {
  public:
   // "No member".

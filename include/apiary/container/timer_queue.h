@@ -10,8 +10,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Keeps at most one time for each of the ids 0, 1, ..., and finds the earliest. Ties go to the
-// lowest id, so the order in which times were set has no effect.
+// Keeps at most one time for each of the ids 0, 1, ..., and finds the earliest (ties: lowest id).
 //
 // Model: a binary heap and the position of each id in it.
 // Cost:  set, cancel, pop O(log timers); the others O(1). Memory: 4 bytes for each id up to the

@@ -57,8 +57,7 @@ class rng {
         return static_cast<std::uint32_t>(product >> 32);
     }
   }
-  // Shuffles a random-access container uniformly (Fisher-Yates). Unlike std::shuffle it gives the
-  // same order on every platform.
+  // Shuffles a random-access container uniformly (Fisher-Yates), alike on every platform.
   template <class Container>
   constexpr void shuffle(Container& items) {
     for (std::size_t i = items.size(); i > 1; --i) {

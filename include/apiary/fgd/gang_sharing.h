@@ -76,7 +76,6 @@ template <CellTree Tree>
 // The decision about a gang.
 struct shared_gang_plan {
   plan_result result = plan_result::wait;  // bind or wait
-
   // If the result is bind: one placement for each task. Within a slice, tasks are consecutive.
   std::vector<task_placement> placements{};
   // True: no placement at the same level costs less by the score's cost(). False: not known.
@@ -85,8 +84,7 @@ struct shared_gang_plan {
   // If the result is wait: `never` if one task of the gang fits no node even if all nodes are idle
   // and healthy, `undecided` if the search used up its budget, otherwise `busy`.
   wait_reason reason = wait_reason::busy;
-  // If the result is wait and the reason is not `undecided`: a proof for
-  // proof_check(tree, node_level, nodes(), gang).
+  // Unless `undecided`: a proof for proof_check(tree, node_level, nodes(), gang).
   infeasibility_proof proof{};
 };
 
@@ -288,7 +286,6 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       if (m.tasks > 0 && !base::fits_some_idle_node(m.task())) return false;
     return true;
   }
-
   [[nodiscard]] static bool without_constraints(const topology_constraints& gang) {
     const auto free = [](const constrained_task_group& m) {
       return m.slices.empty() && m.spread.empty() && m.leader == no_task_group;

@@ -14,7 +14,6 @@ APIARY_NAMESPACE_BEGIN
 
 // The measure of metric/fragmentation.h, summed in double in the order of the published simulator.
 // Use it to reproduce published figures, which depend on the last bit, and to see the classes.
-//
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3, and the simulator of its authors.
 // Cost:  O(kinds of the mix * GPUs of the node).
 class published_fragmentation {
@@ -77,7 +76,6 @@ class published_fragmentation {
     }
     return f;
   }
-
   // F(n) in thousandths of GPUs.
   [[nodiscard]] double operator()(const node_state& node) const noexcept {
     return classes(node).fragmentation();

@@ -65,7 +65,6 @@ class published_fragmentation_gradient {
     }
     return found;
   }
-
   [[nodiscard]] choice rated(const node_state& before, node_id n, const task_request& task,
                              std::uint32_t gpus) const noexcept {
     node_state node = before;

@@ -25,8 +25,7 @@ struct node_shape {
   std::uint32_t gpus = 0;  // at most max_gpus_per_node
   gpu_model model = 0;     // below max_gpu_models; ignored if gpus == 0
 
-  // Whether a node of this shape could run the task if it were idle and healthy.
-  // Requires: task.valid().
+  // Whether such a node could run the task if idle and healthy. Requires: task.valid().
   [[nodiscard]] constexpr bool fits(const task_request& task) const noexcept {
     if (!task.host().fits_in(host)) return false;
     return !task.wants_gpu() || (task.gpus <= gpus && (task.models >> model & 1) != 0);
@@ -74,8 +73,7 @@ struct alignas(64) node_state {
     APIARY_ASSERT(count == 0);
     return mask;
   }
-  // The GPU with the least left of at least `milli` thousandths, as a mask; ties: the lowest.
-  // Requires: there is such a GPU.
+  // The mask of the (lowest) GPU with the least left of at least `milli`. Requires: there is one.
   [[nodiscard]] std::uint32_t tightest_gpu(milli_gpu milli) const noexcept {
     std::uint32_t best = max_gpus_per_node;
     for (std::uint32_t i = 0; i < gpus; ++i) {

@@ -27,8 +27,7 @@ class reservation_profile {
     APIARY_ASSERT(t >= start());
     return std::prev(steps_.upper_bound(t))->second;
   }
-  // The first time >= from from which `gpus` are free for `length`; max_time: none.
-  // Requires: from >= start().
+  // The first time at or after `from` >= start() from which `gpus` are free for `length`.
   [[nodiscard]] time_ms earliest(time_ms from, time_ms length, std::int64_t gpus) const noexcept {
     APIARY_ASSERT(from >= start());
     time_ms at = from;

@@ -74,8 +74,7 @@ class wait_queues {
     for (auto& [gpus, l] : queues_) l.failed = false;
   }
   void fail(std::uint32_t gpus) { queues_[gpus].failed = true; }
-  // Ends a round: sets why jobs wait: capacity (more GPUs than idle), fragmentation (failed), else
-  // `otherwise`.
+  // Sets why jobs wait: capacity (more GPUs than idle), fragmentation (failed), or `otherwise`.
   void end_round(std::uint32_t idle, delay_cause otherwise, time_ms now) {
     for (auto& [gpus, l] : queues_) {
       if (l.jobs.empty()) continue;

@@ -135,8 +135,8 @@ class philly_jobs {
     }
     release(r);
   }
-  // Starts the waiting job on the GPUs that it holds or, if `more` is not empty, on `more` instead.
-  // A collector whose quota the job uses stops collecting.
+  // Starts the waiting job on the GPUs that it holds or, if not empty, on `more` instead. A
+  // collector whose quota the job uses stops collecting.
   void start(philly_job& r, const job_placement& more, time_ms now,
              std::vector<job_action>& actions) {
     philly_tenant& t = tenants_[r.request.tenant.value];
@@ -208,8 +208,7 @@ class philly_jobs {
     }
   }
 
-  // Sets the health of a server. Returns the jobs with GPUs there, ascending; other users of these
-  // GPUs are left to the host. kNotFound: there is no such server.
+  // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: no server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
     APIARY_ASSIGN_OR_RETURN(std::vector<job_id> there, search_.set_health(n, healthy));
     changed(healthy);
@@ -223,8 +222,7 @@ class philly_jobs {
   // Whether GPUs became idle since the last clear_freed().
   [[nodiscard]] bool freed() const noexcept { return freed_; }
   void clear_freed() noexcept { freed_ = false; }
-  // Records that preemption cannot free so many GPUs at this locality. This holds until a job
-  // starts, ends or collects, or the pool changes otherwise.
+  // Records, until the pool changes, that preemption cannot free so many GPUs at this locality.
   void set_hopeless(std::uint32_t gpus, job_locality locality) {
     hopeless_.emplace_back(gpus, locality);
   }
