@@ -14,8 +14,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // Keeps, for every level, the number of healthy free cells, including those inside larger free
-// cells, while cells are allocated, released, marked bad and marked healthy. Together with
-// quota_ledger::doomed it tells how many cells of a tenant must be on bad hardware.
+// cells. With quota_ledger::doomed it tells how many cells of a tenant must be on bad hardware.
 //
 // Requires: every change of the allocator or of the health is made by a call of update.
 // Cost:     update O(levels + cells inside / 64), plus the free cells inside if the cell is neither

@@ -46,12 +46,12 @@ struct batch_options {
 // Model:    EASY is Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995). The first job has a
 //           reservation at the time when, by the estimates, it will fit: with `easy` enough GPUs
 //           will be idle, with `easy_gpus` the placer finds GPUs. Another job starts if it ends
-//           before that time or leaves these GPUs idle. The page says when reservations hold.
+//           before that time or leaves these GPUs idle. The page says when a reservation holds.
 // Requires: times >= 0 that never decrease; |priority| * aging and times below 2^61; decide() after
 //           each time at which a job was submitted or ended, or a server broke or was repaired.
 // Cost:     a call O(log jobs). decide: O(distinct GPU counts of jobs) steps of O(log jobs) and a
 //           proposal for each job that starts, and a proposal for each GPU count that does not fit.
-//           easy_gpus costs more: the module's page.
+//           easy_gpus costs more; the module's page says how much.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class batch_queue {

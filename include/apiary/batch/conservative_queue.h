@@ -73,8 +73,8 @@ class conservative_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken. Its jobs stop and wait again, at their old position in the order. Returns
-  // these jobs, ascending. kNotFound: there is no such server.
+  // The server is broken. Its jobs wait again, at their old position in the order. Returns them,
+  // ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(std::vector<job_id> stopped, jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r));

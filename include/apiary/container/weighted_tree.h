@@ -15,8 +15,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Items in order of key and then id, each with a weight. It answers prefix sums and finds the first
-// item below a weight, for example in a queue of jobs with their sizes.
+// Items in order of key and then id, each with a weight: prefix sums, and the first item below one.
 //
 // Model:    a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities
 //           are a hash of the ids, so equal calls make equal trees.

@@ -31,8 +31,8 @@ struct tightest_gpus {
 };
 
 // BestFit: the node with the least CPU and GPU left after the placement. Score:
-// 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), relative to the largest node of the published
-// cluster; 0 where more is left. The published scores are stretched to 0..100: the same choice.
+// 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), thousandths relative to the largest published node;
+// 0 where more is left. The published scores are stretched to 0..100: the same choice.
 struct best_fit : tightest_gpus {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,

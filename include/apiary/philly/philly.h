@@ -155,8 +155,7 @@ class philly_scheduler {
     return std::forward<Use>(use)(jobs_.changing_pool());
   }
 
-  // Starts and suspends jobs. Appends the actions to `actions`; the scheduler has applied them, and
-  // the host carries them out in order.
+  // Starts and suspends jobs: applies and appends the actions, which the host carries out in order.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const time_ms from = (std::min)(wake(), now);
     now_ = now;

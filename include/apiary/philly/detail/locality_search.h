@@ -33,7 +33,6 @@ namespace detail {
 
 // Finds GPUs of a pool by locality, and takes and gives them. A job for one server goes anywhere in
 // the pool, a larger job to the least occupied rack in which it fits. The pool chooses the servers.
-//
 // Cost: a search: one fit() for a job of one server, else O(racks log racks) and a fit() for each
 //       rack with enough idle GPUs.
 template <ServerPool Pool>
