@@ -68,7 +68,7 @@ class quota_ledger {
   [[nodiscard]] std::uint32_t remaining(tenant_id tenant, level_t level) const noexcept {
     return at(tenant, level).quota - at(tenant, level).allocated;
   }
-  // The sum of remaining over all tenants, by level; reserving_buddy_allocator::can_reserve.
+  // The sum of remaining over all tenants, by level: what can_reserve of the allocator tests.
   [[nodiscard]] std::span<const std::uint64_t> total_remaining() const noexcept {
     return total_remaining_;
   }

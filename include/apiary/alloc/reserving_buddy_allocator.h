@@ -55,7 +55,7 @@ class reserving_buddy_allocator {
     return true;
   }
 
-  // Reserves `count` more cells of a level if all reservations can then be met. Returns whether.
+  // Reserves `count` more cells of a level, and returns true, if all reservations can then be met.
   bool reserve(level_t level, std::uint32_t count) noexcept {
     APIARY_ASSERT(level <= top());
     std::uint64_t fewer = count;  // by how much splittable decreases at each level

@@ -35,7 +35,7 @@ struct batch_options {
     easy_gpus,  // the same, but the reservation is for particular GPUs
   };
   rules rule = rules::easy;  // which jobs may start
-  // A job counts as if it had arrived priority * aging milliseconds earlier; so none starves.
+  // A job counts as if it had arrived priority * aging milliseconds earlier; each becomes the first.
   time_ms aging = 0;
 };
 
@@ -193,7 +193,7 @@ class batch_queue {
     return r;
   }
 
-  // As fill() for easy_gpus: starts jobs that end before the reservation or use none of its GPUs.
+  // Reserves GPUs for the first job; starts others that end before that or use none of its GPUs.
   [[nodiscard]] absl::Status fill_around(const detail::wait_queues::entry& first, time_ms now,
                                          std::vector<job_action>& actions) {
     Placer then = placer();  // becomes the state at the time of the reservation

@@ -15,7 +15,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Items in order of key and then id, each with a weight: prefix sums, and the first item below one.
+// Items in order of key and then id, with weights: prefix sums, and the first item below a weight.
 //
 // Model:    a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities
 //           are a hash of the ids, so equal calls make equal trees.

@@ -22,8 +22,8 @@ APIARY_NAMESPACE_BEGIN
 // first GPU with that score.
 //
 // The score is exact: F is an integer here (metric/fragmentation.h), and the sigmoid becomes 99
-// integer thresholds. They are logarithms rounded up: one that is within the last bit of a double of
-// an integer could differ by one between mathematical libraries.
+// integer thresholds. They are logarithms rounded up: one within the last bit of a double of an
+// integer could differ by one between mathematical libraries.
 //
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 4. Difference: placements that do not
 //        change F all score 50 here; in the published simulator 49 or 50, by the last bit.

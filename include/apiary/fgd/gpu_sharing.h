@@ -50,7 +50,7 @@ class gpu_sharing_scheduler {
     return gpu_sharing_scheduler(std::move(nodes), std::move(score));
   }
 
-  // Where the task would run now, or why it waits. Changes no placement. kInvalidArgument: invalid.
+  // Where the task would run, or why it waits. Changes no placement. kInvalidArgument: not valid().
   [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task) {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
     return decide(task, nullptr);

@@ -27,7 +27,8 @@ APIARY_NAMESPACE_BEGIN
 // | s.mark_bad(n, t)        | a server failed; returns the jobs that stopped and wait again  |
 // | s.mark_healthy(n, t)    | the server is healthy again                                    |
 // | s.decide(t, actions)    | appends the actions that the host must do now                  |
-// | s.wake()                | when decide must be called next, after the last one; or never  |
+// | s.wake()                | when decide must be called next even if nothing happens: later |
+// |                         | than the last decide, or max_time                              |
 // | s.total_gpus()          | GPUs of the cluster                                            |
 template <class S>
 concept JobScheduler = requires(S& s, const S& constant, const job_request& r, job_id j, node_id n,

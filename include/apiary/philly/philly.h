@@ -35,10 +35,10 @@ APIARY_NAMESPACE_BEGIN
 //
 // A waiting job acquires: it starts if it fits, or if it collects all its GPUs within acquire_time.
 // Otherwise it releases what it has collected, backs off for backoff_time and acquires again. After
-// max_tries + 1 tries its locality relaxes by one step. The module's page gives the order of jobs.
+// max_tries + 1 tries its locality relaxes by one step. The module's page: order and preemption.
 //
 // Collecting: the first job of each tenant that acquires within the quota holds the idle GPUs of
-//             the servers it aims at. Only one, because two could hold what the other needs.
+//             the servers it aims at. Only one does, because two could block each other.
 // Preemption: the jobs that started last stop first, but none that started at this very time and
 //             none that is not needed. A tenant falls below its quota by at most one job.
 // Model:      "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
@@ -190,7 +190,7 @@ class philly_scheduler {
     return standing{cycle.acquires(r->relaxed, now_) ? phase::acquire : phase::backoff, r->locality,
                     cycle.tries(r->relaxed, now_), held};
   }
-  // How long a job has waited since it arrived or last stopped, by cause; nullopt: it does not.
+  // How long a job has waited since it arrived or last stopped, by cause; nullopt: no waiting job.
   [[nodiscard]] std::optional<delays> waited(job_id job, time_ms now) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr || r->running) return std::nullopt;

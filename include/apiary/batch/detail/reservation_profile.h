@@ -27,7 +27,7 @@ class reservation_profile {
     APIARY_ASSERT(t >= start());
     return std::prev(steps_.upper_bound(t))->second;
   }
-  // The first time at or after `from` >= start() from which `gpus` are free for `length`.
+  // The first time, from `from` >= start() on, when `gpus` are free for `length`; or max_time.
   [[nodiscard]] time_ms earliest(time_ms from, time_ms length, std::int64_t gpus) const noexcept {
     APIARY_ASSERT(from >= start());
     time_ms at = from;
