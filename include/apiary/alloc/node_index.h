@@ -111,7 +111,7 @@ class node_index {
       pick_groups(c, n, sink, [](std::uint32_t k, std::uint32_t) { return k; });
     }
   }
-  // As pick, but the last group is the emptiest that is enough (ties: the lowest); others stay full.
+  // As pick, but the last group is the emptiest that is enough (ties: lowest): others stay full.
   template <class Sink>
   void pick_tightly(class_t c, std::uint32_t n, Sink&& sink) const {
     const std::uint32_t base = span_ * c;

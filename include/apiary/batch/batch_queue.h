@@ -35,7 +35,7 @@ struct batch_options {
     easy_gpus,  // the same, but the reservation is for particular GPUs
   };
   rules rule = rules::easy;  // which jobs may start
-  // A job counts as if it had arrived priority * aging milliseconds earlier; each becomes the first.
+  // A job counts as if it had arrived priority * aging milliseconds earlier; each becomes first.
   time_ms aging = 0;
 };
 

@@ -63,8 +63,7 @@ class gpu_sharing_placer {
         absl::StrCat("job ", r.job.value, " requests ", r.gpus,
                      " GPUs; it does not fit even into the idle cluster"));
   }
-  // Where the job would run now; nullopt if it does not fit now, or if the budget of the search for
-  // a gang ended. kInvalidArgument: as check(r).
+  // Where the job would run; nullopt: not now, or the budget ended. kInvalidArgument: as check(r).
   [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
     APIARY_RETURN_IF_ERROR(check(r));
     if (r.gpus > idle_) return std::nullopt;

@@ -15,8 +15,8 @@
 // The patch version.
 #define APIARY_VERSION_PATCH 0
 
-// The namespace of the library. It contains an inline namespace for each minor version (before 1.0
-// a minor version may break its users), so that two versions in one program do not mix silently.
+// Opens the namespace of the library and an inline one for each minor version (before 1.0 a minor
+// version may break its users), so that two versions in one program do not mix silently.
 #define APIARY_NAMESPACE_BEGIN \
   namespace apiary {           \
   inline namespace v0_2 {

@@ -84,7 +84,7 @@ struct shared_gang_plan {
   // If the result is wait: `never` if one task of the gang fits no node even if all nodes are idle
   // and healthy, `undecided` if the search used up its budget, otherwise `busy`.
   wait_reason reason = wait_reason::busy;
-  // Unless `undecided`: a proof for proof_check(tree, node_level, nodes(), gang).
+  // If it waits, unless `undecided`: a proof for proof_check(tree, node_level, nodes(), gang).
   infeasibility_proof proof{};
 };
 

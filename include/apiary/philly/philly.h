@@ -35,7 +35,7 @@ APIARY_NAMESPACE_BEGIN
 //
 // A waiting job acquires: it starts if it fits, or if it collects all its GPUs within acquire_time.
 // Otherwise it releases what it has collected, backs off for backoff_time and acquires again. After
-// max_tries + 1 tries its locality relaxes by one step. The module's page: order and preemption.
+// max_tries + 1 tries its locality relaxes by one step. The page says when jobs are preempted.
 //
 // Collecting: the first job of each tenant that acquires within the quota holds the idle GPUs of
 //             the servers it aims at. Only one does, because two could block each other.

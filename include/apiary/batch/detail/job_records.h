@@ -108,7 +108,7 @@ class job_records {
     r.running = false;
     return absl::OkStatus();
   }
-  // Calls stopped(record) for the jobs on the server; returns them, ascending. kNotFound: no server.
+  // Calls stopped(record) for jobs on the server; returns them, ascending. kNotFound: no server.
   template <class F>
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, F&& stopped) {
     APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
