@@ -26,17 +26,13 @@ struct cell_request {
   const summary_bitset* usable = nullptr;
 };
 
-// Allocates aligned blocks of GPUs (cells of a tree) by splitting and merging: a buddy allocator
-// for trees with any fan-out.
-//
+// Allocates aligned blocks of GPUs (cells of a tree of at most 32 levels) by splitting and merging.
 // It splits a free cell only if no smaller one contains a candidate. Among the candidates in free
 // cells of that lowest level it takes the one with the lowest cost, if a cost is given, and then
-// the lowest id. A release merges at once as far as possible, so the live cells determine the free
-// ones.
+// the lowest id. A release merges at once, so the live cells determine the free ones.
 //
 // Model:    Knuth, TAOCP volume 1, section 2.5; HiveD (OSDI 2020) section 4. Differs: arbitrary
 //           fan-out, first fit by id (a bitset with summaries), choice by cost.
-// Requires: at most 32 levels.
 // Cost:     allocate, release O(levels * log64 cells). With `usable`, one more step for each run of
 //           free cells without a usable one. With a cost, one call for each candidate until a cost
 //           is 0. Memory: 2 bits a cell.
@@ -58,8 +54,7 @@ class buddy_allocator {
   [[nodiscard]] std::optional<cell_id> find(cell_request request) const noexcept {
     return optional(first(request));
   }
-  // The same with the cost of each candidate, a number from cost(cell), for example how many
-  // opportunistic tasks it would evict.
+  // The same with the cost of each candidate, a number from cost(cell).
   template <std::invocable<cell_id> Cost>
   [[nodiscard]] std::optional<cell_id> find(cell_request request, const Cost& cost) const {
     return optional(cheapest(request, cost));
@@ -74,7 +69,6 @@ class buddy_allocator {
   std::optional<cell_id> allocate(cell_request request, const Cost& cost) {
     return take(cheapest(request, cost));
   }
-
   // Allocates c if it is free or inside a free cell. Returns whether it did.
   bool allocate_at(cell_id c) {
     const std::optional<level_t> from = enclosing_free_level(c);
@@ -82,7 +76,6 @@ class buddy_allocator {
     take(c, *from);
     return true;
   }
-
   // Releases the live cell c and merges it with its buddies as long as all of them are free.
   void release(cell_id c) {
     APIARY_VERIFY(c.value < tree_.num_cells() && is_live(c));
@@ -123,25 +116,20 @@ class buddy_allocator {
   [[nodiscard]] const summary_bitset& free_cells() const noexcept { return free_; }
   // The tree whose cells are allocated.
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
-
   // Bytes on the heap, without the tree.
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return free_.memory_bytes() + live_.capacity() * sizeof(std::uint64_t);
   }
-
-  // Whether both have the same free and live cells. Hints for the next search do not count.
-  // Requires: allocators of the same tree.
+  // Whether both have the same free and live cells. Requires: allocators of the same tree.
   friend bool operator==(const buddy_allocator& a, const buddy_allocator& b) noexcept {
     return a.free_ == b.free_ && a.live_ == b.live_ && a.free_count_ == b.free_count_;
   }
 
  private:
-  // Private functions return a cell that may be not valid, in one register. An optional that is
-  // built in a function that is not inlined goes through memory and stalls.
+  // Private functions return a cell that may be not valid: an optional would go through memory.
   [[nodiscard]] static std::optional<cell_id> optional(cell_id c) noexcept {
     return c.valid() ? std::optional(c) : std::nullopt;
   }
-
   [[nodiscard]] static std::uint64_t bit(cell_id c) noexcept {
     return std::uint64_t{1} << (c.value % 64);
   }
@@ -205,7 +193,6 @@ class buddy_allocator {
     }
     return cell_id();
   }
-
   // The first usable cell of the requested level inside the free cells of level `from`.
   [[nodiscard]] cell_id first_usable(cell_request request, level_t from) const noexcept {
     const summary_bitset& usable = *request.usable;
@@ -223,7 +210,6 @@ class buddy_allocator {
     }
     return cell_id();
   }
-
   // The cheapest (usable) cell of the requested level inside the free cells of level `from`.
   template <std::invocable<cell_id> Cost>
   [[nodiscard]] cell_id cheapest(cell_request request, level_t from, const Cost& cost) const {
@@ -255,8 +241,7 @@ class buddy_allocator {
     live_[c.value / 64] |= bit(c);
     return c;
   }
-  // Splits c of level l, which is no longer free, down to its first cell of `level`. Splits and
-  // merges are rare; inlined they would take registers from the common path.
+  // Splits c of level l, no longer free, down to its first cell of `level`. Rare: not inlined.
   [[gnu::noinline]] cell_id split(cell_id c, level_t l, level_t level) noexcept {
     while (l > level) {
       const id_range<cell_id> parts = tree_.children(c, l);
@@ -275,7 +260,6 @@ class buddy_allocator {
     if (c.valid()) take(c, *enclosing_free_level(c));
     return optional(c);
   }
-
   // Splits the free cell of level `from` that contains c until c is a free cell, and allocates c.
   void take(cell_id c, level_t from) {
     live_[c.value / 64] |= bit(c);

@@ -19,17 +19,13 @@ APIARY_NAMESPACE_BEGIN
 // a histogram of its nodes by free leaves and, for each task size t, the number of slots: how many
 // tasks of t leaves fit, the sum of floor(free / t) over the nodes. Gang searches read it.
 //
-// The host decides which leaves count as free: for example those that a gang of a given priority
-// may use, and none on a node that is bad or filtered out. Nodes and cells are numbered 0, 1, ...
-// within their level. The level above the roots, num_levels(), has one cell, which contains
-// everything.
+// The host decides which leaves count as free: for example those that a priority may use, and none
+// on a bad node. Nodes and cells are numbered 0, 1, ... within their level. The level above the
+// roots, num_levels(), has one cell, which contains everything.
 //
-// Model:    histograms by level, updated along one path to the root; slots by size and then by
-//           cell, so that a query about all cells of a level reads one array for each task size.
 // Requires: 0 <= node_level < num_levels, at most 64 leaves a node.
-// Cost:     set O(levels * (1 + sizes whose slots change)); first_node O(log64 nodes); the others
-//           O(1). Memory: 8 bytes for each pair (cell, leaf of a node), 65/64 bits for each pair
-//           (node, leaf of a node).
+// Cost:     set O(levels * (1 + sizes whose slots change)); first_node O(log64 nodes); others O(1).
+//           Memory for each leaf of a node: 8 bytes for each cell, 65/64 bits for each node.
 template <CellTree Tree>
 class capacity_index {
  public:
@@ -67,8 +63,7 @@ class capacity_index {
   [[nodiscard]] std::uint32_t num_cells(level_t l) const noexcept {
     return detail::num_positions(tree_, l);
   }
-  // The cells of level `below` in cell c of level l, by their positions in the level.
-  // Requires: below <= l.
+  // The cells of level `below` <= l in cell c of level l, by their positions in the level.
   [[nodiscard]] id_range<cell_id> inside(level_t l, std::uint32_t c, level_t below) const noexcept {
     APIARY_ASSERT(below <= l);
     return detail::positions_inside(tree_, l, c, below);

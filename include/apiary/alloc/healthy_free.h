@@ -14,8 +14,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // Keeps, for every level, the number of healthy free cells, including those inside larger free
-// cells, while cells are allocated, released, marked bad and marked healthy. Together with
-// quota_ledger::doomed it tells how many cells of a tenant must be on bad hardware.
+// cells. With quota_ledger::doomed it tells how many cells of a tenant must be on bad hardware.
 //
 // Requires: every change of the allocator or of the health is made by a call of update.
 // Cost:     update O(levels + cells inside / 64), plus the free cells inside if the cell is neither
@@ -31,8 +30,7 @@ class healthy_free {
       account(cells, state, root, 1);
   }
 
-  // Calls change(), which may allocate, release or mark only c and cells inside c, and updates the
-  // counts.
+  // Updates the counts after change(), which may allocate, release or mark only c and cells in it.
   template <class Change>
   void update(const buddy_allocator<Tree>& cells, const health<Tree>& state, cell_id c,
               Change&& change) {
@@ -46,12 +44,10 @@ class healthy_free {
     APIARY_ASSERT(l < counts_.size());
     return counts_[l];
   }
-
   friend bool operator==(const healthy_free&, const healthy_free&) = default;
 
  private:
-  // Adds `times` the number of healthy free cells inside c and above c. Cells above c are free only
-  // if c is free.
+  // Adds `times` the number of healthy free cells inside and above c.
   void account(const buddy_allocator<Tree>& cells, const health<Tree>& state, cell_id c,
                std::uint32_t times) noexcept {
     const Tree& tree = cells.tree();

@@ -43,8 +43,7 @@ class journal {
 
   // The current position, for a later rollback.
   [[nodiscard]] mark_type mark() const noexcept { return records_.size(); }
-  // Undoes all changes recorded since `mark`, the last one first.
-  // Requires: no transaction that began after `mark` is open.
+  // Undoes all changes since `mark`. Requires: no transaction that began after `mark` is open.
   void rollback(mark_type mark) {
     APIARY_ASSERT(mark <= records_.size());
     while (records_.size() > mark) {
@@ -95,11 +94,8 @@ class journal {
 };
 
 // A group of changes that is undone as a whole unless it is committed. The destructor rolls back an
-// open transaction.
-//
-// Transactions nest, and the inner one ends first. A rollback of the outer transaction also undoes
-// what an inner transaction has committed. A rollback of the journal to an earlier mark does the
-// same.
+// open transaction. Transactions nest, and the inner one ends first. A rollback of the outer one,
+// or of the journal to an earlier mark, also undoes what an inner one has committed.
 //
 // Example: examples/what_if.cpp
 class transaction {
@@ -124,8 +120,7 @@ class transaction {
   // undoes that. Cost: that of the call, and one record.
 
   // Allocates a cell. `what` are the arguments of the allocator's allocate: a level, or a
-  // cell_request with or without a cost. Returns nullopt, and records nothing, if the allocator has
-  // no such cell.
+  // cell_request with or without a cost. Returns nullopt if the allocator has no such cell.
   template <class Allocator, class... What>
   auto allocate(Allocator& allocator, const What&... what) {
     const auto c = allocator.allocate(what...);
@@ -173,8 +168,7 @@ class transaction {
     on_rollback<&Nodes::place>(nodes, task, where);
   }
 
-  // Assigns a leaf of a priority_usage, or a node of a node_index, to a class. Returns the previous
-  // class.
+  // Assigns a leaf of a priority_usage or a node of a node_index to a class. Returns the old one.
   template <class Index, class Item, class Class>
   auto assign(Index& index, Item item, Class to) {
     const auto from = index.assign(item, to);

@@ -19,9 +19,6 @@ APIARY_NAMESPACE_BEGIN
 // or in none; a class is for example "4 leaves free and 2 used". Node i is in group (rack)
 // i / group_size; the last group may be smaller.
 //
-// Model:    one summary_bitset of pairs (class, node). A second one holds triples (class, nodes of
-//           the group that are not of the class, group); in ascending order it lists the groups of
-//           a class, the fullest first. It has no more bits than the first.
 // Requires: classes * nodes (rounded up to whole groups) < 2^32 - 64, nodes < 2^31.
 // Cost:     assign O(log64 of that product), usually six words; pick O(log64) for each node and
 //           group picked; the others O(1) or O(log64). Memory: 2.03 bits for each node and class,
@@ -71,7 +68,6 @@ class node_index {
   }
   // How many nodes are in each class.
   [[nodiscard]] std::span<const std::uint32_t> counts() const noexcept { return counts_; }
-
   // The lowest node of class c; not valid if there is none.
   [[nodiscard]] node_id first(class_t c) const noexcept {
     return count(c) == 0 ? node_id() : node_id(members_.find_next(span_ * c) - span_ * c);
@@ -104,8 +100,7 @@ class node_index {
   }
 
   // Calls sink(node_id) for n nodes of class c in the fewest groups: the fullest group first (ties:
-  // the lowest group), the nodes of a group in ascending order. If n is 1, it is the lowest node of
-  // the class.
+  // the lowest group), its nodes ascending. If n is 1, it is the lowest node of the class.
   // Requires: n <= count(c); sink does not change the index.
   template <class Sink>
   void pick(class_t c, std::uint32_t n, Sink&& sink) const {
@@ -116,8 +111,7 @@ class node_index {
       pick_groups(c, n, sink, [](std::uint32_t k, std::uint32_t) { return k; });
     }
   }
-  // The same as pick, except for the last group: it is the group with the fewest nodes that are
-  // enough (ties: the lowest group), so that fuller groups stay full.
+  // As pick, but the last group is the emptiest that is enough (ties: lowest): others stay full.
   template <class Sink>
   void pick_tightly(class_t c, std::uint32_t n, Sink&& sink) const {
     const std::uint32_t base = span_ * c;
@@ -129,10 +123,9 @@ class node_index {
     });
   }
 
-  // The same as pick, for n nodes of either class. The number of groups is minimal if no group has
-  // nodes of both classes. The next group is the fullest one of class c if none of the other class
-  // is fuller or if it has enough nodes for the rest; otherwise it is the fullest one of the other
-  // class. If n is 1, the node is of class c if there is one.
+  // As pick, for n nodes of either class. The number of groups is minimal if no group has nodes of
+  // both classes. The next group is the fullest of class c if none of the other class is fuller or
+  // if it is enough for the rest; otherwise the fullest of the other class.
   // Requires: n <= count(c) + count(other), c and other differ.
   template <class Sink>
   void pick_either(class_t c, class_t other, std::uint32_t n, Sink&& sink) const {
@@ -156,7 +149,6 @@ class node_index {
            (large_.capacity() + counts_.capacity()) * sizeof(std::uint32_t) +
            class_of_.capacity() * sizeof(class_t);
   }
-
   // The class of each node determines everything else.
   friend bool operator==(const node_index& a, const node_index& b) noexcept {
     return a.class_of_ == b.class_of_ && a.counts_.size() == b.counts_.size() &&
@@ -164,8 +156,7 @@ class node_index {
   }
 
  private:
-  // Picks from groups in the order of by_fullness_ until n nodes are picked. choose(k, left) may
-  // replace the group at k by another one if `left` nodes are still to be picked.
+  // Picks n nodes from groups in the order of by_fullness_; choose(k, left) may replace group k.
   template <class Sink, class Choose>
   void pick_groups(class_t c, std::uint32_t n, Sink& sink, Choose choose) const {
     APIARY_ASSERT(n <= count(c));

@@ -12,16 +12,12 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Keeps which priority class uses each leaf, and how many leaves of each cell every class uses. The
-// classes are 0, 1, ..., classes-1; a higher class can preempt a lower one. HiveD uses class 0 for
-// opportunistic tasks.
+// Keeps which priority class uses each leaf, and how many leaves of each cell every class uses. A
+// higher class can preempt a lower one. HiveD uses class 0 for opportunistic tasks.
 //
-// Model:    a 32-bit count for each cell and class: leaves of "this class or a higher one". So
-//           free_at is one subtraction. A leaf takes one byte.
 // Requires: 1 to 255 classes.
-// Cost:     assign O(levels * distance of the two classes); queries O(1), free_at O(levels) because
-//           it computes the number of leaves. Memory: 4 * classes bytes for each cell above the
-//           leaves, 1 byte for each leaf.
+// Cost:     assign O(levels * distance of the two classes); queries O(1), free_at O(levels).
+//           Memory: 4 * classes bytes for each cell above the leaves, 1 byte for each leaf.
 template <CellTree Tree>
 class priority_usage {
  public:
@@ -88,12 +84,10 @@ class priority_usage {
   [[nodiscard]] class_t num_classes() const noexcept { return classes_; }
   // The tree of the leaves.
   [[nodiscard]] const Tree& tree() const noexcept { return tree_; }
-
   // Bytes on the heap, without the tree.
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return at_least_.capacity() * sizeof(std::uint32_t) + class_of_.capacity() * sizeof(class_t);
   }
-
   // Requires: usage of the same tree.
   friend bool operator==(const priority_usage& a, const priority_usage& b) noexcept {
     return a.classes_ == b.classes_ && a.class_of_ == b.class_of_ && a.at_least_ == b.at_least_;
@@ -102,7 +96,6 @@ class priority_usage {
  private:
   // A leaf of class k counts for all classes below this value.
   static constexpr unsigned end(class_t k) noexcept { return k == unused ? 0U : k + 1U; }
-
   Tree tree_;
   class_t classes_;
   std::uint32_t first_leaf_;

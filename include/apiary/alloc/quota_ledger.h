@@ -31,8 +31,7 @@ class quota_ledger {
     ++tenants_;
     return tenant;
   }
-  // Sets the tenant's quota of cells of the level.
-  // Requires: quota >= allocated(tenant, level); refund the excess first.
+  // Sets the tenant's quota of cells of the level. Requires: quota >= allocated(tenant, level).
   void set_quota(tenant_id tenant, level_t level, std::uint32_t quota) noexcept {
     entry& e = at(tenant, level);
     APIARY_VERIFY(quota >= e.allocated);
@@ -69,15 +68,13 @@ class quota_ledger {
   [[nodiscard]] std::uint32_t remaining(tenant_id tenant, level_t level) const noexcept {
     return at(tenant, level).quota - at(tenant, level).allocated;
   }
-  // The sum of remaining over all tenants, by level: the reservations that
-  // reserving_buddy_allocator::can_reserve tests.
+  // The sum of remaining over all tenants, by level: what can_reserve of the allocator tests.
   [[nodiscard]] std::span<const std::uint64_t> total_remaining() const noexcept {
     return total_remaining_;
   }
 
-  // How many of the tenant's remaining cells of the level must be on bad hardware if only
-  // `healthy` free cells of that level are healthy (alloc/healthy_free.h keeps that count). It is a
-  // lower bound.
+  // How many of the tenant's remaining cells of the level must at least be on bad hardware if only
+  // `healthy` free cells of that level are healthy (alloc/healthy_free.h keeps that count).
   [[nodiscard]] std::uint32_t doomed(tenant_id tenant, level_t level,
                                      std::uint32_t healthy) const noexcept {
     const std::uint32_t left = remaining(tenant, level);
@@ -88,7 +85,6 @@ class quota_ledger {
   [[nodiscard]] std::uint32_t num_tenants() const noexcept { return tenants_; }
   // The number of levels with a quota.
   [[nodiscard]] level_t num_levels() const noexcept { return levels_; }
-
   friend bool operator==(const quota_ledger&, const quota_ledger&) = default;
 
  private:

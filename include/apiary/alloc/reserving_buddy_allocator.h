@@ -16,20 +16,14 @@
 APIARY_NAMESPACE_BEGIN
 
 // A buddy allocator with reservations: reserve cells of a level first, then allocate them when they
-// are needed. No allocation makes another reservation impossible. An allocation uses up one
-// reservation of its level; a release restores it.
+// are needed. An allocation uses up one reservation of its level; a release restores it.
 //
-// Guarantee: if reserved(l) > 0, allocate(l) without a filter succeeds, whatever was allocated and
-// released before.
+// Guarantee: if reserved(l) > 0, allocate(l) without a filter succeeds.
 //
 // Model:    HiveD (OSDI 2020) section 4. For every level, splittable = free - reserved +
 //           fan-out * (splittable of the level above) >= 0 means that all reservations can be met.
-//           An allocation of level l that splits a free cell of level m lowers splittable by 1 at
-//           the levels l+1, ..., m, and nowhere else. So a free cell is safe to use if and only if
-//           it is below the first level above l where splittable is 0. Differs: the published
-//           search is greedy and can miss a safe cell.
-// Requires: a uniform tree. If the cells of a level differ, no count per level can decide whether
-//           all reservations can be met.
+//           An allocation of level l may split free cells below the first level above l where
+//           splittable is 0. Differs: the published search is greedy and can miss a safe cell.
 // Cost:     as buddy_allocator, and O(levels) more for each call.
 // Invalid:  release of a cell that is not live, or cancelling more than is reserved, aborts.
 // Example:  examples/reserved_rack.cpp
@@ -41,13 +35,11 @@ class reserving_buddy_allocator {
     for (level_t l = top(); l-- > 0;) splittable_[l] = splittable_[l + 1] * tree.fan_out(l + 1);
   }
 
-  // Whether reserved[l] cells of every level l fit disjointly into the free cells of a tree that has
-  // free[l] free cells of each level l, none inside another. The test is exact: all cells of a level
-  // split the same way, so placing the largest cells first is optimal. If some leaves are bad or
-  // pinned, pass the counts of the maximal cells without such leaves.
+  // Whether reserved[l] cells of every level l fit disjointly into the free cells of a tree that
+  // has free[l] free cells of each level l, none inside another. The test is exact. If some leaves
+  // are bad or pinned, pass the counts of the maximal cells without such leaves.
   // Requires: num_levels() entries in each span; free cells that the tree can have.
-  // Cost:     O(levels).
-  // Example:  examples/quota_feasibility.cpp
+  // Cost: O(levels). Example: examples/quota_feasibility.cpp
   [[nodiscard]] static bool can_reserve(const uniform_tree& tree,
                                         std::span<const std::uint32_t> free,
                                         std::span<const std::uint64_t> reserved) noexcept {
@@ -63,8 +55,7 @@ class reserving_buddy_allocator {
     return true;
   }
 
-  // Reserves `count` more cells of a level if all reservations can be met afterwards. Returns
-  // whether it did.
+  // Reserves `count` more cells of a level, and returns true, if all reservations can then be met.
   bool reserve(level_t level, std::uint32_t count) noexcept {
     APIARY_ASSERT(level <= top());
     std::uint64_t fewer = count;  // by how much splittable decreases at each level
@@ -105,8 +96,7 @@ class reserving_buddy_allocator {
     APIARY_VERIFY(c.has_value() == (reserved_[level] > 0));
     return take(c);
   }
-  // The same for a request; nullopt also if the filter or other reservations exclude every
-  // candidate.
+  // The same; nullopt also if the filter or other reservations exclude every candidate.
   std::optional<cell_id> allocate(cell_request request) { return take(find(request)); }
   // The same with a cost for each candidate.
   template <std::invocable<cell_id> Cost>
@@ -126,7 +116,6 @@ class reserving_buddy_allocator {
     take(c);
     return true;
   }
-
   // Releases the live cell c; one more cell of its level is reserved again.
   void release(cell_id c) {
     cells_.release(c);
@@ -143,8 +132,7 @@ class reserving_buddy_allocator {
     APIARY_ASSERT(l <= top());
     return reserved_[l];
   }
-  // Free cells of level l, including those inside larger free cells, that no reservation of level l
-  // or above needs.
+  // Free cells of level l, also inside larger ones, that no reservation of level l or above needs.
   [[nodiscard]] std::uint32_t splittable(level_t l) const noexcept {
     APIARY_ASSERT(l <= top());
     return splittable_[l];
@@ -167,7 +155,6 @@ class reserving_buddy_allocator {
 
   // Bytes on the heap.
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return cells_.memory_bytes(); }
-
   // Requires: allocators of the same tree.
   friend bool operator==(const reserving_buddy_allocator& a,
                          const reserving_buddy_allocator& b) noexcept {

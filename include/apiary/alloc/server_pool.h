@@ -22,17 +22,14 @@
 APIARY_NAMESPACE_BEGIN
 
 // Keeps which whole GPUs are idle and which job has each of the others, and finds placements on the
-// fewest servers. A server has up to max_gpus_per_node GPUs; server i is in rack
-// i / servers_per_rack.
+// fewest servers. Server i is in rack i / servers_per_rack.
 //
-// Model:    servers by number of idle GPUs, one summary_bitset for each number.
-// Cost:     fit O(servers of the placement + GPUs of a server) steps of O(log64 servers); take and
-//           give O(log64 servers + GPUs) for each server. Memory: 2 bits for each server and number
-//           of GPUs, 4 bytes for each GPU slot.
+// Cost: fit O(servers of the placement + GPUs of a server) steps of O(log64 servers); take and give
+//       O(log64 servers + GPUs) for each server. Memory: 2 bits for each server and number of GPUs,
+//       4 bytes for each GPU slot.
 class server_pool {
  public:
-  // gpus: the number of GPUs of each server.
-  // Requires: each server has at most max_gpus_per_node GPUs; servers_per_rack > 0.
+  // gpus: of each server. Requires: each at most max_gpus_per_node; servers_per_rack > 0.
   server_pool(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
       : per_rack_(servers_per_rack), servers_(gpus.size()) {
     APIARY_ASSERT(servers_per_rack > 0);
@@ -69,7 +66,6 @@ class server_pool {
   }
   // The rack of a server.
   [[nodiscard]] std::uint32_t rack_of(node_id n) const noexcept { return n.value / per_rack_; }
-
   // GPUs of all servers, including bad ones.
   [[nodiscard]] std::uint32_t total() const noexcept { return total_; }
   // GPUs of rack r, including bad ones.
@@ -90,8 +86,8 @@ class server_pool {
   // Whether a server is healthy.
   [[nodiscard]] bool healthy(node_id n) const noexcept { return at(n).healthy; }
 
-  // The server of `among` with the fewest idle GPUs among those with at least `gpus` idle. Ties go
-  // to the lowest id; not valid if there is none. Requires: gpus > 0.
+  // The (lowest) server of `among` with the fewest idle GPUs, but at least `gpus` > 0; not valid if
+  // there is none.
   [[nodiscard]] node_id tightest(id_range<node_id> among, std::uint32_t gpus) const noexcept {
     for (std::uint32_t k = gpus; k <= max_gpus_per_node; ++k) {
       const std::uint32_t n = by_idle_[k].find_next(among.first.value);
@@ -99,7 +95,6 @@ class server_pool {
     }
     return {};
   }
-
   // Up to `most` servers of `among` in descending order of idle GPUs; ties go to the lowest id.
   [[nodiscard]] std::vector<node_id> most_idle(id_range<node_id> among, std::uint32_t most) const {
     std::vector<node_id> servers;
@@ -116,10 +111,8 @@ class server_pool {
     return servers;
   }
   // A placement of `gpus` GPUs on the fewest servers of `among`, at most `most`; empty if there is
-  // none. If one server is enough, it is the one with the fewest idle GPUs that fits. Otherwise the
-  // job takes all idle GPUs of the servers with the most of them (ties: the lowest id), and its
-  // rest goes to the server with the fewest idle GPUs that fits. On each server it takes the lowest
-  // idle GPUs. Requires: gpus > 0.
+  // none. The job takes all idle GPUs of the servers with the most of them (ties: the lowest id);
+  // its rest goes to the server with the fewest idle GPUs that fits. Requires: gpus > 0.
   [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus,
                                   std::uint32_t most) const {
     job_placement place;
@@ -156,8 +149,7 @@ class server_pool {
     for (std::uint32_t i = 0; i < k; ++i) rest &= rest - 1;
     return {n, servers_[n.value].idle & ~rest};
   }
-  // Whether all GPUs of the placement are idle and healthy, and each server occurs once, in
-  // ascending order.
+  // Whether all GPUs of the placement are idle and healthy, and its servers ascend.
   [[nodiscard]] bool can_take(std::span<const placement> place) const noexcept {
     for (std::size_t i = 0; i < place.size(); ++i) {
       const placement& p = place[i];

@@ -35,30 +35,23 @@ struct batch_options {
     easy_gpus,  // the same, but the reservation is for particular GPUs
   };
   rules rule = rules::easy;  // which jobs may start
-  // A job counts as if it had arrived priority * aging milliseconds earlier, so every job becomes the
-  // first one in time.
+  // A job counts as if it had arrived priority * aging milliseconds earlier; each becomes first.
   time_ms aging = 0;
 };
 
 // A queue of jobs that run to their end: FIFO, first-fit backfilling or EASY backfilling. The queue
-// decides when a job starts; the placer decides where.
+// decides when a job starts; the placer decides where. The order of two jobs never changes: by
+// arrival time minus priority * aging, then by job id.
 //
-// Order:    by arrival time minus priority * aging, then by job id. The order of two jobs never
-//           changes.
 // Model:    EASY is Lifka, "The ANL/IBM SP scheduling system" (JSSPP 1995). The first job has a
-//           reservation at the time when, by the estimates, enough GPUs will be idle. Another job
-//           starts if it ends before that time or leaves enough GPUs. With `easy` the reservation
-//           counts GPUs: it holds where any GPUs will do and no job runs longer than its estimate.
-//           With `easy_gpus` it is the time when the placer finds GPUs for the first job,
-//           and another job starts if it ends before or gets none of those GPUs. It holds wherever
-//           no job runs longer than its estimate and no server breaks.
+//           reservation at the time when, by the estimates, it will fit: with `easy` enough GPUs
+//           will be idle, with `easy_gpus` the placer finds GPUs. Another job starts if it ends
+//           before that time or leaves these GPUs idle. The page says when a reservation holds.
 // Requires: times >= 0 that never decrease; |priority| * aging and times below 2^61; decide() after
 //           each time at which a job was submitted or ended, or a server broke or was repaired.
 // Cost:     a call O(log jobs). decide: O(distinct GPU counts of jobs) steps of O(log jobs) and a
 //           proposal for each job that starts, and a proposal for each GPU count that does not fit.
-//           With easy_gpus also a copy of the placer, a finish() for each job that ends before
-//           the reservation, a proposal for each time at which one ends, and a second commit() for
-//           each job that starts.
+//           easy_gpus costs more; the module's page says how much.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class batch_queue {
@@ -83,7 +76,6 @@ class batch_queue {
     jobs_.wait(*added, now);
     return absl::OkStatus();
   }
-
   // The job has ended, or its owner cancels it before it starts. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
@@ -96,8 +88,8 @@ class batch_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken. Its jobs stop and wait again, at their old position in the order. Returns
-  // these jobs, ascending. kNotFound: there is no such server.
+  // The server is broken. Its jobs wait again, at their old position in the order. Returns them,
+  // ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r));
@@ -110,8 +102,8 @@ class batch_queue {
     return jobs_.mark_healthy(n);
   }
 
-  // Starts every job that may start now. Appends the starts to `actions`; the queue has applied them
-  // already, and the host carries them out. An error only if the placer returns one.
+  // Starts every job that may start now. Appends the starts to `actions`; the queue has applied
+  // them, and the host carries them out. An error only if the placer returns one.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     jobs_.queues().begin_round();
     reserved_.reset();
@@ -137,7 +129,6 @@ class batch_queue {
   }
   // When decide() must be called even if nothing happens: never.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
-
   // The reservation of the last decide(), for easy and easy_gpus; nullopt if no job waits.
   [[nodiscard]] const std::optional<reservation>& reserved() const noexcept { return reserved_; }
   // The number of waiting jobs.
@@ -189,8 +180,7 @@ class batch_queue {
     return absl::OkStatus();
   }
 
-  // When, by the estimates, enough GPUs will be idle for the job. A job beyond its estimate counts as
-  // ending now.
+  // When, by the estimates, enough GPUs will be idle. A job beyond its estimate ends now.
   [[nodiscard]] reservation reserve(const detail::wait_queues::entry& e, time_ms now) const {
     const std::int64_t idle = placer().idle_gpus();
     reservation r{e.job, now, 0};
@@ -203,8 +193,7 @@ class batch_queue {
     return r;
   }
 
-  // Reserves GPUs for the first job. Starts, in order, every job that fits and either ends before the
-  // reservation or uses none of its GPUs.
+  // Reserves GPUs for the first job; starts others that end before that or use none of its GPUs.
   [[nodiscard]] absl::Status fill_around(const detail::wait_queues::entry& first, time_ms now,
                                          std::vector<job_action>& actions) {
     Placer then = placer();  // becomes the state at the time of the reservation

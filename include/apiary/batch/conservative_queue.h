@@ -27,23 +27,19 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Conservative backfilling: every job gets a reservation when it arrives, and no later job delays it.
-// The reservation is the earliest one that the earlier reservations allow, and it only moves
-// earlier: when a job ends before its estimate, all reservations are tried again, in order of
-// arrival, until none moves.
+// Conservative backfilling: every job gets the earliest reservation that earlier ones allow when it
+// arrives, and no later job delays it. When a job ends before its estimate, all reservations are
+// tried again, in order of arrival, until none moves earlier.
 //
-// Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime estimates"
-//           (IEEE TPDS 2001), conservative backfilling with compression.
+// Model:    Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime
+//           estimates" (IEEE TPDS 2001), conservative backfilling with compression.
 // Limits:   a reservation holds where any GPUs will do, no job runs longer than its estimate and no
-//           server breaks. Otherwise it only counts GPUs: a job that does not fit at its reserved
-//           time gets another time, and a job beyond its estimate is expected to run as long again
-//           as it has run. If decide() comes later than wake() and a start is late because of that,
-//           all reservations are made again, in order of arrival.
-// Requires: times >= 0 that never decrease; decide() at wake() and after each time at which a job was
-//           submitted or ended, or a server broke or was repaired.
-// Cost:     submit, a start, and an end on time: O(steps of the profile); there are at most two steps
-//           for each job. An early end, an overrun, a late start or a server event: that times the
-//           waiting jobs, for each round in which a reservation moves.
+//           server breaks. A job that does not fit at its reserved time gets another one. After a
+//           late start, because decide() came after wake(), all reservations are made again.
+// Requires: times >= 0 that never decrease; decide() at wake() and after each time at which a job
+//           was submitted or ended, or a server broke or was repaired.
+// Cost:     submit, a start, and an end on time: O(jobs). An early end, an overrun, a late start or
+//           a server event: that times the waiting jobs, for each round that moves a reservation.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class conservative_queue {
@@ -52,15 +48,14 @@ class conservative_queue {
   explicit conservative_queue(Placer placer)
       : jobs_(std::move(placer)), profile_(this->placer().idle_gpus()) {}
 
-  // A job arrives. kInvalidArgument: no job id, an estimate that is not above 0, or the job would not
-  // fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
+  // A job arrives. kInvalidArgument: no job id, an estimate that is not above 0, or the job would
+  // not fit in an idle cluster. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const added, jobs_.add(r, 1, max_time));
     added->key = now;
     wait(*added, now);
     return absl::OkStatus();
   }
-
   // The job has ended, or its owner cancels it before it starts. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
@@ -78,8 +73,8 @@ class conservative_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken. Its jobs stop and wait again, at their old position in the order. Returns
-  // these jobs, ascending. kNotFound: there is no such server.
+  // The server is broken. Its jobs wait again, at their old position in the order. Returns them,
+  // ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(std::vector<job_id> stopped, jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r));
@@ -124,8 +119,7 @@ class conservative_queue {
     jobs_.queues().end_round(placer().idle_gpus(), delay_cause::order, now);
     return absl::OkStatus();
   }
-  // When decide() must be called even if nothing happens: at the next reservation, or when a running
-  // job should have ended.
+  // When decide() must be called: at the next reservation, or when a running job should have ended.
   [[nodiscard]] time_ms wake() const noexcept {
     if (order_.empty()) return max_time;
     const auto start = starts_.first();
@@ -133,8 +127,7 @@ class conservative_queue {
     return (std::min)(start ? start->key : max_time, end ? end->key : max_time);
   }
 
-  // When the job will start, by the estimates; max_time if that is unknown; nullopt if it does not
-  // wait.
+  // When the job will start, by the estimates; max_time: unknown; nullopt: it does not wait.
   [[nodiscard]] std::optional<time_ms> reserved(job_id job) const {
     const record* const found = jobs_.look_up(job);
     if (found == nullptr || found->running) return std::nullopt;
@@ -167,7 +160,6 @@ class conservative_queue {
     ends_.erase(r.ends, r.request.job.value);
     return absl::OkStatus();
   }
-
   void withdraw(record& r) {
     if (r.reserved == max_time) return;
     starts_.erase(r.reserved, r.request.job.value);

@@ -33,9 +33,7 @@
 APIARY_NAMESPACE_BEGIN
 
 // A placer that uses a node score, for example FGD's. A job that fits on some server is one task. A
-// larger job is a gang: tasks with as many GPUs as the smallest server that has GPUs, and one task with
-// the rest. A gang_sharing_scheduler places them.
-//
+// larger job is a gang: tasks as large as the smallest server with GPUs, and one with the rest.
 // Cost: propose, commit, finish as gang_sharing_scheduler; jobs_on O(running jobs).
 template <NodeScore Score>
 class gpu_sharing_placer {
@@ -65,8 +63,7 @@ class gpu_sharing_placer {
         absl::StrCat("job ", r.job.value, " requests ", r.gpus,
                      " GPUs; it does not fit even into the idle cluster"));
   }
-  // Where the job would run now; nullopt if it does not fit now, or if the search for a gang used up
-  // its budget. kInvalidArgument: as check(r).
+  // Where the job would run; nullopt: not now, or the budget ended. kInvalidArgument: as check(r).
   [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) {
     APIARY_RETURN_IF_ERROR(check(r));
     if (r.gpus > idle_) return std::nullopt;
@@ -86,9 +83,8 @@ class gpu_sharing_placer {
     for (const auto& [node, mask] : masks) place.push_back({node, mask});
     return place;
   }
-  // The job runs at `place`. kAlreadyExists: the job runs already. kInvalidArgument: no job id, or
-  // another number of GPUs than the job wants. kNotFound: there is no such server. kAborted: the GPUs
-  // are not idle (any more).
+  // The job runs at `place`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
+  // number of GPUs than the job wants. kNotFound: no such server. kAborted: the GPUs are not idle.
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     std::uint32_t gpus = 0;
     for (const placement& p : place) gpus += p.num_gpus();

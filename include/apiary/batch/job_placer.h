@@ -15,18 +15,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A component that knows where jobs run and where a new job would go. It does not know time. The
-// queues in batch/ decide when a job starts; a placer decides where. A queue copies the placer to ask
-// what would happen later.
-//
+// A component that decides where jobs run; the queues in batch/ decide when. A queue copies the
+// placer to ask what would happen later.
 // (p: a placer, r: a request, w: a placement proposed for r, j: a job, n: a server)
 // | expression        | meaning                                                          |
 // |-------------------|------------------------------------------------------------------|
-// | p.check(r)        | OK if r would fit in an idle, healthy cluster, else              |
-// |                   | kInvalidArgument                                                 |
-// | p.propose(r)      | where r would run now; nullopt if it does not fit now. Changes   |
-// |                   | nothing. Two requests for the same number of GPUs both fit, or   |
-// |                   | neither does                                                     |
+// | p.check(r)        | kInvalidArgument if r would not fit in an idle, healthy cluster  |
+// | p.propose(r)      | where r would run now; nullopt: it does not fit now. Changes     |
+// |                   | nothing. Requests for equally many GPUs all fit, or none does    |
 // | p.commit(r, w)    | r.job runs at w; an error, and no change, if it cannot           |
 // | p.finish(j)       | j has ended; kNotFound if it did not run                         |
 // | p.mark_bad(n)     | n gets no new job; its jobs continue. kNotFound: no such server  |

@@ -36,26 +36,22 @@ struct preemptive_options {
     least_attained,      // the smallest GPUs * time that the job has run so far
   };
   rules rule = rules::least_attained;  // which jobs run
-  // least_attained only: jobs are chosen again at multiples of the quantum, or at the first decide()
-  // after one.
+  // least_attained only: jobs are chosen again at the first decide() from each multiple of it on.
   time_ms quantum = 1;
 };
 
-// A queue that suspends jobs: the jobs that come first in the order of their GPU-time run. In that
-// order every job that fits in what the earlier jobs leave runs; all others are suspended.
-// shortest_remaining chooses at each event. least_attained chooses at multiples of its quantum;
-// between them it only starts jobs that fit beside the running ones. The choice counts GPUs: a job
-// that was to be suspended continues if the job that needs its GPUs does not fit after all.
+// A queue that suspends jobs. In order of GPU-time, then of job id, every job that fits in what the
+// earlier jobs leave runs; all others are suspended. shortest_remaining chooses at each event,
+// least_attained at multiples of its quantum; between them it only starts jobs that fit. The choice
+// counts GPUs: if the job that needs GPUs does not fit after all, the other one continues.
 //
-// Order:    by GPU-time, then by job id.
-// Model:    Gu et al., "Tiresias" (NSDI 2019): the two-dimensional orders, without discretized
-//           queues.
-// Requires: times >= 0 that never decrease; GPUs * time below 2^62; decide() at wake() and after each
-//           time at which a job was submitted or ended, or a server broke or was repaired. A job
-//           makes progress from its start on.
-// Cost:     a choice takes O(distinct GPU counts * log jobs) for each GPU count that waits, each job
-//           that takes GPUs of another and each job that is suspended or comes after one; the rest as
-//           batch_queue.
+// Model:    Gu et al., "Tiresias" (NSDI 2019): two-dimensional orders, without discretized queues.
+// Requires: times >= 0 that never decrease; GPUs * time below 2^62; decide() at wake() and after
+//           each time at which a job was submitted or ended, or a server broke or was repaired. A
+//           job makes progress from its start on.
+// Cost:     a choice takes O(distinct GPU counts * log jobs) for each GPU count that waits, each
+//           job that takes GPUs of another and each job that is suspended or comes after one; the
+//           rest as batch_queue.
 // Example:  examples/job_queues.cpp
 template <JobPlacer Placer>
 class preemptive_queue {
@@ -79,7 +75,6 @@ class preemptive_queue {
     wait(*added, now);
     return absl::OkStatus();
   }
-
   // The job has ended, or its owner cancels it. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(record* const r, jobs_.find(job));
@@ -92,8 +87,7 @@ class preemptive_queue {
     return absl::OkStatus();
   }
 
-  // The server is broken. Its jobs stop and wait again. Returns these jobs, ascending. kNotFound:
-  // there is no such server.
+  // The server is broken. Its jobs wait again. Returns them, ascending. kNotFound: no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     return jobs_.mark_bad(n, [&](record& r) {
       APIARY_RETURN_IF_ERROR(stop(r, now));
@@ -132,10 +126,9 @@ class preemptive_queue {
                        : max_time;
     return absl::OkStatus();
   }
-  // When decide() must be called even if nothing happens: at the next multiple of the quantum if a
-  // job waits and one runs (least_attained), otherwise never.
+  // When decide() must be called: for least_attained at the next multiple of the quantum if a job
+  // waits and one runs, otherwise never.
   [[nodiscard]] time_ms wake() const noexcept { return next_choice_; }
-
   // The number of waiting jobs.
   [[nodiscard]] std::size_t num_waiting() const noexcept { return jobs_.queues().size(); }
   // The number of running jobs.
@@ -157,7 +150,6 @@ class preemptive_queue {
   [[nodiscard]] bool by_remaining() const noexcept {
     return options_.rule == preemptive_options::rules::shortest_remaining;
   }
-
   // The level of a running job in running_.
   [[nodiscard]] std::int64_t level_of(const record& r) const noexcept {
     return by_remaining() ? r.request.estimate - r.had + r.started : r.had - r.started;
@@ -175,12 +167,8 @@ class preemptive_queue {
     return absl::OkStatus();
   }
 
-  // Stops every running job that is not among the first jobs that fit together.
-  //
-  // All running jobs fit at first. When waiting jobs that come earlier take more than the idle GPUs,
-  // the last running jobs do not fit any more. `first_out` is the first of these; it moves towards
-  // the front, and only jobs from there on are checked. They are few: their GPUs make up for what the
-  // waiting jobs take.
+  // Stops every running job that is not among the first jobs that fit together. Only the last jobs,
+  // from `first_out` on, are checked: those whose GPUs earlier waiting jobs take.
   [[nodiscard]] absl::Status stop_all_but_first(time_ms now, std::vector<job_id>& stopped) {
     using entry = detail::wait_queues::entry;
     const std::uint32_t idle = placer().idle_gpus();
@@ -222,8 +210,7 @@ class preemptive_queue {
     }
     return absl::OkStatus();
   }
-  // Starts the job if it fits; otherwise its GPU count has failed in this round. A job that this
-  // decide() stopped continues on its GPUs, without an action, if they are free.
+  // As jobs_.start(). A job that this decide() stopped continues on its GPUs if they are free.
   [[nodiscard]] absl::Status start(const detail::wait_queues::entry& e, time_ms now,
                                    std::vector<job_action>& actions) {
     record& r = jobs_[e.job];

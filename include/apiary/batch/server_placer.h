@@ -32,8 +32,7 @@ struct server_spec {
   std::uint32_t servers_per_rack = 1;  // rack r has the servers from r * servers_per_rack on
   bool anywhere = false;  // a job may span more servers than it would in an empty cluster
 
-  // OK if the cluster has a server, no server has more than max_gpus_per_node GPUs, and racks have
-  // servers; else kInvalidArgument.
+  // kInvalidArgument: no server, more than max_gpus_per_node GPUs, or racks without servers.
   [[nodiscard]] absl::Status check() const {
     if (gpus.empty()) return absl::InvalidArgumentError("a cluster needs at least one server");
     if (servers_per_rack == 0) return absl::InvalidArgumentError("a rack has 0 servers");
@@ -46,11 +45,9 @@ struct server_spec {
   }
 };
 
-// A placer that uses best fit: a job goes to the server with the fewest idle GPUs that are enough. A
-// job that is larger than every server goes to the fewest servers (alloc/server_pool.h).
-//
-// Cost: propose as server_pool::fit; commit and finish O(GPUs of the job's servers) and a hash
-//       look-up.
+// A placer that uses best fit: a job goes to the server with the fewest idle GPUs that are enough,
+// a larger one to the fewest servers (alloc/server_pool.h).
+// Cost: propose as server_pool::fit; commit and finish O(GPUs of the servers) and a hash look-up.
 class server_placer {
  public:
   // A placer for an idle cluster. kInvalidArgument: as spec.check().
@@ -72,8 +69,8 @@ class server_placer {
     if (place.empty()) return std::nullopt;
     return place;
   }
-  // The job runs at `place`. kAlreadyExists: the job runs already. kInvalidArgument: no job id, or
-  // another number of GPUs than the job wants. kAborted: the GPUs are not idle (any more).
+  // The job runs at `place`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
+  // number of GPUs than the job wants. kAborted: the GPUs are not idle (any more).
   [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
     const std::string job = absl::StrCat("job ", r.job.value);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job to commit needs an id");
@@ -131,7 +128,6 @@ class server_placer {
       largest_.push_back(size + (largest_.empty() ? 0 : largest_.back()));
     }
   }
-
   // How many servers a job of so many GPUs may span.
   [[nodiscard]] std::uint32_t max_servers(std::uint32_t gpus) const noexcept {
     if (anywhere_) return pool_.num_servers();

@@ -17,16 +17,13 @@ APIARY_NAMESPACE_BEGIN
 // the level below has a member. So a search for the next member skips empty ranges.
 //
 // Model: a 64-ary van-Emde-Boas-like trie of words, at most six levels.
-// Cost:  test O(1); set, reset, find O(log64 size), set and reset usually one word;
-//        memory size * 65/64 bits.
+// Cost:  test O(1); set, reset (usually one word), find O(log64 size); memory size * 65/64 bits.
 class summary_bitset {
  public:
   // "No member".
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
-
   // A set of size 0.
   summary_bitset() noexcept = default;
-
   // The empty set, or the full set if `value` is true. Requires: size < npos - 63.
   explicit summary_bitset(std::uint32_t size, bool value = false) : size_(size) {
     APIARY_ASSERT(size < npos - 63);
@@ -64,8 +61,7 @@ class summary_bitset {
   [[nodiscard]] bool none() const noexcept { return !any(); }
   // Whether every number below size() is a member.
   [[nodiscard]] bool all() const noexcept { return all_of(0, size_); }
-  // The number of members. Cost: O(size / 64). Keeping a count would cost more than changing a
-  // member.
+  // The number of members. Cost: O(size / 64).
   [[nodiscard]] std::uint32_t count() const noexcept { return count_of(0, size_); }
 
   // Whether i is a member.
@@ -80,17 +76,14 @@ class summary_bitset {
     words_[i / 64] |= bit(i);
     announce(i / 64);
   }
-
   // Removes i. No effect if it is not a member.
   void reset(std::uint32_t i) noexcept {
     APIARY_ASSERT(i < size_);
     words_[i / 64] &= ~bit(i);
     update(i / 64);
   }
-
   // Adds i if value is true, otherwise removes it.
   void assign(std::uint32_t i, bool value) noexcept { value ? set(i) : reset(i); }
-
   // Adds first, ..., last-1. Cost: O((last - first) / 64 + log64 size).
   void set_range(std::uint32_t first, std::uint32_t last) noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
@@ -120,7 +113,6 @@ class summary_bitset {
 
   // The least member; npos if there is none.
   [[nodiscard]] std::uint32_t find_first() const noexcept { return find_next(0); }
-
   // The least member >= i; npos if there is none. i may be size().
   [[nodiscard]] std::uint32_t find_next(std::uint32_t i) const noexcept {
     if (i >= size_) return npos;
@@ -137,7 +129,6 @@ class summary_bitset {
     }
     return npos;
   }
-
   // The greatest member <= i; npos if there is none. Requires: i < size().
   [[nodiscard]] std::uint32_t find_prev(std::uint32_t i) const noexcept {
     APIARY_ASSERT(i < size_);
@@ -157,9 +148,8 @@ class summary_bitset {
   }
 
   // The least of first, ..., last-1 that is a member of both sets; npos if there is none.
-  // Requires: equal sizes, last <= size.
-  // Cost:     O(log64 size), and one step for each pair of words in the range that both have
-  //           members but none in common.
+  // Requires: equal sizes, last <= size. Cost: O(log64 size), and one step for each pair of words
+  // in the range that both have members but none in common.
   [[nodiscard]] friend std::uint32_t find_next_of_both(const summary_bitset& a,
                                                        const summary_bitset& b, std::uint32_t first,
                                                        std::uint32_t last) noexcept {
@@ -168,8 +158,7 @@ class summary_bitset {
     return i < last ? i : npos;
   }
 
-  // Whether all of first, ..., last-1 are members (true when first == last).
-  // Cost: O((last - first) / 64 + 1).
+  // Whether all of first, ..., last-1 are members. Cost: O((last - first) / 64 + 1).
   [[nodiscard]] bool all_of(std::uint32_t first, std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
     for (; first < last; first = (first / 64 + 1) * 64) {
@@ -178,7 +167,6 @@ class summary_bitset {
     }
     return true;
   }
-
   // Whether all of first, ..., last-1 except i are members. Requires: first <= i < last.
   [[nodiscard]] bool all_but(std::uint32_t i, std::uint32_t first,
                              std::uint32_t last) const noexcept {
@@ -187,7 +175,6 @@ class summary_bitset {
     const std::uint64_t mask = range_mask(first, last);
     return ((words_[i / 64] | bit(i)) & mask) == mask;
   }
-
   // How many of first, ..., last-1 are members. Cost: O((last - first) / 64 + 1).
   [[nodiscard]] std::uint32_t count_of(std::uint32_t first, std::uint32_t last) const noexcept {
     APIARY_ASSERT(first <= last && last <= size_);
@@ -201,7 +188,6 @@ class summary_bitset {
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return words_.capacity() * sizeof(std::uint64_t);
   }
-
   friend bool operator==(const summary_bitset& a, const summary_bitset& b) noexcept {
     return a.size_ == b.size_ && a.words_ == b.words_;
   }
@@ -239,8 +225,7 @@ class summary_bitset {
   }
 
   // Updates the summaries after members were added to word i of level 0 (announce) or removed from
-  // it (update). Both always write the lowest summary: the branch "was the word empty" is
-  // unpredictable, and a mispredicted branch costs more than the store.
+  // it (update). Both always write the lowest summary: a mispredicted branch would cost more.
   void announce(std::uint32_t i) noexcept {
     for (std::uint32_t l = 1; l < depth_; ++l, i /= 64) {
       std::uint64_t& above = words_[first_[l] + i / 64];

@@ -55,7 +55,6 @@ class dense_map {
   }
   // Changes the size; new values are copies of `value`.
   void resize(std::uint32_t size, const T& value = T()) { values_.resize(size, value); }
-
   // The values in the order of their ids.
   [[nodiscard]] auto begin() noexcept { return values_.begin(); }
   // The end of the values.
@@ -64,7 +63,6 @@ class dense_map {
   [[nodiscard]] auto begin() const noexcept { return values_.begin(); }
   // The end of the values, to read.
   [[nodiscard]] auto end() const noexcept { return values_.end(); }
-
   friend bool operator==(const dense_map&, const dense_map&) = default;
 
  private:

@@ -27,7 +27,6 @@ class fast_div {
 
   // The divisor.
   [[nodiscard]] constexpr std::uint32_t divisor() const noexcept { return divisor_; }
-
   // n / divisor. Requires: n < 2^31.
   [[nodiscard]] constexpr std::uint32_t quotient(std::uint32_t n) const noexcept {
     APIARY_ASSERT(n < (std::uint32_t{1} << 31));

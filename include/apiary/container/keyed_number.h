@@ -11,10 +11,8 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A number, for example the index of an element, with the key by which it is ordered. Numbers with
-// equal keys are in ascending order, so that there is one order only. Use it instead of a sort or a
-// heap with a comparison function: a program compiles it once.
-//
+// A number, for example an index, with the key by which it is ordered. Use it instead of a sort or
+// a heap with a comparison function: a program compiles it once.
 // Cost: sort O(n log n), make_heap O(n), push and pop O(log n).
 struct keyed_number {
   std::uint64_t key = 0;     // what it is ordered by

@@ -26,7 +26,6 @@ class score_tree {
  public:
   // "No index".
   static constexpr std::uint32_t npos = ~std::uint32_t{0};
-
   // A tree of size 0.
   score_tree() noexcept = default;
   // All scores are 0.
@@ -96,11 +95,9 @@ class score_tree {
       i = i * block + find_in_block(first_[l] + std::size_t{i} * block, score);
     return i;
   }
-
-  // The same for the members of `allowed` only.
-  // Requires: allowed.size() == size().
-  // Cost:     as best() if one with the highest score is allowed. Otherwise one step for each block
-  //           that may contain a better one than the best found so far, at most size/64 blocks.
+  // The same for the members of `allowed` only. Requires: allowed.size() == size().
+  // Cost: as best() if one with the highest score is allowed, otherwise one step for each block
+  //       that may contain a better one than the best found so far, at most size/64 blocks.
   [[nodiscard]] std::uint32_t best_of(const summary_bitset& allowed) const noexcept {
     APIARY_ASSERT(allowed.size() == size_);
     if (candidates_ == 0) return npos;
@@ -158,8 +155,7 @@ class score_tree {
   }
   [[nodiscard]] std::uint8_t top() const noexcept { return block_max(first_[depth_ - 1]); }
 
-  // Searches block b of level l in index order and keeps the first allowed index with the best
-  // score.
+  // Searches block b of level l in order and keeps the first allowed index with the best score.
   void search(std::uint32_t l, std::uint32_t b, const summary_bitset& allowed,
               found& result) const noexcept {
     const std::size_t at = first_[l] + std::size_t{b} * block;

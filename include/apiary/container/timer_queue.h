@@ -10,8 +10,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Keeps at most one time for each of the ids 0, 1, ..., and finds the earliest. Ties go to the
-// lowest id, so the order in which times were set has no effect.
+// Keeps at most one time for each of the ids 0, 1, ..., and finds the earliest (ties: lowest id).
 //
 // Model: a binary heap and the position of each id in it.
 // Cost:  set, cancel, pop O(log timers); the others O(1). Memory: 4 bytes for each id up to the
@@ -22,7 +21,6 @@ class timer_queue {
   struct timer {
     std::int64_t at = 0;   // the time
     std::uint32_t id = 0;  // the id
-
     friend constexpr bool operator==(const timer&, const timer&) noexcept = default;
   };
 

@@ -15,9 +15,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Items in order of key and then id, each with a weight. It answers prefix sums and finds the first
-// item below a weight. Use it for a queue of jobs with their sizes, or for the end times of jobs
-// with the GPUs that each frees.
+// Items in order of key and then id, with weights: prefix sums, and the first item below a weight.
 //
 // Model:    a treap (Seidel, Aragon, "Randomized search trees", Algorithmica 1996). Its priorities
 //           are a hash of the ids, so equal calls make equal trees.
@@ -31,7 +29,6 @@ class weighted_tree {
     std::int64_t key = 0;     // orders the items
     std::uint32_t id = 0;     // orders items with equal keys
     std::int64_t weight = 0;  // what the sums add up
-
     friend constexpr bool operator==(const item&, const item&) noexcept = default;
   };
   // An item and the sum of the weights of all items up to and including it.
@@ -62,7 +59,6 @@ class weighted_tree {
     const auto [low, high] = split(root_, added);
     root_ = merge(merge(low, n), high);
   }
-
   // Removes an item. Requires: there is an item with this key and id.
   void erase(std::int64_t key, std::uint32_t id) { root_ = without(root_, item{key, id, 0}); }
 
@@ -107,8 +103,7 @@ class weighted_tree {
     }
     return found;
   }
-  // The item with the least weight among those with keys from `from` to `to`. Ties go to the lowest
-  // id; nullopt if there is none.
+  // The item with the least weight, then id, with a key in [from, to]; nullopt if there is none.
   [[nodiscard]] std::optional<item> lightest(std::int64_t from, std::int64_t to) const noexcept {
     std::uint32_t n = root_;
     while (n != none && (nodes_[n].at.key < from || nodes_[n].at.key > to)) {
@@ -133,8 +128,7 @@ class weighted_tree {
     }
     return nodes_[best].at;
   }
-  // The sum of the weights of all items up to this key and id. Without an id: with keys up to
-  // `key`.
+  // The sum of the weights of all items up to this key and id (without an id: up to this key).
   [[nodiscard]] std::int64_t sum_to(
       std::int64_t key,
       std::uint32_t id = (std::numeric_limits<std::uint32_t>::max)()) const noexcept {

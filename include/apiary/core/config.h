@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Without C++20 there is one clear error: the header below does not exist, which ends the
-// compilation.
+// Without C++20 there is one clear error: the header below does not exist.
 #if (defined(_MSVC_LANG) && _MSVC_LANG < 202002L) || (!defined(_MSVC_LANG) && __cplusplus < 202002L)
 #error "apiary needs C++20: compile with -std=c++20 (Visual C++: /std:c++20) or later"
 #include <apiary_needs_cpp20>
@@ -16,9 +15,8 @@
 // The patch version.
 #define APIARY_VERSION_PATCH 0
 
-// APIARY_NAMESPACE_BEGIN, APIARY_NAMESPACE_END: the namespace of the library. It contains an inline
-// namespace for each minor version (before 1.0 a minor version may break its users), so that two
-// versions in one program do not mix silently.
+// Opens the namespace of the library and an inline one for each minor version (before 1.0 a minor
+// version may break its users), so that two versions in one program do not mix silently.
 #define APIARY_NAMESPACE_BEGIN \
   namespace apiary {           \
   inline namespace v0_2 {
@@ -30,9 +28,8 @@
 // APIARY_VERIFY(condition): if the condition is false, prints it with file and line and aborts, in
 // every build. It guards invariants: a GPU that is allocated twice is worse than a crash.
 // APIARY_ASSERT(condition): the same in builds without NDEBUG, nothing otherwise. It checks what a
-// caller must ensure ("Requires").
-// The host may define both macros, in the same way in every translation unit. Its APIARY_VERIFY
-// must evaluate the condition exactly once.
+// caller must ensure ("Requires"). The host may define both macros, in the same way in every
+// translation unit. Its APIARY_VERIFY must evaluate the condition exactly once.
 #ifndef APIARY_VERIFY
 #include <cstdio>
 #include <cstdlib>
@@ -67,8 +64,7 @@ APIARY_NAMESPACE_END
 #endif
 
 // Bodies of functions that are no templates lie in files <name>_inl.h. A program that links the
-// target apiary::compiled has APIARY_COMPILED defined: it takes these bodies from that library and
-// compiles none of them. All other programs include them with their headers.
+// target apiary::compiled (APIARY_COMPILED) takes them from that library; others include them.
 #ifdef APIARY_COMPILED
 #define APIARY_INLINE
 #else

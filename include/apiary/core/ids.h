@@ -10,8 +10,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A 32-bit index. Ids with different tags are different types. A default-constructed id is not
-// valid.
+// A 32-bit index. Ids with different tags are different types.
 template <class Tag>
 struct id {
   std::uint32_t value = ~std::uint32_t{0};  // the index; all bits set: not valid
@@ -20,7 +19,6 @@ struct id {
   constexpr id() noexcept = default;
   // The id with this index.
   constexpr explicit id(std::uint32_t v) noexcept : value(v) {}
-
   // Whether the id names something.
   [[nodiscard]] constexpr bool valid() const noexcept { return value != ~std::uint32_t{0}; }
   friend constexpr auto operator<=>(id, id) noexcept = default;

@@ -47,7 +47,6 @@ class rng {
     state_[3] = rotate(state_[3], 45);
     return result;
   }
-
   // Uniform over 0, ..., n-1, without bias. Requires: n > 0.
   constexpr std::uint32_t uniform(std::uint32_t n) noexcept {
     APIARY_ASSERT(n > 0);
@@ -58,9 +57,7 @@ class rng {
         return static_cast<std::uint32_t>(product >> 32);
     }
   }
-
-  // Shuffles a random-access container uniformly (Fisher-Yates). Unlike std::shuffle it gives the
-  // same order on every platform.
+  // Shuffles a random-access container uniformly (Fisher-Yates), alike on every platform.
   template <class Container>
   constexpr void shuffle(Container& items) {
     for (std::size_t i = items.size(); i > 1; --i) {

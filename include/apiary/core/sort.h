@@ -13,9 +13,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Sorts in ascending order; equal values keep their order. One function for each type of values and
-// order, where std::sort needs ten and std::stable_sort fifteen: a program that schedules gangs has
-// thirty such types and orders.
+// Sorts in ascending order; equal values keep their order. It compiles to one function for each
+// type and order, where std::sort needs ten and std::stable_sort fifteen.
 // Requires: T has a default value. Cost: O(n log n) and a buffer of n values, if n > 8.
 template <class T, class Less = std::less<>>
 void merge_sort(std::vector<T>& values, const Less& less = {}) {

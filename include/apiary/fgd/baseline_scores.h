@@ -31,9 +31,8 @@ struct tightest_gpus {
 };
 
 // BestFit: the node with the least CPU and GPU left after the placement. Score:
-// 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), where 128,000 thousandths of a core and 8 GPUs are
-// the largest node of the published cluster; 0 where more than that is left. The published scores are stretched to 0..100 over the feasible nodes
-// before the best is taken, which changes neither the best nor its ties.
+// 100 * (1 - (cpu / 128000 + gpu / 8000) / 2), thousandths relative to the largest published node;
+// 0 where more is left. The published scores are stretched to 0..100: the same choice.
 struct best_fit : tightest_gpus {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
@@ -62,10 +61,9 @@ struct dot_prod : tightest_gpus {
   }
 };
 
-// GpuPacking: shared GPUs first, then free GPUs on used nodes, then idle nodes. The score is, in this
-// order, 100 minus a tenth of the percentage left on the GPU, 50 minus the free GPUs that the task
-// takes, or 33 minus the free GPUs of the node. With at most max_gpus_per_node GPUs these ranges do
-// not overlap. This is Gandiva's packing as the FGD paper describes it.
+// GpuPacking: shared GPUs first, then free GPUs on used nodes, then idle nodes: Gandiva's packing
+// as the FGD paper describes it. The score is, in this order, 100 minus a tenth of the percentage
+// left on the GPU, 50 minus the free GPUs that the task takes, or 33 minus the node's free GPUs.
 struct gpu_packing : tightest_gpus {
   // The score of node n.
   [[nodiscard]] std::uint32_t score(const node_table& nodes, node_id n,
@@ -103,7 +101,6 @@ class random_fit {
  public:
   // Equal seeds give equal decisions.
   explicit random_fit(std::uint64_t seed) noexcept : random_(seed) {}
-
   // Nothing to keep.
   void update(const node_table&, node_id) const noexcept {}
   // The same score for every node.
@@ -111,8 +108,7 @@ class random_fit {
                                     const task_request&) const noexcept {
     return 0;
   }
-  // Any candidate, one in `*allowed` if that is not null; replaces "the lowest id of the highest
-  // score".
+  // Any candidate, one in `*allowed` if that is not null.
   [[nodiscard]] std::uint32_t choose(const score_tree& candidates, const summary_bitset* allowed) {
     return candidates.random_candidate(random_, allowed);
   }

@@ -8,8 +8,7 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// FGD: each task goes to the node and GPU where it adds least to the fragmentation of the cluster,
-// measured against a typical mix of tasks.
+// FGD: each task goes to the node and GPU where it adds least to the fragmentation of the cluster.
 //
 //   fgd::create(nodes, fragmentation_gradient(fragmentation(task_mix::from_history(history))))
 //

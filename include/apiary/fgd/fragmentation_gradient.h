@@ -21,14 +21,12 @@ APIARY_NAMESPACE_BEGIN
 // fragmentation of node n. A task with a fraction of a GPU gets the score of its best GPU, and the
 // first GPU with that score.
 //
-// The score is exact. F is an integer here (metric/fragmentation.h), and the sigmoid becomes 99
-// integer thresholds. Only the threshold at 0, where the sigmoid is exactly one half, can be met
-// exactly. The thresholds are logarithms that are rounded up, so a threshold within the last bit of a
-// double of an integer could differ by one between mathematical libraries.
+// The score is exact: F is an integer here (metric/fragmentation.h), and the sigmoid becomes 99
+// integer thresholds. They are logarithms rounded up: one within the last bit of a double of an
+// integer could differ by one between mathematical libraries.
 //
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 4. Difference: placements that do not
-//        change F all score 50 here. In the published simulator the last bit of a double decides
-//        between 49 and 50.
+//        change F all score 50 here; in the published simulator 49 or 50, by the last bit.
 // Cost:  score and update as fragmentation::usable; 8 bytes for each node.
 class fragmentation_gradient {
  public:
@@ -57,7 +55,6 @@ class fragmentation_gradient {
     }
     return to_score(best);
   }
-
   // The GPUs of node n that give this score.
   [[nodiscard]] std::uint32_t gpu_mask(const node_table& nodes, node_id n,
                                        const task_request& task) const noexcept {
@@ -74,8 +71,7 @@ class fragmentation_gradient {
     return std::uint32_t{1} << i;
   }
 
-  // What a change of a node adds to fragmentation: W * (F after - F before), W the total weight of
-  // the mix.
+  // What a change of a node adds: W * (F after - F before), W the total weight of the mix.
   [[nodiscard]] std::int64_t cost(const node_state& before,
                                   const node_state& after) const noexcept {
     return static_cast<std::int64_t>(metric_.weighted(after) - metric_.weighted(before));

@@ -55,7 +55,7 @@ inline constexpr std::uint32_t max_gang_tasks = 1'000'000;
   return absl::InvalidArgumentError(
       absl::StrCat("a gang has ", tasks, " tasks; the limit is ", max_gang_tasks));
 }
-// OK, or kInvalidArgument for a gang, a tree or a node level that do not go together.
+// OK, or kInvalidArgument for a gang, a tree or a node level that do not match.
 template <CellTree Tree>
 [[nodiscard]] absl::Status check_gang(const topology_constraints& gang, const Tree& tree,
                                       level_t node_level, std::uint32_t nodes) {
@@ -76,7 +76,6 @@ template <CellTree Tree>
 // The decision about a gang.
 struct shared_gang_plan {
   plan_result result = plan_result::wait;  // bind or wait
-
   // If the result is bind: one placement for each task. Within a slice, tasks are consecutive.
   std::vector<task_placement> placements{};
   // True: no placement at the same level costs less by the score's cost(). False: not known.
@@ -85,18 +84,15 @@ struct shared_gang_plan {
   // If the result is wait: `never` if one task of the gang fits no node even if all nodes are idle
   // and healthy, `undecided` if the search used up its budget, otherwise `busy`.
   wait_reason reason = wait_reason::busy;
-  // If the result is wait and the reason is not `undecided`: a proof for
-  // proof_check(tree, node_level, nodes(), gang).
+  // If it waits, unless `undecided`: a proof for proof_check(tree, node_level, nodes(), gang).
   infeasibility_proof proof{};
 };
 
 // A gpu_sharing_scheduler that also places gangs. All tasks of a gang run at once, or none does.
 //
-// A gang without topology constraints is tried greedily first: its tasks, largest first, each on
-// the node with the best score. If that fails, or if there are constraints, shared_gpu_fit searches
-// exactly. It minimizes the sum of the score's cost(before, after), if the score has one, or proves
-// that the gang does not fit. If the search uses up its budget, it still returns a placement where
-// it has found one.
+// A gang without topology constraints is tried greedily, task by task. If that fails, or if there
+// are constraints, shared_gpu_fit searches exactly, for the least sum of the score's
+// cost(before, after) if it has one. If the budget ends, the best placement found so far counts.
 //
 // Cost:    the greedy try costs a propose for each task; then as shared_gpu_fit.
 // Example: examples/shared_gang.cpp
@@ -120,17 +116,15 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
 
   using base::propose;
   // Where all tasks of the gang would run now, or why the gang waits. Changes no placement. Node i
-  // is cell i of `node_level` in the tree.
-  // kInvalidArgument: a task is not valid(); more than max_tasks tasks; constraints that the
-  // tree does not allow; or the tree has another number of nodes.
+  // is cell i of `node_level`. kInvalidArgument: a task is not valid(); more than max_tasks tasks;
+  // constraints that the tree does not allow; or the tree has another number of nodes.
   template <CellTree Tree>
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
       const topology_constraints& gang, const Tree& tree, level_t node_level = 0,
       std::uint64_t budget = default_gang_budget) {
     return decide(gang, tree, node_level, nullptr, budget);
   }
-  // The same on the nodes in `suggested` only. A proof is then a proof for
-  // suggested_nodes(suggested).
+  // The same on the nodes in `suggested` only; a proof is then for suggested_nodes(suggested).
   // kInvalidArgument also: `suggested` does not have one bit for each node.
   template <CellTree Tree>
   [[nodiscard]] absl::StatusOr<shared_gang_plan> propose(
@@ -150,14 +144,12 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return propose(gang, uniform_tree{nodes_.size()}, 0, suggested, budget);
   }
 
-  // Applies a plan for one task; as gpu_sharing_scheduler::commit. kAlreadyExists also: a gang with
-  // this job id runs.
+  // As gpu_sharing_scheduler::commit. kAlreadyExists also: a gang with this job id runs.
   absl::Status commit(const task_request& task, const task_plan& plan) {
     if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
     return base::commit(task, plan);
   }
-  // The task runs at `where`; as gpu_sharing_scheduler::commit. kAlreadyExists also: a gang with
-  // this job id runs.
+  // The same at `where`.
   absl::Status commit(const task_request& task, placement where) {
     if (gangs_.contains(task.job.value)) return detail::runs_already(task.job);
     return base::commit(task, where);
@@ -169,11 +161,9 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return absl::InvalidArgumentError(
         absl::StrCat("gang ", job.value, ": a plan to wait cannot be committed"));
   }
-  // All tasks of the gang run at `placements`, or, after an error, none. The topology constraints
-  // are not checked again.
-  // kInvalidArgument: no job id, no task, a task that is not valid(), or not one placement for each
-  // task. kAlreadyExists: the job runs already. kNotFound: there is no such node. kAborted: a
-  // placement is not free for its task (any more).
+  // All tasks of the gang run at `placements`, or, after an error, none. Does not check topology
+  // constraints. kInvalidArgument: no job id, no task, a task not valid(), or not one placement a
+  // task. kAlreadyExists: the job runs. kNotFound: no such node. kAborted: a placement is not free.
   absl::Status commit(job_id job, const topology_constraints& gang,
                       std::span<const task_placement> placements) {
     APIARY_RETURN_IF_ERROR(detail::check_tasks(gang));
@@ -206,8 +196,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return absl::OkStatus();
   }
 
-  // A copy of the nodes in which every node that is not suggested is bad.
-  // Requires: one bit for each node.
+  // A copy of the nodes in which all nodes not suggested are bad. Requires: one bit for each node.
   [[nodiscard]] node_table suggested_nodes(const summary_bitset& suggested) const {
     node_table copy = nodes_;
     for (const node_id n : copy.ids()) copy[n].healthy = copy[n].healthy && suggested.test(n.value);
@@ -297,7 +286,6 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
       if (m.tasks > 0 && !base::fits_some_idle_node(m.task())) return false;
     return true;
   }
-
   [[nodiscard]] static bool without_constraints(const topology_constraints& gang) {
     const auto free = [](const constrained_task_group& m) {
       return m.slices.empty() && m.spread.empty() && m.leader == no_task_group;
@@ -305,8 +293,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return gang.required == any_level && gang.preferred == any_level &&
            std::all_of(gang.groups.begin(), gang.groups.end(), free);
   }
-  // Places the tasks one after the other, those with the most GPUs first. Empty if one does not
-  // fit.
+  // Places the tasks one after the other, most GPUs first. Empty if one does not fit.
   [[nodiscard]] std::vector<task_placement> place_one_by_one(const topology_constraints& gang,
                                                              const summary_bitset* suggested) {
     std::vector<std::uint32_t> order(gang.groups.size());

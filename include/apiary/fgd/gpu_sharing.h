@@ -27,19 +27,14 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Places tasks one at a time. Each task goes to the node with the best score for it. The scheduler
-// knows which task runs where, and which nodes are bad. fgd/gang_sharing.h adds gangs.
+// Places each task on the node with the best score for it. The scheduler knows which task runs
+// where, and which nodes are bad. fgd/gang_sharing.h adds gangs. A call with a wrong argument
+// returns an error and changes nothing. A task that does not fit now has a plan to wait, no error.
 //
-// A call with a wrong argument returns an error and changes nothing. A task that does not fit now
-// is not an error: its plan says `wait`.
-//
-// Requires: no concurrent calls. propose() is not const: it updates cached scores. It changes no
-//           placement.
+// Requires: no concurrent calls: propose() updates cached scores.
 // Cost:     propose: one score for each node that changed since the last task of this kind, then
-//           O(log64 nodes). The scheduler caches the scores for max_kinds
-//           kinds of request, about one byte for each node and kind. A request of another kind
-//           scans all nodes once and replaces the least recently used kind. A task that waits
-//           costs O(bad nodes) more, and one scan of the nodes for each cached kind.
+//           O(log64 nodes). max_kinds kinds of request are cached, about one byte for each node and
+//           kind; another kind scans all nodes once. A task that waits costs O(bad nodes) more.
 //           commit, finish, mark_bad, mark_healthy: O(GPUs of a node) and a hash look-up.
 // Example:  examples/own_policy.cpp
 template <NodeScore Score>
@@ -55,14 +50,12 @@ class gpu_sharing_scheduler {
     return gpu_sharing_scheduler(std::move(nodes), std::move(score));
   }
 
-  // Where the task would run now, or why it waits. Changes no placement.
-  // kInvalidArgument: the task is not valid().
+  // Where the task would run, or why it waits. Changes no placement. kInvalidArgument: not valid().
   [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task) {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
     return decide(task, nullptr);
   }
-  // The same on the nodes in `suggested` only (one bit for each node).
-  // kInvalidArgument: the task is not valid(), or `suggested` has another number of bits.
+  // The same on the nodes in `suggested` only. kInvalidArgument also: not one bit for each node.
   [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task,
                                                   const summary_bitset& suggested) {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
@@ -77,10 +70,9 @@ class gpu_sharing_scheduler {
     return absl::InvalidArgumentError(
         absl::StrCat(detail::name_of(task.job), ": a plan to wait cannot be committed"));
   }
-  // The task runs at `where`, which the host chose, for example after a restart.
-  // kInvalidArgument: the task is not valid() or has no job id. kAlreadyExists: the job runs
-  // already. kNotFound: there is no such node. kAborted: the GPUs, CPU or memory are not free (any
-  // more), or the node is bad.
+  // The task runs at `where`, which the host chose, for example after a restart. kInvalidArgument:
+  // the task is not valid() or has no job id. kAlreadyExists: the job runs. kNotFound: no such
+  // node. kAborted: the GPUs, CPU or memory are not free, or the node is bad.
   absl::Status commit(const task_request& task, placement where) {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
     if (!task.job.valid()) return absl::InvalidArgumentError("a task to commit needs a job id");
@@ -103,12 +95,10 @@ class gpu_sharing_scheduler {
     return absl::OkStatus();
   }
 
-  // A bad node gets no new task; its tasks continue. Repeated calls change nothing.
-  // kNotFound: there is no such node.
+  // A bad node gets no new task; its tasks continue. kNotFound: there is no such node.
   absl::Status mark_bad(node_id n) { return set_health(n, false); }
   // The node gets new tasks again. kNotFound: there is no such node.
   absl::Status mark_healthy(node_id n) { return set_health(n, true); }
-
   // The nodes and what is left of each.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
   // The score that chooses among nodes.
@@ -128,7 +118,6 @@ class gpu_sharing_scheduler {
     task_request task;  // the task
     placement where;    // where it runs
   };
-
   // All nodes as they are in the table.
   gpu_sharing_scheduler(node_table nodes, Score score)
       : nodes_(std::move(nodes)), placer_(nodes_, std::move(score)), bad_(nodes_.size()) {

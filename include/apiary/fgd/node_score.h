@@ -17,15 +17,13 @@ APIARY_NAMESPACE_BEGIN
 //
 // | expression              | meaning                                             | cost         |
 // |-------------------------|-----------------------------------------------------|--------------|
-// | s.update(nodes, n)      | called once for each node at the start, and after   | O(GPUs of n) |
-// |                         | each change of n                                    |              |
-// | c.score(nodes, n, t)    | 0, ..., max_score; depends only on t and on the     | O(GPUs of n) |
-// |                         | state of n                                          |              |
+// | s.update(nodes, n)      | called first for each n, and after each change of n | O(GPUs of n) |
+// | c.score(nodes, n, t)    | 0, ..., max_score; depends on t and nodes[n] only   | O(GPUs of n) |
 // | s.gpu_mask(nodes, n, t) | the GPUs of n that t would get, as a bit mask       | O(GPUs of n) |
 //
 // Two more functions are optional:
-// s.choose(candidates, allowed) replaces "the lowest id of the highest score". It returns an index of
-// the score_tree `candidates`, one in `*allowed` if that is not null, or npos.
+// s.choose(candidates, allowed) returns the index of the node that gets the task: one of the
+// score_tree `candidates`, in `*allowed` if that is not null, or npos.
 // s.cost(before, after) returns the cost of a change of a node as a std::int64_t. A
 // gang_sharing_scheduler minimizes its sum. It may depend only on what is left on the node.
 template <class S>

@@ -13,16 +13,13 @@
 APIARY_NAMESPACE_BEGIN
 
 // The measure of metric/fragmentation.h, summed in double in the order of the published simulator.
-// Use it to reproduce published figures and to see the classes; to schedule, use
-// metric/fragmentation.h. Two placements with exactly equal fragmentation may differ here in the last
-// bit, and the published decisions depend on that bit.
-//
+// Use it to reproduce published figures, which depend on the last bit, and to see the classes.
 // Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3, and the simulator of its authors.
 // Cost:  O(kinds of the mix * GPUs of the node).
 class published_fragmentation {
  public:
-  // Why what is left of the GPUs of a node is useless to a typical mix of tasks, in thousandths of
-  // GPUs. Each kind of task counts with its probability, in the first class that matches:
+  // Why a mix of tasks cannot use what is left of the GPUs of a node, in thousandths of GPUs. Each
+  // kind of task counts with its probability, in the first class that matches:
   //
   // | class | a kind m of the mix on the node             | counts                         |
   // |-------|---------------------------------------------|--------------------------------|
@@ -79,7 +76,6 @@ class published_fragmentation {
     }
     return f;
   }
-
   // F(n) in thousandths of GPUs.
   [[nodiscard]] double operator()(const node_state& node) const noexcept {
     return classes(node).fragmentation();

@@ -21,7 +21,6 @@ APIARY_NAMESPACE_BEGIN
 // The score of fgd/fragmentation_gradient.h with F in double (fgd/published_fragmentation.h). It
 // reproduces the published decisions exactly if the compiler does not contract double arithmetic
 // (x86-64 without FMA, or -ffp-contract=off). To schedule, use fragmentation_gradient.
-//
 // Cost: score O(kinds of the mix * GPUs of the node * distinct fractions left).
 class published_fragmentation_gradient {
  public:
@@ -65,7 +64,6 @@ class published_fragmentation_gradient {
     }
     return found;
   }
-
   [[nodiscard]] choice rated(const node_state& before, node_id n, const task_request& task,
                              std::uint32_t gpus) const noexcept {
     node_state node = before;

@@ -21,7 +21,6 @@ APIARY_NAMESPACE_BEGIN
 struct buddy_fragmentation {
   // The most levels that a tree can have.
   static constexpr level_t max_levels = 32;
-
   // Nothing is free.
   buddy_fragmentation() = default;
   // Measures a uniform tree with free[l] free cells of each level l. Cost: O(levels).
@@ -59,7 +58,6 @@ struct buddy_fragmentation {
     if (all == 0) return 0;
     return 1 - static_cast<double>(leaves_from(l)) / static_cast<double>(all);
   }
-
   friend bool operator==(const buddy_fragmentation&, const buddy_fragmentation&) = default;
 
  private:

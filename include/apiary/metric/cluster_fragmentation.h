@@ -16,8 +16,7 @@ APIARY_NAMESPACE_BEGIN
 // Keeps the fragmentation of a whole cluster: the sum of F over all nodes, times the total weight W
 // of the task mix. The sum is an exact integer, so it does not drift.
 //
-// Requires: W * 1000 * (GPUs of the cluster) < 2^64. With a history of 10^6 tasks that allows 10^10
-//           GPUs.
+// Requires: W * 1000 * (GPUs of the cluster) < 2^64; a history of 10^6 tasks allows 10^10 GPUs.
 // Cost:     update as fragmentation::weighted; total O(1). Memory: 8 bytes for each node.
 // Example:  examples/fragmentation.cpp
 class cluster_fragmentation {

@@ -25,17 +25,14 @@ APIARY_NAMESPACE_BEGIN
 //
 // A kind can use nothing of the node if it requests no GPU, does not accept the node's GPU model,
 // or finds too little CPU or too few GPUs there. Any other kind can use the GPUs that have at least
-// its fraction left. With integer weights c_m = W * p_m, where W is their sum, W * F is an integer.
+// its fraction left. With integer weights W * p_m, where W is their sum, W * F is an integer.
+// Tables give W * (left - F): kinds for one GPU add left * H[left] for each GPU, kinds for several
+// whole GPUs add 1000 * free * M[free].
 //
-// Small tables give what the kinds can use, W * (left - F): kinds for one GPU add left * H[left]
-// for each GPU, and kinds for several whole GPUs add 1000 * free * M[free].
-//
-// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3. Differs: integers instead of
-//        doubles.
+// Model: "Beware of Fragmentation" (USENIX ATC 2023), section 3. Differs: integers, no doubles.
 // Cost:  O(GPUs of a node) look-ups and O(log distinct CPU demands). Construction O(kinds of the
 //        mix + table). Memory: (distinct CPU demands + 1) * (distinct fractions + 18) * 4 bytes and
-//        2 KiB of ranks for each group of GPU models that serve the same kinds; 5 KiB for the openb
-//        trace.
+//        2 KiB for each group of GPU models that serve the same kinds; 5 KiB for the openb trace.
 // Example: examples/fragmentation.cpp
 class fragmentation {
  public:
@@ -49,8 +46,7 @@ class fragmentation {
     }
   }
 
-  // The size of the tables for a mix, in bytes, without their ranks. Check it before you construct
-  // a fragmentation from a mix that a user supplies.
+  // The size of the tables for a mix, in bytes, without ranks. Check it first for a user's mix.
   [[nodiscard]] static std::uint64_t table_bytes(const task_mix& mix) {
     std::uint64_t bytes = 0;
     for (gpu_model model = 0; model < max_gpu_models; ++model) {
@@ -65,7 +61,6 @@ class fragmentation {
     for (const table& t : tables_) bytes += t.counts.size() * sizeof(std::uint32_t);
     return bytes;
   }
-
   // W, the sum of the weights.
   [[nodiscard]] std::uint64_t total_weight() const noexcept { return total_weight_; }
 
@@ -97,7 +92,6 @@ class fragmentation {
     const std::uint32_t* several_ = nullptr;  // M by number of free GPUs
     const std::uint16_t* ranks_ = nullptr;    // of fractions left
   };
-
   // The row for nodes of this GPU model with `cpu_left` thousandths of a core left.
   [[nodiscard]] row row_of(gpu_model model, std::uint32_t cpu_left) const noexcept {
     APIARY_ASSERT(model < max_gpu_models);
@@ -125,8 +119,7 @@ class fragmentation {
   }
 
  private:
-  // The distinct demands for CPU and for a fraction of one GPU of the kinds that a GPU model serves,
-  // in ascending order.
+  // The distinct demands for CPU and for a fraction of a GPU of the kinds that a model serves.
   struct demands {
     std::vector<std::uint32_t> cpus, fractions;
 
@@ -139,8 +132,7 @@ class fragmentation {
       sort_unique(cpus);
       sort_unique(fractions);
     }
-    // Where M begins in a row of the table; the length of a row; the number of entries of the
-    // table.
+    // Where M begins in a row of the table, the length of a row, the entries of the table.
     [[nodiscard]] std::size_t several() const noexcept { return fractions.size() + 1; }
     [[nodiscard]] std::size_t row_size() const noexcept {
       return several() + max_gpus_per_node + 1;
@@ -162,8 +154,7 @@ class fragmentation {
       const std::size_t several = asked.several();
       row_size = asked.row_size();
       counts.assign((cpus.size() + 1) * row_size, 0);
-      // Count each kind at the first entry where it fits; then sum along CPU and along fractions or
-      // GPUs.
+      // Counts each kind at the first entry where it fits; then sums along CPU, fractions, GPUs.
       for (const task_mix::weighted_kind& t : mix.tasks()) {
         if (!serves(model, t.kind) || t.kind.gpus > max_gpus_per_node) continue;
         const std::size_t at =

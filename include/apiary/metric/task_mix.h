@@ -20,8 +20,7 @@ struct task_kind {
   milli_gpu gpu_milli = 0;       // of each GPU
   std::uint32_t gpus = 0;        // 0: no GPU
   model_set models = any_model;  // GPU models that it accepts
-  // The number of the text that stated the GPU models, in ascending order of the texts. Kinds with
-  // the same models in different words are different, as in the published simulator.
+  // The rank of the text that stated the GPU models: other words make another kind, as published.
   std::uint32_t spec = 0;
 
   // As task_request::valid().
@@ -33,8 +32,7 @@ struct task_kind {
 
 // The target workload of a fragmentation metric: kinds of tasks with weights.
 //
-// Model:   "Beware of Fragmentation" (USENIX ATC 2023), section 3.2: the most frequent kinds of a
-//          history.
+// Model:   "Beware of Fragmentation" (USENIX ATC 2023), section 3.2.
 // Example: examples/fragmentation.cpp
 class task_mix {
  public:
@@ -62,9 +60,8 @@ class task_mix {
   }
 
   // The most frequent kinds of a history, as few as cover `coverage_percent` of its tasks. Ties go
-  // to the greater (cpu_milli, gpu_milli, gpus, spec, models).
-  // Requires: every kind is valid().
-  // Cost:     O(n log n).
+  // to the greater (cpu_milli, gpu_milli, gpus, spec, models). Requires: every kind is valid().
+  // Cost: O(n log n).
   [[nodiscard]] static task_mix from_history(std::span<const task_kind> seen,
                                              std::uint32_t coverage_percent = 95) {
     const auto before = [](const weighted_kind& a, const weighted_kind& b) {

@@ -31,9 +31,8 @@ struct job_request {
   std::int32_t priority = 0;    // a higher priority runs earlier
   std::uint32_t gpus = 1;       // whole GPUs
   time_ms estimate = max_time;  // the longest time that it runs, according to its owner
-  // It can use up to this many GPUs if they are idle. A value below `gpus` means `gpus`.
-  std::uint32_t max_gpus = 0;
-  std::uint32_t weight = 1;  // of its time slices if jobs are time-shared: 1, ..., 1000
+  std::uint32_t max_gpus = 0;   // it can use up to so many idle GPUs; below `gpus`: `gpus`
+  std::uint32_t weight = 1;     // of its time slices if jobs are time-shared: 1, ..., 1000
 };
 
 // Where a job runs: each of its nodes once, with the GPUs that it has there.
@@ -50,8 +49,7 @@ enum class delay_cause : std::uint8_t {
 // Waiting time by cause.
 struct delays {
   static constexpr std::size_t num_causes = 4;  // the number of causes
-
-  std::array<time_ms, num_causes> by_cause{};  // waiting time, by delay_cause
+  std::array<time_ms, num_causes> by_cause{};   // waiting time, by delay_cause
 
   // The time of one cause.
   [[nodiscard]] constexpr time_ms operator[](delay_cause c) const noexcept {
@@ -121,7 +119,6 @@ struct job_action {
   job_id job{};             // the job
   job_placement where{};    // empty for suspend and unpack
   delays waited{};          // for start and pack: waiting time since submit or the last stop
-
   friend bool operator==(const job_action&, const job_action&) = default;
 };
 

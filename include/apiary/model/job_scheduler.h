@@ -28,7 +28,7 @@ APIARY_NAMESPACE_BEGIN
 // | s.mark_healthy(n, t)    | the server is healthy again                                    |
 // | s.decide(t, actions)    | appends the actions that the host must do now                  |
 // | s.wake()                | when decide must be called next even if nothing happens: later |
-// |                         | than the last decide, or max_time                               |
+// |                         | than the last decide, or max_time                              |
 // | s.total_gpus()          | GPUs of the cluster                                            |
 template <class S>
 concept JobScheduler = requires(S& s, const S& constant, const job_request& r, job_id j, node_id n,

@@ -25,13 +25,11 @@ struct node_shape {
   std::uint32_t gpus = 0;  // at most max_gpus_per_node
   gpu_model model = 0;     // below max_gpu_models; ignored if gpus == 0
 
-  // Whether a node of this shape could run the task if it were idle and healthy.
-  // Requires: task.valid().
+  // Whether such a node could run the task if idle and healthy. Requires: task.valid().
   [[nodiscard]] constexpr bool fits(const task_request& task) const noexcept {
     if (!task.host().fits_in(host)) return false;
     return !task.wants_gpu() || (task.gpus <= gpus && (task.models >> model & 1) != 0);
   }
-
   friend constexpr bool operator==(const node_shape&, const node_shape&) noexcept = default;
 };
 
@@ -43,8 +41,7 @@ struct alignas(64) node_state {
   std::uint8_t gpus = 0;  // number of GPUs
   gpu_model model = 0;    // model of all its GPUs
   bool healthy = true;    // false: nothing may start here
-  // The sizes of the GPU tasks that run here: bit 0 is set if there are tasks with a fraction of a
-  // GPU, bit k if there are tasks with k whole GPUs.
+  // The sizes of the GPU tasks that run here: bit 0: a fraction of a GPU, bit k: k whole GPUs.
   std::uint32_t task_sizes = 0;
 
   // Free thousandths of each GPU.
@@ -55,9 +52,8 @@ struct alignas(64) node_state {
   [[nodiscard]] bool accessible(model_set models) const noexcept {
     return gpus != 0 && (models >> model & 1) != 0;
   }
-  // Whether the node can run the task now: it is healthy, has enough CPU and memory left, has a GPU
-  // model that the task accepts, and enough GPUs have `task.gpu_milli` left.
-  // Requires: task.valid().
+  // Whether the node can run the task now: it is healthy, with enough CPU, memory and GPUs of an
+  // accepted model left. Requires: task.valid().
   [[nodiscard]] bool fits(const task_request& task) const noexcept {
     if (!healthy || !task.host().fits_in(left)) return false;
     if (!task.wants_gpu()) return true;
@@ -66,8 +62,7 @@ struct alignas(64) node_state {
     for (const milli_gpu left_here : gpu_left) enough += left_here >= task.gpu_milli ? 1 : 0;
     return enough >= task.gpus;
   }
-  // The `count` lowest-numbered GPUs that are completely free, as a mask (bit i: GPU i).
-  // Requires: at least `count` GPUs are free.
+  // The `count` lowest free GPUs as a mask (bit i: GPU i). Requires: so many are free.
   [[nodiscard]] std::uint32_t first_free_gpus(std::uint32_t count) const noexcept {
     std::uint32_t mask = 0;
     for (std::uint32_t i = 0; i < gpus && count > 0; ++i) {
@@ -78,8 +73,7 @@ struct alignas(64) node_state {
     APIARY_ASSERT(count == 0);
     return mask;
   }
-  // The GPU with the least left among those with at least `milli` thousandths left, as a mask. Ties
-  // go to the lowest number. Requires: there is such a GPU.
+  // The mask of the (lowest) GPU with the least left of at least `milli`. Requires: there is one.
   [[nodiscard]] std::uint32_t tightest_gpu(milli_gpu milli) const noexcept {
     std::uint32_t best = max_gpus_per_node;
     for (std::uint32_t i = 0; i < gpus; ++i) {
@@ -89,7 +83,6 @@ struct alignas(64) node_state {
     APIARY_ASSERT(best < max_gpus_per_node);
     return std::uint32_t{1} << best;
   }
-
   // Free thousandths of all GPUs together.
   [[nodiscard]] std::uint32_t total_gpu_left() const noexcept {
     std::uint32_t sum = 0;
@@ -108,8 +101,7 @@ static_assert(sizeof(node_state) == 64);
 
 // The nodes of a cluster and what the tasks on them leave free. Ids are given in the order of add.
 //
-// Cost: can_place, place and remove O(GPUs of a node), the others O(1). Memory: 148 bytes for each
-//       node.
+// Cost: can_place, place, remove O(GPUs of a node), the others O(1). Memory: 148 bytes a node.
 class node_table {
  public:
   // Adds a node without tasks. Returns its id.
@@ -135,7 +127,6 @@ class node_table {
   [[nodiscard]] bool contains(node_id n) const noexcept { return shapes_.contains(n); }
   // GPUs of all nodes, free or not.
   [[nodiscard]] std::uint64_t total_gpus() const noexcept { return total_gpus_; }
-
   // The resources of node n when nothing runs on it.
   [[nodiscard]] const node_shape& shape(node_id n) const noexcept { return shapes_[n]; }
   // The free resources of node n.
@@ -143,8 +134,8 @@ class node_table {
   // The free resources of node n, to change.
   [[nodiscard]] node_state& operator[](node_id n) noexcept { return states_[n]; }
 
-  // Whether the task can run at exactly this placement now. The answer is false if the node does
-  // not exist or the mask does not match the task. Requires: task.valid().
+  // Whether the task can run at exactly this placement now; false also if there is no such node or
+  // the mask does not match the task. Requires: task.valid().
   [[nodiscard]] bool can_place(const task_request& task, placement where) const noexcept {
     if (!contains(where.node) || where.num_gpus() != task.gpus) return false;
     const node_state& node = states_[where.node];
@@ -155,15 +146,13 @@ class node_table {
     }
     return true;
   }
-  // Subtracts the resources of the task from the node and the GPUs of the placement.
-  // Requires: can_place(task, where).
+  // Subtracts the resources of the task. Requires: can_place(task, where).
   void place(const task_request& task, placement where) noexcept {
     APIARY_ASSERT(can_place(task, where));
     states_[where.node].left -= task.host();
     change(task, where, true);
   }
-  // Undoes place with equal arguments: the table is the same as before that call.
-  // Requires: the task is placed there.
+  // Undoes place with equal arguments. Requires: the task is placed there.
   void remove(const task_request& task, placement where) noexcept {
     node_state& node = states_[where.node];
     APIARY_ASSERT(where.num_gpus() == task.gpus && where.gpu_mask >> node.gpus == 0);
@@ -171,7 +160,6 @@ class node_table {
     APIARY_ASSERT(node.left.fits_in(shapes_[where.node].host));
     change(task, where, false);
   }
-
   friend bool operator==(const node_table&, const node_table&) = default;
 
  private:

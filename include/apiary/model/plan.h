@@ -30,7 +30,6 @@ struct task_plan {
   plan_result result = plan_result::wait;  // bind or wait
   placement where{};                       // if the result is bind
   wait_reason reason = wait_reason::busy;  // if the result is wait
-
   friend constexpr bool operator==(const task_plan&, const task_plan&) noexcept = default;
 };
 

@@ -35,7 +35,6 @@ struct task_request {
   std::uint32_t gpus = 0;        // number of GPUs
   milli_gpu gpu_milli = 0;       // of each GPU
   model_set models = any_model;  // the GPU models that it accepts
-
   // CPU and memory.
   [[nodiscard]] constexpr resources host() const noexcept { return {cpu_milli, memory_mib}; }
   // Whether it asks for a GPU.
@@ -59,8 +58,8 @@ struct task_request {
   }
 };
 
-// A group of `tasks` equal tasks of a gang. Each task takes `gpus` whole GPUs of one node. All
-// tasks of a gang run at the same time or none does.
+// A group of equal tasks of a gang, each on whole GPUs of one node. All tasks of a gang run at the
+// same time or none does.
 struct task_group {
   std::uint32_t tasks = 0;  // how many tasks
   std::uint32_t gpus = 0;   // GPUs of each task

@@ -28,18 +28,16 @@ enum class job_locality : std::uint8_t {
 struct philly_options {
   server_spec servers{};  // `anywhere` is not used; nothing of it is used with a pool of the caller
   std::vector<std::uint32_t> quotas{};  // GPUs of each tenant
-  time_ms acquire_time =
-      150'000;  // how long a job tries to get its GPUs; published: 2 to 3 minutes
-  time_ms backoff_time = 120'000;  // how long it pauses after that
+  time_ms acquire_time = 150'000;       // a job tries to get its GPUs; published: 2 to 3 minutes
+  time_ms backoff_time = 120'000;       // how long it pauses after that
   std::uint32_t max_tries = 5;  // the locality relaxes after max_tries + 1 tries; no_limit: never
   job_locality first_locality = job_locality::packed;  // of a new job
   std::uint32_t preempt_percent = 90;  // preempt if so many healthy GPUs are used; above 100: never
   std::uint32_t max_retries = 3;       // after failures of unknown cause
-
   // For max_tries: a job keeps its first locality.
   static constexpr std::uint32_t no_limit = (std::numeric_limits<std::uint32_t>::max)();
 
-  // kInvalidArgument: no tenant, quotas that add up to more than `gpus`, or a time that is not above 0.
+  // kInvalidArgument: no tenant, quotas that add up to more than `gpus`, or a time not above 0.
   [[nodiscard]] absl::Status check(std::uint64_t gpus) const {
     if (quotas.empty()) return absl::InvalidArgumentError("no tenant has a quota");
     std::uint64_t reserved = 0;

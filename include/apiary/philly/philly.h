@@ -30,42 +30,26 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The Philly scheduler. Each tenant has a quota of GPUs and a queue. A job is a gang: it gets all its
-// GPUs at once. It first waits for good locality, and the locality relaxes after some tries.
+// The Philly scheduler. Each tenant has a quota of GPUs and a queue. A job is a gang: it gets all
+// its GPUs at once. It first waits for good locality, and the locality relaxes after some tries.
 //
-// States of a waiting job:
-//   ACQUIRE  The job tries to get its GPUs at its current locality.
-//            It fits, or has collected all GPUs within acquire_time  -> RUN
-//            Otherwise it releases the collected GPUs                -> BACKOFF, tries + 1
-//   BACKOFF  After backoff_time                                      -> ACQUIRE
-//            If tries > max_tries, the locality relaxes by one step, and tries becomes 0.
+// A waiting job acquires: it starts if it fits, or if it collects all its GPUs within acquire_time.
+// Otherwise it releases what it has collected, backs off for backoff_time and acquires again. After
+// max_tries + 1 tries its locality relaxes by one step. The page says when jobs are preempted.
 //
-// Order:       jobs within their tenant's quota first; then jobs beyond it, on GPUs that stay idle.
-//              Within each group in order of arrival; a job that does not fit is passed over.
-// Collecting:  for each tenant, the first job that acquires within the quota collects: it holds the
-//              idle GPUs of the servers it aims at, and gets GPUs that become idle there before
-//              any other job. Only one job for each tenant collects, because two could hold what the
-//              other needs. The GPUs it wants count against the quota of its tenant.
-// Preemption:  before jobs beyond their quota start. If a job begins to acquire within its quota, does
-//              not fit, and at least preempt_percent of the healthy GPUs are used or collected, it
-//              preempts jobs of tenants that use more than their quota. The jobs that started last are
-//              preempted first, but no job that started at this very time and none that is not
-//              needed. A tenant falls below its quota by at most the job that crosses it.
-// Delay:       the cause is `quota` while the tenant's quota has not enough GPUs left for the job, else
-//              `capacity` or `fragmentation`; together these two are the published fragmentation delay.
-//
-// Model:       "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
-//              (USENIX ATC 2019), sections 2.3 and 3. Not published, and chosen here: max_tries, one
-//              collecting job for each tenant, and which jobs are preempted.
-// Requires:    times >= 0 that never decrease; decide() at wake() and after each time at which a job was
-//              submitted, ended or failed, a server broke or was repaired, or the pool was used.
-// Cost:        submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
-//              jobs), and a search for a placement for each job that starts and for each GPU count and
-//              locality that does not fit (O(racks log racks) for a job with several servers). Waiting
-//              jobs cost nothing: wake() is the next time at which one could get something.
-// Pool:        any ServerPool. The pool decides which GPUs a gang gets, and other users may share it.
-//              GPUs of other users count as used for preemption, but in no quota, and are never
-//              preempted.
+// Collecting: the first job of each tenant that acquires within the quota holds the idle GPUs of
+//             the servers it aims at. Only one does, because two could block each other.
+// Preemption: the jobs that started last stop first, but none that started at this very time and
+//             none that is not needed. A tenant falls below its quota by at most one job.
+// Model:      "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
+//             (USENIX ATC 2019), sections 2.3 and 3. The module's page names what we chose.
+// Requires:   times >= 0 that never decrease; decide() at wake() and after each time at which a job
+//             was submitted, ended or failed, a server broke or was repaired, or the pool was used.
+// Cost:       submit, finish: O(log jobs). decide: O(tenants * distinct GPU counts) steps of O(log
+//             jobs), and a search for a placement for each job that starts and for each GPU count
+//             and locality that does not fit (O(racks log racks) for a job with several servers).
+// Pool:       any ServerPool. It decides which GPUs a gang gets. GPUs of other users of the pool
+//             count as used for preemption, but in no quota, and are never preempted.
 template <ServerPool Pool>
 class philly_scheduler {
  public:
@@ -102,8 +86,8 @@ class philly_scheduler {
     return philly_scheduler(options, std::move(pool));
   }
 
-  // A job arrives. kInvalidArgument: no job id, no such tenant, no GPUs, or more than the cluster has.
-  // kAlreadyExists: a job with this id waits or runs.
+  // A job arrives. kInvalidArgument: no job id, no such tenant, no GPUs, or more than the cluster
+  // has. kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     const std::string job = name(r.job);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
@@ -120,7 +104,6 @@ class philly_scheduler {
     queue(*added, now);
     return absl::OkStatus();
   }
-
   // The job has ended, or its owner cancels it. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms /*now*/) {
     detail::philly_job* const r = jobs_.find(job);
@@ -144,8 +127,8 @@ class philly_scheduler {
     return again;
   }
 
-  // The server is broken. Its jobs stop and wait again; jobs that collect there release all their GPUs.
-  // Returns the jobs that stopped, ascending. kNotFound: there is no such server.
+  // The server is broken. Its jobs stop and wait again; jobs that collect there release all their
+  // GPUs. Returns the jobs that stopped, ascending. kNotFound: there is no such server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     APIARY_ASSIGN_OR_RETURN(const std::vector<job_id> there, jobs_.set_health(n, false));
     std::vector<job_id> stopped;
@@ -166,15 +149,13 @@ class philly_scheduler {
     return jobs_.set_health(n, true).status();
   }
 
-  // Calls use(pool) and returns its result. The host can use the pool for tasks beside the jobs: it may
-  // take idle GPUs and return them. Requires: decide() afterwards.
+  // Returns use(pool), which may take idle GPUs and give them back. Requires: decide() afterwards.
   template <class Use>
   decltype(auto) use_pool(Use&& use) {
     return std::forward<Use>(use)(jobs_.changing_pool());
   }
 
-  // Starts and suspends jobs. Appends the actions to `actions`; the scheduler has applied them already,
-  // and the host carries them out in order.
+  // Starts and suspends jobs: applies and appends the actions, which the host carries out in order.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const time_ms from = (std::min)(wake(), now);
     now_ = now;
@@ -195,12 +176,11 @@ class philly_scheduler {
     next_ = next_chance();
     return absl::OkStatus();
   }
-  // When decide() must be called even if nothing happens: when a job stops collecting or relaxes its
-  // locality, or begins to acquire and could start, preempt or collect.
+  // When decide() must be called: when a job stops collecting or relaxes its locality, or begins to
+  // acquire and could start, preempt or collect.
   [[nodiscard]] time_ms wake() const noexcept { return (std::min)(next_, jobs_.next_time_out()); }
 
-  // The state of a job as of the last decide(), submit(), fail() or mark_bad(); nullopt if there is no
-  // such job.
+  // The state of a job after the last decide(), submit(), fail() or mark_bad(); nullopt: no job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
@@ -210,7 +190,7 @@ class philly_scheduler {
     return standing{cycle.acquires(r->relaxed, now_) ? phase::acquire : phase::backoff, r->locality,
                     cycle.tries(r->relaxed, now_), held};
   }
-  // How long a job has waited since it arrived or last stopped, by cause; nullopt if it does not wait.
+  // How long a job has waited since it arrived or last stopped, by cause; nullopt: no waiting job.
   [[nodiscard]] std::optional<delays> waited(job_id job, time_ms now) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr || r->running) return std::nullopt;
@@ -230,7 +210,6 @@ class philly_scheduler {
  private:
   philly_scheduler(const philly_options& options, Pool pool)
       : options_(options), jobs_(options, std::move(pool)) {}
-
   [[nodiscard]] static std::string name(job_id job) { return "job " + std::to_string(job.value); }
   void queue(detail::philly_job& r, time_ms now) {
     jobs_.queue(r, now);
@@ -259,7 +238,7 @@ class philly_scheduler {
     jobs_.appoint(r, now);
     APIARY_VERIFY(!jobs_.collect(r));  // a job that fits already was started before
   }
-  // Starts every job that fits: jobs within their quota first, and, if `beyond_quota`, then the others.
+  // Starts every job that fits: jobs within their quota, then, if `beyond_quota`, the others.
   void start_all(bool beyond_quota, time_ms now, std::vector<job_action>& actions) {
     detail::locality_search<Pool>& search = jobs_.search();
     for (bool again = true; again;) {
@@ -285,16 +264,14 @@ class philly_scheduler {
     }
   }
 
-  // Whether a job that begins to acquire may preempt. GPUs of bad servers do not count, neither as used
-  // nor in the total.
+  // Whether a job that begins to acquire may preempt. GPUs of bad servers do not count.
   [[nodiscard]] bool may_preempt(tenant_id t, std::uint32_t gpus, job_locality locality) const {
     const std::uint64_t all = pool().usable();
     const std::uint64_t in_use = all - pool().idle();
     return in_use * 100 >= all * options_.preempt_percent && jobs_.within_quota(t, gpus) &&
            !jobs_.hopeless(gpus, locality);
   }
-  // Every job that began to acquire at `from` or later tries to preempt. A job that is suspended for
-  // another one does not preempt itself.
+  // Every job that began to acquire at `from` or later, unless preempted itself, tries to preempt.
   void preempt_all(time_ms from, time_ms now, std::vector<job_action>& actions) {
     for (const job_id job : std::exchange(begun_, {})) preempt_for(job, now, actions);
     const auto may = [&](tenant_id t, std::uint32_t gpus, job_locality locality) {

@@ -34,22 +34,21 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// A ServerPool whose nodes also run tasks that share GPUs. Node i is in rack i / servers_per_rack. A
-// gang gets the fewest servers: all idle GPUs of the servers with the most, and the rest on one more.
-// Among servers that would do, the score of the tasks chooses. Gangs use no CPU and no memory; for the
-// score, the GPUs of a gang on one server are a task.
+// A ServerPool whose nodes also run tasks that share GPUs. Node i is in rack i / servers_per_rack.
+// A gang gets the fewest servers: all idle GPUs of the servers with the most, the rest on one more.
+// Among equal servers the score chooses. For it, the GPUs of a gang on one server are a task.
 //
-// Cost: fit: O(servers it may use) for each distinct number of GPUs that it takes from a server, and a
-//       gpu_sharing_scheduler::propose for each of its servers. take, give and tasks: as
-//       gpu_sharing_scheduler. most_idle: O(servers log servers). 64 bytes for each server.
+// Cost: fit: O(servers it may use) for each distinct number of GPUs that it takes from a server,
+//       and a propose for each of its servers. take, give and tasks: as gpu_sharing_scheduler.
+//       most_idle: O(servers log servers). 64 bytes for each server.
 template <NodeScore Score>
 class gpu_sharing_pool {
  public:
   // The largest number of servers.
   static constexpr std::uint32_t max_servers = std::uint32_t{1} << 26;
 
-  // A pool of these nodes. kInvalidArgument: as gpu_sharing_scheduler::create; more than max_servers
-  // nodes; servers_per_rack is 0.
+  // A pool of these nodes. kInvalidArgument: as gpu_sharing_scheduler::create; more than
+  // max_servers nodes; servers_per_rack is 0.
   [[nodiscard]] static absl::StatusOr<gpu_sharing_pool> create(node_table nodes,
                                                                std::uint32_t servers_per_rack,
                                                                Score score) {
@@ -63,8 +62,7 @@ class gpu_sharing_pool {
     return gpu_sharing_pool(std::move(tasks), servers_per_rack);
   }
 
-  // Where a task would run now, or why it waits; as gpu_sharing_scheduler::propose. A task and a gang may
-  // have the same job id.
+  // As gpu_sharing_scheduler::propose. A task and a gang may have the same job id.
   [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task) {
     return tasks_.propose(task);
   }
@@ -73,8 +71,7 @@ class gpu_sharing_pool {
     if (plan.result == plan_result::wait) return tasks_.commit(task, plan);
     return commit(task, plan.where);
   }
-  // Starts a task on these GPUs. Errors as gpu_sharing_scheduler::commit; the ids of gangs are
-  // reserved.
+  // Starts a task on these GPUs. Errors as above.
   absl::Status commit(const task_request& task, placement where) {
     if (task.job.valid() && task.job >= first_reserved()) {
       return absl::InvalidArgumentError("job " + std::to_string(task.job.value) +
@@ -101,8 +98,6 @@ class gpu_sharing_pool {
   [[nodiscard]] const gpu_sharing_scheduler<Score>& scheduler() const noexcept { return tasks_; }
   // The nodes and what is left of each.
   [[nodiscard]] const node_table& nodes() const noexcept { return tasks_.nodes(); }
-
-  // The functions of a ServerPool (philly/server_pool_concept.h).
 
   // The number of servers.
   [[nodiscard]] std::uint32_t num_servers() const noexcept { return nodes().size(); }
@@ -149,8 +144,7 @@ class gpu_sharing_pool {
     all.resize((std::min<std::size_t>)(all.size(), most));
     return all;
   }
-  // A placement of so many GPUs on at most `most` servers of a range, servers ascending; empty if
-  // no such servers have so many unused GPUs.
+  // A placement of so many GPUs on at most `most` servers of a range, ascending; empty: none.
   [[nodiscard]] job_placement fit(id_range<node_id> among, std::uint32_t gpus, std::uint32_t most) {
     std::array<std::uint32_t, max_gpus_per_node + 1> open{};  // servers by idle GPUs
     for (const node_id n : among) ++open[idle(n)];
@@ -269,8 +263,8 @@ class gpu_sharing_pool {
 };
 static_assert(ServerPool<gpu_sharing_pool<fragmentation_gradient>>);
 
-// Philly on FGD. FGD decides which GPUs gangs and tasks get; Philly decides which gang starts, collects
-// or is preempted. The host submits tasks itself: they are in no quota and are never preempted.
+// Philly on FGD. FGD decides which GPUs gangs and tasks get; Philly decides which gang starts,
+// collects or is preempted. The host submits tasks: they have no quota and are never preempted.
 //
 //   using pool = gpu_sharing_pool<fragmentation_gradient>;
 //   auto p = philly_fgd::create({.quotas = {64, 64}},

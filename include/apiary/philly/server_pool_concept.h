@@ -15,10 +15,9 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Servers in racks, for gangs of whole GPUs. A pool knows which GPUs are idle and which job has the
-// others, and it chooses the GPUs of a gang.
-// (p: a pool, c: a const pool, n: a server, r: a rack, s: a range of servers, j: a job, w: a
-// placement, k: a number of GPUs)
+// Servers in racks, for gangs of whole GPUs. A pool knows which job has which GPUs, and it chooses
+// the GPUs of a gang. (p: a pool, c: a const pool, n: a server, r: a rack, s: a range of servers,
+// j: a job, w: a placement, k: a number of GPUs)
 //
 // | expression                    | meaning                                                     |
 // |-------------------------------|-------------------------------------------------------------|

@@ -13,12 +13,10 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// Keeps which leaves of a tree are bad. A cell is healthy if all of its leaves are; all cells
-// inside a healthy cell are healthy.
+// Keeps which leaves of a tree are bad. A cell is healthy if all of its leaves are.
 //
 // It also represents a host's filter ("suggested nodes"): start with all leaves bad and mark the
-// suggested nodes healthy. The usable() sets of both, combined by &=, are the cells that are
-// healthy and suggested.
+// suggested nodes healthy. The two usable() sets, combined by &=, are healthy and suggested.
 //
 // Cost:    marking a cell O(levels + cells above the leaves inside it + leaves inside it / 64);
 //          queries O(1). Memory: 4 bytes for each cell above the leaves, 1 bit for each cell.
@@ -39,7 +37,6 @@ class health {
   std::uint32_t mark_bad(cell_id c) noexcept { return mark(c, false); }
   // Marks all leaves of c healthy. Returns how many leaves changed.
   std::uint32_t mark_healthy(cell_id c) noexcept { return mark(c, true); }
-
   // Whether all leaves of c are healthy.
   [[nodiscard]] bool healthy(cell_id c) const noexcept { return usable_.test(c.value); }
   // How many leaves of c are bad.
@@ -62,7 +59,6 @@ class health {
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return bad_leaves_.capacity() * sizeof(std::uint32_t) + usable_.memory_bytes();
   }
-
   friend bool operator==(const health& a, const health& b) noexcept {
     return a.usable_ == b.usable_;  // the leaves' bits determine everything
   }

@@ -23,9 +23,8 @@ template <CellTree Tree>
 }  // namespace detail
 
 // The level of the lowest cell that contains all of the cells; num_levels() if they are under
-// several roots.
-// Requires: at least one cell; all cells are of one level and in ascending order.
-// Cost:     O(levels) for any number of cells.
+// several roots. Requires: at least one cell; all are of one level and in ascending order.
+// Cost: O(levels) for any number of cells.
 template <CellTree Tree>
 [[nodiscard]] level_t spread_level(const Tree& tree, std::span<const cell_id> cells) noexcept {
   APIARY_ASSERT(!cells.empty() && detail::ascend_on_one_level(tree, cells));
@@ -40,10 +39,9 @@ template <CellTree Tree>
   return a.valid() ? l : tree.num_levels();
 }
 
-// How many cells of `level` contain at least one of the cells, for example how many racks a gang
-// spans.
+// How many cells of `level` contain one of the cells, for example how many racks a gang spans.
 // Requires: all cells are of one level, not above `level`, and in ascending order.
-// Cost:     O(cells * levels).
+// Cost: O(cells * levels).
 template <CellTree Tree>
 [[nodiscard]] std::uint32_t spanned_cells(const Tree& tree, std::span<const cell_id> cells,
                                           level_t level) noexcept {

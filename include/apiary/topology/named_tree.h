@@ -31,11 +31,9 @@ struct chain_spec {
   struct level {
     std::string name{};  // for example "node"
     // How many cells of this level are in each cell of the level above (for the top level: in the
-    // chain). Either one number for all, or one number for each cell of the level above, from left
-    // to right.
+    // chain): one number for all, or one for each cell of the level above, from left to right.
     std::vector<std::uint32_t> fan_outs{};
-    // The names of all cells of the level, from left to right. If it is empty, the i-th cell of
-    // level "gpu" is called "gpu-i".
+    // The names of all cells, from left to right. Empty: the i-th cell of level "gpu" is "gpu-i".
     std::vector<std::string> cell_names{};
   };
   std::string name{};           // for example "v100"
@@ -112,17 +110,15 @@ inline void check_shape(const chain_spec& spec, level_t max_levels, bool must_be
 
 }  // namespace detail
 
-// A tree whose levels and cells have names. `Tree` is uniform_tree or ragged_tree. Use it to build
-// trees from a configuration file and to translate between names and ids.
+// A uniform_tree or ragged_tree whose levels and cells have names, for example from a configuration
+// file. Cost: queries by name or level O(levels + length of the name).
 //
-// Cost:    queries by name or level O(levels + length of the name).
 // Example: examples/cell_trees.cpp
 template <CellTree Tree>
 requires std::same_as<Tree, uniform_tree> || std::same_as<Tree, ragged_tree>
 class named_tree {
  public:
-  // Checks the description and builds the tree. Errors: kInvalidArgument, with every fault found
-  // and where it is.
+  // Builds the tree. kInvalidArgument, with every fault of the description and where it is.
   [[nodiscard]] static absl::StatusOr<named_tree> create(const chain_spec& spec) {
     detail::fault_list faults;
     check(spec, faults);

@@ -19,8 +19,6 @@ APIARY_NAMESPACE_BEGIN
 // {{2}, {1, 3}, {4, 2, 2, 2}} has 2 roots; the first has 1 node, the second 3; the nodes have 4, 2,
 // 2 and 2 leaves. The tree is immutable and copies share their storage, so hold it by value.
 //
-// Model:    compressed rows in level order. Each level follows the one above, so first_child of the
-//           cell after c is the end of the children of c, even if c is the last cell of its level.
 // Requires: 1 to 10 levels, as many fan-outs in a level as the level above has cells, all >= 1,
 //           fewer than 2^31 cells in all (topology/named_tree.h checks user input).
 // Cost:     as in the table of CellTree. Memory: 8 bytes for each cell above the leaves, 4 bytes

@@ -26,16 +26,12 @@ APIARY_NAMESPACE_BEGIN
 // | t.num_cells()       | number of cells; ids are 0, ..., num_cells()-1  | O(1)      |
 // | t.cells(l)          | the cells of level l                            | O(1)      |
 // | t.level(c)          | the level of c                                  | O(levels) |
-// | t.parent(c, l)      | the cell above c; not valid for a root;          | O(1)      |
-// |                     | l == level(c)                                   |           |
-// | t.children(c, l)    | the children of c; empty for a leaf;          | O(1)      |
-// |                     | l == level(c)                                   |           |
+// | t.parent(c, l)      | the cell above c of level l; a root: not valid  | O(1)      |
+// | t.children(c, l)    | the children of c of level l; a leaf: empty     | O(1)      |
 // | t.ancestor(c, l)    | the cell of level l >= level(c) that contains c | O(levels) |
-// | t.descendants(c, l) | the cells of level l <= level(c) inside c: one  | O(levels) |
-// |                     | contiguous range                                |           |
+// | t.descendants(c, l) | the cells of level l <= level(c) inside c       | O(levels) |
 //
-// parent and children take the level as an argument because callers know it, and computing it costs
-// more than the step itself.
+// parent and children take the level of c, because callers know it and to compute it costs more.
 template <class T>
 concept CellTree = std::copyable<T> && requires(const T& t, cell_id c, level_t l) {
   { t.num_levels() } -> std::same_as<level_t>;
@@ -50,15 +46,13 @@ concept CellTree = std::copyable<T> && requires(const T& t, cell_id c, level_t l
 
 namespace detail {
 
-// How many cells level l has. The level above the roots, num_levels(), has one cell, which contains
-// everything.
+// How many cells level l has; 1 for num_levels(), the level of one cell that contains everything.
 template <CellTree Tree>
 [[nodiscard]] constexpr std::uint32_t num_positions(const Tree& tree, level_t l) noexcept {
   return l == tree.num_levels() ? 1 : tree.cells(l).size();
 }
 // The cells of level `below` inside the c-th cell of level l, as positions 0, 1, ... in their
-// level.
-// Requires: below <= l <= num_levels().
+// level. Requires: below <= l <= num_levels().
 template <CellTree Tree>
 [[nodiscard]] constexpr id_range<cell_id> positions_inside(const Tree& tree, level_t l,
                                                            std::uint32_t c,
@@ -74,7 +68,6 @@ class level_order {
  public:
   // The most levels that a tree can have.
   static constexpr level_t max_levels = 10;
-
   // The number of levels.
   [[nodiscard]] level_t num_levels() const noexcept { return num_levels_; }
   // The number of cells of all levels.

@@ -19,8 +19,7 @@ APIARY_NAMESPACE_BEGIN
 // and takes less than 300 bytes, so hold it by value.
 //
 // Model:    HiveD (OSDI 2020) section 3, hierarchical uniform composability.
-// Requires: 1 to 10 levels, every fan-out >= 1, fewer than 2^31 cells in all (topology/named_tree.h
-//           checks user input).
+// Requires: 1 to 10 levels, fan-outs >= 1, fewer than 2^31 cells (topology/named_tree.h checks it).
 // Cost:     as in the table of CellTree; parent takes one multiplication.
 // Example:  examples/cell_trees.cpp
 class uniform_tree : public detail::level_order {

@@ -32,17 +32,14 @@ struct booked_job {
 };
 
 // Keeps the jobs of a queue, the wait queues and the placer consistent. The queue decides which job
-// starts when.
-//
-// Cost: a call O(log waiting jobs), and what the placer takes.
+// starts when. Cost: a call O(log waiting jobs), and what the placer takes.
 template <JobPlacer Placer, class Record>
 class job_records {
  public:
   explicit job_records(Placer placer) : placer_(std::move(placer)) {}
 
-  // Adds a job that neither waits nor runs yet. The pointer is valid until forget().
-  // kInvalidArgument: no job id, an estimate below `least` or above `most`, or the job would not fit
-  // in an idle cluster. kAlreadyExists: a job with this id waits or runs.
+  // Adds a job that neither waits nor runs yet; valid until forget(). kInvalidArgument: no job id,
+  // an estimate below `least` or above `most`, or too large. kAlreadyExists: the id is in use.
   [[nodiscard]] absl::StatusOr<Record*> add(const job_request& r, time_ms least, time_ms most) {
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.estimate < least || r.estimate > most) {
@@ -77,8 +74,7 @@ class job_records {
   delays leave(const Record& r, time_ms now) {
     return queues_.leave(r.request, r.key, r.entered, now);
   }
-  // Starts a waiting job and returns true if it fits now. Otherwise its GPU count has failed in this
-  // round. An error only if the placer returns one.
+  // Starts a waiting job if it fits now. If not, returns false: its GPU count fails in this round.
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now,
                                            std::vector<job_action>& actions) {
     return start(r, now, actions, [](const job_placement&) { return true; });
@@ -112,8 +108,7 @@ class job_records {
     r.running = false;
     return absl::OkStatus();
   }
-  // The server is broken. Calls stopped(record), which returns a Status, for each job that runs there.
-  // Returns these jobs, ascending. kNotFound: there is no such server.
+  // Calls stopped(record) for jobs on the server; returns them, ascending. kNotFound: no server.
   template <class F>
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, F&& stopped) {
     APIARY_RETURN_IF_ERROR(placer_.mark_bad(n));
@@ -130,7 +125,6 @@ class job_records {
 
  private:
   [[nodiscard]] static std::string name(job_id job) { return absl::StrCat("job ", job.value); }
-
   Placer placer_;
   std::unordered_map<std::uint32_t, Record> jobs_;
   wait_queues queues_;

@@ -14,25 +14,20 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// The number of free GPUs as a step function of time. Its start moves forward; after the last step it
-// is constant. It may be negative.
-//
-// Cost: take, give, earliest O(log steps + steps between the arguments). There are at most two steps
-//       for each take() that was not given back.
+// The number of free GPUs, which may be negative, as a step function of time from start() on.
+// Cost: take, give, earliest O(log steps + steps between the arguments); at most two steps for each
+//       take() that was not given back.
 class reservation_profile {
  public:
   explicit reservation_profile(std::int64_t free, time_ms start = 0) : steps_{{start, free}} {}
-
-  // Subtracts (adds) `gpus` from `from` until just before `until`. Times before the start are ignored.
+  // Subtracts (adds) `gpus` in [from, until). Times before the start are ignored.
   void take(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, -gpus); }
   void give(time_ms from, time_ms until, std::int64_t gpus) { add(from, until, gpus); }
-
   [[nodiscard]] std::int64_t free_at(time_ms t) const noexcept {
     APIARY_ASSERT(t >= start());
     return std::prev(steps_.upper_bound(t))->second;
   }
-  // The first time, not before `from`, from which `gpus` are free for `length`; max_time if there is
-  // none. Requires: from >= start().
+  // The first time, from `from` >= start() on, when `gpus` are free for `length`; or max_time.
   [[nodiscard]] time_ms earliest(time_ms from, time_ms length, std::int64_t gpus) const noexcept {
     APIARY_ASSERT(from >= start());
     time_ms at = from;
@@ -48,7 +43,6 @@ class reservation_profile {
     const auto step = steps_.upper_bound(t);
     return step == steps_.end() ? max_time : step->first;
   }
-
   [[nodiscard]] time_ms start() const noexcept { return steps_.begin()->first; }
   // Drops everything before `now`. Requires: now >= start().
   void forget_before(time_ms now) {
@@ -56,12 +50,10 @@ class reservation_profile {
     steps_.erase(steps_.begin(), steps_.upper_bound(now));
     steps_.emplace(now, free);
   }
-
   friend bool operator==(const reservation_profile&, const reservation_profile&) = default;
 
  private:
   using steps = std::map<time_ms, std::int64_t>;
-
   // The step that begins at t, made if there is none.
   steps::iterator split(time_ms t) {
     const auto behind = steps_.upper_bound(t);

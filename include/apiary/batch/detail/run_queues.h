@@ -20,17 +20,14 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A job's position in the order is max(0, GPUs * (level + shift)); among equals the lower id comes
-// first. The shift is common to all jobs and changes with time. Jobs with the same number of GPUs
-// never change their order, so there is one queue for each GPU count, and nothing is sorted again.
-//
+// A job's position in the order is max(0, GPUs * (level + shift)), then its id. The shift is common
+// to all jobs and changes with time, so jobs with equal GPU counts, in one queue, keep their order.
 // Requires: the shift never increases while a job is below 0; positions and times below 2^62.
 // Cost:     a call O(log jobs), or O(GPU counts * log jobs) where it looks at all queues; amortized
 //           for shift_to(), which moves each job once.
 class run_queues {
  public:
   using entry = wait_queues::entry;
-
   // The GPUs of all jobs.
   [[nodiscard]] std::uint32_t gpus() const noexcept { return gpus_; }
   [[nodiscard]] bool empty() const noexcept { return gpus_ == 0; }
@@ -57,8 +54,7 @@ class run_queues {
       }
     }
   }
-  // The GPUs of all jobs before this position and id; no job has this position and id.
-  // Requires: place >= 0.
+  // The GPUs of all jobs before this position >= 0 and id, which no job has.
   [[nodiscard]] std::uint32_t gpus_before(std::int64_t place, job_id job) const noexcept {
     std::int64_t sum = place > 0 ? below_.sum() : below_.sum_to(job.value);
     for (const auto& [gpus, jobs] : queues_) {
@@ -110,7 +106,6 @@ class run_queues {
 
  private:
   [[nodiscard]] bool below(std::int64_t level) const noexcept { return level + shift_ < 0; }
-
   std::map<std::uint32_t, weighted_tree> queues_;  // by GPUs; by level, weighed by GPUs
   weighted_tree below_;                            // jobs below 0, by id
   std::int64_t shift_ = 0;

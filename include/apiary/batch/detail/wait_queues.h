@@ -16,13 +16,10 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// If one job fits, all jobs with the same number of GPUs fit, so the search for the next job looks at
-// one queue for each GPU count, not at jobs. Jobs of one queue wait for the same cause, so one clock
-// for each queue gives every job's delay by cause.
-//
-// Cost: a call O(log waiting jobs), plus O(queues) where it looks at all queues. There is one queue for
-//       each GPU count that jobs have asked for so far. Memory for the largest number of jobs that
-//       waited at once.
+// The waiting jobs in order, in one queue for each GPU count: they all fit or none does, and they
+// wait for the same cause, which one clock counts.
+// Cost: a call O(log waiting jobs), plus O(queues) where it looks at all queues. Memory for the
+//       largest number of jobs that waited at once, and for each GPU count seen so far.
 class wait_queues {
  public:
   // A position in the order: the lower key first, among equals the lower id.
@@ -45,8 +42,7 @@ class wait_queues {
     gpus_ += r.gpus;
     return l.clock.at(now);
   }
-  // The job does not wait any more. Returns how long it has waited, by cause.
-  // Requires: it waits with this key, and enter() returned `entered`.
+  // The job waits no more. Returns its delays. Requires: its key, and what enter() returned.
   delays leave(const job_request& r, std::int64_t key, const delays& entered, time_ms now) {
     job_queue& l = queues_[r.gpus];
     l.jobs.erase(key, r.job.value);
@@ -63,8 +59,7 @@ class wait_queues {
 
   // The first job; nullopt if none waits.
   [[nodiscard]] std::optional<entry> first() const { return first_where(any_queue, no_limit); }
-  // The first job with at most `idle` GPUs and an estimate of at most limit(gpus), in a queue that has
-  // not failed in this round.
+  // The first job with at most `idle` GPUs and an estimate <= limit(gpus), in a queue not failed.
   template <class Limit>
   [[nodiscard]] std::optional<entry> first_that_may(std::uint32_t idle, Limit&& limit) const {
     return first_where(
@@ -79,8 +74,7 @@ class wait_queues {
     for (auto& [gpus, l] : queues_) l.failed = false;
   }
   void fail(std::uint32_t gpus) { queues_[gpus].failed = true; }
-  // Ends a round: sets why the jobs of each queue wait. More GPUs than idle ones: capacity. The queue
-  // has failed: fragmentation. Otherwise: `otherwise`.
+  // Sets why jobs wait: capacity (more GPUs than idle), fragmentation (failed), or `otherwise`.
   void end_round(std::uint32_t idle, delay_cause otherwise, time_ms now) {
     for (auto& [gpus, l] : queues_) {
       if (l.jobs.empty()) continue;
@@ -109,8 +103,7 @@ class wait_queues {
         if (!l.jobs.empty()) cursors_.push_back({&l.jobs, gpus, l.jobs.first()});
       }
     }
-    // The next job before `end` for which may(entry) is true. If it is false for a job, the rest of that
-    // queue is skipped for good.
+    // The next job before `end` for which may(entry). If not, the rest of its queue is skipped.
     template <class May>
     std::optional<entry> next_before(const entry& end, May&& may) {
       while (true) {

@@ -24,20 +24,15 @@ namespace detail {
 // A kind of request: all tasks that are equal except for their job id.
 using kind_id = id<struct kind_tag>;
 
-// Finds the node with the highest score for a task without a scan of all nodes.
-//
-// It keeps the scores of all nodes in one score_tree for each kind of request. A list holds the nodes
-// in the order of their last change. A decision scores again only the nodes that changed since the
-// last decision for the same kind, each of them once.
-//
+// Finds the node with the highest score for a task. It keeps a score_tree for each kind of request,
+// and the nodes in the order of their last change: a decision scores again only the nodes that
+// changed since the last decision for the same kind.
 // Model:    the argmin over nodes of the change of a metric, "Beware of Fragmentation" (USENIX ATC
 //           2023), section 4, for any score and any filter.
 // Requires: every call gets the same table, and update() is called after each change of a node.
-// Cost:     place: one score for each node that changed since the last call for this kind (on
-//           average at most one for each change and each kind in use), then O(log64 nodes); with
-//           `allowed` as score_tree::best_of. update: O(score.update). A new kind scores every node
-//           once; prepare() does that ahead of time. Memory: 1.02 bytes for each node and kind, and
-//           16 bytes for each node.
+// Cost:     place: one score for each node that changed since the last call for this kind, then
+//           O(log64 nodes); with `allowed` as score_tree::best_of. update: O(score.update).
+//           Memory: 1.02 bytes for each node and kind, and 16 bytes for each node.
 template <NodeScore Score>
 class best_score_placer {
   static constexpr bool chooses =
@@ -59,22 +54,17 @@ class best_score_placer {
     }
   }
 
-  // Adds a kind for requests like `task` and scores every node for it.
-  // Requires: task.valid().
-  // Cost:     O(nodes).
+  // Adds a kind for requests like `task`. Requires: task.valid(). Cost: O(nodes).
   kind_id prepare(const node_table& nodes, const task_request& task) {
     return fill(kinds_.push_back({}), nodes, task);
   }
-  // Makes k the kind of requests like `task`, and scores every node again.
-  // Requires: task.valid().
-  // Cost:     O(nodes).
+  // Makes k the kind of requests like `task`. Requires: task.valid(). Cost: O(nodes).
   void replace(kind_id k, const node_table& nodes, const task_request& task) {
     fill(k, nodes, task);
   }
 
   // The number of kinds.
   [[nodiscard]] std::uint32_t num_kinds() const noexcept { return kinds_.size(); }
-
   // Where a task of kind k would run; nullopt if it fits on no node now.
   [[nodiscard]] std::optional<placement> place(const node_table& nodes, kind_id k) {
     return place(nodes, k, nullptr);
@@ -84,7 +74,6 @@ class best_score_placer {
                                                const summary_bitset& allowed) {
     return place(nodes, k, &allowed);
   }
-
   // Whether any node can take a task of kind k now.
   [[nodiscard]] bool fits_somewhere(const node_table& nodes, kind_id k) {
     return refresh(nodes, k).scores.best() != score_tree::npos;
@@ -116,7 +105,6 @@ class best_score_placer {
   [[nodiscard]] std::uint32_t anchor() const noexcept {
     return static_cast<std::uint32_t>(order_.size() - 1);
   }
-
   void unlink(std::uint32_t n) noexcept {
     order_[order_[n].before].after = order_[n].after;
     order_[order_[n].after].before = order_[n].before;

@@ -41,8 +41,7 @@ namespace detail {
       absl::StrCat("suggested nodes: ", suggested.size(), " bits for ", nodes, " nodes"));
 }
 
-// Whether a node can have this state: its GPUs are those of its shape, and no more is left than the
-// shape has.
+// Whether a node of this shape can have this state: the same GPUs, and no more left than it has.
 [[nodiscard]] inline bool consistent(const node_state& state, const node_shape& shape) noexcept {
   if (state.gpus != shape.gpus || state.model != shape.model || !state.left.fits_in(shape.host))
     return false;

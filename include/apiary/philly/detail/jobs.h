@@ -50,16 +50,13 @@ struct philly_tenant {
   job_id collector{};
   std::uint32_t wanted = 0;     // GPUs that the collector wants
   std::uint32_t collected = 0;  // GPUs that the collector holds, included in `used`
-
   // The GPUs of its running jobs.
   [[nodiscard]] std::uint32_t running_gpus() const noexcept { return used - collected; }
   weighted_tree running{};  // by -began; the weight is the GPUs
 };
 
 // The jobs, their queues, quotas and placements, kept consistent. philly_scheduler decides which
-// changes to make.
-//
-// Cost: O(log jobs + servers of the job) for each change.
+// changes to make. Cost: O(log jobs + servers of the job) for each change.
 template <ServerPool Pool>
 class philly_jobs {
  public:
@@ -95,8 +92,7 @@ class philly_jobs {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? nullptr : &found->second;
   }
-  // The job with this id. Requires: there is such a job. The reference is valid until it
-  // is erased.
+  // The job with this id, valid until it is erased. Requires: there is such a job.
   [[nodiscard]] philly_job& at(job_id job) { return jobs_.at(job.value); }
 
   // Whether the quota of the tenant allows a job of so many GPUs, besides the running jobs and the
@@ -139,9 +135,8 @@ class philly_jobs {
     }
     release(r);
   }
-  // Starts the job on the GPUs that it holds or, if `more` is not empty, on `more` instead. If the
-  // job uses the quota that the collector of its tenant needs, the collector stops collecting.
-  // Requires: the job waits.
+  // Starts the waiting job on the GPUs that it holds or, if not empty, on `more` instead. A
+  // collector whose quota the job uses stops collecting.
   void start(philly_job& r, const job_placement& more, time_ms now,
              std::vector<job_action>& actions) {
     philly_tenant& t = tenants_[r.request.tenant.value];
@@ -165,16 +160,14 @@ class philly_jobs {
     if (within && t.collector.valid() && !allows(t, t.wanted, 0)) dismiss(at(t.collector), now);
   }
 
-  // Makes the job the collector of its tenant until it stops acquiring. Requires: it acquires, and
-  // its tenant has no collector.
+  // The acquiring job becomes the collector of its tenant. Requires: the tenant has none.
   void appoint(philly_job& r, time_ms now) {
     tenants_[r.request.tenant.value].collector = r.request.job;
     tenants_[r.request.tenant.value].wanted = r.request.gpus;
     r.aim = search_.aim(r.request.gpus, r.locality);
     set_timer(r, next_change(r, now));
   }
-  // Gives the collector the idle GPUs of the servers on which it collects. Returns whether it has
-  // all the GPUs that it wants.
+  // Gives the collector the idle GPUs of the servers at which it aims. Returns whether it has all.
   [[nodiscard]] bool collect(philly_job& r) {
     philly_tenant& t = tenants_[r.request.tenant.value];
     for (const node_id n : r.aim) {
@@ -215,8 +208,7 @@ class philly_jobs {
     }
   }
 
-  // Sets the health of a server. Returns the jobs with GPUs there, ascending; other users of these
-  // GPUs are left to the host. kNotFound: there is no such server.
+  // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: no server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
     APIARY_ASSIGN_OR_RETURN(std::vector<job_id> there, search_.set_health(n, healthy));
     changed(healthy);
@@ -230,8 +222,7 @@ class philly_jobs {
   // Whether GPUs became idle since the last clear_freed().
   [[nodiscard]] bool freed() const noexcept { return freed_; }
   void clear_freed() noexcept { freed_ = false; }
-  // Records that preemption cannot free so many GPUs at this locality. This holds until a job
-  // starts, ends or collects, or the pool changes otherwise.
+  // Records, until the pool changes, that preemption cannot free so many GPUs at this locality.
   void set_hopeless(std::uint32_t gpus, job_locality locality) {
     hopeless_.emplace_back(gpus, locality);
   }
@@ -249,9 +240,7 @@ class philly_jobs {
                                    std::uint32_t claimed) noexcept {
     return std::uint64_t{t.running_gpus()} + claimed + gpus <= t.quota;
   }
-
-  // When a waiting job stops collecting or relaxes its locality, whatever other jobs do; max_time:
-  // never.
+  // When a waiting job stops collecting or relaxes its locality; max_time: never.
   [[nodiscard]] time_ms next_change(const philly_job& r, time_ms now) const noexcept {
     if (collects(r)) return queues_.cycle().begun(r.began, now) + queues_.cycle().acquire;
     if (r.locality == job_locality::anywhere || max_tries_ == philly_options::no_limit)

@@ -31,11 +31,10 @@ namespace detail {
   return gpus;
 }
 
-// Finds GPUs of a pool by locality, and takes and gives them. A job for one server goes where it fits in the whole pool. A larger job goes to
-// the least occupied rack in which it fits. The pool chooses the servers.
-//
-// Cost: a search for a placement: one fit() for a job of one server, else O(racks log racks) and a fit()
-//       for each rack with enough idle GPUs.
+// Finds GPUs of a pool by locality, and takes and gives them. A job for one server goes anywhere in
+// the pool, a larger job to the least occupied rack in which it fits. The pool chooses the servers.
+// Cost: a search: one fit() for a job of one server, else O(racks log racks) and a fit() for each
+//       rack with enough idle GPUs.
 template <ServerPool Pool>
 class locality_search {
  public:
@@ -73,7 +72,6 @@ class locality_search {
     }
     return pool_.fit(pool_.servers(), gpus, max_servers(all_largest_, gpus, locality));
   }
-
   // As look(); remembers a failure for failed().
   [[nodiscard]] job_placement find(std::uint32_t gpus, job_locality locality) {
     job_placement place = look(gpus, locality);
@@ -89,8 +87,8 @@ class locality_search {
     return std::find(failed_.begin(), failed_.end(), std::pair(gpus, locality)) != failed_.end();
   }
 
-  // The servers on which a job that does not fit collects; together they are large enough. They are the
-  // servers with the most idle GPUs in the rack that has the most idle GPUs and could hold the job.
+  // The servers on which a job that does not fit collects, large enough together: those with the
+  // most idle GPUs, in the rack with the most idle GPUs of those that could hold the job.
   [[nodiscard]] std::vector<node_id> aim(std::uint32_t gpus, job_locality locality) const {
     id_range<node_id> among = pool_.servers();
     std::uint32_t most = max_servers(all_largest_, gpus, locality);
@@ -120,8 +118,7 @@ class locality_search {
     pool_.give(place);
     given_ = true;
   }
-  // The job gets k more GPUs of a server; they are added to `place`.
-  // Requires: k <= pool().idle(n).
+  // The job gets k more GPUs of a server; they are added to `place`. Requires: k <= pool().idle(n).
   void add(job_id job, node_id n, std::uint32_t k, job_placement& place) {
     const placement more = pool_.pick_idle(n, k);
     pool_.take(job, {&more, 1});
@@ -134,8 +131,7 @@ class locality_search {
       place.insert(at, more);
     }
   }
-  // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: there is no
-  // such server.
+  // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: no server.
   [[nodiscard]] absl::StatusOr<std::vector<job_id>> set_health(node_id n, bool healthy) {
     if (n.value >= pool_.num_servers()) {
       return absl::NotFoundError(absl::StrCat("there is no server ", n.value));

@@ -24,12 +24,10 @@ struct philly_candidate {
   job_placement place{};
 };
 
-// Indices of the candidates that must stop so that a job with `gpus` GPUs fits; empty if it does not
-// fit even without all candidates. Candidates are removed in order until the job fits. Then, from the
-// last one on, each candidate is put back if the job still fits; so every victim is needed.
-//
-// Requires: the candidates run at their placements. At the end `search` is unchanged.
-// Cost:     O(candidates) searches for a placement.
+// Indices of the candidates that must stop so that a job with `gpus` GPUs fits; empty if it does
+// not fit even without all. Removes candidates in order until the job fits; then puts back, from
+// the last one on, each one that is not needed. At the end `search` is unchanged.
+// Requires: the candidates run at their placements. Cost: O(candidates) searches for a placement.
 template <ServerPool Pool>
 [[nodiscard]] std::vector<std::size_t> choose_victims(locality_search<Pool>& search,
                                                       std::span<const philly_candidate> candidates,

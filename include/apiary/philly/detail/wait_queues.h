@@ -23,7 +23,6 @@ namespace detail {
 struct philly_cycle {
   time_ms acquire = 1;
   time_ms backoff = 1;
-
   // The length of a cycle.
   [[nodiscard]] constexpr time_ms length() const noexcept { return acquire + backoff; }
   // When a job that began at `first` last began to acquire. Requires: first <= now, here and below.
@@ -39,18 +38,15 @@ struct philly_cycle {
     const time_ms whole = (now - first) / length();
     return static_cast<std::uint32_t>(acquires(first, now) ? whole : whole + 1);
   }
-  // When it has backed off so many times and acquires again; max_time if that is beyond the range of
-  // time.
+  // When it has backed off so many times and acquires again; at most max_time.
   [[nodiscard]] constexpr time_ms after(time_ms first, std::int64_t tries) const noexcept {
     return tries > (max_time - first) / length() ? max_time : first + tries * length();
   }
 };
 
-// The waiting jobs, in one queue for each tenant and number of GPUs. The clock alone says which
-// jobs acquire: a job is stored under the moment of the cycle at which it began, so jobs do not
-// move while they only acquire and back off. All jobs of a queue wait for the same cause, so one
-// clock for each queue gives the delay of each job by cause.
-//
+// The waiting jobs, in one queue for each tenant and number of GPUs. A job is stored under the
+// moment of the cycle at which it began, so it does not move while it acquires and backs off. All
+// jobs of a queue wait for the same cause, which one clock counts.
 // Requires: a job began at or before now. Times and the length of the cycle are below 2^62.
 // Cost:     O(log jobs) for each call; O(queues * log jobs) if it looks at all queues.
 class philly_wait_queues {
@@ -69,11 +65,9 @@ class philly_wait_queues {
   };
 
   explicit philly_wait_queues(philly_cycle cycle) : cycle_(cycle) {}
-
   [[nodiscard]] const philly_cycle& cycle() const noexcept { return cycle_; }
 
-  // The job waits from now on, and begins to acquire now. Returns the clock of its queue; pass it
-  // to waited().
+  // The job waits and acquires from now on. Returns the clock of its queue, for waited().
   delays enter(const job_request& r, time_ms key, job_locality locality, time_ms now) {
     job_queue& l = queues_[{r.tenant, r.gpus}];
     ++l.waiting;
@@ -111,9 +105,8 @@ class philly_wait_queues {
     return first_of(queues_.lower_bound({t, 0}), queues_.upper_bound({t, ~std::uint32_t{0}}), now,
                     may);
   }
-  // The next moment after `after` when a job begins to acquire for which may(tenant, gpus,
-  // locality) is true, and this job; if several begin at once, the one with the lowest id. `at` is
-  // max_time if there is none.
+  // The next moment after `after` when a job for which may(tenant, gpus, locality) is true begins
+  // to acquire, and this job (the lowest id of several); `at` is max_time if there is none.
   template <class May>
   [[nodiscard]] beginning next(const beginning& after, May&& may) const {
     beginning first;
@@ -143,7 +136,6 @@ class philly_wait_queues {
 
  private:
   static constexpr std::size_t num_localities = 3;
-
   // The queue of one tenant and number of GPUs.
   struct job_queue {
     delay_clock clock{};
@@ -152,7 +144,6 @@ class philly_wait_queues {
     std::array<weighted_tree, num_localities> jobs{};
   };
   using queues = std::map<std::pair<tenant_id, std::uint32_t>, job_queue>;  // by tenant and GPUs
-
   [[nodiscard]] static constexpr std::size_t index(job_locality l) noexcept {
     return static_cast<std::size_t>(l);
   }

@@ -12,10 +12,8 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// A constant vector with a reference count. A copy costs one atomic addition. Different threads may
-// make and destroy copies.
-//
-// Model: std::shared_ptr<const std::vector<T>>, without the 35,000 lines of <memory>.
+// As std::shared_ptr<const std::vector<T>>, without the 35,000 lines of <memory>. A copy costs one
+// atomic addition; different threads may make and destroy copies.
 template <class T>
 class shared_array {
  public:
