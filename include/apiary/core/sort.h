@@ -6,17 +6,24 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <utility>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+// The order of operator<. (Including <functional> for std::less would cost 8,000 lines.)
+struct ascending {
+  template <class T>
+  bool operator()(const T& a, const T& b) const {
+    return a < b;
+  }
+};
+
 // Sorts in ascending order; equal values keep their order. It compiles to one function for each
 // type and order, where std::sort needs ten and std::stable_sort fifteen.
 // Requires: T has a default value. Cost: O(n log n) and a buffer of n values, if n > 8.
-template <class T, class Less = std::less<>>
+template <class T, class Less = ascending>
 void merge_sort(std::vector<T>& values, const Less& less = {}) {
   constexpr std::size_t run = 8;  // so many values are sorted by insertion
   const std::size_t n = values.size();
