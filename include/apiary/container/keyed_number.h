@@ -3,7 +3,6 @@
 #pragma once
 
 #include <apiary/core/config.h>
-#include <apiary/core/sort.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -24,7 +23,7 @@ struct keyed_number {
   }
 
   // Sorts in ascending order.
-  static void sort(std::vector<keyed_number>& all) { detail::merge_sort(all); }
+  static void sort(std::vector<keyed_number>& all) { std::sort(all.begin(), all.end()); }
   // Makes a heap of a vector: its front is the least.
   static void make_heap(std::vector<keyed_number>& heap) {
     std::make_heap(heap.begin(), heap.end(), after);
