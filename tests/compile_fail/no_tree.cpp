@@ -12,4 +12,6 @@ using shape = std::vector<int>;
 using shape = apiary::uniform_tree;
 #endif
 
-bool healthy(const shape& tree, apiary::cell_id c) { return apiary::health(tree).healthy(c); }
+bool healthy(const shape& tree, apiary::cell_id c) {
+  return apiary::health<shape>(tree).healthy(c);
+}
