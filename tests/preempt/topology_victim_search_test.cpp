@@ -110,9 +110,9 @@ struct running : running_on<uniform_tree> {
       : running_on<uniform_tree>(uniform_tree{racks, nodes, 8}) {}
 };
 
-topology_constraints in_rack(std::uint32_t tasks, std::uint32_t leaves) {
+topology_constraints in_rack(std::uint32_t tasks, std::uint32_t gpus) {
   topology_constraints gang;
-  gang.groups = {{tasks, leaves}};
+  gang.groups = {{tasks, gpus}};
   gang.required = rack;
   return gang;
 }
@@ -356,7 +356,7 @@ TEST_CASE("a cell that the budget does not decide keeps its bound") {
     for (int n = 0; n < 6; ++n) {
       const std::uint32_t a = 1 + random.uniform(4);
       const std::uint32_t b = 1 + random.uniform(7 - a);
-      for (const std::uint32_t leaves : {a, b, 8 - a - b}) gang.groups.push_back({1, leaves});
+      for (const std::uint32_t gpus : {a, b, 8 - a - b}) gang.groups.push_back({1, gpus});
     }
     gang.groups[0].spread = {{node, 1}};
     for (std::uint64_t budget = 50; budget < 2'000'000; budget *= 3) {
@@ -379,9 +379,9 @@ TEST_CASE("one budget is for the whole search") {
   rng random(5);
   for (std::uint32_t n = 0; n < 64; ++n) {
     for (std::uint32_t left = 7; left > 0;) {
-      const std::uint32_t leaves = 1 + random.uniform(left);
-      in.run(1 + random.uniform(50), {{n, leaves}});
-      left -= leaves;
+      const std::uint32_t gpus = 1 + random.uniform(left);
+      in.run(1 + random.uniform(50), {{n, gpus}});
+      left -= gpus;
     }
     in.capacities.set(n, random.uniform(in.capacities.free(n) + 1));
   }

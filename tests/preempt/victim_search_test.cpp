@@ -93,19 +93,19 @@ std::vector<std::uint32_t> victims_of(const victim_set& found) {
 problem random_problem(std::uint64_t seed, std::uint32_t most_gangs, std::uint32_t most_nodes) {
   rng random(seed);
   problem p;
-  std::vector<std::uint32_t> room(1 + random.uniform(most_nodes));
-  for (std::uint32_t& r : room) r = 1 + random.uniform(8);
+  std::vector<std::uint32_t> capacity(1 + random.uniform(most_nodes));
+  for (std::uint32_t& c : capacity) c = 1 + random.uniform(8);
   const bool counts_first = random.uniform(2) == 0;
   for (std::uint32_t j = random.uniform(most_gangs + 1); j-- > 0;) {
     std::vector<gpus_on_node> where;
-    for (std::uint32_t n = 0; n < room.size(); ++n) {
-      if (room[n] == 0 || random.uniform(3) != 0) continue;
-      where.push_back({n, 1 + random.uniform(room[n])});
-      room[n] -= where.back().gpus;
+    for (std::uint32_t n = 0; n < capacity.size(); ++n) {
+      if (capacity[n] == 0 || random.uniform(3) != 0) continue;
+      where.push_back({n, 1 + random.uniform(capacity[n])});
+      capacity[n] -= where.back().gpus;
     }
     p.run((counts_first ? std::uint64_t{1} << 40 : 1) + random.uniform(9), where);
   }
-  for (const std::uint32_t r : room) p.free.push_back(random.uniform(r + 1));
+  for (const std::uint32_t c : capacity) p.free.push_back(random.uniform(c + 1));
   for (std::uint32_t m = 1 + random.uniform(2); m-- > 0;)
     p.groups.push_back({1 + random.uniform(3), 1 + random.uniform(5)});
   if (random.uniform(2) == 0) p.others.push_back({random.uniform(5), random.uniform(2)});
@@ -216,7 +216,7 @@ TEST_CASE("what the budget does not decide proves nothing") {
     for (int n = 0; n < 20; ++n) {
       const std::uint32_t a = 12 + random.uniform(20);
       const std::uint32_t b = 12 + random.uniform(20);
-      for (const std::uint32_t leaves : {a, b, 64 - a - b}) p.groups.push_back({1, leaves});
+      for (const std::uint32_t gpus : {a, b, 64 - a - b}) p.groups.push_back({1, gpus});
     }
     for (const std::uint64_t budget : {1'000U, 10'000U, 102'400U}) {
       CAPTURE(budget);

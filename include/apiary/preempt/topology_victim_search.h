@@ -170,7 +170,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       possible = fits_now();
     }
     if (possible != fit_verdict::fits) return possible;
-    if (!over_budget_) settle();
+    if (!over_budget_) keep_minimal();
     world_.reprieve_all();
     sets_count_ = true;
     by_bound_.begin(cells_.bounds(), cost_);
@@ -193,7 +193,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       if (verdict == fit_verdict::does_not_fit) at.key = never;
       if (over_budget_) continue;
       if (verdict != fit_verdict::fits) return;
-      settle();
+      keep_minimal();
     }
     // Branch and bound over the candidates of the cell, which are enough together.
     if (!this->affords_sets(cells_.ids().size())) return;
@@ -222,10 +222,10 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     if (verdict == fit_verdict::fits) return verdict;
     cheapest_.begin(static_cast<std::uint32_t>(among.size()));
     evicted_.clear();
-    std::size_t few = 0;  // so many are not known to be enough
+    std::size_t too_few = 0;  // so many are not known to be enough
     while (verdict != fit_verdict::fits) {
-      few = evicted_.size();
-      const std::size_t more = few + (std::max<std::size_t>)(few, 1);
+      too_few = evicted_.size();
+      const std::size_t more = too_few + (std::max<std::size_t>)(too_few, 1);
       while (evicted_.size() < more) {
         const keyed_number* const top = cheapest_.top(price);
         if (top == nullptr) break;
@@ -238,7 +238,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
         evicted_.push_back(j);
         world_.evict(j);
       }
-      if (evicted_.size() == few) return passed_over ? evict_all(among) : verdict;
+      if (evicted_.size() == too_few) return passed_over ? evict_all(among) : verdict;
       verdict = try_set();
     }
     std::size_t enough = evicted_.size();
@@ -247,9 +247,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       for (; now < n; ++now) world_.evict(evicted_[now]);
       for (; now > n; --now) world_.set_evicted(evicted_[now - 1], false);
     };
-    while (few + 1 < enough) {
-      evict_first(few + (enough - few) / 2);
-      (try_set() == fit_verdict::fits ? enough : few) = now;
+    while (too_few + 1 < enough) {
+      evict_first(too_few + (enough - too_few) / 2);
+      (try_set() == fit_verdict::fits ? enough : too_few) = now;
     }
     evict_first(enough);
     return fit_verdict::fits;
@@ -261,7 +261,7 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     return verdict;
   }
   // After a yes: keeps the set without victims that are not needed.
-  void settle() {
+  void keep_minimal() {
     for (const std::uint32_t j : world_.tried())
       if (!is_on_placed_node(j)) world_.set_evicted(j, false);
     this->reprieve_and_keep([&] { return try_set(); });

@@ -88,16 +88,16 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     bound_ = lower_bound_(world_, candidates_);
     if (bound_ >= cost_limit_) return fit_verdict::fits;
     evict_gangs([&](std::uint32_t j) { return candidates_[j].cost; });
-    settle();
+    keep_minimal_if_fits();
     evict_gangs([&](std::uint32_t j) { return world_.price(j).cost; });
-    settle();
+    keep_minimal_if_fits();
     evict_nodes();
-    settle();
+    keep_minimal_if_fits();
     if (cost_ == never) {  // the disruption budgets exclude all of these
       if (lower_bound_.is_short_within_budgets(world_, candidates_, allocations_, tally_))
         return fit_verdict::does_not_fit;
       evict_all_within_budgets();
-      settle();
+      keep_minimal_if_fits();
     }
     improve();
     if (cost_ == never && bound_ == never) return fit_verdict::does_not_fit;
@@ -220,7 +220,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     return slots == 0 ? never : cost / slots;
   }
   // If the gang fits: keeps the set without victims that are not needed.
-  void settle() {
+  void keep_minimal_if_fits() {
     if (all_tried() || fits()) reprieve_and_keep([&] { return verdict(); });
     world_.reprieve_all();
   }

@@ -34,22 +34,22 @@ struct celled_world {
 
   explicit celled_world(std::uint64_t seed) {
     rng random(seed);
-    std::vector<std::uint32_t> room(9);
-    for (std::uint32_t& r : room) r = 1 + random.uniform(8);
+    std::vector<std::uint32_t> capacity(9);
+    for (std::uint32_t& c : capacity) c = 1 + random.uniform(8);
     for (std::uint32_t j = random.uniform(8); j > 0; --j) {
       const auto first = static_cast<std::uint32_t>(allocations.size());
       for (std::uint32_t n = random.uniform(9), i = 1 + random.uniform(4); i > 0; --i) {
         n = (n + 1 + random.uniform(3)) % 9;
         const bool twice = std::any_of(allocations.begin() + first, allocations.end(),
                                        [&](const gpus_on_node& s) { return s.node == n; });
-        if (room[n] == 0 || twice) continue;
-        allocations.push_back({n, 1 + random.uniform(room[n])});
-        room[n] -= allocations.back().gpus;
+        if (capacity[n] == 0 || twice) continue;
+        allocations.push_back({n, 1 + random.uniform(capacity[n])});
+        capacity[n] -= allocations.back().gpus;
       }
       candidates.push_back(
           {random.uniform(30), first, static_cast<std::uint32_t>(allocations.size())});
     }
-    for (std::uint32_t n = 0; n < 9; ++n) capacities.set(n, random.uniform(room[n] + 1));
+    for (std::uint32_t n = 0; n < 9; ++n) capacities.set(n, random.uniform(capacity[n] + 1));
     for (std::uint32_t m = 1 + random.uniform(2); m > 0; --m)
       groups.push_back({1 + random.uniform(3), 1 + random.uniform(8)});
   }

@@ -53,21 +53,21 @@ evictable_world random_evictable_world(rng& random) {
   evictable_world w;
   for (std::uint32_t n = random.uniform(3); n > 0; --n)
     w.others.push_back({random.uniform(65), random.uniform(5)});
-  std::vector<std::uint32_t> room(1 + random.uniform(6));
-  for (std::uint32_t& r : room) {
+  std::vector<std::uint32_t> capacity(1 + random.uniform(6));
+  for (std::uint32_t& c : capacity) {
     const std::uint32_t size = random.uniform(8) == 0 ? 64 : 8;
     w.free.push_back(random.uniform(size / 2 + 1));
-    r = size - w.free.back();
+    c = size - w.free.back();
   }
   for (std::uint32_t j = random.uniform(8); j > 0; --j) {
     eviction_candidate& c = w.candidates.emplace_back();
     c.cost = random.uniform(10'000'000);
     c.first = static_cast<std::uint32_t>(w.allocations.size());
-    for (std::uint32_t n = 0; n < room.size(); ++n) {
-      const std::uint32_t leaves = random.uniform(std::min(room[n], 5U) + 1);
-      if (leaves == 0) continue;
-      w.allocations.push_back({n, leaves});
-      room[n] -= leaves;
+    for (std::uint32_t n = 0; n < capacity.size(); ++n) {
+      const std::uint32_t gpus = random.uniform(std::min(capacity[n], 5U) + 1);
+      if (gpus == 0) continue;
+      w.allocations.push_back({n, gpus});
+      capacity[n] -= gpus;
     }
     c.last = static_cast<std::uint32_t>(w.allocations.size());
   }
@@ -77,13 +77,13 @@ evictable_world random_evictable_world(rng& random) {
 }
 
 void check_eviction_prices(const eviction_state& state, const evictable_world& w) {
-  std::vector<std::uint32_t> leaves_of(w.candidates.size());
+  std::vector<std::uint32_t> gpus_of(w.candidates.size());
   for (std::size_t j = 0; j < w.candidates.size(); ++j) {
-    for (std::size_t n = 0; n < w.free.size(); ++n) leaves_of[j] += w.gpus(j, n);
-    const std::uint32_t leaves = std::max(leaves_of[j], 1U);
+    for (std::size_t n = 0; n < w.free.size(); ++n) gpus_of[j] += w.gpus(j, n);
+    const std::uint32_t gpus = std::max(gpus_of[j], 1U);
     const auto& price = state.price(static_cast<std::uint32_t>(j));
-    CHECK(price.cost == w.candidates[j].cost / leaves);
-    CHECK(price.gang == eviction_state::one_gang / leaves);
+    CHECK(price.cost == w.candidates[j].cost / gpus);
+    CHECK(price.gang == eviction_state::one_gang / gpus);
   }
   REQUIRE(state.nodes().size() == w.free.size());
   for (std::uint32_t n = 0; n < w.free.size(); ++n) {
@@ -93,22 +93,22 @@ void check_eviction_prices(const eviction_state& state, const evictable_world& w
     std::uint64_t gpus_gang = 0;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> there;
     for (std::size_t j = w.candidates.size(); j-- > 0;) {
-      const std::uint32_t leaves = w.gpus(j, n);
-      if (leaves == 0) continue;
+      const std::uint32_t gpus = w.gpus(j, n);
+      if (gpus == 0) continue;
       cost += w.candidates[j].cost;
-      gpus_cost += w.candidates[j].cost / leaves_of[j] * leaves;
-      gpus_gang += std::uint64_t{eviction_state::one_gang / leaves_of[j]} * leaves;
-      there.emplace_back(static_cast<std::uint32_t>(j), leaves);
+      gpus_cost += w.candidates[j].cost / gpus_of[j] * gpus;
+      gpus_gang += std::uint64_t{eviction_state::one_gang / gpus_of[j]} * gpus;
+      there.emplace_back(static_cast<std::uint32_t>(j), gpus);
     }
     CHECK(at.cost == cost);
     CHECK(at.gpus_cost == gpus_cost);
     CHECK(at.gpus_gang == gpus_gang);
     CHECK(at.free == w.free[n]);
     CHECK(at.gpus == w.free_without(std::vector<bool>(w.candidates.size(), true), n));
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> told;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> visited;
     state.for_each_on(n,
-                      [&](std::uint32_t j, std::uint32_t leaves) { told.emplace_back(j, leaves); });
-    CHECK(told == there);
+                      [&](std::uint32_t j, std::uint32_t gpus) { visited.emplace_back(j, gpus); });
+    CHECK(visited == there);
   }
 }
 

@@ -19,8 +19,8 @@ TEST_CASE("victim_lower_bound: the cheapest slots, and as many gangs as they nee
   const std::vector<gpus_on_node> allocations{{0, 6}, {1, 8}, {1, 0}};
   eviction_state state;
   victim_lower_bound bound;
-  const auto of = [&](std::uint32_t tasks, std::uint32_t leaves) {
-    const std::vector<task_group> asked{{tasks, leaves}};
+  const auto of = [&](std::uint32_t tasks, std::uint32_t gpus) {
+    const std::vector<task_group> asked{{tasks, gpus}};
     state.begin({}, free, candidates, allocations, asked);
     return bound(state, candidates);
   };

@@ -87,13 +87,14 @@ class victim_lower_bound {
                                const disruption_tally& budgets) {
     for (const eviction_state::slot_count& s : state.slots()) {
       if (s.present >= s.needed) continue;
-      gives_.clear();
+      gpus_from_.clear();
       for (const eviction_candidate& c : candidates) {
-        gives_.push_back(0);
+        gpus_from_.push_back(0);
         for (std::uint32_t a = c.first; a < c.last; ++a)
-          gives_.back() += allocations[a].gpus + state.nodes()[allocations[a].node].free % s.size;
+          gpus_from_.back() +=
+              allocations[a].gpus + state.nodes()[allocations[a].node].free % s.size;
       }
-      if (budgets.max_sum(gives_) < (s.needed - s.present) * s.size) return true;
+      if (budgets.max_sum(gpus_from_) < (s.needed - s.present) * s.size) return true;
     }
     return false;
   }
@@ -139,7 +140,7 @@ class victim_lower_bound {
   smallest_n_sum by_gang_;
   std::array<std::uint32_t, eviction_state::max_gpus + 1> missing_{};  // GPUs to the next slot
   std::vector<keyed_number> here_;                                     // GPUs by the price of one
-  std::vector<std::uint64_t> gives_;                                   // of each candidate
+  std::vector<std::uint64_t> gpus_from_;                               // of each candidate
 };
 
 }  // namespace detail
