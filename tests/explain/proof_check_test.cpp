@@ -39,7 +39,7 @@ bool is_right_refusal(const naive_cells& naive, const infeasibility_proof& why, 
   if (r.weighing != infeasibility_proof::listed) {
     if (r.weighing >= why.weighings.size() || !r.counts.empty()) return false;
     const infeasibility_proof::weighing& w = why.weighings[r.weighing];
-    return r.most == naive.borne(w.weights, why.level, c) && r.most < w.needed;
+    return r.most == naive.max_weight(w.weights, why.level, c) && r.most < w.needed;
   }
   std::set<naive_cells::counts> listed;
   std::size_t vectors = 0;
@@ -88,7 +88,7 @@ infeasibility_proof some_certificate(const ruled_world& world, const topology_co
     infeasibility_proof::refusal& r = why.cells.emplace_back();
     r.cell = c;
     for (std::uint32_t i = 0; i < why.weighings.size(); ++i) {
-      const std::uint64_t most = naive.borne(why.weighings[i].weights, why.level, c);
+      const std::uint64_t most = naive.max_weight(why.weighings[i].weights, why.level, c);
       if (most >= why.weighings[i].needed || random.uniform(4) == 0) continue;
       r.weighing = i;
       r.most = most;

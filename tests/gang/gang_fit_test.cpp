@@ -40,14 +40,14 @@ gang_fit::result checked(gang_fit& fit, const classes_t& classes, const gang_t& 
     REQUIRE(found.nodes.empty());
     REQUIRE(found.portions.empty());
   }
-  if (found.cut) {
+  if (found.shortage) {
     REQUIRE(verdict == fit_verdict::does_not_fit);
-    REQUIRE(is_cut(*found.cut, nodes_of(classes), tasks_of(gang)));
+    REQUIRE(is_cut(*found.shortage, nodes_of(classes), tasks_of(gang)));
   }
   if (divisible(gang)) {
     REQUIRE(verdict != fit_verdict::budget_ended);
     REQUIRE(found.steps == 0);
-    REQUIRE(found.cut.has_value() == (verdict == fit_verdict::does_not_fit));
+    REQUIRE(found.shortage.has_value() == (verdict == fit_verdict::does_not_fit));
   }
   return found;
 }
@@ -125,7 +125,7 @@ TEST_CASE("a gang goes to the first classes, on as few of their nodes as it fill
   CHECK(found.nodes[0].node_class == 1);
   CHECK(found.nodes[1].node_class == 0);
   CHECK(found.nodes[4].node_class == 2);
-  CHECK_FALSE(found.cut);
+  CHECK_FALSE(found.shortage);
 }
 
 TEST_CASE("a shortage says which pieces are missing") {
@@ -133,19 +133,19 @@ TEST_CASE("a shortage says which pieces are missing") {
   const gang_t gang{{.tasks = 2, .gpus = 8}, {.tasks = 1, .gpus = 4}};
   const auto found = fit(classes_t{{8, 1}, {4, 9}}, gang);
   CHECK(found.verdict == fit_verdict::does_not_fit);
-  REQUIRE(found.cut);
-  CHECK(found.cut->gpus == 5);  // only tasks of 8 have pieces of 5
-  CHECK(found.cut->needed == 2);
-  CHECK(found.cut->present == 1);
+  REQUIRE(found.shortage);
+  CHECK(found.shortage->gpus == 5);  // only tasks of 8 have pieces of 5
+  CHECK(found.shortage->needed == 2);
+  CHECK(found.shortage->present == 1);
   const auto next = fit(classes_t{{8, 2}}, gang);
   CHECK(next.verdict == fit_verdict::does_not_fit);
-  CHECK(next.cut->gpus == 1);
-  CHECK(next.cut->needed == 20);
-  CHECK(next.cut->present == 16);
+  CHECK(next.shortage->gpus == 1);
+  CHECK(next.shortage->needed == 20);
+  CHECK(next.shortage->present == 16);
   CHECK(fit(classes_t{}, gang).verdict == fit_verdict::does_not_fit);
   const auto third = fit(classes_t{{8, 3}}, gang);
   CHECK(third.verdict == fit_verdict::fits);
-  CHECK_FALSE(third.cut);
+  CHECK_FALSE(third.shortage);
 }
 
 TEST_CASE("nothing fits anywhere") {
@@ -235,8 +235,8 @@ TEST_CASE("larger gangs, most of them tight, against the sets of their tasks") {
     const fit_verdict verdict = found.verdict;
     REQUIRE(verdict == (fits ? fit_verdict::fits : fit_verdict::does_not_fit));
     yes += fits ? 1U : 0U;
-    no_by_cut += found.cut ? 1U : 0U;
-    no_by_search += !fits && !found.cut ? 1U : 0U;
+    no_by_cut += found.shortage ? 1U : 0U;
+    no_by_search += !fits && !found.shortage ? 1U : 0U;
     searched += found.steps > 0 ? 1U : 0U;
   }
   MESSAGE(yes, " fit, ", no_by_cut, " do not by a cut, ", no_by_search, " by search, ", searched,
@@ -260,7 +260,7 @@ TEST_CASE("a million tasks are a matter of the nodes they use") {
   ++gang[3].tasks;
   const gang_fit::result refused = checked(fit, classes, gang);
   CHECK(refused.verdict == fit_verdict::does_not_fit);
-  CHECK(refused.cut->gpus == 1);
+  CHECK(refused.shortage->gpus == 1);
   const gang_fit::result equal = checked(fit, {{8, 125'000}}, {{.tasks = 1'000'000, .gpus = 1}});
   CHECK(equal.verdict == fit_verdict::fits);
   CHECK(equal.nodes.size() == 125'000);
@@ -307,7 +307,7 @@ TEST_CASE("a smaller budget gives the same answer or none") {
     REQUIRE(answer != fit_verdict::budget_ended);
     const fit_verdict early = checked(hasty, classes, gang).verdict;
     REQUIRE((early == answer || early == fit_verdict::budget_ended));
-    no += answer == fit_verdict::does_not_fit && !sure.cut ? 1 : 0;
+    no += answer == fit_verdict::does_not_fit && !sure.shortage ? 1 : 0;
     gang_fit none(0);
     const fit_verdict at_once = none(classes, gang).verdict;
     REQUIRE((at_once == answer || at_once == fit_verdict::budget_ended));

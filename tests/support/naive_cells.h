@@ -154,8 +154,8 @@ class naive_cells {
   }
 
   // The greatest weight that a cell bears, as certificate says.
-  [[nodiscard]] std::uint64_t borne(const counts& weights, apiary::level_t l,
-                                    std::uint32_t c) const {
+  [[nodiscard]] std::uint64_t max_weight(const counts& weights, apiary::level_t l,
+                                         std::uint32_t c) const {
     const auto heavy = std::count_if(weights.begin(), weights.end(), [](auto w) { return w > 0; });
     std::uint64_t most = 0;
     if (l == node) {
@@ -171,7 +171,7 @@ class naive_cells {
       for (const counts& v : all) most = std::max(most, weight(weights, v));
       return most;
     }
-    for (const std::uint32_t part : parts(l, c)) most += borne(weights, l - 1, part);
+    for (const std::uint32_t part : parts(l, c)) most += max_weight(weights, l - 1, part);
     counts allowed;
     for (std::size_t k = 0; k < kinds_.size(); ++k) {
       const bool alone = heavy == 1 && weights[k] > 0;

@@ -61,7 +61,7 @@ class colocated_groups {
         if (&other != &leader && other.leader != m) continue;
         add(u, other);
       }
-      settle();
+      tighten_limits();
       group_of_[m] = static_cast<std::uint32_t>(join(u));
       if (group_of_[m] < groups_.size()) continue;
       hosted_ = hosted_ || u.cpu_milli > 0 || u.memory_mib > 0;
@@ -155,7 +155,7 @@ class colocated_groups {
     return groups_.size();
   }
   // A step is a multiple of each lower step; a cell may hold no more tasks than the cell above.
-  void settle() {
+  void tighten_limits() {
     limit* const limits = &limits_[limits_.size() - heights_];
     for (std::size_t h = 1; h < heights_; ++h)
       limits[h].step = common_multiple(limits[h].step, limits[h - 1].step);

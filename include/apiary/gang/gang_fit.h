@@ -23,15 +23,15 @@ APIARY_NAMESPACE_BEGIN
 //
 // The largest tasks come first; each goes to the first node in use with enough free GPUs, otherwise
 // to the first such class. If every size divides the next larger one, this is exact. For others,
-// best fit and bin_packing_search follow, unless a count of slots (`cut`) refuses the gang: a node
-// with f free GPUs holds tasks of s1, s2, ... only if floor(s1/t) + floor(s2/t) + ... <= floor(f/t)
-// for every t. A no of bin_packing_search may have no cut.
+// best fit and bin_packing_search follow, unless a count of slots refuses the gang (`shortage`): a
+// node with f free GPUs holds tasks of s1, s2, ... only if floor(s1/t) + floor(s2/t) + ... is at
+// most floor(f/t) for every t. A no of bin_packing_search may have no shortage.
 //
 // Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes" (J.
 //           of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
 // Requires: task sizes from 1 to 64, at most 64 free GPUs on a node, fewer than 2^32 tasks.
 // Cost:     O(groups * (groups + classes) + nodes used), whatever the number of tasks, if the first
-//           order succeeds or a cut refuses the gang (64 times that for a cut); otherwise
+//           order succeeds or a count refuses the gang (64 times that for a count); otherwise
 //           bin_packing_search on top.
 class gang_fit {
  public:
@@ -60,8 +60,9 @@ class gang_fit {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     std::span<const used_node> nodes{};               // the nodes that the gang uses
     std::span<const portion> portions{};              // what these nodes take
-    std::optional<gpu_shortage> cut{};  // the proof with the smallest slots, if a count proves it
-    std::uint64_t steps = 0;            // steps of bin_packing_search, 0 if it was not needed
+    std::optional<gpu_shortage>
+        shortage{};           // the proof with the smallest slots, if a count proves it
+    std::uint64_t steps = 0;  // steps of bin_packing_search, 0 if it was not needed
   };
 
   // budget: the most steps of bin_packing_search; a step is about 0.1 microseconds.
@@ -72,19 +73,19 @@ class gang_fit {
   // Searches for a packing. `classes` are in order of preference.
   result operator()(std::span<const node_class> classes, std::span<const task_group> groups) {
     const fit_verdict verdict = decide(classes, groups);
-    return {verdict, nodes_, portions_, cut_, steps_};
+    return {verdict, nodes_, portions_, shortage_, steps_};
   }
 
  private:
   fit_verdict decide(std::span<const node_class> classes, std::span<const task_group> groups) {
     steps_ = 0;
-    cut_.reset();
+    shortage_.reset();
     nodes_.clear();
     portions_.clear();
     sort(groups);
     if (!pack_first(classes)) {
-      cut_ = find_cut(classes);
-      if (cut_) return fit_verdict::does_not_fit;
+      shortage_ = find_shortage(classes);
+      if (shortage_) return fit_verdict::does_not_fit;
       if (!pack_tightest(classes)) {
         const fit_verdict verdict = search(classes);
         if (verdict != fit_verdict::fits) return verdict;
@@ -99,7 +100,7 @@ class gang_fit {
     std::uint32_t index = 0;  // of the task group
   };
   // Equal nodes: of one class, with the same tasks and `left` free GPUs. Untouched ones come first.
-  struct pile {
+  struct node_set {
     std::uint32_t node_class = 0;
     std::uint32_t nodes = 0;
     std::uint32_t left = 0;
@@ -121,33 +122,33 @@ class gang_fit {
     }
   }
   void unpack(std::span<const node_class> classes) {
-    piles_.clear();
+    node_sets_.clear();
     puts_.clear();
     for (std::uint32_t c = 0; c < classes.size(); ++c) {
       APIARY_ASSERT(classes[c].free <= max_gpus);
-      piles_.push_back({c, classes[c].nodes, classes[c].free, none});
+      node_sets_.push_back({c, classes[c].nodes, classes[c].free, none});
     }
-    untouched_ = piles_.size();
+    untouched_ = node_sets_.size();
   }
-  // Puts `each` tasks of the group on each of `nodes` nodes of pile p, which become a new pile.
+  // Puts `each` tasks of the group on each of `nodes` nodes of set p, which become a new set.
   void give(std::size_t p, std::uint32_t nodes, const sized_group& group, std::uint32_t each) {
-    pile after = piles_[p];
+    node_set after = node_sets_[p];
     after.nodes = nodes;
     after.left -= each * group.gpus;
     puts_.push_back({{group.index, each}, after.last_put});
     after.last_put = static_cast<std::uint32_t>(puts_.size() - 1);
-    if (p >= untouched_ && nodes == piles_[p].nodes) {
-      piles_[p] = after;
+    if (p >= untouched_ && nodes == node_sets_[p].nodes) {
+      node_sets_[p] = after;
     } else {
-      piles_[p].nodes -= nodes;
-      piles_.push_back(after);
+      node_sets_[p].nodes -= nodes;
+      node_sets_.push_back(after);
     }
   }
-  // Puts as many tasks of the group as possible on pile p, at most `tasks`. Returns the rest.
+  // Puts as many tasks of the group as possible on node_set p, at most `tasks`. Returns the rest.
   std::uint32_t fill(std::size_t p, const sized_group& group, std::uint32_t tasks) {
-    const std::uint32_t nodes = piles_[p].nodes;
-    if (nodes == 0 || piles_[p].left < group.gpus) return tasks;
-    const std::uint32_t each = piles_[p].left / group.gpus;
+    const std::uint32_t nodes = node_sets_[p].nodes;
+    if (nodes == 0 || node_sets_[p].left < group.gpus) return tasks;
+    const std::uint32_t each = node_sets_[p].left / group.gpus;
     const std::uint32_t whole = (std::min)(nodes, tasks / each);
     if (whole > 0) give(p, whole, group, each);
     tasks -= whole * each;
@@ -163,7 +164,7 @@ class gang_fit {
   bool pack_rest(std::size_t first_group) {
     for (std::size_t g = first_group; g < groups_.size(); ++g) {
       std::uint32_t tasks = groups_[g].tasks;
-      const std::size_t end = piles_.size();
+      const std::size_t end = node_sets_.size();
       for (std::size_t p = untouched_; p < end && tasks > 0; ++p)
         tasks = fill(p, groups_[g], tasks);
       for (std::size_t p = 0; p < untouched_ && tasks > 0; ++p) tasks = fill(p, groups_[g], tasks);
@@ -176,22 +177,23 @@ class gang_fit {
     for (const sized_group& group : groups_) {
       std::uint32_t tasks = group.tasks;
       while (tasks > 0) {
-        std::size_t best = piles_.size();
+        std::size_t best = node_sets_.size();
         const auto consider = [&](std::size_t p) {
-          const pile& at = piles_[p];
+          const node_set& at = node_sets_[p];
           if (at.nodes > 0 && at.left >= group.gpus &&
-              (best == piles_.size() || at.left < piles_[best].left))
+              (best == node_sets_.size() || at.left < node_sets_[best].left))
             best = p;
         };
-        for (std::size_t p = untouched_; p < piles_.size(); ++p) consider(p);
+        for (std::size_t p = untouched_; p < node_sets_.size(); ++p) consider(p);
         for (std::size_t p = 0; p < untouched_; ++p) consider(p);
-        if (best == piles_.size()) return false;
+        if (best == node_sets_.size()) return false;
         tasks = fill(best, group, tasks);
       }
     }
     return true;
   }
-  [[nodiscard]] std::optional<gpu_shortage> find_cut(std::span<const node_class> classes) const {
+  [[nodiscard]] std::optional<gpu_shortage> find_shortage(
+      std::span<const node_class> classes) const {
     for (std::uint32_t t = 1; t <= groups_.front().gpus; ++t) {
       gpu_shortage s{t, 0, 0};
       for (const sized_group& g : groups_) s.needed += std::uint64_t{g.tasks} * (g.gpus / t);
@@ -214,18 +216,18 @@ class gang_fit {
     const fit_verdict verdict = search_(sizes_, nodes, budget_);
     steps_ = search_.steps();
     if (verdict != fit_verdict::fits) return verdict;
-    // Repeats the steps of the search on the piles.
+    // Repeats the steps of the search on the node sets.
     unpack(classes);
     std::size_t group = 0;
     std::uint32_t tasks = 0;  // of the group, placed
     for (std::size_t i = 0; i < search_.decided(); ++i) {
       const auto step = [&](std::uint32_t u, std::uint32_t n) {
-        const std::size_t end = piles_.size();
+        const std::size_t end = node_sets_.size();
         for (std::size_t k = untouched_; k < end + untouched_ && n > 0; ++k) {
           const std::size_t p = k < end ? k : k - end;  // nodes in use first
-          while (n > 0 && piles_[p].nodes > 0 && search_.usable(i, piles_[p].left) == u) {
+          while (n > 0 && node_sets_[p].nodes > 0 && search_.usable(i, node_sets_[p].left) == u) {
             const sized_group& g = groups_[group];
-            const std::uint32_t some = (std::min)({n, piles_[p].nodes, g.tasks - tasks});
+            const std::uint32_t some = (std::min)({n, node_sets_[p].nodes, g.tasks - tasks});
             give(p, some, g, 1);
             n -= some;
             tasks += some;
@@ -246,23 +248,23 @@ class gang_fit {
     return fit_verdict::fits;
   }
   void list_nodes() {
-    for (std::size_t p = untouched_; p < piles_.size(); ++p) {
+    for (std::size_t p = untouched_; p < node_sets_.size(); ++p) {
       const auto first = static_cast<std::uint32_t>(portions_.size());
-      for (std::uint32_t i = piles_[p].last_put; i != none; i = puts_[i].before)
+      for (std::uint32_t i = node_sets_[p].last_put; i != none; i = puts_[i].before)
         portions_.push_back(puts_[i].what);
       const auto last = static_cast<std::uint32_t>(portions_.size());
-      nodes_.insert(nodes_.end(), piles_[p].nodes, {piles_[p].node_class, first, last});
+      nodes_.insert(nodes_.end(), node_sets_[p].nodes, {node_sets_[p].node_class, first, last});
     }
   }
 
   std::uint64_t budget_;
   std::uint64_t steps_ = 0;
-  std::optional<gpu_shortage> cut_;
+  std::optional<gpu_shortage> shortage_;
   std::vector<used_node> nodes_;
   std::vector<portion> portions_;
   std::vector<sized_group> groups_;  // task groups in descending order of size
-  std::vector<pile> piles_;
-  std::size_t untouched_ = 0;  // the number of piles that are classes
+  std::vector<node_set> node_sets_;
+  std::size_t untouched_ = 0;  // the number of node sets that are classes
   std::vector<put> puts_;
   std::vector<detail::bin_packing_search::task_size> sizes_;
   detail::bin_packing_search search_;

@@ -6,10 +6,10 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/bin_packing_search.h>
-#include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/class_vectors.h>
 #include <apiary/gang/detail/constraint_levels.h>
 #include <apiary/gang/detail/cost_tables.h>
+#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/detail/greedy_by_group.h>
 #include <apiary/gang/detail/portions.h>
 #include <apiary/gang/detail/step_budget.h>
@@ -83,13 +83,14 @@ class min_cost_fit {
   }
   // After a search: the largest weight that each cell of level l can hold (infeasibility_proof);
   // empty if the budget ended before. Cost: O(nodes) and the vectors of the classes.
-  [[nodiscard]] std::vector<std::uint64_t> borne(counts weights, level_t l) const {
+  [[nodiscard]] std::vector<std::uint64_t> max_weights(counts weights, level_t l) const {
     std::vector<std::uint64_t> most;
     if (!all_asked_) return most;
     std::vector<std::uint64_t> of_class;
     for (const std::uint32_t c : classes_) {
       while (of_class.size() <= c)
-        of_class.push_back(vectors_.borne(static_cast<std::uint32_t>(of_class.size()), weights));
+        of_class.push_back(
+            vectors_.max_weight(static_cast<std::uint32_t>(of_class.size()), weights));
       most.push_back(of_class[c]);
     }
     for (level_t k = node_level_ + 1; k <= l; ++k) {
@@ -192,9 +193,9 @@ class min_cost_fit {
     find_cells(l);
     if (cells_.empty()) return fit_verdict::does_not_fit;
     // Steps for greedy_by_group: enough for five orders on every node.
-    const std::uint64_t spare =
+    const std::uint64_t greedy_steps =
         (std::min)((limit - steps_) / 4, std::uint64_t{40} * groups_.size() * classes_.size());
-    detail::step_budget steps(limit - spare - steps_);
+    detail::step_budget steps(limit - greedy_steps - steps_);
     if (!all_asked_) all_asked_ = vectors_.ask_all(cost, steps);
     if (all_asked_ && !weights.empty()) refuse_by(weights, l);
     if (all_asked_ && !tables_ready_)
@@ -204,7 +205,7 @@ class min_cost_fit {
     if (verdict != fit_verdict::budget_ended) return verdict;
     least_ = false;
     detail::step_budget rest(limit - steps_);
-    const bool found = put_in_turn(l, cost, rest);
+    const bool found = place_greedily(l, cost, rest);
     steps_ += rest.steps();
     return found ? fit_verdict::fits : fit_verdict::budget_ended;
   }
@@ -224,7 +225,7 @@ class min_cost_fit {
     std::uint64_t needed = 0;
     for (std::size_t u = 0; u < groups_.size(); ++u)
       needed += std::uint64_t{weights[u]} * groups_[u].tasks;
-    const std::vector<std::uint64_t> most = borne(weights, l);
+    const std::vector<std::uint64_t> most = max_weights(weights, l);
     std::erase_if(cells_, [&](std::uint32_t c) { return most[c] < needed; });
   }
   fit_verdict search(level_t l, bool last, detail::step_budget& steps) {
@@ -252,9 +253,9 @@ class min_cost_fit {
   }
   // The cheapest of a few orders in the first cell that takes all groups.
   template <class Cost>
-  bool put_in_turn(level_t l, const Cost& cost, detail::step_budget& steps) {
+  bool place_greedily(level_t l, const Cost& cost, detail::step_budget& steps) {
     using node = node_left<Cost>;
-    detail::greedy_by_group<Tree, node> turns(*tree_, node_level_, groups_);
+    detail::greedy_by_group<Tree, node> greedy(*tree_, node_level_, groups_);
     const std::vector<std::vector<std::uint32_t>> orders = detail::orders_of_groups(groups_);
     std::vector<node> nodes;
     std::vector<tasks_on_node> placed;
@@ -272,7 +273,7 @@ class min_cost_fit {
             at.left += vectors_.alone(at.node_class, u);
         }
         placed.clear();
-        if (!turns(l, c, order, gang_objective::whole_cells, nodes, placed)) continue;
+        if (!greedy(l, c, order, gang_objective::whole_cells, nodes, placed)) continue;
         std::int64_t sum = 0;
         for (const node& at : nodes)
           if (at.in_use) sum += cost(at.node_class, counts(at.tasks)).value();

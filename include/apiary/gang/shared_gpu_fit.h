@@ -104,7 +104,7 @@ class shared_gpu_fit {
           {{std::move(weights), groups_[u].tasks}, {capacities.begin(), capacities.end()}});
     }
     if (!short_ && !weights_.empty()) {
-      detail::weighed_cells gpus{{weights_, 0}, fit_.borne(weights_, l)};
+      detail::weighed_cells gpus{{weights_, 0}, fit_.max_weights(weights_, l)};
       for (std::size_t u = 0; u < groups_.size(); ++u)
         gpus.what.needed += std::uint64_t{weights_[u]} * groups_[u].tasks;
       if (!gpus.most.empty()) tried.push_back(std::move(gpus));
@@ -143,9 +143,9 @@ class shared_gpu_fit {
       if (weight > (std::numeric_limits<std::uint32_t>::max)()) return weights_.clear();
       weights_.push_back(static_cast<std::uint32_t>(weight));
     }
-    const auto heavy =
+    const auto weighted =
         std::count_if(weights_.begin(), weights_.end(), [](auto w) { return w > 0; });
-    if (heavy < 2) weights_.clear();
+    if (weighted < 2) weights_.clear();
   }
   void place(const node_table& nodes, const topology_constraints& gang,
              std::span<const tasks_on_node> portions) {
@@ -168,7 +168,7 @@ class shared_gpu_fit {
         for (std::uint32_t d = 0; d < task.gpus; ++d) {
           // Equal fractions are interchangeable.
           const auto at = std::find_if(here.begin(), here.end(),
-                                       [&](const auto& x) { return x.part == task.gpu_milli; });
+                                       [&](const auto& x) { return x.milli == task.gpu_milli; });
           APIARY_VERIFY(at != here.end());
           is.where.gpu_mask |= std::uint32_t{1} << at->device;
           here.erase(at);

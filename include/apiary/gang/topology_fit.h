@@ -8,7 +8,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/candidate_cells.h>
-#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/detail/greedy_by_group.h>
 #include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/detail/portions.h>
@@ -98,7 +98,7 @@ class topology_fit {
       limit_ = last_ ? budget_ : budget_ / 2;
       verdict = groups_.size() == 0 ? fit_verdict::fits : try_level(l);
       if (verdict == fit_verdict::fits) {
-        detail::portions_of_task_groups(gang, groups_, portions_, by_kind_);
+        detail::portions_of_task_groups(gang, groups_, portions_, by_group_);
         return verdict;
       }
       lowest_ = lowest_ && verdict != fit_verdict::budget_ended;
@@ -143,19 +143,20 @@ class topology_fit {
       }
     }
     const std::uint64_t half = steps_ + (limit_ - steps_) / 2;
-    if (settle(l, half, few_vectors) || settle(l, limit_, detail::pareto_search<Tree>::all))
+    if (search_open_cells(l, half, few_vectors) ||
+        search_open_cells(l, limit_, detail::pareto_search<Tree>::all))
       return fit_verdict::fits;
     return open_.empty() ? fit_verdict::does_not_fit : fit_verdict::budget_ended;
   }
   // Tries each open cell with an equal fraction of the steps until `end`, at least an eighth of the
   // remaining steps. Returns whether the gang fits one.
-  bool settle(level_t l, std::uint64_t end, std::size_t beam) {
+  bool search_open_cells(level_t l, std::uint64_t end, std::size_t beam) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < open_.size(); ++i) {
       open_cell at = open_[i];
       cell_ = at.cell;
-      const std::size_t shares = (std::min<std::size_t>)(open_.size() - i, 8);
-      const fit_verdict verdict = try_long(l, at, beam, steps_ + (end - steps_) / shares);
+      const std::size_t cells_left = (std::min<std::size_t>)(open_.size() - i, 8);
+      const fit_verdict verdict = try_long(l, at, beam, steps_ + (end - steps_) / cells_left);
       if (verdict == fit_verdict::fits) return true;
       if (verdict == fit_verdict::budget_ended) open_[kept++] = at;
     }
@@ -206,14 +207,14 @@ class topology_fit {
   fit_verdict try_quickly(level_t l, open_cell& at, std::uint64_t end) {
     cell_ = at.cell;
     if (!sizes_.constrained) return pack(l, at, (std::min)(end - steps_, few_steps));
-    if (groups_.size() > 1) return put_in_turn(l, end);
+    if (groups_.size() > 1) return place_greedily(l, end);
     cells_.count(0).place(0, l, cell_, groups_[0].tasks, objective_, portions_);
     return fit_verdict::fits;
   }
-  fit_verdict put_in_turn(level_t l, std::uint64_t end) {
+  fit_verdict place_greedily(level_t l, std::uint64_t end) {
     if (orders_.empty()) orders_ = detail::orders_of_groups(groups_);
     const id_range<cell_id> nodes = capacities_->nodes(l, cell_);
-    detail::greedy_by_group<Tree, detail::node_capacity_left> turns(
+    detail::greedy_by_group<Tree, detail::node_capacity_left> greedy(
         capacities_->tree(), capacities_->node_level(), groups_);
     for (const std::vector<std::uint32_t>& order : orders_) {
       const std::uint64_t looks = std::uint64_t{nodes.size()} * groups_.size();
@@ -222,7 +223,7 @@ class topology_fit {
       nodes_.clear();
       for (const cell_id n : nodes) nodes_.push_back(left_of(n.value));
       portions_.clear();
-      if (turns(l, cell_, order, objective_, nodes_, portions_)) return fit_verdict::fits;
+      if (greedy(l, cell_, order, objective_, nodes_, portions_)) return fit_verdict::fits;
     }
     portions_.clear();
     return fit_verdict::budget_ended;
@@ -240,7 +241,7 @@ class topology_fit {
     const gang_fit::result packed = fit_(classes_, sizes_.sizes);
     steps_ += packed.steps;
     at.refused = packed.verdict == fit_verdict::does_not_fit;
-    if (at.refused && last_ && !packed.cut) return fit_verdict::budget_ended;
+    if (at.refused && last_ && !packed.shortage) return fit_verdict::budget_ended;
     if (packed.verdict != fit_verdict::fits) return packed.verdict;
     next_.assign(nodes.size(), capacities_->nodes(l, at.cell).first.value);
     for (const gang_fit::used_node& used : packed.nodes) {
@@ -262,7 +263,7 @@ class topology_fit {
       fronts_.place(portions_);
       return fit_verdict::fits;
     }
-    if (fronts_.cut()) return fit_verdict::budget_ended;
+    if (fronts_.is_truncated()) return fit_verdict::budget_ended;
     if (last_) listed_.push_back({c, infeasibility_proof::listed, 0, fronts_.front().values()});
     return fit_verdict::does_not_fit;
   }
@@ -279,7 +280,7 @@ class topology_fit {
   std::vector<std::vector<std::uint32_t>> orders_;  // of groups
   std::vector<detail::node_capacity_left> nodes_;   // of a cell
   std::vector<gang_fit::node_class> classes_;
-  std::vector<std::uint32_t> next_;  // of each number of free leaves, where to look for a node
+  std::vector<std::uint32_t> next_;  // of each number of free GPUs, where to look for a node
   detail::pareto_search<Tree> fronts_;
   bool fronts_ready_ = false;
   std::vector<infeasibility_proof::refusal> listed_;  // cells of the last level, refused by a list
@@ -290,7 +291,7 @@ class topology_fit {
   bool refused_ = false;
   std::uint32_t cell_ = 0;
   std::vector<tasks_on_node> portions_;
-  std::vector<tasks_on_node> by_kind_;  // by co-located group
+  std::vector<tasks_on_node> by_group_;  // by co-located group
   std::uint64_t steps_ = 0;
 };
 

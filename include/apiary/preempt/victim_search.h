@@ -74,7 +74,7 @@ class victim_search : detail::victim_search_steps<detail::eviction_state> {
     const gang_fit::result possible = pack(world_.all_evicted(), budget_);
     if (possible.verdict != fit_verdict::fits) {
       victim_set none = answer(possible.verdict);
-      if (possible.verdict == fit_verdict::does_not_fit) none.shortage = possible.cut;
+      if (possible.verdict == fit_verdict::does_not_fit) none.shortage = possible.shortage;
       return none;
     }
     return answer(fits() ? fit_verdict::fits : search());

@@ -6,7 +6,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/candidate_cells.h>
-#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/ragged_tree.h>
@@ -86,7 +86,7 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
           const bool fits = naive.held(l, c).contains(naive.tasks());
           REQUIRE((!fits || listed.contains(c)));
           refused += listed.contains(c) ? 0U : 1U;
-          // One kind, or sizes that divide one another and no constraints: pieces and room say it all,
+          // One kind, or sizes that divide one another and no constraints: slots and room say it all,
           // a task apart that is larger than any node.
           const bool told = sizes.constrained
                                 ? groups.size() == 1

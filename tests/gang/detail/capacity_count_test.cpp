@@ -7,7 +7,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
-#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/ragged_tree.h>
 
@@ -233,10 +233,10 @@ TEST_CASE("capacity_count: what cells bear is what the certificate says they do"
       for (std::size_t u = 0; u < groups.size(); ++u) weights.push_back(random.uniform(4));
       several += std::count(weights.begin(), weights.end(), 0U) + 1 < std::ssize(weights) ? 1U : 0U;
       for (level_t l = node; l <= capacities.top(); ++l) {
-        const std::vector<std::uint64_t> borne = count.borne(weights, l);
-        REQUIRE(borne.size() == naive.num_cells(l));
-        for (std::uint32_t c = 0; c < borne.size(); ++c)
-          CHECK(borne[c] == naive.borne(weights, l, c));
+        const std::vector<std::uint64_t> max_weight = count.max_weights(weights, l);
+        REQUIRE(max_weight.size() == naive.num_cells(l));
+        for (std::uint32_t c = 0; c < max_weight.size(); ++c)
+          CHECK(max_weight[c] == naive.max_weight(weights, l, c));
       }
     }
   }

@@ -98,7 +98,7 @@ TEST_CASE("class_vectors: every vector that fits, once, and its cost; the most o
       REQUIRE(said == all_of(groups, cost, c));
       for (const auto& [v, is] : said)
         heaviest = std::max(heaviest, naive_cells::weight(weights, v));
-      REQUIRE(vectors.borne(c, weights) == heaviest);
+      REQUIRE(vectors.max_weight(c, weights) == heaviest);
     }
     // With as many steps as it took it is done, with one less it is not.
     const std::uint64_t needed = steps.steps();

@@ -81,7 +81,7 @@ TEST_CASE("pareto_search: the front is the greatest of all vectors that the cell
         CAPTURE(c);
         const held_vectors held = naive.held(l, c);
         REQUIRE(search.make(l, c, pareto_search<ragged_tree>::all, much));
-        CHECK(!search.cut());
+        CHECK(!search.is_truncated());
         const held_vectors front = vectors_in(search.front());
         REQUIRE(front == naive.greatest(l, c));
         several += front.size() > 1 ? 1U : 0U;
@@ -156,11 +156,11 @@ TEST_CASE("pareto_search: with a beam what is found can be had, and is all where
       const held_vectors found = vectors_in(search.front());
       REQUIRE(found.size() <= beam);
       for (const naive_cells::counts& v : found) REQUIRE(held.contains(v));
-      if (!search.cut()) REQUIRE(found == naive.greatest(capacities.top(), 0));
-      cuts += search.cut() ? 1U : 0U;
+      if (!search.is_truncated()) REQUIRE(found == naive.greatest(capacities.top(), 0));
+      cuts += search.is_truncated() ? 1U : 0U;
       if (!search.holds_gang()) continue;
       check_front_placed(search, world, naive, capacities.top(), 0);
-      placed += search.cut() ? 1U : 0U;
+      placed += search.is_truncated() ? 1U : 0U;
     }
   }
   if (scale() < 1) return;

@@ -25,7 +25,7 @@ using namespace apiary_test;
 namespace {
 
 // Weights of each kind, in the order in which the first of equally good ones is taken: places of a
-// kind, then pieces of each size that a node may have free, the largest first.
+// kind, then slots of each size that a node may have free, the largest first.
 std::vector<naive_cells::counts> refusal_weights(const naive_cells& naive, std::uint32_t most) {
   const std::size_t kinds = naive.kinds().size();
   std::vector<naive_cells::counts> all;
@@ -35,9 +35,9 @@ std::vector<naive_cells::counts> refusal_weights(const naive_cells& naive, std::
   }
   if (kinds < 2) return all;
   for (std::uint32_t size = most; size > 0; --size) {
-    naive_cells::counts& pieces = all.emplace_back();
+    naive_cells::counts& slots = all.emplace_back();
     for (const naive_kind& k : naive.kinds())
-      pieces.push_back(static_cast<std::uint32_t>(k.leaves / size));
+      slots.push_back(static_cast<std::uint32_t>(k.leaves / size));
   }
   return all;
 }
@@ -93,7 +93,7 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
     // Something is listed of every cell that no weighing refuses, and of others as well.
     const std::vector<naive_cells::counts> weights = refusal_weights(naive, most);
     const auto refuses = [&](const naive_cells::counts& w, std::uint32_t c) {
-      return naive.borne(w, l, c) < naive_cells::weight(w, tasks);
+      return naive.max_weight(w, l, c) < naive_cells::weight(w, tasks);
     };
     std::vector<infeasibility_proof::refusal> listed;
     std::vector<bool> left(naive.num_cells(l), true);
@@ -129,7 +129,7 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
       for (std::uint32_t c = 0; c < left.size(); ++c) {
         if (!left[c] || !refuses(*best, c)) continue;
         left[c] = false;
-        expected.cells[c] = {c, index, naive.borne(*best, l, c), {}};
+        expected.cells[c] = {c, index, naive.max_weight(*best, l, c), {}};
         ++weighed;
       }
     }

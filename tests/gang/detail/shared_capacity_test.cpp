@@ -125,8 +125,8 @@ void check_taken(const node_state& before, std::span<const shared_capacity::take
   node_state node = before;
   for (const shared_capacity::taken& t : all) {
     REQUIRE(t.device < node.gpus);
-    REQUIRE(node.gpu_left[t.device] >= t.part);
-    node.gpu_left[t.device] = static_cast<milli_gpu>(node.gpu_left[t.device] - t.part);
+    REQUIRE(node.gpu_left[t.device] >= t.milli);
+    node.gpu_left[t.device] = static_cast<milli_gpu>(node.gpu_left[t.device] - t.milli);
   }
   std::size_t parts = 0;
   for (std::size_t u = 0; u < counts.size(); ++u) {

@@ -58,7 +58,7 @@ class bin_packing_search {
   struct level {
     task_size size;
     std::uint32_t tasks_left;                       // of this size and smaller ones
-    std::uint64_t leaves_left;                      // their GPUs
+    std::uint64_t gpus_left;                        // their GPUs
     std::array<std::uint8_t, max_gpus + 1> usable;  // the largest sum of these sizes up to f
     histogram nodes;                                // by usable GPUs, at most tasks_left
     histogram steps;                                // taken from there
@@ -73,12 +73,12 @@ class bin_packing_search {
       level& at = levels_[i];
       at.size = sizes[i];
       at.tasks_left = at.size.tasks;
-      at.leaves_left = std::uint64_t{at.size.gpus} * at.size.tasks;
+      at.gpus_left = std::uint64_t{at.size.gpus} * at.size.tasks;
       at.usable.fill(0);
       if (i + 1 < sizes.size()) {
         APIARY_ASSERT(at.size.gpus > sizes[i + 1].gpus);
         at.tasks_left += levels_[i + 1].tasks_left;
-        at.leaves_left += levels_[i + 1].leaves_left;
+        at.gpus_left += levels_[i + 1].gpus_left;
         at.usable = levels_[i + 1].usable;
       }
       for (std::uint32_t f = at.size.gpus; f <= max_gpus; ++f) {
@@ -156,9 +156,9 @@ class bin_packing_search {
   // The necessary conditions for sizes i and below.
   [[nodiscard]] bool enough(std::size_t i) const noexcept {
     const level& at = levels_[i];
-    std::uint64_t leaves = 0;
-    for (std::uint32_t u = 1; u <= max_gpus; ++u) leaves += std::uint64_t{at.nodes[u]} * u;
-    if (leaves < at.leaves_left) return false;
+    std::uint64_t free = 0;
+    for (std::uint32_t u = 1; u <= max_gpus; ++u) free += std::uint64_t{at.nodes[u]} * u;
+    if (free < at.gpus_left) return false;
     for (std::size_t k = i; k < levels_.size(); ++k) {
       const std::uint32_t t = levels_[k].size.gpus;
       std::uint64_t needed = 0;

@@ -7,7 +7,7 @@
 #include <apiary/core/config.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
-#include <apiary/gang/detail/cell_parts.h>
+#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
@@ -34,7 +34,7 @@ struct group_sizes {
 
   void assign(const colocated_groups& groups, bool with_hosts) {
     *this = {};
-    bool without_leaves = false;
+    bool without_gpus = false;
     for (std::size_t u = 0; u < groups.size(); ++u) {
       sizes.push_back({.tasks = groups[u].tasks, .gpus = groups[u].gpus});
       largest = (std::max)(largest, groups[u].gpus);
@@ -43,10 +43,10 @@ struct group_sizes {
         cpu_milli += groups[u].tasks * groups[u].cpu_milli;
         memory_mib += groups[u].tasks * groups[u].memory_mib;
       }
-      without_leaves = without_leaves || groups[u].gpus == 0;
+      without_gpus = without_gpus || groups[u].gpus == 0;
     }
-    constrained = groups.lowest_constraint() != any_level || without_leaves ||
-                  (groups.hosted() && with_hosts);
+    constrained =
+        groups.lowest_constraint() != any_level || without_gpus || (groups.hosted() && with_hosts);
     dividing = true;
     for (const task_group& a : sizes)
       for (const task_group& b : sizes)
@@ -79,9 +79,9 @@ class candidate_cells {
       if (sizes.dividing && std::none_of(sizes.sizes.begin(), sizes.sizes.end(), same)) continue;
       std::uint64_t needed = 0;
       for (const task_group& m : sizes.sizes) needed += std::uint64_t{m.tasks} * (m.gpus / t);
-      const std::span<const std::uint32_t> pieces = capacities.slots(l, t);
-      for (std::size_t c = 0; c < pieces.size(); ++c)
-        possible_[c] = static_cast<unsigned char>(possible_[c] & (pieces[c] >= needed ? 1 : 0));
+      const std::span<const std::uint32_t> slots = capacities.slots(l, t);
+      for (std::size_t c = 0; c < slots.size(); ++c)
+        possible_[c] = static_cast<unsigned char>(possible_[c] & (slots[c] >= needed ? 1 : 0));
     }
     counts_.clear();
     for (std::size_t u = 0; sizes.constrained && u < groups.size(); ++u) {

@@ -6,8 +6,8 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
@@ -23,11 +23,11 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The exact capacity of every cell of a level for the tasks of one co-located group alone: the sum
-// over the children, cut to whole steps and to the limit of the level.
+// over the children, rounded down to whole steps, at most the limit of the level.
 // Cost:     count O(cells of the lowest constrained level), times the GPUs of a node for a
 //           constraint at the node level; O(nodes) for a group that takes CPU, memory or no GPUs.
 //           place O(children * log) a level; for nodes O(GPUs of a node + nodes used) if no CPU,
-//           memory or task without GPUs counts. borne O(nodes + groups * GPUs of a node^2).
+//           memory or task without GPUs counts. max_weights O(nodes + groups * GPUs of a node^2).
 template <CellTree Tree>
 class capacity_count {
  public:
@@ -59,8 +59,8 @@ class capacity_count {
         base[c] = groups_->bound(u, base_, sum);
       }
     } else if (group.gpus <= capacities_->max_free()) {
-      const std::span<const std::uint32_t> pieces = capacities_->slots(base_, group.gpus);
-      for (std::size_t c = 0; c < base.size(); ++c) base[c] = groups_->bound(u, base_, pieces[c]);
+      const std::span<const std::uint32_t> slots = capacities_->slots(base_, group.gpus);
+      for (std::size_t c = 0; c < base.size(); ++c) base[c] = groups_->bound(u, base_, slots[c]);
     } else {
       base.assign(base.size(), 0);
     }
@@ -80,16 +80,16 @@ class capacity_count {
     const level_t node_level = capacities_->node_level();
     if (l == node_level) return to.push_back({c, u, n});
     const level_t below = level_below(*groups_, u, l, node_level);
-    std::vector<cell_part> parts;
+    std::vector<child_capacity> children;
     if (below == node_level && !by_node(u)) {
       // Equal nodes have equal capacity.
       const std::span<const std::uint32_t> nodes = capacities_->histogram(l, c);
       for (std::uint32_t f = (*groups_)[u].gpus; f < nodes.size(); ++f) {
         const std::uint32_t capacity = groups_->bound(u, node_level, f / (*groups_)[u].gpus);
-        if (nodes[f] > 0 && capacity > 0) parts.push_back({f, capacity, f, nodes[f]});
+        if (nodes[f] > 0 && capacity > 0) children.push_back({f, capacity, f, nodes[f]});
       }
       std::vector<std::uint32_t> next(nodes.size(), capacities_->nodes(l, c).first.value);
-      for (const tasks_in_cell& at : fill_parts(parts, n, objective)) {
+      for (const tasks_in_cell& at : fill_children(children, n, objective)) {
         const std::uint32_t node = capacities_->first_node(at.cell, next[at.cell]);
         next[at.cell] = node + 1;
         to.push_back({node, u, at.tasks});
@@ -97,36 +97,36 @@ class capacity_count {
       return;
     }
     const id_range<cell_id> inside = capacities_->inside(l, c, below);
-    parts.reserve(inside.size());
+    children.reserve(inside.size());
     for (const cell_id i : inside) {
       const std::uint32_t capacity = counts_[below - node_level][i.value];
       if (capacity == 0) continue;
-      cell_part& part = parts.emplace_back();
-      part.cell = i.value;
-      part.capacity = capacity;
-      part.free = capacities_->free(below, i.value);
+      child_capacity& child = children.emplace_back();
+      child.cell = i.value;
+      child.capacity = capacity;
+      child.free = capacities_->free(below, i.value);
     }
-    for (const tasks_in_cell& at : fill_parts(parts, n, objective))
+    for (const tasks_in_cell& at : fill_children(children, n, objective))
       place(u, below, at.cell, at.tasks, objective, to);
   }
   // The largest weight that each cell of level l can hold, as infeasibility_proof counts it.
-  [[nodiscard]] std::vector<std::uint64_t> borne(std::span<const std::uint32_t> weights,
-                                                 level_t l) {
-    std::size_t heavy = 0;
-    std::size_t kind = 0;
+  [[nodiscard]] std::vector<std::uint64_t> max_weights(std::span<const std::uint32_t> weights,
+                                                       level_t l) {
+    std::size_t weighted = 0;
+    std::size_t group = 0;
     for (std::size_t u = 0; u < weights.size(); ++u) {
       if (weights[u] == 0) continue;
-      ++heavy;
-      kind = u;
+      ++weighted;
+      group = u;
     }
-    if (heavy == 0) return std::vector<std::uint64_t>(capacities_->num_cells(l), 0);
-    if (heavy == 1) {
-      const std::span<const std::uint32_t> capacities = count(kind, l);
+    if (weighted == 0) return std::vector<std::uint64_t>(capacities_->num_cells(l), 0);
+    if (weighted == 1) {
+      const std::span<const std::uint32_t> capacities = count(group, l);
       std::vector<std::uint64_t> most(capacities.begin(), capacities.end());
-      for (std::uint64_t& m : most) m *= weights[kind];
+      for (std::uint64_t& m : most) m *= weights[group];
       return most;
     }
-    const std::vector<std::uint64_t> of_free = borne_by_leaves(weights);
+    const std::vector<std::uint64_t> of_free = max_weight_by_free(weights);
     std::vector<std::uint64_t> most;
     for (const std::uint32_t f : capacities_->free()) most.push_back(of_free[f]);
     for (level_t k = capacities_->node_level() + 1; k <= l; ++k) {
@@ -165,18 +165,18 @@ class capacity_count {
     return groups_->bound(u, capacities_->node_level(), n);
   }
   // The largest weight on a node with 0, 1, ... free GPUs: a knapsack.
-  [[nodiscard]] std::vector<std::uint64_t> borne_by_leaves(
+  [[nodiscard]] std::vector<std::uint64_t> max_weight_by_free(
       std::span<const std::uint32_t> weights) const {
     std::vector<std::uint64_t> best(capacities_->max_free() + 1, 0);
     for (std::size_t u = 0; u < weights.size(); ++u) {
       const auto [step, most] = groups_->at(u, capacities_->node_level());
-      const std::size_t leaves = std::size_t{step} * (*groups_)[u].gpus;
+      const std::size_t gpus = std::size_t{step} * (*groups_)[u].gpus;
       const std::uint64_t weight = std::uint64_t{step} * weights[u];
       if (weight == 0) continue;
       for (std::size_t f = best.size(); f-- > 0;) {
         std::uint64_t most_here = best[f];
-        for (std::uint32_t n = 1; n <= most / step && n * leaves <= f; ++n)
-          most_here = (std::max)(most_here, best[f - n * leaves] + n * weight);
+        for (std::uint32_t n = 1; n <= most / step && n * gpus <= f; ++n)
+          most_here = (std::max)(most_here, best[f - n * gpus] + n * weight);
         best[f] = most_here;
       }
     }

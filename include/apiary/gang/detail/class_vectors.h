@@ -75,7 +75,7 @@ class class_vectors {
     return held_[node_class].costs[i];
   }
   // The largest weight of a vector of the class.
-  [[nodiscard]] std::uint64_t borne(std::uint32_t node_class, counts weights) const noexcept {
+  [[nodiscard]] std::uint64_t max_weight(std::uint32_t node_class, counts weights) const noexcept {
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < size(node_class); ++i) {
       std::uint64_t sum = 0;

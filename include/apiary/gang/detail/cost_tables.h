@@ -32,19 +32,19 @@ class mixed_radix {
   using counts = std::span<const std::uint32_t>;
   // Returns false if there are more vectors than `most`; the object is unusable then.
   bool assign(const colocated_groups& groups, std::uint64_t most) {
-    kinds_ = groups.size();
+    num_groups_ = groups.size();
     strides_.clear();
     std::uint64_t size = 1;
-    for (std::size_t u = 0; u < kinds_; ++u) {
+    for (std::size_t u = 0; u < num_groups_; ++u) {
       strides_.push_back(static_cast<std::uint32_t>(size));
       size *= std::uint64_t{groups[u].tasks} + 1;
       if (size > most || size >> 31 != 0) return false;
     }
     size_ = static_cast<std::uint32_t>(size);
-    digits_.assign(static_cast<std::size_t>(size) * kinds_, 0);
+    digits_.assign(static_cast<std::size_t>(size) * num_groups_, 0);
     for (std::uint32_t v = 1; v < size_; ++v)
-      for (std::size_t u = 0; u < kinds_; ++u)
-        digits_[v * kinds_ + u] = v / strides_[u] % (groups[u].tasks + 1);
+      for (std::size_t u = 0; u < num_groups_; ++u)
+        digits_[v * num_groups_ + u] = v / strides_[u] % (groups[u].tasks + 1);
     return true;
   }
 
@@ -52,20 +52,20 @@ class mixed_radix {
   // The number of one task of group u.
   [[nodiscard]] std::uint32_t of_one(std::size_t u) const noexcept { return strides_[u]; }
   [[nodiscard]] counts operator[](std::uint32_t v) const noexcept {
-    return {digits_.data() + std::size_t{v} * kinds_, kinds_};
+    return {digits_.data() + std::size_t{v} * num_groups_, num_groups_};
   }
   // Whether the sum of v and w is within the gang; its number is v + w then.
   [[nodiscard]] bool have_sum(std::uint32_t v, std::uint32_t w) const noexcept {
     if (w >= size_ - v) return false;
     const counts sum = (*this)[v + w];
-    const counts part = (*this)[v];
-    for (std::size_t u = 0; u + 1 < kinds_; ++u)
-      if (sum[u] < part[u]) return false;
+    const counts summand = (*this)[v];
+    for (std::size_t u = 0; u + 1 < num_groups_; ++u)
+      if (sum[u] < summand[u]) return false;
     return true;
   }
 
  private:
-  std::size_t kinds_ = 0;
+  std::size_t num_groups_ = 0;
   std::uint32_t size_ = 1;
   std::vector<std::uint32_t> strides_;  // of each group
   std::vector<std::uint32_t> digits_;   // of each vector
@@ -116,7 +116,7 @@ class cost_tables {
   void place(std::vector<tasks_on_node>& to) const {
     const std::uint32_t gang = numbers_.size() - 1;
     if (level_ == node_level_) return put(cell_, gang, to);
-    spread(last_->made, gang, to);
+    place_vector(last_->made, gang, to);
   }
   // After make: the largest vectors that the cell can hold.
   [[nodiscard]] pareto_front greatest() const {
@@ -132,14 +132,14 @@ class cost_tables {
     std::uint32_t vector = 0;  // its number
     std::int64_t cost = 0;
   };
-  struct part {
+  struct child {
     std::uint32_t cell = 0;
     std::size_t made = 0;                // index of the cell, if it is not a node
     std::vector<std::uint32_t> taken{};  // of each vector, what the child takes
   };
   struct made_cell {
     level_t below = 0;
-    std::vector<part> parts{};
+    std::vector<child> children{};
   };
   struct table {
     std::vector<std::int64_t> costs;  // of each vector
@@ -174,7 +174,7 @@ class cost_tables {
     std::uint32_t useless = ~std::uint32_t{0};
     for (const std::uint32_t i : order) {
       if (of_nodes && classes_[i] == useless) continue;
-      part p{i, 0, {}};
+      child p{i, 0, {}};
       bool adds = false;
       if (of_nodes) {
         adds = add(of_class_[classes_[i]], costs, p, steps);
@@ -186,7 +186,7 @@ class cost_tables {
         adds = add(options_of(*is), costs, p, steps);
       }
       if (steps.ended()) return std::nullopt;
-      if (adds) cell.parts.push_back(std::move(p));
+      if (adds) cell.children.push_back(std::move(p));
     }
     for (std::uint32_t v = 0; v < numbers_.size(); ++v)
       if (!allowed(v, l)) costs[v] = never;
@@ -200,7 +200,7 @@ class cost_tables {
     return all;
   }
   // Adds one more child: the least cost of each sum. Returns whether anything changed.
-  bool add(const std::vector<option>& options, std::vector<std::int64_t>& costs, part& p,
+  bool add(const std::vector<option>& options, std::vector<std::int64_t>& costs, child& p,
            step_budget& steps) {
     if (options.empty() || !steps.pay(numbers_.size())) return false;
     before_ = costs;
@@ -221,16 +221,16 @@ class cost_tables {
     }
     return adds;
   }
-  void spread(std::size_t made, std::uint32_t v, std::vector<tasks_on_node>& to) const {
+  void place_vector(std::size_t made, std::uint32_t v, std::vector<tasks_on_node>& to) const {
     const made_cell& cell = made_[made];
-    for (std::size_t i = cell.parts.size(); i-- > 0;) {
-      const part& p = cell.parts[i];
+    for (std::size_t i = cell.children.size(); i-- > 0;) {
+      const child& p = cell.children[i];
       const std::uint32_t here = p.taken[v];
       if (here == 0) continue;
       if (cell.below == node_level_) {
         put(p.cell, here, to);
       } else {
-        spread(p.made, here, to);
+        place_vector(p.made, here, to);
       }
       v -= here;
     }

@@ -6,8 +6,8 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
-#include <apiary/gang/detail/cell_parts.h>
 #include <apiary/gang/detail/constraint_levels.h>
+#include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/topology/tree.h>
 
@@ -47,7 +47,7 @@ namespace detail {
 // What is left of a node with whole GPUs. Nodes in use are filled before others.
 struct node_capacity_left {
   const colocated_groups* groups = nullptr;
-  std::uint64_t leaves = 0;
+  std::uint64_t gpus = 0;
   std::uint64_t cpu_milli = (std::numeric_limits<std::uint64_t>::max)();
   std::uint64_t memory_mib = (std::numeric_limits<std::uint64_t>::max)();
   bool in_use = false;
@@ -55,18 +55,18 @@ struct node_capacity_left {
   [[nodiscard]] std::uint64_t capacity(std::uint32_t u) const noexcept {
     const colocated_groups::group& group = (*groups)[u];
     std::uint64_t n = group.tasks;
-    if (group.gpus > 0) n = (std::min)(n, leaves / group.gpus);
+    if (group.gpus > 0) n = (std::min)(n, gpus / group.gpus);
     if (group.cpu_milli > 0) n = (std::min)(n, cpu_milli / group.cpu_milli);
     if (group.memory_mib > 0) n = (std::min)(n, memory_mib / group.memory_mib);
     return n;
   }
   void put(std::uint32_t u, std::uint64_t n) noexcept {
-    leaves -= n * (*groups)[u].gpus;
+    gpus -= n * (*groups)[u].gpus;
     cpu_milli -= n * (*groups)[u].cpu_milli;
     memory_mib -= n * (*groups)[u].memory_mib;
     in_use = true;
   }
-  [[nodiscard]] std::uint64_t free() const noexcept { return in_use ? leaves : leaves + 65; }
+  [[nodiscard]] std::uint64_t free() const noexcept { return in_use ? gpus : gpus + 65; }
 };
 
 // Places a gang in one cell, one co-located group after another, each exactly within its
@@ -119,9 +119,9 @@ class greedy_by_group {
     } else {
       const level_t below = level_below(*groups_, u, l, node_level_);
       for (const cell_id i : positions_inside(*tree_, l, c, below)) {
-        const counted part = count(u, below, i.value);
-        capacity += part.capacity;
-        free += part.free;
+        const counted child = count(u, below, i.value);
+        capacity += child.capacity;
+        free += child.free;
       }
     }
     level& at = at_[l - node_level_];
@@ -135,12 +135,12 @@ class greedy_by_group {
     }
     const level_t below = level_below(*groups_, u, l, node_level_);
     const level& at = at_[below - node_level_];
-    std::vector<cell_part> parts;
+    std::vector<child_capacity> children;
     for (const cell_id i : positions_inside(*tree_, l, c, below)) {
-      const counted& part = at.cells[i.value - at.first];
-      if (part.capacity > 0) parts.push_back({i.value, part.capacity, part.free});
+      const counted& child = at.cells[i.value - at.first];
+      if (child.capacity > 0) children.push_back({i.value, child.capacity, child.free});
     }
-    for (const tasks_in_cell& i : fill_parts(parts, n, objective_))
+    for (const tasks_in_cell& i : fill_children(children, n, objective_))
       place(u, below, i.cell, i.tasks, to);
   }
 

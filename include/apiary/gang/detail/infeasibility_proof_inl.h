@@ -77,18 +77,18 @@ APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_
                                                 std::span<const blocking_resource> blocking) {
   std::vector<task_needs> needs;
   for (const std::uint32_t group : why.groups) needs.push_back(needs_of(gang, group));
-  std::size_t kinds = 0;
-  std::size_t kind = 0;
+  std::size_t weighted = 0;
+  std::size_t group = 0;
   std::uint64_t largest = 0;
   bool thousandths = true;
   for (std::size_t k = 0; k < weights.size(); ++k) {
     largest = (std::max)(largest, needs[k].gpus);
     thousandths = thousandths && weights[k] == needs[k].milli;
     if (weights[k] == 0) continue;
-    ++kinds;
-    kind = k;
+    ++weighted;
+    group = k;
   }
-  if (kinds == 1 && weights[kind] == 1) return tasks_of(needs[kind], blocking);
+  if (weighted == 1 && weights[group] == 1) return tasks_of(needs[group], blocking);
   if (thousandths) return "thousandths of GPUs";
   for (std::uint64_t t = 1; t <= largest; ++t) {
     bool slots = true;
@@ -135,24 +135,24 @@ APIARY_INLINE infeasibility_proof infeasibility_proof::of_nodes(
   infeasibility_proof why;
   why.level = top;
   for (std::size_t u = 0; u < groups.size(); ++u) why.groups.push_back(groups[u].first_group);
-  const std::size_t kinds = groups.size();
+  const std::size_t width = groups.size();
   std::uint32_t largest = 0;
-  for (std::size_t u = 0; u < kinds; ++u) largest = (std::max)(largest, groups[u].gpus);
+  for (std::size_t u = 0; u < width; ++u) largest = (std::max)(largest, groups[u].gpus);
   std::vector<std::uint64_t> best;  // on a node with 0, 1, ... free GPUs
   weighing what;
-  for (std::size_t i = 0; i < kinds + (kinds > 1 ? largest : 0); ++i) {
-    what = {std::vector<std::uint32_t>(kinds, 0), 0};
+  for (std::size_t i = 0; i < width + (width > 1 ? largest : 0); ++i) {
+    what = {std::vector<std::uint32_t>(width, 0), 0};
     best.assign(nodes.size(), 0);
-    for (std::size_t u = 0; u < kinds; ++u) {
-      const auto piece = static_cast<std::uint32_t>(largest + kinds - i);
-      const std::uint32_t weight = i >= kinds ? groups[u].gpus / piece : u == i ? 1 : 0;
+    for (std::size_t u = 0; u < width; ++u) {
+      const auto slot = static_cast<std::uint32_t>(largest + width - i);
+      const std::uint32_t weight = i >= width ? groups[u].gpus / slot : u == i ? 1 : 0;
       what.weights[u] = weight;
       what.needed += std::uint64_t{weight} * groups[u].tasks;
       if (weight == 0) continue;
-      const std::size_t leaves = groups[u].gpus;
-      for (std::size_t f = best.size(); f-- > leaves;) {
-        for (std::size_t n = 1; n <= groups[u].tasks && n * leaves <= f; ++n)
-          best[f] = (std::max)(best[f], best[f - n * leaves] + n * weight);
+      const std::size_t gpus = groups[u].gpus;
+      for (std::size_t f = best.size(); f-- > gpus;) {
+        for (std::size_t n = 1; n <= groups[u].tasks && n * gpus <= f; ++n)
+          best[f] = (std::max)(best[f], best[f - n * gpus] + n * weight);
       }
     }
     std::uint64_t most = 0;

@@ -28,8 +28,8 @@ namespace detail {
 // Computes the front of a cell: the largest vectors (tasks of each group) that it can hold under
 // all constraints at its level and below. A cell can hold a vector if and only if some vector of
 // the front is at least as large and every count is a multiple of its step. So the front of a cell
-// consists of the sums of the fronts of its children, cut to the limits of its level. Children are
-// the cells of the next lower level that has constraints, or nodes.
+// consists of the sums of the fronts of its children, limited by the constraints of its level. The
+// children are the cells of the next lower level that has constraints, or nodes.
 //
 // The number of vectors can grow exponentially with the groups (vector packing, NP-hard). With
 // `beam`, only that many vectors of each sum are kept, those with the most GPUs; then a placement
@@ -52,40 +52,42 @@ class pareto_search {
     of_node_.clear();
     of_front_.clear();
     tasks_.clear();
-    leaves_.clear();
+    gpus_.clear();
     for (std::size_t u = 0; u < groups.size(); ++u) {
       tasks_.push_back(groups[u].tasks);
-      leaves_.push_back(groups[u].gpus);
+      gpus_.push_back(groups[u].gpus);
     }
   }
   // Computes the front of cell c of level l; returns false if the budget ended.
   bool make(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t budget) {
     steps_ = step_budget(budget);
     beam_ = beam;
-    cut_ = false;
+    truncated_ = false;
     cells_.clear();
     level_ = l;
     cell_ = c;
     front_ = build(l, c);
     return !steps_.ended();
   }
-  // After make: the front, whether the beam has cut it, and whether it holds the gang.
+  // After make: the front, whether the beam has truncated it, and whether it holds the gang.
   [[nodiscard]] const pareto_front& front() const noexcept { return front_of(level_, front_); }
-  [[nodiscard]] bool cut() const noexcept { return cut_; }
+  [[nodiscard]] bool is_truncated() const noexcept { return truncated_; }
   [[nodiscard]] bool holds_gang() const noexcept { return front().covers(tasks_); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.steps(); }
   // After make, if the front holds the gang: appends its tasks to `to`.
-  void place(std::vector<tasks_on_node>& to) const { spread(front_, level_, cell_, tasks_, to); }
+  void place(std::vector<tasks_on_node>& to) const {
+    place_vector(front_, level_, cell_, tasks_, to);
+  }
 
  private:
-  struct part {
+  struct child {
     std::size_t front = 0;
     std::uint32_t cell = 0;
   };
   struct made {
     pareto_front front;
     level_t level = 0;                   // of the children
-    std::vector<part> parts{};           // those that added something
+    std::vector<child> children{};       // those that added something
     std::vector<pareto_front> before{};  // the sum before each of them
   };
   // What a node has left: GPUs, CPU and memory.
@@ -98,18 +100,18 @@ class pareto_search {
   std::size_t build(level_t l, std::uint32_t c) {
     if (l == capacities_->node_level()) return build_node(c);
     const level_t below = level_below(*groups_, l, capacities_->node_level());
-    std::vector<part> parts;
-    for (const cell_id i : capacities_->inside(l, c, below)) parts.push_back({0, i.value});
+    std::vector<child> children;
+    for (const cell_id i : capacities_->inside(l, c, below)) children.push_back({0, i.value});
     if (below == capacities_->node_level()) {
-      for (part& p : parts) {
+      for (child& p : children) {
         p.front = build_node(p.cell);
         if (steps_.ended()) return 0;
       }
       std::vector<keyed_number> order;  // equal fronts together: if one adds nothing, none does
-      for (const part& p : parts) order.push_back({p.front, p.cell});
+      for (const child& p : children) order.push_back({p.front, p.cell});
       keyed_number::sort(order);
-      for (std::size_t i = 0; i < parts.size(); ++i)
-        parts[i] = {static_cast<std::size_t>(order[i].key), order[i].number};
+      for (std::size_t i = 0; i < children.size(); ++i)
+        children[i] = {static_cast<std::size_t>(order[i].key), order[i].number};
     }
     std::vector<std::uint32_t> most(width());
     for (std::size_t u = 0; u < width(); ++u) most[u] = groups_->at(u, l).most;
@@ -117,7 +119,7 @@ class pareto_search {
     pareto_front sum(width());
     sum.add(std::vector<std::uint32_t>(width(), 0));
     std::size_t useless = ~std::size_t{0};
-    for (part& p : parts) {
+    for (child& p : children) {
       if (p.front == useless) continue;
       if (sum.covers(most)) break;
       if (below != capacities_->node_level()) p.front = build(below, p.cell);
@@ -129,18 +131,18 @@ class pareto_search {
         continue;
       }
       if (next.size() > beam_) {
-        next.keep(beam_, leaves_);
-        cut_ = true;
+        next.keep(beam_, gpus_);
+        truncated_ = true;
       }
-      cell.parts.push_back(p);
+      cell.children.push_back(p);
       cell.before.push_back(std::move(sum));
       sum = std::move(next);
     }
-    std::vector<std::uint32_t> cut(width());
+    std::vector<std::uint32_t> bounded(width());
     for (std::size_t i = 0; i < sum.size(); ++i) {
-      for (std::size_t u = 0; u < width(); ++u) cut[u] = groups_->bound(u, l, sum[i][u]);
+      for (std::size_t u = 0; u < width(); ++u) bounded[u] = groups_->bound(u, l, sum[i][u]);
       if (!steps_.pay(cell.front.size() + 1)) return 0;
-      cell.front.add(cut);
+      cell.front.add(bounded);
     }
     cell.front.sort();
     cells_.push_back(std::move(cell));
@@ -202,30 +204,32 @@ class pareto_search {
       if (k == 0 || u + 1 == width()) break;
     }
   }
-  void spread(std::size_t front, level_t l, std::uint32_t c, std::vector<std::uint32_t> v,
-              std::vector<tasks_on_node>& to) const {
+  void place_vector(std::size_t front, level_t l, std::uint32_t c, std::vector<std::uint32_t> v,
+                    std::vector<tasks_on_node>& to) const {
     if (l == capacities_->node_level()) {
       for (std::uint32_t u = 0; u < width(); ++u)
         if (v[u] > 0) to.push_back({c, u, v[u]});
       return;
     }
     const made& cell = cells_[front];
-    for (std::size_t i = cell.parts.size(); i-- > 0;) {
-      const part& p = cell.parts[i];
+    for (std::size_t i = cell.children.size(); i-- > 0;) {
+      const child& p = cell.children[i];
       if (cell.before[i].covers(v)) continue;  // the child is not needed
-      std::vector<std::uint32_t> here = share_of(cell.before[i], front_of(cell.level, p.front), v);
+      std::vector<std::uint32_t> here =
+          tasks_of_child(cell.before[i], front_of(cell.level, p.front), v);
       for (std::size_t u = 0; u < width(); ++u) v[u] -= here[u];
-      spread(p.front, cell.level, p.cell, std::move(here), to);
+      place_vector(p.front, cell.level, p.cell, std::move(here), to);
     }
   }
   // The tasks of v that the child takes, so that `before` covers the rest.
-  [[nodiscard]] std::vector<std::uint32_t> share_of(const pareto_front& before,
-                                                    const pareto_front& of_part, counts v) const {
+  [[nodiscard]] std::vector<std::uint32_t> tasks_of_child(const pareto_front& before,
+                                                          const pareto_front& of_child,
+                                                          counts v) const {
     std::vector<std::uint32_t> here(width());
     std::vector<std::uint32_t> rest(width());
-    for (std::size_t j = 0; j < of_part.size(); ++j) {
+    for (std::size_t j = 0; j < of_child.size(); ++j) {
       for (std::size_t u = 0; u < width(); ++u) {
-        here[u] = (std::min)(v[u], of_part[j][u]);
+        here[u] = (std::min)(v[u], of_child[j][u]);
         rest[u] = v[u] - here[u];
       }
       if (before.covers(rest)) return here;
@@ -238,16 +242,16 @@ class pareto_search {
   const colocated_groups* groups_ = nullptr;
   std::span<const resources> hosts_;
   step_budget steps_;
-  bool cut_ = false;
+  bool truncated_ = false;
   std::size_t beam_ = all;
   level_t level_ = 0;
   std::uint32_t cell_ = 0;
   std::size_t front_ = 0;
-  std::vector<std::uint32_t> tasks_;   // of each group
-  std::vector<std::uint32_t> leaves_;  // of a task of each group
-  std::vector<made> cells_;            // fronts of cells
-  std::vector<pareto_front> nodes_;    // fronts of nodes, all different
-  index_of_values of_node_;            // by free GPUs, CPU and memory
+  std::vector<std::uint32_t> tasks_;  // of each group
+  std::vector<std::uint32_t> gpus_;   // of a task of each group
+  std::vector<made> cells_;           // fronts of cells
+  std::vector<pareto_front> nodes_;   // fronts of nodes, all different
+  index_of_values of_node_;           // by free GPUs, CPU and memory
   index_of_values of_front_;
   std::vector<std::uint32_t> vector_;
 };

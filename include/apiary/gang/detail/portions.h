@@ -52,13 +52,13 @@ inline void portions_of_task_groups(const topology_constraints& gang,
   std::uint32_t group = 0;
   std::uint32_t done = 0;  // of its tasks
   for (std::size_t i = 0; i < scratch.size(); ++i) {
-    const std::uint32_t kind = scratch[i].group;
-    if (i == 0 || scratch[i - 1].group != kind) {
-      group = groups[kind].first_group;
+    const std::uint32_t u = scratch[i].group;
+    if (i == 0 || scratch[i - 1].group != u) {
+      group = groups[u].first_group;
       done = 0;
     }
     for (std::uint32_t left = scratch[i].tasks; left > 0;) {
-      while (groups.group_of(group) != kind || done == gang.groups[group].tasks) {
+      while (groups.group_of(group) != u || done == gang.groups[group].tasks) {
         ++group;
         done = 0;
       }

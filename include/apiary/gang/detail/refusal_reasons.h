@@ -38,7 +38,7 @@ template <CellTree Tree>
     infeasibility_proof::weighing what{weights, 0};
     for (std::size_t u = 0; u < groups.size(); ++u)
       what.needed += std::uint64_t{weights[u]} * groups[u].tasks;
-    all.push_back({std::move(what), count.borne(weights, l)});
+    all.push_back({std::move(what), count.max_weights(weights, l)});
   };
   std::vector<std::uint32_t> weights(groups.size());
   for (std::size_t u = 0; u < groups.size(); ++u) {

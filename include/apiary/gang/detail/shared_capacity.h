@@ -40,18 +40,18 @@ namespace detail {
   if (!node.accessible(group.models)) return 0;
   const std::uint64_t whole = group.gpus - group.fractions.size();
   std::uint64_t milli = whole * whole_gpu;
-  for (const milli_gpu part : group.fractions) milli += part;
-  std::uint64_t free = 0;      // devices
-  std::uint64_t of_share = 0;  // fractions of the first size
+  for (const milli_gpu fraction : group.fractions) milli += fraction;
+  std::uint64_t free = 0;         // devices
+  std::uint64_t of_fraction = 0;  // fractions of the first size
   std::uint64_t left = 0;
   for (std::uint32_t d = 0; d < node.gpus; ++d) {
     free += node.gpu_left[d] == whole_gpu ? 1U : 0U;
     left += node.gpu_left[d];
     if (!group.fractions.empty())
-      of_share += std::uint64_t{node.gpu_left[d]} / group.fractions.front();
+      of_fraction += std::uint64_t{node.gpu_left[d]} / group.fractions.front();
   }
   if (whole > 0) n = (std::min)(n, free / whole);
-  if (group.fractions.size() == 1) n = (std::min)(n, of_share);
+  if (group.fractions.size() == 1) n = (std::min)(n, of_fraction);
   return static_cast<std::uint32_t>((std::min)(n, left / milli));
 }
 
@@ -65,7 +65,7 @@ class shared_capacity {
  public:
   // Thousandths of a device; whole_gpu for all of it.
   struct taken {
-    milli_gpu part = 0;
+    milli_gpu milli = 0;
     std::uint32_t device = 0;
   };
   // Computes the vectors of all nodes. cost(before, after) -> std::int64_t is the cost of a change
@@ -125,17 +125,17 @@ class shared_capacity {
       const auto device = static_cast<std::size_t>(
           std::find(left.begin(), left.end(), order[i].from) - left.begin());
       APIARY_VERIFY(device < nodes[n].gpus);
-      left[device] = static_cast<milli_gpu>(left[device] - order[i].part);
-      all.push_back({order[i].part, static_cast<std::uint32_t>(device)});
+      left[device] = static_cast<milli_gpu>(left[device] - order[i].milli);
+      all.push_back({order[i].milli, static_cast<std::uint32_t>(device)});
     }
     return all;
   }
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-  using device_shares = std::array<milli_gpu, max_gpus_per_node>;  // descending
+  using free_milli = std::array<milli_gpu, max_gpus_per_node>;  // descending
   struct class_key {
-    device_shares left{};
+    free_milli left{};
     std::uint32_t cpu_milli = 0;
     std::uint32_t memory_mib = 0;
     std::uint32_t model = 0;
@@ -144,12 +144,12 @@ class shared_capacity {
   };
   // Taken from a device with `from` left.
   struct take {
-    milli_gpu part = 0;
+    milli_gpu milli = 0;
     milli_gpu from = 0;
     std::uint32_t before = none;  // what was taken before
   };
   struct way {
-    device_shares left{};
+    free_milli left{};
     std::uint32_t last_take = none;
   };
   struct begun {
@@ -161,7 +161,7 @@ class shared_capacity {
     std::int64_t cost = 0;
     std::uint32_t last_take = none;
   };
-  static void sort_descending(device_shares& left) {
+  static void sort_descending(free_milli& left) {
     std::sort(left.begin(), left.end(), [](milli_gpu a, milli_gpu b) { return a > b; });
   }
   [[nodiscard]] static class_key key_of(const node_state& node) {
@@ -192,7 +192,7 @@ class shared_capacity {
       const colocated_groups::group& group) noexcept {
     if (group.gpus == 0) return group.tasks;
     std::uint64_t milli = (group.gpus - group.fractions.size()) * std::uint64_t{whole_gpu};
-    for (const milli_gpu part : group.fractions) milli += part;
+    for (const milli_gpu fraction : group.fractions) milli += fraction;
     constexpr std::uint64_t all = std::uint64_t{max_gpus_per_node} * whole_gpu;
     return static_cast<std::uint32_t>((std::min<std::uint64_t>)(group.tasks, all / milli));
   }
@@ -213,7 +213,7 @@ class shared_capacity {
   template <class Cost>
   bool fill(const node_state& node, const Cost& cost) {
     std::vector<begun> all{{0, {key_of(node).left, none}}};
-    std::map<std::pair<std::uint64_t, device_shares>, bool> seen;
+    std::map<std::pair<std::uint64_t, free_milli>, bool> seen;
     for (std::size_t u = 0; u < groups_.size(); ++u) {
       if (groups_[u].gpus > 0 && !node.accessible(groups_[u].models)) continue;
       for (std::size_t i = 0; i < all.size(); ++i) {
@@ -252,18 +252,18 @@ class shared_capacity {
     }
     sort_descending(w.left);
     ways_.push_back(w);
-    for (const milli_gpu part : group.fractions) {
-      std::map<device_shares, std::uint32_t> next;
+    for (const milli_gpu fraction : group.fractions) {
+      std::map<free_milli, std::uint32_t> next;
       for (const way& from : ways_) {
-        for (std::size_t i = 0; i < max_gpus_per_node && from.left[i] >= part; ++i) {
+        for (std::size_t i = 0; i < max_gpus_per_node && from.left[i] >= fraction; ++i) {
           if (i + 1 < max_gpus_per_node && from.left[i + 1] == from.left[i]) continue;
           if (!pay()) return false;
-          device_shares left = from.left;
-          left[i] = static_cast<milli_gpu>(left[i] - part);
+          free_milli left = from.left;
+          left[i] = static_cast<milli_gpu>(left[i] - fraction);
           sort_descending(left);
           const auto [at, is_new] = next.try_emplace(left, none);
           if (!is_new) continue;
-          takes_.push_back({part, from.left[i], from.last_take});
+          takes_.push_back({fraction, from.left[i], from.last_take});
           at->second = static_cast<std::uint32_t>(takes_.size() - 1);
         }
       }

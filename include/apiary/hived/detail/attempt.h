@@ -179,7 +179,7 @@ class hived_search_step {
     view.list_classes(classes_);
     const gang_fit::result& packed = placer_.fit(nodes(view), classes_, request.groups);
     verdict_ = packed.verdict;
-    cut_ = packed.cut;
+    cut_ = packed.shortage;
     return verdict_ == fit_verdict::fits;
   }
   // The nodes of the view by class. Requires: fits() was asked about the view.

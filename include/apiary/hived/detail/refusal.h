@@ -43,7 +43,7 @@ class hived_refusal {
     counts_.clear();
     for (std::uint32_t f = 0; f < nodes_.size(); ++f) counts_.push_back({f, nodes_[f]});
     const gang_fit::result packed = count_fit_(counts_, request.groups);
-    cut_ = packed.cut;
+    cut_ = packed.shortage;
     return packed.verdict != fit_verdict::does_not_fit;
   }
   [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }

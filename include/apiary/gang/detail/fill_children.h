@@ -1,4 +1,4 @@
-// apiary/gang/detail/cell_parts.h - which children of a cell take how many tasks of one group.
+// apiary/gang/detail/fill_children.h - which children of a cell take how many tasks of one group.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -13,7 +13,7 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // `copies` equal children of a cell. Each has capacity for `capacity` tasks, and `free` free GPUs.
-struct cell_part {
+struct child_capacity {
   std::uint32_t cell = 0;
   std::uint32_t capacity = 0;
   std::uint64_t free = 0;
@@ -34,22 +34,22 @@ struct tasks_in_cell {
 // If n and all capacities are multiples of a step, each child takes a multiple, too.
 // Requires: n is at most the sum of the capacities; no capacity is 0. The vector is used up.
 // Cost:     O(children + children used * log children).
-[[nodiscard]] inline std::vector<tasks_in_cell> fill_parts(std::vector<cell_part>& parts,
-                                                           std::uint32_t n,
-                                                           gang_objective objective) {
+[[nodiscard]] inline std::vector<tasks_in_cell> fill_children(std::vector<child_capacity>& children,
+                                                              std::uint32_t n,
+                                                              gang_objective objective) {
   std::vector<tasks_in_cell> filled;
   const bool few = objective == gang_objective::fewest_nodes;
-  const auto later = [&](const cell_part& a, const cell_part& b) {
+  const auto later = [&](const child_capacity& a, const child_capacity& b) {
     if (few && a.capacity != b.capacity) return a.capacity < b.capacity;
     if (a.free != b.free) return a.free > b.free;
     return a.capacity != b.capacity ? a.capacity < b.capacity : a.cell > b.cell;
   };
-  std::make_heap(parts.begin(), parts.end(), later);
+  std::make_heap(children.begin(), children.end(), later);
   while (n > 0) {
-    APIARY_ASSERT(!parts.empty());
-    if (few && parts.front().capacity >= n) {
-      const cell_part* best = &parts.front();
-      for (const cell_part& p : parts) {
+    APIARY_ASSERT(!children.empty());
+    if (few && children.front().capacity >= n) {
+      const child_capacity* best = &children.front();
+      for (const child_capacity& p : children) {
         const bool less =
             p.capacity != best->capacity ? p.capacity < best->capacity : later(*best, p);
         if (p.capacity >= n && less) best = &p;
@@ -57,13 +57,13 @@ struct tasks_in_cell {
       filled.push_back({best->cell, n});
       break;
     }
-    cell_part& first = parts.front();
+    child_capacity& first = children.front();
     const std::uint32_t here = (std::min)(n, first.capacity);
     filled.push_back({first.cell, here});
     n -= here;
     if (--first.copies > 0) continue;
-    std::pop_heap(parts.begin(), parts.end(), later);
-    parts.pop_back();
+    std::pop_heap(children.begin(), children.end(), later);
+    children.pop_back();
   }
   return filled;
 }
