@@ -730,10 +730,10 @@ class static_scheduler {
     classes_.clear();
     for (std::uint32_t n = 1; c != nullptr && n <= size; ++n)
       classes_.push_back({static_cast<node_index::class_t>(n), n});
-    for (std::uint32_t guests = size; c == nullptr && guests-- > 0;)
-      for (std::uint32_t idle = size - guests; idle > 0; --idle)
-        classes_.push_back({chain_.guest_class(false, guests, idle), idle});
-    const node_index& index = c != nullptr ? c->free_nodes() : chain_.guest_nodes();
+    for (std::uint32_t opportunistic = size; c == nullptr && opportunistic-- > 0;)
+      for (std::uint32_t idle = size - opportunistic; idle > 0; --idle)
+        classes_.push_back({chain_.idle_class(false, opportunistic, idle), idle});
+    const node_index& index = c != nullptr ? c->free_nodes() : chain_.idle_nodes();
     if (placer_.fit(index, classes_, {&group, 1}).verdict != fit_verdict::fits) return false;
     placer_.choose_nodes(
         index, c != nullptr ? detail::rack_choice::tightest : detail::rack_choice::fullest);
@@ -749,27 +749,27 @@ class static_scheduler {
       const gang_slot user = chain_.holders(c != nullptr ? c->image(leaf) : leaf).user;
       if (!user.valid()) continue;
       victims->push_back(job_id(user.value));
-      end_guest(user.value);
+      end_opportunistic(user.value);
     }
     for (const cell_id leaf : chosen) {
       chain_.hold(c != nullptr ? c->image(leaf) : leaf,
                   {gang_slot(e.gang), gang_slot(), c != nullptr});
-      if (c != nullptr) c->show(leaf, false);
+      if (c != nullptr) c->set_usable(leaf, false);
     }
     gangs_[e.gang] = chosen;
     return true;
   }
   void end(const gang_event& e) {
-    if (e.priority < 0) return end_guest(e.gang);
+    if (e.priority < 0) return end_opportunistic(e.gang);
     detail::virtual_cluster& c = clusters_[e.tenant];
     for (const cell_id leaf : gangs_[e.gang]) {
       chain_.hold(c.image(leaf), {});
-      c.show(leaf, true);
+      c.set_usable(leaf, true);
     }
   }
 
  private:
-  void end_guest(std::uint32_t gang) {
+  void end_opportunistic(std::uint32_t gang) {
     for (const cell_id leaf : gangs_[gang]) chain_.hold(leaf, {});
   }
 

@@ -137,7 +137,7 @@ class hived_session {
     if (found.empty()) return ok(out);
     std::string all;
     for (const apiary::violation& v : found)
-      all += (all.empty() ? "" : "; ") + v.rule + ": " + v.witness;
+      all += (all.empty() ? "" : "; ") + v.invariant + ": " + v.witness;
     return absl::InternalError(all);
   }
 

@@ -42,9 +42,9 @@ TEST_CASE("the audit of cells and gangs has all its parts") {
            if (!s.chain().owner(leaf).cell.valid()) s.chain().mark(leaf, false);
        }},
       {"active", "counts 3 leaves in use, 2 are",
-       [](audit_scene& s) { s.cluster(4).take(s.owner(4).cell, true); }},
+       [](audit_scene& s) { s.cluster(4).set_active(s.owner(4).cell, true); }},
       {"opportunistic", "is not listed",
-       [](audit_scene& s) { broken(s.chain().quiet()).set(s.leaf(6).value); }},
+       [](audit_scene& s) { broken(s.chain().without_opportunistic()).set(s.leaf(6).value); }},
       {"ledger", "the total is 9 for 0",
        [](audit_scene& s) { broken(s.cells.ledger(s.rack).total_remaining()[3]) = 9; }},
   };
@@ -64,7 +64,7 @@ TEST_CASE("the audit recounts what is doomed") {
   REQUIRE(broken(s.whole.cells().ledger(s.rack)).charge(tenant_id(audit_scene::tenant_a), 3));
   const std::vector<violation> found = audit(s.whole);
   CHECK(std::any_of(found.begin(), found.end(), [](const violation& v) {
-    return v.rule == "doomed" && v.witness == "a in RACK level 3: 0, recounted 1";
+    return v.invariant == "doomed" && v.witness == "a in RACK level 3: 0, recounted 1";
   }));
 }
 

@@ -190,6 +190,6 @@ TEST_CASE("more nodes of a chain than can be numbered by class are refused") {
 TEST_CASE("the limit is that of physical_chain's classes") {
   for (std::uint32_t leaves = 1; leaves <= 64; ++leaves) {
     const physical_chain chain(uniform_tree({2, leaves}), 1);
-    CHECK(chain.guest_nodes().num_classes() == (leaves + 1) * (leaves + 2));
+    CHECK(chain.idle_nodes().num_classes() == (leaves + 1) * (leaves + 2));
   }
 }

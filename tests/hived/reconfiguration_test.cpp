@@ -5,7 +5,7 @@
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/move.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/gang_table.h>
@@ -48,7 +48,7 @@ struct one_configuration {
     std::vector<chain_leaf> leaves;
     for (const std::string& node : nodes)
       for (const std::uint32_t device : {0U, 1U}) leaves.push_back(catalog.find_leaf(node, device));
-    return state.readmit({.request = {.job = job_id(job),
+    return state.recover({.request = {.job = job_id(job),
                                       .tenant = tenant_id(0),
                                       .priority = priority,
                                       .groups = {{static_cast<std::uint32_t>(nodes.size()), 2}}},
@@ -56,7 +56,7 @@ struct one_configuration {
   }
   // A gang of "a" waits until this node is idle.
   void preempt(std::uint32_t job, std::int32_t priority, const std::string& node) {
-    gang_place place;
+    gang_placement place;
     place.cluster = state.cells().cluster_of(tenant_id(0), 0);
     const auto& tree = state.cells().cluster(place.cluster).tree();
     cell_id root;

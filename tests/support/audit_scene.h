@@ -102,7 +102,7 @@ class audit_scene {
 
 // What is done to a scene, the rule that breaks, and a part of the witness.
 struct damage {
-  const char* rule;
+  const char* invariant;
   std::string witness;
   std::function<void(audit_scene&)> inflict;
 };
@@ -119,15 +119,15 @@ inline void check_damages(const std::function<void(apiary::detail::audit_notes&)
   CHECK(faults_of(found(audit_scene())) == "");
   std::set<std::string> seen;
   for (const damage& d : all) {
-    CAPTURE(d.rule);
+    CAPTURE(d.invariant);
     CAPTURE(d.witness);
-    seen.insert(d.rule);
+    seen.insert(d.invariant);
     audit_scene s;
     d.inflict(s);
     const std::vector<apiary::violation> violations = found(s);
     CAPTURE(faults_of(violations));
     CHECK(std::any_of(violations.begin(), violations.end(), [&](const apiary::violation& v) {
-      return v.rule == d.rule && v.witness.find(d.witness) != std::string::npos;
+      return v.invariant == d.invariant && v.witness.find(d.witness) != std::string::npos;
     }));
   }
   CHECK(seen == rules);

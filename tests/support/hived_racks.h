@@ -6,7 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/hived/config.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
@@ -70,7 +70,7 @@ inline void let_gangs_come_and_go(apiary::hived& h, apiary::rng& random, bool fa
 // Requires that a place has a leaf of its own for every leaf of every task, each task on one node, on
 // usable hardware; null: all that is healthy.
 inline void check_place(const apiary::detail::physical_chain& chain, const apiary::gang_request& r,
-                        const apiary::detail::gang_place& place,
+                        const apiary::detail::gang_placement& place,
                         const apiary::health<apiary::uniform_tree>* usable) {
   std::set<apiary::cell_id> taken;
   std::size_t i = 0;

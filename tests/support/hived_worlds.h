@@ -189,7 +189,7 @@ struct random_chain {
 // What audit finds, a line each; empty: nothing.
 [[nodiscard]] inline std::string faults_of(const std::vector<apiary::violation>& found) {
   std::string all;
-  for (const apiary::violation& v : found) all += v.rule + ": " + v.witness + "\n";
+  for (const apiary::violation& v : found) all += v.invariant + ": " + v.witness + "\n";
   return all;
 }
 [[nodiscard]] inline std::string faults_of(const apiary::hived& scheduler) {

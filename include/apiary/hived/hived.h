@@ -178,7 +178,8 @@ class hived {
   void begin_change() noexcept;
   [[nodiscard]] absl::Status check(const gang_request& r);
   // Whether all leaves of a preempting gang are healthy and suggested.
-  [[nodiscard]] bool place_is_good(const gang_record& gang, const summary_bitset* suggested) const;
+  [[nodiscard]] bool is_placement_usable(const gang_record& gang,
+                                         const summary_bitset* suggested) const;
   // Fills the public part of a plan: the tasks on these leaves, and the gangs that must end.
   void describe(std::span<const chain_leaf> leaves, std::span<const task_group> groups,
                 gang_plan& plan) const;

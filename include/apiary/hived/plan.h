@@ -3,7 +3,7 @@
 #pragma once
 
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/request.h>
 
 #include <cstdint>
@@ -64,7 +64,7 @@ class gang_plan {
   bool withdraws_ = false;                   // the commit ends the preemption of the gang itself
   bool placed_ = false;                      // a preempting gang keeps its placement
   gang_request request_{};                   // only the job, if result is wait or placed_
-  detail::gang_place place_{};
+  detail::gang_placement place_{};
 };
 
 APIARY_NAMESPACE_END

@@ -10,8 +10,8 @@ APIARY_NAMESPACE_BEGIN
 
 // What audit() reports: the invariant that does not hold, and where.
 struct violation {
-  std::string rule{};     // the name of the invariant, see the module page
-  std::string witness{};  // ids, names and counts
+  std::string invariant{};  // the name of the invariant, see the module page
+  std::string witness{};    // ids, names and counts
 };
 
 APIARY_NAMESPACE_END

@@ -45,7 +45,7 @@ TEST_CASE("every rule of bindings is broken by some damage, which is found") {
            [](audit_scene& s) {
              for (const cell_id v : s.cluster(5).tree().cells(0)) {
                if (s.cluster(5).image(v).valid()) continue;
-               s.cells.place_at(s.record(5).cluster, {v, s.idle_leaf()});
+               s.cells.bind_leaf_at(s.record(5).cluster, {v, s.idle_leaf()});
                return;
              }
            }},
@@ -58,7 +58,7 @@ TEST_CASE("every rule of bindings is broken by some damage, which is found") {
              REQUIRE(s.chain().cells().reserve(0, 1));
              REQUIRE(s.chain().cells().allocate_at(s.idle_leaf()));
            }},
-          {"roots", "is allocated for a part",
+          {"roots", "is allocated; it is bound to a cell inside a whole cell",
            [](audit_scene& s) {
              s.chain().cells().release(s.chain().tree().ancestor(s.leaf(1), 3));
              s.chain().cells().cancel_reservation(3, 1);
@@ -69,7 +69,7 @@ TEST_CASE("every rule of bindings is broken by some damage, which is found") {
            [](audit_scene& s) {
              const vc_chain_id c = s.record(5).cluster;
              for (const cell_id v : s.cluster(5).tree().cells(0))
-               if (!s.cluster(5).image(v).valid()) REQUIRE(s.cells.place(c, v));
+               if (!s.cluster(5).image(v).valid()) REQUIRE(s.cells.bind_leaf(c, v));
            }},
           {"hidden", "is unhealthy and not bound",
            [](audit_scene& s) {

@@ -34,9 +34,9 @@ TEST_CASE("every rule of cells is broken by some damage, which is found") {
       audit_cells_alone, {"active", "buddies", "free", "health", "idle", "opportunistic", "usage"},
       {
           {"active", "counts 3 leaves in use, 2 are",
-           [](audit_scene& s) { s.cluster(4).take(s.owner(4).cell, true); }},
+           [](audit_scene& s) { s.cluster(4).set_active(s.owner(4).cell, true); }},
           {"free", "free 1, class 1; by its leaves 0",
-           [](audit_scene& s) { s.cluster(1).show(s.owner(1).cell, true); }},
+           [](audit_scene& s) { s.cluster(1).set_usable(s.owner(1).cell, true); }},
           {"free", "free 0, class 1",
            [](audit_scene& s) { broken(s.cluster(1).free_nodes()).assign(node_id(0), 1); }},
           {"usage", "counts 2 opportunistic",
@@ -60,16 +60,20 @@ TEST_CASE("every rule of cells is broken by some damage, which is found") {
              broken(boxes.healthy()).mark_bad(boxes.tree().cells(0)[0]);
            }},
           {"opportunistic", "is listed",
-           [](audit_scene& s) { broken(s.chain().quiet()).reset(s.idle_leaf().value); }},
+           [](audit_scene& s) {
+             broken(s.chain().without_opportunistic()).reset(s.idle_leaf().value);
+           }},
           {"opportunistic", "is not listed",
-           [](audit_scene& s) { broken(s.chain().quiet()).set(s.leaf(6).value); }},
+           [](audit_scene& s) { broken(s.chain().without_opportunistic()).set(s.leaf(6).value); }},
           {"opportunistic", "is listed with at most 3 opportunistic leaves",
-           [](audit_scene& s) { broken(s.chain().few_guests(3)).reset(s.idle_leaf().value); }},
+           [](audit_scene& s) {
+             broken(s.chain().few_opportunistic(3)).reset(s.idle_leaf().value);
+           }},
           {"idle", "by its leaves",
            [](audit_scene& s) { broken(s.chain().healthy()).mark_bad(s.idle_leaf()); }},
           {"idle", "class 65535",
            [](audit_scene& s) {
-             broken(s.chain().guest_nodes())
+             broken(s.chain().idle_nodes())
                  .assign(node_id(s.chain().from_end(s.chain().node_of(s.idle_leaf()))),
                          node_index::none);
            }},

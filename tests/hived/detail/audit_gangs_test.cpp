@@ -56,7 +56,7 @@ TEST_CASE("every rule of gangs is broken by some damage, which is found") {
            [](audit_scene& s) {
              s.cells.hold(s.rack, s.leaf(4), {s.slot(4), {}, false});
            }},
-          {"tasks", "places for 3 leaves of 4",
+          {"tasks", "lists 3 leaves; its tasks have 4",
            [](audit_scene& s) { s.record(1).leaves.pop_back(); }},
           {"tasks", "task 0 has 1 leaves of 2",
            [](audit_scene& s) { s.record(5).leaves[0].leaf = cell_id(); }},
@@ -69,20 +69,20 @@ TEST_CASE("every rule of gangs is broken by some damage, which is found") {
              s.record(5).moved = true;
              s.record(5).leaves[0].leaf = cell_id();
            }},
-          {"missing", "gang 4: device 0 of node gone in place of leaf 0",
+          {"missing", "gang 4: missing leaf 0 is device 0 of node gone",
            [](audit_scene& s) {
              s.record(4).missing = {{0, "gone", 0}};
            }},
-          {"missing", "device 0 of node gone in place of leaf 2",
+          {"missing", "missing leaf 2 is device 0 of node gone",
            [](audit_scene& s) {
              s.record(4).missing = {{2, "gone", 0}};
            }},
-          {"missing", "device 1 of node gone in place of leaf 0",
+          {"missing", "missing leaf 0 is device 1 of node gone",
            [](audit_scene& s) {
              for (chain_leaf& l : s.record(4).leaves) l.leaf = cell_id();
              s.record(4).missing = {{1, "gone", 0}, {0, "gone", 1}};
            }},
-          {"missing", "device 3 of node n2 in place of leaf 1",
+          {"missing", "missing leaf 1 is device 3 of node n2",
            [](audit_scene& s) {
              s.record(4).leaves[1].leaf = cell_id();
              s.record(4).missing = {{1, "n2", 3}};

@@ -62,8 +62,9 @@ picture picture_of(const hived_cells& cells) {
     ledgers.push_back(cells.ledger(c));
     for (std::uint32_t i = 0; i < chain.tree().num_cells(); ++i) {
       const virtual_cell owner = chain.owner(cell_id(i));
-      words.insert(words.end(), {owner.cluster.value, owner.cell.value,
-                                 chain.healthy().bad_leaves(cell_id(i)), chain.guests(cell_id(i))});
+      words.insert(words.end(),
+                   {owner.cluster.value, owner.cell.value, chain.healthy().bad_leaves(cell_id(i)),
+                    chain.opportunistic_leaves(cell_id(i))});
     }
     for (const cell_id leaf : chain.tree().cells(0)) {
       const leaf_holders h = chain.holders(leaf);
@@ -156,7 +157,7 @@ bool take(hived_cells& cells, rng& random) {
   const std::uint32_t n = cluster.node_of(leaf);
   if ((cluster.free(n) >> (leaf.value - cluster.first_leaf(n).value) & 1) == 0) return false;
   std::optional<cell_id> image = cluster.image(leaf);
-  if (!image->valid()) image = cells.place(id, leaf);
+  if (!image->valid()) image = cells.bind_leaf(id, leaf);
   if (!image) return false;
   const physical_chain& chain = cells.chain(cluster.chain());
   REQUIRE(chain.healthy().healthy(*image));
@@ -178,20 +179,20 @@ void change(hived_cells& cells, rng& random) {
   if (h.claimer.valid() && random.uniform(2) == 0) {
     cells.unclaim(c, leaf);
   } else if (h.user.valid()) {
-    random.uniform(3) == 0 ? cells.demote(c, leaf) : cells.unuse(c, leaf);
+    random.uniform(3) == 0 ? cells.downgrade(c, leaf) : cells.release(c, leaf);
   } else if (h.idle() && chain.healthy().healthy(leaf)) {
     cells.hold(c, leaf, guest);
   }
 }
 // Gives a random leaf to a cluster, if it can be had.
-void adopt(hived_cells& cells, rng& random) {
+void bind_any(hived_cells& cells, rng& random) {
   const vc_chain_id id(random.uniform(cells.num_clusters()));
   const std::uint32_t c = cells.cluster(id).chain();
   const physical_chain& chain = cells.chain(c);
   const cell_id leaf = chain.tree().cells(0)[random.uniform(chain.tree().num_leaves())];
   const picture before = picture_of(cells);
   cells.begin();
-  const auto v = cells.adopt(id, leaf, random.uniform(2) == 0);
+  const auto v = cells.bind_any_leaf(id, leaf, random.uniform(2) == 0);
   if (!v) {
     cells.rollback();
     REQUIRE(picture_of(cells) == before);
@@ -200,7 +201,7 @@ void adopt(hived_cells& cells, rng& random) {
   REQUIRE(cells.cluster(id).image(*v) == leaf);
   cells.hold(c, leaf, used);
   cells.keep();
-  cells.reveal(id, *v);
+  cells.bind_unhealthy(id, *v);
 }
 
 }  // namespace
@@ -216,7 +217,7 @@ TEST_CASE("a leaf in use binds what is above it, until it goes") {
   CHECK(cells.is_pinned(cells.cluster_of_pinned(0)));
   const virtual_cluster& cluster = cells.cluster(rack);
   const cell_id leaf = cluster.tree().cells(0).first;
-  const auto image = cells.place(rack, leaf);
+  const auto image = cells.bind_leaf(rack, leaf);
   REQUIRE(image);
   cells.hold(0, *image, used);
   check(cells);
@@ -227,14 +228,14 @@ TEST_CASE("a leaf in use binds what is above it, until it goes") {
 
   // Elsewhere in the same rack: bound cells keep their images.
   const cell_id last = cluster.tree().cells(0)[7];
-  cells.place_at(rack, {last, layout.chains[0].tree.at(0, 13)});
+  cells.bind_leaf_at(rack, {last, layout.chains[0].tree.at(0, 13)});
   cells.hold(0, layout.chains[0].tree.at(0, 13), used);
   check(cells);
-  cells.unuse(0, *image);
+  cells.release(0, *image);
   check(cells);
   CHECK(!cluster.image(leaf).valid());
   CHECK(cells.ledger(0).allocated(tenant_id(1), 3) == 1);
-  cells.unuse(0, layout.chains[0].tree.at(0, 13));
+  cells.release(0, layout.chains[0].tree.at(0, 13));
   CHECK(picture_of(cells) == empty);
 }
 
@@ -245,17 +246,17 @@ TEST_CASE("cells without guests are taken first; a claim keeps a cell, a guest d
   for (const std::uint32_t i : {8U, 17U}) cells.hold(0, tree.at(0, i), guest);
   const vc_chain_id rack = cells.cluster_of(tenant_id(1), 0);
   const cell_id leaf = cells.cluster(rack).tree().cells(0).first;
-  const auto image = cells.place(rack, leaf);
+  const auto image = cells.bind_leaf(rack, leaf);
   REQUIRE(image);
   CHECK(*image == tree.at(0, 24));
   cells.hold(0, *image, {gang_slot(1), gang_slot(4), true});
   check(cells);
-  cells.unuse(0, *image);
+  cells.release(0, *image);
   CHECK(cells.chain(0).holders(*image) == leaf_holders{gang_slot(), gang_slot(4), false});
   CHECK(cells.cluster(rack).image(leaf) == *image);
   cells.hold(0, *image, {gang_slot(1), gang_slot(4), true});
   cells.unclaim(0, *image);
-  cells.demote(0, *image);
+  cells.downgrade(0, *image);
   CHECK(cells.chain(0).holders(*image) == leaf_holders{gang_slot(1), gang_slot(), false});
   CHECK(!cells.cluster(rack).image(leaf).valid());
   check(cells);
@@ -284,7 +285,7 @@ std::optional<cell_id> best_root(const physical_chain& chain, level_t l) {
   std::tuple<bool, level_t, std::uint32_t> least;
   for (const cell_id p : chain.tree().cells(l)) {
     if (!chain.cells().can_allocate_at(p) || !chain.healthy().healthy(p)) continue;
-    const std::uint32_t guests = chain.guests(p);
+    const std::uint32_t guests = chain.opportunistic_leaves(p);
     const std::tuple now(guests > 0, *chain.cells().cells().enclosing_free_level(p), guests);
     if (best && now >= least) continue;
     best = p;
@@ -317,12 +318,12 @@ TEST_CASE("a whole cell is bound where the fewest guests are, as by looking at a
         const cell_id image = cells.cluster(id).image(leaf);
         if (!image.valid()) continue;
         if (chain.holders(image).claimer.valid()) cells.unclaim(0, image);
-        if (chain.holders(image).guaranteed) cells.unuse(0, image);
+        if (chain.holders(image).guaranteed) cells.release(0, image);
         continue;
       }
       const std::optional<cell_id> expected = best_root(chain, l);
-      const std::uint32_t guests = expected ? chain.guests(*expected) : 0;
-      const std::optional<cell_id> image = cells.place(id, leaf);
+      const std::uint32_t guests = expected ? chain.opportunistic_leaves(*expected) : 0;
+      const std::optional<cell_id> image = cells.bind_leaf(id, leaf);
       REQUIRE(image.has_value() == expected.has_value());
       none += expected ? 0U : 1U;
       if (!expected) continue;
@@ -348,7 +349,7 @@ TEST_CASE("what is bad in a bound cell is shown to its tenant, and only while it
   const vc_chain_id rack = cells.cluster_of(tenant_id(1), 0);
   const virtual_cluster& cluster = cells.cluster(rack);
   const cell_id leaf = cluster.tree().cells(0).first;
-  const auto image = cells.place(rack, leaf);
+  const auto image = cells.bind_leaf(rack, leaf);
   REQUIRE(image);
   cells.hold(0, *image, used);
   const picture healthy = picture_of(cells);
@@ -362,7 +363,7 @@ TEST_CASE("what is bad in a bound cell is shown to its tenant, and only while it
   CHECK(picture_of(cells) == healthy);
   CHECK(cells.mark(0, *image, false));
   check(cells);
-  cells.unuse(0, *image);
+  cells.release(0, *image);
   check(cells);
   CHECK(!cluster.image(cluster.tree().cells(3).first).valid());
 }
@@ -382,7 +383,7 @@ TEST_CASE(
     const picture before = picture_of(cells);
     cells.begin();
     const bool all =
-        cells.bind_everything(vc_chain_id(k), usable, 1 + random.uniform(4)).all_usable;
+        cells.bind_whole_cells(vc_chain_id(k), usable, 1 + random.uniform(4)).all_usable;
     const quota_tree& tree = cluster.tree();
     bool whole = true;
     for (level_t l = 0; l < tree.num_levels(); ++l)
@@ -420,7 +421,7 @@ TEST_CASE("random binding, vacating, adopting and marking against a recount") {
         break;
       }
       case 1:
-        adopt(cells, random);
+        bind_any(cells, random);
         break;
       case 2:
       case 3:
@@ -446,7 +447,7 @@ TEST_CASE("random binding, vacating, adopting and marking against a recount") {
   for (std::uint32_t c = 0; c < cells.num_chains(); ++c) {
     for (const cell_id leaf : cells.chain(c).tree().cells(0)) {
       if (cells.chain(c).holders(leaf).claimer.valid()) cells.unclaim(c, leaf);
-      if (cells.chain(c).holders(leaf).user.valid()) cells.unuse(c, leaf);
+      if (cells.chain(c).holders(leaf).user.valid()) cells.release(c, leaf);
       cells.mark(c, leaf, true);
       check(cells);
     }

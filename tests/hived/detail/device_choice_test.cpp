@@ -46,7 +46,7 @@ void check_reservations(std::uint64_t available, std::uint64_t preferred, std::u
   CAPTURE(available);
   CAPTURE(preferred);
   CAPTURE(n);
-  const std::uint64_t chosen = choose_leaves(available, preferred, n, sizes);
+  const std::uint64_t chosen = choose_gpus(available, preferred, n, sizes);
   CAPTURE(chosen);
   REQUIRE(ones(chosen) == n);
   REQUIRE((chosen & ~available) == 0);
@@ -83,7 +83,7 @@ void check_reservations(std::uint64_t available, std::uint64_t preferred, std::u
 TEST_CASE("leaves of one pair, of the emptier one, before leaves of two") {
   const sizes_t sizes{1, 2, 4, 8};
   const auto choose = [&](std::uint64_t available, std::uint32_t n) {
-    return choose_leaves(available, available, n, sizes);
+    return choose_gpus(available, available, n, sizes);
   };
   CHECK(choose(0b1111'1111, 0) == 0);
   CHECK(choose(0b1111'1111, 1) == 0b0000'0001);
@@ -96,18 +96,18 @@ TEST_CASE("leaves of one pair, of the emptier one, before leaves of two") {
   CHECK(choose(0b1110'1111, 6) == 0b1100'1111);  // a whole half, of the other one the whole pair
   CHECK(choose(0b0111'1111, 6) == 0b0011'1111);
   CHECK(choose(0b0111'1111, 5) == 0b0100'1111);
-  CHECK(choose_leaves(1, 1, 1, sizes_t{1}) == 1);
-  CHECK(choose_leaves(~std::uint64_t{0}, 0, 64, sizes_t{1, 64}) == ~std::uint64_t{0});
+  CHECK(choose_gpus(1, 1, 1, sizes_t{1}) == 1);
+  CHECK(choose_gpus(~std::uint64_t{0}, 0, 64, sizes_t{1, 64}) == ~std::uint64_t{0});
 }
 
 TEST_CASE("idle leaves before others, and nobody is preempted without need") {
   const sizes_t sizes{1, 2, 4, 8};
-  CHECK(choose_leaves(0b1111'1111, 0b1000'0001, 2, sizes) == 0b1000'0001);
-  CHECK(choose_leaves(0b1111'1111, 0b1000'0000, 2, sizes) == 0b1100'0000);
-  CHECK(choose_leaves(0b1111'1111, 0b0101'0001, 4, sizes) == 0b1111'0000);
-  CHECK(choose_leaves(0b1111'1111, 0b0001'1001, 3, sizes) == 0b0001'1001);
+  CHECK(choose_gpus(0b1111'1111, 0b1000'0001, 2, sizes) == 0b1000'0001);
+  CHECK(choose_gpus(0b1111'1111, 0b1000'0000, 2, sizes) == 0b1100'0000);
+  CHECK(choose_gpus(0b1111'1111, 0b0101'0001, 4, sizes) == 0b1111'0000);
+  CHECK(choose_gpus(0b1111'1111, 0b0001'1001, 3, sizes) == 0b0001'1001);
   // The idle leaf, and of the others there the whole pair.
-  CHECK(choose_leaves(0b1111'1111, 0b0100'0010, 3, sizes) == 0b0000'1110);
+  CHECK(choose_gpus(0b1111'1111, 0b0100'0010, 3, sizes) == 0b0000'1110);
 }
 
 TEST_CASE("every set of leaves, small nodes of all shapes") {
@@ -153,7 +153,7 @@ TEST_CASE("what is left is as whole as it can be in a node of halves") {
     for (std::uint32_t n = 1; n <= ones(available); ++n) {
       CAPTURE(available);
       CAPTURE(n);
-      const std::uint64_t chosen = choose_leaves(available, available, n, sizes);
+      const std::uint64_t chosen = choose_gpus(available, available, n, sizes);
       const std::uint64_t left = available & ~chosen;
       const std::uint32_t score = whole(left, 4) * 8 + whole(left, 2);
       for (std::uint64_t other = available; other != 0; other = (other - 1) & available) {
@@ -179,7 +179,7 @@ TEST_CASE("nodes of sixty-four leaves") {
       CAPTURE(available);
       CAPTURE(preferred);
       CAPTURE(n);
-      const std::uint64_t chosen = choose_leaves(available, preferred, n, sizes);
+      const std::uint64_t chosen = choose_gpus(available, preferred, n, sizes);
       REQUIRE(ones(chosen) == n);
       if (n == 0) continue;
       const std::uint64_t pool = ones(preferred) >= n ? preferred : available;

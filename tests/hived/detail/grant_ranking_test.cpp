@@ -45,35 +45,36 @@ level_t free_level_of(const physical_chain& chain, cell_id cell) {
 
 }  // namespace
 
-TEST_CASE("cells are ranked by pieces, leaves, guests, size of the free cell, and id") {
+TEST_CASE(
+    "cells are ranked by tasks, leaves, opportunistic leaves, size of the free cell, and id") {
   rng random(83);
   for (int round = 0; round < apiary_test::scaled(500); ++round) {
     const physical_chain chain = part_granted(random);
     const uniform_tree& tree = chain.tree();
     const health<uniform_tree>& usable = chain.healthy();
-    const std::uint32_t piece = 1 + random.uniform(4);
+    const std::uint32_t task_gpus = 1 + random.uniform(4);
     for (level_t l = 0; l < tree.num_levels(); ++l) {
       using key = std::tuple<std::int64_t, std::uint32_t, std::uint32_t, level_t, std::uint32_t>;
       std::vector<key> expected;
       for (const cell_id cell : tree.cells(l)) {
         if (!chain.cells().can_allocate_at(cell)) continue;
-        std::int64_t pieces = 0;
+        std::int64_t tasks = 0;
         for (const cell_id node : tree.descendants(cell, std::min<level_t>(l, 1))) {
           std::uint32_t good = 0;
           for (const cell_id leaf : tree.descendants(node, 0))
             good += usable.healthy(leaf) ? 1U : 0U;
-          pieces += good / piece;
+          tasks += good / task_gpus;
         }
-        expected.push_back({-pieces, usable.bad_leaves(cell), chain.guests(cell),
+        expected.push_back({-tasks, usable.bad_leaves(cell), chain.opportunistic_leaves(cell),
                             free_level_of(chain, cell), cell.value});
       }
       std::sort(expected.begin(), expected.end());
       grant_ranking ranking;
-      const auto ranked = ranking(chain, l, usable, piece);
+      const auto ranked = ranking(chain, l, usable, task_gpus);
       REQUIRE(ranked.size() == expected.size());
       for (std::size_t i = 0; i < ranked.size(); ++i) {
         REQUIRE(ranked[i].cell.value == std::get<4>(expected[i]));
-        REQUIRE(-std::int64_t{ranked[i].pieces} == std::get<0>(expected[i]));
+        REQUIRE(-std::int64_t{ranked[i].tasks} == std::get<0>(expected[i]));
       }
     }
   }

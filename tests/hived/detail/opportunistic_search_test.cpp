@@ -72,7 +72,8 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
         for (const bound_leaf& l : search.place().leaves)
           REQUIRE((!l.leaf.valid() && chain.holders(l.image).idle()));
       }
-      if (!found && search.cut()) REQUIRE(apiary_test::is_cut(*search.cut(), idle, tasks));
+      if (!found && search.shortage())
+        REQUIRE(apiary_test::is_cut(*search.shortage(), idle, tasks));
     }
   }
   CHECK(yes > apiary_test::scaled(50));

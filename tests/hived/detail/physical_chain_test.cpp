@@ -57,12 +57,12 @@ void check(const physical_chain& chain, const notes& known) {
       taken += known.holders[i].taken() ? 1U : 0U;
       bad += known.good[i] ? 0U : 1U;
     }
-    REQUIRE(chain.guests(cell_id(c)) == guests);
+    REQUIRE(chain.opportunistic_leaves(cell_id(c)) == guests);
     REQUIRE(chain.use().used(cell_id(c), physical_chain::guaranteed) == taken);
     REQUIRE(chain.healthy().healthy(cell_id(c)) == (bad == 0));
-    REQUIRE(chain.quiet().test(c) == (bad == 0 && guests == 0));
+    REQUIRE(chain.without_opportunistic().test(c) == (bad == 0 && guests == 0));
     for (std::uint32_t most = 0; most < chain.node_leaves(); ++most)
-      REQUIRE(chain.few_guests(most).test(c) == (bad == 0 && guests <= most));
+      REQUIRE(chain.few_opportunistic(most).test(c) == (bad == 0 && guests <= most));
   }
   for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
     std::uint64_t idle = 0;
@@ -77,8 +77,8 @@ void check(const physical_chain& chain, const notes& known) {
       ++count;
     }
     REQUIRE(chain.idle(n) == idle);
-    REQUIRE(chain.guest_nodes().class_of(node_id(chain.from_end(n))) ==
-            (count == 0 ? node_index::none : chain.guest_class(known.granted[n], guests, count)));
+    REQUIRE(chain.idle_nodes().class_of(node_id(chain.from_end(n))) ==
+            (count == 0 ? node_index::none : chain.idle_class(known.granted[n], guests, count)));
     REQUIRE(chain.granted(n) == known.granted[n]);
   }
 }
@@ -107,14 +107,14 @@ TEST_CASE("classes of guests and idle leaves are dense and distinct") {
     for (const bool granted : {false, true}) {
       for (std::uint32_t guests = 0; guests <= size; ++guests) {
         for (std::uint32_t idle = 0; idle + guests <= size; ++idle, ++pairs)
-          classes.insert(chain.guest_class(granted, guests, idle));
+          classes.insert(chain.idle_class(granted, guests, idle));
       }
     }
     CHECK(classes.size() == pairs);
     CHECK(*classes.begin() == 0);
     CHECK(*classes.rbegin() + 1 == pairs);
     for (std::uint32_t guests = 0; guests < size; ++guests)
-      CHECK(chain.guest_class(true, guests, size - guests) < chain.guest_nodes().num_classes());
+      CHECK(chain.idle_class(true, guests, size - guests) < chain.idle_nodes().num_classes());
   }
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("random holders and faults against a recount") {
           if (!could) continue;
           tenants.push_back(c);
         } else {
-          chain.take_back(c);
+          chain.revoke(c);
           tenants.erase(at);
         }
         const level_t racks = std::min<level_t>(node_level + 1, tree.num_levels() - 1);
@@ -177,7 +177,7 @@ TEST_CASE("random holders and faults against a recount") {
     }
     CHECK(!chain.any_bad());
     for (std::uint32_t most = 0; most < chain.node_leaves(); ++most)
-      CHECK(chain.few_guests(most).all());
+      CHECK(chain.few_opportunistic(most).all());
   }
 }
 

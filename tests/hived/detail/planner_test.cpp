@@ -165,7 +165,7 @@ TEST_CASE(
   gang_request r = p.gang(0, 1, 0, 1);
   r.groups = {{1, 1}, {1, 2}, {1, 1}};
   REQUIRE(p.find(r));
-  const gang_place& place = p.planner.place();
+  const gang_placement& place = p.planner.place();
   REQUIRE(place.leaves.size() == 4);
   const physical_chain& chain = p.state.cells().chain(place.chain);
   const auto node = [&](std::size_t i) { return chain.node_of(place.leaves[i].image); };

@@ -44,7 +44,7 @@ using apiary_test::let_gangs_come_and_go;
 namespace {
 
 // Checks that the place is one, each leaf with a virtual leaf of its own.
-void check_own_place(const hived_cells& cells, const gang_request& r, const gang_place& place,
+void check_own_place(const hived_cells& cells, const gang_request& r, const gang_placement& place,
                      const health<uniform_tree>* usable) {
   apiary_test::check_place(cells.chain(place.chain), r, place, usable);
   std::set<cell_id> virtual_leaves;
@@ -160,7 +160,7 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
         REQUIRE(search.verdict() == fit_verdict::does_not_fit);
         continue;
       }
-      const gang_place& place = search.place();
+      const gang_placement& place = search.place();
       REQUIRE(place.cluster == id);
       check_own_place(cells, r, place, nullptr);
       if (!preempting) REQUIRE(place.cancelled.empty());

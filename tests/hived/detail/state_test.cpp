@@ -6,7 +6,7 @@
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/state.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -81,29 +81,29 @@ void check_settled(const hived_layout& layout, const hived_state& state,
     }
   }
   for (const violation& v : audit(layout, state.cells(), state.gangs()))
-    FAIL_CHECK(v.rule << ": " << v.witness);
+    FAIL_CHECK(v.invariant << ": " << v.witness);
 }
 
 // Up to `wanted` virtual leaves of one node that can be used, on physical ones; none if there are
 // not any.
-gang_place tenants_place(hived_state& state, vc_chain_id c, std::uint32_t wanted, rng& random) {
+gang_placement tenants_place(hived_state& state, vc_chain_id c, std::uint32_t wanted, rng& random) {
   hived_cells& cells = state.cells();
   const virtual_cluster& cluster = cells.cluster(c);
-  gang_place place{.cluster = c, .chain = cluster.chain()};
+  gang_placement place{.cluster = c, .chain = cluster.chain()};
   const std::uint32_t n = random.uniform(cluster.num_nodes());
   cells.begin();
   for (std::uint32_t bit = 0; bit < 64 && place.leaves.size() < wanted; ++bit) {
     if ((cluster.free(n) >> bit & 1) == 0) continue;
     const cell_id leaf(cluster.first_leaf(n).value + bit);
-    const std::optional<cell_id> image = cells.place(c, leaf);
+    const std::optional<cell_id> image = cells.bind_leaf(c, leaf);
     if (!image || !cells.chain(place.chain).healthy().healthy(*image)) break;
     place.leaves.push_back({leaf, *image});
   }
   cells.rollback();
   return place;
 }
-gang_place guests_place(const hived_state& state, std::uint32_t wanted, rng& random) {
-  gang_place place;
+gang_placement guests_place(const hived_state& state, std::uint32_t wanted, rng& random) {
+  gang_placement place;
   place.chain = random.uniform(state.cells().num_chains());
   const physical_chain& chain = state.cells().chain(place.chain);
   const std::uint32_t n = random.uniform(chain.num_nodes());
@@ -130,7 +130,7 @@ gang_record settled_before(const gang_request& r, std::vector<chain_leaf> leaves
 
 // A gang comes to a place: as preempting if somebody runs there.
 void admit_settled(hived_state& state, settled_gangs& known, job_id job, tenant_id tenant,
-                   const gang_place& place, bool preempting) {
+                   const gang_placement& place, bool preempting) {
   settled_gang& gang = known[job];
   gang = {tenant, place.cluster.valid(), preempting, false, {}};
   for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
@@ -182,7 +182,7 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
       const std::uint64_t before = state.hash();
       if (what < 2) {
         const vc_chain_id c(random.uniform(state.cells().num_clusters()));
-        const gang_place place = tenants_place(state, c, wanted, random);
+        const gang_placement place = tenants_place(state, c, wanted, random);
         CHECK(state.hash() == before);
         if (place.leaves.empty()) continue;
         bool in_use = false;
@@ -192,7 +192,7 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
         known[job].guaranteed = true;
         preempting += in_use ? 1U : 0U;
       } else if (what == 2) {
-        const gang_place place = guests_place(state, wanted, random);
+        const gang_placement place = guests_place(state, wanted, random);
         if (place.leaves.empty()) continue;
         admit_settled(state, known, job, tenant_id(random.uniform(2)), place, false);
         CHECK(state.hash() != before);
@@ -203,14 +203,14 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
         }
       } else if (what == 3) {
         // One that ran before, perhaps with its tenant's cells.
-        const gang_place place = guests_place(state, wanted, random);
+        const gang_placement place = guests_place(state, wanted, random);
         if (place.leaves.empty()) continue;
         settled_gang& gang = known[job];
         gang.tenant = tenant_id(random.uniform(2));
         for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
         const std::int32_t priority =
             random.uniform(3) == 0 ? gang_request::opportunistic_priority : 2;
-        const bool as_it_should = state.readmit(settled_before(
+        const bool as_it_should = state.recover(settled_before(
             settling_gang(job, gang.tenant, priority, place.leaves.size()), gang.leaves));
         gang.guaranteed = priority >= 0 && as_it_should;
         gang.downgraded = !as_it_should;
@@ -317,7 +317,7 @@ TEST_CASE("hived_state: who has the last cells back: the higher priority, then t
     for (const std::uint32_t job : {5U, 4U}) {
       const cell_id left(first.value + (job == 5 ? 0 : 2));
       const bool whole =
-          state.readmit(settled_before(settling_gang(job_id(job), b, job == 5 ? 2 : priority, 2),
+          state.recover(settled_before(settling_gang(job_id(job), b, job == 5 ? 2 : priority, 2),
                                        {{racks, left}, {racks, cell_id(left.value + 1)}}));
       CHECK(whole == (job == 5));
     }
@@ -345,17 +345,17 @@ TEST_CASE("hived_state: a gang that ran before has whole cells of the levels tha
   hived_state state(layout);
   const cell_id leaf = state.cells().chain(racks).first_leaf(2);
   const std::vector<level_t> levels{3};
-  CHECK(state.readmit(settled_before(settling_gang(job_id(1), a, 0, 1), {{racks, leaf}}), levels));
+  CHECK(state.recover(settled_before(settling_gang(job_id(1), a, 0, 1), {{racks, leaf}}), levels));
   CHECK(state.cells().whole_cell_level(racks, leaf) == 3);
   // Leaves of two chains are nobody's cells together; no leaves are none.
   CHECK(
-      !state.readmit(settled_before(settling_gang(job_id(2), a, 0, 2),
+      !state.recover(settled_before(settling_gang(job_id(2), a, 0, 2),
                                     {{racks, state.cells().chain(racks).first_leaf(3)},
                                      {1 - racks, state.cells().chain(1 - racks).first_leaf(1)}})));
-  CHECK(!state.readmit(settled_before(settling_gang(job_id(3), a, 0, 1), {{racks, cell_id()}})));
-  CHECK(!state.readmit(settled_before(settling_gang(job_id(4), tenant_id(), 0, 1),
+  CHECK(!state.recover(settled_before(settling_gang(job_id(3), a, 0, 1), {{racks, cell_id()}})));
+  CHECK(!state.recover(settled_before(settling_gang(job_id(4), tenant_id(), 0, 1),
                                       {{racks, cell_id(leaf.value + 1)}})));
-  CHECK(state.readmit(
+  CHECK(state.recover(
       settled_before(settling_gang(job_id(5), a, gang_request::opportunistic_priority, 1),
                      {{racks, cell_id(leaf.value + 2)}})));
   for (const std::uint32_t job : {2U, 3U, 4U})
@@ -368,7 +368,7 @@ TEST_CASE("hived_state: a preemption that is withdrawn names those it downgraded
   hived_state state(layout);
   const tenant_id a = layout.find_tenant("a").value();
   rng random(1);
-  const gang_place place =
+  const gang_placement place =
       tenants_place(state, state.cells().cluster_of(a, racks_of(layout)), 4, random);
   REQUIRE(place.leaves.size() == 4);
   const gang_slot victim = state.admit(settling_gang(job_id(1), a, 0, 4), place, false, {});
@@ -407,12 +407,12 @@ TEST_CASE(
   const tenant_id a = layout.find_tenant("a").value();
   rng random(1);
   const vc_chain_id c = state.cells().cluster_of(a, racks_of(layout));
-  const gang_place place = tenants_place(state, c, 4, random);
+  const gang_placement place = tenants_place(state, c, 4, random);
   REQUIRE(place.leaves.size() == 4);
   const job_id downgraded(1);
   state.downgrade(state.admit(settling_gang(downgraded, a, 0, 4), place, false, {}));
   const auto preempt = [&](std::uint32_t job, std::size_t first) {
-    gang_place part = place;
+    gang_placement part = place;
     part.leaves = {place.leaves[first]};
     return state.admit(settling_gang(job_id(job), a, 5, 1), part, true, {});
   };
@@ -450,7 +450,7 @@ TEST_CASE("hived_state: whose spread it is is in the hash") {
     r.groups = {{1, 1}, {1, 1}};
     r.constraints.groups.resize(2);
     r.constraints.groups[first ? 0 : 1] = spread;
-    state.readmit(settled_before(r, {{racks, leaf}, {racks, cell_id(leaf.value + 1)}}));
+    state.recover(settled_before(r, {{racks, leaf}, {racks, cell_id(leaf.value + 1)}}));
     hashes.insert(state.hash());
   }
   CHECK(hashes.size() == 2);

@@ -95,7 +95,7 @@ TEST_CASE("images") {
 TEST_CASE("nodes of 64 leaves") {
   virtual_cluster cluster(tenant_id(0), 0, uniform_tree({2, 64}), 1, numbers{0, 2});
   CHECK(cluster.free(1) == ~std::uint64_t{0});
-  cluster.show(cluster.tree().cells(0)[127], false);
+  cluster.set_usable(cluster.tree().cells(0)[127], false);
   CHECK(cluster.free(1) == ~std::uint64_t{0} >> 1);
   CHECK(cluster.free_nodes().count(64) == 1);
   CHECK(cluster.free_nodes().count(63) == 1);
@@ -121,10 +121,10 @@ TEST_CASE("random use and faults against a recount") {
       const cell_id leaf = cluster.tree().cells(0)[i];
       if (random.uniform(2) == 0) {
         taken[i] = !taken[i];
-        cluster.take(leaf, taken[i]);
+        cluster.set_active(leaf, taken[i]);
       } else {
         usable[i] = random.uniform(2) == 0;
-        cluster.show(leaf, usable[i]);
+        cluster.set_usable(leaf, usable[i]);
       }
       check(cluster, taken, usable);
     }

@@ -6,7 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/lazy_value.h>
 #include <apiary/hived/detail/leaf_view.h>
@@ -41,9 +41,9 @@ struct hived_search_options {
   // The leaves that may be used; all whole cells are then bound before the search. Null: all
   // healthy leaves, and cells are bound only for the leaves that are chosen.
   const health<uniform_tree>* usable = nullptr;
-  // For hived_cells::bind_everything: it prefers cells with many groups of `piece` usable leaves in
-  // one node, and passes over `skips` cells. again: only the skips have changed.
-  std::uint32_t piece = 1;
+  // For hived_cells::bind_whole_cells: it prefers cells where many tasks of `task_gpus` leaves
+  // fit, and passes over `skips` cells. again: only the skips have changed.
+  std::uint32_t task_gpus = 1;
   std::span<const std::uint32_t> skips{};
   bool again = false;
   bool apart = false;                     // with a filter and anti-affinity: call bind_apart first
@@ -52,8 +52,8 @@ struct hived_search_options {
 
 // Tries once to place a gang, for one way to bind whole cells; the cells stay as they were. Chooses
 // free virtual leaves, or leaves of victims (hived_victims), then maps them to physical leaves.
-// Cost: as gang_placer (hived_topology_fit under topology constraints), hived_cells::place for each
-//       node and leaf, hived_victims for a preemption, and O(cells of the tenant) with a filter.
+// Cost: as gang_placer (hived_topology_fit under topology constraints), hived_cells::bind_leaf for
+//       each node and leaf, hived_victims for a preemption; with a filter O(cells of the tenant).
 class hived_search_step {
  public:
   // Makes one attempt. Returns whether it has found a placement.
@@ -67,17 +67,17 @@ class hived_search_step {
     const leaf_view view(cells, c, usable);
     mapped_ = true;
     whole_ = {};
-    cut_.reset();
+    shortage_.reset();
     place_ = {};
     place_.cluster = c;
     place_.chain = cluster.chain();
     cells.begin();
-    take_cells_back(cells, q, how.yielding);
+    release_yielding(cells, q, how.yielding);
     const bool constrained = request.constraints.any();
     const bool spread = constrained && is_spread_over_whole_cells(cluster, request.constraints);
     if (spread && (usable == nullptr || how.apart)) bind_apart(cells, c, request, view.usable());
     if (usable != nullptr)
-      whole_ = cells.bind_everything(c, *usable, how.piece, how.skips, how.again);
+      whole_ = cells.bind_whole_cells(c, *usable, how.task_gpus, how.skips, how.again);
     if (!whole_.complete) {
       verdict_ = fit_verdict::does_not_fit;
       cells.rollback();
@@ -86,10 +86,10 @@ class hived_search_step {
     bool fit = fits(view, request, spread);
     const bool evicting = !fit && q.preempting;
     if (evicting) {
-      verdict_ = constrained ? eviction_.lift_by_constraints(cells, gangs, request, c,
-                                                             *constrained_, view, spread)
-                             : eviction_.lift(cells, gangs, request, c, view, nodes(view));
-      if (!constrained) cut_ = eviction_.cut();
+      verdict_ = constrained ? eviction_.preempt_under_constraints(cells, gangs, request, c,
+                                                                   *constrained_, view, spread)
+                             : eviction_.preempt(cells, gangs, request, c, view, nodes(view));
+      if (!constrained) shortage_ = eviction_.shortage();
       fit = verdict_ == fit_verdict::fits && fits(view, request, spread);
     }
     if (!fit) {
@@ -100,19 +100,19 @@ class hived_search_step {
     }
     choose_nodes(view, constrained);
     if (evicting) {
-      eviction_.put_back(cells);
+      eviction_.restore_leaves(cells);
       for (std::size_t i = 0; i < nodes_.size(); ++i)
         nodes_[i].preferred &= cluster.free(chosen_[i]);
     }
-    const std::vector<cell_id>& leaves = choose_leaves(request);
+    const std::vector<cell_id>& leaves = choose_gpus(request);
 
     for (const gang_slot s : how.yielding)
       (gangs[s].state == gang_state::preempting ? place_.cancelled : place_.downgraded)
           .push_back(s);
-    make_room(cells, gangs, cluster, leaves, usable == nullptr && !spread);
+    preempt_holders(cells, gangs, cluster, leaves, usable == nullptr && !spread);
     for (const cell_id leaf : leaves) {
       std::optional<cell_id> image = cluster.image(leaf);
-      if (!image->valid()) image = cells.place(c, leaf);
+      if (!image->valid()) image = cells.bind_leaf(c, leaf);
       if (!image) {
         mapped_ = false;
         cells.rollback();
@@ -136,7 +136,7 @@ class hived_search_step {
     const leaf_view view(cells, c, usable);
     if (!fits(view, request, false)) return false;
     choose_nodes(view, request.constraints.any());
-    for (const cell_id leaf : choose_leaves(request)) place_.leaves.push_back({cell_id(), leaf});
+    for (const cell_id leaf : choose_gpus(request)) place_.leaves.push_back({cell_id(), leaf});
     return true;
   }
   // The cost of ending a gang; hived::set_victim_cost sets it.
@@ -144,33 +144,33 @@ class hived_search_step {
     return eviction_.victim_cost();
   }
   // Moves the placement out. Requires: the last attempt has found one. Call it once per attempt.
-  [[nodiscard]] gang_place take_place() noexcept { return std::move(place_); }
+  [[nodiscard]] gang_placement take_placement() noexcept { return std::move(place_); }
   // The last attempt: its verdict, and the task size that was short.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
-  [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
+  [[nodiscard]] const std::optional<gpu_shortage>& shortage() const noexcept { return shortage_; }
   // The last attempt: whether every virtual leaf got a physical leaf; with a filter, how whole
   // cells were bound; under topology constraints, the steps of topology_fit.
   [[nodiscard]] bool mapped() const noexcept { return mapped_; }
-  [[nodiscard]] const hived_cells::whole_cells& whole() const noexcept { return whole_; }
+  [[nodiscard]] const hived_cells::bound_whole_cells& whole() const noexcept { return whole_; }
   [[nodiscard]] std::uint64_t topology_steps() { return constrained_->steps(); }
-  // Takes the cells or claims of the yielding gangs, and the claims of the restarted gang.
-  static void take_cells_back(hived_cells& cells, const hived_search_input& q,
-                              std::span<const gang_slot> yielding) {
+  // Releases the cells or claims of the yielding gangs, and the claims of the restarted gang.
+  static void release_yielding(hived_cells& cells, const hived_search_input& q,
+                               std::span<const gang_slot> yielding) {
     for (const gang_slot s : yielding) {
       if (q.gangs[s].state == gang_state::preempting) {
-        give_up(cells, q.gangs[s], false);
+        unclaim(cells, q.gangs[s], false);
       } else {
-        demote(cells, q.gangs[s]);
+        downgrade(cells, q.gangs[s]);
       }
     }
-    if (q.restarted) give_up(cells, q.gangs[*q.restarted], false);
+    if (q.restarted) unclaim(cells, q.gangs[*q.restarted], false);
   }
 
  private:
   // Whether the gang fits. `as_bound`: anti-affinity depends on bindings, and all of them are made.
   bool fits(const leaf_view& view, const gang_request& request, bool as_bound) {
     if (request.constraints.any()) {
-      cut_.reset();
+      shortage_.reset();
       verdict_ =
           as_bound ? constrained_->as_bound(view, request) : constrained_->fit(view, request);
       return verdict_ == fit_verdict::fits;
@@ -179,7 +179,7 @@ class hived_search_step {
     view.list_classes(classes_);
     const gang_fit::result& packed = placer_.fit(nodes(view), classes_, request.groups);
     verdict_ = packed.verdict;
-    cut_ = packed.shortage;
+    shortage_ = packed.shortage;
     return verdict_ == fit_verdict::fits;
   }
   // The nodes of the view by class. Requires: fits() was asked about the view.
@@ -200,14 +200,14 @@ class hived_search_step {
     nodes_.clear();
     for (const std::uint32_t n : chosen_) nodes_.push_back(view.gpus(n, sizes_));
   }
-  [[nodiscard]] const std::vector<cell_id>& choose_leaves(const gang_request& request) {
+  [[nodiscard]] const std::vector<cell_id>& choose_gpus(const gang_request& request) {
     return request.constraints.any() ? constrained_->choose_gpus_of(nodes_, request.groups)
                                      : placer_.choose_gpus_of(nodes_, request.groups);
   }
   // Cancels the preempting gangs that have claimed one of these leaves. `lazily`: also downgrades
   // the lazy gangs on them; false if all bindings must stay (with a filter or with anti-affinity).
-  void make_room(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
-                 const std::vector<cell_id>& leaves, bool lazily) {
+  void preempt_holders(hived_cells& cells, const gang_table& gangs, const virtual_cluster& cluster,
+                       const std::vector<cell_id>& leaves, bool lazily) {
     const physical_chain& chain = cells.chain(cluster.chain());
     for (const cell_id leaf : leaves) {
       const cell_id image = cluster.image(leaf);
@@ -215,7 +215,7 @@ class hived_search_step {
       const gang_slot claimer = chain.holders(image).claimer;
       if (!claimer.valid()) continue;
       place_.cancelled.push_back(claimer);
-      give_up(cells, gangs[claimer], !lazily);
+      unclaim(cells, gangs[claimer], !lazily);
     }
     if (!lazily) return;
     for (const cell_id leaf : leaves) {
@@ -226,15 +226,15 @@ class hived_search_step {
       const gang_record& user = gangs[holders.user];
       if (!user.request.lazy) continue;
       place_.downgraded.push_back(holders.user);
-      demote(cells, user);
+      downgrade(cells, user);
     }
   }
-  static void demote(hived_cells& cells, const gang_record& gang) {
+  static void downgrade(hived_cells& cells, const gang_record& gang) {
     for (const chain_leaf l : gang.leaves)
-      if (l.leaf.valid()) cells.demote(l.chain, l.leaf);
+      if (l.leaf.valid()) cells.downgrade(l.chain, l.leaf);
   }
   // Removes the claims of a preempting gang. With `stay`, its virtual cells stay bound.
-  static void give_up(hived_cells& cells, const gang_record& gang, bool stay) {
+  static void unclaim(hived_cells& cells, const gang_record& gang, bool stay) {
     for (const chain_leaf l : gang.leaves) {
       if (!l.leaf.valid()) continue;
       if (!stay) {
@@ -250,11 +250,11 @@ class hived_search_step {
   gang_placer placer_;
   lazy_value<hived_topology_fit> constrained_;
   hived_victims eviction_;
-  std::optional<gpu_shortage> cut_;
+  std::optional<gpu_shortage> shortage_;
   fit_verdict verdict_ = fit_verdict::fits;
   bool mapped_ = true;
-  hived_cells::whole_cells whole_;
-  gang_place place_;
+  hived_cells::bound_whole_cells whole_;
+  gang_placement place_;
   std::vector<indexed_class> classes_;
   std::vector<std::uint32_t> chosen_;  // nodes of the view
   std::vector<node_gpus> nodes_;       // for each of them

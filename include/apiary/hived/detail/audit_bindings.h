@@ -64,7 +64,10 @@ inline void audit_owner(audit_notes& notes, std::uint32_t c, cell_id p, level_t 
     });
     if (both && chain.cells().cells().is_live(p)) {
       notes.expect(!notes.cells.cluster(owner.cluster).tree().parent(owner.cell, l).valid(),
-                   "roots", [&] { return notes.cell_of_chain(c, p) + " is allocated for a part"; });
+                   "roots", [&] {
+                     return notes.cell_of_chain(c, p) +
+                            " is allocated; it is bound to a cell inside a whole cell";
+                   });
     }
     return;
   }

@@ -56,15 +56,15 @@ inline void audit_cluster(audit_notes& notes, vc_chain_id c,
 
 // Checks a physical node.
 // idle  a node has exactly its idle leaves, and is indexed by their number, by the number of leaves
-//       with an opportunistic task (guests) and by whether it is granted
+//       with an opportunistic task and by whether it is granted
 inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) {
   const physical_chain& chain = notes.cells.chain(c);
   std::uint64_t mask = 0;
-  std::uint32_t guests = 0;
+  std::uint32_t opportunistic = 0;
   for (std::uint32_t i = 0; i < chain.node_leaves(); ++i) {
     const cell_id at(chain.first_leaf(node).value + i);
     const leaf_holders h = chain.holders(at);
-    if (h.user.valid() && !h.taken()) ++guests;
+    if (h.user.valid() && !h.taken()) ++opportunistic;
     if (h.idle() && chain.healthy().healthy(at)) mask |= std::uint64_t{1} << i;
   }
   const auto idle = static_cast<std::uint32_t>(std::popcount(mask));
@@ -72,8 +72,8 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
       (std::min<level_t>)(chain.node_level() + 1, chain.tree().num_levels() - 1);
   const cell_id rack = chain.tree().ancestor(chain.node_cell(node), rack_level);
   const bool granted = chain.rack_size() <= 64 && !chain.cells().cells().enclosing_free_level(rack);
-  const auto should = mask == 0 ? node_index::none : chain.guest_class(granted, guests, idle);
-  const auto in = chain.guest_nodes().class_of(node_id(chain.from_end(node)));
+  const auto should = mask == 0 ? node_index::none : chain.idle_class(granted, opportunistic, idle);
+  const auto in = chain.idle_nodes().class_of(node_id(chain.from_end(node)));
   notes.expect(chain.idle(node) == mask && in == should, "idle", [&] {
     return "node " + notes.layout.chains[c].node_names[node] + ": idle " +
            audit_text(chain.idle(node)) + ", class " + audit_text(in) + "; by its leaves " +
@@ -84,7 +84,7 @@ inline void audit_node(audit_notes& notes, std::uint32_t c, std::uint32_t node) 
 // Checks a chain; n: the leaves counted in it. Cost: O(cells of the chain * leaves of a node).
 // usage          the counts of guaranteed and opportunistic leaves of a cell are right
 // health         a cell has the right count of bad leaves, and is healthy if it is 0; any_bad
-// opportunistic  few_guests(g) has exactly the healthy cells with at most g opportunistic leaves
+// opportunistic  few_opportunistic(n) has exactly the healthy cells with at most n such leaves
 // buddies        the allocator's free cells are the largest without an allocated leaf, and counted
 inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts& n) {
   const physical_chain& chain = notes.cells.chain(c);
@@ -99,18 +99,18 @@ inline void audit_chain(audit_notes& notes, std::uint32_t c, const chain_counts&
                             " bad leaves of " + audit_text(n.bad[p.value]) + ", is " +
                             (chain.healthy().healthy(p) ? "healthy" : "unhealthy");
                    });
-      const std::uint32_t guests = chain.guests(p);
+      const std::uint32_t opportunistic = chain.opportunistic_leaves(p);
       const std::uint32_t used = chain.use().used(p, physical_chain::guaranteed);
-      notes.expect(guests == n.opportunistic[p.value] && used == n.guaranteed[p.value], "usage",
-                   [&] {
-                     return notes.cell_of_chain(c, p) + " counts " + audit_text(guests) +
+      notes.expect(opportunistic == n.opportunistic[p.value] && used == n.guaranteed[p.value],
+                   "usage", [&] {
+                     return notes.cell_of_chain(c, p) + " counts " + audit_text(opportunistic) +
                             " opportunistic and " + audit_text(used) + " guaranteed leaves of " +
                             audit_text(n.opportunistic[p.value]) + " and " +
                             audit_text(n.guaranteed[p.value]);
                    });
       for (std::uint32_t most = 0; most < chain.node_leaves(); ++most) {
         const bool few = n.bad[p.value] == 0 && n.opportunistic[p.value] <= most;
-        notes.expect(chain.few_guests(most).test(p.value) == few, "opportunistic", [&] {
+        notes.expect(chain.few_opportunistic(most).test(p.value) == few, "opportunistic", [&] {
           return notes.cell_of_chain(c, p) + (few ? " is listed" : " is not listed") +
                  " with at most " + audit_text(most) + " opportunistic leaves";
         });

@@ -124,7 +124,7 @@ inline void audit_own_cells(audit_notes& notes, gang_slot s) {
 
 // Whether a gang that must end for another one runs downgraded, and the other gang is preempting
 // and lists it in downgraded_victims.
-[[nodiscard]] inline bool is_remembered(const audit_notes& notes, const gang_record& g) {
+[[nodiscard]] inline bool is_listed_by_preemptor(const audit_notes& notes, const gang_record& g) {
   if (g.state != gang_state::allocated || !g.downgraded || !notes.exists(g.ends_for)) return false;
   const gang_record& by = notes.gangs[g.ends_for];
   const std::vector<job_id>& jobs = by.downgraded_victims;
@@ -143,8 +143,8 @@ inline void audit_missing(audit_notes& notes, gang_slot s) {
     const auto node = notes.layout.find_node(m.node);
     notes.expect(in_place && !(node && notes.layout.find_position(*node, m.device)), "missing",
                  [&] {
-                   return notes.gang(s) + ": device " + audit_text(m.device) + " of node " +
-                          m.node + " in place of leaf " + audit_text(m.index);
+                   return notes.gang(s) + ": missing leaf " + audit_text(m.index) + " is device " +
+                          audit_text(m.device) + " of node " + m.node;
                  });
     next = std::size_t{m.index} + 1;
   }
@@ -174,14 +174,14 @@ inline void audit_type(audit_notes& notes, gang_slot s) {
 //             missing ones included, or none if it has ended; in a recovered gang it may have fewer
 // class       a gang has no virtual cluster if and only if it is opportunistic or downgraded
 // preempting  a preempting gang is guaranteed; only a preempting gang has downgraded victims
-// ending      is_remembered holds for each gang that must end for another gang
+// ending      is_listed_by_preemptor holds for each gang that must end for another gang
 inline void audit_gang(audit_notes& notes, gang_slot s) {
   const gang_record& g = notes.gangs[s];
   std::size_t asked = 0;
   for (const task_group& m : g.request.groups) asked += std::size_t{m.tasks} * m.gpus;
   if (g.leaves.size() != asked) {
-    notes.report("tasks", notes.gang(s) + " has places for " + audit_text(g.leaves.size()) +
-                              " leaves of " + audit_text(asked));
+    notes.report("tasks", notes.gang(s) + " lists " + audit_text(g.leaves.size()) +
+                              " leaves; its tasks have " + audit_text(asked));
     return;
   }
   bool any = !g.missing.empty();
@@ -220,7 +220,7 @@ inline void audit_gang(audit_notes& notes, gang_slot s) {
   });
   notes.expect(g.state == gang_state::allocated ? g.downgraded_victims.empty() : g.guaranteed(),
                "preempting", [&] { return notes.gang(s); });
-  notes.expect(!g.ends_for.valid() || is_remembered(notes, g), "ending",
+  notes.expect(!g.ends_for.valid() || is_listed_by_preemptor(notes, g), "ending",
                [&] { return notes.gang(s) + " must end for " + notes.gang(g.ends_for); });
   if (g.guaranteed()) audit_own_cells(notes, s);
 }

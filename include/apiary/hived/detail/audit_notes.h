@@ -42,12 +42,12 @@ struct audit_notes {
     }
   }
 
-  void report(const char* rule, std::string witness) {
-    found.push_back({rule, std::move(witness)});
+  void report(const char* invariant, std::string witness) {
+    found.push_back({invariant, std::move(witness)});
   }
   // Reports the invariant with the text of witness() (ids, names and counts), unless it holds.
-  void expect(bool holds, const char* rule, const auto& witness) {
-    if (!holds) report(rule, witness());
+  void expect(bool holds, const char* invariant, const auto& witness) {
+    if (!holds) report(invariant, witness());
   }
 
   [[nodiscard]] bool exists(gang_slot s) const noexcept {

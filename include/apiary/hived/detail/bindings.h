@@ -122,7 +122,7 @@ class hived_bindings {
     if (!chain.mark(leaf, good)) return false;
     hash_ ^= fact(fact_bad, c, leaf.value, 0, 0);
     if (const virtual_cell owner = chain.owner(leaf); owner.cell.valid())
-      clusters_[owner.cluster.value].show(owner.cell, good && !chain.holders(leaf).taken());
+      clusters_[owner.cluster.value].set_usable(owner.cell, good && !chain.holders(leaf).taken());
     return true;
   }
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
@@ -169,8 +169,9 @@ class hived_bindings {
     if (from.taken() == to.taken()) return;
     const virtual_cell owner = chain.owner(leaf);
     APIARY_VERIFY(owner.cell.valid());
-    clusters_[owner.cluster.value].take(owner.cell, to.taken());
-    clusters_[owner.cluster.value].show(owner.cell, !to.taken() && chain.healthy().healthy(leaf));
+    clusters_[owner.cluster.value].set_active(owner.cell, to.taken());
+    clusters_[owner.cluster.value].set_usable(owner.cell,
+                                              !to.taken() && chain.healthy().healthy(leaf));
   }
   void bind_now(vc_chain_id c, cell_id v, level_t l, cell_id p) {
     virtual_cluster& cluster = clusters_[c.value];
@@ -183,7 +184,7 @@ class hived_bindings {
     cluster.set_image(v, p);
     chain.set_owner(p, {c, v});
     hash_ ^= fact(fact_bound, c.value, v.value, p.value, 0);
-    if (l == 0) cluster.show(v, chain.healthy().healthy(p));
+    if (l == 0) cluster.set_usable(v, chain.healthy().healthy(p));
   }
   void unbind_now(vc_chain_id c, cell_id v, level_t l, cell_id p) {
     virtual_cluster& cluster = clusters_[c.value];
@@ -192,9 +193,9 @@ class hived_bindings {
     cluster.set_image(v, cell_id());
     chain.set_owner(p, virtual_cell());
     hash_ ^= fact(fact_bound, c.value, v.value, p.value, 0);
-    if (l == 0) cluster.show(v, true);
+    if (l == 0) cluster.set_usable(v, true);
     if (cluster.tree().parent(v, l).valid()) return;
-    chain.take_back(p);
+    chain.revoke(p);
     ledgers_[cluster.chain()].refund(cluster.tenant(), l);
   }
 

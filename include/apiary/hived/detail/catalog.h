@@ -151,8 +151,8 @@ class hived_catalog {
         name(r.job) + " is preempting and proposes another request; cancel it first");
   }
   // Whether the running gang `by` may be merged into `gang`, with the errors of hived::grow. Does
-  // not check for preemptors, nor for the required level (can_stand_together).
-  [[nodiscard]] static absl::Status can_join(const gang_record& gang, const gang_record& by) {
+  // not check for preemptors, nor for the required level (are_in_required_cell).
+  [[nodiscard]] static absl::Status can_merge(const gang_record& gang, const gang_record& by) {
     const gang_request& r = gang.request;
     const gang_request& more = by.request;
     if (r.job == more.job)
@@ -186,8 +186,8 @@ class hived_catalog {
     return absl::OkStatus();
   }
   // kFailedPrecondition: the gangs do not lie in one cell of the level that `gang` requires.
-  [[nodiscard]] absl::Status can_stand_together(const gang_record& gang,
-                                                const gang_record& by) const {
+  [[nodiscard]] absl::Status are_in_required_cell(const gang_record& gang,
+                                                  const gang_record& by) const {
     const level_t required = gang.request.constraints.required;
     std::optional<chain_leaf> cell;
     for (const gang_record* g : {&gang, &by}) {
@@ -229,19 +229,19 @@ class hived_catalog {
     }
   }
   // One level per entry of `leaves` (see find_leaves), any_level where the leaf is not valid; empty
-  // if `of_those_there` is. kInvalidArgument: that has not one level for each valid leaf.
+  // if `given` is. kInvalidArgument: that has not one level for each valid leaf.
   [[nodiscard]] static absl::StatusOr<std::vector<level_t>> levels_of_leaves(
-      job_id job, std::span<const chain_leaf> leaves, std::span<const level_t> of_those_there) {
+      job_id job, std::span<const chain_leaf> leaves, std::span<const level_t> given) {
     std::vector<level_t> levels;
-    if (of_those_there.empty()) return levels;
+    if (given.empty()) return levels;
     std::size_t there = 0;
     for (const chain_leaf& l : leaves) {
-      const bool known = l.leaf.valid() && there < of_those_there.size();
-      levels.push_back(known ? of_those_there[there] : any_level);
+      const bool known = l.leaf.valid() && there < given.size();
+      levels.push_back(known ? given[there] : any_level);
       there += l.leaf.valid() ? 1U : 0U;
     }
-    if (there == of_those_there.size()) return levels;
-    return absl::InvalidArgumentError(name(job) + ": " + std::to_string(of_those_there.size()) +
+    if (there == given.size()) return levels;
+    return absl::InvalidArgumentError(name(job) + ": " + std::to_string(given.size()) +
                                       " levels for " + std::to_string(there) + " leaf cells");
   }
   // Converts the tasks of a gang, as a host reports them, to leaves: one entry per leaf of the

@@ -1,4 +1,4 @@
-// apiary/hived/detail/cell_choice.h - chooses physical cells with few guests for a tenant.
+// apiary/hived/detail/cell_choice.h - chooses physical cells for the cells of a tenant.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -14,38 +14,40 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Chooses a healthy cell of a level that can be granted to a tenant, if there is one: the first
-// cell without guests (leaves with an opportunistic task), else the first with the fewest guests
-// among those in the smallest free cells.
-// Cost: as reserving_buddy_allocator::find with a bitset, for each number of guests below the
-//       leaves of a node; above the nodes O(cells of the level) if all cells have many guests.
-[[nodiscard]] inline std::optional<cell_id> find_quietest(const physical_chain& chain, level_t l) {
+// Chooses the physical cell for a whole cell of a tenant: a healthy cell of the level that can be
+// granted, if there is one. The first cell without opportunistic leaves comes first, then the cells
+// with the fewest of them among those in the smallest free cells.
+// Cost: as reserving_buddy_allocator::find with a bitset, for each number of opportunistic leaves
+//       below the leaves of a node; above the nodes O(cells of the level) if all cells have many.
+[[nodiscard]] inline std::optional<cell_id> choose_whole_cell(const physical_chain& chain,
+                                                              level_t l) {
   const reserving_buddy_allocator& cells = chain.cells();
-  if (const auto quiet = cells.find({.level = l, .usable = &chain.quiet()})) return quiet;
+  if (const auto c = cells.find({.level = l, .usable = &chain.without_opportunistic()})) return c;
   const summary_bitset* const healthy = &chain.healthy().usable();
   const auto any = cells.find({.level = l, .usable = healthy});
   if (!any) return any;
   const level_t from = *cells.cells().enclosing_free_level(*any);
   for (std::uint32_t most = 1; most < chain.node_leaves(); ++most) {
-    const summary_bitset* const few = &chain.few_guests(most);
+    const summary_bitset* const few = &chain.few_opportunistic(most);
     if (const auto c = cells.find({.level = l, .highest = from, .usable = few})) return c;
   }
   if (l <= chain.node_level()) return any;
   return cells.find({.level = l, .highest = from, .usable = healthy},
-                    [&](cell_id c) { return chain.guests(c); });
+                    [&](cell_id c) { return chain.opportunistic_leaves(c); });
 }
-// The first unbound cell with the fewest guests among the children (`parts`) of a bound cell.
-// Requires: a child is unbound (APIARY_VERIFY). Cost: O(children).
-[[nodiscard]] inline cell_id first_quietest(const physical_chain& chain,
-                                            id_range<cell_id> parts) noexcept {
+// Chooses the physical cell for a child of a bound cell: the first unbound cell with the fewest
+// opportunistic leaves among the physical cell's children. Requires: a child is unbound
+// (APIARY_VERIFY). Cost: O(children).
+[[nodiscard]] inline cell_id choose_child_cell(const physical_chain& chain,
+                                               id_range<cell_id> children) noexcept {
   cell_id best;
   std::uint32_t least = 0;
-  for (const cell_id p : parts) {
+  for (const cell_id p : children) {
     if (chain.owner(p).cell.valid()) continue;
-    const std::uint32_t guests = chain.guests(p);
-    if (best.valid() && guests >= least) continue;
+    const std::uint32_t opportunistic = chain.opportunistic_leaves(p);
+    if (best.valid() && opportunistic >= least) continue;
     best = p;
-    least = guests;
+    least = opportunistic;
     if (least == 0) break;
   }
   APIARY_VERIFY(best.valid());

@@ -5,7 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/detail/bindings.h>
 #include <apiary/hived/detail/cell_choice.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/grant_ranking.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -28,47 +28,48 @@ namespace detail {
 // Model: HiveD (OSDI 2020) sections 3 and 4. The reserving_buddy_allocator of the chain grants
 //        whole cells (roots). Differs: an unhealthy child of a bound cell is bound, too, so that
 //        every other unbound virtual cell stands for a healthy physical one. A doomed cell that is
-//        not in use is never bound: a search binds whole cells tentatively (bind_everything).
-// Cost:  hold, place and vacate O(levels * fan-out). If a whole cell is bound or unbound, also
-//        O(nodes of the cell), and for place find_quietest.
+//        not in use is never bound: a search binds whole cells tentatively (bind_whole_cells).
+// Cost:  hold, bind_leaf and unbind_leaf O(levels * fan-out). If a whole cell is bound or unbound,
+//        also O(nodes of the cell), and for bind_leaf choose_whole_cell.
 class hived_cells : private hived_bindings {
-  using books = hived_bindings;
+  using bindings = hived_bindings;
 
  public:
-  explicit hived_cells(const hived_layout& layout) : books(layout) {}
-  using books::begin;
-  using books::chain;
-  using books::cluster;
-  using books::cluster_of;
-  using books::cluster_of_pinned;
-  using books::hash;
-  using books::hold;
-  using books::is_pinned;
-  using books::keep;
-  using books::ledger;
-  using books::memory_bytes;
-  using books::num_chains;
-  using books::num_clusters;
-  using books::rollback;
+  explicit hived_cells(const hived_layout& layout) : bindings(layout) {}
+  using bindings::begin;
+  using bindings::chain;
+  using bindings::cluster;
+  using bindings::cluster_of;
+  using bindings::cluster_of_pinned;
+  using bindings::hash;
+  using bindings::hold;
+  using bindings::is_pinned;
+  using bindings::keep;
+  using bindings::ledger;
+  using bindings::memory_bytes;
+  using bindings::num_chains;
+  using bindings::num_clusters;
+  using bindings::rollback;
   // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells, at each level
-  // that with the fewest guests. nullopt, nothing bound: no healthy whole cell can be granted.
-  std::optional<cell_id> place(vc_chain_id c, cell_id leaf) {
-    const virtual_cluster& cluster = books::cluster(c);
-    const physical_chain& chain = books::chain(cluster.chain());
-    const cell_id v = climb(cluster, leaf);
+  // to the one with the fewest opportunistic leaves. nullopt, nothing bound: no healthy whole cell
+  // can be granted.
+  std::optional<cell_id> bind_leaf(vc_chain_id c, cell_id leaf) {
+    const virtual_cluster& cluster = bindings::cluster(c);
+    const physical_chain& chain = bindings::chain(cluster.chain());
+    const cell_id v = find_bound_ancestor(cluster, leaf);
     auto l = static_cast<level_t>(path_.size());
     cell_id image;
     if (v.valid()) {
       image = cluster.image(v);
     } else {
-      const std::optional<cell_id> root = find_quietest(chain, --l);
+      const std::optional<cell_id> root = choose_whole_cell(chain, --l);
       if (!root) return std::nullopt;
       image = *root;
       bind(c, path_.back(), l, image);
       path_.pop_back();
     }
     while (!path_.empty()) {
-      image = first_quietest(chain, chain.tree().children(image, l));
+      image = choose_child_cell(chain, chain.tree().children(image, l));
       bind(c, path_.back(), --l, image);
       path_.pop_back();
     }
@@ -76,22 +77,22 @@ class hived_cells : private hived_bindings {
   }
   // The same, to this physical leaf and the cells above it. Requires: the lowest bound cells above
   // both leaves are bound to each other; if there are none, the whole cell can be granted.
-  void place_at(vc_chain_id c, bound_leaf at) {
-    const virtual_cluster& cluster = books::cluster(c);
-    climb(cluster, at.leaf);
+  void bind_leaf_at(vc_chain_id c, bound_leaf at) {
+    const virtual_cluster& cluster = bindings::cluster(c);
+    find_bound_ancestor(cluster, at.leaf);
     for (auto l = static_cast<level_t>(path_.size()); l-- > 0;)
-      bind(c, path_[l], l, books::chain(cluster.chain()).tree().ancestor(at.image, l));
+      bind(c, path_[l], l, bindings::chain(cluster.chain()).tree().ancestor(at.image, l));
   }
 
   static constexpr level_t no_level = ~level_t{0};  // not known, or no preference
-  // Binds a virtual leaf of the cluster, whichever is possible, to this physical leaf; nullopt:
-  // there is none. If no cell above the leaf is bound, first binds a whole cell: of the preferred
+  // Binds any virtual leaf of the cluster that can be bound to this physical leaf; nullopt: there
+  // is none. If no cell above the leaf is bound, first binds a whole cell: of the preferred
   // level if one can be granted, otherwise of the highest (or the lowest) level possible.
   // Cost: O(levels * fan-out); also O(whole cells of the cluster) if no cell above it is bound.
-  std::optional<cell_id> adopt(vc_chain_id c, cell_id image, bool highest_first,
-                               level_t preferred = no_level) {
-    const virtual_cluster& cluster = books::cluster(c);
-    const physical_chain& chain = books::chain(cluster.chain());
+  std::optional<cell_id> bind_any_leaf(vc_chain_id c, cell_id image, bool highest_first,
+                                       level_t preferred = no_level) {
+    const virtual_cluster& cluster = bindings::cluster(c);
+    const physical_chain& chain = bindings::chain(cluster.chain());
     level_t l = 0;
     cell_id p = image;
     while (p.valid() && !chain.owner(p).cell.valid()) p = chain.tree().parent(p, l++);
@@ -101,14 +102,14 @@ class hived_cells : private hived_bindings {
       v = chain.owner(p).cell;
     } else {
       const level_t levels = chain.tree().num_levels();
-      const auto take_whole = [&](level_t level) {
+      const auto find_whole = [&](level_t level) {
         l = level;
         p = chain.tree().ancestor(image, l);
         if (chain.cells().can_allocate_at(p)) v = first_unbound(cluster, cluster.tree().roots(l));
       };
-      if (preferred < levels) take_whole(preferred);
+      if (preferred < levels) find_whole(preferred);
       for (level_t k = 0; k < levels && !v.valid(); ++k)
-        take_whole(highest_first ? levels - 1 - k : k);
+        find_whole(highest_first ? levels - 1 - k : k);
       if (!v.valid()) return std::nullopt;
       bind(c, v, l, p);
     }
@@ -119,25 +120,25 @@ class hived_cells : private hived_bindings {
     }
     return v;
   }
-  // unuse: the running gang gives up the leaf. unclaim: the preempting gang gives up its claim.
-  // demote: the running gang becomes opportunistic. A leaf that is no longer taken is vacated.
-  void unuse(std::uint32_t chain, cell_id leaf) {
-    const leaf_holders h = books::chain(chain).holders(leaf);
-    release(chain, leaf, {gang_slot(), h.claimer, false});
+  // release: the running gang gives up the leaf. unclaim: the preempting gang gives up its claim.
+  // downgrade: the running gang becomes opportunistic. A leaf that is no longer taken is unbound.
+  void release(std::uint32_t chain, cell_id leaf) {
+    const leaf_holders h = bindings::chain(chain).holders(leaf);
+    set_holders(chain, leaf, {gang_slot(), h.claimer, false});
   }
   void unclaim(std::uint32_t chain, cell_id leaf) {
-    const leaf_holders h = books::chain(chain).holders(leaf);
-    release(chain, leaf, {h.user, gang_slot(), h.guaranteed});
+    const leaf_holders h = bindings::chain(chain).holders(leaf);
+    set_holders(chain, leaf, {h.user, gang_slot(), h.guaranteed});
   }
-  void demote(std::uint32_t chain, cell_id leaf) {
-    const leaf_holders h = books::chain(chain).holders(leaf);
-    release(chain, leaf, {h.user, h.claimer, false});
+  void downgrade(std::uint32_t chain, cell_id leaf) {
+    const leaf_holders h = bindings::chain(chain).holders(leaf);
+    set_holders(chain, leaf, {h.user, h.claimer, false});
   }
   // Unbinds a virtual leaf that is no longer taken, and the cells above it without a taken leaf.
   // Unhealthy cells stay bound while the cell above them is bound; pinned cells stay bound.
-  void vacate(vc_chain_id c, cell_id leaf) {
-    const virtual_cluster& cluster = books::cluster(c);
-    const physical_chain& chain = books::chain(cluster.chain());
+  void unbind_leaf(vc_chain_id c, cell_id leaf) {
+    const virtual_cluster& cluster = bindings::cluster(c);
+    const physical_chain& chain = bindings::chain(cluster.chain());
     path_.assign(1, leaf);
     cell_id above = cluster.tree().parent(leaf, 0);
     for (level_t l = 1; above.valid() && cluster.active(above) == 0; ++l) {
@@ -151,32 +152,34 @@ class hived_cells : private hived_bindings {
         unbind(c, path_[l], l);
       } else if (whole) {
         const auto top = static_cast<level_t>(path_.size() - 1);
-        unbind_with_parts(c, path_[top], top);
+        unbind_subtree(c, path_[top], top);
         break;
       }
     }
   }
-  // Call after place_at and adopt: binds the unhealthy cells inside the whole cell of this virtual
-  // leaf, unless it is `shown`, so that virtual cells show them. Returns the whole cell.
+  // Call after bind_leaf_at and bind_any_leaf: binds the unhealthy cells inside the whole cell of
+  // this virtual leaf, unless it is the whole cell `done`. Then every unbound virtual cell stands
+  // for a healthy one. Returns the whole cell.
   // Cost: O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
-  cell_id reveal(vc_chain_id c, cell_id leaf, cell_id shown = cell_id()) {
-    const quota_tree& tree = books::cluster(c).tree();
+  cell_id bind_unhealthy(vc_chain_id c, cell_id leaf, cell_id done = cell_id()) {
+    const quota_tree& tree = bindings::cluster(c).tree();
     level_t l = 0;
     for (cell_id above = tree.parent(leaf, l); above.valid(); above = tree.parent(leaf, ++l))
       leaf = above;
-    if (leaf != shown) reveal(c, leaf, l, books::chain(books::cluster(c).chain()).healthy());
+    if (leaf != done)
+      bind_unusable(c, leaf, l, bindings::chain(bindings::cluster(c).chain()).healthy());
     return leaf;
   }
   // The level of the whole cell that a physical leaf lies in. Requires: it lies in one.
   [[nodiscard]] level_t whole_cell_level(std::uint32_t chain, cell_id leaf) const noexcept {
-    const virtual_cell owner = books::chain(chain).owner(leaf);
+    const virtual_cell owner = bindings::chain(chain).owner(leaf);
     const quota_tree& tree = cluster(owner.cluster).tree();
     level_t level = 0;
     for (cell_id v = tree.parent(owner.cell, 0); v.valid(); v = tree.parent(v, level)) ++level;
     return level;
   }
-  // The result of bind_everything.
-  struct whole_cells {
+  // The result of bind_whole_cells.
+  struct bound_whole_cells {
     bool all_usable = true;     // all leaves of the cluster are usable
     std::size_t bound = 0;      // whole cells that were not bound before
     std::uint64_t visited = 0;  // candidates ranked or looked at
@@ -185,18 +188,19 @@ class hived_cells : private hived_bindings {
   // Binds all whole cells of the cluster to the cells that grant_ranking puts first, and binds what
   // is unusable in them: every unbound virtual cell then stands for a usable physical one, whatever
   // the filter. For searches only: the caller must undo it (rollback).
-  // `piece`: grant_ranking counts groups of so many usable leaves in one node. `skips`: the i-th
+  // `task_gpus`: grant_ranking counts how many tasks of this size fit. `skips`: the i-th
   // whole cell passes over skips[i] cells (grant_ranking::next); the skips reach every binding that
   // matters, and without skips every whole cell can be bound. `again`: only the skips have changed
   // since the last call, so a level keeps its ranking if the same cells are bound above it.
   // Cost: O(cells of the cluster), and grant_ranking if there are skips, or if a whole cell finds
-  //       no usable cell without guests.
-  whole_cells bind_everything(vc_chain_id c, const health<uniform_tree>& usable,
-                              std::uint32_t piece, std::span<const std::uint32_t> skips = {},
-                              bool again = false) {
-    const virtual_cluster& cluster = books::cluster(c);
-    const physical_chain& chain = books::chain(cluster.chain());
-    whole_cells done;
+  //       no usable cell without opportunistic leaves.
+  bound_whole_cells bind_whole_cells(vc_chain_id c, const health<uniform_tree>& usable,
+                                     std::uint32_t task_gpus,
+                                     std::span<const std::uint32_t> skips = {},
+                                     bool again = false) {
+    const virtual_cluster& cluster = bindings::cluster(c);
+    const physical_chain& chain = bindings::chain(cluster.chain());
+    bound_whole_cells done;
     rankings_.resize(chain.tree().num_levels());
     skipped_.resize(skips.size(), 0);
     for (level_t l = cluster.tree().num_levels(); l-- > 0;) {
@@ -207,11 +211,11 @@ class hived_cells : private hived_bindings {
           std::optional<cell_id> to;
           if (!ranking) {
             if (skips.empty()) to = chain.cells().find({.level = l, .usable = &usable.usable()});
-            ranking = !to || chain.guests(*to) > 0;
+            ranking = !to || chain.opportunistic_leaves(*to) > 0;
             if (ranking && again) {
               ranked.restart();
             } else if (ranking) {
-              done.visited += ranked(chain, l, usable, piece).size();
+              done.visited += ranked(chain, l, usable, task_gpus).size();
             }
           }
           if (ranking) {
@@ -233,7 +237,7 @@ class hived_cells : private hived_bindings {
           bind(c, root, l, *to);
         }
         done.all_usable = done.all_usable && usable.healthy(cluster.image(root));
-        reveal(c, root, l, usable);
+        bind_unusable(c, root, l, usable);
       }
     }
     return done;
@@ -242,18 +246,19 @@ class hived_cells : private hived_bindings {
   // granted), until one is not valid. For searches only: the caller must undo it.
   template <class Choose>
   void bind_some(vc_chain_id c, level_t l, std::uint64_t most, const Choose& choose) {
-    for (const cell_id root : books::cluster(c).tree().roots(l)) {
-      if (books::cluster(c).image(root).valid()) continue;
+    for (const cell_id root : bindings::cluster(c).tree().roots(l)) {
+      if (bindings::cluster(c).image(root).valid()) continue;
       const cell_id to = most-- == 0 ? cell_id() : choose();
       if (!to.valid()) return;
       bind(c, root, l, to);
     }
   }
-  // An upper bound on the groups of `piece` usable leaves in a node of unbound whole cells.
-  [[nodiscard]] std::uint64_t most_pieces(vc_chain_id c, const health<uniform_tree>& usable,
-                                          std::uint32_t piece) {
-    const virtual_cluster& cluster = books::cluster(c);
-    std::uint64_t pieces = 0;
+  // An upper bound on the tasks of `task_gpus` leaves that fit in the unbound whole cells.
+  [[nodiscard]] std::uint64_t max_tasks_in_unbound(vc_chain_id c,
+                                                   const health<uniform_tree>& usable,
+                                                   std::uint32_t task_gpus) {
+    const virtual_cluster& cluster = bindings::cluster(c);
+    std::uint64_t tasks = 0;
     rankings_.resize(1);
     grant_ranking& ranked = rankings_[0];
     for (level_t l = 0; l < cluster.tree().num_levels(); ++l) {
@@ -262,33 +267,34 @@ class hived_cells : private hived_bindings {
         unbound += cluster.image(root).valid() ? 0U : 1U;
       if (unbound == 0) continue;
       for (const grant_candidate& best :
-           ranked(books::chain(cluster.chain()), l, usable, piece).first(unbound))
-        pieces += best.pieces;
+           ranked(bindings::chain(cluster.chain()), l, usable, task_gpus).first(unbound))
+        tasks += best.tasks;
     }
-    return pieces;
+    return tasks;
   }
   // Marks a leaf healthy or bad; returns whether its health changed. Binds a bad leaf in a bound
   // cell, and unbinds what was bound only because it was unhealthy.
   bool mark(std::uint32_t c, cell_id leaf, bool good) {
-    if (!books::mark(c, leaf, good)) return false;
-    const physical_chain& chain = books::chain(c);
+    if (!bindings::mark(c, leaf, good)) return false;
+    const physical_chain& chain = bindings::chain(c);
     cell_id p = leaf;
     level_t l = 0;
     if (good) {
-      while (p.valid() && chain.healthy().healthy(p) && is_spare(chain, p, l)) {
+      while (p.valid() && chain.healthy().healthy(p) && need_not_be_bound(chain, p, l)) {
         unbind(chain.owner(p).cluster, chain.owner(p).cell, l);
         p = chain.tree().parent(p, l++);
       }
       return true;
     }
     while (p.valid() && !chain.owner(p).cell.valid()) p = chain.tree().parent(p, l++);
-    if (p.valid() && l > 0) reveal(chain.owner(p).cluster, chain.owner(p).cell, l, chain.healthy());
+    if (p.valid() && l > 0)
+      bind_unusable(chain.owner(p).cluster, chain.owner(p).cell, l, chain.healthy());
     return true;
   }
 
  private:
   // The lowest bound cell at or above a virtual leaf, if any; path_ gets the unbound ones below it.
-  cell_id climb(const virtual_cluster& cluster, cell_id leaf) {
+  cell_id find_bound_ancestor(const virtual_cluster& cluster, cell_id leaf) {
     path_.clear();
     cell_id v = leaf;
     for (level_t l = 0; v.valid() && !cluster.image(v).valid(); ++l) {
@@ -297,39 +303,42 @@ class hived_cells : private hived_bindings {
     }
     return v;
   }
-  void release(std::uint32_t chain, cell_id leaf, leaf_holders to) {
-    const bool was_taken = books::chain(chain).holders(leaf).taken();
+  // Sets the holders of a leaf, and unbinds it if it is no longer taken.
+  void set_holders(std::uint32_t chain, cell_id leaf, leaf_holders to) {
+    const bool was_taken = bindings::chain(chain).holders(leaf).taken();
     hold(chain, leaf, to);
     if (!was_taken || to.taken()) return;
-    const virtual_cell owner = books::chain(chain).owner(leaf);
-    vacate(owner.cluster, owner.cell);
+    const virtual_cell owner = bindings::chain(chain).owner(leaf);
+    unbind_leaf(owner.cluster, owner.cell);
   }
-  void unbind_with_parts(vc_chain_id c, cell_id v, level_t l) {
-    for (const cell_id part : books::cluster(c).tree().children(v, l))
-      if (books::cluster(c).image(part).valid()) unbind_with_parts(c, part, l - 1);
+  // Unbinds a virtual cell and all bound cells inside it.
+  void unbind_subtree(vc_chain_id c, cell_id v, level_t l) {
+    for (const cell_id child : bindings::cluster(c).tree().children(v, l))
+      if (bindings::cluster(c).image(child).valid()) unbind_subtree(c, child, l - 1);
     unbind(c, v, l);
   }
   // Binds the unusable cells inside a bound cell, at all levels below it.
-  void reveal(vc_chain_id c, cell_id v, level_t l, const health<uniform_tree>& usable) {
-    const virtual_cluster& cluster = books::cluster(c);
-    const physical_chain& chain = books::chain(cluster.chain());
+  void bind_unusable(vc_chain_id c, cell_id v, level_t l, const health<uniform_tree>& usable) {
+    const virtual_cluster& cluster = bindings::cluster(c);
+    const physical_chain& chain = bindings::chain(cluster.chain());
     if (l == 0 || usable.healthy(cluster.image(v))) return;
-    for (const cell_id part : chain.tree().children(cluster.image(v), l)) {
-      if (usable.healthy(part)) continue;
-      if (!chain.owner(part).cell.valid()) {
-        const id_range<cell_id> parts = cluster.tree().children(v, l);
-        std::uint32_t last = parts.size() - 1;
-        while (cluster.image(parts[last]).valid()) --last;
-        bind(c, parts[last], l - 1, part);
+    for (const cell_id child : chain.tree().children(cluster.image(v), l)) {
+      if (usable.healthy(child)) continue;
+      if (!chain.owner(child).cell.valid()) {
+        const id_range<cell_id> children = cluster.tree().children(v, l);
+        std::uint32_t last = children.size() - 1;
+        while (cluster.image(children[last]).valid()) --last;
+        bind(c, children[last], l - 1, child);
       }
-      reveal(c, chain.owner(part).cell, l - 1, usable);
+      bind_unusable(c, chain.owner(child).cell, l - 1, usable);
     }
   }
   // Whether p is bound, has no taken leaf and is no whole cell: if healthy, it need not be bound.
-  [[nodiscard]] bool is_spare(const physical_chain& chain, cell_id p, level_t l) const noexcept {
+  [[nodiscard]] bool need_not_be_bound(const physical_chain& chain, cell_id p,
+                                       level_t l) const noexcept {
     const virtual_cell owner = chain.owner(p);
     if (!owner.cell.valid()) return false;
-    const virtual_cluster& cluster = books::cluster(owner.cluster);
+    const virtual_cluster& cluster = bindings::cluster(owner.cluster);
     if (!cluster.tree().parent(owner.cell, l).valid()) return false;
     return l == 0 ? !chain.holders(p).taken() : cluster.active(owner.cell) == 0;
   }
@@ -339,10 +348,10 @@ class hived_cells : private hived_bindings {
       if (!cluster.image(c).valid()) return c;
     return cell_id();
   }
-  // Scratch memory, not part of the state. bind_everything reuses its rankings if `again`.
+  // Scratch memory, not part of the state. bind_whole_cells reuses its rankings if `again`.
   std::vector<cell_id> path_;
   std::vector<grant_ranking> rankings_;  // by level
-  std::vector<std::uint32_t> skipped_;   // bind_everything: for each whole cell bound
+  std::vector<std::uint32_t> skipped_;   // bind_whole_cells: for each whole cell bound
 };
 
 }  // namespace detail

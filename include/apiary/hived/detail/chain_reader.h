@@ -109,7 +109,7 @@ class hived_chain_reader {
     }
     return true;
   }
-  // Whether physical_chain can index the nodes by guest_class in one bitset. Requires: has_tree.
+  // Whether physical_chain can index the nodes by idle_class in one bitset. Requires: has_tree.
   [[nodiscard]] bool has_node_index(const cell_shape& shape, const std::string& path) {
     std::uint64_t nodes = 1;
     std::uint64_t leaves = 1;

@@ -21,13 +21,13 @@ struct node_cells {
     std::uint32_t first;  // GPU
   };
 
-  static std::uint32_t ones(std::uint64_t leaves) noexcept {
-    return static_cast<std::uint32_t>(std::popcount(leaves));
+  static std::uint32_t count(std::uint64_t gpus) noexcept {
+    return static_cast<std::uint32_t>(std::popcount(gpus));
   }
   [[nodiscard]] std::uint64_t mask(cell c) const noexcept {
     return ~std::uint64_t{0} >> (64 - sizes[c.level]) << c.first;
   }
-  // Step 2 of choose_leaves. Requires: 0 < n <= ones(pool).
+  // Step 2 of choose_gpus. Requires: 0 < n <= count(pool).
   [[nodiscard]] cell lowest_cell(std::uint64_t pool, std::uint64_t preferred,
                                  std::uint32_t n) const noexcept {
     for (cell c{0, 0};; ++c.level) {
@@ -35,10 +35,10 @@ struct node_cells {
       std::uint64_t ties = 0;
       std::uint32_t best = 0;
       for (c.first = 0; c.first < sizes.back(); c.first += sizes[c.level]) {
-        const std::uint32_t there = ones(pool & mask(c));
+        const std::uint32_t there = count(pool & mask(c));
         if (there < n) continue;
-        const std::uint32_t liked = ones(preferred & mask(c));
-        const std::uint32_t rank = (liked < n ? liked : n) * 128 + (128 - there);
+        const std::uint32_t good = count(preferred & mask(c));
+        const std::uint32_t rank = (good < n ? good : n) * 128 + (128 - there);
         if (rank > best) ties = 0;
         if (rank >= best) {
           best = rank;
@@ -52,7 +52,7 @@ struct node_cells {
         std::uint32_t fewest = 65;
         for (above.first = 0; above.first < sizes.back(); above.first += sizes[above.level]) {
           if ((ties & mask(above)) == 0) continue;
-          const std::uint32_t there = ones(pool & mask(above));
+          const std::uint32_t there = count(pool & mask(above));
           if (there < fewest) left = 0;
           if (there <= fewest) {
             fewest = there;
@@ -65,7 +65,7 @@ struct node_cells {
       return c;
     }
   }
-  // Step 3 of choose_leaves. Requires: k <= ones(pool & mask(c)).
+  // Step 3 of choose_gpus. Requires: k <= count(pool & mask(c)).
   [[nodiscard]] std::uint64_t fill(cell c, std::uint64_t pool, std::uint32_t k) const noexcept {
     std::uint64_t chosen = 0;
     pool &= mask(c);
@@ -77,11 +77,11 @@ struct node_cells {
         next = 0;
         for (cell child{c.level - 1, c.first}; child.first < end.first;
              child.first += sizes[child.level]) {
-          const std::uint64_t leaves = pool & mask(child);
-          const std::uint32_t there = ones(leaves);
+          const std::uint64_t gpus = pool & mask(child);
+          const std::uint32_t there = count(gpus);
           if (there == size && there <= k) {
-            chosen |= leaves;
-            pool ^= leaves;
+            chosen |= gpus;
+            pool ^= gpus;
             k -= there;
           } else if (there < size && there > next) {
             next = there;
@@ -112,22 +112,22 @@ struct node_cells {
 //           the GPUs of a cell of each level: 1 first, each divides the next, at most 64 in the
 //           last, the node, which contains all of `available`.
 // Cost:     O(GPUs of the node) for each level that step 3 goes down.
-[[nodiscard]] inline std::uint64_t choose_leaves(
-    std::uint64_t available, std::uint64_t preferred, std::uint32_t n,
-    std::span<const std::uint32_t> cell_sizes) noexcept {
+[[nodiscard]] inline std::uint64_t choose_gpus(std::uint64_t available, std::uint64_t preferred,
+                                               std::uint32_t n,
+                                               std::span<const std::uint32_t> cell_sizes) noexcept {
   APIARY_ASSERT(!cell_sizes.empty() && cell_sizes.front() == 1 && cell_sizes.back() <= 64);
   APIARY_ASSERT((preferred & ~available) == 0);
   const node_cells cells{cell_sizes};
   APIARY_ASSERT((available & ~cells.mask({cell_sizes.size() - 1, 0})) == 0);
-  APIARY_ASSERT(n <= cells.ones(available));
+  APIARY_ASSERT(n <= cells.count(available));
   if (n == 0) return 0;
-  if (cells.ones(preferred) >= n) {
+  if (cells.count(preferred) >= n) {
     const auto cell = cells.lowest_cell(preferred, preferred, n);
     return cells.fill(cell, preferred, n);
   }
   const auto cell = cells.lowest_cell(available, preferred, n);
   const std::uint64_t idle = preferred & cells.mask(cell);
-  return idle | cells.fill(cell, available & ~preferred, n - cells.ones(idle));
+  return idle | cells.fill(cell, available & ~preferred, n - cells.count(idle));
 }
 
 }  // namespace detail

@@ -65,9 +65,10 @@ class hived_drawing {
     if (!rest.empty()) line("? without tenant");
     draw_gangs(rest);
     std::string signs;
-    const auto explain = [&](const std::string& part) {
-      if (!signs.empty() && signs.size() + part.size() + 2 > width_) line(std::exchange(signs, ""));
-      signs += (signs.empty() ? "" : "; ") + part;
+    const auto explain = [&](const std::string& entry) {
+      if (!signs.empty() && signs.size() + entry.size() + 2 > width_)
+        line(std::exchange(signs, ""));
+      signs += (signs.empty() ? "" : "; ") + entry;
     };
     if (labels_) explain("capitals: guaranteed; small letters: opportunistic");
     if (labels_) explain("digit: last digit of the job");
@@ -87,7 +88,7 @@ class hived_drawing {
     std::string owners{};
     friend bool operator==(const row&, const row&) = default;
   };
-  // Appends a text line; cuts it if it is too long.
+  // Appends a text line; shortens it if it is too long.
   void line(std::string text) {
     if (text.size() > width_) text.replace(width_ - 1, std::string::npos, "~");
     text.erase(text.find_last_not_of(' ') + 1);
@@ -152,8 +153,8 @@ class hived_drawing {
     std::string text = owner(c, node, chain.node_level());
     for (level_t l = chain.node_level(); l-- > 0;) {
       std::uint32_t first = 0;
-      for (const cell_id part : chain.tree().descendants(node, l)) {
-        const std::string whose = owner(c, part, l);
+      for (const cell_id inner : chain.tree().descendants(node, l)) {
+        const std::string whose = owner(c, inner, l);
         const std::uint32_t n = chain.tree().leaves_per_cell(l);
         if (!whose.empty()) {
           text += (text.empty() ? "" : ", ") + whose + ' ' + std::to_string(first);
@@ -164,12 +165,12 @@ class hived_drawing {
     }
     return text;
   }
-  // The leaves of a node, in text lines of at most `room` characters, with gaps between cells.
-  [[nodiscard]] row row_of(std::uint32_t c, cell_id node, std::size_t room) {
+  // The leaves of a node, in text lines of at most `columns` characters, with gaps between cells.
+  [[nodiscard]] row row_of(std::uint32_t c, cell_id node, std::size_t columns) {
     const detail::physical_chain& chain = h_.cells().chain(c);
     const level_t top = chain.node_level();
-    const std::uint32_t part = top > 0 ? chain.tree().leaves_per_cell(top - 1) : 1;
-    const std::size_t width = std::size_t{3} * part;
+    const std::uint32_t group = top > 0 ? chain.tree().leaves_per_cell(top - 1) : 1;
+    const std::size_t width = std::size_t{3} * group;
     row r{.users = {""}, .claims = {""}, .owners = owners(c, node)};
     bool claimed = false;
     std::uint32_t i = 0;
@@ -178,8 +179,8 @@ class hived_drawing {
       for (level_t l = 1; l < top; ++l) {
         if (i > 0 && i % chain.tree().leaves_per_cell(l) == 0) gap = l + 1 == top ? "| " : " ";
       }
-      const std::size_t ahead = i % part == 0 && width <= room ? width : 3;
-      if (i > 0 && r.users.back().size() + gap.size() + ahead > room) {
+      const std::size_t ahead = i % group == 0 && width <= columns ? width : 3;
+      if (i > 0 && r.users.back().size() + gap.size() + ahead > columns) {
         r.users.emplace_back();
         r.claims.emplace_back();
         gap.clear();
@@ -215,7 +216,7 @@ class hived_drawing {
     draw_cells(c, top, chain.tree().cells(top), 2);
   }
   [[nodiscard]] static bool idle(const detail::physical_chain& chain, cell_id c) {
-    return chain.cells().cells().enclosing_free_level(c) && chain.guests(c) == 0 &&
+    return chain.cells().cells().enclosing_free_level(c) && chain.opportunistic_leaves(c) == 0 &&
            chain.healthy().healthy(c);
   }
   // Draws adjacent cells of level l.
@@ -247,8 +248,8 @@ class hived_drawing {
     const std::size_t before = indent + name_width_ + 2;
     const std::size_t taken =
         before + (std::min)(width_ / 4, std::size_t{24});  // including the owners
-    const std::size_t room = (std::max)(width_, taken + 12) - taken;
-    const row r = row_of(c, nodes.first, room);
+    const std::size_t columns = (std::max)(width_, taken + 12) - taken;
+    const row r = row_of(c, nodes.first, columns);
     const std::uint32_t n = layout.tree.index(nodes.first, layout.node_level);
     std::size_t longest = 0;
     for (const std::string& users : r.users) longest = (std::max)(longest, users.size());
@@ -259,7 +260,7 @@ class hived_drawing {
       if (!r.claims.empty()) line(space + padded("next", name_width_ + 2) + r.claims[i]);
     }
     std::uint32_t alike = 1;
-    while (alike < nodes.size() && row_of(c, nodes[alike], room) == r) ++alike;
+    while (alike < nodes.size() && row_of(c, nodes[alike], columns) == r) ++alike;
     if (alike < run) return 1;
     line(space + "... " + std::to_string(alike - 1) + " more like it");
     return alike;
@@ -308,12 +309,12 @@ class hived_drawing {
       where += (where.empty() ? "" : " and ") + std::to_string(in[c]) + ' ' +
                ascii(h_.layout().chains[c].level_types[0]);
     }
-    const bool guest = gang.request.priority < 0;
+    const bool opportunistic = gang.request.priority < 0;
     const bool runs = gang.state == gang_state::allocated;
-    return (guest ? "opportunistic" : "priority " + std::to_string(gang.request.priority)) +
+    return (opportunistic ? "opportunistic" : "priority " + std::to_string(gang.request.priority)) +
            (where.empty() ? ", runs" : (runs ? ", runs on " : ", claims ") + where) +
            (gang.missing.empty() ? "" : ", " + std::to_string(gang.missing.size()) + " missing") +
-           (guest || gang.guaranteed() ? "" : ", now opportunistic") +
+           (opportunistic || gang.guaranteed() ? "" : ", now opportunistic") +
            (h_.being_preempted(gang) ? ", must end" : "");
   }
   // Draws one text line for each gang; equal gangs are summarized.

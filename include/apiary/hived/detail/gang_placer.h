@@ -26,7 +26,7 @@ struct node_gpus {
   std::span<const std::uint32_t> cell_sizes{};  // GPUs of a cell, from the GPU up to the node
 };
 
-// Collects the GPUs of tasks, node after node (choose_leaves), ordered by task group, then task.
+// Collects the GPUs of tasks, node after node (choose_gpus), ordered by task group, then task.
 class gpus_of_tasks {
  public:
   void begin(std::span<const task_group> groups) {
@@ -36,7 +36,7 @@ class gpus_of_tasks {
       next_.push_back(total);
       total += m.tasks * m.gpus;
     }
-    leaves_.resize(total);
+    gpus_.resize(total);
   }
   // The next tasks of some groups take GPUs of a node, the largest tasks first.
   void take(const node_gpus& node, std::span<const gang_fit::portion> portions,
@@ -52,22 +52,22 @@ class gpus_of_tasks {
     for (const gang_fit::portion& p : portions_) {
       for (std::uint32_t t = 0; t < p.tasks; ++t) {
         std::uint64_t mask =
-            choose_leaves(available, preferred, groups[p.group].gpus, node.cell_sizes);
+            choose_gpus(available, preferred, groups[p.group].gpus, node.cell_sizes);
         available &= ~mask;
         preferred &= ~mask;
         for (; mask != 0; mask &= mask - 1) {
-          leaves_[next_[p.group]++] =
+          gpus_[next_[p.group]++] =
               cell_id(node.first.value + static_cast<std::uint32_t>(std::countr_zero(mask)));
         }
       }
     }
   }
-  [[nodiscard]] const std::vector<cell_id>& leaves() const noexcept { return leaves_; }
+  [[nodiscard]] const std::vector<cell_id>& gpus() const noexcept { return gpus_; }
 
  private:
   std::vector<std::uint32_t> next_;  // by task group: where its next GPU goes
   std::vector<gang_fit::portion> portions_;
-  std::vector<cell_id> leaves_;
+  std::vector<cell_id> gpus_;
 };
 
 // A class of a node index: its nodes have `free` GPUs that the gang can use. The nodes of the class
@@ -84,11 +84,11 @@ enum class rack_choice : std::uint8_t { fullest, tightest };
 
 // Places all tasks of a gang, or none, on the nodes of an index. It decides exactly (gang_fit),
 // prefers the classes that come first, takes the nodes of a class in as few racks as possible
-// (node_index), and chooses GPUs that are close together (choose_leaves). Call fit(),
+// (node_index), and chooses GPUs that are close together (choose_gpus). Call fit(),
 // choose_nodes(), choose_gpus_of().
 // Model: HiveD (OSDI 2020) section 3.3, "buddy cell" placement inside a virtual cluster. Differs:
 //        complete, knows racks, and polynomial inside a node.
-// Cost:  gang_fit, node_index::pick and choose_leaves; nothing else grows with the cluster.
+// Cost:  gang_fit, node_index::pick and choose_gpus; nothing else grows with the cluster.
 class gang_placer {
  public:
   // Decides whether the gang fits on nodes of these classes, in order of preference. The result is
@@ -141,7 +141,7 @@ class gang_placer {
       const gang_fit::used_node& used = packed_.nodes[i];
       tasks_.take(nodes[i], packed_.portions.subspan(used.first, used.last - used.first), groups);
     }
-    return tasks_.leaves();
+    return tasks_.gpus();
   }
 
  private:

@@ -22,22 +22,22 @@ namespace detail {
 
 // A cell that can be granted.
 struct grant_candidate {
-  std::uint32_t pieces = 0;    // usable leaves / piece, rounded down, summed over its nodes
+  std::uint32_t tasks = 0;     // usable leaves / task_gpus, rounded down, summed over its nodes
   std::uint32_t unusable = 0;  // leaves
-  std::uint32_t guests = 0;    // leaves with an opportunistic task
+  std::uint32_t opportunistic = 0;  // leaves with an opportunistic task
   cell_id cell{};
 };
 
 // Ranks the cells of a level that can be granted (reserving_buddy_allocator): first the cell that
-// can hold the most tasks of `piece` leaves. Ties: most usable leaves, then fewest leaves with an
-// opportunistic task, then the smallest enclosing free cell, then the lowest id.
+// can hold the most tasks of `task_gpus` leaves. Ties: most usable leaves, then fewest opportunistic
+// leaves, then the smallest enclosing free cell, then the lowest id.
 // Cost: O(n log n) for n cells of the level, and O(nodes in them); next O(levels) for each cell.
 class grant_ranking {
  public:
-  // The cells, best first; the span is valid until the next call. Requires: piece > 0.
+  // The cells, best first; the span is valid until the next call. Requires: task_gpus > 0.
   std::span<const grant_candidate> operator()(const physical_chain& chain, level_t level,
                                               const health<uniform_tree>& usable,
-                                              std::uint32_t piece) {
+                                              std::uint32_t task_gpus) {
     const uniform_tree& tree = chain.tree();
     const summary_bitset& free = chain.cells().cells().free_cells();
     const level_t at = (std::min)(level, chain.node_level());
@@ -49,15 +49,17 @@ class grant_ranking {
       for (std::uint32_t f = free.find_next(all.first.value); f < all.last.value;
            f = free.find_next(f + 1)) {
         for (const cell_id cell : tree.descendants(cell_id(f), level)) {
-          std::uint32_t pieces = 0;
+          std::uint32_t tasks = 0;
           for (const cell_id node : tree.descendants(cell, at))
-            pieces += (size - usable.bad_leaves(node)) / piece;
-          ranked_.push_back({pieces, usable.bad_leaves(cell), chain.guests(cell), cell});
+            tasks += (size - usable.bad_leaves(node)) / task_gpus;
+          ranked_.push_back(
+              {tasks, usable.bad_leaves(cell), chain.opportunistic_leaves(cell), cell});
         }
       }
     }
     merge_sort(ranked_, [](const grant_candidate& a, const grant_candidate& b) {
-      return std::tie(b.pieces, a.unusable, a.guests) < std::tie(a.pieces, b.unusable, b.guests);
+      return std::tie(b.tasks, a.unusable, a.opportunistic) <
+             std::tie(a.tasks, b.unusable, b.opportunistic);
     });
     return ranked_;
   }

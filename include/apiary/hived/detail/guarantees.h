@@ -30,8 +30,9 @@ namespace detail {
 // Model: HiveD (OSDI 2020) section 5. Differs: cells that a preemption has taken from lazy gangs
 //        are given back when it is cancelled.
 // Cost:  O(leaves of the gang * levels * fan-out) for each call; also O(fan-out) for each unhealthy
-//        cell in its whole cells. upgrade, oust and restore also O(whole cells of the tenant) for
-//        each whole cell of the gang, oust as often as there are gangs of lower priority.
+//        cell in its whole cells. upgrade, preempt_lazily and restore also O(whole cells of the
+//        tenant) for each whole cell of the gang; preempt_lazily repeats that for each gang of lower
+//        priority.
 class hived_guarantees {
  public:
   explicit hived_guarantees(const hived_layout& layout)
@@ -43,11 +44,11 @@ class hived_guarantees {
   [[nodiscard]] const gang_table& gangs() const noexcept { return gangs_; }
   // A hash of the layout, the gangs and their cells.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_ ^ cells_.hash(); }
-  // For a gang for which readmit found no cells: downgrades running gangs of lower priority in its
+  // For a gang for which recover found no cells: downgrades running gangs of lower priority in its
   // virtual cluster that are not being preempted, cheapest first, until it fits; then restores
   // those that need not have been downgraded (all of them on failure). A gang with unknown levels
   // takes no cells from gangs with known levels. Returns whether the gang has cells.
-  bool oust(gang_slot slot, std::span<const level_t> levels) {
+  bool preempt_lazily(gang_slot slot, std::span<const level_t> levels) {
     const vc_chain_id cluster = cluster_for(gangs_[slot]);
     if (!cluster.valid()) return false;
     struct lower_gang {
@@ -62,12 +63,12 @@ class hived_guarantees {
         lower.push_back({g.slot, levels_of(gang)});
     }
     bool done = false;
-    std::size_t ousted = 0;
-    while (!done && ousted < lower.size()) {
-      downgrade(lower[ousted++].slot);
+    std::size_t downgraded = 0;
+    while (!done && downgraded < lower.size()) {
+      downgrade(lower[downgraded++].slot);
       done = upgrade(slot, levels);
     }
-    while (ousted-- > 0) upgrade(lower[ousted].slot, lower[ousted].levels);
+    while (downgraded-- > 0) upgrade(lower[downgraded].slot, lower[downgraded].levels);
     return done;
   }
   // Takes its tenant's cells from a guaranteed gang, which runs on and remembers their levels.
@@ -76,7 +77,7 @@ class hived_guarantees {
     hash_ ^= fact(slot);
     gang.lost = levels_of(gang);
     for (const chain_leaf& l : gang.leaves)
-      if (l.leaf.valid()) cells_.demote(l.chain, l.leaf);
+      if (l.leaf.valid()) cells_.downgrade(l.chain, l.leaf);
     gangs_.move(slot, vc_chain_id());
     gang.downgraded = true;
     hash_ ^= fact(slot);
@@ -104,11 +105,11 @@ class hived_guarantees {
     });
     for (const gang_slot s : slots) {
       const gang_record& gang = gangs_[s];
-      if (preempting) remember(*preempting, gang.request.job);
+      if (preempting) record_victim(*preempting, gang.request.job);
       for (const chain_leaf& l : gang.leaves) {
         if (!l.leaf.valid()) continue;
         const gang_slot by = cells_.chain(l.chain).holders(l.leaf).claimer;
-        if (by.valid()) remember(by, gang.request.job);
+        if (by.valid()) record_victim(by, gang.request.job);
       }
     }
     return restored;
@@ -150,8 +151,8 @@ class hived_guarantees {
     gang_record& gang = gangs_[slot];
     const vc_chain_id cluster = cluster_for(gang);
     if (!cluster.valid()) return false;
-    if (!(!levels.empty() && adopt(gang, slot, cluster, true, levels)) &&
-        !adopt(gang, slot, cluster, true) && !adopt(gang, slot, cluster, false))
+    if (!(!levels.empty() && try_upgrade(gang, slot, cluster, true, levels)) &&
+        !try_upgrade(gang, slot, cluster, true) && !try_upgrade(gang, slot, cluster, false))
       return false;
     hash_ ^= fact(slot);
     gangs_.move(slot, cluster);
@@ -161,15 +162,15 @@ class hived_guarantees {
     hash_ ^= fact(slot);
     return true;
   }
-  // Binds the unhealthy cells in the gang's whole cells: the tenant's virtual cells show them.
-  void reveal(const gang_record& gang) {
-    cell_id shown;
+  // Binds the unhealthy cells in the gang's whole cells.
+  void bind_unhealthy(const gang_record& gang) {
+    cell_id done;
     for (const chain_leaf& l : gang.leaves) {
       if (!l.leaf.valid()) continue;
       const physical_chain& chain = cells_.chain(l.chain);
       if (!chain.any_bad()) return;
       const virtual_cell at = chain.owner(l.leaf);
-      shown = cells_.reveal(at.cluster, at.cell, shown);
+      done = cells_.bind_unhealthy(at.cluster, at.cell, done);
     }
   }
   // A hash of what the holders do not say about a gang, such as which leaf belongs to which task.
@@ -203,7 +204,7 @@ class hived_guarantees {
 
  private:
   // Records that the gang of `job` is downgraded for a preempting gang.
-  void remember(gang_slot preempting, job_id job) {
+  void record_victim(gang_slot preempting, job_id job) {
     std::vector<job_id>& victims = gangs_[preempting].downgraded_victims;
     const auto at = std::lower_bound(victims.begin(), victims.end(), job);
     if (at != victims.end() && *at == job) return;
@@ -225,21 +226,21 @@ class hived_guarantees {
     return cluster.valid() && cells_.cluster(cluster).chain() == c ? cluster : vc_chain_id();
   }
   // One try of upgrade. On failure the cells are as before.
-  bool adopt(const gang_record& gang, gang_slot slot, vc_chain_id cluster, bool highest_first,
-             std::span<const level_t> levels = {}) {
+  bool try_upgrade(const gang_record& gang, gang_slot slot, vc_chain_id cluster, bool highest_first,
+                   std::span<const level_t> levels = {}) {
     cells_.begin();
     for (std::size_t i = 0; i < gang.leaves.size(); ++i) {
       const chain_leaf l = gang.leaves[i];
       if (!l.leaf.valid()) continue;
       const level_t preferred = levels.empty() ? hived_cells::no_level : levels[i];
-      if (!cells_.adopt(cluster, l.leaf, highest_first, preferred)) {
+      if (!cells_.bind_any_leaf(cluster, l.leaf, highest_first, preferred)) {
         cells_.rollback();
         return false;
       }
       cells_.hold(l.chain, l.leaf, {slot, gang_slot(), true});
     }
     cells_.keep();
-    reveal(gang);
+    bind_unhealthy(gang);
     return true;
   }
   static void add_constraints(const request_constraints& constraints, digest& all) noexcept {

@@ -10,7 +10,7 @@
 #include <apiary/hived/config.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/move.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/planner.h>
@@ -82,7 +82,7 @@ APIARY_INLINE absl::StatusOr<gang_plan> hived::propose(const gang_request& reque
   const std::optional<gang_slot> slot = gangs().find(request.job);
   if (slot) {
     APIARY_RETURN_IF_ERROR(detail::hived_catalog::check_again(request, gangs()[*slot].request));
-    if (place_is_good(gangs()[*slot], request.suggested)) {
+    if (is_placement_usable(gangs()[*slot], request.suggested)) {
       plan.placed_ = true;
       plan.request_.job = request.job;
       for (const gang_slot s : core_->state.ending_for(*slot))
@@ -181,8 +181,8 @@ APIARY_INLINE absl::Status hived::finish_task(job_id job, std::uint32_t task) {
 APIARY_INLINE absl::Status hived::grow(job_id job, job_id by) {
   APIARY_ASSIGN_OR_RETURN(const gang_slot slot, existing(job));
   APIARY_ASSIGN_OR_RETURN(const gang_slot other, existing(by));
-  APIARY_RETURN_IF_ERROR(core_->catalog.can_join(gangs()[slot], gangs()[other]));
-  APIARY_RETURN_IF_ERROR(core_->catalog.can_stand_together(gangs()[slot], gangs()[other]));
+  APIARY_RETURN_IF_ERROR(core_->catalog.can_merge(gangs()[slot], gangs()[other]));
+  APIARY_RETURN_IF_ERROR(core_->catalog.are_in_required_cell(gangs()[slot], gangs()[other]));
   for (const gang_slot s : {slot, other}) {
     if (being_preempted(gangs()[s]))
       return absl::FailedPreconditionError(name(gangs()[s].request.job) + " is being preempted");
@@ -225,8 +225,8 @@ APIARY_INLINE absl::StatusOr<bool> hived::recover(const gang_request& request,
   if (!any) return absl::InvalidArgumentError(name(request.job) + " has no leaf cells");
   begin_change();
   gang_record gang{.request = request, .recovered = true, .leaves = std::move(leaves)};
-  return core_->state.readmit(std::move(gang), levels) ||
-         core_->state.oust(*gangs().find(request.job), levels);
+  return core_->state.recover(std::move(gang), levels) ||
+         core_->state.preempt_lazily(*gangs().find(request.job), levels);
 }
 
 APIARY_INLINE absl::StatusOr<hived_reconfiguration> hived::reconfigure(const hived_config& config) {
@@ -304,8 +304,8 @@ APIARY_INLINE absl::Status hived::check(const gang_request& r) {
   return core_->planner.consider(core_->catalog, cells(), r);
 }
 
-APIARY_INLINE bool hived::place_is_good(const gang_record& gang,
-                                        const summary_bitset* suggested) const {
+APIARY_INLINE bool hived::is_placement_usable(const gang_record& gang,
+                                              const summary_bitset* suggested) const {
   return std::all_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
     return !l.leaf.valid() ||
            (cells().chain(l.chain).healthy().healthy(l.leaf) &&

@@ -6,7 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/hived/detail/capacity.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/gang_placer.h>
 #include <apiary/hived/detail/physical_chain.h>
 #include <apiary/hived/detail/virtual_cluster.h>
@@ -77,7 +77,7 @@ class leaf_view {
   }
   // The nodes by class, without the filter. A node has the number position(node) there.
   [[nodiscard]] const node_index& nodes() const noexcept {
-    return guaranteed() ? cluster_->free_nodes() : chain_->guest_nodes();
+    return guaranteed() ? cluster_->free_nodes() : chain_->idle_nodes();
   }
   [[nodiscard]] std::uint32_t position(std::uint32_t node) const noexcept {
     return guaranteed() ? node : chain_->from_end(node);
@@ -91,9 +91,9 @@ class leaf_view {
       if (guaranteed()) {
         index.assign(node_id(n), static_cast<node_index::class_t>(free));
       } else if (free > 0) {
-        index.assign(
-            node_id(position(n)),
-            chain_->guest_class(chain_->granted(n), chain_->guests(chain_->node_cell(n)), free));
+        index.assign(node_id(position(n)),
+                     chain_->idle_class(chain_->granted(n),
+                                        chain_->opportunistic_leaves(chain_->node_cell(n)), free));
       }
     }
     return index;
@@ -108,10 +108,10 @@ class leaf_view {
         classes.push_back({static_cast<node_index::class_t>(f), f});
       return;
     }
-    for (std::uint32_t guests = size; guests-- > 0;) {
-      for (std::uint32_t idle = size - guests; idle > 0; --idle) {
-        classes.push_back({chain_->guest_class(false, guests, idle), idle,
-                           chain_->guest_class(true, guests, idle)});
+    for (std::uint32_t opportunistic = size; opportunistic-- > 0;) {
+      for (std::uint32_t idle = size - opportunistic; idle > 0; --idle) {
+        classes.push_back({chain_->idle_class(false, opportunistic, idle), idle,
+                           chain_->idle_class(true, opportunistic, idle)});
       }
     }
   }

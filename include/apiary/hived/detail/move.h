@@ -92,7 +92,7 @@ class hived_move {
                       .moved = true,
                       .leaves = std::move(leaves),
                       .missing = std::move(missing)};
-    const bool own = after_.readmit(std::move(moved), before_.levels_of(gang));
+    const bool own = after_.recover(std::move(moved), before_.levels_of(gang));
     if (!own && gang.guaranteed()) report.downgraded.push_back(job);
     if (own && gang.downgraded) report.restored.push_back(job);
   }

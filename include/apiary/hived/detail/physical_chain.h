@@ -28,9 +28,9 @@ struct virtual_cell {
 };
 
 // The physical cells of one chain: which are granted to tenants and which are healthy, the virtual
-// cell that each is bound to, the gangs that hold each leaf, and the nodes with idle leaves. A
-// guest is a leaf with an opportunistic task. Requires: at most 64 leaves per node.
-// Cost: hold O(levels); mark O(levels * leaves of a node); grant, take_back O(levels), and with
+// cell that each is bound to, the gangs that hold each leaf, and the nodes with idle leaves. A leaf
+// is opportunistic if an opportunistic gang uses it. Requires: at most 64 leaves per node.
+// Cost: hold O(levels); mark O(levels * leaves of a node); grant, revoke O(levels), and with
 //       racks of up to 64 nodes also O(nodes of the cell and its rack). Memory: about 50 bytes per
 //       leaf, and for each cell one bit per leaf of a node.
 class physical_chain {
@@ -48,13 +48,13 @@ class physical_chain {
         granted_(tree.cells((std::min<level_t>)(node_level + 1, tree.num_levels() - 1)).size(),
                  false),
         node_level_(node_level),
-        guests_(tree.cells(node_level).size(),
-                static_cast<node_index::class_t>(
-                    guest_class(true, tree.leaves_per_cell(node_level), 0) + 1),
-                rack_size()) {
+        idle_nodes_(tree.cells(node_level).size(),
+                    static_cast<node_index::class_t>(
+                        idle_class(true, tree.leaves_per_cell(node_level), 0) + 1),
+                    rack_size()) {
     APIARY_VERIFY(node_leaves() <= 64);
     idle_.assign(idle_.size(), ~std::uint64_t{0} >> (64 - node_leaves()));
-    few_guests_.assign(node_leaves(), summary_bitset(tree.num_cells(), true));
+    few_opportunistic_.assign(node_leaves(), summary_bitset(tree.num_cells(), true));
     for (std::uint32_t n = 0; n < num_nodes(); ++n) index_node(n);
   }
 
@@ -92,7 +92,7 @@ class physical_chain {
     const auto before = use_.assign(leaf, after);
     if (before == after && was_idle == to.idle()) return;
     if (before != after && (before == opportunistic || after == opportunistic))
-      count_guest(leaf, after == opportunistic);
+      count_opportunistic(leaf, after == opportunistic);
     refresh_node(leaf);
   }
 
@@ -105,20 +105,24 @@ class physical_chain {
     } else {
       ++bad_;
     }
-    show_health(leaf);
+    refresh_cells(leaf);
     refresh_node(leaf);
     return true;
   }
   [[nodiscard]] bool any_bad() const noexcept { return bad_ > 0; }
-  // Healthy cells of all levels with at most `most` guests, by id. Requires: most < node_leaves().
-  [[nodiscard]] const summary_bitset& few_guests(std::uint32_t most) const noexcept {
-    return few_guests_[most];
+  // Healthy cells of all levels with at most `most` opportunistic leaves, by id. Requires:
+  // most < node_leaves().
+  [[nodiscard]] const summary_bitset& few_opportunistic(std::uint32_t most) const noexcept {
+    return few_opportunistic_[most];
   }
-  [[nodiscard]] const summary_bitset& quiet() const noexcept { return few_guests_[0]; }
+  // Healthy cells of all levels without opportunistic leaves, by id.
+  [[nodiscard]] const summary_bitset& without_opportunistic() const noexcept {
+    return few_opportunistic_[0];
+  }
   // How many leaves of each cell are in use, by class.
   [[nodiscard]] const priority_usage<uniform_tree>& use() const noexcept { return use_; }
-  // How many leaves of c have an opportunistic task.
-  [[nodiscard]] std::uint32_t guests(cell_id c) const noexcept {
+  // The number of opportunistic leaves of c.
+  [[nodiscard]] std::uint32_t opportunistic_leaves(cell_id c) const noexcept {
     return use_.used(c, opportunistic);
   }
   // The virtual cell that c is bound to; not valid: c is unbound.
@@ -126,34 +130,36 @@ class physical_chain {
   void set_owner(cell_id c, virtual_cell to) noexcept { owner_[c.value] = to; }
 
   [[nodiscard]] reserving_buddy_allocator& cells() noexcept { return cells_; }
-  // Grants a whole cell to a tenant. Returns whether that was possible. take_back() ends the grant.
+  // Grants a whole cell to a tenant. Returns whether that was possible. revoke() ends the grant.
   bool grant(cell_id c) noexcept {
     if (!cells_.allocate_at(c)) return false;
-    show_granted(c);
+    refresh_granted(c);
     return true;
   }
-  void take_back(cell_id c) noexcept {
+  void revoke(cell_id c) noexcept {
     cells_.release(c);
-    show_granted(c);
+    refresh_granted(c);
   }
   [[nodiscard]] const reserving_buddy_allocator& cells() const noexcept { return cells_; }
   // The healthy leaves of a node that no gang holds: bit i stands for the i-th leaf.
   [[nodiscard]] std::uint64_t idle(std::uint32_t node) const noexcept { return idle_[node]; }
-  // The nodes with idle leaves by guest_class, numbered from the end (from_end): opportunistic
-  // tasks go to the last nodes first, because tenants are granted the first cells first.
-  [[nodiscard]] const node_index& guest_nodes() const noexcept { return guests_; }
-  // Converts a node to its number in guest_nodes(), and such a number to the node.
+  // The nodes with idle leaves by idle_class, numbered from the end (from_end): opportunistic
+  // tasks get the last nodes first, because tenants are granted the first cells first.
+  [[nodiscard]] const node_index& idle_nodes() const noexcept { return idle_nodes_; }
+  // Converts a node to its number in idle_nodes(), and such a number to the node.
   [[nodiscard]] std::uint32_t from_end(std::uint32_t node) const noexcept {
     return num_nodes() - 1 - node;
   }
-  // The class of nodes with these guests and idle leaves, `granted`: in a rack with granted cells.
-  [[nodiscard]] node_index::class_t guest_class(bool granted, std::uint32_t guest_leaves,
-                                                std::uint32_t idle_leaves) const noexcept {
-    // One row for each number of guests; each row is one shorter than the row before.
+  // The class of nodes with so many opportunistic and idle leaves. `granted`: in a rack with
+  // granted cells.
+  [[nodiscard]] node_index::class_t idle_class(bool granted, std::uint32_t opportunistic_count,
+                                               std::uint32_t idle_count) const noexcept {
+    // One row for each number of opportunistic leaves; each row is one shorter than the row before.
     const std::uint32_t rows = node_leaves() + 1;
     return static_cast<node_index::class_t>(
-        (granted ? rows * (rows + 1) / 2 : 0) + guest_leaves * rows -
-        (guest_leaves == 0 ? 0 : guest_leaves * (guest_leaves - 1) / 2) + idle_leaves);
+        (granted ? rows * (rows + 1) / 2 : 0) + opportunistic_count * rows -
+        (opportunistic_count == 0 ? 0 : opportunistic_count * (opportunistic_count - 1) / 2) +
+        idle_count);
   }
   // Whether the rack of the node, a cell in it or a cell around it is granted to a tenant; false if
   // a rack has more than 64 nodes.
@@ -163,29 +169,31 @@ class physical_chain {
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return cells_.memory_bytes() + health_.memory_bytes() +
-           few_guests_.size() * (sizeof(summary_bitset) + quiet().memory_bytes()) +
+           few_opportunistic_.size() *
+               (sizeof(summary_bitset) + without_opportunistic().memory_bytes()) +
            use_.memory_bytes() + holders_.capacity() * sizeof(leaf_holders) +
            owner_.capacity() * sizeof(virtual_cell) + idle_.capacity() * sizeof(std::uint64_t) +
-           granted_.capacity() / 8 + guests_.memory_bytes();
+           granted_.capacity() / 8 + idle_nodes_.memory_bytes();
   }
 
  private:
-  // Updates few_guests_ for a leaf and the cells around it, after a guest was added or removed.
-  void count_guest(cell_id c, bool came) noexcept {
+  // Updates few_opportunistic_ for a leaf and the cells around it, after the leaf has become
+  // opportunistic (added) or has ceased to be.
+  void count_opportunistic(cell_id c, bool added) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
-      const std::uint32_t fewer = guests(c) - (came ? 1U : 0U);
-      if (fewer >= few_guests_.size()) return;
-      few_guests_[fewer].assign(c.value, !came && health_.healthy(c));
+      const std::uint32_t fewer = opportunistic_leaves(c) - (added ? 1U : 0U);
+      if (fewer >= few_opportunistic_.size()) return;
+      few_opportunistic_[fewer].assign(c.value, !added && health_.healthy(c));
     }
   }
   // The same after the health of the leaf has changed.
-  void show_health(cell_id c) noexcept {
+  void refresh_cells(cell_id c) noexcept {
     for (level_t l = 0; c.valid(); c = tree().parent(c, l++)) {
-      for (std::size_t most = guests(c); most < few_guests_.size(); ++most)
-        few_guests_[most].assign(c.value, health_.healthy(c));
+      for (std::size_t most = opportunistic_leaves(c); most < few_opportunistic_.size(); ++most)
+        few_opportunistic_[most].assign(c.value, health_.healthy(c));
     }
   }
-  // Updates idle_ and guests_ after a change of a leaf.
+  // Updates idle_ and idle_nodes_ after a change of a leaf.
   void refresh_node(cell_id leaf) noexcept {
     const std::uint32_t node = node_of(leaf);
     const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first_leaf(node).value);
@@ -197,18 +205,19 @@ class physical_chain {
     index_node(node);
   }
   void index_node(std::uint32_t node) noexcept {
-    const auto idle_leaves = static_cast<std::uint32_t>(std::popcount(idle_[node]));
-    guests_.assign(node_id(from_end(node)),
-                   idle_leaves == 0
-                       ? node_index::none
-                       : guest_class(granted(node), guests(node_cell(node)), idle_leaves));
+    const auto idle_count = static_cast<std::uint32_t>(std::popcount(idle_[node]));
+    idle_nodes_.assign(
+        node_id(from_end(node)),
+        idle_count == 0
+            ? node_index::none
+            : idle_class(granted(node), opportunistic_leaves(node_cell(node)), idle_count));
   }
   static constexpr std::uint32_t max_rack = 64;  // nodes of a rack for which granted_ is kept
   [[nodiscard]] level_t rack_level() const noexcept {
     return (std::min<level_t>)(node_level_ + 1, tree().num_levels() - 1);
   }
-  // Updates granted_ after a grant of c or its end: for the racks in c, or for the rack of c.
-  void show_granted(cell_id c) noexcept {
+  // Updates granted_ after c was granted or revoked: for the racks in c, or for the rack of c.
+  void refresh_granted(cell_id c) noexcept {
     if (rack_size() > max_rack) return;
     const level_t rack_level = this->rack_level();
     const level_t l = tree().level(c);
@@ -225,14 +234,14 @@ class physical_chain {
   reserving_buddy_allocator cells_;
   health<uniform_tree> health_;
   priority_usage<uniform_tree> use_;
-  std::vector<leaf_holders> holders_;       // one for each leaf
-  std::vector<virtual_cell> owner_;         // one for each cell
-  std::vector<std::uint64_t> idle_;         // one for each node
-  std::vector<bool> granted_;               // one for each rack
-  std::vector<summary_bitset> few_guests_;  // healthy cells with at most 0, 1, ... guests
-  std::uint32_t bad_ = 0;                   // number of bad leaves
+  std::vector<leaf_holders> holders_;              // one for each leaf
+  std::vector<virtual_cell> owner_;                // one for each cell
+  std::vector<std::uint64_t> idle_;                // one for each node
+  std::vector<bool> granted_;                      // one for each rack
+  std::vector<summary_bitset> few_opportunistic_;  // healthy cells with at most 0, 1, ... of them
+  std::uint32_t bad_ = 0;                          // number of bad leaves
   level_t node_level_;
-  node_index guests_;
+  node_index idle_nodes_;
 };
 
 }  // namespace detail

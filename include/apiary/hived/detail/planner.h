@@ -8,7 +8,7 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/catalog.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/search.h>
 #include <apiary/hived/detail/state.h>
@@ -95,7 +95,7 @@ class hived_planner {
     return true;
   }
   // The placement that find() found, in the order of the task groups of the request.
-  [[nodiscard]] const gang_place& place() const noexcept {
+  [[nodiscard]] const gang_placement& place() const noexcept {
     return merged_ ? place_ : search_.place();
   }
   // After find() returned false: why the gang waits. May call find() again. The chain and shortage
@@ -106,24 +106,24 @@ class hived_planner {
     const bool undecided = undecided_ && !(r.constraints.any() && is_refused(state, r));
     bool repaired = false;
     std::uint32_t most = 0;
-    std::size_t told = 0;  // the index of the chain that gives the reason
+    std::size_t index = 0;  // of the chain that gives the reason
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       const physical_chain& chain = state.cells().chain(chains_[i]);
       if (!may_fit(state, r, i, wait_reason::never)) {
         if (wait.reason == wait_reason::never && num_leaves(state.cells(), r, i) > most) {
           most = num_leaves(state.cells(), r, i);
-          told = i;
+          index = i;
         }
         continue;
       }
-      if (wait.reason == wait_reason::never) told = i;
+      if (wait.reason == wait_reason::never) index = i;
       wait.reason = wait_reason::busy;
       if (repaired || !chain.any_bad()) continue;
       repaired = may_fit(state, r, i, wait_reason::busy);
-      if (repaired) told = i;
+      if (repaired) index = i;
     }
-    wait.shortage = cuts_[told];
-    wait.chain = chains_[told];
+    wait.shortage = shortages_[index];
+    wait.chain = chains_[index];
     if (wait.reason == wait_reason::busy) {
       if (repaired) wait.reason = wait_reason::unhealthy;
       if (undecided) {
@@ -149,7 +149,7 @@ class hived_planner {
     restarted_ = restarted;
     undecided_ = false;
     filters_.assign(chains_.size(), std::nullopt);
-    cuts_.assign(chains_.size(), std::nullopt);
+    shortages_.assign(chains_.size(), std::nullopt);
     const bool filtered = r.suggested != nullptr && !r.suggested->all();
     for (const bool preempting : {false, true}) {
       if (preempting && r.priority < 0) break;
@@ -165,7 +165,7 @@ class hived_planner {
           found = search_in(state, r, i, preempting, &*filter);
         }
         if (found) return true;
-        cuts_[i] = search_.cut();
+        shortages_[i] = search_.shortage();
         undecided_ = undecided_ || search_.verdict() == fit_verdict::budget_ended;
       }
     }
@@ -279,10 +279,10 @@ class hived_planner {
   bool merged_ = false;                 // groups_ has fewer groups than the request
   std::vector<task_group> groups_;      // task groups of the request, merged by size
   std::array<std::uint32_t, gang_fit::max_gpus> first_{};  // by size - 1
-  gang_place place_;                                       // if merged_
+  gang_placement place_;                                   // if merged_
   std::vector<std::uint32_t> chains_;  // chains of the request, in the order of the search
   std::vector<vc_chain_id> clusters_;  // one for each of chains_, if not opportunistic
-  std::vector<std::optional<gpu_shortage>> cuts_;  // one for each chain, of the last search
+  std::vector<std::optional<gpu_shortage>> shortages_;  // one for each chain, of the last search
   std::vector<std::optional<health<uniform_tree>>> filters_;  // one for each chain, if needed
 };
 

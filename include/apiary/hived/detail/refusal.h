@@ -36,17 +36,17 @@ namespace detail {
 class hived_refusal {
  public:
   // Whether the gang may fit, without its topology constraints, on the leaves that count for `at`;
-  // false is certain, and cut() may have a count that proves it.
+  // false is certain, and shortage() may have a count that proves it.
   bool may_count(const hived_cells& cells, const gang_table& gangs, const gang_request& request,
                  const refused_chain& at) {
     count_nodes(cells, gangs, request, at);
     counts_.clear();
     for (std::uint32_t f = 0; f < nodes_.size(); ++f) counts_.push_back({f, nodes_[f]});
     const gang_fit::result packed = count_fit_(counts_, request.groups);
-    cut_ = packed.shortage;
+    shortage_ = packed.shortage;
     return packed.verdict != fit_verdict::does_not_fit;
   }
-  [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
+  [[nodiscard]] const std::optional<gpu_shortage>& shortage() const noexcept { return shortage_; }
   // The same under its topology constraints. Cost: also O(cells of the tenant, or of the chain).
   [[nodiscard]] bool may_fit(const hived_cells& cells, const gang_table& gangs,
                              const gang_request& request, const refused_chain& at) {
@@ -78,11 +78,9 @@ class hived_refusal {
   // A count that the gang exceeds however the unbound whole cells are granted, if there is one.
   // Arguments as in hived_search. Requires: gangs whose cells count as gone have lost them.
   // Cost: O(leaves of the tenant), and grant_ranking for each task size.
-  [[nodiscard]] std::optional<gpu_shortage> shortage_anyhow(hived_cells& cells,
-                                                            const gang_table& gangs,
-                                                            const gang_request& request,
-                                                            vc_chain_id c, bool preempting,
-                                                            const health<uniform_tree>& usable) {
+  [[nodiscard]] std::optional<gpu_shortage> shortage_for_any_binding(
+      hived_cells& cells, const gang_table& gangs, const gang_request& request, vc_chain_id c,
+      bool preempting, const health<uniform_tree>& usable) {
     const virtual_cluster& cluster = cells.cluster(c);
     const physical_chain& chain = cells.chain(cluster.chain());
     const auto counts = [&](cell_id leaf) {
@@ -106,11 +104,11 @@ class hived_refusal {
     std::uint64_t sizes = 1;  // bit s-1: count how often s leaves fit on a node
     for (const task_group& m : request.groups) sizes |= std::uint64_t{1} << (m.gpus - 1);
     for (; sizes != 0; sizes &= sizes - 1) {
-      const auto piece = static_cast<std::uint32_t>(std::countr_zero(sizes)) + 1;
-      gpu_shortage count{piece, 0, cells.most_pieces(c, usable, piece)};
+      const auto task_gpus = static_cast<std::uint32_t>(std::countr_zero(sizes)) + 1;
+      gpu_shortage count{task_gpus, 0, cells.max_tasks_in_unbound(c, usable, task_gpus)};
       for (const task_group& m : request.groups)
-        count.needed += std::uint64_t{m.tasks} * (m.gpus / piece);
-      for (const std::uint32_t f : free_) count.present += f / piece;
+        count.needed += std::uint64_t{m.tasks} * (m.gpus / task_gpus);
+      for (const std::uint32_t f : free_) count.present += f / task_gpus;
       if (count.present < count.needed) return count;
     }
     return std::nullopt;
@@ -139,7 +137,7 @@ class hived_refusal {
   std::vector<std::uint32_t> nodes_;          // number of nodes with 0, 1, ... such leaves
   std::vector<gang_fit::node_class> counts_;  // the same as classes
   gang_fit count_fit_;
-  std::optional<gpu_shortage> cut_;  // of may_count
+  std::optional<gpu_shortage> shortage_;  // of may_count
   colocated_groups units_;
   topology_fit<ragged_tree> fit_;
 };

@@ -7,7 +7,7 @@
 #include <apiary/gang/gang_fit.h>
 #include <apiary/hived/detail/attempt.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/refusal.h>
 #include <apiary/hived/detail/topology_fit.h>
 #include <apiary/hived/detail/victims.h>
@@ -37,10 +37,10 @@ namespace detail {
 // these can be bound elsewhere: preempting gangs, which are cancelled, and lazy gangs, which keep
 // running as opportunistic; if they do not suffice, others, which must end. If anti-affinity
 // depends on how whole cells are bound, bind_apart binds them, and a refusal is not certain.
-// Cost: as gang_placer (or hived_topology_fit), and hived_cells::place for each node and leaf used;
-//       hived_victims for a preemption. With a filter or bad hardware also O(cells of the tenant)
-//       and, if bindings matter, up to the budget; once or twice more if only bad or not suggested
-//       nodes are missing, and a few tries for each gang that gives up cells.
+// Cost: as gang_placer (or hived_topology_fit), and hived_cells::bind_leaf for each node and leaf
+//       used; hived_victims for a preemption. With a filter or bad hardware also O(cells of the
+//       tenant) and, if bindings matter, up to the budget; once or twice more if only bad or not
+//       suggested nodes are missing, and a few tries for each gang that gives up cells.
 class hived_search {
  public:
   // Searches the cells of virtual cluster `c`; returns whether it found a placement. `usable`: the
@@ -74,10 +74,10 @@ class hived_search {
     return attempt_.victim_cost();
   }
   // After a search that found a placement.
-  [[nodiscard]] const gang_place& place() const noexcept { return place_; }
+  [[nodiscard]] const gang_placement& place() const noexcept { return place_; }
   // After a search that found none: the verdict, and a count that is too small, if there is one.
   [[nodiscard]] fit_verdict verdict() const noexcept { return verdict_; }
-  [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
+  [[nodiscard]] const std::optional<gpu_shortage>& shortage() const noexcept { return shortage_; }
 
  private:
   // The budget for trying all ways to grant whole cells: one unit for one candidate cell, node of
@@ -90,8 +90,8 @@ class hived_search {
   }
   bool keep(bool found) {
     verdict_ = attempt_.verdict();
-    cut_ = attempt_.cut();
-    if (found) place_ = attempt_.take_place();
+    shortage_ = attempt_.shortage();
+    if (found) place_ = attempt_.take_placement();
     return found;
   }
   // Tries all ways to grant whole cells, as far as the budget allows.
@@ -102,13 +102,15 @@ class hived_search {
     if (way.apart && attempt(cells, q, way)) return true;
     way.apart = false;
     if (attempt(cells, q, way)) return true;
-    const hived_cells::whole_cells& whole = attempt_.whole();
+    const hived_cells::bound_whole_cells& whole = attempt_.whole();
     if (whole.all_usable || whole.bound == 0) return false;
     cells.begin();
-    hived_search_step::take_cells_back(cells, q, yielding);
-    cut_ = refusal_.shortage_anyhow(cells, q.gangs, q.request, q.cluster, q.preempting, usable);
+    hived_search_step::release_yielding(cells, q, yielding);
+    shortage_ = refusal_.shortage_for_any_binding(cells, q.gangs, q.request, q.cluster,
+                                                  q.preempting, usable);
     cells.rollback();
-    if (cut_ || !refusal_.may_count(cells, q.gangs, q.request, at(cells, q, wait_reason::never))) {
+    if (shortage_ ||
+        !refusal_.may_count(cells, q.gangs, q.request, at(cells, q, wait_reason::never))) {
       verdict_ = fit_verdict::does_not_fit;
       return false;
     }
@@ -119,13 +121,13 @@ class hived_search {
       const std::uint64_t bit = std::uint64_t{1} << (m.gpus - 1);
       if (m.gpus == 1 || (tried & bit) != 0) continue;
       tried |= bit;
-      way.piece = m.gpus;
+      way.task_gpus = m.gpus;
       if (attempt(cells, q, way)) return true;
       undecided = undecided || verdict_ == fit_verdict::budget_ended;
     }
     // Enumerates all ways to grant whole cells, like the digits of a number.
     std::vector<std::uint32_t> skips(unbound, 0);
-    way.piece = 1;
+    way.task_gpus = 1;
     way.skips = skips;
     bool more = true;
     for (std::uint64_t left = grant_budget; more && left > 0; way.again = true) {
@@ -142,7 +144,7 @@ class hived_search {
       std::fill(skips.begin() + static_cast<std::ptrdiff_t>(digits), skips.end(), 0);
     }
     verdict_ = undecided || more ? fit_verdict::budget_ended : fit_verdict::does_not_fit;
-    cut_.reset();
+    shortage_.reset();
     return false;
   }
   // Tries again after a few gangs of lower priority have given up cells, so that usable cells can
@@ -154,20 +156,21 @@ class hived_search {
                     const health<uniform_tree>& usable, bool found) {
     const physical_chain& chain = cells.chain(cells.cluster(q.cluster).chain());
     std::vector<gang_slot> lower =
-        hived_victims::lower_ones(cells, q.gangs, q.cluster, q.request.priority);
+        hived_victims::gangs_of_lower_priority(cells, q.gangs, q.cluster, q.request.priority);
     if (found)
-      std::erase_if(lower, [&](gang_slot s) { return !in_the_way(chain, q.gangs[s], s, usable); });
+      std::erase_if(lower,
+                    [&](gang_slot s) { return !may_give_up_cells(chain, q.gangs[s], s, usable); });
     if (lower.empty() || (!found && cells.is_pinned(q.cluster))) return found;
     if (!found && !refusal_.may_count(cells, q.gangs, q.request, at(cells, q, wait_reason::busy))) {
       verdict_ = fit_verdict::does_not_fit;
-      cut_ = refusal_.cut();
+      shortage_ = refusal_.shortage();
       return false;
     }
     const bool spread = is_spread_over_whole_cells(cells.cluster(q.cluster), q.request.constraints);
-    gang_place best = place_;
+    gang_placement best = place_;
     std::size_t most = found ? num_ended(chain, q.gangs) - 1 : ~std::size_t{0};
-    const auto give_way = [&](std::size_t n) {  // choose among the first n gangs
-      const auto take = [&](bool good) {
+    const auto try_first = [&](std::size_t n) {  // choose among the first n gangs
+      const auto accept = [&](bool good) {
         if (!good || num_ended(chain, q.gangs) > most) return false;
         most = num_ended(chain, q.gangs);
         best = place_;
@@ -175,27 +178,28 @@ class hived_search {
       };
       const auto suffice = [&](std::span<const gang_slot> some) {
         hived_search_options way{.usable = &usable, .apart = true, .yielding = some};
-        bool good = spread && take(attempt(cells, q, way));
+        bool good = spread && accept(attempt(cells, q, way));
         way.apart = false;
-        if (!good || most > 0) good = take(attempt(cells, q, way)) || good;
+        if (!good || most > 0) good = accept(attempt(cells, q, way)) || good;
         if (good || found || some.size() < n) return good;
-        return take(try_filtered(cells, q, usable, some));
+        return accept(try_filtered(cells, q, usable, some));
       };
       return hived_victims::choose_few(std::span(lower).first(n), suffice);
     };
     const auto runs_on = [&](gang_slot s) { return !hived_victims::must_end(q.gangs[s]); };
-    // lower_ones() puts them first.
+    // gangs_of_lower_priority() puts them first.
     const auto others =
         static_cast<std::size_t>(std::count_if(lower.begin(), lower.end(), runs_on));
-    found = (others > 0 && give_way(others)) || (others < lower.size() && give_way(lower.size())) ||
-            found;
+    found = (others > 0 && try_first(others)) ||
+            (others < lower.size() && try_first(lower.size())) || found;
     place_ = std::move(best);
     if (found) verdict_ = fit_verdict::fits;
     return found;
   }
-  // Whether fewer gangs may have to end for place_ if this one gives up cells, and it need not end.
-  [[nodiscard]] bool in_the_way(const physical_chain& chain, const gang_record& gang,
-                                gang_slot slot, const health<uniform_tree>& usable) const noexcept {
+  // Whether fewer gangs may have to end for place_ if this gang gives up cells and need not end.
+  [[nodiscard]] bool may_give_up_cells(const physical_chain& chain, const gang_record& gang,
+                                       gang_slot slot,
+                                       const health<uniform_tree>& usable) const noexcept {
     if (hived_victims::must_end(gang)) return false;
     if (gang.state == gang_state::preempting) {
       return std::any_of(gang.leaves.begin(), gang.leaves.end(), [&](const chain_leaf& l) {
@@ -222,9 +226,9 @@ class hived_search {
 
   hived_search_step attempt_;
   hived_refusal refusal_;
-  std::optional<gpu_shortage> cut_;
+  std::optional<gpu_shortage> shortage_;
   fit_verdict verdict_ = fit_verdict::fits;
-  gang_place place_;
+  gang_placement place_;
   std::vector<gang_slot> ended_;
 };
 

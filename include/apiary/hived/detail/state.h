@@ -5,7 +5,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/hived/detail/cells.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/hived/detail/guarantees.h>
 #include <apiary/hived/gang_table.h>
 #include <apiary/hived/request.h>
@@ -30,7 +30,7 @@ class hived_state : public hived_guarantees {
   // and waits until their users and the downgraded gangs that are not lazy have ended. Requires:
   // the gangs in place.cancelled and place.downgraded have been cancelled and downgraded. If one of
   // these is not lazy, it is in downgraded_victims, and `preempting` is true.
-  gang_slot admit(gang_request request, const gang_place& place, bool preempting,
+  gang_slot admit(gang_request request, const gang_placement& place, bool preempting,
                   std::vector<job_id> downgraded_victims) {
     gang_record gang;
     gang.request = std::move(request);
@@ -40,7 +40,7 @@ class hived_state : public hived_guarantees {
     for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const bound_leaf& l : place.leaves) {
-      if (l.leaf.valid()) cells_.place_at(place.cluster, l);
+      if (l.leaf.valid()) cells_.bind_leaf_at(place.cluster, l);
       leaf_holders to{slot, gang_slot(), l.leaf.valid()};
       if (preempting) {
         to = cells_.chain(place.chain).holders(l.image);
@@ -48,7 +48,7 @@ class hived_state : public hived_guarantees {
       }
       cells_.hold(place.chain, l.image, to);
     }
-    if (place.cluster.valid()) reveal(gangs_[slot]);
+    if (place.cluster.valid()) bind_unhealthy(gangs_[slot]);
     hash_ ^= fact(slot);
     for (const gang_slot s : place.downgraded)
       if (!gangs_[s].request.lazy) end_for(s, slot);
@@ -68,7 +68,7 @@ class hived_state : public hived_guarantees {
   // Adds a gang that runs already on idle leaves; a leaf that is not valid does not exist.
   // `levels`: for each leaf the level of the whole cell that it had, tried first; empty: unknown.
   // Returns false if the gang runs as opportunistic because it got no cells of its tenant.
-  bool readmit(gang_record gang, std::span<const level_t> levels = {}) {
+  bool recover(gang_record gang, std::span<const level_t> levels = {}) {
     gang.request.suggested = nullptr;
     const bool opportunistic = gang.request.priority < 0;
     gang.downgraded = !opportunistic;
@@ -111,7 +111,7 @@ class hived_state : public hived_guarantees {
     hash_ ^= fact(slot);
     for (std::size_t i = first; i < last; ++i) {
       if (!gang.leaves[i].leaf.valid()) continue;
-      let_go(gang, gang.leaves[i]);
+      release_leaf(gang, gang.leaves[i]);
       gang.leaves[i].leaf = cell_id();
       if (!gang.lost.empty()) gang.lost[i] = hived_cells::no_level;
     }
@@ -125,11 +125,11 @@ class hived_state : public hived_guarantees {
   void drop(gang_slot slot) {
     hash_ ^= fact(slot);
     for (const chain_leaf& l : gangs_[slot].leaves)
-      if (l.leaf.valid()) let_go(gangs_[slot], l);
+      if (l.leaf.valid()) release_leaf(gangs_[slot], l);
     gangs_.remove(slot);
   }
   // Removes a preempting gang. The gangs that it downgraded need not end for it any more; they are
-  // appended to to_restore, for restore() once the leaves are settled.
+  // appended to to_restore, for restore() after other gangs have got their leaves.
   void drop_preempting(gang_slot slot, std::vector<job_id>& to_restore) {
     const std::vector<job_id>& jobs = gangs_[slot].downgraded_victims;
     to_restore.insert(to_restore.end(), jobs.begin(), jobs.end());
@@ -152,11 +152,11 @@ class hived_state : public hived_guarantees {
     }
     r.constraints.groups.resize(r.groups.size() + more.groups.size());
   }
-  void let_go(const gang_record& gang, chain_leaf l) {
+  void release_leaf(const gang_record& gang, chain_leaf l) {
     if (gang.state == gang_state::preempting) {
       cells_.unclaim(l.chain, l.leaf);
     } else {
-      cells_.unuse(l.chain, l.leaf);
+      cells_.release(l.chain, l.leaf);
     }
   }
 };

@@ -54,8 +54,8 @@ namespace detail {
 }
 // Binds the unbound whole cells on which a spread depends, of each level at most as many as the
 // gang has tasks: each to a usable cell whose enclosing cell at the level of the lowest spread
-// above has the fewest available leaves of the tenant; ties go to the fewest guests, then to the
-// first cell. For a search, which rolls it back.
+// above has the fewest available leaves of the tenant; ties go to the fewest
+// opportunistic leaves, then to the first cell. For a search, which rolls it back.
 // Cost: O(cells of the level * levels) for each whole cell, O(cells of the chain), tree_as_bound.
 inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& request,
                        const health<uniform_tree>& usable) {
@@ -81,7 +81,7 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
       std::pair<std::uint32_t, std::uint32_t> least{};
       for (const cell_id p : tree.cells(l)) {
         if (!usable.healthy(p) || !chain.cells().can_allocate_at(p)) continue;
-        const std::pair cost(has[tree.ancestor(p, over).value], chain.guests(p));
+        const std::pair cost(has[tree.ancestor(p, over).value], chain.opportunistic_leaves(p));
         if (best.valid() && cost >= least) continue;
         best = p;
         least = cost;
@@ -100,14 +100,14 @@ inline void bind_apart(hived_cells& cells, vc_chain_id c, const gang_request& re
 //       search as bound, costs O(cells) more.
 class hived_topology_fit {
  public:
-  using room = capacity_index<ragged_tree>;
+  using capacities_type = capacity_index<ragged_tree>;
   // The position of a node that is not used.
-  static constexpr std::uint32_t no_place = ~std::uint32_t{0};
+  static constexpr std::uint32_t unused_node = ~std::uint32_t{0};
   fit_verdict fit(const leaf_view& view, const gang_request& request) {
     order_.clear();
-    barred_.clear();
+    unused_.clear();
     if (known_.size() <= view.key()) known_.resize(view.key() + 1);
-    std::optional<room>& capacities = known_[view.key()];
+    std::optional<capacities_type>& capacities = known_[view.key()];
     if (!capacities)
       capacities.emplace(view.tree(), view.chain().node_level(), view.chain().node_leaves());
     for (std::uint32_t n = 0; n < capacities->num_nodes(); ++n) capacities->set(n, view.count(n));
@@ -115,27 +115,28 @@ class hived_topology_fit {
   }
   // The same for a tenant, with whole cells as bound now; does_not_fit is true of that only.
   fit_verdict as_bound(const leaf_view& view, const gang_request& request) {
-    stand_as_bound(view, request, {});
+    set_capacities_as_bound(view, request, {});
     return decide(*bound_, request);
   }
   // Sets capacities() to the nodes as they are bound: for as_bound, and before victims are
-  // searched. Of several nodes on one physical node the one with the largest could[n] counts (its
-  // leaves once all possible victims have ended), then the one with the most available leaves.
-  void stand_as_bound(const leaf_view& view, const gang_request& request,
-                      std::span<const std::uint32_t> could) {
+  // searched. Of several nodes on one physical node the one with the largest
+  // after_preemption[n] counts (its leaves once all possible victims have ended), then the
+  // one with the most available leaves.
+  void set_capacities_as_bound(const leaf_view& view, const gang_request& request,
+                               std::span<const std::uint32_t> after_preemption) {
     const physical_chain& chain = view.chain();
     const bound_tree tree = tree_as_bound(view.cluster(), chain);
     bound_.emplace(tree.tree, chain.node_level(), chain.node_leaves());
     order_.clear();
-    barred_.assign(tree.nodes.size(), false);
+    unused_.assign(tree.nodes.size(), false);
     std::uint32_t best = 0;  // of the nodes on one physical node, the one that counts
     cell_id last;            // that physical node
     for (std::uint32_t n = 0; n < tree.nodes.size(); ++n) {
       const bound_tree::node& at = tree.nodes[n];
       order_.push_back(at.number);
       const level_t over = spread_above(request.constraints, at.whole);
-      barred_[n] = over != any_level && !at.at.valid();
-      if (barred_[n]) continue;
+      unused_[n] = over != any_level && !at.at.valid();
+      if (unused_[n]) continue;
       bound_->set(n, view.count(at.number));
       if (over != chain.node_level()) continue;
       const cell_id node = chain.tree().ancestor(at.at, over);
@@ -146,21 +147,22 @@ class hived_topology_fit {
       }
       const auto rank = [&](std::uint32_t i) {
         const std::uint32_t number = order_[i];
-        return std::pair(could.empty() ? view.count(number) : could[number], bound_->free(i));
+        return std::pair(after_preemption.empty() ? view.count(number) : after_preemption[number],
+                         bound_->free(i));
       };
       const std::uint32_t other = rank(n) > rank(best) ? std::exchange(best, n) : n;
       bound_->set(other, 0);
-      barred_[other] = true;
+      unused_[other] = true;
     }
   }
   // The capacities, the gang and the steps of the last search; a caller restores changed
-  // capacities. places_of_nodes: the position of each node in the capacities, or no_place.
-  [[nodiscard]] room& capacities() noexcept { return *capacities_; }
+  // capacities. positions_of_nodes: the position of each node in the capacities, or unused_node.
+  [[nodiscard]] capacities_type& capacities() noexcept { return *capacities_; }
   [[nodiscard]] const topology_constraints& gang() const noexcept { return gang_; }
-  [[nodiscard]] std::vector<std::uint32_t> places_of_nodes() const {
-    std::vector<std::uint32_t> places(capacities_->num_nodes(), no_place);
+  [[nodiscard]] std::vector<std::uint32_t> positions_of_nodes() const {
+    std::vector<std::uint32_t> places(capacities_->num_nodes(), unused_node);
     for (std::uint32_t i = 0; i < places.size(); ++i)
-      if (barred_.empty() || !barred_[i]) places[order_.empty() ? i : order_[i]] = i;
+      if (unused_.empty() || !unused_[i]) places[order_.empty() ? i : order_[i]] = i;
     return places;
   }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
@@ -176,11 +178,11 @@ class hived_topology_fit {
         portions_.push_back({by_node_[p].group, by_node_[p].tasks});
       tasks_.take(nodes[i], portions_, groups);
     }
-    return tasks_.leaves();
+    return tasks_.gpus();
   }
 
  private:
-  fit_verdict decide(room& capacities, const gang_request& request) {
+  fit_verdict decide(capacities_type& capacities, const gang_request& request) {
     capacities_ = &capacities;
     gang_ = constraints_of(request);
     const topology_fit<ragged_tree>::result found = fit_(capacities, gang_);
@@ -203,11 +205,11 @@ class hived_topology_fit {
   topology_fit<ragged_tree> fit_;
   std::uint64_t steps_ = 0;
   topology_constraints gang_;
-  std::vector<std::optional<room>> known_;  // by leaf_view::key(), if it was searched
-  std::optional<room> bound_;
-  room* capacities_ = nullptr;
+  std::vector<std::optional<capacities_type>> known_;  // by leaf_view::key(), if it was searched
+  std::optional<capacities_type> bound_;
+  capacities_type* capacities_ = nullptr;
   std::vector<std::uint32_t> order_;  // for each node of the capacities its number; empty: the same
-  std::vector<bool> barred_;          // for each of them, whether it is not used; empty: all are
+  std::vector<bool> unused_;          // for each of them, whether it is not used; empty: all are
   std::vector<std::uint32_t> nodes_;
   std::vector<tasks_on_node> by_node_;
   std::vector<std::size_t> first_;  // for each node used its first portion; and the end

@@ -37,62 +37,67 @@ namespace detail {
 //       each; otherwise O(leaves of the tenant's gangs of lower priority) and victim_search.
 class hived_victims {
  public:
-  // Frees leaves of victims, so that the gang fits in the view. `nodes`: its nodes by free leaves.
-  fit_verdict lift(hived_cells& cells, const gang_table& gangs, const gang_request& request,
-                   vc_chain_id c, const leaf_view& view, const node_index& nodes) {
-    lifted_.clear();
+  // Chooses victims and frees their leaves, so that the gang fits in the view. `nodes`: the nodes
+  // of the view by free leaves.
+  fit_verdict preempt(hived_cells& cells, const gang_table& gangs, const gang_request& request,
+                      vc_chain_id c, const leaf_view& view, const node_index& nodes) {
+    freed_.clear();
     if (const auto one = cheapest_alone(gangs, request, c, view, nodes)) {
-      lift_gang(cells, gangs, *one, request.priority, view);
+      free_gang(cells, gangs, *one, request.priority, view);
       return fit_verdict::fits;
     }
     list_candidates(cells, gangs, request.priority, c);
     others_.assign(nodes.counts().begin(), nodes.counts().end());
-    list_shares(gangs, request.priority, view, {});
+    list_gpus_of_candidates(gangs, request.priority, view, {});
     for (const std::uint32_t n : named_) entry_[n] = none;
     named_.clear();
     list_classes(others_);
-    const victim_set found = search_(classes_, free_, candidates_, shares_, request.groups);
-    cut_ = found.shortage;
-    return lift_all(cells, gangs, found, request.priority, view);
+    const victim_set found =
+        search_(classes_, free_, candidates_, gpus_of_candidates_, request.groups);
+    shortage_ = found.shortage;
+    return free_victims(cells, gangs, found, request.priority, view);
   }
   // The same under topology constraints, after `constrained` said no; as_bound: by its as_bound().
-  fit_verdict lift_by_constraints(hived_cells& cells, const gang_table& gangs,
-                                  const gang_request& request, vc_chain_id c,
-                                  hived_topology_fit& constrained, const leaf_view& view,
-                                  bool as_bound) {
-    lifted_.clear();
+  fit_verdict preempt_under_constraints(hived_cells& cells, const gang_table& gangs,
+                                        const gang_request& request, vc_chain_id c,
+                                        hived_topology_fit& constrained, const leaf_view& view,
+                                        bool as_bound) {
+    freed_.clear();
     list_candidates(cells, gangs, request.priority, c);
     if (as_bound) {
-      could_.resize(view.num_nodes());
-      for (std::uint32_t n = 0; n < could_.size(); ++n) could_[n] = view.count(n);
+      free_after_preemption_.resize(view.num_nodes());
+      for (std::uint32_t n = 0; n < free_after_preemption_.size(); ++n)
+        free_after_preemption_[n] = view.count(n);
       for (const gang_slot slot : slots_) {
-        list_gains(gangs, slot, request.priority, view);
-        for (const gpus_on_node& g : gains_) could_[g.node] += g.gpus;
+        list_gpus_of_gang(gangs, slot, request.priority, view);
+        for (const gpus_on_node& g : gpus_of_gang_) free_after_preemption_[g.node] += g.gpus;
       }
-      constrained.stand_as_bound(view, request, could_);
+      constrained.set_capacities_as_bound(view, request, free_after_preemption_);
     }
-    list_shares(gangs, request.priority, view, constrained.places_of_nodes());
-    const victim_set found =
-        (*topology_search_)(constrained.capacities(), constrained.gang(), candidates_, shares_);
-    return lift_all(cells, gangs, found, request.priority, view);
+    list_gpus_of_candidates(gangs, request.priority, view, constrained.positions_of_nodes());
+    const victim_set found = (*topology_search_)(constrained.capacities(), constrained.gang(),
+                                                 candidates_, gpus_of_candidates_);
+    return free_victims(cells, gangs, found, request.priority, view);
   }
   // The cost of ending a gang that the host has set; empty: the default cost.
   [[nodiscard]] gang_record::cost_function& victim_cost() noexcept { return cost_; }
-  // Gives the leaves back, in reverse: one used by a victim and claimed by another was freed twice.
-  void put_back(hived_cells& cells) {
-    for (; !lifted_.empty(); lifted_.pop_back()) {
-      const auto& [l, holders] = lifted_.back();
+  // Restores the holders of the freed leaves, in reverse: a leaf that one victim uses and another
+  // has claimed was freed twice.
+  void restore_leaves(hived_cells& cells) {
+    for (; !freed_.empty(); freed_.pop_back()) {
+      const auto& [l, holders] = freed_.back();
       cells.hold(l.chain, l.leaf, holders);
     }
   }
   // A count that proves that the last victim_search had no answer, if there is one.
-  [[nodiscard]] const std::optional<gpu_shortage>& cut() const noexcept { return cut_; }
+  [[nodiscard]] const std::optional<gpu_shortage>& shortage() const noexcept { return shortage_; }
   // The gangs of lower priority in a virtual cluster, by the cost of taking their cells: preempting
   // gangs and lazy gangs, then gangs that end anyway, then gangs that must end; within each the
   // order of gang_table::ranked.
-  [[nodiscard]] static std::vector<gang_slot> lower_ones(const hived_cells& cells,
-                                                         const gang_table& gangs, vc_chain_id c,
-                                                         std::int32_t priority) {
+  [[nodiscard]] static std::vector<gang_slot> gangs_of_lower_priority(const hived_cells& cells,
+                                                                      const gang_table& gangs,
+                                                                      vc_chain_id c,
+                                                                      std::int32_t priority) {
     std::vector<gang_slot> all;
     for (const gang_table::ranked& g : gangs.of_cluster(c)) {
       if (g.runs && g.priority >= priority) break;
@@ -104,7 +109,7 @@ class hived_victims {
     merge_sort(all, [&](gang_slot a, gang_slot b) { return order(a) < order(b); });
     return all;
   }
-  // Whether a gang can give its tenant's cells back only by ending.
+  // Whether a gang gives up its tenant's cells only by ending.
   [[nodiscard]] static bool must_end(const gang_record& gang) noexcept {
     return gang.state == gang_state::allocated && !gang.request.lazy;
   }
@@ -137,7 +142,7 @@ class hived_victims {
   }
 
  private:
-  static constexpr std::uint32_t none = hived_topology_fit::no_place;
+  static constexpr std::uint32_t none = hived_topology_fit::unused_node;
   // Lists the gangs of lower priority and their costs, by job.
   void list_candidates(const hived_cells& cells, const gang_table& gangs, std::int32_t priority,
                        vc_chain_id c) {
@@ -151,7 +156,7 @@ class hived_victims {
     });
     slots_.clear();
     candidates_.clear();
-    shares_.clear();
+    gpus_of_candidates_.clear();
     free_.clear();
     for (const gang_table::ranked& g : ranked_) {
       slots_.push_back(g.slot);
@@ -174,12 +179,12 @@ class hived_victims {
     std::size_t tries = 32;
     for (const gang_table::ranked& g : gangs.of_cluster(c)) {
       if (cost_ || !g.runs || g.priority >= request.priority || tries-- == 0) break;
-      list_gains(gangs, g.slot, request.priority, view);
+      list_gpus_of_gang(gangs, g.slot, request.priority, view);
       others_.assign(nodes.counts().begin(), nodes.counts().end());
-      for (const gpus_on_node& gain : gains_) {
-        const std::uint32_t before = view.count(gain.node);
+      for (const auto& [node, gpus] : gpus_of_gang_) {
+        const std::uint32_t before = view.count(node);
         if (before > 0) --others_[before];
-        ++others_[before + gain.gpus];
+        ++others_[before + gpus];
       }
       list_classes(others_);
       if (fit_(classes_, request.groups).verdict == fit_verdict::fits) return g.slot;
@@ -193,51 +198,51 @@ class hived_victims {
       if (counts[f] > 0) classes_.push_back({f, counts[f]});
   }
   // Lists the leaves that each candidate frees on each node: positions[n] if not none, or entry(n).
-  void list_shares(const gang_table& gangs, std::int32_t priority, const leaf_view& view,
-                   std::span<const std::uint32_t> positions) {
+  void list_gpus_of_candidates(const gang_table& gangs, std::int32_t priority,
+                               const leaf_view& view, std::span<const std::uint32_t> positions) {
     for (std::size_t j = 0; j < slots_.size(); ++j) {
-      list_gains(gangs, slots_[j], priority, view);
-      candidates_[j].first = static_cast<std::uint32_t>(shares_.size());
-      for (const gpus_on_node& gain : gains_) {
-        const std::uint32_t node =
-            positions.empty() ? entry(gain.node, view) : positions[gain.node];
-        if (node != none) shares_.push_back({node, gain.gpus});
+      list_gpus_of_gang(gangs, slots_[j], priority, view);
+      candidates_[j].first = static_cast<std::uint32_t>(gpus_of_candidates_.size());
+      for (const gpus_on_node& g : gpus_of_gang_) {
+        const std::uint32_t node = positions.empty() ? entry(g.node, view) : positions[g.node];
+        if (node != none) gpus_of_candidates_.push_back({node, g.gpus});
       }
-      candidates_[j].last = static_cast<std::uint32_t>(shares_.size());
+      candidates_[j].last = static_cast<std::uint32_t>(gpus_of_candidates_.size());
     }
   }
   // The leaves that are available once the gang is gone, by node of the cluster, ascending.
-  void list_gains(const gang_table& gangs, gang_slot slot, std::int32_t priority,
-                  const leaf_view& view) {
+  void list_gpus_of_gang(const gang_table& gangs, gang_slot slot, std::int32_t priority,
+                         const leaf_view& view) {
     at_.clear();
     for (const chain_leaf l : gangs[slot].leaves)
-      if (l.leaf.valid() && gains(gangs, slot, l.leaf, priority, view))
+      if (l.leaf.valid() && becomes_available(gangs, slot, l.leaf, priority, view))
         at_.push_back(view.cluster().node_of(view.chain().owner(l.leaf).cell));
     merge_sort(at_);
-    gains_.clear();
+    gpus_of_gang_.clear();
     for (const std::uint32_t n : at_) {
-      if (gains_.empty() || gains_.back().node != n) gains_.push_back({n, 0});
-      ++gains_.back().gpus;
+      if (gpus_of_gang_.empty() || gpus_of_gang_.back().node != n) gpus_of_gang_.push_back({n, 0});
+      ++gpus_of_gang_.back().gpus;
     }
   }
   // Frees the leaves of the victims tentatively, if there are victims that are enough.
-  fit_verdict lift_all(hived_cells& cells, const gang_table& gangs, const victim_set& found,
-                       std::int32_t priority, const leaf_view& view) {
+  fit_verdict free_victims(hived_cells& cells, const gang_table& gangs, const victim_set& found,
+                           std::int32_t priority, const leaf_view& view) {
     if (found.verdict != fit_verdict::fits) return found.verdict;
-    for (const std::uint32_t j : found.victims) lift_gang(cells, gangs, slots_[j], priority, view);
+    for (const std::uint32_t j : found.victims) free_gang(cells, gangs, slots_[j], priority, view);
     return fit_verdict::fits;
   }
-  void lift_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
+  void free_gang(hived_cells& cells, const gang_table& gangs, gang_slot slot, std::int32_t priority,
                  const leaf_view& view) {
     for (const chain_leaf l : gangs[slot].leaves) {
-      if (!l.leaf.valid() || !gains(gangs, slot, l.leaf, priority, view)) continue;
-      lifted_.push_back({l, view.chain().holders(l.leaf)});
+      if (!l.leaf.valid() || !becomes_available(gangs, slot, l.leaf, priority, view)) continue;
+      freed_.push_back({l, view.chain().holders(l.leaf)});
       cells.hold(l.chain, l.leaf, leaf_holders());
     }
   }
   // Whether the leaf is available once this gang is gone; a leaf in use and claimed is its user's.
-  [[nodiscard]] static bool gains(const gang_table& gangs, gang_slot slot, cell_id leaf,
-                                  std::int32_t priority, const leaf_view& view) noexcept {
+  [[nodiscard]] static bool becomes_available(const gang_table& gangs, gang_slot slot, cell_id leaf,
+                                              std::int32_t priority,
+                                              const leaf_view& view) noexcept {
     const leaf_holders h = view.chain().holders(leaf);
     if (!view.usable().healthy(leaf) || (h.guaranteed ? h.user : h.claimer) != slot) return false;
     return !h.claimer.valid() || gangs[h.claimer].request.priority < priority;
@@ -254,22 +259,22 @@ class hived_victims {
   }
   gang_record::cost_function cost_;
   victim_search search_;
-  std::optional<gpu_shortage> cut_;  // of the last search of search_
+  std::optional<gpu_shortage> shortage_;  // of the last search of search_
   lazy_value<topology_victim_search<ragged_tree>> topology_search_;
   gang_fit fit_;
   std::vector<gang_table::ranked> ranked_;
   std::vector<gang_slot> slots_;
   std::vector<eviction_candidate> candidates_;  // for each slot
-  std::vector<gpus_on_node> shares_;
+  std::vector<gpus_on_node> gpus_of_candidates_;
   std::vector<std::uint32_t> free_;   // for each listed node
   std::vector<std::uint32_t> entry_;  // for each node of the cluster its position in free_
   std::vector<std::uint32_t> named_;
   std::vector<std::uint32_t> at_;
-  std::vector<gpus_on_node> gains_;
-  std::vector<std::uint32_t> could_;   // leaves of each node once all candidates are gone
+  std::vector<gpus_on_node> gpus_of_gang_;
+  std::vector<std::uint32_t> free_after_preemption_;  // of each node, once all candidates end
   std::vector<std::uint32_t> others_;  // nodes by free leaves, without the listed nodes
   std::vector<gang_fit::node_class> classes_;
-  std::vector<std::pair<chain_leaf, leaf_holders>> lifted_;
+  std::vector<std::pair<chain_leaf, leaf_holders>> freed_;
 };
 
 }  // namespace detail

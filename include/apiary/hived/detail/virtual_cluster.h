@@ -22,7 +22,8 @@ namespace detail {
 // bound to (its image), and the free leaves of each node. A node, on which a task runs, is a cell
 // of the node level or a whole cell below it; nodes are numbered largest first.
 // Model: HiveD (OSDI 2020) sections 3.2 and 4.
-// Cost:  take, show O(levels). Memory: 4 bytes a cell, 4 more above the leaves, about 30 a node.
+// Cost:  set_active, set_usable O(levels). Memory: 4 bytes a cell, 4 more above the leaves, about
+//        30 a node.
 class virtual_cluster {
  public:
   // The nodes of one level.
@@ -94,15 +95,15 @@ class virtual_cluster {
   void set_image(cell_id c, cell_id to) noexcept { image_[c.value] = to; }
   // The number of leaves of c that are in use or claimed. Requires: c is not a leaf.
   [[nodiscard]] std::uint32_t active(cell_id c) const noexcept { return active_[c.value]; }
-  // Records that a leaf comes into use (now) or is not in use any more.
-  void take(cell_id leaf, bool now) noexcept {
-    const std::uint32_t step = now ? 1U : ~0U;
+  // Records that a leaf comes into use (active) or is not in use any more.
+  void set_active(cell_id leaf, bool active) noexcept {
+    const std::uint32_t step = active ? 1U : ~0U;
     level_t l = 0;
     for (cell_id c = tree_.parent(leaf, l); c.valid(); c = tree_.parent(c, ++l))
       active_[c.value] += step;
   }
   // Records whether a leaf can be used. It cannot if it is taken or bound to a bad leaf.
-  void show(cell_id leaf, bool usable) noexcept {
+  void set_usable(cell_id leaf, bool usable) noexcept {
     const std::uint32_t node = node_of(leaf);
     const std::uint64_t bit = std::uint64_t{1} << (leaf.value - first_leaf(node).value);
     std::uint64_t& mask = free_[node];

@@ -1,7 +1,7 @@
-// apiary/tests/hived/detail/gang_place_test.cpp - the leaves of cells, level by level.
+// apiary/tests/hived/detail/gang_placement_test.cpp - the leaves of cells, level by level.
 // SPDX-License-Identifier: MIT
 #include <apiary/core/ids.h>
-#include <apiary/hived/detail/gang_place.h>
+#include <apiary/hived/detail/gang_placement.h>
 #include <apiary/topology/uniform_tree.h>
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@
 using namespace apiary;
 using namespace apiary::detail;
 
-TEST_CASE("gang_place: the sizes of cells up to a level, of the tree assigned last") {
+TEST_CASE("gang_placement: the sizes of cells up to a level, of the tree assigned last") {
   const std::array<std::uint32_t, 4> fan_outs{3, 4, 2, 2};
   const std::vector<std::uint32_t> of_leaves{1, 2, 4, 16};
   level_sizes sizes;

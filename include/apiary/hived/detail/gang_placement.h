@@ -1,4 +1,4 @@
-// apiary/hived/detail/gang_place.h - the placement of a gang, and what other gangs lose for it.
+// apiary/hived/detail/gang_placement.h - the placement of a gang, and what other gangs lose for it.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -23,7 +23,7 @@ struct bound_leaf {
 };
 
 // A placement of a gang, and the gangs that lose leaves or cells for it.
-struct gang_place {
+struct gang_placement {
   vc_chain_id cluster{};  // not valid: the gang is opportunistic
   std::uint32_t chain = 0;
   std::vector<bound_leaf> leaves{};     // of all tasks, in the order of the task groups
