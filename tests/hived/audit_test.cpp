@@ -32,7 +32,7 @@ TEST_CASE("the audit of cells and gangs has all its parts") {
     notes.found = audit(notes.layout, notes.cells, notes.gangs);
   };
   const std::vector<damage> damages = {
-      {"tasks", "places for 3 leaves of 4", [](audit_scene& s) { s.record(1).leaves.pop_back(); }},
+      {"tasks", "lists 3 leaves; its tasks have 4", [](audit_scene& s) { s.record(1).leaves.pop_back(); }},
       {"bijection", "bound to RACK cell 0",
        [](audit_scene& s) { s.cluster(4).set_image(s.owner(4).cell, cell_id(0)); }},
       {"hidden", "is unhealthy and not bound",

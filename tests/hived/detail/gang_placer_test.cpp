@@ -161,7 +161,7 @@ TEST_CASE("classes that are not given are not used") {
   const std::vector<indexed_class> small{{4, 4}};
   const gang_fit::result too_large = placer.fit(c.index, small, gang_t{{1, 8}});
   CHECK(too_large.verdict == fit_verdict::does_not_fit);
-  REQUIRE(too_large.cut);
+  REQUIRE(too_large.shortage);
   CHECK(placer.fit(c.index, small, gang_t{{2, 2}}).verdict == fit_verdict::fits);
   placer.choose_nodes(c.index, rack_choice::fullest);
   CHECK(placer.nodes().size() == 1);
