@@ -56,14 +56,14 @@ class express_queue {
         ++e;
         continue;
       }
-      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> place, servers_.propose(e->job));
-      if (!place) {
+      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, servers_.propose(e->job));
+      if (!where) {
         blocked_since = std::min(blocked_since, e->since);
         ++e;
         continue;
       }
-      APIARY_RETURN_IF_ERROR(servers_.commit(e->job, *place));
-      actions.push_back({.job = e->job.job, .where = *place});
+      APIARY_RETURN_IF_ERROR(servers_.commit(e->job, *where));
+      actions.push_back({.job = e->job.job, .where = *where});
       actions.back().waited[delay_cause::capacity] = now - e->since;
       running_[e->job.job] = e->job;
       e = waiting_.erase(e);

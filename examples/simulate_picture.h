@@ -79,14 +79,14 @@ class gpu_picture {
   }
 
   // Records that a job of the tenant had these GPUs from `from` until before `until`.
-  void add(apiary::tenant_id tenant, const apiary::job_placement& place, apiary::time_ms from,
+  void add(apiary::tenant_id tenant, const apiary::job_placement& where, apiary::time_ms from,
            apiary::time_ms until) {
     if (from >= until) return;
     while (until > width_ * columns) halve();
     const auto first = static_cast<std::uint32_t>(from / width_);
     const auto last = static_cast<std::uint32_t>((until - 1) / width_);
     used_ = std::max(used_, last + 1);
-    for (const apiary::placement& p : place) {
+    for (const apiary::placement& p : where) {
       for (std::uint32_t left = p.gpu_mask; left != 0; left &= left - 1) {
         const std::uint32_t gpu =
             p.node.value * gpus_per_node_ + static_cast<std::uint32_t>(std::countr_zero(left));
@@ -172,12 +172,12 @@ class watched {
  private:
   struct stay {
     apiary::time_ms from = 0;
-    apiary::job_placement place{};  // empty while the job does not run
+    apiary::job_placement where{};  // empty while the job does not run
   };
   void end(apiary::job_id job, apiary::time_ms now) {
     stay& s = stays_[job.value];
-    picture_.add(jobs_[job.value].request.tenant, s.place, s.from, now);
-    s.place.clear();
+    picture_.add(jobs_[job.value].request.tenant, s.where, s.from, now);
+    s.where.clear();
   }
 
   Scheduler scheduler_;

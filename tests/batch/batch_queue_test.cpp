@@ -83,7 +83,7 @@ TEST_CASE("batch_queue: fifo waits, backfill passes, easy passes unless it delay
   CHECK(after_three(batch_options::rules::easy) == std::vector{job_id(0), job_id(3)});
 }
 
-TEST_CASE("batch_queue: whoever waits long enough is first, whatever the priorities") {
+TEST_CASE("batch_queue: a job that waits long enough is first, whatever the priorities") {
   batch_queue queue(gpus_of_any_kind(1), {.rule = batch_options::rules::fifo, .aging = 10});
   std::vector<job_action> actions;
   CHECK(queue.submit(wants(0, 1, max_time), 0).ok());
@@ -98,7 +98,7 @@ TEST_CASE("batch_queue: whoever waits long enough is first, whatever the priorit
   CHECK(started(actions) == std::vector{job_id(0), job_id(2), job_id(1), job_id(3)});
 }
 
-TEST_CASE("batch_queue: why each waited") {
+TEST_CASE("batch_queue: why each job waited") {
   // Two servers of two GPUs.
   batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(),
                     {.rule = batch_options::rules::easy});
@@ -121,7 +121,7 @@ TEST_CASE("batch_queue: why each waited") {
   CHECK(actions[4].waited.total() == 25);
 }
 
-TEST_CASE("batch_queue: what a host may send wrongly, and withdrawals") {
+TEST_CASE("batch_queue: wrong requests of the host, and jobs cancelled while they wait") {
   batch_queue queue(gpus_of_any_kind(2));
   std::vector<job_action> actions;
   CHECK(queue.submit(wants(0, 3, 1), 0).code() == absl::StatusCode::kInvalidArgument);
@@ -138,7 +138,7 @@ TEST_CASE("batch_queue: what a host may send wrongly, and withdrawals") {
   CHECK(queue.num_waiting() == 0);
 }
 
-TEST_CASE("batch_queue: every start is that of the line of time, ahead of no reservation") {
+TEST_CASE("batch_queue: every start is that of the naive queue, and delays no reservation") {
   const std::uint64_t seeds = apiary_test::scaled(1500U);
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     CAPTURE(seed);
@@ -205,7 +205,7 @@ struct reserved {
 
 }  // namespace
 
-TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative everyone's") {
+TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative that of every job") {
   std::uint64_t kept = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(3000U); ++seed) {
     CAPTURE(seed);
@@ -222,7 +222,7 @@ TEST_CASE("batch_queue: easy keeps the first job's reservation, conservative eve
   CHECK(kept > 0);
 }
 
-TEST_CASE("batch_queue: easy counts GPUs, easy_gpus keeps off the first one's place") {
+TEST_CASE("batch_queue: easy reserves a number of GPUs, easy_gpus particular ones") {
   // Of two servers of two GPUs each has one idle, and the first will be whole first, at 10.
   const auto split = [](batch_options::rules rule) {
     batch_queue queue(server_placer::create({.gpus = {2, 2}}).value(), {.rule = rule});
@@ -246,8 +246,7 @@ TEST_CASE("batch_queue: easy counts GPUs, easy_gpus keeps off the first one's pl
 
 namespace {
 
-// Whether easy_gpus reserves the first moment at which the first one has a place, asked tick by
-// tick.
+// Whether easy_gpus reserves the first time at which the first job fits, asked tick by tick.
 struct earliest_places {
   batch_queue<server_placer> queue;
   std::map<std::uint32_t, std::pair<job_request, time_ms>> ends{};  // of running jobs
@@ -290,7 +289,7 @@ struct earliest_places {
 
 }  // namespace
 
-TEST_CASE("batch_queue: easy_gpus keeps the earliest place of the first one, wherever it goes") {
+TEST_CASE("batch_queue: easy_gpus reserves the earliest time at which the first job fits") {
   std::uint64_t kept = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(1500U); ++seed) {
     CAPTURE(seed);
@@ -311,7 +310,7 @@ TEST_CASE("batch_queue: easy_gpus keeps the earliest place of the first one, whe
   CHECK(kept > 0);
 }
 
-TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone ends") {
+TEST_CASE("batch_queue: with broken servers and wrong estimates, every job ends") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -324,8 +323,8 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
     for (time_ms at = 0; at < 40; at += 1 + random.uniform(15)) {
       outages.push_back({node_id(random.uniform(2)), at, at + 1});  // one tick: never twice at once
     }
-    const auto slow = [](const timed_job&, const job_placement& place) -> std::uint32_t {
-      return full_speed / static_cast<std::uint32_t>(place.size());
+    const auto slow = [](const timed_job&, const job_placement& where) -> std::uint32_t {
+      return full_speed / static_cast<std::uint32_t>(where.size());
     };
     const auto all_ended = [&](auto&& queue) {
       std::uint64_t hash = 0;
@@ -353,7 +352,7 @@ TEST_CASE("batch_queue: broken servers, wrong estimates and places, and everyone
   }
 }
 
-TEST_CASE("conservative_queue: what starts late is booked until it ends, and given back once") {
+TEST_CASE("conservative_queue: a late start uses its GPUs until it ends, and releases them once") {
   conservative_queue queue(server_placer::create({.gpus = {4}}).value());
   std::vector<job_action> actions;
   const auto submit = [&](std::uint32_t job, time_ms estimate, time_ms now) {
@@ -377,7 +376,7 @@ TEST_CASE("conservative_queue: what starts late is booked until it ends, and giv
   CHECK(queue.reserved(job_id(3)) == 15);
 }
 
-TEST_CASE("conservative_queue: a start that is late makes nobody late who came before") {
+TEST_CASE("conservative_queue: a late start delays no job that arrived before") {
   conservative_queue queue(
       server_placer::create({.gpus = std::vector<std::uint32_t>(4, 1)}).value());
   std::vector<job_action> actions;
@@ -398,7 +397,7 @@ TEST_CASE("conservative_queue: a start that is late makes nobody late who came b
 }
 
 // What is promised and what runs, by the estimates, must fit at every moment, however late the host.
-TEST_CASE("conservative_queue: late hosts: never more promised than there is") {
+TEST_CASE("conservative_queue: late hosts: never more GPUs reserved than there are") {
   std::uint64_t waited = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(500U); ++seed) {
     CAPTURE(seed);

@@ -100,7 +100,7 @@ TEST_CASE("conservative_queue: a job beyond its estimate is taken to run as long
   CHECK(line.decide(12) == jobs_by_start{job_id(2)});
 }
 
-TEST_CASE("conservative_queue: what a broken server stops waits again, at its old place") {
+TEST_CASE("conservative_queue: the jobs of a broken server wait again, at their old position") {
   reserved_line line;
   line.submit(1, 1, 10, 0);
   line.submit(2, 3, 10, 0);

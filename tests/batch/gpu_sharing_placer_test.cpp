@@ -115,7 +115,7 @@ TEST_CASE("sharing_placer: what the servers can hold is what an empty cluster ta
 
 TEST_CASE("sharing_placer: random jobs: no GPU twice, a no only where servers alike have no room") {
   std::uint64_t refused = 0;
-  std::uint64_t wide = 0;
+  std::uint64_t multi_server = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
@@ -162,22 +162,22 @@ TEST_CASE("sharing_placer: random jobs: no GPU twice, a no only where servers al
           ++refused;
           continue;
         }
-        const job_placement& place = **where;
-        REQUIRE(placer.commit(r, place).ok());
-        wide += place.size() > 1 ? 1U : 0U;
-        for (std::size_t i = 0; i < place.size(); ++i) {
-          const placement& p = place[i];
-          REQUIRE((i == 0 || place[i - 1].node < p.node));
+        const job_placement& at = **where;
+        REQUIRE(placer.commit(r, at).ok());
+        multi_server += at.size() > 1 ? 1U : 0U;
+        for (std::size_t i = 0; i < at.size(); ++i) {
+          const placement& p = at[i];
+          REQUIRE((i == 0 || at[i - 1].node < p.node));
           REQUIRE((p.gpu_mask & ~idle[p.node.value]) == 0);
           REQUIRE(!bad[p.node.value]);
           idle[p.node.value] ^= p.gpu_mask;
         }
-        running[step] = place;
+        running[step] = at;
       }
       for (std::uint32_t n = 0; n < servers; ++n) {
         std::vector<job_id> here;
-        for (const auto& [job, place] : running) {
-          for (const placement& p : place)
+        for (const auto& [job, at] : running) {
+          for (const placement& p : at)
             if (p.node == node_id(n)) here.push_back(job_id(job));
         }
         REQUIRE(placer.jobs_on(node_id(n)) == here);
@@ -185,7 +185,7 @@ TEST_CASE("sharing_placer: random jobs: no GPU twice, a no only where servers al
     }
   }
   CHECK(refused > 0);
-  CHECK(wide > 0);
+  CHECK(multi_server > 0);
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ TEST_CASE("preemptive_queue: estimates that cannot be weighed are refused in wor
   }
 }
 
-TEST_CASE("preemptive_queue: who gives way to a job without a place goes on where it was") {
+TEST_CASE("preemptive_queue: a job is not suspended for one that does not fit even then") {
   preemptive_queue queue(server_placer::create({.gpus = {4, 4}}).value(),
                          {.rule = preemptive_options::rules::shortest_remaining});
   const auto decide = [&](time_ms now) {
@@ -255,7 +255,7 @@ TEST_CASE("preemptive_queue: the same of many jobs that run longer or shorter th
   CHECK(suspended > 0);
 }
 
-TEST_CASE("preemptive_queue: on servers and with broken ones everyone ends") {
+TEST_CASE("preemptive_queue: on servers, some of them broken, every job ends") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(200U); ++seed) {
     CAPTURE(seed);
     rng random(seed);

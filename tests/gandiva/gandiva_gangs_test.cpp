@@ -234,7 +234,7 @@ TEST_CASE("gandiva on hived: a guest moves, so that a node becomes whole") {
 // Audits after whatever changes something.
 struct audited_ground {
   using request = hived_backend::request;
-  using place = hived_backend::place;
+  using placement_type = hived_backend::placement_type;
 
   hived_backend inner;
 
@@ -254,17 +254,17 @@ struct audited_ground {
     if (!runs.ok() || !*runs) REQUIRE(inner.scheduler().hash() == before);
     return runs;
   }
-  place stop(job_id job) {
-    place was = inner.stop(job);
+  placement_type stop(job_id job) {
+    placement_type was = inner.stop(job);
     audit_now();
     return was;
   }
-  bool restart(const request& r, const place& where) {
+  bool restart(const request& r, const placement_type& where) {
     const bool runs = inner.restart(r, where);
     audit_now();
     return runs;
   }
-  place place_of(job_id job) const { return inner.place_of(job); }
+  placement_type placement_of(job_id job) const { return inner.placement_of(job); }
   void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
                std::vector<job_id>& moved) {
     const std::uint64_t before = inner.scheduler().hash();

@@ -74,9 +74,9 @@ TEST_CASE("hived_job_backend: a job is a gang of its priority") {
     std::uint32_t gpus = 0;
     for (const task_group& m : r.groups) gpus += m.tasks * m.gpus;
     CHECK(gpus == 3);
-    const job_placement place = backend.job_placement_of(backend.stop(job_id(5)));
-    REQUIRE(place.size() == 1);
-    CHECK(place[0].num_gpus() == 3);
+    const job_placement where = backend.job_placement_of(backend.stop(job_id(5)));
+    REQUIRE(where.size() == 1);
+    CHECK(where[0].num_gpus() == 3);
     CHECK(backend.empty());
   }
   CHECK(backend.entitled_gpus(tenant_id(0)) == 2);

@@ -89,7 +89,7 @@ TEST_CASE("gandiva on fgd: half a GPU moves, and whoever waits for a whole one s
     REQUIRE(g.submit(part(4, 1000), {}, 1, actions).ok());
     REQUIRE(g.finish(job_id(0), 2).ok());
     REQUIRE(g.finish(job_id(2), 2).ok());
-    REQUIRE(g.backend().place_of(job_id(1)) != g.backend().place_of(job_id(3)));
+    REQUIRE(g.backend().placement_of(job_id(1)) != g.backend().placement_of(job_id(3)));
     actions.clear();
     REQUIRE(g.tick(3, actions).ok());
     if (!movable) {
@@ -99,7 +99,7 @@ TEST_CASE("gandiva on fgd: half a GPU moves, and whoever waits for a whole one s
     REQUIRE(actions.size() == 2);
     CHECK(actions[0].what == task_verb::migrate);
     CHECK(actions[0].job == job_id(1));
-    CHECK(actions[0].where == g.backend().place_of(job_id(3)));
+    CHECK(actions[0].where == g.backend().placement_of(job_id(3)));
     CHECK(actions[1].what == task_verb::start);
     CHECK(actions[1].job == job_id(4));
   }
@@ -208,7 +208,7 @@ TEST_CASE("gandiva on fgd: random hosts: shares add up, each move is the best, t
         REQUIRE(moves <= limits.moves);
         REQUIRE(g.backend().scheduler().nodes() == nodes);
         REQUIRE(g.num_waiting() == jobs.size() - running.size());
-        for (const auto& [job, where] : running) REQUIRE(g.backend().place_of(job) == where);
+        for (const auto& [job, where] : running) REQUIRE(g.backend().placement_of(job) == where);
         if (twice == 0 && actions.empty() && limits.moves > 0) {  // nothing was left to gain
           std::vector<placed_task> tasks;
           for (const auto& [job, where] : running)

@@ -68,15 +68,15 @@ TEST_CASE_TEMPLATE("placer_backend: on a departure jobs come together, and only 
     for (std::uint32_t job = 0; job < 4; ++job) REQUIRE(g.start(job_of(job, 2), stopped).value());
     CHECK(!g.may_start(job_of(4, 1)));
     CHECK(!g.start(job_of(4, 1), stopped).value());
-    const node_id first = g.place_of(job_id(0))[0].node;
+    const node_id first = g.placement_of(job_id(0))[0].node;
     g.stop(job_id(1));
     g.stop(job_id(2));
-    REQUIRE(g.place_of(job_id(3))[0].node != first);
+    REQUIRE(g.placement_of(job_id(3))[0].node != first);
     // A move makes four idle GPUs of use to a job of four: two GPUs a GPU moved.
     std::vector<job_id> moved;
     g.improve(std::vector{job_id(0), job_id(3)}, {.moves = 4, .cost = 2 * cost}, moved);
     CHECK(moved == (cost == 999 ? std::vector{job_id(0)} : std::vector<job_id>()));
-    CHECK((g.place_of(job_id(0))[0].node == first) == moved.empty());
+    CHECK((g.placement_of(job_id(0))[0].node == first) == moved.empty());
     CHECK(stopped.empty());
   }
 }
@@ -90,7 +90,7 @@ TEST_CASE("placer_backend: a job over two servers moves to one, whatever that fr
   std::vector<job_id> moved;
   g.improve(std::vector{job_id(0)}, {.moves = 1, .cost = 1000}, moved);
   CHECK(moved == std::vector{job_id(0)});
-  CHECK(g.place_of(job_id(0)) == job_placement{{node_id(0), 15}});
+  CHECK(g.placement_of(job_id(0)) == job_placement{{node_id(0), 15}});
 }
 
 TEST_CASE("placer_backend: a price above all that can be counted is never paid") {
@@ -115,7 +115,7 @@ TEST_CASE("placer_backend: who ran on a server that broke may run on there") {
   CHECK(g.mark(node_id(2), false).code() == absl::StatusCode::kNotFound);
   const job_placement was = g.stop(job_id(0));
   CHECK(g.restart(job_of(0, 1), was));
-  CHECK(g.place_of(job_id(0)) == was);
+  CHECK(g.placement_of(job_id(0)) == was);
   std::vector<job_id> stopped;
   CHECK(!g.start(job_of(1, 5), stopped).ok());
   CHECK(g.start(job_of(1, 2), stopped).value());
@@ -148,8 +148,8 @@ TEST_CASE_TEMPLATE(
     placer_backend<Placer> g(placer_of<Placer>(spec, metric), spec, metric, trials);
     std::map<job_id, std::pair<job_request, job_placement>> jobs;
     job_id next{0};
-    const auto take = [&](const job_placement& place) {
-      for (const placement& p : place) idle[p.node.value] ^= p.gpu_mask;
+    const auto take = [&](const job_placement& where) {
+      for (const placement& p : where) idle[p.node.value] ^= p.gpu_mask;
     };
     for (std::uint32_t step = 0; step < 60; ++step) {
       if (random.uniform(2) == 0 && !jobs.empty()) {
@@ -166,7 +166,7 @@ TEST_CASE_TEMPLATE(
         REQUIRE((runs.ok() && *runs) == may);
         REQUIRE(stopped.empty());
         if (may) {
-          jobs[r.job] = {r, g.place_of(r.job)};
+          jobs[r.job] = {r, g.placement_of(r.job)};
           take(jobs[r.job].second);
         }
       }
@@ -207,7 +207,7 @@ TEST_CASE_TEMPLATE(
       std::vector<job_id> moved;
       g.improve(movable, limits, moved);
       REQUIRE(moved == expected);
-      for (const auto& [job, of] : jobs) REQUIRE(g.place_of(job) == of.second);
+      for (const auto& [job, of] : jobs) REQUIRE(g.placement_of(job) == of.second);
       for (std::uint32_t n = 0; n < idle.size(); ++n) {
         std::uint32_t mask = 0;
         for (std::uint32_t d = 0; d < spec.gpus[n]; ++d)

@@ -302,7 +302,7 @@ struct queue_of final : any_queue {
       REQUIRE(apiary_test::faults_of(h) == "");
       hived alone = h;  // owners without guests: none of these has kept an owner waiting
       hived all = h;
-      for (const auto& [job, place] : running)
+      for (const auto& [job, where] : running)
         if (find(job) == phase::sliced) REQUIRE(alone.finish(job).ok());
       hived_jobs adapter = hived_jobs::create(alone).value();
       for (const auto& [job, r] : jobs) {
@@ -351,8 +351,8 @@ struct careful_host {
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms t) {
     bad.insert(n);
     std::vector<job_id> here;
-    for (const auto& [job, place] : running) {
-      if (std::any_of(place.begin(), place.end(), [&](placement p) { return p.node == n; }))
+    for (const auto& [job, where] : running) {
+      if (std::any_of(where.begin(), where.end(), [&](placement p) { return p.node == n; }))
         here.push_back(job);
     }
     auto stopped = queue.mark_bad(n, t);
@@ -400,9 +400,9 @@ struct careful_host {
     }
     std::map<node_id, std::uint32_t> taken;
     bool sound = true;
-    for (const auto& [job, place] : running) {
+    for (const auto& [job, where] : running) {
       std::uint32_t gpus = 0;
-      for (const placement& p : place) {
+      for (const placement& p : where) {
         sound = sound && !bad.contains(p.node) && (taken[p.node] & p.gpu_mask) == 0;
         taken[p.node] |= p.gpu_mask;
         gpus += p.num_gpus();

@@ -153,7 +153,7 @@ TEST_CASE("philly: decisions as of a walk over all jobs, call by call") {
   CHECK(alone > 0);
 }
 
-TEST_CASE("philly: under a simulator, too, every place and delay is that of the walk") {
+TEST_CASE("philly: in a simulation, every placement and delay is that of the naive scheduler") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(100U); ++seed) {
     CAPTURE(seed);
     rng random(seed);

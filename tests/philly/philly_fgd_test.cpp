@@ -400,16 +400,16 @@ TEST_CASE("sharing_pool: the fewest servers, each the best by the score of those
       std::sort(idle.rbegin(), idle.rend());
       const std::uint32_t all = std::accumulate(idle.begin(), idle.end(), 0U);
       for (std::uint32_t gpus = 1; gpus <= all + 1; ++gpus) {
-        const job_placement place = pool.fit(among, gpus, among.size());
+        const job_placement where = pool.fit(among, gpus, among.size());
         if (gpus > all) {
-          REQUIRE(place.empty());
+          REQUIRE(where.empty());
           continue;
         }
-        REQUIRE(detail::gpus_of(place) == gpus);
+        REQUIRE(detail::gpus_of(where) == gpus);
         std::uint32_t left = gpus;
         std::size_t fewest = 0;
         for (; left > idle[fewest]; ++fewest) left -= idle[fewest];
-        REQUIRE(place.size() == fewest + 1);
+        REQUIRE(where.size() == fewest + 1);
         REQUIRE(pool.fit(among, gpus, static_cast<std::uint32_t>(fewest)).empty());
         if (fewest > 0) continue;
         const task_request whole{.gpus = gpus, .gpu_milli = whole_gpu};
@@ -420,7 +420,7 @@ TEST_CASE("sharing_pool: the fewest servers, each the best by the score of those
               score.score(pool.nodes(), n, whole) > score.score(pool.nodes(), *best, whole))
             best = n;
         }
-        REQUIRE(place.front().node == *best);
+        REQUIRE(where.front().node == *best);
       }
     }
   }

@@ -79,7 +79,7 @@ struct philly_host {
   [[nodiscard]] typename P::standing at(std::uint32_t job) const {
     return scheduler.find(job_id(job)).value();
   }
-  [[nodiscard]] const job_placement& place(std::uint32_t job) const { return last.at(job).where; }
+  [[nodiscard]] const job_placement& where(std::uint32_t job) const { return last.at(job).where; }
 };
 
 // A GPU of every server is taken by jobs 0, 1, 2, 3: no whole server is idle.
@@ -135,10 +135,10 @@ TEST_CASE_TEMPLATE("philly: small_philly jobs are packed, large ones go to the l
   philly_host<P> m(small_philly());
   m.submit(0, 1, 0);
   m.submit(1, 2, 0);
-  CHECK(m.place(0) == job_placement{{node_id(0), 1}});
-  CHECK(m.place(1) == job_placement{{node_id(0), 6}});
+  CHECK(m.where(0) == job_placement{{node_id(0), 1}});
+  CHECK(m.where(1) == job_placement{{node_id(0), 6}});
   m.submit(2, 5, 0);
-  CHECK(m.place(2) == job_placement{{node_id(2), 15}, {node_id(3), 1}});
+  CHECK(m.where(2) == job_placement{{node_id(2), 15}, {node_id(3), 1}});
 }
 
 TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time", P, philly,
@@ -154,7 +154,7 @@ TEST_CASE_TEMPLATE("philly: ACQUIRE to RUN when all is collected within the time
   CHECK(m.at(21).held == 0);
   m.finish(1, 159);
   CHECK(m.at(20) == typename P::standing{P::phase::run, job_locality::packed, 0, 8});
-  CHECK(m.place(20) == job_placement{{node_id(0), 15}, {node_id(1), 15}});
+  CHECK(m.where(20) == job_placement{{node_id(0), 15}, {node_id(1), 15}});
   CHECK(m.last.at(20).waited.total() == 149);
 }
 
@@ -168,7 +168,7 @@ TEST_CASE_TEMPLATE("philly: ACQUIRE to BACKOFF at the time, everything released,
   CHECK(m.at(20) == typename P::standing{P::phase::backoff, job_locality::packed, 1, 0});
   CHECK(m.scheduler.pool().idle() == 12);
   m.finish(0, 170);
-  m.finish(1, 170);  // a place is there, but it does not look
+  m.finish(1, 170);  // it would fit, but it backs off
   CHECK(m.at(20).phase == P::phase::backoff);
   m.decide(279);
   CHECK(m.at(20).phase == P::phase::backoff);
@@ -203,7 +203,7 @@ TEST_CASE_TEMPLATE("philly: locality relaxes step by step, after more tries than
       {P::phase::backoff, job_locality::one_rack, 2, 0},
       {P::phase::run, job_locality::anywhere, 0, 8}};
   CHECK(seen == expected);
-  CHECK(m.place(20).size() == 3);
+  CHECK(m.where(20).size() == 3);
 }
 
 TEST_CASE_TEMPLATE("philly: who never relaxes waits for a rack", P, philly, philly_by_score) {
@@ -341,7 +341,7 @@ TEST_CASE_TEMPLATE("philly: nothing is lent that would be taken back at once", P
   m.submit(3, 2, 3, 1);  // lent
   m.submit(4, 4, 4, 0);
   REQUIRE(m.scheduler.pool().idle(node_id(3)) == 2);
-  // One beyond its tenant's quota that would have a place, and one within that has none.
+  // A job beyond its tenant's quota that would fit, and one within it that does not.
   REQUIRE(m.scheduler.submit({.job = job_id(5), .tenant = tenant_id(1), .gpus = 2}, 10).ok());
   REQUIRE(m.scheduler.submit({.job = job_id(6), .tenant = tenant_id(0), .gpus = 4}, 10).ok());
   std::vector<job_action> actions;
@@ -525,7 +525,7 @@ struct audited {
     check_preemptions(std::move(running), actions);
     for (const job_action& a : actions) {
       if (a.what != job_action::verb::start) continue;
-      // A place obeys the locality that its job had.
+      // A placement obeys the locality that its job had.
       const std::optional<typename P::standing> s = p.find(a.job);
       if (!s || s->locality == job_locality::anywhere) continue;
       const job_request& r = jobs[a.job.value];

@@ -45,8 +45,8 @@ constexpr auto unseen = [](const simulation_event&) {};
 TEST_CASE("simulate: a job over two servers is slower, a start costs time") {
   const std::vector<timed_job> jobs{job(0, 3, 0, 100), job(1, 4, 5, 100)};
   batch_queue queue(servers({4, 4}, true), {.rule = batch_options::rules::fifo});
-  const auto speed = [](const timed_job&, const job_placement& place) -> std::uint32_t {
-    return place.size() == 1 ? 1000 : 300;
+  const auto speed = [](const timed_job&, const job_placement& where) -> std::uint32_t {
+    return where.size() == 1 ? 1000 : 300;
   };
   std::vector<simulation_event> log;
   const auto run = simulate(queue, jobs, {}, {.start_cost = 7}, speed,
@@ -60,9 +60,9 @@ TEST_CASE("simulate: a job over two servers is slower, a start costs time") {
   CHECK(log[1].gpus == 3);
   CHECK(log[1].nodes == 1);
   CHECK(log[5].what == simulation_event::kind::end);
-  const std::vector<timed_job> wide{job(0, 6, 0, 100)};
+  const std::vector<timed_job> two_servers{job(0, 6, 0, 100)};
   batch_queue alone(servers({4, 4}, true));
-  const auto slow = simulate(alone, wide, {}, {}, speed, unseen);
+  const auto slow = simulate(alone, two_servers, {}, {}, speed, unseen);
   CHECK(slow->jobs[0].ended == 334);  // the last tick is not full
 }
 

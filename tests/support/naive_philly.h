@@ -125,7 +125,7 @@ class naive_philly_over {
     const auto found = jobs_.find(job.value);
     if (found == jobs_.end()) return std::nullopt;
     const record& r = found->second;
-    return standing{r.at, r.locality, r.tries, apiary::detail::gpus_of(r.place)};
+    return standing{r.at, r.locality, r.tries, apiary::detail::gpus_of(r.where)};
   }
 
  private:
@@ -140,7 +140,7 @@ class naive_philly_over {
     std::uint32_t retries = 0;
     time_ms timer = apiary::max_time;
     time_ms started = 0;
-    apiary::job_placement place{};
+    apiary::job_placement where{};
     std::vector<apiary::node_id> aim{};
   };
 
@@ -153,7 +153,7 @@ class naive_philly_over {
   }
   [[nodiscard]] std::uint32_t collected(std::uint32_t tenant) const {
     const apiary::job_id job = collector_[tenant];
-    return job.valid() ? apiary::detail::gpus_of(jobs_.at(job.value).place) : 0;
+    return job.valid() ? apiary::detail::gpus_of(jobs_.at(job.value).where) : 0;
   }
   [[nodiscard]] std::uint32_t running(std::uint32_t tenant) const {
     return used_[tenant] - collected(tenant);
@@ -191,9 +191,9 @@ class naive_philly_over {
     begun_.push_back(r.request.job);
   }
   void release(record& r) {
-    used_[r.request.tenant.value] -= apiary::detail::gpus_of(r.place);
-    if (!r.place.empty()) places_.give(r.place);
-    r.place.clear();
+    used_[r.request.tenant.value] -= apiary::detail::gpus_of(r.where);
+    if (!r.where.empty()) places_.give(r.where);
+    r.where.clear();
     apiary::job_id& collector = collector_[r.request.tenant.value];
     if (collector == r.request.job) collector = {};
   }
@@ -214,13 +214,13 @@ class naive_philly_over {
   }
   [[nodiscard]] bool collect(record& r) {
     for (const apiary::node_id n : r.aim) {
-      const std::uint32_t missing = r.request.gpus - apiary::detail::gpus_of(r.place);
+      const std::uint32_t missing = r.request.gpus - apiary::detail::gpus_of(r.where);
       const std::uint32_t more = std::min(missing, places_.pool().idle(n));
       if (more == 0) continue;
-      places_.add(r.request.job, n, more, r.place);
+      places_.add(r.request.job, n, more, r.where);
       used_[r.request.tenant.value] += more;
     }
-    return apiary::detail::gpus_of(r.place) == r.request.gpus;
+    return apiary::detail::gpus_of(r.where) == r.request.gpus;
   }
   void start(record& r, const apiary::job_placement& more, time_ms now,
              std::vector<apiary::job_action>& actions) {
@@ -228,7 +228,7 @@ class naive_philly_over {
     if (!more.empty()) {
       release(r);
       places_.take(r.request.job, more);
-      r.place = more;
+      r.where = more;
       used_[r.request.tenant.value] += r.request.gpus;
     }
     apiary::job_id& collector = collector_[r.request.tenant.value];
@@ -241,7 +241,7 @@ class naive_philly_over {
     r.started = now;
     apiary::delays waited = r.clock.at(now);
     waited -= r.entered;
-    actions.push_back({apiary::job_action::verb::start, r.request.job, r.place, waited});
+    actions.push_back({apiary::job_action::verb::start, r.request.job, r.where, waited});
   }
   void start_all(bool lends, time_ms now, std::vector<apiary::job_action>& actions) {
     for (bool again = true; again;) {
@@ -254,13 +254,13 @@ class naive_philly_over {
                      failed.end();
         };
         while (record* const next = first_that(may)) {
-          const apiary::job_placement place = places_.look(next->request.gpus, next->locality);
-          if (place.empty()) {
+          const apiary::job_placement where = places_.look(next->request.gpus, next->locality);
+          if (where.empty()) {
             failed.emplace_back(next->request.gpus, next->locality);
             continue;
           }
           const std::uint32_t before = collected(next->request.tenant.value);
-          start(*next, place, now, actions);
+          start(*next, where, now, actions);
           again = again || collected(next->request.tenant.value) < before;
         }
       }
@@ -293,7 +293,7 @@ class naive_philly_over {
       const std::uint32_t owner = other->request.tenant.value;
       if (left[owner] <= options_.quotas[owner] || other->started == now) continue;
       left[owner] -= other->request.gpus;
-      candidates.push_back({other->request.job, other->started, other->place});
+      candidates.push_back({other->request.job, other->started, other->where});
     }
     std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
       return a.started != b.started ? a.started > b.started : a.job > b.job;

@@ -58,9 +58,9 @@ class batch_queue {
  public:
   // The start of the first job, by the estimates.
   struct reservation {
-    job_id job{};             // the first job
-    time_ms at = max_time;    // max_time: unknown
-    std::uint32_t spare = 0;  // GPUs that stay idle at that time
+    job_id job{};                  // the first job
+    time_ms at = max_time;         // max_time: unknown
+    std::uint32_t extra_gpus = 0;  // GPUs that stay idle at that time
     friend bool operator==(const reservation&, const reservation&) noexcept = default;
   };
 
@@ -107,17 +107,17 @@ class batch_queue {
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     jobs_.queues().begin_round();
     reserved_.reset();
-    while (const std::optional<detail::wait_queues::entry> first = jobs_.queues().first()) {
+    std::optional<detail::wait_queues::entry> first;
+    while ((first = jobs_.queues().first())) {
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*first, now, actions));
       if (!started) break;
     }
-    const std::optional<detail::wait_queues::entry> first = jobs_.queues().first();
     if (first && options_.rule == batch_options::rules::backfill) {
       APIARY_RETURN_IF_ERROR(fill(now, actions, [](std::uint32_t) { return max_time; }));
     } else if (first && options_.rule == batch_options::rules::easy) {
       reserved_ = reserve(*first, now);
       const auto longest = [&](std::uint32_t gpus) {
-        if (gpus <= reserved_->spare || reserved_->at == max_time) return max_time;
+        if (gpus <= reserved_->extra_gpus || reserved_->at == max_time) return max_time;
         return reserved_->at - now;
       };
       APIARY_RETURN_IF_ERROR(fill(now, actions, longest));
@@ -151,15 +151,10 @@ class batch_queue {
     return absl::OkStatus();
   }
 
-  // Starts the job if it fits; otherwise its GPU count has failed in this round.
+  // As job_records::start.
+  template <class Accept = detail::accept_any>
   [[nodiscard]] absl::StatusOr<bool> start(const detail::wait_queues::entry& e, time_ms now,
-                                           std::vector<job_action>& actions) {
-    return start(e, now, actions, [](const job_placement&) { return true; });
-  }
-  // The same, only if accept(placement).
-  template <class Accept>
-  [[nodiscard]] absl::StatusOr<bool> start(const detail::wait_queues::entry& e, time_ms now,
-                                           std::vector<job_action>& actions, Accept&& accept) {
+                                           std::vector<job_action>& actions, Accept&& accept = {}) {
     if (e.gpus > placer().idle_gpus()) return false;
     record& r = jobs_[e.job];
     APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions, accept));
@@ -175,7 +170,7 @@ class batch_queue {
     while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions));
       if (!started || !reserved_) continue;
-      if (jobs_[next->job].ends > reserved_->at) reserved_->spare -= next->gpus;
+      if (jobs_[next->job].ends > reserved_->at) reserved_->extra_gpus -= next->gpus;
     }
     return absl::OkStatus();
   }
@@ -189,7 +184,7 @@ class batch_queue {
       if (!end) return {e.job, max_time, 0};
       r.at = (std::max)(now, end->at.key);
     }
-    r.spare = static_cast<std::uint32_t>(idle + ends_.sum_to(r.at) - e.gpus);
+    r.extra_gpus = static_cast<std::uint32_t>(idle + ends_.sum_to(r.at) - e.gpus);
     return r;
   }
 
@@ -198,24 +193,24 @@ class batch_queue {
                                          std::vector<job_action>& actions) {
     Placer then = placer();  // becomes the state at the time of the reservation
     APIARY_ASSIGN_OR_RETURN(reserved_, reserve_gpus(first, now, then));
-    std::vector<std::uint32_t> in_the_way;  // GPU counts of jobs that would use reserved GPUs
+    std::vector<std::uint32_t> conflicting;  // GPU counts of jobs that would use reserved GPUs
     const auto longest = [&](std::uint32_t gpus) {
-      const auto end = in_the_way.end();
-      return std::find(in_the_way.begin(), end, gpus) == end ? max_time : reserved_->at - now;
+      const auto end = conflicting.end();
+      return std::find(conflicting.begin(), end, gpus) == end ? max_time : reserved_->at - now;
     };
     while (const auto next = jobs_.queues().first_that_may(placer().idle_gpus(), longest)) {
       const job_request& r = jobs_[next->job].request;
-      const auto accept = [&](const job_placement& place) {
+      const auto accept = [&](const job_placement& where) {
         if (add_time(now, r.estimate) <= reserved_->at) return true;
-        if (then.commit(r, place).ok()) {
-          reserved_->spare = then.idle_gpus();
+        if (then.commit(r, where).ok()) {
+          reserved_->extra_gpus = then.idle_gpus();
           return true;
         }
-        in_the_way.push_back(r.gpus);
+        conflicting.push_back(r.gpus);
         return false;
       };
       APIARY_ASSIGN_OR_RETURN(const bool started, start(*next, now, actions, accept));
-      if (started) in_the_way.clear();  // the placer may choose other GPUs now
+      if (started) conflicting.clear();  // the placer may choose other GPUs now
     }
     return absl::OkStatus();
   }
@@ -231,9 +226,9 @@ class batch_queue {
         APIARY_RETURN_IF_ERROR(then.finish(job_id(end->id)));
       }
       if (at < earliest) continue;
-      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> place, then.propose(r));
-      if (!place) continue;
-      APIARY_RETURN_IF_ERROR(then.commit(r, *place));
+      APIARY_ASSIGN_OR_RETURN(const std::optional<job_placement> where, then.propose(r));
+      if (!where) continue;
+      APIARY_RETURN_IF_ERROR(then.commit(r, *where));
       return reservation{e.job, at, then.idle_gpus()};
     }
     return reservation{e.job, max_time, 0};

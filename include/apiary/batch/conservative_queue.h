@@ -66,7 +66,7 @@ class conservative_queue {
     } else {
       jobs_.leave(*r, now);
       order_.erase(r->key, job.value);
-      withdraw(*r);
+      cancel_reservation(*r);
       moved_ = true;
     }
     jobs_.forget(job);
@@ -160,7 +160,7 @@ class conservative_queue {
     ends_.erase(r.ends, r.request.job.value);
     return absl::OkStatus();
   }
-  void withdraw(record& r) {
+  void cancel_reservation(record& r) {
     if (r.reserved == max_time) return;
     starts_.erase(r.reserved, r.request.job.value);
     profile_.give(r.reserved, add_time(r.reserved, r.request.estimate), r.request.gpus);
@@ -183,7 +183,7 @@ class conservative_queue {
     bool moved = false;
     for_each_waiting([&](record& r) {
       const time_ms before = r.reserved;
-      withdraw(r);
+      cancel_reservation(r);
       reserve(r, now);
       moved = moved || r.reserved != before;
     });
@@ -191,7 +191,7 @@ class conservative_queue {
   }
   // Makes the profile from the running jobs, and drops all reservations.
   void start_over(time_ms now) {
-    for_each_waiting([&](record& r) { withdraw(r); });
+    for_each_waiting([&](record& r) { cancel_reservation(r); });
     profile_ = detail::reservation_profile(placer().idle_gpus(), now);
     for (auto at = ends_.first(); at; at = ends_.next(at->key, at->id)) {
       if (at->key != max_time) profile_.give(at->key, max_time, at->weight);
@@ -202,7 +202,7 @@ class conservative_queue {
   [[nodiscard]] absl::Status start(record& r, time_ms now, std::vector<job_action>& actions) {
     APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
     if (!started) {
-      withdraw(r);
+      cancel_reservation(r);
       const time_ms change = profile_.next_change(now);
       if (change != max_time) reserve(r, change);
       moved_ = true;  // the next decide() tries again

@@ -79,31 +79,31 @@ class gpu_sharing_placer {
     if (plan.result == plan_result::wait) return std::nullopt;
     std::map<node_id, std::uint32_t> masks;
     for (const task_placement& p : plan.placements) masks[p.where.node] |= p.where.gpu_mask;
-    job_placement place;
-    for (const auto& [node, mask] : masks) place.push_back({node, mask});
-    return place;
+    job_placement where;
+    for (const auto& [node, mask] : masks) where.push_back({node, mask});
+    return where;
   }
-  // The job runs at `place`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
+  // The job runs at `where`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
   // number of GPUs than the job wants. kNotFound: no such server. kAborted: the GPUs are not idle.
-  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
+  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
     std::uint32_t gpus = 0;
-    for (const placement& p : place) gpus += p.num_gpus();
+    for (const placement& p : where) gpus += p.num_gpus();
     if (gpus != r.gpus || gpus == 0) {
       return absl::InvalidArgumentError(absl::StrCat("job ", r.job.value, " requests ", r.gpus,
                                                      " GPUs; the placement has ", gpus));
     }
-    if (place.size() == 1) {
-      APIARY_RETURN_IF_ERROR(scheduler_.commit(task(r.job, gpus), place[0]));
+    if (where.size() == 1) {
+      APIARY_RETURN_IF_ERROR(scheduler_.commit(task(r.job, gpus), where[0]));
     } else {
       topology_constraints gang;
-      std::vector<task_placement> places;
-      for (const placement& p : place) {
-        places.push_back({static_cast<std::uint32_t>(gang.groups.size()), p});
+      std::vector<task_placement> tasks;
+      for (const placement& p : where) {
+        tasks.push_back({static_cast<std::uint32_t>(gang.groups.size()), p});
         gang.groups.push_back({.tasks = 1, .gpus = p.num_gpus()});
       }
-      APIARY_RETURN_IF_ERROR(scheduler_.commit(r.job, gang, places));
+      APIARY_RETURN_IF_ERROR(scheduler_.commit(r.job, gang, tasks));
     }
-    running_.try_emplace(r.job.value, place);
+    running_.try_emplace(r.job.value, where);
     idle_ -= gpus;
     return absl::OkStatus();
   }
@@ -125,8 +125,8 @@ class gpu_sharing_placer {
   // The jobs on the server, ascending.
   [[nodiscard]] std::vector<job_id> jobs_on(node_id n) const {
     std::vector<job_id> jobs;
-    for (const auto& [job, place] : running_) {
-      if (std::any_of(place.begin(), place.end(), [&](placement p) { return p.node == n; }))
+    for (const auto& [job, where] : running_) {
+      if (std::any_of(where.begin(), where.end(), [&](placement p) { return p.node == n; }))
         jobs.emplace_back(job);
     }
     std::sort(jobs.begin(), jobs.end());

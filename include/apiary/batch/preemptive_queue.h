@@ -142,7 +142,7 @@ class preemptive_queue {
   struct record : detail::booked_job {  // the key is the GPU-time
     time_ms had = 0;                    // how long it ran before its last start
     time_ms started = 0;                // its last start
-    job_placement place{};              // where it runs or last ran
+    job_placement where{};              // where it runs or last ran
     bool stopped = false;               // this decide() stopped it; there is no action for that yet
   };
   static constexpr time_ms most_gpu_time = (time_ms{1} << 62) - 1;
@@ -214,12 +214,12 @@ class preemptive_queue {
   [[nodiscard]] absl::Status start(const detail::wait_queues::entry& e, time_ms now,
                                    std::vector<job_action>& actions) {
     record& r = jobs_[e.job];
-    if (r.stopped && jobs_.go_on(r, r.place, now)) {
+    if (r.stopped && jobs_.go_on(r, r.where, now)) {
       r.stopped = false;
     } else {
       APIARY_ASSIGN_OR_RETURN(const bool started, jobs_.start(r, now, actions));
       if (!started) return absl::OkStatus();
-      r.place = actions.back().where;
+      r.where = actions.back().where;
     }
     r.started = now;
     running_.insert(e.job, e.gpus, level_of(r));

@@ -65,25 +65,25 @@ class server_placer {
   // Where the job would run now; nullopt if it does not fit now. kInvalidArgument: as check(r).
   [[nodiscard]] absl::StatusOr<std::optional<job_placement>> propose(const job_request& r) const {
     APIARY_RETURN_IF_ERROR(check(r));
-    job_placement place = pool_.fit(pool_.servers(), r.gpus, max_servers(r.gpus));
-    if (place.empty()) return std::nullopt;
-    return place;
+    job_placement where = pool_.fit(pool_.servers(), r.gpus, max_servers(r.gpus));
+    if (where.empty()) return std::nullopt;
+    return where;
   }
-  // The job runs at `place`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
+  // The job runs at `where`. kAlreadyExists: the job runs. kInvalidArgument: no job id, or another
   // number of GPUs than the job wants. kAborted: the GPUs are not idle (any more).
-  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
+  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
     const std::string job = absl::StrCat("job ", r.job.value);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job to commit needs an id");
     if (running_.contains(r.job.value)) return absl::AlreadyExistsError(job + " runs already");
     std::uint32_t gpus = 0;
-    for (const placement& p : place) gpus += p.num_gpus();
+    for (const placement& p : where) gpus += p.num_gpus();
     if (gpus != r.gpus) {
       return absl::InvalidArgumentError(
           absl::StrCat(job, " requests ", r.gpus, " GPUs; the placement has ", gpus));
     }
-    if (!pool_.can_take(place)) return absl::AbortedError(job + ": its GPUs are not idle");
-    pool_.take(r.job, place);
-    running_.try_emplace(r.job.value, place);
+    if (!pool_.can_take(where)) return absl::AbortedError(job + ": its GPUs are not idle");
+    pool_.take(r.job, where);
+    running_.try_emplace(r.job.value, where);
     return absl::OkStatus();
   }
   // The job has ended. kNotFound: it does not run.

@@ -51,7 +51,7 @@ struct time_sharing_options {
 // | g.restart(r, w)      | runs r again at w, where it ran before stop(); false if another    |
 // |                      | job took w. Stopping jobs and restarting them in reverse order     |
 // |                      | changes nothing                                                    |
-// | g.place_of(j)        | where the running job j runs                                       |
+// | g.placement_of(j)    | where the running job j runs                                       |
 // | g.improve(jobs, limits, moved) | moves some of `jobs` (running, ascending), each at most  |
 // |                      | once, so that each move lowers the backend's measure; appends the  |
 // |                      | jobs that moved                                                    |
@@ -59,7 +59,7 @@ struct time_sharing_options {
 // | g.empty()            | whether no job runs                                                |
 template <class G>
 concept TimeSharingBackend = requires(G& g, const G& constant, const typename G::request& r,
-                                      const typename G::place& w, job_id j, node_id n,
+                                      const typename G::placement_type& w, job_id j, node_id n,
                                       std::span<const job_id> jobs,
                                       const time_sharing_options::move_limits& limits,
                                       std::vector<job_id>& appended) {
@@ -67,9 +67,9 @@ concept TimeSharingBackend = requires(G& g, const G& constant, const typename G:
   { constant.priority(r) } -> std::same_as<std::int32_t>;
   { g.start(r, appended) } -> std::same_as<absl::StatusOr<bool>>;
   { g.may_start(r) } -> std::same_as<bool>;
-  { g.stop(j) } -> std::same_as<typename G::place>;
+  { g.stop(j) } -> std::same_as<typename G::placement_type>;
   { g.restart(r, w) } -> std::same_as<bool>;
-  { constant.place_of(j) } -> std::same_as<typename G::place>;
+  { constant.placement_of(j) } -> std::same_as<typename G::placement_type>;
   { g.improve(jobs, limits, appended) } -> std::same_as<void>;
   { g.mark(n, true) } -> std::same_as<absl::Status>;
   { constant.empty() } -> std::same_as<bool>;
@@ -89,8 +89,8 @@ concept TimeSharingBackend = requires(G& g, const G& constant, const typename G:
 // | g.total_gpus()        | GPUs of the cluster, those of bad nodes included                  |
 template <class G>
 concept JobBackend = TimeSharingBackend<G> && std::same_as<typename G::request, job_request> &&
-    requires(G& g, const G& constant, const job_request& r, const typename G::place& w, tenant_id t,
-             node_id n) {
+    requires(G& g, const G& constant, const job_request& r, const typename G::placement_type& w,
+             tenant_id t, node_id n) {
   { g.check(r) } -> std::same_as<absl::Status>;
   { constant.job_placement_of(w) } -> std::convertible_to<job_placement>;
   { constant.entitled_gpus(t) } -> std::same_as<std::uint32_t>;

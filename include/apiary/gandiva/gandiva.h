@@ -21,12 +21,14 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -74,21 +76,14 @@ class gandiva {
   // cost below 0; a max_loss that is not in 1, ..., 1000; a threshold of 0.
   [[nodiscard]] static absl::StatusOr<gandiva> create(const gandiva_options& options) {
     APIARY_RETURN_IF_ERROR(options.servers.check());
-    if (options.quantum <= 0) {
-      return absl::InvalidArgumentError("quantum " + std::to_string(options.quantum) +
-                                        " ms; it must be above 0");
-    }
-    if (options.idle_period <= 0) {
-      return absl::InvalidArgumentError("idle period " + std::to_string(options.idle_period) +
-                                        " ms; it must be above 0");
-    }
+    APIARY_RETURN_IF_ERROR(detail::check_period("quantum", options.quantum));
+    APIARY_RETURN_IF_ERROR(detail::check_period("idle period", options.idle_period));
     if (options.migration_cost < 0 || options.migration_cost > max_time / 1000 ||
         options.max_loss == 0 || options.max_loss > 1000 || options.threshold == 0) {
-      return absl::InvalidArgumentError("migration cost " + std::to_string(options.migration_cost) +
-                                        " ms, max_loss " + std::to_string(options.max_loss) +
-                                        ", threshold " + std::to_string(options.threshold) +
-                                        "; the cost must not be below 0, max_loss must be 1 to "
-                                        "1000, the threshold above 0");
+      return absl::InvalidArgumentError(absl::StrCat(
+          "migration cost ", options.migration_cost, " ms, max_loss ", options.max_loss,
+          ", threshold ", options.threshold,
+          "; the cost must not be below 0, max_loss must be 1 to 1000, the threshold above 0"));
     }
     return gandiva(options);
   }
@@ -183,7 +178,7 @@ class gandiva {
       run_slice(node_id(n), true, now);
     }
     if (options_.packs) packing_.separate(jobs_);
-    if (options_.migrates && departed_) migration_.gather(jobs_, now);
+    if (options_.migrates && departed_) migration_.consolidate(jobs_, now);
     may_migrate_ = may_migrate_ || !touched.empty();
     if (options_.migrates && may_migrate_ && new_slice)
       may_migrate_ = migration_.defragment(jobs_, now);
@@ -252,16 +247,9 @@ class gandiva {
       if (!home.valid()) home = servers.tightest(gpus);
     }
     if (!home.valid()) {
-      if (const auto parts = servers.spread(gpus); !parts.empty()) {
+      if (const auto split = servers.spread(gpus); !split.empty()) {
         queue_.leave(r, now);
-        job_placement place;
-        for (const auto& [n, k] : parts) {
-          jobs_.free_grown(n, k);
-          place.push_back(pool().pick_idle(n, k));
-        }
-        std::sort(place.begin(), place.end(),
-                  [](placement a, placement b) { return a.node < b.node; });
-        jobs_.start_wide(r, std::move(place));
+        jobs_.start_multi_server(r, split);
         return true;
       }
       home = same;
@@ -308,8 +296,7 @@ class gandiva {
     detail::gandiva_job* follower = nullptr;
     if (const auto trial =
             anew && options_.packs ? packing_.choose(jobs_, n, waits_, runs_) : std::nullopt) {
-      leader = runs_[trial->second];
-      follower = waits_[trial->first];
+      std::tie(follower, leader) = *trial;
       if (follower->runs() && !leader->runs()) std::swap(leader, follower);  // saves a start
     }
     for (detail::gandiva_job* const r : waits_) {

@@ -44,8 +44,8 @@ APIARY_NAMESPACE_BEGIN
 template <JobPlacer Placer>
 class placer_backend {
  public:
-  using request = job_request;  // a job
-  using place = job_placement;  // servers and GPUs of a job
+  using request = job_request;           // a job
+  using placement_type = job_placement;  // servers and GPUs of a job
   // servers: the placer's. metric: the measure that moves lower; its tasks are whole GPUs without
   // CPU. Requires: nothing runs on the placer's servers, and no server is marked bad.
   placer_backend(Placer placer, const server_spec& servers, fragmentation metric,
@@ -111,7 +111,7 @@ class placer_backend {
     return true;
   }
   // See TimeSharingBackend.
-  [[nodiscard]] job_placement place_of(job_id job) const { return running_.at(job.value).where; }
+  [[nodiscard]] job_placement placement_of(job_id j) const { return running_.at(j.value).where; }
   // See TimeSharingBackend.
   void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
                std::vector<job_id>& moved) {

@@ -63,8 +63,8 @@ struct gang_moves {
 //        of each. A trial: also O(leaves of the gang * levels), and a copy for a guaranteed gang.
 class hived_backend {
  public:
-  using request = gang_request;           // a gang
-  using place = std::vector<task_place>;  // of each task, in the order of the task groups
+  using request = gang_request;                    // a gang
+  using placement_type = std::vector<task_place>;  // of each task, in the order of the task groups
   // Requires: nothing runs on the cluster.
   explicit hived_backend(hived scheduler, const gang_moves& moves = {})
       : scheduler_(std::move(scheduler)), moves_(moves) {}
@@ -99,18 +99,18 @@ class hived_backend {
     return true;
   }
   // See TimeSharingBackend.
-  place stop(job_id job) {
-    place was = place_of(job);
+  placement_type stop(job_id job) {
+    placement_type was = placement_of(job);
     APIARY_VERIFY(scheduler_.finish(job).ok());
     return was;
   }
   // Requires: an opportunistic gang.
-  bool restart(const gang_request& r, const place& where) {
+  bool restart(const gang_request& r, const placement_type& where) {
     APIARY_ASSERT(r.priority < 0);
     return scheduler_.recover(r, where).ok();
   }
   // See TimeSharingBackend.
-  [[nodiscard]] place place_of(job_id job) const {
+  [[nodiscard]] placement_type placement_of(job_id job) const {
     const gang_record* gang = scheduler_.find(job);
     APIARY_VERIFY(gang != nullptr);
     return scheduler_.tasks(*gang);
@@ -133,7 +133,7 @@ class hived_backend {
     const gang_record& gang = *scheduler_.find(job);
     if (gang.downgraded || (gang.guaranteed() && !moves_.guaranteed)) return false;
     const gang_request r = gang.request;
-    const place from = place_of(job);
+    const placement_type from = placement_of(job);
     if (r.priority >= 0) {
       hived trial = scheduler_;
       if (!leave(trial, r, from, cost)) return false;
@@ -147,7 +147,8 @@ class hived_backend {
   }
   // Ends the gang. Returns where it should run instead, if that pays.
   [[nodiscard]] std::optional<gang_plan> leave(hived& from_here, const gang_request& r,
-                                               const place& from, std::uint32_t cost) const {
+                                               const placement_type& from,
+                                               std::uint32_t cost) const {
     APIARY_VERIFY(from_here.finish(r.job).ok());
     absl::StatusOr<gang_plan> plan = from_here.propose(r);
     APIARY_VERIFY(plan.ok());
@@ -259,13 +260,13 @@ class hived_job_backend : public hived_backend {
     return hived_backend::start(jobs_.gang_of(r), stopped);
   }
   // Requires: an opportunistic job.
-  bool restart(const job_request& r, const place& where) {
+  bool restart(const job_request& r, const placement_type& where) {
     return hived_backend::restart(jobs_.gang_of(r), where);
   }
   // Errors as hived_jobs::fits_cells.
   [[nodiscard]] absl::Status check(const job_request& r) { return jobs_.fits_cells(r).status(); }
   // See JobBackend.
-  [[nodiscard]] job_placement job_placement_of(const place& w) const {
+  [[nodiscard]] job_placement job_placement_of(const placement_type& w) const {
     return hived_jobs::place(w);
   }
   // GPUs of the tenant's cells.

@@ -39,8 +39,8 @@ APIARY_NAMESPACE_BEGIN
 template <NodeScore Score>
 class gpu_sharing_backend {
  public:
-  using request = task_request;  // a task
-  using place = placement;       // node and GPUs of a task
+  using request = task_request;      // a task
+  using placement_type = placement;  // node and GPUs of a task
   // metric: the measure that moves lower. Requires: nothing runs on the scheduler's nodes.
   gpu_sharing_backend(gpu_sharing_scheduler<Score> scheduler, fragmentation metric)
       : scheduler_(std::move(scheduler)), moves_(std::move(metric)) {}
@@ -66,7 +66,7 @@ class gpu_sharing_backend {
   }
   // See TimeSharingBackend.
   placement stop(job_id job) {
-    const placement was = place_of(job);
+    const placement was = placement_of(job);
     APIARY_VERIFY(scheduler_.finish(job).ok());
     running_.erase(job.value);
     moves_.update(was.node);
@@ -85,7 +85,7 @@ class gpu_sharing_backend {
     return true;
   }
   // See TimeSharingBackend.
-  [[nodiscard]] placement place_of(job_id job) const {
+  [[nodiscard]] placement placement_of(job_id job) const {
     const std::optional<placement> where = scheduler_.find(job);
     APIARY_VERIFY(where);
     return *where;
@@ -94,7 +94,7 @@ class gpu_sharing_backend {
   void improve(std::span<const job_id> movable, const time_sharing_options::move_limits& limits,
                std::vector<job_id>& moved) {
     std::vector<detail::placed_task> tasks;
-    for (const job_id job : movable) tasks.push_back({running_.at(job.value), place_of(job)});
+    for (const job_id job : movable) tasks.push_back({running_.at(job.value), placement_of(job)});
     while (moved.size() < limits.moves) {
       const auto move = moves_.best(scheduler_.nodes(), tasks, limits.cost);
       if (!move) return;

@@ -24,25 +24,6 @@
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
-namespace detail {
-
-// What the host must do with a job of time_sharing.
-template <class Place>
-struct time_sharing_action {
-  // The kind of action.
-  enum class verb : std::uint8_t {
-    start,    // run the job at `where`, for the first time
-    suspend,  // stop the job and keep its progress; it waits
-    resume,   // run the job at `where`, from where it was suspended
-    migrate,  // suspend the job and resume it at `where`
-  };
-  verb what = verb::start;  // what to do
-  job_id job{};             // the job
-  Place where{};            // empty for suspend
-  friend bool operator==(const time_sharing_action&, const time_sharing_action&) = default;
-};
-
-}  // namespace detail
 
 // Suspends, resumes and migrates the requests of any backend: gangs of a HiveD cluster
 // (gandiva_gangs), tasks that share GPUs (gandiva_tasks). For jobs of whole GPUs use
@@ -60,8 +41,9 @@ struct time_sharing_action {
 template <TimeSharingBackend Backend>
 class time_sharing {
  public:
-  using request = typename Backend::request;                            // what the backend places
-  using action = detail::time_sharing_action<typename Backend::place>;  // what the host must do
+  using request = typename Backend::request;  // what the backend places
+  using action =
+      detail::time_sharing_action<typename Backend::placement_type>;  // what the host must do
   using job_options = time_sharing_options::job_options;  // what the host says of one job
   // What a job does.
   enum class phase : std::uint8_t { waits, runs };
@@ -70,9 +52,7 @@ class time_sharing {
   // kInvalidArgument: a quantum not above 0. kFailedPrecondition: a job runs on the backend.
   [[nodiscard]] static absl::StatusOr<time_sharing> create(Backend backend,
                                                            const time_sharing_options& options) {
-    if (options.quantum <= 0)
-      return absl::InvalidArgumentError("quantum " + std::to_string(options.quantum) +
-                                        " ms; it must be above 0");
+    APIARY_RETURN_IF_ERROR(detail::check_period("quantum", options.quantum));
     if (!backend.empty())
       return absl::FailedPreconditionError("the backend runs jobs that were not submitted here");
     return time_sharing(std::move(backend), options);
@@ -217,7 +197,7 @@ class time_sharing {
   void act(record& r, typename action::verb what, std::vector<action>& actions) {
     r.round = round_;
     actions.push_back({what, r.asked.job, {}});
-    if (what != action::verb::suspend) actions.back().where = backend_.place_of(r.asked.job);
+    if (what != action::verb::suspend) actions.back().where = backend_.placement_of(r.asked.job);
   }
   void suspended(record& r, std::vector<action>& actions) {
     r.pass = pass_of(r);
@@ -299,7 +279,7 @@ class time_sharing {
   }
   // Suspends jobs that ran more, so that this job can run; none if it cannot run even then.
   void displace(record& r, std::span<record* const> others, std::vector<action>& actions) {
-    std::vector<std::pair<record*, typename Backend::place>> moved;
+    std::vector<std::pair<record*, typename Backend::placement_type>> moved;
     bool runs = false;
     for (record* other : others) {
       if (runs || pass_of(*other) <= r.pass) break;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <apiary/container/weighted_tree.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 #include <apiary/gandiva/backend.h>
 #include <apiary/gandiva/detail/time_slice.h>
+#include <apiary/gandiva/detail/wait_queues.h>
 #include <apiary/gandiva/time_sharing.h>
 #include <apiary/model/job.h>
 #include <apiary/model/placement.h>
@@ -21,7 +21,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -76,8 +75,8 @@ class time_sharing_queue {
     added.request = r;
     added.guaranteed = backend().priority(r) >= 0;
     added.arrival = now;
-    begin_to_wait(added);
-    added.entered = queue_of(added).clock.at(now);
+    queues_.enter(added);
+    added.entered = queues_.clock(added, now);
     outside_.push_back(r.job);
     return absl::OkStatus();
   }
@@ -89,8 +88,8 @@ class time_sharing_queue {
       return absl::NotFoundError("there is no job " + std::to_string(job.value));
     now_ = now;
     record& r = found->second;
-    if (r.place.empty()) {
-      end_waiting(r);
+    if (r.where.empty()) {
+      queues_.leave(r);
     } else {
       release(r);
     }
@@ -107,16 +106,16 @@ class time_sharing_queue {
     set_health(n, false);
     std::vector<job_id> stopped;
     for (const auto& [job, r] : jobs_) {
-      if (std::any_of(r.place.begin(), r.place.end(), [&](placement p) { return p.node == n; }))
+      if (std::any_of(r.where.begin(), r.where.end(), [&](placement p) { return p.node == n; }))
         stopped.emplace_back(job);
     }
     std::sort(stopped.begin(), stopped.end());
     for (const job_id job : stopped) {
       record& r = jobs_.at(job.value);
       release(r);
-      begin_to_wait(r);
+      queues_.enter(r);
       r.reported.clear();
-      r.entered = queue_of(r).clock.at(now);
+      r.entered = queues_.clock(r, now);
       APIARY_RETURN_IF_ERROR(take_out(r, now));
       outside_.push_back(job);
     }
@@ -143,9 +142,7 @@ class time_sharing_queue {
     APIARY_RETURN_IF_ERROR(start_guaranteed(now));
     APIARY_RETURN_IF_ERROR(enter_others(now));
     report(now, actions);
-    for (auto& [key, q] : queues_) {
-      if (!q.jobs.empty()) q.clock.set(cause_of(key), now);
-    }
+    queues_.set_causes([&](const auto& queue) { return cause_of(queue); }, now);
     return absl::OkStatus();
   }
   // When decide() must be called although nothing happens.
@@ -154,7 +151,7 @@ class time_sharing_queue {
   [[nodiscard]] std::optional<phase> find(job_id job) const {
     const auto found = jobs_.find(job.value);
     if (found == jobs_.end()) return std::nullopt;
-    if (found->second.place.empty()) return phase::wait;
+    if (found->second.where.empty()) return phase::wait;
     return found->second.entitled ? phase::guaranteed : phase::sliced;
   }
   // Jobs that wait or run.
@@ -167,56 +164,28 @@ class time_sharing_queue {
   [[nodiscard]] const Backend& backend() const noexcept { return scheduler_.backend(); }
 
  private:
-  struct record {
-    job_request request{};
-    time_ms arrival = 0;
-    bool guaranteed = false;   // the backend gives it a priority of 0 or more
+  struct record : detail::queued_job {
     bool entitled = false;     // it runs on GPUs that its tenant is entitled to
     bool inside = false;       // time_sharing knows it
     bool acted = false;        // it is in acted_
-    job_placement place{};     // empty: it waits
+    job_placement where{};     // empty: it waits
     job_placement reported{};  // the same, as the host knows it
     delays entered{};          // reading of its queue's clock when it began to wait, for the host
   };
-  // Waiting jobs with the same number of GPUs; guaranteed jobs also have the same tenant.
-  struct queue {
-    weighted_tree jobs{};
-    delay_clock clock{};
-    bool failed = false;  // the first could not start as guaranteed, and nothing has changed since
-  };
-  using queue_key = std::tuple<bool, std::uint32_t, std::uint32_t>;  // guaranteed, tenant, GPUs
   explicit time_sharing_queue(time_sharing<Backend> scheduler) : scheduler_(std::move(scheduler)) {}
-  [[nodiscard]] queue& queue_of(const record& r) {
-    return queues_[{r.guaranteed, r.guaranteed ? r.request.tenant.value : 0, r.request.gpus}];
-  }
-  [[nodiscard]] static std::int64_t order_of(const record& r) noexcept {
-    return r.guaranteed ? r.arrival - r.request.priority * detail::slice_end_of_time : r.arrival;
-  }
-  void begin_to_wait(const record& r) {
-    queue& q = queue_of(r);
-    q.jobs.insert({order_of(r), r.request.job.value, 0});
-    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
-  }
-  void end_waiting(const record& r) {
-    queue& q = queue_of(r);
-    if (q.jobs.first()->id == r.request.job.value) q.failed = false;
-    q.jobs.erase(order_of(r), r.request.job.value);
-  }
-  void occupy(record& r, job_placement place) {
-    end_waiting(r);
-    r.place = std::move(place);
+  void occupy(record& r, job_placement where) {
+    queues_.leave(r);
+    r.where = std::move(where);
     used_ += r.request.gpus;
     if (r.entitled) used_by_[r.request.tenant.value] += r.request.gpus;
   }
   // GPUs are free: lets queues of the tenant try again; while a node is bad, all queues.
   void retry(const record& r) {
-    for (auto& [key, q] : queues_) {
-      if (bad_gpus_ > 0 || (r.entitled && std::get<1>(key) == r.request.tenant.value))
-        q.failed = false;
-    }
+    if (bad_gpus_ > 0) return queues_.retry(std::nullopt);
+    if (r.entitled) queues_.retry(r.request.tenant);
   }
   void release(record& r) {
-    r.place.clear();
+    r.where.clear();
     used_ -= r.request.gpus;
     if (r.entitled) used_by_[r.request.tenant.value] -= r.request.gpus;
     retry(r);
@@ -232,29 +201,16 @@ class time_sharing_queue {
     bad_[n.value] = !good;
     const std::uint32_t gpus = backend().gpus(n);
     bad_gpus_ = good ? bad_gpus_ - gpus : bad_gpus_ + gpus;
-    for (auto& [key, q] : queues_) q.failed = false;
-  }
-  // The queue of guaranteed jobs to try next, by its first job; null: none.
-  [[nodiscard]] queue* first_queue() {
-    queue* best = nullptr;
-    std::optional<weighted_tree::item> least;
-    for (auto at = queues_.lower_bound({true, 0, 0}); at != queues_.end(); ++at) {
-      queue& q = at->second;
-      if (q.failed) continue;
-      const std::optional<weighted_tree::item> first = q.jobs.first();
-      if (!first || (least && std::pair(least->key, least->id) < std::pair(first->key, first->id)))
-        continue;
-      best = &q;
-      least = first;
-    }
-    return best;
+    queues_.retry(std::nullopt);
   }
   // Starts the guaranteed jobs that can have GPUs of their tenant.
   [[nodiscard]] absl::Status start_guaranteed(time_ms now) {
-    while (queue* const next = first_queue()) {
-      record& r = jobs_.at(next->jobs.first()->id);
-      next->failed = !scheduler_.may_start(r.request);
-      if (next->failed) continue;
+    while (const std::optional<job_id> next = queues_.first_guaranteed()) {
+      record& r = jobs_.at(next->value);
+      if (!scheduler_.may_start(r.request)) {
+        queues_.fail(r);
+        continue;
+      }
       if (!r.inside) std::erase(outside_, r.request.job);
       APIARY_RETURN_IF_ERROR(take_out(r, now));
       r.entitled = true;
@@ -285,14 +241,14 @@ class time_sharing_queue {
       record& r = jobs_.at(a.job.value);
       if (!std::exchange(r.acted, true)) acted_.push_back(a.job);
       if (a.what == verb::migrate) {
-        r.place = backend().job_placement_of(a.where);
+        r.where = backend().job_placement_of(a.where);
         retry(r);
       } else if (a.what != verb::suspend) {
         occupy(r, backend().job_placement_of(a.where));
       } else {
         const bool was_entitled = r.entitled;
         release(r);
-        begin_to_wait(r);
+        queues_.enter(r);
         if (!was_entitled) continue;
         APIARY_RETURN_IF_ERROR(take_out(r, now));
         outside_.push_back(a.job);
@@ -305,29 +261,29 @@ class time_sharing_queue {
     for (const job_id job : acted_) {
       record& r = jobs_.at(job.value);
       r.acted = false;
-      if (r.reported.empty() || !r.place.empty()) continue;
+      if (r.reported.empty() || !r.where.empty()) continue;
       actions.push_back({job_action::verb::suspend, job, {}, {}});
-      r.entered = queue_of(r).clock.at(now);
+      r.entered = queues_.clock(r, now);
       r.reported.clear();
     }
     for (const bool starts : {false, true}) {
       for (const job_id job : acted_) {
         record& r = jobs_.at(job.value);
-        if (r.reported == r.place || r.reported.empty() != starts) continue;
+        if (r.reported == r.where || r.reported.empty() != starts) continue;
         delays waited;
         if (starts) {
-          waited = queue_of(r).clock.at(now);
+          waited = queues_.clock(r, now);
           waited -= r.entered;
         }
         const auto what = starts ? job_action::verb::start : job_action::verb::migrate;
-        actions.push_back({what, job, r.place, waited});
-        r.reported = r.place;
+        actions.push_back({what, job, r.where, waited});
+        r.reported = r.where;
       }
     }
     acted_.clear();
   }
-  [[nodiscard]] delay_cause cause_of(const queue_key& key) const {
-    const auto& [guaranteed, tenant, gpus] = key;
+  [[nodiscard]] delay_cause cause_of(const detail::time_sharing_wait_queues::key& queue) const {
+    const auto& [guaranteed, tenant, gpus] = queue;
     if (guaranteed) {
       const auto used = used_by_.find(tenant);
       const std::uint32_t free =
@@ -339,7 +295,7 @@ class time_sharing_queue {
 
   time_sharing<Backend> scheduler_;
   std::unordered_map<std::uint32_t, record> jobs_;
-  std::map<queue_key, queue> queues_;
+  detail::time_sharing_wait_queues queues_;
   std::vector<job_id> outside_;  // jobs that time_sharing does not know yet
   std::vector<job_id> acted_;    // jobs with changes that the host does not know yet
   std::vector<typename time_sharing<Backend>::action> done_;

@@ -184,7 +184,7 @@ class philly_scheduler {
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
-    const std::uint32_t held = detail::gpus_of(r->place);
+    const std::uint32_t held = detail::gpus_of(r->where);
     if (r->running) return standing{phase::run, r->locality, r->tries, held};
     const detail::philly_cycle& cycle = jobs_.queues().cycle();
     return standing{cycle.acquires(r->relaxed, now_) ? phase::acquire : phase::backoff, r->locality,
@@ -252,12 +252,12 @@ class philly_scheduler {
         };
         while (const std::optional<detail::philly_wait_queues::entry> next =
                    jobs_.queues().first_that(now, may)) {
-          const job_placement place = search.find(next->gpus, next->locality);
-          if (place.empty()) continue;
+          const job_placement where = search.find(next->gpus, next->locality);
+          if (where.empty()) continue;
           detail::philly_job& r = jobs_.at(next->job);
           const detail::philly_tenant& owner = jobs_.tenants()[r.request.tenant.value];
           const std::uint32_t collected = owner.collected;
-          jobs_.start(r, place, now, actions);
+          jobs_.start(r, where, now, actions);
           again = again || owner.collected < collected;  // collected GPUs are idle again
         }
       }
@@ -291,27 +291,11 @@ class philly_scheduler {
     const std::uint32_t gpus = r->request.gpus;
     const job_locality locality = r->locality;
     if (!may_preempt(r->request.tenant, gpus, locality)) return;
-    std::vector<detail::philly_candidate> candidates;
-    bool fresh = false;  // a job started at this time; it can be preempted later
-    for (const detail::philly_tenant& t : jobs_.tenants()) {
-      std::uint32_t left = t.running_gpus();
-      auto at = t.running.first();
-      for (; at && left > t.quota; at = t.running.next(at->key, at->id)) {
-        if (-at->key == now) {
-          fresh = true;
-          continue;
-        }
-        candidates.push_back({job_id(at->id), -at->key, jobs_.at(job_id(at->id)).place});
-        left -= static_cast<std::uint32_t>(at->weight);
-      }
-    }
-    std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-      return a.started != b.started ? a.started > b.started : a.job > b.job;
-    });
+    const auto [candidates, more_later] = jobs_.preemption_candidates(now);
     const std::vector<std::size_t> victims =
         detail::choose_victims(jobs_.search(), candidates, gpus, locality);
     if (victims.empty()) {
-      if (!fresh) jobs_.set_hopeless(gpus, locality);
+      if (!more_later) jobs_.set_hopeless(gpus, locality);
       return;
     }
     for (const std::size_t i : victims) {

@@ -156,8 +156,8 @@ class gpu_sharing_pool {
         left -= on_server.back();
       }
     }
-    job_placement place;
-    if (left > 0) return place;
+    job_placement where;
+    if (left > 0) return where;
     summary_bitset allowed(num_servers());
     std::uint32_t least = max_gpus_per_node + 1;  // the fewest idle GPUs of servers allowed so far
     for (const std::uint32_t k : on_server) {     // descending
@@ -169,19 +169,19 @@ class gpu_sharing_pool {
       }
       const absl::StatusOr<task_plan> plan = tasks_.propose(whole({}, k), allowed);
       APIARY_VERIFY(plan.ok() && plan->result == plan_result::bind);
-      place.push_back(plan->where);
+      where.push_back(plan->where);
       allowed.reset(plan->where.node.value);
     }
-    std::sort(place.begin(), place.end(), [](placement a, placement b) { return a.node < b.node; });
-    return place;
+    std::sort(where.begin(), where.end(), [](placement a, placement b) { return a.node < b.node; });
+    return where;
   }
   // k unused GPUs of a server. Requires: k <= idle(n).
   [[nodiscard]] placement pick_idle(node_id n, std::uint32_t k) const noexcept {
     return {n, nodes()[n].first_free_gpus(k)};
   }
   // Gives unused GPUs to a job, in addition to those that it has.
-  void take(job_id job, std::span<const placement> place) {
-    for (placement p : place) {
+  void take(job_id job, std::span<const placement> where) {
+    for (placement p : where) {
       std::uint32_t held = 0;
       for (std::uint32_t d = 0; d < gpus(p.node); ++d) {
         if (owner(p.node, d) == job) held |= std::uint32_t{1} << d;
@@ -194,8 +194,8 @@ class gpu_sharing_pool {
     }
   }
   // Frees the GPUs of a job on these servers.
-  void give(std::span<const placement> place) {
-    for (const placement& p : place) end_task(p);
+  void give(std::span<const placement> where) {
+    for (const placement& p : where) end_task(p);
   }
   // The job that has a GPU; not valid: none.
   [[nodiscard]] job_id owner(node_id n, std::uint32_t gpu) const noexcept {

@@ -25,8 +25,8 @@ APIARY_NAMESPACE_BEGIN
 // Runs a list of jobs under a scheduler until every job has ended or nothing more can happen. The
 // arguments alone determine all events and their digest.
 //
-// speed(job, place) -> std::uint32_t   the speed on these GPUs, in thousandths of full, not 0
-// speed(job, place, others)            the same beside these jobs (ascending), whenever they change
+// speed(job, where) -> std::uint32_t   the speed on these GPUs, in thousandths of full, not 0
+// speed(job, where, others)            the same beside these jobs (ascending), whenever they change
 // observe(event)                       called for each event
 //
 // Errors:   kInvalidArgument: a job is not numbered by arrival, has a negative arrival or no
@@ -56,12 +56,12 @@ template <JobScheduler Scheduler, class Speed, class Observer>
                 return scheduler.decide(now, actions);
               },
               [&] { return std::as_const(scheduler).wake(); },
-              [&](const timed_job& job, const job_placement& place,
+              [&](const timed_job& job, const job_placement& where,
                   std::span<const job_id> others) -> std::uint32_t {
                 if constexpr (neighbours_matter) {
-                  return speed(job, place, others);
+                  return speed(job, where, others);
                 } else {
-                  return speed(job, place);
+                  return speed(job, where);
                 }
               },
               [&](const simulation_event& event) { observe(event); }},

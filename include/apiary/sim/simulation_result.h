@@ -45,8 +45,8 @@ struct simulation_event {
     failure,    // a server broke
     repair,     // a server is healthy again
     migration,
-    resize,  // the job grew or shrank
-    pace     // another job came to the GPUs of the job, or left them
+    resize,       // the job grew or shrank
+    speed_change  // another job came to the GPUs of the job, or left them
   };
   kind what = kind::arrival;  // what happened
   time_ms at = 0;             // when it happened

@@ -38,9 +38,9 @@ class counted_gpus {
     if (r.gpus > idle_) return std::nullopt;
     return job_placement{{node_id(0), r.gpus}};
   }
-  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& place) {
+  [[nodiscard]] absl::Status commit(const job_request& r, const job_placement& where) {
     if (r.tenant == tenant_id(13)) return absl::AbortedError("not this tenant");
-    REQUIRE(place == job_placement{{node_id(0), r.gpus}});
+    REQUIRE(where == job_placement{{node_id(0), r.gpus}});
     idle_ -= r.gpus;
     REQUIRE(running_.try_emplace(r.job, r.gpus).second);
     return absl::OkStatus();
@@ -147,7 +147,7 @@ TEST_CASE("job_book: a job starts whole or not at all") {
   CHECK(actions[0].waited[delay_cause::capacity] == 15);
   CHECK(actions[0].waited.total() == 15);
 
-  // No place: its line has failed until the next round, and no other line.
+  // It does not fit: its queue has failed until the next round, and no other queue.
   enter_job(book, book_request(2, 3), 0, 30);
   enter_job(book, book_request(3, 2), 1, 30);
   CHECK(book.queues().first_that_may(8)->job == job_id(2));
@@ -159,7 +159,7 @@ TEST_CASE("job_book: a job starts whole or not at all") {
   book.queues().begin_round();
   CHECK(book.queues().first_that_may(8)->job == job_id(2));
 
-  // The placer's own errors, before and after it has named a place.
+  // The placer's own errors, before and after it has proposed a placement.
   job_request request = book_request(666, 1);
   numbered_job& hated = enter_job(book, request, 2, 31);
   CHECK(book.start(hated, 32, actions).status().code() == absl::StatusCode::kInternal);

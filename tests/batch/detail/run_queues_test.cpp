@@ -23,7 +23,7 @@ struct leveled_job {
   std::uint32_t gpus = 1;
   std::int64_t level = 0;
 
-  [[nodiscard]] std::int64_t place(std::int64_t shift) const {
+  [[nodiscard]] std::int64_t position(std::int64_t shift) const {
     return std::max<std::int64_t>(0, level + shift) * gpus;
   }
 };
@@ -72,9 +72,9 @@ TEST_CASE("run_lines: random changes as in a sorted list") {
         jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
       }
       std::sort(jobs.begin(), jobs.end(), [&](const leveled_job& a, const leveled_job& b) {
-        return std::pair(a.place(shift), a.job) > std::pair(b.place(shift), b.job);
+        return std::pair(a.position(shift), a.job) > std::pair(b.position(shift), b.job);
       });
-      const std::int64_t place = random.uniform(60);
+      const std::int64_t position = random.uniform(60);
       const job_id other(1000 * random.uniform(2));  // before or after all of them
       std::uint32_t all = 0;
       std::uint32_t before = 0;
@@ -83,14 +83,14 @@ TEST_CASE("run_lines: random changes as in a sorted list") {
         const std::optional<run_queues::entry> e = back.next();
         REQUIRE(e.has_value());
         REQUIRE(e->job == j.job);
-        REQUIRE(e->key == j.place(shift));
+        REQUIRE(e->key == j.position(shift));
         REQUIRE(e->gpus == j.gpus);
         all += j.gpus;
-        if (std::pair(j.place(shift), j.job) < std::pair(place, other)) before += j.gpus;
+        if (std::pair(j.position(shift), j.job) < std::pair(position, other)) before += j.gpus;
       }
       REQUIRE_FALSE(back.next());
       REQUIRE(lines.gpus() == all);
-      REQUIRE(lines.gpus_before(place, other) == before);
+      REQUIRE(lines.gpus_before(position, other) == before);
     }
   }
 }

@@ -35,7 +35,7 @@ struct wary_host {
   gandiva scheduler;
   std::vector<job_action> actions{};
   std::map<job_id, job_request> jobs{};
-  std::map<job_id, job_placement> places{};  // of those that run
+  std::map<job_id, job_placement> placements{};  // of those that run
   std::map<verb, int> counts{};
 
   explicit wary_host(const gandiva_options& options)
@@ -48,29 +48,29 @@ struct wary_host {
   }
   absl::Status finish(job_id job, time_ms now) {
     jobs.erase(job);
-    places.erase(job);
+    placements.erase(job);
     return scheduler.finish(job, now);
   }
   absl::StatusOr<std::vector<job_id>> mark_bad(node_id n, time_ms now) {
     auto stopped = scheduler.mark_bad(n, now);
     std::set<job_id> there;
-    for (const auto& [job, place] : places) {
-      for (const placement& p : place) {
+    for (const auto& [job, where] : placements) {
+      for (const placement& p : where) {
         if (p.node == n) there.insert(job);
       }
     }
     REQUIRE(std::set<job_id>(stopped->begin(), stopped->end()) == there);
     REQUIRE(std::is_sorted(stopped->begin(), stopped->end()));
-    for (const job_id job : there) places.erase(job);
+    for (const job_id job : there) placements.erase(job);
     return stopped;
   }
   absl::Status mark_healthy(node_id n, time_ms now) { return scheduler.mark_healthy(n, now); }
   time_ms wake() const { return scheduler.wake(); }
   std::uint32_t total_gpus() const { return scheduler.total_gpus(); }
 
-  static std::uint32_t gpus_of(const job_placement& place) {
+  static std::uint32_t gpus_of(const job_placement& where) {
     std::uint32_t sum = 0;
-    for (const placement& p : place) sum += p.num_gpus();
+    for (const placement& p : where) sum += p.num_gpus();
     return sum;
   }
   absl::Status decide(time_ms now, std::vector<job_action>& out) {
@@ -92,12 +92,12 @@ struct wary_host {
     return status;
   }
   void carry_out(const job_action& a) {
-    const bool ran = places.contains(a.job);
-    const job_placement before = ran ? places.at(a.job) : job_placement{};
+    const bool ran = placements.contains(a.job);
+    const job_placement before = ran ? placements.at(a.job) : job_placement{};
     const job_request& r = jobs.at(a.job);
     REQUIRE(ran == (a.what != verb::start && a.what != verb::pack));
     if (a.what == verb::suspend || a.what == verb::unpack) {
-      places.erase(a.job);
+      placements.erase(a.job);
       return;
     }
     const std::uint32_t gpus = gpus_of(a.where);
@@ -114,13 +114,13 @@ struct wary_host {
       REQUIRE(gpus == r.gpus);
       REQUIRE(a.where != before);
     }
-    places[a.job] = a.where;
+    placements[a.job] = a.where;
   }
   // No GPU has two jobs but packed pairs; what the scheduler says is what has been carried out.
   void check(const std::set<job_id>& seen) {
     std::map<std::pair<node_id, std::uint32_t>, std::vector<job_id>> on;
-    for (const auto& [job, place] : places) {
-      for (const placement& p : place) {
+    for (const auto& [job, where] : placements) {
+      for (const placement& p : where) {
         REQUIRE(scheduler.pool().healthy(p.node));
         for (std::uint32_t d = 0; d < scheduler.pool().gpus(p.node); ++d) {
           if ((p.gpu_mask >> d & 1) != 0) on[{p.node, d}].push_back(job);
@@ -134,20 +134,20 @@ struct wary_host {
       if (here.size() == 1) continue;
       REQUIRE(scheduler.find(here[0])->beside == here[1]);
       REQUIRE(scheduler.find(here[1])->beside == here[0]);
-      REQUIRE(places.at(here[0]) == places.at(here[1]));
+      REQUIRE(placements.at(here[0]) == placements.at(here[1]));
     }
     std::map<node_id, std::uint32_t> load;
     for (const auto& [job, r] : jobs) {
       const gandiva_state s = scheduler.find(job).value();
-      REQUIRE(places.contains(job) == (s.phase == gandiva::phase::run));
+      REQUIRE(placements.contains(job) == (s.phase == gandiva::phase::run));
       if (s.server.valid()) load[s.server] += r.gpus;
       if (s.phase == gandiva::phase::run && !s.server.valid()) {
-        REQUIRE(places.at(job).size() > 1);
-        for (const placement& p : places.at(job)) load[p.node] += p.num_gpus();
+        REQUIRE(placements.at(job).size() > 1);
+        for (const placement& p : placements.at(job)) load[p.node] += p.num_gpus();
       }
       if (s.phase == gandiva::phase::run && s.server.valid()) {
-        REQUIRE(places.at(job).size() == 1);
-        REQUIRE(places.at(job)[0].node == s.server);
+        REQUIRE(placements.at(job).size() == 1);
+        REQUIRE(placements.at(job)[0].node == s.server);
       }
       if (s.phase != gandiva::phase::suspended || seen.contains(job) || s.beside.valid()) continue;
       REQUIRE(r.gpus > scheduler.pool().idle(s.server));  // it would run
@@ -174,7 +174,7 @@ struct wary_host {
     return scheduler.find(job_id(job)).value();
   }
   [[nodiscard]] std::uint32_t gpus(std::uint32_t job) const {
-    return places.contains(job_id(job)) ? gpus_of(places.at(job_id(job))) : 0;
+    return placements.contains(job_id(job)) ? gpus_of(placements.at(job_id(job))) : 0;
   }
 };
 static_assert(JobScheduler<wary_host>);
@@ -225,21 +225,21 @@ TEST_CASE("gandiva: the eight published packings, five kept and three undone") {
     host.come(1, 1, 0);
     report(0, sliced, 50);
     host.tick(60);  // job 1 is not known yet: turns
-    CHECK(host.places.size() == 1);
+    CHECK(host.placements.size() == 1);
     CHECK(host.gpus(1) == 1);
     report(1, sliced, 110);
     host.tick(120);
-    CHECK(host.places.size() == 2);
+    CHECK(host.placements.size() == 2);
     CHECK(host.counts[verb::pack] == 1);
     report(0, packed / 2, 170);
     report(1, packed - packed / 2, 170);
     host.tick(180);
-    CHECK(host.places.size() == (kept ? 2 : 1));
+    CHECK(host.placements.size() == (kept ? 2 : 1));
     CHECK(host.counts[verb::unpack] == (kept ? 0 : 1));
     CHECK(host.scheduler.load(node_id(0)) == (kept ? 1 : 2));
     for (time_ms now = 240; now <= 1200; now += 60) host.tick(now);  // not tried again
     CHECK(host.counts[verb::pack] == 1);
-    CHECK(host.places.size() == (kept ? 2 : 1));
+    CHECK(host.placements.size() == (kept ? 2 : 1));
     host.go(0, 1201);
     CHECK(host.gpus(1) == 1);
     CHECK(!host.at(1).beside.valid());
@@ -252,7 +252,7 @@ TEST_CASE("gandiva: packing wants more jobs than GPUs, memory, and measurements"
     wary_host host({.servers = {.gpus = {gpus}}, .quantum = 60, .packs = true, .gpu_memory = 16});
     for (std::uint32_t j = 0; j < 3; ++j) host.come(j, 1, 0);
     for (time_ms now = 60; now < 1200; now += 60) {
-      for (const auto& [job, place] : host.places) {
+      for (const auto& [job, where] : host.placements) {
         if (measured) REQUIRE(host.scheduler.report(job, {100, memory, 10}, now).ok());
       }
       host.tick(now);
@@ -274,19 +274,19 @@ TEST_CASE("gandiva: a packed job gets a GPU of its own when there is one") {
   time_ms now = 0;
   while (host.scheduler.load(node_id(0)) == 3) {
     REQUIRE(now < 1200);
-    for (const auto& [job, place] : host.places) {
+    for (const auto& [job, where] : host.placements) {
       REQUIRE(host.scheduler.report(job, {100, 1, 10}, now).ok());
     }
     host.tick(now += 60);
   }
-  CHECK(host.places.size() == 3);
+  CHECK(host.placements.size() == 3);
   std::uint32_t alone = 0;
   while (host.at(alone).beside.valid()) ++alone;
   host.go(alone, now + 1);
   CHECK(host.actions.size() == 1);
   CHECK(host.actions[0].what == verb::migrate);
-  CHECK(host.places.size() == 2);
-  for (const auto& [job, place] : host.places) CHECK(!host.scheduler.find(job)->beside.valid());
+  CHECK(host.placements.size() == 2);
+  for (const auto& [job, where] : host.placements) CHECK(!host.scheduler.find(job)->beside.valid());
 }
 
 TEST_CASE("gandiva: servers with three of four unsubscribed GPUs are emptied, and it ends there") {
@@ -343,7 +343,7 @@ TEST_CASE("gandiva: a job over three servers comes together on departures") {
   wary_host host({.servers = {.gpus = {4, 4, 4}}, .quantum = 60, .migrates = true, .threshold = 4});
   for (std::uint32_t j = 0; j < 9; ++j) host.come(j, 1, 0);
   for (const std::uint32_t j : {0U, 4U, 5U}) host.go(j, 1);
-  const auto spans = [&] { return host.places.at(job_id(9)).size(); };
+  const auto spans = [&] { return host.placements.at(job_id(9)).size(); };
   host.come(9, 6, 2);
   CHECK(spans() == 3);
   host.go(1, 3);  // moved too lately
@@ -463,9 +463,9 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
     for (time_ms at = 20; at < 400 && random.uniform(2) == 0; at += 40) {
       outages.push_back({node_id(random.uniform(2)), at, at + 30});
     }
-    const auto speed = [&](const timed_job& job, const job_placement& place,
+    const auto speed = [&](const timed_job& job, const job_placement& where,
                            std::span<const job_id> others) -> std::uint32_t {
-      const std::uint32_t gpus = wary_host::gpus_of(place);
+      const std::uint32_t gpus = wary_host::gpus_of(where);
       if (others.empty()) return 1000 * (gpus + 1) / (job.request.gpus + 1);
       REQUIRE(others.size() == 1);
       const std::uint32_t wanted =
@@ -479,7 +479,7 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
       std::map<job_id, std::uint32_t> speeds{};
       using wary_host::wary_host;
       absl::Status decide(time_ms now, std::vector<job_action>& out) {
-        for (const auto& [job, place] : places) {
+        for (const auto& [job, where] : placements) {
           const std::uint64_t rate = std::uint64_t{speeds.at(job)} * 7;
           REQUIRE(
               scheduler.report(job, {(*utilization)[job.value], (*memory)[job.value], rate}, now)

@@ -28,7 +28,7 @@ TEST_CASE("gandiva_jobs: a job takes its turn, and its pass is the time that it 
   s.decide(3, [&] { s.jobs.start(s.at(1), {s.jobs.pool().pick_idle(first_server, 2)}); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::start);
-  CHECK(s.actions[0].where == s.at(1).place);
+  CHECK(s.actions[0].where == s.at(1).where);
   CHECK(s.actions[0].waited[delay_cause::order] == 3);
   CHECK(s.at(1).runs());
   CHECK(s.owned_by(1) == 2);
@@ -54,7 +54,7 @@ TEST_CASE("gandiva_jobs: a job that shrinks and is stopped in one decision only 
   s.decide(2, [&] { s.jobs.free_grown(first_server, 1); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::shrink);
-  CHECK(s.actions[0].where == s.at(1).place);
+  CHECK(s.actions[0].where == s.at(1).where);
   CHECK(s.owned_by(1) == 3);
   s.decide(3, [&] {
     s.jobs.free_grown(first_server, 2);
@@ -74,7 +74,7 @@ TEST_CASE("gandiva_jobs: a follower runs and stops with its leader, on its GPUs"
   s.decide(1, [&] { s.jobs.pack(s.at(1), s.at(2)); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::pack);
-  CHECK(s.at(2).place == s.at(1).place);
+  CHECK(s.at(2).where == s.at(1).where);
   CHECK(s.jobs.followers() == std::set<job_id>{job_id(2)});
   CHECK(s.owned_by(1) == 2);
   CHECK(s.owned_by(2) == 0);
@@ -123,12 +123,12 @@ TEST_CASE("gandiva_jobs: a job migrates, to one server or over several") {
   CHECK(s.owned_by(1) == 3);
   s.decide(2, [&] { s.jobs.migrate(s.at(1), {{first_server, 1}, {second_server, 2}}); });
   CHECK(!s.at(1).home.valid());
-  CHECK(s.jobs.wide() == std::set<job_id>{job_id(1)});
+  CHECK(s.jobs.multi_server() == std::set<job_id>{job_id(1)});
   CHECK(s.jobs.servers().pinned(first_server) == 1);
   CHECK(s.jobs.servers().pinned(second_server) == 2);
   s.jobs.leave(s.at(1), 3);
   CHECK(s.at(1).phase == gandiva_phase::queued);
-  CHECK(s.jobs.wide().empty());
+  CHECK(s.jobs.multi_server().empty());
   CHECK(s.jobs.servers().pinned(second_server) == 0);
   CHECK(s.owned_by(1) == 0);
 }
@@ -136,10 +136,7 @@ TEST_CASE("gandiva_jobs: a job migrates, to one server or over several") {
 TEST_CASE("gandiva_jobs: a job starts over several servers that have so many idle") {
   apiary_test::gandiva_scene s;
   gandiva_job& r = s.jobs.add({.job = job_id(1), .gpus = 6}, 0);
-  s.decide(0, [&] {
-    s.jobs.start_wide(
-        r, {s.jobs.pool().pick_idle(first_server, 4), s.jobs.pool().pick_idle(second_server, 2)});
-  });
+  s.decide(0, [&] { s.jobs.start_multi_server(r, {{first_server, 4}, {second_server, 2}}); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == job_verb::start);
   CHECK(s.owned_by(1) == 6);

@@ -28,7 +28,7 @@ namespace {
 
 struct small_cluster {
   std::vector<server_capacity> servers{};
-  std::vector<resident> jobs{};
+  std::vector<running_job> jobs{};
 };
 
 // The free GPUs of servers as free cells: a server with f of them is one of level f - 1. So
@@ -72,8 +72,8 @@ std::size_t in_use(const std::vector<server_capacity>& servers) {
 }
 void carry_out(small_cluster& c, const migration& m) {
   REQUIRE(m.to.size() == 1);
-  const auto job =
-      std::find_if(c.jobs.begin(), c.jobs.end(), [&](const resident& r) { return r.job == m.job; });
+  const auto job = std::find_if(c.jobs.begin(), c.jobs.end(),
+                                [&](const running_job& r) { return r.job == m.job; });
   REQUIRE(job != c.jobs.end());
   REQUIRE(m.to[0].gpus == job->gpus);
   REQUIRE(c.servers[m.to[0].server].free >= job->gpus);
@@ -124,7 +124,7 @@ std::vector<migration> naive_defragment(small_cluster c, std::uint32_t threshold
     if (from == ~0U) return moves;
     left_alone.insert(from);
     std::set<std::pair<std::int64_t, std::uint32_t>> order;
-    for (const resident& r : c.jobs) {
+    for (const running_job& r : c.jobs) {
       if (r.server == from && r.movable && !moved.contains(r.job))
         order.emplace(-std::int64_t{r.gpus}, r.job.value);
     }
@@ -176,7 +176,7 @@ std::size_t check_defragmentation(small_cluster c, std::uint32_t threshold,
   }
   if (!typical.empty()) return total;
   // It stopped because each server in use has less than the threshold free or a job that stays.
-  for (const resident& r : c.jobs) {
+  for (const running_job& r : c.jobs) {
     const server_capacity& own = c.servers[r.server];
     if (own.free < threshold || !r.movable) continue;
     for (std::uint32_t s = 0; s < c.servers.size(); ++s) {
@@ -304,12 +304,12 @@ TEST_CASE("migrate: a scattered job comes together where it fits, where it has m
   };
   using shares = std::vector<gpus_on_server>;
   const shares now{{0, 1}, {1, 2}, {2, 1}};
-  CHECK(gather(free({0, 0, 0, 3}), now) == shares{{0, 1}, {3, 3}});
-  CHECK(gather(free({0, 2, 0, 4}), now) == shares{{1, 4}});  // rather than all over there
-  CHECK(gather(free({0, 1, 0, 3}), now) == shares{{0, 1}, {1, 3}});
-  CHECK(gather(free({0, 1, 0, 1}), now) == shares{{0, 1}, {1, 3}});
-  CHECK(gather(free({0, 0, 0, 1}), now).empty());
-  CHECK(gather(free({4, 4, 4, 4}), shares{{2, 4}}).empty());  // is together
+  CHECK(consolidate(free({0, 0, 0, 3}), now) == shares{{0, 1}, {3, 3}});
+  CHECK(consolidate(free({0, 2, 0, 4}), now) == shares{{1, 4}});  // rather than all over there
+  CHECK(consolidate(free({0, 1, 0, 3}), now) == shares{{0, 1}, {1, 3}});
+  CHECK(consolidate(free({0, 1, 0, 1}), now) == shares{{0, 1}, {1, 3}});
+  CHECK(consolidate(free({0, 0, 0, 1}), now).empty());
+  CHECK(consolidate(free({4, 4, 4, 4}), shares{{2, 4}}).empty());  // is together
 }
 
 TEST_CASE("migrate: the fewest servers of all sets of servers") {
@@ -337,7 +337,7 @@ TEST_CASE("migrate: the fewest servers of all sets of servers") {
       for (std::uint32_t s = 0; s < n; ++s) sum += (set >> s & 1) != 0 ? room[s] : 0;
       if (sum >= gpus) fewest = std::min(fewest, static_cast<std::size_t>(std::popcount(set)));
     }
-    const std::vector<gpus_on_server> to = gather(servers, now);
+    const std::vector<gpus_on_server> to = consolidate(servers, now);
     REQUIRE(to.empty() == (fewest >= now.size()));
     if (to.empty()) continue;
     ++gathered;

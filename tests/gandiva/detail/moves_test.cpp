@@ -27,19 +27,17 @@ TEST_CASE("gandiva_migration: a job over two servers comes together once it has 
   gandiva_scene s({4, 4, 2});
   s.running(1, 2, one);
   s.jobs.add({.job = job_id(2), .gpus = 4}, 0);
-  s.decide(0, [&] {
-    s.jobs.start_wide(s.at(2), {s.jobs.pool().pick_idle(one, 2), s.jobs.pool().pick_idle(two, 2)});
-  });
-  s.decide(9, [&] { moves.gather(s.jobs, 9); });
+  s.decide(0, [&] { s.jobs.start_multi_server(s.at(2), {{one, 2}, {two, 2}}); });
+  s.decide(9, [&] { moves.consolidate(s.jobs, 9); });
   CHECK(s.actions.empty());
-  s.decide(10, [&] { moves.gather(s.jobs, 10); });
+  s.decide(10, [&] { moves.consolidate(s.jobs, 10); });
   REQUIRE(s.actions.size() == 1);
   CHECK(s.actions[0].what == verb::migrate);
   CHECK(s.actions[0].job == job_id(2));
   CHECK(s.at(2).home == two);
   CHECK(s.at(2).moved == 10);
   CHECK(s.owned_by(2) == 4);
-  s.decide(99, [&] { moves.gather(s.jobs, 99); });
+  s.decide(99, [&] { moves.consolidate(s.jobs, 99); });
   CHECK(s.actions.empty());
 }
 
@@ -49,12 +47,10 @@ TEST_CASE("gandiva_migration: what others have is not gathered on") {
   s.running(1, 1, one);
   s.running(3, 1, two);
   s.jobs.add({.job = job_id(2), .gpus = 4}, 0);
-  s.decide(0, [&] {
-    s.jobs.start_wide(s.at(2), {s.jobs.pool().pick_idle(one, 2), s.jobs.pool().pick_idle(two, 2)});
-  });
-  s.decide(5, [&] { moves.gather(s.jobs, 5); });
+  s.decide(0, [&] { s.jobs.start_multi_server(s.at(2), {{one, 2}, {two, 2}}); });
+  s.decide(5, [&] { moves.consolidate(s.jobs, 5); });
   CHECK(s.actions.empty());
-  CHECK(s.jobs.wide().contains(job_id(2)));
+  CHECK(s.jobs.multi_server().contains(job_id(2)));
 }
 
 TEST_CASE(

@@ -43,7 +43,10 @@ struct crowded {
   indices choose() {
     const std::vector<gandiva_job*> waiting{&s.at(3), &s.at(4)};
     const std::vector<gandiva_job*> running{&s.at(1), &s.at(2)};
-    return packing.choose(s.jobs, one, waiting, running);
+    const auto pair = packing.choose(s.jobs, one, waiting, running);
+    if (!pair) return std::nullopt;
+    return std::pair(std::size_t{pair->first->request.job.value - 3},
+                     std::size_t{pair->second->request.job.value - 1});
   }
   // Job 3 runs beside job 1, each at so much of what it does alone.
   void pack(std::uint64_t leader_rate, std::uint64_t guest_rate) {
@@ -85,9 +88,9 @@ TEST_CASE("gandiva_packing: the least used job that waits beside the least used 
     CHECK(c.choose() == indices({1, 1}));
     c.s.at(4).request.priority = 1;
     CHECK(c.choose() == indices({1, 0}));
-    c.s.at(1).place[0].gpu_mask = 7;
+    c.s.at(1).where[0].gpu_mask = 7;
     CHECK(!c.choose());
-    c.s.at(1).place[0].gpu_mask = 3;
+    c.s.at(1).where[0].gpu_mask = 3;
   }
   SUBCASE("not one that is packed, or that this decision has acted on") {
     c.pack(0, 0);

@@ -1,4 +1,4 @@
-// apiary/tests/gandiva/detail/queue_test.cpp - who waits for a server is asked by arrival, and told why.
+// apiary/tests/gandiva/detail/queue_test.cpp - jobs that wait for a server are tried by arrival, and know why they wait.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/ids.h>

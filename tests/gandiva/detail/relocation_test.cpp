@@ -234,7 +234,7 @@ TEST_CASE("gandiva: a host that is late all the time gives turns all the same") 
   }
 }
 
-TEST_CASE("gandiva: why a job waited: no GPUs, no place for them, not its turn") {
+TEST_CASE("gandiva: a job waits for capacity, fragmentation or its time slice") {
   host h({2, 2});
   h.come(0, 2, 1);
   h.come(1, 2, 2);

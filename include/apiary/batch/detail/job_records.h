@@ -31,6 +31,11 @@ struct booked_job {
   bool running = false;
 };
 
+// Accepts every placement.
+struct accept_any {
+  constexpr bool operator()(const job_placement&) const noexcept { return true; }
+};
+
 // Keeps the jobs of a queue, the wait queues and the placer consistent. The queue decides which job
 // starts when. Cost: a call O(log waiting jobs), and what the placer takes.
 template <JobPlacer Placer, class Record>
@@ -74,30 +79,26 @@ class job_records {
   delays leave(const Record& r, time_ms now) {
     return queues_.leave(r.request, r.key, r.entered, now);
   }
-  // Starts a waiting job if it fits now. If not, returns false: its GPU count fails in this round.
-  [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now,
-                                           std::vector<job_action>& actions) {
-    return start(r, now, actions, [](const job_placement&) { return true; });
-  }
-  // The same, only if accept(placement).
-  template <class Accept>
+  // Starts a waiting job if it fits now and accept(placement) is true; returns whether it has. If it
+  // does not fit, its GPU count fails in this round.
+  template <class Accept = accept_any>
   [[nodiscard]] absl::StatusOr<bool> start(Record& r, time_ms now, std::vector<job_action>& actions,
-                                           Accept&& accept) {
-    APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> place, placer_.propose(r.request));
-    if (!place) {
+                                           Accept&& accept = {}) {
+    APIARY_ASSIGN_OR_RETURN(std::optional<job_placement> where, placer_.propose(r.request));
+    if (!where) {
       queues_.fail(r.request.gpus);
       return false;
     }
-    if (!accept(*place)) return false;
-    APIARY_RETURN_IF_ERROR(placer_.commit(r.request, *place));
+    if (!accept(*where)) return false;
+    APIARY_RETURN_IF_ERROR(placer_.commit(r.request, *where));
     const delays waited = leave(r, now);
     r.running = true;
-    actions.push_back({job_action::verb::start, r.request.job, *std::move(place), waited});
+    actions.push_back({job_action::verb::start, r.request.job, *std::move(where), waited});
     return true;
   }
-  // A waiting job runs at `place` again, without an action; false, and no change, if it cannot.
-  [[nodiscard]] bool go_on(Record& r, const job_placement& place, time_ms now) {
-    if (!placer_.commit(r.request, place).ok()) return false;
+  // A waiting job runs at `where` again, without an action; false, and no change, if it cannot.
+  [[nodiscard]] bool go_on(Record& r, const job_placement& where, time_ms now) {
+    if (!placer_.commit(r.request, where).ok()) return false;
     leave(r, now);
     r.running = true;
     return true;

@@ -55,11 +55,11 @@ class run_queues {
     }
   }
   // The GPUs of all jobs before this position >= 0 and id, which no job has.
-  [[nodiscard]] std::uint32_t gpus_before(std::int64_t place, job_id job) const noexcept {
-    std::int64_t sum = place > 0 ? below_.sum() : below_.sum_to(job.value);
+  [[nodiscard]] std::uint32_t gpus_before(std::int64_t position, job_id job) const noexcept {
+    std::int64_t sum = position > 0 ? below_.sum() : below_.sum_to(job.value);
     for (const auto& [gpus, jobs] : queues_) {
-      const std::int64_t level = place / gpus - shift_;
-      sum += place % gpus == 0 ? jobs.sum_to(level, job.value) : jobs.sum_to(level);
+      const std::int64_t level = position / gpus - shift_;
+      sum += position % gpus == 0 ? jobs.sum_to(level, job.value) : jobs.sum_to(level);
     }
     return static_cast<std::uint32_t>(sum);
   }
@@ -81,7 +81,7 @@ class run_queues {
         if (c.next && (last == nullptr || before(*last, c))) last = &c;
       }
       if (last == nullptr) return std::nullopt;
-      const entry found{job_id(last->next->id), place(*last),
+      const entry found{job_id(last->next->id), position(*last),
                         static_cast<std::uint32_t>(last->next->weight)};
       last->next = last->jobs->previous(last->next->key, last->next->id);
       return found;
@@ -93,11 +93,11 @@ class run_queues {
       std::uint32_t gpus;  // 0: the jobs in below_
       std::optional<weighted_tree::item> next;
     };
-    [[nodiscard]] std::int64_t place(const cursor& c) const noexcept {
+    [[nodiscard]] std::int64_t position(const cursor& c) const noexcept {
       return c.gpus == 0 ? 0 : (c.next->key + shift_) * c.gpus;
     }
     [[nodiscard]] bool before(const cursor& a, const cursor& b) const noexcept {
-      return place(a) != place(b) ? place(a) < place(b) : a.next->id < b.next->id;
+      return position(a) != position(b) ? position(a) < position(b) : a.next->id < b.next->id;
     }
 
     std::int64_t shift_;

@@ -33,7 +33,7 @@ struct gandiva_job {
   time_ms key = 0;  // its arrival
   gandiva_phase phase = gandiva_phase::queued;
   node_id home{};         // its server; not valid if it is queued or runs on several servers
-  job_placement place{};  // while it runs
+  job_placement where{};  // while it runs
   std::int64_t pass = 0;  // slice_pass(), without what it runs now
   time_ms since = 0;      // when it last began to run, or to wait for a time slice
   delays waited{};        // since it came or last stopped, until it was last queued or suspended
@@ -51,7 +51,7 @@ struct gandiva_job {
   [[nodiscard]] bool profiled() const noexcept { return alone.rate > 0; }
   [[nodiscard]] std::uint32_t num_gpus() const noexcept {
     std::uint32_t sum = 0;
-    for (const placement& p : place) sum += p.num_gpus();
+    for (const placement& p : where) sum += p.num_gpus();
     return sum;
   }
 };
@@ -81,7 +81,7 @@ class gandiva_jobs {
   [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
   // Packed followers; jobs on several servers. Ascending.
   [[nodiscard]] const std::set<job_id>& followers() const noexcept { return followers_; }
-  [[nodiscard]] const std::set<job_id>& wide() const noexcept { return wide_; }
+  [[nodiscard]] const std::set<job_id>& multi_server() const noexcept { return multi_server_; }
   // Requires: there is no job of this id.
   gandiva_job& add(const job_request& r, time_ms now) {
     gandiva_job& job = jobs_[r.job.value];
@@ -127,39 +127,40 @@ class gandiva_jobs {
     });
   }
   // Starts the job, and its follower if it has one. Requires: it does not run; the GPUs are idle.
-  void start(gandiva_job& r, job_placement place) {
-    servers_.pool().take(r.request.job, place);
-    run(r, job_action::verb::start, std::move(place));
-    if (r.follower.valid()) run(at(r.follower), job_action::verb::pack, r.place);
+  void start(gandiva_job& r, job_placement where) {
+    servers_.pool().take(r.request.job, where);
+    run(r, job_action::verb::start, std::move(where));
+    if (r.follower.valid()) run(at(r.follower), job_action::verb::pack, r.where);
   }
-  // Starts the job on several servers. Requires: it is on none; the GPUs are idle.
-  void start_wide(gandiva_job& r, job_placement place) {
-    for (const placement& p : place) pin(r, p, true);
-    wide_.insert(r.request.job);
-    start(r, std::move(place));
+  // Starts the job on unsubscribed GPUs of several servers. Requires: it is on none.
+  void start_multi_server(gandiva_job& r, const gpus_by_server& on) {
+    job_placement where = pick(on);
+    for (const placement& p : where) pin(r, p, true);
+    multi_server_.insert(r.request.job);
+    start(r, std::move(where));
   }
   // Suspends the job, and its follower if it has one. Requires: it runs and has a home.
   void suspend(gandiva_job& r) {
-    servers_.pool().give(r.place);
+    servers_.pool().give(r.where);
     halt(r, job_action::verb::suspend);
     if (r.follower.valid()) halt(at(r.follower), job_action::verb::suspend);
   }
   // Takes the job off its servers without an action, and queues it.
   void leave(gandiva_job& r, time_ms now) {
     if (r.follower.valid()) {
-      gandiva_job& heir = at(r.follower);
+      gandiva_job& follower = at(r.follower);
       if (r.runs()) {
-        servers_.pool().give(r.place);
-        servers_.pool().take(heir.request.job, r.place);
+        servers_.pool().give(r.where);
+        servers_.pool().take(follower.request.job, r.where);
       }
-      unlink(r, heir);
+      unlink(r, follower);
     } else if (r.leader.valid()) {
       unlink(at(r.leader), r);
     } else if (r.runs()) {
-      servers_.pool().give(r.place);
+      servers_.pool().give(r.where);
     }
-    if (wide_.erase(r.request.job) == 1) {
-      for (const placement& p : r.place) pin(r, p, false);
+    if (multi_server_.erase(r.request.job) == 1) {
+      for (const placement& p : r.where) pin(r, p, false);
     }
     edit(r, [&] {
       if (r.runs()) {
@@ -170,7 +171,7 @@ class gandiva_jobs {
       r.since = now;
       r.phase = gandiva_phase::queued;
       r.home = {};
-      r.place.clear();
+      r.where.clear();
     });
   }
   // Shrinks jobs that have grown until `gpus` are idle. Requires: idle and grown GPUs are enough.
@@ -179,14 +180,14 @@ class gandiva_jobs {
     if (idle >= gpus) return;
     for (const resize& change : resized(elastic(n), gpus - idle, false)) {
       gandiva_job& r = at(change.job);
-      std::uint32_t mask = r.place[0].gpu_mask;
+      std::uint32_t mask = r.where[0].gpu_mask;
       while (static_cast<std::uint32_t>(std::popcount(mask)) > change.gpus) {
         mask ^= std::bit_floor(mask);
       }
-      const job_placement rest{{n, r.place[0].gpu_mask ^ mask}};
-      servers_.pool().give(rest);
-      r.place[0].gpu_mask = mask;
-      emit(r, {job_action::verb::shrink, r.request.job, r.place, {}});
+      const job_placement freed{{n, r.where[0].gpu_mask ^ mask}};
+      servers_.pool().give(freed);
+      r.where[0].gpu_mask = mask;
+      emit(r, {job_action::verb::shrink, r.request.job, r.where, {}});
       touched_.push_back(n);
     }
   }
@@ -204,47 +205,43 @@ class gandiva_jobs {
   void enlarge(gandiva_job& r, std::uint32_t gpus) {
     const job_placement more{pool().pick_idle(r.home, gpus - r.num_gpus())};
     servers_.pool().take(r.request.job, more);
-    r.place[0].gpu_mask |= more[0].gpu_mask;
-    emit(r, {job_action::verb::grow, r.request.job, r.place, {}});
+    r.where[0].gpu_mask |= more[0].gpu_mask;
+    emit(r, {job_action::verb::grow, r.request.job, r.where, {}});
   }
   // Migrates the job to so many GPUs of each server, as many as it asked for; undoes its packing.
   // Requires: it runs and has no follower; these GPUs are unsubscribed or its own.
-  void migrate(gandiva_job& r, const std::vector<std::pair<node_id, std::uint32_t>>& to) {
+  void migrate(gandiva_job& r, const gpus_by_server& to) {
     if (r.leader.valid()) {
       unlink(at(r.leader), r);
     } else {
-      servers_.pool().give(r.place);
+      servers_.pool().give(r.where);
     }
-    if (wide_.erase(r.request.job) == 1) {
-      for (const placement& p : r.place) pin(r, p, false);
+    if (multi_server_.erase(r.request.job) == 1) {
+      for (const placement& p : r.where) pin(r, p, false);
     }
-    job_placement place;
-    for (const auto& [n, gpus] : to) {
-      free_grown(n, gpus);
-      place.push_back(pool().pick_idle(n, gpus));
-    }
-    servers_.pool().take(r.request.job, place);
-    const bool alone = place.size() == 1;
-    edit(r, [&] { r.home = alone ? place[0].node : node_id(); });
+    job_placement where = pick(to);
+    servers_.pool().take(r.request.job, where);
+    const bool alone = where.size() == 1;
+    edit(r, [&] { r.home = alone ? where[0].node : node_id(); });
     if (!alone) {
-      for (const placement& p : place) pin(r, p, true);
-      wide_.insert(r.request.job);
+      for (const placement& p : where) pin(r, p, true);
+      multi_server_.insert(r.request.job);
     }
-    r.place = place;
+    r.where = where;
     r.moved = now_;
-    touched_.push_back(place[0].node);
-    emit(r, {job_action::verb::migrate, r.request.job, std::move(place), {}});
+    touched_.push_back(where[0].node);
+    emit(r, {job_action::verb::migrate, r.request.job, std::move(where), {}});
   }
   // Starts or migrates the follower on the GPUs of the leader, on the same server. Requires:
   // neither is packed, both asked for the same number of GPUs, and the leader runs on so many.
   void pack(gandiva_job& leader, gandiva_job& follower) {
     if (follower.runs()) {
-      servers_.pool().give(follower.place);
-      follower.place = leader.place;
+      servers_.pool().give(follower.where);
+      follower.where = leader.where;
       follower.moved = now_;
-      emit(follower, {job_action::verb::migrate, follower.request.job, follower.place, {}});
+      emit(follower, {job_action::verb::migrate, follower.request.job, follower.where, {}});
     } else {
-      run(follower, job_action::verb::pack, leader.place);
+      run(follower, job_action::verb::pack, leader.where);
     }
     follower.leader = leader.request.job;
     leader.follower = follower.request.job;
@@ -276,6 +273,17 @@ class gandiva_jobs {
     return {r.home, r.request.gpus, r.kept ? 0 : r.request.gpus,
             r.phase == gandiva_phase::suspended && !r.leader.valid(), false};
   }
+  // So many GPUs of each server, ascending; jobs that have grown there shrink if necessary.
+  [[nodiscard]] job_placement pick(const gpus_by_server& from) {
+    job_placement picked;
+    for (const auto& [n, gpus] : from) {
+      free_grown(n, gpus);
+      picked.push_back(pool().pick_idle(n, gpus));
+    }
+    std::sort(picked.begin(), picked.end(),
+              [](placement a, placement b) { return a.node < b.node; });
+    return picked;
+  }
   // Changes a job and what the servers know of it.
   template <class Change>
   void edit(gandiva_job& r, Change&& change) {
@@ -288,22 +296,23 @@ class gandiva_jobs {
   }
   // Takes or releases the GPUs of a job on one of its several servers.
   void pin(const gandiva_job& r, const placement& p, bool comes) {
-    const gandiva_claim part{p.node, r.request.gpus, p.num_gpus(), false, true};
-    servers_.change(r.request.job, comes ? gandiva_claim{} : part, comes ? part : gandiva_claim{});
+    const gandiva_claim on_server{p.node, r.request.gpus, p.num_gpus(), false, true};
+    servers_.change(r.request.job, comes ? gandiva_claim{} : on_server,
+                    comes ? on_server : gandiva_claim{});
     touched_.push_back(p.node);
   }
-  void run(gandiva_job& r, job_action::verb what, job_placement place) {
+  void run(gandiva_job& r, job_action::verb what, job_placement where) {
     delays waited = std::exchange(r.waited, {});
     waited[delay_cause::order] += now_ - r.since;
     edit(r, [&] { r.phase = gandiva_phase::run; });
-    r.place = std::move(place);
+    r.where = std::move(where);
     r.since = r.moved = now_;
-    emit(r, {what, r.request.job, r.place, waited});
+    emit(r, {what, r.request.job, r.where, waited});
   }
   void halt(gandiva_job& r, job_action::verb what) {
     r.pass += slice_pass(now_ - r.since, r.request.weight);
     r.since = now_;
-    r.place.clear();
+    r.where.clear();
     edit(r, [&] { r.phase = gandiva_phase::suspended; });
     emit(r, {what, r.request.job, {}, {}});
   }
@@ -324,7 +333,7 @@ class gandiva_jobs {
   gandiva_servers servers_;
   std::unordered_map<std::uint32_t, gandiva_job> jobs_;
   std::set<job_id> followers_;
-  std::set<job_id> wide_;
+  std::set<job_id> multi_server_;
   std::vector<node_id> touched_;
   std::vector<job_action>* actions_ = nullptr;  // between begin() and end()
   std::uint64_t decision_ = 0;

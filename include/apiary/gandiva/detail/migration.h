@@ -37,8 +37,8 @@ struct gpus_on_server {
   std::uint32_t gpus = 0;
   friend constexpr bool operator==(gpus_on_server, gpus_on_server) noexcept = default;
 };
-// A job on one server.
-struct resident {
+// A running job on one server.
+struct running_job {
   job_id job{};
   std::uint32_t server = 0;
   std::uint32_t gpus = 1;
@@ -98,12 +98,11 @@ class move_gains {
 // first), each server at most once. It moves each job at most once, the largest first (ties: by
 // id), to the server where it gains most (ties: the fewest free GPUs, then the first) among those
 // in use that fit it and have no more free GPUs than its own. A job that gains nowhere stays.
-//           destinations; a move's gain is measured, with typical tasks by FGD's measure.
-// Requires: each healthy server has the GPUs of its residents beside its free ones; at most 32 GPUs
-//           a server; threshold > 0. Residents of broken servers stay.
+// Requires: each healthy server has the GPUs of its jobs beside its free ones; at most 32 GPUs a
+//           server; threshold > 0. Jobs of broken servers stay.
 // Cost:     O(servers + jobs log jobs), and for each move O(log64 servers) a number of GPUs.
 [[nodiscard]] inline std::vector<migration> defragment(std::span<const server_capacity> servers,
-                                                       std::span<const resident> jobs,
+                                                       std::span<const running_job> jobs,
                                                        std::uint32_t threshold,
                                                        const move_gains& gains = {}) {
   constexpr std::uint32_t most = buddy_fragmentation::max_levels;
@@ -117,8 +116,8 @@ class move_gains {
     free[s] = servers[s].free;
     if (free[s] < servers[s].gpus) by_free[free[s]].set(s);
   }
-  std::vector<resident> order(jobs.begin(), jobs.end());
-  std::sort(order.begin(), order.end(), [](const resident& a, const resident& b) {
+  std::vector<running_job> order(jobs.begin(), jobs.end());
+  std::sort(order.begin(), order.end(), [](const running_job& a, const running_job& b) {
     if (a.server != b.server) return a.server < b.server;
     return a.gpus != b.gpus ? a.gpus > b.gpus : a.job < b.job;
   });
@@ -135,8 +134,9 @@ class move_gains {
   for (std::uint32_t f = most; f >= threshold; --f) {  // free GPUs of those left alone only grow
     for (std::uint32_t from = sources[f].find_first(); from < n; from = sources[f].find_first()) {
       sources[f].reset(from);
-      auto at = std::lower_bound(order.begin(), order.end(), from,
-                                 [](const resident& r, std::uint32_t s) { return r.server < s; });
+      auto at =
+          std::lower_bound(order.begin(), order.end(), from,
+                           [](const running_job& r, std::uint32_t s) { return r.server < s; });
       for (; at != order.end() && at->server == from; ++at) {
         if (!at->movable) continue;
         move_gain most_gain;
@@ -166,8 +166,8 @@ class move_gains {
 // Model:    "Gandiva" (OSDI 2018), §3.2: on departures, jobs on several servers migrate to fewer.
 // Requires: `now` names servers once each, ascending.
 // Cost:     O(servers log servers); `servers` may be only those with free GPUs and the job's own.
-[[nodiscard]] inline std::vector<gpus_on_server> gather(std::span<const server_capacity> servers,
-                                                        std::span<const gpus_on_server> now) {
+[[nodiscard]] inline std::vector<gpus_on_server> consolidate(
+    std::span<const server_capacity> servers, std::span<const gpus_on_server> now) {
   std::vector<std::uint32_t> free(servers.size());
   std::vector<std::uint32_t> order;
   std::uint32_t gpus = 0;
@@ -205,24 +205,25 @@ class move_gains {
   return to;
 }
 
-// Gathers jobs after departures, and empties servers. A job that started or moved less than `rest`
-// ago does not move: it would lose too much of its time.
-// Cost: gather O(16 s log s) a job over s servers; defragment O(servers in use with unsubscribed
+// Consolidates jobs after departures, and empties servers. A job that started or moved less than
+// `min_run_time` ago does not move: it would lose too much of its time.
+// Cost: consolidate O(16 s log s) a job over s servers; defragment O(servers in use with unsubscribed
 //       GPUs and the jobs of those to be emptied), or nothing if there is none to empty.
 class gandiva_migration {
  public:
-  gandiva_migration(std::uint32_t threshold, time_ms rest, const move_gains& gains)
-      : threshold_(threshold), rest_(rest), gains_(gains) {}
+  gandiva_migration(std::uint32_t threshold, time_ms min_run_time, const move_gains& gains)
+      : threshold_(threshold), min_run_time_(min_run_time), gains_(gains) {}
 
-  void gather(gandiva_jobs& jobs, time_ms now) const {
-    for (const job_id job : std::vector<job_id>(jobs.wide().begin(), jobs.wide().end())) {
+  void consolidate(gandiva_jobs& jobs, time_ms now) const {
+    for (const job_id job :
+         std::vector<job_id>(jobs.multi_server().begin(), jobs.multi_server().end())) {
       gandiva_job& r = jobs.at(job);
       if (!may_move(jobs, r, now)) continue;
       std::vector<node_id> some;
-      for (const placement& p : r.place) some.push_back(p.node);
+      for (const placement& p : r.where) some.push_back(p.node);
       for (std::uint32_t k = 1; k <= max_gpus_per_node; ++k) {
         const summary_bitset& candidates = jobs.servers().with_unsubscribed(k);
-        std::size_t left = r.place.size();
+        std::size_t left = r.where.size();
         for (std::uint32_t n = candidates.find_first(); n != summary_bitset::npos && left > 0;
              n = candidates.find_next(n + 1), --left) {
           some.push_back(node_id(n));
@@ -230,9 +231,9 @@ class gandiva_migration {
       }
       const view v(jobs, std::move(some));
       std::vector<gpus_on_server> own;
-      for (const placement& p : r.place) own.push_back({v.index_of(p.node), p.num_gpus()});
-      const std::vector<gpus_on_server> to = detail::gather(v.capacities, own);
-      if (!to.empty()) jobs.migrate(r, v.places(to));
+      for (const placement& p : r.where) own.push_back({v.index_of(p.node), p.num_gpus()});
+      const std::vector<gpus_on_server> to = detail::consolidate(v.capacities, own);
+      if (!to.empty()) jobs.migrate(r, v.on_nodes(to));
     }
   }
   // Returns whether a job moved, or may move later.
@@ -249,7 +250,7 @@ class gandiva_migration {
       }
     }
     const view v(jobs, std::move(some));
-    std::vector<resident> residents;
+    std::vector<running_job> running;
     bool more = false;
     for (std::uint32_t at = 0; at < v.servers.size(); ++at) {
       if (v.capacities[at].free < threshold_) continue;
@@ -258,14 +259,14 @@ class gandiva_migration {
         if (r.home != v.servers[at] || !r.runs() || r.packed()) continue;
         const bool may = may_move(jobs, r, now);
         more |= !may;
-        residents.push_back({job, at, r.request.gpus, may});
+        running.push_back({job, at, r.request.gpus, may});
       }
     }
-    for (const migration& m : detail::defragment(v.capacities, residents, threshold_, gains_)) {
+    for (const migration& m : detail::defragment(v.capacities, running, threshold_, gains_)) {
       more = true;
       gandiva_job& r = jobs.at(m.job);
       if (jobs.acted(r)) break;  // it shrank for a new job: the other moves wait
-      jobs.migrate(r, v.places(m.to));
+      jobs.migrate(r, v.on_nodes(m.to));
     }
     return more;
   }
@@ -283,21 +284,20 @@ class gandiva_migration {
       return static_cast<std::uint32_t>(std::lower_bound(servers.begin(), servers.end(), n) -
                                         servers.begin());
     }
-    [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> places(
-        const std::vector<gpus_on_server>& shares) const {
-      std::vector<std::pair<node_id, std::uint32_t>> to;
-      for (const gpus_on_server& share : shares) to.emplace_back(servers[share.server], share.gpus);
+    [[nodiscard]] gpus_by_server on_nodes(const std::vector<gpus_on_server>& gpus) const {
+      gpus_by_server to;
+      for (const gpus_on_server& g : gpus) to.emplace_back(servers[g.server], g.gpus);
       return to;
     }
     std::vector<node_id> servers;
     std::vector<server_capacity> capacities{};
   };
   [[nodiscard]] bool may_move(const gandiva_jobs& jobs, const gandiva_job& r, time_ms now) const {
-    return !jobs.acted(r) && add_time(r.moved, rest_) <= now;
+    return !jobs.acted(r) && add_time(r.moved, min_run_time_) <= now;
   }
 
   std::uint32_t threshold_;
-  time_ms rest_;
+  time_ms min_run_time_;
   move_gains gains_;
 };
 

@@ -64,9 +64,9 @@ class gandiva_packing {
       if (to.valid()) jobs.migrate(follower, {{to, gpus}});
     }
   }
-  // The next pair to pack: indices into `waiting`, jobs outside the time slice, and `running`.
-  [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> choose(
-      const gandiva_jobs& jobs, node_id n, std::span<gandiva_job* const> waiting,
+  // The next pair to pack: a follower of `waiting`, jobs outside the time slice, and its leader.
+  [[nodiscard]] std::optional<std::pair<gandiva_job*, gandiva_job*>> choose(
+      gandiva_jobs& jobs, node_id n, std::span<gandiva_job* const> waiting,
       std::span<gandiva_job* const> running) const {
     std::vector<pair_packing::job_profile> followers;
     std::vector<pair_packing::gpu_profile> gpus;
@@ -85,12 +85,7 @@ class gandiva_packing {
     };
     const auto trial = trials_[n.value].next(followers, gpus, alike);
     if (!trial) return std::nullopt;
-    const auto index = [](std::span<gandiva_job* const> among, job_id job) {
-      const auto is_it = [&](const gandiva_job* r) { return r->request.job == job; };
-      return static_cast<std::size_t>(std::find_if(among.begin(), among.end(), is_it) -
-                                      among.begin());
-    };
-    return std::pair(index(waiting, trial->job), index(running, job_id(trial->gpu)));
+    return std::pair(&jobs.at(trial->job), &jobs.at(job_id(trial->gpu)));
   }
   // The job leaves its server. Nothing if there is no packing.
   void forget(const gandiva_job& r) {

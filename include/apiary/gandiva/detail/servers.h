@@ -21,6 +21,7 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
+using gpus_by_server = std::vector<std::pair<node_id, std::uint32_t>>;
 // What a job contributes to its server.
 struct gandiva_claim {
   node_id server{};        // not valid: it is on no server
@@ -37,6 +38,7 @@ struct gandiva_claim {
 //       over-subscribed; queries O(max_gpus_per_node * log64 servers). About 150 bytes a server.
 class gandiva_servers {
  public:
+  using by_load = std::set<std::pair<std::uint32_t, std::uint32_t>>;  // load, server
   // Requires: as server_pool.
   gandiva_servers(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
       : pool_(gpus, servers_per_rack), servers_(gpus.size()), over_(pool_.num_servers()) {
@@ -70,13 +72,12 @@ class gandiva_servers {
   // The least loaded healthy server of affinity `gpus` on which a job of that size can get time
   // slices. Here and below: ties go to the lowest id; not valid: there is none; requires gpus > 0.
   [[nodiscard]] node_id least_loaded(std::uint32_t gpus) const noexcept {
-    if (gpus > max_gpus_per_node || same_[gpus].empty()) return {};
-    return node_id(same_[gpus].begin()->second);
+    if (gpus > max_gpus_per_node || by_affinity_[gpus].empty()) return {};
+    return node_id(by_affinity_[gpus].begin()->second);
   }
-  // All of these as (load, server), ascending. Requires: gpus <= max_gpus_per_node.
-  [[nodiscard]] const std::set<std::pair<std::uint32_t, std::uint32_t>>& sharing(
-      std::uint32_t gpus) const noexcept {
-    return same_[gpus];
+  // All of these, ascending. Requires: gpus <= max_gpus_per_node.
+  [[nodiscard]] const by_load& with_affinity(std::uint32_t gpus) const noexcept {
+    return by_affinity_[gpus];
   }
   // The lowest empty server of at least `gpus` GPUs.
   [[nodiscard]] node_id empty(std::uint32_t gpus) const noexcept {
@@ -99,17 +100,17 @@ class gandiva_servers {
     return k;
   }
   // Unsubscribed GPUs of several servers, those with the most first; empty if all have too few.
-  [[nodiscard]] std::vector<std::pair<node_id, std::uint32_t>> spread(std::uint32_t gpus) const {
-    std::vector<std::pair<node_id, std::uint32_t>> parts;
+  [[nodiscard]] gpus_by_server spread(std::uint32_t gpus) const {
+    gpus_by_server split;
     for (std::uint32_t k = max_gpus_per_node; k > 0; --k) {
       for (std::uint32_t n = unsubscribed_[k].find_first(); n != summary_bitset::npos && gpus > 0;
            n = unsubscribed_[k].find_next(n + 1)) {
-        parts.emplace_back(node_id(n), (std::min)(gpus, k));
-        gpus -= parts.back().second;
+        split.emplace_back(node_id(n), (std::min)(gpus, k));
+        gpus -= split.back().second;
       }
     }
-    if (gpus > 0) parts.clear();
-    return parts;
+    if (gpus > 0) split.clear();
+    return split;
   }
   // The most over-subscribed server with a suspended job of at most `most` GPUs.
   [[nodiscard]] node_id fullest(std::uint32_t most) const noexcept {
@@ -182,7 +183,7 @@ class gandiva_servers {
     const std::uint32_t gpus = pool_.gpus(n);
     if (s.affinity == 0) empty_[gpus].assign(n.value, in);
     if (s.affinity > 0 && s.affinity <= gpus && s.pinned + s.affinity <= gpus) {
-      put(same_[s.affinity], {s.load, n.value}, in);
+      put(by_affinity_[s.affinity], {s.load, n.value}, in);
     }
     if (s.load < gpus) unsubscribed_[gpus - s.load].assign(n.value, in);
     if (s.load <= gpus) return;
@@ -205,9 +206,9 @@ class gandiva_servers {
   using by_gpus = std::array<T, max_gpus_per_node + 1>;
   server_pool pool_;
   std::vector<server> servers_;
-  by_gpus<std::set<std::pair<std::uint32_t, std::uint32_t>>> same_;  // load, server; by affinity
-  by_gpus<summary_bitset> empty_;                                    // by GPUs
-  by_gpus<summary_bitset> unsubscribed_;                             // by unsubscribed GPUs
+  by_gpus<by_load> by_affinity_;
+  by_gpus<summary_bitset> empty_;          // by GPUs
+  by_gpus<summary_bitset> unsubscribed_;   // by unsubscribed GPUs
   by_gpus<std::set<excess_key>> movable_;  // by the GPUs of a suspended job
   summary_bitset over_;
 };

@@ -1,4 +1,4 @@
-// apiary/gandiva/detail/time_slice.h - which jobs of a server run in the next time slice.
+// apiary/gandiva/detail/time_slice.h - time slices: their limits, their jobs and what the host does.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -7,13 +7,13 @@
 #include <apiary/model/job.h>
 
 #include <absl/status/status.h>
+#include <absl/strings/str_cat.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
-#include <string>
 #include <vector>
 
 APIARY_NAMESPACE_BEGIN
@@ -36,18 +36,22 @@ struct sliced_job {
   return ran * 0xfffff / weight;
 }
 
+// kInvalidArgument: a period, with this name, that is not above 0.
+[[nodiscard]] inline absl::Status check_period(const char* name, time_ms period) {
+  if (period > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " ", period, " ms; it must be above 0"));
+}
 // kInvalidArgument: a weight that is not in 1, ..., 1000.
 [[nodiscard]] inline absl::Status check_slice_weight(job_id job, std::uint32_t weight) {
   if (weight > 0 && weight <= 1000) return absl::OkStatus();
-  return absl::InvalidArgumentError("job " + std::to_string(job.value) + " has weight " +
-                                    std::to_string(weight) + "; a weight is 1 to 1000");
+  return absl::InvalidArgumentError(
+      absl::StrCat("job ", job.value, " has weight ", weight, "; a weight is 1 to 1000"));
 }
 // kInvalidArgument: a time before `last`, or one that is not below slice_end_of_time.
 [[nodiscard]] inline absl::Status check_slice_time(time_ms now, time_ms last) {
   if (now >= last && now < slice_end_of_time) return absl::OkStatus();
-  return absl::InvalidArgumentError("time " + std::to_string(now) + " is not in " +
-                                    std::to_string(last) + ", ..., " +
-                                    std::to_string(slice_end_of_time - 1));
+  return absl::InvalidArgumentError(
+      absl::StrCat("time ", now, " is not in ", last, ", ..., ", slice_end_of_time - 1));
 }
 
 // Chooses the jobs of the next time slice on `gpus` GPUs: by priority (highest first), pass (lowest
@@ -72,6 +76,22 @@ struct sliced_job {
   std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
+
+// What the host must do with a job of time_sharing.
+template <class Placement>
+struct time_sharing_action {
+  // The kind of action.
+  enum class verb : std::uint8_t {
+    start,    // run the job at `where`, for the first time
+    suspend,  // stop the job and keep its progress; it waits
+    resume,   // run the job at `where`, from where it was suspended
+    migrate,  // suspend the job and resume it at `where`
+  };
+  verb what = verb::start;  // what to do
+  job_id job{};             // the job
+  Placement where{};        // empty for suspend
+  friend bool operator==(const time_sharing_action&, const time_sharing_action&) = default;
+};
 
 }  // namespace detail
 APIARY_NAMESPACE_END

@@ -8,6 +8,7 @@
 #include <apiary/core/status.h>
 #include <apiary/model/job.h>
 #include <apiary/philly/detail/locality_search.h>
+#include <apiary/philly/detail/victims.h>
 #include <apiary/philly/detail/wait_queues.h>
 #include <apiary/philly/options.h>
 #include <apiary/philly/server_pool_concept.h>
@@ -39,7 +40,7 @@ struct philly_job {
   time_ms began = 0;           // when it began to run, or to wait
   time_ms relaxed = 0;         // when it began to wait at this locality
   time_ms timer = max_time;    // when it stops collecting, or relaxes
-  job_placement place{};       // the GPUs that it holds
+  job_placement where{};       // the GPUs that it holds
   std::vector<node_id> aim{};  // of a collector: the servers on which it collects
 };
 
@@ -147,7 +148,7 @@ class philly_jobs {
     if (!more.empty()) {
       release(r);
       search_.take(r.request.job, more);
-      r.place = more;
+      r.where = more;
       t.used += r.request.gpus;
     }
     stop_collecting(r);
@@ -156,7 +157,7 @@ class philly_jobs {
     r.tries = queues_.cycle().tries(r.relaxed, now);
     r.began = now;
     t.running.insert({-now, r.request.job.value, r.request.gpus});
-    actions.push_back({job_action::verb::start, r.request.job, r.place, waited});
+    actions.push_back({job_action::verb::start, r.request.job, r.where, waited});
     if (within && t.collector.valid() && !allows(t, t.wanted, 0)) dismiss(at(t.collector), now);
   }
 
@@ -173,7 +174,7 @@ class philly_jobs {
     for (const node_id n : r.aim) {
       const std::uint32_t more = (std::min)(r.request.gpus - t.collected, pool().idle(n));
       if (more == 0) continue;
-      search_.add(r.request.job, n, more, r.place);
+      search_.add(r.request.job, n, more, r.where);
       changed(false);
       t.used += more;
       t.collected += more;
@@ -214,7 +215,7 @@ class philly_jobs {
     changed(healthy);
     std::erase_if(there, [&](job_id job) {
       const philly_job* const r = find(job);
-      return r == nullptr || std::none_of(r->place.begin(), r->place.end(),
+      return r == nullptr || std::none_of(r->where.begin(), r->where.end(),
                                           [&](const placement& p) { return p.node == n; });
     });
     return there;
@@ -222,6 +223,26 @@ class philly_jobs {
   // Whether GPUs became idle since the last clear_freed().
   [[nodiscard]] bool freed() const noexcept { return freed_; }
   void clear_freed() noexcept { freed_ = false; }
+  // The running jobs of tenants beyond their quotas that may be preempted now, the last started first;
+  // and whether there may be more later: a job that started at this very time is not preempted.
+  [[nodiscard]] std::pair<std::vector<philly_candidate>, bool> preemption_candidates(time_ms now) {
+    std::vector<philly_candidate> found;
+    bool more_later = false;
+    for (const philly_tenant& t : tenants_) {
+      std::uint32_t left = t.running_gpus();
+      auto job = t.running.first();
+      for (; job && left > t.quota; job = t.running.next(job->key, job->id)) {
+        more_later = more_later || -job->key == now;
+        if (-job->key == now) continue;
+        found.push_back({job_id(job->id), -job->key, at(job_id(job->id)).where});
+        left -= static_cast<std::uint32_t>(job->weight);
+      }
+    }
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return a.started != b.started ? a.started > b.started : a.job > b.job;
+    });
+    return {std::move(found), more_later};
+  }
   // Records, until the pool changes, that preemption cannot free so many GPUs at this locality.
   void set_hopeless(std::uint32_t gpus, job_locality locality) {
     hopeless_.emplace_back(gpus, locality);
@@ -255,12 +276,12 @@ class philly_jobs {
   }
   // Releases all GPUs of the job; it stops collecting.
   void release(philly_job& r) {
-    tenants_[r.request.tenant.value].used -= gpus_of(r.place);
-    if (!r.place.empty()) {
-      search_.give(r.place);
+    tenants_[r.request.tenant.value].used -= gpus_of(r.where);
+    if (!r.where.empty()) {
+      search_.give(r.where);
       changed(true);
     }
-    r.place.clear();
+    r.where.clear();
     stop_collecting(r);
   }
   // If the job is a collector, its tenant has none from now on.

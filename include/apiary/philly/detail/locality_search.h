@@ -25,9 +25,9 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // The number of GPUs of a placement.
-[[nodiscard]] inline std::uint32_t gpus_of(std::span<const placement> place) noexcept {
+[[nodiscard]] inline std::uint32_t gpus_of(std::span<const placement> where) noexcept {
   std::uint32_t gpus = 0;
-  for (const placement& p : place) gpus += p.num_gpus();
+  for (const placement& p : where) gpus += p.num_gpus();
   return gpus;
 }
 
@@ -58,15 +58,15 @@ class locality_search {
   [[nodiscard]] job_placement look(std::uint32_t gpus, job_locality locality) {
     if (gpus > pool_.idle()) return {};
     if (gpus <= all_largest_.front()) {
-      job_placement place = pool_.fit(pool_.servers(), gpus, 1);
-      if (!place.empty() || locality == job_locality::packed) return place;
+      job_placement where = pool_.fit(pool_.servers(), gpus, 1);
+      if (!where.empty() || locality == job_locality::packed) return where;
     }
     if (locality != job_locality::anywhere && in_a_rack(gpus)) {
       for (const std::uint32_t rack : by_idle()) {
         if (pool_.idle(rack) < gpus) return {};
-        job_placement place =
+        job_placement where =
             pool_.fit(pool_.servers_of(rack), gpus, max_servers(largest_[rack], gpus, locality));
-        if (!place.empty()) return place;
+        if (!where.empty()) return where;
       }
       return {};
     }
@@ -74,9 +74,9 @@ class locality_search {
   }
   // As look(); remembers a failure for failed().
   [[nodiscard]] job_placement find(std::uint32_t gpus, job_locality locality) {
-    job_placement place = look(gpus, locality);
-    if (place.empty()) failed_.emplace_back(gpus, locality);
-    return place;
+    job_placement where = look(gpus, locality);
+    if (where.empty()) failed_.emplace_back(gpus, locality);
+    return where;
   }
   // Begins a round. Earlier failures still hold, unless GPUs have become idle since.
   void begin_round() noexcept {
@@ -112,23 +112,23 @@ class locality_search {
   }
 
   // The job gets these idle GPUs.
-  void take(job_id job, std::span<const placement> place) { pool_.take(job, place); }
+  void take(job_id job, std::span<const placement> where) { pool_.take(job, where); }
   // These GPUs become idle.
-  void give(std::span<const placement> place) {
-    pool_.give(place);
+  void give(std::span<const placement> where) {
+    pool_.give(where);
     given_ = true;
   }
-  // The job gets k more GPUs of a server; they are added to `place`. Requires: k <= pool().idle(n).
-  void add(job_id job, node_id n, std::uint32_t k, job_placement& place) {
+  // The job gets k more GPUs of a server; they are added to `where`. Requires: k <= pool().idle(n).
+  void add(job_id job, node_id n, std::uint32_t k, job_placement& where) {
     const placement more = pool_.pick_idle(n, k);
     pool_.take(job, {&more, 1});
     const auto at =
-        std::lower_bound(place.begin(), place.end(), n,
+        std::lower_bound(where.begin(), where.end(), n,
                          [](const placement& p, node_id node) { return p.node < node; });
-    if (at != place.end() && at->node == n) {
+    if (at != where.end() && at->node == n) {
       at->gpu_mask |= more.gpu_mask;
     } else {
-      place.insert(at, more);
+      where.insert(at, more);
     }
   }
   // Sets the health of a server. Returns the jobs with GPUs there, ascending. kNotFound: no server.

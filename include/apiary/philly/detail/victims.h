@@ -21,7 +21,7 @@ namespace detail {
 struct philly_candidate {
   job_id job{};
   time_ms started = 0;
-  job_placement place{};
+  job_placement where{};
 };
 
 // Indices of the candidates that must stop so that a job with `gpus` GPUs fits; empty if it does
@@ -35,18 +35,18 @@ template <ServerPool Pool>
   std::size_t n = 0;
   bool fits = false;
   while (n < candidates.size() && !fits) {
-    search.give(candidates[n++].place);
+    search.give(candidates[n++].where);
     fits = !search.look(gpus, locality).empty();
   }
   std::vector<std::size_t> victims;
   while (n > 0) {
     --n;
-    search.take(candidates[n].job, candidates[n].place);
+    search.take(candidates[n].job, candidates[n].where);
     if (!fits || !search.look(gpus, locality).empty()) continue;
-    search.give(candidates[n].place);
+    search.give(candidates[n].where);
     victims.push_back(n);
   }
-  for (const std::size_t i : victims) search.take(candidates[i].job, candidates[i].place);
+  for (const std::size_t i : victims) search.take(candidates[i].job, candidates[i].where);
   return victims;
 }
 

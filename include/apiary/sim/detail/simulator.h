@@ -148,7 +148,7 @@ class simulator {
       ++out_.decisions;
       decided = now;
       for (const job_action& action : actions_) carry_out(action, now);
-      if (neighbours_matter_) change_pace(now);
+      if (neighbours_matter_) change_speeds(now);
     }
     out_.scattered = idle_.area(out_.ended);
     return std::move(out_);
@@ -161,65 +161,65 @@ class simulator {
     time_ms since = 0;  // the job makes progress from then on
     std::uint32_t speed = 0;
     std::uint32_t gpus = 0;
-    job_placement place{};  // empty while the job does not run
+    job_placement where{};  // empty while the job does not run
   };
   struct tenancy {
     job_id job{};
     std::uint32_t devices = 0;  // bit mask of the GPUs of the node
   };
 
-  void record(const simulation_event& e, const job_placement& place) {
+  void record(const simulation_event& e, const job_placement& where) {
     ++out_.events;
     out_.ended = e.at;
     out_.log.add(static_cast<std::uint64_t>(e.at)).add(static_cast<std::uint64_t>(e.what));
     out_.log.add(std::uint64_t{e.job.value} << 32 | e.node.value);
-    for (const placement& p : place) {
+    for (const placement& p : where) {
       out_.log.add(std::uint64_t{p.node.value} << 32 | p.gpu_mask);
     }
     calls_.observe(e);
   }
-  void record(simulation_event::kind what, job_id job, time_ms now, const job_placement& place) {
+  void record(simulation_event::kind what, job_id job, time_ms now, const job_placement& where) {
     const progress& p = state_[job.value];
     record(
-        {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.place.size()), p.speed, p.since},
-        place);
+        {what, now, job, {}, p.gpus, static_cast<std::uint32_t>(p.where.size()), p.speed, p.since},
+        where);
   }
   // Adds the job to the GPUs of its placement, or removes it from them.
   void occupy(job_id job, bool comes, time_ms now) {
     progress& p = state_[job.value];
     p.gpus = 0;
-    for (const placement& part : p.place) {
-      p.gpus += part.num_gpus();
-      if (part.node.value >= here_.size()) here_.resize(part.node.value + std::size_t{1});
-      std::vector<tenancy>& here = here_[part.node.value];
+    for (const placement& at : p.where) {
+      p.gpus += at.num_gpus();
+      if (at.node.value >= here_.size()) here_.resize(at.node.value + std::size_t{1});
+      std::vector<tenancy>& here = here_[at.node.value];
       if (!comes) std::erase_if(here, [&](const tenancy& t) { return t.job == job; });
       std::uint32_t others = 0;
       for (const tenancy& t : here) {
-        if ((t.devices & part.gpu_mask) == 0) continue;
+        if ((t.devices & at.gpu_mask) == 0) continue;
         others |= t.devices;
-        if (neighbours_matter_) paced_.push_back(t.job);
+        if (neighbours_matter_) new_neighbours_.push_back(t.job);
       }
-      const auto alone = static_cast<std::uint32_t>(std::popcount(part.gpu_mask & ~others));
+      const auto alone = static_cast<std::uint32_t>(std::popcount(at.gpu_mask & ~others));
       used_ = comes ? used_ + alone : used_ - alone;
       if (idle_.num_servers() > 0)
-        idle_.use(part.node, comes ? std::int64_t{alone} : -std::int64_t{alone}, now);
-      if (comes) here.push_back({job, part.gpu_mask});
+        idle_.use(at.node, comes ? std::int64_t{alone} : -std::int64_t{alone}, now);
+      if (comes) here.push_back({job, at.gpu_mask});
     }
     out_.gpus.set(static_cast<std::uint64_t>(now), used_);
   }
   // The speed of the job on its GPUs, beside the other jobs there.
   [[nodiscard]] std::uint32_t speed_of(job_id job) {
-    const job_placement& place = state_[job.value].place;
+    const job_placement& where = state_[job.value].where;
     neighbours_.clear();
     if (neighbours_matter_) {
-      for (const placement& part : place) {
-        for (const tenancy& t : here_[part.node.value]) {
-          if (t.job != job && (t.devices & part.gpu_mask) != 0) neighbours_.push_back(t.job);
+      for (const placement& at : where) {
+        for (const tenancy& t : here_[at.node.value]) {
+          if (t.job != job && (t.devices & at.gpu_mask) != 0) neighbours_.push_back(t.job);
         }
       }
       sort_unique(neighbours_);
     }
-    const std::uint32_t speed = calls_.speed(jobs_[job.value], place, neighbours_);
+    const std::uint32_t speed = calls_.speed(jobs_[job.value], where, neighbours_);
     APIARY_VERIFY(speed > 0);
     return speed;
   }
@@ -261,7 +261,7 @@ class simulator {
     progress& p = state_[action.job.value];
     simulation_result::job_record& r = out_.jobs[action.job.value];
     APIARY_VERIFY(p.speed == 0 && r.ended == max_time);
-    p.place = action.where;
+    p.where = action.where;
     occupy(action.job, true, now);
     p.since = now;
     set_speed(action.job, speed_of(action.job), options_.start_cost, now);
@@ -273,22 +273,22 @@ class simulator {
     progress& p = state_[action.job.value];
     APIARY_VERIFY(p.speed > 0);
     occupy(action.job, false, now);
-    p.place = action.where;
+    p.where = action.where;
     occupy(action.job, true, now);
     set_speed(action.job, speed_of(action.job), pause, now);
     record(what, action.job, now, action.where);
   }
   // Gives a new speed to the jobs whose neighbours on their GPUs changed.
-  void change_pace(time_ms now) {
-    sort_unique(paced_);
-    for (const job_id job : paced_) {
+  void change_speeds(time_ms now) {
+    sort_unique(new_neighbours_);
+    for (const job_id job : new_neighbours_) {
       if (state_[job.value].speed == 0) continue;
       const std::uint32_t speed = speed_of(job);
       if (speed == state_[job.value].speed) continue;
       set_speed(job, speed, 0, now);
-      record(simulation_event::kind::pace, job, now, {});
+      record(simulation_event::kind::speed_change, job, now, {});
     }
-    paced_.clear();
+    new_neighbours_.clear();
   }
   void stop(job_id job, time_ms now, simulation_event::kind why) {
     progress& p = state_[job.value];
@@ -298,7 +298,7 @@ class simulator {
     p.speed = 0;
     occupy(job, false, now);
     record(why, job, now, {});
-    p.place.clear();
+    p.where.clear();
   }
   [[nodiscard]] absl::Status end(job_id job, time_ms now) {
     stop(job, now, simulation_event::kind::end);
@@ -332,7 +332,7 @@ class simulator {
   timer_queue ends_;  // when running jobs end
   std::vector<job_action> actions_;
   std::vector<std::vector<tenancy>> here_;  // the jobs on each node
-  std::vector<job_id> paced_;               // jobs whose neighbours changed
+  std::vector<job_id> new_neighbours_;      // jobs whose neighbours changed
   std::vector<job_id> neighbours_;          // scratch
   std::uint64_t used_ = 0;                  // GPUs
   std::size_t unended_ = 0;                 // jobs that arrived and have not ended

@@ -1,4 +1,4 @@
-// apiary/tests/sim/simulate_pace_test.cpp - jobs side by side, moved and resized, tick by tick.
+// apiary/tests/sim/simulate_speed_test.cpp - jobs side by side, moved and resized, tick by tick.
 // SPDX-License-Identifier: MIT
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -49,19 +49,19 @@ struct restless {
   std::uint32_t total_gpus() const { return 6; }
   // Some GPUs of one or two of two servers of three.
   job_placement any_place() {
-    job_placement place;
+    job_placement where;
     for (std::uint32_t n = 0; n < 2; ++n) {
       const std::uint32_t mask = random.uniform(8);
-      if (mask != 0) place.push_back({node_id(n), mask});
+      if (mask != 0) where.push_back({node_id(n), mask});
     }
-    if (place.empty()) place.push_back({node_id(0), 1});
-    return place;
+    if (where.empty()) where.push_back({node_id(0), 1});
+    return where;
   }
   absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     last = now;
     if (now % 7 != 0) return absl::OkStatus();
     std::vector<job_id> jobs(waiting.begin(), waiting.end());
-    for (const auto& [job, place] : running) jobs.push_back(job);
+    for (const auto& [job, where] : running) jobs.push_back(job);
     random.shuffle(jobs);
     for (const job_id job : jobs) {
       job_action a{.job = job};
@@ -86,9 +86,9 @@ struct restless {
 };
 static_assert(JobScheduler<restless>);
 
-std::uint32_t pace_of(const timed_job& job, const job_placement& place, std::size_t others) {
+std::uint32_t speed_of(const timed_job& job, const job_placement& where, std::size_t others) {
   std::uint32_t gpus = 0;
-  for (const placement& p : place) gpus += p.num_gpus();
+  for (const placement& p : where) gpus += p.num_gpus();
   return (200 + 130 * gpus + 7 * job.request.job.value) / static_cast<std::uint32_t>(others + 1);
 }
 
@@ -100,7 +100,7 @@ struct tick_by_tick {
   tick_by_tick(const std::vector<timed_job>& jobs, const std::vector<restless::note>& notes,
                const simulation_options& options) {
     struct state {
-      job_placement place{};
+      job_placement where{};
       time_ms from = 0;
       std::int64_t done = 0;
     };
@@ -111,28 +111,28 @@ struct tick_by_tick {
         const job_action& a = notes[next].action;
         state& s = all[a.job.value];
         const time_ms cost = a.what == verb::migrate ? options.migration_cost : options.start_cost;
-        const bool runs = !s.place.empty();
+        const bool runs = !s.where.empty();
         s.from = runs ? std::max(s.from, now + cost) : now + cost;
-        s.place = a.where;
+        s.where = a.where;
       }
       std::set<std::pair<std::uint32_t, std::uint32_t>> devices;
       std::vector<std::uint32_t> done;
       for (auto& [job, s] : all) {
         std::set<std::uint32_t> others;
-        for (const placement& p : s.place) {
+        for (const placement& p : s.where) {
           for (std::uint32_t d = 0; d < 3; ++d) {
             if ((p.gpu_mask >> d & 1) == 0) continue;
             devices.emplace(p.node.value, d);
             for (const auto& [other, o] : all) {
-              for (const placement& q : o.place) {
+              for (const placement& q : o.where) {
                 if (other != job && q.node == p.node && (q.gpu_mask >> d & 1) != 0)
                   others.insert(other);
               }
             }
           }
         }
-        if (s.place.empty() || now < s.from) continue;
-        s.done += pace_of(jobs[job], s.place, others.size());
+        if (s.where.empty() || now < s.from) continue;
+        s.done += speed_of(jobs[job], s.where, others.size());
         if (s.done >= jobs[job].duration * full_speed) done.push_back(job);
       }
       for (const std::uint32_t job : done) {
@@ -161,8 +161,8 @@ TEST_CASE("simulate: whatever happens to a job, its speeds sum up to its work") 
     std::vector<std::int64_t> work(jobs.size(), 0);
     const auto run = simulate(
         scheduler, jobs, {}, options,
-        [](const timed_job& job, const job_placement& place, std::span<const job_id> others) {
-          return pace_of(job, place, others.size());
+        [](const timed_job& job, const job_placement& where, std::span<const job_id> others) {
+          return speed_of(job, where, others.size());
         },
         [&](const simulation_event& e) {
           if (e.what == simulation_event::kind::arrival) return;
@@ -203,18 +203,18 @@ TEST_CASE("simulate: two jobs side by side, one after the other has gone") {
   };
   const std::vector<timed_job> jobs{{{.job = job_id(0)}, 0, 100}, {{.job = job_id(1)}, 0, 90}};
   pair_of_jobs scheduler;
-  std::vector<std::pair<time_ms, std::uint32_t>> paces;
+  std::vector<std::pair<time_ms, std::uint32_t>> speeds;
   const auto run = simulate(
       scheduler, jobs, {}, {},
       [](const timed_job&, const job_placement&, std::span<const job_id> others) -> std::uint32_t {
         return others.empty() ? 1000 : 600;
       },
       [&](const simulation_event& e) {
-        if (e.what == simulation_event::kind::pace) paces.emplace_back(e.at, e.speed);
+        if (e.what == simulation_event::kind::speed_change) speeds.emplace_back(e.at, e.speed);
       });
   REQUIRE(run.ok());
   CHECK(run->jobs[0].ended == 140);  // 40 ticks alone, 60 at 0.6
   CHECK(run->jobs[1].ended == 170);  // 100 ticks at 0.6, 30 alone
-  CHECK(paces == std::vector<std::pair<time_ms, std::uint32_t>>{{40, 600}, {140, 1000}});
+  CHECK(speeds == std::vector<std::pair<time_ms, std::uint32_t>>{{40, 600}, {140, 1000}});
   CHECK(run->gpus.area(170) == 170);
 }
