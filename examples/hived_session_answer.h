@@ -36,10 +36,10 @@ namespace example {
 //            reserved: [{node, devices}]
 //   wait     reason: never, busy, unhealthy, not_suggested or undecided;
 //            why: a sentence;
-//            certificate, if there is one: for never and busy an apiary::infeasibility_proof, as {chain,
-//            level, kinds, weighings: [{weights, needed}], cells: [{cell, weighing, most} or {cell,
+//            proof, if there is one: for never and busy an apiary::infeasibility_proof, as {chain,
+//            level, groups, weighings: [{weights, needed}], cells: [{cell, weighing, most} or {cell,
 //            counts}], others: the same for other chains that the gang may use}; for other reasons
-//            {piece, needed, present}: how many slots of `piece` devices are needed and present
+//            {gpus, needed, present}: how many slots of `gpus` devices are needed and present
 //   ok       after recover and reconfigure: gone: gangs without any devices left;
 //            after reconfigure: shrunk: running gangs that lost some devices from the configuration;
 //            after a query:
@@ -117,13 +117,12 @@ inline std::string level_name(const apiary::chain_layout& chain, apiary::level_t
                               const std::string& everything) {
   return level < chain.level_types.size() ? chain.level_types[level] : everything;
 }
-// The numbers of a certificate.
-inline void write_certificate(json_object& out, const apiary::chain_layout& chain,
-                              const apiary::infeasibility_proof& why,
-                              const std::string& everything) {
+// The numbers of a proof.
+inline void write_proof(json_object& out, const apiary::chain_layout& chain,
+                        const apiary::infeasibility_proof& why, const std::string& everything) {
   out.key("chain").value(chain.level_types.back());
   out.key("level").value(level_name(chain, why.level, everything));
-  write_counts(out, "kinds", why.groups);
+  write_counts(out, "groups", why.groups);
   out.key("weighings").open('[');
   for (const apiary::infeasibility_proof::weighing& w : why.weighings) {
     out.open('{');
@@ -178,18 +177,18 @@ inline void write_wait(json_object& out, const apiary::hived_layout& layout,
   }
   out.key("result").value("wait").key("reason").value(reason.first).key("why").value(text);
   if (why != nullptr) {
-    out.key("certificate").open('{');
-    write_certificate(out, chain, *why, everything);
+    out.key("proof").open('{');
+    write_proof(out, chain, *why, everything);
     out.key("others").open('[');
     for (const apiary::gang_wait::chain_refusal& r : wait.proof) {
       if (r.chain == wait.chain) continue;
       out.open('{');
-      write_certificate(out, layout.chains[r.chain], r.why, everything);
+      write_proof(out, layout.chains[r.chain], r.why, everything);
       out.close('}');
     }
     out.close(']').close('}');
   } else if (wait.shortage) {
-    out.key("certificate").open('{').key("piece").value(std::uint64_t{wait.shortage->gpus});
+    out.key("proof").open('{').key("gpus").value(std::uint64_t{wait.shortage->gpus});
     out.key("needed").value(wait.shortage->needed);
     out.key("present").value(wait.shortage->present).close('}');
   }

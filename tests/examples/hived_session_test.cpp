@@ -85,8 +85,8 @@ TEST_CASE("gangs are bound, wait, end") {
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':1}]")) ==
         "'result':'wait','reason':'busy','why':'gangs that it may not preempt use "
         "the cells of blue; the gang needs capacity for 1 task of 1 GPU in one virtual cluster; "
-        "the virtual cluster has 0','certificate':{'chain':'NODE','level':'virtual "
-        "cluster','kinds':[0],'weighings':[{'weights':[1],'needed':1}],'cells':[{'cell':0,'"
+        "the virtual cluster has 0','proof':{'chain':'NODE','level':'virtual "
+        "cluster','groups':[0],'weighings':[{'weights':[1],'needed':1}],'cells':[{'cell':0,'"
         "weighing':0,'most':0}],'others':[]}" +
             nothing_else);
   CHECK(ask_op(s, gang("b", "blue", 0, "[{'pods':1,'leafs':3}]")).find("'never'") !=
@@ -117,14 +117,14 @@ TEST_CASE("a gang that may use two chains is refused by both") {
   const std::string answer = ask_op(s, gang("a", "red", -1, "[{'pods':2,'leafs':3}]"));
   const auto numbers = [](const char* chain, int most) {
     return std::string("{'chain':'") + chain +
-           "','level':'cluster','kinds':[0],'weighings':[{'weights':[1],'needed':2}],"
+           "','level':'cluster','groups':[0],'weighings':[{'weights':[1],'needed':2}],"
            "'cells':[{'cell':0,'weighing':0,'most':" +
            std::to_string(most) + "}]";
   };
   CAPTURE(answer);
   CHECK(answer.find("'reason':'never'") != std::string::npos);
-  CHECK(answer.find("'certificate':" + numbers("NEW", 1) + ",'others':[" + numbers("OLD", 0) +
-                    "}]}") != std::string::npos);
+  CHECK(answer.find("'proof':" + numbers("NEW", 1) + ",'others':[" + numbers("OLD", 0) + "}]}") !=
+        std::string::npos);
 }
 
 TEST_CASE("a gang under rules is placed by them, or told which rule is in the way") {

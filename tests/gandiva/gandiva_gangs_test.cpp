@@ -1,6 +1,6 @@
 // apiary/tests/gandiva/gandiva_gangs_test.cpp - turns and moves on HiveD: guarantees hold, nobody starves.
 // SPDX-License-Identifier: MIT
-#include "support/hived_worlds.h"
+#include "support/hived_clusters.h"
 #include "support/naive_time_sharing.h"
 #include "support/scale.h"
 #include <apiary/core/digest.h>

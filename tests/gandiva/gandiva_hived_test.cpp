@@ -1,6 +1,6 @@
 // apiary/tests/gandiva/gandiva_hived_test.cpp - jobs in two forms on HiveD: owners, and guests.
 // SPDX-License-Identifier: MIT
-#include "support/hived_worlds.h"
+#include "support/hived_clusters.h"
 #include <apiary/core/ids.h>
 #include <apiary/gandiva/gandiva_hived.h>
 #include <apiary/hived/config.h>

@@ -1,6 +1,6 @@
 // apiary/tests/gandiva/time_sharing_queue_test.cpp - Gandiva over placers and HiveD, as a host drives it.
 // SPDX-License-Identifier: MIT
-#include "support/hived_worlds.h"
+#include "support/hived_clusters.h"
 #include "support/scale.h"
 #include <apiary/batch/gpu_sharing_placer.h>
 #include <apiary/batch/server_placer.h>

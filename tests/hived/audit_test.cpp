@@ -1,7 +1,7 @@
-// apiary/tests/hived/audit_test.cpp - an audit has all its parts, and recounts what is doomed.
+// apiary/tests/hived/audit_test.cpp - the audit checks everything, and recounts doomed cells.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
-#include "support/hived_worlds.h"
+#include "support/hived_clusters.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/layout.h>
@@ -27,12 +27,13 @@ TEST_CASE("the audit finds nothing wrong with a scheduler in use") {
 }
 
 // What each of its headers finds is tested with that header.
-TEST_CASE("the audit of cells and gangs has all its parts") {
+TEST_CASE("the audit checks cells, bindings, gangs and quotas") {
   const auto all = [](apiary::detail::audit_notes& notes) {
     notes.found = audit(notes.layout, notes.cells, notes.gangs);
   };
   const std::vector<damage> damages = {
-      {"tasks", "lists 3 leaves; its tasks have 4", [](audit_scene& s) { s.record(1).leaves.pop_back(); }},
+      {"tasks", "lists 3 leaves; its tasks have 4",
+       [](audit_scene& s) { s.record(1).leaves.pop_back(); }},
       {"bijection", "bound to RACK cell 0",
        [](audit_scene& s) { s.cluster(4).set_image(s.owner(4).cell, cell_id(0)); }},
       {"hidden", "is unhealthy and not bound",

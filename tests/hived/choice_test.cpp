@@ -1,4 +1,4 @@
-// apiary/tests/hived/choice_test.cpp - of several places a gang takes the quietest.
+// apiary/tests/hived/choice_test.cpp - a gang gets the cells with the fewest opportunistic leaves.
 // SPDX-License-Identifier: MIT
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
@@ -44,13 +44,13 @@ gang_plan carry_out(hived& scheduler, const gang_request& request) {
 
 }  // namespace
 
-TEST_CASE("where every whole cell has guests, the one with the fewest is bound") {
+TEST_CASE("if every whole cell has opportunistic leaves, the one with the fewest is bound") {
   for (const bool suggested : {false, true}) {
     CAPTURE(suggested);
     hived scheduler = make(3, 1);
     summary_bitset nodes(3, true);
     if (suggested) nodes.reset(0);
-    // Guests: seven leaves each of a and b, one of c.
+    // Opportunistic leaves: seven each in a and b, one in c.
     std::vector<std::uint32_t> sizes = {7, 7, 1};
     for (std::uint32_t n = 0; n < 3; ++n) {
       summary_bitset only(3);

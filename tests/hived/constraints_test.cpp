@@ -1,8 +1,8 @@
 // apiary/tests/hived/constraints_test.cpp - HiveD gangs under constraints against trying every place.
 // SPDX-License-Identifier: MIT
+#include "support/hived_clusters.h"
 #include "support/hived_constraints.h"
 #include "support/hived_play.h"
-#include "support/hived_worlds.h"
 #include "support/naive_gang.h"
 #include "support/naive_hived.h"
 #include "support/scale.h"
@@ -179,7 +179,7 @@ answers play_under_rules(std::uint64_t runs, std::uint64_t events, const hived_p
 }
 
 TEST_CASE(
-    "gangs under constraints keep them, and wait only where they have no place, with a proof") {
+    "placements satisfy topology constraints; a gang waits only if none exists, with a proof") {
   const answers all = play_under_rules(apiary_test::scaled(std::uint64_t{400}), 400,
                                        {.gangs = 50,
                                         .ends = 20,

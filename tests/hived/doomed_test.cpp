@@ -40,7 +40,7 @@ hived_config small_racks(std::uint32_t racks, std::vector<virtual_cell_config> o
 }
 
 // The most healthy cells of a level, from this one on and no more than `wanted`, that can be
-// granted together while all other promises can be kept.
+// granted together while all other reservations can be met.
 std::uint32_t most_healthy(const physical_chain& chain, const reserving_buddy_allocator& cells,
                            level_t level, std::uint32_t from, std::uint32_t wanted) {
   std::uint32_t most = 0;
@@ -84,8 +84,8 @@ TEST_CASE("no more cells are doomed than cannot be had healthy, whatever is in u
   CHECK(more > apiary_test::scaled(10U));
 }
 
-TEST_CASE("what is doomed counts one level: healthy parts of promised cells may be out of reach") {
-  // One node in each of two racks is bad; a rack is promised to b, so that a may break one only.
+TEST_CASE("doomed counts one level: healthy children of reserved cells may be unusable") {
+  // One node in each of two racks is bad; a rack is reserved for b, so that a may break one only.
   hived h = *hived::create(small_racks(2, {{"RACK.NODE", 2}}, {{"RACK", 1}}));
   REQUIRE(h.mark_bad(node_id(0)).ok());
   REQUIRE(h.mark_bad(node_id(2)).ok());

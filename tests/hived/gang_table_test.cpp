@@ -141,7 +141,7 @@ TEST_CASE("leaves are ordered by chain, then by cell") {
   CHECK(!chain_leaf{}.leaf.valid());
 }
 
-TEST_CASE("the leaves of one task are those that for_each_task tells of it") {
+TEST_CASE("leaves_of gives the leaves of a task that for_each_task gives") {
   gang_record gang;
   gang.request.groups = {{2, 3}, {1, 1}, {3, 2}};
   gang.leaves.resize(13);

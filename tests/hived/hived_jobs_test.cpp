@@ -45,15 +45,15 @@ TEST_CASE("hived_jobs: tasks as large as the smallest node, and the rest") {
         job_placement{{node_id(0), 1}, {node_id(1), 11}});
 }
 
-TEST_CASE("hived_jobs: what fits into empty cells, as owner or as a guest") {
+TEST_CASE("hived_jobs: what fits into empty cells, guaranteed or opportunistic") {
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
-  for (const bool lend : {true, false}) {
-    hived_jobs jobs = hived_jobs::create(uneven_nodes(), lend).value();
-    CHECK(jobs.over_quota() == lend);
+  for (const bool over_quota : {true, false}) {
+    hived_jobs jobs = hived_jobs::create(uneven_nodes(), over_quota).value();
+    CHECK(jobs.over_quota() == over_quota);
     for (int twice = 0; twice < 2; ++twice) {
       CHECK(jobs.fits_cells(of(0, 8)).value());
       CHECK(!jobs.fits_cells(of(0, 8, -1)).value());
-      if (lend) {
+      if (over_quota) {
         CHECK(!jobs.fits_cells(of(0, 9)).value());
         CHECK(!jobs.fits_cells(of(1, 1)).value());
       } else {

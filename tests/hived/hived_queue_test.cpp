@@ -1,6 +1,6 @@
 // apiary/tests/hived/hived_queue_test.cpp - jobs over time on tenants' cells, audited at each event.
 // SPDX-License-Identifier: MIT
-#include "support/hived_worlds.h"
+#include "support/hived_clusters.h"
 #include "support/naive_hived_queue.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
@@ -24,7 +24,7 @@ using namespace apiary::detail;
 
 namespace {
 
-// Two racks of two nodes of four GPUs: tenant a has two nodes, b one, nobody the last.
+// Two racks of two nodes of four GPUs: tenant a has two nodes, b one, no tenant the last.
 hived_config two_racks() {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 2}};
@@ -36,8 +36,8 @@ hived_config two_racks() {
   return config;
 }
 
-hived_queue queue_of(const hived_config& config, bool lend) {
-  auto made = hived_queue::create(config, lend);
+hived_queue queue_of(const hived_config& config, bool over_quota) {
+  auto made = hived_queue::create(config, over_quota);
   REQUIRE_MESSAGE(made.ok(), made.status().ToString());
   return *std::move(made);
 }
@@ -64,11 +64,11 @@ std::string said(hived_queue& queue, time_ms now) {
 // out.
 struct audited_queue {
   hived_queue queue;
-  bool lend = true;
+  bool over_quota = true;
   std::map<std::uint32_t, job_request> waiting{};
   std::map<std::uint32_t, job_request> running{};
   std::map<std::uint32_t, time_ms> came{};
-  std::uint64_t guests = 0;
+  std::uint64_t opportunistic = 0;
   std::uint64_t suspensions = 0;
   std::uint64_t waits = 0;
 
@@ -143,8 +143,8 @@ struct audited_queue {
           gang->guaranteed() ? hived_queue::phase::guaranteed : hived_queue::phase::opportunistic;
       REQUIRE(queue.find(r.job) == phase);
       REQUIRE((r.priority >= 0 || !gang->guaranteed()));
-      REQUIRE((r.priority < 0 || lend || gang->guaranteed()));
-      guests += gang->guaranteed() ? 0U : 1U;
+      REQUIRE((r.priority < 0 || over_quota || gang->guaranteed()));
+      opportunistic += gang->guaranteed() ? 0U : 1U;
       used += r.gpus;
     }
     std::uint32_t bad = 0;
@@ -169,7 +169,7 @@ struct audited_queue {
       const absl::StatusOr<gang_plan> plan = copy.propose(gang);
       REQUIRE((!plan.ok() || plan->result == plan_result::wait));
     }
-    if (r.priority >= 0 && !lend) return;
+    if (r.priority >= 0 && !over_quota) return;
     gang.priority = gang_request::opportunistic_priority;
     const absl::StatusOr<gang_plan> plan = copy.propose(gang);
     REQUIRE(plan.ok());
@@ -201,10 +201,10 @@ std::vector<timed_job> jobs_for(const hived_queue& queue, rng& random, std::uint
 
 }  // namespace
 
-TEST_CASE("hived_queue: owners come first, guests use the rest and wait again at their old place") {
+TEST_CASE("hived_queue: guaranteed jobs start first; a suspended job keeps its arrival") {
   hived_queue queue = queue_of(two_racks(), true);
   CHECK(queue.total_gpus() == 16);
-  CHECK(queue.submit(of_tenant(1, 0, 16), 0).ok());  // more than b's cells: a guest
+  CHECK(queue.submit(of_tenant(1, 0, 16), 0).ok());  // more than b's cells: opportunistic
   CHECK(said(queue, 0) == "+0");
   CHECK(queue.find(job_id(0)) == hived_queue::phase::opportunistic);
   CHECK(queue.submit(of_tenant(1, 1, 4, -1), 5).ok());
@@ -225,12 +225,12 @@ TEST_CASE("hived_queue: without lending guaranteed jobs stay on their tenant's c
   CHECK(queue.submit(of_tenant(1, 0, 3), 0).ok());
   CHECK(queue.submit(of_tenant(1, 1, 2), 0).ok());
   CHECK(queue.submit(of_tenant(1, 2, 1), 0).ok());
-  CHECK(said(queue, 0) == "+0+2");  // who fits passes
+  CHECK(said(queue, 0) == "+0+2");  // a job that fits overtakes
   CHECK(queue.finish(job_id(0), 10).ok());
   CHECK(said(queue, 10) == "+1");
 }
 
-TEST_CASE("hived_queue: a higher priority suspends lower ones of its tenant, nobody else's") {
+TEST_CASE("hived_queue: a job suspends lower priorities of its tenant only") {
   hived_queue queue = queue_of(two_racks(), false);
   CHECK(queue.submit(of_tenant(1, 0, 4, 1), 0).ok());
   CHECK(queue.submit(of_tenant(0, 1, 8, 0), 0).ok());
@@ -240,7 +240,7 @@ TEST_CASE("hived_queue: a higher priority suspends lower ones of its tenant, nob
   CHECK(queue.submit(of_tenant(1, 3, 1, 1000), 2).ok());
   CHECK(said(queue, 2) == "-0+3+2");
   CHECK(queue.find(job_id(1)) == hived_queue::phase::guaranteed);
-  // A line that found no room is tried again once a job of its tenant has been stopped.
+  // A queue whose first job did not fit is tried again once a job of its tenant has been stopped.
   CHECK(queue.submit(of_tenant(1, 4, 1, 0), 3).ok());
   CHECK(said(queue, 3) == "+4");
 }
@@ -290,7 +290,7 @@ TEST_CASE("hived_queue: what a host may send wrongly, and withdrawals") {
   CHECK(queue.mark_healthy(node_id(4), 0).code() == code::kNotFound);
   CHECK(queue.num_jobs() == 0);
   CHECK(queue.scheduler().hash() == hash);
-  CHECK(queue.submit(of_tenant(2, 0, 1), 0).ok());  // no cells of its own: a guest
+  CHECK(queue.submit(of_tenant(2, 0, 1), 0).ok());  // no cells of its own: opportunistic
   CHECK(queue.submit(of_tenant(2, 0, 1), 0).code() == code::kAlreadyExists);
   CHECK(queue.finish(job_id(0), 1).ok());  // before it started
   CHECK(said(queue, 1).empty());
@@ -309,15 +309,15 @@ TEST_CASE("hived_queue: what a host may send wrongly, and withdrawals") {
   CHECK(queue_of(wide, false).total_gpus() == 32);
 }
 
-TEST_CASE("hived_queue: audited at each event, nobody waits who has room, everyone ends") {
-  std::uint64_t guests = 0;
+TEST_CASE("hived_queue: audited at each event; no job waits that fits; all jobs end") {
+  std::uint64_t opportunistic = 0;
   std::uint64_t suspensions = 0;
   std::uint64_t waits = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const bool lend = random.uniform(2) == 0;
-    const hived_queue fresh = queue_of(apiary_test::random_cluster(random), lend);
+    const bool over_quota = random.uniform(2) == 0;
+    const hived_queue fresh = queue_of(apiary_test::random_cluster(random), over_quota);
     const std::vector<timed_job> jobs =
         jobs_for(fresh, random, 5 + random.uniform(40), 1 + random.uniform(4));
     std::vector<outage> outages;
@@ -327,7 +327,7 @@ TEST_CASE("hived_queue: audited at each event, nobody waits who has room, everyo
     }
     std::uint64_t hash = 0;
     for (int again = 0; again < 2; ++again) {
-      audited_queue audited{fresh, lend};
+      audited_queue audited{fresh, over_quota};
       const absl::StatusOr<simulation_result> run = simulate(
           audited, jobs, outages, {},
           [](const timed_job&, const job_placement&) { return full_speed; },
@@ -341,25 +341,25 @@ TEST_CASE("hived_queue: audited at each event, nobody waits who has room, everyo
       }
       REQUIRE(audited.queue.num_jobs() == 0);
       if (outages.empty()) REQUIRE(audited.queue.idle_gpus() == audited.total_gpus());
-      guests += audited.guests;
+      opportunistic += audited.opportunistic;
       suspensions += audited.suspensions;
       waits += audited.waits;
       REQUIRE((again == 0 || hash == run->log.value()));
       hash = run->log.value();
     }
   }
-  CHECK(guests > 0);
+  CHECK(opportunistic > 0);
   CHECK(suspensions > 0);
   CHECK(waits > 0);
 }
 
-TEST_CASE("hived_queue: every place is that of asking again for all who wait") {
+TEST_CASE("hived_queue: starts equal those of proposing every waiting job again") {
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(300U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
-    const bool lend = random.uniform(2) == 0;
-    hived_queue fast = queue_of(apiary_test::random_cluster(random), lend);
-    apiary_test::naive_hived_queue naive(fast.scheduler(), lend);
+    const bool over_quota = random.uniform(2) == 0;
+    hived_queue fast = queue_of(apiary_test::random_cluster(random), over_quota);
+    apiary_test::naive_hived_queue naive(fast.scheduler(), over_quota);
     const std::vector<timed_job> jobs =
         jobs_for(fast, random, 5 + random.uniform(40), 1 + random.uniform(4));
     std::vector<outage> outages;
@@ -378,7 +378,7 @@ TEST_CASE("hived_queue: every place is that of asking again for all who wait") {
   }
 }
 
-TEST_CASE("hived_queue: a tenant's jobs start as in a cluster of its own, whatever guests do") {
+TEST_CASE("hived_queue: guaranteed jobs start as in a cluster of the tenant's own") {
   std::uint64_t compared = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(400U); ++seed) {
     CAPTURE(seed);

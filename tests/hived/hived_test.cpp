@@ -240,7 +240,7 @@ TEST_CASE("what is written into a plan changes nothing that commit does") {
   CHECK(audit(h).empty());
   CHECK(h.find(job_id(2))->state == gang_state::preempting);
 
-  // A plan to wait cancels nobody, whatever is written there.
+  // A plan to wait cancels no gang, whatever its public fields say.
   plan = proposed(h, gang(3, a, 5, {{1, 4}}));
   REQUIRE(plan.result == plan_result::wait);
   for (const std::uint32_t job : {2U, 1U, 99U}) {
@@ -252,7 +252,7 @@ TEST_CASE("what is written into a plan changes nothing that commit does") {
   CHECK(h.commit(proposed(h, gang(2, a, 5, {{2, 4}}))).ok());
 }
 
-TEST_CASE("a plan that was moved from is nobody's, one that was moved or copied is whole") {
+TEST_CASE("a moved-from plan cannot be committed; a moved or copied plan can") {
   hived h = small();
   const gang_request r = gang(1, a, 0, {{2, 4}});
   gang_plan first = proposed(h, r);
@@ -272,7 +272,7 @@ TEST_CASE("a plan that was moved from is nobody's, one that was moved or copied 
   CHECK(h.tasks(*h.find(job_id(1))) == copy.tasks);
 }
 
-TEST_CASE("the hash tells gangs apart whose tasks are in each other's places") {
+TEST_CASE("the hash differs for gangs whose tasks have swapped leaves") {
   const task_place left{node_id(2), 0b0011};
   const task_place right{node_id(2), 0b1100};
   for (const std::int32_t priority : {-1, 0}) {
@@ -288,7 +288,7 @@ TEST_CASE("the hash tells gangs apart whose tasks are in each other's places") {
   }
 }
 
-TEST_CASE("the hash tells gangs apart that ask for other hardware") {
+TEST_CASE("the hash differs for gangs that request other hardware") {
   const auto hash_of = [](const gang_request& r, task_place at) {
     hived h = small();
     const auto kept = h.recover(r, std::vector<task_place>{at});
@@ -357,7 +357,7 @@ TEST_CASE("a preemption: leaves are claimed, the victim ends, the gang runs ther
   CHECK(runs(h, 2));
 }
 
-TEST_CASE("a preemption is withdrawn, by its host or with its tasks") {
+TEST_CASE("a preemption is cancelled by its host, or when its tasks end") {
   hived h = small();
   done(h, gang(1, a, 0, {{2, 4}}));
   const std::uint64_t before = h.hash();
@@ -373,7 +373,7 @@ TEST_CASE("a preemption is withdrawn, by its host or with its tasks") {
   CHECK(runs(h, 1));
 }
 
-TEST_CASE("equal and higher priorities are not preempted, and opportunistic gangs preempt nobody") {
+TEST_CASE("equal and higher priorities are not preempted; opportunistic gangs preempt no gang") {
   hived h = small();
   done(h, gang(1, a, 5, {{2, 4}}));
   CHECK(reason(h, gang(2, a, 5, {{1, 1}})) == wait_reason::busy);
@@ -381,13 +381,13 @@ TEST_CASE("equal and higher priorities are not preempted, and opportunistic gang
   done(h, gang(3, b, -1, {{2, 8}}));
   done(h, of_type(gang(4, b, -1, {{4, 4}}), h, "GPU"));
   CHECK(reason(h, gang(5, a, -1, {{1, 1}})) == wait_reason::busy);
-  // An owner sends guests away, not more than those on its cell.
+  // A guaranteed gang preempts the opportunistic gangs on its cell, and no others.
   const gang_plan plan = done(h, gang(6, b, 0, {{1, 2}}));
   CHECK(plan.result == plan_result::preempt);
   CHECK(plan.victims == jobs{job_id(4)});
 }
 
-TEST_CASE("two preemptors have different victims; a higher one cancels both") {
+TEST_CASE("two preemptors have different victims; a higher priority cancels both") {
   hived h = small();
   done(h, gang(1, a, 0, {{1, 4}}));
   done(h, gang(2, a, 0, {{1, 4}}));
@@ -408,11 +408,11 @@ TEST_CASE("two preemptors have different victims; a higher one cancels both") {
   CHECK(done(h, gang(6, a, 9, {{2, 4}})).result == plan_result::bind);
 }
 
-TEST_CASE("lazy gangs lose their cells and run on; withdrawn in time, they have them back") {
+TEST_CASE("lazy gangs lose their cells and run on; they get them back if it is cancelled in time") {
   hived h = small();
   done(h, lazy(gang(1, a, 0, {{2, 4}})));
   const std::uint64_t before = h.hash();
-  // The other rack is idle: nobody must end.
+  // The other rack is idle: no gang must end.
   const gang_plan plan = done(h, gang(2, a, 5, {{2, 4}}));
   CHECK(plan.result == plan_result::bind);
   CHECK(plan.downgraded == jobs{job_id(1)});
@@ -437,7 +437,7 @@ TEST_CASE("lazy gangs lose their cells and run on; withdrawn in time, they have 
   CHECK(full.hash() == with_guest);
 }
 
-TEST_CASE("pinned cells are for who names them") {
+TEST_CASE("only a gang that names a pinned cell uses it") {
   hived h = small();
   gang_request r = gang(1, b, 0, {{1, 4}});
   r.pinned = 0;
@@ -448,7 +448,7 @@ TEST_CASE("pinned cells are for who names them") {
   CHECK(done(h, gang(2, b, 0, {{1, 2}})).result == plan_result::bind);
 }
 
-TEST_CASE("bad hardware: who runs, runs on; new gangs keep away, and why they wait") {
+TEST_CASE("bad hardware: running gangs go on; new gangs avoid it, and why they wait") {
   hived h = small();
   done(h, gang(1, a, 0, {{1, 4}}));
   const node_id where = h.tasks(*h.find(job_id(1))).at(0).node;
@@ -461,7 +461,7 @@ TEST_CASE("bad hardware: who runs, runs on; new gangs keep away, and why they wa
   refuses(h, StatusCode::kNotFound, "n0 has no leaf cell 4",
           [&] { return h.mark_bad(node_id(0), 4); });
   REQUIRE(h.finish(job_id(1)).ok());
-  // One healthy rack is left, and one is promised.
+  // One healthy rack is left, and one is reserved.
   CHECK(*h.doomed(a, chain_id(0), 3) == 0);
   REQUIRE(h.mark_bad(node_id(4)).ok());
   CHECK(*h.doomed(a, chain_id(0), 3) == 1);
@@ -485,7 +485,7 @@ TEST_CASE("bad hardware: who runs, runs on; new gangs keep away, and why they wa
   CHECK(done(h, gang(4, a, 0, {{1, 1}})).tasks.at(0) == task_place{node_id(2), 0b0100});
 }
 
-TEST_CASE("suggested nodes, and a preemption whose place is no longer one of them") {
+TEST_CASE("suggested nodes, and a preemption whose nodes are no longer suggested") {
   hived h = small();
   summary_bitset nodes(8);
   nodes.set(3);
@@ -551,7 +551,7 @@ TEST_CASE("a restart: gangs are taken where they run") {
   refuses(h, StatusCode::kAlreadyExists, "gang 4 runs", h.find(job_id(4))->request);
 }
 
-TEST_CASE("another configuration: who keeps what, and a faulty one changes nothing") {
+TEST_CASE("another configuration: what gangs keep; a faulty one changes nothing") {
   hived h = small();
   done(h, gang(1, a, 0, {{1, 4}}));
   done(h, gang(2, a, 3, {{1, 4}}));
@@ -580,7 +580,7 @@ TEST_CASE("another configuration: who keeps what, and a faulty one changes nothi
   CHECK(h.find(job_id(3))->guaranteed());
 }
 
-TEST_CASE("another configuration: of two downgraded gangs the higher one has the cells again") {
+TEST_CASE("another configuration: the downgraded gang of higher priority gets cells first") {
   // a has a rack, and one of its two gangs of a rack each runs beside its cells; then neither does,
   // and then there are cells for one of them.
   for (const bool swapped : {false, true}) {
@@ -606,7 +606,8 @@ TEST_CASE("another configuration: of two downgraded gangs the higher one has the
   }
 }
 
-TEST_CASE("of two gangs downgraded for one that is withdrawn the higher one has its cell back") {
+TEST_CASE(
+    "after a cancelled preemption the downgraded gang of higher priority gets its cell back") {
   for (const bool swapped : {false, true}) {
     hived_config config = cluster();
     config.virtual_clusters[1].cells = {{"RACK.NODE", 2}};
@@ -636,7 +637,8 @@ TEST_CASE("of two gangs downgraded for one that is withdrawn the higher one has 
   }
 }
 
-TEST_CASE("a task of a preempting gang is withdrawn where the gang waits, not if it moves") {
+TEST_CASE(
+    "finish_task releases the claims of a task of a preempting gang; a move places all tasks") {
   hived h = small();
   done(h, gang(1, a, 0, {{2, 4}}));
   const gang_request r = gang(2, a, 5, {{2, 4}});
@@ -732,21 +734,20 @@ TEST_CASE("a gang does not grow by one that is not like it, nor while one of the
   CHECK(audit(h).empty());
 }
 
-TEST_CASE(
-    "who was downgraded for a preemption that moves has its cells back if that is withdrawn") {
+TEST_CASE("a gang downgraded for a preemption that moved is restored when it is cancelled") {
   hived_config config = cluster();
   config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
   hived h = *hived::create(config);
   REQUIRE(done(h, lazy(gang(1, a, 0, {{1, 4}}))).result == plan_result::bind);
   const task_place home = h.tasks(*h.find(job_id(1))).at(0);
-  // Guests are wherever the cell might go: the higher gang has to preempt.
+  // Opportunistic gangs use every cell that could be bound: the higher gang has to preempt.
   for (std::uint32_t job = 10; job < 20; ++job)
     done(h, of_type(gang(job, b, -1, {{1, 4}}), h, "GPU"));
   const gang_request high = gang(2, a, 5, {{1, 4}});
   gang_plan plan = done(h, high);
   REQUIRE(plan.result == plan_result::preempt);
   REQUIRE(plan.downgraded == jobs{job_id(1)});
-  // Its place goes bad: it claims another one, for which nobody is downgraded any more.
+  // Its leaves go bad: it claims others, for which no gang is downgraded.
   const node_id claimed = plan.tasks.at(0).node;
   REQUIRE(h.mark_bad(claimed).ok());
   plan = done(h, high);
@@ -755,7 +756,7 @@ TEST_CASE(
   REQUIRE(plan.downgraded.empty());
   REQUIRE(h.mark_healthy(claimed).ok());
   SUBCASE("by its host") { REQUIRE(h.cancel(job_id(2)).ok()); }
-  SUBCASE("by a higher gang, which is then withdrawn") {
+  SUBCASE("by a gang of higher priority, which is then cancelled") {
     const gang_plan third = done(h, gang(3, a, 7, {{1, 4}}));
     REQUIRE(third.cancelled == jobs{job_id(2)});
     REQUIRE(third.result == plan_result::preempt);
@@ -814,7 +815,7 @@ TEST_CASE("what a gang runs on is its own again when the configuration has it ag
   CHECK(h.hash() == hived::create(less)->hash());
 }
 
-TEST_CASE("of gangs that come without levels, a higher one takes a lower one's cell") {
+TEST_CASE("of gangs recovered without levels, a higher priority gets the cell of a lower one") {
   hived_config config = cluster();
   config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
   const gang_request low = gang(1, a, 0, {{1, 4}});
@@ -838,7 +839,8 @@ TEST_CASE("of gangs that come without levels, a higher one takes a lower one's c
   }
 }
 
-TEST_CASE("a gang none of whose devices is there loses nothing to one that comes back") {
+TEST_CASE(
+    "a gang without any device in the configuration loses nothing to a gang that comes back") {
   hived_config config = cluster();
   config.virtual_clusters[1].cells = {{"RACK.NODE", 2}};
   hived h = *hived::create(config);
@@ -858,7 +860,7 @@ TEST_CASE("a gang none of whose devices is there loses nothing to one that comes
   CHECK(audit(h).empty());
 }
 
-TEST_CASE("whether a gang has come with its levels is part of the state") {
+TEST_CASE("the hash covers whether a gang was recovered with levels") {
   hived_config config = cluster();
   config.virtual_clusters[1].cells = {{"RACK.NODE", 1}};
   const std::vector<level_t> known(2, 2);
@@ -872,7 +874,7 @@ TEST_CASE("whether a gang has come with its levels is part of the state") {
   CHECK(come(known).hash() != come(unknown).hash());
   CHECK(come(known).hash() == come(known).hash());
 
-  // A gang that has grown keeps its cells, unless nothing is known of either part.
+  // A gang that has grown keeps its cells, unless the levels of both gangs are unknown.
   for (const bool first_known : {false, true}) {
     for (const bool second_known : {false, true}) {
       for (const bool first_grows : {false, true}) {

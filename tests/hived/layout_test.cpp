@@ -1,4 +1,4 @@
-// apiary/tests/hived/layout_test.cpp - who owns what, and that all of it can be granted.
+// apiary/tests/hived/layout_test.cpp - what each tenant owns, and that all of it can be granted.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/reserving_buddy_allocator.h>
 #include <apiary/core/ids.h>
@@ -80,7 +80,7 @@ hived_config random_config(rng& random) {
   return config;
 }
 
-// Whether an allocator promises all quotas and the tenants' pinned cells of the chain and grants the
+// Whether an allocator reserves all quotas and the tenants' pinned cells of the chain and grants the
 // latter.
 bool can_keep(const hived_layout& layout, chain_id c) {
   reserving_buddy_allocator cells(layout.chain(c).tree);
@@ -205,7 +205,7 @@ TEST_CASE("layouts that differ in anything have different hashes, equal ones the
     CHECK(seen.insert(hash_of(all[i])).second);
     CHECK(hash_of(all[i]) == hash_of(hived_config(all[i])));
   }
-  // Where the document says what is so without, and who stands first among other chains.
+  // Defaults written out, and another order of the chains.
   hived_config config = small_cluster();
   config.physical_cells[0].children[0].type = "NODE";
   std::swap(config.physical_cells[0], config.physical_cells[1]);
@@ -253,7 +253,7 @@ TEST_CASE("each fault of a tenant is reported with its path") {
           "virtualClusters.: a virtual cluster without name");
 }
 
-TEST_CASE("a faulty chain makes no further faults of those who use it") {
+TEST_CASE("a faulty chain causes no further faults where it is used") {
   hived_config config = small_cluster();
   config.cell_types[1].is_node = false;
   CHECK(faults_of(config) ==
@@ -265,7 +265,7 @@ TEST_CASE("a faulty chain makes no further faults of those who use it") {
         "\"RACK\"");
 }
 
-TEST_CASE("what is promised must fit beside the pinned cells") {
+TEST_CASE("the quotas must fit beside the pinned cells") {
   hived_config config = small_cluster();
   std::vector<virtual_cell_config>& cells = config.virtual_clusters[1].cells;
   const auto short_of = [](int wanted, const std::string& type, int left) {
@@ -277,7 +277,7 @@ TEST_CASE("what is promised must fit beside the pinned cells") {
   CHECK(faults_of(config) == short_of(2, "RACK", 1));
   std::vector<std::string> pinned;
   pinned.swap(config.virtual_clusters[0].pinned_ids);
-  CHECK(faults_of(config) == short_of(1, "PAIR", 0));  // pinned for nobody: a cell as any other
+  CHECK(faults_of(config) == short_of(1, "PAIR", 0));  // pinned for no tenant: an ordinary cell
   pinned.swap(config.virtual_clusters[0].pinned_ids);
   cells = {{"RACK", 1}, {"RACK.NODE.PAIR.GPU", 2}};
   CHECK(faults_of(config).empty());
@@ -307,7 +307,7 @@ TEST_CASE("pinned nodes that leave no whole rack to another tenant are a fault")
         "besides pinned and larger cells");
 }
 
-TEST_CASE("whatever is accepted can be promised, and its pinned cells granted") {
+TEST_CASE("the quotas of an accepted configuration can be reserved, its pinned cells granted") {
   rng random(77);
   std::uint32_t accepted = 0;
   std::uint32_t refused = 0;

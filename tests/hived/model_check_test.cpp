@@ -79,7 +79,7 @@ constexpr std::uint64_t restarted_states = 26'000;
 static_assert(6 * states + many_states + 2 * few_states + pinned_states + restarted_states >=
               1'000'000);
 
-TEST_CASE("no order of events breaks a rule: gangs of a tenant, lazy or not, on cells of its own") {
+TEST_CASE("no order of events breaks an invariant: gangs of a tenant, lazy or not") {
   explore("lazy and not",
           {racks({{"RACK", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, false),
            {gang(0, checked_a, 0, true, {{2, 1}}), gang(1, checked_a, 0, false, {{1, 2}}),
@@ -89,7 +89,7 @@ TEST_CASE("no order of events breaks a rule: gangs of a tenant, lazy or not, on 
           states, states);
 }
 
-TEST_CASE("no order of events breaks a rule: two tenants, guests, a leaf and a node that break") {
+TEST_CASE("no order of events breaks an invariant: two tenants, opportunistic gangs, failures") {
   explore("bad hardware",
           {racks({{"RACK", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, false),
            {gang(0, checked_a, 0, true, {{2, 1}}), gang(1, checked_a, 1, false, {{1, 2}}),
@@ -99,7 +99,7 @@ TEST_CASE("no order of events breaks a rule: two tenants, guests, a leaf and a n
           states, states);
 }
 
-TEST_CASE("no order of events breaks a rule: a pinned node with a leaf that breaks") {
+TEST_CASE("no order of events breaks an invariant: a pinned node with a leaf that fails") {
   explore("pinned",
           {racks({{"RACK.NODE", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, true),
            {pinned(gang(0, checked_b, 0, true, {{2, 1}})),
@@ -110,7 +110,7 @@ TEST_CASE("no order of events breaks a rule: a pinned node with a leaf that brea
           states, pinned_states);
 }
 
-TEST_CASE("no order of events breaks a rule: three priorities, all lazy, one leaf that breaks") {
+TEST_CASE("no order of events breaks an invariant: three priorities, all lazy, a leaf that fails") {
   explore("chains of preemption",
           {racks({{"RACK", 1}, {"RACK.NODE", 1}}, {{"RACK.NODE", 1}}, false),
            {gang(0, checked_a, 0, true, {{2, 1}, {1, 2}}), gang(1, checked_a, 1, true, {{2, 2}}),
@@ -120,7 +120,8 @@ TEST_CASE("no order of events breaks a rule: three priorities, all lazy, one lea
           states, states);
 }
 
-TEST_CASE("no order of events breaks a rule: three priorities, none lazy, one node that breaks") {
+TEST_CASE(
+    "no order of events breaks an invariant: three priorities, none lazy, a node that fails") {
   explore("claims on claims",
           {racks({{"RACK", 1}, {"RACK.NODE", 1}}, {{"RACK.NODE.GPU", 2}}, false),
            {gang(0, checked_a, 0, false, {{2, 1}, {1, 2}}), gang(1, checked_a, 1, false, {{2, 2}}),
@@ -130,7 +131,7 @@ TEST_CASE("no order of events breaks a rule: three priorities, none lazy, one no
           states, states);
 }
 
-TEST_CASE("no order of events breaks a rule: gangs of one cell, on nodes that break") {
+TEST_CASE("no order of events breaks an invariant: gangs of one cell, on nodes that fail") {
   explore("a cell of its own",
           {racks({{"RACK.NODE", 1}}, {{"RACK.NODE.GPU", 1}}, false),
            {gang(0, checked_a, 0, false, {{1, 2}}), gang(1, checked_a, 1, false, {{1, 2}}),
@@ -140,7 +141,7 @@ TEST_CASE("no order of events breaks a rule: gangs of one cell, on nodes that br
           states, states);
 }
 
-TEST_CASE("no order of events breaks a rule: mixed gangs that shrink and grow") {
+TEST_CASE("no order of events breaks an invariant: mixed gangs that shrink and grow") {
   explore("mixed",
           {racks({{"RACK.NODE", 2}}, {{"RACK.NODE.GPU", 3}}, false),
            {gang(0, checked_a, 0, true, {{3, 1}}), gang(1, checked_a, 1, false, {{2, 1}, {1, 2}}),
@@ -150,7 +151,7 @@ TEST_CASE("no order of events breaks a rule: mixed gangs that shrink and grow") 
           many_states, many_states);
 }
 
-TEST_CASE("no order of events breaks a rule: restarts, and gangs on suggested nodes") {
+TEST_CASE("no order of events breaks an invariant: restarts, and gangs on suggested nodes") {
   const std::uint64_t beside =
       explore("restarts",
               {racks({{"RACK", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, false),
@@ -163,7 +164,7 @@ TEST_CASE("no order of events breaks a rule: restarts, and gangs on suggested no
   CHECK(beside > 0);
 }
 
-TEST_CASE("no order of events breaks a rule: restarts with a pinned node, on suggested nodes") {
+TEST_CASE("no order of events breaks an invariant: restarts, a pinned node, suggested nodes") {
   const std::uint64_t beside = explore(
       "pinned, restarts",
       {racks({{"RACK.NODE", 1}}, {{"RACK.NODE", 1}, {"RACK.NODE.GPU", 1}}, true),
@@ -176,7 +177,7 @@ TEST_CASE("no order of events breaks a rule: restarts with a pinned node, on sug
   CHECK(beside > 0);
 }
 
-TEST_CASE("no order of events breaks a rule: another configuration, and back") {
+TEST_CASE("no order of events breaks an invariant: another configuration, and back") {
   // A node is another one, and tenant b has a node of a's rack.
   hived_config other = racks({{"RACK.NODE", 1}}, {{"RACK.NODE", 2}}, false);
   other.physical_cells[1].children[1].address = "n4";
@@ -192,8 +193,8 @@ TEST_CASE("no order of events breaks a rule: another configuration, and back") {
   CHECK(beside > 0);
 }
 
-TEST_CASE("no order of events breaks a rule: all that can happen, with a pinned node") {
-  // The pinned node is another one, and no rack is promised.
+TEST_CASE("no order of events breaks an invariant: all kinds of events, with a pinned node") {
+  // The pinned node is another one, and no rack is reserved.
   hived_config other = racks({{"RACK.NODE", 2}}, {{"RACK.NODE.GPU", 1}}, true);
   std::swap(other.physical_cells[1].children[0], other.physical_cells[1].children[1]);
   const std::uint64_t beside =

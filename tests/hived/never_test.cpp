@@ -1,8 +1,8 @@
-// apiary/tests/hived/never_test.cpp - a gang that can never run is told so, whatever the state.
+// apiary/tests/hived/never_test.cpp - a gang that can never run is is_never so, whatever the state.
 // SPDX-License-Identifier: MIT
+#include "support/hived_clusters.h"
 #include "support/hived_play.h"
 #include "support/hived_proofs.h"
-#include "support/hived_worlds.h"
 #include "support/naive_gang.h"
 #include "support/scale.h"
 #include <apiary/container/bitset.h>
@@ -55,7 +55,7 @@ bool could_ever_run(const hived& h, const gang_request& r) {
   return false;
 }
 
-TEST_CASE("a gang is told never if and only if the empty cells do not hold it") {
+TEST_CASE("a gang waits with `never` if and only if it does not fit into the empty cells") {
   std::uint64_t never = 0;
   std::uint64_t others = 0;
   const apiary_test::hived_play::habits habits{.gangs = 50, .ends = 14, .misuses = 0};
@@ -73,14 +73,14 @@ TEST_CASE("a gang is told never if and only if the empty cells do not hold it") 
       if (random.uniform(4) == 0) r.suggested = &nodes;
       const auto plan = h.propose(r);
       if (!plan.ok()) continue;  // the tenant has nothing of that type
-      const bool told =
+      const bool is_never =
           plan->result == plan_result::wait && plan->wait.reason == wait_reason::never;
-      REQUIRE(told == !could_ever_run(h, r));
-      ++(told ? never : others);
-      if (told) REQUIRE(apiary_test::check_proof(h, r, plan->wait, random));
+      REQUIRE(is_never == !could_ever_run(h, r));
+      ++(is_never ? never : others);
+      if (is_never) REQUIRE(apiary_test::check_proof(h, r, plan->wait, random));
     }
   }
-  MESSAGE(never << " gangs told never, " << others << " not");
+  MESSAGE(never << " gangs can never run, " << others << " not");
   CHECK(never > apiary_test::scaled(std::uint64_t{1'000}));
   CHECK(others > apiary_test::scaled(std::uint64_t{1'000}));
 }
@@ -119,7 +119,7 @@ const std::vector<gang_shape>& shapes_too_large() {
       {"a task larger than its tenant's cells, but not than a node", 1, 0, {{1, 3}}},
       {"a gang larger than its tenant's cells, but not than the cluster", 1, 0, {{3, 1}}},
       {"a gang larger than its tenant's cells of any one chain, but not of both", 0, 0, {{9, 1}}},
-      {"tasks that leave a part of each node", 0, 0, {{3, 3}}},
+      {"tasks that leave GPUs of each node unused", 0, 0, {{3, 3}}},
       {"tasks of mixed sizes that do not go together", 0, 0, {{1, 3}, {1, 3}, {1, 2}}},
       {"a gang larger than the cluster", 0, 0, {{23, 1}}},
       {"the largest gang that can be asked for", 0, 0, {{1'000'000, 64}}},
@@ -152,7 +152,7 @@ void check_told_never(hived& h, const summary_bitset* suggested) {
   }
 }
 
-TEST_CASE("whatever is too large for what it may use is told never") {
+TEST_CASE("a gang that is too large for its cells waits with `never`") {
   hived h = nodes_of_two_sizes();
   check_told_never(h, nullptr);
   SUBCASE("also on hardware that is all bad") {

@@ -40,7 +40,7 @@ bool commits(const hived& h, const gang_plan& plan) {
 
 }  // namespace
 
-TEST_CASE("hived_plan: a plan of nobody cannot be committed, however it is copied") {
+TEST_CASE("hived_plan: a default plan cannot be committed, however it is copied") {
   const hived h = scheduler_of_plans();
   gang_plan none;
   CHECK(!commits(h, none));
@@ -50,7 +50,7 @@ TEST_CASE("hived_plan: a plan of nobody cannot be committed, however it is copie
   CHECK(!commits(h, other));
 }
 
-TEST_CASE("hived_plan: plans in a vector that grows, in exchange, and in place of others") {
+TEST_CASE("hived_plan: plans in a vector that grows, swapped, and assigned over others") {
   hived h = scheduler_of_plans();
   std::vector<gang_plan> plans;
   for (std::uint32_t job = 0; job < 9; ++job) plans.push_back(plan_of(h, job));

@@ -1,7 +1,7 @@
 // apiary/tests/hived/property_test.cpp - HiveD under random events, audited.
 // SPDX-License-Identifier: MIT
+#include "support/hived_clusters.h"
 #include "support/hived_play.h"
-#include "support/hived_worlds.h"
 #include "support/scale.h"
 #include <apiary/core/rng.h>
 #include <apiary/hived/audit.h>
@@ -55,16 +55,16 @@ void play(std::uint64_t runs, std::uint64_t events, const hived_play::habits& ha
   if (habits.marks > 0) CHECK(all.ending * 10'000 >= all.events);
 }
 
-TEST_CASE("every rule holds after every event, and at the end nothing is left") {
+TEST_CASE("every invariant holds after every event, and at the end nothing is left") {
   play(apiary_test::scaled(std::uint64_t{1000}), 700, {}, 1);
 }
 
-TEST_CASE("every rule holds where preemptions are many, and hardware is never well") {
+TEST_CASE("every invariant holds with many preemptions and with bad hardware all the time") {
   play(apiary_test::scaled(std::uint64_t{300}), 700,
        {.gangs = 50, .ends = 8, .tasks = 10, .pursued = 25, .marks = 25, .misuses = 1}, 100'000);
 }
 
-TEST_CASE("every rule holds where the hardware is well") {
+TEST_CASE("every invariant holds on healthy hardware") {
   play(apiary_test::scaled(std::uint64_t{150}), 700,
        {.gangs = 50, .ends = 20, .tasks = 5, .pursued = 20, .marks = 0, .suggested = false},
        200'000);
@@ -92,7 +92,7 @@ hived_config large_cluster() {
   return config;
 }
 
-TEST_CASE("every rule holds of a cluster of 512 leaves, looked at now and then") {
+TEST_CASE("every invariant holds in a cluster of 512 leaves, checked now and then") {
   hived_play host(large_cluster(), 1, {});
   const std::uint64_t fresh = host.scheduler.hash();
   const auto events = apiary_test::scaled(std::uint64_t{100'000});

@@ -60,7 +60,7 @@ TEST_CASE("what a tenant uses and what a cell is used for") {
         hived_queries::cell_state{.leaves = 16, .idle = 0, .guaranteed = 4, .opportunistic = 12});
 }
 
-TEST_CASE("a claimed leaf and a bad one are counted beside who has them") {
+TEST_CASE("claimed and bad leaves are counted in addition to their users") {
   hived_config config;
   config.cell_types = {{.name = "NODE", .child_type = "GPU", .child_count = 4, .is_node = true}};
   config.physical_cells = {{.type = "NODE", .address = "n"}};
@@ -71,11 +71,11 @@ TEST_CASE("a claimed leaf and a bad one are counted beside who has them") {
   const cell_id node = scheduler.layout().node_cell(node_id(0));
   CHECK(*hived_queries::state_of(scheduler, chain_id(0), node) ==
         hived_queries::cell_state{.leaves = 4, .idle = 4});
-  const gang_request guest{.job = job_id(0),
-                           .tenant = tenant_id(0),
-                           .priority = gang_request::opportunistic_priority,
-                           .groups = {{1, 3}}};
-  const auto first = scheduler.propose(guest);
+  const gang_request opportunistic{.job = job_id(0),
+                                   .tenant = tenant_id(0),
+                                   .priority = gang_request::opportunistic_priority,
+                                   .groups = {{1, 3}}};
+  const auto first = scheduler.propose(opportunistic);
   REQUIRE(first.ok());
   REQUIRE(scheduler.commit(*first).ok());
   const auto second =

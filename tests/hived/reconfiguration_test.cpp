@@ -1,6 +1,6 @@
 // apiary/tests/hived/reconfiguration_test.cpp - gangs and faults go over by their names.
 // SPDX-License-Identifier: MIT
-#include "support/hived_worlds.h"
+#include "support/hived_clusters.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/config.h>
@@ -125,7 +125,7 @@ TEST_CASE("hived_reconfiguration: every gang is where it was, or is said not to 
   CHECK(again.gang(3).missing.empty());
 }
 
-TEST_CASE("hived_reconfiguration: who has cells comes first, then by priority, then by job") {
+TEST_CASE("hived_reconfiguration: guaranteed gangs first, then by priority, then by job") {
   const names_of_nodes names = {"n0", "n1", "n2", "n3"};
   one_configuration before(nodes_named(names, 3));
   REQUIRE(before.run(1, 0, {"n0"}));
@@ -137,7 +137,7 @@ TEST_CASE("hived_reconfiguration: who has cells comes first, then by priority, t
   CHECK(one.from(before).downgraded == job_ids{job_id(3), job_id(1)});
   CHECK(one.gang(2).guaranteed());
 
-  // Whoever has lost its cells stands behind who has not, whatever its priority.
+  // A gang that lost its cells comes after the others, whatever its priority.
   one_configuration three(nodes_named(names, 3));
   hived_reconfiguration report = three.from(before);
   CHECK(report.downgraded.empty());
@@ -171,7 +171,7 @@ TEST_CASE("hived_reconfiguration: what is bad stays so, by its names") {
     CHECK((healthy("n1", device) && healthy("n3", device)));
 }
 
-TEST_CASE("hived_reconfiguration: a gang whose tenant is gone runs on as nobody's") {
+TEST_CASE("hived_reconfiguration: a gang whose tenant is missing runs on without tenant") {
   one_configuration before(nodes_named({"n0", "n1"}, 1));
   REQUIRE(before.run(1, 5, {"n0"}));
   hived_config config = nodes_named({"n0", "n1"}, 1);

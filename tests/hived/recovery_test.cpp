@@ -1,9 +1,9 @@
 // apiary/tests/hived/recovery_test.cpp - gangs that run on after a restart, and elsewhere.
 // SPDX-License-Identifier: MIT
+#include "support/hived_clusters.h"
 #include "support/hived_documents.h"
 #include "support/hived_names.h"
 #include "support/hived_play.h"
-#include "support/hived_worlds.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -255,7 +255,7 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
       ++(n.guaranteed && !gang->guaranteed() ? downgraded : kept);
     }
 
-    // Back again: who still runs, runs on all that it ran on.
+    // Back again: a gang that still runs has all its leaves again.
     hived back = h;
     const auto reported = back.reconfigure(before);
     REQUIRE(reported.ok());
@@ -299,7 +299,7 @@ TEST_CASE("gangs run on in a changed configuration, as long as a leaf of theirs 
   CHECK(returned > runs / 10);
 }
 
-TEST_CASE("in the same configuration nobody is downgraded, and all run where they ran") {
+TEST_CASE("in the same configuration no gang is downgraded, and all run where they ran") {
   std::uint64_t guaranteed = 0;
   std::uint64_t restored = 0;
   const auto runs = apiary_test::scaled(std::uint64_t{10'000});
@@ -332,7 +332,7 @@ TEST_CASE("in the same configuration nobody is downgraded, and all run where the
   if (apiary_test::scale() >= 1) CHECK(guaranteed > 0);
 }
 
-TEST_CASE("every rule holds over restarts and one configuration after another") {
+TEST_CASE("every invariant holds over restarts and changes of the configuration") {
   hived_play::counts all;
   const hived_play::habits often{
       .gangs = 40, .ends = 12, .tasks = 14, .misuses = 1, .moves = 6, .restarts = 3};

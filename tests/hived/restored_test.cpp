@@ -1,6 +1,6 @@
-// apiary/tests/hived/restored_test.cpp - who has its tenant's cells back is named.
+// apiary/tests/hived/restored_test.cpp - restored gangs are named.
 // SPDX-License-Identifier: MIT
-#include "support/hived_worlds.h"
+#include "support/hived_clusters.h"
 #include "support/scale.h"
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
@@ -26,7 +26,7 @@ namespace {
 using namespace apiary;
 using namespace apiary::detail;
 
-// Those of the gangs who have their tenant's cells now.
+// The gangs among these that have cells of their tenant now.
 std::vector<job_id> owners_among(const hived& h, const std::vector<job_id>& gangs) {
   std::vector<job_id> owners;
   for (const job_id job : gangs)
@@ -66,7 +66,7 @@ plan_result ask(hived& h, std::uint32_t job, std::int32_t priority,
   return plan->result;
 }
 
-TEST_CASE("who has its tenant's cells back has as large ones as before, and all of them") {
+TEST_CASE("a restored gang has whole cells of the same levels as before, for all its leaves") {
   {
     hived h = two_nodes({{"NODE", 1}, {"NODE.PAIR", 1}, {"NODE.PAIR.GPU", 1}});
     REQUIRE(ask(h, 1, 1, {{1, 2}, {1, 4}}) == plan_result::bind);
@@ -159,7 +159,7 @@ struct watchful_host {
   }
 };
 
-TEST_CASE("whoever has its tenant's cells back is named, and nobody else") {
+TEST_CASE("restored() names the gangs that got their cells back, and no others") {
   std::size_t restored = 0;
   for (std::uint64_t run = 0; run < apiary_test::scaled(std::uint64_t{4'000}); ++run) {
     CAPTURE(run);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_clusters.h"
 #include "support/hived_documents.h"
-#include "support/hived_worlds.h"
 #include <apiary/core/ids.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/detail/audit_notes.h>
@@ -28,13 +28,13 @@
 
 namespace apiary_test {
 
-// What a scheduler shows as constant is not so in a copy of ours.
+// Removes const from a member of a copy, to damage it.
 template <class T>
-[[nodiscard]] T& broken(const T& part) {
-  return const_cast<T&>(part);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+[[nodiscard]] T& broken(const T& member) {
+  return const_cast<T&>(member);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
-// The small cluster with gangs of all kinds: 1 and 2 are a's and fill a rack, 3 is about to preempt
+// The small cluster with gangs in all states: 1 and 2 are a's and fill a rack, 3 is about to preempt
 // 1, 4 is b's in a pair of its own, 5 in its pinned node, where another leaf is bad; 6 is
 // opportunistic.
 class audit_scene {
@@ -100,20 +100,20 @@ class audit_scene {
   }
 };
 
-// What is done to a scene, the rule that breaks, and a part of the witness.
+// A damage to a scene, the invariant that it breaks, and a text in the witness.
 struct damage {
   const char* invariant;
   std::string witness;
   std::function<void(audit_scene&)> inflict;
 };
 
-// Checks that a part of the audit finds nothing in the scene as it is, finds each damage and says
-// where it is, and that the damages break these rules and no others.
-inline void check_damages(const std::function<void(apiary::detail::audit_notes&)>& part,
-                          const std::set<std::string>& rules, const std::vector<damage>& all) {
+// Checks that an audit finds nothing in the undamaged scene, finds each damage and says where it is,
+// and that the damages break these invariants and no others.
+inline void check_damages(const std::function<void(apiary::detail::audit_notes&)>& audit,
+                          const std::set<std::string>& invariants, const std::vector<damage>& all) {
   const auto found = [&](const audit_scene& s) {
     apiary::detail::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
-    part(notes);
+    audit(notes);
     return std::move(notes.found);
   };
   CHECK(faults_of(found(audit_scene())) == "");
@@ -130,7 +130,7 @@ inline void check_damages(const std::function<void(apiary::detail::audit_notes&)
       return v.invariant == d.invariant && v.witness.find(d.witness) != std::string::npos;
     }));
   }
-  CHECK(seen == rules);
+  CHECK(seen == invariants);
 }
 
 }  // namespace apiary_test

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_clusters.h"
 #include "support/hived_state_text.h"
-#include "support/hived_worlds.h"
 #include <apiary/container/bitset.h>
 #include <apiary/core/digest.h>
 #include <apiary/core/ids.h>

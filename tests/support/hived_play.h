@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/hived_clusters.h"
 #include "support/hived_constraints.h"
 #include "support/hived_names.h"
 #include "support/hived_proofs.h"
-#include "support/hived_worlds.h"
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>

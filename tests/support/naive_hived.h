@@ -26,7 +26,7 @@ namespace apiary_test {
 //   The whole cells of the cluster that are bound stay where they are, other than those in which
 //   only the gang itself and gangs of lower priority have something: where some leaf of the chain
 //   will not do, these count as not bound. Each of those not bound goes to any physical cell of its
-//   level that is free or part of a free one, as long as the promises to all other clusters of the
+//   level that is free or part of a free one, as long as the reservations of all other clusters of the
 //   chain can still be kept.
 //   In them the gang may have every leaf that is healthy and on a suggested node, unless a gang of
 //   the same priority or a higher one uses or has claimed it. Opportunistic tasks and gangs of
@@ -81,19 +81,19 @@ class naive_tenant {
     const leaf_counts tasks = tasks_of(request_.groups);
     return try_cells(0, 0, [&] { return fits_by_sets(available_, tasks); });
   }
-  // Whether for every choice of cells the gang needs more pieces of so many leaves than there are.
-  [[nodiscard]] bool proven_by(const apiary::gpu_shortage& cut) {
+  // Whether, for every choice of cells, the gang needs more slots of so many leaves than there are.
+  [[nodiscard]] bool proven_by(const apiary::gpu_shortage& shortage) {
     std::uint64_t needed = 0;
-    for (const std::uint32_t leaves : tasks_of(request_.groups)) needed += leaves / cut.gpus;
-    if (needed != cut.needed || cut.present >= needed) return false;
+    for (const std::uint32_t leaves : tasks_of(request_.groups)) needed += leaves / shortage.gpus;
+    if (needed != shortage.needed || shortage.present >= needed) return false;
     return !try_cells(0, 0, [&] {
       std::uint64_t present = 0;
-      for (const std::uint32_t free : available_) present += free / cut.gpus;
+      for (const std::uint32_t free : available_) present += free / shortage.gpus;
       return present >= needed;
     });
   }
-  // With nothing unbound, or all hardware in order: the pieces there are.
-  [[nodiscard]] std::uint64_t pieces(std::uint32_t leaves) {
+  // The number of slots of so many leaves, if nothing is unbound or all hardware is healthy.
+  [[nodiscard]] std::uint64_t slots(std::uint32_t leaves) {
     std::uint64_t present = 0;
     static_cast<void>(try_cells(0, 0, [&] {
       for (const std::uint32_t free : available_) present += free / leaves;
@@ -118,7 +118,7 @@ class naive_tenant {
            (request_.suggested == nullptr ||
             request_.suggested->test(first + chain_.node_of(leaf)));
   }
-  // Whether nobody of its priority or above uses or has claimed the leaf.
+  // Whether no gang of its priority or above uses or has claimed the leaf.
   [[nodiscard]] bool can_be_freed(apiary::cell_id leaf) const {
     const apiary::detail::leaf_holders h = chain_.holders(leaf);
     const apiary::gang_slot holder = h.claimer.valid() ? h.claimer
@@ -127,7 +127,7 @@ class naive_tenant {
     return !holder.valid() || holder == scheduler_.gangs().find(request_.job) ||
            scheduler_.gangs()[holder].request.priority < request_.priority;
   }
-  // Whether nobody else has a leaf of it, once lower gangs have gone.
+  // Whether no other tenant has a leaf of it, once gangs of lower priority have ended.
   [[nodiscard]] bool can_be_emptied(apiary::cell_id p) const {
     for (const apiary::cell_id leaf : tree_.descendants(p, 0))
       if (!can_be_freed(leaf)) return false;
@@ -143,9 +143,9 @@ class naive_tenant {
         available_.back() += will_do(leaf) && can_be_freed(leaf) ? 1U : 0U;
     }
   }
-  // Whether what is not occupied has room for all cells promised to others.
+  // Whether all cells reserved for others fit into what is not occupied.
   [[nodiscard]] bool others_fit() const {
-    std::int64_t left = 0;  // free cells, parts of larger ones too, beyond what is promised
+    std::int64_t left = 0;  // free cells, in larger ones, too, beyond what is reserved
     for (apiary::level_t l = tree_.num_levels(); l-- > 0;) {
       if (l + 1 < tree_.num_levels()) left *= tree_.fan_out(l + 1);
       for (const apiary::cell_id p : tree_.cells(l)) {
@@ -185,7 +185,7 @@ class naive_tenant {
   const apiary::detail::physical_chain& chain_;
   const apiary::uniform_tree& tree_;
   std::vector<bool> occupied_;              // leaves
-  std::vector<std::uint32_t> others_{};     // promises of each level
+  std::vector<std::uint32_t> others_{};     // reservations of each level
   std::vector<apiary::level_t> unbound_{};  // descending
   leaf_counts available_{};                 // of each node
   std::vector<apiary::level_t> whole_{};    // of each whole cell with nodes there, its level

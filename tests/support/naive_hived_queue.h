@@ -1,4 +1,4 @@
-// apiary/tests/support/naive_hived_queue.h - jobs on HiveD's cells, everyone who waits asked for again.
+// apiary/tests/support/naive_hived_queue.h - a slow HiveD queue that proposes every waiting job again.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,15 +25,15 @@
 
 namespace apiary_test {
 
-// The rules of hived/hived_queue.h without lines and without memory of who found no room: whenever
-// something has changed, all who wait are sorted and asked for again. Tells no delays.
+// The order of hived/hived_queue.h without queues: after each change it sorts all waiting jobs and
+// proposes them again. It reports no delays.
 // Requires: calls that hived_queue takes.
 class naive_hived_queue {
  public:
   using time_ms = apiary::time_ms;
 
-  naive_hived_queue(apiary::hived scheduler, bool lend)
-      : scheduler_(std::move(scheduler)), lend_(lend) {
+  naive_hived_queue(apiary::hived scheduler, bool over_quota)
+      : scheduler_(std::move(scheduler)), over_quota_(over_quota) {
     for (const apiary::chain_layout& c : scheduler_.layout().chains) {
       task_gpus_ = std::min(task_gpus_, c.tree.leaves_per_cell(c.node_level));
       total_ += c.tree.num_leaves();
@@ -85,7 +85,7 @@ class naive_hived_queue {
     apiary::job_placement place{};
   };
 
-  // Starts the first guaranteed job of the tenant that has room in its cells; whether there was one.
+  // Starts the first guaranteed job of the tenant that fits into its cells. Returns whether there is one.
   bool start_own(std::uint32_t tenant, std::vector<apiary::job_action>& actions) {
     std::vector<record> order;
     for (const record& r : waiting_) {
@@ -98,11 +98,11 @@ class naive_hived_queue {
     return std::any_of(order.begin(), order.end(),
                        [&](const record& r) { return start(r, false, actions); });
   }
-  // The same of all who may be guests: of each tenant and size who comes first there, by arrival.
+  // The same for jobs that may run as opportunistic: the first of each tenant and size, by arrival.
   bool start_guest(std::vector<apiary::job_action>& actions) {
     std::vector<record> order;
     for (const record& r : waiting_) {
-      if (r.request.priority < 0 || lend_) order.push_back(r);
+      if (r.request.priority < 0 || over_quota_) order.push_back(r);
     }
     std::sort(order.begin(), order.end(), [](const record& a, const record& b) {
       return std::tuple(-a.request.priority, a.came, a.request.job) <
@@ -157,7 +157,7 @@ class naive_hived_queue {
   }
 
   apiary::hived scheduler_;
-  bool lend_;
+  bool over_quota_;
   std::uint32_t task_gpus_ = ~std::uint32_t{0};
   std::uint32_t total_ = 0;
   std::vector<record> waiting_;

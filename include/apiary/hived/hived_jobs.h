@@ -36,8 +36,8 @@ APIARY_NAMESPACE_BEGIN
 // smallest nodes), and one task with the remaining GPUs. A job of priority 0 to 1000 is guaranteed
 // and runs on its tenant's cells; a job of priority -1 is opportunistic. With over_quota, a
 // guaranteed job may also run as opportunistic, on idle GPUs.
-// Cost: fits_cells: a look-up; for the first job of a tenant, number of GPUs and kind (guaranteed
-//       or not) one or two hived::propose on empty cells.
+// Cost: fits_cells: a look-up; for the first job of a tenant with this class (guaranteed or not)
+//       and number of GPUs one or two hived::propose on empty cells.
 class hived_jobs {
  public:
   // Requires: an idle cluster.
@@ -143,7 +143,8 @@ class hived_jobs {
   std::uint32_t task_gpus_ = (std::numeric_limits<std::uint32_t>::max)();  // of the largest task
   std::uint32_t total_ = 0;                                                // GPUs
   std::vector<std::uint32_t> owned_;                                       // by tenant
-  std::map<std::tuple<std::uint32_t, bool, std::uint32_t>, bool> fits_cells_;  // tenant, kind, GPUs
+  std::map<std::tuple<std::uint32_t, bool, std::uint32_t>, bool>
+      fits_cells_;  // tenant, guaranteed, GPUs
 };
 
 APIARY_NAMESPACE_END

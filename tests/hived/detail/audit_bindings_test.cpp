@@ -25,7 +25,7 @@ void audit_bindings_alone(apiary::detail::audit_notes& notes) {
     apiary::detail::audit_owners(notes, c, apiary::detail::count_leaves(notes.cells.chain(c)));
 }
 
-TEST_CASE("every rule of bindings is broken by some damage, which is found") {
+TEST_CASE("the audit finds damage to every invariant of bindings") {
   apiary_test::check_damages(
       audit_bindings_alone, {"bijection", "hidden", "needless", "own cells", "roots", "shape"},
       {

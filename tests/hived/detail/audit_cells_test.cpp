@@ -29,7 +29,7 @@ void audit_cells_alone(apiary::detail::audit_notes& notes) {
     apiary::detail::audit_chain(notes, c, apiary::detail::count_leaves(notes.cells.chain(c)));
 }
 
-TEST_CASE("every rule of cells is broken by some damage, which is found") {
+TEST_CASE("the audit finds damage to every invariant of cells") {
   apiary_test::check_damages(
       audit_cells_alone, {"active", "buddies", "free", "health", "idle", "opportunistic", "usage"},
       {

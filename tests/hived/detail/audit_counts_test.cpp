@@ -43,17 +43,17 @@ TEST_CASE("the leaves of a chain are counted by what they are") {
     std::uint32_t healthy_free = 0;
     for (const cell_id c : tree.cells(l)) {
       std::uint32_t bad = 0;
-      std::uint32_t guests = 0;
+      std::uint32_t opportunistic = 0;
       std::uint32_t taken = 0;
       std::uint32_t allocated = 0;
       for (const cell_id leaf : tree.descendants(c, 0)) {
         bad += chain.healthy().healthy(leaf) ? 0U : 1U;
-        guests += chain.holders(leaf).user.valid() && !chain.holders(leaf).taken() ? 1U : 0U;
+        opportunistic += chain.holders(leaf).user.valid() && !chain.holders(leaf).taken() ? 1U : 0U;
         taken += chain.holders(leaf).taken() ? 1U : 0U;
         allocated += chain.cells().cells().enclosing_free_level(leaf) ? 0U : 1U;
       }
       CHECK(counts.bad[c.value] == bad);
-      CHECK(counts.opportunistic[c.value] == guests);
+      CHECK(counts.opportunistic[c.value] == opportunistic);
       CHECK(counts.guaranteed[c.value] == taken);
       CHECK(counts.allocated[c.value] == allocated);
       healthy_free += bad == 0 && allocated == 0 ? 1U : 0U;

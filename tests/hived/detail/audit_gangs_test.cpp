@@ -16,7 +16,7 @@ using apiary_test::audit_scene;
 
 void audit_gangs_alone(apiary::detail::audit_notes& notes) { apiary::detail::audit_gangs(notes); }
 
-TEST_CASE("every rule of gangs is broken by some damage, which is found") {
+TEST_CASE("the audit finds damage to every invariant of gangs") {
   apiary_test::check_damages(
       audit_gangs_alone,
       {"claims", "class", "ending", "holders", "missing", "once", "own cells", "preempting",

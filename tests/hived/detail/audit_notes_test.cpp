@@ -47,7 +47,7 @@ TEST_CASE("all gangs are known, in the order of jobs; slots that are vacant are 
   CHECK(!notes.exists(gang_slot()));
 }
 
-TEST_CASE("what does not hold is written down, and its witness is asked for only then") {
+TEST_CASE("a violation is recorded, and only then its witness is computed") {
   audit_scene s;
   apiary::detail::audit_notes notes(s.whole.layout(), s.cells, s.gangs);
   int asked = 0;

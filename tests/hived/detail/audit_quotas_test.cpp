@@ -1,4 +1,4 @@
-// apiary/tests/hived/detail/audit_quotas_test.cpp - quotas and promises that are not kept are found.
+// apiary/tests/hived/detail/audit_quotas_test.cpp - the audit finds wrong quotas and reservations.
 // SPDX-License-Identifier: MIT
 #include "support/audit_scene.h"
 #include <apiary/alloc/quota_ledger.h>
@@ -22,7 +22,7 @@ void audit_quotas_alone(apiary::detail::audit_notes& notes) {
     apiary::detail::audit_reservations(notes, c);
 }
 
-TEST_CASE("every rule of quotas is broken by some damage, which is found") {
+TEST_CASE("the audit finds damage to every invariant of quotas") {
   apiary_test::check_damages(
       audit_quotas_alone, {"ledger", "reservations"},
       {

@@ -1,4 +1,4 @@
-// apiary/tests/hived/detail/bindings_test.cpp - who is bound to what, beside lists of it.
+// apiary/tests/hived/detail/bindings_test.cpp - bindings and holders, compared with simple lists.
 // SPDX-License-Identifier: MIT
 #include "support/hived_documents.h"
 #include "support/scale.h"
@@ -165,8 +165,8 @@ void change_bindings(hived_bindings& is, known_bindings& known, rng& random) {
     if (!p.valid() || (is.is_pinned(c) && !cluster.tree().parent(v, l).valid())) return;
     if (l == 0 && chain.holders(p).taken()) return;
     if (l > 0)
-      for (const cell_id part : cluster.tree().children(v, l))
-        if (cluster.image(part).valid()) return;
+      for (const cell_id child : cluster.tree().children(v, l))
+        if (cluster.image(child).valid()) return;
     is.unbind(c, v, l);
     known.image.erase({c.value, v.value});
   } else {
@@ -285,7 +285,7 @@ TEST_CASE("hived_bindings: any changes, kept or taken back, and the hash tells w
   CHECK(seen_again > 0);
 }
 
-TEST_CASE("hived_bindings: the hash tells all holders of a leaf apart, and leaves") {
+TEST_CASE("hived_bindings: the hash differs for different holders and different leaves") {
   hived_bindings is(layout_to_bind());
   // The four leaves of the node that is pinned and so bound.
   const vc_chain_id mine = is.cluster_of_pinned(0);
@@ -296,9 +296,9 @@ TEST_CASE("hived_bindings: the hash tells all holders of a leaf apart, and leave
     for (const cell_id v : tree.cells(l)) {
       const cell_id image = is.cluster(mine).image(v);
       for (std::uint32_t i = 0; i < 2; ++i) {
-        const cell_id part = is.chain(chain).tree().children(image, l)[i];
-        is.bind(mine, tree.children(v, l)[i], l - 1, part);
-        if (l == 1) leaves.push_back(part);
+        const cell_id child = is.chain(chain).tree().children(image, l)[i];
+        is.bind(mine, tree.children(v, l)[i], l - 1, child);
+        if (l == 1) leaves.push_back(child);
       }
     }
   }

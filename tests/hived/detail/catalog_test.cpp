@@ -195,15 +195,15 @@ TEST_CASE("hived_catalog: a leaf is a bit of its node, and is found by it") {
   }
 }
 
-TEST_CASE("hived_catalog: places of tasks that a host tells, right ones and wrong ones") {
+TEST_CASE("hived_catalog: placements of tasks as a host reports them, right and wrong") {
   const hived_catalog catalog = catalog_of(apiary_test::small_cluster());
   const hived_layout& layout = catalog.layout();
   const gang_request r = faultless_gang(catalog);
   const node_id n0 = layout.find_node("n0").value();
   const node_id b1 = layout.find_node("b1").value();
   // One task has ended, one lacks a leaf, one is whole.
-  const std::vector<task_place> told{{n0, 0b0110}, {node_id(), 0}, {b1, 0b10000000}};
-  const auto found = catalog.find_leaves(r, told);
+  const std::vector<task_place> reported{{n0, 0b0110}, {node_id(), 0}, {b1, 0b10000000}};
+  const auto found = catalog.find_leaves(r, reported);
   REQUIRE(found.ok());
   REQUIRE(found->size() == 5);
   CHECK((*found)[0] != (*found)[1]);
@@ -212,7 +212,7 @@ TEST_CASE("hived_catalog: places of tasks that a host tells, right ones and wron
   std::vector<task_place> listed{{n0, 1}};
   catalog.list_tasks(*found, r.groups, listed);
   REQUIRE(listed.size() == 4);
-  for (std::size_t t = 0; t < 3; ++t) CHECK(listed[t + 1] == told[t]);
+  for (std::size_t t = 0; t < 3; ++t) CHECK(listed[t + 1] == reported[t]);
 
   constexpr auto invalid = absl::StatusCode::kInvalidArgument;
   const auto refused = [&](const std::vector<task_place>& tasks, absl::StatusCode code,
@@ -275,7 +275,7 @@ TEST_CASE("hived_catalog: a request of another configuration") {
   CHECK(now.pinned == after.layout().find_pinned("mine"));
   CHECK(now.tenant == after.layout().find_tenant("b").value());
 
-  // The pinned cell is another tenant's, or nobody's, or no more; or the tenant is no more.
+  // The pinned cell is another tenant's, or no tenant owns it, or it is gone; or the tenant is gone.
   const auto check_of_none = [&](const hived_catalog& next) {
     const gang_request lost = next.translate(before, r);
     CHECK(!lost.pinned);

@@ -72,7 +72,7 @@ TEST_CASE("each fault of a type is reported when types are read, and only there"
   check({{"A", "A", 1, true}}, "physicalCluster.cellTypes.A: contains itself");
   check({{"A", "B", 1, true}, {"B", "C", 1, false}, {"C", "B", 1, false}},
         "physicalCluster.cellTypes.B: contains itself");
-  // Faults of types that nobody uses, and of several at once.
+  // Faults of types that no cell uses, and of several at once.
   CHECK(shape_of({{"N", "GPU", 1, true},
                   {"", "GPU", 1, false},
                   {"N", "GPU", 2, false},

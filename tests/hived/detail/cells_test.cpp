@@ -30,7 +30,7 @@ using namespace apiary::detail;
 namespace {
 
 constexpr leaf_holders used{gang_slot(1), gang_slot(), true};
-constexpr leaf_holders guest{gang_slot(2), gang_slot(), false};
+constexpr leaf_holders opportunistic_user{gang_slot(2), gang_slot(), false};
 
 // Five racks of two nodes of two pairs, and two boxes. Tenant "b" has a pair and the node n1, "a" a
 // rack, "c" two nodes, a pair and a leaf of the racks and a box.
@@ -126,8 +126,8 @@ void check(const hived_cells& cells) {
         REQUIRE(!chain.cells().cells().enclosing_free_level(image));
         if (!cells.is_pinned(id)) ++roots[cluster.chain()][l];
       }
-      for (const cell_id part : chain.tree().children(image, l))
-        REQUIRE((chain.healthy().healthy(part) || chain.owner(part).cluster == id));
+      for (const cell_id child : chain.tree().children(image, l))
+        REQUIRE((chain.healthy().healthy(child) || chain.owner(child).cluster == id));
     }
     for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
       for (std::uint32_t i = 0; i < cluster.range_of_node(n).leaves; ++i) {
@@ -149,7 +149,7 @@ void check(const hived_cells& cells) {
   }
 }
 
-// Takes a random free virtual leaf, with whoever is on the physical one as its victim.
+// Takes a random free virtual leaf, with the user of the physical leaf as its victim.
 bool take(hived_cells& cells, rng& random) {
   const vc_chain_id id(random.uniform(cells.num_clusters()));
   const virtual_cluster& cluster = cells.cluster(id);
@@ -170,7 +170,8 @@ bool take(hived_cells& cells, rng& random) {
   cells.hold(cluster.chain(), *image, to);
   return true;
 }
-// Changes the holders of a random leaf: its user, claimer or class goes, or a guest comes.
+// Changes the holders of a random leaf: removes its user, claimer or guarantee, or adds an
+// opportunistic gang.
 void change(hived_cells& cells, rng& random) {
   const std::uint32_t c = random.uniform(cells.num_chains());
   const physical_chain& chain = cells.chain(c);
@@ -181,7 +182,7 @@ void change(hived_cells& cells, rng& random) {
   } else if (h.user.valid()) {
     random.uniform(3) == 0 ? cells.downgrade(c, leaf) : cells.release(c, leaf);
   } else if (h.idle() && chain.healthy().healthy(leaf)) {
-    cells.hold(c, leaf, guest);
+    cells.hold(c, leaf, opportunistic_user);
   }
 }
 // Gives a random leaf to a cluster, if it can be had.
@@ -239,11 +240,11 @@ TEST_CASE("a leaf in use binds what is above it, until it goes") {
   CHECK(picture_of(cells) == empty);
 }
 
-TEST_CASE("cells without guests are taken first; a claim keeps a cell, a guest does not") {
+TEST_CASE("cells without opportunistic leaves are bound first; a claim keeps a cell bound") {
   const hived_layout layout = layout_of_three();
   hived_cells cells(layout);
   const uniform_tree& tree = layout.chains[0].tree;
-  for (const std::uint32_t i : {8U, 17U}) cells.hold(0, tree.at(0, i), guest);
+  for (const std::uint32_t i : {8U, 17U}) cells.hold(0, tree.at(0, i), opportunistic_user);
   const vc_chain_id rack = cells.cluster_of(tenant_id(1), 0);
   const cell_id leaf = cells.cluster(rack).tree().cells(0).first;
   const auto image = cells.bind_leaf(rack, leaf);
@@ -279,14 +280,16 @@ hived_layout layout_of_racks() {
   return *std::move(layout);
 }
 // The cell to which an unbound whole one of this level is to be bound, of all healthy ones that can
-// be granted: one without guests, or else with the fewest of those in the smallest free cells.
+// be granted: one without opportunistic leaves, or else with the fewest of them in the smallest free
+// cells.
 std::optional<cell_id> best_root(const physical_chain& chain, level_t l) {
   std::optional<cell_id> best;
   std::tuple<bool, level_t, std::uint32_t> least;
   for (const cell_id p : chain.tree().cells(l)) {
     if (!chain.cells().can_allocate_at(p) || !chain.healthy().healthy(p)) continue;
-    const std::uint32_t guests = chain.opportunistic_leaves(p);
-    const std::tuple now(guests > 0, *chain.cells().cells().enclosing_free_level(p), guests);
+    const std::uint32_t opportunistic = chain.opportunistic_leaves(p);
+    const std::tuple now(opportunistic > 0, *chain.cells().cells().enclosing_free_level(p),
+                         opportunistic);
     if (best && now >= least) continue;
     best = p;
     least = now;
@@ -294,17 +297,17 @@ std::optional<cell_id> best_root(const physical_chain& chain, level_t l) {
   return best;
 }
 
-TEST_CASE("a whole cell is bound where the fewest guests are, as by looking at all") {
+TEST_CASE("a whole cell is bound to the cell with the fewest opportunistic leaves") {
   const hived_layout layout = layout_of_racks();
   rng random(83);
-  std::uint32_t with_guests[4] = {0, 0, 0, 0};  // of each level
+  std::uint32_t with_opportunistic[4] = {0, 0, 0, 0};  // of each level
   std::uint32_t none = 0;
   for (int round = 0; round < apiary_test::scaled(600); ++round) {
     hived_cells cells(layout);
     const physical_chain& chain = cells.chain(0);
     const std::uint32_t density = 2 + random.uniform(4);
     for (const cell_id leaf : chain.tree().cells(0)) {
-      if (random.uniform(5) < density) cells.hold(0, leaf, guest);
+      if (random.uniform(5) < density) cells.hold(0, leaf, opportunistic_user);
       if (random.uniform(20) == 0) cells.mark(0, leaf, false);
     }
     for (int step = 0; step < 30; ++step) {
@@ -322,13 +325,13 @@ TEST_CASE("a whole cell is bound where the fewest guests are, as by looking at a
         continue;
       }
       const std::optional<cell_id> expected = best_root(chain, l);
-      const std::uint32_t guests = expected ? chain.opportunistic_leaves(*expected) : 0;
+      const std::uint32_t opportunistic = expected ? chain.opportunistic_leaves(*expected) : 0;
       const std::optional<cell_id> image = cells.bind_leaf(id, leaf);
       REQUIRE(image.has_value() == expected.has_value());
       none += expected ? 0U : 1U;
       if (!expected) continue;
       REQUIRE(chain.tree().ancestor(*image, l) == *expected);
-      with_guests[l] += guests > 0 ? 1U : 0U;
+      with_opportunistic[l] += opportunistic > 0 ? 1U : 0U;
       leaf_holders to = chain.holders(*image);
       if (to.user.valid()) {
         to.claimer = gang_slot(3);
@@ -338,7 +341,7 @@ TEST_CASE("a whole cell is bound where the fewest guests are, as by looking at a
       cells.hold(0, *image, to);
     }
   }
-  for (const std::uint32_t n : with_guests) CHECK(n >= apiary_test::scaled(100U));
+  for (const std::uint32_t n : with_opportunistic) CHECK(n >= apiary_test::scaled(100U));
   CHECK(none >= apiary_test::scaled(10U));
 }
 
@@ -368,8 +371,7 @@ TEST_CASE("what is bad in a bound cell is shown to its tenant, and only while it
   CHECK(!cluster.image(cluster.tree().cells(3).first).valid());
 }
 
-TEST_CASE(
-    "with everything bound, what is not usable is shown and the rest stands for usable cells") {
+TEST_CASE("bind_whole_cells binds what is unusable; unbound cells stand for usable ones") {
   const hived_layout layout = layout_of_three();
   hived_cells cells(layout);
   rng random(5);
@@ -395,8 +397,8 @@ TEST_CASE(
       const cell_id image = cluster.image(v);
       if (!tree.parent(v, l).valid()) REQUIRE(image.valid());
       if (!image.valid() || l == 0) continue;
-      for (const cell_id part : chain.tree().children(image, l))
-        REQUIRE((usable.healthy(part) || chain.owner(part).cluster == vc_chain_id(k)));
+      for (const cell_id child : chain.tree().children(image, l))
+        REQUIRE((usable.healthy(child) || chain.owner(child).cluster == vc_chain_id(k)));
     }
     cells.rollback();
     REQUIRE(picture_of(cells) == before);

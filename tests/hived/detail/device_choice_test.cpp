@@ -39,7 +39,7 @@ std::size_t spread(const sizes_t& sizes, std::uint64_t leaves) {
   return l;
 }
 
-// What is promised of a choice, by comparison with every other one.
+// Checks what choose_gpus guarantees, against every other choice.
 void check_reservations(std::uint64_t available, std::uint64_t preferred, std::uint32_t n,
                         const sizes_t& sizes) {
   CAPTURE(sizes);
@@ -100,7 +100,7 @@ TEST_CASE("leaves of one pair, of the emptier one, before leaves of two") {
   CHECK(choose_gpus(~std::uint64_t{0}, 0, 64, sizes_t{1, 64}) == ~std::uint64_t{0});
 }
 
-TEST_CASE("idle leaves before others, and nobody is preempted without need") {
+TEST_CASE("idle leaves come before others, and no gang is preempted without need") {
   const sizes_t sizes{1, 2, 4, 8};
   CHECK(choose_gpus(0b1111'1111, 0b1000'0001, 2, sizes) == 0b1000'0001);
   CHECK(choose_gpus(0b1111'1111, 0b1000'0000, 2, sizes) == 0b1100'0000);

@@ -22,8 +22,8 @@ using namespace apiary::detail;
 
 namespace {
 
-// Three racks of three nodes of four leaves: some cells are granted, some leaves are bad or have a
-// guest.
+// Three racks of three nodes of four leaves: some cells are granted, some leaves are bad or
+// opportunistic.
 physical_chain part_granted(rng& random) {
   physical_chain chain(uniform_tree{3, 3, 4}, 1);
   REQUIRE(chain.cells().reserve(2, 1));

@@ -80,7 +80,7 @@ TEST_CASE("an opportunistic gang fits if and only if the idle healthy leaves hol
   CHECK(no > apiary_test::scaled(50));
 }
 
-TEST_CASE("guests gather on the nodes of guests, away from tenants' tasks") {
+TEST_CASE("opportunistic gangs share nodes, away from guaranteed gangs") {
   hived h = apiary_test::four_racks();
   const auto run = [&](const gang_request& r) {
     const auto plan = h.propose(r);

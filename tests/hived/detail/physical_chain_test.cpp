@@ -28,7 +28,7 @@ static_assert(leaf_holders{.claimer = gang_slot(0)}.taken());
 
 namespace {
 
-// What is known of each leaf, and of each node: whether its rack is granted to a tenant in part.
+// The state of each leaf, and of each node whether a cell of its rack is granted.
 struct notes {
   std::vector<leaf_holders> holders;
   std::vector<bool> good;
@@ -48,37 +48,38 @@ void check(const physical_chain& chain, const notes& known) {
   }
   REQUIRE(chain.any_bad() == any_bad);
   for (std::uint32_t c = 0; c < tree.num_cells(); ++c) {
-    std::uint32_t guests = 0;
+    std::uint32_t opportunistic_count = 0;
     std::uint32_t taken = 0;
     std::uint32_t bad = 0;
     for (const cell_id leaf : tree.descendants(cell_id(c), 0)) {
       const std::uint32_t i = leaf.value - first;
-      guests += opportunistic(i) ? 1U : 0U;
+      opportunistic_count += opportunistic(i) ? 1U : 0U;
       taken += known.holders[i].taken() ? 1U : 0U;
       bad += known.good[i] ? 0U : 1U;
     }
-    REQUIRE(chain.opportunistic_leaves(cell_id(c)) == guests);
+    REQUIRE(chain.opportunistic_leaves(cell_id(c)) == opportunistic_count);
     REQUIRE(chain.use().used(cell_id(c), physical_chain::guaranteed) == taken);
     REQUIRE(chain.healthy().healthy(cell_id(c)) == (bad == 0));
-    REQUIRE(chain.without_opportunistic().test(c) == (bad == 0 && guests == 0));
+    REQUIRE(chain.without_opportunistic().test(c) == (bad == 0 && opportunistic_count == 0));
     for (std::uint32_t most = 0; most < chain.node_leaves(); ++most)
-      REQUIRE(chain.few_opportunistic(most).test(c) == (bad == 0 && guests <= most));
+      REQUIRE(chain.few_opportunistic(most).test(c) == (bad == 0 && opportunistic_count <= most));
   }
   for (std::uint32_t n = 0; n < chain.num_nodes(); ++n) {
     std::uint64_t idle = 0;
     std::uint32_t count = 0;
-    std::uint32_t guests = 0;
+    std::uint32_t opportunistic_count = 0;
     for (std::uint32_t k = 0; k < chain.node_leaves(); ++k) {
       const std::uint32_t i = n * chain.node_leaves() + k;
       REQUIRE(chain.node_of(cell_id(first + i)) == n);
-      guests += opportunistic(i) ? 1U : 0U;
+      opportunistic_count += opportunistic(i) ? 1U : 0U;
       if (!known.holders[i].idle() || !known.good[i]) continue;
       idle |= std::uint64_t{1} << k;
       ++count;
     }
     REQUIRE(chain.idle(n) == idle);
     REQUIRE(chain.idle_nodes().class_of(node_id(chain.from_end(n))) ==
-            (count == 0 ? node_index::none : chain.idle_class(known.granted[n], guests, count)));
+            (count == 0 ? node_index::none
+                        : chain.idle_class(known.granted[n], opportunistic_count, count)));
     REQUIRE(chain.granted(n) == known.granted[n]);
   }
 }
@@ -99,22 +100,24 @@ TEST_CASE("nodes, racks and their numbers") {
   CHECK(top.node_level() == 1);
 }
 
-TEST_CASE("classes of guests and idle leaves are dense and distinct") {
+TEST_CASE("classes of opportunistic and idle leaves are dense and distinct") {
   for (const std::uint32_t size : {1U, 4U, 8U, 64U}) {
     const physical_chain chain(uniform_tree({2, size}), 1);
     std::set<node_index::class_t> classes;
     std::uint32_t pairs = 0;
     for (const bool granted : {false, true}) {
-      for (std::uint32_t guests = 0; guests <= size; ++guests) {
-        for (std::uint32_t idle = 0; idle + guests <= size; ++idle, ++pairs)
-          classes.insert(chain.idle_class(granted, guests, idle));
+      for (std::uint32_t opportunistic_count = 0; opportunistic_count <= size;
+           ++opportunistic_count) {
+        for (std::uint32_t idle = 0; idle + opportunistic_count <= size; ++idle, ++pairs)
+          classes.insert(chain.idle_class(granted, opportunistic_count, idle));
       }
     }
     CHECK(classes.size() == pairs);
     CHECK(*classes.begin() == 0);
     CHECK(*classes.rbegin() + 1 == pairs);
-    for (std::uint32_t guests = 0; guests < size; ++guests)
-      CHECK(chain.idle_class(true, guests, size - guests) < chain.idle_nodes().num_classes());
+    for (std::uint32_t opportunistic_count = 0; opportunistic_count < size; ++opportunistic_count)
+      CHECK(chain.idle_class(true, opportunistic_count, size - opportunistic_count) <
+            chain.idle_nodes().num_classes());
   }
 }
 
@@ -181,7 +184,7 @@ TEST_CASE("random holders and faults against a recount") {
   }
 }
 
-TEST_CASE("a leaf is held as a tenant's by who is to have it next, else by its guaranteed user") {
+TEST_CASE("the holder of a leaf is the preempting gang that claimed it, else its guaranteed user") {
   const gang_slot user(1);
   const gang_slot claimer(2);
   for (const bool guaranteed : {false, true}) {

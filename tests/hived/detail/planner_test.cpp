@@ -78,7 +78,7 @@ struct planned_cluster {
 };
 
 TEST_CASE(
-    "hived_planner: chains where a tenant has cells, guests anywhere, of the type of leaf asked") {
+    "hived_planner: chains with cells of the tenant, for opportunistic gangs all, by leaf type") {
   planned_cluster p;
   constexpr auto ok = absl::StatusCode::kOk;
   constexpr auto missing = absl::StatusCode::kFailedPrecondition;
@@ -129,7 +129,8 @@ TEST_CASE("hived_planner: every chain without preemption before any with it") {
   CHECK(p.admit(p.gang(0, 1, 6, 2)) == racks);
   CHECK(p.admit(p.gang(0, 2, 9, 1)) == old);  // where it need not preempt
   for (const std::int32_t priority : {7, 9, 10}) {
-    REQUIRE(p.find(p.gang(0, 3, priority, 1)));  // all is in use: the first where somebody is lower
+    REQUIRE(p.find(p.gang(0, 3, priority,
+                          1)));  // all is in use: the first chain with a gang of lower priority
     CHECK(p.planner.place().chain == racks);
   }
   gang_request typed = p.gang(0, 3, 10, 1);
@@ -147,20 +148,20 @@ TEST_CASE("hived_planner: why a gang waits, the reason that leaves most hope") {
   CHECK(!p.find(large));
   CHECK(p.why(large) == wait_reason::never);
   const gang_request pair = p.gang(0, 2, 0, 2);
-  gang_request told = pair;
+  gang_request suggested_none = pair;
   const summary_bitset none(6);
-  told.suggested = &none;
-  CHECK(!p.find(told));
-  CHECK(p.why(told) == wait_reason::not_suggested);
+  suggested_none.suggested = &none;
+  CHECK(!p.find(suggested_none));
+  CHECK(p.why(suggested_none) == wait_reason::not_suggested);
   p.admit(pair);
-  CHECK(!p.find(told));
-  CHECK(p.why(told) == wait_reason::busy);  // on no other nodes either
+  CHECK(!p.find(suggested_none));
+  CHECK(p.why(suggested_none) == wait_reason::busy);  // on no other nodes either
   CHECK(!p.find(large));
   CHECK(p.why(large) == wait_reason::never);  // also if nothing ran
 }
 
 TEST_CASE(
-    "hived_planner: leaves are told in the order of the task groups, however they were searched") {
+    "hived_planner: leaves are in the order of the task groups, in whatever order it searched") {
   planned_cluster p;
   gang_request r = p.gang(0, 1, 0, 1);
   r.groups = {{1, 1}, {1, 2}, {1, 1}};

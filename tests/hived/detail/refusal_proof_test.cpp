@@ -1,8 +1,8 @@
-// apiary/tests/hived/detail/refusal_proof_test.cpp - why gangs wait, counted again by who knows no search.
+// apiary/tests/hived/detail/refusal_proof_test.cpp - why gangs wait, counted without the search.
 // SPDX-License-Identifier: MIT
+#include "support/hived_clusters.h"
 #include "support/hived_play.h"
 #include "support/hived_proofs.h"
-#include "support/hived_worlds.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -84,7 +84,7 @@ hived_play::counts play_with_proofs(std::uint64_t runs, std::uint64_t events,
 
 }  // namespace
 
-TEST_CASE("a tenant's cells as a tree: what it owns as a whole stands alone above") {
+TEST_CASE("a tenant's cells as a tree: a whole cell is alone in each larger cell") {
   hived scheduler = a_and_b();
   const waiting_gang a = waits_for(scheduler, 0, {{13, 1}});
   const gang_capacity rack =
@@ -112,7 +112,7 @@ TEST_CASE("a tenant's cells as a tree: what it owns as a whole stands alone abov
   CHECK(all.tree.num_leaves() == 24);
 }
 
-TEST_CASE("what can never run is counted over all cells, what is busy over those it may have") {
+TEST_CASE("`never` counts all cells, `busy` the cells that the gang may get") {
   hived scheduler = a_and_b();
   const waiting_gang never = waits_for(scheduler, 1, {{2, 5}});
   CHECK(never.wait.reason == wait_reason::never);
@@ -157,7 +157,7 @@ TEST_CASE("what no weight refuses is listed, by the task groups that were asked 
   CHECK(why.text(constraints_of(a.request), "cluster").find("holds at most") != std::string::npos);
 }
 
-TEST_CASE("a preempting gang whose place has turned bad has its own claims for itself") {
+TEST_CASE("a preempting gang whose leaves became bad may use its own claims again") {
   hived scheduler = a_and_b();
   start_gang(scheduler, {.job = job_id(0), .tenant = tenant_id(0), .groups = {{2, 6}}});
   const gang_request above{

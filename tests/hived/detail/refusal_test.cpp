@@ -1,7 +1,7 @@
 // apiary/tests/hived/detail/refusal_test.cpp - what a gang would find, against counting every leaf.
 // SPDX-License-Identifier: MIT
+#include "support/hived_clusters.h"
 #include "support/hived_play.h"
-#include "support/hived_worlds.h"
 #include "support/scale.h"
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -31,19 +31,19 @@ using apiary_test::hived_play;
 
 // Whether tasks of equal size fit, were all leaves healthy: every leaf of every node is looked at.
 bool naive_repaired(const physical_chain& chain, task_group tasks) {
-  std::uint32_t room = 0;
+  std::uint32_t fitting = 0;
   for (const cell_id node : chain.tree().cells(chain.node_level())) {
     std::uint32_t idle = 0;
     for (const cell_id leaf : chain.tree().descendants(node, 0)) idle += chain.holders(leaf).idle();
-    room += idle / tasks.gpus;
+    fitting += idle / tasks.gpus;
   }
-  return room >= tasks.tasks;
+  return fitting >= tasks.tasks;
 }
 bool naive_repaired(const hived& h, vc_chain_id c, std::int32_t priority,
                     std::optional<gang_slot> restarted, task_group tasks) {
   const virtual_cluster& cluster = h.cells().cluster(c);
   const physical_chain& chain = h.cells().chain(cluster.chain());
-  std::uint32_t room = 0;
+  std::uint32_t fitting = 0;
   for (std::uint32_t n = 0; n < cluster.num_nodes(); ++n) {
     std::uint32_t free = 0;
     for (std::uint32_t i = 0; i < cluster.range_of_node(n).leaves; ++i) {
@@ -57,9 +57,9 @@ bool naive_repaired(const hived& h, vc_chain_id c, std::int32_t priority,
       const gang_slot holder = claimed ? h_at.claimer : h_at.guaranteed ? h_at.user : gang_slot();
       if (!holder.valid() || h.gangs()[holder].request.priority < priority) ++free;
     }
-    room += free / tasks.gpus;
+    fitting += free / tasks.gpus;
   }
-  return room >= tasks.tasks;
+  return fitting >= tasks.tasks;
 }
 
 TEST_CASE("what repaired hardware would hold is what counting every leaf says") {

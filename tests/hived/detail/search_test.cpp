@@ -25,9 +25,9 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <support/hived_clusters.h>
 #include <support/hived_documents.h>
 #include <support/hived_racks.h>
-#include <support/hived_worlds.h>
 #include <support/naive_gang.h>
 #include <support/scale.h>
 #include <utility>
@@ -172,7 +172,7 @@ TEST_CASE("a guaranteed gang fits if and only if its tenant's own free leaves ho
   CHECK(no > apiary_test::scaled(100));
 }
 
-TEST_CASE("with faults and filters, places are usable, and nothing moves") {
+TEST_CASE("with bad hardware and filters, placements are usable, and no running gang moves") {
   rng random(71);
   int found = 0;
   for (int round = 0; round < apiary_test::scaled(1000); ++round) {
@@ -218,7 +218,7 @@ TEST_CASE("what would fit, were nothing in use") {
   CHECK(may({{3, 4}}, {0, of_a.cluster}));
 }
 
-TEST_CASE("claims of a gang that lost its place to bad hardware are not in its own way") {
+TEST_CASE("a gang whose leaves became bad is not blocked by its own claims") {
   hived h = four_racks_of({{.name = "a", .cells = {{"RACK.NODE", 2}}}});
   const gang_request low{.job = job_id(1), .tenant = tenant_id(0), .groups = {{2, 4}}};
   gang_request high{.job = job_id(2), .tenant = tenant_id(0), .priority = 5, .groups = {{2, 4}}};
@@ -244,7 +244,7 @@ TEST_CASE("claims of a gang that lost its place to bad hardware are not in its o
   CHECK(elsewhere->wait.reason == wait_reason::not_suggested);
 }
 
-TEST_CASE("a shortage is told of the chain that the gang might use") {
+TEST_CASE("a shortage names a chain that the gang may use") {
   hived_config c = apiary_test::small_cluster();
   c.virtual_clusters = {{.name = "t", .cells = {{"RACK", 2}, {"BOX", 1}}}};
   hived h = *hived::create(c);
@@ -318,7 +318,7 @@ gang_plan committed(hived& h, const gang_request& r) {
   REQUIRE(h.commit(*plan).ok());
   return *std::move(plan);
 }
-// A guest on each node.
+// An opportunistic gang on each node.
 void fill_with_guests(hived& h) {
   for (std::uint32_t n = 0; n < h.layout().num_nodes(); ++n)
     REQUIRE(committed(h, whole_nodes(100 + n, -1)).result == plan_result::bind);
@@ -329,7 +329,8 @@ summary_bitset only_node(const hived& h, node_id n) {
   return nodes;
 }
 
-TEST_CASE("a preempting gang whose claim will not do gives way to a higher one of its tenant") {
+TEST_CASE(
+    "a preempting gang with unusable claims is cancelled for a higher priority of its tenant") {
   for (const bool bad : {false, true}) {
     hived h = nodes_of_two(2, 1);
     fill_with_guests(h);
@@ -356,7 +357,7 @@ TEST_CASE("a preempting gang whose claim will not do gives way to a higher one o
   }
 }
 
-TEST_CASE("of preempting gangs whose claims will not do, no more give way than must") {
+TEST_CASE("no more preempting gangs with unusable claims are cancelled than necessary") {
   hived h = nodes_of_two(6, 3);
   fill_with_guests(h);
   std::vector<node_id> claimed;
@@ -370,7 +371,7 @@ TEST_CASE("of preempting gangs whose claims will not do, no more give way than m
   CHECK(h.propose(whole_nodes(9, 3, 3))->result == plan_result::wait);
 }
 
-TEST_CASE("a preempting gang that asks again for other nodes is given those") {
+TEST_CASE("a preempting gang that proposes again with other suggested nodes gets those nodes") {
   for (const bool bad : {false, true}) {
     hived h = nodes_of_two(2, 1);
     fill_with_guests(h);
@@ -441,7 +442,7 @@ TEST_CASE("a lazy gang on bad hardware makes way at once, one that is not lazy e
   }
 }
 
-TEST_CASE("who was to end for its tenant's cells has them again if the other gang is withdrawn") {
+TEST_CASE("a victim that must end for its cells is restored when the preemptor is cancelled") {
   stuck_gang s(false, true);
   const std::uint64_t before = s.h.hash();
   committed(s.h, s.high);
@@ -451,11 +452,11 @@ TEST_CASE("who was to end for its tenant's cells has them again if the other gan
   CHECK(s.h.hash() == before);
 }
 
-TEST_CASE("who was to end for its tenant's cells need not for a higher gang that takes them over") {
+TEST_CASE("a victim need not end when a higher priority takes over its preemptor's claims") {
   stuck_gang s(false, true);
   s.high.priority = 5;
   committed(s.h, s.high);
-  for (const bool claims : {false, true}) {  // a guest on the other node
+  for (const bool claims : {false, true}) {  // an opportunistic gang on the other node
     hived h = s.h;
     if (claims) {
       REQUIRE(h.finish(job_id(2)).ok());
@@ -483,10 +484,11 @@ TEST_CASE("a gang of the name of one that was to end is another one") {
   stuck_gang s(false, true);
   const gang_plan plan = committed(s.h, s.high);
   REQUIRE(s.h.finish(job_id(1)).ok());
-  gang_request guest = whole_nodes(1, -1);
-  CHECK(s.h.propose(guest)->result == plan_result::wait);  // one node is bad, the other claimed
+  gang_request opportunistic = whole_nodes(1, -1);
+  CHECK(s.h.propose(opportunistic)->result ==
+        plan_result::wait);  // one node is bad, the other claimed
   REQUIRE(s.h.mark_healthy(s.used).ok());
-  REQUIRE(committed(s.h, guest).result == plan_result::bind);
+  REQUIRE(committed(s.h, opportunistic).result == plan_result::bind);
   CHECK(committed(s.h, s.high).result == plan_result::bind);
 }
 
@@ -506,7 +508,8 @@ TEST_CASE("of gangs on hardware that will not do, no more end than must") {
   CHECK(h.propose(whole_nodes(9, 1))->result == plan_result::wait);
 }
 
-TEST_CASE("on hardware that will not do, who ends anyway gives way before a lower gang") {
+TEST_CASE(
+    "with unusable hardware, a gang that ends anyway yields before a gang of lower priority") {
   hived h = nodes_of_two(4, 3);
   const gang_plan two = committed(h, whole_nodes(1, 1, 2));
   REQUIRE(committed(h, whole_nodes(2, 9)).result == plan_result::bind);
@@ -523,7 +526,7 @@ TEST_CASE("on hardware that will not do, who ends anyway gives way before a lowe
   CHECK(plan.victims == std::vector{job_id(1)});
 }
 
-TEST_CASE("tasks are placed as the same ones sorted by size, told in the order of the request") {
+TEST_CASE("tasks are placed as if sorted by size, and listed in the order of the request") {
   rng random(79);
   int several = 0;
   for (int round = 0; round < apiary_test::scaled(500); ++round) {

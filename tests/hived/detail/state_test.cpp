@@ -33,22 +33,23 @@ using namespace apiary::detail;
 namespace {
 
 // What was asked for, and nothing of how it is kept.
-struct settled_gang {
+struct expected_gang {
   tenant_id tenant{};
   bool guaranteed = false;
   bool preempting = false;
   bool downgraded = false;
   std::vector<chain_leaf> leaves{};
-  std::set<job_id> in_its_way{};  // preempting: those who could not be restored for its claims
+  std::set<job_id>
+      not_restored{};  // preempting: the gangs that its claims kept from being restored
 };
-using settled_gangs = std::map<job_id, settled_gang>;
+using expected_gangs = std::map<job_id, expected_gang>;
 
 hived_layout layout_to_settle() {
   return hived_layout::create(apiary_test::small_cluster()).value();
 }
 
 void check_settled(const hived_layout& layout, const hived_state& state,
-                   const settled_gangs& known) {
+                   const expected_gangs& known) {
   REQUIRE(state.gangs().size() == known.size());
   std::map<chain_leaf, leaf_holders> holders;
   for (const auto& [job, gang] : known) {
@@ -86,7 +87,8 @@ void check_settled(const hived_layout& layout, const hived_state& state,
 
 // Up to `wanted` virtual leaves of one node that can be used, on physical ones; none if there are
 // not any.
-gang_placement tenants_place(hived_state& state, vc_chain_id c, std::uint32_t wanted, rng& random) {
+gang_placement guaranteed_placement(hived_state& state, vc_chain_id c, std::uint32_t wanted,
+                                    rng& random) {
   hived_cells& cells = state.cells();
   const virtual_cluster& cluster = cells.cluster(c);
   gang_placement place{.cluster = c, .chain = cluster.chain()};
@@ -102,7 +104,8 @@ gang_placement tenants_place(hived_state& state, vc_chain_id c, std::uint32_t wa
   cells.rollback();
   return place;
 }
-gang_placement guests_place(const hived_state& state, std::uint32_t wanted, rng& random) {
+gang_placement opportunistic_placement(const hived_state& state, std::uint32_t wanted,
+                                       rng& random) {
   gang_placement place;
   place.chain = random.uniform(state.cells().num_chains());
   const physical_chain& chain = state.cells().chain(place.chain);
@@ -113,8 +116,7 @@ gang_placement guests_place(const hived_state& state, std::uint32_t wanted, rng&
   return place;
 }
 
-gang_request settling_gang(job_id job, tenant_id tenant, std::int32_t priority,
-                           std::size_t leaves) {
+gang_request request_of(job_id job, tenant_id tenant, std::int32_t priority, std::size_t leaves) {
   gang_request r;
   r.job = job;
   r.tenant = tenant;
@@ -124,31 +126,31 @@ gang_request settling_gang(job_id job, tenant_id tenant, std::int32_t priority,
 }
 
 // One that ran before, on these leaves.
-gang_record settled_before(const gang_request& r, std::vector<chain_leaf> leaves) {
+gang_record record_of(const gang_request& r, std::vector<chain_leaf> leaves) {
   return {.request = r, .recovered = true, .leaves = std::move(leaves)};
 }
 
-// A gang comes to a place: as preempting if somebody runs there.
-void admit_settled(hived_state& state, settled_gangs& known, job_id job, tenant_id tenant,
-                   const gang_placement& place, bool preempting) {
-  settled_gang& gang = known[job];
+// Admits a gang on these leaves: as preempting if another gang runs there.
+void admit_expected(hived_state& state, expected_gangs& known, job_id job, tenant_id tenant,
+                    const gang_placement& place, bool preempting) {
+  expected_gang& gang = known[job];
   gang = {tenant, place.cluster.valid(), preempting, false, {}};
   for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
   const std::int32_t priority = gang.guaranteed ? 1 : gang_request::opportunistic_priority;
-  gang_request r = settling_gang(job, tenant, priority, place.leaves.size());
+  gang_request r = request_of(job, tenant, priority, place.leaves.size());
   if (gang.guaranteed && state.cells().is_pinned(place.cluster)) r.pinned = 0;
   const gang_slot slot = state.admit(r, place, preempting, {});
   CHECK(state.gangs().find(job) == slot);
 }
 
-// Those who have claimed a leaf of it wait to be withdrawn, before it can have its cells back.
-void put_in_the_way(settled_gangs& known, job_id job) {
+// Records the gang with each gang that has claimed one of its leaves.
+void record_claimers(expected_gangs& known, job_id job) {
   for (auto& [by, other] : known) {
     if (!other.preempting) continue;
     for (const chain_leaf& l : known[job].leaves)
       if (l.leaf.valid() &&
           std::find(other.leaves.begin(), other.leaves.end(), l) != other.leaves.end())
-        other.in_its_way.insert(job);
+        other.not_restored.insert(job);
   }
 }
 
@@ -165,13 +167,13 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
   const hived_layout layout = layout_to_settle();
   std::size_t preempting = 0;
   std::size_t restored = 0;
-  std::size_t readmitted = 0;
+  std::size_t recovered = 0;
   std::size_t waiting = 0;
   for (std::uint64_t seed = 0; seed < apiary_test::scaled(60U); ++seed) {
     CAPTURE(seed);
     rng random(seed);
     hived_state state(layout);
-    settled_gangs known;
+    expected_gangs known;
     for (std::uint32_t step = 0; step < 60; ++step) {
       const job_id job(step);
       const std::uint32_t wanted = 1 + random.uniform(4);
@@ -182,19 +184,19 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
       const std::uint64_t before = state.hash();
       if (what < 2) {
         const vc_chain_id c(random.uniform(state.cells().num_clusters()));
-        const gang_placement place = tenants_place(state, c, wanted, random);
+        const gang_placement place = guaranteed_placement(state, c, wanted, random);
         CHECK(state.hash() == before);
         if (place.leaves.empty()) continue;
         bool in_use = false;
         for (const bound_leaf& l : place.leaves)
           in_use = in_use || state.cells().chain(place.chain).holders(l.image).user.valid();
-        admit_settled(state, known, job, state.cells().cluster(c).tenant(), place, in_use);
+        admit_expected(state, known, job, state.cells().cluster(c).tenant(), place, in_use);
         known[job].guaranteed = true;
         preempting += in_use ? 1U : 0U;
       } else if (what == 2) {
-        const gang_placement place = guests_place(state, wanted, random);
+        const gang_placement place = opportunistic_placement(state, wanted, random);
         if (place.leaves.empty()) continue;
-        admit_settled(state, known, job, tenant_id(random.uniform(2)), place, false);
+        admit_expected(state, known, job, tenant_id(random.uniform(2)), place, false);
         CHECK(state.hash() != before);
         if (random.uniform(2) == 0) {  // and goes at once
           state.drop(*state.gangs().find(job));
@@ -203,20 +205,20 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
         }
       } else if (what == 3) {
         // One that ran before, perhaps with its tenant's cells.
-        const gang_placement place = guests_place(state, wanted, random);
+        const gang_placement place = opportunistic_placement(state, wanted, random);
         if (place.leaves.empty()) continue;
-        settled_gang& gang = known[job];
+        expected_gang& gang = known[job];
         gang.tenant = tenant_id(random.uniform(2));
         for (const bound_leaf& l : place.leaves) gang.leaves.push_back({place.chain, l.image});
         const std::int32_t priority =
             random.uniform(3) == 0 ? gang_request::opportunistic_priority : 2;
-        const bool as_it_should = state.recover(settled_before(
-            settling_gang(job, gang.tenant, priority, place.leaves.size()), gang.leaves));
+        const bool as_it_should = state.recover(
+            record_of(request_of(job, gang.tenant, priority, place.leaves.size()), gang.leaves));
         gang.guaranteed = priority >= 0 && as_it_should;
         gang.downgraded = !as_it_should;
         CHECK((as_it_should || priority >= 0));
         CHECK(state.gangs()[*state.gangs().find(job)].levels_known == (priority < 0));
-        readmitted += gang.guaranteed ? 1U : 0U;
+        recovered += gang.guaranteed ? 1U : 0U;
       } else if (what == 4) {
         const std::uint32_t c = random.uniform(state.cells().num_chains());
         const physical_chain& chain = state.cells().chain(c);
@@ -231,8 +233,8 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
         if (at->second.preempting) {
           std::vector<job_id> to_restore{job_id(1000)};
           std::vector<job_id> expected = to_restore;
-          expected.insert(expected.end(), at->second.in_its_way.begin(),
-                          at->second.in_its_way.end());
+          expected.insert(expected.end(), at->second.not_restored.begin(),
+                          at->second.not_restored.end());
           state.drop_preempting(slot, to_restore);
           CHECK(to_restore == expected);
           waiting += expected.size() > 1 ? 1U : 0U;
@@ -254,7 +256,7 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
           const gang_record& is = state.gangs()[*state.gangs().find(other)];
           if (!gang.downgraded) continue;
           if (is.downgraded) {
-            put_in_the_way(known, other);
+            record_claimers(known, other);
             continue;
           }
           gang.downgraded = false;
@@ -287,7 +289,7 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
         }
         state.bind_reserved(*state.gangs().find(winner));
         known[winner].preempting = false;
-        known[winner].in_its_way.clear();
+        known[winner].not_restored.clear();
       }
       check_settled(layout, state, known);
     }
@@ -297,16 +299,16 @@ TEST_CASE("hived_state: any calls, against a list of gangs and everything recoun
       for (const cell_id leaf : state.cells().chain(c).tree().cells(0)) state.mark({c, leaf}, true);
     CHECK(state.hash() == hived_state(layout).hash());
   }
-  MESSAGE(preempting, " preempting, ", restored, " restored, ", readmitted, " readmitted, ",
-          waiting, " to be restored later");
+  MESSAGE(preempting, " preempting, ", restored, " restored, ", recovered, " recovered, ", waiting,
+          " to be restored later");
   if (apiary_test::scale() < 1) return;
   CHECK(preempting > 10);
   CHECK(restored > 10);
-  CHECK(readmitted > 10);
+  CHECK(recovered > 10);
   CHECK(waiting > 0);
 }
 
-TEST_CASE("hived_state: who has the last cells back: the higher priority, then the lower job") {
+TEST_CASE("hived_state: the last cells go to the higher priority, then to the lower job") {
   const hived_layout layout = layout_to_settle();
   const std::uint32_t racks = racks_of(layout);
   const tenant_id b = layout.find_tenant("b").value();  // which has one pair
@@ -317,8 +319,8 @@ TEST_CASE("hived_state: who has the last cells back: the higher priority, then t
     for (const std::uint32_t job : {5U, 4U}) {
       const cell_id left(first.value + (job == 5 ? 0 : 2));
       const bool whole =
-          state.recover(settled_before(settling_gang(job_id(job), b, job == 5 ? 2 : priority, 2),
-                                       {{racks, left}, {racks, cell_id(left.value + 1)}}));
+          state.recover(record_of(request_of(job_id(job), b, job == 5 ? 2 : priority, 2),
+                                  {{racks, left}, {racks, cell_id(left.value + 1)}}));
       CHECK(whole == (job == 5));
     }
     const gang_slot fifth = *state.gangs().find(job_id(5));
@@ -345,37 +347,35 @@ TEST_CASE("hived_state: a gang that ran before has whole cells of the levels tha
   hived_state state(layout);
   const cell_id leaf = state.cells().chain(racks).first_leaf(2);
   const std::vector<level_t> levels{3};
-  CHECK(state.recover(settled_before(settling_gang(job_id(1), a, 0, 1), {{racks, leaf}}), levels));
+  CHECK(state.recover(record_of(request_of(job_id(1), a, 0, 1), {{racks, leaf}}), levels));
   CHECK(state.cells().whole_cell_level(racks, leaf) == 3);
-  // Leaves of two chains are nobody's cells together; no leaves are none.
-  CHECK(
-      !state.recover(settled_before(settling_gang(job_id(2), a, 0, 2),
-                                    {{racks, state.cells().chain(racks).first_leaf(3)},
-                                     {1 - racks, state.cells().chain(1 - racks).first_leaf(1)}})));
-  CHECK(!state.recover(settled_before(settling_gang(job_id(3), a, 0, 1), {{racks, cell_id()}})));
-  CHECK(!state.recover(settled_before(settling_gang(job_id(4), tenant_id(), 0, 1),
-                                      {{racks, cell_id(leaf.value + 1)}})));
-  CHECK(state.recover(
-      settled_before(settling_gang(job_id(5), a, gang_request::opportunistic_priority, 1),
-                     {{racks, cell_id(leaf.value + 2)}})));
+  // Leaves of two chains get no cells, nor does a gang without leaves.
+  CHECK(!state.recover(record_of(request_of(job_id(2), a, 0, 2),
+                                 {{racks, state.cells().chain(racks).first_leaf(3)},
+                                  {1 - racks, state.cells().chain(1 - racks).first_leaf(1)}})));
+  CHECK(!state.recover(record_of(request_of(job_id(3), a, 0, 1), {{racks, cell_id()}})));
+  CHECK(!state.recover(
+      record_of(request_of(job_id(4), tenant_id(), 0, 1), {{racks, cell_id(leaf.value + 1)}})));
+  CHECK(state.recover(record_of(request_of(job_id(5), a, gang_request::opportunistic_priority, 1),
+                                {{racks, cell_id(leaf.value + 2)}})));
   for (const std::uint32_t job : {2U, 3U, 4U})
     CHECK(state.gangs()[*state.gangs().find(job_id(job))].downgraded);
   CHECK(!state.gangs()[*state.gangs().find(job_id(5))].downgraded);
 }
 
-TEST_CASE("hived_state: a preemption that is withdrawn names those it downgraded") {
+TEST_CASE("hived_state: a cancelled preemption names the gangs that it downgraded") {
   const hived_layout layout = layout_to_settle();
   hived_state state(layout);
   const tenant_id a = layout.find_tenant("a").value();
   rng random(1);
   const gang_placement place =
-      tenants_place(state, state.cells().cluster_of(a, racks_of(layout)), 4, random);
+      guaranteed_placement(state, state.cells().cluster_of(a, racks_of(layout)), 4, random);
   REQUIRE(place.leaves.size() == 4);
-  const gang_slot victim = state.admit(settling_gang(job_id(1), a, 0, 4), place, false, {});
+  const gang_slot victim = state.admit(request_of(job_id(1), a, 0, 4), place, false, {});
   state.downgrade(victim);
   const std::uint64_t before = state.hash();
   const gang_slot winner =
-      state.admit(settling_gang(job_id(2), a, 5, 4), place, true, {job_id(1), job_id(9)});
+      state.admit(request_of(job_id(2), a, 5, 4), place, true, {job_id(1), job_id(9)});
   const auto all_held = [&](leaf_holders by) {
     return std::all_of(place.leaves.begin(), place.leaves.end(), [&](const bound_leaf& l) {
       return state.cells().chain(place.chain).holders(l.image) == by;
@@ -392,7 +392,7 @@ TEST_CASE("hived_state: a preemption that is withdrawn names those it downgraded
 
   // One that is not withdrawn runs, and forgets them.
   state.downgrade(victim);
-  const gang_slot next = state.admit(settling_gang(job_id(3), a, 5, 4), place, true, {job_id(1)});
+  const gang_slot next = state.admit(request_of(job_id(3), a, 5, 4), place, true, {job_id(1)});
   state.drop(victim);
   state.bind_reserved(next);
   CHECK(all_held({next, gang_slot(), true}));
@@ -400,21 +400,20 @@ TEST_CASE("hived_state: a preemption that is withdrawn names those it downgraded
   CHECK(audit(layout, state.cells(), state.gangs()).empty());
 }
 
-TEST_CASE(
-    "hived_state: a gang waits for its cells until the last that is in its way is withdrawn") {
+TEST_CASE("hived_state: a gang gets its cells back when the last claim on them is cancelled") {
   const hived_layout layout = layout_to_settle();
   hived_state state(layout);
   const tenant_id a = layout.find_tenant("a").value();
   rng random(1);
   const vc_chain_id c = state.cells().cluster_of(a, racks_of(layout));
-  const gang_placement place = tenants_place(state, c, 4, random);
+  const gang_placement place = guaranteed_placement(state, c, 4, random);
   REQUIRE(place.leaves.size() == 4);
   const job_id downgraded(1);
-  state.downgrade(state.admit(settling_gang(downgraded, a, 0, 4), place, false, {}));
+  state.downgrade(state.admit(request_of(downgraded, a, 0, 4), place, false, {}));
   const auto preempt = [&](std::uint32_t job, std::size_t first) {
-    gang_placement part = place;
-    part.leaves = {place.leaves[first]};
-    return state.admit(settling_gang(job_id(job), a, 5, 1), part, true, {});
+    gang_placement one = place;
+    one.leaves = {place.leaves[first]};
+    return state.admit(request_of(job_id(job), a, 5, 1), one, true, {});
   };
   const gang_slot one = preempt(2, 0);
   const gang_slot two = preempt(3, 2);
@@ -436,7 +435,7 @@ TEST_CASE(
   CHECK(audit(layout, state.cells(), state.gangs()).empty());
 }
 
-TEST_CASE("hived_state: whose spread it is is in the hash") {
+TEST_CASE("hived_state: the hash covers which task group has a spread") {
   const hived_layout layout = layout_to_settle();
   const std::uint32_t racks = racks_of(layout);
   const tenant_id a = layout.find_tenant("a").value();
@@ -446,11 +445,11 @@ TEST_CASE("hived_state: whose spread it is is in the hash") {
   for (const bool first : {false, true}) {
     hived_state state(layout);
     const cell_id leaf = state.cells().chain(racks).first_leaf(0);
-    gang_request r = settling_gang(job_id(1), a, 0, 1);
+    gang_request r = request_of(job_id(1), a, 0, 1);
     r.groups = {{1, 1}, {1, 1}};
     r.constraints.groups.resize(2);
     r.constraints.groups[first ? 0 : 1] = spread;
-    state.recover(settled_before(r, {{racks, leaf}, {racks, cell_id(leaf.value + 1)}}));
+    state.recover(record_of(r, {{racks, leaf}, {racks, cell_id(leaf.value + 1)}}));
     hashes.insert(state.hash());
   }
   CHECK(hashes.size() == 2);

@@ -1,7 +1,7 @@
 // apiary/tests/hived/detail/topology_fit_test.cpp - HiveD gangs under constraints: what they say and get.
 // SPDX-License-Identifier: MIT
+#include "support/hived_clusters.h"
 #include "support/hived_constraints.h"
-#include "support/hived_worlds.h"
 #include <apiary/container/bitset.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
@@ -81,7 +81,7 @@ std::set<std::uint32_t> racks_spanned(const std::vector<task_place>& tasks) {
   return racks;
 }
 
-TEST_CASE("a gang that requires a rack goes where a rack has room for it, guaranteed or not") {
+TEST_CASE("a gang that requires a rack gets a rack with enough free leaves, guaranteed or not") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW", 1}}}});
   for (const std::int32_t priority : {0, -1}) {
     CAPTURE(priority);
@@ -95,7 +95,7 @@ TEST_CASE("a gang that requires a rack goes where a rack has room for it, guaran
   }
 }
 
-TEST_CASE("nodes promised one by one are in no rack together, in use or not, spread or not") {
+TEST_CASE("whole cells that are nodes are in no common rack, in use or not, spread or not") {
   for (const bool spread : {false, true}) {
     CAPTURE(spread);
     hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
@@ -110,8 +110,7 @@ TEST_CASE("nodes promised one by one are in no rack together, in use or not, spr
   }
 }
 
-TEST_CASE(
-    "lower gangs give way to a spread over racks, on healthy hardware, too; lazy ones run on") {
+TEST_CASE("gangs of lower priority yield to a spread over racks; lazy gangs run on") {
   for (const bool lazy : {false, true}) {
     CAPTURE(lazy);
     hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}}});
@@ -139,7 +138,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("no more lower gangs give way to a spread over racks than must") {
+TEST_CASE("no more gangs than necessary yield to a spread over racks") {
   for (const bool lazy : {false, true}) {
     CAPTURE(lazy);
     hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
@@ -174,7 +173,7 @@ TEST_CASE("a gang under constraints has no more task groups than its search is m
   CHECK(h.propose(ruled_gang(1, many, {})).ok());
 }
 
-TEST_CASE("what is undecided on any nodes is not denied for those suggested") {
+TEST_CASE("what is undecided on all nodes is not refused on suggested nodes") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 2}}},
                       {.name = "b", .cells = {{"ROW.RACK.NODE", 12}}}});
   gang_request others = ruled_gang(1, {{12, 4}}, {});  // all racks but the first
@@ -261,7 +260,7 @@ TEST_CASE("a spread counts cells of the hardware, wherever whole cells are bound
   CHECK(ruled_plan(halves, ruled_gang(1, {{8, 1}}, constraints)).result == plan_result::bind);
 }
 
-TEST_CASE("cells that are promised one by one are in no rack, wherever they are") {
+TEST_CASE("whole cells below a rack are in no common rack, wherever they are bound") {
   hived h = two_rows({{.name = "a", .cells = {{"ROW.RACK.NODE", 4}}}});
   const gang_plan plan = ruled_plan(h, ruled_gang(1, {{2, 4}}, {.required = rack_of_nodes}));
   CHECK(plan.result == plan_result::wait);

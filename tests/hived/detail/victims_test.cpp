@@ -74,7 +74,7 @@ cost_t cost_of(const hived& scheduler, const std::vector<job_id>& victims, bool 
 
 }  // namespace
 
-TEST_CASE("no set of lower gangs that makes room costs less than the victims") {
+TEST_CASE("no set of gangs whose end lets the gang fit costs less than the victims") {
   std::uint32_t preemptions = 0;
   for (std::uint64_t seed = 0; seed < scaled(600U); ++seed) {
     CAPTURE(seed);
@@ -169,7 +169,7 @@ TEST_CASE("what ends for another gang already costs nothing more") {
   CHECK(ask(6, 5, {1, 2}).victims == std::vector{job_id(4)});
 }
 
-TEST_CASE("beside preemptions in flight no set of lower gangs costs less than the victims") {
+TEST_CASE("with other preemptions under way, no set of gangs costs less than the victims") {
   std::uint32_t beside = 0;   // preemptions beside others
   std::uint32_t sharing = 0;  // for which a gang ends that ended already
   for (std::uint64_t seed = 0; seed < scaled(600U); ++seed) {
@@ -266,7 +266,7 @@ TEST_CASE("costs of a host's own are as large as they like, and stay when the cl
   CHECK(ask(9, 1, {1, 4}) == std::vector{job_id(1)});
 }
 
-TEST_CASE("of gangs that suffice only with all of some, those are chosen") {
+TEST_CASE("choose_few finds the gangs that are enough only together") {
   for (std::uint32_t n = 1; n <= 8; ++n) {
     std::vector<gang_slot> all;
     for (std::uint32_t i = 0; i < n; ++i) all.push_back(gang_slot(i));

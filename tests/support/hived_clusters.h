@@ -1,4 +1,4 @@
-// apiary/tests/support/hived_worlds.h - random HiveD clusters and random gangs.
+// apiary/tests/support/hived_clusters.h - random HiveD clusters and random gangs.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -72,8 +72,8 @@ struct random_chain {
   return cell;
 }
 
-// One to three chains of up to 24 nodes in all, two or three tenants, with pinned cells now and
-// then, of somebody or nobody. Mostly as much is promised as there is.
+// One to three chains of up to 24 nodes in all, and two or three tenants. Some have pinned cells,
+// with or without a tenant. The quotas mostly use up the cluster.
 [[nodiscard]] inline apiary::hived_config random_cluster(apiary::rng& random) {
   apiary::hived_config config;
   std::vector<random_chain> chains;
@@ -111,14 +111,14 @@ struct random_chain {
   return config;
 }
 
-// What may become of a configuration: tenants in another order or gone, with fewer cells; nodes
-// gone, or in the places of others, which may be in other chains.
+// A random change of a configuration: tenants in another order, missing or with fewer cells; nodes
+// missing, or swapped with other nodes, which may be in other chains.
 [[nodiscard]] inline apiary::hived_config changed_cluster(apiary::hived_config config,
                                                           apiary::rng& random) {
   std::vector<apiary::physical_cell_config*> nodes;
   const auto collect = [&](const auto& self, apiary::physical_cell_config& cell) -> void {
     if (!cell.address.empty()) nodes.push_back(&cell);
-    for (apiary::physical_cell_config& part : cell.children) self(self, part);
+    for (apiary::physical_cell_config& child : cell.children) self(self, child);
   };
   auto& tenants = config.virtual_clusters;
   if (random.uniform(3) == 0 && config.physical_cells.size() > 1) {
@@ -144,8 +144,8 @@ struct random_chain {
     }
     if (!t.pinned_ids.empty() && random.uniform(4) == 0) t.pinned_ids.pop_back();
   }
-  while (
-      !apiary::hived_layout::create(config).ok()) {  // now too much is promised, or what is no more
+  // Until the quotas fit, and their cells exist.
+  while (!apiary::hived_layout::create(config).ok()) {
     apiary::virtual_cluster_config& t =
         tenants[random.uniform(static_cast<std::uint32_t>(tenants.size()))];
     if (!t.cells.empty())
@@ -155,8 +155,7 @@ struct random_chain {
   return config;
 }
 
-// A gang of the cluster: of any tenant, from one task to what fills a good part of it. It may be
-// one that the tenant has no cells for.
+// A gang of any tenant, from one task to many. The tenant may have no cells for it.
 [[nodiscard]] inline apiary::gang_request random_gang(const apiary::hived_layout& layout,
                                                       apiary::job_id job, apiary::rng& random) {
   apiary::gang_request r;

@@ -1,6 +1,6 @@
-// apiary/tests/hived/promise_test.cpp - what a tenant could run alone, it can run here.
+// apiary/tests/hived/guarantee_test.cpp - what fits in a cluster of the tenant's own also fits here.
 // SPDX-License-Identifier: MIT
-#include "support/hived_worlds.h"
+#include "support/hived_clusters.h"
 #include "support/naive_hived.h"
 #include "support/scale.h"
 #include <apiary/container/bitset.h>
@@ -23,24 +23,24 @@ namespace {
 using namespace apiary;
 using namespace apiary::detail;
 
-// The same physical cluster with this tenant only; pinned cells of others are nobody's.
+// The same physical cluster with this tenant only; pinned cells of others have no tenant.
 hived_config only(const hived_config& config, std::size_t tenant) {
   hived_config alone = config;
   alone.virtual_clusters = {config.virtual_clusters[tenant]};
   return alone;
 }
 
-// A shared cluster, and for each tenant one of its own. Guaranteed gangs are asked for in both,
-// their ends told to both; they shrink task by task, and grow by others; opportunistic gangs are in
-// the shared one only. Victims end at once: the
-// promise is for once they have. Until then the two need not be alike. A gang that waits for guests
-// here runs there; a higher one then cancels it here, which is cheaper than to end it, and may choose
-// other victims there.
+// A shared cluster ("here"), and for each tenant a cluster of its own ("there"). Both get the same
+// guaranteed gangs; gangs end, shrink task by task and grow. Opportunistic gangs are only here.
+// Victims end at once, because the guarantee holds only after they have ended. Until then the
+// clusters may differ: a gang that waits for opportunistic gangs here runs there. A gang of higher
+// priority then cancels it here, which is cheaper than to end it, and may have other victims there.
 //
-// On good hardware nothing is refused here that is granted there. On bad hardware it is, rightly:
-// alone, a tenant has all that is healthy, here what is left once the others can be given theirs,
-// and a gang refused there runs here only, where the next one finds less. Each such refusal is
-// checked as every other: no choice of cells which leaves others theirs has a place for the gang.
+// On healthy hardware, every gang that is placed there is also placed here. On bad hardware a gang
+// may be refused here only: there the tenant may use all healthy cells, here only those that the
+// other tenants' reservations leave. A gang refused there may run here, so that a later gang does
+// not fit here. Each refusal is checked: no choice of cells that leaves the other tenants their
+// cells has a placement for the gang.
 class duel {
  public:
   struct counts {
@@ -83,7 +83,7 @@ class duel {
     if (what < 93) return grow(at->first);
     end_task(at->first, random.uniform(3));
   }
-  // Of every tenant the same leaves are in use here and there.
+  // The same leaves of every tenant are in use here and there.
   void compare() const {
     for (std::uint32_t t = 0; t < alone.size(); ++t) {
       for (std::uint32_t c = 0; c < shared.cells().num_chains(); ++c)
@@ -138,7 +138,7 @@ class duel {
     if (shared.find(job) == nullptr) owner_.erase(job);
     seen.shrunk += here && owner_.contains(job) ? 1U : 0U;
   }
-  // By any other of its tenant that is like it.
+  // Merges any gang of the tenant that grow() accepts into the gang.
   void grow(job_id job) {
     const std::uint32_t tenant = owner_.at(job);
     hived& there = alone[tenant];
@@ -234,7 +234,7 @@ class duel {
       apiary_test::naive_tenant naive(shared, r, c);
       if (marks_ == 0) {
         if (shared.cells().cluster(c).chain() == plan.wait.chain && plan.wait.shortage)
-          REQUIRE(naive.pieces(plan.wait.shortage->gpus) == plan.wait.shortage->present);
+          REQUIRE(naive.slots(plan.wait.shortage->gpus) == plan.wait.shortage->present);
       }
       if (naive.unbound() > (marks_ == 0 ? 2U : 4U)) {
         ++seen.too_large;
@@ -301,7 +301,7 @@ TEST_CASE("a tenant waits for nothing that it could run alone, while all hardwar
 }
 
 TEST_CASE(
-    "where hardware is bad, a gang waits only if it has no place which leaves others theirs") {
+    "on bad hardware, a gang waits only if no placement leaves the other tenants their cells") {
   const duel::counts all = fight(apiary_test::scaled(std::uint64_t{1000}), 400, 15, 1'000'000);
   CHECK(all.refused_here_only * 10 <= all.asked);
   CHECK(all.unchecked_here_only * 10 <= all.refused_here_only);
