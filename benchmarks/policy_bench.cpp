@@ -133,6 +133,10 @@ gang_case tight() {
 }
 // As many leaves as needed, places for every size, and no packing.
 gang_case no_packing() { return {{{10, 8}}, {{11, 4}, {12, 3}}, fit_verdict::does_not_fit}; }
+// Weights 1 and 2 refuse it: every node with 4 free GPUs holds 1, with 6 or 8 free GPUs 2.
+gang_case weights() {
+  return {{{4, 1024}, {6, 1024}, {8, 1024}}, {{2049, 4}, {1536, 5}}, fit_verdict::does_not_fit};
+}
 
 fit_verdict verdict_of(fit_verdict verdict) { return verdict; }
 fit_verdict verdict_of(const gang_fit::result& found) { return found.verdict; }
@@ -169,6 +173,7 @@ BENCHMARK(fit_gang<gang_fit, million_leaves>)->Name("gang/million_leaves/gang_fi
 BENCHMARK(fit_gang<gang_fit, tight>)->Name("gang/tight/gang_fit");
 BENCHMARK(fit_gang<backtracking, tight>)->Name("gang/tight/backtracking");
 BENCHMARK(fit_gang<gang_fit, no_packing>)->Name("gang/no_packing/gang_fit");
+BENCHMARK(fit_gang<gang_fit, weights>)->Name("gang/weights/gang_fit");
 BENCHMARK(fit_gang<backtracking, no_packing>)->Name("gang/no_packing/backtracking");
 
 // Random sets of idle leaves on a node of eight.

@@ -51,6 +51,13 @@ capacity_index<uniform_tree> scarce_cluster(std::uint32_t gpus) {
   return capacities;
 }
 
+// 16 idle nodes of eight GPUs a rack.
+capacity_index<uniform_tree> idle_racks(std::uint32_t gpus) {
+  capacity_index<uniform_tree> capacities(uniform_tree{gpus / 128, 16, 8}, node, 8);
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 8);
+  return capacities;
+}
+
 // What is left of their CPU and memory: 96 cores and 768 GiB, of which most tasks take an eighth for
 // a GPU, some more.
 std::vector<resources> busy_hosts(const capacity_index<uniform_tree>& capacities) {
@@ -152,6 +159,9 @@ topology_constraints preferred_node_no() {
   gang.groups[0].spread = {{node, 1}};
   return gang;
 }
+
+// A node that holds a task of 5 holds no task of 4, so 16 nodes are too few: weights 2 and 1.
+topology_constraints weights_no() { return plain({{16, 5}, {1, 4}}, rack); }
 
 template <topology_constraints (*Make)(), fit_verdict Expected, bool Hosted = false,
           capacity_index<uniform_tree> (*Cluster)(std::uint32_t) = busy_cluster>
@@ -262,6 +272,7 @@ BENCHMARK(ask<rack_no, no>)->Name("ruled/rack/no")->Arg(middle)->Arg(large);
 BENCHMARK(ask_greedily<rack_no>)->Name("ruled/rack/rack_by_rack")->Arg(middle)->Arg(large);
 BENCHMARK(ask<rack_mixed_yes, yes>)->Name("ruled/rack_mixed/yes")->Arg(middle);
 BENCHMARK(ask<rack_mixed_no, no>)->Name("ruled/rack_mixed/no")->Arg(middle);
+BENCHMARK(ask<weights_no, no, false, idle_racks>)->Name("ruled/weights/no")->Arg(large);
 BENCHMARK(hard_to_pack)
     ->Name("ruled/hard_to_pack")
     ->ArgNames({"budget", "racks"})

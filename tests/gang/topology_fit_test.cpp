@@ -743,13 +743,12 @@ TEST_CASE("small tasks fill what is broken: with CPU, spread over racks, and bes
 }
 
 TEST_CASE("what is certain is said, though the list that proves it is longer than the budget") {
-  // As many leaves as needed, but tasks of three leave one of their node.
-  const ruled_world world{ragged_tree({{1}, {9}, std::vector<std::uint32_t>(9, 4)}),
-                          std::vector<std::uint32_t>(9, 4),
-                          {}};
-  const capacity_index<ragged_tree> capacities = capacity_of(world, 4);
+  // Fractions of the nodes would hold the gang, so no weights refuse it.
+  const std::vector<std::uint32_t> free{35, 35, 37, 37, 37, 37};
+  const ruled_world world{ragged_tree({{1}, {6}, free}), free, {}};
+  const capacity_index<ragged_tree> capacities = capacity_of(world, 37);
   topology_constraints gang;
-  gang.groups = {{6, 3}, {3, 4}, {3, 2}};
+  gang.groups = {{3, 22}, {5, 16}, {4, 12}, {4, 5}};
   fit_t much(100'000'000);
   const auto found = much(capacities, gang);
   REQUIRE(found.verdict == fit_verdict::does_not_fit);
@@ -767,10 +766,54 @@ TEST_CASE("what is certain is said, though the list that proves it is longer tha
     certain += verdict == fit_verdict::budget_ended && early.is_refused ? 1 : 0;
   }
   CHECK(certain > 0);
-  gang.groups[0].tasks = 4;
+  gang.groups[0].tasks = 2;
   const auto next = much(capacities, gang);
   REQUIRE(next.verdict == fit_verdict::fits);
   CHECK(!next.is_refused);
+}
+
+TEST_CASE("topology_fit: weights of a linear program refuse a gang, and are its proof") {
+  // 4 free GPUs hold 4, 6 hold 4 or 5, 8 hold 4 + 4 or 5: weights 1 and 2.
+  capacity_index<uniform_tree> mixed(uniform_tree{3072, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < 3072; ++n) mixed.set(n, 4 + n % 3 * 2);
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2049, .gpus = 4}, {.tasks = 1536, .gpus = 5}};
+  topology_fit<uniform_tree> fit(1'000);
+  REQUIRE(fit(mixed, gang).verdict == fit_verdict::does_not_fit);
+  const infeasibility_proof anywhere = fit.explain(mixed, gang);
+  CHECK(anywhere.weighings[0].weights == std::vector<std::uint32_t>{1, 2});
+  CHECK(proof_check(mixed.tree(), 1, mixed.free(), {}, gang)(anywhere));
+  gang.groups[0].tasks = 2048;
+  CHECK(fit(mixed, gang).verdict == fit_verdict::fits);
+  // One weighing refuses all 8,192 idle racks; with another weight, each with CPU.
+  capacity_index<uniform_tree> idle(uniform_tree{8192, 16, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < idle.num_nodes(); ++n) idle.set(n, 8);
+  gang.groups = {{.tasks = 16, .gpus = 5}, {.tasks = 1, .gpus = 4}};
+  gang.required = 2;
+  fit = topology_fit<uniform_tree>(10'000);
+  REQUIRE(fit(idle, gang).verdict == fit_verdict::does_not_fit);
+  const infeasibility_proof in_rack = fit.explain(idle, gang);
+  CHECK(in_rack.weighings.size() == 1);
+  CHECK(proof_check(idle.tree(), 1, idle.free(), {}, gang)(in_rack));
+}
+
+TEST_CASE("topology_fit: weights refuse a gang under constraints and with CPU, too") {
+  // A slice of two tasks of 3 GPUs takes 6 on one node, and then no task of 4 fits beside it.
+  capacity_index<uniform_tree> capacities(uniform_tree{2, 40, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < 80; ++n) capacities.set(n, 8);
+  const std::vector<resources> hosts(80, resources{64'000, 0});
+  topology_constraints gang;
+  gang.groups = {{.tasks = 40, .gpus = 3, .host = {1'000, 0}, .slices = {{1, 2}}},
+                 {.tasks = 41, .gpus = 4, .host = {2'000, 0}},
+                 {.tasks = 1, .gpus = 1, .host = {3'000, 0}, .spread = {{1, 1}}}};
+  gang.required = 2;
+  topology_fit<uniform_tree> fit(20'000);
+  REQUIRE(fit(capacities, gang, hosts).verdict == fit_verdict::does_not_fit);
+  const infeasibility_proof why = fit.explain(capacities, gang, hosts);
+  CHECK(why.cells[0].weighing != infeasibility_proof::listed);
+  CHECK(proof_check(capacities.tree(), 1, capacities.free(), hosts, gang)(why));
+  gang.groups[1].tasks = 40;
+  CHECK(fit(capacities, gang, hosts).verdict == fit_verdict::fits);
 }
 
 TEST_CASE("topology_fit: counts of a cell beyond 32 bits are no fewer") {

@@ -4,6 +4,9 @@
 
 #include <apiary/core/config.h>
 #include <apiary/gang/detail/bin_packing_search.h>
+#include <apiary/gang/detail/node_knapsack.h>
+#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/detail/weight_search.h>
 #include <apiary/gang/fit_verdict.h>
 #include <apiary/model/request.h>
 
@@ -25,7 +28,9 @@ APIARY_NAMESPACE_BEGIN
 // to the first such class. If every size divides the next larger one, this is exact. For others,
 // best fit and bin_packing_search follow, unless a count of slots refuses the gang (`shortage`): a
 // node with f free GPUs holds tasks of s1, s2, ... only if floor(s1/t) + floor(s2/t) + ... is at
-// most floor(f/t) for every t. A no of bin_packing_search may have no shortage.
+// most floor(f/t) for every t. If a short bin_packing_search does not decide, weight_search looks
+// for weights that refuse the gang, and bin_packing_search follows with all steps. Its no may have
+// neither a shortage nor weights.
 //
 // Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes" (J.
 //           of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
@@ -60,12 +65,14 @@ class gang_fit {
     fit_verdict verdict = fit_verdict::does_not_fit;  // whether the gang fits
     std::span<const used_node> nodes{};               // the nodes that the gang uses
     std::span<const portion> portions{};              // what these nodes take
-    std::optional<gpu_shortage>
-        shortage{};           // the proof with the smallest slots, if a count proves it
-    std::uint64_t steps = 0;  // steps of bin_packing_search, 0 if it was not needed
+    // If counts of slots prove the no: the one with the smallest slots.
+    std::optional<gpu_shortage> shortage{};
+    // Of a task of each group, if weights prove the no: the gang weighs more than the nodes hold.
+    std::span<const std::uint32_t> weights{};
+    std::uint64_t steps = 0;  // steps of the searches, 0 if they were not needed
   };
 
-  // budget: the most steps of bin_packing_search; a step is about 0.1 microseconds.
+  // budget: the most steps of the searches; a step is about 0.1 microseconds.
   explicit gang_fit(std::uint64_t budget = 100'000) noexcept : budget_(budget) {}
   // Changes the step budget.
   void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
@@ -73,13 +80,14 @@ class gang_fit {
   // Searches for a packing. `classes` are in order of preference.
   result operator()(std::span<const node_class> classes, std::span<const task_group> groups) {
     const fit_verdict verdict = decide(classes, groups);
-    return {verdict, nodes_, portions_, shortage_, steps_};
+    return {verdict, nodes_, portions_, shortage_, weights_, steps_};
   }
 
  private:
   fit_verdict decide(std::span<const node_class> classes, std::span<const task_group> groups) {
     steps_ = 0;
     shortage_.reset();
+    weights_.clear();
     nodes_.clear();
     portions_.clear();
     sort(groups);
@@ -87,7 +95,7 @@ class gang_fit {
       shortage_ = find_shortage(classes);
       if (shortage_) return fit_verdict::does_not_fit;
       if (!pack_tightest(classes)) {
-        const fit_verdict verdict = search(classes);
+        const fit_verdict verdict = search(classes, groups.size());
         if (verdict != fit_verdict::fits) return verdict;
       }
     }
@@ -111,6 +119,7 @@ class gang_fit {
     std::uint32_t before = none;  // what was put there before
   };
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static constexpr std::uint64_t few_steps = 200;  // of bin_packing_search before weight_search
   void sort(std::span<const task_group> groups) {
     groups_.clear();
     for (std::uint32_t m = 0; m < groups.size(); ++m) {
@@ -202,7 +211,7 @@ class gang_fit {
     }
     return std::nullopt;
   }
-  fit_verdict search(std::span<const node_class> classes) {
+  fit_verdict search(std::span<const node_class> classes, std::size_t groups) {
     detail::bin_packing_search::histogram nodes{};
     for (const node_class& c : classes) {
       std::uint32_t& n = nodes[c.free];
@@ -213,8 +222,13 @@ class gang_fit {
       if (sizes_.empty() || sizes_.back().gpus != g.gpus) sizes_.push_back({g.gpus, 0});
       sizes_.back().tasks += g.tasks;
     }
-    const fit_verdict verdict = search_(sizes_, nodes, budget_);
+    fit_verdict verdict = search_(sizes_, nodes, (std::min)(budget_, few_steps));
     steps_ = search_.steps();
+    if (verdict == fit_verdict::budget_ended && steps_ < budget_) {
+      if (find_weights(nodes, groups)) return fit_verdict::does_not_fit;
+      verdict = search_(sizes_, nodes, budget_ - steps_);
+      steps_ += search_.steps();
+    }
     if (verdict != fit_verdict::fits) return verdict;
     // Repeats the steps of the search on the node sets.
     unpack(classes);
@@ -247,6 +261,21 @@ class gang_fit {
     APIARY_VERIFY(packed);
     return fit_verdict::fits;
   }
+  bool find_weights(std::span<const std::uint32_t> nodes, std::size_t groups) {
+    weighed_.clear();
+    for (const auto& s : sizes_) weighed_.push_back({.gpus = s.gpus, .tasks = s.tasks});
+    detail::step_budget steps(budget_ - steps_);
+    const fit_verdict verdict = weight_search_(weighed_, nodes, steps);
+    steps_ += steps.steps();
+    if (verdict != fit_verdict::does_not_fit) return false;
+    weights_.assign(groups, 0);
+    std::size_t size = 0;
+    for (const sized_group& g : groups_) {
+      while (sizes_[size].gpus != g.gpus) ++size;
+      weights_[g.index] = weight_search_.weights()[size];
+    }
+    return true;
+  }
   void list_nodes() {
     for (std::size_t p = untouched_; p < node_sets_.size(); ++p) {
       const auto first = static_cast<std::uint32_t>(portions_.size());
@@ -260,6 +289,7 @@ class gang_fit {
   std::uint64_t budget_;
   std::uint64_t steps_ = 0;
   std::optional<gpu_shortage> shortage_;
+  std::vector<std::uint32_t> weights_;
   std::vector<used_node> nodes_;
   std::vector<portion> portions_;
   std::vector<sized_group> groups_;  // task groups in descending order of size
@@ -268,6 +298,8 @@ class gang_fit {
   std::vector<put> puts_;
   std::vector<detail::bin_packing_search::task_size> sizes_;
   detail::bin_packing_search search_;
+  std::vector<detail::node_knapsack::task_size> weighed_;
+  detail::weight_search weight_search_;
 };
 
 APIARY_NAMESPACE_END

@@ -74,10 +74,12 @@ struct infeasibility_proof {
                                  std::span<const blocking_resource> blocking = {}) const;
 
   // Proves that a gang without constraints does not fit the whole cluster, from the number of nodes
-  // with 0, 1, ... free GPUs. Tasks of one group are weighed before slots, large slots first. The
-  // proof has no cells if no weighing refuses; then it would need a list.
+  // with 0, 1, ... free GPUs. Tasks of one group are weighed before slots, large slots first, and
+  // weights of a linear program last. The proof has no cells if no weighing refuses; then it would
+  // need a list.
   // Requires: groups without constraints, CPU and memory; `top` is the level above the roots.
-  // Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node).
+  // Cost:     O(GPUs of a task * groups * GPUs of a node * tasks on a node), and the linear program
+  //           takes up to 5 ms with many groups.
   [[nodiscard]] static infeasibility_proof of_nodes(std::span<const std::uint32_t> nodes,
                                                     const colocated_groups& groups, level_t top);
 };

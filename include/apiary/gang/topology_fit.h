@@ -8,11 +8,13 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/candidate_cells.h>
+#include <apiary/gang/detail/cell_weighings.h>
 #include <apiary/gang/detail/fill_children.h>
 #include <apiary/gang/detail/greedy_by_group.h>
 #include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/detail/portions.h>
 #include <apiary/gang/detail/refusal_reasons.h>
+#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/gang_fit.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
@@ -75,7 +77,7 @@ class topology_fit {
                                             const topology_constraints& gang,
                                             std::span<const resources> hosts = {}) {
     const level_t l = gang.required == any_level ? capacities.top() : gang.required;
-    return detail::explain_refusal(capacities, groups_, hosts, l, listed_);
+    return detail::explain_refusal(capacities, groups_, hosts, l, weighings_, listed_);
   }
 
  private:
@@ -115,6 +117,7 @@ class topology_fit {
     hosts_ = hosts;
     groups_.assign(gang, capacities.node_level(), capacities.top());
     sizes_.assign(groups_, !hosts.empty());
+    weighings_.begin(capacities, groups_);
     orders_.clear();
     portions_.clear();
     listed_.clear();
@@ -134,7 +137,7 @@ class topology_fit {
       if (!sizes_.constrained && sizes_.largest > capacities_->max_free())
         return fit_verdict::does_not_fit;
       cells_.assign(*capacities_, groups_, sizes_, hosts_, l, objective_);
-      const std::uint64_t end = steps_ + (limit_ - steps_) / 4;
+      const std::uint64_t end = steps_ + left(limit_) / 4;
       while (!cells_.empty()) {
         open_cell at{cells_.next()};
         const fit_verdict verdict = try_quickly(l, at, end);
@@ -142,7 +145,8 @@ class topology_fit {
         if (verdict == fit_verdict::budget_ended) open_.push_back(at);
       }
     }
-    const std::uint64_t half = steps_ + (limit_ - steps_) / 2;
+    if (l > capacities_->node_level()) weigh_open_cells(l);
+    const std::uint64_t half = steps_ + left(limit_) / 2;
     if (search_open_cells(l, half, few_vectors) ||
         search_open_cells(l, limit_, detail::pareto_search<Tree>::all))
       return fit_verdict::fits;
@@ -156,7 +160,7 @@ class topology_fit {
       open_cell at = open_[i];
       cell_ = at.cell;
       const std::size_t cells_left = (std::min<std::size_t>)(open_.size() - i, 8);
-      const fit_verdict verdict = try_long(l, at, beam, steps_ + (end - steps_) / cells_left);
+      const fit_verdict verdict = try_long(l, at, beam, steps_ + left(end) / cells_left);
       if (verdict == fit_verdict::fits) return true;
       if (verdict == fit_verdict::budget_ended) open_[kept++] = at;
     }
@@ -166,7 +170,7 @@ class topology_fit {
   fit_verdict try_long(level_t l, open_cell& at, std::size_t beam, std::uint64_t end) {
     if (beam == few_vectors && at.refused) return fit_verdict::budget_ended;
     if (beam == few_vectors && !sizes_.constrained) {
-      const fit_verdict verdict = pack(l, at, (end - steps_) / 2);
+      const fit_verdict verdict = pack(l, at, left(end) / 2);
       if (verdict != fit_verdict::budget_ended || at.refused) return verdict;
     }
     return search(l, at.cell, beam, end);
@@ -206,7 +210,7 @@ class topology_fit {
   }
   fit_verdict try_quickly(level_t l, open_cell& at, std::uint64_t end) {
     cell_ = at.cell;
-    if (!sizes_.constrained) return pack(l, at, (std::min)(end - steps_, few_steps));
+    if (!sizes_.constrained) return pack(l, at, (std::min)(left(end), few_steps));
     if (groups_.size() > 1) return place_greedily(l, end);
     cells_.count(0).place(0, l, cell_, groups_[0].tasks, objective_, portions_);
     return fit_verdict::fits;
@@ -218,7 +222,7 @@ class topology_fit {
         capacities_->tree(), capacities_->node_level(), groups_);
     for (const std::vector<std::uint32_t>& order : orders_) {
       const std::uint64_t looks = std::uint64_t{nodes.size()} * groups_.size();
-      if (looks > end - steps_) break;
+      if (looks > left(end)) break;
       steps_ += looks;
       nodes_.clear();
       for (const cell_id n : nodes) nodes_.push_back(left_of(n.value));
@@ -241,7 +245,12 @@ class topology_fit {
     const gang_fit::result packed = fit_(classes_, sizes_.sizes);
     steps_ += packed.steps;
     at.refused = packed.verdict == fit_verdict::does_not_fit;
-    if (at.refused && last_ && !packed.shortage) return fit_verdict::budget_ended;
+    if (!packed.weights.empty()) {
+      weighings_.add(packed.weights);
+      remove_refused_cells(l);
+    } else if (at.refused && last_ && !packed.shortage && !weigh(l, at.cell)) {
+      return fit_verdict::budget_ended;
+    }
     if (packed.verdict != fit_verdict::fits) return packed.verdict;
     next_.assign(nodes.size(), capacities_->nodes(l, at.cell).first.value);
     for (const gang_fit::used_node& used : packed.nodes) {
@@ -253,10 +262,36 @@ class topology_fit {
     }
     return packed.verdict;
   }
+  // Searches for weights that refuse the cell. They remove all other cells that they refuse, too.
+  bool weigh(level_t l, std::uint32_t c) {
+    detail::step_budget steps(left(limit_) / 8);
+    const bool found = weighings_.find(l, c, steps);
+    pay(steps.steps());
+    if (found) remove_refused_cells(l);
+    return found;
+  }
+  void remove_refused_cells(level_t l) {
+    const std::size_t last = weighings_.all().size() - 1;
+    pay(cells_.size());
+    cells_.remove_if([&](std::uint32_t c) { return weighings_.refuse(l, c, last); });
+  }
+  // Removes the open cells that weights refuse. pack() has sought weights for those without
+  // constraints.
+  void weigh_open_cells(level_t l) {
+    pay(open_.size());
+    std::erase_if(open_, [&](const open_cell& at) {
+      return weighings_.refuse(l, at.cell) || (sizes_.constrained && weigh(l, at.cell));
+    });
+  }
+  // The steps until `end`.
+  [[nodiscard]] std::uint64_t left(std::uint64_t end) const noexcept {
+    return end > steps_ ? end - steps_ : 0;
+  }
+  void pay(std::uint64_t steps) noexcept { steps_ += (std::min)(steps, left(limit_)); }
   fit_verdict search(level_t l, std::uint32_t c, std::size_t beam, std::uint64_t end) {
     if (!fronts_ready_) fronts_.begin(*capacities_, groups_, hosts_);
     fronts_ready_ = true;
-    const bool made = fronts_.make(l, c, beam, end - steps_);
+    const bool made = fronts_.make(l, c, beam, left(end));
     steps_ += fronts_.steps();
     if (!made) return fit_verdict::budget_ended;
     if (fronts_.holds_gang()) {
@@ -276,6 +311,7 @@ class topology_fit {
   colocated_groups groups_;
   detail::group_sizes sizes_;
   detail::candidate_cells<Tree> cells_;
+  detail::cell_weighings<Tree> weighings_;  // that refused cells
   std::vector<open_cell> open_;
   std::vector<std::vector<std::uint32_t>> orders_;  // of groups
   std::vector<detail::node_capacity_left> nodes_;   // of a cell

@@ -6,6 +6,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/core/rng.h>
 #include <apiary/gang/colocated_groups.h>
+#include <apiary/gang/detail/cell_weighings.h>
 #include <apiary/gang/detail/refusal_reasons.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
@@ -91,7 +92,16 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
       fits = fits || naive.held(l, c).contains(tasks);
     if (fits) continue;
     // Something is listed of every cell that no weighing refuses, and of others as well.
-    const std::vector<naive_cells::counts> weights = refusal_weights(naive, most);
+    std::vector<naive_cells::counts> weights = refusal_weights(naive, most);
+    // A search may have found other weights.
+    cell_weighings<ragged_tree> found;
+    found.begin(capacities, groups);
+    if (random.uniform(2) == 0) {
+      naive_cells::counts& w = weights.emplace_back();
+      for (std::size_t u = 0; u < groups.size(); ++u)
+        w.push_back(groups[u].gpus * groups[u].gpus % 7);
+      found.add(w);
+    }
     const auto refuses = [&](const naive_cells::counts& w, std::uint32_t c) {
       return naive.max_weight(w, l, c) < naive_cells::weight(w, tasks);
     };
@@ -105,7 +115,8 @@ TEST_CASE("explain_refusal: the weighing that refuses most of those left, until 
           {c, infeasibility_proof::listed, 0, naive_cells::counts(tasks.size(), c + 1)});
     }
     std::reverse(listed.begin(), listed.end());
-    const infeasibility_proof why = explain_refusal(capacities, groups, world.hosts, l, listed);
+    const infeasibility_proof why =
+        explain_refusal(capacities, groups, world.hosts, l, found, listed);
 
     infeasibility_proof expected;
     expected.level = l;

@@ -96,6 +96,14 @@ class candidate_cells {
     keyed_number::make_heap(heap_);
   }
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  // The number of cells that are left.
+  [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
+  // Removes the cells for which refuse(cell) is true. Cost: O(cells that are left).
+  template <class Refuse>
+  void remove_if(const Refuse& refuse) {
+    std::erase_if(heap_, [&](const keyed_number& k) { return refuse(k.number); });
+    keyed_number::make_heap(heap_);
+  }
   // Removes and returns the best cell that is left, the first of equals. Requires: !empty().
   std::uint32_t next() { return keyed_number::pop(heap_).number; }
   // The capacity for group u. Requires: the gang has constraints.

@@ -4,6 +4,10 @@
 
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
+#include <apiary/gang/detail/node_knapsack.h>
+#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/detail/weight_search.h>
+#include <apiary/gang/fit_verdict.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
@@ -160,8 +164,25 @@ APIARY_INLINE infeasibility_proof infeasibility_proof::of_nodes(
     if (most >= what.needed) continue;
     why.weighings.push_back(std::move(what));
     why.cells.push_back({0, 0, most, {}});
-    break;
+    return why;
   }
+  std::vector<detail::node_knapsack::task_size> sizes;
+  for (std::size_t u = 0; u < width; ++u)
+    sizes.push_back({.gpus = groups[u].gpus, .tasks = groups[u].tasks});
+  detail::weight_search search;
+  detail::step_budget steps(100'000);
+  if (search(sizes, nodes, steps) != fit_verdict::does_not_fit) return why;
+  what = {{search.weights().begin(), search.weights().end()}, 0};
+  const std::vector<std::int64_t> weights(search.weights().begin(), search.weights().end());
+  for (std::size_t u = 0; u < width; ++u)
+    what.needed += std::uint64_t{what.weights[u]} * sizes[u].tasks;
+  detail::node_knapsack knapsack;
+  knapsack.assign(sizes, weights, nodes.size() - 1);
+  std::uint64_t most = 0;
+  for (std::size_t f = 0; f < nodes.size(); ++f)
+    most += nodes[f] * static_cast<std::uint64_t>(knapsack.best()[f]);
+  why.weighings.push_back(std::move(what));
+  why.cells.push_back({0, 0, most, {}});
   return why;
 }
 

@@ -7,6 +7,7 @@
 #include <apiary/core/ids.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
+#include <apiary/gang/detail/cell_weighings.h>
 #include <apiary/gang/infeasibility_proof.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/resources.h>
@@ -27,11 +28,13 @@ struct weighed_cells {
   std::vector<std::uint64_t> most;
 };
 
-// Weighings that count the tasks of each group, then slots of each size, the largest first.
+// Weighings that count the tasks of each group, then slots of each size, the largest first, then
+// those of the search.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,
                                                      const colocated_groups& groups,
-                                                     std::span<const resources> hosts, level_t l) {
+                                                     std::span<const resources> hosts, level_t l,
+                                                     const cell_weighings<Tree>& found) {
   std::vector<weighed_cells> all;
   capacity_count<Tree> count(capacities, groups, hosts);
   const auto weigh = [&](const std::vector<std::uint32_t>& weights) {
@@ -50,6 +53,7 @@ template <CellTree Tree>
     for (std::size_t u = 0; u < groups.size(); ++u) weights[u] = groups[u].gpus / t;
     weigh(weights);
   }
+  for (const auto& w : found.all()) weigh(w.weights);
   return all;
 }
 
@@ -90,15 +94,16 @@ template <CellTree Tree>
 }
 
 // Proves with few reasons that a gang fits no cell of level l.
-// Requires: `listed` contains every cell that no weighing refuses, in any order.
+// Requires: `found` has no weighings, or those of the search over the same arguments; `listed`
+//           contains every cell that no weighing refuses, in any order.
 // Cost:     O(nodes * groups * GPUs of a node) and O(cells * (groups + GPUs of a node)^2).
 template <CellTree Tree>
 [[nodiscard]] infeasibility_proof explain_refusal(
     const capacity_index<Tree>& capacities, const colocated_groups& groups,
-    std::span<const resources> hosts, level_t l,
+    std::span<const resources> hosts, level_t l, const cell_weighings<Tree>& found,
     std::span<const infeasibility_proof::refusal> listed) {
   return fewest_reasons(l, capacities.num_cells(l), groups,
-                        weigh_cells(capacities, groups, hosts, l), listed);
+                        weigh_cells(capacities, groups, hosts, l, found), listed);
 }
 
 }  // namespace detail
