@@ -1,7 +1,7 @@
 // How do I use HiveD from another language? The program reads lines of JSON and answers each with
-// a line of JSON. A recorded log gives the same answers when it is played again. An argument names
-// a YAML file with the configuration, which is handled like a first line; if it is refused, the
-// program ends with status 2.
+// a line of JSON. A recorded log, read again, gives the same answers. An argument names a YAML file
+// with the configuration, which is handled like a first line; if it is refused, the program ends
+// with status 2.
 // SPDX-License-Identifier: MIT
 #include "hived_session.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t max_line = std::size_t{1} << 24;
 
-// Whether there was a line; of one that is too long only the beginning.
+// Reads a line, of a line that is too long only the beginning. Returns whether there was a line.
 bool read_line(std::streambuf& in, std::string& line) {
   line.clear();
   int c = in.sbumpc();

@@ -1,5 +1,5 @@
-// A HiveD scheduler as a session: a line of JSON in (hived_session_event.h), a line of JSON out
-// (hived_session_answer.h). To be copied.
+// Runs a HiveD scheduler on lines of JSON: reads one line (hived_session_event.h), answers with one
+// line (hived_session_answer.h). To be copied.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -37,30 +37,30 @@
 
 namespace example {
 
-// Answers depend only on the lines before. A log of the lines that is played again gives the same
-// answers and the same hash.
+// A session with one scheduler. An answer depends only on the line and the lines before it, so that a
+// recorded log, read again, gives the same answers and the same hashes.
 //
-// Every line gets one line as its answer. An error changes nothing except the count of lines. If memory
-// runs out while a line is carried out, the program ends, because the change may be incomplete.
+// An error changes nothing except the count of lines. If memory runs out while a line is carried out,
+// the program ends, because the change may be incomplete.
 class hived_session {
  public:
-  // The answer, without the end of its line.
+  // The answer to a line, without a line break.
   std::string answer(const std::string& line) {
     json_object out = begin();
     auto event = session_event_reader::read(line);
     const absl::Status status = event.ok() ? carry_out(*event, out) : event.status();
     return end(status, std::move(out));
   }
-  // As a line with this configuration.
+  // The answer to a line `config` with this configuration.
   std::string configure(const absl::StatusOr<apiary::hived_config>& config) {
     json_object out = begin();
     const absl::Status status = start(config, out);
     return end(status, std::move(out));
   }
-  // As a line that cannot be read.
+  // The answer to a line that cannot be read.
   std::string refuse(const absl::Status& why) { return end(why, begin()); }
 
-  // Null before a configuration was accepted.
+  // The scheduler; null until a configuration has been accepted.
   [[nodiscard]] const apiary::hived* scheduler() const noexcept {
     return scheduler_ ? &*scheduler_ : nullptr;
   }
@@ -104,7 +104,7 @@ class hived_session {
     if (!scheduler_) return absl::FailedPreconditionError("there is no configuration");
     if (e.op == "reconfigure") return reconfigure(e, out);
     if (e.op == "audit") return audit(out);
-    if (const auto told = session_queries(*scheduler_, names_).answer(e, out)) return *told;
+    if (const auto answered = session_queries(*scheduler_, names_).answer(e, out)) return *answered;
     if (e.op == "node_bad" || e.op == "node_healthy") return mark(e, std::nullopt, out);
     if (e.op == "device_bad" || e.op == "device_healthy") return mark_device(e, out);
     if (e.op == "delete_pod") return finish_task(e, out);
@@ -160,7 +160,7 @@ class hived_session {
     return unknown("device " + std::to_string(*e.device) + " of node", e.node);
   }
 
-  // change: the call that ends the gang or a part of it.
+  // `change` is the call that ends the gang or one task of it.
   template <class Change>
   absl::Status finish(const session_event& e, json_object& out, Change change) {
     if (e.group.empty()) return missing("group");
@@ -199,9 +199,9 @@ class hived_session {
     APIARY_RETURN_IF_ERROR(by_name(scheduler_->catalog().check(r, true), {{job, e.group}}));
     const bool gone = std::none_of(tasks.begin(), tasks.end(),
                                    [](apiary::task_place task) { return task.leaves != 0; });
-    std::vector<job_id> lost;  // their tenant's cells
+    std::vector<job_id> lost;  // gangs that lost cells of their tenant
     if (!gone || names_.find(e.group) || tasks.size() != num_tasks(r.groups)) {
-      lost = below(r);
+      lost = guaranteed_below(r);
       const absl::StatusOr<bool> recovered = scheduler_->recover(r, tasks, whole_cells);
       if (!recovered.ok()) return by_name(recovered.status(), {{job, e.group}});
       names_.add(e.group);
@@ -213,8 +213,8 @@ class hived_session {
     write_names(out, "gone", gone ? std::vector<std::string>{e.group} : std::vector<std::string>());
     return absl::OkStatus();
   }
-  // Gangs that have cells of the same tenant, of lower priority than the request.
-  [[nodiscard]] std::vector<job_id> below(const apiary::gang_request& r) const {
+  // The running guaranteed gangs of the same tenant with lower priority than the request.
+  [[nodiscard]] std::vector<job_id> guaranteed_below(const apiary::gang_request& r) const {
     std::vector<job_id> jobs;
     const apiary::detail::hived_cells& cells = scheduler_->cells();
     for (std::uint32_t c = 0; c < cells.num_clusters(); ++c) {
@@ -233,12 +233,12 @@ class hived_session {
       return absl::InvalidArgumentError("phase: Filtering or Preempting expected");
     const job_id job = names_.id_for(e.group);
     const apiary::gang_record* known = scheduler_->find(job);
-    const bool briefly = known != nullptr && e.brief;
-    auto r = briefly ? known->request : request_to_place(*scheduler_, e, job);
+    const bool short_form = known != nullptr && e.brief;
+    auto r = short_form ? known->request : request_to_place(*scheduler_, e, job);
     APIARY_RETURN_IF_ERROR(r.status());
     std::optional<apiary::summary_bitset> nodes;
     if (e.suggested) nodes = nodes_of(scheduler_->layout(), *e.suggested);
-    if (!e.suggested && briefly) nodes = names_.suggested(job);
+    if (!e.suggested && short_form) nodes = names_.suggested(job);
     if (nodes && !e.ignore_suggested) r->suggested = &*nodes;
     auto plan = scheduler_->propose(*r);
     if (!plan.ok()) return by_name(plan.status(), {{job, e.group}});
@@ -249,9 +249,9 @@ class hived_session {
       APIARY_RETURN_IF_ERROR(by_name(scheduler_->commit(*plan), {{job, e.group}}));
       restored = scheduler_->restored();
       if (plan->result != plan_result::wait) names_.add(e.group);
-      const bool asks_again = plan->result == plan_result::preempt && r->suggested != nullptr;
-      names_.suggest(job, asks_again ? nodes : std::nullopt);
-    } else {  // nothing has happened
+      const bool proposes_again = plan->result == plan_result::preempt && r->suggested != nullptr;
+      names_.suggest(job, proposes_again ? nodes : std::nullopt);
+    } else {  // nothing was committed
       plan->downgraded.clear();
       plan->cancelled.clear();
     }
@@ -260,7 +260,7 @@ class hived_session {
     forget(plan->cancelled);
     return absl::OkStatus();
   }
-  // Answers the placement of a task of a running gang; schedules other gangs, unless the task has ended.
+  // Answers with the placement of a task if the gang runs; schedules the gang otherwise.
   absl::Status schedule_task(const session_event& e, json_object& out) {
     if (!e.pod) return missing("pod");
     const auto job = names_.find(e.group);
@@ -291,7 +291,7 @@ class hived_session {
     return absl::OkStatus();
   }
 
-  // Forgets those of the gangs that have no devices any more.
+  // Forgets the names of the gangs that the scheduler no longer has.
   void forget(const std::vector<job_id>& jobs) {
     for (const job_id job : jobs)
       if (scheduler_->find(job) == nullptr) names_.remove(job);

@@ -1,4 +1,4 @@
-// The answers of a session: placements, lists of gangs, why a gang waits.
+// Writes the answers of a session: placements, lists of gangs, why a gang waits.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -25,12 +25,12 @@ namespace example {
 // An answer is {"i": line, "result": ..., "hash": ...}. The hash covers the scheduling state, and the
 // nodes that were suggested last for preempting gangs. By result:
 //
-//   bind     pods: [{node, devices, wholeCell}] in the order of the task groups; only the requested
-//            pod for schedule_pod, as it is now. wholeCell is the level of the whole cell that the
+//   bind     pods: [{node, devices, wholeCell}] in the order of the task groups; for schedule_pod
+//            only the requested pod, where it runs now. wholeCell is the level of the whole cell that the
 //            devices are in, 0 for a single device. It is a list with one level for each device if
 //            they differ, which only recover and reconfigure can cause. It is absent if the gang does
 //            not use cells of its tenant. A host should store it and pass it to recover. It is void
-//            once the gang was in lazyPreempted; it may change if the gang is in restored, or after
+//            after the gang was in lazyPreempted; it may change when the gang is in restored, and after
 //            reconfigure.
 //   preempt  victims: gangs that the host must end before it schedules the gang again;
 //            reserved: [{node, devices}]
@@ -43,11 +43,12 @@ namespace example {
 //   ok       after recover and reconfigure: gone: gangs without any devices left;
 //            after reconfigure: shrunk: running gangs that lost some devices from the configuration;
 //            after a query:
-//              usage       the numbers of apiary::tenant_usage
+//              usage       the numbers of apiary::hived_queries::tenant_usage
 //              vc_state    cells: [{cellType, cellNumber: quota, bound: how many are bound to hardware,
 //                          doomed: how many unused ones can only be bound to bad hardware}],
 //                          pinnedCells: ids
-//              node_state  vc: the owner of the cell, or ""; the numbers of apiary::cell_state
+//              node_state  vc: the owner of the cell, or ""; the numbers of
+//                          apiary::hived_queries::cell_state
 //              gang_state  vc: the tenant, or "" if it is no longer configured; priority;
 //                          state: allocated, being_preempted or preempting;
 //                          as: guaranteed (on cells of its tenant), downgraded (it has lost them) or
@@ -74,7 +75,7 @@ inline void write_gangs(json_object& out, std::string_view key, const gang_names
   out.close(']');
 }
 
-// The levels of whole cells, one of each device: as one if they are all the same.
+// The levels of the whole cells of devices; one number if all are equal.
 inline void write_whole_cell(json_object& out, std::span<const apiary::level_t> levels) {
   out.key("wholeCell");
   if (std::all_of(levels.begin(), levels.end(), [&](auto level) { return level == levels[0]; })) {
@@ -112,7 +113,7 @@ inline void write_counts(json_object& out, std::string_view key,
   for (const std::uint32_t n : counts) out.value(std::uint64_t{n});
   out.close(']');
 }
-// The name of a level of a chain; of the one above all `everything`.
+// The name of a level of a chain; `everything` for the level above the roots.
 inline std::string level_name(const apiary::chain_layout& chain, apiary::level_t level,
                               const std::string& everything) {
   return level < chain.level_types.size() ? chain.level_types[level] : everything;
@@ -142,7 +143,7 @@ inline void write_proof(json_object& out, const apiary::chain_layout& chain,
   out.close(']');
 }
 
-// A code, a sentence, and the numbers in it.
+// Writes why a gang waits: a reason, a sentence, and a proof.
 inline void write_wait(json_object& out, const apiary::hived_layout& layout,
                        const apiary::gang_request& request, const apiary::gang_wait& wait) {
   const bool own = request.priority >= 0;

@@ -1,4 +1,4 @@
-// Reads a line of a session into fields, without interpreting them.
+// Reads the fields of a line of JSON. What they mean is checked later.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -33,49 +33,50 @@ namespace example {
 //                  Topology constraints name levels by types of cells, such as "RACK". A type is
 //                  refused if another chain that the gang may use has another type at that level.
 //                    required, preferred: all pods in one cell of this type
-//                    slices of a member: [{level, pods}], so many consecutive pods in one cell
-//                    spread of a member: [{level, pods}], at most so many pods in any cell
+//                    slices of a member: [{level, pods}]: so many consecutive pods share one cell
+//                    spread of a member: [{level, pods}]: at most so many pods in each cell
 //                    leader of a member: another member, counted from 0; each of its pods runs on one
 //                    node with an equal number of this member's pods
 //                  To continue a preempting gang, send it again, either with all fields or without
 //                  those that describe it (vc, priority, members, leafType, lazy, pinned, constraints).
-//                  In the short form, without `suggested`, the nodes that were suggested last count.
-//   schedule_pod   as schedule, and pod: answers the placement of this task, counted over all members
+//                  In the short form without `suggested`, the nodes suggested last are used again.
+//   schedule_pod   as schedule, and pod: the answer has the placement of this task only; tasks are
+//                  counted over all members
 //   delete, delete_pod   group; pod: the gang, or one task of it, has ended. A task of a preempting gang
 //                  is left out as long as the gang keeps its reservation; if the gang has to move, all
 //                  its tasks are placed again.
 //   cancel         group: ends the preemption of a gang
 //   grow           group, by: both gangs run and differ only in their members. The tasks of `by` become
-//                  the last ones of `group`, its members the last members, and `by` exists no more.
+//                  the last tasks of `group`, its members the last members; `by` no longer exists.
 //   node_bad, node_healthy       node
 //   device_bad, device_healthy   node, device
 //   recover        a gang that runs already: as schedule, and pods: [{node, devices, wholeCell}], as
-//                  they were answered. A tenant, a device or a cell type of a constraint that the
-//                  configuration lacks is left out. Constraints are stored for grow; the present
-//                  placement may violate them. wholeCell is given for all pods that have devices, or for
-//                  none: a level for a pod, or a list with one level for each of its devices. If the
-//                  gangs that had tenants' cells come first, with their last wholeCell, they get these
-//                  cells again in the same configuration, in any order.
+//                  in the answers. A tenant, a device or a cell type of a constraint that the
+//                  configuration lacks is left out. Constraints are stored for grow; the current
+//                  placement may violate them. wholeCell is given for all pods with devices, or for
+//                  none: one level for the pod, or a list with one level for each device. Recover gangs
+//                  with a wholeCell first: in the same configuration each of them then gets cells of its
+//                  tenant again, in whatever order they are recovered.
 //   reconfigure    as config
-//   usage          vc: what the tenant uses of its cells, and as opportunistic
+//   usage          vc: how many devices the tenant owns and uses, guaranteed and opportunistic
 //   vc_state       vc: the tenant's quota, and how many of the cells are bound and doomed
 //   node_state     node: the tenant that owns the cell now, and what the devices are used for
 //   gang_state     group: tenant, state and devices of a gang
 //   draw           the whole cluster as text
 //   audit          whether all invariants hold
-//   note, final    nothing
+//   note, final    does nothing
 //
-// Unknown fields are ignored. Nodes in `suggested` that the configuration lacks are ignored too: they
-// may belong to another scheduler.
+// Unknown fields are ignored. So are nodes in `suggested` that the configuration lacks, because they may
+// belong to another scheduler.
 
-// The placement of one task, as a host writes it.
+// The placement of one task in an event.
 struct session_place {
   std::string node{};
   std::vector<std::uint32_t> devices{};
-  std::vector<apiary::level_t> whole_cells{};  // of each device, or one of all
+  std::vector<apiary::level_t> whole_cells{};  // one for each device, or one for all
 };
 
-// A type of cells and a number of tasks.
+// A cell type and a number of tasks.
 struct session_level {
   std::string type{};
   std::uint32_t pods = 0;
@@ -87,7 +88,7 @@ struct session_constraints {
   std::optional<std::uint32_t> leader{};
 };
 
-// Fields that are missing, null or "" are empty.
+// The fields of an event. A field that is missing, null or "" is empty.
 struct session_event {
   std::string op{};
   std::string group{};
@@ -115,7 +116,7 @@ struct session_event {
 // Reads events. Its functions return whether a field is correct; if not, they set the error.
 class session_event_reader {
  public:
-  // kInvalidArgument with the first fault found: "path: what". kResourceExhausted: no memory for it.
+  // kInvalidArgument: the first fault, as "path: what is wrong". kResourceExhausted: no memory.
   static absl::StatusOr<session_event> read(const std::string& line) {
     session_event_reader reader;
     try {
@@ -232,7 +233,7 @@ class session_event_reader {
     }
     return true;
   }
-  // yaml-cpp tags what stands in '"' with "!".
+  // Whether the value was in double quotes: yaml-cpp gives it the tag "!".
   static bool quoted(const YAML::Node& node) { return node.IsScalar() && node.Tag() == "!"; }
   bool text(const YAML::Node& node, const std::string& path, std::string& value) {
     if (!quoted(node)) return fail(path, "a text expected");

@@ -1,4 +1,4 @@
-// Writes JSON, valid whatever the texts are.
+// Writes valid JSON from any texts.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace example {
 
-// Bytes of the character that the text begins with; 0: it does not begin with one of UTF-8.
+// The number of bytes of the first UTF-8 character; 0 if the text does not begin with one.
 inline std::size_t utf8_length(std::string_view text) noexcept {
   const auto at = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
@@ -53,7 +53,7 @@ inline std::string hex(std::uint64_t value) {
   return digits;
 }
 
-// One JSON object, written from left to right; the commas come of themselves.
+// Writes one JSON object from left to right, with commas where they are needed.
 class json_object {
  public:
   json_object& key(std::string_view name) {

@@ -33,13 +33,14 @@ inline void append_utf8(std::uint32_t point, std::string& out) {
   }
 }
 
-// Reads one JSON value strictly (RFC 8259) and writes it as YAML that means the same: no escape of
-// YAML's, no anchor, no tag gets through.
+// Reads one JSON value strictly (RFC 8259) and writes it as YAML with the same meaning. The result has
+// no YAML escapes, anchors or tags that the JSON text does not have as plain text.
 class json_as_yaml {
  public:
   static constexpr std::size_t max_depth = 64;
-  static constexpr std::size_t max_nodes = 1'000'000;  // values and names: half a GB as YAML
-  static constexpr std::size_t max_key = 1000;         // YAML wants short ones
+  static constexpr std::size_t max_nodes =
+      1'000'000;                                // values and names; YAML needs half a GB for them
+  static constexpr std::size_t max_key = 1000;  // yaml-cpp has a limit for keys
 
   // kInvalidArgument: what is wrong, and where.
   static absl::StatusOr<std::string> convert(std::string_view json) {
@@ -158,7 +159,7 @@ class json_as_yaml {
     }
     std::uint32_t point = 0;
     if (!unit(point)) return false;
-    if (point >= 0xd800 && point < 0xe000) {  // a pair of UTF-16
+    if (point >= 0xd800 && point < 0xe000) {  // a surrogate pair of UTF-16
       std::uint32_t low = 0;
       if (point >= 0xdc00 || next() != '\\') return fail("half a surrogate pair");
       rest_.remove_prefix(1);
@@ -166,7 +167,7 @@ class json_as_yaml {
       if (low < 0xdc00 || low >= 0xe000) return fail("half a surrogate pair");
       point = 0x10000 + ((point - 0xd800) << 10) + (low - 0xdc00);
     }
-    if (point < 0x20 || point == '"' || point == '\\') {  // as YAML escapes it
+    if (point < 0x20 || point == '"' || point == '\\') {  // escaped for YAML
       constexpr const char* hex = "0123456789abcdef";
       ((yaml_ += "\\x") += hex[point >> 4]) += hex[point & 15];
     } else {

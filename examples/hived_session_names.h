@@ -1,4 +1,4 @@
-// Gangs by the names that a host gives them.
+// Maps the names that a host gives to gangs to job ids.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -16,15 +16,15 @@
 
 namespace example {
 
-// A gang has a job id for as long as it has devices. Ids rise with admission, and begin anew after
-// the largest; memory is that of the gangs there are and of the nodes suggested to them.
+// A gang has a job id as long as the scheduler has the gang. New gangs get the next free id; after the
+// largest id they start at 0 again. Memory: O(gangs + nodes suggested for them).
 class gang_names {
  public:
   [[nodiscard]] std::optional<apiary::job_id> find(const std::string& name) const {
     const auto found = jobs_.find(name);
     return found == jobs_.end() ? std::nullopt : std::optional(apiary::job_id(found->second));
   }
-  // Of the gang of this name; if there is none, the one that add would give it.
+  // The id of the gang with this name; if there is none, the id that add would give it.
   [[nodiscard]] apiary::job_id id_for(const std::string& name) const {
     const auto job = find(name);
     return job ? *job : apiary::job_id(next_);
@@ -33,16 +33,16 @@ class gang_names {
   [[nodiscard]] const std::string& operator[](apiary::job_id job) const {
     return names_.find(job.value)->second.name;
   }
-  // The nodes on which the gang was last to be placed; none: all, or there is no such gang.
+  // The nodes suggested last for the gang; nullopt: all nodes, or there is no such gang.
   [[nodiscard]] std::optional<apiary::summary_bitset> suggested(apiary::job_id job) const {
     const auto found = names_.find(job.value);
     return found == names_.end() ? std::nullopt : found->second.suggested;
   }
   [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
-  // Over the nodes suggested to each gang, whatever the order of calls; 0: there are none.
+  // A hash of the nodes suggested for each gang; it does not depend on the order of calls. 0: none.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
-  // No effect on a name that is there.
+  // Adds a name unless it exists.
   void add(const std::string& name) {
     if (!jobs_.try_emplace(name, next_).second) return;
     names_.try_emplace(next_, gang{name, std::nullopt});
@@ -50,7 +50,7 @@ class gang_names {
       next_ = apiary::job_id(next_ + 1).valid() ? next_ + 1 : 0;
     } while (names_.contains(next_));
   }
-  // No effect on a gang that has no name. Cost: O(nodes suggested, before and now).
+  // Stores the nodes suggested for a gang, if the gang has a name. Cost: O(nodes, old and new).
   void suggest(apiary::job_id job, std::optional<apiary::summary_bitset> nodes) {
     const auto found = names_.find(job.value);
     if (found == names_.end()) return;

@@ -1,4 +1,4 @@
-// The queries of a session: gangs, tenants, nodes and the whole cluster. They change nothing.
+// Answers the queries of a session about gangs, tenants, nodes and the cluster. They change nothing.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -38,8 +38,8 @@ class session_queries {
   session_queries(const apiary::hived& scheduler, const gang_names& names)
       : scheduler_(scheduler), names_(names) {}
 
-  // Whether the event was one of them: kInvalidArgument where it names nothing, kNotFound where
-  // there is no such thing. None: it is another op.
+  // Answers the event. nullopt: it is not a query. kInvalidArgument: a name is missing. kNotFound: the
+  // name is unknown.
   std::optional<absl::Status> answer(const session_event& e, json_object& out) const {
     if (e.op == "usage") return usage(e, out);
     if (e.op == "vc_state") return vc_state(e, out);
@@ -50,7 +50,7 @@ class session_queries {
   }
 
  private:
-  // Numbers by name, in this order.
+  // Writes numbers with their names, in this order.
   static void write_numbers(json_object& out,
                             std::initializer_list<std::pair<const char*, std::uint64_t>> all) {
     for (const auto& [name, n] : all) out.key(name).value(n);
@@ -138,7 +138,7 @@ class session_queries {
     write_gangs(out, "victims", names_, victims_of(*job));
     return absl::OkStatus();
   }
-  // The gangs that run where a preempting one is to run, or that have its cells until they end.
+  // The gangs on leaves that a preempting gang has claimed, and the gangs that must end for its cells.
   [[nodiscard]] std::vector<apiary::job_id> victims_of(apiary::job_id job) const {
     const auto own = scheduler_.gangs().find(job);
     std::vector<apiary::job_id> victims;

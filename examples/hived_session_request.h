@@ -1,4 +1,4 @@
-// What a line of a session asks for a gang: its tenant, type of leaf, pinned cell and constraints.
+// Makes the gang_request of an event: tenant, leaf type, pinned cell and topology constraints.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -23,8 +23,8 @@
 
 namespace example {
 
-// The level of the cells of a type; it is the same in every chain that has the type. any_level for "".
-// `leaf`: the leaf type of these chains; set if it is empty.
+// The level of a cell type, which is the same in every chain that has the type; any_level for "".
+// `leaf` is the leaf type of these chains; if it is empty, it is set.
 inline absl::StatusOr<apiary::level_t> level_of(const apiary::hived_layout& layout,
                                                 const std::string& type, std::string& leaf) {
   if (type.empty()) return apiary::any_level;
@@ -104,9 +104,9 @@ inline std::vector<std::string> types_in(const session_event& e) {
   std::erase(types, "");
   return types;
 }
-// Whether the constraints of a request have a meaning in a chain that it may use.
-inline bool rules_hold_in(const apiary::hived& scheduler, const apiary::gang_request& r,
-                          std::uint32_t c) {
+// Whether the gang may use a chain, and its constraints are valid there.
+inline bool are_constraints_valid_in(const apiary::hived& scheduler, const apiary::gang_request& r,
+                                     std::uint32_t c) {
   const apiary::hived_layout& layout = scheduler.layout();
   if (r.leaf_type.valid() && scheduler.catalog().type_of(c) != r.leaf_type) return false;
   if (r.pinned && layout.pinned[*r.pinned].chain.value != c) return false;
@@ -115,14 +115,14 @@ inline bool rules_hold_in(const apiary::hived& scheduler, const apiary::gang_req
   const apiary::chain_layout& chain = layout.chains[c];
   return apiary::constraints_of(r).valid(chain.node_level, chain.tree.num_levels());
 }
-// kInvalidArgument: a level that constraints name by a type is one of another type in a chain that the
-// gang may use.
+// kInvalidArgument: a constraint names a cell type, and in a chain that the gang may use, another type
+// has the same level.
 inline absl::Status check_types(const apiary::hived& scheduler, const session_event& e,
                                 const apiary::gang_request& r) {
   const std::vector<std::string> types = types_in(e);
   const std::vector<apiary::chain_layout>& chains = scheduler.layout().chains;
   for (std::uint32_t c = 0; c < chains.size(); ++c) {
-    if (types.empty() || !rules_hold_in(scheduler, r, c)) continue;
+    if (types.empty() || !are_constraints_valid_in(scheduler, r, c)) continue;
     for (const std::string& type : types) {
       std::string leaf;
       APIARY_ASSIGN_OR_RETURN(const apiary::level_t level,

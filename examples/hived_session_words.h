@@ -1,4 +1,4 @@
-// The names of nodes, devices and gangs in a session's events as what they name.
+// Finds the nodes, devices and gangs that events name, and replaces ids by names in messages.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -31,7 +31,7 @@ inline absl::Status missing(const std::string& field) {
 inline absl::Status unknown(const std::string& what, const std::string& name) {
   return absl::NotFoundError("there is no " + what + ' ' + json_text(name));
 }
-// What the library says of gangs by their ids, of their names: each where it is first named.
+// The error with the names of gangs instead of their ids, where each gang is first mentioned.
 inline absl::Status by_name(const absl::Status& status,
                             std::vector<std::pair<apiary::job_id, std::string>> gangs) {
   const std::string message(status.message());
@@ -70,7 +70,7 @@ inline absl::StatusOr<apiary::node_id> node_of(const apiary::hived_layout& layou
   if (!node) return unknown("node", name);
   return *node;
 }
-// Those that are not in the configuration may be nodes of another scheduler.
+// The nodes with these names. Unknown names are ignored, because they may belong to another scheduler.
 inline apiary::summary_bitset nodes_of(const apiary::hived_layout& layout,
                                        const std::vector<std::string>& names) {
   apiary::summary_bitset nodes(layout.num_nodes());
@@ -79,7 +79,7 @@ inline apiary::summary_bitset nodes_of(const apiary::hived_layout& layout,
   return nodes;
 }
 
-// Where tasks run; nodes and devices that are not in the configuration are left out.
+// Converts pods to tasks. Nodes and devices that the configuration lacks are left out.
 inline absl::StatusOr<std::vector<apiary::task_place>> places_of(
     const apiary::hived_layout& layout, const std::vector<session_place>& pods) {
   std::vector<apiary::task_place> tasks;
@@ -101,8 +101,8 @@ inline absl::StatusOr<std::vector<apiary::task_place>> places_of(
   }
   return tasks;
 }
-// The levels of the whole cells that contain the devices of places_of; for each task by position. Empty:
-// the host has none.
+// The levels of the whole cells around the devices of places_of, for each task by position; empty if
+// the host gives none.
 inline absl::StatusOr<std::vector<apiary::level_t>> levels_of(
     const apiary::hived_layout& layout, const std::vector<session_place>& pods) {
   std::vector<apiary::level_t> levels;

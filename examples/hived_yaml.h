@@ -1,6 +1,6 @@
-// Reads the YAML (or JSON) that users of HiveD have into apiary::hived_config, with yaml-cpp. To be
-// copied: it needs nothing else. Every fault of shape is reported, with its path and line; what the
-// values mean is for apiary::hived_layout to check.
+// Reads a configuration of the open-source HiveD, in YAML or JSON, into apiary::hived_config. To be
+// copied; needs only yaml-cpp. It reports all faults of the document's structure, with path and line;
+// apiary::hived_layout::create checks the values.
 // SPDX-License-Identifier: MIT
 #pragma once
 
@@ -23,13 +23,13 @@
 
 namespace example {
 
-// Reads one document; its functions return true so that a visitor of fields can return them.
+// Reads one document. Most functions return true, so that a visitor can return their result.
 class hived_yaml_reader {
  public:
   apiary::hived_config config{};
-  std::string faults{};  // a line each
+  std::string faults{};  // one on each line
 
-  // What else stands at the top of the document is for other parts of a scheduler.
+  // Reads virtualClusters and physicalCluster; ignores other fields of the document.
   void read(const YAML::Node& document) {
     entries(document, "", [this](auto& top, auto& node, auto& path) {
       if (top == "virtualClusters") return read_tenants(node, path);
@@ -42,23 +42,24 @@ class hived_yaml_reader {
   }
 
  private:
-  // Aliases can make cells that contain themselves, and many entries of few lines.
+  // Limits, because YAML aliases can make cells that contain themselves, and many entries in few lines.
   static constexpr int max_depth = 16;
-  static constexpr std::size_t max_entries = 2'000'000;  // of mappings and lists, aliases each time
+  static constexpr std::size_t max_entries =
+      2'000'000;  // of mappings and lists; an alias counts each time
 
   bool fault(const YAML::Node& at, const std::string& path, const std::string& what) {
     faults += (faults.empty() ? "" : "\n") + (path.empty() ? "document" : path) + " (line " +
               std::to_string(at.Mark().line + 1) + "): " + what;
     return true;
   }
-  // Whether the node is of a kind; if not, a fault unless it is empty.
-  bool is(YAML::NodeType::value kind, const char* what, const YAML::Node& node,
+  // Whether the node has this type; if not, adds a fault unless the node is empty.
+  bool is(YAML::NodeType::value type, const char* what, const YAML::Node& node,
           const std::string& path) {
-    if (node.Type() != kind && !node.IsNull()) fault(node, path, what + std::string(" expected"));
-    return node.Type() == kind;
+    if (node.Type() != type && !node.IsNull()) fault(node, path, what + std::string(" expected"));
+    return node.Type() == type;
   }
 
-  // Whether there may be one entry more; a fault at the first that there may not.
+  // Counts an entry. Returns whether it is within the limit; adds a fault for the first entry beyond.
   bool counts(const YAML::Node& at, const std::string& path) {
     if (num_entries_ == max_entries) return false;
     return ++num_entries_ < max_entries || !fault(at, path, "too many entries");
@@ -163,8 +164,8 @@ class hived_yaml_reader {
   std::size_t num_entries_ = 0;
 };
 
-// The configuration in what `load` returns, a YAML::Node; yaml-cpp's exceptions end here.
-// kInvalidArgument with every fault found, a line each: "path (line N): what".
+// Reads the configuration from the YAML::Node that `load` returns; catches yaml-cpp's exceptions.
+// kInvalidArgument: all faults, one on each line, as "path (line N): what is wrong".
 template <class Load>
 absl::StatusOr<apiary::hived_config> read_hived_yaml_from(const std::string& name, Load load) {
   try {
@@ -182,14 +183,14 @@ inline absl::StatusOr<apiary::hived_config> read_hived_yaml(const YAML::Node& do
 inline absl::StatusOr<apiary::hived_config> parse_hived_yaml(const std::string& text) {
   return read_hived_yaml_from("document", [&] { return YAML::Load(text); });
 }
-// Also kNotFound, kPermissionDenied, ... with its name where the file cannot be read.
+// The same for a file. Also kNotFound, kPermissionDenied, ...: the file cannot be read.
 inline absl::StatusOr<apiary::hived_config> load_hived_yaml(const std::string& file) {
   std::FILE* const in = std::fopen(file.c_str(), "rb");
   if (in == nullptr) return absl::ErrnoToStatus(errno, file);
   std::string text;
-  char part[4096];
+  char buffer[4096];
   std::size_t n = 0;
-  while ((n = std::fread(part, 1, sizeof part, in)) > 0) text.append(part, n);
+  while ((n = std::fread(buffer, 1, sizeof buffer, in)) > 0) text.append(buffer, n);
   const int error = std::ferror(in) != 0 ? errno : 0;
   std::fclose(in);
   if (error != 0) return absl::ErrnoToStatus(error, file);

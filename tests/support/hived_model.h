@@ -25,26 +25,24 @@
 
 namespace apiary_test {
 
-// What may happen to a scheduler beside its gangs and breakages.
+// Events besides those of gangs and failures.
 struct hived_changes {
-  std::vector<std::uint32_t> suggested{};       // nodes; none: gangs are asked for on any only
+  std::vector<std::uint32_t> suggested{};       // nodes; empty: none are suggested
   bool restarts = false;                        // with levels, and without
   std::optional<apiary::hived_config> other{};  // of the same tenants, pinned cells and leaves
 };
 
-// Goes breadth first through the states that a scheduler can reach by the events of an alphabet:
-// for each of a few gangs, ask for it on any nodes or on the suggested ones (and carry the plan out),
-// end it, end its first task, cancel it, let it grow by the next one; mark nodes and leaves bad or
-// healthy; restart, as a new scheduler that is told what runs, with the levels of the gangs' whole
-// cells or without; go over to another configuration, and back. A gang is always asked for in the
-// same words, so that there are finitely many states.
+// Visits, breadth first, all states that a scheduler can reach by these events: propose and commit
+// one of a few gangs, on all nodes or on the suggested ones; finish it, finish its first task, cancel
+// it, merge the next gang into it; mark nodes and leaves bad or healthy; restart, with or without the
+// levels of whole cells; change to another configuration and back. Each gang has a fixed request, so
+// that there are finitely many states.
 //
-// Two states are the same if in the same configuration the same gangs hold the same leaves, the same
-// cells are bound to the same, and the same leaves are bad, wherever the scheduler keeps its gangs.
-// Of each new state the audit is taken, and of each event: it is refused where it must be, with the
-// code that says why, a refusal and a proposal change nothing, and states are equal if their hashes
-// are, slots and all. So are events of gangs and nodes that there are not, and plans that are stale.
-// Who comes back with the levels of its whole cells has them again.
+// Two states are equal if the configuration, the leaves of each gang, the bindings and the bad leaves
+// are equal; the slots of the gangs do not matter. In each new state it audits the scheduler and
+// tries each event: a wrong event is refused with the right code, a refusal and a proposal change
+// nothing, and states with equal hashes are equal, slots included. Calls with unknown gangs and
+// nodes, and stale plans, are refused, too. A gang recovered with levels gets its whole cells again.
 class hived_model {
  public:
   // A node of the cluster, or one leaf of it, that breaks; nodes are called "n0", "n1", ...
@@ -82,7 +80,7 @@ class hived_model {
     steps_.clear();
     known_.clear();
     of_hash_.clear();
-    trail_ = {{0, {worlds_[0].fresh}}};
+    trail_ = {{0, {setups_[0].fresh}}};
     meet(trail_[0].state, {});
     condition next = trail_[0].state;  // assigned to, which is cheaper than a new one
     std::size_t level_end = 1;         // of the states of this depth
@@ -138,7 +136,7 @@ class hived_model {
     std::uint32_t index = 0;  // of a gang or a breakage
   };
   // A configuration, its nodes by what breaks, and the suggested ones.
-  struct world {
+  struct setup {
     apiary::hived_config config;
     apiary::hived fresh;
     std::vector<std::optional<apiary::node_id>> broken{};
@@ -146,7 +144,7 @@ class hived_model {
   };
   struct condition {
     apiary::hived scheduler;
-    std::uint32_t world = 0;
+    std::uint32_t setup = 0;
   };
   // How a state is reached: from which one, by which event.
   struct step {
@@ -168,8 +166,8 @@ class hived_model {
     REQUIRE(made.ok());
     const apiary::hived_layout& layout = made->layout();
     const auto node = [&](std::uint32_t n) { return layout.find_node("n" + std::to_string(n)); };
-    world& w =
-        worlds_.emplace_back(world{config, *made, {}, apiary::summary_bitset(layout.num_nodes())});
+    setup& w =
+        setups_.emplace_back(setup{config, *made, {}, apiary::summary_bitset(layout.num_nodes())});
     for (const breakage& b : breakages_) w.broken.push_back(node(b.node));
     for (const std::uint32_t n : suggested)
       if (node(n)) w.suggested.set(node(n)->value);
@@ -192,14 +190,14 @@ class hived_model {
 
   [[nodiscard]] apiary::gang_request request_of(const condition& state, event e) const {
     apiary::gang_request r = gangs_[e.index];
-    if (e.what == ask_there) r.suggested = &worlds_[state.world].suggested;
+    if (e.what == ask_there) r.suggested = &setups_[state.setup].suggested;
     return r;
   }
   // Whether the event is not refused.
   [[nodiscard]] bool possible(const condition& state, event e) const {
     if (e.what >= restart) return true;
     if (e.what >= breaks) {
-      const auto node = worlds_[state.world].broken[e.index];
+      const auto node = setups_[state.setup].broken[e.index];
       return node &&
              is_healthy(state.scheduler, *node, breakages_[e.index].leaf) == (e.what == breaks);
     }
@@ -239,7 +237,7 @@ class hived_model {
         return require(to.grow(gangs_[e.index].job, next_of(e.index)).ok());
       case breaks:
       case heals: {
-        const apiary::node_id node = *worlds_[state.world].broken[e.index];
+        const apiary::node_id node = *setups_[state.setup].broken[e.index];
         const std::optional<std::uint32_t> leaf = breakages_[e.index].leaf;
         if (e.what == breaks)
           return require((leaf ? to.mark_bad(node, *leaf) : to.mark_bad(node)).ok());
@@ -247,7 +245,7 @@ class hived_model {
       }
       case restart:
       case restart_bare:
-        to = restarted(to, worlds_[state.world].fresh, e.what == restart);
+        to = restarted(to, setups_[state.setup].fresh, e.what == restart);
         return;
       case reconfigure:
         return move(state);
@@ -257,21 +255,21 @@ class hived_model {
     const auto plan = to.propose(request_of(state, e));
     require(plan.ok() && to.commit(*plan).ok());
   }
-  // Who ends by another configuration is gone, who is named has lost its cells, or has them again;
-  // what is bad is so in both.
+  // Checks the report of a reconfiguration: gangs that ended are gone, the named gangs have lost
+  // their cells or have them again; bad hardware is bad in both.
   void move(condition& state) const {
     const condition before = state;
-    state.world = 1 - state.world;
+    state.setup = 1 - state.setup;
     const apiary::hived& now = state.scheduler;
-    const auto report = state.scheduler.reconfigure(worlds_[state.world].config);
+    const auto report = state.scheduler.reconfigure(setups_[state.setup].config);
     require(report.ok());
     for (const auto* ended : {&report->cancelled, &report->gone})
       for (const apiary::job_id job : *ended) require(now.find(job) == nullptr);
     for (const apiary::job_id job : report->downgraded) require(now.find(job)->downgraded);
     for (const apiary::job_id job : report->restored) require(now.find(job)->guaranteed());
     for (std::uint32_t b = 0; b < breakages_.size(); ++b) {
-      const auto from = worlds_[before.world].broken[b];
-      const auto to = worlds_[state.world].broken[b];
+      const auto from = setups_[before.setup].broken[b];
+      const auto to = setups_[state.setup].broken[b];
       const auto leaf = breakages_[b].leaf;
       require(!from || !to ||
               is_healthy(before.scheduler, *from, leaf) == is_healthy(now, *to, leaf));
@@ -299,7 +297,7 @@ class hived_model {
     const std::uint64_t before = here().scheduler.hash();
     if (e.what < breaks) {
       refuse_gang(e);
-    } else if (worlds_[here().world].broken[e.index]) {
+    } else if (setups_[here().setup].broken[e.index]) {
       apply(here(), e);  // marked so already: not an error
     }
     require(here().scheduler.hash() == before);
@@ -329,23 +327,23 @@ class hived_model {
         return require(scheduler.propose(r).status().code() == code::kAlreadyExists);
     }
   }
-  // What is not there in any state, once a state.
+  // Calls with gangs and nodes that exist in no state; once for each state.
   void refuse_unknown() {
     apiary::hived& scheduler = here().scheduler;
     const std::uint64_t before = scheduler.hash();
-    const auto nobody = [](const absl::Status& status) {
+    const auto not_found = [](const absl::Status& status) {
       require(status.code() == absl::StatusCode::kNotFound);
     };
     const apiary::node_id beyond(scheduler.layout().num_nodes());
-    nobody(scheduler.mark_bad(beyond));
-    nobody(scheduler.mark_healthy(beyond, 0));
-    nobody(scheduler.mark_bad(apiary::node_id(0), 64));
+    not_found(scheduler.mark_bad(beyond));
+    not_found(scheduler.mark_healthy(beyond, 0));
+    not_found(scheduler.mark_bad(apiary::node_id(0), 64));
     const apiary::job_id job(static_cast<std::uint32_t>(gangs_.size()));
-    nobody(scheduler.finish(job));
-    nobody(scheduler.cancel(job));
-    nobody(scheduler.finish_task(job, 0));
-    nobody(scheduler.grow(gangs_[0].job, job));
-    nobody(scheduler.grow(job, gangs_[0].job));
+    not_found(scheduler.finish(job));
+    not_found(scheduler.cancel(job));
+    not_found(scheduler.finish_task(job, 0));
+    not_found(scheduler.grow(gangs_[0].job, job));
+    not_found(scheduler.grow(job, gangs_[0].job));
     require(scheduler.hash() == before);
   }
   // A plan that was carried out, once more.
@@ -361,7 +359,7 @@ class hived_model {
 
   // Whether it is a new one.
   bool meet(const condition& state, step reached) {
-    canonical_.assign(1, state.world);
+    canonical_.assign(1, state.setup);
     add_state(state.scheduler, gangs_, canonical_);
     const std::size_t same = hash_of_text();
     for (const apiary::gang_request& r : gangs_) {
@@ -387,7 +385,7 @@ class hived_model {
   }
   std::vector<apiary::gang_request> gangs_;
   std::vector<breakage> breakages_;
-  std::vector<world> worlds_;
+  std::vector<setup> setups_;
   std::vector<event> events_;
   std::vector<stage> trail_;  // from the fresh state on
   std::size_t depth_ = 0;     // of the present state, in trail_

@@ -32,23 +32,22 @@
 
 namespace apiary_test {
 
-// Sends a scheduler what hosts send, in random order: gangs of all kinds, whose victims it ends at
-// once, later, or never; gangs that grow by others; ends of gangs and tasks; failures and repairs; and
-// what is wrong. It knows which gangs must be there and who was downgraded for whom, and requires of
-// each answer what the answer promises.
+// Sends a scheduler random events: gangs, whose victims it ends at once, later or never; merges of
+// gangs; ends of gangs and tasks; failures and repairs; wrong calls. It knows which gangs must exist
+// and which gang was downgraded for which, and checks each answer.
 class hived_play {
  public:
-  // Which part of the events is what.
+  // The relative frequencies of the events.
   struct habits {
     std::uint32_t gangs = 40;    // new ones
     std::uint32_t ends = 24;     // of gangs
     std::uint32_t tasks = 6;     // that end
     std::uint32_t grows = 4;     // of gangs, by others
-    std::uint32_t pursued = 14;  // preempting gangs that ask again, or give up
+    std::uint32_t pursued = 14;  // preempting gangs that propose again, or are cancelled
     std::uint32_t marks = 12;    // of nodes and leaves
     std::uint32_t misuses = 4;
     std::uint32_t moves = 0;        // to another configuration, or back to the first
-    std::uint32_t restarts = 0;     // of the scheduler, to which all that runs is told
+    std::uint32_t restarts = 0;     // of the scheduler, with all running gangs recovered
     bool suggested = true;          // whether some requests name nodes
     bool proofs = false;            // whether the proofs of gangs that wait are counted again
     std::uint32_t constraints = 0;  // of ten gangs, how many are under constraints
@@ -150,14 +149,14 @@ class hived_play {
     forget(job);
     check_restored(job);
   }
-  // The gang is no more.
+  // The gang has ended.
   void forget(apiary::job_id job) {
     gangs.erase(job);
     places_.erase(job);
     downgraded_for_.erase(job);
   }
-  // A preemption is withdrawn: those who were downgraded for it have their cells back, but for those
-  // who would not be given any if they came anew. It settles what was downgraded for it.
+  // After a preemption was cancelled: checks that the gangs downgraded for it have their cells back,
+  // except gangs that would get none if they were recovered now.
   void check_restored(apiary::job_id withdrawn) {
     for (auto& [job, by] : downgraded_for_) {
       if (by.erase(withdrawn) == 0) continue;
@@ -434,7 +433,7 @@ class hived_play {
     }
     seen.cancelled += plan.cancelled.size();
     seen.downgraded += plan.downgraded.size();
-    settle(plan, r.job);
+    update_downgraded(plan, r.job);
     if (plan.result == apiary::plan_result::wait) return;
     if (plan.result == apiary::plan_result::preempt) require_to_end(plan.victims);
     apiary::gang_request known = r;
@@ -448,7 +447,7 @@ class hived_play {
     REQUIRE((gang->state == apiary::gang_state::allocated) == bound);
     ++(bound ? seen.bound : seen.preempting);
   }
-  // A preemption that is withdrawn at once leaves everybody who does not end the cells that they had.
+  // If a preemption is cancelled at once, every gang that need not end keeps its cells.
   void check_withdrawn(const apiary::gang_plan& plan, apiary::job_id job) {
     apiary::hived tried = scheduler;
     REQUIRE(tried.commit(plan).ok());
@@ -463,9 +462,9 @@ class hived_play {
               apiary::hived_queries::whole_cell_levels(scheduler, gang));
     }
   }
-  // After a plan was carried out: for whom gangs are downgraded now. What a gang took that runs now
-  // is settled; what one took that made way is up to the gang for which it did.
-  void settle(const apiary::gang_plan& plan, apiary::job_id job) {
+  // After a commit: updates for which gangs others are downgraded. If a gang runs now, the gangs that
+  // it downgraded stay downgraded. If it was cancelled, they are downgraded for the new gang.
+  void update_downgraded(const apiary::gang_plan& plan, apiary::job_id job) {
     if (plan.result == apiary::plan_result::wait) return check_restored(job);
     const bool claims = plan.result == apiary::plan_result::preempt;
     for (const apiary::job_id victim : plan.downgraded) downgraded_for_[victim] = {job};
@@ -490,7 +489,7 @@ class hived_play {
       if (!claims) by.erase(job);
     }
   }
-  // The victims of a plan that was carried out, and who of them ends for its tenant's cells.
+  // Checks that the victims of a committed plan must end; counts those that end for their cells.
   void require_to_end(const std::vector<apiary::job_id>& victims) {
     for (const apiary::job_id victim : victims) {
       const apiary::gang_record& gang = *scheduler.find(victim);

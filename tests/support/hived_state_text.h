@@ -39,8 +39,8 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
     for (const apiary::gang_record::missing_leaf& m : gang->missing)
       put(m.index, m.device, static_cast<std::uint32_t>(m.node.back()));
     for (const apiary::job_id by : gang->downgraded_victims) put(by.value);
-    put(job(gang->ends_for), static_cast<std::uint32_t>(gang->lost.size()));
-    for (const apiary::level_t l : gang->lost) put(l);
+    put(job(gang->ends_for), static_cast<std::uint32_t>(gang->lost_levels.size()));
+    for (const apiary::level_t l : gang->lost_levels) put(l);
   }
   for (std::uint32_t c = 0; c < state.cells().num_chains(); ++c) {
     const apiary::detail::physical_chain& chain = state.cells().chain(c);
@@ -77,8 +77,9 @@ inline void add_state(const apiary::hived& state, const std::vector<apiary::gang
          r.priority == more.priority && r.lazy == more.lazy && r.pinned == more.pinned;
 }
 
-// `fresh`, told what is bad and what runs: first who has its tenant's cells, with the levels of its
-// whole cells or without. With them it has them again.
+// `fresh` after a restart: bad hardware is marked, and running gangs are recovered, those with cells
+// of their tenant first, with or without the levels of their whole cells. With levels each of these
+// gangs gets its cells again.
 [[nodiscard]] inline apiary::hived restarted(const apiary::hived& old, apiary::hived fresh,
                                              bool with_levels) {
   const apiary::hived_layout& layout = old.layout();

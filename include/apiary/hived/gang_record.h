@@ -50,7 +50,7 @@ struct gang_record {
   vc_chain_id cluster{};     // whose cells it uses; not valid: opportunistic
   std::vector<chain_leaf> leaves{};  // of all tasks, in the order of the task groups
   // Of a downgraded gang: the level of the whole cell around each leaf; empty: unknown.
-  std::vector<level_t> lost{};
+  std::vector<level_t> lost_levels{};
   std::vector<missing_leaf> missing{};  // leaves outside the configuration, by index
   // Of a preempting gang: the gangs that it downgraded. They may get their cells back.
   std::vector<job_id> downgraded_victims{};

@@ -75,7 +75,7 @@ class hived_guarantees {
   void downgrade(gang_slot slot) {
     gang_record& gang = gangs_[slot];
     hash_ ^= fact(slot);
-    gang.lost = levels_of(gang);
+    gang.lost_levels = levels_of(gang);
     for (const chain_leaf& l : gang.leaves)
       if (l.leaf.valid()) cells_.downgrade(l.chain, l.leaf);
     gangs_.move(slot, vc_chain_id());
@@ -99,7 +99,7 @@ class hived_guarantees {
                [&](gang_slot a, gang_slot b) { return gangs_[a].rank() > gangs_[b].rank(); });
     std::vector<job_id> restored;
     std::erase_if(slots, [&](gang_slot s) {
-      if (!upgrade(s, gangs_[s].lost)) return false;
+      if (!upgrade(s, gangs_[s].lost_levels)) return false;
       restored.push_back(gangs_[s].request.job);
       return true;
     });
@@ -130,7 +130,7 @@ class hived_guarantees {
   // For each leaf the level of its tenant's whole cell around it, for a downgraded gang the level
   // it had. no_level for a leaf that does not exist; empty if the levels are unknown.
   [[nodiscard]] std::vector<level_t> levels_of(const gang_record& gang) const {
-    if (!gang.guaranteed()) return gang.lost;
+    if (!gang.guaranteed()) return gang.lost_levels;
     std::vector<level_t> levels;
     for (const chain_leaf& l : gang.leaves)
       levels.push_back(l.leaf.valid() ? cells_.whole_cell_level(l.chain, l.leaf)
@@ -158,7 +158,7 @@ class hived_guarantees {
     gangs_.move(slot, cluster);
     gang.downgraded = false;
     gang.ends_for = gang_slot();
-    gang.lost.clear();
+    gang.lost_levels.clear();
     hash_ ^= fact(slot);
     return true;
   }
@@ -194,7 +194,7 @@ class hived_guarantees {
     for (const gang_record::missing_leaf& m : gang.missing)
       all.add(m.index).add(m.node).add(m.device);
     for (const job_id job : gang.downgraded_victims) all.add(job.value);
-    for (const level_t l : gang.lost) all.add(l);
+    for (const level_t l : gang.lost_levels) all.add(l);
     return all.value();
   }
 

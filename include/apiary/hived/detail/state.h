@@ -73,7 +73,7 @@ class hived_state : public hived_guarantees {
     const bool opportunistic = gang.request.priority < 0;
     gang.downgraded = !opportunistic;
     gang.levels_known = opportunistic || !levels.empty();
-    if (!opportunistic) gang.lost.assign(levels.begin(), levels.end());
+    if (!opportunistic) gang.lost_levels.assign(levels.begin(), levels.end());
     const gang_slot slot = gangs_.add(std::move(gang));
     for (const chain_leaf& l : gangs_[slot].leaves)
       if (l.leaf.valid()) cells_.hold(l.chain, l.leaf, {slot, gang_slot(), false});
@@ -113,7 +113,7 @@ class hived_state : public hived_guarantees {
       if (!gang.leaves[i].leaf.valid()) continue;
       release_leaf(gang, gang.leaves[i]);
       gang.leaves[i].leaf = cell_id();
-      if (!gang.lost.empty()) gang.lost[i] = hived_cells::no_level;
+      if (!gang.lost_levels.empty()) gang.lost_levels[i] = hived_cells::no_level;
     }
     std::erase_if(gang.missing, [&](const gang_record::missing_leaf& m) {
       return m.index >= first && m.index < last;
