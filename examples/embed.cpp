@@ -8,6 +8,9 @@
 #include <apiary/hived/queries.h>
 #include <apiary/hived/request.h>
 
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -33,7 +36,7 @@ class host {
   // The gangs that ran on the node start again elsewhere.
   void failed(node_id node) {
     bad_.insert(node);
-    scheduler_.mark_bad(node).IgnoreError();
+    report(scheduler_.mark_bad(node));
     const auto there = [&](const task_place& task) { return task.node == node; };
     for (const auto& [job, gang] : std::map(running_))
       if (std::ranges::any_of(gang.tasks, there)) evict(job, "its node failed");
@@ -41,18 +44,19 @@ class host {
   }
   void repaired(node_id node) {
     bad_.erase(node);
-    scheduler_.mark_healthy(node).IgnoreError();
+    report(scheduler_.mark_healthy(node));
     schedule();
   }
   // Continues with a new scheduler; the cluster is unchanged. A real host stores waiting_, running_
-  // and bad_.
+  // and bad_. The gangs on cells of their tenant are first, so that they get the same cells again.
   void restart(hived scheduler) {
     scheduler_ = std::move(scheduler);
-    for (const node_id node : bad_) scheduler_.mark_bad(node).IgnoreError();
-    for (const bool owns_cells : {true, false})  // first the gangs on cells of their tenant
-      for (const auto& [job, gang] : running_)
-        if (gang.levels.empty() != owns_cells)
-          scheduler_.recover(gang.request, gang.tasks, gang.levels).IgnoreError();
+    for (const node_id node : bad_) report(scheduler_.mark_bad(node));
+    const std::map<job_id, running_gang> stored = running_;
+    for (const auto& [job, gang] : stored)
+      if (!gang.levels.empty()) recover(gang);
+    for (const auto& [job, gang] : stored)
+      if (gang.levels.empty()) recover(gang);
     schedule();
   }
 
@@ -60,13 +64,38 @@ class host {
   struct running_gang {
     gang_request request;
     std::vector<task_place> tasks;
-    std::vector<level_t> levels;  // of its tenant's whole cells
+    std::vector<level_t> levels;  // of its tenant's whole cells; empty: opportunistic
   };
 
+  // Prints an error, if there is one; a real host logs it.
+  static bool report(const absl::Status& status) {
+    if (!status.ok()) std::printf("error: %s\n", status.ToString().c_str());
+    return status.ok();
+  }
   // Tries each waiting gang once, in the order of arrival.
   void schedule() {
     for (const gang_request& gang : std::exchange(waiting_, {}))
       if (!start(gang)) waiting_.push_back(gang);
+    store();
+  }
+  // Reads the levels of all running gangs again. A gang can lose the cells of its tenant and keep
+  // running (gang_plan::downgraded), and get them back later (hived::restored).
+  void store() {
+    for (auto& [job, gang] : running_) {
+      const gang_record& record = *scheduler_.find(job);
+      std::vector<level_t> levels = hived_queries::whole_cell_levels(scheduler_, record);
+      if (levels.empty() != gang.levels.empty())
+        std::printf("gang %u is now %s\n", job.value,
+                    levels.empty() ? "opportunistic" : "guaranteed");
+      gang.levels = std::move(levels);
+    }
+  }
+  // If the gang cannot be recovered, a host must end its tasks; it then waits again. A gang that is
+  // recovered without its cells is opportunistic from now on, which store() prints.
+  void recover(const running_gang& gang) {
+    if (report(scheduler_.recover(gang.request, gang.tasks, gang.levels).status())) return;
+    running_.erase(gang.request.job);
+    waiting_.push_back(gang.request);
   }
   bool start(const gang_request& gang) {
     const absl::StatusOr<gang_plan> plan = scheduler_.propose(gang);
@@ -78,13 +107,14 @@ class host {
       case plan_result::wait:
         return false;
       case plan_result::preempt:  // commit reserves the GPUs; end the victims, then propose again
-        if (!scheduler_.commit(*plan).ok()) return false;
+        if (!report(scheduler_.commit(*plan))) return false;
         for (const job_id victim : plan->victims) evict(victim, "preempted");
         return start(gang);
       case plan_result::bind:
         break;
     }
-    if (!scheduler_.commit(*plan).ok()) return false;
+    // Gangs in plan->cancelled need no call here: they are in waiting_ and propose again.
+    if (!report(scheduler_.commit(*plan))) return false;
     std::printf("gang %u starts on", gang.job.value);
     for (const task_place& task : plan->tasks)
       std::printf(" %s", scheduler_.layout().node_name(task.node).c_str());
@@ -102,7 +132,7 @@ class host {
   }
   void stop(job_id job) {
     running_.erase(job);
-    scheduler_.finish(job).IgnoreError();
+    report(scheduler_.finish(job));
   }
 
   hived scheduler_;

@@ -87,10 +87,8 @@ double minutes(time_ms ticks) { return minutes(static_cast<double>(ticks)); }
 
 std::string table_of(const std::vector<policy_run>& runs) {
   std::string text =
-      "policy              jobs done   mean delay    p99 delay  mean completion   makespan  GPUs "
-      "in use "
-      " "
-      "fragmentation  suspensions  migrations\n";
+      "policy              jobs done   mean delay    p99 delay  mean completion   makespan  "
+      "GPUs in use      scattered  suspensions  migrations\n";
   for (const policy_run& r : runs) {
     const job_metrics& m = r.metrics;
     std::array<char, 200> line{};

@@ -1,5 +1,6 @@
-// Why does a gang wait? The program prints a sentence for users, with the blocking resource, and
-// verifies the proof behind it with an independent check.
+// Does a gang fit in one rack, in slices or spread over nodes, and why must it wait? The program
+// prints its nodes, or a sentence for users with the blocking resource, and verifies the proof
+// behind it with an independent check.
 // SPDX-License-Identifier: MIT
 #include <apiary/alloc/capacity_index.h>
 #include <apiary/core/ids.h>
@@ -74,4 +75,8 @@ int main() {
   spread.groups = {{.tasks = 5, .gpus = 1, .spread = {{node, 1}}}};
   spread.required = rack;
   ask(capacities, "five small tasks in a rack, one on each node", spread);
+
+  topology_constraints sliced;  // tasks 0 and 1 in one rack, 2 and 3 in one rack, ...
+  sliced.groups = {{.tasks = 6, .gpus = 4, .slices = {{rack, 2}}}};
+  ask(capacities, "six tasks of four GPUs in slices of two, each slice in a rack", sliced);
 }

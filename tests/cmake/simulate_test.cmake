@@ -95,7 +95,7 @@ refused("./new: ${twice}" ${list} --plot ./new --report new)
 refused("no/new: No such file or directory" ${list} --report old --plot no/new)
 
 # Whole runs.
-set(header "policy              jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use  fragmentation  suspensions  migrations\n")
+set(header "policy              jobs done   mean delay    p99 delay  mean completion   makespan  GPUs in use      scattered  suspensions  migrations\n")
 run(${list} --policy fifo --report report --plot plot.svg)
 if(NOT (status EQUAL 0 AND out STREQUAL
   "${header}fifo                        3      0.1 min      0.3 min          0.8 min      0.0 h      74.48 %        42.76 %            0           0\n"))
