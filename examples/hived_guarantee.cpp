@@ -41,7 +41,7 @@ int main() {
   const tenant_id research = scheduler.layout().find_tenant("research").value();
   const tenant_id product = scheduler.layout().find_tenant("product").value();
 
-  // The tenants submit jobs of one GPU in turn, until each uses its 8 GPUs. For comparison, a
+  // The tenants alternately submit jobs of one GPU, until each uses its 8 GPUs. For comparison, a
   // scheduler that only counts GPUs places each job on the first node with a free GPU.
   std::array<std::uint32_t, 4> free{4, 4, 4, 4};
   std::array<std::uint32_t, 16> node_of{};

@@ -26,9 +26,9 @@ namespace example {
 // nodes that were suggested last for preempting gangs. By result:
 //
 //   bind     pods: [{node, devices, wholeCell}] in the order of the task groups; for schedule_pod
-//            only the requested pod, where it runs now. wholeCell is the level of the whole cell that the
-//            devices are in, 0 for a single device. It is a list with one level for each device if
-//            they differ, which only recover and reconfigure can cause. It is absent if the gang does
+//            only the requested pod, where it runs now. wholeCell is the level of the whole cell that
+//            contains the devices, 0 for a single device. It is a list with one level for each device
+//            if they differ, which only recover and reconfigure can cause. It is absent if the gang does
 //            not use cells of its tenant. A host should store it and pass it to recover. It is void
 //            after the gang was in lazyPreempted; it may change when the gang is in restored, and after
 //            reconfigure.

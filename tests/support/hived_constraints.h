@@ -57,17 +57,17 @@ namespace apiary_test {
   if (tasks.size() != first.back()) return "not all tasks";
   for (std::size_t m = 0; m < r.constraints.groups.size(); ++m) {
     const apiary::request_constraints::of_group& constraints = r.constraints.groups[m];
-    const std::string who = "task group " + std::to_string(m) + ": ";
+    const std::string group = "task group " + std::to_string(m) + ": ";
     for (const apiary::level_count& s : constraints.slices) {
       for (std::size_t i = first[m]; i < first[m + 1]; i += s.tasks)
         if (!in_one_cell(layout, std::span(tasks).subspan(i, s.tasks), s.level))
-          return who + "a slice of level " + std::to_string(s.level) + " is torn";
+          return group + "a slice of level " + std::to_string(s.level) + " is torn";
     }
     for (const apiary::level_count& s : constraints.spread) {
       std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> there;
       for (std::size_t i = first[m]; i < first[m + 1]; ++i) {
         if (tasks[i].leaves != 0 && ++there[cell_of(layout, tasks[i].node, s.level)] > s.tasks)
-          return who + "too many in a cell of level " + std::to_string(s.level);
+          return group + "too many in a cell of level " + std::to_string(s.level);
       }
     }
     if (constraints.leader == apiary::no_task_group) continue;
@@ -77,7 +77,7 @@ namespace apiary_test {
       const apiary::task_place& led = tasks[first[m] + i];
       const apiary::task_place& leader = tasks[leaders + i / each];
       if (led.leaves != 0 && leader.leaves != 0 && led.node != leader.node)
-        return who + "task " + std::to_string(i) + " is not with its leader";
+        return group + "task " + std::to_string(i) + " is not with its leader";
     }
   }
   return "";

@@ -390,7 +390,7 @@ class hived_model {
   std::vector<stage> trail_;  // from the fresh state on
   std::size_t depth_ = 0;     // of the present state, in trail_
   std::vector<std::size_t> path_;
-  apiary::gang_plan plan_{};  // that waits() was told
+  apiary::gang_plan plan_{};  // the last plan of waits()
   std::vector<step> steps_;   // of each state
   std::unordered_map<std::size_t, identity> known_;
   std::unordered_map<std::uint64_t, std::size_t> of_hash_;  // the state with the slots

@@ -539,8 +539,8 @@ class hived_play {
   void misuse() {
     using absl::StatusCode;
     const std::uint64_t before = scheduler.hash();
-    const apiary::job_id nobody(~std::uint32_t{0} - 1);
-    apiary::gang_request r = random_gang(scheduler.layout(), nobody, random);
+    const apiary::job_id unknown(~std::uint32_t{0} - 1);
+    apiary::gang_request r = random_gang(scheduler.layout(), unknown, random);
     r.pinned.reset();
     r.leaf_type = {};
     const auto ask_wrongly = [&](StatusCode code) { refuse(scheduler.propose(r).status(), code); };
@@ -587,13 +587,13 @@ class hived_play {
         r.pinned = 99;
         return ask_wrongly(StatusCode::kNotFound);
       case 12:
-        refuse(scheduler.finish(nobody), StatusCode::kNotFound);
+        refuse(scheduler.finish(unknown), StatusCode::kNotFound);
         break;
       case 13:
-        refuse(scheduler.cancel(nobody), StatusCode::kNotFound);
+        refuse(scheduler.cancel(unknown), StatusCode::kNotFound);
         break;
       case 14:
-        refuse(scheduler.finish_task(nobody, 0), StatusCode::kNotFound);
+        refuse(scheduler.finish_task(unknown, 0), StatusCode::kNotFound);
         break;
       case 15:
         refuse(scheduler.mark_bad(no_node), StatusCode::kNotFound);
