@@ -12,9 +12,9 @@
 using namespace apiary;
 
 int main() {
-  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 5},     // half a GPU
-                          {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 1}, 3},    // a GPU
-                          {{.cpu_milli = 16'000, .gpu_milli = 1000, .gpus = 2}, 1},  // two GPUs
+  const task_mix typical({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 500}, 5},     // half a GPU
+                          {{.cpu_milli = 8000, .gpus = 1, .gpu_milli = 1000}, 3},    // a GPU
+                          {{.cpu_milli = 16'000, .gpus = 2, .gpu_milli = 1000}, 1},  // two GPUs
                           {{.cpu_milli = 2000}, 1}});                                // no GPU
   node_table nodes;
   const node_id compact = nodes.add({.host = {.cpu_milli = 32'000}, .gpus = 2});

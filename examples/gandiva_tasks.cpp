@@ -43,8 +43,8 @@ int main() {
   node_table nodes;
   for (int i = 0; i < 2; ++i)
     nodes.add({.host = {.cpu_milli = 32'000, .memory_mib = 65'536}, .gpus = 2});
-  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 3},
-                          {{.cpu_milli = 4000, .gpu_milli = 1000, .gpus = 1}, 7}});
+  const task_mix typical({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 500}, 3},
+                          {{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 1000}, 7}});
   const fragmentation metric(typical);
   auto below = fgd::create(nodes, fragmentation_gradient(metric));
   if (!below.ok()) return 1;

@@ -17,8 +17,8 @@ int main() {
   node_table nodes;
   for (int i = 0; i < 2; ++i)
     nodes.add({.host = {.cpu_milli = 32'000, .memory_mib = 65'536}, .gpus = 2});
-  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 6},
-                          {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 1}, 4}});
+  const task_mix typical({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 500}, 6},
+                          {{.cpu_milli = 8000, .gpus = 1, .gpu_milli = 1000}, 4}});
   auto scheduler = fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(typical)));
   if (!scheduler.ok()) return 1;
 

@@ -8,6 +8,7 @@
 #include <apiary/hived/draw.h>
 #include <apiary/hived/hived.h>
 #include <apiary/hived/request.h>
+#include <apiary/model/plan.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -27,22 +28,6 @@ hived_config cluster() {
   return config;
 }
 
-const char* name(wait_reason reason) {
-  switch (reason) {
-    case wait_reason::never:
-      return "the tenant's cells are too small";
-    case wait_reason::busy:
-      return "other gangs use the cells";
-    case wait_reason::unhealthy:
-      return "hardware is bad";
-    case wait_reason::not_suggested:
-      return "suitable nodes are not suggested";
-    case wait_reason::undecided:
-      return "the search ended before it found a placement";
-  }
-  return "";
-}
-
 // Submits a gang of whole nodes.
 void submit(hived& scheduler, std::uint32_t job, std::uint32_t nodes) {
   const gang_plan plan = scheduler
@@ -52,7 +37,7 @@ void submit(hived& scheduler, std::uint32_t job, std::uint32_t nodes) {
                              .value();
   const bool waits = plan.result == plan_result::wait;
   std::printf("gang %u of %u nodes %s%s\n", job, nodes, waits ? "waits: " : "runs",
-              waits ? name(plan.wait.reason) : "");
+              waits ? wait_reason_text(plan.wait.reason) : "");
   if (!waits && !scheduler.commit(plan).ok()) std::printf("stale plan\n");
 }
 

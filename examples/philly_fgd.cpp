@@ -61,8 +61,8 @@ bool decide(philly_fgd& p, int now) {
 int main() {
   node_table nodes;
   for (int i = 0; i < 4; ++i) nodes.add({.host = {.cpu_milli = 32'000}, .gpus = 4});
-  const fragmentation metric(task_mix({{{.cpu_milli = 2000, .gpu_milli = 500, .gpus = 1}, 3},
-                                       {{.cpu_milli = 4000, .gpu_milli = 1000, .gpus = 4}, 2}}));
+  const fragmentation metric(task_mix({{{.cpu_milli = 2000, .gpus = 1, .gpu_milli = 500}, 3},
+                                       {{.cpu_milli = 4000, .gpus = 4, .gpu_milli = 1000}, 2}}));
   auto shared = pool::create(nodes, 2, fragmentation_gradient(metric));  // racks of two
   if (!shared.ok()) return 1;
   auto p = philly_fgd::create({.quotas = {12, 4}, .acquire_time = 150, .backoff_time = 120},

@@ -62,8 +62,8 @@ int main() {
   nodes.add({.host = {.cpu_milli = 16'000, .memory_mib = 65'536}, .gpus = 1});
   nodes.add({.host = {.cpu_milli = 8'000, .memory_mib = 65'536}, .gpus = 1});
   const uniform_tree racks{1, 2};
-  const task_mix typical({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 6},
-                          {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 1}, 4}});
+  const task_mix typical({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 500}, 6},
+                          {{.cpu_milli = 8000, .gpus = 1, .gpu_milli = 1000}, 4}});
   auto scheduler =
       gang_fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(typical)));
   if (!scheduler.ok()) return 1;

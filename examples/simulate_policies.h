@@ -134,7 +134,7 @@ inline apiary::hived_config cells_of(const job_cluster& cluster,
 inline apiary::task_mix typical_tasks(const apiary::job_list& list, const job_cluster& cluster) {
   std::vector<std::pair<apiary::task_kind, std::uint32_t>> kinds;
   for (std::uint32_t gpus = 1; gpus <= cluster.gpus_per_node; ++gpus)
-    kinds.push_back({{.gpu_milli = apiary::whole_gpu, .gpus = gpus}, 0});
+    kinds.push_back({{.gpus = gpus, .gpu_milli = apiary::whole_gpu}, 0});
   for (const apiary::timed_job& j : list.jobs)
     ++kinds[std::min(j.request.gpus, cluster.gpus_per_node) - 1].second;
   return apiary::task_mix(kinds);

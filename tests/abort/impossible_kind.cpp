@@ -5,6 +5,6 @@
 
 int main() {
   using namespace apiary;
-  const task_mix mix({{{.cpu_milli = 1, .gpu_milli = 1500, .gpus = 1}, 1}});
+  const task_mix mix({{{.cpu_milli = 1, .gpus = 1, .gpu_milli = 1500}, 1}});
   return mix.tasks().empty() ? 1 : 0;
 }

@@ -27,7 +27,7 @@ job_request job_of(std::uint32_t job, std::uint32_t gpus) {
 // Tasks of one GPU and of four, equally many.
 fragmentation_gradient ones_and_fours() {
   return fragmentation_gradient(fragmentation(task_mix(
-      {{{.gpu_milli = whole_gpu, .gpus = 1}, 1}, {{.gpu_milli = whole_gpu, .gpus = 4}, 1}})));
+      {{{.gpus = 1, .gpu_milli = whole_gpu}, 1}, {{.gpus = 4, .gpu_milli = whole_gpu}, 1}})));
 }
 fgd_placer servers_of(const std::vector<std::uint32_t>& gpus) {
   return fgd_placer::create({.gpus = gpus}, ones_and_fours()).value();

@@ -1,5 +1,6 @@
 // apiary/tests/core/status_test.cpp - returning early.
 // SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
 #include <apiary/core/status.h>
 
 #include <doctest/doctest.h>
@@ -74,6 +75,18 @@ TEST_CASE("a value that only moves is moved") {
     return *p;
   };
   CHECK(take().value() == 7);
+}
+
+TEST_CASE("error texts name an id, or say that it is not set") {
+  using namespace apiary;
+  CHECK(detail::name_of(job_id(7)) == "job 7");
+  CHECK(detail::name_of(job_id(0), "gang") == "gang 0");
+  CHECK(detail::name_of(job_id()) == "a job without id");
+  CHECK(detail::missing(job_id(7)) == "there is no job 7");
+  CHECK(detail::missing(job_id(7), "gang") == "there is no gang 7");
+  CHECK(detail::missing(job_id(), "gang") == "no job id");
+  CHECK(detail::missing(tenant_id(2)) == "there is no tenant 2");
+  CHECK(detail::missing(tenant_id()) == "no tenant");
 }
 
 }  // namespace

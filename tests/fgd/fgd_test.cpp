@@ -56,8 +56,8 @@ TEST_CASE("every decision is that of scoring every node from scratch") {
 TEST_CASE("half devices are put together, whole ones are kept for whole tasks") {
   node_table nodes;
   for (int i = 0; i < 2; ++i) nodes.add({{96000, 4096}, 2, 0});
-  const task_mix mix({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 6},
-                      {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 1}, 4}});
+  const task_mix mix({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 500}, 6},
+                      {{.cpu_milli = 8000, .gpus = 1, .gpu_milli = 1000}, 4}});
   fgd scheduler = fgd::create(std::move(nodes), fragmentation_gradient(fragmentation(mix))).value();
   const auto place = [&](std::uint32_t job, milli_gpu milli) {
     const task_request task{.job = job_id(job), .cpu_milli = 4000, .gpus = 1, .gpu_milli = milli};

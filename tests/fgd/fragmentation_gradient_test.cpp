@@ -54,7 +54,7 @@ TEST_CASE(
     "a placement that changes no fragmentation scores 50, better ones more, worse ones less") {
   // Tasks of half a device: taking half of a free device costs nothing, a small one from a half
   // destroys it, and taking what is too small to use removes fragmentation.
-  fragmentation_gradient gradient{fragmentation(task_mix({{{.gpu_milli = 500, .gpus = 1}, 1}}))};
+  fragmentation_gradient gradient{fragmentation(task_mix({{{.gpus = 1, .gpu_milli = 500}, 1}}))};
   node_table nodes;
   const node_id n = nodes.add({{0, 0}, 1, 0});
   const auto score = [&](milli_gpu left, milli_gpu taken) {
@@ -68,7 +68,7 @@ TEST_CASE(
 }
 
 TEST_CASE("equal scores on several devices go to the first of them") {
-  fragmentation_gradient gradient{fragmentation(task_mix({{{.gpu_milli = 500, .gpus = 1}, 1}}))};
+  fragmentation_gradient gradient{fragmentation(task_mix({{{.gpus = 1, .gpu_milli = 500}, 1}}))};
   node_table nodes;
   const node_id n = nodes.add({{0, 0}, 3, 0});
   nodes[n].gpu_left = {300, 1000, 1000};

@@ -35,8 +35,8 @@ using namespace apiary_test;
 
 namespace {
 
-const task_mix halves_and_wholes({{{.cpu_milli = 1, .gpu_milli = 500, .gpus = 1}, 6},
-                                  {{.cpu_milli = 2, .gpu_milli = 1000, .gpus = 1}, 4}});
+const task_mix halves_and_wholes({{{.cpu_milli = 1, .gpus = 1, .gpu_milli = 500}, 6},
+                                  {{.cpu_milli = 2, .gpus = 1, .gpu_milli = 1000}, 4}});
 
 using gang_fgd = gang_sharing_scheduler<fragmentation_gradient>;
 

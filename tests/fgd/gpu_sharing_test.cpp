@@ -110,11 +110,45 @@ TEST_CASE("every bad call names what is wrong and changes nothing") {
   refused(scheduler.commit(other, {node_id(1), 0b11}), kAborted, "node 1");
   refused(scheduler.commit(other, {node_id(1), 0b10000}), kAborted, "node 1");
   refused(scheduler.finish(job_id(2)), kNotFound, "job 2");
-  refused(scheduler.finish(job_id()), kNotFound, "does not run");
+  refused(scheduler.finish(job_id()), kNotFound, "no job id");
+  refused(scheduler.propose({.gpus = 2, .gpu_milli = 600}).status(), kInvalidArgument,
+          "a job without id: 2 GPUs with 600");
   refused(scheduler.mark_bad(node_id(2)), kNotFound, "node 2");
   refused(scheduler.mark_healthy(node_id()), kNotFound, "node");
   CHECK(gpu_sharing_scheduler<best_fit>::create(node_table(), best_fit{}).status().code() ==
         kInvalidArgument);
+}
+
+TEST_CASE("a task that never fits: the text names the request that is too large") {
+  node_table nodes;
+  nodes.add({{8000, 0}, 2, 0});  // no memory given
+  nodes.add({{1000, 512}, 4, 1});
+  nodes.add({{9000, 512}, 0, 2});  // without GPUs
+  auto scheduler = gpu_sharing_scheduler<best_fit>::create(std::move(nodes), best_fit{}).value();
+  const auto why = [&](const task_request& task) {
+    const std::string text = scheduler.why_never(task);
+    CHECK((scheduler.propose(task).value().reason == wait_reason::never) == !text.empty());
+    return text;
+  };
+  CHECK(why({.memory_mib = 1024, .gpus = 1, .gpu_milli = 1000}) ==
+        "it requests 1024 MiB of memory; a node has at most 512");
+  CHECK(why({.cpu_milli = 9001}) ==
+        "it requests 9001 thousandths of a core; a node has at most 9000");
+  CHECK(why({.gpus = 5, .gpu_milli = 1000}) == "it requests 5 GPUs; a node has at most 4");
+  CHECK(why({.gpus = 3, .gpu_milli = 1000, .models = 0b101}) ==
+        "it requests 3 GPUs of the models that it accepts; a node has at most 2");
+  CHECK(why({.cpu_milli = 2000, .gpus = 4, .gpu_milli = 1000}) ==
+        "no node has all the CPU, memory and GPUs that it requests");
+  CHECK(why({.cpu_milli = 1000, .memory_mib = 512, .gpus = 4, .gpu_milli = 1000}).empty());
+}
+
+TEST_CASE("a running task may be proposed again; only commit refuses it") {
+  gpu_sharing_scheduler<best_fit> scheduler = two_nodes();
+  const task_request task{.job = job_id(1), .gpus = 1, .gpu_milli = 1000};
+  REQUIRE(scheduler.commit(task, scheduler.propose(task).value()).ok());
+  CHECK(scheduler.propose(task).value().result == plan_result::bind);
+  CHECK(scheduler.commit(task, scheduler.propose(task).value()).code() ==
+        absl::StatusCode::kAlreadyExists);
 }
 
 TEST_CASE("the same commit again says that the job runs, even where its own place is taken by it") {

@@ -14,7 +14,7 @@ using namespace apiary;
 
 TEST_CASE("the score is the sigmoid of the change, for each device the better one") {
   // Only whole devices are of use: F = what is left of devices in use.
-  published_fragmentation_gradient gradient{task_mix({{{.gpu_milli = 1000, .gpus = 1}, 1}})};
+  published_fragmentation_gradient gradient{task_mix({{{.gpus = 1, .gpu_milli = 1000}, 1}})};
   node_table nodes;
   const node_id n = nodes.add({{1000, 1000}, 3, 0});
   nodes[n].gpu_left = {1000, 600, 600};
@@ -31,7 +31,7 @@ TEST_CASE("the score is the sigmoid of the change, for each device the better on
 
 TEST_CASE("whole devices are the first free ones, and a task without GPUs takes none") {
   published_fragmentation_gradient gradient{
-      task_mix({{{.cpu_milli = 4000, .gpu_milli = 1000, .gpus = 1}, 1}})};
+      task_mix({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 1000}, 1}})};
   node_table nodes;
   const node_id n = nodes.add({{8000, 1000}, 3, 0});
   nodes[n].gpu_left = {600, 1000, 1000};

@@ -30,15 +30,15 @@ published_fragmentation::amounts classes_for(const task_kind& kind) {
 TEST_CASE("each row of the table of classes") {
   CHECK(classes_for({.cpu_milli = 3000}).xl == 1400);
   CHECK(classes_for({.cpu_milli = 3001}).xr == 1400);
-  CHECK(classes_for({.cpu_milli = 1, .gpu_milli = 1, .gpus = 1, .models = 2}).na == 1400);
+  CHECK(classes_for({.cpu_milli = 1, .gpus = 1, .gpu_milli = 1, .models = 2}).na == 1400);
   const published_fragmentation::amounts fits =
-      classes_for({.cpu_milli = 3000, .gpu_milli = 401, .gpus = 1});
+      classes_for({.cpu_milli = 3000, .gpus = 1, .gpu_milli = 401});
   CHECK(fits.q3 == 1000);
   CHECK(fits.q2 == 400);
   CHECK(fits.fragmentation() == 400);
-  CHECK(classes_for({.cpu_milli = 3001, .gpu_milli = 400, .gpus = 1}).q4 == 1400);
-  CHECK(classes_for({.cpu_milli = 3000, .gpu_milli = 1000, .gpus = 2}).q2 == 1400);
-  CHECK(classes_for({.cpu_milli = 3001, .gpu_milli = 1000, .gpus = 2}).q1 == 1400);
+  CHECK(classes_for({.cpu_milli = 3001, .gpus = 1, .gpu_milli = 400}).q4 == 1400);
+  CHECK(classes_for({.cpu_milli = 3000, .gpus = 2, .gpu_milli = 1000}).q2 == 1400);
+  CHECK(classes_for({.cpu_milli = 3001, .gpus = 2, .gpu_milli = 1000}).q1 == 1400);
 }
 
 TEST_CASE("the classes of a node sum to what is left, and to the exact form but for rounding") {

@@ -24,7 +24,7 @@ using namespace apiary::detail;
 using turns_over_servers = gandiva_with_placer<server_placer>;
 
 fragmentation pairs() {
-  return fragmentation(task_mix({{{.gpu_milli = whole_gpu, .gpus = 2}, 1}}));
+  return fragmentation(task_mix({{{.gpus = 2, .gpu_milli = whole_gpu}, 1}}));
 }
 placer_backend<server_placer> servers(const server_spec& spec) {
   return {server_placer::create(spec).value(), spec, pairs()};

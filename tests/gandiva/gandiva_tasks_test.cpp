@@ -36,7 +36,7 @@ gandiva_tasks make(const task_mix& mix, const node_table& nodes,
                                options)
       .value();
 }
-task_mix whole_gpus() { return task_mix({{{.cpu_milli = 1000, .gpu_milli = 1000, .gpus = 1}, 1}}); }
+task_mix whole_gpus() { return task_mix({{{.cpu_milli = 1000, .gpus = 1, .gpu_milli = 1000}, 1}}); }
 node_table one_node(std::uint32_t gpus) {
   node_table nodes;
   nodes.add({{64000, 65536}, gpus, 0});

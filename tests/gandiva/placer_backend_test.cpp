@@ -31,7 +31,7 @@ using kinds_of_jobs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;  // 
 task_mix mix_of(const kinds_of_jobs& kinds) {
   std::vector<std::pair<task_kind, std::uint32_t>> tasks;
   for (const auto& [gpus, weight] : kinds)
-    tasks.push_back({{.gpu_milli = whole_gpu, .gpus = gpus}, weight});
+    tasks.push_back({{.gpus = gpus, .gpu_milli = whole_gpu}, weight});
   return task_mix(tasks);
 }
 job_request job_of(std::uint32_t job, std::uint32_t gpus) {

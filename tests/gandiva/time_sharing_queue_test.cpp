@@ -42,7 +42,7 @@ static_assert(JobScheduler<gandiva_hived>);
 
 fragmentation ones_and_fours() {
   return fragmentation(task_mix(
-      {{{.gpu_milli = whole_gpu, .gpus = 1}, 1}, {{.gpu_milli = whole_gpu, .gpus = 4}, 1}}));
+      {{{.gpus = 1, .gpu_milli = whole_gpu}, 1}, {{.gpus = 4, .gpu_milli = whole_gpu}, 1}}));
 }
 gandiva_with_placer<server_placer> by_best_fit(const server_spec& spec,
                                                const time_sharing_options& options) {

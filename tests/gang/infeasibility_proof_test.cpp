@@ -88,7 +88,16 @@ TEST_CASE("what is to blame is named, and what of it a task takes") {
   gang = gang_of({{.tasks = 6, .gpus = 3, .slices = {{node, 3}}}}, rack);
   CHECK(c.blamed(gang, "rack") ==
         "the gang needs capacity for 6 tasks of 3 GPUs in one rack; rack 0 has the most: 0; "
-        "counting only GPUs it would not fit either");
+        "counting only GPUs, still in one rack, it would not fit either");
+  gang = gang_of({{.tasks = 1, .gpus = 8}, {.tasks = 1, .gpus = 1, .host = {5, 0}, .leader = 0}});
+  CHECK(c.blamed(gang, "cluster")
+            .ends_with("; counting only GPUs, with its leaders, it would not fit either"));
+  gang.required = rack;
+  CHECK(c.blamed(gang, "rack")
+            .ends_with("; counting only GPUs, still in one rack and with its leaders, it would not "
+                       "fit either"));
+  gang = gang_of({{.tasks = 6, .gpus = 8, .slices = {{node, 1}}}});
+  CHECK(c.blamed(gang, "cluster").ends_with("; counting only GPUs it would not fit either"));
   gang = gang_of({{.tasks = 8, .gpus = 2, .slices = {{node, 4}}}}, rack);
   CHECK(c.blamed(gang, "rack") ==
         "the gang needs capacity for 8 tasks of 2 GPUs in one rack; rack 0 has the most: 0; "

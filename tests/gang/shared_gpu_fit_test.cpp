@@ -114,8 +114,8 @@ task_mix small_mix(rng& random) {
     const bool whole = random.uniform(3) == 0;
     const auto part = static_cast<milli_gpu>(whole ? 1000 : 100 * (1 + random.uniform(9)));
     kinds.push_back({{.cpu_milli = 1 + random.uniform(3),
-                      .gpu_milli = part,
                       .gpus = whole ? 1 + random.uniform(2) : 1,
+                      .gpu_milli = part,
                       .models = 1 + random.uniform(3)},
                      1 + random.uniform(9)});
   }

@@ -127,7 +127,9 @@ TEST_CASE("requests that are wrong in themselves") {
 
   const auto unknown = StatusCode::kNotFound;
   refuses(h, unknown, "tenant 7", with([](gang_request& r) { r.tenant = tenant_id(7); }));
-  refuses(h, unknown, "tenant", with([](gang_request& r) { r.tenant = tenant_id(); }));
+  refuses(h, unknown, "gang 1: no tenant", with([](gang_request& r) { r.tenant = tenant_id(); }));
+  CHECK(h.finish(job_id()) == absl::NotFoundError("no job id"));
+  CHECK(h.finish(job_id(9)) == absl::NotFoundError("there is no gang 9"));
   refuses(h, unknown, "leaf type 9", with([](gang_request& r) { r.leaf_type = leaf_type_id(9); }));
   refuses(h, unknown, "pinned cell 1", with([](gang_request& r) { r.pinned = 1; }));
 
@@ -470,7 +472,7 @@ TEST_CASE("bad hardware: running gangs go on; new gangs avoid it, and why they w
             [&] { return h.doomed(tenant, chain, level).status(); });
   };
   nothing("tenant 2", tenant_id(2), chain_id(0), 3);
-  nothing("tenant 4294967295", tenant_id(), chain_id(0), 3);
+  nothing("no tenant", tenant_id(), chain_id(0), 3);
   nothing("chain 9", a, chain_id(9), 3);
   nothing("chain 0 has no level 4", a, chain_id(0), 4);
   REQUIRE(h.mark_bad(node_id(5)).ok());

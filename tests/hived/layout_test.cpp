@@ -237,13 +237,13 @@ TEST_CASE("each fault of a tenant is reported with its path") {
   CHECK(
       faults_of(config) ==
       b +
-          "virtualCells[0].cellType: no physical cell is of type \"NODE\", the first part of "
-          "\"NODE\"\n" +
+          "virtualCells[0].cellType: no physical cell is of type \"NODE\"; write "
+          "\"RACK.NODE\"\n" +
           b + "virtualCells[1].cellType: \"RACK\" is not made of \"PAIR\"\n" + b +
           "virtualCells[2].cellType: \"GPU\" is not made of \"X\"\n" + b +
           "virtualCells[3].cellType: is missing\n" + b +
           "virtualCells[4].cellType: \"RACK\" is not made of \"\"\n" + b +
-          "virtualCells[5].cellType: no physical cell is of type \"\", the first part of \".\"\n" +
+          "virtualCells[5].cellType: no physical cell is of type \"\", the first name of \".\"\n" +
           b + "pinnedCells[1].pinnedCellId: no physical cell is pinned as \"yours\"\n" + b +
           "pinnedCells[2].pinnedCellId: \"mine\" already belongs to virtual cluster \"b\"\n" + b +
           "pinnedCells[3].pinnedCellId: is missing\n"

@@ -106,7 +106,7 @@ TEST_CASE("the total is in thousandths of GPUs") {
   nodes.add({{1000, 0}, 2, 0});
   nodes.add({{4000, 0}, 1, 0});
   const cluster_fragmentation sum(
-      fragmentation(task_mix({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 7}})), nodes);
+      fragmentation(task_mix({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 500}, 7}})), nodes);
   CHECK(sum.total() == 2000);
   CHECK(sum.weighted_total() == 14000);
   CHECK(cluster_fragmentation(fragmentation(task_mix()), nodes).total() == 0);

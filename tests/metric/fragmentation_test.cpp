@@ -26,15 +26,15 @@ node_state node_with(std::uint32_t cpu_milli, std::initializer_list<milli_gpu> l
 }
 
 TEST_CASE("what no kind can use is fragmentation, what every kind can use is none") {
-  const fragmentation f(task_mix({{{.cpu_milli = 4000, .gpu_milli = 500, .gpus = 1}, 1}}));
+  const fragmentation f(task_mix({{{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 500}, 1}}));
   CHECK(f(node_with(4000, {1000, 500, 499, 0})) == 499);
   CHECK(f(node_with(3999, {1000, 500, 499, 0})) == 1999);  // no CPU: nothing can be used
   CHECK(f(node_with(4000, {1000, 500})) == 0);
 }
 
 TEST_CASE("kinds count by weight") {
-  const fragmentation f(task_mix({{{.cpu_milli = 0, .gpu_milli = 500, .gpus = 1}, 3},
-                                  {{.cpu_milli = 0, .gpu_milli = 1000, .gpus = 2}, 1}}));
+  const fragmentation f(task_mix({{{.cpu_milli = 0, .gpus = 1, .gpu_milli = 500}, 3},
+                                  {{.cpu_milli = 0, .gpus = 2, .gpu_milli = 1000}, 1}}));
   // One free device: three quarters of the tasks use 1000 + 600, two devices nobody gets.
   CHECK(f.weighted(node_with(0, {1000, 600})) == 4 * 1600 - 3 * 1600);
   CHECK(f.weighted(node_with(0, {1000, 1000, 100})) == 4 * 2100 - 3 * 2000 - 1 * 2000);
@@ -45,7 +45,7 @@ TEST_CASE("to kinds that want no GPU or another model all of it is lost") {
   const fragmentation none(task_mix({{{.cpu_milli = 1000}, 1}}));
   CHECK(none(node_with(4000, {1000, 300})) == 1300);
   CHECK(none(node_with(0, {1000, 300})) == 1300);
-  const fragmentation other(task_mix({{{.gpu_milli = 100, .gpus = 1, .models = 0b10}, 1}}));
+  const fragmentation other(task_mix({{{.gpus = 1, .gpu_milli = 100, .models = 0b10}, 1}}));
   CHECK(other(node_with(0, {1000, 300}, 0)) == 1300);
   CHECK(other(node_with(0, {1000, 300}, 1)) == 0);
 }
@@ -57,7 +57,7 @@ TEST_CASE("an empty mix knows no fragmentation") {
 }
 
 TEST_CASE("a kind of more devices than any node has is served nowhere") {
-  const fragmentation f(task_mix({{{.gpu_milli = 1000, .gpus = max_gpus_per_node + 1}, 1}}));
+  const fragmentation f(task_mix({{{.gpus = max_gpus_per_node + 1, .gpu_milli = 1000}, 1}}));
   node_state node = node_with(1, {});
   for (milli_gpu& left : node.gpu_left) left = 1000;
   node.gpus = max_gpus_per_node;
@@ -65,8 +65,8 @@ TEST_CASE("a kind of more devices than any node has is served nowhere") {
 }
 
 TEST_CASE("the published example of a node that lacks CPU") {
-  const fragmentation f(task_mix({{{.cpu_milli = 6000, .gpu_milli = 465, .gpus = 1}, 933},
-                                  {{.cpu_milli = 0, .gpu_milli = 1, .gpus = 1}, 10000 - 933}}));
+  const fragmentation f(task_mix({{{.cpu_milli = 6000, .gpus = 1, .gpu_milli = 465}, 933},
+                                  {{.cpu_milli = 0, .gpus = 1, .gpu_milli = 1}, 10000 - 933}}));
   CHECK(f.weighted(node_with(1000, {200, 1000, 1000, 500})) == 933 * 2700);  // F = 251.91
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a kind of weight 0 changes nothing, and all weights times k is F the 
     zero.push_back({t.kind, t.weight});
     tenfold.push_back({t.kind, 10 * t.weight});
   }
-  zero.push_back({{.cpu_milli = 777, .gpu_milli = 333, .gpus = 1}, 0});
+  zero.push_back({{.cpu_milli = 777, .gpus = 1, .gpu_milli = 333}, 0});
   const fragmentation a(mix);
   const fragmentation b{task_mix(zero)};
   const fragmentation c{task_mix(tenfold)};
@@ -115,9 +115,9 @@ TEST_CASE("a kind of weight 0 changes nothing, and all weights times k is F the 
 TEST_CASE("fragmentation: tables are as large as was said before they were made") {
   CHECK(fragmentation::table_bytes(task_mix()) == 72);  // no row but that of no CPU, no share
   const model_set odd = 0xaaaaaaaaaaaaaaaa;
-  const task_mix few({{{.cpu_milli = 1, .gpu_milli = 5, .gpus = 1}, 1},
-                      {{.cpu_milli = 2, .gpu_milli = 6, .gpus = 1, .models = odd}, 1},
-                      {{.cpu_milli = 2, .gpu_milli = 1000, .gpus = 2, .models = odd}, 1},
+  const task_mix few({{{.cpu_milli = 1, .gpus = 1, .gpu_milli = 5}, 1},
+                      {{.cpu_milli = 2, .gpus = 1, .gpu_milli = 6, .models = odd}, 1},
+                      {{.cpu_milli = 2, .gpus = 2, .gpu_milli = 1000, .models = odd}, 1},
                       {{.cpu_milli = 3}, 1}});
   CHECK(fragmentation::table_bytes(few) == 4 * (2 * 19 + 3 * 20));
   for (const task_mix& mix : {task_mix(), few, task_mix({{{.cpu_milli = 7}, 2}})})

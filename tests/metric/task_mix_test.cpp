@@ -16,9 +16,9 @@ std::vector<task_kind> times(std::vector<task_kind> seen, const task_kind& kind,
   return seen;
 }
 
-const task_kind small{1000, 500, 1};
-const task_kind large{9000, 1000, 8};
-const task_kind rare{2000, 250, 1};
+const task_kind small{1000, 1, 500};
+const task_kind large{9000, 8, 1000};
+const task_kind rare{2000, 1, 250};
 
 TEST_CASE("the shortest prefix of the most frequent kinds that covers enough is taken") {
   const std::vector<task_kind> seen = times(times(times({}, rare, 5), small, 60), large, 35);
@@ -37,9 +37,9 @@ TEST_CASE("the shortest prefix of the most frequent kinds that covers enough is 
 }
 
 TEST_CASE("equally frequent kinds stand in descending order of what they ask for") {
-  const task_kind a{1000, 500, 1, any_model, 0};
-  const task_kind b{1000, 500, 1, any_model, 1};  // other words for the same
-  const task_kind c{1000, 501, 1, any_model, 0};
+  const task_kind a{1000, 1, 500, any_model, 0};
+  const task_kind b{1000, 1, 500, any_model, 1};  // other words for the same
+  const task_kind c{1000, 1, 501, any_model, 0};
   const task_kind d{2000, 0, 0, any_model, 0};
   const task_mix mix = task_mix::from_history(std::vector<task_kind>{a, b, c, d}, 100);
   REQUIRE(mix.tasks().size() == 4);
@@ -50,8 +50,8 @@ TEST_CASE("equally frequent kinds stand in descending order of what they ask for
 }
 
 TEST_CASE("of kinds that differ in spec and models the spec decides") {
-  const task_kind low_spec{1000, 500, 1, 0b10, 3};
-  const task_kind high_spec{1000, 500, 1, 0b01, 4};
+  const task_kind low_spec{1000, 1, 500, 0b10, 3};
+  const task_kind high_spec{1000, 1, 500, 0b01, 4};
   for (const bool low_first : {false, true}) {
     const std::vector<task_kind> seen = low_first ? std::vector<task_kind>{low_spec, high_spec}
                                                   : std::vector<task_kind>{high_spec, low_spec};
@@ -63,8 +63,8 @@ TEST_CASE("of kinds that differ in spec and models the spec decides") {
 }
 
 TEST_CASE("kinds that differ in the models alone are different kinds") {
-  const task_kind t4{1000, 500, 1, 0b01};
-  const task_kind v100{1000, 500, 1, 0b10};
+  const task_kind t4{1000, 1, 500, 0b01};
+  const task_kind v100{1000, 1, 500, 0b10};
   const task_mix mix = task_mix::from_history(times(times({}, t4, 30), v100, 30), 100);
   REQUIRE(mix.tasks().size() == 2);
   CHECK(mix.tasks()[0].kind == v100);
@@ -83,9 +83,9 @@ TEST_CASE("which kinds make sense") {
   CHECK(small.valid());
   CHECK(large.valid());
   CHECK(task_kind{1000}.valid());
-  CHECK_FALSE(task_kind{1000, 1500, 1}.valid());
-  CHECK_FALSE(task_kind{1000, 0, 1}.valid());
-  CHECK_FALSE(task_kind{1000, 500, 2}.valid());
+  CHECK_FALSE(task_kind{1000, 1, 1500}.valid());
+  CHECK_FALSE(task_kind{1000, 1, 0}.valid());
+  CHECK_FALSE(task_kind{1000, 2, 500}.valid());
 }
 
 TEST_CASE("no history, no mix") {

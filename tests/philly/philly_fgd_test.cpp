@@ -58,9 +58,9 @@ node_table random_nodes_for_gangs(rng& random) {
 }
 fragmentation_gradient typical_gradient() {
   return fragmentation_gradient(
-      fragmentation(task_mix({{{.cpu_milli = 2000, .gpu_milli = 500, .gpus = 1}, 4},
-                              {{.cpu_milli = 4000, .gpu_milli = 1000, .gpus = 1}, 3},
-                              {{.cpu_milli = 8000, .gpu_milli = 1000, .gpus = 4}, 2}})));
+      fragmentation(task_mix({{{.cpu_milli = 2000, .gpus = 1, .gpu_milli = 500}, 4},
+                              {{.cpu_milli = 4000, .gpus = 1, .gpu_milli = 1000}, 3},
+                              {{.cpu_milli = 8000, .gpus = 4, .gpu_milli = 1000}, 2}})));
 }
 
 // A host of gangs and tasks over the nodes of one pool, with the naive scheduler beside; what must

@@ -35,7 +35,7 @@ node_table two_nodes() {
   return nodes;
 }
 
-const task_mix whole_gpus({{{.cpu_milli = 1, .gpu_milli = 1000, .gpus = 1}, 1}});
+const task_mix whole_gpus({{{.cpu_milli = 1, .gpus = 1, .gpu_milli = 1000}, 1}});
 
 }  // namespace
 

@@ -82,7 +82,7 @@ TEST_CASE("a small trace from files to lines") {
   }
   CHECK(lines == "a y 0\nb x 0-1\nc y 0\nd -\ne y\n");
 
-  const task_mix whole({{{.cpu_milli = 1000, .gpu_milli = 1000, .gpus = 1}, 1}});
+  const task_mix whole({{{.cpu_milli = 1000, .gpus = 1, .gpu_milli = 1000}, 1}});
   const auto samples = trace_load(nodes->nodes, fragmentation(whole), work, *answers);
   REQUIRE(samples.ok());
   const std::vector<load_sample> expected{{600, 600, 400.0},

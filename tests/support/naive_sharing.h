@@ -125,7 +125,7 @@ inline apiary::task_mix random_mix(apiary::rng& random) {
   const std::uint32_t count = 1 + random.uniform(12);
   for (std::uint32_t i = 0; i < count; ++i) {
     const apiary::task_request t = random_task(random, i);
-    kinds.push_back({{t.cpu_milli, t.gpu_milli, t.gpus, t.models, i}, 1 + random.uniform(1000)});
+    kinds.push_back({{t.cpu_milli, t.gpus, t.gpu_milli, t.models, i}, 1 + random.uniform(1000)});
   }
   return apiary::task_mix(kinds);
 }

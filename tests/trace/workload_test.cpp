@@ -32,5 +32,5 @@ TEST_CASE("the kind of a task is all but its name and memory") {
   const std::vector<task_kind> kinds = workload::kinds(std::vector<named_task>{task});
   REQUIRE(kinds.size() == 1);
   CHECK(kinds[0] ==
-        task_kind{.cpu_milli = 5, .gpu_milli = 1000, .gpus = 2, .models = 9, .spec = 3});
+        task_kind{.cpu_milli = 5, .gpus = 2, .gpu_milli = 1000, .models = 9, .spec = 3});
 }

@@ -60,7 +60,7 @@ class gpu_sharing_placer {
                        (tasks < whole_tasks_ || (tasks == whole_tasks_ && rest <= largest_rest_)));
     if (r.gpus > 0 && fits) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("job ", r.job.value, " requests ", r.gpus,
+        absl::StrCat(detail::name_of(r.job), " requests ", r.gpus,
                      " GPUs; it does not fit even into the idle cluster"));
   }
   // Where the job would run; nullopt: not now, or the budget ended. kInvalidArgument: as check(r).
@@ -89,7 +89,7 @@ class gpu_sharing_placer {
     std::uint32_t gpus = 0;
     for (const placement& p : where) gpus += p.num_gpus();
     if (gpus != r.gpus || gpus == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("job ", r.job.value, " requests ", r.gpus,
+      return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), " requests ", r.gpus,
                                                      " GPUs; the placement has ", gpus));
     }
     if (where.size() == 1) {

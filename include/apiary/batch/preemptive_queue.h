@@ -67,7 +67,7 @@ class preemptive_queue {
   // kAlreadyExists: a job with this id waits or runs.
   [[nodiscard]] absl::Status submit(const job_request& r, time_ms now) {
     if (by_remaining() && r.estimate > most_gpu_time / (std::max<time_ms>)(1, r.gpus)) {
-      return absl::InvalidArgumentError(absl::StrCat("job ", r.job.value, ": an estimate of ",
+      return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), ": an estimate of ",
                                                      r.estimate, " on ", r.gpus,
                                                      " GPUs is not below 2^62 of GPU-time"));
     }

@@ -59,7 +59,7 @@ class server_placer {
   // kInvalidArgument: no GPUs, or more than the cluster has.
   [[nodiscard]] absl::Status check(const job_request& r) const {
     if (r.gpus > 0 && r.gpus <= pool_.total()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("job ", r.job.value, " requests ", r.gpus,
+    return absl::InvalidArgumentError(absl::StrCat(detail::name_of(r.job), " requests ", r.gpus,
                                                    " GPUs; the cluster has ", pool_.total()));
   }
   // Where the job would run now; nullopt if it does not fit now. kInvalidArgument: as check(r).
@@ -90,7 +90,8 @@ class server_placer {
   [[nodiscard]] absl::Status finish(job_id job) {
     const auto found = running_.find(job.value);
     if (found == running_.end()) {
-      return absl::NotFoundError(absl::StrCat("job ", job.value, " does not run"));
+      return absl::NotFoundError(job.valid() ? detail::name_of(job) + " does not run"
+                                             : detail::missing(job));
     }
     pool_.give(found->second);
     running_.erase(found);

@@ -1,11 +1,35 @@
-// apiary/core/status.h - early return of an Abseil Status.
+// apiary/core/status.h - early return of an Abseil Status, and ids in error texts.
 // SPDX-License-Identifier: MIT
 #pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <string>
 #include <utility>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The job in an error text: "job 7", or "a job without id". `kind` may name it otherwise.
+[[nodiscard]] inline std::string name_of(job_id job, const char* kind = "job") {
+  if (!job.valid()) return std::string("a ") + kind + " without id";
+  return std::string(kind) + " " + std::to_string(job.value);
+}
+// Says that there is no such job: "there is no job 7", or "no job id".
+[[nodiscard]] inline std::string missing(job_id job, const char* kind = "job") {
+  return job.valid() ? "there is no " + name_of(job, kind) : "no job id";
+}
+// Says that there is no such tenant: "there is no tenant 7", or "no tenant".
+[[nodiscard]] inline std::string missing(tenant_id tenant) {
+  return tenant.valid() ? "there is no tenant " + std::to_string(tenant.value) : "no tenant";
+}
+
+}  // namespace detail
+APIARY_NAMESPACE_END
 
 // APIARY_RETURN_IF_ERROR(expression): returns the status `expression` from the function unless it
 // is OK.

@@ -50,7 +50,9 @@ inline bool drop_requirement(topology_constraints& gang, blocking_resource d) {
 
 // Finds the requirements that keep a gang waiting: without these it would fit, without any fewer it
 // would not. Of several such sets it prefers topology constraints to CPU and memory. {gpus}: the
-// gang would not fit without its requirements, either; {}: it has none, or no verdict is known.
+// gang would not fit even without all of them; one cell of the required level and the leaders
+// always stay.
+// {}: it has no such requirements, or no verdict is known.
 //
 // verdict: a function topology_constraints -> fit_verdict for the same cluster. A verdict of
 //          budget_ended for one requirement counts as a no: then the answer may have one too many.

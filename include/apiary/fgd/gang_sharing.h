@@ -159,7 +159,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
   absl::Status commit(job_id job, const topology_constraints& gang, const shared_gang_plan& plan) {
     if (plan.result == plan_result::bind) return commit(job, gang, plan.placements);
     return absl::InvalidArgumentError(
-        absl::StrCat("gang ", job.value, ": a plan to wait cannot be committed"));
+        absl::StrCat(detail::name_of(job, "gang"), ": a plan to wait cannot be committed"));
   }
   // All tasks of the gang run at `placements`, or, after an error, none. Does not check topology
   // constraints. kInvalidArgument: no job id, no task, a task not valid(), or not one placement a

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -50,7 +51,8 @@ class gpu_sharing_scheduler {
     return gpu_sharing_scheduler(std::move(nodes), std::move(score));
   }
 
-  // Where the task would run, or why it waits. Changes no placement. kInvalidArgument: not valid().
+  // Where the task would run, or why it waits. Changes no placement. Does not check whether the job
+  // runs already: commit() does. kInvalidArgument: not valid().
   [[nodiscard]] absl::StatusOr<task_plan> propose(const task_request& task) {
     APIARY_RETURN_IF_ERROR(detail::check_task(task));
     return decide(task, nullptr);
@@ -99,6 +101,12 @@ class gpu_sharing_scheduler {
   absl::Status mark_bad(node_id n) { return set_health(n, false); }
   // The node gets new tasks again. kNotFound: there is no such node.
   absl::Status mark_healthy(node_id n) { return set_health(n, true); }
+  // For a task that waits with the reason `never`: which of its requests no node can serve, as a
+  // text for its user. Empty if an idle node fits the task. Requires: the task is valid().
+  // Cost: O(nodes).
+  [[nodiscard]] std::string why_never(const task_request& task) const {
+    return detail::why_never(nodes_, task);
+  }
   // The nodes and what is left of each.
   [[nodiscard]] const node_table& nodes() const noexcept { return nodes_; }
   // The score that chooses among nodes.

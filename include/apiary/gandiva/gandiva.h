@@ -105,7 +105,7 @@ class gandiva {
   // The job has ended or is cancelled. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     detail::gandiva_job* const r = jobs_.find(job);
-    if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
+    if (r == nullptr) return absl::NotFoundError(detail::missing(job));
     if (r->phase == phase::queued) {
       queue_.leave(*r, now);
     } else {
@@ -121,7 +121,7 @@ class gandiva {
   [[nodiscard]] absl::Status report(job_id job, const pair_packing::sample& sample,
                                     time_ms /*now*/) {
     detail::gandiva_job* const r = jobs_.find(job);
-    if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
+    if (r == nullptr) return absl::NotFoundError(detail::missing(job));
     if (!r->runs()) return absl::FailedPreconditionError(name(job) + " does not run");
     if (sample.rate == 0 || sample.rate >> 53 != 0) {
       return absl::InvalidArgumentError(name(job) + ": a rate of " + std::to_string(sample.rate));

@@ -82,8 +82,7 @@ class hived_backend {
   absl::StatusOr<bool> start(const gang_request& r, std::vector<job_id>& stopped) {
     if (r.suggested != nullptr) {
       return absl::InvalidArgumentError(
-          "job " + std::to_string(r.job.value) +
-          ": suggested nodes are not supported for a gang that may wait");
+          detail::name_of(r.job) + ": suggested nodes are not supported for a gang that may wait");
     }
     APIARY_ASSIGN_OR_RETURN(const gang_plan plan, scheduler_.propose(r));
     if (plan.result == plan_result::wait) return false;

@@ -66,7 +66,7 @@ class time_sharing {
     const job_id job = r.job;
     APIARY_RETURN_IF_ERROR(detail::check_slice_weight(job, options.weight));
     if (jobs_.contains(job.value))
-      return absl::AlreadyExistsError("job " + std::to_string(job.value) + " exists already");
+      return absl::AlreadyExistsError(detail::name_of(job) + " exists already");
     ++round_;
     stopped_.clear();
     APIARY_ASSIGN_OR_RETURN(const bool runs, backend_.start(r, stopped_));
@@ -90,8 +90,7 @@ class time_sharing {
   absl::Status finish(job_id job, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     const auto found = jobs_.find(job.value);
-    if (found == jobs_.end())
-      return absl::NotFoundError("there is no job " + std::to_string(job.value));
+    if (found == jobs_.end()) return absl::NotFoundError(detail::missing(job));
     now_ = now;
     const record& r = found->second;
     if (r.phase == phase::runs) {

@@ -84,8 +84,7 @@ class time_sharing_queue {
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     const auto found = jobs_.find(job.value);
-    if (found == jobs_.end())
-      return absl::NotFoundError("there is no job " + std::to_string(job.value));
+    if (found == jobs_.end()) return absl::NotFoundError(detail::missing(job));
     now_ = now;
     record& r = found->second;
     if (r.where.empty()) {

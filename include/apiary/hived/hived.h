@@ -117,9 +117,9 @@ class hived {
   absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> position = std::nullopt);
 
   // Adds a gang that runs already, after a restart of the host. Tasks are in the order of the task
-  // groups; a task without leaves has ended. Returns whether the gang has cells of its tenant;
-  // otherwise (no cells are free, or the tenant no longer exists) it runs as opportunistic. The
-  // placement is accepted even against the leaf type or topology constraints of the request.
+  // groups; a task without leaves has ended. Returns false if a
+  // guaranteed gang came back as opportunistic: no cells are free, or its tenant no longer exists.
+  // The placement is accepted even against the leaf type or topology constraints of the request.
   //
   // A host should persist names (nodes, devices, tenants, leaf types, pinned cells), because ids
   // are positions in one configuration, and hived_queries::whole_cell_levels of each gang. If the

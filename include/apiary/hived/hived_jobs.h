@@ -71,7 +71,7 @@ class hived_jobs {
   // job that does not fit at all. kNotFound: no such tenant. kFailedPrecondition: the tenant has no
   // cells, and over_quota is off.
   [[nodiscard]] absl::StatusOr<bool> fits_cells(const job_request& r) {
-    const std::string name = "job " + std::to_string(r.job.value);
+    const std::string name = detail::name_of(r.job);
     if (r.gpus == 0) return absl::InvalidArgumentError(name + " requests 0 GPUs; the minimum is 1");
     if (r.priority < gang_request::opportunistic_priority ||
         r.priority > gang_request::max_priority) {

@@ -95,7 +95,7 @@ class hived_queue {
   // The job has ended or is cancelled. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms now) {
     const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
+    if (found == jobs_.end()) return absl::NotFoundError(detail::missing(job));
     if (found->second.phase == phase::wait) {
       leave(found->second, now);
     } else {

@@ -17,8 +17,8 @@ APIARY_NAMESPACE_BEGIN
 // A kind of task. Two tasks are of the same kind if they are equal except for memory.
 struct task_kind {
   std::uint32_t cpu_milli = 0;   // thousandths of a core
-  milli_gpu gpu_milli = 0;       // of each GPU
   std::uint32_t gpus = 0;        // 0: no GPU
+  milli_gpu gpu_milli = 0;       // of each GPU
   model_set models = any_model;  // GPU models that it accepts
   // The rank of the text that stated the GPU models: other words make another kind, as published.
   std::uint32_t spec = 0;

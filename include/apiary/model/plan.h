@@ -25,6 +25,23 @@ enum class wait_reason : std::uint8_t {
   undecided,      // the search used up its budget before it found an answer
 };
 
+// The reason as a clause for a user: "it would fit if all nodes and GPUs were healthy".
+[[nodiscard]] constexpr const char* wait_reason_text(wait_reason reason) noexcept {
+  switch (reason) {
+    case wait_reason::never:
+      return "it would not fit even if all that it may use were idle and healthy";
+    case wait_reason::busy:
+      return "running work uses what it needs";
+    case wait_reason::unhealthy:
+      return "it would fit if all nodes and GPUs were healthy";
+    case wait_reason::not_suggested:
+      return "it would fit, but not on the suggested nodes";
+    case wait_reason::undecided:
+      return "the search used up its budget before it found an answer";
+  }
+  return "";
+}
+
 // The decision about one task.
 struct task_plan {
   plan_result result = plan_result::wait;  // bind or wait

@@ -92,8 +92,7 @@ class philly_scheduler {
     const std::string job = name(r.job);
     if (!r.job.valid()) return absl::InvalidArgumentError("a job needs an id");
     if (r.tenant.value >= jobs_.tenants().size()) {
-      return absl::InvalidArgumentError(job + ": there is no tenant " +
-                                        std::to_string(r.tenant.value));
+      return absl::InvalidArgumentError(job + ": " + detail::missing(r.tenant));
     }
     if (r.gpus == 0 || r.gpus > total_gpus()) {
       return absl::InvalidArgumentError(job + " requests " + std::to_string(r.gpus) +
@@ -107,7 +106,7 @@ class philly_scheduler {
   // The job has ended, or its owner cancels it. kNotFound: there is no such job.
   [[nodiscard]] absl::Status finish(job_id job, time_ms /*now*/) {
     detail::philly_job* const r = jobs_.find(job);
-    if (r == nullptr) return absl::NotFoundError("there is no " + name(job));
+    if (r == nullptr) return absl::NotFoundError(detail::missing(job));
     jobs_.leave(*r);
     jobs_.erase(job);
     return absl::OkStatus();
@@ -115,6 +114,7 @@ class philly_scheduler {
   // The running job has failed. Returns whether it waits again. kNotFound: it does not run.
   [[nodiscard]] absl::StatusOr<bool> fail(job_id job, failure why, time_ms now) {
     detail::philly_job* const r = jobs_.find(job);
+    if (!job.valid()) return absl::NotFoundError(detail::missing(job));
     if (r == nullptr || !r->running) return absl::NotFoundError(name(job) + " does not run");
     jobs_.leave(*r);
     const bool again = why == failure::transient ||

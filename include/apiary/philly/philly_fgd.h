@@ -86,7 +86,8 @@ class gpu_sharing_pool {
     const std::optional<placement> where =
         task < first_reserved() ? tasks_.find(task) : std::nullopt;
     if (!where) {
-      return absl::NotFoundError("job " + std::to_string(task.value) + " does not run");
+      return absl::NotFoundError(task.valid() ? detail::name_of(task) + " does not run"
+                                              : detail::missing(task));
     }
     return change(where->node, [&] { return tasks_.finish(task); });
   }

@@ -59,8 +59,8 @@ struct workload {
     kinds.reserve(tasks.size());
     for (const named_task& task : tasks) {
       kinds.push_back({.cpu_milli = task.request.cpu_milli,
-                       .gpu_milli = task.request.gpu_milli,
                        .gpus = task.request.gpus,
+                       .gpu_milli = task.request.gpu_milli,
                        .models = task.request.models,
                        .spec = task.spec});
     }

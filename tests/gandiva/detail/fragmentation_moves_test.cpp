@@ -31,7 +31,7 @@ task_request part_of_gpu(milli_gpu milli) {
 }  // namespace
 
 TEST_CASE("two halves on two GPUs of a node go together where whole GPUs are asked for") {
-  const fragmentation metric(task_mix({{{.cpu_milli = 1000, .gpu_milli = 1000, .gpus = 1}, 1}}));
+  const fragmentation metric(task_mix({{{.cpu_milli = 1000, .gpus = 1, .gpu_milli = 1000}, 1}}));
   node_table nodes;
   nodes.add(two_gpus);
   std::vector<placed_task> tasks = {{part_of_gpu(500), {node_id(0), 1}},

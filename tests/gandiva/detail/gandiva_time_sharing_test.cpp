@@ -321,7 +321,7 @@ TEST_CASE("gandiva: a job moves where most is left of use to typical jobs") {
   for (const bool pairs : {false, true}) {
     gandiva_options options{
         .servers = {.gpus = {8, 8, 8}}, .quantum = 60, .migrates = true, .threshold = 7};
-    if (pairs) options.typical = task_mix({{{.gpu_milli = whole_gpu, .gpus = 2}, 1}});
+    if (pairs) options.typical = task_mix({{{.gpus = 2, .gpu_milli = whole_gpu}, 1}});
     wary_host host(options);
     for (std::uint32_t j = 0; j < 24; ++j) host.come(j, 1, 1);
     std::map<node_id, std::uint32_t> left;  // 1, 6 and 5 jobs stay
@@ -435,7 +435,7 @@ TEST_CASE("gandiva: random loads with everything on: every step legal, all work 
                             .idle_period = 1 + random.uniform(20)};
     if (seed % 2 == 1)
       options.typical = task_mix(
-          {{{.gpu_milli = whole_gpu, .gpus = 2}, 3}, {{.gpu_milli = whole_gpu, .gpus = 4}, 2}});
+          {{{.gpus = 2, .gpu_milli = whole_gpu}, 3}, {{.gpus = 4, .gpu_milli = whole_gpu}, 2}});
     options.servers.gpus.resize(2 + random.uniform(5));
     for (std::uint32_t& g : options.servers.gpus) g = 2 + random.uniform(6);
     job_list list = generate_jobs({.seed = seed,

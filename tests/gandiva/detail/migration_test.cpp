@@ -104,7 +104,7 @@ move_gains gains_of(const typical_jobs& typical) {
   if (typical.empty()) return {};
   std::vector<std::pair<task_kind, std::uint32_t>> kinds;
   for (const auto& [gpus, weight] : typical)
-    kinds.push_back({{.cpu_milli = 8000, .gpu_milli = whole_gpu, .gpus = gpus}, weight});
+    kinds.push_back({{.cpu_milli = 8000, .gpus = gpus, .gpu_milli = whole_gpu}, weight});
   return move_gains(fragmentation(task_mix(kinds)));
 }
 

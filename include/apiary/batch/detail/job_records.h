@@ -62,7 +62,7 @@ class job_records {
   // kNotFound: there is no such job.
   [[nodiscard]] absl::StatusOr<Record*> find(job_id job) {
     const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return absl::NotFoundError("there is no " + name(job));
+    if (found == jobs_.end()) return absl::NotFoundError(missing(job));
     return &found->second;
   }
   // Requires: there is such a job.

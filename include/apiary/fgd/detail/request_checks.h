@@ -5,6 +5,7 @@
 #include <apiary/container/bitset.h>
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/status.h>
 #include <apiary/model/node_table.h>
 #include <apiary/model/placement.h>
 #include <apiary/model/request.h>
@@ -12,14 +13,12 @@
 #include <absl/status/status.h>
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 APIARY_NAMESPACE_BEGIN
 namespace detail {
-
-// The job in messages.
-[[nodiscard]] inline std::string name_of(job_id job) { return absl::StrCat("job ", job.value); }
 
 // OK, or kInvalidArgument for a task that is not valid(); the message starts with `name`.
 [[nodiscard]] inline absl::Status check_task(const std::string& name, const task_request& task) {
@@ -61,13 +60,41 @@ namespace detail {
   return absl::OkStatus();
 }
 
+// Which request of a task no node can serve even if all nodes are idle and healthy; "" if one can.
+[[nodiscard]] inline std::string why_never(const node_table& nodes, const task_request& task) {
+  task_request gpus = task;
+  gpus.cpu_milli = gpus.memory_mib = 0;
+  resources most;
+  std::uint32_t most_gpus = 0;  // of an accepted model, on one node
+  bool fits_gpus = false;
+  for (const node_id n : nodes.ids()) {
+    const node_shape& node = nodes.shape(n);
+    if (node.fits(task)) return "";
+    most.cpu_milli = (std::max)(most.cpu_milli, node.host.cpu_milli);
+    most.memory_mib = (std::max)(most.memory_mib, node.host.memory_mib);
+    fits_gpus = fits_gpus || node.fits(gpus);
+    if ((task.models >> node.model & 1) != 0) most_gpus = (std::max)(most_gpus, node.gpus);
+  }
+  if (task.memory_mib > most.memory_mib)
+    return absl::StrCat("it requests ", task.memory_mib, " MiB of memory; a node has at most ",
+                        most.memory_mib);
+  if (task.cpu_milli > most.cpu_milli)
+    return absl::StrCat("it requests ", task.cpu_milli,
+                        " thousandths of a core; a node has at most ", most.cpu_milli);
+  if (!fits_gpus)
+    return absl::StrCat("it requests ", task.gpus, " GPUs",
+                        task.models == any_model ? "" : " of the models that it accepts",
+                        "; a node has at most ", most_gpus);
+  return "no node has all the CPU, memory and GPUs that it requests";
+}
+
 // kAlreadyExists: the job runs already.
 [[nodiscard]] inline absl::Status runs_already(job_id job) {
   return absl::AlreadyExistsError(absl::StrCat(name_of(job), " runs already"));
 }
 // kNotFound: the job does not run.
 [[nodiscard]] inline absl::Status does_not_run(job_id job) {
-  return absl::NotFoundError(absl::StrCat(name_of(job), " does not run"));
+  return absl::NotFoundError(job.valid() ? name_of(job) + " does not run" : missing(job));
 }
 // kNotFound: there is no such node.
 [[nodiscard]] inline absl::Status no_such_node(node_id n) {

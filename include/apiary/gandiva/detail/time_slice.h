@@ -4,6 +4,7 @@
 
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
+#include <apiary/core/status.h>
 #include <apiary/model/job.h>
 
 #include <absl/status/status.h>
@@ -45,7 +46,7 @@ struct sliced_job {
 [[nodiscard]] inline absl::Status check_slice_weight(job_id job, std::uint32_t weight) {
   if (weight > 0 && weight <= 1000) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("job ", job.value, " has weight ", weight, "; a weight is 1 to 1000"));
+      absl::StrCat(name_of(job), " has weight ", weight, "; a weight is 1 to 1000"));
 }
 // kInvalidArgument: a time before `last`, or one that is not below slice_end_of_time.
 [[nodiscard]] inline absl::Status check_slice_time(time_ms now, time_ms last) {

@@ -104,10 +104,18 @@ APIARY_INLINE task_needs needs_of(const topology_constraints& gang, std::uint32_
 }
 
 // "; without its anti-affinity it would fit"
-[[nodiscard]] inline std::string blame(std::span<const blocking_resource> blocking) {
+[[nodiscard]] inline std::string blame(std::span<const blocking_resource> blocking,
+                                       const topology_constraints& gang,
+                                       const std::string& level_name) {
   if (blocking.empty()) return "";
-  if (is_in(blocking, blocking_resource::gpus))
-    return "; counting only GPUs it would not fit either";
+  if (is_in(blocking, blocking_resource::gpus)) {
+    const bool leaders = std::any_of(gang.groups.begin(), gang.groups.end(),
+                                     [](const auto& g) { return g.leader != no_task_group; });
+    std::string kept = gang.required == any_level ? "" : " still in one " + level_name;
+    if (leaders) kept += kept.empty() ? " with its leaders" : " and with its leaders";
+    return "; counting only GPUs" + (kept.empty() ? kept : "," + kept + ",") +
+           " it would not fit either";
+  }
   constexpr const char* names[] = {"its memory request", "its CPU request", "its GPU models",
                                    "its slices", "its anti-affinity"};
   std::vector<std::string> words;
@@ -203,7 +211,8 @@ APIARY_INLINE std::string infeasibility_proof::text(
       things.erase((std::min)(things.find(' '), things.size()) - 1, 1);
     return "the gang needs capacity for " + std::to_string(w.needed) + " " + things + " in one " +
            level_name + "; " + cell + (cells.size() == 1 ? " has " : " has the most: ") +
-           std::to_string(w.needed - first.missing) + others + detail::blame(blocking);
+           std::to_string(w.needed - first.missing) + others +
+           detail::blame(blocking, gang, level_name);
   }
   std::string all = "no " + level_name + " holds all tasks at once; " + cell + " holds at most";
   for (const refusal& r : cells) {
@@ -218,7 +227,7 @@ APIARY_INLINE std::string infeasibility_proof::text(
   all += " tasks of task groups";
   for (std::size_t k = 0; k < groups.size(); ++k)
     all += (k == 0 ? " " : " + ") + std::to_string(groups[k]);
-  return all + others + detail::blame(blocking);
+  return all + others + detail::blame(blocking, gang, level_name);
 }
 
 APIARY_NAMESPACE_END

@@ -50,7 +50,7 @@ class hived_catalog {
 
   [[nodiscard]] const hived_layout& layout() const noexcept { return layout_; }
   // The name of a gang in error messages.
-  [[nodiscard]] static std::string name(job_id job) { return "gang " + std::to_string(job.value); }
+  [[nodiscard]] static std::string name(job_id job) { return name_of(job, "gang"); }
   [[nodiscard]] const std::string& name(leaf_type_id type) const noexcept {
     return types_[type.value];
   }
@@ -67,7 +67,7 @@ class hived_catalog {
   // kNotFound: the layout has no such tenant, chain and level, or leaf.
   [[nodiscard]] absl::Status exists(tenant_id tenant) const {
     if (tenant.value < layout_.tenants.size()) return absl::OkStatus();
-    return absl::NotFoundError("there is no tenant " + std::to_string(tenant.value));
+    return absl::NotFoundError(missing(tenant));
   }
   [[nodiscard]] absl::Status exists(chain_id chain, level_t level = 0) const {
     if (chain.value >= layout_.chains.size())
@@ -92,8 +92,7 @@ class hived_catalog {
     };
     if (!r.job.valid()) return absl::InvalidArgumentError("a gang needs a job id");
     if (r.tenant.value >= layout_.tenants.size() && (r.tenant.valid() || !runs)) {
-      return absl::NotFoundError(name(r.job) + ": there is no tenant " +
-                                 std::to_string(r.tenant.value));
+      return absl::NotFoundError(name(r.job) + ": " + missing(r.tenant));
     }
     if (r.priority < gang_request::opportunistic_priority ||
         r.priority > gang_request::max_priority)

@@ -287,7 +287,7 @@ APIARY_INLINE std::string hived::name(job_id job) { return detail::hived_catalog
 
 APIARY_INLINE absl::StatusOr<gang_slot> hived::existing(job_id job) const {
   const std::optional<gang_slot> slot = gangs().find(job);
-  if (!slot) return absl::NotFoundError("there is no " + name(job));
+  if (!slot) return absl::NotFoundError(detail::missing(job, "gang"));
   return *slot;
 }
 

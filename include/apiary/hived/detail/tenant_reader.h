@@ -11,6 +11,7 @@
 #include <apiary/hived/detail/name_index.h>
 #include <apiary/topology/uniform_tree.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -73,9 +74,7 @@ class hived_tenant_reader {
     std::string_view part = type.substr(0, dot);
     const auto found = cells_.chain_of_type.find(part);
     if (!found) {
-      faults_.add(path, type.empty() ? "is missing"
-                                     : "no physical cell is of type " + in_quotes(part) +
-                                           ", the first part of " + in_quotes(type));
+      faults_.add(path, type.empty() ? "is missing" : no_chain(part, type));
       return std::nullopt;
     }
     const chain_id chain(*found);
@@ -93,6 +92,23 @@ class hived_tenant_reader {
       --level;
     }
     return std::pair(chain, level);
+  }
+  // Says that no physical cell is of type `first`, with which the qualified type starts, and which
+  // qualified types end with it.
+  [[nodiscard]] std::string no_chain(std::string_view first, std::string_view type) const {
+    std::string text = "no physical cell is of type " + in_quotes(first);
+    if (first != type) text += ", the first name of " + in_quotes(type);
+    const char* separator = "; write ";
+    for (const chain_layout& chain : cells_.chains) {
+      const std::vector<std::string>& types = chain.level_types;
+      const auto at = std::find(types.begin(), types.end(), first);
+      if (first.empty() || at == types.end()) continue;
+      std::string qualified;
+      for (auto above = types.end(); --above != at;) qualified += *above + ".";
+      text += separator + in_quotes(qualified.append(type));
+      separator = " or ";
+    }
+    return text;
   }
   // Sets the owner of the pinned cell with this id, if there is one.
   void own_pinned(const std::string& path, const std::string& id, tenant_id tenant) {
