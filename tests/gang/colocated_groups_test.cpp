@@ -154,3 +154,39 @@ TEST_CASE("colocated_groups: those that differ in anything are not of one kind")
     CHECK(groups.at(0, rack).most == groups[0].tasks);
   }
 }
+
+TEST_CASE("colocated_groups: equal groups are merged, however many there are") {
+  rng random(51);
+  colocated_groups groups;
+  for (std::uint32_t round = 0; round < scaled(50U); ++round) {
+    topology_constraints gang;
+    for (std::uint32_t m = 0; m < 400; ++m)
+      gang.groups.push_back({.tasks = random.uniform(3),
+                             .gpus = random.uniform(4),
+                             .host = {random.uniform(8), random.uniform(8)}});
+    groups.assign(gang, node, block + 1);
+    std::vector<std::uint32_t> first;  // of each merged group
+    std::vector<std::uint32_t> tasks;
+    for (std::uint32_t m = 0; m < 400; ++m) {
+      if (gang.groups[m].tasks == 0) {
+        REQUIRE(groups.group_of(m) == no_task_group);
+        continue;
+      }
+      std::size_t u = 0;
+      while (u < first.size() && !(gang.groups[first[u]].gpus == gang.groups[m].gpus &&
+                                   gang.groups[first[u]].host == gang.groups[m].host))
+        ++u;
+      if (u == first.size()) {
+        first.push_back(m);
+        tasks.push_back(0);
+      }
+      tasks[u] += gang.groups[m].tasks;
+      REQUIRE(groups.group_of(m) == u);
+    }
+    REQUIRE(groups.size() == first.size());
+    for (std::size_t u = 0; u < first.size(); ++u) {
+      REQUIRE(groups[u].first_group == first[u]);
+      REQUIRE(groups[u].tasks == tasks[u]);
+    }
+  }
+}

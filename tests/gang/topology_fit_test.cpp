@@ -842,3 +842,54 @@ TEST_CASE("topology_fit: fewest nodes where a spread leaves GPUs of a node unuse
   CHECK(found.cell == 1);
   CHECK(found.portions.size() == 2);
 }
+
+TEST_CASE("topology_fit: many groups with CPU on an idle cluster are placed node after node") {
+  capacity_index<uniform_tree> capacities(uniform_tree{112, 7, 16, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) capacities.set(n, 8);
+  const std::vector<resources> hosts(capacities.num_nodes(), resources{96'000, 786'432});
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < 20; ++i)
+    gang.groups.push_back({.tasks = 1, .gpus = 1, .host = {1'000 + 100 * i, 0}});
+  topology_fit<uniform_tree> fit;
+  const auto found = fit(capacities, gang, hosts);
+  REQUIRE(found.verdict == fit_verdict::fits);
+  CHECK(found.portions.size() == 20);
+  CHECK(found.steps < 10'000);
+  // Node after node with CPU that is scarce: three tasks to a node.
+  std::vector<resources> scarce(capacities.num_nodes(), resources{6'500, 0});
+  const auto next = fit(capacities, gang, scarce);
+  REQUIRE(next.verdict == fit_verdict::fits);
+  std::vector<std::uint32_t> cpu(capacities.num_nodes(), 0);
+  for (const tasks_on_node& p : next.portions) cpu[p.node] += gang.groups[p.group].host.cpu_milli;
+  CHECK(*std::max_element(cpu.begin(), cpu.end()) <= 6'500);
+}
+
+TEST_CASE("topology_fit: counts of many groups are paid from the budget, and its end is no no") {
+  capacity_index<uniform_tree> capacities(uniform_tree{512, 16, 8}, 1, 8);
+  std::vector<resources> hosts;
+  for (std::uint32_t n = 0; n < capacities.num_nodes(); ++n) {
+    capacities.set(n, 8);
+    hosts.push_back({4'000 + n % 7 * 1'000, 0});
+  }
+  topology_constraints gang;
+  for (std::uint32_t i = 0; i < 300; ++i)
+    gang.groups.push_back({.tasks = 1, .gpus = 1 + i % 8, .host = {1'000 + i, 0}});
+  for (const level_t l : {level_t{1}, level_t{2}, any_level}) {
+    gang.required = l;
+    for (const std::uint64_t budget : {0U, 1U, 10U, 100U, 1'000U, 10'000U}) {
+      topology_fit<uniform_tree> fit(budget);
+      const auto found = fit(capacities, gang, hosts);
+      CHECK(found.steps <= budget);
+      if (found.verdict == fit_verdict::does_not_fit) CHECK(l != any_level);
+    }
+    topology_fit<uniform_tree> fit;
+    CHECK((fit(capacities, gang, hosts).verdict == fit_verdict::fits) == (l == any_level));
+  }
+  // 10,000 groups that differ, and the same without CPU.
+  gang.required = any_level;
+  gang.groups.clear();
+  for (std::uint32_t i = 0; i < 10'000; ++i)
+    gang.groups.push_back({.tasks = 1, .gpus = 1 + i % 8, .host = {1 + i % 5'000, 0}});
+  topology_fit<uniform_tree> fit;
+  CHECK(fit(capacities, gang).verdict == fit_verdict::fits);
+}

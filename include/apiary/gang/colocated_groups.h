@@ -23,7 +23,7 @@ APIARY_NAMESPACE_BEGIN
 // in their cells if and only if every cell has a multiple.)
 //
 // Requires: gang.valid().
-// Cost:     O(groups * (groups + levels)).
+// Cost:     O(groups * levels), with fractions of GPUs O(groups * (levels + fractions * log)).
 class colocated_groups {
  public:
   // Caps of needs, more than any node has, so that the sum over all tasks is below 2^64.
@@ -52,15 +52,18 @@ class colocated_groups {
     hosted_ = false;
     lowest_constraint_ = any_level;
     group_of_.assign(gang.groups.size(), no_task_group);
+    list_led(gang);
+    equal_groups_.assign(8, 0);
+    while (equal_groups_.size() < 2 * gang.groups.size())
+      equal_groups_.resize(2 * equal_groups_.size());
     for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
       const constrained_task_group& leader = gang.groups[m];
       if (leader.leader != no_task_group || leader.tasks == 0) continue;
       group u{m, leader.tasks, 0, 0, 0, any_level};
       limits_.resize(limits_.size() + heights_, limit{1, u.tasks});
-      for (const constrained_task_group& other : gang.groups) {
-        if (&other != &leader && other.leader != m) continue;
-        add(u, other);
-      }
+      add(u, leader);
+      for (std::uint32_t i = first_led_[m]; i != no_task_group; i = next_led_[i])
+        add(u, gang.groups[i]);
       tighten_limits();
       group_of_[m] = static_cast<std::uint32_t>(join(u));
       if (group_of_[m] < groups_.size()) continue;
@@ -138,21 +141,49 @@ class colocated_groups {
   static std::uint32_t common_multiple(std::uint32_t a, std::uint32_t b) noexcept {
     return a / common_divisor(a, b) * b;
   }
+  // Lists the groups that each group leads.
+  void list_led(const topology_constraints& gang) {
+    first_led_.assign(gang.groups.size(), no_task_group);
+    next_led_.assign(gang.groups.size(), no_task_group);
+    for (auto m = static_cast<std::uint32_t>(gang.groups.size()); m-- > 0;) {
+      const std::uint32_t leader = gang.groups[m].leader;
+      if (leader == no_task_group) continue;
+      next_led_[m] = first_led_[leader];
+      first_led_[leader] = m;
+    }
+  }
+  [[nodiscard]] static std::uint64_t hash_of(const group& u) noexcept {
+    std::uint64_t hash = u.models;
+    const auto mix = [&](std::uint64_t value) {
+      hash = (hash ^ value) * 0x9e3779b97f4a7c15U;
+      hash ^= hash >> 29;
+    };
+    mix(u.gpus);
+    mix(u.cpu_milli);
+    mix(u.memory_mib);
+    for (const milli_gpu fraction : u.fractions) mix(fraction);
+    return hash;
+  }
   // Merges the new group into an equal one without constraints. Returns its index, or size().
   std::size_t join(const group& u) {
     if (u.constrained != any_level) return groups_.size();
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (std::uint64_t at = hash_of(u);; ++at) {
+      std::uint32_t& known = equal_groups_[at & (equal_groups_.size() - 1)];
+      if (known == 0) {
+        known = static_cast<std::uint32_t>(groups_.size() + 1);
+        return groups_.size();
+      }
+      const std::size_t i = known - 1;
       group& other = groups_[i];
-      if (other.constrained != any_level || other.gpus != u.gpus ||
-          other.cpu_milli != u.cpu_milli || other.memory_mib != u.memory_mib ||
-          other.fractions != u.fractions || other.models != u.models)
+      if (other.gpus != u.gpus || other.cpu_milli != u.cpu_milli ||
+          other.memory_mib != u.memory_mib || other.fractions != u.fractions ||
+          other.models != u.models)
         continue;
       other.tasks += u.tasks;
       for (std::size_t h = 0; h < heights_; ++h) limits_[i * heights_ + h].most = other.tasks;
       limits_.resize(groups_.size() * heights_);
       return i;
     }
-    return groups_.size();
   }
   // A step is a multiple of each lower step; a cell may hold no more tasks than the cell above.
   void tighten_limits() {
@@ -168,8 +199,11 @@ class colocated_groups {
   level_t node_level_ = 0;
   std::size_t heights_ = 0;
   std::vector<group> groups_;
-  std::vector<std::uint32_t> group_of_;  // of each task group
-  std::vector<limit> limits_;            // by group, then by level from the nodes up
+  std::vector<std::uint32_t> group_of_;      // of each task group
+  std::vector<std::uint32_t> first_led_;     // the first group that a group leads
+  std::vector<std::uint32_t> next_led_;      // the next group with the same leader
+  std::vector<std::uint32_t> equal_groups_;  // hash table: 1 + index, of groups without constraints
+  std::vector<limit> limits_;                // by group, then by level from the nodes up
   bool hosted_ = false;
   level_t lowest_constraint_ = any_level;
 };

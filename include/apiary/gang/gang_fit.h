@@ -3,6 +3,7 @@
 #pragma once
 
 #include <apiary/core/config.h>
+#include <apiary/core/sort.h>
 #include <apiary/gang/detail/bin_packing_search.h>
 #include <apiary/gang/detail/node_knapsack.h>
 #include <apiary/gang/detail/step_budget.h>
@@ -11,6 +12,7 @@
 #include <apiary/model/request.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,9 +37,9 @@ APIARY_NAMESPACE_BEGIN
 // Model:    divisible sizes: Coffman, Garey, Johnson, "Bin packing with divisible item sizes" (J.
 //           of Complexity 1987). Bounds: Fekete, Schepers, dual feasible functions (2001).
 // Requires: task sizes from 1 to 64, at most 64 free GPUs on a node, fewer than 2^32 tasks.
-// Cost:     O(groups * (groups + classes) + nodes used), whatever the number of tasks, if the first
-//           order succeeds or a count refuses the gang (64 times that for a count); otherwise
-//           bin_packing_search on top.
+// Cost:     O(groups * (log groups + classes) + sizes * (groups + classes) + nodes used), whatever
+//           the number of tasks, if the first order succeeds or a count refuses the gang; otherwise
+//           the budget on top. Memory: O(groups + classes + nodes used), 60 bytes a step at most.
 class gang_fit {
  public:
   // The most GPUs of a node.
@@ -126,9 +128,9 @@ class gang_fit {
       APIARY_ASSERT(groups[m].gpus >= 1 && groups[m].gpus <= max_gpus);
       if (groups[m].tasks == 0) continue;
       groups_.push_back({groups[m].gpus, groups[m].tasks, m});
-      for (std::size_t i = groups_.size() - 1; i > 0 && groups_[i - 1].gpus < groups_[i].gpus; --i)
-        std::swap(groups_[i - 1], groups_[i]);
     }
+    detail::merge_sort(groups_,
+                       [](const sized_group& a, const sized_group& b) { return a.gpus > b.gpus; });
   }
   void unpack(std::span<const node_class> classes) {
     node_sets_.clear();
@@ -171,22 +173,30 @@ class gang_fit {
   }
   // Places the groups from first_group on, on what is left.
   bool pack_rest(std::size_t first_group) {
+    std::size_t first = untouched_;  // no set in use before this one holds a task of the size
     for (std::size_t g = first_group; g < groups_.size(); ++g) {
       std::uint32_t tasks = groups_[g].tasks;
       const std::size_t end = node_sets_.size();
-      for (std::size_t p = untouched_; p < end && tasks > 0; ++p)
-        tasks = fill(p, groups_[g], tasks);
+      if (g > first_group && groups_[g].gpus != groups_[g - 1].gpus) first = untouched_;
+      while (first < end &&
+             (node_sets_[first].nodes == 0 || node_sets_[first].left < groups_[g].gpus))
+        ++first;
+      for (std::size_t p = first; p < end && tasks > 0; ++p) tasks = fill(p, groups_[g], tasks);
       for (std::size_t p = 0; p < untouched_ && tasks > 0; ++p) tasks = fill(p, groups_[g], tasks);
       if (tasks > 0) return false;
     }
     return true;
   }
+  // Best fit. A step is a look at 64 sets of nodes.
   bool pack_tightest(std::span<const node_class> classes) {
     unpack(classes);
+    std::uint64_t looks = 64 * budget_ + 10'000;
     for (const sized_group& group : groups_) {
       std::uint32_t tasks = group.tasks;
       while (tasks > 0) {
         std::size_t best = node_sets_.size();
+        if (looks < best) return false;
+        looks -= best;
         const auto consider = [&](std::size_t p) {
           const node_set& at = node_sets_[p];
           if (at.nodes > 0 && at.left >= group.gpus &&
@@ -203,9 +213,11 @@ class gang_fit {
   }
   [[nodiscard]] std::optional<gpu_shortage> find_shortage(
       std::span<const node_class> classes) const {
+    std::array<std::uint64_t, max_gpus + 1> tasks{};  // of each size
+    for (const sized_group& g : groups_) tasks[g.gpus] += g.tasks;
     for (std::uint32_t t = 1; t <= groups_.front().gpus; ++t) {
       gpu_shortage s{t, 0, 0};
-      for (const sized_group& g : groups_) s.needed += std::uint64_t{g.tasks} * (g.gpus / t);
+      for (std::uint32_t g = t; g <= groups_.front().gpus; ++g) s.needed += tasks[g] * (g / t);
       for (const node_class& c : classes) s.present += std::uint64_t{c.nodes} * (c.free / t);
       if (s.present < s.needed) return s;
     }

@@ -10,6 +10,7 @@
 #include <apiary/gang/detail/candidate_cells.h>
 #include <apiary/gang/detail/cell_weighings.h>
 #include <apiary/gang/detail/fill_children.h>
+#include <apiary/gang/detail/fill_nodes.h>
 #include <apiary/gang/detail/greedy_by_group.h>
 #include <apiary/gang/detail/pareto_search.h>
 #include <apiary/gang/detail/portions.h>
@@ -41,7 +42,8 @@ APIARY_NAMESPACE_BEGIN
 //           empty if they do not count.
 // Cost:     without constraints O(cells of the level * sizes) and gang_fit in the cell. One group
 //           under constraints: O(cells of the lowest constrained level); with CPU or memory
-//           O(nodes). Each cell that is tried adds O(log cells).
+//           O(nodes). More than four groups count against the budget. Each cell that is tried adds
+//           O(log cells). Memory: O(nodes + groups), and at most 64 bytes a step.
 // Example:  examples/three_placements.cpp
 template <CellTree Tree>
 class topology_fit {
@@ -133,10 +135,13 @@ class topology_fit {
     open_.clear();
     if (l == capacities_->node_level()) {
       if (find_node()) return fit_verdict::fits;
+      if (left(limit_) == 0 && !open_.empty()) return fit_verdict::budget_ended;
     } else {
       if (!sizes_.constrained && sizes_.largest > capacities_->max_free())
         return fit_verdict::does_not_fit;
-      cells_.assign(*capacities_, groups_, sizes_, hosts_, l, objective_);
+      detail::step_budget counts(left(limit_) / 4);
+      cells_.assign(*capacities_, groups_, sizes_, hosts_, l, objective_, counts);
+      pay(counts.steps());
       const std::uint64_t end = steps_ + left(limit_) / 4;
       while (!cells_.empty()) {
         open_cell at{cells_.next()};
@@ -194,8 +199,14 @@ class topology_fit {
       return true;
     }
     for (std::uint32_t n = 0;
-         n < capacities_->num_nodes() && allowed && last_ && sizes_.constrained; ++n)
+         n < capacities_->num_nodes() && allowed && last_ && sizes_.constrained; ++n) {
+      if (n % 16 == 0) pay(groups_.size() / 8);
       if (each_fits_alone(n)) open_.push_back({n, true});
+      if (left(limit_) == 0 && groups_.size() >= 8) {
+        open_.push_back({n, true});  // the others are not known
+        break;
+      }
+    }
     return false;
   }
   [[nodiscard]] bool each_fits_alone(std::uint32_t n) const {
@@ -212,7 +223,7 @@ class topology_fit {
     cell_ = at.cell;
     if (!sizes_.constrained) return pack(l, at, (std::min)(left(end), few_steps));
     if (groups_.size() > 1) return place_greedily(l, end);
-    cells_.count(0).place(0, l, cell_, groups_[0].tasks, objective_, portions_);
+    cells_.count().place(0, l, cell_, groups_[0].tasks, objective_, portions_);
     return fit_verdict::fits;
   }
   fit_verdict place_greedily(level_t l, std::uint64_t end) {
@@ -222,7 +233,15 @@ class topology_fit {
         capacities_->tree(), capacities_->node_level(), groups_);
     for (const std::vector<std::uint32_t>& order : orders_) {
       const std::uint64_t looks = std::uint64_t{nodes.size()} * groups_.size();
-      if (looks > left(end)) break;
+      if (looks > left(end)) {
+        if (&order != &orders_.front()) break;
+        detail::step_budget steps(left(end));
+        const bool fits = fill_nodes_(*capacities_, groups_, hosts_, order, objective_, l, cell_,
+                                      steps, portions_);
+        pay(steps.steps());
+        if (fits) return fit_verdict::fits;
+        break;
+      }
       steps_ += looks;
       nodes_.clear();
       for (const cell_id n : nodes) nodes_.push_back(left_of(n.value));
@@ -315,6 +334,7 @@ class topology_fit {
   std::vector<open_cell> open_;
   std::vector<std::vector<std::uint32_t>> orders_;  // of groups
   std::vector<detail::node_capacity_left> nodes_;   // of a cell
+  detail::fill_nodes<Tree> fill_nodes_;
   std::vector<gang_fit::node_class> classes_;
   std::vector<std::uint32_t> next_;  // of each number of free GPUs, where to look for a node
   detail::pareto_search<Tree> fronts_;

@@ -62,7 +62,8 @@ TEST_CASE("candidate_cells: none that holds the gang is left out, and the best c
     candidate_cells<ragged_tree> cells;
     for (level_t l = rack; l <= capacities.top(); ++l) {
       for (const auto objective : {gang_objective::whole_cells, gang_objective::fewest_nodes}) {
-        cells.assign(capacities, groups, sizes, world.hosts, l, objective);
+        step_budget steps(1'000'000);
+        cells.assign(capacities, groups, sizes, world.hosts, l, objective, steps);
         std::set<std::uint32_t> listed;
         std::vector<std::vector<std::uint64_t>> order;
         while (!cells.empty()) {

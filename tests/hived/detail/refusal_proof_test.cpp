@@ -137,7 +137,7 @@ TEST_CASE("`never` counts all cells, `busy` the cells that the gang may get") {
   CHECK(still.wait.proof == busy.wait.proof);
 }
 
-TEST_CASE("what no weight refuses is listed, by the task groups that were asked for") {
+TEST_CASE("what no count of slots refuses is weighed, by the task groups that were asked for") {
   hived_config config;
   config.cell_types = {{"NODE", "GPU", 4, true}, {"RACK", "NODE", 3}};
   config.physical_cells = {
@@ -151,10 +151,12 @@ TEST_CASE("what no weight refuses is listed, by the task groups that were asked 
   CHECK(!a.wait.shortage);
   const infeasibility_proof& why = *a.wait.why();
   CHECK(why.groups == std::vector<std::uint32_t>{0, 1, 3});
-  CHECK(why.weighings.empty());
-  CHECK(why.cells[0].weighing == infeasibility_proof::listed);
-  CHECK(why.cells[0].counts.size() % 3 == 0);
-  CHECK(why.text(constraints_of(a.request), "cluster").find("holds at most") != std::string::npos);
+  // A node holds one of 3, one of 4 or two of 2 GPUs.
+  REQUIRE(why.weighings == std::vector<infeasibility_proof::weighing>{{{2, 2, 1}, 7}});
+  CHECK(why.cells[0].weighing == 0);
+  CHECK(why.cells[0].most == 6);
+  CHECK(why.text(constraints_of(a.request), "cluster") ==
+        "the gang needs capacity for 7 units of weight in one cluster; the cluster has 6");
 }
 
 TEST_CASE("a preempting gang whose leaves became bad may use its own claims again") {

@@ -7,15 +7,17 @@
 #include <apiary/core/config.h>
 #include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/detail/capacity_count.h>
-#include <apiary/gang/detail/fill_children.h>
+#include <apiary/gang/detail/step_budget.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,7 +32,7 @@ struct group_sizes {
   std::uint64_t cpu_milli = 0;
   std::uint64_t memory_mib = 0;
   bool constrained = false;  // more than GPUs count
-  bool dividing = false;     // the sizes divide one another
+  bool dividing = false;     // the sizes divide one another, and none exceeds 64
 
   void assign(const colocated_groups& groups, bool with_hosts) {
     *this = {};
@@ -47,11 +49,23 @@ struct group_sizes {
     }
     constrained =
         groups.lowest_constraint() != any_level || without_gpus || (groups.hosted() && with_hosts);
-    dividing = true;
+    std::uint64_t present = 0;  // bit s-1: a task has s GPUs
+    dividing = largest <= 64 && !without_gpus;
     for (const task_group& a : sizes)
-      for (const task_group& b : sizes)
-        dividing =
-            dividing && a.gpus > 0 && b.gpus > 0 && (a.gpus % b.gpus == 0 || b.gpus % a.gpus == 0);
+      if (dividing) present |= std::uint64_t{1} << (a.gpus - 1);
+    std::uint32_t before = 1;
+    for (std::uint32_t s = 1; s <= 64 && dividing; ++s) {
+      if ((present >> (s - 1) & 1) == 0) continue;
+      dividing = s % before == 0;
+      before = s;
+    }
+  }
+  // The tasks of each size of at most 64 GPUs.
+  [[nodiscard]] std::array<std::uint64_t, 65> tasks_by_gpus() const noexcept {
+    std::array<std::uint64_t, 65> tasks{};
+    for (const task_group& m : sizes)
+      if (m.gpus <= 64) tasks[m.gpus] += m.tasks;
+    return tasks;
   }
   // Whether a node has CPU and memory for the whole gang.
   [[nodiscard]] bool fit_host(std::span<const resources> hosts, std::uint32_t node) const noexcept {
@@ -64,31 +78,37 @@ struct group_sizes {
 // of a gang and, under constraints, capacity for each group alone. They come in the order of the
 // objective: fewest free GPUs first, or fewest nodes for the gang, the emptiest nodes first.
 // Cost:     assign O(cells of the level * sizes), under constraints also capacity_count for each
-//           group; next O(log cells).
+//           group: four groups are free, and a step pays for 32 cells or nodes of another one. If
+//           the steps end, the other groups refuse no cell. next O(log cells). Memory: O(nodes).
 template <CellTree Tree>
 class candidate_cells {
  public:
   // Finds the cells of level l. Requires: the arguments do not change while cells are asked for.
   void assign(const capacity_index<Tree>& capacities, const colocated_groups& groups,
               const group_sizes& sizes, std::span<const resources> hosts, level_t l,
-              gang_objective objective) {
+              gang_objective objective, step_budget& steps) {
     APIARY_ASSERT(l > capacities.node_level());
     possible_.assign(capacities.num_cells(l), 1);
+    const std::array<std::uint64_t, 65> tasks = sizes.tasks_by_gpus();
     for (std::uint32_t t = 1; t <= sizes.largest && t <= capacities.max_free(); ++t) {
-      const auto same = [&](const task_group& m) { return m.gpus == t; };
-      if (sizes.dividing && std::none_of(sizes.sizes.begin(), sizes.sizes.end(), same)) continue;
+      if (sizes.dividing && tasks[t] == 0) continue;
       std::uint64_t needed = 0;
-      for (const task_group& m : sizes.sizes) needed += std::uint64_t{m.tasks} * (m.gpus / t);
+      for (std::uint32_t gpus = t; gpus <= 64 && gpus <= sizes.largest; ++gpus)
+        needed += tasks[gpus] * (gpus / t);
       const std::span<const std::uint32_t> slots = capacities.slots(l, t);
       for (std::size_t c = 0; c < slots.size(); ++c)
         possible_[c] = static_cast<unsigned char>(possible_[c] & (slots[c] >= needed ? 1 : 0));
     }
-    counts_.clear();
+    count_.emplace(capacities, groups, hosts);
     for (std::size_t u = 0; sizes.constrained && u < groups.size(); ++u) {
-      counts_.emplace_back(capacities, groups, hosts);
-      const std::span<const std::uint32_t> capacity = counts_[u].count(u, l);
-      for (std::size_t c = 0; c < capacity.size(); ++c)
+      if (u >= 4 && !steps.pay(count_->cells_to_count(u, l) / 32 + 1)) break;
+      const std::span<const std::uint32_t> capacity = count_->count(u, l);
+      bool any = false;
+      for (std::size_t c = 0; c < capacity.size(); ++c) {
         if (capacity[c] < groups[u].tasks) possible_[c] = 0;
+        any = any || possible_[c] != 0;
+      }
+      if (!any) break;
     }
     heap_.clear();
     for (std::uint32_t c = 0; c < possible_.size(); ++c)
@@ -106,10 +126,8 @@ class candidate_cells {
   }
   // Removes and returns the best cell that is left, the first of equals. Requires: !empty().
   std::uint32_t next() { return keyed_number::pop(heap_).number; }
-  // The capacity for group u. Requires: the gang has constraints.
-  [[nodiscard]] const capacity_count<Tree>& count(std::size_t u) const noexcept {
-    return counts_[u];
-  }
+  // The capacity for a gang of one group. Requires: the gang has constraints.
+  [[nodiscard]] const capacity_count<Tree>& count() const noexcept { return *count_; }
 
  private:
   [[nodiscard]] static std::uint64_t rank(const capacity_index<Tree>& capacities,
@@ -133,8 +151,8 @@ class candidate_cells {
   }
 
   std::vector<unsigned char> possible_;
-  std::vector<capacity_count<Tree>> counts_;  // of each group
-  std::vector<keyed_number> heap_;            // cells by their rank
+  std::optional<capacity_count<Tree>> count_;  // of the last group
+  std::vector<keyed_number> heap_;             // cells by their rank
 };
 
 }  // namespace detail

@@ -35,6 +35,14 @@ class capacity_count {
                  std::span<const resources> hosts) noexcept
       : capacities_(&capacities), groups_(&groups), hosts_(hosts) {}
 
+  // How many cells or nodes count(u, l) looks at.
+  [[nodiscard]] std::uint64_t cells_to_count(std::size_t u, level_t l) const noexcept {
+    const level_t node_level = capacities_->node_level();
+    if (by_node(u)) return capacities_->num_nodes();
+    const level_t lowest = (std::min)((*groups_)[u].constrained, l);
+    if (lowest > node_level || l == node_level) return capacities_->num_cells(lowest);
+    return capacities_->num_cells(lowest + 1) * (std::uint64_t{capacities_->max_free()} + 1);
+  }
   // The capacity of each cell of level l for tasks of group u.
   std::span<const std::uint32_t> count(std::size_t u, level_t l) {
     const level_t node_level = capacities_->node_level();
@@ -158,10 +166,11 @@ class capacity_count {
     const colocated_groups::group& group = (*groups_)[u];
     std::uint64_t n = group.tasks;
     if (group.gpus > 0) n = (std::min<std::uint64_t>)(n, capacities_->free(node) / group.gpus);
-    if (!hosts_.empty() && group.cpu_milli > 0)
-      n = (std::min)(n, hosts_[node].cpu_milli / group.cpu_milli);
-    if (!hosts_.empty() && group.memory_mib > 0)
-      n = (std::min)(n, hosts_[node].memory_mib / group.memory_mib);
+    // Most nodes are not short of CPU and memory; a product takes less time than a quotient.
+    if (!hosts_.empty() && n * group.cpu_milli > hosts_[node].cpu_milli)
+      n = hosts_[node].cpu_milli / group.cpu_milli;
+    if (!hosts_.empty() && n * group.memory_mib > hosts_[node].memory_mib)
+      n = hosts_[node].memory_mib / group.memory_mib;
     return groups_->bound(u, capacities_->node_level(), n);
   }
   // The largest weight on a node with 0, 1, ... free GPUs: a knapsack.

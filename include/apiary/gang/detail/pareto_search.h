@@ -34,13 +34,15 @@ namespace detail {
 // The number of vectors can grow exponentially with the groups (vector packing, NP-hard). With
 // `beam`, only that many vectors of each sum are kept, those with the most GPUs; then a placement
 // that is found is valid, but not every one is found.
-// Cost:     at most `budget` comparisons of two vectors and looks at a node, and about as many
-//           numbers in memory; besides, O(log) for each look and O(nodes of the cell * log).
+// Cost:     at most `budget` comparisons of 64 counts of two vectors and looks at a node, and about
+//           as many numbers in memory, at most 64 bytes a step; besides, O(log) for each look and
+//           O(nodes of the cell * log). With more than max_groups groups the budget ends at once.
 template <CellTree Tree>
 class pareto_search {
  public:
   using counts = pareto_front::counts;
   static constexpr std::size_t all = ~std::size_t{0};
+  static constexpr std::size_t max_groups = 512;
   // Begins a search over these arguments, which must not change.
   void begin(const capacity_index<Tree>& capacities, const colocated_groups& groups,
              std::span<const resources> hosts) {
@@ -66,6 +68,7 @@ class pareto_search {
     cells_.clear();
     level_ = l;
     cell_ = c;
+    if (groups_->size() > max_groups) return false;
     front_ = build(l, c);
     return !steps_.ended();
   }
@@ -97,9 +100,14 @@ class pareto_search {
   [[nodiscard]] const pareto_front& front_of(level_t l, std::size_t i) const noexcept {
     return l == capacities_->node_level() ? nodes_[i] : cells_[i].front;
   }
+  // Pays for comparisons of two vectors.
+  bool pay(std::uint64_t comparisons) noexcept {
+    return steps_.pay(comparisons * (1 + width() / 64));
+  }
   std::size_t build(level_t l, std::uint32_t c) {
     if (l == capacities_->node_level()) return build_node(c);
     const level_t below = level_below(*groups_, l, capacities_->node_level());
+    if (!steps_.pay(capacities_->inside(l, c, below).size() / 16)) return 0;
     std::vector<child> children;
     for (const cell_id i : capacities_->inside(l, c, below)) children.push_back({0, i.value});
     if (below == capacities_->node_level()) {
@@ -125,7 +133,7 @@ class pareto_search {
       if (below != capacities_->node_level()) p.front = build(below, p.cell);
       if (steps_.ended()) return 0;
       pareto_front next = add(sum, front_of(below, p.front), most);
-      if (steps_.ended() || !steps_.pay(next.size() * sum.size())) return 0;
+      if (steps_.ended() || !pay(next.size() * sum.size())) return 0;
       if (sum.covers(next)) {
         if (below == capacities_->node_level()) useless = p.front;
         continue;
@@ -141,7 +149,7 @@ class pareto_search {
     std::vector<std::uint32_t> bounded(width());
     for (std::size_t i = 0; i < sum.size(); ++i) {
       for (std::size_t u = 0; u < width(); ++u) bounded[u] = groups_->bound(u, l, sum[i][u]);
-      if (!steps_.pay(cell.front.size() + 1)) return 0;
+      if (!pay(cell.front.size() + 1)) return 0;
       cell.front.add(bounded);
     }
     cell.front.sort();
@@ -158,7 +166,7 @@ class pareto_search {
           const std::uint64_t both = std::uint64_t{a[i][u]} + b[j][u];
           vector_[u] = static_cast<std::uint32_t>((std::min<std::uint64_t>)(both, most[u]));
         }
-        if (!steps_.pay(sums.size() + 1)) return sums;
+        if (!pay(sums.size() + 1)) return sums;
         sums.add(vector_);
       }
     }
@@ -185,7 +193,7 @@ class pareto_search {
   }
   void fill_node(pareto_front& front, std::size_t u, const node_left& left) {
     if (u == width()) {
-      if (steps_.pay(front.size() + 1)) front.add(vector_);
+      if (pay(front.size() + 1)) front.add(vector_);
       return;
     }
     const colocated_groups::group& group = (*groups_)[u];

@@ -34,7 +34,7 @@ inline void sort_portions(std::vector<tasks_on_node>& portions) {
 // Turns portions of co-located groups into portions of task groups: the tasks of merged task groups
 // follow one after another, each in the order of the nodes, together with the tasks that they lead.
 // Requires: the portions name co-located groups of `gang` and contain every task once.
-// Cost:     O(portions * (log portions + groups)).
+// Cost:     O(portions * log portions + groups), and O(portions * groups) if a group has a leader.
 inline void portions_of_task_groups(const topology_constraints& gang,
                                     const colocated_groups& groups,
                                     std::vector<tasks_on_node>& portions,
@@ -42,9 +42,11 @@ inline void portions_of_task_groups(const topology_constraints& gang,
   sort_portions(portions);
   scratch.swap(portions);
   portions.clear();
+  bool led = false;
+  for (const constrained_task_group& m : gang.groups) led = led || m.leader != no_task_group;
   const auto put = [&](std::uint32_t node, std::uint32_t leader, std::uint32_t n) {
     portions.push_back({node, leader, n});
-    for (std::uint32_t m = 0; m < gang.groups.size(); ++m) {
+    for (std::uint32_t m = 0; led && m < gang.groups.size(); ++m) {
       if (gang.groups[m].leader != leader || gang.groups[m].tasks == 0) continue;
       portions.push_back({node, m, n * (gang.groups[m].tasks / gang.groups[leader].tasks)});
     }

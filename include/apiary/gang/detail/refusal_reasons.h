@@ -13,6 +13,7 @@
 #include <apiary/model/resources.h>
 #include <apiary/topology/tree.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,8 +29,8 @@ struct weighed_cells {
   std::vector<std::uint64_t> most;
 };
 
-// Weighings that count the tasks of each group, then slots of each size, the largest first, then
-// those of the search.
+// Weighings that refuse a cell: they count the tasks of each group, then slots of each size, the
+// largest first, then come those of the search.
 template <CellTree Tree>
 [[nodiscard]] std::vector<weighed_cells> weigh_cells(const capacity_index<Tree>& capacities,
                                                      const colocated_groups& groups,
@@ -41,7 +42,10 @@ template <CellTree Tree>
     infeasibility_proof::weighing what{weights, 0};
     for (std::size_t u = 0; u < groups.size(); ++u)
       what.needed += std::uint64_t{weights[u]} * groups[u].tasks;
-    all.push_back({std::move(what), count.max_weights(weights, l)});
+    std::vector<std::uint64_t> most = count.max_weights(weights, l);
+    const auto refuses = [&](std::uint64_t m) { return m < what.needed; };
+    if (std::any_of(most.begin(), most.end(), refuses))
+      all.push_back({std::move(what), std::move(most)});
   };
   std::vector<std::uint32_t> weights(groups.size());
   for (std::size_t u = 0; u < groups.size(); ++u) {

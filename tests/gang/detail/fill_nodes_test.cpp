@@ -1,0 +1,101 @@
+// apiary/tests/gang/detail/fill_nodes_test.cpp - node after node: a placement that is found is valid.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/rng.h>
+#include <apiary/gang/colocated_groups.h>
+#include <apiary/gang/detail/fill_nodes.h>
+#include <apiary/gang/detail/step_budget.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary::detail;
+using apiary_test::scaled;
+
+TEST_CASE("fill_nodes: all tasks are placed within GPUs, CPU, memory and the limits of a node") {
+  rng random(41);
+  fill_nodes<uniform_tree> fill;
+  std::uint32_t placed = 0;
+  std::uint32_t refused = 0;
+  for (std::uint32_t round = 0; round < scaled(5'000U); ++round) {
+    capacity_index<uniform_tree> capacities(uniform_tree{3, 4, 8}, 1, 8);
+    std::vector<resources> hosts;
+    for (std::uint32_t n = 0; n < 12; ++n) {
+      capacities.set(n, random.uniform(9));
+      hosts.push_back({random.uniform(20), random.uniform(20)});
+    }
+    const bool hosted = random.uniform(2) == 0;
+    topology_constraints gang;
+    for (std::uint32_t m = 1 + random.uniform(4); m > 0; --m) {
+      constrained_task_group& group = gang.groups.emplace_back();
+      group.gpus = random.uniform(5);
+      group.tasks = 1 + random.uniform(6);
+      group.host = {random.uniform(4), random.uniform(4)};
+      if (random.uniform(4) == 0) group.spread = {{1, 1 + random.uniform(3)}};
+      if (random.uniform(4) == 0 && group.tasks % 2 == 0) group.slices = {{1, 2}};
+    }
+    colocated_groups groups;
+    groups.assign(gang, 1, capacities.top());
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t u = 0; u < groups.size(); ++u) order.push_back(u);
+    step_budget steps(random.uniform(3) == 0 ? random.uniform(20) : 1'000);
+    const std::uint32_t rack = random.uniform(3);
+    std::vector<tasks_on_node> to{{99, 99, 99}};
+    const auto objective =
+        random.uniform(2) == 0 ? gang_objective::whole_cells : gang_objective::fewest_nodes;
+    if (!fill(capacities, groups, hosted ? hosts : std::vector<resources>{}, order, objective, 2,
+              rack, steps, to)) {
+      REQUIRE(to.size() == 1);
+      ++refused;
+      continue;
+    }
+    ++placed;
+    REQUIRE_FALSE(steps.ended());
+    std::vector<std::uint64_t> tasks(groups.size(), 0);
+    std::array<std::array<std::uint64_t, 3>, 12> taken{};
+    for (std::size_t i = 1; i < to.size(); ++i) {
+      const tasks_on_node& p = to[i];
+      REQUIRE(p.node / 4 == rack);
+      REQUIRE(groups.bound(p.group, 1, p.tasks) == p.tasks);
+      tasks[p.group] += p.tasks;
+      taken[p.node][0] += std::uint64_t{p.tasks} * groups[p.group].gpus;
+      taken[p.node][1] += p.tasks * groups[p.group].cpu_milli;
+      taken[p.node][2] += p.tasks * groups[p.group].memory_mib;
+      for (std::size_t j = 1; j < i; ++j) REQUIRE((to[j].node != p.node || to[j].group != p.group));
+    }
+    for (std::size_t u = 0; u < groups.size(); ++u) REQUIRE(tasks[u] == groups[u].tasks);
+    for (std::uint32_t n = 0; n < 12; ++n) {
+      REQUIRE(taken[n][0] <= capacities.free(n));
+      if (hosted) REQUIRE(taken[n][1] <= hosts[n].cpu_milli);
+      if (hosted) REQUIRE(taken[n][2] <= hosts[n].memory_mib);
+    }
+  }
+  if (apiary_test::scale() >= 1) {
+    CHECK(placed > 500);
+    CHECK(refused > 500);
+  }
+}
+
+TEST_CASE("fill_nodes: constraints between the nodes and the cell are not for it") {
+  capacity_index<uniform_tree> capacities(uniform_tree{3, 4, 8}, 1, 8);
+  for (std::uint32_t n = 0; n < 12; ++n) capacities.set(n, 8);
+  topology_constraints gang;
+  gang.groups = {{.tasks = 2, .gpus = 1, .spread = {{2, 1}}}};
+  colocated_groups groups;
+  groups.assign(gang, 1, capacities.top());
+  step_budget steps(1'000);
+  std::vector<tasks_on_node> to;
+  fill_nodes<uniform_tree> fill;
+  const std::vector<std::uint32_t> order{0};
+  CHECK_FALSE(fill(capacities, groups, {}, order, gang_objective::whole_cells, capacities.top(), 0,
+                   steps, to));
+}
