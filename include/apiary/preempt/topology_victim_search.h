@@ -7,12 +7,15 @@
 #include <apiary/core/config.h>
 #include <apiary/core/ids.h>
 #include <apiary/core/sort.h>
+#include <apiary/gang/colocated_groups.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
 #include <apiary/model/request.h>
 #include <apiary/model/resources.h>
+#include <apiary/preempt/detail/cell_evictions.h>
 #include <apiary/preempt/detail/eviction_cells.h>
 #include <apiary/preempt/detail/eviction_trial.h>
+#include <apiary/preempt/detail/group_victim_search.h>
 #include <apiary/preempt/detail/incremental_sort.h>
 #include <apiary/preempt/detail/victim_search_steps.h>
 #include <apiary/preempt/victim_search.h>
@@ -39,9 +42,9 @@ APIARY_NAMESPACE_BEGIN
 //           that the gang prefers does not count.
 // Invalid:  allocations of more GPUs than a node may have, hosts without `freed` for each
 //           allocation, and `freed` without hosts abort (APIARY_VERIFY).
-// Cost:     O(candidates + allocations + cells + nodes); victim_search in each cell searched; the
-//           budget. With other constraints also topology_fit without steps, 2 log2(candidates)
-//           times and once for each victim on the nodes that it chose.
+// Cost:     O(candidates + allocations + cells + nodes), and the budget. If tasks differ also
+//           victim_search in each cell searched, and with other constraints topology_fit without
+//           steps, 2 log2(candidates) times and once for each victim on the nodes that it chose.
 template <CellTree Tree>
 class topology_victim_search : detail::victim_search_steps<detail::eviction_trial<Tree>> {
   using base = detail::victim_search_steps<detail::eviction_trial<Tree>>;
@@ -52,9 +55,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   // The cost if there is no set of victims.
   using base::never;
 
-  // budget: steps for one call. topology_fit may take a quarter of what is left for each set. A set
+  // budget: steps for one call, some 20 nanoseconds each. topology_fit may take a quarter of what is left for each set. A set
   // that it does not decide counts as too small, and the search then does not raise the bound.
-  explicit topology_victim_search(std::uint64_t budget = 1'000'000) noexcept : base(budget) {}
+  explicit topology_victim_search(std::uint64_t budget = 200'000) noexcept : base(budget) {}
 
   // Searches the victims; CPU and memory do not count. Gangs beyond a disruption budget are passed
   // over, so it may find no set, or only by branch and bound. If the budget decides what fits, the
@@ -85,8 +88,17 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       groups_.push_back({.tasks = m.tasks, .gpus = m.gpus});
     }
     const level_t level = gang.required == any_level ? capacities.top() : gang.required;
+    colocated_.assign(gang_, capacities.node_level(), capacities.top());
+    one_group_ = colocated_.size() == 1 && level > capacities.node_level();
+    if (one_group_ && has_other_constraints()) return this->answer(search_one_group(level));
     cells_.begin(capacities, level, candidates, allocations, groups_);
-    return this->answer(has_other_constraints() ? search_by_constraints() : search_by_gpus());
+    if (has_other_constraints()) return this->answer(search_by_constraints());
+    const fit_verdict verdict = search_by_gpus();
+    const std::uint64_t bound = bound_;
+    if (!one_group_ || bound == cost_) return this->answer(verdict);
+    search_one_group(level);
+    bound_ = (std::max)(bound_, bound);
+    return this->answer(cost_ == never ? verdict : fit_verdict::fits);
   }
 
  private:
@@ -124,7 +136,8 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   // Without the other constraints. Raises the cell's bound, to never if it cannot hold the gang.
   victim_set search_cell(cell_bound& at, std::uint64_t budget) {
     cells_.select(at.number);
-    search_.set_budget(budget);
+    // group_victim_search is better in large cells.
+    search_.set_budget(one_group_ && cells_.ids().size() > max_small_cell ? 0 : budget);
     const victim_set found = search_({}, cells_.free(), cells_.candidates(), cells_.allocations(),
                                      groups_, cost_, tally_.subset(cells_.ids()));
     steps_ += found.steps;
@@ -152,11 +165,23 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
       search(at, left() / 8);
       by_bound_.searched().push_back(at);
     }
+    if (one_group_) return conclude();
     // What is left of the budget is for the cells that may still have a better set.
     std::vector<cell_bound>& searched = by_bound_.searched();
     for (std::size_t i = 0; i < searched.size(); ++i)
       if (searched[i].key < cost_) search(searched[i], left() / (searched.size() - i));
     return conclude();
+  }
+  fit_verdict search_one_group(level_t level) {
+    levels_.assign(world_.capacities(), level, colocated_, 0);
+    const auto found = group_search_(levels_, world_.capacities().free(), world_.hosts(),
+                                     candidates_, allocations_, world_.freed(), tally_, left());
+    steps_ += found.steps;
+    set_.assign(found.victims.begin(), found.victims.end());
+    this->keep_set(found.cost);
+    bound_ = found.lower_bound;
+    if (bound_ == never) return fit_verdict::does_not_fit;
+    return cost_ == never ? fit_verdict::budget_ended : fit_verdict::fits;
   }
   fit_verdict search_by_constraints() {
     all_.clear();
@@ -272,7 +297,10 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
     return false;
   }
 
+  static constexpr std::size_t max_small_cell = 32;  // candidates
+
   std::uint64_t max_fit_steps_ = 0;  // of fit_
+  bool one_group_ = false;           // of equal tasks
   bool sets_count_ = false;          // sets count against the budget
   bool over_budget_ = false;         // more candidates are evicted than the budgets allow
   topology_fit<Tree> fit_;
@@ -280,6 +308,9 @@ class topology_victim_search : detail::victim_search_steps<detail::eviction_tria
   topology_constraints gang_;
   std::vector<task_group> groups_;  // without constraints
   detail::eviction_cells<Tree> cells_;
+  colocated_groups colocated_;
+  detail::eviction_levels levels_;
+  detail::group_victim_search group_search_;
   detail::bounded_cells by_bound_;
   std::vector<std::uint32_t> all_;  // the candidates
   detail::incremental_sort cheapest_;

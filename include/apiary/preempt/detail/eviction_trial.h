@@ -41,6 +41,8 @@ class eviction_trial {
   }
   [[nodiscard]] const capacity_index<Tree>& capacities() const noexcept { return *capacities_; }
   [[nodiscard]] std::span<const resources> hosts() const noexcept { return hosts_; }
+  // What each allocation gives back, or nothing.
+  [[nodiscard]] std::span<const resources> freed() const noexcept { return freed_; }
   [[nodiscard]] bool evicted(std::uint32_t j) const noexcept { return states_[j].evicted; }
   // The candidates evicted since reprieve_all(), each once; some may be reprieved now.
   [[nodiscard]] std::span<const std::uint32_t> tried() const noexcept { return tried_; }

@@ -1,0 +1,80 @@
+// apiary/preempt/detail/eviction_levels.h - cells from the nodes up, with the limits of one group of tasks.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang/colocated_groups.h>
+#include <apiary/preempt/detail/node_evictions.h>
+#include <apiary/topology/tree.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The cells of a cluster from the nodes (height 0) up to those in which a gang must be, with the
+// limits of one group of equal tasks.
+struct eviction_levels {
+  struct level {
+    std::uint32_t step = 1;              // a cell holds a multiple of this many tasks
+    std::uint32_t most = 0;              // and at most so many
+    std::vector<std::uint32_t> first{};  // the first child of each cell, and one after the last
+    std::vector<std::uint32_t> above{};  // the cell of the next level that each cell is in
+  };
+  std::vector<level> levels;
+  node_amounts task;
+  std::uint32_t tasks = 0;
+
+  [[nodiscard]] std::size_t root() const noexcept { return levels.size() - 1; }
+  [[nodiscard]] std::uint32_t num_cells(std::size_t h) const noexcept {
+    return static_cast<std::uint32_t>(h == 0 ? levels[0].above.size() : levels[h].first.size() - 1);
+  }
+  [[nodiscard]] std::uint32_t bound(std::size_t h, std::uint64_t n) const noexcept {
+    const std::uint64_t fewer = (std::min<std::uint64_t>)(n, levels[h].most);
+    return static_cast<std::uint32_t>(fewer - fewer % levels[h].step);
+  }
+  // The nodes of a cell: from `first` up to, without, `second`.
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> nodes(std::size_t h,
+                                                              std::uint32_t c) const noexcept {
+    std::uint32_t first = c;
+    std::uint32_t last = c + 1;
+    for (; h > 0; --h) {
+      first = levels[h].first[first];
+      last = levels[h].first[last];
+    }
+    return {first, last};
+  }
+  // Reads the levels from the nodes to level `top`, and the limits of group u.
+  template <CellTree Tree>
+  void assign(const capacity_index<Tree>& capacities, level_t top, const colocated_groups& groups,
+              std::size_t u) {
+    const level_t node_level = capacities.node_level();
+    levels.resize(std::size_t{top - node_level} + 1);
+    task = {groups[u].gpus, groups[u].cpu_milli, groups[u].memory_mib};
+    tasks = groups[u].tasks;
+    for (level_t l = node_level; l <= top; ++l) {
+      level& at = levels[l - node_level];
+      at.step = groups.at(u, l).step;
+      at.most = groups.at(u, l).most;
+      at.above.resize(capacities.num_cells(l));
+      at.first.clear();
+      if (l == node_level) continue;
+      level& below = levels[l - node_level - 1];
+      for (std::uint32_t c = 0; c < capacities.num_cells(l); ++c) {
+        const id_range<cell_id> children = capacities.inside(l, c, l - 1);
+        at.first.push_back(children.first.value);
+        for (const cell_id i : children) below.above[i.value] = c;
+      }
+      at.first.push_back(capacities.num_cells(l - 1));
+    }
+  }
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,246 @@
+// apiary/preempt/detail/group_victim_sets.h - sets of victims for one group of tasks, found greedily.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/keyed_number.h>
+#include <apiary/core/config.h>
+#include <apiary/core/sort.h>
+#include <apiary/preempt/detail/disruption_tally.h>
+#include <apiary/preempt/detail/incremental_sort.h>
+#include <apiary/preempt/detail/split_cost_bound.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Finds sets of victims and keeps the cheapest one: from given gangs; the cheapest gangs first; one
+// unit after the other, the cheapest first, each gang counted in full once; and from the best set,
+// without what it evicts in one unit. No victim in a set can be reprieved, and all budgets hold.
+// Cost: the calls of cell_evictions; fill() solves units in ascending order of cheap bounds, and only
+//       as many as needed.
+class group_victim_sets : protected split_cost_bound {
+ protected:
+  // Evicts the gangs in set_, reprieves those that are not needed, and keeps the rest if it costs
+  // less than the best set.
+  void try_set() {
+    sort_unique(set_);
+    tally_->clear();
+    for (const std::uint32_t j : set_) {
+      cells_.set_evicted(j, true);
+      tally_->add_victim(j);
+    }
+    keep_minimal();
+    for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
+  }
+  [[nodiscard]] bool fits() const { return missing(root_) == 0; }
+  // The gangs in set_ are evicted.
+  void keep_minimal() {
+    if (!fits()) return;
+    by_cost_.clear();
+    for (const std::uint32_t j : set_) by_cost_.push_back({~candidates_[j].cost, j});
+    keyed_number::sort(by_cost_);
+    std::uint64_t cost = 0;
+    minimal_.clear();
+    for (const keyed_number& k : by_cost_) {
+      cells_.set_evicted(k.number, false);
+      if (fits()) {
+        tally_->remove_victim(k.number);
+        continue;
+      }
+      cells_.set_evicted(k.number, true);
+      minimal_.push_back(k.number);
+      cost += candidates_[k.number].cost;
+    }
+    if (cost >= cost_ || !tally_->within_budgets()) return;
+    cost_ = cost;
+    best_root_ = root_;
+    victims_ = minimal_;
+    merge_sort(victims_);
+  }
+
+  // Evicts the cheapest gangs until the tasks fit in a root cell; then as try_set(). Stops as soon
+  // as they cost as much as the best set.
+  void evict_cheapest() {
+    cheapest_.begin(static_cast<std::uint32_t>(candidates_.size()));
+    tally_->clear();
+    set_.clear();
+    bool enough = false;
+    for (std::uint64_t sum = 0; !enough; cheapest_.pop()) {
+      const keyed_number* const top =
+          cheapest_.top([&](std::uint32_t j) { return candidates_[j].cost; });
+      if (top == nullptr) break;
+      const std::uint32_t j = top->number;
+      if (sum + candidates_[j].cost >= cost_) break;
+      if (!tally_->try_add_victim(j)) continue;
+      sum += candidates_[j].cost;
+      set_.push_back(j);
+      cells_.set_evicted(j, true);
+      for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last && !enough; ++a) {
+        root_ = cells_.root_of(allocations_[a].node);
+        enough = fits();
+      }
+    }
+    if (enough) keep_minimal();
+    for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
+  }
+
+  // Evicts the gangs in set_, then more gangs, unit by unit, the cheapest step first, until the
+  // tasks fit; then as try_set(). `several`: several steps of a unit together if that costs less for
+  // each; otherwise one step at a time. The unit `without` is left out.
+  void fill(bool several, std::uint32_t without) {
+    cells_.count_in_full(true);
+    tally_->clear();
+    without_ = without;
+    several_ = several ? 1 : 0;
+    changed_.clear();
+    protected_.clear();
+    sort_unique(set_);
+    if (now_.size() < units_.size()) now_.resize(units_.size());
+    for (const std::uint32_t j : set_) {
+      tally_->add_victim(j);
+      evict(j);
+    }
+    by_key_.clear();
+    for (std::uint32_t u = first_unit_; u < last_unit_; ++u) push(u);
+    work_ += last_unit_ - first_unit_;
+    keyed_number::make_heap(by_key_);
+    while (!fits() && !by_key_.empty() && !ended()) {
+      const keyed_number top = keyed_number::pop(by_key_);
+      const std::uint32_t u = top.number;
+      const full_key at = key_of(u);
+      if (top.key != at.key) continue;
+      const std::uint32_t needed = several ? missing(root_) : 1;
+      if (at.steps > 0 && at.steps <= needed) {
+        take(u, at.steps);
+        continue;
+      }
+      solve_in_full(u, missing(root_));
+      if (key_of(u).key != never) keyed_number::push(by_key_, {key_of(u).key, u});
+    }
+    keep_minimal();
+    for (const std::uint32_t j : set_) cells_.set_evicted(j, false);
+    for (const std::uint32_t j : protected_) cells_.set_protected(j, false);
+    for (const std::uint32_t u : changed_) units_[u].changed = false;
+  }
+  // While nothing is evicted, a unit keeps its keys in units_; afterwards in now_.
+  [[nodiscard]] const full_key& key_of(std::uint32_t u) const noexcept {
+    return units_[u].changed ? now_[u][several_] : units_[u].key[several_];
+  }
+  void push(std::uint32_t u) {
+    if (u >= first_unit_ && u < last_unit_ && u != without_ && key_of(u).key != never)
+      by_key_.push_back({key_of(u).key, u});
+  }
+  void evict(std::uint32_t j) {
+    cells_.set_evicted(j, true);
+    mark_changed(j);
+  }
+  void mark_changed(std::uint32_t j) {
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+      mark_unit_changed(unit_of_[allocations_[a].node]);
+  }
+  void mark_unit_changed(std::uint32_t u) {
+    if (!units_[u].changed) {
+      changed_.push_back(u);
+    } else if (now_[u][several_] == full_key{}) {
+      return;
+    }
+    units_[u].changed = true;
+    now_[u].fill({});
+    if (u >= first_unit_ && u < last_unit_ && u != without_) keyed_number::push(by_key_, {0, u});
+  }
+  void solve_in_full(std::uint32_t u, std::uint32_t needed) {
+    read_table(u, cost_of_unit_);
+    std::array<full_key, 2> keys{full_key{never, 0}, full_key{never, 0}};
+    for (std::uint32_t s = 1; s < cost_of_unit_.size() && s <= needed; ++s) {
+      const std::uint64_t each = cost_of_unit_[s] / s + (cost_of_unit_[s] % s != 0 ? 1 : 0);
+      if (each < keys[1].key) keys[1] = {each, s};
+    }
+    if (cost_of_unit_.size() > 1) keys[0] = {cost_of_unit_[1], 1};
+    (units_[u].changed ? now_[u] : units_[u].key) = keys;
+  }
+  void take(std::uint32_t u, std::uint32_t steps) {
+    more_.clear();
+    cells_.append_evictions(at_, u, cells_.capacity(at_, u) / step() + steps, more_);
+    for (std::uint32_t& a : more_) a = cells_.candidate_of(a);
+    sort_unique(more_);
+    bool within = true;
+    for (const std::uint32_t j : more_) within = tally_->add_victim(j);
+    mark_unit_changed(u);
+    if (within) {
+      for (const std::uint32_t j : more_) {
+        evict(j);
+        set_.push_back(j);
+      }
+      return;
+    }
+    for (const std::uint32_t j : more_) tally_->remove_victim(j);
+    protect_beyond_budget();
+  }
+  // The gangs in more_ are too many: protects one that exceeds a budget.
+  void protect_beyond_budget() {
+    std::vector<std::uint32_t> taken;
+    for (const std::uint32_t j : more_) {
+      if (tally_->try_add_victim(j)) {
+        taken.push_back(j);
+        continue;
+      }
+      cells_.set_protected(j, true);
+      protected_.push_back(j);
+      mark_changed(j);
+      break;
+    }
+    for (const std::uint32_t j : taken) tally_->remove_victim(j);
+  }
+
+  // For each unit of the best set: the set without the gangs there, filled again, with the unit and
+  // without it. Returns whether a set is cheaper.
+  bool improve() {
+    begin_root(best_root_);
+    const std::uint64_t before = cost_;
+    const std::vector<std::uint32_t> best = victims_;
+    std::vector<std::uint32_t> in;
+    for (const std::uint32_t j : best)
+      for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+        in.push_back(unit_of_[allocations_[a].node]);
+    sort_unique(in);
+    for (const std::uint32_t u : in)
+      for (const bool several : {true, false})
+        for (const bool with : {true, false}) {
+          if (ended() || bounds_[root_] >= cost_) return false;
+          set_.clear();
+          for (const std::uint32_t j : best)
+            if (!is_in(j, u)) set_.push_back(j);
+          fill(several, with ? none : u);
+        }
+    return cost_ < before;
+  }
+  [[nodiscard]] bool is_in(std::uint32_t j, std::uint32_t u) const {
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+      if (unit_of_[allocations_[a].node] == u) return true;
+    return false;
+  }
+
+  disruption_tally* tally_ = nullptr;
+  std::vector<full_keys> now_;  // of changed units
+  std::uint32_t without_ = none;
+  std::size_t several_ = 0;
+  std::vector<keyed_number> by_key_;
+  std::vector<keyed_number> by_cost_;
+  std::vector<std::uint32_t> changed_;
+  std::vector<std::uint32_t> protected_;
+  std::vector<std::uint32_t> more_;
+  std::vector<std::uint64_t> cost_of_unit_;
+  incremental_sort cheapest_;
+  std::vector<std::uint32_t> set_;
+  std::vector<std::uint32_t> minimal_;
+  std::vector<std::uint32_t> victims_;
+  std::uint64_t cost_ = never;
+  std::uint32_t best_root_ = 0;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

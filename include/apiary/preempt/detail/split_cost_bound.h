@@ -1,0 +1,335 @@
+// apiary/preempt/detail/split_cost_bound.h - a lower bound of victims, with costs split among cells.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/container/keyed_number.h>
+#include <apiary/core/config.h>
+#include <apiary/core/sort.h>
+#include <apiary/model/resources.h>
+#include <apiary/preempt/detail/cell_evictions.h>
+#include <apiary/preempt/detail/eviction_levels.h>
+#include <apiary/preempt/detail/incremental_sort.h>
+#include <apiary/preempt/victim_set.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A lower bound on the cost of victims for one group of tasks in one cell, the root. The root is
+// divided into units: the cells of the highest level below it with slices or a spread, or directly
+// above the nodes. Gangs in several units have their cost split among them. Then the units are
+// independent, and dynamic programming over them gives the bound. Costs can move to the units that
+// the solution uses, which often gives a greater bound.
+//
+// Model: Lagrangian decomposition (Guignard, Kim 1987); here costs move by halves.
+// Cost:  begin O(nodes + allocations + candidates); solve_split solves units in ascending order of
+//        cheap bounds, and only as many as needed, within the budget.
+class split_cost_bound {
+ protected:
+  static constexpr std::uint64_t never = (std::numeric_limits<std::uint64_t>::max)();
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  // The least cost of a step with costs in full, if so many are freed together; if `steps` is 0, a
+  // lower bound of it.
+  struct full_key {
+    std::uint64_t key = 0;
+    std::uint32_t steps = 0;
+    friend bool operator==(const full_key&, const full_key&) = default;
+  };
+  using full_keys = std::array<full_key, 2>;  // of one step alone, and of several
+  struct unit {
+    std::uint64_t rate = 0;             // split: a lower bound on the cost of one step more
+    full_keys key{};                    // while no gang is evicted
+    bool solved = false;                // split: `cost` is valid
+    bool changed = false;               // victims have allocations there
+    std::vector<std::uint64_t> cost{};  // split: of so many steps more than now
+  };
+  // Begins with no gang evicted. bounds_ has a cheap lower bound for each cell of the root level,
+  // `never` where the tasks do not fit whatever is evicted. `budget`: operations from now on.
+  void begin(const eviction_levels& levels, std::span<const std::uint32_t> free,
+             std::span<const resources> hosts, std::span<const eviction_candidate> candidates,
+             std::span<const gpus_on_node> allocations, std::span<const resources> freed,
+             std::uint64_t budget) {
+    levels_ = &levels;
+    candidates_ = candidates;
+    allocations_ = allocations;
+    cells_.begin(levels, free, hosts, candidates, allocations, freed);
+    work_ = 0;
+    choose_unit_level();
+    begin_units();
+    bounds_.clear();
+    for (std::uint32_t r = 0; r < levels.num_cells(levels.root()); ++r)
+      bounds_.push_back(cells_.most_capacity(r) < levels.tasks ? never : first_bound(r));
+    largest_.begin(static_cast<std::uint32_t>(candidates.size()));
+    smallest_.begin(static_cast<std::uint32_t>(candidates.size()));
+    sums_of_largest_.assign(1, 0);
+    sums_of_smallest_.assign(1, 0);
+    begun_ = work();
+    budget_ = budget;
+  }
+  // Tasks of one step of a unit.
+  [[nodiscard]] std::uint32_t step() const noexcept { return levels_->levels[at_].step; }
+  [[nodiscard]] std::uint64_t steps() const noexcept {
+    return (std::min)(work() - begun_, budget_);
+  }
+  [[nodiscard]] bool ended() const noexcept { return work() - begun_ >= budget_; }
+
+  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> units_of(std::uint32_t root) const {
+    std::uint32_t first = root;
+    std::uint32_t last = root + 1;
+    for (std::size_t h = levels_->root(); h > at_; --h) {
+      first = levels_->levels[h].first[first];
+      last = levels_->levels[h].first[last];
+    }
+    return {first, last};
+  }
+  // How many steps the root cell lacks.
+  [[nodiscard]] std::uint32_t missing(std::uint32_t root) const {
+    const std::uint64_t now = cells_.unlimited_capacity(levels_->root(), root);
+    const std::uint64_t had = at_ == levels_->root() ? now - now % step() : now;
+    return had >= levels_->tasks ? 0 : static_cast<std::uint32_t>((levels_->tasks - had) / step());
+  }
+  [[nodiscard]] std::uint64_t unscaled(std::uint64_t cost) const noexcept {
+    const std::uint32_t scale = cells_.scale();
+    return cost == never ? never : (cost >> scale) + ((cost & ((1ULL << scale) - 1)) != 0 ? 1 : 0);
+  }
+  void begin_root(std::uint32_t root) {
+    root_ = root;
+    const auto [first, last] = units_of(root);
+    first_unit_ = first;
+    last_unit_ = last;
+  }
+  // A set that costs this much has at least so many gangs; so many of the cheapest cost as much.
+  [[nodiscard]] std::uint64_t rounded_up(std::uint64_t bound) {
+    if (bound == never) return bound;
+    std::size_t gangs = 0;
+    while (sum_of(gangs, largest_, sums_of_largest_,
+                  [&](std::uint32_t j) { return ~candidates_[j].cost; }) < bound &&
+           gangs < candidates_.size())
+      ++gangs;
+    return (std::max)(bound, sum_of(gangs, smallest_, sums_of_smallest_,
+                                    [&](std::uint32_t j) { return candidates_[j].cost; }));
+  }
+  // With split costs: the least cost of the missing steps, and in chosen_ its victims.
+  std::uint64_t solve_split() {
+    cells_.count_in_full(false);
+    const auto [first, last] = units_of(root_);
+    by_rate_.clear();
+    for (std::uint32_t u = first; u < last; ++u)
+      if (units_[u].rate != never) by_rate_.push_back({units_[u].rate, u});
+    keyed_number::make_heap(by_rate_);
+    const std::uint32_t needed = missing(root_);
+    sum_.assign(1, 0);
+    parts_.clear();
+    chosen_.clear();
+    while (!by_rate_.empty() && !suffices(needed, by_rate_.front().key)) {
+      if (ended()) return unfinished_bound(needed, by_rate_.front().key);
+      const std::uint32_t u = keyed_number::pop(by_rate_).number;
+      solve_unit(u);
+      if (units_[u].cost.size() < 2) continue;
+      if (choices_.size() <= parts_.size()) choices_.emplace_back();
+      add_unit(units_[u].cost, needed, choices_[parts_.size()]);
+      parts_.push_back(u);
+    }
+    if (sum_.size() <= needed) return never;
+    std::size_t k = needed;
+    for (std::size_t i = parts_.size(); i-- > 0;) {
+      const std::uint32_t here = choices_[i][k];
+      k -= here;
+      const std::uint32_t now = cells_.capacity(at_, parts_[i]) / step();
+      if (here > 0) cells_.append_evictions(at_, parts_[i], now + here, chosen_);
+    }
+    return sum_[needed];
+  }
+  // The table of a unit from its present capacity on.
+  void read_table(std::uint32_t u, std::vector<std::uint64_t>& cost) {
+    cells_.table(at_, u, cost);
+    const std::size_t now = (std::min<std::size_t>)(cells_.capacity(at_, u) / step(), cost.size());
+    cost.erase(cost.begin(), cost.begin() + static_cast<std::ptrdiff_t>(now));
+  }
+  // Halves the costs of allocations that are not in chosen_, of gangs of which others are, and adds
+  // that to these. Returns false if there are none. Requires: chosen_ is sorted.
+  bool move_costs() {
+    bool moved = false;
+    touched_.clear();
+    for (std::size_t i = 0; i < chosen_.size();) {
+      const std::uint32_t j = cells_.candidate_of(chosen_[i]);
+      std::size_t end = i;
+      while (end < chosen_.size() && cells_.candidate_of(chosen_[end]) == j) ++end;
+      moved = move_costs_of(j, i, end) || moved;
+      i = end;
+    }
+    sort_unique(touched_);
+    for (const std::uint32_t u : touched_) refresh_rate(u);
+    return moved;
+  }
+  static void sort_unique(std::vector<std::uint32_t>& numbers) {
+    merge_sort(numbers);
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  }
+
+  [[nodiscard]] bool in_root(std::uint32_t a) const noexcept {
+    const std::uint32_t u = unit_of_[allocations_[a].node];
+    return u >= first_unit_ && u < last_unit_;
+  }
+  void refresh_units_of(std::uint32_t j) {
+    touched_.clear();
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a)
+      touched_.push_back(unit_of_[allocations_[a].node]);
+    sort_unique(touched_);
+    for (const std::uint32_t u : touched_) refresh_rate(u);
+  }
+
+  const eviction_levels* levels_ = nullptr;
+  std::span<const eviction_candidate> candidates_;
+  std::span<const gpus_on_node> allocations_;
+  cell_evictions cells_;
+  std::size_t at_ = 0;  // height of the units
+  std::uint32_t root_ = 0;
+  std::uint32_t first_unit_ = 0;
+  std::uint32_t last_unit_ = 0;
+  std::vector<unit> units_;
+  std::vector<std::uint32_t> unit_of_;  // of each node
+  std::vector<std::uint64_t> bounds_;
+  std::vector<std::uint32_t> chosen_;  // allocations, of the solution with split costs
+  std::vector<std::uint32_t> touched_;
+  std::uint64_t budget_ = 0;
+  std::uint64_t begun_ = 0;  // work() then
+  std::uint64_t work_ = 0;
+
+ private:
+  [[nodiscard]] std::uint64_t work() const noexcept { return work_ + cells_.work(); }
+  // The highest level below the root with limits of its own, or the lowest above the nodes.
+  void choose_unit_level() {
+    const auto& at = levels_->levels;
+    at_ = levels_->root();
+    if (at_ == 1) return;
+    for (--at_; at_ > 1; --at_)
+      if (at[at_].most != at[at_ + 1].most || at[at_].step != at[at_ - 1].step) return;
+  }
+  void begin_units() {
+    const std::uint32_t n = levels_->num_cells(at_);
+    units_.resize(n);
+    unit_of_.resize(levels_->num_cells(0));
+    for (std::uint32_t u = 0; u < n; ++u) {
+      const auto [first, last] = levels_->nodes(at_, u);
+      for (std::uint32_t i = first; i < last; ++i) unit_of_[i] = u;
+      refresh_rate(u);
+      const std::uint64_t rate = units_[u].rate;
+      units_[u].key.fill({rate == never ? never : rate >> cells_.scale(), 0});
+      units_[u].changed = false;
+    }
+  }
+  void refresh_rate(std::uint32_t u) {
+    units_[u].solved = false;
+    const std::uint32_t now = cells_.capacity(at_, u);
+    units_[u].rate =
+        now + step() > levels_->levels[at_].most ? never : cells_.least_cost(at_, u, now + step());
+  }
+  [[nodiscard]] std::uint64_t first_bound(std::uint32_t root) {
+    if (at_ == levels_->root()) return unscaled(cells_.least_cost(at_, root, levels_->tasks));
+    std::uint64_t least = never;
+    const auto [first, last] = units_of(root);
+    for (std::uint32_t u = first; u < last; ++u) least = (std::min)(least, units_[u].rate);
+    const std::uint32_t n = missing(root);
+    return least == never ? never : least > never / n ? never - 1 : unscaled(least * n);
+  }
+
+  // Whether no unit that costs at least `rate` for each step lowers the sum.
+  [[nodiscard]] bool suffices(std::uint32_t needed, std::uint64_t rate) {
+    if (sum_.size() <= needed) return false;
+    work_ += needed;
+    for (std::uint32_t k = 0; k < needed; ++k) {
+      const std::uint64_t more = sum_[needed] - sum_[k];
+      if (more / (needed - k) > rate || (more / (needed - k) == rate && more % (needed - k) != 0))
+        return false;
+    }
+    return true;
+  }
+  // A lower bound if no unit that is left costs less than `rate` for each step.
+  [[nodiscard]] std::uint64_t unfinished_bound(std::uint32_t needed, std::uint64_t rate) const {
+    std::uint64_t least = never;
+    for (std::size_t k = 0; k < sum_.size() && k <= needed; ++k) {
+      const std::uint64_t rest = needed - k;
+      if (rest > 0 && rate > (never - 1 - sum_[k]) / rest) continue;
+      least = (std::min)(least, sum_[k] + rest * rate);
+    }
+    return least == never ? 0 : least;
+  }
+  void solve_unit(std::uint32_t u) {
+    if (units_[u].solved) return;
+    units_[u].solved = true;
+    read_table(u, units_[u].cost);
+  }
+  void add_unit(std::span<const std::uint64_t> part, std::uint32_t needed,
+                std::vector<std::uint32_t>& choice) {
+    const std::size_t size = (std::min<std::size_t>)(needed + 1, sum_.size() + part.size() - 1);
+    next_.assign(size, never);
+    choice.assign(size, 0);
+    for (std::uint32_t i = 0; i < part.size(); ++i)
+      for (std::size_t k = 0; k < sum_.size() && k + i < size; ++k)
+        if (sum_[k] + part[i] < next_[k + i]) {
+          next_[k + i] = sum_[k] + part[i];
+          choice[k + i] = i;
+        }
+    work_ += (std::min)(size, sum_.size()) * part.size();
+    sum_.swap(next_);
+  }
+  bool move_costs_of(std::uint32_t j, std::size_t first, std::size_t last) {
+    std::uint64_t moved = 0;
+    std::size_t k = first;
+    for (std::uint32_t a = candidates_[j].first; a < candidates_[j].last; ++a) {
+      if (k < last && chosen_[k] == a) {
+        ++k;
+        continue;
+      }
+      std::uint64_t& cost = cells_.cost_of_allocation(a);
+      if (cost == 0 || !in_root(a)) continue;
+      const std::uint64_t half = cost - cost / 2;
+      cost -= half;
+      moved += half;
+      touched_.push_back(unit_of_[allocations_[a].node]);
+    }
+    work_ += candidates_[j].last - candidates_[j].first;
+    if (moved == 0) return false;
+    for (std::size_t i = first; i < last; ++i) {
+      const std::uint64_t each = moved / (last - i);
+      cells_.cost_of_allocation(chosen_[i]) += each;
+      moved -= each;
+      touched_.push_back(unit_of_[allocations_[chosen_[i]].node]);
+    }
+    return true;
+  }
+  // The sum of the costs of the first n gangs in this order.
+  template <class Price>
+  std::uint64_t sum_of(std::size_t n, incremental_sort& order, std::vector<std::uint64_t>& sums,
+                       const Price& price) {
+    while (sums.size() <= n) {
+      const keyed_number* const top = order.top(price);
+      if (top == nullptr) return sums.back();
+      sums.push_back(sums.back() + candidates_[top->number].cost);
+      order.pop();
+    }
+    return sums[n];
+  }
+
+  std::vector<keyed_number> by_rate_;
+  std::vector<std::uint64_t> sum_;
+  std::vector<std::uint64_t> next_;
+  std::vector<std::uint32_t> parts_;
+  std::vector<std::vector<std::uint32_t>> choices_;
+  incremental_sort largest_;  // the most expensive first
+  incremental_sort smallest_;
+  std::vector<std::uint64_t> sums_of_largest_;
+  std::vector<std::uint64_t> sums_of_smallest_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,146 @@
+// apiary/tests/preempt/detail/cell_evictions_test.cpp - the gangs to evict in a cell, against trying all sets.
+// SPDX-License-Identifier: MIT
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/rng.h>
+#include <apiary/gang/colocated_groups.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/model/resources.h>
+#include <apiary/preempt/detail/cell_evictions.h>
+#include <apiary/preempt/detail/eviction_levels.h>
+#include <apiary/preempt/victim_set.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <support/levels.h>
+#include <support/scale.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+using apiary::detail::cell_evictions;
+using apiary::detail::eviction_levels;
+
+namespace {
+
+// Two blocks of two racks of three nodes, gangs on up to four nodes, and a group under constraints.
+struct evictable_cells {
+  capacity_index<uniform_tree> capacities{uniform_tree{2, 2, 3, 8}, node, 8};
+  std::vector<eviction_candidate> candidates;
+  std::vector<gpus_on_node> allocations;
+  std::vector<resources> hosts;
+  std::vector<resources> freed;
+  topology_constraints gang;
+  colocated_groups groups;
+  eviction_levels levels;
+
+  explicit evictable_cells(std::uint64_t seed) {
+    rng random(seed);
+    std::vector<std::uint32_t> free(12, 8);
+    const bool hosted = random.uniform(2) == 0;
+    for (std::uint32_t j = random.uniform(8); j > 0; --j) {
+      const auto first = static_cast<std::uint32_t>(allocations.size());
+      for (std::uint32_t n = random.uniform(12), i = 1 + random.uniform(4); i > 0 && n < 12; --i) {
+        if (free[n] > 0) {
+          allocations.push_back({n, 1 + random.uniform(free[n])});
+          free[n] -= allocations.back().gpus;
+          if (hosted) freed.push_back({random.uniform(6), random.uniform(6)});
+        }
+        n += 1 + random.uniform(2);
+      }
+      candidates.push_back(
+          {1 + random.uniform(30), first, static_cast<std::uint32_t>(allocations.size())});
+    }
+    for (std::uint32_t n = 0; n < 12; ++n) {
+      capacities.set(n, random.uniform(free[n] + 1));
+      if (hosted) hosts.push_back({random.uniform(6), random.uniform(6)});
+    }
+    auto& group = gang.groups.emplace_back();
+    group.tasks = 4 * (1 + random.uniform(3));
+    group.gpus = 1 + random.uniform(8);
+    if (hosted) group.host = {random.uniform(5), random.uniform(5)};
+    if (random.uniform(2) == 0) group.slices = {{rack, 2}};
+    if (random.uniform(3) == 0) group.slices.push_back({block, 4});
+    if (random.uniform(2) == 0) group.spread = {{node + random.uniform(2), 1 + random.uniform(4)}};
+    groups.assign(gang, node, capacities.top());
+    levels.assign(capacities, capacities.top(), groups, 0);
+  }
+  void begin(cell_evictions& cells) const {
+    cells.begin(levels, capacities.free(), hosts, candidates, allocations, freed);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("cell_evictions: each capacity of a cell costs at most what the best set costs") {
+  cell_evictions cells;
+  std::uint32_t exact = 0;
+  for (std::uint64_t seed = 0; seed < scaled(2'000U); ++seed) {
+    CAPTURE(seed);
+    const evictable_cells in(seed);
+    in.begin(cells);
+    std::vector<std::uint64_t> cost;
+    for (std::size_t h = 1; h < in.levels.levels.size(); ++h) {
+      const std::uint32_t step = in.levels.levels[h].step;
+      for (std::uint32_t c = 0; c < in.levels.num_cells(h); ++c) {
+        CAPTURE(h);
+        CAPTURE(c);
+        std::vector<std::uint64_t> least(in.levels.levels[h].most / step + 1,
+                                         cell_evictions::never);
+        for (std::uint32_t set = 0; set < 1U << in.candidates.size(); ++set) {
+          std::uint64_t sum = 0;
+          for (std::uint32_t j = 0; j < in.candidates.size(); ++j) {
+            cells.set_evicted(j, (set >> j & 1) != 0);
+            sum += (set >> j & 1) != 0 ? in.candidates[j].cost : 0;
+          }
+          for (std::uint32_t k = cells.capacity(h, c) / step + 1; k-- > 0;)
+            least[k] = std::min(least[k], sum);
+        }
+        for (std::uint32_t j = 0; j < in.candidates.size(); ++j) cells.set_evicted(j, false);
+        for (const bool full : {false, true}) {
+          cells.count_in_full(full);
+          cells.table(h, c, cost);
+          const std::uint32_t shift = full ? 0 : cells.scale();
+          for (std::size_t k = 0; k < least.size(); ++k) {
+            REQUIRE((k < cost.size()) == (least[k] != cell_evictions::never));
+            if (k >= cost.size()) break;
+            if (!full) REQUIRE((cost[k] >> shift) <= least[k]);
+            if (full) REQUIRE(cost[k] >= least[k]);
+            if (full && h == 1) REQUIRE(cost[k] == least[k]);
+            exact += (cost[k] >> shift) == least[k] ? 1U : 0U;
+            std::vector<std::uint32_t> evicted;
+            cells.append_evictions(h, c, static_cast<std::uint32_t>(k), evicted);
+            for (const std::uint32_t a : evicted) cells.set_evicted(cells.candidate_of(a), true);
+            REQUIRE(cells.capacity(h, c) >= k * step);
+            for (const std::uint32_t a : evicted) cells.set_evicted(cells.candidate_of(a), false);
+          }
+          if (full) continue;
+          // The cheap bound of some more tasks.
+          const std::uint32_t now = cells.capacity(h, c);
+          for (std::uint32_t more = step; now + more <= in.levels.levels[h].most; more += step) {
+            const std::uint64_t bound = cells.least_cost(h, c, now + more);
+            const std::size_t k = (now + more) / step;
+            if (k < cost.size()) REQUIRE(bound <= cost[k]);
+          }
+        }
+      }
+    }
+  }
+  CHECK(exact > 0);
+}
+
+TEST_CASE("cell_evictions: the split costs of a gang add up to its cost") {
+  cell_evictions cells;
+  for (std::uint64_t seed = 0; seed < scaled(500U); ++seed) {
+    CAPTURE(seed);
+    const evictable_cells in(seed);
+    in.begin(cells);
+    for (const eviction_candidate& c : in.candidates) {
+      std::uint64_t sum = 0;
+      for (std::uint32_t a = c.first; a < c.last; ++a) sum += cells.cost_of_allocation(a);
+      if (sum > 0) REQUIRE(sum == c.cost << cells.scale());
+    }
+  }
+}

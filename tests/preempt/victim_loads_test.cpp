@@ -1,0 +1,82 @@
+// apiary/tests/preempt/victim_loads_test.cpp - victims on full clusters, against three simple ways to choose them.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
+#include <apiary/gang/fit_verdict.h>
+#include <apiary/preempt/topology_victim_search.h>
+#include <apiary/preempt/victim_set.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <support/scale.h>
+#include <support/victim_loads.h>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+TEST_CASE("victims cost no more than three simple ways find, and at most 1.10 times the bound") {
+  topology_victim_search<uniform_tree> search;
+  std::uint32_t preempting = 0;
+  std::uint32_t proved = 0;
+  double ratios = 0;
+  for (std::uint64_t seed = 0; seed < scaled(210U); ++seed) {
+    CAPTURE(seed);
+    rng random(seed);
+    victim_load in = random_victim_load(seed, 100 + random.uniform(300),
+                                        static_cast<victim_gang>(seed % victim_gangs));
+    const victim_set found = in.solve(search);
+    if (found.verdict == fit_verdict::fits && found.victims.empty()) continue;
+    const std::uint64_t rivals = cheapest_simple_set(in);
+    if (found.verdict == fit_verdict::does_not_fit) {
+      REQUIRE(rivals == victim_load::no_set);
+      continue;
+    }
+    REQUIRE(found.verdict == fit_verdict::fits);
+    REQUIRE(found.cost <= rivals);
+    REQUIRE(found.lower_bound <= found.cost);
+    const std::vector<std::uint32_t> victims(found.victims.begin(), found.victims.end());
+    REQUIRE(in.cost_of(victims) == found.cost);
+    for (const std::uint32_t j : victims) in.evict(j, true);
+    REQUIRE(in.fits());
+    ++preempting;
+    proved += found.lower_bound == found.cost ? 1U : 0U;
+    ratios += static_cast<double>(found.cost) /
+              static_cast<double>(std::max<std::uint64_t>(found.lower_bound, 1));
+  }
+  MESSAGE(preempting, " preempted, ", proved, " proved to be optimal; cost / bound ",
+          ratios / preempting);
+  CHECK(ratios <= 1.1 * preempting);
+}
+
+TEST_CASE("eight slices cost no more than eight calls for one slice each") {
+  for (std::uint64_t seed = 0; seed < scaled(12U); ++seed) {
+    CAPTURE(seed);
+    victim_load in = random_victim_load(seed, 400, victim_gang::slices);
+    in.gang.groups[0].tasks = 64;
+    in.gang.groups[0].gpus = 8;
+    if (in.capacities.num_nodes() < 128) continue;
+    topology_victim_search<uniform_tree> search;
+    const victim_set found = in.solve(search);
+    const std::uint64_t calls = simple_preemption(in).own_call_for_each_slice();
+    if (calls == victim_load::no_set) continue;
+    REQUIRE(found.verdict == fit_verdict::fits);
+    CHECK(found.cost <= calls);
+  }
+}
+
+TEST_CASE("a small budget does a little work, and still finds a set") {
+  victim_load in = random_victim_load(3, 2'000, victim_gang::slices);
+  in.gang.groups[0].tasks = 64;
+  in.gang.groups[0].gpus = 8;
+  for (const std::uint64_t budget : {0U, 1'000U, 100'000U}) {
+    CAPTURE(budget);
+    topology_victim_search<uniform_tree> search(budget);
+    const victim_set found = in.solve(search);
+    CHECK(found.verdict == fit_verdict::fits);
+    CHECK(found.cost != victim_set::never);
+    CHECK(found.steps <= budget);
+  }
+}
