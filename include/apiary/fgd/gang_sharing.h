@@ -90,11 +90,11 @@ struct shared_gang_plan {
 
 // A gpu_sharing_scheduler that also places gangs. All tasks of a gang run at once, or none does.
 //
-// A gang without topology constraints is tried greedily, task by task. If that fails, or if there
-// are constraints, shared_gpu_fit searches exactly, for the least sum of the score's
-// cost(before, after) if it has one. If the budget ends, the best placement found so far counts.
+// A gang without topology constraints is first placed greedily, task by task. If that fails, or if
+// there are constraints, shared_gpu_fit searches exactly. If the score has a cost(before, after),
+// it looks for the least sum of this cost; if the budget ends, it takes the best placement so far.
 //
-// Cost:    the greedy try costs a propose for each task; then as shared_gpu_fit.
+// Cost:    greedy placement costs a propose for each task; the exact search as shared_gpu_fit.
 // Example: examples/shared_gang.cpp
 template <NodeScore Score>
 class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
@@ -293,7 +293,7 @@ class gang_sharing_scheduler : public gpu_sharing_scheduler<Score> {
     return gang.required == any_level && gang.preferred == any_level &&
            std::all_of(gang.groups.begin(), gang.groups.end(), free);
   }
-  // Places the tasks one after the other, most GPUs first. Empty if one does not fit.
+  // Places the tasks one after another, those with the most GPUs first. Empty if one does not fit.
   [[nodiscard]] std::vector<task_placement> place_one_by_one(const topology_constraints& gang,
                                                              const summary_bitset* suggested) {
     std::vector<std::uint32_t> order(gang.groups.size());

@@ -42,8 +42,8 @@ struct gandiva_options {
   std::uint64_t gpu_memory = ~std::uint64_t{0};  // of each GPU, in the unit of pair_packing::sample
   bool migrates = false;                         // migrates running jobs
   time_ms migration_cost = 2000;                 // time that a job loses by a migration
-  std::uint32_t max_loss = 50;   // thousandths of the time since the last move that a move may cost
-  std::uint32_t threshold = 3;   // servers with so many unsubscribed GPUs are emptied
+  std::uint32_t max_loss = 50;   // a move may cost so many thousandths of the time since the last
+  std::uint32_t threshold = 3;   // servers with at least so many unsubscribed GPUs are emptied
   task_mix typical{};            // tasks that free GPUs should fit; empty: jobs of all sizes
   bool grows = false;            // gives a job idle GPUs of its server, up to max_gpus
   time_ms idle_period = 60'000;  // a job grows after nothing changed on its server for so long
@@ -58,8 +58,8 @@ struct gandiva_options {
 //           (otherwise time slices change late) and after each moment at which a job was submitted
 //           or ended or a server broke or was repaired.
 // Causes:   a job waits for capacity, fragmentation (GPUs apart) or order (its time slice).
-// Cost:     a job that comes, moves or ends O(log servers + jobs of the server); a decision
-//           O(distinct numbers of GPUs); a quantum O(jobs log jobs) an over-subscribed server.
+// Cost:     a job that arrives, moves or ends O(log servers + jobs of the server); a decision
+//           O(distinct numbers of GPUs); a quantum O(jobs log jobs) per over-subscribed server.
 // Example:  examples/job_queues.cpp
 class gandiva {
  public:
@@ -158,7 +158,8 @@ class gandiva {
     departed_ = true;
     return absl::OkStatus();
   }
-  // Appends the actions of the host, in order, at most one a job. The scheduler has applied them.
+  // Appends the actions that the host must carry out, in order, at most one for each job. The
+  // scheduler has applied them already.
   [[nodiscard]] absl::Status decide(time_ms now, std::vector<job_action>& actions) {
     const bool new_slice = now % options_.quantum == 0 || now >= next_slice_;
     jobs_.begin(now, actions);
@@ -207,7 +208,7 @@ class gandiva {
   }
   // GPUs that the server's jobs asked for. Requires: there is such a server.
   [[nodiscard]] std::uint32_t load(node_id n) const noexcept { return jobs_.servers().load(n); }
-  // GPUs that its first job asked for; 0: no job is on it. Requires: there is such a server.
+  // GPUs that the first job of the server asked for; 0: no job is on it. Requires: as load().
   [[nodiscard]] std::uint32_t affinity(node_id n) const noexcept {
     return jobs_.servers().affinity(n);
   }

@@ -36,7 +36,7 @@ APIARY_NAMESPACE_BEGIN
 //          the whole cluster by stride scheduling, not on each server by round robin.
 // Cost:    submit: one start and O(jobs). A tick with moves: O(jobs) and the backend's moves. The
 //          first tick of a quantum: O(jobs log jobs), and for each waiting job at most as many
-//          stops and starts as there are jobs that ran more.
+//          stops and starts as there are jobs that ran longer.
 // Example: examples/gandiva_gangs.cpp, examples/gandiva_tasks.cpp
 template <TimeSharingBackend Backend>
 class time_sharing {
@@ -82,7 +82,7 @@ class time_sharing {
   }
   // Whether the job would start if it were submitted now. Requires: no job of its id runs.
   [[nodiscard]] bool may_start(const request& r) { return backend_.may_start(r); }
-  // JobBackend::check.
+  // See JobBackend.
   [[nodiscard]] absl::Status check(const request& r) requires JobBackend<Backend> {
     return backend_.check(r);
   }
@@ -107,9 +107,9 @@ class time_sharing {
   absl::Status mark_bad(node_id n) { return mark(n, false); }
   // The node is repaired. kNotFound: there is no such node.
   absl::Status mark_healthy(node_id n) { return mark(n, true); }
-  // Appends what the host must do, in order, at most one action a job; the scheduler has applied
-  // it. Call it at wake(), and after each moment at which a job was submitted or ended or a node
-  // was marked. kInvalidArgument: as submit.
+  // Appends what the host must do, in order, at most one action for each job. The scheduler has
+  // applied it already. Call tick() at wake(), and after each moment at which a job was submitted
+  // or ended or a node was marked. kInvalidArgument: as submit.
   absl::Status tick(time_ms now, std::vector<action>& actions) {
     APIARY_RETURN_IF_ERROR(detail::check_slice_time(now, now_));
     now_ = now;
@@ -137,8 +137,8 @@ class time_sharing {
     const auto found = jobs_.find(job.value);
     return found == jobs_.end() ? std::nullopt : std::optional(found->second.phase);
   }
-  // How long the job ran until the last call, divided by its weight, in 1/0xfffff ms. A new job
-  // starts at the lowest pass of all. Requires: there is such a job.
+  // How long the job ran until the last call, divided by its weight, in units of 1/0xfffff ms. A
+  // new job starts with the lowest pass of all jobs. Requires: there is such a job.
   [[nodiscard]] std::int64_t pass(job_id job) const {
     const auto found = jobs_.find(job.value);
     APIARY_VERIFY(found != jobs_.end());
@@ -161,7 +161,7 @@ class time_sharing {
     job_options options;
     time_sharing::phase phase = phase::waits;
     bool ran = false;         // ever
-    std::int64_t pass = 0;    // without what it runs now
+    std::int64_t pass = 0;    // without its present run
     time_ms since = 0;        // when it last began to run
     std::uint64_t round = 0;  // of its last action
   };
@@ -218,7 +218,7 @@ class time_sharing {
     act(r, r.ran ? action::verb::resume : action::verb::start, actions);
     r.ran = true;
   }
-  // Whether it runs now; nothing is recorded yet.
+  // Starts the job on the backend if it can; returns whether it runs. Call started() then.
   [[nodiscard]] bool start(const record& r) {
     stopped_.clear();
     const absl::StatusOr<bool> runs = backend_.start(r.asked, stopped_);
@@ -255,7 +255,7 @@ class time_sharing {
 
   void start_sliced(bool new_slice, std::vector<action>& actions) {
     if (sliced_.empty() || (!std::exchange(retry_sliced_, false) && !new_slice)) return;
-    std::vector<record*> others;  // running jobs, the one that ran most first
+    std::vector<record*> others;  // running jobs, the one that ran longest first
     for (auto& [job, r] : jobs_) {
       if (new_slice && r.phase == phase::runs && r.round != round_ && is_sliced(r))
         others.push_back(&r);
@@ -276,7 +276,7 @@ class time_sharing {
       }
     }
   }
-  // Suspends jobs that ran more, so that this job can run; none if it cannot run even then.
+  // Suspends jobs that ran longer, so that this job can run; none if it cannot run even then.
   void displace(record& r, std::span<record* const> others, std::vector<action>& actions) {
     std::vector<std::pair<record*, typename Backend::placement_type>> moved;
     bool runs = false;
@@ -317,10 +317,10 @@ class time_sharing {
   weighted_tree sliced_;            // waiting jobs that run in time slices, by pass
   weighted_tree prioritized_;       // waiting prioritized jobs, by priority
   std::size_t num_slices_ = 0;      // running jobs that run in time slices
-  std::vector<job_id> stopped_;     // for the job that starts
+  std::vector<job_id> stopped_;     // that the backend stopped for the job that starts
   time_ms now_ = 0;                 // of the last call
   std::int64_t slice_ = -1;         // the quantum of the last tick
-  std::uint64_t round_ = 1;         // of actions: one a tick
+  std::uint64_t round_ = 1;         // grows by 1 at each tick
   bool retry_sliced_ = false;       // whether a job in sliced_ may fit now
   bool retry_prioritized_ = false;  // whether a job in prioritized_ may fit now
   bool again_ = false;              // whether a new slice may change something

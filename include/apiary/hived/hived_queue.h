@@ -37,16 +37,17 @@
 
 APIARY_NAMESPACE_BEGIN
 
-// The JobScheduler of a HiveD cluster: decides when each job starts and which jobs it suspends. A
-// job is a gang as hived_jobs makes it.
+// The JobScheduler of a HiveD cluster: decides when jobs start, and when it suspends them for other
+// jobs. Each job is a gang, as hived_jobs makes it.
 //
 // A guaranteed job (priority 0 to 1000) starts on its tenant's cells as soon as it fits there. It
 // suspends jobs of lower priority of its tenant, and opportunistic jobs of all tenants. Idle GPUs
 // then go to opportunistic jobs: jobs of priority -1 and, with over_quota, guaranteed jobs that
 // wait. A suspended job waits again and keeps its arrival. A job that runs as opportunistic stays
 // so, even if it fits into its tenant's cells later. Small jobs may overtake a large one forever.
-// Order:    on a tenant's cells by priority, then arrival, then job id. The first jobs (in that
-//           order) for each tenant and number of GPUs run as opportunistic by arrival, then id.
+// Order:    on a tenant's cells, jobs start by priority, then arrival, then job id. On idle GPUs,
+//           jobs start by arrival, then id; of each tenant and number of GPUs, only the job that is
+//           first by priority, arrival and id is tried.
 // Causes:   a guaranteed job waits for quota while its tenant has fewer free GPUs than the job asks
 //           for, an opportunistic job for capacity while fewer are idle; else for fragmentation.
 // Model:    "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI 2020), §3. The
@@ -153,7 +154,7 @@ class hived_queue {
     }
     return absl::OkStatus();
   }
-  // max_time: decide() need not be called while nothing happens.
+  // Returns max_time: decide() need not be called while nothing happens.
   [[nodiscard]] time_ms wake() const noexcept { return max_time; }
   // What the job does; nullopt: there is no such job.
   [[nodiscard]] std::optional<phase> find(job_id job) const {
@@ -184,7 +185,7 @@ class hived_queue {
   struct queue {
     weighted_tree jobs{};
     delay_clock clock{};
-    bool fits_cells = false;  // into the tenant's cells if these are empty
+    bool fits_cells = false;  // its jobs fit into the tenant's cells if these are empty
     bool failed = false;      // the first job did not fit, and nothing has changed since
   };
   using queue_key = std::tuple<std::uint32_t, bool, std::uint32_t>;  // tenant, opportunistic, GPUs
@@ -214,7 +215,7 @@ class hived_queue {
     delays waited = q.clock.at(now);
     return waited -= r.entered;
   }
-  // Stops the job on its GPUs.
+  // Stops the job; its GPUs are idle then.
   [[nodiscard]] absl::Status stop(const record& r) {
     APIARY_RETURN_IF_ERROR(scheduler_.finish(r.request.job));
     used_ -= r.request.gpus;
@@ -223,7 +224,8 @@ class hived_queue {
     if (r.phase == phase::guaranteed || bad_gpus_ > 0) retry(r.request.tenant);
     return absl::OkStatus();
   }
-  // The tenant's jobs may fit into its cells now; on bad hardware, those of all tenants.
+  // Tries the tenant's jobs again, because they may fit into its cells now; if hardware is bad, the
+  // jobs of all tenants.
   void retry(tenant_id t) {
     for (auto& [key, q] : queues_) {
       if (std::get<0>(key) == t.value || bad_gpus_ > 0) q.failed = false;
@@ -237,7 +239,8 @@ class hived_queue {
     too_large_.clear();
     for (auto& [key, q] : queues_) q.failed = false;
   }
-  // Of the tenant's queues whose first job may fit into its cells, the one with the first job.
+  // Returns the tenant's queue whose first job comes first, among those whose first job may fit
+  // into the tenant's cells; nullptr: there is none.
   [[nodiscard]] queue* first_queue(tenant_id t) {
     queue* best = nullptr;
     std::optional<weighted_tree::item> least;
@@ -268,7 +271,7 @@ class hived_queue {
     }
     return best ? std::optional(job_id(best->second)) : std::nullopt;
   }
-  // Starts the job and suspends the jobs in its way; returns true if it does not fit.
+  // Starts the job and suspends the jobs in its way. Returns true if the job does not fit.
   [[nodiscard]] absl::StatusOr<bool> start(job_id job, hived_queue::phase as, time_ms now,
                                            std::vector<job_action>& actions) {
     record& r = jobs_.at(job.value);

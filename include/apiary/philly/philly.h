@@ -37,10 +37,11 @@ APIARY_NAMESPACE_BEGIN
 // Otherwise it releases what it has collected, backs off for backoff_time and acquires again. After
 // max_tries + 1 tries its locality relaxes by one step. The page says when jobs are preempted.
 //
-// Collecting: the first job of each tenant that acquires within the quota holds the idle GPUs of
-//             the servers it aims at. Only one does, because two could block each other.
-// Preemption: the jobs that started last stop first, but none that started at this very time and
-//             none that is not needed. A tenant falls below its quota by at most one job.
+// Collecting: of each tenant, the first job that acquires within the quota holds the idle GPUs of
+//             the servers that it chose. Only one job does, because two could block each other.
+// Preemption: the job that started last stops first. A job that started at the present time, or
+//             whose GPUs are not needed, does not stop. A tenant falls below its quota by at most
+//             one job.
 // Model:      "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
 //             (USENIX ATC 2019), sections 2.3 and 3. The module's page names what we chose.
 // Requires:   times >= 0 that never decrease; decide() at wake() and after each time at which a job
@@ -58,7 +59,7 @@ class philly_scheduler {
   // The state of a job, with details.
   struct standing {
     philly_scheduler::phase phase = phase::acquire;  // what it does
-    job_locality locality = job_locality::packed;    // the locality that it asks for now
+    job_locality locality = job_locality::packed;    // the locality that it requires now
     std::uint32_t tries = 0;                         // tries at this locality that have failed
     std::uint32_t held = 0;                          // GPUs that it has collected or runs on
     friend bool operator==(const standing&, const standing&) noexcept = default;
@@ -180,7 +181,8 @@ class philly_scheduler {
   // acquire and could start, preempt or collect.
   [[nodiscard]] time_ms wake() const noexcept { return (std::min)(next_, jobs_.next_time_out()); }
 
-  // The state of a job after the last decide(), submit(), fail() or mark_bad(); nullopt: no job.
+  // The state of a job after the last decide(), submit(), fail() or mark_bad(); nullopt: there is
+  // no such job.
   [[nodiscard]] std::optional<standing> find(job_id job) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr) return std::nullopt;
@@ -190,7 +192,7 @@ class philly_scheduler {
     return standing{cycle.acquires(r->relaxed, now_) ? phase::acquire : phase::backoff, r->locality,
                     cycle.tries(r->relaxed, now_), held};
   }
-  // How long a job has waited since it arrived or last stopped, by cause; nullopt: no waiting job.
+  // How long a job has waited since it arrived or last stopped, by cause; nullopt if it does not.
   [[nodiscard]] std::optional<delays> waited(job_id job, time_ms now) const {
     const detail::philly_job* const r = jobs_.find(job);
     if (r == nullptr || r->running) return std::nullopt;
@@ -225,7 +227,7 @@ class philly_scheduler {
       if (jobs_.collect(r)) jobs_.start(r, {}, now, actions);
     }
   }
-  // The first job that acquires within the quota collects, if no job of the tenant does.
+  // If no job of the tenant collects, the first one that acquires within the quota begins to.
   void choose_collector(tenant_id t, time_ms now) {
     if (jobs_.tenants()[t.value].collector.valid()) return;
     const auto may = [&](tenant_id, std::uint32_t gpus, job_locality) {

@@ -34,17 +34,17 @@ struct gandiva_job {
   gandiva_phase phase = gandiva_phase::queued;
   node_id home{};         // its server; not valid if it is queued or runs on several servers
   job_placement where{};  // while it runs
-  std::int64_t pass = 0;  // slice_pass(), without what it runs now
+  std::int64_t pass = 0;  // slice_pass(), without its present run
   time_ms since = 0;      // when it last began to run, or to wait for a time slice
-  delays waited{};        // since it came or last stopped, until it was last queued or suspended
+  delays waited{};        // from its arrival or last stop until it was last queued or suspended
   delays entered{};       // reading of its queue's clock when it was queued
   time_ms moved = 0;      // when it last started or migrated
   job_id leader{};        // valid: this job is packed onto the leader's GPUs and runs when it runs
   job_id follower{};      // valid: that job is packed onto the GPUs of this one
-  bool kept = false;      // it is packed, and that has proved to pay
+  bool kept = false;      // it is a follower, and its packing has proved to pay
   pair_packing::sample alone{};   // what was measured when it ran alone; a rate of 0: nothing
-  std::uint64_t packed_rate = 0;  // since it was packed; 0: not measured
-  std::uint64_t decision = 0;     // the last one that acted on it
+  std::uint64_t packed_rate = 0;  // rate since it was packed; 0: not measured
+  std::uint64_t decision = 0;     // the last decision that has an action for it
   std::size_t action = 0;         // index of that decision's action
   [[nodiscard]] bool runs() const noexcept { return phase == gandiva_phase::run; }
   [[nodiscard]] bool packed() const noexcept { return leader.valid() || follower.valid(); }
@@ -56,11 +56,12 @@ struct gandiva_job {
   }
 };
 
-// The jobs, their servers and the actions of a decision, at most one a job: if a job shrinks and
-// then stops, only the stop remains. A change costs O(jobs of the server + log servers).
-// A packed job is the follower of its leader: both run on the leader's GPUs, start and stop
-// together; the pool gives the GPUs to the leader. A follower counts in its server's load until its
-// packing is kept. When one of the two ends, the other keeps the GPUs.
+// The jobs, their servers and the actions of a decision. A decision has at most one action for each
+// job: if a job shrinks and then stops, only the stop remains. A change costs O(jobs of the server
+// + log servers).
+// Of two packed jobs, one is the leader and the other its follower. Both run on the leader's GPUs,
+// and start and stop together; in the pool only the leader has the GPUs. A follower counts in its
+// server's load until its packing is kept. When one of the two ends, the other keeps the GPUs.
 class gandiva_jobs {
  public:
   gandiva_jobs(std::span<const std::uint32_t> gpus, std::uint32_t servers_per_rack)
@@ -79,7 +80,7 @@ class gandiva_jobs {
   // Requires: there is such a job. The reference is valid while the job exists.
   [[nodiscard]] gandiva_job& at(job_id job) { return jobs_.at(job.value); }
   [[nodiscard]] const gandiva_job& at(job_id job) const { return jobs_.at(job.value); }
-  // Packed followers; jobs on several servers. Ascending.
+  // The followers, and the jobs on several servers. Both in ascending order.
   [[nodiscard]] const std::set<job_id>& followers() const noexcept { return followers_; }
   [[nodiscard]] const std::set<job_id>& multi_server() const noexcept { return multi_server_; }
   // Requires: there is no job of this id.
@@ -89,7 +90,7 @@ class gandiva_jobs {
     job.key = job.since = now;
     return job;
   }
-  // Requires: it is on no server.
+  // Requires: the job is on no server.
   void erase(job_id job) { jobs_.erase(job.value); }
   void set_health(node_id n, bool healthy) {
     servers_.set_health(n, healthy);
@@ -113,7 +114,8 @@ class gandiva_jobs {
   void end() noexcept { actions_ = nullptr; }
   // Whether this decision has an action for the job.
   [[nodiscard]] bool acted(const gandiva_job& r) const noexcept { return r.decision == decision_; }
-  // Puts the job on the server, suspended. Requires: it is on none, or suspended and not packed.
+  // Puts the job on the server, suspended. Requires: the job is on no server, or it is suspended
+  // and not packed.
   void settle(gandiva_job& r, node_id n) {
     std::optional<std::int64_t> least;
     for (const job_id other : servers_.jobs(n)) {
@@ -174,7 +176,8 @@ class gandiva_jobs {
       r.where.clear();
     });
   }
-  // Shrinks jobs that have grown until `gpus` are idle. Requires: idle and grown GPUs are enough.
+  // Shrinks grown jobs of the server until `gpus` GPUs are idle. Requires: so many are idle or were
+  // added to jobs that have grown.
   void free_grown(node_id n, std::uint32_t gpus) {
     const std::uint32_t idle = pool().idle(n);
     if (idle >= gpus) return;
@@ -201,15 +204,15 @@ class gandiva_jobs {
     }
     return jobs;
   }
-  // Grows the job to so many GPUs of its server. Requires: more than it has; enough are idle.
+  // Grows the job to `gpus` GPUs of its server. Requires: it has fewer, and enough GPUs are idle.
   void enlarge(gandiva_job& r, std::uint32_t gpus) {
     const job_placement more{pool().pick_idle(r.home, gpus - r.num_gpus())};
     servers_.pool().take(r.request.job, more);
     r.where[0].gpu_mask |= more[0].gpu_mask;
     emit(r, {job_action::verb::grow, r.request.job, r.where, {}});
   }
-  // Migrates the job to so many GPUs of each server, as many as it asked for; undoes its packing.
-  // Requires: it runs and has no follower; these GPUs are unsubscribed or its own.
+  // Migrates the job to so many GPUs of each server, and undoes its packing. Requires: the job runs
+  // and has no follower; these are as many GPUs as it asked for, and are unsubscribed or its own.
   void migrate(gandiva_job& r, const gpus_by_server& to) {
     if (r.leader.valid()) {
       unlink(at(r.leader), r);

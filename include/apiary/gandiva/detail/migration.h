@@ -31,7 +31,7 @@ struct server_capacity {
   std::uint32_t gpus = 0;
   std::uint32_t free = 0;  // GPUs that a job may move to
 };
-// GPUs of a server, which is an index.
+// A number of GPUs of a server; servers are numbered 0, 1, ...
 struct gpus_on_server {
   std::uint32_t server = 0;
   std::uint32_t gpus = 0;
@@ -51,17 +51,17 @@ struct migration {
   friend bool operator==(const migration&, const migration&) = default;
 };
 
-// What a move gains; `sizes` decides only where `typical` is equal.
+// What a migration gains. Gains are compared by `typical`, and if that is equal by `sizes`.
 struct move_gain {
-  std::int64_t typical = 0;  // fall of W * F (metric/fragmentation.h); 0 without typical tasks
-  std::int64_t sizes = 0;    // rise of the GPUs usable for jobs of k GPUs, over k = 1, 2, ...
+  std::int64_t typical = 0;  // how much W * F (metric/fragmentation.h) falls; 0: no typical tasks
+  std::int64_t sizes = 0;    // sum over k >= 1: how many more GPUs jobs of k GPUs can use
   friend constexpr auto operator<=>(const move_gain&, const move_gain&) noexcept = default;
 };
 
 // Computes the gain of a move in O(1) from the free GPUs of both servers.
 class move_gains {
  public:
-  // No task is typical.
+  // Gains without typical tasks.
   move_gains() = default;
   // The tasks of the metric are typical, as whole GPUs of `model`; CPU does not count.
   explicit move_gains(const fragmentation& metric, gpu_model model = 0) noexcept {
@@ -78,7 +78,8 @@ class move_gains {
       }
     }
   }
-  // The gain of a move from `from` free GPUs to `to`. Requires: gpus <= to, from + gpus at most 32.
+  // The gain if a job of `gpus` GPUs moves from a server with `from` free GPUs to one with `to`.
+  // Requires: gpus <= to, from + gpus at most 32.
   [[nodiscard]] move_gain operator()(std::uint32_t from, std::uint32_t to,
                                      std::uint32_t gpus) const noexcept {
     APIARY_ASSERT(gpus <= to && from + gpus < usable_.size());
@@ -93,13 +94,14 @@ class move_gains {
   std::array<std::int64_t, buddy_fragmentation::max_levels + 1> usable_{};
 };
 
-// Chooses migrations that bring free GPUs together on few servers; returns them in order. While a
-// server with jobs has at least `threshold` free GPUs, it empties the one with the most (ties: the
-// first), each server at most once. It moves each job at most once, the largest first (ties: by
-// id), to the server where it gains most (ties: the fewest free GPUs, then the first) among those
-// in use that fit it and have no more free GPUs than its own. A job that gains nowhere stays.
-// Requires: each healthy server has the GPUs of its jobs beside its free ones; at most 32 GPUs a
-//           server; threshold > 0. Jobs of broken servers stay.
+// Chooses migrations that bring free GPUs together on few servers; returns them in order.
+// It tries to empty each server with jobs that has at least `threshold` free GPUs, once: first the
+// one with the most free GPUs (ties: the first). The jobs of such a server move, the largest first
+// (ties: by id), each at most once. A job goes to the server in use that fits it, has no more free
+// GPUs than its own server, and gains most (ties: the fewest free GPUs, then the first). A job that
+// gains nowhere stays.
+// Requires: on each healthy server, the GPUs of its jobs and its free ones are different GPUs; at
+//           most 32 GPUs for each server; threshold > 0. Jobs of broken servers stay.
 // Cost:     O(servers + jobs log jobs), and for each move O(log64 servers) a number of GPUs.
 [[nodiscard]] inline std::vector<migration> defragment(std::span<const server_capacity> servers,
                                                        std::span<const running_job> jobs,
@@ -131,7 +133,7 @@ class move_gains {
     if (may_be_source) sources[f].set(s);
   };
   std::vector<migration> moves;
-  for (std::uint32_t f = most; f >= threshold; --f) {  // free GPUs of those left alone only grow
+  for (std::uint32_t f = most; f >= threshold; --f) {  // free GPUs of other sources only fall
     for (std::uint32_t from = sources[f].find_first(); from < n; from = sources[f].find_first()) {
       sources[f].reset(from);
       auto at =
@@ -160,11 +162,11 @@ class move_gains {
   return moves;
 }
 
-// Places a job on the fewest servers; empty if these are not fewer than it has (`now`). Its own
-// GPUs count as free. Takes the servers with the most free GPUs (ties: the job's own, then the
-// first); the last server is the one with the fewest that are enough.
+// Places a job on the fewest servers; returns nothing if these are not fewer than those on which it
+// runs (`now`). The GPUs of the job count as free. Takes the servers with the most free GPUs (ties:
+// the job's own, then the first); the last server is the one with the fewest that are enough.
 // Model:    "Gandiva" (OSDI 2018), §3.2: on departures, jobs on several servers migrate to fewer.
-// Requires: `now` names servers once each, ascending.
+// Requires: `now` is ascending and names each server at most once.
 // Cost:     O(servers log servers); `servers` may be only those with free GPUs and the job's own.
 [[nodiscard]] inline std::vector<gpus_on_server> consolidate(
     std::span<const server_capacity> servers, std::span<const gpus_on_server> now) {
@@ -205,10 +207,11 @@ class move_gains {
   return to;
 }
 
-// Consolidates jobs after departures, and empties servers. A job that started or moved less than
-// `min_run_time` ago does not move: it would lose too much of its time.
-// Cost: consolidate O(16 s log s) a job over s servers; defragment O(servers in use with unsubscribed
-//       GPUs and the jobs of those to be emptied), or nothing if there is none to empty.
+// Migrates running jobs: consolidate() moves jobs on several servers to fewer servers, defragment()
+// empties servers. A job that started or moved less than `min_run_time` ago does not move, because
+// it would lose too much of its time.
+// Cost: consolidate O(16 s log s) for each job on s servers; defragment O(servers in use with
+//       unsubscribed GPUs + jobs of those to be emptied), or nothing if there is none to empty.
 class gandiva_migration {
  public:
   gandiva_migration(std::uint32_t threshold, time_ms min_run_time, const move_gains& gains)
@@ -301,12 +304,12 @@ class gandiva_migration {
   move_gains gains_;
 };
 
-// Grows jobs to GPUs of their server on which nothing has changed for a while.
+// Gives jobs idle GPUs of their server after nothing has changed there for the idle period.
 // Cost: watch, and grow for each server whose period is over, O(jobs of the server + log servers).
 class gandiva_growth {
  public:
   explicit gandiva_growth(time_ms idle_period) : period_(idle_period) {}
-  // When jobs of a server may grow next; max_time: none.
+  // When jobs of some server may grow next; max_time: never.
   [[nodiscard]] time_ms next() const noexcept {
     return timers_.empty() ? max_time : timers_.first().at;
   }

@@ -35,9 +35,10 @@ namespace detail {
 // host names and the leaves of chains. Cost: O(1) per leaf; check O(task groups).
 class hived_catalog {
  public:
-  static constexpr std::uint64_t max_tasks = 1'000'000;        // per gang
-  static constexpr std::size_t max_constrained_groups = 1024;  // task groups of a gang to be placed
-  // Leaves of a running gang, or those of the cluster if more: it may come from a larger cluster.
+  static constexpr std::uint64_t max_tasks = 1'000'000;        // of a gang
+  static constexpr std::size_t max_constrained_groups = 1024;  // of a new gang with constraints
+  // A running gang may have so many leaves, or as many as the cluster has if these are more: it may
+  // come from a larger cluster.
   static constexpr std::uint64_t max_recovered = std::uint64_t{1} << 16;
 
   explicit hived_catalog(hived_layout layout) : layout_(std::move(layout)) {
@@ -227,8 +228,9 @@ class hived_catalog {
       }
     }
   }
-  // One level per entry of `leaves` (see find_leaves), any_level where the leaf is not valid; empty
-  // if `given` is. kInvalidArgument: that has not one level for each valid leaf.
+  // One level for each entry of `leaves` (see find_leaves): the next of `given`, or any_level if
+  // the leaf is not valid. Empty if `given` is empty. kInvalidArgument: `given` does not have one
+  // level for each valid leaf.
   [[nodiscard]] static absl::StatusOr<std::vector<level_t>> levels_of_leaves(
       job_id job, std::span<const chain_leaf> leaves, std::span<const level_t> given) {
     std::vector<level_t> levels;
@@ -245,8 +247,9 @@ class hived_catalog {
   }
   // Converts the tasks of a gang, as a host reports them, to leaves: one entry per leaf of the
   // request, not valid if the task does not have this leaf. Requires: check() accepts the request.
-  // kInvalidArgument: the number of tasks differs; a task has more leaves than requested; a leaf is
-  // beyond the node; two tasks share a leaf; more leaves than both max_recovered and the cluster.
+  // kInvalidArgument: the number of tasks differs; a task has more leaves than requested; the node
+  // has no such leaf; two tasks have the same leaf; the gang has more leaves than max_recovered and
+  // than the cluster.
   // kNotFound: no such node.
   [[nodiscard]] absl::StatusOr<std::vector<chain_leaf>> find_leaves(
       const gang_request& r, std::span<const task_place> tasks) const {
@@ -306,8 +309,9 @@ class hived_catalog {
     return layout_.device(leaf.node, static_cast<std::uint32_t>(std::countr_zero(leaf.leaves)));
   }
   // Converts a request of another configuration to this one, by the names of tenant, leaf type and
-  // pinned cell. Without its tenant or pinned cell there, the result has no tenant; without its
-  // leaf type, it accepts any. This is final: the names are not kept.
+  // pinned cell. If its tenant or pinned cell does not exist here, the result has no tenant. If its
+  // leaf type does not exist here, the result accepts any type. The names are not stored, so a
+  // later conversion cannot restore them.
   [[nodiscard]] gang_request translate(const hived_catalog& other, gang_request r) const {
     const hived_layout& there = other.layout_;
     const auto tenant =

@@ -24,11 +24,12 @@ APIARY_NAMESPACE_BEGIN
 namespace detail {
 
 // Binds the virtual cells of tenants to physical cells when leaves come into use, and unbinds them
-// when no leaf is in use any more. It knows no gangs.
+// when no leaf is in use any more. It does not know gangs.
 // Model: HiveD (OSDI 2020) sections 3 and 4. The reserving_buddy_allocator of the chain grants
-//        whole cells (roots). Differs: an unhealthy child of a bound cell is bound, too, so that
-//        every other unbound virtual cell stands for a healthy physical one. A doomed cell that is
-//        not in use is never bound: a search binds whole cells tentatively (bind_whole_cells).
+//        whole cells (roots). Differs: an unhealthy child of a bound cell is bound as well, so that
+//        for every unbound virtual cell inside a bound one there is a healthy physical cell. A
+//        doomed cell that is not in use is not bound; a search binds whole cells only tentatively
+//        (bind_whole_cells).
 // Cost:  hold, bind_leaf and unbind_leaf O(levels * fan-out). If a whole cell is bound or unbound,
 //        also O(nodes of the cell), and for bind_leaf choose_whole_cell.
 class hived_cells : private hived_bindings {
@@ -50,9 +51,9 @@ class hived_cells : private hived_bindings {
   using bindings::num_chains;
   using bindings::num_clusters;
   using bindings::rollback;
-  // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells, at each level
-  // to the one with the fewest opportunistic leaves. nullopt, nothing bound: no healthy whole cell
-  // can be granted.
+  // Binds a virtual leaf, and the unbound cells above it, to healthy physical cells: at each level
+  // to the one with the fewest opportunistic leaves. Returns the physical leaf. Returns nullopt and
+  // binds nothing if no healthy whole cell can be granted.
   std::optional<cell_id> bind_leaf(vc_chain_id c, cell_id leaf) {
     const virtual_cluster& cluster = bindings::cluster(c);
     const physical_chain& chain = bindings::chain(cluster.chain());
@@ -75,8 +76,9 @@ class hived_cells : private hived_bindings {
     }
     return image;
   }
-  // The same, to this physical leaf and the cells above it. Requires: the lowest bound cells above
-  // both leaves are bound to each other; if there are none, the whole cell can be granted.
+  // Binds at.leaf to the physical leaf at.image, and the unbound cells above to those above it.
+  // Requires: the lowest bound cells above both leaves are bound to each other; if there are none,
+  // the whole cell can be granted.
   void bind_leaf_at(vc_chain_id c, bound_leaf at) {
     const virtual_cluster& cluster = bindings::cluster(c);
     find_bound_ancestor(cluster, at.leaf);
@@ -85,8 +87,8 @@ class hived_cells : private hived_bindings {
   }
 
   static constexpr level_t no_level = ~level_t{0};  // not known, or no preference
-  // Binds any virtual leaf of the cluster that can be bound to this physical leaf; nullopt: there
-  // is none. If no cell above the leaf is bound, first binds a whole cell: of the preferred
+  // Binds a virtual leaf of the cluster to this physical leaf and returns it; nullopt: no leaf can
+  // be bound to it. If no cell above the leaf is bound, first binds a whole cell: of the preferred
   // level if one can be granted, otherwise of the highest (or the lowest) level possible.
   // Cost: O(levels * fan-out); also O(whole cells of the cluster) if no cell above it is bound.
   std::optional<cell_id> bind_any_leaf(vc_chain_id c, cell_id image, bool highest_first,
@@ -158,8 +160,8 @@ class hived_cells : private hived_bindings {
     }
   }
   // Call after bind_leaf_at and bind_any_leaf: binds the unhealthy cells inside the whole cell of
-  // this virtual leaf, unless it is the whole cell `done`. Then every unbound virtual cell stands
-  // for a healthy one. Returns the whole cell.
+  // this virtual leaf, unless it is the whole cell `done`. Then there is a healthy physical cell
+  // for every unbound virtual cell inside it. Returns the whole cell.
   // Cost: O(levels), and O(fan-out) for each unhealthy cell in the whole cell.
   cell_id bind_unhealthy(vc_chain_id c, cell_id leaf, cell_id done = cell_id()) {
     const quota_tree& tree = bindings::cluster(c).tree();
@@ -182,16 +184,17 @@ class hived_cells : private hived_bindings {
   struct bound_whole_cells {
     bool all_usable = true;     // all leaves of the cluster are usable
     std::size_t bound = 0;      // whole cells that were not bound before
-    std::uint64_t visited = 0;  // candidates ranked or looked at
+    std::uint64_t visited = 0;  // candidates that were ranked or checked
     bool complete = true;       // every whole cell could be bound
   };
-  // Binds all whole cells of the cluster to the cells that grant_ranking puts first, and binds what
-  // is unusable in them: every unbound virtual cell then stands for a usable physical one, whatever
-  // the filter. For searches only: the caller must undo it (rollback).
-  // `task_gpus`: grant_ranking counts how many tasks of this size fit. `skips`: the i-th
-  // whole cell passes over skips[i] cells (grant_ranking::next); the skips reach every binding that
-  // matters, and without skips every whole cell can be bound. `again`: only the skips have changed
-  // since the last call, so a level keeps its ranking if the same cells are bound above it.
+  // Binds all whole cells of the cluster to the cells that grant_ranking puts first, and binds the
+  // unusable cells in them. Then there is a usable physical cell for every unbound virtual cell,
+  // whatever the filter. For searches only: the caller must undo it (rollback).
+  // `task_gpus`: grant_ranking counts how many tasks of this size fit. `skips`: the i-th whole cell
+  // that is bound skips skips[i] cells of the ranking (grant_ranking::next). A search can reach
+  // every binding that matters by its choice of skips; without skips every whole cell can be bound.
+  // `again`: only the skips have changed since the last call, so a level keeps its ranking if the
+  // same cells are bound above it.
   // Cost: O(cells of the cluster), and grant_ranking if there are skips, or if a whole cell finds
   //       no usable cell without opportunistic leaves.
   bound_whole_cells bind_whole_cells(vc_chain_id c, const health<uniform_tree>& usable,
@@ -242,8 +245,9 @@ class hived_cells : private hived_bindings {
     }
     return done;
   }
-  // Binds at most `most` unbound whole cells of a level to cells that choose() returns (they can be
-  // granted), until one is not valid. For searches only: the caller must undo it.
+  // Binds at most `most` unbound whole cells of a level to the cells that choose() returns, until
+  // it returns one that is not valid. Requires: these cells can be granted. For searches only: the
+  // caller must undo it.
   template <class Choose>
   void bind_some(vc_chain_id c, level_t l, std::uint64_t most, const Choose& choose) {
     for (const cell_id root : bindings::cluster(c).tree().roots(l)) {
@@ -253,7 +257,7 @@ class hived_cells : private hived_bindings {
       bind(c, root, l, to);
     }
   }
-  // An upper bound on the tasks of `task_gpus` leaves that fit in the unbound whole cells.
+  // An upper bound on how many tasks of `task_gpus` leaves fit in the unbound whole cells.
   [[nodiscard]] std::uint64_t max_tasks_in_unbound(vc_chain_id c,
                                                    const health<uniform_tree>& usable,
                                                    std::uint32_t task_gpus) {
@@ -333,7 +337,8 @@ class hived_cells : private hived_bindings {
       bind_unusable(c, chain.owner(child).cell, l - 1, usable);
     }
   }
-  // Whether p is bound, has no taken leaf and is no whole cell: if healthy, it need not be bound.
+  // Whether p is bound, has no taken leaf and is no whole cell. Then it need not be bound while it
+  // is healthy.
   [[nodiscard]] bool need_not_be_bound(const physical_chain& chain, cell_id p,
                                        level_t l) const noexcept {
     const virtual_cell owner = chain.owner(p);

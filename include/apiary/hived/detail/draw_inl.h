@@ -26,11 +26,12 @@
 APIARY_NAMESPACE_BEGIN
 namespace detail {
 
-// Draws one cluster, once.
+// Draws a cluster. An object makes one drawing.
 class hived_drawing {
  public:
-  // At least 40 characters wide. A tenant gets the first unused letter of its name, else of the
-  // alphabet; tenants after the 26th share letters.
+  // The drawing is at least 40 characters wide. A tenant gets the first letter of its name that no
+  // other tenant has, otherwise the first such letter of the alphabet. Tenants after the 26th have
+  // letters of other tenants.
   hived_drawing(const hived& h, std::size_t width)
       : h_(h), width_((std::max)(width, std::size_t{40})) {
     std::uint32_t taken = 0;  // bit i: the i-th letter is used
@@ -112,7 +113,7 @@ class hived_drawing {
     if (text.size() < size) text.append(size - text.size(), ' ');
     return text;
   }
-  // The letter of the gang's tenant (capital: guaranteed) and the last digit of its job.
+  // The letter of the gang's tenant (capital: guaranteed) and the last digit of its job id.
   [[nodiscard]] std::string label(gang_slot s, bool guaranteed) {
     labels_ = true;
     const gang_request& r = h_.gangs()[s].request;
@@ -241,7 +242,7 @@ class hived_drawing {
       }
     }
   }
-  // Draws the first node, and the number of equal nodes after it. Returns how many these are.
+  // Draws the first node, and the number of equal nodes after it. Returns how many nodes it drew.
   std::uint32_t draw_nodes(std::uint32_t c, id_range<cell_id> nodes, std::size_t indent) {
     const chain_layout& layout = h_.layout().chains[c];
     const std::string space(indent, ' ');
@@ -265,8 +266,8 @@ class hived_drawing {
     line(space + "... " + std::to_string(alike - 1) + " more like it");
     return alike;
   }
-  // Draws how many of its whole cells a tenant has in use. `any`: it has gangs. With more than 26
-  // tenants, those that use nothing are only counted.
+  // Draws how many of its whole cells a tenant has in use. `any`: the tenant has gangs. If there
+  // are more than 26 tenants, those that use nothing are only counted.
   void draw_tenant(tenant_id t, bool any) {
     std::string text;
     for (std::uint32_t c = 0; c < h_.cells().num_chains(); ++c) {
@@ -287,7 +288,8 @@ class hived_drawing {
     line(std::string(1, letters_[t.value]) + ' ' + padded(name(t), tenant_width_) +
          (text.empty() ? "" : "  bound: ") + text);
   }
-  // All gangs by tenant, last those without; guaranteed first, then higher priorities, lower jobs.
+  // All gangs in order of tenant (gangs without a tenant last). Of a tenant, guaranteed gangs come
+  // first, then those of higher priority, then those of lower job id.
   [[nodiscard]] std::vector<gang_slot> gangs_by_tenant() const {
     std::vector<gang_slot> all = h_.gangs().by_job();
     merge_sort(all, [&](gang_slot a, gang_slot b) {
@@ -338,7 +340,7 @@ class hived_drawing {
   std::size_t name_width_ = 0;  // of the node names of a chain
   std::size_t tenant_width_ = 0;
   std::uint32_t others_ = 0;  // tenants left out
-  bool labels_ = false;       // these three: what the legend explains
+  bool labels_ = false;       // these three: whether the legend explains it
   bool bad_ = false;
   bool claims_ = false;
 };

@@ -39,13 +39,13 @@ struct simulated_calls {
   absl::FunctionRef<absl::Status(node_id, time_ms)> mark_healthy;
   absl::FunctionRef<absl::Status(time_ms, std::vector<job_action>&)> decide;
   absl::FunctionRef<time_ms()> wake;
-  // With the other jobs on the same GPUs; without them if they do not matter.
+  // The last argument: the other jobs on the same GPUs; empty if they do not matter.
   absl::FunctionRef<std::uint32_t(const timed_job&, const job_placement&, std::span<const job_id>)>
       speed;
   absl::FunctionRef<void(const simulation_event&)> observe;
 };
 
-// The errors that the arguments of simulate() have.
+// Checks the arguments of simulate(). kInvalidArgument: as simulate().
 [[nodiscard]] inline absl::Status check_simulation(std::span<const timed_job> jobs,
                                                    std::span<const outage> outages,
                                                    std::span<const std::uint32_t> servers,
@@ -158,7 +158,7 @@ class simulator {
   // Work is counted in milliseconds at full speed, times full_speed.
   struct progress {
     std::int64_t done = 0;
-    time_ms since = 0;  // the job makes progress from then on
+    time_ms since = 0;  // the job makes progress from this time on
     std::uint32_t speed = 0;
     std::uint32_t gpus = 0;
     job_placement where{};  // empty while the job does not run
