@@ -58,6 +58,11 @@
 #include <apiary/gang/shared_gpu_fit.h>
 #include <apiary/gang/topology_constraints.h>
 #include <apiary/gang/topology_fit.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_queue.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
+#include <apiary/gang_scheduler/job_key.h>
 #include <apiary/hived/audit.h>
 #include <apiary/hived/chain_layout.h>
 #include <apiary/hived/config.h>

@@ -6,6 +6,8 @@
 
 #include <apiary/gang/detail/infeasibility_proof_inl.h>
 #include <apiary/gang/detail/topology_constraints_inl.h>
+#include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
+#include <apiary/gang_scheduler/detail/gang_scheduler_inl.h>
 #include <apiary/hived/detail/audit_inl.h>
 #include <apiary/hived/detail/draw_inl.h>
 #include <apiary/hived/detail/hived_inl.h>

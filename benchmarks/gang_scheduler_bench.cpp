@@ -1,0 +1,199 @@
+// apiary/benchmarks/gang_scheduler_bench.cpp - decisions of the gang scheduler in clusters of 1,000 to 1,000,000 GPUs.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+
+namespace {
+
+constexpr level_t rack = 1;
+
+// Nodes of eight GPUs, 16 a rack, 8 racks a block; every 16th node has the label zone=a.
+gang_cluster cluster_of(std::uint32_t gpus) {
+  gang_cluster cluster{.levels = {"rack", "block"}};
+  for (std::uint32_t n = 0; n < gpus / 8; ++n) {
+    gang_cluster::node node{.name = "n" + std::to_string(n),
+                            .cells = {"r" + std::to_string(n / 16), "b" + std::to_string(n / 128)},
+                            .gpus = 8,
+                            .host = {.cpu_milli = 96'000, .memory_mib = 768'000}};
+    if (n % 16 == 5) node.labels = {"zone=a"};
+    cluster.nodes.push_back(std::move(node));
+  }
+  return cluster;
+}
+
+// What gangs ask for: sizes that divide one another, or any.
+topology_constraints random_gang(rng& random, bool divisible) {
+  constexpr std::uint32_t sizes[] = {1, 1, 2, 2, 4, 8, 8, 8};
+  constexpr std::uint32_t mixed[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  topology_constraints gang;
+  for (std::uint32_t m = 1 + random.uniform(2); m-- > 0;)
+    gang.groups.push_back(
+        {.tasks = 1 + random.uniform(8),
+         .gpus = divisible ? sizes[random.uniform(8)] : mixed[random.uniform(8)]});
+  return gang;
+}
+
+// A scheduler with so many percent of the GPUs in use, and the jobs that run there.
+struct busy {
+  gang_scheduler scheduler;
+  std::deque<job_key> running{};
+  std::uint64_t next = 0;
+  std::uint64_t used = 0;
+  std::uint64_t total = 0;
+
+  std::uint64_t percent = 0;
+
+  explicit busy(std::uint32_t gpus, std::uint32_t percent_used)
+      : scheduler(gang_scheduler::create(cluster_of(gpus)).value()),
+        total(gpus),
+        percent(percent_used) {
+    rng random(1);
+    while (!full()) submit(random, true);
+    // Some end, others start, so that what is free lies where ends leave it.
+    for (std::uint64_t i = 0; i < total / 16; ++i) {
+      finish(random);
+      while (!full()) submit(random, i % 4 != 0);
+    }
+  }
+  [[nodiscard]] bool full() const { return used * 100 >= total * percent; }
+  void submit(rng& random, bool divisible) {
+    submit({.job = next++, .gang = random_gang(random, divisible)});
+  }
+  void submit(const gang_scheduler::request& r) {
+    const auto plan = scheduler.propose(r);
+    if (!plan.ok() || !scheduler.commit(*plan).ok()) return;
+    used += scheduler.find(r.job)->gpus;
+    running.push_back(r.job);
+  }
+  void finish(rng& random) {
+    std::swap(running[random.uniform(static_cast<std::uint32_t>(running.size()))], running.front());
+    used -= scheduler.find(running.front())->gpus;
+    scheduler.finish(running.front()).IgnoreError();
+    running.pop_front();
+  }
+};
+busy& busy_cluster(std::int64_t gpus, std::uint32_t percent = 80) {
+  static std::vector<busy> made;
+  if (made.empty() || made[0].total != static_cast<std::uint64_t>(gpus) ||
+      made[0].percent != percent) {
+    made.clear();  // one at a time
+    made.emplace_back(static_cast<std::uint32_t>(gpus), percent);
+  }
+  return made[0];
+}
+
+// Proposes such gangs; reports the mean and the 99th percentile.
+template <class Change>
+void propose(benchmark::State& state, bool divisible, const Change& change) {
+  busy& cluster = busy_cluster(state.range(0));
+  rng random(7);
+  std::vector<gang_scheduler::request> requests;
+  for (int i = 0; i < 1024; ++i) {
+    gang_scheduler::request& r = requests.emplace_back();
+    r.job = "asked";
+    r.gang = random_gang(random, divisible);
+    change(r);
+  }
+  std::vector<double> times;
+  std::size_t i = 0;
+  std::uint64_t bound = 0;
+  for (auto _ : state) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto plan = cluster.scheduler.propose(requests[i++ % requests.size()]);
+    const auto end = std::chrono::steady_clock::now();
+    if (!plan.ok()) state.SkipWithError("a request is wrong");
+    bound += plan->result == plan_result::bind ? 1 : 0;
+    times.push_back(std::chrono::duration<double, std::micro>(end - begin).count());
+  }
+  std::sort(times.begin(), times.end());
+  state.counters["p99_us"] = times[times.size() * 99 / 100];
+  state.counters["bind"] = static_cast<double>(bound) / static_cast<double>(times.size());
+}
+void none(gang_scheduler::request&) {}
+void in_rack(gang_scheduler::request& r) { r.gang.required = rack; }
+void in_zone(gang_scheduler::request& r) { r.filter.labels = {"zone=a"}; }
+void with_cpu(gang_scheduler::request& r) {
+  for (constrained_task_group& m : r.gang.groups) m.host.cpu_milli = m.gpus * 12'000;
+}
+
+void divisible(benchmark::State& state) { propose(state, true, none); }
+void mixed(benchmark::State& state) { propose(state, false, none); }
+void required_rack(benchmark::State& state) { propose(state, true, in_rack); }
+void mixed_rack(benchmark::State& state) { propose(state, false, in_rack); }
+void label(benchmark::State& state) { propose(state, true, in_zone); }
+void cpu(benchmark::State& state) { propose(state, true, with_cpu); }
+
+// A gang starts, another one ends.
+void start_and_end(benchmark::State& state) {
+  busy& cluster = busy_cluster(state.range(0));
+  rng random(9);
+  for (auto _ : state) {
+    cluster.submit(random, true);
+    while (cluster.full()) cluster.finish(random);
+  }
+}
+// A node joins its rack, and leaves it.
+void join_and_leave(benchmark::State& state) {
+  busy& cluster = busy_cluster(state.range(0));
+  gang_cluster::node node = cluster_of(128 * 8).nodes[7];
+  node.name = "new";
+  for (auto _ : state) {
+    const auto id = cluster.scheduler.add_node(node);
+    if (!id.ok() || !cluster.scheduler.remove_node(*id).ok()) state.SkipWithError("it failed");
+  }
+}
+// A gang of a higher priority that needs victims; in a rack, or in slices.
+void victims(benchmark::State& state, const topology_constraints& gang) {
+  busy& cluster = busy_cluster(state.range(0), 99);
+  topology_constraints whole_rack{.groups = {{.tasks = 16, .gpus = 8}}, .required = rack};
+  for (bool idle = true; idle;) {  // no rack stays idle
+    const std::size_t before = cluster.running.size();
+    cluster.submit({.job = cluster.next++, .gang = whole_rack});
+    idle = cluster.running.size() > before;
+  }
+  gang_scheduler::request r{.job = "asked", .priority = 1, .gang = gang};
+  std::size_t found = 0;
+  for (auto _ : state) {
+    const auto plan = cluster.scheduler.propose(r);
+    if (!plan.ok() || plan->result != plan_result::preempt) state.SkipWithError("no victims");
+    if (plan.ok()) found = plan->victims.size();
+  }
+  state.counters["gangs"] = static_cast<double>(cluster.running.size());
+  state.counters["victims"] = static_cast<double>(found);
+}
+void victims_in_a_rack(benchmark::State& state) {
+  victims(state, {.groups = {{.tasks = 16, .gpus = 8}}, .required = rack});
+}
+void victims_in_slices(benchmark::State& state) {
+  victims(state, {.groups = {{.tasks = 64, .gpus = 8, .slices = {{rack, 16}}}}});
+}
+
+void sizes(benchmark::internal::Benchmark* b) {
+  for (const std::int64_t gpus : {1'024, 10'240, 102'400, 1'024'000}) b->Arg(gpus);
+}
+
+}  // namespace
+
+BENCHMARK(divisible)->Name("gang_scheduler/divisible")->Apply(sizes);
+BENCHMARK(mixed)->Name("gang_scheduler/mixed")->Apply(sizes);
+BENCHMARK(required_rack)->Name("gang_scheduler/required_rack")->Apply(sizes);
+BENCHMARK(mixed_rack)->Name("gang_scheduler/mixed_required_rack")->Apply(sizes);
+BENCHMARK(label)->Name("gang_scheduler/label")->Apply(sizes);
+BENCHMARK(cpu)->Name("gang_scheduler/cpu")->Apply(sizes);
+BENCHMARK(start_and_end)->Name("gang_scheduler/start_and_end")->Apply(sizes);
+BENCHMARK(join_and_leave)->Name("gang_scheduler/join_and_leave")->Apply(sizes);
+BENCHMARK(victims_in_a_rack)->Name("gang_scheduler/victims_in_a_rack")->Apply(sizes);
+BENCHMARK(victims_in_slices)->Name("gang_scheduler/victims_in_slices")->Arg(10'240)->Arg(102'400);

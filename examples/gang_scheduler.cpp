@@ -1,0 +1,65 @@
+// Does this gang fit in my cluster under these constraints; if not, why, what would help, and which
+// gangs would have to be preempted? The cluster is described as text, as Slurm does.
+// SPDX-License-Identifier: MIT
+#include <apiary/gang_scheduler/gang_scheduler.h>
+
+#include <cstdio>
+
+using namespace apiary;
+
+namespace {
+
+constexpr const char* topology = R"(
+  SwitchName=r1 Nodes=n[1-4]
+  SwitchName=r2 Nodes=n[5-8]
+)";
+constexpr const char* node_list = R"(
+  NodeName=n[1-4] Gres=gpu:v100:8 CPUs=64 RealMemory=512000
+  NodeName=n[5-8] Gres=gpu:h100:8 CPUs=96 RealMemory=1024000 Labels=network=fast
+)";
+
+// The whole question.
+void ask(gang_scheduler& cluster, const gang_scheduler::request& gang) {
+  const auto answer = cluster.explain(gang);
+  std::printf("%s\n", answer.ok() ? answer->text.c_str() : answer.status().ToString().c_str());
+}
+// What a host does with the answer.
+void run(gang_scheduler& cluster, const gang_scheduler::request& gang) {
+  const auto plan = cluster.propose(gang);
+  if (!plan.ok() || !cluster.commit(*plan).ok()) std::printf("%s waits\n", gang.job.text().c_str());
+}
+
+}  // namespace
+
+int main() {
+  gang_scheduler cluster = gang_scheduler::create(topology, node_list).value();
+  gang_scheduler::request gang{.job = "train", .priority = 10};
+  gang.gang.groups = {{.tasks = 4, .gpus = 8}};
+  gang.gang.required = cluster.find_level("rack").value();
+  ask(cluster, gang);
+
+  // Small jobs of low priority fill some nodes; a failed node is in rack r1.
+  for (const unsigned small : {1U, 2U, 3U}) {
+    gang_scheduler::request job{.job = small, .priority = small < 3 ? 0 : 20};
+    job.gang.groups = {{.tasks = 1, .gpus = 4}};
+    job.filter.nodes = {small == 1 ? "n5" : small == 2 ? "n7" : "n2"};
+    run(cluster, job);
+  }
+  cluster.mark_bad(cluster.find_node("n3").value()).IgnoreError();
+  ask(cluster, gang);
+  gang.priority = 0;
+  ask(cluster, gang);
+  gang.filter.models = {"v100"};
+  ask(cluster, gang);
+  gang.filter = {.labels = {"network=slow"}};
+  ask(cluster, gang);
+
+  // What if job 1 had ended?
+  gang.filter = {};
+  cluster.what_if([&](gang_scheduler& trial) {
+    trial.finish(1).IgnoreError();
+    ask(trial, gang);
+  });
+  gang.gang.groups = {{.tasks = 5, .gpus = 8}};
+  ask(cluster, gang);
+}

@@ -1,0 +1,233 @@
+// apiary/gang_scheduler/detail/cluster_state.h - the nodes of a gang scheduler, with an index for each filter.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
+#include <apiary/model/resources.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The nodes of a gang scheduler. Its functions do not check; while a trial is open they record how
+// to undo what they do.
+// Cost: of a change: capacity_index::set for each view with the node; insert_node and resize_node
+//       O(nodes * views) if the layout has no spare position or a node has more GPUs than any.
+class cluster_state {
+ public:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  explicit cluster_state(const gang_cluster& cluster) : layout_(cluster.levels) {
+    std::vector<std::uint32_t> ids;
+    for (const gang_cluster::node& n : cluster.nodes) {
+      const auto id = static_cast<std::uint32_t>(nodes_.size());
+      used_node& added = nodes_.emplace_back();
+      added.shape = n;
+      by_name_.emplace(n.name, id);
+      hash_ += added.hash(id);
+      max_free_ = (std::max)(max_free_, n.gpus);
+      ids.push_back(id);
+    }
+    make_layout(ids);
+    views_.push_back(make_view({}));
+  }
+
+  [[nodiscard]] const cluster_layout& layout() const noexcept { return layout_; }
+  // Whether there is a node with this id.
+  [[nodiscard]] bool has_node(node_id n) const noexcept {
+    return n.value < nodes_.size() && nodes_[n.value].present();
+  }
+  // Requires: n is below num_ids(); a node that is not present has no gangs.
+  [[nodiscard]] const used_node& node(std::uint32_t n) const noexcept { return nodes_[n]; }
+  [[nodiscard]] std::uint32_t num_ids() const noexcept {
+    return static_cast<std::uint32_t>(nodes_.size());
+  }
+  [[nodiscard]] std::optional<std::uint32_t> find_node(const std::string& name) const {
+    const auto at = by_name_.find(name);
+    return at == by_name_.end() ? std::nullopt : std::optional(at->second);
+  }
+  // The nodes that are bad or have a bad GPU.
+  [[nodiscard]] const std::set<std::uint32_t>& bad_nodes() const noexcept { return bad_; }
+  // The lowest id that no node has.
+  [[nodiscard]] std::uint32_t next_id() const noexcept {
+    return free_ids_.empty() ? num_ids() : *free_ids_.begin();
+  }
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+  void next_epoch() noexcept { ++epoch_; }
+
+  // The view of a filter, made if it is new. A reference is valid until the next call.
+  node_view& view(const node_filter& filter) {
+    if (filter == node_filter{}) return views_[0];
+    const std::uint64_t key = node_view::hash_of(filter);
+    std::size_t oldest = 1;
+    for (std::size_t i = 1; i < views_.size(); ++i) {
+      if (views_[i].key == key && views_[i].filter == filter) {
+        views_[i].last_used = ++view_clock_;
+        return views_[i];
+      }
+      if (views_[i].last_used < views_[oldest].last_used) oldest = i;
+    }
+    if (views_.size() <= gang_scheduler_types::max_filters) {
+      oldest = views_.size();
+      views_.push_back(make_view(filter));
+    } else {
+      views_[oldest] = make_view(filter);
+    }
+    views_[oldest].last_used = ++view_clock_;
+    return views_[oldest];
+  }
+  [[nodiscard]] std::span<const node_view> views() const noexcept { return views_; }
+
+  // Adds a node that is idle and healthy. Requires: layout().fault(shape.cells) is empty; the id
+  // and the name are free.
+  void insert_node(std::uint32_t id, const gang_cluster::node& shape) {
+    if (id == nodes_.size()) {
+      nodes_.emplace_back();
+    } else {
+      free_ids_.erase(id);
+    }
+    used_node& n = nodes_[id];
+    n.shape = shape;
+    by_name_.emplace(shape.name, id);
+    hash_ += n.hash(id);
+    n.position = shape.gpus > max_free_ ? none : layout_.add(id, shape.cells);
+    if (n.present()) {
+      for (node_view& v : views_)
+        if (v.accepts(shape)) v.update(n.position, &n);
+    } else {
+      max_free_ = (std::max)(max_free_, shape.gpus);
+      std::vector<std::uint32_t> ids;
+      for (std::uint32_t p = 0; p < layout_.num_positions(); ++p)
+        if (layout_.node_at(p) != none) ids.push_back(layout_.node_at(p));
+      ids.push_back(id);
+      make_layout(ids);
+      for (node_view& v : views_) {
+        const std::uint64_t last_used = v.last_used;
+        v = make_view(v.filter);
+        v.last_used = last_used;
+      }
+    }
+    on_undo([id](cluster_state& s) { s.erase_node(id); });
+  }
+  // Removes a node. Requires: no gang is on it.
+  void erase_node(std::uint32_t id) {
+    set_health(id, false, 0);
+    used_node& n = nodes_[id];
+    if (trials_ > 0) on_undo([id, shape = n.shape](cluster_state& s) { s.insert_node(id, shape); });
+    for (node_view& v : views_)
+      if (v.members[n.position] != 0) v.update(n.position, nullptr);
+    layout_.remove(n.position);
+    by_name_.erase(n.shape.name);
+    hash_ -= n.hash(id);
+    n = {};
+    free_ids_.insert(id);
+  }
+  // Changes the GPUs, CPU and memory of a node. Requires: its gangs do not use more.
+  void resize_node(std::uint32_t id, std::uint32_t gpus, resources host) {
+    used_node& n = nodes_[id];
+    on_undo([id, before = n.shape.gpus, host_before = n.shape.host](cluster_state& s) {
+      s.resize_node(id, before, host_before);
+    });
+    hash_ -= n.hash(id);
+    n.shape.gpus = gpus;
+    n.shape.host = host;
+    hash_ += n.hash(id);
+    if (gpus > max_free_) {
+      max_free_ = gpus;
+      for (node_view& v : views_) {
+        const std::uint64_t last_used = v.last_used;
+        v = make_view(v.filter);
+        v.last_used = last_used;
+      }
+    }
+    for (node_view& v : views_)
+      if (v.members[n.position] != 0) v.update(n.position, &n);
+  }
+  void set_health(std::uint32_t id, bool bad, std::uint32_t bad_gpus) {
+    used_node& n = nodes_[id];
+    if (n.bad == bad && n.bad_gpus == bad_gpus) return;
+    on_undo(
+        [id, was = n.bad, gpus = n.bad_gpus](cluster_state& s) { s.set_health(id, was, gpus); });
+    hash_ -= n.hash(id);
+    n.bad = bad;
+    n.bad_gpus = bad_gpus;
+    if (bad || bad_gpus != 0) {
+      bad_.insert(id);
+    } else {
+      bad_.erase(id);
+    }
+    hash_ += n.hash(id);
+    changed(id);
+  }
+
+ protected:
+  template <class F>
+  void on_undo(F&& f) {
+    if (trials_ > 0) undo_.push_back(std::forward<F>(f));
+  }
+  void make_layout(const std::vector<std::uint32_t>& ids) {
+    layout_.rebuild(ids, [&](std::uint32_t n) -> const std::vector<std::string>& {
+      return nodes_[n].shape.cells;
+    });
+    for (std::uint32_t p = 0; p < layout_.num_positions(); ++p)
+      if (layout_.node_at(p) != none) nodes_[layout_.node_at(p)].position = p;
+  }
+  [[nodiscard]] node_view make_view(const node_filter& filter) const {
+    node_view v(filter, layout_.tree(), (std::max)(max_free_, 1U));
+    for (std::uint32_t p = 0; p < layout_.num_positions(); ++p) {
+      if (layout_.node_at(p) == none) continue;
+      const used_node& n = nodes_[layout_.node_at(p)];
+      if (v.accepts(n.shape)) v.update(p, &n);
+    }
+    return v;
+  }
+  void changed(std::uint32_t id) {
+    for (node_view& v : views_) v.update_use(nodes_[id].position, nodes_[id]);
+  }
+
+  using undo_function = std::function<void(cluster_state&)>;
+
+  // Undoes what was recorded after `mark`.
+  void roll_back(std::size_t mark) {
+    const std::uint32_t open = std::exchange(trials_, 0);
+    while (undo_.size() > mark) {
+      const undo_function undo = std::move(undo_.back());
+      undo_.pop_back();
+      undo(*this);
+    }
+    trials_ = open;
+  }
+
+  cluster_layout layout_;
+  std::vector<used_node> nodes_;  // by id
+  std::set<std::uint32_t> free_ids_;
+  std::unordered_map<std::string, std::uint32_t> by_name_;
+  std::uint32_t max_free_ = 1;  // the most GPUs that a node has had
+  std::set<std::uint32_t> bad_;
+  std::vector<node_view> views_;  // [0]: of the filter that accepts nodes without taints
+  std::uint64_t view_clock_ = 0;
+  std::uint64_t hash_ = 0;
+  std::uint64_t epoch_ = 0;
+  std::uint32_t trials_ = 0;
+  std::vector<undo_function> undo_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

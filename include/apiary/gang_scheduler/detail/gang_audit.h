@@ -1,0 +1,171 @@
+// apiary/gang_scheduler/detail/gang_audit.h - recomputes what a gang scheduler keeps.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang_scheduler/detail/cluster_layout.h>
+#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// Builds a second state from the nodes and gangs, and compares.
+class gang_audit {
+ public:
+  explicit gang_audit(const scheduled_gangs& state) : state_(state) {}
+
+  [[nodiscard]] std::vector<std::string> operator()() {
+    check_nodes();
+    check_gangs();
+    check_views();
+    return std::move(found_);
+  }
+
+ private:
+  template <class... Words>
+  void expect(bool holds, const Words&... words) {
+    if (!holds) found_.push_back(absl::StrCat(words...));
+  }
+  void check_nodes() {
+    const cluster_layout& layout = state_.layout();
+    std::uint64_t hash = 0;
+    std::uint32_t present = 0;
+    for (std::uint32_t id = 0; id < state_.num_ids(); ++id) {
+      const used_node& n = state_.node(id);
+      if (!n.present()) continue;
+      ++present;
+      hash += n.hash(id);
+      expect(layout.node_at(n.position) == id, "node ", id, " is not at its position");
+      expect(state_.find_node(n.shape.name) == std::optional(id), "node ", id, " has no name");
+      std::uint32_t c = n.position;
+      for (level_t l = 1; l < layout.num_levels(); ++l) {
+        c = layout.tree().index(layout.tree().parent(layout.tree().at(l - 1, c), l - 1), l);
+        expect(layout.cell_name(l, c) == n.shape.cells[l - 1], "node ", id,
+               " is in another cell of level ", l);
+      }
+      used_node again = n;
+      again.used = again.reserved = 0;
+      again.cpu_milli = again.memory_mib = 0;
+      again.gangs.clear();
+      nodes_.push_back(std::move(again));
+      ids_.push_back(id);
+      expect(state_.bad_nodes().contains(id) == (n.bad || n.bad_gpus != 0), "node ", id,
+             " is wrongly listed as bad or healthy");
+    }
+    hash_ = hash;
+    std::uint32_t at_positions = 0;
+    for (std::uint32_t p = 0; p < layout.num_positions(); ++p)
+      at_positions += layout.node_at(p) != cluster_layout::none ? 1U : 0U;
+    expect(at_positions == present, present, " nodes have ", at_positions, " positions");
+    expect(state_.next_id() <= present, "the next id ", state_.next_id(), " is not the lowest");
+  }
+  used_node& again(std::uint32_t id) {
+    const auto at = std::lower_bound(ids_.begin(), ids_.end(), id);
+    return nodes_[static_cast<std::size_t>(at - ids_.begin())];
+  }
+  void check_gangs() {
+    scheduled_gangs copy = state_;
+    const std::span<const std::uint32_t> slots = copy.in_order();
+    expect(slots.size() == state_.num_gangs(), "gangs are missing in their order");
+    std::int64_t lowest = (std::int64_t{1} << 31);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const scheduled_gangs::entry& e = copy.at(slots[i]);
+      const gang_scheduler_types::running_gang& who = e.who;
+      const std::string job = who.what.job.text();
+      expect(i == 0 || copy.at(slots[i - 1]).who.what.job < who.what.job, "job ", job,
+             " is out of order");
+      expect(state_.slot_of(who.what.job) == slots[i], "job ", job, " is not found");
+      hash_ += e.hash;
+      if (e.is_candidate()) lowest = (std::min)(lowest, std::int64_t{who.what.priority});
+      std::uint64_t gpus = 0;
+      for (const placement& p : who.tasks) gpus += p.num_gpus();
+      expect(gpus == who.gpus, "job ", job, " has another number of GPUs");
+      for (const scheduled_gangs::on_node& o :
+           scheduled_gangs::nodes_of(who.what.gang, who.tasks)) {
+        used_node& n = again(o.node);
+        std::uint32_t& mask = who.preempting ? n.reserved : n.used;
+        expect((mask & o.mask) == 0, "job ", job, " has GPUs of another gang");
+        expect((o.mask & ~n.all_gpus()) == 0, "job ", job, " has GPUs that do not exist");
+        mask |= o.mask;
+        n.cpu_milli += o.cpu_milli;
+        n.memory_mib += o.memory_mib;
+        n.gangs.push_back({slots[i], o.mask});
+      }
+      for (const job_key& v : who.victims) {
+        const std::uint32_t slot = state_.slot_of(v);
+        expect(who.preempting && slot != scheduled_gangs::none &&
+                   copy.at(slot).who.ends_for == std::optional(who.what.job),
+               "job ", job, " has a victim that does not end for it");
+      }
+      if (who.ends_for) {
+        const std::uint32_t slot = state_.slot_of(*who.ends_for);
+        expect(slot != scheduled_gangs::none &&
+                   std::binary_search(copy.at(slot).who.victims.begin(),
+                                      copy.at(slot).who.victims.end(), who.what.job),
+               "job ", job, " ends for a gang that does not wait for it");
+        hash_ += scheduled_gangs::hash_of_link(who.what.job, *who.ends_for);
+      }
+    }
+    expect(hash_ == state_.hash(), "the hash of the state is another one");
+    expect(
+        !state_.has_candidate(
+            static_cast<std::int32_t>((std::min)(lowest, std::int64_t{0x7fffffff}))) &&
+            (lowest >= 0x7fffffff || state_.has_candidate(static_cast<std::int32_t>(lowest + 1))),
+        "the lowest priority is another one");
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+      const used_node& n = state_.node(ids_[i]);
+      const used_node& a = nodes_[i];
+      expect(n.used == a.used && n.reserved == a.reserved && n.cpu_milli == a.cpu_milli &&
+                 n.memory_mib == a.memory_mib && n.gangs.size() == a.gangs.size() &&
+                 std::is_permutation(n.gangs.begin(), n.gangs.end(), a.gangs.begin()),
+             "node ", ids_[i], " has other gangs");
+    }
+  }
+  void check_views() {
+    for (const node_view& v : state_.views()) {
+      node_view fresh(v.filter, state_.layout().tree(), v.free.max_free());
+      for (const std::uint32_t id : ids_)
+        if (fresh.accepts(state_.node(id).shape))
+          fresh.update(state_.node(id).position, &state_.node(id));
+      expect(v.members == fresh.members && v.hosts == fresh.hosts &&
+                 v.whole_hosts == fresh.whole_hosts && same(v.free, fresh.free) &&
+                 same(v.whole, fresh.whole),
+             "the index of a filter for ", v.filter.text(), " differs");
+    }
+  }
+  [[nodiscard]] static bool same(const capacity_index<ragged_tree>& a,
+                                 const capacity_index<ragged_tree>& b) {
+    if (!std::equal(a.free().begin(), a.free().end(), b.free().begin(), b.free().end()))
+      return false;
+    for (level_t l = 1; l <= a.top(); ++l) {
+      for (std::uint32_t c = 0; c < a.num_cells(l); ++c)
+        if (!std::ranges::equal(a.histogram(l, c), b.histogram(l, c))) return false;
+      for (std::uint32_t t = 1; t <= a.max_free(); ++t)
+        if (!std::ranges::equal(a.slots(l, t), b.slots(l, t))) return false;
+    }
+    return true;
+  }
+
+  const scheduled_gangs& state_;
+  std::vector<std::uint32_t> ids_;  // of the nodes, ascending
+  std::vector<used_node> nodes_;    // as recomputed
+  std::uint64_t hash_ = 0;
+  std::vector<std::string> found_;
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

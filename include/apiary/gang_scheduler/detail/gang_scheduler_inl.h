@@ -1,0 +1,293 @@
+// apiary/gang_scheduler/detail/gang_scheduler_inl.h - bodies of gang_scheduler/gang_scheduler.h.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/explain/blocking_resource.h>
+#include <apiary/explain/unblock_search.h>
+#include <apiary/gang/fit_verdict.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang_scheduler/detail/gang_explanation.h>
+#include <apiary/gang_scheduler/detail/gang_planner.h>
+#include <apiary/gang_scheduler/detail/scheduled_gangs.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/topology/ragged_tree.h>
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The state of a scheduler, and the buffers of its searches.
+class gang_scheduler_core {
+ public:
+  explicit gang_scheduler_core(const gang_cluster& cluster) : state(cluster) {}
+
+  scheduled_gangs state;
+  gang_planner planner;
+
+  [[nodiscard]] static std::string name(const job_key& job) {
+    return absl::StrCat("job ", job.text());
+  }
+  [[nodiscard]] absl::Status check(const gang_scheduler::request& r) const {
+    if (!r.job.valid()) return absl::InvalidArgumentError("the job has an empty text as its key");
+    const auto fault = [&](const auto&... words) {
+      return absl::InvalidArgumentError(absl::StrCat(name(r.job), ": ", words...));
+    };
+    std::uint64_t tasks = 0;
+    for (std::size_t m = 0; m < r.gang.groups.size(); ++m) {
+      const constrained_task_group& group = r.gang.groups[m];
+      tasks += group.tasks;
+      if (group.shared() > 0)
+        return fault("task group ", m, " asks for ", group.gpu_milli,
+                     " thousandths of a GPU; only whole GPUs can be scheduled");
+      if (group.models != any_model)
+        return fault("task group ", m, " has GPU models; name them in the filter");
+      if (group.gpus > gang_cluster::max_gpus)
+        return fault("a task of task group ", m, " asks for ", group.gpus,
+                     " GPUs; a node has at most ", gang_cluster::max_gpus);
+      if (group.gpus == 0 && group.host == resources{})
+        return fault("a task of task group ", m, " asks for no GPU, CPU or memory");
+    }
+    if (tasks == 0) return fault("the gang has no tasks");
+    if (tasks > gang_scheduler::max_tasks)
+      return fault("the gang has ", tasks, " tasks; the limit is ", gang_scheduler::max_tasks);
+    const std::string wrong = r.gang.fault(0, state.layout().num_levels());
+    if (!wrong.empty()) return fault(wrong);
+    for (const std::string& n : r.filter.nodes)
+      if (!state.find_node(n))
+        return absl::NotFoundError(
+            absl::StrCat(name(r.job), ": the filter names node \"", n, "\", which does not exist"));
+    return absl::OkStatus();
+  }
+  [[nodiscard]] absl::Status check(node_id n) const {
+    if (state.has_node(n)) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("there is no node ", n.value));
+  }
+  // Whether tasks match the request, and are on nodes and GPUs that exist. `usable` returns the
+  // GPUs of a node that they may use.
+  template <class Usable>
+  [[nodiscard]] absl::Status check(const gang_scheduler::request& r,
+                                   std::span<const placement> tasks, const Usable& usable) const {
+    std::size_t t = 0;
+    for (const constrained_task_group& group : r.gang.groups) {
+      for (std::uint32_t i = 0; i < group.tasks; ++i, ++t) {
+        if (t >= tasks.size() || !state.has_node(tasks[t].node) ||
+            tasks[t].num_gpus() != group.gpus ||
+            (tasks[t].gpu_mask & ~state.node(tasks[t].node.value).all_gpus()) != 0)
+          return absl::InvalidArgumentError(absl::StrCat(
+              name(r.job), ": task ", t, " has no placement on ", group.gpus, " GPUs of a node"));
+      }
+    }
+    if (t != tasks.size())
+      return absl::InvalidArgumentError(
+          absl::StrCat(name(r.job), ": ", tasks.size(), " placements for ", t, " tasks"));
+    std::uint64_t gpus = 0;
+    for (const scheduled_gangs::on_node& o : scheduled_gangs::nodes_of(r.gang, tasks)) {
+      gpus += static_cast<std::uint64_t>(std::popcount(o.mask));
+      const std::uint32_t not_usable = o.mask & ~usable(state.node(o.node));
+      if (not_usable != 0)
+        return absl::FailedPreconditionError(
+            absl::StrCat(name(r.job), ": GPU ", std::countr_zero(not_usable), " of node \"",
+                         state.node(o.node).shape.name, "\" is in use"));
+    }
+    for (const placement& p : tasks) gpus -= p.num_gpus();
+    if (gpus != 0)
+      return absl::InvalidArgumentError(absl::StrCat(name(r.job), ": two tasks have one GPU"));
+    return absl::OkStatus();
+  }
+  // Decides about a checked request.
+  [[nodiscard]] gang_scheduler::plan decide(const gang_scheduler::request& r, time_ms now) {
+    gang_scheduler::plan to;
+    to.epoch_ = state.epoch();
+    to.hash_ = state.hash();
+    to.now_ = now;
+    const std::uint32_t slot = state.slot_of(r.job);
+    if (slot == scheduled_gangs::none) {
+      to.request_ = r;
+      planner(state, r, now, to);
+      return to;
+    }
+    const gang_scheduler::running_gang& gang = state.at(slot).who;
+    to.request_ = gang.what;
+    for (const scheduled_gangs::on_node& o : state.at(slot).nodes) {
+      const used_node& n = state.node(o.node);
+      if (!n.bad && (o.mask & ~n.healthy_gpus()) == 0) continue;
+      to.reason = wait_reason::unhealthy;
+      return to;
+    }
+    to.result = gang.victims.empty() ? plan_result::bind : plan_result::preempt;
+    to.tasks = gang.tasks;
+    to.victims = gang.victims;
+    to.level = gang.level;
+    return to;
+  }
+};
+
+}  // namespace detail
+
+APIARY_INLINE gang_scheduler::gang_scheduler(
+    std::unique_ptr<detail::gang_scheduler_core> core) noexcept
+    : core_(std::move(core)) {}
+APIARY_INLINE gang_scheduler::gang_scheduler(const gang_scheduler& other)
+    : core_(std::make_unique<detail::gang_scheduler_core>(*other.core_)) {
+  core_->state.end_trials();
+}
+APIARY_INLINE gang_scheduler::gang_scheduler(gang_scheduler&& other) noexcept = default;
+APIARY_INLINE gang_scheduler& gang_scheduler::operator=(const gang_scheduler& other) {
+  if (this != &other) *this = gang_scheduler(other);
+  return *this;
+}
+APIARY_INLINE gang_scheduler& gang_scheduler::operator=(gang_scheduler&& other) noexcept = default;
+APIARY_INLINE gang_scheduler::~gang_scheduler() = default;
+
+APIARY_INLINE absl::StatusOr<gang_scheduler> gang_scheduler::create(const gang_cluster& cluster) {
+  APIARY_RETURN_IF_ERROR(cluster.check());
+  return gang_scheduler(std::make_unique<detail::gang_scheduler_core>(cluster));
+}
+APIARY_INLINE absl::StatusOr<gang_scheduler> gang_scheduler::create(std::string_view topology,
+                                                                    std::string_view nodes) {
+  APIARY_ASSIGN_OR_RETURN(const gang_cluster cluster, gang_cluster::parse(topology, nodes));
+  return create(cluster);
+}
+
+APIARY_INLINE absl::StatusOr<gang_scheduler::plan> gang_scheduler::propose(const request& gang,
+                                                                           time_ms now) {
+  const std::uint32_t slot = core_->state.slot_of(gang.job);
+  if (slot == detail::scheduled_gangs::none) {
+    APIARY_RETURN_IF_ERROR(core_->check(gang));
+  } else if (!core_->state.at(slot).who.preempting) {
+    return absl::AlreadyExistsError(absl::StrCat(core_->name(gang.job), " runs already"));
+  }
+  return core_->decide(gang, now);
+}
+APIARY_INLINE absl::Status gang_scheduler::commit(const plan& decided) {
+  detail::scheduled_gangs& state = core_->state;
+  const auto name = [&] { return core_->name(decided.request_.job); };
+  if (decided.request_.gang.groups.empty() || decided.epoch_ != state.epoch() ||
+      decided.hash_ != state.hash())
+    return absl::AbortedError(absl::StrCat(name(), ": the state has changed since the proposal"));
+  if (decided.result == plan_result::wait)
+    return absl::FailedPreconditionError(absl::StrCat(name(), " has to wait"));
+  const std::uint32_t slot = state.slot_of(decided.request_.job);
+  if (slot != detail::scheduled_gangs::none) {
+    if (!state.at(slot).who.preempting ||
+        (decided.result == plan_result::bind) != state.at(slot).who.victims.empty())
+      return absl::InvalidArgumentError(absl::StrCat(name(), ": the plan was changed"));
+    if (decided.result == plan_result::bind) {
+      state.set_preempting(slot, false, decided.now_);
+      state.next_epoch();
+    }
+    return absl::OkStatus();
+  }
+  running_gang gang{.what = decided.request_, .tasks = decided.tasks, .started = decided.now_};
+  gang.level = decided.level;
+  if (decided.result == plan_result::preempt) {
+    gang.preempting = true;
+    gang.victims = decided.victims;
+  }
+  std::vector<std::uint32_t> slots;
+  for (std::size_t i = 0; i < gang.victims.size(); ++i) {
+    slots.push_back(state.slot_of(gang.victims[i]));
+    if (slots.back() == detail::scheduled_gangs::none || !state.at(slots.back()).is_candidate() ||
+        (i > 0 && !(gang.victims[i - 1] < gang.victims[i])))
+      return absl::InvalidArgumentError(absl::StrCat(name(), ": the plan was changed"));
+  }
+  const auto usable = [&](const detail::used_node& n) {
+    std::uint32_t mask = n.free_gpus();
+    for (const detail::used_node::gang_here& g : n.gangs)
+      if (std::find(slots.begin(), slots.end(), g.slot) != slots.end())
+        mask |= g.mask & n.healthy_gpus() & ~n.reserved;
+    return mask;
+  };
+  if (!core_->check(gang.what, gang.tasks, usable).ok())
+    return absl::InvalidArgumentError(absl::StrCat(name(), ": the plan was changed"));
+  for (const placement& p : gang.tasks) gang.gpus += p.num_gpus();
+  state.insert(std::move(gang));
+  state.next_epoch();
+  return absl::OkStatus();
+}
+APIARY_INLINE absl::Status gang_scheduler::finish(const job_key& job) {
+  const std::uint32_t slot = core_->state.slot_of(job);
+  if (slot == detail::scheduled_gangs::none)
+    return absl::NotFoundError(absl::StrCat(core_->name(job), " does not run"));
+  core_->state.erase(slot);
+  core_->state.next_epoch();
+  return absl::OkStatus();
+}
+APIARY_INLINE absl::StatusOr<gang_scheduler::explanation> gang_scheduler::explain(
+    const request& gang, time_ms now) {
+  explanation e;
+  APIARY_ASSIGN_OR_RETURN(e.plan, propose(gang, now));
+  detail::scheduled_gangs& state = core_->state;
+  detail::gang_planner& planner = core_->planner;
+  const request& r = e.plan.request_;
+  if (e.plan.result == plan_result::wait && e.plan.reason != wait_reason::undecided &&
+      state.slot_of(r.job) == detail::scheduled_gangs::none) {
+    detail::node_view& view = state.view(r.filter);
+    const bool never = e.plan.reason == wait_reason::never;
+    const capacity_index<ragged_tree>& capacities = never ? view.whole : view.free;
+    const std::vector<resources>& hosts = never ? view.whole_hosts : view.hosts;
+    if (e.plan.reason != wait_reason::unhealthy) {
+      infeasibility_proof proof = planner.prove(capacities, r.gang, hosts);
+      if (!proof.cells.empty()) e.proof = std::move(proof);
+      e.blocking = blocking_resources(r.gang, [&](const topology_constraints& other) {
+        return planner.fit(capacities, other, hosts).verdict;
+      });
+    }
+    if (!never) {
+      const bool hosted = detail::gang_planner::hosted(r.gang);
+      const std::vector<std::uint32_t> whole(view.whole.free().begin(), view.whole.free().end());
+      unblock_search<ragged_tree> search(8, planner.budget);
+      const auto remedy = search(
+          view.free, r.gang, whole,
+          hosted ? std::span<const resources>(view.hosts) : std::span<const resources>(),
+          hosted ? std::span<const resources>(view.whole_hosts) : std::span<const resources>());
+      if (remedy.verdict == fit_verdict::fits) {
+        for (const std::uint32_t p : remedy.nodes)
+          e.nodes_to_free.push_back(node_id(state.layout().node_at(p)));
+        std::sort(e.nodes_to_free.begin(), e.nodes_to_free.end());
+        e.gpus_to_free = remedy.gpus;
+      }
+    }
+  }
+  e.text = detail::plan_text(state, r)(e);
+  return e;
+}
+APIARY_INLINE absl::Status gang_scheduler::recover(const request& gang,
+                                                   std::span<const placement> tasks,
+                                                   time_ms started) {
+  detail::scheduled_gangs& state = core_->state;
+  if (state.slot_of(gang.job) != detail::scheduled_gangs::none)
+    return absl::AlreadyExistsError(absl::StrCat(core_->name(gang.job), " runs already"));
+  APIARY_RETURN_IF_ERROR(core_->check(gang));
+  APIARY_RETURN_IF_ERROR(core_->check(gang, tasks, [](const detail::used_node& n) {
+    return n.all_gpus() & ~n.used & ~n.reserved;
+  }));
+  running_gang record{.what = gang, .tasks = {tasks.begin(), tasks.end()}, .started = started};
+  for (const placement& p : tasks) record.gpus += p.num_gpus();
+  state.insert(std::move(record));
+  state.next_epoch();
+  return absl::OkStatus();
+}
+
+APIARY_NAMESPACE_END
+
+#include <apiary/gang_scheduler/detail/cluster_changes_inl.h>

@@ -1,0 +1,141 @@
+// apiary/gang_scheduler/detail/node_view.h - nodes with their use, and an index of those a filter accepts.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/alloc/capacity_index.h>
+#include <apiary/core/config.h>
+#include <apiary/core/digest.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/ragged_tree.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// A node with what uses it.
+struct used_node {
+  struct gang_here {
+    std::uint32_t slot = 0;
+    std::uint32_t mask = 0;
+    friend bool operator==(const gang_here&, const gang_here&) = default;
+  };
+  gang_cluster::node shape{};
+  std::uint32_t position = ~std::uint32_t{0};  // all bits set: there is no such node
+  bool bad = false;
+  std::uint32_t bad_gpus = 0;    // masks of GPUs
+  std::uint32_t used = 0;        // by running gangs
+  std::uint32_t reserved = 0;    // by preempting gangs
+  std::uint64_t cpu_milli = 0;   // of all gangs here
+  std::uint64_t memory_mib = 0;  // of all gangs here
+  std::vector<gang_here> gangs{};
+
+  [[nodiscard]] bool present() const noexcept { return position != ~std::uint32_t{0}; }
+  [[nodiscard]] std::uint32_t all_gpus() const noexcept {
+    return static_cast<std::uint32_t>((std::uint64_t{1} << shape.gpus) - 1);
+  }
+  [[nodiscard]] std::uint32_t healthy_gpus() const noexcept {
+    return bad ? 0 : all_gpus() & ~bad_gpus;
+  }
+  [[nodiscard]] std::uint32_t free_gpus() const noexcept {
+    return healthy_gpus() & ~used & ~reserved;
+  }
+  [[nodiscard]] resources free_host() const noexcept {
+    if (bad) return {};
+    const auto rest = [](std::uint32_t of, std::uint64_t in_use) {
+      return in_use < of ? static_cast<std::uint32_t>(of - in_use) : 0U;
+    };
+    return {rest(shape.host.cpu_milli, cpu_milli), rest(shape.host.memory_mib, memory_mib)};
+  }
+  [[nodiscard]] std::uint64_t hash(std::uint32_t id) const noexcept {
+    digest d;
+    d.add(id).add(shape.name).add(shape.gpus).add(shape.host.cpu_milli).add(shape.host.memory_mib);
+    d.add(shape.model).add(bad ? 1 : 0).add(bad_gpus);
+    for (const auto* texts : {&shape.cells, &shape.labels, &shape.taints}) {
+      d.add(texts->size());
+      for (const std::string& text : *texts) d.add(text);
+    }
+    return d.value();
+  }
+};
+
+// The nodes that a filter accepts, by position: free GPUs, CPU and memory, and what they have when
+// idle and healthy. Other positions have nothing.
+struct node_view {
+  node_filter filter;
+  std::uint64_t key = 0;             // hash of the filter
+  std::uint64_t last_used = 0;       // the number of the request that used it last
+  std::vector<std::string> names{};  // of filter.nodes, ascending
+  capacity_index<ragged_tree> free;
+  capacity_index<ragged_tree> whole;
+  std::vector<resources> hosts{};
+  std::vector<resources> whole_hosts{};
+  std::vector<unsigned char> members{};
+
+  node_view(node_filter of, const ragged_tree& tree, std::uint32_t max_free)
+      : filter(std::move(of)),
+        key(hash_of(filter)),
+        names(filter.nodes),
+        free(tree, 0, max_free),
+        whole(tree, 0, max_free),
+        hosts(free.num_nodes()),
+        whole_hosts(free.num_nodes()),
+        members(free.num_nodes()) {
+    std::sort(names.begin(), names.end());
+  }
+  [[nodiscard]] static std::uint64_t hash_of(const node_filter& filter) noexcept {
+    digest d;
+    for (const auto* texts : {&filter.labels, &filter.models, &filter.nodes, &filter.tolerations}) {
+      d.add(texts->size());
+      for (const std::string& text : *texts) d.add(text);
+    }
+    return d.value();
+  }
+  [[nodiscard]] bool accepts(const gang_cluster::node& n) const {
+    const auto has = [](const std::vector<std::string>& all, const std::string& one) {
+      return std::find(all.begin(), all.end(), one) != all.end();
+    };
+    for (const std::string& label : filter.labels) {
+      const auto matches = [&](std::string_view l) {
+        return l == label ||
+               (label.find('=') == std::string::npos && l.substr(0, l.find('=')) == label);
+      };
+      if (std::none_of(n.labels.begin(), n.labels.end(), matches)) return false;
+    }
+    for (const std::string& taint : n.taints)
+      if (!has(filter.tolerations, taint)) return false;
+    return (filter.models.empty() || has(filter.models, n.model)) &&
+           (names.empty() || std::binary_search(names.begin(), names.end(), n.name));
+  }
+  // Takes over what the node has and has free; it is at this position and a member, or none is.
+  void update(std::uint32_t position, const used_node* n) {
+    if (n == nullptr) {
+      members[position] = 0;
+      free.set(position, 0);
+      whole.set(position, 0);
+      hosts[position] = whole_hosts[position] = {};
+      return;
+    }
+    members[position] = 1;
+    whole.set(position, n->shape.gpus);
+    whole_hosts[position] = n->shape.host;
+    update_use(position, *n);
+  }
+  // The same if only the use or the health of the node has changed.
+  void update_use(std::uint32_t position, const used_node& n) {
+    if (members[position] == 0) return;
+    free.set(position, static_cast<std::uint32_t>(std::popcount(n.free_gpus())));
+    hosts[position] = n.free_host();
+  }
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,284 @@
+// apiary/gang_scheduler/detail/scheduled_gangs.h - the gangs of a gang scheduler and the nodes that they use.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/config.h>
+#include <apiary/core/digest.h>
+#include <apiary/core/ids.h>
+#include <apiary/gang_scheduler/detail/cluster_state.h>
+#include <apiary/gang_scheduler/detail/node_view.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
+#include <apiary/gang_scheduler/job_key.h>
+#include <apiary/model/placement.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+
+// The gangs and nodes of a gang scheduler. Its functions do not check; while a trial is open they
+// record how to undo what they do.
+// Cost: insert, erase and set_preempting O(tasks), and for each node of the gang what a change of
+//       the node costs.
+class scheduled_gangs : public cluster_state {
+ public:
+  using gang = gang_scheduler_types::running_gang;
+
+  // What a gang has on one node.
+  struct on_node {
+    std::uint32_t node = 0;
+    std::uint32_t mask = 0;
+    std::uint64_t cpu_milli = 0;
+    std::uint64_t memory_mib = 0;
+  };
+  struct entry {
+    gang who{};
+    std::vector<on_node> nodes{};
+    std::uint64_t hash = 0;
+    bool alive = false;
+    // Whether another gang may preempt it.
+    [[nodiscard]] bool is_candidate() const noexcept {
+      return alive && !who.preempting && !who.ends_for;
+    }
+  };
+
+  using cluster_state::cluster_state;
+
+  [[nodiscard]] std::uint32_t slot_of(const job_key& job) const {
+    const auto at = slots_.find(job);
+    return at == slots_.end() ? none : at->second;
+  }
+  [[nodiscard]] const entry& at(std::uint32_t slot) const noexcept { return gangs_[slot]; }
+  [[nodiscard]] std::uint32_t num_gangs() const noexcept {
+    return static_cast<std::uint32_t>(slots_.size());
+  }
+  // Whether a gang of lower priority runs and is not already ending.
+  [[nodiscard]] bool has_candidate(std::int32_t below) const noexcept {
+    return !priorities_.empty() && priorities_.begin()->first < below;
+  }
+  // The slots of all gangs in ascending order of their jobs. Cost: O(gangs) after a change.
+  [[nodiscard]] std::span<const std::uint32_t> in_order() {
+    drop_dead();
+    const auto middle = order_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+    const auto before = [&](std::uint32_t a, std::uint32_t b) {
+      return gangs_[a].who.what.job < gangs_[b].who.what.job;
+    };
+    std::sort(middle, order_.end(), before);
+    std::inplace_merge(order_.begin(), middle, order_.end(), before);
+    sorted_ = order_.size();
+    return order_;
+  }
+
+  // What a gang has on each of its nodes, ascending.
+  [[nodiscard]] static std::vector<on_node> nodes_of(const topology_constraints& gang,
+                                                     std::span<const placement> tasks) {
+    std::vector<on_node> nodes;
+    nodes.reserve(tasks.size());
+    std::size_t t = 0;
+    for (const constrained_task_group& m : gang.groups) {
+      for (std::uint32_t i = 0; i < m.tasks; ++i, ++t) {
+        const auto [node, mask] = tasks[t];
+        if (!nodes.empty() && nodes.back().node == node.value) {
+          nodes.back().mask |= mask;
+          nodes.back().cpu_milli += m.host.cpu_milli;
+          nodes.back().memory_mib += m.host.memory_mib;
+        } else {
+          nodes.push_back({node.value, mask, m.host.cpu_milli, m.host.memory_mib});
+        }
+      }
+    }
+    const auto before = [](const on_node& a, const on_node& b) { return a.node < b.node; };
+    if (!std::is_sorted(nodes.begin(), nodes.end(), before))
+      std::sort(nodes.begin(), nodes.end(), before);
+    std::size_t kept = 0;
+    for (std::size_t i = 1; i < nodes.size(); ++i) {
+      if (nodes[i].node != nodes[kept].node) {
+        nodes[++kept] = nodes[i];
+        continue;
+      }
+      nodes[kept].mask |= nodes[i].mask;
+      nodes[kept].cpu_milli += nodes[i].cpu_milli;
+      nodes[kept].memory_mib += nodes[i].memory_mib;
+    }
+    if (!nodes.empty()) nodes.resize(kept + 1);
+    return nodes;
+  }
+  // Adds a gang. Requires: its GPUs are free, or it is preempting and they are its victims'.
+  void insert(gang who) {
+    std::uint32_t slot = static_cast<std::uint32_t>(gangs_.size());
+    if (free_slots_.empty()) {
+      gangs_.emplace_back();
+    } else {
+      slot = free_slots_.back();
+      free_slots_.pop_back();
+    }
+    entry& e = gangs_[slot];
+    e.who = std::move(who);
+    e.nodes = nodes_of(e.who.what.gang, e.who.tasks);
+    e.hash = hash_of(e.who);
+    e.alive = true;
+    hash_ += e.hash;
+    slots_.emplace(e.who.what.job, slot);
+    order_.push_back(slot);
+    for (const on_node& o : e.nodes) {
+      use(o, e.who.preempting, true);
+      nodes_[o.node].gangs.push_back({slot, o.mask});
+      changed(o.node);
+    }
+    if (e.is_candidate()) ++priorities_[e.who.what.priority];
+    if (e.who.preempting)
+      for (const job_key& v : e.who.victims) set_ends_for(v, e.who.what.job);
+    if (e.who.ends_for) {
+      std::vector<job_key>& victims = gangs_[slot_of(*e.who.ends_for)].who.victims;
+      victims.insert(std::lower_bound(victims.begin(), victims.end(), e.who.what.job),
+                     e.who.what.job);
+      hash_ += hash_of_link(e.who.what.job, *e.who.ends_for);
+    }
+    if (trials_ > 0)
+      on_undo([job = e.who.what.job](cluster_state& s) {
+        scheduled_gangs& all = static_cast<scheduled_gangs&>(s);
+        all.erase(all.slot_of(job));
+      });
+  }
+  // Removes a gang.
+  void erase(std::uint32_t slot) {
+    entry& e = gangs_[slot];
+    if (trials_ > 0)
+      on_undo([who = e.who](cluster_state& s) { static_cast<scheduled_gangs&>(s).insert(who); });
+    if (e.is_candidate()) forget_candidate(e);
+    if (e.who.preempting)
+      for (const job_key& v : e.who.victims) set_ends_for(v, std::nullopt);
+    if (e.who.ends_for) {
+      std::vector<job_key>& victims = gangs_[slot_of(*e.who.ends_for)].who.victims;
+      victims.erase(std::lower_bound(victims.begin(), victims.end(), e.who.what.job));
+      hash_ -= hash_of_link(e.who.what.job, *e.who.ends_for);
+    }
+    for (const on_node& o : e.nodes) {
+      use(o, e.who.preempting, false);
+      std::vector<used_node::gang_here>& here = nodes_[o.node].gangs;
+      const auto is_it = [&](const used_node::gang_here& g) { return g.slot == slot; };
+      *std::find_if(here.begin(), here.end(), is_it) = here.back();
+      here.pop_back();
+      changed(o.node);
+    }
+    hash_ -= e.hash;
+    slots_.erase(e.who.what.job);
+    e = {};
+    if (++dead_ > 64 && dead_ > order_.size() / 2) drop_dead();
+  }
+  // A preempting gang whose victims have ended starts to run, or the reverse.
+  void set_preempting(std::uint32_t slot, bool preempting, time_ms started) {
+    entry& e = gangs_[slot];
+    on_undo(
+        [job = e.who.what.job, was = e.who.preempting, before = e.who.started](cluster_state& s) {
+          scheduled_gangs& all = static_cast<scheduled_gangs&>(s);
+          all.set_preempting(all.slot_of(job), was, before);
+        });
+    if (e.is_candidate()) forget_candidate(e);
+    for (const on_node& o : e.nodes) use(o, e.who.preempting, false);
+    hash_ -= e.hash;
+    e.who.preempting = preempting;
+    e.who.started = started;
+    e.hash = hash_of(e.who);
+    hash_ += e.hash;
+    for (const on_node& o : e.nodes) use(o, e.who.preempting, true);
+    if (e.is_candidate()) ++priorities_[e.who.what.priority];
+  }
+
+  // What a victim and the gang for which it ends add to the hash.
+  [[nodiscard]] static std::uint64_t hash_of_link(const job_key& victim, const job_key& by) {
+    return digest().add(victim.hash()).add(by.hash()).value();
+  }
+  // Calls f, then undoes every change since.
+  template <class F>
+  void try_out(const F& f) {
+    const std::size_t mark = undo_.size();
+    const std::uint64_t epoch = epoch_;
+    ++trials_;
+    f();
+    roll_back(mark);
+    --trials_;
+    epoch_ = epoch;
+  }
+  // Of a copy that is made in a trial: what it has is final.
+  void end_trials() {
+    trials_ = 0;
+    undo_.clear();
+  }
+
+ private:
+  [[nodiscard]] static std::uint64_t hash_of(const gang& who) noexcept {
+    digest d;
+    d.add(who.what.job.hash()).add(who.what.tenant.value).add(who.preempting ? 1 : 0);
+    d.add(static_cast<std::uint64_t>(who.what.priority));
+    d.add(static_cast<std::uint64_t>(who.started));
+    for (const constrained_task_group& m : who.what.gang.groups)
+      d.add(m.tasks).add(m.gpus).add(m.host.cpu_milli).add(m.host.memory_mib);
+    for (const placement& p : who.tasks) d.add(std::uint64_t{p.node.value} << 32 | p.gpu_mask);
+    return d.value();
+  }
+  void use(const on_node& o, bool preempting, bool more) {
+    used_node& n = nodes_[o.node];
+    std::uint32_t& mask = preempting ? n.reserved : n.used;
+    APIARY_VERIFY((mask & o.mask) == (more ? 0 : o.mask));
+    mask ^= o.mask;
+    n.cpu_milli += more ? o.cpu_milli : 0 - o.cpu_milli;
+    n.memory_mib += more ? o.memory_mib : 0 - o.memory_mib;
+  }
+  void forget_candidate(const entry& e) {
+    const auto at = priorities_.find(e.who.what.priority);
+    if (--at->second == 0) priorities_.erase(at);
+  }
+  void set_ends_for(const job_key& victim, const std::optional<job_key>& by) {
+    entry& e = gangs_[slot_of(victim)];
+    if (e.is_candidate()) forget_candidate(e);
+    if (e.who.ends_for) hash_ -= hash_of_link(victim, *e.who.ends_for);
+    e.who.ends_for = by;
+    if (by) hash_ += hash_of_link(victim, *by);
+    if (e.is_candidate()) ++priorities_[e.who.what.priority];
+  }
+  // Removes slots without a gang from order_, so that they can be used again.
+  void drop_dead() {
+    if (dead_ == 0) return;
+    std::size_t kept = 0;
+    std::size_t sorted = 0;
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      if (i == sorted_) sorted = kept;
+      if (gangs_[order_[i]].alive) {
+        order_[kept++] = order_[i];
+      } else {
+        free_slots_.push_back(order_[i]);
+      }
+    }
+    sorted_ = sorted_ == order_.size() ? kept : sorted;
+    order_.resize(kept);
+    dead_ = 0;
+  }
+
+  struct key_hash {
+    std::size_t operator()(const job_key& k) const noexcept {
+      return static_cast<std::size_t>(k.hash());
+    }
+  };
+
+  std::vector<entry> gangs_;  // by slot
+  std::unordered_map<job_key, std::uint32_t, key_hash> slots_;
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<std::uint32_t> order_;  // slots; the first sorted_ in ascending order of jobs
+  std::size_t sorted_ = 0;
+  std::size_t dead_ = 0;                              // slots in order_ without a gang
+  std::map<std::int32_t, std::uint32_t> priorities_;  // of candidates, with their number
+};
+
+}  // namespace detail
+APIARY_NAMESPACE_END

@@ -1,0 +1,103 @@
+// apiary/gang_scheduler/gang_cluster.h - the description of a cluster: nodes in racks, with labels.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/model/node_table.h>
+#include <apiary/model/resources.h>
+#include <apiary/topology/named_tree.h>
+#include <apiary/topology/tree.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Which nodes a gang accepts. A default filter accepts every node without taints.
+struct node_filter {
+  std::vector<std::string> labels{};       // all of them: "key=value", or "key" for any value
+  std::vector<std::string> models{};       // one of these GPU models; empty: any
+  std::vector<std::string> nodes{};        // one of these names; empty: any
+  std::vector<std::string> tolerations{};  // the node may have these taints
+  friend bool operator==(const node_filter&, const node_filter&) = default;
+
+  // A text for people: `nodes with label "zone=a" and model "h100"`; "nodes" if it accepts all.
+  [[nodiscard]] std::string text() const;
+};
+
+// Describes a cluster for gang_scheduler: its nodes, and the cells (racks, blocks, ...) that
+// contain them. Fill it from your own inventory, or let `parse` read a text.
+struct gang_cluster {
+  // The most GPUs of a node.
+  static constexpr std::uint32_t max_gpus = 32;
+
+  // One node.
+  struct node {
+    std::string name{};                 // unique in the cluster
+    std::vector<std::string> cells{};   // its cell of each level above the nodes, the lowest first
+    std::uint32_t gpus = 0;             // at most max_gpus
+    resources host{};                   // CPU and memory
+    std::string model{};                // GPU model; may be empty
+    std::vector<std::string> labels{};  // "key=value"
+    std::vector<std::string> taints{};  // gangs that do not tolerate all of them avoid the node
+    friend bool operator==(const node&, const node&) = default;
+  };
+
+  std::vector<std::string> levels{};  // names of the levels above the nodes, the lowest first
+  std::vector<node> nodes{};          // the nodes
+
+  // OK, or kInvalidArgument with the first fault: an empty name or one that is used twice, more
+  // than 9 levels, a level named "node" or "cluster", a node without a cell for each level, a cell
+  // in two cells of the level above, or too many GPUs.
+  [[nodiscard]] absl::Status check() const;
+
+  // Reads two texts in the format of Slurm's topology.conf and slurm.conf. Switches that list nodes
+  // are racks, switches above them blocks, then level3, level4, ...; an empty topology has no
+  // racks. Keys: SwitchName, Nodes, Switches; NodeName, Gres (gpu:8 or gpu:h100:8), CPUs,
+  // RealMemory (MiB), Feature (labels), and two of ours: Labels and Taints, separated by commas.
+  // Names may be lists: "n[1-16,20],login". Keys that only slurmd needs are skipped.
+  // kInvalidArgument: names the line and what is wrong with it.
+  [[nodiscard]] static absl::StatusOr<gang_cluster> parse(std::string_view topology,
+                                                          std::string_view nodes);
+
+  // Takes a tree with names and a table of nodes: node i is the i-th cell of level node_level. The
+  // model of a node is its number in the table. kInvalidArgument: no such level, or another number
+  // of cells than of nodes.
+  template <CellTree Tree>
+  [[nodiscard]] static absl::StatusOr<gang_cluster> of(const named_tree<Tree>& tree,
+                                                       level_t node_level,
+                                                       const node_table& table) {
+    const Tree& cells = tree.tree();
+    if (node_level >= cells.num_levels() || cells.cells(node_level).size() != table.size())
+      return absl::InvalidArgumentError("level " + std::to_string(node_level) +
+                                        " of the tree does not have one cell for each of the " +
+                                        std::to_string(table.size()) + " nodes");
+    gang_cluster all;
+    for (level_t l = node_level + 1; l < cells.num_levels(); ++l)
+      all.levels.push_back(tree.level_name(l));
+    for (const node_id n : table.ids()) {
+      const node_shape& shape = table.shape(n);
+      cell_id at = cells.cells(node_level)[n.value];
+      node one{.name = tree.cell_name(at), .gpus = shape.gpus, .host = shape.host};
+      if (shape.gpus > 0) one.model = std::to_string(shape.model);
+      for (level_t l = node_level + 1; l < cells.num_levels(); ++l) {
+        at = cells.parent(at, l - 1);
+        one.cells.push_back(tree.cell_name(at));
+      }
+      all.nodes.push_back(std::move(one));
+    }
+    return all;
+  }
+};
+
+APIARY_NAMESPACE_END
+
+#ifndef APIARY_COMPILED
+#include <apiary/gang_scheduler/detail/gang_cluster_inl.h>
+#endif

@@ -1,0 +1,189 @@
+// apiary/gang_scheduler/gang_queue.h - a queue of jobs over a gang scheduler, for the simulator.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/core/status.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/model/job.h>
+#include <apiary/model/job_scheduler.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+// Queues jobs over a gang_scheduler: higher priorities first, then in the order of submission. The
+// first job that does not fit holds up all jobs behind it. A job may suspend running jobs of lower
+// priority, at least cost; they keep their place in the order.
+//
+// A job of n GPUs is a gang of tasks that each fill a node of the largest size, and one task with
+// the remaining GPUs.
+// Cost: submit, finish and mark_*: as in gang_scheduler; decide: one proposal for each job that
+//       starts and one for the first that does not.
+class gang_queue {
+ public:
+  // Starts with an empty queue. Requires: no gang runs.
+  explicit gang_queue(gang_scheduler scheduler) : scheduler_(std::move(scheduler)) {
+    APIARY_VERIFY(scheduler_.num_gangs() == 0);
+    const auto nodes = scheduler_.free_capacity(0);
+    for (const gang_scheduler::cell_capacity& n : *nodes) {
+      total_ += static_cast<std::uint32_t>(n.gpus);
+      task_gpus_ = (std::max)(task_gpus_, static_cast<std::uint32_t>(n.gpus));
+    }
+  }
+
+  // A job arrives. kInvalidArgument: it asks for no GPU or can never run. kAlreadyExists: a job
+  // with this id waits or runs.
+  absl::Status submit(const job_request& job, time_ms now) {
+    if (known_.contains(job.job))
+      return absl::AlreadyExistsError(absl::StrCat("job ", job.job.value, " is here already"));
+    if (job.gpus == 0)
+      return absl::InvalidArgumentError(absl::StrCat("job ", job.job.value, " asks for 0 GPUs"));
+    entry e{.gang = gang_of(job), .gpus = job.gpus};
+    APIARY_ASSIGN_OR_RETURN(const gang_scheduler::plan plan, scheduler_.propose(e.gang, now));
+    if (plan.result == plan_result::wait && plan.reason == wait_reason::never)
+      return absl::InvalidArgumentError(
+          absl::StrCat("job ", job.job.value, " asks for ", job.gpus,
+                       " GPUs, which do not fit even in the idle cluster"));
+    const order_key key{~static_cast<std::int64_t>(job.priority), submitted_++};
+    e.begin(now);
+    known_.emplace(job.job, key);
+    waiting_.emplace(key, std::move(e));
+    return absl::OkStatus();
+  }
+  // A job has ended. kNotFound: it does not run.
+  absl::Status finish(job_id job, time_ms) {
+    APIARY_RETURN_IF_ERROR(scheduler_.finish(job.value));
+    running_.erase(known_.at(job));
+    known_.erase(job);
+    return absl::OkStatus();
+  }
+  // A node failed: the jobs on it stop and wait again. kNotFound: there is no such node.
+  absl::StatusOr<std::vector<job_id>> mark_bad(node_id node, time_ms now) {
+    APIARY_RETURN_IF_ERROR(scheduler_.mark_bad(node));
+    std::vector<job_id> stopped;
+    for (const job_key& job : scheduler_.jobs_on(node)) {
+      stopped.push_back(id_of(job));
+      APIARY_RETURN_IF_ERROR(stop(job, now));
+    }
+    return stopped;
+  }
+  // The node is healthy again. kNotFound: there is no such node.
+  absl::Status mark_healthy(node_id node, time_ms) { return scheduler_.mark_healthy(node); }
+
+  // Appends what the host must do now.
+  absl::Status decide(time_ms now, std::vector<job_action>& actions) {
+    while (!waiting_.empty()) {
+      const auto first = waiting_.begin();
+      APIARY_ASSIGN_OR_RETURN(gang_scheduler::plan plan,
+                              scheduler_.propose(first->second.gang, now));
+      if (plan.result == plan_result::wait) {
+        hold_up(first->first, first->second, now);
+        return absl::OkStatus();
+      }
+      APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
+      if (plan.result == plan_result::preempt) {
+        for (const job_key& victim : plan.victims) {
+          actions.push_back({.what = job_action::verb::suspend, .job = id_of(victim)});
+          APIARY_RETURN_IF_ERROR(stop(victim, now));
+        }
+        APIARY_ASSIGN_OR_RETURN(plan, scheduler_.propose(first->second.gang, now));
+        APIARY_RETURN_IF_ERROR(scheduler_.commit(plan));
+      }
+      actions.push_back({.job = id_of(first->second.gang.job),
+                         .where = place(plan.tasks),
+                         .waited = first->second.waited(now)});
+      running_.insert(waiting_.extract(first));
+    }
+    return absl::OkStatus();
+  }
+  // It decides only when something happens.
+  [[nodiscard]] time_ms wake() const noexcept { return max_time; }
+  // GPUs of the cluster.
+  [[nodiscard]] std::uint32_t total_gpus() const noexcept { return total_; }
+  // The scheduler, for questions.
+  [[nodiscard]] const gang_scheduler& scheduler() const noexcept { return scheduler_; }
+
+ private:
+  using order_key = std::pair<std::int64_t, std::uint64_t>;  // ascending: who comes first
+  struct entry {
+    gang_scheduler::request gang{};
+    std::uint32_t gpus = 0;
+    delay_clock clock{};
+    delays before{};  // what the clock showed when the job began to wait
+
+    void begin(time_ms now) {
+      clock.set(delay_cause::order, now);
+      before = clock.at(now);
+    }
+    [[nodiscard]] delays waited(time_ms now) const {
+      delays sum = clock.at(now);
+      sum -= before;
+      return sum;
+    }
+  };
+  // All keys of this queue are numbers below 2^32.
+  [[nodiscard]] static job_id id_of(const job_key& job) {
+    return job_id(static_cast<std::uint32_t>(job.number()));
+  }
+  [[nodiscard]] gang_scheduler::request gang_of(const job_request& job) const {
+    gang_scheduler::request gang{
+        .job = job.job.value, .tenant = job.tenant, .priority = job.priority};
+    const std::uint32_t size = (std::max)(task_gpus_, 1U);
+    if (job.gpus >= size) gang.gang.groups.push_back({.tasks = job.gpus / size, .gpus = size});
+    if (job.gpus % size != 0) gang.gang.groups.push_back({.tasks = 1, .gpus = job.gpus % size});
+    return gang;
+  }
+  [[nodiscard]] static job_placement place(std::vector<placement> tasks) {
+    std::sort(tasks.begin(), tasks.end(),
+              [](const placement& a, const placement& b) { return a.node < b.node; });
+    job_placement all;
+    for (const placement& p : tasks) {
+      if (all.empty() || all.back().node != p.node) all.push_back({p.node, 0});
+      all.back().gpu_mask |= p.gpu_mask;
+    }
+    return all;
+  }
+  // A running job stops and waits again.
+  absl::Status stop(const job_key& job, time_ms now) {
+    APIARY_RETURN_IF_ERROR(scheduler_.finish(job));
+    const auto at = running_.find(known_.at(id_of(job)));
+    at->second.begin(now);
+    waiting_.insert(running_.extract(at));
+    return absl::OkStatus();
+  }
+  // The first job waits for GPUs; the one that did so before waits for its turn again.
+  void hold_up(const order_key& key, entry& e, time_ms now) {
+    const auto before = waiting_.find(held_up_);
+    if (before != waiting_.end() && held_up_ != key)
+      before->second.clock.set(delay_cause::order, now);
+    held_up_ = key;
+    std::uint64_t free = 0;
+    const auto cluster = scheduler_.free_capacity(0);
+    for (const gang_scheduler::cell_capacity& n : *cluster) free += n.free_gpus;
+    e.clock.set(free < e.gpus ? delay_cause::capacity : delay_cause::fragmentation, now);
+  }
+
+  gang_scheduler scheduler_;
+  std::uint32_t total_ = 0;
+  std::uint32_t task_gpus_ = 0;  // of the largest task
+  std::uint64_t submitted_ = 0;
+  order_key held_up_{};  // the job that waited for GPUs last
+  std::map<job_id, order_key> known_;
+  std::map<order_key, entry> waiting_;
+  std::map<order_key, entry> running_;
+};
+static_assert(JobScheduler<gang_queue>);
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,136 @@
+// apiary/gang_scheduler/gang_scheduler.h - a scheduler of gangs that preempts at least cost.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/gang_scheduler_types.h>
+#include <apiary/gang_scheduler/job_key.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/resources.h>
+#include <apiary/preempt/victim_set.h>
+
+#include <absl/functional/function_ref.h>
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+namespace detail {
+class gang_scheduler_core;  // the state of a scheduler
+}  // namespace detail
+
+// Schedules gangs of tasks on whole GPUs: places each gang exactly under its topology constraints
+// and node filter, preempts gangs of lower priority at least cost, or says why the gang waits and
+// what would help. Nodes may differ, join and leave.
+//
+// Levels count from the nodes: 0 is a node, 1 the level of gang_cluster::levels[0]. A call that
+// returns an error leaves the state as it was. The module page has the cost of every call.
+// Cost:    propose: topology_fit on an index of free GPUs that is kept for each filter; it does not
+//          look at nodes unless the gang needs CPU or memory that is scarce, or preempts.
+// Example: examples/gang_scheduler.cpp
+class gang_scheduler : public gang_scheduler_types {
+ public:
+  // A scheduler without gangs; all nodes are healthy. Node i of the description gets id i.
+  // kInvalidArgument: see gang_cluster::check.
+  [[nodiscard]] static absl::StatusOr<gang_scheduler> create(const gang_cluster& cluster);
+  // The same for two texts; see gang_cluster::parse.
+  [[nodiscard]] static absl::StatusOr<gang_scheduler> create(std::string_view topology,
+                                                             std::string_view nodes);
+  // A copy is a snapshot. A moved-from scheduler can only be assigned to or destroyed.
+  gang_scheduler(const gang_scheduler& other);
+  // Takes the state of the other scheduler.
+  gang_scheduler(gang_scheduler&& other) noexcept;
+  // Makes this scheduler a copy of the other one.
+  gang_scheduler& operator=(const gang_scheduler& other);
+  // Takes the state of the other scheduler.
+  gang_scheduler& operator=(gang_scheduler&& other) noexcept;
+  ~gang_scheduler();
+
+  // Decides where the gang would run now, which gangs would have to end, or that it must wait.
+  // Nothing changes that can be observed. `now` counts only for the cost of victims. A preempting
+  // gang proposes again: it gets `bind` when its victims have ended, and `wait` with reason
+  // `unhealthy` if one of its nodes is bad; then call finish() and propose it as a new gang.
+  // kInvalidArgument: the request is wrong. kNotFound: the filter names a node that does not exist.
+  // kAlreadyExists: the gang runs.
+  [[nodiscard]] absl::StatusOr<plan> propose(const request& gang, time_ms now = 0);
+  // Applies a plan. kAborted: the state has changed since propose(). kFailedPrecondition: the plan
+  // says wait. kInvalidArgument: the plan was changed, and cannot be applied.
+  absl::Status commit(const plan& decided);
+  // Ends a gang, or cancels a preempting one; its victims then stay. kNotFound: no such gang.
+  absl::Status finish(const job_key& job);
+  // propose() with the proof, the nodes to free and a sentence. Errors as propose().
+  // Cost: milliseconds, as unblock_search; use it for people, not in each decision.
+  [[nodiscard]] absl::StatusOr<explanation> explain(const request& gang, time_ms now = 0);
+  // Adds a gang that runs already, after a restart of the host, in any order. The placement is
+  // accepted even against the constraints, the filter, the health and the CPU of its nodes.
+  // Errors as propose(); kFailedPrecondition: a GPU is in use; kInvalidArgument: a placement that
+  // does not match its task.
+  absl::Status recover(const request& gang, std::span<const placement> tasks, time_ms started = 0);
+
+  // Marks a node bad, or one GPU of it. Running gangs go on; new ones avoid it.
+  // kNotFound: no such node or GPU.
+  absl::Status mark_bad(node_id node, std::optional<std::uint32_t> gpu = std::nullopt);
+  // Takes mark_bad back, with the same arguments and errors.
+  absl::Status mark_healthy(node_id node, std::optional<std::uint32_t> gpu = std::nullopt);
+  // Adds a node. Returns its id: the lowest one that no node has. kInvalidArgument: as
+  // gang_cluster::check. kAlreadyExists: a node has this name.
+  absl::StatusOr<node_id> add_node(const gang_cluster::node& node);
+  // Removes a node. Its id may be given to another node later. kNotFound: no such node.
+  // kFailedPrecondition: gangs run on it; end them first.
+  absl::Status remove_node(node_id node);
+  // Changes the GPUs, CPU and memory of a node. kNotFound: no such node. kInvalidArgument: too many
+  // GPUs. kFailedPrecondition: gangs use more.
+  absl::Status resize_node(node_id node, std::uint32_t gpus, resources host);
+
+  // Sets the cost of ending a gang; null: the default, which is priority class, then the number of
+  // gangs, then GPU-time since the start (preempt/victim_cost.h).
+  void set_victim_cost(cost_function cost);
+  // Sets the most that a tenant may lose in one preemption.
+  void set_disruption_budget(tenant_id tenant, const disruption_budget& budget);
+  // Sets the steps that one search may take; 100,000 at first.
+  void set_step_budget(std::uint64_t steps);
+
+  // Calls trial(*this) and then takes back every change that it made. Nothing is copied.
+  // Requires: trial does not assign to the scheduler.
+  void what_if(absl::FunctionRef<void(gang_scheduler&)> trial);
+
+  // The level with this name: a level of the description, or "node". kNotFound: there is none.
+  [[nodiscard]] absl::StatusOr<level_t> find_level(std::string_view name) const;
+  // The node with this name. kNotFound: there is none.
+  [[nodiscard]] absl::StatusOr<node_id> find_node(std::string_view name) const;
+  // The node with this id; null if there is none. The pointer is valid until the next change.
+  [[nodiscard]] const gang_cluster::node* node(node_id n) const;
+  // The gang; null if there is none. The pointer is valid until the next change.
+  [[nodiscard]] const running_gang* find(const job_key& job) const;
+  // The gangs on a node, preempting ones included, ascending; empty if there is no such node.
+  [[nodiscard]] std::vector<job_key> jobs_on(node_id n) const;
+  // The capacity of each cell of a level, in the order of the tree; level 0: of each node.
+  // kNotFound: no such level. Cost: O(nodes).
+  [[nodiscard]] absl::StatusOr<std::vector<cell_capacity>> free_capacity(level_t level) const;
+  // The number of running and preempting gangs.
+  [[nodiscard]] std::uint32_t num_gangs() const noexcept;
+  // A hash of the nodes and gangs, the same in whatever order they came. Cost: O(1).
+  [[nodiscard]] std::uint64_t hash() const noexcept;
+  // Recomputes everything from nodes and gangs; returns what differs, empty if nothing does.
+  // Cost: O(cluster * filters in use).
+  [[nodiscard]] std::vector<std::string> audit() const;
+
+ private:
+  explicit gang_scheduler(std::unique_ptr<detail::gang_scheduler_core> core) noexcept;
+  std::unique_ptr<detail::gang_scheduler_core> core_;  // null after a move
+};
+
+APIARY_NAMESPACE_END
+
+#ifndef APIARY_COMPILED
+#include <apiary/gang_scheduler/detail/gang_scheduler_inl.h>
+#endif

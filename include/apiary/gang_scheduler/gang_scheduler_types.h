@@ -1,0 +1,98 @@
+// apiary/gang_scheduler/gang_scheduler_types.h - the values that a gang scheduler takes and returns.
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <apiary/core/ids.h>
+#include <apiary/gang/infeasibility_proof.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang_scheduler/gang_cluster.h>
+#include <apiary/gang_scheduler/job_key.h>
+#include <apiary/model/job.h>
+#include <apiary/model/placement.h>
+#include <apiary/model/plan.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+APIARY_NAMESPACE_BEGIN
+
+class gang_scheduler;  // gang_scheduler/gang_scheduler.h
+namespace detail {
+class gang_scheduler_core;  // the state of a scheduler
+}  // namespace detail
+
+// The member types of gang_scheduler: gang_scheduler::request, gang_scheduler::plan, ...
+struct gang_scheduler_types {
+  // A gang that asks to run.
+  struct request {
+    job_key job{};                // the host's id of the gang
+    tenant_id tenant{};           // whose gang it is; disruption budgets are for each tenant
+    std::int32_t priority = 0;    // it may preempt running gangs of lower priority
+    topology_constraints gang{};  // task groups and constraints
+    node_filter filter{};         // the nodes that it accepts
+  };
+  // A gang that runs, or that has reserved GPUs and waits for the end of its victims.
+  struct running_gang {
+    request what{};                     // as proposed
+    std::vector<placement> tasks{};     // of each task, in the order of the task groups
+    level_t level = any_level;          // as in its plan; any_level if recovered
+    time_ms started = 0;                // the time of the proposal
+    bool preempting = false;            // it waits for the end of `victims`
+    std::vector<job_key> victims{};     // ascending; those that have ended are removed
+    std::optional<job_key> ends_for{};  // the preempting gang whose victim it is
+    std::uint64_t gpus = 0;             // GPUs of all tasks
+  };
+  // The answer of propose():
+  //   bind     `tasks` says where each task runs
+  //   preempt  commit reserves the GPUs in `tasks`; the host ends the victims and proposes again
+  //   wait     `reason` says why; explain() says more
+  class plan {
+   public:
+    plan_result result = plan_result::wait;  // bind, preempt or wait
+    std::vector<placement> tasks{};          // in the order of the task groups
+    level_t level = any_level;               // the gang is in one cell of this level; the
+                                             // number of levels: in the whole cluster
+    std::vector<job_key> victims{};          // gangs to end, ascending
+    std::uint64_t cost = 0;                  // of the victims
+    std::uint64_t lower_bound = 0;           // no set of victims costs less
+    wait_reason reason = wait_reason::busy;  // if the result is wait
+   private:
+    friend class gang_scheduler;
+    friend class detail::gang_scheduler_core;
+    request request_{};
+    time_ms now_ = 0;
+    std::uint64_t epoch_ = 0;
+    std::uint64_t hash_ = 0;
+  };
+  // Why a gang waits, and what would help.
+  struct explanation {
+    gang_scheduler_types::plan plan{};           // as propose() answers
+    std::optional<infeasibility_proof> proof{};  // of `busy` and `never`, if the search has one
+    std::vector<blocking_resource> blocking{};   // explain/blocking_resource.h
+    std::vector<node_id> nodes_to_free{};        // the gang would fit if they were idle, healthy
+    std::uint64_t gpus_to_free = 0;              // GPUs of these nodes that are not free now
+    std::string text{};                          // a sentence for people
+  };
+  // Capacity of a cell, for example of a rack.
+  struct cell_capacity {
+    std::string name{};            // of the cell
+    std::uint32_t nodes = 0;       // nodes in it
+    std::uint32_t free_nodes = 0;  // healthy nodes with GPUs, all of them free
+    std::uint64_t gpus = 0;        // GPUs in it
+    std::uint64_t free_gpus = 0;   // healthy GPUs that no gang uses or has reserved
+    friend bool operator==(const cell_capacity&, const cell_capacity&) = default;
+  };
+  // The cost of ending a gang at a time; costs above 2^40 count as 2^40. It must not throw, and
+  // must not call the scheduler.
+  using cost_function = std::function<std::uint64_t(const running_gang& gang, time_ms now)>;
+
+  // The most tasks of a gang.
+  static constexpr std::uint32_t max_tasks = 1'000'000;
+  // So many node filters keep their index.
+  static constexpr std::uint32_t max_filters = 32;
+};
+
+APIARY_NAMESPACE_END

@@ -1,0 +1,174 @@
+// apiary/tests/gang_scheduler/gang_queue_test.cpp - the queue over a gang scheduler, alone and in the simulator.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/rng.h>
+#include <apiary/gang_scheduler/gang_queue.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/model/job.h>
+#include <apiary/sim/simulate.h>
+#include <apiary/sim/simulation_result.h>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+gang_queue queue_of(std::uint32_t nodes) {
+  gang_cluster cluster;
+  for (std::uint32_t n = 0; n < nodes; ++n)
+    cluster.nodes.push_back({.name = "n" + std::to_string(n), .gpus = 4});
+  return gang_queue(gang_scheduler::create(cluster).value());
+}
+job_request job(std::uint32_t id, std::uint32_t gpus, std::int32_t priority = 0) {
+  return {.job = job_id(id), .priority = priority, .gpus = gpus};
+}
+
+}  // namespace
+
+TEST_CASE("wrong jobs are refused") {
+  gang_queue q = queue_of(2);
+  CHECK(q.total_gpus() == 8);
+  CHECK(q.submit(job(1, 0), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(q.submit(job(1, 9), 0).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(q.submit(job(1, 8), 0).ok());
+  CHECK(q.submit(job(1, 8), 0).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(q.finish(job_id(1), 0).code() == absl::StatusCode::kNotFound);
+  CHECK(!q.mark_bad(node_id(2), 0).ok());
+  CHECK(!q.mark_healthy(node_id(2), 0).ok());
+}
+
+TEST_CASE("the first job that does not fit holds up the others; a higher priority suspends") {
+  gang_queue q = queue_of(2);
+  std::vector<job_action> actions;
+  REQUIRE(q.submit(job(1, 6), 0).ok());
+  REQUIRE(q.submit(job(2, 3), 0).ok());
+  REQUIRE(q.submit(job(3, 1), 0).ok());
+  REQUIRE(q.decide(0, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].job == job_id(1));
+  CHECK(actions[0].where == job_placement{{node_id(0), 15}, {node_id(1), 3}});
+  actions.clear();
+  REQUIRE(q.submit(job(4, 8, 1), 10).ok());
+  REQUIRE(q.decide(10, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0].what == job_action::verb::suspend);
+  CHECK(actions[0].job == job_id(1));
+  CHECK(actions[1].job == job_id(4));
+  CHECK(actions[1].waited.total() == 0);
+  actions.clear();
+  REQUIRE(q.finish(job_id(4), 30).ok());
+  REQUIRE(q.decide(30, actions).ok());
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].job == job_id(1));
+  CHECK(actions[0].waited.total() == 20);
+  actions.clear();
+  REQUIRE(q.finish(job_id(1), 50).ok());
+  REQUIRE(q.decide(50, actions).ok());
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0].job == job_id(2));
+  CHECK(actions[0].waited.total() == 50);
+  CHECK(actions[0].waited[delay_cause::capacity] == 30);  // while job 1 was before it: order
+  CHECK(actions[1].waited[delay_cause::order] == 50);
+  CHECK(q.scheduler().audit().empty());
+}
+
+TEST_CASE("jobs of random histories start in order, and only if they have to") {
+  for (std::uint64_t h = 0; h < scaled(std::uint64_t{200}); ++h) {
+    CAPTURE(h);
+    rng random(h);
+    gang_queue q = queue_of(4);
+    std::map<std::uint32_t, job_request> waiting;
+    std::map<std::uint32_t, std::int32_t> running;
+    std::map<std::uint32_t, time_ms> since;
+    std::vector<job_action> actions;
+    const auto first = [&] {
+      auto at = waiting.begin();
+      for (auto i = waiting.begin(); i != waiting.end(); ++i)
+        if (i->second.priority > at->second.priority) at = i;
+      return at;
+    };
+    std::map<std::uint32_t, job_request> all;
+    for (std::uint32_t e = 0; e < 60; ++e) {
+      const time_ms now = e * 10;
+      const std::uint32_t kind = random.uniform(6);
+      if (kind < 3) {
+        const job_request r =
+            job(e, 1 + random.uniform(9), static_cast<std::int32_t>(random.uniform(3)));
+        REQUIRE(q.submit(r, now).ok());
+        waiting[e] = all[e] = r;
+        since[e] = now;
+      } else if (kind == 3 && !running.empty()) {
+        const auto at =
+            std::next(running.begin(), random.uniform(static_cast<std::uint32_t>(running.size())));
+        REQUIRE(q.finish(job_id(at->first), now).ok());
+        running.erase(at);
+      } else if (kind == 4) {
+        const node_id n(random.uniform(4));
+        if (random.uniform(2) == 0) {
+          const auto stopped = q.mark_bad(n, now);
+          REQUIRE(stopped.ok());
+          for (const job_id j : *stopped) {
+            REQUIRE(running.erase(j.value) == 1);
+            waiting[j.value] = all[j.value];
+            since[j.value] = now;
+          }
+        } else {
+          REQUIRE(q.mark_healthy(n, now).ok());
+        }
+      }
+      actions.clear();
+      REQUIRE(q.decide(now, actions).ok());
+      for (const job_action& a : actions) {
+        const std::uint32_t id = a.job.value;
+        if (a.what == job_action::verb::suspend) {
+          REQUIRE(running.erase(id) == 1);
+          waiting[id] = all[id];
+          since[id] = now;
+          continue;
+        }
+        REQUIRE(a.what == job_action::verb::start);
+        // A victim waits behind the job that has suspended it, so it cannot be before.
+        REQUIRE(first()->first == id);
+        REQUIRE(a.waited.total() == now - since[id]);
+        std::uint32_t gpus = 0;
+        for (const placement& p : a.where) gpus += p.num_gpus();
+        REQUIRE(gpus == all[id].gpus);
+        waiting.erase(id);
+        running[id] = all[id].priority;
+      }
+      REQUIRE(q.scheduler().num_gangs() == running.size());
+      REQUIRE(q.scheduler().audit().empty());
+      if (waiting.empty()) continue;
+      // The first waiting job does not fit, not even with victims.
+      gang_scheduler copy = q.scheduler();
+      const job_request& r = first()->second;
+      gang_scheduler::request gang{.job = "copy", .priority = r.priority};
+      if (r.gpus >= 4) gang.gang.groups.push_back({.tasks = r.gpus / 4, .gpus = 4});
+      if (r.gpus % 4 > 0) gang.gang.groups.push_back({.tasks = 1, .gpus = r.gpus % 4});
+      REQUIRE(copy.propose(gang)->result == plan_result::wait);
+    }
+  }
+}
+
+TEST_CASE("the simulator runs the queue") {
+  std::vector<timed_job> jobs;
+  rng random(3);
+  for (std::uint32_t i = 0; i < 60; ++i)
+    jobs.push_back({.request = job(i, 1 + random.uniform(8), static_cast<std::int32_t>(i % 2)),
+                    .arrival = i * 1000,
+                    .duration = 1000 + random.uniform(9000)});
+  gang_queue q = queue_of(3);
+  const auto result = simulate(q, jobs);
+  REQUIRE(result.ok());
+  CHECK(q.scheduler().num_gangs() == 0);
+  CHECK(q.scheduler().audit().empty());
+}

@@ -1,0 +1,427 @@
+// apiary/tests/gang_scheduler/gang_scheduler_test.cpp - the protocol, wrong calls, sentences, trials, recovery.
+// SPDX-License-Identifier: MIT
+#include <apiary/core/ids.h>
+#include <apiary/core/rng.h>
+#include <apiary/explain/proof_check.h>
+#include <apiary/gang/topology_constraints.h>
+#include <apiary/gang_scheduler/gang_scheduler.h>
+#include <apiary/model/plan.h>
+#include <apiary/topology/uniform_tree.h>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <support/scale.h>
+#include <utility>
+#include <vector>
+
+using namespace apiary;
+using namespace apiary_test;
+
+namespace {
+
+constexpr level_t rack = 1;
+
+// Two racks of two nodes of four GPUs: a, b in r1; c, d in r2.
+gang_scheduler two_racks() {
+  return gang_scheduler::create("SwitchName=r1 Nodes=a,b\nSwitchName=r2 Nodes=c,d",
+                                "NodeName=a,b Gres=gpu:v100:4 CPUs=8\n"
+                                "NodeName=c,d Gres=gpu:h100:4 CPUs=8 Labels=zone=1")
+      .value();
+}
+gang_scheduler::request tasks(const job_key& job, std::uint32_t n, std::uint32_t gpus,
+                              std::int32_t priority = 0) {
+  return {.job = job, .priority = priority, .gang = {.groups = {{.tasks = n, .gpus = gpus}}}};
+}
+plan_result run(gang_scheduler& s, const gang_scheduler::request& r, time_ms now = 0) {
+  const auto plan = s.propose(r, now);
+  REQUIRE(plan.ok());
+  if (plan->result != plan_result::wait) REQUIRE(s.commit(*plan).ok());
+  return plan->result;
+}
+std::string sentence(gang_scheduler& s, const gang_scheduler::request& r) {
+  const auto e = s.explain(r);
+  return e.ok() ? e->text : std::string(e.status().message());
+}
+node_id at(const gang_scheduler& s, const char* name) { return s.find_node(name).value(); }
+
+}  // namespace
+
+TEST_CASE("a gang starts, and its GPUs are in use until it ends") {
+  gang_scheduler s = two_racks();
+  const auto plan = s.propose(tasks("x", 2, 3));
+  REQUIRE(plan.ok());
+  CHECK(plan->result == plan_result::bind);
+  CHECK(plan->tasks == std::vector<placement>{{node_id(0), 7}, {node_id(1), 7}});
+  CHECK(s.num_gangs() == 0);
+  CHECK(s.commit(*plan).ok());
+  CHECK(s.commit(*plan).code() == absl::StatusCode::kAborted);
+  REQUIRE(s.find("x") != nullptr);
+  CHECK(s.find("x")->gpus == 6);
+  CHECK(s.find("y") == nullptr);
+  CHECK(s.jobs_on(node_id(1)) == std::vector<job_key>{"x"});
+  CHECK(s.jobs_on(node_id(9)).empty());
+  using cells = std::vector<gang_scheduler::cell_capacity>;
+  CHECK(s.free_capacity(rack).value() == cells{{"r1", 2, 0, 8, 2}, {"r2", 2, 2, 8, 8}});
+  CHECK(s.finish("x").ok());
+  CHECK(s.finish("x").code() == absl::StatusCode::kNotFound);
+  CHECK(s.free_capacity(rack).value() == cells{{"r1", 2, 2, 8, 8}, {"r2", 2, 2, 8, 8}});
+  CHECK(s.audit().empty());
+}
+
+TEST_CASE("victims end before a preempting gang runs") {
+  gang_scheduler s = two_racks();
+  CHECK(run(s, tasks(1, 4, 4), 100) == plan_result::bind);
+  const auto urgent = tasks("urgent", 2, 4, 5);
+  const auto plan = s.propose(urgent, 200);
+  REQUIRE(plan.ok());
+  CHECK(plan->result == plan_result::preempt);
+  CHECK(plan->victims == std::vector<job_key>{1});
+  CHECK(plan->cost == plan->lower_bound);
+  REQUIRE(s.commit(*plan).ok());
+  CHECK(s.find("urgent")->preempting);
+  CHECK(s.find(1)->ends_for == job_key("urgent"));
+  CHECK(s.audit().empty());
+  // While the victim runs, the answer stays the same; the rest of its GPUs is not free.
+  CHECK(s.propose(urgent)->result == plan_result::preempt);
+  CHECK(s.propose(tasks(2, 1, 1))->reason == wait_reason::busy);
+  CHECK(s.propose(tasks(3, 1, 1, 9))->reason == wait_reason::busy);  // nothing else can end
+  REQUIRE(s.finish(1).ok());
+  CHECK(s.propose(tasks(2, 3, 4))->reason == wait_reason::busy);  // two nodes are reserved
+  CHECK(run(s, urgent, 300) == plan_result::bind);
+  CHECK(!s.find("urgent")->preempting);
+  CHECK(s.find("urgent")->started == 300);
+  CHECK(s.propose(urgent).status().code() == absl::StatusCode::kAlreadyExists);
+  CHECK(s.audit().empty());
+}
+
+TEST_CASE("a preempting gang can be cancelled, and its victims stay") {
+  gang_scheduler s = two_racks();
+  run(s, tasks(1, 4, 4));
+  const std::uint64_t hash = s.hash();
+  CHECK(run(s, tasks(2, 4, 4, 1)) == plan_result::preempt);
+  REQUIRE(s.finish(2).ok());
+  CHECK(s.hash() == hash);
+  CHECK(!s.find(1)->ends_for);
+  CHECK(s.audit().empty());
+  // If a node fails that it has reserved, it has to be proposed as a new gang.
+  CHECK(run(s, tasks(2, 2, 4, 1)) == plan_result::preempt);
+  const node_id reserved = s.find(2)->tasks[0].node;
+  REQUIRE(s.mark_bad(reserved, 1).ok());
+  CHECK(s.propose(tasks(2, 2, 4, 1))->reason == wait_reason::unhealthy);
+  REQUIRE(s.finish(2).ok());
+  CHECK(s.propose(tasks(2, 2, 4, 1))->result == plan_result::preempt);
+}
+
+TEST_CASE("wrong calls are refused, and change nothing") {
+  gang_scheduler s = two_racks();
+  REQUIRE(run(s, tasks("x", 1, 4)) == plan_result::bind);
+  const std::uint64_t hash = s.hash();
+  const auto fault = [&](const gang_scheduler::request& r) {
+    return std::string(s.propose(r).status().message());
+  };
+  CHECK(fault(tasks("x", 1, 1)) == "job x runs already");
+  CHECK(fault(tasks("", 1, 1)) == "the job has an empty text as its key");
+  CHECK(fault({.job = 7}) == "job 7: the gang has no tasks");
+  CHECK(fault(tasks(7, 0, 1)) == "job 7: the gang has no tasks");
+  CHECK(fault(tasks(7, 1, 0)) == "job 7: a task of task group 0 asks for no GPU, CPU or memory");
+  CHECK(fault(tasks(7, 1, 33)) ==
+        "job 7: a task of task group 0 asks for 33 GPUs; a node has at most 32");
+  CHECK(fault(tasks(7, 1'000'001, 1)) == "job 7: the gang has 1000001 tasks; the limit is 1000000");
+  auto r = tasks(7, 1, 1);
+  r.gang.groups[0].gpu_milli = 500;
+  CHECK(fault(r) ==
+        "job 7: task group 0 asks for 500 thousandths of a GPU; only whole GPUs can be scheduled");
+  r = tasks(7, 1, 1);
+  r.gang.groups[0].models = 1;
+  CHECK(fault(r) == "job 7: task group 0 has GPU models; name them in the filter");
+  r = tasks(7, 1, 1);
+  r.gang.required = 2;
+  CHECK(fault(r).find("job 7: ") == 0);
+  r = tasks(7, 1, 1);
+  r.filter.nodes = {"z"};
+  CHECK(fault(r) == "job 7: the filter names node \"z\", which does not exist");
+  CHECK(s.propose(r).status().code() == absl::StatusCode::kNotFound);
+
+  const node_id none(77);
+  CHECK(s.mark_bad(none).code() == absl::StatusCode::kNotFound);
+  CHECK(s.mark_bad(node_id(0), 4).code() == absl::StatusCode::kNotFound);
+  CHECK(s.mark_healthy(node_id()).code() == absl::StatusCode::kNotFound);
+  CHECK(s.remove_node(none).code() == absl::StatusCode::kNotFound);
+  CHECK(s.remove_node(node_id(0)).code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(s.resize_node(none, 1, {}).code() == absl::StatusCode::kNotFound);
+  CHECK(s.resize_node(node_id(0), 3, {}).code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(s.resize_node(node_id(0), 33, {}).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(s.add_node({.name = "a", .cells = {"r1"}}).status().code() ==
+        absl::StatusCode::kAlreadyExists);
+  CHECK(s.add_node({.name = "e"}).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(!s.find_level("row").ok());
+  CHECK(!s.find_node("row").ok());
+  CHECK(!s.free_capacity(2).ok());
+  CHECK(s.node(none) == nullptr);
+
+  const std::vector<placement> two{{node_id(1), 3}, {node_id(1), 2}};
+  CHECK(s.recover(tasks(7, 2, 2), {}).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(s.recover(tasks(7, 2, 2), two).code() == absl::StatusCode::kInvalidArgument);
+  const std::vector<placement> overlap{{node_id(1), 3}, {node_id(1), 6}};
+  CHECK(s.recover(tasks(7, 2, 2), overlap).code() == absl::StatusCode::kInvalidArgument);
+  const std::vector<placement> many{{node_id(1), 3}, {node_id(1), 12}, {node_id(2), 3}};
+  CHECK(s.recover(tasks(7, 2, 2), many).code() == absl::StatusCode::kInvalidArgument);
+  const std::vector<placement> outside{{node_id(1), 48}, {node_id(9), 3}};
+  CHECK(s.recover(tasks(7, 2, 2), outside).code() == absl::StatusCode::kInvalidArgument);
+  const std::vector<placement> taken{{node_id(1), 3}, {node_id(0), 3}};
+  CHECK(s.recover(tasks(7, 2, 2), taken).code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(s.recover(tasks("x", 2, 2), taken).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(s.hash() == hash);
+  CHECK(s.audit().empty());
+}
+
+TEST_CASE("a plan that was changed, is stale or says wait is not applied") {
+  gang_scheduler s = two_racks();
+  run(s, tasks(1, 1, 4));
+  const auto plan = s.propose(tasks(2, 1, 4)).value();
+  const auto refused = [&](auto change) {
+    gang_scheduler::plan wrong = plan;
+    change(wrong);
+    return s.commit(wrong).code();
+  };
+  using codes = absl::StatusCode;
+  CHECK(refused([](auto& p) { p.tasks.clear(); }) == codes::kInvalidArgument);
+  CHECK(refused([](auto& p) { p.tasks[0] = {node_id(0), 15}; }) == codes::kInvalidArgument);
+  CHECK(refused([](auto& p) { p.tasks[0] = {node_id(99), 15}; }) == codes::kInvalidArgument);
+  CHECK(refused([](auto& p) { p.tasks[0].gpu_mask = 3; }) == codes::kInvalidArgument);
+  CHECK(refused([](auto& p) { p.result = plan_result::wait; }) == codes::kFailedPrecondition);
+  CHECK(refused([](auto& p) {
+          p.result = plan_result::preempt;
+          p.victims = {job_key("nobody")};
+        }) == codes::kInvalidArgument);
+  CHECK(refused([](auto& p) {
+          p.result = plan_result::preempt;
+          p.victims = {job_key(1), job_key(1)};
+        }) == codes::kInvalidArgument);
+  gang_scheduler::plan empty;
+  empty.result = plan_result::bind;
+  CHECK(s.commit(empty).code() == codes::kAborted);
+  CHECK(gang_scheduler::create("", "").value().commit(empty).code() == codes::kAborted);
+  gang_scheduler copy = s;
+  CHECK(copy.commit(plan).ok());
+  REQUIRE(s.mark_bad(node_id(3)).ok());
+  CHECK(s.commit(plan).code() == codes::kAborted);
+  CHECK(s.audit().empty());
+}
+
+TEST_CASE("victims: priority classes first, then gangs, then GPU-time") {
+  gang_scheduler s = two_racks();
+  run(s, tasks("old", 1, 4), 0);
+  run(s, tasks("new", 1, 4), 900);
+  run(s, tasks("class", 1, 4, 1), 999);
+  for (const char* half : {"h1", "h2"}) run(s, tasks(half, 1, 2), 999);
+  const auto first = s.propose(tasks("u", 1, 4, 2), 1000);
+  CHECK(first->victims == std::vector<job_key>{"new"});  // one gang, the least GPU-time
+  s.set_victim_cost([](const gang_scheduler::running_gang& g, time_ms) {
+    return g.what.job == job_key("class") ? 1U : 5U;
+  });
+  CHECK(s.propose(tasks("u", 1, 4, 2), 1000)->victims == std::vector<job_key>{"class"});
+  s.set_victim_cost([](const gang_scheduler::running_gang&, time_ms) {
+    return std::numeric_limits<std::uint64_t>::max();
+  });
+  CHECK(s.propose(tasks("u", 1, 4, 2), 1000)->result == plan_result::preempt);
+  s.set_victim_cost(nullptr);
+  s.set_disruption_budget(tenant_id(), {.gangs = 0});
+  CHECK(s.propose(tasks("u", 1, 4, 2), 1000)->result == plan_result::wait);
+  s.set_disruption_budget(tenant_id(), {.gpus = 4});
+  CHECK(s.propose(tasks("u", 1, 4, 2), 1000)->result == plan_result::preempt);
+}
+
+TEST_CASE("what_if takes back everything, new racks included") {
+  gang_scheduler s = two_racks();
+  run(s, tasks(1, 2, 4));
+  run(s, tasks(2, 2, 4, 3));
+  const std::uint64_t hash = s.hash();
+  const auto before = s.propose(tasks(9, 1, 1, 9));
+  s.what_if([&](gang_scheduler& t) {
+    REQUIRE(t.finish(1).ok());
+    CHECK(t.propose(tasks(9, 2, 4))->result == plan_result::bind);
+    for (int i = 0; i < 40; ++i)
+      REQUIRE(
+          t.add_node(
+               {.name = "m" + std::to_string(i), .cells = {"s" + std::to_string(i / 3)}, .gpus = 8})
+              .ok());
+    CHECK(run(t, tasks(3, 40, 8)) == plan_result::bind);
+    CHECK(t.audit().empty());
+    t.what_if([&](gang_scheduler& inner) {
+      REQUIRE(inner.finish(3).ok());
+      REQUIRE(inner.remove_node(at(inner, "m7")).ok());
+      CHECK(run(inner, tasks(4, 4, 4, 4)) == plan_result::bind);
+    });
+    CHECK(t.find(3) != nullptr);
+    CHECK(t.find(4) == nullptr);
+    REQUIRE(t.mark_bad(node_id(0)).ok());
+    REQUIRE(t.resize_node(at(t, "m3"), 9, {}).ok());
+    t.set_disruption_budget(tenant_id(), {.gangs = 0});
+    const gang_scheduler copy = t;  // keeps what the trial has done
+    CHECK(copy.find(3) != nullptr);
+    CHECK(copy.audit().empty());
+  });
+  CHECK(s.hash() == hash);
+  CHECK(s.audit().empty());
+  CHECK(s.commit(*before).ok());
+}
+
+TEST_CASE("gangs recover in any order") {
+  gang_cluster cluster{.levels = {"rack"}};
+  for (int n = 0; n < 12; ++n)
+    cluster.nodes.push_back({.name = "n" + std::to_string(n),
+                             .cells = {"r" + std::to_string(n / 4)},
+                             .gpus = 8,
+                             .host = {64'000, 1'000}});
+  rng random(5);
+  for (std::uint32_t round = 0; round < scaled(50U); ++round) {
+    gang_scheduler s = gang_scheduler::create(cluster).value();
+    std::vector<job_key> jobs;
+    for (std::uint64_t j = 0; j < 30; ++j) {
+      auto r =
+          tasks(j % 2 == 0 ? job_key(j) : job_key("j" + std::to_string(j)), 1 + random.uniform(3),
+                1 + random.uniform(4), static_cast<std::int32_t>(random.uniform(3)));
+      r.gang.groups[0].host.cpu_milli = 1000;
+      if (run(s, r, static_cast<time_ms>(j)) == plan_result::preempt)
+        REQUIRE(s.finish(r.job).ok());
+      else if (s.find(r.job) != nullptr)
+        jobs.push_back(r.job);
+      if (!jobs.empty() && random.uniform(3) == 0) {
+        std::swap(jobs[random.uniform(static_cast<std::uint32_t>(jobs.size()))], jobs.back());
+        REQUIRE(s.finish(jobs.back()).ok());
+        jobs.pop_back();
+      }
+    }
+    random.shuffle(jobs);
+    gang_scheduler again = gang_scheduler::create(cluster).value();
+    for (const job_key& j : jobs) {
+      const auto* const g = s.find(j);
+      REQUIRE(again.recover(g->what, g->tasks, g->started).ok());
+    }
+    CHECK(again.hash() == s.hash());
+    CHECK(again.audit().empty());
+    for (std::uint32_t n = 1; n < 12; ++n) {
+      const auto a = s.propose(tasks("u", n, 8, 9), 100);
+      const auto b = again.propose(tasks("u", n, 8, 9), 100);
+      CHECK(a->result == b->result);
+      CHECK(a->tasks == b->tasks);
+      CHECK(a->victims == b->victims);
+    }
+  }
+}
+
+TEST_CASE("more filters than are kept") {
+  gang_scheduler s = two_racks();
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 50; ++i) {
+      auto r = tasks(i, 1, 1);
+      r.filter.labels = {"zone=" + std::to_string(i)};
+      CHECK(s.propose(r)->result == (i == 1 ? plan_result::bind : plan_result::wait));
+      r.filter = {.models = {"h100", std::to_string(i)}};
+      CHECK(s.propose(r)->tasks[0].node.value == 2);
+    }
+    CHECK(s.audit().empty());
+    if (round == 0) run(s, tasks("x", 1, 4));
+    if (round == 1) REQUIRE(s.add_node({.name = "e", .cells = {"r3"}, .gpus = 4}).ok());
+  }
+}
+
+TEST_CASE("a taint keeps gangs away that do not tolerate it") {
+  gang_scheduler s =
+      gang_scheduler::create("", "NodeName=a Gres=gpu:4 Taints=x,y\nNodeName=b Gres=gpu:2").value();
+  auto r = tasks(1, 1, 3);
+  CHECK(s.propose(r)->reason == wait_reason::never);
+  r.filter.tolerations = {"x"};
+  CHECK(s.propose(r)->reason == wait_reason::never);
+  r.filter.tolerations = {"y", "x"};
+  CHECK(s.propose(r)->result == plan_result::bind);
+}
+
+TEST_CASE("CPU decides where the GPUs do not") {
+  gang_scheduler s = two_racks();
+  auto r = tasks(1, 1, 1);
+  r.gang.groups[0].host.cpu_milli = 8000;
+  CHECK(run(s, r) == plan_result::bind);
+  r = tasks(2, 3, 2);
+  r.gang.groups[0].host.cpu_milli = 8000;
+  CHECK(run(s, r) == plan_result::bind);
+  CHECK(s.jobs_on(node_id(0)).size() == 1);
+  r = tasks(3, 1, 1);
+  r.gang.groups[0].host.cpu_milli = 1;
+  CHECK(s.propose(r)->reason == wait_reason::busy);
+  r.priority = 1;
+  CHECK(s.propose(r, 10)->victims == std::vector<job_key>{1});  // it has used the least GPU-time
+  r.gang.groups[0].host.cpu_milli = 8001;
+  CHECK(s.propose(r)->reason == wait_reason::never);
+  CHECK(s.propose(tasks(3, 1, 1))->result == plan_result::bind);
+}
+
+TEST_CASE("sentences for people") {
+  gang_scheduler s = two_racks();
+  auto gang = tasks("train", 2, 4);
+  gang.gang.required = rack;
+  CHECK(sentence(s, gang) == "job train can start now on nodes a and b in rack r1");
+  CHECK(sentence(s, tasks("train", 4, 4)) == "job train can start now on nodes a, b, c and d");
+  run(s, tasks("x", 1, 1));
+  REQUIRE(s.mark_bad(at(s, "c")).ok());
+  CHECK(sentence(s, gang) ==
+        "job train waits: it needs capacity for 2 tasks of 4 GPUs in one rack; rack r1 has the "
+        "most: 1; it would fit if node a was free (1 more GPU)");
+  gang.filter.labels = {"zone=1"};
+  CHECK(sentence(s, gang) ==
+        "job train waits: bad hardware is in the way; it would fit if node c "
+        "was healthy and free (4 more GPUs)");
+  gang.filter.labels = {"zone=2"};
+  CHECK(sentence(s, gang) ==
+        "job train can never start in this cluster: it needs capacity for 2 tasks of 4 GPUs in one "
+        "rack on nodes with label \"zone=2\"; no idle rack has capacity for even one");
+  gang.filter = {};
+  gang.priority = 1;
+  CHECK(sentence(s, gang) ==
+        "job train can start on nodes a and b in rack r1 when job x has been "
+        "preempted; no other choice costs less");
+  gang.gang.groups[0].tasks = 3;
+  CHECK(sentence(s, gang) ==
+        "job train can never start in this cluster: it needs capacity for 3 tasks of 4 GPUs in one "
+        "rack; idle rack r1 has the most: 2");
+  gang.gang.required = any_level;
+  gang.priority = 0;
+  CHECK(sentence(s, gang) ==
+        "job train waits: it needs capacity for 3 tasks of 4 GPUs in the "
+        "cluster; the cluster has capacity for 2; it would fit if node a was "
+        "free (1 more GPU)");
+  auto cpu = tasks("cpu", 2, 2);
+  cpu.gang.groups[0].host.cpu_milli = 8000;
+  cpu.gang.required = 0;
+  CHECK(sentence(s, cpu) ==
+        "job cpu can never start in this cluster: it needs capacity for 2 tasks of 2 GPUs and 8 "
+        "CPUs in one node; idle node a has the most: 1; without its CPU request it would fit");
+  s.set_step_budget(1);
+  auto odd = tasks("odd", 1, 3);
+  odd.gang.groups.push_back({.tasks = 4, .gpus = 2});
+  odd.gang.groups[0].spread = odd.gang.groups[1].spread = {{rack, 2}};
+  CHECK(sentence(s, odd).find("job odd ") == 0);
+}
+
+TEST_CASE("a proof of an explanation can be checked") {
+  gang_scheduler s = two_racks();
+  run(s, tasks("x", 1, 1));
+  const auto e = s.explain(tasks("y", 4, 4));
+  REQUIRE(e.ok());
+  REQUIRE(e->proof);
+  CHECK(e->nodes_to_free == std::vector<node_id>{node_id(0)});
+  CHECK(e->gpus_to_free == 1);
+  const std::vector<std::uint32_t> free{3, 4, 4, 4};  // by node; the proof is of the whole cluster
+  infeasibility_proof why = *e->proof;
+  why.level = 1;
+  const uniform_tree tree{4};
+  const topology_constraints gang = tasks("y", 4, 4).gang;
+  CHECK(proof_check(tree, 0, free, {}, gang)(why));
+  why.cells[0].most = 4;
+  CHECK(!proof_check(tree, 0, free, {}, gang)(why));
+}
